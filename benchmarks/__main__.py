@@ -5,13 +5,31 @@ from __future__ import annotations
 import sys
 import traceback
 
-from . import artifact, cases, layers, matmul, networks, oracle, resnet50, runtime_overhead, schedule
+from . import (
+    artifact,
+    cases,
+    decoder,
+    layers,
+    matmul,
+    networks,
+    opensizes,
+    oracle,
+    quantized,
+    resnet50,
+    runtime_overhead,
+    schedule,
+)
+
+BENCHMARKS = (
+    matmul, layers, cases, networks, opensizes, quantized, decoder, artifact, resnet50, runtime_overhead, schedule,
+    oracle,
+)  # fmt: skip
 
 
 def main() -> int:
     """The number of benchmarks that failed."""
     failed = []
-    for module in (matmul, layers, cases, networks, artifact, resnet50, runtime_overhead, schedule, oracle):
+    for module in BENCHMARKS:
         try:
             module.main()
         except Exception:

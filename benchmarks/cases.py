@@ -27,13 +27,13 @@ Shape = tuple[int | str, ...]
 class Case:
     """A model with random weights: `inputs` by name, an open dimension is a name which `sizes` gives an extent."""
 
-    build: Callable[[_Model], str]
+    build: Callable[[Model], str]
     inputs: Mapping[str, Shape]
     sizes: Mapping[str, int] = field(default_factory=dict)
     dtype: str = "float32"
 
 
-class _Model:
+class Model:
     """Collects nodes and weights."""
 
     def __init__(self) -> None:
@@ -63,51 +63,64 @@ class _Model:
         self.nodes.append(helper.make_node(op, list(inputs), results, **attrs))
         return name
 
+    def finished(self, output: str, inputs: Mapping[str, Shape]) -> Any:
+        """The ONNX model of one output; inputs are float32."""
+        from onnx import TensorProto, helper
 
-def _conv(
-    out_channels: int, in_channels: int, *kernel: int, bias: bool = True, **attrs: Any
-) -> Callable[[_Model], str]:
-    def build(m: _Model) -> str:
+        infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
+        graph = helper.make_graph(
+            self.nodes, "case", infos, [helper.make_empty_tensor_value_info(output)], self.weights
+        )
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _conv(out_channels: int, in_channels: int, *kernel: int, bias: bool = True, **attrs: Any) -> Callable[[Model], str]:
+    def build(m: Model) -> str:
         parts = [m.weight(out_channels, in_channels // attrs.get("group", 1), *kernel)]
         return m.node("Conv", "x", *parts, *([m.weight(out_channels)] if bias else []), **attrs)
 
     return build
 
 
-def _transposed(in_channels: int, out_channels: int, *kernel: int, **attrs: Any) -> Callable[[_Model], str]:
+def _transposed(in_channels: int, out_channels: int, *kernel: int, **attrs: Any) -> Callable[[Model], str]:
     return lambda m: m.node("ConvTranspose", "x", m.weight(in_channels, out_channels, *kernel), **attrs)
 
 
-def _matmul(k: int, n: int, bias: bool = True) -> Callable[[_Model], str]:
-    def build(m: _Model) -> str:
+def _matmul(k: int, n: int, bias: bool = True) -> Callable[[Model], str]:
+    def build(m: Model) -> str:
         product = m.node("MatMul", "x", m.array(m.rng.standard_normal((k, n)).astype("float32")))
         return m.node("Add", product, m.weight(n)) if bias else product
 
     return build
 
 
-def _top_k(m: _Model) -> str:
+def _top_k(m: Model) -> str:
     return m.node("TopK", "x", m.array(np.array([100])), outputs=2, axis=-1)
 
 
-def _cumsum(m: _Model) -> str:
-    return m.node("CumSum", "x", m.array(np.array(1)))
+def _cumsum(axis: int) -> Callable[[Model], str]:
+    return lambda m: m.node("CumSum", "x", m.array(np.array(axis)))
 
 
-def _scatter(m: _Model) -> str:
+def _scatter(m: Model) -> str:
     indices = m.rng.permuted(np.tile(np.arange(2000), (64, 1)), axis=1)[:, :500]
     return m.node("ScatterElements", "x", m.array(indices), m.weight(64, 500), axis=1)
 
 
-def _lstm(m: _Model) -> str:
-    features, hidden = 64, 128
-    return m.node(
-        "LSTM", "x", m.weight(1, 4 * hidden, features), m.weight(1, 4 * hidden, hidden), m.weight(1, 8 * hidden),
-        hidden_size=hidden, outputs=3,
-    )  # fmt: skip
+def _recurrent(op: str, direction: str = "forward") -> Callable[[Model], str]:
+    features, hidden, gates = 64, 128, {"LSTM": 4, "GRU": 3}[op]
+    ways = 2 if direction == "bidirectional" else 1
+
+    def build(m: Model) -> str:
+        weights = [m.weight(ways, gates * hidden, n) for n in (features, hidden)]
+        return m.node(
+            op, "x", *weights, m.weight(ways, 2 * gates * hidden), hidden_size=hidden, direction=direction, outputs=2
+        )
+
+    return build
 
 
-def _resize(m: _Model) -> str:
+def _resize(m: Model) -> str:
     sizes = m.array(np.array([1, 64, 224, 224]))
     return m.node("Resize", "x", "", "", sizes, mode="linear")
 
@@ -145,22 +158,21 @@ CASES: dict[str, Case] = {
     "conv dilated 2": Case(_conv(64, 64, 3, 3, pads=[2, 2, 2, 2], dilations=[2, 2]), {"x": (1, 64, 40, 40)}),
     "conv3d": Case(_conv(32, 16, 3, 3, 3, pads=[1] * 6), {"x": (1, 16, 16, 28, 28)}),
     "TopK 100 of 8400": Case(_top_k, {"x": (1, 8400)}),
-    "CumSum 64x2000": Case(_cumsum, {"x": (64, 2000)}),
+    "CumSum 64x2000": Case(_cumsum(1), {"x": (64, 2000)}),
+    "CumSum 2000x64 axis 0": Case(_cumsum(0), {"x": (2000, 64)}),
     "Scatter 500 of 2000": Case(_scatter, {"x": (64, 2000)}),
-    "LSTM 100 steps": Case(_lstm, {"x": (100, 1, 64)}),
+    "LSTM 100 steps": Case(_recurrent("LSTM"), {"x": (100, 1, 64)}),
+    "LSTM steps and batch open": Case(_recurrent("LSTM"), {"x": ("steps", "batch", 64)}, {"steps": 100, "batch": 7}),
+    "LSTM both directions": Case(_recurrent("LSTM", "bidirectional"), {"x": (100, 1, 64)}),
+    "GRU 100 steps": Case(_recurrent("GRU"), {"x": (100, 1, 64)}),
     "Resize linear 28->224": Case(_resize, {"x": (1, 64, 28, 28)}),
 }
 
 
 def model_of(case: Case) -> tuple[Any, dict[str, np.ndarray]]:
     """The ONNX model of a case and arrays to run it with."""
-    from onnx import TensorProto, helper
-
-    m = _Model()
-    output = case.build(m)
-    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in case.inputs.items()]
-    graph = helper.make_graph(m.nodes, "case", infos, [helper.make_empty_tensor_value_info(output)], m.weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    m = Model()
+    model = m.finished(case.build(m), case.inputs)
     arrays = {
         name: m.rng.standard_normal([case.sizes.get(n, n) for n in shape]).astype(case.dtype)  # type: ignore[call-overload]
         for name, shape in case.inputs.items()

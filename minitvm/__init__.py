@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from .build import build, lower
     from .build import build as compile
     from .errors import MinitvmError as TVMError
+    from .frontend.torch import from_torch
     from .ir import IRModule
+    from .quantization import quantize
     from .runtime.tensors import cpu, device
     from .script import from_source
 
@@ -31,9 +33,11 @@ _DEFINED_IN = {
     "cpu": "minitvm.runtime.tensors",
     "device": "minitvm.runtime.tensors",
     "from_source": "minitvm.script",
+    "from_torch": "minitvm.frontend.torch",
     "lower": "minitvm.build",
+    "quantize": "minitvm.quantization",
 }
-_OUR_NAMES = {"TVMError": "MinitvmError", "compile": "build"}  # TVM's name, and what the module calls it
+_OUR_NAMES = {"TVMError": "MinitvmError", "compile": "build"}  # TVM's name, and its name in the module
 
 __all__ = [
     "IRModule",
@@ -45,10 +49,12 @@ __all__ = [
     "device",
     "errors",
     "from_source",
+    "from_torch",
     "graph",
     "ir",
     "lower",
     "nd",
+    "quantize",
     "runtime",
     "script",
     "target",
@@ -79,8 +85,8 @@ def __dir__() -> list[str]:
 class _Package(ModuleType):
     """This package: a submodule never hides a public function of the same name.
 
-    `minitvm.build` is a function and build.py the module that defines it. After importing a submodule Python sets it
-    as an attribute of its package; for such a name that is left undone. `from minitvm.build import ...` is not
+    `minitvm.build` is a function and build.py the module that defines it. After importing a submodule, Python sets it
+    as an attribute of its package; for such names this class prevents it. `from minitvm.build import ...` is not
     affected, as it finds the module in `sys.modules`.
     """
 

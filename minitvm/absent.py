@@ -1,7 +1,7 @@
-"""What TVM has under a name and minitvm does not: for each such name, what takes its place here.
+"""Names of TVM that minitvm does not have, each with its replacement here.
 
-A module asks `absent` for the error of an attribute that it does not have. docs/tvm.md has the table; a test holds it
-against these entries.
+`absent` returns a module's error for an attribute that it does not have. docs/tvm.md has the table; a test compares it
+with these entries.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _TUNING = "minitvm.build chooses schedules by predicted cost; Schedule.sample_* 
 _DEVICES = "compiled programs run on the CPU; programs for a GPU are scheduled, lowered and interpreted"
 _FFI = "there is no foreign function registry: a Python function is called as it is"
 
-# Attribute of `minitvm`, or of one of its modules, to what takes its place.
+# From an attribute of `minitvm`, or of one of its modules, to its replacement.
 ABSENT: dict[str, str] = {
     "relay": _GRAPHS,
     "relax": _GRAPHS,
@@ -72,7 +72,7 @@ ABSENT: dict[str, str] = {
 
 
 def absent(module: str, name: str, names: list[str]) -> AttributeError:
-    """The error for an attribute that a module does not have: what takes its place here, or the nearest names."""
+    """The error for an attribute that a module does not have: its replacement here, or the nearest names."""
     inside = module.partition(".")[2]
     key = f"{inside}.{name}" if inside else name
     headline = f"module {module!r} has no attribute {name!r}"

@@ -1,4 +1,4 @@
-"""`build` and `lower`: the one place that knows the whole way from a model to something that runs.
+"""`build` and `lower`: the only module that contains the whole way from a model to a program that runs.
 
 model -> graph -> fused graph -> te -> tir -> scheduled tir -> kernels -> source -> executable -> module
 """
@@ -15,7 +15,9 @@ from .backend import get as get_backend
 from .errors import InputError, nearest
 from .executable import nodes as x
 from .link import link_function, link_graph
-from .link.graphs import writes_its_output
+from .link.bounds import input_bounds
+from .link.graphs import is_view, writes_its_output
+from .link.in_place import in_place
 from .link.joined import joined
 from .lowering import Unit, lower_function, lower_functions, schedule_function, to_kernels, to_units
 from .lowering.units import named
@@ -23,11 +25,13 @@ from .target import Target
 from .tir.nodes import IRModule, PrimFunc
 
 if TYPE_CHECKING:
+    from .expr import Expr
     from .graph import Graph
     from .runtime import Function, GraphModule
     from .te import Tensor
 
 Progress = Callable[[str, int, int], None]
+Shapes = Mapping[str, Sequence["int | Expr | str | None"]]
 PassCallback = Callable[[str, Any, Any], None]
 
 ACCURACIES = ("fast", "strict")
@@ -42,7 +46,10 @@ class _BuildOptions(TypedDict, total=False):
     target: str | Target
     threads: int | None
     params: Mapping[str, np.ndarray] | None
-    shapes: Mapping[str, tuple[int, ...]] | None
+    shapes: Shapes | None
+    stop_before: str | None
+    states: Mapping[str, str] | bool | None
+    max_length: int | None
     progress: Progress | None
     accuracy: str
 
@@ -52,7 +59,10 @@ class _LowerOptions(TypedDict, total=False):
 
     target: str | Target
     params: Mapping[str, np.ndarray] | None
-    shapes: Mapping[str, tuple[int, ...]] | None
+    shapes: Shapes | None
+    stop_before: str | None
+    states: Mapping[str, str] | bool | None
+    max_length: int | None
     callback: PassCallback | None
     progress: Progress | None
     only: str | None
@@ -66,27 +76,34 @@ def build(model: Graph | str | os.PathLike[str], **options: Unpack[_BuildOptions
 @overload
 def build(
     model: Any, target: str | Target = ..., threads: int | None = ..., params: Mapping[str, np.ndarray] | None = ...,
-    shapes: Mapping[str, tuple[int, ...]] | None = ..., progress: Progress | None = ..., accuracy: str = ...,
+    shapes: Shapes | None = ..., progress: Progress | None = ..., accuracy: str = ...,
+    stop_before: str | None = ..., states: Mapping[str, str] | bool | None = ..., max_length: int | None = ...,
 ) -> Any: ...  # fmt: skip
 def build(
     model: Any,
     target: str | Target = "cpu",
     threads: int | None = None,
     params: Mapping[str, np.ndarray] | None = None,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    shapes: Shapes | None = None,
     progress: Progress | None = None,
     accuracy: str = "fast",
+    stop_before: str | None = None,
+    states: Mapping[str, str] | bool | None = None,
+    max_length: int | None = None,
 ) -> Any:
     """Compile a model to a `runtime.GraphModule`, or a tir function to a `runtime.Function`.
 
-    `model` is a `graph.Graph`, an ONNX model or the path of one, a `PrimFunc` or an `IRModule`; one of several
-    functions gives `runtime.Functions`, by name.
+    `model` is a `graph.Graph`, an ONNX model, a `torch.export.ExportedProgram`, the path of a file of these (.onnx,
+    .pt2), a `PrimFunc` or an `IRModule`; for a module of several functions the result is `runtime.Functions`, by name.
     `threads` is the size of the thread team (default: MINITVM_NUM_THREADS, or the cores this process may run on).
-    `params` gives inputs a constant value by name. `shapes` fixes the dimensions of inputs that an ONNX model leaves
-    open. `progress(stage, done, total)` is called as work goes on. `accuracy="strict"` keeps to algorithms that round
-    no worse than the sums as written: no Winograd convolution, which also carries NaN and infinity to all of a tile of
-    up to 4 x 4 results. Raises `MinitvmError`s for everything that is wrong
-    with the arguments.
+    `params` gives inputs a constant value by name. `shapes` gives the dimensions of inputs that an ONNX model leaves
+    open: {"x": ("b", 3, None)}, a size, a name (equal ones are one dimension) or None. `stop_before` compiles the model
+    up to a node or operator of that name, or up to what is not supported ("unsupported"). `states` are inputs of an
+    ONNX model that are outputs of the run before, {"past": "present"}, or True for the usual names; `max_length` bounds
+    the context that they hold (see `frontend.onnx.from_onnx`). `progress(stage, done, total)` is called during the
+    work. `accuracy="strict"` allows only algorithms that round no worse than the sums as written: no Winograd
+    convolution, which also spreads NaN and infinity to a whole tile of up to 4 x 4 results.
+    Raises a `MinitvmError` for every fault of the arguments.
     """
     from .runtime import Function, GraphModule
 
@@ -100,7 +117,9 @@ def build(
         built = {name: build(func, machine, threads, progress=progress) for name, func in model.items()}
         return Functions(built)
     is_function = isinstance(model, PrimFunc | IRModule)
-    executable = compile_executable(model, machine, params=params, shapes=shapes, progress=progress, accuracy=accuracy)
+    if not is_function:
+        model = to_graph(model, shapes, params, stop_before, states, max_length)
+    executable = compile_executable(model, machine, progress=progress, accuracy=accuracy)
     compiling = (lambda done, total, name: progress("compiling", done, total)) if progress else None
     make = Function if is_function else GraphModule
     return make(executable, threads=threads, progress=compiling)
@@ -123,41 +142,46 @@ def lower(model: Any, *, stop_at: Literal["executable"], **options: Unpack[_Lowe
 @overload
 def lower(
     model: Any, target: str | Target = ..., stop_at: str = ..., params: Mapping[str, np.ndarray] | None = ...,
-    shapes: Mapping[str, tuple[int, ...]] | None = ..., callback: PassCallback | None = ...,
+    shapes: Shapes | None = ..., callback: PassCallback | None = ...,
     progress: Progress | None = ..., only: str | None = ..., accuracy: str = ...,
+    stop_before: str | None = ..., states: Mapping[str, str] | bool | None = ..., max_length: int | None = ...,
 ) -> Any: ...  # fmt: skip
 def lower(
     model: Any,
     target: str | Target = "cpu",
     stop_at: str = "kernel",
     params: Mapping[str, np.ndarray] | None = None,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    shapes: Shapes | None = None,
     callback: PassCallback | None = None,
     progress: Progress | None = None,
     only: str | None = None,
     accuracy: str = "fast",
+    stop_before: str | None = None,
+    states: Mapping[str, str] | bool | None = None,
+    max_length: int | None = None,
 ) -> Any:
     """A model at one of its levels.
 
-    "graph" and "fused" give a `graph.Graph`. "te" (lists of tensors, inputs first), "tir" and "schedule" (`PrimFunc`s),
-    "kernel" (`IRModule`s: a host function and its kernels) and "source" (text) give a dictionary by fused operator.
-    "executable" gives an `executable.Executable`. A tir function begins at "tir". `only` keeps one fused operator, by
-    its name. `callback(name, before, after)` sees every pass. `accuracy` as in `build`.
+    "graph" and "fused" return a `graph.Graph`. "te" (lists of tensors, inputs first), "tir" and "schedule"
+    (`PrimFunc`s), "kernel" (`IRModule`s: a host function and its kernels) and "source" (text) return a dictionary by
+    fused operator. "executable" returns an `executable.Executable`. A tir function begins at "tir". `only` keeps one
+    fused operator, by its name. `callback(name, before, after)` is called after every pass. The other options are those
+    of `build`.
     """
     if stop_at not in STOPS:
         raise InputError(f"stop_at={stop_at!r}: wanted one of {', '.join(STOPS)}; {nearest(stop_at, STOPS)}")
     _require_accuracy(accuracy)
     machine = Target.of(target) if stop_at in ("graph", "fused", "te", "tir") else code_target(target)
     if stop_at == "executable":
-        return compile_executable(
-            model, machine, params=params, shapes=shapes, callback=callback, progress=progress, accuracy=accuracy
-        )
+        if not isinstance(model, PrimFunc | IRModule):
+            model = to_graph(model, shapes, params, stop_before, states, max_length)
+        return compile_executable(model, machine, callback=callback, progress=progress, accuracy=accuracy)
     if isinstance(model, PrimFunc | IRModule):
         func = _single(model)
         if stop_at in ("graph", "fused", "te"):
             raise InputError(f"stop_at={stop_at!r}: a tir function begins at 'tir'")
         return {func.name: _descend(func, machine, stop_at, callback, schedule=False)}
-    graph = to_graph(model, shapes, params)
+    graph = to_graph(model, shapes, params, stop_before, states, max_length)
     if stop_at == "graph":
         return graph
     fused = optimize_graph(graph, machine, callback, accuracy)
@@ -187,24 +211,46 @@ def _require_accuracy(accuracy: str) -> None:
 
 
 def code_target(target: str | Target) -> Target:
-    """The target, which is one that code can be generated for; raises `TargetError` otherwise."""
+    """The target; raises `TargetError` if code cannot be generated for it."""
     machine = Target.of(target)
     get_backend(machine)
     return machine
 
 
 def to_graph(
-    model: Any, shapes: Mapping[str, tuple[int, ...]] | None = None, params: Mapping[str, np.ndarray] | None = None
+    model: Any,
+    shapes: Shapes | None = None,
+    params: Mapping[str, np.ndarray] | None = None,
+    stop_before: str | None = None,
+    states: Mapping[str, str] | bool | None = None,
+    max_length: int | None = None,
 ) -> Any:
-    """A `graph.Graph` from a Graph, an ONNX model, or the path of one, with some inputs made constant."""
+    """A `graph.Graph` from a Graph, an ONNX model, a PyTorch program, or a path, with some inputs made constant.
+
+    ONNX's importer gets these contents, as shapes and branches may depend on them.
+    """
     from .graph import Graph
 
-    if isinstance(model, str | os.PathLike) or type(model).__name__ == "ModelProto":
+    is_onnx = isinstance(model, str | os.PathLike) or type(model).__name__ == "ModelProto"
+    if (states or max_length is not None) and (not is_onnx or _is_torch_program(model)):
+        raise InputError("states= and max_length= go with an ONNX model; a Graph has its states already")
+    if stop_before is None and _is_torch_program(model):
+        from .frontend.torch import from_torch
+
+        model = from_torch(model, shapes=shapes)
+    elif is_onnx:
         from .frontend.onnx import from_onnx
 
-        model = from_onnx(model, shapes=shapes)
+        model, params = (
+            from_onnx(
+                model, shapes=shapes, values=params, stop_before=stop_before, states=states, max_length=max_length
+            ),
+            None,
+        )
     elif shapes:
         raise InputError("shapes= goes with an ONNX model; a Graph has its shapes already")
+    elif stop_before is not None:
+        raise InputError("stop_before= goes with an ONNX model")
     if not isinstance(model, Graph):
         raise InputError(
             f"build takes a Graph, an ONNX model or its path, or a tir function; found {type(model).__name__}"
@@ -212,11 +258,15 @@ def to_graph(
     return _bind(model, params) if params else model
 
 
+def _is_torch_program(model: Any) -> bool:
+    """Whether a model is a `torch.export.ExportedProgram`, or the path of one that was saved."""
+    is_path = isinstance(model, str | os.PathLike)
+    return os.fspath(model).endswith(".pt2") if is_path else type(model).__name__ == "ExportedProgram"
+
+
 def compile_executable(
     model: Any,
     target: Target,
-    params: Mapping[str, np.ndarray] | None = None,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
     callback: PassCallback | None = None,
     progress: Progress | None = None,
     accuracy: str = "fast",
@@ -224,14 +274,15 @@ def compile_executable(
     """Everything up to the executable; its kernels are source, not yet machine code."""
     if isinstance(model, PrimFunc | IRModule):
         return link_function(lower_function(_single(model), target, callback), target.kind)
-    graph = to_graph(model, shapes, params)
+    graph = to_graph(model)
     fused = optimize_graph(graph, target, callback, accuracy)
-    units = to_units(fused)
-    copied = joined(fused, writes_its_output).nodes
+    updates = in_place(fused, is_view)
+    units = to_units(fused, updates.nodes)
+    copied = joined(fused, writes_its_output, updates.states).nodes
     functions = list(dict.fromkeys(unit.function for unit in units if unit.node not in copied))
     report = (lambda done, total: progress("lowering", done, total)) if progress else None
     lowered = lower_functions(functions, target, callback, report)
-    return link_graph(fused, units, lowered, target.kind)
+    return link_graph(fused, units, lowered, target.kind, updates, input_bounds(graph))
 
 
 LEVELS_OF_OPERATOR = ("fused", "te", "tir", "schedule", "kernel", "source")
@@ -270,7 +321,7 @@ def optimize_graph(graph: Any, target: Target, callback: PassCallback | None = N
 
 
 def evaluate_node(node: Any, arrays: Sequence[np.ndarray], target: Target) -> list[np.ndarray]:
-    """What an operator makes of arrays, by compiling and running it: how constants are folded that have no `fold`."""
+    """The outputs of an operator for arrays: compiles and runs it, for constants of operators without `fold`."""
     from .graph import GraphBuilder
     from .runtime import GraphModule
 
@@ -311,11 +362,16 @@ def _bind(graph: Any, params: Mapping[str, np.ndarray]) -> Any:
     from .graph import Constant
 
     inputs = {value.name: value for value in graph.inputs}
+    states = {old for old, _ in graph.state_pairs()}
     constants = []
     for name, data in params.items():
         if name not in inputs:
             raise InputError(f"params: the graph has no input {name}; {nearest(name, list(inputs))}")
         value, array = inputs[name], np.asarray(data)
+        if value in states:
+            raise InputError(
+                f"params: {name} is a state, which each run changes\n  try:    module.state[{name!r}] = ..."
+            )
         fits = len(array.shape) == value.ndim and all(
             not isinstance(dim, int) or dim == size for dim, size in zip(value.shape, array.shape, strict=True)
         )
@@ -323,4 +379,5 @@ def _bind(graph: Any, params: Mapping[str, np.ndarray]) -> Any:
             raise InputError(f"params: {name} wanted {value.type}, found {array.dtype.name}{list(array.shape)}")
         constants.append(Constant(value, array))
     rest = tuple(value for value in graph.inputs if value.name not in params)
-    return replace(graph, inputs=rest, constants=(*graph.constants, *constants))
+    pairs = tuple((rest.index(graph.inputs[number]), output) for number, output in graph.states)
+    return replace(graph, inputs=rest, constants=(*graph.constants, *constants), states=pairs)

@@ -35,13 +35,16 @@ def run(
     order: str = "forward",
     seed: int = 0,
     listeners: Sequence[events.Listener] = (),
+    states: dict[str, np.ndarray] | None = None,
 ) -> list[np.ndarray]:
     """Run an executable on arrays by name and give its outputs in order; the inputs stay as they are.
 
+    `states` are the program's states by name, zeros where one is missing; the run leaves their new values there, for
+    the next one. Without `states` a run begins with zeros, and what it leaves is lost.
     Outputs marked `inout` are given by name too. Raises `InputError` for arrays that do not fit, `ExecutionError` where
     a kernel or the order of steps is undefined, `Unsupported` for external engines and kernels without their program.
     """
-    machine = _Machine(executable, inputs, Settings(shadow, order, seed, listeners, threads), mode)
+    machine = _Machine(executable, inputs, Settings(shadow, order, seed, listeners, threads), mode, states or {})
     begin, end = events.heard(listeners, "step_begin"), events.heard(listeners, "step_end")
     with np.errstate(all="ignore"):
         for index, step in enumerate(executable.steps):
@@ -52,6 +55,8 @@ def run(
             if end is not None:
                 end(record, time.perf_counter())
     machine.finish()
+    if states is not None:
+        states.update(zip((spec.name for spec in executable.states), machine.states, strict=True))
     return machine.outputs
 
 
@@ -73,7 +78,14 @@ class _Bytes:
 
 
 class _Machine:
-    def __init__(self, executable: n.Executable, inputs: Mapping[str, Any], settings: Settings, mode: str) -> None:
+    def __init__(
+        self,
+        executable: n.Executable,
+        inputs: Mapping[str, Any],
+        settings: Settings,
+        mode: str,
+        states: Mapping[str, np.ndarray],
+    ) -> None:
         self.program, self.settings = executable, settings
         self.kernels = [Prepared(k.func(), settings, mode) if k.func is not None else None for k in executable.kernels]
         self.values: dict[x.Var, Any] = {}
@@ -81,7 +93,10 @@ class _Machine:
         self.places: dict[_Place, int] = {}
         self.since_barrier: list[tuple[_Place, bool, bool, int]] = []  # place, writes?, by all threads?, step
         self.outputs: list[np.ndarray] = []
+        self.states: list[np.ndarray] = []
         self._bind(inputs)
+        self._begin(states)
+        self._check_bounds(inputs)
 
     # --- memory ----------------------------------------------------------------------------------------------------
 
@@ -98,10 +113,19 @@ class _Machine:
                 self.values[spec.var] = scalar_argument(spec.var, inputs[spec.name])
             else:
                 self._learn(spec, inputs[spec.name])
+        for spec in self.program.inputs:
+            if isinstance(spec, n.TensorSpec):
+                self._divide(spec, inputs[spec.name])
         for index, spec in enumerate(self.program.inputs):
             if isinstance(spec, n.TensorSpec):
                 self._check(spec, inputs[spec.name])
                 self._piece("input", index, np.array(inputs[spec.name], order="C"), True)
+        for guard in self.program.guards:
+            if self.number(guard.left) != self.number(guard.right):
+                raise InputError(
+                    f"{self.program.name}: {guard.where} takes {guard.left} and {guard.right} for equal\n"
+                    f"  found:  {self.number(guard.left)} and {self.number(guard.right)}"
+                )
         for index, spec in enumerate(self.program.outputs):
             shape = tuple(self.size(d) for d in spec.shape)
             if spec.inout:
@@ -116,6 +140,33 @@ class _Machine:
         for index, arena in enumerate(self.program.arenas):
             self._piece("arena", index, np.full(self.size(arena.size), 0x7F, np.uint8), False)
 
+    def _begin(self, states: Mapping[str, np.ndarray]) -> None:
+        unknown = set(states) - {spec.name for spec in self.program.states}
+        if unknown:
+            raise InputError(f"{self.program.name} has no state {', '.join(sorted(unknown))}")
+        for index, spec in enumerate(self.program.states):
+            if spec.name in states:
+                self._check(spec, states[spec.name])
+                array = np.array(states[spec.name], order="C")
+            else:
+                array = np.zeros(tuple(self.size(d) for d in spec.shape), spec.dtype.numpy)
+            self.states.append(array)
+            self._piece("state", index, array, True)
+
+    def _check_bounds(self, inputs: Mapping[str, Any]) -> None:
+        for bound in self.program.bounds:
+            if isinstance(bound.place, n.State):
+                name, array = self.program.states[bound.place.index].name, self.states[bound.place.index]
+            else:
+                name = self.program.inputs[bound.place.index].name
+                array = np.asarray(inputs[name])
+            for element in array.reshape(-1).tolist():
+                if not bound.low <= element <= bound.high:
+                    raise InputError(
+                        f"{self.program.name}: {bound.where}\n  wanted: {name} from {bound.low} to {bound.high}\n"
+                        f"  found:  {element}"
+                    )
+
     def _learn(self, spec: n.TensorSpec, array: Any) -> None:
         if not isinstance(array, np.ndarray) or array.dtype != spec.dtype.numpy or array.ndim != len(spec.shape):
             actual = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
@@ -125,6 +176,12 @@ class _Machine:
         for dim, size in zip(spec.shape, array.shape, strict=False):
             if isinstance(dim, x.Var):
                 self.values.setdefault(dim, int(size))
+
+    def _divide(self, spec: n.TensorSpec, array: np.ndarray) -> None:
+        for dim, size in zip(spec.shape, array.shape, strict=True):
+            quotient = x.divided(dim, int(size))
+            if quotient is not None:
+                self.values.setdefault(*quotient)
 
     def _check(self, spec: n.TensorSpec, array: Any) -> None:
         self._learn(spec, array)
@@ -154,7 +211,8 @@ class _Machine:
             if not 0 <= start <= stop <= limit:
                 raise ExecutionError(f"{location}: bytes [{start}, {stop}) of an arena of {limit}")
             return _Place(("arena", location.arena), start, stop)
-        kind = {n.Input: "input", n.Output: "output", n.ConstantRef: "constant"}[type(location)]
+        kinds = {n.Input: "input", n.Output: "output", n.State: "state", n.ConstantRef: "constant"}
+        kind = kinds[type(location)]
         return _Place((kind, location.index), 0, self.pieces[kind, location.index].data.size)
 
     def initialised(self, place: _Place) -> np.ndarray:

@@ -30,15 +30,49 @@ def run(
     inputs: Mapping[str, Any] | Sequence[Any],
     *,
     listeners: Sequence[events.Listener] = (),
+    states: dict[str, np.ndarray] | None = None,
 ) -> list[np.ndarray]:
     """The outputs of a graph for arrays by the inputs' names, or in their order.
+
+    With `states` the graph's states are neither inputs nor outputs of the run: it begins with their values in `states`,
+    by the names of their inputs, zeros where one is missing, and leaves the new ones there. So a module runs:
+
+        states = {}
+        first, second = (reference.graph.run(graph, x, states=states) for x in (x1, x2))
 
     Symbolic dimensions take their values from the arrays. Raises `InputError` for arrays that do not fit, `Unsupported`
     for an operator without a reference implementation, `ExecutionError` where an operator's result has another shape or
     dtype than the graph declares.
     """
+    if states is not None:
+        return _run_with_states(graph, inputs, listeners, states)
     values = evaluate(graph, inputs, listeners=listeners, keep_all=False)
     return [values[v] for v in graph.outputs]
+
+
+def _run_with_states(
+    graph: Graph,
+    inputs: Mapping[str, Any] | Sequence[Any],
+    listeners: Sequence[events.Listener],
+    states: dict[str, np.ndarray],
+) -> list[np.ndarray]:
+    begin = {old.name: old for old, _ in graph.state_pairs()}
+    unknown = set(states) - set(begin)
+    if unknown:
+        raise InputError(f"{graph.name} has no state {', '.join(sorted(unknown))}")
+    old = {name: states.get(name, np.zeros(_concrete(v.shape, {}), v.dtype.numpy)) for name, v in begin.items()}
+    if not isinstance(inputs, Mapping):
+        names = [v.name for v in graph.inputs if v.name not in begin]
+        if len(names) != len(inputs):
+            raise InputError(f"{graph.name} takes {len(names)} inputs ({', '.join(names)}), found {len(inputs)}")
+        inputs = dict(zip(names, inputs, strict=True))
+    clash = set(inputs) & set(begin)
+    if clash:
+        raise InputError(f"{graph.name}: {', '.join(sorted(clash))} is a state, not an input")
+    results = run(graph, {**inputs, **old}, listeners=listeners)
+    left = {number for _, number in graph.states}
+    states.update({graph.inputs[i].name: results[o] for i, o in graph.states})
+    return [array for number, array in enumerate(results) if number not in left]
 
 
 def evaluate(
@@ -88,6 +122,11 @@ def _bind(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Arra
             if isinstance(dim, x.Var):
                 dims.setdefault(dim, int(size))
         arrays[value] = array
+    for value in graph.inputs:
+        for dim, size in zip(value.shape, arrays[value].shape, strict=True):
+            quotient = x.divided(dim, int(size))
+            if quotient is not None:
+                dims.setdefault(*quotient)
     for value in graph.inputs:
         if arrays[value].shape != _concrete(value.shape, dims):
             raise InputError(f"input {value.name}: wanted {value.type}, found the shape {arrays[value].shape}")

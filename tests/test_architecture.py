@@ -32,7 +32,7 @@ FOUNDATION = "errors events absent notebook target expr backend store workers ga
 NODES = "errors events notebook expr te.nodes tir.nodes tir.meanings graph.nodes executable.nodes"
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
 COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link lowering"
-EVERYTHING = f"{COMPILER} interop profile models gallery"
+EVERYTHING = f"{COMPILER} quantization interop profile models gallery"
 
 MAY_IMPORT: dict[str, str] = {
     # what everything stands on
@@ -64,6 +64,7 @@ MAY_IMPORT: dict[str, str] = {
     "transform": f"{FOUNDATION} tir te graph ir",
     "nd": "runtime",
     "testing": "absent",
+    "quantization": "errors graph frontend build",
     # the one place that knows the whole way: build; lowering, from operators to kernels; link, from there on
     "lowering": f"{MIDDLE} executable",
     "link": f"{MIDDLE} executable lowering",
@@ -101,7 +102,9 @@ NEVER = [
 ]
 
 # What is of one kind of machine. Other modules ask its back end (`minitvm/backend`), but for those listed here.
-OF_ONE_MACHINE = "backend.kinds graph.passes.blocked_layout strategy.cpu codegen.numba_cpu runtime.cpu"
+OF_ONE_MACHINE = (
+    "backend.kinds graph.passes.blocked_layout graph.passes.blocked_bytes strategy.cpu codegen.numba_cpu runtime.cpu"
+)
 MEANT_FOR_ONE_MACHINE = {
     "backend.registry": "backend.kinds",  # looks through the folder
     "cli.info": "runtime.cpu",
@@ -115,6 +118,7 @@ ONLY_IMPORTED_BY: dict[str, str] = {
     "llvmlite": "runtime codegen",
     "onnx": "frontend interop models build cli",
     "hypothesis": "reference.strategies",
+    "torch": "frontend.torch interop",
 }
 
 # Installed with minitvm itself. Anything else is an extra: imported inside a function, or in a `try` that turns its
@@ -122,7 +126,7 @@ ONLY_IMPORTED_BY: dict[str, str] = {
 CORE_LIBRARIES = {"numpy", "numba", "llvmlite", "sympy", "islpy", "rich", "hypothesis"}
 
 # Modules that are of no use without an extra, and that nothing else imports at module level.
-NEEDS_EXTRA = {"interop.onnx_backend": "onnx"}
+NEEDS_EXTRA = {"interop.onnx_backend": "onnx", "interop.torch_compile": "torch"}
 
 # What a fresh process must not have loaded after importing a layer, whatever path it came by. Beside these, no layer
 # may load a part of minitvm that its row does not reach.

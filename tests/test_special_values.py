@@ -84,6 +84,7 @@ def empty() -> list[Call]:
         ("nn.softmax", (none,), {}),
         ("negative", (none,), {}),
         ("cumsum", (none,), {"axis": 1, "exclusive": True}),
+        ("cumsum", (none,), {"axis": 0}),
         ("add", (np.array(1, "float32"), np.array(2, "float32")), {}),
     ]
 

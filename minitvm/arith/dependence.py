@@ -289,16 +289,26 @@ def _earlier(pairs: list[tuple[str, str]], parallel: frozenset[int]) -> str:
     return " or ".join(cases) or "0 = 1"
 
 
+# Steps of isl for the least example, some milliseconds. A set of many quotients may have one that takes hours to find.
+_STEPS = 5_000
+
+
 def _example(violations: Any) -> list[int]:
-    """A point of the set, the lexicographically least where there is one: small numbers explain better."""
+    """A point of the set, the lexicographically least where it is quickly found: small numbers explain better."""
     point = None
+    context = violations.get_ctx()
+    context.reset_operations()
+    context.set_max_operations(_STEPS)
     try:
         least = violations.lexmin()
         if not least.is_empty():
             point = least.sample_point()
-    except Exception as error:  # islpy's own Error class: the set has no least point (an unbounded size)
+    except Exception as error:  # islpy's own Error class: out of steps, or no least point (an unbounded size)
         if type(error).__name__ != "Error":
             raise
+    finally:
+        context.set_max_operations(0)
+        context.reset_operations()
     point = point if point is not None else violations.sample_point()
     import islpy as isl
 

@@ -211,7 +211,12 @@ class Domain:
         return facts > 0 and any(self._prove(g, depth - 1, facts - 1) for g in self._less_facts(f))
 
     def _lowered(self, f: Affine) -> list[list[Affine]]:
-        """Ways to replace the innermost term: each is a list of sums that must all be >= 0."""
+        """Ways to replace a term by a bound: each is a list of sums that must all be >= 0."""
+        cancelled = self._cancelled(f)
+        ways = self._without_innermost(f)
+        return ways if cancelled is None else [[cancelled], *ways]
+
+    def _without_innermost(self, f: Affine) -> list[list[Affine]]:
         for term, c in f.terms.items():
             if not isinstance(term, Atom):
                 continue
@@ -220,11 +225,11 @@ class Domain:
                 a, b = (rest + arg.scaled(c) for arg in term.args)
                 return [[a, b]] if (term.kind == MIN) == (c > 0) else [[a], [b]]
             if term.kind == FLOORDIV and term.args[1].is_const:
-                # d * (x // d) lies between x - d + 1 and x.
+                # d * (x // d) lies between x - d + 1 and x; f >= 0 as soon as d * f > -d, for f is an integer.
                 d = term.args[1].const
                 bound = term.args[0] if c < 0 else term.args[0] - (d - 1)
                 if d > 0:
-                    by_dividend = [f.without(term).scaled(d) + bound.scaled(c)]
+                    by_dividend = [f.without(term).scaled(d) + bound.scaled(c) + (d - 1)]
                     lowered = self._eliminate(f, term) if term in self.ranges else None
                     return [by_dividend] if lowered is None else [by_dividend, [lowered]]
         ways = self._by_symbolic_quotient(f)
@@ -235,6 +240,21 @@ class Domain:
                 if term in self.symbolic:
                     break
         return ways[:3]
+
+    def _cancelled(self, f: Affine) -> Affine | None:
+        """f with a variable replaced by its bound, if a quotient, minimum or maximum of f cancels with one of that.
+
+        The extent of a loop may be such a term: i < (n + 1) // 2 inside of a loop over (n + 1) // 2.
+        """
+        atoms = [t for t in f.terms if isinstance(t, Atom) and t.kind != PRODUCT]
+        if not atoms:
+            return None
+        for term in f.terms:
+            if isinstance(term, Var) and term in self.symbolic:
+                lowered = self._eliminate(f, term)
+                if lowered is not None and any(t not in lowered.terms for t in atoms):
+                    return lowered
+        return None
 
     def _by_symbolic_quotient(self, f: Affine) -> list[list[Affine]]:
         """f = c*(x // d) + r >= 0 is shown by c*b + r*d + d - 1 >= 0, where b is x for c < 0, x - d + 1 for c > 0.

@@ -1,7 +1,7 @@
-"""The `minitvm` command: one file a subcommand.
+"""The `minitvm` command: one file per subcommand.
 
-A user's mistake ends in one clear message on standard error and exit status 2, never in a traceback. A mistake of ours
-ends in status 3, with the traceback and what to report.
+A user's mistake ends in one clear message on standard error and exit status 2, never in a traceback. A bug in
+minitvm ends in status 3, with the traceback and a hint what to report.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DONE, DIFFERENT, REFUSED, OUR_BUG, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class _Parser(argparse.ArgumentParser):
-    """One line for a mistake in place of the usage, which --help gives."""
+    """One line for a mistake instead of the usage, which --help prints."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(REFUSED, f"{self.prog}: {message}; see {self.prog} --help\n")
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 done; 1 a check failed; 2 a user's mistake, in which case nothing was written; 3 a bug in minitvm; 130
     interrupted. Complaints about the command line itself, and --help, leave by `SystemExit` with 2 and 0.
     """
-    gc.set_threshold(*THRESHOLDS)  # interpreters make closures by the million: a third of their time went into this
+    gc.set_threshold(*THRESHOLDS)  # interpreters create millions of closures: collection took a third of the time
     options = _parser().parse_args(arguments)
     warnings.formatwarning = lambda message, *_: f"minitvm {options.command}: {message}\n"
     try:
@@ -78,11 +78,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = f"{error.filename}: " if error.filename else ""
         print(f"minitvm {options.command}: {where}{error.strerror}", file=sys.stderr)
         return REFUSED
-    except Exception as error:  # what no part of the compiler meant to raise
+    except Exception as error:  # an exception that no part of the compiler raises on purpose
         return _our_bug(options.command, error)
 
 
-# What a disk, its rights and its limits refuse: nobody's bug.
+# Errors of the file system (no space, no permission) are not bugs.
 _OF_THE_SYSTEM = {
     errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENOSPC, errno.ENOTDIR, errno.EPERM,
     errno.EROFS,
@@ -90,12 +90,12 @@ _OF_THE_SYSTEM = {
 
 
 def _drop_output() -> None:
-    """Let what is still to be printed go nowhere: Python must not complain when it flushes at exit."""
+    """Discard remaining output, so that Python does not complain when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _our_bug(command: str, error: Exception) -> int:
-    """Say that it is not the user's mistake, and what helps to find it."""
+    """Print that it is not the user's mistake, and what to report."""
     traceback.print_exception(error)
     print(
         f"minitvm {command}: this is a bug in minitvm, not in your model or command. Please report the lines above, "

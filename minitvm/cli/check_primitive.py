@@ -1,4 +1,5 @@
-"""`minitvm check FILE.py` for a file that registers schedule primitives: all that follows from a registration, tried.
+"""`minitvm check FILE.py` for a file that registers schedule primitives: everything that a registration implies is
+tested.
 
 The example of the docstring, its trace as Python and as JSON, a bad call for each requirement, and legal calls from the
 primitive's `space` on random programs, each compared by the oracle as loops and lowered to kernels.
@@ -20,7 +21,7 @@ PAIRS = 200  # of a program and a legal call
 
 
 def check_primitive(primitive: Primitive, seed: int) -> Iterator[tuple[str, bool]]:
-    """A line for each thing that follows from a registration: its text, and whether it is right."""
+    """A line for each thing that a registration implies: its text, and whether it holds."""
     for name, prove in _PROOFS.items():
         start = time.perf_counter()
         try:

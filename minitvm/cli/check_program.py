@@ -22,7 +22,7 @@ from .program_file import Pair, blamed_on, read_programs
 
 
 def check_file(path: Path, target: Target, seed: int) -> int:
-    """Check all programs of a file and print what was found; returns the number of lines that tell a fault."""
+    """Check all programs of a file and print the results; returns the number of failed checks."""
     programs = read_programs(path)
     faults = 0
     for name, func in programs.functions.items():
@@ -42,7 +42,7 @@ def check_file(path: Path, target: Target, seed: int) -> int:
 
 
 def check_function(func: Any, target: Target, seed: int) -> Iterator[tuple[str, bool]]:
-    """A line for the verifier and one for each level: its text, and whether it is right."""
+    """A line for the verifier and one for each level: its text, and whether it passed."""
     from ..reference.judging.programs import is_lowered
 
     trial = _Trial(func, target, seed)
@@ -59,14 +59,14 @@ def check_function(func: Any, target: Target, seed: int) -> Iterator[tuple[str, 
             verdict, note = "none", f"not run: {indented(error)}"
         yield line(level, verdict, note, time.perf_counter() - start), verdict != "WRONG"
         if verdict == "WRONG" and level in ("verifier", "tir"):
-            return  # machine code for it would write where it must not
+            return  # its machine code would write outside its buffers
 
 
-INTERPRETED = ("tir", "kernel")  # levels at which a run is told which parameters are in and out
+INTERPRETED = ("tir", "kernel")  # levels whose interpreter takes a list of the parameters that are both in and out
 
 
 class _Trial:
-    """A function on one set of arguments; the first level that runs says what the others must agree with."""
+    """A function on one set of arguments; the first level that runs provides the expected results."""
 
     def __init__(self, func: Any, target: Target, seed: int) -> None:
         self.func, self.seed = func, seed
@@ -123,7 +123,7 @@ def _shapes(inputs: Sequence[Any]) -> str:
 
 
 def _compare(pair: Pair, seed: int) -> bool:
-    """Print the oracle's verdict on a pair; whether both mean the same, as far as it can tell."""
+    """Print the oracle's verdict on a pair; whether both mean the same, as far as it can decide."""
     from ..reference import check
 
     try:

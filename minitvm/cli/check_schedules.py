@@ -1,8 +1,8 @@
-"""`minitvm check-schedules MODEL`: which operators no rule of their own schedules, and why not. Nothing is compiled.
+"""`minitvm check-schedules MODEL`: the operators that no specific rule schedules, and why. Nothing is compiled.
 
-An operator that sums is expected to have a rule of its own; one that only moves or maps elements is not. So listed are
-the sums that the fallback rule schedules, or none, and the operators of which a rule was given up. Exit status 1 means
-that there are some.
+An operator that sums is expected to have a specific rule; one that only moves or maps elements is not. So the command
+lists the sums that only the fallback rule, or no rule, schedules, and the operators whose rule failed. The exit status
+is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def register(commands: Any) -> None:
 
 @dataclass(frozen=True)
 class Fallen:
-    """A function that no rule of its own schedules: the operators that it is for, their types, and the choice."""
+    """A function that no specific rule schedules: its operators, their types, and the choice."""
 
     operators: tuple[str, ...]
     types: str
@@ -49,7 +49,7 @@ class Fallen:
 
 
 def check_schedules(options: argparse.Namespace) -> int:
-    """Print what fell through, and how many operators did not."""
+    """Print the operators without a specific rule, and the number of the others."""
     from ..build import optimize_graph
     from ..lowering import to_units
 
@@ -70,7 +70,7 @@ def check_schedules(options: argparse.Namespace) -> int:
 
 
 def fallen_through(units: Iterable[Any], target: Target, report: Any) -> Iterator[Fallen]:
-    """The functions of fused operators that have no schedule of their own, in the order of the operators."""
+    """The functions of fused operators without a specific schedule, in the order of the operators."""
     fallbacks = {"", *(row.name for row in rules(target) if row.fallback)}
     sharing: dict[Any, list[Any]] = {}
     for unit in units:

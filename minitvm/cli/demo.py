@@ -19,8 +19,8 @@ from .run import output_path
 from .text import text as level_text
 from .text import write
 
-HEIGHT = 48  # pixels; what the recogniser was trained on
-WIDTH_STEP = 320  # widths are rounded up to this, so that texts of like length share compiled kernels
+HEIGHT = 48  # pixels; the height that the recogniser was trained on
+WIDTH_STEP = 320  # widths are rounded up to this, so that texts of similar length share compiled kernels
 WIDEST = 10 * WIDTH_STEP  # pixels: some 200 letters
 MARGIN = 12
 ACTIVATIONS = frozenset({"nn.relu", "sigmoid", "clip", "nn.hard_sigmoid"})
@@ -119,7 +119,7 @@ def _lacks(font: Any, letter: str) -> bool:
 
 
 def normalize(picture: Any) -> np.ndarray:
-    """The picture as the network takes it: float32 [1, 3, HEIGHT, width] from -1 to 1."""
+    """The picture as the network's input: float32 [1, 3, HEIGHT, width] from -1 to 1."""
     pixels = np.asarray(picture, np.float32) / np.float32(127.5) - np.float32(1.0)
     return np.ascontiguousarray(pixels.transpose(2, 0, 1)[None])
 
@@ -132,7 +132,7 @@ def decode(probabilities: np.ndarray, alphabet: list[str]) -> str:
 
 
 def show_operator(graph: Any) -> None:
-    """One fused convolution at every level, like lines folded."""
+    """One fused convolution at every level, with similar lines folded."""
     from ..build import LEVELS_OF_OPERATOR, optimize_graph, stage, to_units
     from ..target import Target
 
@@ -151,7 +151,7 @@ def show_operator(graph: Any) -> None:
 
 
 def readable(units: list[Any]) -> Any:
-    """The operator to show: a convolution over several pixels with an activation behind it, the shortest there is."""
+    """The operator to show: the shortest convolution over several pixels with an activation after it."""
 
     def suits(unit: Any) -> bool:
         inner = unit.node.graph.nodes if unit.node.op == "fused" else (unit.node,)
@@ -163,7 +163,7 @@ def readable(units: list[Any]) -> Any:
 
 
 class _Clock:
-    """Runs steps and remembers how long each took."""
+    """Runs steps and records their times."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, float]] = []

@@ -1,15 +1,15 @@
-"""How far two arrays are apart, and the verdict on it as a line."""
+"""The difference of two arrays, and the verdict on it as a line."""
 
 from __future__ import annotations
 
 import numpy as np
 
 TOLERANCE = 1e-3  # of the largest value, on a whole model with its rounding
-TOLERANCE_OF_INTEGERS = 1e-5  # of the largest value, on one function fed with integers
+TOLERANCE_OF_INTEGERS = 1e-5  # of the largest value, on one function whose inputs are integers
 
 
 def relative_difference(actual: np.ndarray, expected: np.ndarray) -> float:
-    """max |found - wanted| / max |wanted|; infinite where shapes, integers, NaNs or infinities do not agree."""
+    """max |actual - expected| / max |expected|; infinite where shapes, integers, NaNs or infinities do not agree."""
     if actual.shape != expected.shape:
         return float("inf")
     if not expected.size:
@@ -39,5 +39,5 @@ def line(name: str, verdict: str, text: str, seconds: float) -> str:
 
 
 def indented(error: object) -> str:
-    """Several lines that begin in the middle of one."""
+    """Indents the lines after the first, for a text that begins in the middle of a line."""
     return str(error).replace("\n", "\n    ")

@@ -1,4 +1,4 @@
-"""A long program made short enough to read: repetitions are folded, lines and their number limited."""
+"""Shortens a long program for reading: repetitions are folded, long lines and long texts are cut."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PERIODS = (1, 2)  # lines that repeat together, such as a load and the multiply-
 
 
 def excerpt(program: str, lines: int = LINES, width: int = WIDTH) -> str:
-    """The program with runs of like lines folded, cut to so many lines of that width."""
+    """The program with runs of similar lines folded, cut to that number of lines and that width."""
     kept = fold(program.split("\n"))
     shown = [line if len(line) <= width else line[: width - 4] + " ..." for line in kept[:lines]]
     if len(kept) > lines:

@@ -1,6 +1,6 @@
-"""`minitvm explain PRIMITIVE`: what a schedule primitive does, before and after, and when it is legal.
+"""`minitvm explain PRIMITIVE`: the meaning of a schedule primitive, an example, and when it is legal.
 
-With --load, also one of a file of your own; with --errors, the errors that its requirements end in.
+With --load, also a primitive of your own file; with --errors, the errors of its requirements.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ SPINE = {
     "Loops": ("loops", "kinds", "partition"),
     "Places": ("compute_at", "inline"),
     "Copies": ("cache",),
-    "Reductions": ("reduction", "rfactor", "rolling_buffer"),
+    "Reductions": ("reduction", "rfactor", "passes", "rolling_buffer"),
     "Layouts": ("transform_layout",),
     "Instructions": ("blockize", "tensorize"),
     "Storage and notes": ("storage", "annotate"),
@@ -79,7 +79,7 @@ def lines_of(primitives: Iterable[Primitive]) -> str:
 
 
 def overview(primitives: Iterable[Primitive]) -> str:
-    """The lines of primitives in groups: the spine, then the shelf; those from outside the package come last."""
+    """The lines of primitives in groups: the spine, then the shelf, then primitives from outside the package."""
     from ..tir.schedule.primitives import for_tvm
 
     spine = for_tvm.__name__.rpartition(".")[0]

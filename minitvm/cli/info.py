@@ -1,4 +1,4 @@
-"""`minitvm info`: targets, this machine, versions, and where compiled kernels are kept."""
+"""`minitvm info`: targets, this machine, versions, and the folder of compiled kernels."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 A lesson is a folder `lessons/NN_name` with these files:
 
     lesson.py      percent cells: a notebook, a script and a text in one; its first heading `# # Title` is the title
-    exercise.py    what the learner fills in; --start copies it into the current folder, as exercise_NN.py
-    solution.py    one way to fill it in
+    exercise.py    the part that the learner completes; --start copies it into the current folder, as exercise_NN.py
+    solution.py    one way to complete it
     wrong_*.py     plausible mistakes, each of which the check must catch
     check.py       `check(module)`: AssertionError with a small counterexample, NotImplementedError for a stub
 """
@@ -23,7 +23,7 @@ from ..errors import InputError, MinitvmError, MissingExtra
 from .pager import paged
 from .time_limit import TimeUp, time_limit
 
-SECONDS = 30.0  # of computing that a check may take; right answers need two or three
+SECONDS = 30.0  # of computing, at most, for a check; right answers need two or three
 
 
 def register(commands: Any) -> None:
@@ -46,7 +46,7 @@ def lessons_folder() -> Path:
 
 
 def open_lessons() -> None:
-    """Make `from lessons.ledger import ...` work wherever a lesson runs: as a script, a notebook, or from here."""
+    """Make `from lessons.ledger import ...` work in a script, in a notebook, and in this command."""
     if "lessons" not in sys.modules:
         package = sys.modules["lessons"] = ModuleType("lessons")
         package.__path__ = [str(lessons_folder())]
@@ -83,7 +83,7 @@ def lesson(options: argparse.Namespace) -> int:
 
 
 def exercise(folder: Path) -> Path:
-    """The learner's answer: `exercise_NN.py` where the command runs, as --start makes it, or the lesson's own file."""
+    """The learner's answer: `exercise_NN.py` in the current folder, as --start makes it, or the lesson's own file."""
     own = Path(f"exercise_{folder.name.split('_')[0]}.py")
     return own if own.is_file() else folder / "exercise.py"
 
@@ -115,7 +115,7 @@ def cells(text: str) -> list[tuple[int, bool, str]]:
 
 
 def read_and_run(path: Path) -> None:
-    """Show a lesson as its reader would see it in a notebook: text, code, and what the code prints.
+    """Show a lesson as in a notebook: text, code, and the output of the code.
 
     Run as a script, a lesson prints only the last of these.
     """
@@ -128,7 +128,7 @@ def read_and_run(path: Path) -> None:
             _show_text("\n".join(line.removeprefix("#").removeprefix(" ") for line in body.strip("\n").splitlines()))
         else:
             _show_code(body.strip("\n"))
-            # Blank lines in front give every statement the line number that it has in the file.
+            # Blank lines at the beginning preserve the line numbers of the file.
             exec(compile("\n" * (first - 1) + body, str(path), "exec"), module.__dict__)
         print(flush=True)
 
@@ -145,7 +145,7 @@ def _show_text(text: str) -> None:
 
 
 def _show_code(code: str) -> None:
-    """The code with a bar at its left, so that it is not taken for what it prints."""
+    """The code with a bar at its left, to distinguish it from its output."""
     if not sys.stdout.isatty():
         print("\n".join(f"  | {line}".rstrip() for line in code.splitlines()), end="\n\n", flush=True)
         return
@@ -169,7 +169,7 @@ def title(folder: Path) -> str:
 
 
 def grade(folder: Path, answer: Path) -> int:
-    """Run the lesson's checks on an answer; prints what failed, with the smallest counterexample found."""
+    """Run the lesson's checks on an answer; prints the failure, with the smallest counterexample found."""
     if not answer.is_file():
         raise InputError(f"no such file: {answer}")
     failure = failure_of(folder, answer)
@@ -185,7 +185,7 @@ def grade(folder: Path, answer: Path) -> int:
 
 
 def failure_of(folder: Path, answer: Path, seconds: float = SECONDS) -> str | None:
-    """What is wrong with an answer, in words; None when it passes. `seconds` is the time that it may compute for."""
+    """The fault of an answer, in words; None if it passes. `seconds` is the limit of its computing time."""
     open_lessons()
     answer = answer.resolve()  # as in tracebacks
     checks = load(folder / "check.py")
@@ -209,7 +209,7 @@ def failure_of(folder: Path, answer: Path, seconds: float = SECONDS) -> str | No
 
 
 def _with_spot(error: BaseException, answer: Path) -> str:
-    # A learner's mistake deserves the line in their own file, not the way through ours.
+    # For a learner's mistake, show the line in their own file, not the calls inside this package.
     if isinstance(error, SyntaxError):
         return f"{answer.name}:{error.lineno}: {error.msg}: {(error.text or '').strip()}"
     return f"{type(error).__name__}: {error}{_own_line(error, answer)}"

@@ -1,4 +1,4 @@
-"""A function on its way down, and how it is run at each level: the table that `minitvm check` and its tests go by."""
+"""A function at each level, and how it is run there: the table that `minitvm check` and its tests use."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Descent:
-    """A function, or an operator and its function, and what each level makes of it when it is first asked for.
+    """A function, or an operator and its function, with its forms at all levels, each computed at its first use.
 
-    The function of an operator is scheduled by the target's strategy, one without is lowered as it stands. A program
-    that is lowered already has the level "kernel" only.
+    The target's strategy schedules the function of an operator; a function without an operator is lowered as it is. A
+    program that is lowered already has only the level "kernel".
     """
 
     def __init__(self, program: PrimFunc | IRModule, target: Target, operator: Any = None) -> None:
@@ -81,7 +81,7 @@ def _kernel(descent: Descent, args: Sequence[Any], threads: int = 2, **options: 
     from ..reference.judging.programs import is_lowered
 
     module = descent.program if is_lowered(descent.program) else descent.lowered.module
-    # Flat buffers no longer tell what a symbolic dimension is.
+    # The shapes of flat buffers do not determine symbolic dimensions.
     kernel.run(module, *args, sizes=sizes_from_shapes(descent.program, args), threads=threads, **options)
 
 
@@ -105,8 +105,8 @@ def _compiled(descent: Descent, args: Sequence[Any]) -> None:
     Function(descent.executable)(*args)
 
 
-# Each runs a function on arguments in the order of its parameters, outputs in place, in the interpreter of that level;
-# "compiled" is the machine code. Options go to the interpreter.
+# Each runs a function in the interpreter of its level, on arguments in the order of its parameters, outputs in place;
+# "compiled" runs the machine code. Options go to the interpreter.
 LEVELS: dict[str, Callable[..., None]] = {
     "te": _te, "tir": _tir, "schedule": _schedule, "kernel": _kernel, "executable": _executable, "compiled": _compiled,
 }  # fmt: skip

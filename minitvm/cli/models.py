@@ -13,7 +13,7 @@ def register(commands: Any) -> None:
 
 
 def models(options: argparse.Namespace) -> int:
-    """Print a line for each network: its name and where its architecture comes from."""
+    """Print a line for each network: its name and the source of its architecture."""
     from ..models import ALL, light
 
     for name, network in ALL.items():

@@ -20,21 +20,25 @@ if TYPE_CHECKING:
     from ..graph import Graph
 
 
+PROGRAM = ".pt2"  # what torch.export.save writes
+
+
 def add_model(parser: argparse.ArgumentParser, programs: bool = False) -> None:
     """MODEL, --shape and --target. `programs`: a Python file with TVMScript is taken too."""
-    description = "an ONNX file, or the name of a network such as resnet50 or light_squeezenet.onnx"
+    description = "an ONNX file, a program of torch.export (.pt2), or the name of a network such as resnet50"
     if programs:
         description += "; or a Python file with TVMScript"
     parser.add_argument("model", metavar="FILE" if programs else "MODEL.onnx", help=description)
     parser.add_argument(
         "--shape", action="append", default=[], metavar="NAME=1,3,224,224",
-        help="the shape of an input whose dimensions the model leaves open; may be repeated",
+        help="the shape of an input whose dimensions the model leaves open, names for those that stay open: x=b,3,h,w; "
+        "may be repeated",
     )  # fmt: skip
     parser.add_argument("--target", default="cpu", help="what to compile for (see minitvm info); default: cpu")
 
 
 def onnx_model(text: str) -> Any:
-    """What a MODEL argument names: the path of a file, or for a bare `light_*.onnx` the network with seeded weights."""
+    """The model of a MODEL argument: a file's path, or for a bare `light_*.onnx` the network with seeded weights."""
     path = Path(text)
     if path.is_file():
         return path
@@ -48,7 +52,7 @@ def onnx_model(text: str) -> Any:
 
 
 def _network_meant(path: Path) -> str:
-    """The networks whose names come near to a bare name that is no file."""
+    """The networks with names similar to a bare name that is not a file."""
     from ..models import ALL, light
 
     if path.parent != Path("."):
@@ -57,25 +61,33 @@ def _network_meant(path: Path) -> str:
     return f"; did you mean {' or '.join(near)}? (minitvm models lists the networks)" if near else ""
 
 
-def parse_shapes(entries: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """["x=1,3,48,320"] as {"x": (1, 3, 48, 320)}."""
-    shapes: dict[str, tuple[int, ...]] = {}
+def parse_shapes(entries: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
+    """["x=1,3,48,320"] as {"x": (1, 3, 48, 320)}; a name stands for an open dimension: "x=b,3,h,w"."""
+    shapes: dict[str, tuple[int | str, ...]] = {}
     for entry in entries:
         name, equals, sizes = entry.partition("=")
-        try:
-            shape = tuple(int(size) for size in sizes.split(",")) if sizes else ()
-        except ValueError:
-            shape = (-1,)
-        if not equals or not name or any(size < 0 for size in shape):
-            raise InputError(f"--shape {entry}: wanted NAME=SIZE,SIZE,... such as x=1,3,48,320")
+        parts = sizes.split(",") if sizes else []
+        shape = tuple(int(part) if part.isdecimal() else part for part in parts)
+        if not equals or not name or not all(isinstance(d, int) or d.isidentifier() for d in shape):
+            raise InputError(
+                f"--shape {entry}: wanted NAME=SIZE,SIZE,... such as x=1,3,48,320, or x=b,3,h,w with names of open ones"
+            )
         if name in shapes:
             raise InputError(f"--shape {entry}: {name} has a shape already")
         shapes[name] = shape
     return shapes
 
 
+def sizes(shapes: Mapping[str, tuple[int | str, ...]]) -> dict[str, tuple[int, ...]]:
+    """Shapes without names, where all sizes are needed."""
+    for name, shape in shapes.items():
+        if any(isinstance(d, str) for d in shape):
+            raise InputError(f"--shape {name}={','.join(map(str, shape))}: wanted sizes here, found a name")
+    return {name: tuple(d for d in shape if isinstance(d, int)) for name, shape in shapes.items()}
+
+
 def target(text: str) -> Target:
-    """The target that --target names; refuses a kind for which this version generates no code."""
+    """The target that --target names; kinds without code generation are refused."""
     from ..build import code_target
 
     return code_target(text)
@@ -116,23 +128,26 @@ def load_arrays(path: str) -> dict[str, np.ndarray]:
         if isinstance(data, np.lib.npyio.NpzFile):
             return {name: data[name] for name in data.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error):
-        # NumPy's own words are of pickle and of checksums, which nobody meant.
+        # NumPy's own messages mention pickle and checksums, which would mislead.
         raise InputError(f"--input: {path} is not an .npz file of plain arrays, or a damaged one") from None
     raise InputError(f"--input: {path} holds one nameless array, wanted an .npz with one named array an input")
 
 
 def read_graph(text: str, shapes: Sequence[str], arrays: Mapping[str, np.ndarray] | None = None) -> Graph:
-    """The graph of a MODEL argument at the shapes of --shape; what is left open then, `arrays` decide where given.
+    """The graph of a MODEL argument at the shapes of --shape; `arrays` determine dimensions that are still open.
 
-    Where an operator does not take an open dimension, the error names the --shape that is missing.
+    If an operator does not support an open dimension, the error names the --shape that is missing.
     """
     from ..build import to_graph
     from ..frontend.onnx.loading import load
     from ..models import ALL, get
 
     if text in ALL and not Path(text).exists():
-        return get(text, shapes=parse_shapes(shapes))
-    model, fixed = load(onnx_model(text)), parse_shapes(shapes)
+        return get(text, shapes=sizes(parse_shapes(shapes)))
+    if Path(text).suffix == PROGRAM:
+        return to_graph(Path(text), parse_shapes(shapes))
+    model = load(onnx_model(text))
+    fixed: dict[str, tuple[int | str, ...]] = parse_shapes(shapes)
     still_open = open_inputs(model, fixed)
     for name, dims in list(still_open.items()):
         if arrays is not None and name in arrays and arrays[name].ndim == len(dims):
@@ -150,7 +165,7 @@ def read_graph(text: str, shapes: Sequence[str], arrays: Mapping[str, np.ndarray
         ) from error
 
 
-def open_inputs(model: Any, shapes: Mapping[str, Sequence[int]]) -> dict[str, list[int | str]]:
+def open_inputs(model: Any, shapes: Mapping[str, Sequence[int | str]]) -> dict[str, list[int | str]]:
     """The inputs of an ONNX model that have open dimensions and no shape in `shapes`, with their dimensions."""
     from ..frontend.onnx.dtypes import tensor_type
 
@@ -170,14 +185,14 @@ def _shape_option(name: str, dims: Sequence[Any]) -> str:
 
 
 def fixed_shapes(graph: Graph) -> None:
-    """Refuse a graph whose inputs have open dimensions: without arrays there is nothing that tells their sizes."""
+    """Refuse a graph whose inputs have open dimensions: without arrays nothing determines their sizes."""
     for value in graph.inputs:
         if not all(isinstance(dim, int) for dim in value.shape):
             raise open_dimensions(value.name, value.shape)
 
 
 def open_dimensions(name: str, shape: Sequence[Any]) -> InputError:
-    """The error for an input whose sizes nothing tells, with the --shape that is missing."""
+    """The error for an input whose sizes are not determined, with the --shape that is missing."""
     sizes = ",".join(str(dim) for dim in shape)
     return InputError(f"input {name} has open dimensions ({sizes}); give {_shape_option(name, shape)}")
 
@@ -223,7 +238,7 @@ def random_array(generator: np.random.Generator, shape: Sequence[int], dtype: st
 
 
 def describe(arrays: Mapping[str, np.ndarray]) -> str:
-    """One line an array: name, dtype, shape, range."""
+    """One line per array: name, dtype, shape, range."""
     lines = []
     for name, array in arrays.items():
         span = f"min {array.min():.6g}, max {array.max():.6g}, mean {array.mean():.6g}" if array.size else "empty"

@@ -19,7 +19,7 @@ class _Terminal(io.StringIO):
 
 @contextmanager
 def paged() -> Iterator[None]:
-    """Collect what is printed and show it in a pager; where output is no terminal, nothing is held back."""
+    """Collect what is printed and show it in a pager; if the output is not a terminal, it is printed at once."""
     if not sys.stdout.isatty():
         yield
         return

@@ -1,4 +1,4 @@
-"""`minitvm profile MODEL`: where the time of a model, or of an artifact, goes by operator, and what bounds each."""
+"""`minitvm profile MODEL`: the time of each operator of a model or an artifact, and what bounds it."""
 
 from __future__ import annotations
 
@@ -89,5 +89,5 @@ def artifact(options: argparse.Namespace, arrays: Mapping[str, np.ndarray] | Non
     module = load(options.model, options.threads, trust=options.trust, key=options.key)
     if not hasattr(module, "profile"):
         raise InputError(f"{options.model} is a tir function; profiles are of models")
-    shapes = opt.parse_shapes(options.shape)
+    shapes = opt.sizes(opt.parse_shapes(options.shape))
     return module, random_inputs(module.executable.inputs, shapes) if arrays is None else arrays

@@ -1,4 +1,4 @@
-"""What a Python file holds: programs in TVMScript, pairs of them, schedules, and schedule primitives of its own."""
+"""The contents of a Python file: programs in TVMScript, pairs of them, schedules, and schedule primitives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..tir.schedule import Primitive
 
 MODULE = "__minitvm_check__"
-# A file written for TVM runs here too: these are what its imports mean, where no TVM is installed.
+# A file written for TVM runs here too: if TVM is not installed, its imports are replaced by these.
 STAND_INS = {
     "tvm": "minitvm", "tvm.script": "minitvm.script", "tvm.tir": "minitvm.tir", "tvm.te": "minitvm.te",
     "tvm.ir": "minitvm.ir",
@@ -35,7 +35,7 @@ class Pair:
 
 @dataclass(slots=True)
 class Programs:
-    """What a file holds: functions by name, pairs to compare, and the schedule primitives that it registers."""
+    """The contents of a file: functions by name, pairs to compare, and the schedule primitives that it registers."""
 
     functions: dict[str, Any] = field(default_factory=dict)
     pairs: list[Pair] = field(default_factory=list)
@@ -47,8 +47,8 @@ def read_programs(path: Path) -> Programs:
 
     Functions are its `PrimFunc`s and those of its `IRModule`s; a lowered module, a host function with its kernels, is
     one. Pairs are `before` and `after`, `NAME_before` and
-    `NAME_after`, each `Schedule` with the function that it began with, and, where there is no `Schedule`, each function
-    with what a function `apply_trace(sch)` or `schedule(sch)` of the file makes of it. Raises `ParseError` and
+    `NAME_after`, each `Schedule` with the function that it began with, and, if there is no `Schedule`, each function
+    with the result of the file's function `apply_trace(sch)` or `schedule(sch)`. Raises `ParseError` and
     `InputError` with file and line.
     """
     from ..tir import IRModule, PrimFunc
@@ -81,7 +81,7 @@ def read_programs(path: Path) -> Programs:
 
 
 def read_primitives(path: Path) -> list[Primitive]:
-    """Run a file and give the schedule primitives that it registers; raises `InputError` where it registers none."""
+    """Run a file and return the schedule primitives that it registers; raises `InputError` if there are none."""
     _, primitives = _run(path)
     if not primitives:
         raise InputError(f"{path}: registers no schedule primitive\n  wanted: a function under @primitive(...)")
@@ -89,7 +89,7 @@ def read_primitives(path: Path) -> list[Primitive]:
 
 
 def _partner(name: str) -> str | None:
-    """The name that a program which `name` is compared with would have."""
+    """The name of the program that `name` is compared with, if it exists."""
     if name == "before" or name.endswith((".before", "_before")):
         return name.removesuffix("before") + "after"
     return "after_" + name.removeprefix("before_") if name.startswith("before_") else None
@@ -113,7 +113,7 @@ def _apply(path: Path, names: dict[str, Any], programs: Programs) -> None:
 
 
 def _run(path: Path) -> tuple[dict[str, Any], list[Primitive]]:
-    """Run a file: its names, and the primitives that it has registered."""
+    """Run a file; returns its names, and the primitives that it registered."""
     from ..tir.schedule import PRIMITIVES
 
     before = dict(PRIMITIVES)
@@ -124,7 +124,7 @@ def _run(path: Path) -> tuple[dict[str, Any], list[Primitive]]:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     module = ModuleType(MODULE)
-    module.__file__ = str(path)  # as it was asked for: messages name it so
+    module.__file__ = str(path)  # as the user wrote it: messages show this path
     with _stand_ins(), blamed_on(path):
         try:
             code = compile(text, module.__file__, "exec")
@@ -142,10 +142,10 @@ def _run(path: Path) -> tuple[dict[str, Any], list[Primitive]]:
 
 @contextmanager
 def blamed_on(path: Path) -> Iterator[None]:
-    """An exception that came through the statements of a user's file becomes one message with its line there.
+    """An exception from the statements of a user's file becomes one message with its line there.
 
-    A bug of ours stays one, with the line. So does what no statement of the file has caused. A missing package is
-    reported as it is.
+    An internal error stays one, with the line. An exception that no statement of the file caused is not changed, nor is
+    the error for a missing package.
     """
     try:
         yield

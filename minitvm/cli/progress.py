@@ -1,4 +1,4 @@
-"""Progress on the terminal for whatever takes longer than two seconds."""
+"""Progress on the terminal for work that takes longer than two seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Report = Callable[[str, int, int], None]
 
 
 class Steps(Listener):
-    """Tells `report` of each step of a run, under one name; `total` steps are expected."""
+    """A listener that reports each step of a run under one name; `total` steps are expected."""
 
     def __init__(self, report: Report, stage: str, total: int) -> None:
         self.report, self.stage, self.total, self.done = report, stage, total, 0
@@ -65,5 +65,5 @@ def progress() -> Iterator[Report]:
     try:
         yield report
     finally:
-        if rows:  # on what is not a terminal `stop` would print an empty line
+        if rows:  # on an output that is not a terminal `stop` would print an empty line
             bar.stop()

@@ -1,4 +1,4 @@
-"""`minitvm run MODEL.onnx`: compile a model, run it, say what came out; or run an artifact (`minitvm export`)."""
+"""`minitvm run MODEL.onnx`: compile a model, run it, and describe its outputs; or run an artifact."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def is_artifact(path: str) -> bool:
-    """Whether the file begins as an artifact does."""
+    """Whether the file begins like an artifact."""
     from ..runtime.artifact.format import MAGIC
 
     try:
@@ -82,7 +82,7 @@ def is_artifact(path: str) -> bool:
 
 
 def output_path(text: str, option: str) -> Path:
-    """Where an option writes a file; refuses what cannot be written before the work begins."""
+    """The path of a file that an option writes; paths that cannot be written are refused before the work begins."""
     from ..runtime.artifact.format import refuse_no_file
 
     path = Path(text)

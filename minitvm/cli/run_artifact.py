@@ -17,7 +17,7 @@ from .run import output_path, save
 
 
 def run(options: argparse.Namespace) -> int:
-    """Load and run it, and say what came out."""
+    """Load and run it, and print its outputs' types."""
     from ..runtime import load
 
     if options.check:
@@ -33,7 +33,11 @@ def run(options: argparse.Namespace) -> int:
         compiling = lambda done, total, name: report("compiling for this CPU", done, total)  # noqa: E731
         module = load(options.model, options.threads, trust=options.trust, key=options.key, progress=compiling)
     loaded = time.perf_counter() - start
-    inputs = random_inputs(module.executable.inputs, opt.parse_shapes(options.shape)) if arrays is None else arrays
+    inputs = (
+        random_inputs(module.executable.inputs, opt.sizes(opt.parse_shapes(options.shape)))
+        if arrays is None
+        else arrays
+    )
     start = time.perf_counter()
     outputs = outputs_of(module, inputs)
     first = time.perf_counter() - start
@@ -47,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 def random_inputs(
     specs: Sequence[TensorSpec | ScalarSpec], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, np.ndarray]:
-    """Seeded inputs; `shapes` says how large those are that have open dimensions."""
+    """Seeded inputs; `shapes` are the shapes of inputs with open dimensions."""
     for name in shapes:
         if name not in [spec.name for spec in specs]:
             raise InputError(f"--shape: there is no input {name}; {nearest(name, [spec.name for spec in specs])}")
@@ -65,7 +69,7 @@ def random_inputs(
 
 
 def outputs_of(module: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What the module makes of the inputs, by name. A tir function writes into zeros, or into an input of that name."""
+    """The module's outputs for the inputs, by name. A tir function writes into zeros, or into an input of that name."""
     from ..runtime import GraphModule
     from ..runtime.arguments import named
     from ..runtime.shapes import bind_dims, shape_of

@@ -23,7 +23,7 @@ LEVELS = {
     "executable": "steps over memory arenas",
     "memory": "the memory plan: where each value lies, from which step to which, and the peak",
 }
-_WHOLE = ("graph", "fused", "executable", "memory")  # levels that are of the model, not of an operator
+_WHOLE = ("graph", "fused", "executable", "memory")  # levels of the model, not of an operator
 
 
 def register(commands: Any) -> None:
@@ -70,7 +70,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def show_artifact(options: argparse.Namespace) -> int:
-    """What an artifact would run: to be read before it is trusted, so nothing of it runs here."""
+    """The program of an artifact, to be read before the artifact is trusted: nothing of it is run."""
     from ..runtime.artifact.load import look_at
 
     if options.op is not None or options.shape or options.target != "cpu" or options.why_simplified:

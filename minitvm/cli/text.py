@@ -1,4 +1,4 @@
-"""What `lower` gives, as text to read: every level, with the schedule's steps as comments."""
+"""The results of `lower` as text: every level, with the schedule's steps as comments."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 TRACE = "schedule_trace"  # the attribute of a function that holds its schedule's steps
-NOTES = (TRACE, "schedule_choice")  # what is told above a function, not in it
+NOTES = (TRACE, "schedule_choice")  # attributes that are printed above a function, not in it
 
 
 def text(result: Any, trace: bool = True, target: Any = None) -> str:
-    """A level's result. Where `trace`, the steps of a schedule stand as comments above its function.
+    """A level's result. With `trace`, the steps of a schedule are printed as comments above its function.
 
-    With a `target` what was chosen for it, and why, stands above them.
+    With a `target`, the choice of the schedule and its reasons are printed above them.
     """
     from ..executable import Executable
     from ..executable.printer import script as executable_script
@@ -41,7 +41,7 @@ def text(result: Any, trace: bool = True, target: Any = None) -> str:
 
 
 def _decision(func: Any, target: Any) -> list[str]:
-    """What was chosen for a scheduled function, as comments."""
+    """The choice for a scheduled function, as comments."""
     from ..backend import lookup
     from ..strategy import choice_of
     from ..strategy.text import lines
@@ -57,7 +57,7 @@ def _without_notes(func: Any) -> Any:
 
 
 def _by_operator(parts: Mapping[str, Any], trace: bool, target: Any) -> str:
-    """One part after the other; of operators that have the same text only the first is written out."""
+    """One part after the other; if several operators have the same text, it is printed once."""
     first: dict[str, str] = {}
     shown = []
     for name, part in parts.items():

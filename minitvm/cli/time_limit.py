@@ -1,4 +1,4 @@
-"""Stop a computation that takes longer than a person wants to wait."""
+"""Stops a computation after a limit of computing time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 
 class TimeUp(BaseException):
-    """A computation has used its time. No `Exception`, which what is computed, or Hypothesis, would catch."""
+    """A computation has used its time. It is not an `Exception`, which the computation, or Hypothesis, would catch."""
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TimeUp` when the process has computed for so long, where the system has such a timer."""
+    """Raise `TimeUp` when the process has computed for that long, if the system has such a timer."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return

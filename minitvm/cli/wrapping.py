@@ -1,4 +1,4 @@
-"""Prose as wide as the terminal; programs stay as they are."""
+"""Wraps prose to the width of the terminal; programs are not changed."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 
-PROGRAM = "before:"  # what begins a part that is no prose, up to the next empty line
+PROGRAM = "before:"  # beginnings of parts that are not prose, up to the next empty line
 LEAST = 40  # columns; a narrower terminal breaks lines by itself
 
 
 def columns() -> int | None:
-    """How wide the terminal is; None where output is no terminal: lines stay as they are written."""
+    """The width of the terminal; None if the output is not a terminal: lines are not wrapped."""
     return max(LEAST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
 
 
 def filled(text: str, width: int | None) -> str:
-    """Text whose paragraphs fill lines of a width; None: as it is.
+    """The text with paragraphs wrapped to a width; None: unchanged.
 
     A paragraph is some lines at the margin, or an item of a list: an indented line and those below it, deeper.
-    A line of two columns (`name    what it is`) is a paragraph, and goes on in its second column.
+    A line of two columns (`name    what it is`) is a paragraph, and continues in its second column.
     """
     if width is None:
         return text

@@ -1,1 +1,1 @@
-"""Kernel source from the kernel level: one emitter walks the tree, a dialect a target says how each node is spelled."""
+"""Kernel source from the kernel level: one emitter walks the tree, and the target's dialect spells each node."""

@@ -34,14 +34,14 @@ from ..tir.nodes import (
 
 
 class Names:
-    """Unique, legal names for variables and buffers, close to those that people gave."""
+    """Unique, legal names for variables and buffers, close to those in the program."""
 
     def __init__(self, reserved: Iterable[str]) -> None:
         self.used_names = set(reserved) | set(keyword.kwlist)
         self.of: dict[Node | str, str] = {}
 
     def fresh(self, wish: str) -> str:
-        """A name that nothing has yet."""
+        """A name that is not used yet."""
         return fresh(identifier(wish), self.used_names)
 
     def __getitem__(self, item: Var | Buffer) -> str:
@@ -71,12 +71,12 @@ class Emitter(ABC):
     # -- lines
 
     def line(self, text: str) -> None:
-        """One line at the present depth."""
+        """Add one line at the current depth."""
         self.lines.append(self.indent_text * self.depth + text if text else "")
 
     @contextmanager
     def block(self, header: str) -> Any:
-        """A header line with what follows indented below it; an empty body becomes `no_op`."""
+        """A header line; the lines added inside are indented, and an empty body becomes `no_op`."""
         self.line(header)
         self.depth += 1
         before = len(self.lines)
@@ -87,7 +87,7 @@ class Emitter(ABC):
         self.close_block()
 
     def close_block(self) -> None:  # noqa: B027
-        """What ends a block; nothing, unless a language has such a thing."""
+        """The line that ends a block, in languages that have one."""
 
     # -- statements
 
@@ -112,7 +112,7 @@ class Emitter(ABC):
     def allocate(self, stmt: Allocate) -> None:
         registers = registers_of(stmt.buffer, stmt.body)
         if registers is None:
-            self.registers.pop(stmt.buffer, None)  # a copy of this nest may have had it in registers
+            self.registers.pop(stmt.buffer, None)  # a copy of this nest may have kept the buffer in registers
             self.stack_array(stmt.buffer)
         else:
             names = {r: self.names.fresh(f"{stmt.buffer.name}_{r.start}") for r in registers}

@@ -1,8 +1,8 @@
 """Python for Numba on CPUs: the module and its statements, over the SIMD vectors of `runtime.cpu.simd`.
 
 A kernel becomes `def name(args, thread, threads)`: `args[i]` is the address of buffer parameter i or the value of
-scalar parameter i (a float scalar as its bits, in the low end of the word). `numba_expressions` spells what stands in
-the statements.
+scalar parameter i (a float scalar as its bits, in the low end of the word). `numba_expressions` spells the
+expressions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .numba_expressions import NumbaExpressions, atom, is_index, short_name
 def generate(kernel: PrimFunc, target: Any = None) -> str:
     """The module text of a kernel: an import line and the function, named as the kernel.
 
-    Raises `Unsupported` for what a CPU kernel cannot say (thread axes, barriers, vector-typed buffers).
+    Raises `Unsupported` for what a CPU kernel cannot express (thread axes, barriers, vector-typed buffers).
     """
     return _NumbaCPU(kernel, target).module()
 
@@ -164,7 +164,7 @@ class _NumbaCPU(NumbaExpressions):
             self.line(text)
 
     def check(self, stmt: Assert) -> None:
-        # Kernels do not raise: whoever calls the host function checks its conditions.
+        # Kernels do not raise: the caller of the host function checks its conditions.
         self.line(f"# holds: {' '.join(str(stmt.condition).split())}")
 
     def evaluate(self, stmt: Evaluate) -> None:
@@ -185,7 +185,7 @@ class _NumbaCPU(NumbaExpressions):
         self.line(f"{self.names[buffer]} = {self.use('stack_' + short_name(self.scalar(buffer)))}({size.value})")
 
     def declare_register(self, buffer: Buffer, register: Register, name: str) -> None:
-        # Numba wants a variable typed on every path; LLVM drops the value where it is not read.
+        # Numba needs the variable's type on every path; LLVM removes the value if it is not read.
         self.line(f"{name} = {self.use(short_name(buffer.dtype.with_lanes(register.lanes)))}(0)")
 
 

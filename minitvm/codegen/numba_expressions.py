@@ -1,7 +1,7 @@
 """How expressions are spelled in Python for Numba: indices as int64 arithmetic, values in exactly their dtype.
 
-Indices use Python's own operators; what may not (vectors, narrow integers, half floats) calls the support library,
-`runtime.cpu.simd`, whose names are noted as they are used.
+Indices use Python's operators; vectors, narrow integers and half floats call the support library `runtime.cpu.simd`,
+and the names that are used are collected for the import.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _SHORT.update({f"float{n}": f"f{n}" for n in (16, 32, 64)})
 _SIMD_NAMES = """
     load store load_masked store_masked prefetch gather scatter ramp broadcast first select shuffle extract insert
     concat fma add sub mul div floordiv floormod truncdiv truncmod maximum minimum neg absolute
-    bitand bitor bitxor invert shl shr popcount lt le gt ge eq ne isnan isinf isfinite
+    bitand bitor bitxor invert shl shr popcount dot4_u8i8 dot4_add lt le gt ge eq ne isnan isinf isfinite
     sqrt rsqrt floor ceil trunc rint round_away copysign exp exp2 expm1 log log2 log10 log1p
     sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf pow atan2 hypot
     reduce_add reduce_mul reduce_max reduce_min
@@ -93,7 +93,7 @@ def short_name(dtype: DType) -> str:
 
 
 class NumbaExpressions(Emitter):
-    """The half of the dialect that spells expressions; `numba_cpu` has the other, for statements."""
+    """The half of the dialect that spells expressions; `numba_cpu` spells statements."""
 
     def __init__(self, kernel: PrimFunc, target: Any) -> None:
         short = set(_SHORT.values())
@@ -144,7 +144,7 @@ class NumbaExpressions(Emitter):
         return f"{self.use('i64')}({self.value(e)})"
 
     def keeps_value(self, e: Cast) -> bool:
-        """Whether a conversion of an index does not narrow it, or not for the values that it has."""
+        """Whether a conversion of an index keeps all values that the index can have."""
         low, high = (0, 0) if e.dtype.bits >= e.value.dtype.bits else self.analyzer.bounds(e.value)
         return low is not None and high is not None and e.dtype.min <= low and high <= e.dtype.max
 
@@ -185,7 +185,7 @@ class NumbaExpressions(Emitter):
     # -- values: of exactly their dtype
 
     def vector(self, e: Expr) -> str:
-        """A value where a vector must stand: a broadcast is spelled out."""
+        """A value that must be a vector: a broadcast is spelled out."""
         if isinstance(e, Broadcast):
             return f"{self.use(short_name(e.dtype))}({self.broadcast_operand(e)})"
         return self.value(e)
@@ -196,14 +196,14 @@ class NumbaExpressions(Emitter):
         return self.value(e.value)
 
     def plain_literal(self, e: IntImm | FloatImm) -> str | None:
-        """A constant without a conversion, for places that convert; None for what Python has no literal of."""
+        """A constant without a conversion, for places that convert; None if Python has no literal for it."""
         if isinstance(e, IntImm):
             return str(e.value) if not e.dtype.is_bool else str(bool(e.value))
         number = rounded(e)
         return repr(number) if math.isfinite(number) else None
 
     def beside(self, e: Expr, other: Expr) -> str:
-        """An operand of an element-wise operation; beside a vector, scalars are broadcast by the operation itself."""
+        """An operand of an element-wise operation; next to a vector, the operation itself broadcasts scalars."""
         if isinstance(e, Broadcast) and not isinstance(other, Broadcast):
             return self.broadcast_operand(e)
         return self.vector(e)
@@ -314,13 +314,13 @@ class NumbaExpressions(Emitter):
         return f"({self.vector(e.a)} {'&' if conjunction else '|'} {self.vector(e.b)})"
 
     def binary(self, e: BinaryOp) -> str:
-        fused = self.fused_multiply_add(e)
+        fused = self.fused_multiply_add(e) or self.added_dot4(e)
         if fused is not None:
             return fused
         a, b = self.beside(e.a, e.b), self.beside(e.b, e.a)
         native = e.dtype.lanes > 1 or e.dtype.scalar in ("float32", "float64")
         if type(e) in _NATIVE and native:
-            # A literal beside a vector is converted by the operation; two scalars have one dtype already.
+            # The operation converts a literal next to a vector; two scalars already have one dtype.
             return f"({a} {_NATIVE[type(e)]} {b})"
         if isinstance(e, Div):
             return f"{self.use('div' if e.dtype.is_float else 'truncdiv')}({a}, {b})"
@@ -339,6 +339,15 @@ class NumbaExpressions(Emitter):
         vectors = [p for p in parts if not isinstance(p, Broadcast)]
         texts = [self.beside(p, vectors[0] if vectors else p) for p in parts]
         return f"{self.use('fma')}({', '.join(texts)})"
+
+    def added_dot4(self, e: BinaryOp) -> str | None:
+        """`c + dot4_u8i8(a, b)` is one instruction."""
+        if not isinstance(e, Add):
+            return None
+        product, addend = (e.b, e.a) if isinstance(e.b, Call) else (e.a, e.b)
+        if not isinstance(product, Call) or product.op != "dot4_u8i8":
+            return None
+        return f"{self.use('dot4_add')}({', '.join(map(self.vector, (*product.args, addend)))})"
 
     def call(self, e: Call) -> str:
         if e.op == "if_then_else":
@@ -395,7 +404,7 @@ def _rounded_fraction(value: Fraction) -> Fraction:
 
 
 def atom(text: str) -> str:
-    """The text, in parentheses unless it cannot fall apart beside an operator."""
+    """The text, in parentheses unless an operator next to it cannot split it."""
     return text if _ATOM.fullmatch(text) or _enclosed(text) else f"({text})"
 
 

@@ -1,7 +1,7 @@
 """Level 5: the compiled program as data. See `nodes` for the grammar and its meaning.
 
-The nodes are here at once; what works on them is imported when it is first used, so that the oracle, which reads
-node definitions only, loads nothing else.
+The nodes are imported at once, the functions on them at their first use, so that the oracle, which reads only node
+definitions, loads nothing else.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from .nodes import (
     ArenaSlice,
     Argument,
     Barrier,
+    Bound,
     CallExternal,
     CallKernel,
     Constant,
@@ -23,6 +24,7 @@ from .nodes import (
     Copy,
     Dim,
     Executable,
+    Guard,
     Input,
     Kernel,
     KernelParam,
@@ -30,6 +32,7 @@ from .nodes import (
     Output,
     Resident,
     ScalarSpec,
+    State,
     Step,
     TensorSpec,
 )
@@ -41,9 +44,9 @@ if TYPE_CHECKING:
     from .verifier import RULES, verify
 
 __all__ = [
-    "BUFFER", "RULES", "SCALAR", "Arena", "ArenaSlice", "Argument", "Barrier", "CallExternal", "CallKernel", "Constant",
-    "ConstantRef", "Copy", "Dim", "Executable", "Input", "Kernel", "KernelParam", "Location", "Output", "Resident",
-    "ScalarSpec", "Step", "TensorSpec", "evaluate", "load", "save", "script", "verify",
+    "BUFFER", "RULES", "SCALAR", "Arena", "ArenaSlice", "Argument", "Barrier", "Bound", "CallExternal", "CallKernel",
+    "Constant", "ConstantRef", "Copy", "Dim", "Executable", "Guard", "Input", "Kernel", "KernelParam", "Location",
+    "Output", "Resident", "ScalarSpec", "State", "Step", "TensorSpec", "evaluate", "load", "save", "script", "verify",
 ]  # fmt: skip
 
 _DEFINED_IN = {

@@ -1,4 +1,4 @@
-"""Memory that begins at a multiple of a cache line, as vector loads like it. What is made aligned is never copied."""
+"""Memory that begins at a multiple of a cache line, for fast vector loads. Aligned arrays are not copied later."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ ALIGNMENT = 64
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
-    """Where an array's memory begins.
+    """The address of an array's memory.
 
-    Not by `array.ctypes`, which leaves a reference cycle behind: the array would live until the garbage collector runs.
-    The array interface makes a dictionary with texts in it; where the memory may be written there is a shorter way.
+    `array.ctypes` is not used, as it leaves a reference cycle: the array would live until the garbage collector runs.
+    The array interface builds a dictionary with strings; for writeable memory there is a faster way.
     """
     try:
         memory: Any = array
@@ -33,7 +33,7 @@ def aligned_empty(nbytes: int, alignment: int = ALIGNMENT) -> np.ndarray[Any, An
 
 
 def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array itself where it is C-contiguous and aligned, else a copy that is."""
+    """The array itself if it is C-contiguous and aligned, else a copy that is."""
     if array.flags.c_contiguous and address(array) % ALIGNMENT == 0:
         return array
     return aligned_copy(array)

@@ -49,10 +49,10 @@ _BITS: dict[str, Callable[[int, int], int]] = {
 
 
 def evaluate(x: int | float | e.Expr, env: Environment) -> Number:
-    """The number that `x` is where the variables have the values in `env`.
+    """The value of `x` if the variables have the values in `env`.
 
     Raises `InputError` for a variable without a value and for a division by zero, `Unsupported` for an expression that
-    has no business in an executable (a load, say).
+    executables do not contain (a load, for example).
     """
     if not isinstance(x, e.Expr):
         return x

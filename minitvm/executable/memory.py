@@ -1,9 +1,10 @@
-"""The memory plan of an executable as a report: who lives where and when, and how much a run needs at most."""
+"""The memory plan of an executable as a report: the place and lifetime of each value, and the memory of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from ..expr import Expr, Var, format_expr
 from .evaluation import Number, evaluate
@@ -14,10 +15,10 @@ from .nodes import CallExternal, CallKernel, Copy, Dim, Executable, Resident
 class MemoryPlan:
     """Intermediate values of a program, in bytes; an expression where a symbolic dimension has no value.
 
-    `peak` is all that a run needs beside its inputs, outputs and weights: it is there before the first run, and nothing
-    is allocated while one goes on. `lower_bound` is the most that lives at one step: no plan needs less. `unshared` is
-    what the values would take with a place of their own each. `constants` are the weights. `operators[step]` is whose
-    work a step is.
+    `peak` is all the memory that a run needs besides inputs, outputs and weights: it is allocated before the first run,
+    and a run allocates nothing. `lower_bound` is the most that is alive at one step: no plan needs less. `unshared` is
+    the memory without sharing. `constants` are the weights, `states` what a module keeps from run to run.
+    `operators[step]` is the operator that a step belongs to.
     """
 
     residents: tuple[Resident, ...]
@@ -26,6 +27,7 @@ class MemoryPlan:
     unshared: Dim
     constants: int
     operators: tuple[str, ...]
+    states: int = 0
 
     def __str__(self) -> str:
         head = ("value", "offset", "bytes", "steps", "from", "to")
@@ -40,6 +42,7 @@ class MemoryPlan:
                 f"peak {_text(self.peak)} bytes; at least {self.lower_bound:,} live at once; "
                 f"without sharing it would be {_text(self.unshared)}",
                 f"weights {self.constants:,} bytes",
+                *([f"states {self.states:,} bytes"] if self.states else []),
             ]
         )
 
@@ -64,6 +67,7 @@ def memory_plan(executable: Executable, sizes: Mapping[Var, Number] | None = Non
         _sum([r.nbytes for r in residents]),
         sum(c.data.nbytes for c in executable.constants),
         tuple(_operator(executable, number) for number in range(len(executable.steps))),
+        sum(prod(int(evaluate(d, {})) for d in s.shape) * s.dtype.bytes for s in executable.states),
     )
 
 
@@ -75,7 +79,7 @@ def _sum(sizes: Sequence[Dim]) -> Dim:
 
 
 def _most_alive(residents: Sequence[Resident]) -> int:
-    """The largest sum of constant sizes that live at one step."""
+    """The largest sum of constant sizes that are alive at one step."""
     fixed = [(r.first, r.last, r.nbytes) for r in residents if isinstance(r.nbytes, int)]
     return max((sum(n for a, b, n in fixed if a <= step <= b) for step, _, _ in fixed), default=0)
 

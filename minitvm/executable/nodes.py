@@ -1,17 +1,20 @@
 """Level 5, the executable: what every target compiles to. Plain data: constants, arenas, kernels and a list of steps.
 
-    executable ::= inputs, outputs, constants, arenas, kernels, step*
+    executable ::= inputs, outputs, states, constants, arenas, kernels, guard*, bound*, step*
     step       ::= CallKernel | Barrier | Copy | CallExternal
     argument   ::= location | number | Expr                          numbers and Exprs are scalars
-    location   ::= Input(i) | Output(i) | ConstantRef(i) | ArenaSlice(arena, offset, nbytes)
+    location   ::= Input(i) | Output(i) | State(i) | ConstantRef(i) | ArenaSlice(arena, offset, nbytes)
 
-**Meaning.** A team of threads walks the steps in order. A `parallel` kernel call runs on every thread, each doing its
-share; everything else runs on thread 0 while the others go on to the next step. `Barrier` waits for all threads. So two
-steps that touch the same bytes, one of them writing, need a barrier between them unless both run on thread 0.
-`CallExternal`, and the end of the program, are barriers too.
+**Meaning.** A team of threads runs the steps in order. A `parallel` kernel call runs on every thread, each doing its
+share; every other step runs on thread 0 while the other threads continue with the next step. `Barrier` waits for all
+threads. So two steps that touch the same bytes, one of them writing, need a barrier between them unless both run on
+thread 0. `CallExternal`, and the end of the program, are barriers too.
 
-Sizes, offsets and scalar arguments may be expressions over the symbolic dimensions, `expr.Var`s that some input's
-shape (or a scalar input) gives a value in each call.
+A *state* is memory that outlives a run: zeros before the first one, then what the run before left. Whoever runs the
+executable owns that memory; each module has its own.
+
+Sizes, offsets and scalar arguments may be expressions over the symbolic dimensions, `expr.Var`s whose values are
+determined in each call by an input's shape (or by a scalar input).
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class ScalarSpec:
-    """A scalar handed over by the caller; `var` stands for its value in the executable's expressions."""
+    """A scalar that the caller passes in; `var` is its value in the executable's expressions."""
 
     name: str
     dtype: DType
@@ -99,7 +102,7 @@ class Resident:
 class Arena:
     """Scratch memory of `size` bytes, uninitialised at the start of each run, at a multiple of `alignment`.
 
-    `residents` tells for people who lives where and when; steps name the bytes themselves.
+    `residents` lists the values in it for people; steps name the bytes themselves.
     """
 
     name: str
@@ -123,6 +126,13 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class State:
+    """The whole of state `index`."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConstantRef:
     """The whole of constant `index`."""
 
@@ -138,13 +148,13 @@ class ArenaSlice:
     nbytes: Dim
 
 
-Location: TypeAlias = Input | Output | ConstantRef | ArenaSlice
+Location: TypeAlias = Input | Output | State | ConstantRef | ArenaSlice
 Argument: TypeAlias = Location | int | float | Expr
 
 
 @dataclass(frozen=True, slots=True)
 class CallKernel:
-    """Run kernel number `kernel`; one argument a parameter. `operator` is whose work this is, for people."""
+    """Run kernel number `kernel`; one argument per parameter. `operator` is the operator it belongs to, for people."""
 
     kernel: int
     args: tuple[Argument, ...]
@@ -154,7 +164,7 @@ class CallKernel:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """No thread goes on before all have come here."""
+    """No thread continues until all threads have reached this step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +181,7 @@ class Copy:
 class CallExternal:
     """Call the registered engine `engine` with the arguments; `access` has a letter or two for each, as in a kernel's.
 
-    `specs` gives each location's dtype and shape, so that the engine is handed arrays. `attrs` are its own.
+    `specs` gives each location's dtype and shape, so that the engine gets arrays. `attrs` are the engine's own.
     """
 
     engine: str
@@ -184,12 +194,34 @@ class CallExternal:
 Step: TypeAlias = CallKernel | Barrier | Copy | CallExternal
 
 
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A run is refused before its first step unless `left` and `right` are equal; `where` names what needs that."""
+
+    left: Dim
+    right: Dim
+    where: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A run is refused before its first step unless every element of an input or state is from `low` to `high`.
+
+    Both are included. `where` names what needs that.
+    """
+
+    place: Input | State
+    low: int
+    high: int
+    where: str = field(default="", compare=False)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Executable:
     """A compiled program.
 
     `calling` is the order in which a tir function takes its arguments, destinations included; empty: inputs, then
-    outputs.
+    outputs. The shapes of `states` are constant.
     """
 
     name: str
@@ -201,6 +233,14 @@ class Executable:
     kernels: tuple[Kernel, ...]
     steps: tuple[Step, ...]
     calling: tuple[Input | Output, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    states: tuple[TensorSpec, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+
+    def __str__(self) -> str:
+        from .printer import script
+
+        return script(self)
 
     @property
     def calling_order(self) -> tuple[Input | Output, ...]:

@@ -1,8 +1,8 @@
-"""Static memory planning: values that do not live at the same time share the bytes of one arena.
+"""Static memory planning: values whose lifetimes do not overlap share the bytes of one arena.
 
 Greedy by size, best fit: the largest value first, each at the smallest gap that is free during its whole life
 (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020). Values of symbolic size come
-behind the constant ones; two of them share a place only when their sizes are the same expression.
+after the constant ones; two of them share a place only if their sizes are the same expression.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Lifetime:
     last: int
 
     def meets(self, other: Lifetime) -> bool:
-        """Whether the two live at the same time."""
+        """Whether the lifetimes overlap."""
         return self.first <= other.last and other.first <= self.last
 
 
@@ -34,7 +34,7 @@ class Lifetime:
 class Plan:
     """The offset of each value in the arena, in the order given, and the arena's size, all in bytes.
 
-    `lower_bound` is the most bytes that live at one step (of the values of constant size): no plan needs less.
+    `lower_bound` is the most bytes that are alive at one step (of the values of constant size): no plan needs less.
     """
 
     offsets: tuple[Dim, ...]
@@ -43,7 +43,7 @@ class Plan:
 
 
 def plan_memory(values: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Plan:
-    """Offsets, multiples of `alignment`, such that values that live at the same time do not overlap."""
+    """Offsets, multiples of `alignment`, such that values with overlapping lifetimes do not overlap."""
     offsets: dict[int, Dim] = {}
     fixed = {i: _aligned(int(v.nbytes), alignment) for i, v in enumerate(values) if not isinstance(v.nbytes, Expr)}
     placed: list[int] = []
@@ -57,7 +57,7 @@ def plan_memory(values: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Plan:
 
 
 def _best_gap(busy: Sequence[tuple[int, int]], size: int) -> int:
-    """The offset of the smallest gap between busy stretches that takes `size` bytes; behind them all if none does."""
+    """The offset of the smallest gap between busy stretches that holds `size` bytes; after all of them if none does."""
     best: tuple[int, int] | None = None
     end = 0
     for offset, length in busy:
@@ -81,7 +81,8 @@ def _place_symbolic(values: Sequence[Lifetime], offsets: dict[int, Dim], size: D
         else:
             offsets[index] = size
             chunks.append((value.nbytes, size, [index]))
-            size = size + (value.nbytes + (alignment - 1)) // alignment * alignment
+            end = (value.nbytes + (alignment - 1)) // alignment * alignment
+            size = size + end if isinstance(size, Expr) or size else end
     return size
 
 

@@ -17,6 +17,7 @@ from .nodes import (
     Input,
     Output,
     ScalarSpec,
+    State,
     Step,
     TensorSpec,
 )
@@ -25,11 +26,13 @@ __all__ = ["script", "step_text"]
 
 
 def script(executable: Executable, mark: int | None = None, note: str = "") -> str:
-    """The program as text; step number `mark`, if given, is underlined with `note` beside it."""
+    """The program as text; step number `mark`, if given, is underlined, with `note` after it."""
     x = executable
     parameters = ", ".join(f"{p.name}: {_spec(p)}" for p in x.inputs)
     results = ", ".join(f"{p.name}: {_spec(p)}{' (in and out)' if p.inout else ''}" for p in x.outputs)
     lines = [f"def {x.name}({parameters}) -> ({results}):  # for {x.target}"]
+    for s in x.states:
+        lines.append(f'    {s.name} = state({_shape(s.shape)}, "{s.dtype}")')
     for c in x.constants:
         lines.append(f'    {c.name} = constant({_shape(c.shape)}, "{c.dtype}")  # {c.data.nbytes} bytes')
     for a in x.arenas:
@@ -37,6 +40,11 @@ def script(executable: Executable, mark: int | None = None, note: str = "") -> s
     for k in x.kernels:
         params = ", ".join(f"{p.name}: {p.dtype} {p.access if p.role == 'buffer' else 'scalar'}" for p in k.params)
         lines.append(f'    {k.name} = kernel("{k.language}", {k.entry}({params}))')
+    for guard in x.guards:
+        lines.append(f"    guard({_number(guard.left)} == {_number(guard.right)})  # {guard.where}".rstrip(" #"))
+    for bound in x.bounds:
+        name = _argument(x, bound.place)
+        lines.append(f"    bound({bound.low} <= {name} <= {bound.high})  # {bound.where}".rstrip(" #"))
     for i, step in enumerate(x.steps):
         text = f"    {step_text(x, step)}"
         lines.append(f"{text}  # {i}")
@@ -72,6 +80,8 @@ def _argument(x: Executable, a: Argument) -> str:
         return _name(x.inputs, a.index, "input", lambda s: s.name)
     if isinstance(a, Output):
         return _name(x.outputs, a.index, "output", lambda s: s.name)
+    if isinstance(a, State):
+        return _name(x.states, a.index, "state", lambda s: s.name)
     if isinstance(a, ConstantRef):
         return _name(x.constants, a.index, "constant", lambda c: c.name)
     if isinstance(a, ArenaSlice):

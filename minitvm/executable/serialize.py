@@ -1,4 +1,4 @@
-"""Executables on disk: `<path>.json` says everything but the weights, which lie in `<path>.bin` at multiples of 64.
+"""Executables on disk: `<path>.json` holds everything but the weights, which are in `<path>.bin` at multiples of 64.
 
 The JSON carries SHA-256 checksums of itself and of the blob; a file that is truncated, altered or of another version
 is an `ArtifactError`. Nothing is unpickled or executed while loading.
@@ -20,7 +20,7 @@ from ..errors import ArtifactError, Unsupported
 from . import nodes as n
 from .alignment import ALIGNMENT, aligned_empty
 
-VERSION = 2
+VERSION = 4
 _FORMAT = "minitvm-executable"
 
 _BINARY = {
@@ -30,7 +30,7 @@ _BINARY = {
         e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or,
     )
 }  # fmt: skip
-_LOCATIONS = {c.__name__: c for c in (n.Input, n.Output, n.ConstantRef)}
+_LOCATIONS = {c.__name__: c for c in (n.Input, n.Output, n.State, n.ConstantRef)}
 
 
 class _Writer:
@@ -118,13 +118,16 @@ def to_json(executable: n.Executable) -> dict[str, Any]:
         "kernels": [w.kernel(k) for k in x.kernels],
         "steps": [w.step(s) for s in x.steps],
         "calling": [w.argument(c) for c in x.calling],
+        "states": [w.spec(s) for s in x.states],
+        "bounds": [[w.argument(b.place), b.low, b.high, b.where] for b in x.bounds],
+        "guards": [[w.expr(g.left), w.expr(g.right), g.where] for g in x.guards],
     }
     body["variables"] = [[type(v).__name__, v.name, str(v.dtype)] for v in w.variables]
     return body
 
 
 def _offsets(executable: n.Executable) -> list[int]:
-    """Where each constant begins in the blob, and then how long that is."""
+    """The offset of each constant in the blob, and then the length of the blob."""
     offsets, end = [], 0
     for c in executable.constants:
         offsets.append(-(-end // ALIGNMENT) * ALIGNMENT)
@@ -225,6 +228,9 @@ def from_json(body: Mapping[str, Any], data: bytes | bytearray | memoryview) -> 
         kernels=tuple(map(r.kernel, body["kernels"])),
         steps=tuple(map(r.step, body["steps"])),
         calling=tuple(map(r.argument, body["calling"])),
+        states=tuple(map(r.spec, body["states"])),
+        bounds=tuple(n.Bound(r.argument(place), *rest) for place, *rest in body["bounds"]),
+        guards=tuple(n.Guard(r.expr(left), r.expr(right), where) for left, right, where in body["guards"]),
     )
 
 
@@ -257,7 +263,7 @@ def save(executable: n.Executable, path: str | os.PathLike[str]) -> tuple[Path, 
 
 
 def _read_aligned(path: Path) -> memoryview:
-    """A file's bytes at an aligned address: the runtime then uses the constants where they lie."""
+    """A file's bytes at an aligned address: the runtime then uses the constants without a copy."""
     with path.open("rb") as file:
         blob = aligned_empty(os.fstat(file.fileno()).st_size)
         count = file.readinto(blob.data)

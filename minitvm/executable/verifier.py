@@ -1,7 +1,7 @@
-"""The rules that a well-formed executable keeps, as a table: a row is a name, what it says, and how to find a breach.
+"""The rules of a well-formed executable, as a table: a row is a name, the rule, and a function that finds breaches.
 
-A rule yields `(step number or None, what was found)` for each breach. Rules that need offsets compare constants, and
-where symbolic ones are involved evaluate them at the dimensions given to `verify(dims=...)`; without dimensions two
+A rule yields `(step number or None, description)` for each breach. Rules that need offsets compare constants, and
+evaluate symbolic offsets at the dimensions passed to `verify(dims=...)`; without dimensions two
 symbolic slices of one arena count as overlapping only if their expressions are the same.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..errors import InternalError, MinitvmError, VerificationError, report
-from ..expr import Expr, Var, free_vars, structural_equal
+from ..expr import Expr, Var, free_vars, multiple, structural_equal
 from .evaluation import Number, evaluate
 from .nodes import (
     BUFFER,
@@ -28,7 +28,9 @@ from .nodes import (
     Location,
     Output,
     ScalarSpec,
+    State,
     Step,
+    TensorSpec,
 )
 from .printer import script, step_text
 
@@ -70,7 +72,7 @@ def _same(a: Dim, b: Dim) -> bool:
 
 
 def overlap(a: Location, b: Location, env: Env) -> bool:
-    """Whether two places share a byte, as far as can be told."""
+    """Whether two places share a byte, as far as it can be decided."""
     if isinstance(a, ArenaSlice) and isinstance(b, ArenaSlice):
         if a.arena != b.arena:
             return False
@@ -86,7 +88,8 @@ def overlap(a: Location, b: Location, env: Env) -> bool:
 
 
 def _names(x: Executable, env: Env) -> Iterator[Breach]:
-    for what, things in (("input", x.inputs), ("output", x.outputs), ("constant", x.constants), ("arena", x.arenas)):
+    tables = {"input": x.inputs, "output": x.outputs, "state": x.states, "constant": x.constants, "arena": x.arenas}
+    for what, things in tables.items():
         seen: set[str] = set()
         for thing in things:
             name = thing.name
@@ -101,6 +104,8 @@ def _indices(x: Executable, env: Env) -> Iterator[Breach]:
             return 0 <= a.index < len(x.inputs) and not isinstance(x.inputs[a.index], ScalarSpec)
         if isinstance(a, Output):
             return 0 <= a.index < len(x.outputs)
+        if isinstance(a, State):
+            return 0 <= a.index < len(x.states)
         if isinstance(a, ConstantRef):
             return 0 <= a.index < len(x.constants)
         return not isinstance(a, ArenaSlice) or 0 <= a.arena < len(x.arenas)
@@ -139,8 +144,13 @@ def _arguments(x: Executable, env: Env) -> Iterator[Breach]:
         for p, a in zip(params, step.args, strict=False):
             if (p.role == BUFFER) != isinstance(a, Location):
                 yield i, f"{p.name} is a {p.role}, its argument is {a!r}"
-            elif isinstance(a, Input | Output | ConstantRef) and (dtype := _dtype(x, a)) != p.dtype:
+            elif isinstance(a, Input | Output | State | ConstantRef) and not _holds(dtype := _dtype(x, a), p.dtype):
                 yield i, f"{p.name} is {p.dtype}, its argument is {dtype}"
+
+
+def _holds(dtype: str | None, wanted: str) -> bool:
+    """Whether a tensor may be an argument: it has the dtype, or bytes of which the kernel sees words."""
+    return dtype == wanted or (dtype in ("int8", "uint8") and wanted == "int32")
 
 
 def _dtype(x: Executable, a: Location) -> str | None:
@@ -148,6 +158,8 @@ def _dtype(x: Executable, a: Location) -> str | None:
         return x.inputs[a.index].dtype
     if isinstance(a, Output):
         return x.outputs[a.index].dtype
+    if isinstance(a, State):
+        return x.states[a.index].dtype
     return x.constants[a.index].dtype if isinstance(a, ConstantRef) else None
 
 
@@ -158,15 +170,27 @@ def _constants(x: Executable, env: Env) -> Iterator[Breach]:
             yield None, f"constant {c.name} is said to be {declared}; its data is {actual}"
 
 
+def _states(x: Executable, env: Env) -> Iterator[Breach]:
+    for state in x.states:
+        if not all(isinstance(d, int) and d >= 0 for d in state.shape):
+            yield None, f"state {state.name} has the shape ({', '.join(map(str, state.shape))})"
+    for bound in x.bounds:
+        specs: tuple[TensorSpec | ScalarSpec, ...] = x.states if isinstance(bound.place, State) else x.inputs
+        bounded = specs[bound.place.index] if 0 <= bound.place.index < len(specs) else None
+        if not isinstance(bounded, TensorSpec) or not bounded.dtype.is_int:
+            yield None, f"a bound is on {bound.place}"
+
+
 def _symbols(x: Executable, env: Env) -> Iterator[Breach]:
     defined: set[Var] = set()
-    # Of a function that is handed its destinations, their shapes are known as well.
+    # If a function gets its destinations from the caller, their shapes are known as well.
     specs = (*x.inputs, *x.outputs) if x.calling else x.inputs
     for spec in specs:
         if isinstance(spec, ScalarSpec):
             defined.add(spec.var)
         else:
             defined |= {d for d in spec.shape if isinstance(d, Var)}
+            defined |= {found[0] for found in map(multiple, spec.shape) if found is not None}
     for where, n in _expressions(x):
         if isinstance(n, Expr):
             for v in free_vars(n):
@@ -179,6 +203,7 @@ def _expressions(x: Executable) -> Iterator[tuple[int | None, Dim | float]]:
         if not isinstance(spec, ScalarSpec):
             yield from ((None, d) for d in spec.shape)
     yield from ((None, a.size) for a in x.arenas)
+    yield from ((None, side) for guard in x.guards for side in (guard.left, guard.right))
     for i, step in enumerate(x.steps):
         if isinstance(step, Copy):
             yield i, step.nbytes
@@ -266,6 +291,7 @@ RULES: tuple[Rule, ...] = (
     Rule("calling_order", "the calling order names each input and output once", _calling),
     Rule("arguments_fit", "a kernel call has an argument of the right role and dtype for each parameter", _arguments),
     Rule("constants_fit", "a constant's data has the stated dtype and shape and is contiguous", _constants),
+    Rule("states_fixed", "a state has a constant shape, and a bound is on integers", _states),
     Rule("symbols_bound", "every symbolic dimension can be read off what the caller hands over", _symbols),
     Rule("slices_inside_arenas", "a slice lies inside its arena", _slices),
     Rule("read_only", "inputs and constants are never written", _read_only),

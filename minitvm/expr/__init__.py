@@ -2,6 +2,7 @@
 
 from .dtypes import SCALARS, DType, dtype_of_value, promote
 from .intrin import INTRINSICS, call
+from .multiples import divided, multiple
 from .nodes import (
     EQ,
     GE,
@@ -61,7 +62,7 @@ __all__ = [
     "BinaryOp", "Broadcast", "Call", "Cast", "CommReducer", "CompareOp", "DType", "DataVar", "Div", "Expr",
     "ExprPrinter", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "LogicalOp", "Max", "Min", "Mod",
     "Mul", "Node", "Not", "Or", "Ramp", "Range", "Reduce", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var",
-    "as_expr", "binary", "call", "children", "const", "dtype_of_value", "first_difference", "format_expr", "free_vars",
-    "map_children", "match", "node", "promote", "replace", "rewrite", "rewrite_statements", "structural_equal",
-    "substitute", "walk",
+    "as_expr", "binary", "call", "children", "const", "divided", "dtype_of_value", "first_difference", "format_expr",
+    "free_vars", "map_children", "match", "multiple", "node", "promote", "replace", "rewrite", "rewrite_statements",
+    "structural_equal", "substitute", "walk",
 ]  # fmt: skip

@@ -47,6 +47,8 @@ _INTRINSICS = [
     Intrinsic("popcount", 1, domain="int"),
     # q_multiply_shift(x, y, q, s): x * y / 2**(q - s), ties rounded up, on int32; see `tir.fixed_point`.
     Intrinsic("q_multiply_shift", 4, domain="int"),
+    # dot4_u8i8(a, b): words of four bytes, those of a unsigned, of b signed; the sum of their products, an int32.
+    Intrinsic("dot4_u8i8", 2, domain="int"),
     Intrinsic("reinterpret", 1, "given", "any"),  # the same bits as another dtype; the Call's dtype says which
     Intrinsic("tvm_storage_sync", 1, "void", "any", pure=False),  # barrier; the argument is the scope
 ]
@@ -75,7 +77,7 @@ def call(name: str, *args: object) -> Expr:
         raise TypeMismatch(f"{name} takes floats, found {values[0]} of dtype {values[0].dtype}")
     if row.domain == "int" and not (values[0].dtype.is_int or values[0].dtype.is_bool):
         raise TypeMismatch(f"{name} takes integers, found {values[0]} of dtype {values[0].dtype}")
-    if name == "q_multiply_shift" and values[0].dtype.scalar != "int32":
+    if name in ("q_multiply_shift", "dot4_u8i8") and values[0].dtype.scalar != "int32":
         raise TypeMismatch(f"{name} takes int32, found {values[0]} of dtype {values[0].dtype}")
     dtype = {"bool": DType("bool").with_lanes(values[0].dtype.lanes), "void": DType("int32")}.get(
         row.result, values[0].dtype

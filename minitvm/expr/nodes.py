@@ -540,6 +540,8 @@ class Range(Node):
             extent = as_expr(start)
             return Range(const(0, extent.dtype), extent)
         first, last = match(as_expr(start), as_expr(stop))
+        if isinstance(first, IntImm) and first.value == 0:
+            return Range(first, last)
         constant = isinstance(first, IntImm) and isinstance(last, IntImm)
         return Range(first, const(last.value - first.value, first.dtype) if constant else last - first)  # type: ignore[attr-defined]
 

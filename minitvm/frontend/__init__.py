@@ -1,18 +1,20 @@
-"""From the world to a graph: models of other frameworks, one package a format."""
+"""Importers of other frameworks' models, one package per format."""
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .onnx import from_onnx
+    from .torch import from_torch
 
-__all__ = ["from_onnx"]
+_DEFINED_IN = {"from_onnx": "onnx", "from_torch": "torch"}
+
+__all__ = ["from_onnx", "from_torch"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "from_onnx":
-        from .onnx import from_onnx
-
-        return from_onnx
+    if name in _DEFINED_IN:
+        return getattr(importlib.import_module(f"{__name__}.{_DEFINED_IN[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

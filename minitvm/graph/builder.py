@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ class GraphBuilder:
         y = b.op("nn.relu", b.op("add", x, 1.0))
         graph = b.build(y)
 
-    Names given are kept where they are free; a name that is taken gets a number.
+    A name is kept where it is free; otherwise it gets a number.
     """
 
     def __init__(self, name: str = "main") -> None:
@@ -66,13 +66,40 @@ class GraphBuilder:
         self._nodes.append(OpNode(op, values, complete, outputs))
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def build(self, outputs: Value | Sequence[Value]) -> Graph:
-        """The graph with those outputs."""
+    def build(self, outputs: Value | Sequence[Value], states: Mapping[Value, Value] | None = None) -> Graph:
+        """The graph with those outputs.
+
+        `states` are inputs whose value is what the run before computed: each with that value, which may be an output
+        as well. A counter:
+
+            b = GraphBuilder()
+            count = b.input("count", (1,), "int32")
+            graph = b.build(b.op("multiply", count, 2), states={count: b.op("add", count, 1)})
+            module = minitvm.build(graph)
+            module(), module()                  # [0], [2]
+            module.state["count"]               # [2]
+
+        Raises `InputError` for a state whose types differ, or whose shape is not constant.
+        """
         values = (outputs,) if isinstance(outputs, Value) else tuple(outputs)
         for value in values:
             if value not in self._known:
                 raise InputError(f"{value} is no value of this builder")
-        return Graph(tuple(self._inputs), tuple(self._constants), tuple(self._nodes), values, self.name)
+        pairs = [(self._position(old, new), len(values) + k) for k, (old, new) in enumerate((states or {}).items())]
+        outputs = (*values, *(states or {}).values())
+        return Graph(
+            tuple(self._inputs), tuple(self._constants), tuple(self._nodes), outputs, self.name, tuple(pairs)
+        )  # fmt: skip
+
+    def _position(self, old: Value, new: Value) -> int:
+        """The number of the input of a state."""
+        if old not in self._inputs or new not in self._known:
+            raise InputError(f"a state is an input and a value of this builder, found {old} and {new}")
+        if old.dtype != new.dtype or old.shape != new.shape or not old.is_static:
+            raise InputError(
+                f"the state {old.name}: wanted one type of constant shape, found {old.type} and {new.type}"
+            )
+        return self._inputs.index(old)
 
     def data(self, value: Value) -> np.ndarray | None:
         """The array of a value that is a constant, else None."""

@@ -1,7 +1,7 @@
 """From a fused group to te, and to its level-3 function.
 
-A function knows its operator's structure, not its place in the network: `own_graph` is what is left, and
-`function_key`, its hash, is equal for nodes that can share one function.
+A function depends on its operator's structure, not on its place in the network. `own_graph` is that structure, and
+`function_key` is its hash, which is equal for nodes that can share one function.
 """
 
 from __future__ import annotations
@@ -10,7 +10,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import InputError
-from ..expr import Expr, Node, SizeVar, Var, const, free_vars, map_children, structural_equal, walk
+from ..expr import (
+    Expr,
+    Node,
+    Range,
+    SizeVar,
+    Var,
+    as_expr,
+    const,
+    free_vars,
+    map_children,
+    replace,
+    structural_equal,
+    walk,
+)  # fmt: skip
 from ..expr.structural_hash import structural_digest
 from ..te import (
     ComputeOp,
@@ -25,16 +38,18 @@ from ..te import (
 )
 from ..te.nodes import PlaceholderOp
 from ..tir.nodes import PrimFunc
+from ..topi.shapes import assuming
 from . import registry
-from .nodes import FUSED, Constant, Dim, Graph, OpNode, Value
+from .nodes import FUSED, MATCH_CAST, Constant, Dim, Graph, OpNode, Value, as_dim
 
 
 def to_prim_func(node: OpNode | Graph, name: str = "main") -> PrimFunc:
-    """The level-3 function of a fused group, or of a single node: parameters are its inputs, then its outputs.
+    """The level-3 function of a fused group, or of a single node: its inputs, its outputs, then its `own_scalars`.
 
     `node` may be its `own_graph`.
     """
-    return create_prim_func(to_te(node), name=name)
+    graph = node if isinstance(node, Graph) else own_graph(node)
+    return create_prim_func([*to_te(graph), *own_scalars(graph)], name=name)
 
 
 def to_te(node: OpNode | Graph) -> list[Tensor]:
@@ -48,12 +63,51 @@ def to_te(node: OpNode | Graph) -> list[Tensor]:
         tensor = placeholder(constant.value.shape, constant.value.dtype, name=constant.value.name)
         tensors[constant.value] = tensor
         scalars[tensor] = _scalar(constant)
+    forms = _Forms(graph)
     for item in graph.nodes:
         operator = registry.get(item.op)
-        results = operator.to_te([tensors[v] for v in item.inputs], item.attrs)
-        tensors.update(zip(item.outputs, results, strict=True))
+        # The graph's types are right. What shows it may be lost where dimensions are variables of the function.
+        with assuming():
+            results = operator.to_te([tensors[v] for v in item.inputs], item.attrs)
+        for value, result in zip(item.outputs, results, strict=True):
+            tensors[value] = _with_shape(result, forms.of(value.shape, result.shape))
     outputs = _with_scalars([tensors[v] for v in graph.outputs], scalars)
     return [*(tensors[v] for v in graph.inputs), *outputs]
+
+
+class _Forms:
+    """One form for each dimension of a function, so that equal ones are written alike.
+
+    It is the graph's where arguments determine it, else that of the first operator which computes it.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.named = {d for value in (*graph.inputs, *graph.outputs) for d in value.shape if isinstance(d, Var)}
+        self.named |= set(own_scalars(graph))
+        self.computed: list[tuple[Expr, Expr]] = []
+
+    def of(self, declared: tuple[Dim, ...], computed: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(self._form(as_expr(a), b) for a, b in zip(declared, computed, strict=True))
+
+    def _form(self, declared: Expr, computed: Expr) -> Expr:
+        if self.named.issuperset(free_vars(declared)):
+            return declared
+        known = next((form for dim, form in self.computed if structural_equal(dim, declared)), None)
+        if known is None:
+            self.computed.append((declared, computed))
+        return computed if known is None else known
+
+
+def _with_shape(tensor: Tensor, extents: tuple[Expr, ...]) -> Tensor:
+    """The tensor with its dimensions written as `extents`, which are equal to them."""
+    if all(structural_equal(a, b) for a, b in zip(tensor.shape, extents, strict=True)):
+        return tensor
+    op = tensor.op
+    if not isinstance(op, ComputeOp) or len(op.body) != 1:
+        identity: Tensor = compute(extents, lambda *i: tensor[i], name="T_match_cast")
+        return identity
+    axis = tuple(replace(a, dom=Range(a.dom.start, d)) for a, d in zip(op.axis, extents, strict=True))
+    return Tensor(ComputeOp(op.name, axis, op.body, op.attrs), extents, tensor.dtype)
 
 
 def function_key(graph: OpNode | Graph) -> bytes:
@@ -66,9 +120,10 @@ def function_key(graph: OpNode | Graph) -> bytes:
 
 
 def own_graph(node: OpNode) -> Graph:
-    """What a node computes as a graph of its own, with nothing in it of the network that the node is from.
+    """A graph that computes what the node computes, and does not depend on the network around the node.
 
-    Inputs are `p0`, `p1`, ..., and symbolic dimensions are variables that the inputs' shapes tell.
+    Inputs are `p0`, `p1`, ..., and symbolic dimensions are variables whose values the inputs' shapes determine, apart
+    from `own_scalars`. Dimensions that a `match_cast` takes for equal are one dimension.
     """
     graph = _as_graph(node)
     dims = _Dimensions(graph)
@@ -79,8 +134,43 @@ def own_graph(node: OpNode) -> Graph:
         return tuple(own[v] for v in values)
 
     constants = tuple(Constant(own[c.value], c.data) for c in graph.constants)
-    nodes = tuple(OpNode(n.op, of(n.inputs), dims.attrs(n.attrs), of(n.outputs)) for n in graph.nodes)
-    return Graph(of(graph.inputs), constants, nodes, of(graph.outputs))
+    nodes = tuple(OpNode(n.op, of(n.inputs), dims.attrs(_impersonal(n)), of(n.outputs)) for n in graph.nodes)
+    return _without_idle_casts(Graph(of(graph.inputs), constants, nodes, of(graph.outputs)))
+
+
+def own_scalars(graph: Graph) -> tuple[Var, ...]:
+    """The variables in attributes of an `own_graph` that are no dimension of a parameter: arguments of their own.
+
+    They are variables of the network, in an order that follows from the structure.
+    """
+    named = {d for value in (*graph.inputs, *graph.outputs) for d in value.shape if isinstance(d, Var)}
+    used: dict[Var, None] = {}
+    for item in graph.nodes:
+        for dim in item.symbols():
+            used.update((v, None) for v in free_vars(dim) if v not in named)
+    return tuple(used)
+
+
+def _impersonal(item: OpNode) -> Mapping[str, Any]:
+    """The attributes of a node without what a function does not use: guards on conditions, and their texts."""
+    if item.op != MATCH_CAST:
+        return item.attrs
+    dims = [(a, b) for a, b in item.attrs["dims"] if not (isinstance(a, Expr) and a.dtype.is_bool)]
+    return {**item.attrs, "dims": tuple(dims), "where": ""}
+
+
+def _without_idle_casts(graph: Graph) -> Graph:
+    """The graph without casts between dimensions that are one dimension now."""
+    instead: dict[Value, Value] = {}
+    nodes = []
+    for item in graph.nodes:
+        inputs = tuple(instead.get(v, v) for v in item.inputs)
+        idle = item.op == MATCH_CAST and all(structural_equal(as_expr(a), as_expr(b)) for a, b in item.attrs["dims"])
+        if idle and item.output not in graph.outputs:
+            instead[item.output] = inputs[0]
+        else:
+            nodes.append(OpNode(item.op, inputs, item.attrs, item.outputs))
+    return Graph(graph.inputs, graph.constants, tuple(nodes), graph.outputs) if instead else graph
 
 
 def _as_graph(node: OpNode) -> Graph:
@@ -89,7 +179,7 @@ def _as_graph(node: OpNode) -> Graph:
     inputs = tuple(dict.fromkeys(node.inputs))
     if inputs == node.inputs:
         return Graph(inputs, (), (node,), node.outputs)
-    # A value that is read twice is one parameter for each reading: the caller hands over the node's inputs in order.
+    # A value that is read twice becomes two parameters: the caller passes the node's inputs in order.
     fresh = tuple(Value(v.name, v.shape, v.dtype) for v in node.inputs)
     return Graph(fresh, (), (OpNode(node.op, fresh, node.attrs, node.outputs),), node.outputs)
 
@@ -100,35 +190,76 @@ def _scalar(constant: Constant) -> Expr:
     return const(constant.data.reshape(())[()].item(), constant.value.dtype)
 
 
+def _taken_for_equal(graph: Graph) -> list[tuple[Expr, Expr]]:
+    """Pairs of dimensions of which the first can be written as the second everywhere in the graph.
+
+    A variable may stand for others, in whose terms it cannot be written; then its cast stays an operator.
+    """
+    pairs = []
+    for item in graph.nodes:
+        for old, new in item.attrs["dims"] if item.op == MATCH_CAST else ():
+            if not isinstance(old, Expr) or old.dtype.is_bool:
+                continue
+            if not (isinstance(old, Var) and isinstance(new, Expr)):
+                pairs.append((old, as_expr(new)))
+            elif isinstance(old, Var) and isinstance(new, Var):
+                pairs.append((old, new))
+    return pairs
+
+
 class _Dimensions:
     """The symbolic dimensions of one function.
 
-    A variable that is by itself a dimension of an input stays. A dimension such as n // 4 becomes a variable of the
-    function when the variables in it are not such dimensions: arguments could not tell their values.
+    A variable that is by itself a dimension of an input or an output stays: both are arguments. A dimension such as
+    n // 4 becomes a variable of the function when the variables in it are not such dimensions: no argument would
+    determine their values.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.renamed: list[tuple[Expr, Var]] = []
-        symbolic = [d for value in graph.inputs for d in value.shape if isinstance(d, Expr)]
+        self.equal = _taken_for_equal(graph)
+        unified = [self._unified(d) for value in graph.inputs for d in value.shape if isinstance(d, Expr)]
+        symbolic = [d for d in unified if isinstance(d, Expr)]
+        within = {v for d in symbolic for v in free_vars(d)}
+        of_outputs = [self._unified(d) for value in graph.outputs for d in value.shape if isinstance(d, Expr)]
         named: set[Var] = {d for d in symbolic if isinstance(d, Var)}
-        # Small ones first: n // 4 * 8 beside n // 4 is 8 times the same variable.
+        named |= {d for d in of_outputs if isinstance(d, Var) and d in within}
+        self.named = self._name(symbolic, named)
+        scalars = {
+            v
+            for item in graph.nodes
+            for dim in replace(item, attrs=self.attrs(_impersonal(item))).symbols()
+            for v in free_vars(dim)
+            if v not in self.named
+        }
+        if scalars:
+            # They become arguments, so that dimensions in their terms need no variables of their own.
+            self.renamed = []
+            self.named = self._name(symbolic, named | scalars)
+
+    def _name(self, symbolic: list[Expr], named: set[Var]) -> set[Var]:
+        """Gives dimensions that the variables in `named` do not determine variables of their own; all that there are.
+
+        Small ones come first: n // 4 * 8 beside n // 4 is 8 times the same variable.
+        """
+        named = set(named)
         for dim in sorted(symbolic, key=lambda d: sum(1 for _ in walk(d))):
             if all(v in named for v in free_vars(self._rewrite(dim))):
                 continue
             own = SizeVar(f"d{len(self.renamed)}", dim.dtype)
             self.renamed.append((dim, own))
             named.add(own)
-        self.named = named
+        return named
 
     def find(self, dim: Node) -> Var | None:
         return next((var for replaced, var in self.renamed if structural_equal(replaced, dim)), None)
 
     def of(self, dim: Dim) -> Dim:
-        return dim if isinstance(dim, int) else self._rewrite(dim)
+        return dim if isinstance(dim, int) else as_dim(self._rewrite(self._unified(dim)))
 
     def attrs(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Attributes with their dimensions in terms of the function's own variables."""
-        if not self.renamed:
+        if not self.renamed and not self.equal:
             return dict(attrs)
         own = {key: self._attribute(value) for key, value in attrs.items()}
         if "newshape" in own:
@@ -136,14 +267,21 @@ class _Dimensions:
         return own
 
     def _inferred(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        """A shape to reshape to, its one dimension that the function cannot name left to be inferred."""
+        """The target shape of a reshape; if the function cannot name one dimension, that one is inferred (-1)."""
         unknown = [a for a, d in enumerate(shape) if isinstance(d, Expr) and set(free_vars(d)) - self.named]
         return tuple(-1 if a in unknown else d for a, d in enumerate(shape)) if len(unknown) == 1 else shape
 
     def _attribute(self, value: Any) -> Any:
         if isinstance(value, Expr):
-            return self._rewrite(value)
+            return as_dim(self._rewrite(self._unified(value)))
         return tuple(map(self._attribute, value)) if isinstance(value, tuple) else value
+
+    def _unified(self, dim: Any) -> Any:
+        """A dimension with those that a cast takes for another written as that one."""
+        for old, new in self.equal:
+            if structural_equal(old, dim):
+                return new
+        return map_children(dim, self._unified) if self.equal else dim
 
     def _rewrite(self, dim: Any) -> Any:
         own = self.find(dim)

@@ -1,4 +1,4 @@
-"""Names for the nodes of an optimized graph that tell what each does: `conv2d_add_relu_3`."""
+"""Names for the nodes of an optimized graph, made of their operators: `conv2d_add_relu_3`."""
 
 from __future__ import annotations
 

@@ -5,9 +5,13 @@
     node     ::= OpNode outputs = op(inputs, attrs)
     value    ::= Value name: dtype[shape]
 
-Every value is defined once: as an input, by a constant, or as the output of a node; nodes stand in topological order.
+Every value is defined once: as an input, by a constant, or as the output of a node; nodes are in topological order.
 A dimension is an int or, when symbolic, an expression over variables. A fused group is a node with the op "fused",
 whose attr "graph" is the inner graph over the node's inputs and outputs, in their order.
+
+A node `match_cast(x, dims=((a, b), ...))` is `x` with each dimension `a` of its shape written as `b`. It asserts that
+both are equal: a run in which they are not is refused before its first kernel starts. So a shape that follows from such
+an equality is as reliable as any other.
 """
 
 from __future__ import annotations
@@ -23,11 +27,12 @@ from ..expr import DType, Expr, IntImm, Node, Var, node, walk
 
 Dim: TypeAlias = int | Expr
 FUSED = "fused"
+MATCH_CAST = "match_cast"
 
 
 @node
 class Value(Node):
-    """A tensor that a graph names; identity is its address, `name` is for people and for the graph's inputs."""
+    """A tensor of a graph. Two values are the same if they are one object; `name` is for people and for inputs."""
 
     name: str
     shape: tuple[Dim, ...]
@@ -61,7 +66,7 @@ class Value(Node):
 
 @node
 class Constant(Node):
-    """`value` is this array, which nobody changes."""
+    """`value` is this array, which is never changed."""
 
     value: Value
     data: np.ndarray
@@ -98,6 +103,16 @@ class OpNode(Node):
         inner: Graph = self.attrs["graph"]
         return inner
 
+    def symbols(self) -> Iterator[Expr]:
+        """The symbolic expressions among the attributes."""
+        todo = list(self.attrs.values())[::-1]
+        while todo:
+            value = todo.pop()
+            if isinstance(value, Expr):
+                yield value
+            elif isinstance(value, tuple):
+                todo += value[::-1]
+
     def __repr__(self) -> str:
         from .printer import node_script
 
@@ -106,13 +121,19 @@ class OpNode(Node):
 
 @node
 class Graph(Node):
-    """A function from `inputs` to `outputs`. `name` and the names of values mean nothing to structural equality."""
+    """A function from `inputs` to `outputs`. `name` and the names of values mean nothing to structural equality.
+
+    `states` are pairs (number of an input, number of an output) of one type and of constant shape: in a module, that
+    input is the output of the run before, and zeros in the first run. The caller passes and gets the others. As a
+    function, the graph has them like any other; so interpreters and passes need to know nothing of states.
+    """
 
     inputs: tuple[Value, ...]
     constants: tuple[Constant, ...]
     nodes: tuple[OpNode, ...]
     outputs: tuple[Value, ...]
     name: str = field(default="main", compare=False)
+    states: tuple[tuple[int, int], ...] = ()
     _children = ("inputs", "constants", "nodes", "outputs")
     _defs = ("inputs",)
 
@@ -120,12 +141,16 @@ class Graph(Node):
         """The constants by value."""
         return {c.value: c.data for c in self.constants}
 
+    def state_pairs(self) -> tuple[tuple[Value, Value], ...]:
+        """The states as (input, output)."""
+        return tuple((self.inputs[i], self.outputs[o]) for i, o in self.states)
+
     def producers(self) -> dict[Value, OpNode]:
         """The node that defines each value that a node defines."""
         return {value: item for item in self.nodes for value in item.outputs}
 
     def consumers(self) -> dict[Value, list[OpNode]]:
-        """The nodes that read each value, once a node, in order; being an output of the graph is no entry here."""
+        """The nodes that read each value, once a node, in order; the graph's outputs are not listed as readers."""
         users: dict[Value, list[OpNode]] = {}
         for item in self.nodes:
             for value in dict.fromkeys(item.inputs):

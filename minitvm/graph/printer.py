@@ -13,7 +13,7 @@ from .nodes import FUSED, Graph, Node, OpNode, Value
 
 
 def script(graph: Graph, mark: Mapping[Node, str] | None = None) -> str:
-    """The text of a graph. `mark` puts a line of carets and a note beneath the nodes (or values) given."""
+    """The text of a graph. `mark` maps nodes (or values) to notes; each is printed below its line, behind carets."""
     names = _Names()
     return "\n".join(_function(graph, graph.name, names, dict(mark or {})))
 
@@ -50,6 +50,7 @@ def _function(graph: Graph, name: str, names: _Names, mark: dict[Node, str]) -> 
         body.append("    " + _line(item, names, label))
         for node in (item, *item.outputs):
             body += _note(node, body[-1], mark)
+    body += [f"    # the next run's {names(old)} is {names(new)}" for old, new in graph.state_pairs()]
     params = ", ".join(f"{names(v)}: {v.type}" for v in graph.inputs)
     results = ", ".join(names(v) for v in graph.outputs)
     return [*groups, f"def {identifier(name)}({params}):", *body, f"    return {results}"]

@@ -7,9 +7,10 @@
 
 The function *is* the declaration: its positional parameters are the operator's inputs (one with the default None may
 be left out, `*args` takes any number), its keyword-only parameters the attributes with their defaults, and its result
-the tensor, or tensors, as te. The types of the outputs are read off that result, unless `infer` is given. `fold` says
-the same in NumPy, for constant folding; arithmetic on shapes needs one. `view=True` says that the result is the input
-in another shape, which then costs nothing. An operator may be registered from any module, also outside the package:
+the tensor, or tensors, as te. The types of the outputs are read off that result, unless `infer` is given. `fold`
+computes the same in NumPy, for constant folding; arithmetic on shapes needs one. With `view=True` the result is the
+input's memory in another shape, which costs nothing. An operator may be registered from any module, also outside the
+package:
 importing it is enough.
 
 Names are those of TVM's Relay.
@@ -36,7 +37,7 @@ Compute = Callable[..., Any]
 
 
 class Pattern(IntEnum):
-    """How an operator takes part in fusion; TVM's classes with TVM's numbers."""
+    """The fusion class of an operator; TVM's classes with TVM's numbers."""
 
     ELEMENTWISE = 0  # element i of the output from element i of each input
     BROADCAST = 1  # ... an axis of an input may be missing or 1
@@ -57,7 +58,7 @@ REQUIRED = _Required()
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator. `arity` is (least, most) inputs, most None where any number will do."""
+    """One operator. `arity` is (least, most) inputs; most is None if any number is allowed."""
 
     name: str
     compute: Compute
@@ -70,6 +71,7 @@ class Operator:
     fold_types: Callable[..., Any] | None
     view: bool = False
     absorbs: frozenset[str] = frozenset()
+    updates: bool = False
 
     @property
     def doc(self) -> str:
@@ -114,7 +116,7 @@ class Operator:
         return list(_TYPES[key])
 
     def _question(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> Hashable | None:
-        """What a call of `output_types` asks, where that can be remembered: no variables, no arrays."""
+        """The key under which the result of `output_types` is kept; None if the arguments hold variables or arrays."""
         try:
             shapes = tuple((_remembered(shape), str(dtype)) for shape, dtype in inputs)
             return self.compute, self.infer, shapes, _remembered(dict(attrs))
@@ -143,7 +145,7 @@ _REMEMBERED = 4096
 
 
 def _remembered(value: Any) -> Hashable:
-    """A plain value as a key, told apart from equal ones of other types; raises `TypeError` for another value."""
+    """A plain value as a key that also differs by type (1 and 1.0); raises `TypeError` for other values."""
     if isinstance(value, dict):
         return tuple((name, _remembered(item)) for name, item in value.items())
     if isinstance(value, tuple | list):
@@ -153,7 +155,7 @@ def _remembered(value: Any) -> Hashable:
     raise TypeError(value)
 
 
-# Known names that are refused on purpose, each with the reason.
+# Operators that are refused on purpose, each with the reason.
 REFUSED: dict[str, str] = {}
 
 
@@ -166,17 +168,21 @@ def register(
     fold_types: Callable[..., Any] | None = None,
     view: bool = False,
     absorbs: Iterable[str] = (),
+    updates: bool = False,
     override: bool = False,
 ) -> Callable[[Compute], Compute]:
     """Register the decorated te function as the operator `name`; see the module's text.
 
-    `fold(*arrays, **attrs)` gives the output array (or a tuple of them). `infer(*types, **attrs)` gives a list of
-    (shape, dtype). `fold_types(*types, **attrs)` gives the output of an operator that depends on types alone
-    (`shape_of`), as an array, of expressions (dtype object) where dimensions are symbolic; a `fold` should take such
-    arrays too where it can, so that a frontend can carry symbolic shapes through shape arithmetic. `view` is for an
-    operator of one input whose output has the same elements of the same dtype in the same order: it lives where its
-    input does, and joins other views. `absorbs` are changes of layout that may join this operator's group in fusion,
-    and then end it, because its schedule stores the result in that layout while it is in the cache.
+    `fold(*arrays, **attrs)` returns the output array (or a tuple of them). `infer(*types, **attrs)` returns a list of
+    (shape, dtype). `fold_types(*types, **attrs)` returns the output of an operator that depends on types alone
+    (`shape_of`) as an array, of expressions (dtype object) if dimensions are symbolic; a `fold` should accept such
+    arrays if it can, so that a frontend can carry symbolic shapes through shape arithmetic. `view` is for an
+    operator of one input whose output has the same bytes in the same order: it shares its input's memory, and
+    joins other views if the dtype is the same, too. `absorbs` are changes of layout that may join this operator's
+    group in fusion, and then end it, because its schedule stores the result in that layout while it is in the cache.
+    `updates` says that the output is the first input with some elements replaced, and that the te function is one of
+    loops (`te.extern_primfunc`) which begins by copying that input, and reads it nowhere else: such an operator can
+    work in place.
 
     Raises `InputError` when the name is taken, unless `override`.
     """
@@ -186,7 +192,7 @@ def register(
             raise InputError(f"operator {name} is registered already\n  try:    register(..., override=True)")
         arity, names, attrs = _signature(compute)
         OPERATORS[name] = Operator(
-            name, compute, pattern, arity, names, attrs, fold, infer, fold_types, view, frozenset(absorbs)
+            name, compute, pattern, arity, names, attrs, fold, infer, fold_types, view, frozenset(absorbs), updates
         )
         return compute
 
@@ -194,7 +200,7 @@ def register(
 
 
 def refuse(name: str, reason: str) -> None:
-    """Make `name` an operator that is known and not supported."""
+    """Register `name` as an operator that is known but not supported."""
     REFUSED[name] = reason
 
 

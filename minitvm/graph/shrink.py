@@ -1,10 +1,10 @@
 """The same fused operator on smaller tensors, for interpreters that would take minutes on the full ones.
 
-What is left must still be a case of its own: vector blocks and convolution kernels stay as they are, and a long
-dimension keeps its remainder by 8, so that tiles, padding and tails are met as before; of blocks of channels two or
-three are left. Equal sizes stay equal, and where an operator needs sizes in proportion (112, 56, 28) they are divided
-instead. Attributes that hold sizes follow. Types are inferred anew, so a group that does not allow the smaller sizes is
-left as it was.
+The smaller operator must exercise the same code: vector blocks and convolution kernels keep their sizes, and a long
+dimension keeps its remainder modulo 8, so that tiles, padding and tails occur as before; two or three blocks of
+channels remain. Equal sizes stay equal, and where an operator needs sizes in proportion (112, 56, 28) they are divided
+instead. Attributes that hold sizes follow. Types are inferred again, and a group that does not allow the smaller sizes
+is left as it was.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .nodes import FUSED, Graph, OpNode, Value
 
 KEPT = 7  # sizes up to this stay as they are: kernels of convolutions
 BLOCKS = (8, 16)  # these stay too: the lanes of a vector
-ENOUGH = 60_000  # elements: the largest version below this is taken, not the smallest there is
+ENOUGH = 60_000  # elements: the largest version below this is taken, not the smallest one
 _SIZE_ATTRIBUTES = frozenset({"newshape", "shape", "size", "extent"})
 
 
@@ -34,7 +34,7 @@ def elements(node: OpNode) -> int:
 
 
 def shrink(node: OpNode) -> OpNode:
-    """The fused operator at sizes that are quickly interpreted; at its own where it accepts no smaller ones."""
+    """The fused operator at sizes that are interpreted quickly; at its own sizes if it accepts no smaller ones."""
     best = node
     for smaller in _candidates():
         shrunk = _at(node, smaller)
@@ -50,7 +50,7 @@ Shape = tuple[Any, ...]
 
 
 def _candidates() -> Iterator[Callable[[Shape], Shape]]:
-    """Ways to make shapes smaller, the one that leaves most first."""
+    """Ways to shrink shapes, the mildest first."""
     for long, middle in ((16, 7), (8, 7)):
         yield lambda shape, long=long, middle=middle: _blocked(shape, long, middle)  # type: ignore[misc]
     for long, middle in ((16, 7), (8, 7), (8, 3), (8, 2)):
@@ -72,7 +72,7 @@ def _blocked(shape: Shape, long: int, middle: int) -> Shape:
 
 
 def _input_shape(graph: Graph, value: Value, smaller: Callable[[Shape], Shape]) -> Shape:
-    """The smaller shape of an input. Transformed weights of Winograd's algorithm keep the places of their tile."""
+    """The smaller shape of an input. Transformed weights of Winograd's algorithm keep the size of their tile."""
     transformed = any(n.op == "nn.contrib_winograd_conv2d_NCHWc" and n.inputs[1] is value for n in graph.nodes)
     if not transformed:
         return smaller(value.shape)

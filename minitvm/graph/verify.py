@@ -24,7 +24,7 @@ def defined_once(graph: Graph) -> Iterator[Finding]:
 
 
 def defined_before_use(graph: Graph) -> Iterator[Finding]:
-    """A node reads only what stands before it; an output of the graph is some value of it."""
+    """A node reads only what is defined before it; an output of the graph is some value of it."""
     defined: set[Value] = {*graph.inputs, *(c.value for c in graph.constants)}
     for item in graph.nodes:
         for value in item.inputs:
@@ -43,6 +43,22 @@ def input_names_differ(graph: Graph) -> Iterator[Finding]:
         if value.name in seen:
             yield value, f"two inputs are named {value.name}"
         seen.add(value.name)
+
+
+def states_fit(graph: Graph) -> Iterator[Finding]:
+    """A state is an input and an output of one constant type; no input or output belongs to two states."""
+    seen: set[tuple[str, int]] = set()
+    for number, result in graph.states:
+        if not (0 <= number < len(graph.inputs) and 0 <= result < len(graph.outputs)):
+            yield graph, f"the state ({number}, {result}) of {len(graph.inputs)} inputs, {len(graph.outputs)} outputs"
+            continue
+        old, new = graph.inputs[number], graph.outputs[result]
+        if old.dtype != new.dtype or old.shape != new.shape or not old.is_static:
+            yield old, f"the state {old.name} begins as {old.type}, and a run leaves {new.type}"
+        for end in (("input", number), ("output", result)):
+            if end in seen:
+                yield old, f"{end[0]} {end[1]} belongs to two states"
+            seen.add(end)
 
 
 def constants_fit(graph: Graph) -> Iterator[Finding]:
@@ -117,7 +133,7 @@ def _same_dim(a: Dim, b: Dim) -> bool:
 
 
 RULES: list[Rule] = [
-    defined_once, defined_before_use, input_names_differ, constants_fit, operators_known, types_follow,
+    defined_once, defined_before_use, input_names_differ, states_fit, constants_fit, operators_known, types_follow,
 ]  # fmt: skip
 
 

@@ -1,1 +1,1 @@
-"""Other tools' interfaces: ONNX's backend tests."""
+"""Other tools' interfaces: ONNX's backend tests, `torch.compile`, TVM's scripts."""

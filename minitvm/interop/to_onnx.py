@@ -18,6 +18,7 @@ import numpy as np
 from ..errors import UnsupportedOperator, missing_extra, nearest
 from ..expr import IntImm, SizeVar
 from ..graph import Graph, OpNode, Value
+from .to_onnx_recurrent import GATES, write_recurrent
 
 OPSET = 17
 IR_VERSION = 8
@@ -34,20 +35,17 @@ def to_onnx(graph: Graph, opset: int = OPSET) -> Any:
         from onnx import helper, numpy_helper
     except ImportError:
         raise missing_extra("onnx", "onnx") from None
-    writer = _Writer(helper, numpy_helper)
+    writer = _Writer(helper, numpy_helper, graph)
     for constant in graph.constants:
         writer.initializers.append(numpy_helper.from_array(constant.data, constant.value.name))
     for node in graph.nodes:
         if node.op not in EXPORTS:
             raise UnsupportedOperator(f"no ONNX operator is known for {node.op}; {nearest(node.op, list(EXPORTS))}")
         EXPORTS[node.op](writer, node)
-    onnx_graph = helper.make_graph(
-        writer.nodes,
-        graph.name,
-        [_info(helper, v) for v in graph.inputs],
-        writer.outputs(helper, graph),
-        writer.initializers,
-    )
+    outputs = writer.outputs(helper, graph)
+    writer.drop_unused([info.name for info in outputs])
+    inputs = [_info(helper, v) for v in graph.inputs]
+    onnx_graph = helper.make_graph(writer.nodes, graph.name, inputs, outputs, writer.initializers)
     model = helper.make_model(onnx_graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
     onnx.checker.check_model(model)
     return model
@@ -60,8 +58,9 @@ EXPORTS: dict[str, Export] = {}
 class _Writer:
     """Collects the nodes and weights of an ONNX graph."""
 
-    def __init__(self, helper: Any, numpy_helper: Any) -> None:
+    def __init__(self, helper: Any, numpy_helper: Any, graph: Graph) -> None:
         self._helper, self._numpy_helper = helper, numpy_helper
+        self.producers, self.arrays = graph.producers(), graph.arrays()
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
 
@@ -92,6 +91,16 @@ class _Writer:
             self.node("Identity", [value.name], [name])
             infos.append(_info(helper, value, name))
         return infos
+
+    def drop_unused(self, outputs: Sequence[str]) -> None:
+        """Drop the nodes and weights on which none of the outputs depend."""
+        needed, kept = set(outputs), []
+        for node in reversed(self.nodes):
+            if needed & set(node.output):
+                needed.update(node.input)
+                kept.append(node)
+        self.nodes = kept[::-1]
+        self.initializers = [weight for weight in self.initializers if weight.name in needed]
 
 
 def _info(helper: Any, value: Value, name: str | None = None) -> Any:
@@ -242,6 +251,20 @@ def _dense(writer: _Writer, node: OpNode) -> None:
 @_export("concatenate")
 def _concatenate(writer: _Writer, node: OpNode) -> None:
     writer.node("Concat", [v.name for v in node.inputs], [node.outputs[0].name], axis=node.attrs["axis"])
+
+
+@_export("qnn.quantize", "qnn.dequantize")
+def _quantize(writer: _Writer, node: OpNode) -> None:
+    if node.attrs["block_size"]:
+        raise UnsupportedOperator(f"{node.op}: ONNX has no block_size before opset 21")
+    narrow = (node.outputs if node.op == "qnn.quantize" else node.inputs)[0].dtype
+    inputs = [v.name for v in node.inputs]
+    if len(inputs) == 2:  # ONNX reads the dtype off the zero point
+        shape = [int(d) for d in node.inputs[1].shape]  # type: ignore[arg-type]
+        inputs.append(writer.weight(f"{node.outputs[0].name}_zero", np.zeros(shape, narrow.numpy), str(narrow)))
+    axis = node.attrs["axis"] if node.inputs[1].ndim else None
+    name = "QuantizeLinear" if node.op == "qnn.quantize" else "DequantizeLinear"
+    writer.node(name, inputs, [node.outputs[0].name], axis=axis)
 
 
 @_export("nn.softmax", "nn.log_softmax")
@@ -431,3 +454,6 @@ def _broadcast_to(writer: _Writer, node: OpNode) -> None:
     output = node.outputs[0].name
     shape = writer.weight(f"{output}_shape", list(_known(node, "shape")))
     writer.node("Expand", [node.inputs[0].name, shape], [output])
+
+
+EXPORTS.update(dict.fromkeys(GATES, write_recurrent))

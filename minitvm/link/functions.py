@@ -16,7 +16,7 @@ from .slots import Slot, buffer_bytes, tensor_bytes
 
 
 def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
-    """The executable of one tir function: what it only reads is an input, what it writes an output."""
+    """The executable of one tir function: buffers that it only reads are inputs, those that it writes are outputs."""
     linker = Linker(target)
     access = host_access(lowered)
     inputs: list[x.TensorSpec | x.ScalarSpec] = []
@@ -32,7 +32,7 @@ def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
             args.append(param)
             continue
         assert isinstance(flat, Buffer)
-        # Where no kernel writes an output, or not all of it, it keeps what the caller passes in.
+        # An output that no kernel writes completely keeps the contents that the caller passes in.
         mode = access.get(flat, "r") if flat in access or position not in writes else "rw"
         mode = "rw" if mode == "w" and _is_partial(flat, totals.get(flat, 0)) else mode
         shape = tuple(plain(d) for d in param.shape)
@@ -50,7 +50,7 @@ def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
 
 
 def _calls(lowered: LoweredFunc) -> Iterator[tuple[Buffer, KernelParam, int | None]]:
-    """What a host function hands to its kernels: the buffer, the parameter, and at most how many elements it stores."""
+    """The buffers that a host function passes to kernels: buffer, parameter, and a bound of the elements stored."""
     for item in walk(lowered.host.body):
         if isinstance(item, KernelCall):
             kernel = lowered.kernels[item.kernel]
@@ -66,7 +66,7 @@ def _written(lowered: LoweredFunc) -> set[int]:
 
 
 def _stored(lowered: LoweredFunc) -> dict[Buffer, int | None]:
-    """At most how many elements of each parameter the kernels store; None where there is no bound."""
+    """An upper bound of the elements of each parameter that the kernels store; None if there is no bound."""
     totals: dict[Buffer, int | None] = {}
     for buffer, _, count in _calls(lowered):
         before = totals.get(buffer, 0)

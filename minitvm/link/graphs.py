@@ -7,41 +7,105 @@ from typing import Any
 
 from ..errors import VerificationError
 from ..executable import nodes as x
-from ..expr import Expr, Var, as_expr
+from ..expr import Expr, Var, as_expr, structural_equal
 from ..expr.names import fresh
+from ..graph.lower import own_graph, own_scalars
+from ..graph.nodes import FUSED, MATCH_CAST
 from ..lowering.lowered import LoweredFunc
 from ..lowering.units import Unit
 from ..tir.nodes import Buffer
+from .bounds import Requirement
+from .in_place import InPlace
 from .joined import Joined, joined
 from .linker import Linker
 from .slots import Slot, constant, tensor_bytes
 
 
-def link_graph(fused: Any, units: Iterable[Unit], lowered: Mapping[bytes, LoweredFunc], kind: str) -> x.Executable:
-    """The executable of an optimized graph whose functions are lowered, by their keys."""
+def link_graph(
+    fused: Any,
+    units: Iterable[Unit],
+    lowered: Mapping[bytes, LoweredFunc],
+    kind: str,
+    updates: InPlace | None = None,
+    bounds: Iterable[Requirement] = (),
+) -> x.Executable:
+    """The executable of an optimized graph whose functions are lowered, by their keys.
+
+    `updates` are the operators that change a state where it lies; other states are copied at the end of a run.
+    """
     linker = Linker(kind)
-    together = joined(fused, writes_its_output)
-    slots, outputs, copies = _slots(fused, together)
+    updates = updates or InPlace()
+    together = joined(fused, writes_its_output, updates.states)
+    slots, outputs, copies = _slots(fused, together, updates)
     for unit in units:
         if unit.node not in together.nodes:
             _link(linker, unit, slots, outputs, lowered)
     for place, value in copies:
         linker.copy(place, slots[value])
-    specs = [x.TensorSpec(v.name, v.dtype, v.shape) for v in fused.inputs]
+    _leave_states(linker, fused, slots, updates)
+    states = {old: number for number, (old, _) in enumerate(fused.state_pairs())}
+    inputs = [v for v in fused.inputs if v not in states]
+    specs = [x.TensorSpec(v.name, v.dtype, v.shape) for v in inputs]
     results = [x.TensorSpec(name, v.dtype, v.shape) for name, v in _output_names(fused)]
-    return linker.finish(fused.name, specs, results, [constant(c.value.name, c.data) for c in fused.constants])
+    constants = [constant(c.value.name, c.data) for c in fused.constants]
+    places: dict[str, x.Input | x.State] = {v.name: x.Input(number) for number, v in enumerate(inputs)}
+    places.update({v.name: x.State(number) for v, number in states.items()})
+    return linker.finish(
+        fused.name, specs, results, constants, guards=guards(fused),
+        states=[x.TensorSpec(v.name, v.dtype, v.shape) for v in states],
+        bounds=[x.Bound(places[b.name], b.low, b.high, b.where) for b in bounds],
+    )  # fmt: skip
 
 
-def _slots(fused: Any, together: Joined) -> tuple[dict[Any, Slot], dict[Any, Slot], list[tuple[Slot, Any]]]:
-    """Where inputs, constants and joined values lie; outputs that are written in place; outputs that are copied."""
+def _leave_states(linker: Linker, fused: Any, slots: dict[Any, Slot], updates: InPlace) -> None:
+    """The copies of new states that were not computed in their places.
+
+    Such a value may lie in the memory of another state, which one of these copies overwrites: those are moved first.
+    """
+    late = [(number, old, new) for number, (old, new) in enumerate(fused.state_pairs()) if number not in updates.kept]
+    sources: dict[int, Slot] = {}
+    for number, _, new in late:
+        sources[number] = slots[new]
+        if isinstance(slots[new].storage()[0].location, x.State):
+            sources[number] = _slot(new)
+            linker.copy(sources[number], slots[new], "state")
+    for number, old, _ in late:
+        linker.copy(_slot(old, x.State(number)), sources[number], "state")
+
+
+def guards(graph: Any) -> list[x.Guard]:
+    """The equalities of dimensions on which a graph relies, each once, under the first operator that needs it."""
+    listed: list[x.Guard] = []
+    for item in graph.nodes:
+        if item.op == FUSED:
+            new = guards(item.graph)
+        else:
+            pairs = item.attrs["dims"] if item.op == MATCH_CAST else ()
+            new = [x.Guard(left, right, item.attrs["where"]) for left, right in pairs]
+        for guard in new:
+            if not any(_same_guard(guard, other) for other in listed):
+                listed.append(guard)
+    return listed
+
+
+def _same_guard(a: x.Guard, b: x.Guard) -> bool:
+    return structural_equal(as_expr(a.left), as_expr(b.left)) and structural_equal(as_expr(a.right), as_expr(b.right))
+
+
+def _slots(
+    fused: Any, together: Joined, updates: InPlace
+) -> tuple[dict[Any, Slot], dict[Any, Slot], list[tuple[Slot, Any]]]:
+    """The places of inputs, constants and joined values; outputs that are written in place; outputs that are copied."""
     slots: dict[Any, Slot] = {}
-    for number, value in enumerate(fused.inputs):
+    for value, number in updates.states.items():
+        slots[value] = _slot(value, x.State(number))
+    for number, value in enumerate(v for v in fused.inputs if v not in slots):
         slots[value] = _slot(value, x.Input(number))
     for number, item in enumerate(fused.constants):
         slots[item.value] = Slot(item.value.name, item.data.nbytes, x.ConstantRef(number))
     outputs: dict[Any, Slot] = {}
     copies: list[tuple[Slot, Any]] = []
-    for number, value in enumerate(fused.outputs):
+    for number, (_, value) in enumerate(_returned(fused)):
         place = _slot(value, x.Output(number))
         if value not in slots and value not in outputs:
             outputs[value] = place
@@ -66,7 +130,7 @@ def _link(
     outputs: Mapping[Any, Slot],
     lowered: Mapping[bytes, LoweredFunc],
 ) -> None:
-    """The steps of one operator; `slots` learns where its results lie."""
+    """The steps of one operator; its results are added to `slots`."""
     if is_view(unit.node):
         source, result = slots[unit.node.inputs[0]], unit.node.output
         slots[result] = outputs.get(result, source)
@@ -76,17 +140,21 @@ def _link(
     for value in unit.node.outputs:
         if value not in slots:
             slots[value] = outputs.get(value) or _slot(value)
-    values = [*unit.node.inputs, *unit.node.outputs]
-    args: list[Slot | Expr] = [slots[v] for v in values]
+    updated = unit.function.updated
+    values = [*(v for k, v in enumerate(unit.node.inputs) if k != updated), *unit.node.outputs]
     func = lowered[unit.function.key]
-    linker.call(func, args, _symbolic(func, values), unit.name)
+    args: list[Slot | Expr] = [slots[v] for v in values]
+    if any(isinstance(param, Var) for param in func.params):
+        args += own_scalars(own_graph(unit.node))
+    results = [] if updated is not None else [slots[value] for value in unit.node.outputs]
+    linker.call(func, args, _symbolic(func, values), unit.name, results)
 
 
 def _symbolic(func: LoweredFunc, values: Iterable[Any]) -> dict[Var, Expr]:
     """The function's own symbolic dimensions in terms of the values that it is called on."""
     dims: dict[Var, Expr] = {}
-    for param, value in zip(func.params, values, strict=True):
-        assert isinstance(param, Buffer)
+    buffers = [param for param in func.params if isinstance(param, Buffer)]
+    for param, value in zip(buffers, values, strict=True):
         if len(param.shape) != len(value.shape):
             rank, actual_rank = len(param.shape), len(value.shape)
             raise VerificationError(f"{func.name}: {param.name} has {rank} dimensions, {value.name} has {actual_rank}")
@@ -96,14 +164,20 @@ def _symbolic(func: LoweredFunc, values: Iterable[Any]) -> dict[Var, Expr]:
     return dims
 
 
+def _returned(fused: Any) -> list[tuple[int, Any]]:
+    """The outputs that a run returns, with their numbers: not the states."""
+    left = {number for _, number in fused.states}
+    return [(number, value) for number, value in enumerate(fused.outputs) if number not in left]
+
+
 def _output_names(fused: Any) -> list[tuple[str, Any]]:
-    """The outputs with names that are their own even where one value is returned twice."""
+    """The returned outputs with unique names, even if one value is returned twice."""
     used: set[str] = set()
-    return [(fresh(value.name, used), value) for value in fused.outputs]
+    return [(fresh(value.name, used), value) for _, value in _returned(fused)]
 
 
 def is_view(node: Any) -> bool:
-    """Whether all that a node does is to see its one input in another shape: no data moves."""
+    """Whether a node only gives its one input another shape: no data moves."""
     from ..graph import registry
 
     parts = node.graph.nodes if node.op == "fused" else (node,)

@@ -1,13 +1,13 @@
-"""Concatenations that need no copy: their inputs are written where the result lies.
+"""Concatenations that need no copy: their inputs are written directly into the result.
 
-A concatenation whose outer dimensions are 1 lays its inputs one after the other. Where each of them is what some kernel
-writes, and nobody else decides where it lies, the kernels write into slices of the result, and the concatenation itself
-is nothing to do. A result may be a slice of a larger one in turn.
+A concatenation whose outer dimensions are 1 lays its inputs one after the other. If a kernel writes each of
+them, and nothing else fixes its place, the kernels write into slices of the result, and the concatenation itself does
+nothing. A result may in turn be a slice of a larger one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -23,7 +23,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Where the parts of such concatenations lie, by part; `nodes` are the concatenations that are then done."""
+    """The places of the parts of such concatenations, by part; `nodes` are these concatenations."""
 
     parts: Mapping[Any, Place] = field(default_factory=dict)
     nodes: frozenset[Any] = frozenset()
@@ -34,12 +34,13 @@ class Joined:
         return {place.whole: None for place in self.parts.values()}
 
 
-def joined(fused: Any, made_in_place: Any) -> Joined:
+def joined(fused: Any, made_in_place: Any, placed: Iterable[Any] = ()) -> Joined:
     """The concatenations of an optimized graph that need no copy.
 
-    `made_in_place(node)` says whether a node's outputs are written by kernels of its own: those of a view are not.
+    `made_in_place(node)` is whether the node's own kernels write its outputs: those of a view are not. The values
+    `placed` have their places already.
     """
-    fixed = {*fused.inputs, *fused.outputs, *(constant.value for constant in fused.constants)}
+    fixed = {*placed, *fused.inputs, *fused.outputs, *(constant.value for constant in fused.constants)}
     free = {value for item in fused.nodes if made_in_place(item) for value in item.outputs if value not in fixed}
     parts: dict[Any, Place] = {}
     nodes = set()
@@ -57,7 +58,7 @@ def joined(fused: Any, made_in_place: Any) -> Joined:
 
 
 def _parts(item: Any) -> tuple[Any, ...]:
-    """The inputs of a concatenation in the order in which they lie in its result; none where they do not lie so."""
+    """The inputs of a concatenation in the order of their places in the result; none if they are not contiguous."""
     node, inputs = item, item.inputs
     if item.op == "fused":
         if len(item.graph.nodes) != 1:

@@ -1,14 +1,14 @@
 """Calls of kernels in a row, barriers between them, and one plan of memory for all values.
 
-Each lowered function is a host function and its kernels (`tir.transform`). Linking a graph lays the calls of all its
-functions in a row, gives every intermediate value and workspace an interval of life, and plans them into one arena:
-after lowering, so that workspaces share memory with everything else.
+Each lowered function is a host function and its kernels (`tir.transform`). Linking a graph puts the calls of all its
+functions in sequence, computes the lifetime of every intermediate value and workspace, and plans them into one arena.
+It runs after lowering, so that workspaces share memory with the other values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -38,7 +38,7 @@ class _Copy:
 
 
 def team_waits(parallel: Sequence[bool]) -> list[bool]:
-    """Which steps wait for all threads, where the steps that are `parallel` run on all and the others on thread 0.
+    """The steps before which all threads must wait, if `parallel` steps run on all threads and the others on thread 0.
 
     Thread 0 keeps its own steps in order; as soon as others take part, they must wait for each other.
     """
@@ -54,7 +54,8 @@ class Linker:
     target: str
     kernels: list[x.Kernel] = field(default_factory=list)
     steps: list[_Call | _Copy] = field(default_factory=list)
-    _numbers: dict[LoweredKernel, int] = field(default_factory=dict)
+    _numbers: dict[tuple[LoweredKernel, tuple[x.KernelParam, ...]], int] = field(default_factory=dict)
+    _undefined: set[Slot] = field(default_factory=set)
     _operator: str = ""
     _language: str = ""
 
@@ -62,13 +63,21 @@ class Linker:
         self._language = str(get(self.target).language)
 
     def call(
-        self, lowered: LoweredFunc, args: Sequence[Slot | Expr], dims: Mapping[Var, Expr], operator: str = ""
+        self,
+        lowered: LoweredFunc,
+        args: Sequence[Slot | Expr],
+        dims: Mapping[Var, Expr],
+        operator: str = "",
+        results: Collection[Slot] = (),
     ) -> None:
         """Append a function's kernel calls; `args` are in the order of its params, `dims` its symbolic dimensions.
 
-        `operator` names whose work they are (default: the function's).
+        `operator` names the operator that they belong to (default: the function). `results` are those of `args` that
+        are undefined before, like its workspaces: what the function reads of them it has written, or it is undefined,
+        which the interpreters check. So the first kernel that is called with one writes it, whatever it reads after.
         """
         self._operator = operator or lowered.name
+        self._undefined = set(results)
         host = lowered.host
         places: dict[Any, Slot | Expr] = dict(zip(host.params, args, strict=True))
         scalars = {**dims, **{p: a for p, a in places.items() if isinstance(p, Var) and isinstance(a, Expr)}}
@@ -85,23 +94,32 @@ class Linker:
             for part in stmt.stmts:
                 self._host(lowered, part, places, scalars)
         elif isinstance(stmt, Allocate):
-            size = buffer_bytes(stmt.buffer, scalars)
-            self._host(lowered, stmt.body, {**places, stmt.buffer: Slot(stmt.buffer.name, size)}, scalars)
+            workspace = Slot(stmt.buffer.name, buffer_bytes(stmt.buffer, scalars))
+            self._undefined.add(workspace)
+            self._host(lowered, stmt.body, {**places, stmt.buffer: workspace}, scalars)
         elif isinstance(stmt, KernelCall):
             args = [places[a] if isinstance(a, Buffer) else substitute(a, scalars) for a in stmt.args]
-            self.steps.append(_Call(self._kernel(lowered.kernels[stmt.kernel]), args, stmt.parallel, self._operator))
+            number = self._kernel(lowered.kernels[stmt.kernel], args)
+            self.steps.append(_Call(number, args, stmt.parallel, self._operator))
         else:
             raise InternalError(f"a host function holds only kernel calls, found {type(stmt).__name__}")
 
-    def _kernel(self, kernel: LoweredKernel) -> int:
-        if kernel not in self._numbers:
-            self._numbers[kernel] = len(self.kernels)
+    def _kernel(self, kernel: LoweredKernel, args: Sequence[Slot | Expr]) -> int:
+        """The number of a kernel that is called with `args`, from here on defined."""
+        new = [isinstance(arg, Slot) and arg in self._undefined for arg in args]
+        self._undefined.difference_update(arg for arg in args if isinstance(arg, Slot))
+        params = tuple(
+            replace(p, access="w") if first and p.access == "rw" else p
+            for p, first in zip(kernel.params, new, strict=True)
+        )
+        if (kernel, params) not in self._numbers:
+            self._numbers[kernel, params] = len(self.kernels)
             names = {k.name for k in self.kernels}
             name = kernel.name if kernel.name not in names else f"{kernel.name}_{len(self.kernels)}"
             self.kernels.append(
-                x.Kernel(name, self._language, kernel.source, kernel.name, kernel.params, kernel.script, kernel.program)
+                x.Kernel(name, self._language, kernel.source, kernel.name, params, kernel.script, kernel.program)
             )
-        return self._numbers[kernel]
+        return self._numbers[kernel, params]
 
     def finish(
         self,
@@ -110,6 +128,9 @@ class Linker:
         outputs: Sequence[x.TensorSpec],
         constants: Sequence[x.Constant] = (),
         calling: Sequence[x.Input | x.Output] = (),
+        guards: Sequence[x.Guard] = (),
+        states: Sequence[x.TensorSpec] = (),
+        bounds: Sequence[x.Bound] = (),
     ) -> x.Executable:
         """The executable. Slots that have no location yet go into one arena by their lifetimes.
 
@@ -131,13 +152,13 @@ class Linker:
                 steps.append(x.CallKernel(step.kernel, args, step.parallel, step.operator))
         return x.Executable(
             name, self.target, tuple(inputs), tuple(outputs), tuple(constants), arenas, tuple(self.kernels),
-            tuple(steps), tuple(calling),
+            tuple(steps), tuple(calling), tuple(guards), tuple(states), tuple(bounds),
         )  # fmt: skip
 
     def _check_written(self, outputs: Sequence[x.TensorSpec]) -> None:
-        """Memory that nothing writes holds whatever was there: a run would give it out as a result."""
-        written: dict[Slot, int | None] = {}  # at most that many bytes of each slot with memory of its own
-        lowered = list(self._numbers)
+        """Refuse outputs that no step writes: a run would return whatever was in memory."""
+        written: dict[Slot, int | None] = {}  # an upper bound of the bytes written of each slot that has its own memory
+        lowered = [kernel for kernel, _ in self._numbers]
         for step in self.steps:
             for slot, mode, nbytes in self._touched(step, lowered):
                 home, _ = slot.storage()
@@ -181,8 +202,8 @@ class Linker:
             yield step.src, "r", 0
             yield step.dst, "w", step.src.nbytes if isinstance(step.src.nbytes, int) else None
             return
-        kernel = lowered[step.kernel]
-        for param, count, arg in zip(kernel.params, kernel.written, step.args, strict=True):
+        kernel, params = lowered[step.kernel], self.kernels[step.kernel].params
+        for param, count, arg in zip(params, kernel.written, step.args, strict=True):
             if isinstance(arg, Slot):
                 yield arg, param.access, None if count is None else count * param.dtype.bytes
 
@@ -216,7 +237,7 @@ def _less(count: int, size: x.Dim) -> bool:
 
 
 def _is_scratch(slot: Slot, outputs: Sequence[x.TensorSpec]) -> bool:
-    """Whether a slot holds nothing when a run begins: memory of the arena, or an output that is no input too."""
+    """Whether a slot is undefined when a run begins: memory of the arena, or an output that is not also an input."""
     location = slot.location
     return location is None or (isinstance(location, x.Output) and not outputs[location.index].inout)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import reduce
+from operator import mul
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from ..tir.nodes import Buffer
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """A value that a program touches: where it lives once that is decided, or how many bytes it needs.
+    """A value that a program uses: its place once that is decided, or the number of bytes that it needs.
 
     With a `home` it is the part of that slot that begins at byte `offset`.
     """
@@ -28,7 +30,7 @@ class Slot:
     offset: int = 0
 
     def storage(self) -> tuple[Slot, int]:
-        """The slot that has memory of its own, and where in it this one begins."""
+        """The slot that has its own memory, and the offset of this slot in it."""
         slot, offset = self, 0
         while slot.home is not None:
             slot, offset = slot.home, offset + slot.offset
@@ -42,10 +44,15 @@ def buffer_bytes(buffer: Buffer, dims: Mapping[Var, Expr]) -> x.Dim:
 
 def tensor_bytes(shape: Sequence[Any], dtype: DType) -> x.Dim:
     """The bytes of a dense tensor."""
-    count: Any = 1
+    nbytes, symbolic = dtype.bytes, []
     for dim in shape:
-        count = count * (dim.value if isinstance(dim, IntImm) else dim)
-    return count * dtype.bytes
+        size = dim.value if isinstance(dim, IntImm) else dim
+        if isinstance(size, int):
+            nbytes *= size
+        else:
+            symbolic.append(size)
+    product: Any = reduce(mul, symbolic) * nbytes if symbolic and nbytes else nbytes
+    return cast("x.Dim", product)
 
 
 def constant(name: str, data: np.ndarray) -> x.Constant:

@@ -2,8 +2,8 @@
 
 units.py      the fused operators of a graph; equal ones share a function
 function.py   one function: schedule, kernels, sources
-lowered.py    what comes of it, and all that linking asks about it
-cache.py      what came of it, on disk
+lowered.py    the result, with the facts that linking needs
+cache.py      results on disk
 many.py       all functions of a graph: from the cache, else in other processes, else here
 """
 

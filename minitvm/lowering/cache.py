@@ -1,7 +1,7 @@
-"""Lowered functions on disk: what was lowered before is found again, without its schedule and its passes.
+"""Lowered functions on disk: a function that was lowered before is read, not scheduled and lowered again.
 
-The key is a hash of all that decides what comes of a function: what it computes, its name, the target, and the code of
-the compiler. So nothing is kept where other code takes part: a back end, a rule or an operator from outside of the
+The key is a hash of everything that decides the result: the computation, the function's name, the target, and the code
+of the compiler. So a result is not kept if other code takes part: a back end, a rule or an operator from outside the
 package. A file that is damaged, or of another version, is not used.
 """
 
@@ -31,7 +31,7 @@ from .units import SharedFunction
 FUNCTIONS = Store(".fn", "lowered functions")
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# Everything that a function passes through. The rest of the package is not asked on the way.
+# The packages that schedule and lower a function. The others do not take part.
 _COMPILER = (
     "arith", "backend", "codegen", "executable", "expr", "graph", "lowering", "strategy", "target", "te", "tir", "topi",
     "errors.py",
@@ -40,7 +40,7 @@ _LIBRARIES = ("numpy", "sympy", "islpy")
 
 
 def usable(target: Target) -> bool:
-    """Whether functions for a target may be kept and found: nobody watches the passes, and all code is this package's.
+    """Whether functions for a target may be cached: no callback observes the passes, and all code is this package's.
 
     With MINITVM_VERIFY=1, levels are to be verified, so there must be levels.
     """
@@ -76,7 +76,7 @@ def code_version() -> bytes:
 
 
 def key_of(function: SharedFunction, target: Target) -> bytes:
-    """The 32-byte key of what a function becomes for a target."""
+    """The 32-byte key of the result of lowering a function for a target."""
     h = hashlib.sha256(code_version())
     for part in (function.key, function.name.encode(), target.code_identity().encode()):
         h.update(len(part).to_bytes(8, "little") + part)
@@ -84,18 +84,18 @@ def key_of(function: SharedFunction, target: Target) -> bytes:
 
 
 def get(function: SharedFunction, target: Target) -> LoweredFunc | None:
-    """What came of a function before, or None."""
+    """The stored result for a function, or None."""
     data = FUNCTIONS.get(key_of(function, target), function.name)
     return None if data is None else decode(data)
 
 
 def put(function: SharedFunction, target: Target, data: bytes) -> None:
-    """Keep what came of a function, as `encode` gives it."""
+    """Store the result for a function, as returned by `encode`."""
     FUNCTIONS.put(key_of(function, target), function.name, data)
 
 
 def encode(func: LoweredFunc) -> bytes:
-    """A lowered function as JSON. Its kernels are source and text, no trees: nobody asks for them in a build."""
+    """A lowered function as JSON. Its kernels are source and text, not trees, which a build does not need."""
     kernels = [
         {
             "name": k.name,

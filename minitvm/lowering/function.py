@@ -1,4 +1,4 @@
-"""One function on its way from level 3 to the sources of its kernels."""
+"""The stages of one function from level 3 to the sources of its kernels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from .lowered import LoweredFunc, lowered
 def schedule_function(func: PrimFunc, target: Target) -> PrimFunc:
     """The function as the target's strategy schedules it.
 
-    Its attributes "schedule_trace" and "schedule_choice" keep the steps, and the record of what was chosen over what.
+    Its attributes "schedule_trace" and "schedule_choice" hold the steps, and the record of the chosen and the rejected
+    candidates.
     """
     from .. import strategy
 

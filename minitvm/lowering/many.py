@@ -16,7 +16,7 @@ from .function import lower_function, schedule_function
 from .lowered import LoweredFunc
 from .units import SharedFunction
 
-Progress = Callable[[int, int], None]  # functions done, functions in all
+Progress = Callable[[int, int], None]  # functions done, their total
 
 TASK = pool.Task(f"{__name__}:lower_request", worth_starting=8)
 
@@ -27,7 +27,7 @@ def lower_functions(
     callback: PassCallback | None = None,
     progress: Progress | None = None,
 ) -> dict[bytes, LoweredFunc]:
-    """Each function, scheduled and lowered, by its key. `callback` sees the passes, which then all run here."""
+    """Each function, scheduled and lowered, by its key. With a `callback` all passes run in this process."""
     if callback is not None or not cache.usable(target):
         return _here(functions, target, callback, progress)
     done: dict[bytes, LoweredFunc] = {}
@@ -66,9 +66,12 @@ def _here(
 def _in_workers(
     functions: Sequence[SharedFunction], target: Target, progress: Progress | None, before: int, total: int
 ) -> dict[bytes, LoweredFunc]:
-    """By whatever `pool.run` has, this process among them; what comes of it is kept."""
+    """Lower functions in the processes of `pool.run`, this one included, and store the results."""
     requests = [
-        json.dumps({"name": f.name, "graph": to_json(f.graph), "target": target.to_json()}).encode() for f in functions
+        json.dumps(
+            {"name": f.name, "graph": to_json(f.graph), "updated": f.updated, "target": target.to_json()}
+        ).encode()
+        for f in functions
     ]
     report = None if progress is None else lambda done, all_, number: progress(before + done, total)
     done = {}
@@ -83,9 +86,9 @@ def _in_workers(
 
 
 def lower_request(request: bytes) -> bytes:
-    """What a worker does with a function."""
+    """Runs in a worker: schedule and lower one function."""
     body = json.loads(request)
-    function = SharedFunction(body["name"], from_json(body["graph"]))
+    function = SharedFunction(body["name"], from_json(body["graph"]), body["updated"])
     target = Target.from_json(body["target"])
-    with unheard():  # nobody hears it in another process: who asked reads it off the result
+    with unheard():  # no listener is in this process: the parent reports refusals from the result
         return cache.encode(lower_function(schedule_function(function.func, target), target))

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 
 from ..graph.lower import function_key, own_graph, to_prim_func
 from ..graph.names import operator_names
 from ..graph.nodes import Graph, OpNode
 from ..tir.nodes import PrimFunc
+from .updating import updating
 
 
 class SharedFunction:
-    """What equal fused operators compute, whatever their names: `key` tells it from others, in every process."""
+    """The computation that equal fused operators share, whatever their names; `key` identifies it in every process.
 
-    def __init__(self, name: str, graph: Graph) -> None:
-        self.name, self.graph = name, graph
+    With `updated`, the number of an input, the function has that input and the result in one parameter, the last.
+    """
+
+    def __init__(self, name: str, graph: Graph, updated: int | None = None) -> None:
+        self.name, self.graph, self.updated = name, graph, updated
         self.key = function_key(graph)
+        if updated is not None:
+            self.key = sha256(self.key + b"in place %d" % updated).digest()
 
     @cached_property
     def func(self) -> PrimFunc:
         """The level-3 function."""
-        return to_prim_func(self.graph, name=self.name)
+        func = to_prim_func(self.graph, name=self.name)
+        return func if self.updated is None else updating(func, self.updated)
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One fused operator of a graph on its way down; equal ones share all but the name."""
+    """One fused operator of a graph that is being lowered; equal ones share everything but the name."""
 
     name: str
     node: OpNode
@@ -40,15 +48,18 @@ class Unit:
 
 
 def named(fused: Graph) -> list[tuple[str, OpNode]]:
-    """The nodes of an optimized graph, each under a name that tells what it does: `conv2d_add_relu_3`."""
+    """The nodes of an optimized graph, each under a name made of its operators: `conv2d_add_relu_3`."""
     return list(zip(operator_names(fused), fused.nodes, strict=True))
 
 
-def to_units(fused: Graph | Iterable[tuple[str, OpNode]]) -> list[Unit]:
-    """The fused operators of an optimized graph, or some of them, as `named` gives them."""
+def to_units(fused: Graph | Iterable[tuple[str, OpNode]], in_place: Mapping[OpNode, int] | None = None) -> list[Unit]:
+    """The fused operators of an optimized graph, or some of them, as returned by `named`.
+
+    Those of `in_place` update the input of that number where it lies.
+    """
     shared: dict[bytes, SharedFunction] = {}
     units = []
     for name, node in named(fused) if isinstance(fused, Graph) else fused:
-        function = SharedFunction(name, own_graph(node))
+        function = SharedFunction(name, own_graph(node), (in_place or {}).get(node))
         units.append(Unit(name, node, shared.setdefault(function.key, function)))
     return units

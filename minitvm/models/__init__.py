@@ -6,6 +6,8 @@
 Architectures follow torchvision's (MobileNet v1: the paper's), batch 1, float32, inference: 1000 logits for a picture.
 Weights are random, but keep activations at a sensible size, so that outputs depend on every layer.
 
+`decoder` writes a language model for one token a run as ONNX, with caches as states and weights of 4 bits.
+
 Two files are about models that are not of this project's making: `light`, nine image classifiers out of the onnx
 package, with seeded weights, and `rapidocr`, PP-OCRv4's text recogniser and direction classifier with their trained
 ones. The packages that carry these are located, never imported.
@@ -37,6 +39,7 @@ from .resnet import resnet18, resnet50
 from .shufflenet import shufflenet_v2
 from .squeezenet import squeezenet1_0, squeezenet1_1
 from .swin import swin_t
+from .tagger import lstm_tagger
 from .unet import unet
 from .vgg import vgg16, vgg19
 from .vit import vit_small
@@ -58,7 +61,7 @@ FAMILIES: dict[str, dict[str, Callable[..., Graph]]] = {
             convnext_tiny, efficientnet_b0, mobilenet_v3, regnet_y_400mf, shufflenet_v2, unet,
         ),
         "pictures, attention": (swin_t, vit_small),
-        "text": (bert, gpt2, llama),
+        "text": (bert, gpt2, llama, lstm_tagger),
         "sound": (whisper_encoder,),
     }.items()
 }  # fmt: skip

@@ -118,6 +118,20 @@ class Layers:
         scale = self.op(gate, self.conv(hidden, extent(x.shape[1]), 1, bias=True), **settings)
         return self.op("multiply", x, scale)
 
+    def bidirectional_lstm(self, x: Value, hidden: int) -> Value:
+        """An LSTM from each end, of x [steps, batch, features]: [steps, batch, 2 * hidden] (Graves et al. 2005)."""
+        steps, batch, features = map(extent, x.shape)
+        of_input = self._filters((8 * hidden, features)) / np.float32(math.sqrt(2))
+        of_state = np.ascontiguousarray(self._filters((2, 4 * hidden, hidden)).swapaxes(1, 2)) / np.float32(
+            math.sqrt(2)
+        )
+        gates = self.op("add", self.op("nn.dense", x, of_input), self._normal((8 * hidden,), 0.1))
+        gates = self.op("reshape", gates, newshape=(steps, batch, 2, 4 * hidden))
+        start = np.zeros((2, batch, hidden), np.float32)
+        y, *_ = self._builder.op("nn.lstm", gates, of_state, start, start, direction="bidirectional")
+        rows = self.op("transpose", y, axes=(0, 2, 1, 3))
+        return self.op("reshape", rows, newshape=(steps, batch, 2 * hidden))
+
     def table(self, shape: Sequence[int], deviation: float = 0.5) -> np.ndarray:
         """Weights that are looked up or added: normal numbers."""
         return self._normal(tuple(shape), deviation)

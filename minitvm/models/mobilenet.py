@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..graph import Graph, Value
-from .layers import Layers, extent
+from .layers import PICTURE, Layers, extent
 
 
-def mobilenet(seed: int = 0) -> Graph:
+def mobilenet(seed: int = 0, shape: Sequence[int] = PICTURE) -> Graph:
     """MobileNet v1, width 1.0: thirteen pairs of a depthwise 3x3 and a 1x1 convolution; 0.57 GMAC."""
-    net = Layers("mobilenet", seed)
+    net = Layers("mobilenet", seed, shape)
     x = net.relu(net.conv_norm(net.input, 32, 3, 2, 1))
     rows = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1)]
     for channels, stride in rows:
@@ -18,9 +20,9 @@ def mobilenet(seed: int = 0) -> Graph:
     return net.build(net.dense(net.global_avg_pool(x), 1000))
 
 
-def mobilenet_v2(seed: int = 0) -> Graph:
+def mobilenet_v2(seed: int = 0, shape: Sequence[int] = PICTURE) -> Graph:
     """MobileNet v2, width 1.0: seventeen inverted residuals; 0.3 GMAC."""
-    net = Layers("mobilenet_v2", seed)
+    net = Layers("mobilenet_v2", seed, shape)
     x = net.relu6(net.conv_norm(net.input, 32, 3, 2, 1))
     # expansion, channels, how many, stride of the first
     rows = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]

@@ -1,7 +1,7 @@
-"""Where a program's time goes, and how near to the machine's bounds it comes.
+"""The time of each operator of a program, and its share of the machine's bounds.
 
-    machine.py    what this machine can do at most, measured by the kernels of microbenchmarks.py
-    measure.py    time stamps of a run against the work that its kernels do
+    machine.py    the peak rates of this machine, measured by the kernels of microbenchmarks.py
+    measure.py    time stamps of a run, combined with the work of its kernels
     reuse.py      from which level of memory each byte comes
     report.py     the result: `Profile` and its `Row`s
     table.py roofline.py trace.py    the result as text, as a picture, as a timeline for Perfetto

@@ -1,8 +1,8 @@
-"""What this machine can do at most: multiply-adds in a second, and bytes in a second from each level of memory.
+"""The peak rates of this machine: multiply-adds per second, and bytes per second from each level of memory.
 
 Measured by the kernels of `microbenchmarks` on as many threads as the program has, and kept in the cache directory, one
-file a machine and number of threads. What is kept is the best that was ever seen: a measurement on a busy machine can
-only be too low, and is raised by the next that is better.
+file per machine and number of threads. The best result of all measurements is kept: a measurement on a busy machine can
+only be too low, and the next better one replaces it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from ..target.machines import CPU
 from .microbenchmarks import multiply_add, triad
 
 VERSION = 1
-_PATIENCE = 0.15  # seconds for each of the measurements, and more where a single run takes long
+_PATIENCE = 0.15  # seconds for each of the measurements, and more if a single run takes long
 _RUNS = 30
-_RUN = 300e-6  # seconds that one run should take: long beside a call, short enough to fit between two interruptions
+_RUN = 300e-6  # seconds that one run should take: much longer than a call, shorter than the time between interruptions
 _MOST_BYTES = 192 << 20  # in the measurement of memory
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A level of memory: the bytes that it holds for all threads together, and the bytes it moves in a second."""
+    """A level of memory: the bytes that it holds for all threads together, and the bytes it moves per second."""
 
     name: str
     capacity: float
@@ -47,7 +47,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """`peak` in float32 operations a second, a multiply-add being two; `levels` from the nearest to memory.
+    """`peak` in float32 operations per second, where a multiply-add is two; `levels` from the nearest to memory.
 
     `nominal` is the peak that the target's description promises, 0 where the clock rate is unknown.
     """
@@ -74,7 +74,7 @@ class Machine:
 
 
 def machine(threads: int, again: bool = False) -> Machine:
-    """This machine as `threads` threads see it: from the cache, or measured (some two seconds); `again` measures."""
+    """This machine's rates for `threads` threads: from the cache, or measured in about 2 s; `again` measures anew."""
     cpu = Target("cpu").description
     path = _path(cpu, threads)
     cached = _load(path)
@@ -111,7 +111,7 @@ def _caches(cpu: CPU, cores: int) -> list[tuple[str, int]]:
 
 
 def _peak(cpu: CPU, threads: int, lanes: int) -> float:
-    """Float operations a second of multiply-adds on registers."""
+    """Float operations per second of multiply-adds on registers."""
     accumulators = max(1, min(cpu.vector_registers - 4, 2 * cpu.chains))
     kernel = build(multiply_add(accumulators, lanes), threads=threads)
     factor, result = _zeros((lanes,)), _zeros((threads, accumulators, lanes))
@@ -120,7 +120,7 @@ def _peak(cpu: CPU, threads: int, lanes: int) -> float:
 
 
 def _bandwidth(size: int, threads: int, lanes: int) -> float:
-    """Bytes a second of the triad on three arrays that take `size` bytes together."""
+    """Bytes per second of the triad on three arrays that take `size` bytes together."""
     vectors = max(1, size // (3 * 4 * lanes * threads))
     kernel = build(triad(lanes), threads=threads)
     a, b, c = (_zeros((threads, vectors, lanes)) for _ in range(3))
@@ -134,7 +134,7 @@ def _zeros(shape: Sequence[int]) -> np.ndarray[Any, Any]:
 
 
 def _best_rate(run: Callable[[int], None]) -> float:
-    """Repetitions a second in the best of many runs; `run(n)` does n of them."""
+    """Repetitions per second in the best of many runs; `run(n)` does n of them."""
     run(1)
     repeats, best, runs, end = 1, inf, 0, time.perf_counter() + _PATIENCE
     while time.perf_counter() < end or runs < _RUNS:
@@ -168,7 +168,7 @@ def _path(cpu: CPU, threads: int) -> Path:
 
 
 def _load(path: Path) -> Machine | None:
-    """A measurement kept earlier; None where there is none, or none that makes sense."""
+    """A stored measurement; None if there is none, or it is not plausible."""
     try:
         data = json.loads(path.read_text())
         levels = tuple(

@@ -1,4 +1,4 @@
-"""From a module and inputs to a `Profile`: run with stamps, count the work, hold the one against the other."""
+"""From a module and inputs to a `Profile`: run with stamps, count the work, and combine the two."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..executable import ArenaSlice, Barrier, CallExternal, CallKernel, Copy, Executable, Location, Output, evaluate
+from ..executable import (
+    ArenaSlice,
+    Barrier,
+    CallExternal,
+    CallKernel,
+    Copy,
+    Executable,
+    Location,
+    Output,
+    State,
+    evaluate,
+)
 from ..expr import Var
 from ..runtime import GraphModule
 from ..tir.nodes import Buffer, PrimFunc
@@ -34,18 +45,18 @@ class _StepWork:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The steps of one operator, one after the other, barriers behind them included."""
+    """The steps of one operator in order, with the barriers after them."""
 
     operator: str
     steps: range
 
 
 def profile(module: GraphModule, *args: Any, runs: int = 20, **inputs: Any) -> Profile:
-    """Where the time of `module(*args, **inputs)` goes, from `runs` runs. Of each operator the best run counts.
+    """The time of each operator of `module(*args, **inputs)`, the best of `runs` runs for each operator.
 
-    What disturbs a run only ever adds to it, and another run is disturbed elsewhere: so the rows can be held against
-    the machine's peak, and add up to what the program takes on a quiet machine.
-    The machine's peak is measured when it is not known yet, which takes some seconds. Raises `InputError` for inputs
+    Disturbances only add time, and they hit different operators in different runs. So the best times can be compared
+    with the machine's peak, and their sum is the time of the program on a quiet machine.
+    The machine's peak is measured if it is not known yet, which takes some seconds. Raises `InputError` for inputs
     that the module does not take.
     """
     if runs < 1:
@@ -56,7 +67,7 @@ def profile(module: GraphModule, *args: Any, runs: int = 20, **inputs: Any) -> P
     groups = _groups(executable)
     result = _profile(module, machine(module.threads), plain, stamps, sizes, work, groups)
     if any(row.share_of_bound > 1 for row in result.rows):
-        # Nothing is faster than its bound: the machine was measured when it was busy.
+        # Nothing is faster than its bound, so the machine was busy when it was measured.
         result = _profile(module, machine(module.threads, again=True), plain, stamps, sizes, work, groups)
     return result
 
@@ -143,7 +154,7 @@ def _timeline(executable: Executable, stamps: Any, groups: Sequence[_Group]) -> 
 
 
 def _groups(executable: Executable) -> list[_Group]:
-    """The steps by operator, in order; a barrier belongs to the operator in front of it."""
+    """The steps by operator, in order; a barrier belongs to the operator before it."""
     starts: list[tuple[str, int]] = []
     for number, step in enumerate(executable.steps):
         if isinstance(step, Barrier):
@@ -157,7 +168,7 @@ def _groups(executable: Executable) -> list[_Group]:
 
 
 def _values(executable: Executable, steps: range, sizes: Mapping[Var, Any]) -> tuple[str, ...]:
-    """The names of what some steps compute for others: a concatenation's, where they write a part of it in place."""
+    """The names of the values that steps write parts of: a concatenation's, if its parts are written in place."""
     names: dict[str, None] = {}
     for number in steps:
         step = executable.steps[number]
@@ -168,6 +179,8 @@ def _values(executable: Executable, steps: range, sizes: Mapping[Var, Any]) -> t
                 continue
             if isinstance(arg, Output):
                 names[executable.outputs[arg.index].name] = None
+            elif isinstance(arg, State):
+                names[executable.states[arg.index].name] = None
             elif isinstance(arg, ArenaSlice):
                 at = evaluate(arg.offset, sizes)
                 for one in executable.arenas[arg.arena].residents:
@@ -178,7 +191,7 @@ def _values(executable: Executable, steps: range, sizes: Mapping[Var, Any]) -> t
 
 
 def step_name(executable: Executable, number: int) -> str:
-    """What a step runs: a kernel's name, "copy", "wait" (a barrier), or an engine's name."""
+    """The name of a step: its kernel, "copy", "wait" (a barrier), or its engine."""
     step = executable.steps[number]
     if isinstance(step, CallKernel):
         return executable.kernels[step.kernel].name
@@ -206,14 +219,14 @@ def _work_of_steps(executable: Executable, sizes: Mapping[Var, Any]) -> list[_St
             nbytes = int(evaluate(step.nbytes, sizes))
             rows.append(_StepWork(0, 0, ((step.dst, nbytes), (step.src, nbytes)), True))
         elif isinstance(step, CallExternal):
-            rows.append(_StepWork(0, 0, (), False))  # what an engine does is its own
+            rows.append(_StepWork(0, 0, (), False))  # the work of an engine is unknown
         else:
             rows.append(_StepWork(0, 0, (), True))
     return rows
 
 
 def _function(kernel: Any) -> PrimFunc:
-    """The kernel's function: as built, or read from the text that a saved program has."""
+    """The kernel's function: the one that was built, or parsed from the text of a saved program."""
     if kernel.func is not None:
         func: PrimFunc = kernel.func()
         return func
@@ -239,4 +252,7 @@ def _call(func: PrimFunc, step: CallKernel, sizes: Mapping[Var, Any], work_of: d
         for p, a in pairs
         if isinstance(p, Buffer) and isinstance(a, Location)
     )
-    return _StepWork(work.flops or work.integer_operations, work.slots, places, work.exact)
+    # In a quantised network the products are of integers, and what is behind them of floats.
+    of_bytes = not work.flops or "dot4_u8i8" in work.operations
+    operations = work.flops + (work.integer_operations if of_bytes else 0)
+    return _StepWork(operations, work.slots, places, work.exact)

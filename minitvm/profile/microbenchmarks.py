@@ -3,7 +3,7 @@
 They go through the compiler like any other. Every thread of the team has one row of each buffer.
 """
 
-# TVMScript is read, not run: what a type checker makes of it means nothing.
+# TVMScript is parsed, not run: a type checker's results for it mean nothing.
 # mypy: disable-error-code="attr-defined,index,valid-type"
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..tir.nodes import PrimFunc
 def multiply_add(accumulators: int, lanes: int) -> PrimFunc:
     """`accumulators` independent chains of fused multiply-adds on vectors, all in registers.
 
-    With as many chains as latency times ports, and no loads, nothing but the multiply-add units is left to wait for.
+    With as many chains as latency times ports, and no loads, only the multiply-add units limit the rate.
     """
 
     @T.prim_func
@@ -38,7 +38,7 @@ def multiply_add(accumulators: int, lanes: int) -> PrimFunc:
 
 
 def triad(lanes: int) -> PrimFunc:
-    """C = A + 3 B on every row, again and again: STREAM's triad (McCalpin, 1995), of which 12 bytes an element move."""
+    """C = A + 3 B on every row, repeatedly: STREAM's triad (McCalpin, 1995), which moves 12 bytes per element."""
 
     @T.prim_func
     def triad(a: T.handle, b: T.handle, repeats: T.int32, c: T.handle) -> None:

@@ -1,4 +1,4 @@
-"""What a profile says: a row an operator, and the run that it is of."""
+"""The result of a profile: a row per operator, and the timeline of one run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from .machine import Machine
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One operator: what it took, what it did, and what the machine would need for that at least.
+    """One operator: its time, its work, and a lower bound of the time that the machine needs for that work.
 
-    `seconds` run from the moment at which thread 0 comes to it until all threads are through; `waiting` is the part of
-    the team's time in it that threads spend at its barriers. `flops` are operations on data (floats, or integers in a
-    quantised network), `bytes` what its kernels read and write, each byte once a kernel. `compute_seconds` is what
-    the operations take at the machine's peak, an addition without a multiplication as long as both;
-    `memory_seconds` what the bytes take, `levels` how much of that goes to each level of memory that they come from.
-    `exact` is false where only a run can tell how much is done. `values` are the names that the model gives to what
-    the operator computes.
+    `seconds` is the time from thread 0's arrival at the operator until all threads have finished it; `waiting` is the
+    part of the team's time that threads spend at its barriers. `flops` are operations on data (floats, or integers in a
+    quantised network), `bytes` the bytes that its kernels read and write, each byte once per kernel. `compute_seconds`
+    is the time of the operations at the machine's peak, where an addition without a multiplication counts as both;
+    `memory_seconds` is the time of the bytes, `levels` its parts by level of memory. `exact` is false if only a run
+    can determine the work. `values` are the model's names for the operator's results.
     """
 
     operator: str
@@ -38,22 +37,22 @@ class Row:
 
     @property
     def rate(self) -> float:
-        """Operations in a second."""
+        """Operations per second."""
         return self.flops / self.seconds if self.seconds else 0.0
 
     @property
     def share_of_peak(self) -> float:
-        """`rate` as a part of the machine's peak."""
+        """`rate` as a share of the machine's peak."""
         return self.rate / self.peak
 
     @property
     def intensity(self) -> float:
-        """Operations a byte."""
+        """Operations per byte."""
         return self.flops / self.bytes if self.bytes else 0.0
 
     @property
     def bound(self) -> str:
-        """Which side of the roofline: "compute" or "memory"; "-" for what does neither."""
+        """The side of the roofline: "compute" or "memory"; "-" for an operator that does neither."""
         if not self.flops and not self.bytes:
             return "-"
         return "compute" if self.compute_seconds >= self.memory_seconds else "memory"
@@ -65,9 +64,9 @@ class Row:
 
     @property
     def share_of_bound(self) -> float:
-        """How near to its bound the operator comes: 1 is on the roof.
+        """The operator's bound divided by its time: 1 is on the roof.
 
-        More than 1 says that bytes came from a nearer level than a cache that drops the oldest would have them in.
+        More than 1 means that bytes came from a nearer level than in the model of a least-recently-used cache.
         """
         return self.bound_seconds / self.seconds if self.seconds else 0.0
 
@@ -79,11 +78,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Where the time of a program goes. Rows are in the order in which the program runs.
+    """The time of a program by operator. Rows are in the order in which the program runs.
 
     `seconds` is the best time of the program with stamps, `plain_seconds` of the program as it is, the call from Python
-    included. A row is of its operator's best run; `timeline` is one run, the best: (operator, kernel, thread, start,
-    end), times in seconds from the run's start; "wait" stands for a kernel at a barrier.
+    included. A row describes its operator's best run; `timeline` is the best single run: (operator, kernel, thread,
+    start, end), times in seconds from the run's start; at a barrier the kernel is "wait".
     """
 
     name: str

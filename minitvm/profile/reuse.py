@@ -1,8 +1,8 @@
-"""Where the bytes of each step come from: how much else was touched since they were touched last.
+"""Reuse distances: how many bytes were touched between two touches of the same byte.
 
 A cache of C bytes that drops what was used least recently still holds a byte if fewer than C bytes were touched since
-(Mattson et al., "Evaluation techniques for storage hierarchies", 1970). The executable says what each step touches, so
-the distances follow from it, in pages of 4 KiB, for a program that runs again and again.
+(Mattson et al., "Evaluation techniques for storage hierarchies", 1970). The executable lists what each step touches, so
+the distances follow from it, in pages of 4 KiB, for a program that runs repeatedly.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..executable import (
     Input,
     Location,
     Output,
+    State,
     evaluate,
 )
 from ..expr import Var
@@ -33,7 +34,7 @@ def distances(
 ) -> list[list[list[tuple[float, float]]]]:
     """For each step, for each place that it touches: `(distance in bytes, share of the place)`, shares adding up to 1.
 
-    A distance counts what was touched from the last touch on, that itself included.
+    A distance counts the bytes touched since the last touch, the touched bytes included.
     """
     pages = _Pages(executable, sizes)
     spans = [[pages.span(place) for place in places] for places in touched]
@@ -61,7 +62,7 @@ def _histogram(last: np.ndarray[Any, Any], span: Span) -> list[tuple[float, floa
 
 
 class _Pages:
-    """Gives every input, output, constant and arena pages of its own."""
+    """Assigns pages of its own to every input, output, state, constant and arena."""
 
     def __init__(self, executable: Executable, sizes: Mapping[Var, Any]) -> None:
         self.sizes = sizes
@@ -72,6 +73,8 @@ class _Pages:
             self._add(Input(number), tensor.dtype.bytes * self._product(shape))
         for number, result in enumerate(executable.outputs):
             self._add(Output(number), result.dtype.bytes * self._product(result.shape))
+        for number, state in enumerate(executable.states):
+            self._add(State(number), state.dtype.bytes * self._product(state.shape))
         for number, constant in enumerate(executable.constants):
             self._add(ConstantRef(number), constant.data.nbytes)
         for number, arena in enumerate(executable.arenas):

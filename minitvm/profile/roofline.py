@@ -1,4 +1,4 @@
-"""A profile as a roofline plot: operators by intensity and rate, under what compute and memory allow."""
+"""A profile as a roofline plot: operators by intensity and rate, under the bounds of compute and memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLOURS = ("#6a3d9a", "#1f78b4", "#33a02c", "#b15928", "#e31a1c")
 
 
 def require() -> Any:
-    """matplotlib, drawing without a screen; raises the error that names the extra where it is missing."""
+    """matplotlib, drawing without a screen; if it is missing, the error names the extra."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -26,7 +26,7 @@ def require() -> Any:
 
 
 def figure(profile: Profile) -> Any:
-    """The plot as a matplotlib figure. An operator's area is its part of the time."""
+    """The plot as a matplotlib figure. An operator's area is its share of the time."""
     machine = profile.machine
     rows = [row for row in profile.rows if row.flops and row.bytes and row.seconds]
     figure = require()(figsize=(11.5, 6.2), dpi=130, layout="constrained")
@@ -70,7 +70,7 @@ def _roofs(axes: Any, profile: Profile, low: float, high: float) -> None:
 
 
 def _labels(axes: Any, rows: Sequence[Row], total: float) -> None:
-    """Numbers on the dots of the slowest operators, and beside the plot what they stand for."""
+    """Numbers on the dots of the slowest operators, with a legend next to the plot."""
     for number, row in enumerate(rows, 1):
         axes.annotate(
             str(number), (row.intensity, row.rate / 1e9), ha="center", va="center", fontsize=7, color="black", zorder=4

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from .report import Profile, Row
 
 _HEAD = ("operator", "ms", "time", "GFLOP/s", "of peak", "MB", "FLOP/B", "bound by", "of bound", "waits", "computes")
-_SHOWN = 2  # values of an operator, whose names the model gives
+_SHOWN = 2  # values of an operator that the model names
 
 
 def table(profile: Profile, by_time: bool = True) -> str:
-    """The machine, a line an operator, and what they add up to."""
+    """The machine, a line per operator, and the totals."""
     rows = sorted(profile.rows, key=lambda row: -row.seconds) if by_time else list(profile.rows)
     total = sum(row.seconds for row in rows) or 1.0
     lines = [_HEAD, *(_line(row, total) for row in rows), _sum(profile, total)]

@@ -1,4 +1,4 @@
-"""A profile's timeline in the trace event format (Google, "Trace Event Format"), one track a thread.
+"""A profile's timeline in the trace event format (Google, "Trace Event Format"), one track per thread.
 
 chrome://tracing and https://ui.perfetto.dev open it. Times are microseconds.
 """

@@ -1,4 +1,4 @@
-"""Checks on the arrays that a caller hands over: wanted and found in the error, nothing converted behind the back."""
+"""Checks on a caller's arrays. Errors name what was wanted and found; no array is converted silently."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def listing(specs: Sequence[TensorSpec | ScalarSpec]) -> str:
 
 
 def checked_array(what: str, spec: TensorSpec, value: Any) -> Array:
-    """`value` as an array of the dtype wanted; refuses another one: converting hides mistakes and costs time."""
+    """`value` as an array of the declared dtype; other dtypes are refused: converting hides mistakes and costs time."""
     if not isinstance(value, np.ndarray):
         value = _converted(what, spec, value)
-    if hasattr(value, "mask"):  # numpy.ma's, which takes long to import and mostly is not
+    if hasattr(value, "mask"):  # numpy.ma's masked arrays; importing it takes long, and it is rarely loaded
         raise TypeMismatch(f"{what}: {spec.name} is a masked array, and its mask would be lost; try .filled(...)")
     if value.dtype != spec.dtype.numpy or not value.dtype.isnative:
         raise TypeMismatch(
@@ -43,7 +43,7 @@ def _converted(what: str, spec: TensorSpec, value: Any) -> Array:
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         try:
             return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
-        except Exception as error:  # another library's object, and its own error: a tensor of a GPU, say
+        except Exception as error:  # another library's object raises its own error: a tensor on a GPU, for example
             text = f"{what}: {spec.name} is a {type(value).__name__} that gives no array: {error}"
             raise TypeMismatch(text) from error
     if not isinstance(value, numbers.Number | list | tuple):
@@ -64,12 +64,12 @@ def _same_memory(what: str, spec: TensorSpec, value: Any) -> Array:
     """An array over the memory of an object of another library."""
     try:
         return np.from_dlpack(value)
-    except Exception as error:  # another library's object, and its own error: a tensor of a GPU, say
+    except Exception as error:  # another library's object raises its own error: a tensor on a GPU, for example
         text = f"{what}: the memory of {spec.name}, a {type(value).__name__}, cannot be shared: {error}"
         raise TypeMismatch(text) from error
 
 
-_RANK = {"b": 0, "u": 1, "i": 1, "f": 2}  # a kind of numbers is converted to those of its rank and above
+_RANK = {"b": 0, "u": 1, "i": 1, "f": 2}  # a kind of numbers is converted to kinds of its rank and above
 
 
 def checked_scalar(what: str, spec: ScalarSpec, value: Any) -> int | float:
@@ -112,7 +112,7 @@ def contiguous(array: Array) -> Array:
 
 
 def named(what: str, specs: Sequence[TensorSpec | ScalarSpec], values: dict[str, Any]) -> list[Any]:
-    """Values in the order of the specs. Raises `InputError` for a name too many or too few."""
+    """Values in the order of the specs. Raises `InputError` for an unknown or a missing name."""
     names = [s.name for s in specs]
     for name in values:
         if name not in names:

@@ -1,4 +1,4 @@
-"""Engines that a `CallExternal` step may name: functions on arrays, registered by name, also from elsewhere."""
+"""Engines that a `CallExternal` step may name: functions on arrays, registered by name from any module."""
 
 from __future__ import annotations
 

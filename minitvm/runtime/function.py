@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Function(TvmMethods):
-    """`f(a, b, c)` runs the function on the arrays given, in the order of its parameters, and writes `c` in place.
+    """`f(a, b, c)` runs the function on arrays in the order of its parameters, and writes `c` in place.
 
     An array that is only read may be anything of the right dtype and shape (it is copied if it is not contiguous); one
     that is written must be contiguous, writeable, and share no memory with another argument. Returns None.
@@ -79,7 +79,7 @@ class Function(TvmMethods):
                 self._call_checked(args)
 
     def _call_again(self, args: Sequence[Any]) -> bool:
-        """The short way for arrays of shapes seen before; False, with nothing done, where any doubt is left."""
+        """The fast path for arrays of shapes seen before. If in doubt, it does nothing and returns False."""
         try:
             bound = self._known.get(tuple([a.shape for a in args]))
         except AttributeError:

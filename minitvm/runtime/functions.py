@@ -9,13 +9,13 @@ from .function import Function
 
 
 class Functions(Mapping[str, Function]):
-    """What `build` makes of a module of several functions."""
+    """The result of `build` for a module of several functions."""
 
     def __init__(self, functions: Mapping[str, Function]) -> None:
         self._functions = dict(functions)
 
     def __getitem__(self, name: str) -> Function:
-        """The function of that name; raises `InputError` that names what there is."""
+        """The function of that name; raises `InputError` that lists the existing names."""
         if name not in self._functions:
             raise InputError(f"the module has no function {name!r}; {nearest(str(name), list(self._functions))}")
         return self._functions[name]

@@ -1,4 +1,4 @@
-"""`GraphModule`: a compiled model to call, with TVM's `set_input`, `run`, `get_output` beside the plain call."""
+"""`GraphModule`: a compiled model to call, with TVM's `set_input`, `run`, `get_output` as well as the plain call."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from ..executable.alignment import address
 from ..executable.memory import MemoryPlan, memory_plan
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .program import BoundProgram, Progress, open_program, stamped_times
-from .shapes import bind_dims, check_fixed_dims
+from .shapes import bind_dims, check_fixed_dims, check_guards
 from .stamped import StampedRun
+from .states import States, check_bounds, memory_of
 from .tvm_methods import TvmMethods
 
 if TYPE_CHECKING:
@@ -27,11 +28,14 @@ if TYPE_CHECKING:
 class GraphModule(TvmMethods):
     """A compiled model on this machine.
 
-    `module(x, y)` or `module(name=x)` gives the output array, or a tuple of them where there are several. Outputs are
-    new arrays, never touched by a later call; `out=` has them written into arrays of the caller's. Inputs must have the
+    `module(x, y)` or `module(name=x)` returns the output array, or a tuple of them if there are several. Outputs are
+    new arrays, which later calls do not change; `out=` makes it write into the caller's arrays. Inputs must have the
     dtype that the model declares; one that is not contiguous is copied. Calls from several Python threads take turns.
 
-    `listeners` (see `events`) are told of each step; the program then runs step by step.
+    `state` has the values that a run leaves for the next one, by name: `module.state["k0"]` reads one, assigning sets
+    it, and `module.reset()` fills all with zeros. No two modules share them, also not two of one executable.
+
+    `listeners` (see `events`) are notified of each step; the program then runs step by step.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class GraphModule(TvmMethods):
         self._what = executable.name
         self._program = open_program(executable, threads, workers, progress, kernels)
         self._lock = threading.RLock()
+        self.state = States(self._what, executable.states, memory_of(executable, self._program), self._lock)
         self._inputs = executable.inputs
         self._names = [s.name for s in self._inputs]
         self._dtypes = [s.dtype.numpy for s in self._inputs]
@@ -79,11 +84,15 @@ class GraphModule(TvmMethods):
 
     @property
     def memory(self) -> MemoryPlan:
-        """Where each intermediate value lies and from which step to which; `memory.peak` is what one run needs."""
+        """The place and the lifetime, in steps, of each intermediate value; `memory.peak` is the memory of one run."""
         return memory_plan(self.executable)
 
     def __repr__(self) -> str:
         return f"GraphModule({self._what}: {listing(self._inputs)} -> {listing(self.executable.outputs)})"
+
+    def reset(self) -> None:
+        """Fill all states with zeros, as before the first run."""
+        self.state.reset()
 
     def export(self, path: str | os.PathLike[str], *, key: Key | None = None) -> None:
         """Write this module to one file that `minitvm.runtime.load` runs; see `artifact.export`."""
@@ -91,7 +100,7 @@ class GraphModule(TvmMethods):
 
         export(self, path, key)
 
-    # -- TVM's way
+    # -- TVM's methods
 
     def set_input(self, name: str | int | None = None, value: Any = None, /, **inputs: Any) -> None:
         """Keep a copy of an input, by name or position, for the next `run`: `set_input("x", x)` or `set_input(x=x)`."""
@@ -105,7 +114,7 @@ class GraphModule(TvmMethods):
             trial = {**self._set, **inputs}
             placed = dict.fromkeys(self._names)
             named(self._what, self._inputs, {**placed, **trial})
-            checked: dict[str, Any] = {}  # all of them are good, or none is set
+            checked: dict[str, Any] = {}  # either all of them are valid, or none is set
             for spec in self._inputs:
                 if spec.name not in inputs:
                     continue
@@ -133,10 +142,10 @@ class GraphModule(TvmMethods):
         return self._results[index]
 
     def __getitem__(self, name: str) -> Any:
-        """The entry of that name: "main" takes inputs and returns outputs, "run" takes those that are set."""
+        """The entry of that name: "main" takes inputs and returns outputs, "run" uses the inputs that are set."""
         return self.run if name == "run" else super().__getitem__(name)
 
-    # -- the plain way
+    # -- the plain call
 
     def __call__(self, *args: Any, out: Any = None, **inputs: Any) -> Any:
         results = self._call(self._in_order(args, inputs), out)
@@ -158,7 +167,7 @@ class GraphModule(TvmMethods):
 
     def _call(self, values: Sequence[Any], out: Any) -> list[Array]:
         arrays: Sequence[Any] = values
-        # The path of a program's every call: arrays of a shape seen before. Everything else is checked at length.
+        # The fast path: arrays of shapes seen before. Other arguments are checked in full.
         key: Any = None
         if self._simple:
             try:
@@ -169,7 +178,7 @@ class GraphModule(TvmMethods):
             bound = self._known.get(key) if key is not None else None
             if bound is not None:
                 for a, dtype in zip(arrays, self._dtypes, strict=True):
-                    # Other libraries' arrays have shapes too, and come this far.
+                    # Other libraries' arrays have shapes too, and get here.
                     if type(a) is not np.ndarray or a.dtype is not dtype:
                         bound = None
                         break
@@ -179,17 +188,19 @@ class GraphModule(TvmMethods):
                         break
             if bound is None:
                 arrays, bound = self._prepare(values)
+            if self.executable.bounds:
+                check_bounds(self.executable, arrays, self._program.states)
             results = self._destinations(bound, out, arrays)
             addresses = [address(a) if isinstance(a, np.ndarray) else 0 for a in arrays]
             bound.run(addresses, [address(r) for r in results], self.listeners)
         return results
 
-    # -- where the time goes
+    # -- timing
 
     def profile(self, *args: Any, runs: int = 20, **inputs: Any) -> Any:
-        """Run on these inputs again and again, and tell where the time goes: a `minitvm.profile.Profile`.
+        """Run repeatedly on these inputs and measure each operator: a `minitvm.profile.Profile`.
 
-        Its rows, one an operator, have seconds, operations, bytes, and how near to the machine's peak each comes. The
+        Its rows, one per operator, have seconds, operations, bytes, and the share of the machine's peak. The
         program runs as in a plain call, with a time stamp between its steps.
         """
         from ..profile import profile
@@ -197,15 +208,17 @@ class GraphModule(TvmMethods):
         return profile(self, *args, runs=runs, **inputs)
 
     def stamped(self, *args: Any, out: Any = None, **inputs: Any) -> StampedRun:
-        """One run with time stamps: its outputs, and when each thread came to each step of the executable."""
+        """One run with time stamps: its outputs, and when each thread reached each step of the executable."""
         with self._lock:
             arrays, bound = self._prepare(self._in_order(args, inputs))
+            if self.executable.bounds:
+                check_bounds(self.executable, arrays, self._program.states)
             results = self._destinations(bound, out, arrays)
             addresses = [address(a) if isinstance(a, np.ndarray) else 0 for a in arrays]
             times = stamped_times(bound, self.executable.target, addresses, [address(r) for r in results])
             return StampedRun(results, times, bound.env)
 
-    # -- what every call does
+    # -- steps of every call
 
     def _prepare(self, values: Sequence[Any]) -> tuple[list[Any], BoundProgram]:
         """Check everything, find the symbolic dimensions, and the program bound to them."""
@@ -219,10 +232,11 @@ class GraphModule(TvmMethods):
                 arrays.append(contiguous(checked_array(self._what, spec, value)))
                 tensors.append((spec, arrays[-1].shape))
         env = bind_dims(self._what, tensors, scalars)
+        check_guards(self.executable, env)
         shapes = tuple(shape for _, shape in tensors)
         bound = self._program.bind((shapes, tuple(n for _, n in scalars)), env)
         if self._simple:
-            # The fast path's table is a shadow of the program's own LRU.
+            # The fast path's table mirrors the program's own LRU cache.
             self._known = {k: b for k, b in self._known.items() if b is not bound and self._program.holds(b)}
             self._known[shapes] = bound
         return arrays, bound

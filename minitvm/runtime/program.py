@@ -1,7 +1,7 @@
-"""What a back end gives to run an executable: the protocol of programs, and the one for an executable.
+"""The interface of a back end for running executables: the protocol of programs, and the program of an executable.
 
 `GraphModule` and `Function` check what a caller passes in, find the values of symbolic dimensions, and provide the
-memory of outputs. A `Program` does the rest: it holds constants and arenas, and takes the steps.
+memory of outputs. A `Program` does the rest: it holds constants and arenas, and runs the steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..events import Listener
 from ..executable import Executable
 from .shapes import Bindings
 
-Progress = Callable[[int, int, str], None]  # (kernels done, of so many, the name of the last one)
+Progress = Callable[[int, int, str], None]  # (kernels done, their total, the name of the last one)
 
 
 class BoundProgram(Protocol):
@@ -33,10 +33,10 @@ class BoundProgram(Protocol):
     def output_shapes(self) -> Sequence[tuple[int, ...]]: ...
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener] = ()) -> None:
-        """Take all steps; returns when the outputs are written.
+        """Run all steps; returns when the outputs are written.
 
         `inputs` and `outputs` are the addresses of dense arrays in the host's memory, in the order of the executable's;
-        an input that is a scalar has any number there, and its value in `env`. `listeners` are told of each step. One
+        for a scalar input the number is ignored, its value is in `env`. `listeners` are notified of each step. One
         run at a time: the caller holds a lock.
         """
 
@@ -44,25 +44,29 @@ class BoundProgram(Protocol):
 class Program(Protocol):
     """An executable that is ready to run on a machine: `program(executable, threads, ...)` makes it.
 
-    `workers` processes may compile kernels, and `progress` is called after each; `kernels` brings kernels that
-    `MachineCode.unpack` loaded. `threads` is the number of threads that a run uses; None asks for the default.
+    `workers` processes may compile kernels, and `progress` is called after each; `kernels` are kernels that
+    `MachineCode.unpack` loaded. `threads` is the number of threads that a run uses; None means the default.
     """
 
     @property
     def threads(self) -> int: ...
 
+    @property
+    def states(self) -> Sequence[np.ndarray[Any, Any]]:
+        """The memory of the executable's states, in order, as dense arrays in the host's memory."""
+
     def bind(self, key: Any, env: Bindings) -> BoundProgram:
-        """The program at the dimensions `env`; equal keys stand for equal dimensions."""
+        """The program at the dimensions `env`; equal keys mean equal dimensions."""
 
     def holds(self, bound: BoundProgram) -> bool:
         """Whether `bound`, made by `bind`, may still run: its memory is in place."""
 
 
 class MachineCode(Protocol):
-    """How the compiled kernels of an executable become bytes of an artifact, and back."""
+    """Converts the compiled kernels of an executable to bytes of an artifact, and back."""
 
     def pack(self, executable: Executable) -> tuple[dict[str, Any], bytes]:
-        """What the code is for, as JSON, and the code."""
+        """A description of the code as JSON, and the code."""
 
     def unpack(self, about: dict[str, Any], data: memoryview, count: int) -> Sequence[Any] | None:
         """The code of `count` kernels, ready to run; None if it is for another machine."""
@@ -75,7 +79,7 @@ def open_program(
     progress: Progress | None = None,
     kernels: Sequence[Any] | None = None,
 ) -> Program:
-    """The program of an executable, by the back end of its target; raises `TargetError` where there is none."""
+    """The program of an executable, by the back end of its target; raises `TargetError` if there is none."""
     make = get(executable.target).part("program")
     program: Program = make(executable, threads, workers=workers, progress=progress, kernels=kernels)
     return program
@@ -84,7 +88,7 @@ def open_program(
 def stamped_times(
     bound: BoundProgram, target: str, inputs: Sequence[int], outputs: Sequence[int]
 ) -> np.ndarray[Any, Any]:
-    """One run with a time stamp between its steps; raises `Unsupported` where the back end has no such thing."""
+    """One run with a time stamp between its steps; raises `Unsupported` if the back end has no time stamps."""
     run = getattr(bound, "run_stamped", None)
     if run is None:
         raise Unsupported(f"the back end {target} cannot be profiled: its programs have no run_stamped")

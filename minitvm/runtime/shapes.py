@@ -1,13 +1,14 @@
-"""Symbolic dimensions: their values from the arrays that a caller hands over, and the shapes that follow."""
+"""Symbolic dimensions: their values, computed from a caller's arrays, and the shapes that follow."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ..errors import InputError, report
-from ..executable import Dim, ScalarSpec, TensorSpec, evaluate
+from ..executable import Dim, Executable, ScalarSpec, TensorSpec, evaluate
 from ..executable.evaluation import Number
-from ..expr import Expr, Var, format_expr
+from ..executable.nodes import Guard
+from ..expr import Expr, Var, divided, format_expr
 
 Bindings = dict[Var, Number]
 
@@ -26,10 +27,11 @@ def spec_text(spec: TensorSpec | ScalarSpec) -> str:
 def bind_dims(
     what: str, specs: Sequence[tuple[TensorSpec, tuple[int, ...]]], scalars: Sequence[tuple[ScalarSpec, Number]] = ()
 ) -> Bindings:
-    """Values of the symbolic dimensions, from tensors with the shapes found; checks every dimension.
+    """Values of the symbolic dimensions, from tensors and their actual shapes; checks every dimension.
 
-    A dimension that is a lone variable gives it its value (the first one does, the others must agree); compound ones
-    are computed and compared. Raises `InputError` that names the tensor, what was wanted and what was found.
+    A dimension that is a variable determines its value (the first one does, others must agree), and so does a multiple
+    of a variable that has none yet; compound dimensions are computed and compared. Raises `InputError` that names the
+    tensor, what was wanted and what was found.
     """
     env: Bindings = {spec.var: value for spec, value in scalars}
     for spec, shape in specs:
@@ -39,14 +41,49 @@ def bind_dims(
             if isinstance(expected, Var):
                 env.setdefault(expected, actual)
     for spec, shape in specs:
+        for expected, actual in zip(spec.shape, shape, strict=False):
+            quotient = divided(expected, actual)
+            if quotient is not None:
+                env.setdefault(*quotient)
+    for spec, shape in specs:
         for axis, (expected, actual) in enumerate(zip(spec.shape, shape, strict=False)):
             if evaluate(expected, env) != actual:
                 _refuse(what, spec, shape, env, f"dimension {axis} is {actual}, wanted {evaluate(expected, env)}")
     return env
 
 
+def check_guards(executable: Executable, env: Bindings) -> None:
+    """Raises `InputError` for the first guard that does not hold: the operator, both dimensions and their values."""
+    for guard in executable.guards:
+        left, right = evaluate(guard.left, env), evaluate(guard.right, env)
+        if left == right:
+            continue
+        symbols = ", ".join(f"{v.name} = {n}" for v, n in env.items())
+        both = f"{int(left)} and {int(right)} where {symbols}"
+        raise InputError(
+            report(
+                f"{executable.name}: {guard.where or 'the program'} does not take these sizes: {guard_text(guard)}",
+                found=symbols if _is_condition(guard) else both,
+                tries=("sizes for which this holds", "a build for these sizes: shapes={...}"),
+            )
+        )
+
+
+def guard_text(guard: Guard) -> str:
+    """What a guard asks for, as text."""
+    left, right = (format_expr(d) if isinstance(d, Expr) else str(d) for d in (guard.left, guard.right))
+    if _is_condition(guard):
+        return f"{left} must {'hold' if right in ('1', 'True') else 'not hold'}"
+    return f"{left} and {right} are taken for equal"
+
+
+def _is_condition(guard: Guard) -> bool:
+    """Whether a guard says that a comparison of sizes holds, or does not."""
+    return isinstance(guard.left, Expr) and guard.left.dtype.is_bool
+
+
 def check_fixed_dims(what: str, spec: TensorSpec, shape: tuple[int, ...]) -> None:
-    """Raises `InputError` where a shape cannot fit, whatever the symbolic dimensions will be."""
+    """Raises `InputError` if a shape cannot fit for any values of the symbolic dimensions."""
     if len(spec.shape) != len(shape):
         _refuse(what, spec, shape, {}, f"{len(spec.shape)} dimensions, found {len(shape)}")
     for axis, (expected, actual) in enumerate(zip(spec.shape, shape, strict=False)):

@@ -1,4 +1,4 @@
-"""What a run with time stamps returns: when did each thread come to each step?"""
+"""The result of a run with time stamps: when did each thread reach each step?"""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 
 from .shapes import Bindings
 
-# What `time.perf_counter` reads on Linux.
+# The clock of `time.perf_counter` on Linux.
 CLOCK = time.CLOCK_MONOTONIC
 
 
 @dataclass(frozen=True, slots=True)
 class StampedRun:
-    """What a run made, and when.
+    """The outputs of a run, and the times of its steps.
 
-    `times`, int64 [threads, steps + 1], are nanoseconds of CLOCK: `times[thread, i]` is when that thread came to step i
-    of the executable, the last column is the end; 0 stands where a thread took no part. `sizes` are the values of
+    `times`, int64 [threads, steps + 1], are nanoseconds of CLOCK: `times[thread, i]` is when that thread reached step i
+    of the executable, the last column is the end; 0 means that the thread took no part. `sizes` are the values of
     symbolic dimensions.
     """
 

@@ -1,7 +1,7 @@
 """TVM's arrays and devices over NumPy: `tvm.nd.array(x, tvm.cpu())`, `tvm.runtime.tensor(x)`, `a.numpy()`.
 
-An array is a NumPy array with TVM's methods beside NumPy's, so compiled functions and NumPy take it as it is. There is
-one device that runs compiled programs: the CPU.
+An array is a NumPy array with TVM's methods as well as NumPy's, so compiled functions and NumPy take it as it is. There
+is one device that runs compiled programs: the CPU.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ..errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Where arrays live and programs run: `tvm.cpu()`."""
+    """A device, which holds arrays and runs programs: `tvm.cpu()`."""
 
     device_type: str = "cpu"
     index: int = 0
 
     @property
     def exist(self) -> bool:
-        """Whether programs can run there."""
+        """Whether programs can run on it."""
         return self.device_type == "cpu"
 
     @property
@@ -33,7 +33,7 @@ class Device:
         return self.index
 
     def sync(self, stream: Any = None) -> None:
-        """Wait until all calls are done: they are when they return."""
+        """Does nothing: calls are complete when they return."""
 
     def __str__(self) -> str:
         return f"{self.device_type}:{self.index}"
@@ -45,7 +45,7 @@ def cpu(index: int = 0) -> Device:
 
 
 def device(name: str = "cpu", index: int = 0) -> Device:
-    """A device by its name, "cpu" or "llvm"; raises `InputError` for one that runs nothing."""
+    """A device by its name, "cpu" or "llvm"; raises `InputError` for a device that cannot run programs."""
     kind, _, number = str(name).partition(":")
     if kind not in ("cpu", "llvm", "c"):
         raise InputError(
@@ -66,7 +66,7 @@ class Tensor(np.ndarray[Any, Any]):
 
     @property
     def device(self) -> Device:  # type: ignore[override]
-        """Where it lives."""
+        """Its device."""
         return cpu()
 
     ctx = device

@@ -1,4 +1,4 @@
-"""TVM's way to time a compiled function: `f.time_evaluator("main", tvm.cpu(), number=10)(a, b, c).mean`."""
+"""TVM's interface for timing a compiled function: `f.time_evaluator("main", tvm.cpu(), number=10)(a, b, c).mean`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
-    """Seconds a call: `results` has one mean for each repeat."""
+    """Seconds per call: `results` has one mean per repeat."""
 
     results: tuple[float, ...]
 
@@ -49,7 +49,7 @@ def evaluator(
 ) -> Callable[..., BenchmarkResult]:
     """A function that times calls with its arguments: one to warm up, then `repeat` times the mean of `number` calls.
 
-    Where a repeat is shorter than `min_repeat_ms`, `number` grows until it is not. Raises `InputError` for counts
+    If a repeat is shorter than `min_repeat_ms`, `number` grows until it is not. Raises `InputError` for counts
     below 1.
     """
     if number < 1 or repeat < 1:

@@ -24,7 +24,7 @@ class TvmMethods:
         raise NotImplementedError
 
     def __getitem__(self, name: str) -> Any:
-        """The entry of that name: the function's own, or "main". Raises `InputError` that names what there is."""
+        """The entry of that name: the function's own, or "main". Raises `InputError` that lists the existing names."""
         names = list(dict.fromkeys((self.executable.name, *self.entry_names)))
         if name not in names:
             raise InputError(f"the module has no function {name!r}; {nearest(str(name), names)}")
@@ -45,7 +45,7 @@ class TvmMethods:
     ) -> Callable[..., BenchmarkResult]:  # fmt: skip
         """A function that times calls of an entry with its arguments; see `runtime.timing.evaluator`.
 
-        The last options are TVM's: limits, and a cache that is flushed between calls, which is not done here.
+        The last options are TVM's: limits, and flushing the cache between calls, which is not supported.
         """
         _require_known(others)
         return evaluator(self[func_name], number, repeat, min_repeat_ms)
@@ -73,7 +73,7 @@ class TvmMethods:
 
     @property
     def imported_modules(self) -> tuple[Any, ...]:
-        """The modules of device code beside this one: none, as all of it is for the CPU."""
+        """The imported modules of device code: always empty, since all code is for the CPU."""
         return ()
 
 

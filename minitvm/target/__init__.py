@@ -1,4 +1,4 @@
-"""Descriptions of machines: what a program is compiled for. Data only; importing this probes nothing."""
+"""Descriptions of the machines that programs are compiled for. Data only; importing this probes nothing."""
 
 from .host import detect_cpu
 from .machines import CPU, GPU, KINDS, Accelerator, Cache, Kind, find_kind, register_kind

@@ -1,4 +1,4 @@
-"""The CPU that this process runs on, from /proc/cpuinfo and /sys; sensible figures where those say nothing."""
+"""The CPU that this process runs on, from /proc/cpuinfo and /sys; with defaults for missing information."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CACHES = "/sys/devices/system/cpu/cpu0/cache"
 
 @lru_cache(maxsize=4)
 def detect_cpu(cpuinfo: str = "/proc/cpuinfo", caches: str = _CACHES) -> CPU:
-    """The description of the host; read once a process."""
+    """The description of the host; read once per process."""
     text = _read(Path(cpuinfo))
     flags = set(_field(text, "flags", "Features").split())
     bits = vector_bits(flags)
@@ -107,7 +107,7 @@ def _number(text: str, default: int) -> int:
 
 
 def _count(text: str) -> int:
-    """How many CPUs a list such as `0-3,8` names."""
+    """The number of CPUs in a list such as `0-3,8`."""
     total = 0
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")

@@ -15,7 +15,7 @@ from ..errors import TargetError, nearest
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """One level: its size in bytes, its ways, its line in bytes, how many cores share it."""
+    """One level: its size in bytes, its ways, its line in bytes, and the number of cores that share it."""
 
     size: int
     ways: int = 8
@@ -28,10 +28,10 @@ FOR_PEOPLE = {"for people": True}  # of a field on which no generated code depen
 
 @dataclass(frozen=True, slots=True)
 class CPU:
-    """A CPU as schedules and cost models see it.
+    """The description of a CPU for schedules and cost models.
 
-    Widths in bits, sizes in bytes, latency in cycles; `fma_ports` is how many fused multiply-adds start in a cycle;
-    `ghz` is 0 where unknown.
+    Widths in bits, sizes in bytes, latency in cycles; `fma_ports` is the number of fused multiply-adds that start per
+    cycle; `ghz` is 0 where unknown.
     """
 
     name: str = "generic"
@@ -54,7 +54,7 @@ class CPU:
 
     @property
     def chains(self) -> int:
-        """Independent multiply-adds that must be under way for the ports to be busy: latency times ports."""
+        """The number of independent multiply-adds in flight that keeps the ports busy: latency times ports."""
         return self.fma_latency * self.fma_ports
 
 
@@ -97,7 +97,7 @@ class Accelerator:
 class Kind:
     """A kind of target: its names (the first is the one that prints), what it describes, and its presets by model name.
 
-    `default` makes the description that is used when nothing is said; `device` is where its code runs.
+    `default` returns the description of a bare name; `device` is the device that runs its code.
     """
 
     names: tuple[str, ...]
@@ -139,7 +139,7 @@ def find_kind(name: str) -> Kind:
 
 @functools.cache
 def _import_plug_ins() -> None:
-    from importlib.metadata import entry_points  # half of what importing targets would take
+    from importlib.metadata import entry_points  # importing it at the top would double the import time of targets
 
     for entry in entry_points(group=PLUG_INS):
         try:

@@ -1,6 +1,6 @@
 """`Target`: a kind of machine and its description, from text, from JSON, or from the host.
 
-Target("cpu")                                   the machine at hand
+Target("cpu")                                   this machine
 Target("cpu -width=256 -cores=4")               the same with other figures
 Target("cpu -model=znver3"), Target("cuda -model=h100"), Target("accel -model=vdla")
 """
@@ -25,10 +25,10 @@ _BITS = {"bool": 8}
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
 class Target:
-    """What a program is compiled for. Immutable, hashable; the fields of `description` are attributes too.
+    """The machine that a program is compiled for. Immutable, hashable; the fields of `description` are attributes too.
 
     `kind` is "cpu", "cuda", "opencl", "accel" or a plug-in's. `host` is the target of the host code of a device
-    program. Raises `TargetError` for an unknown kind, model or option, naming the known ones.
+    program. Raises `TargetError` for an unknown kind, model or option, and lists the known ones.
     """
 
     kind: str
@@ -59,7 +59,7 @@ class Target:
 
     @staticmethod
     def of(target: str | Mapping[str, Any] | Target | None) -> Target:
-        """A target from whatever stands for one; None is the current one."""
+        """A target from a target, a text or a dictionary; None is the current one."""
         if isinstance(target, Target):
             return target
         return Target.current() if target is None else Target(target)
@@ -90,11 +90,11 @@ class Target:
 
     @property
     def device(self) -> str:
-        """Where its code runs: "cpu", "cuda", ..."""
+        """The device that runs its code: "cpu", "cuda", ..."""
         return find_kind(self.kind).device
 
     def vector_lanes(self, dtype: str) -> int:
-        """How many values of a dtype one vector register (GPU: one wide load) holds, at least 1."""
+        """The number of values of a dtype in one vector register (GPU: in one wide load), at least 1."""
         bits = getattr(self.description, "vector_bits", 0)
         return max(1, int(bits) // _element_bits(str(dtype)))
 
@@ -180,7 +180,7 @@ def _describe(row: Kind, options: dict[str, Any]) -> Any:
         bits = changes["vector_bits"]
         if bits not in (64, 128, 256, 512, 1024, 2048):
             raise TargetError(f"vector_bits={bits}\n  wanted: 128 (SSE, NEON), 256 (AVX2) or 512 (AVX-512)")
-        # Narrower vectors on a wide machine are encoded as its narrower instruction set would be.
+        # Narrower vectors on a wide machine use the encoding of the narrower instruction set.
         if "vector_registers" not in changes and base.vector_bits != bits and base.vector_bits + bits > 512:
             changes["vector_registers"] = 32 if bits >= 512 else 16
     return dataclasses.replace(base, **changes)

@@ -1,6 +1,6 @@
-"""TVM's target strings, `llvm -mcpu=cascadelake -num-cores=4`: read as targets, or refused by name.
+"""TVM's target strings, `llvm -mcpu=cascadelake -num-cores=4`: parsed as targets, or refused by name.
 
-A refusal says what to write instead.
+A refusal suggests what to write instead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TAGS = {
     "nvidia/geforce-gtx-1080-ti": ("cuda", {"model": "gtx-1080-ti"}),
 }
 
-# What has no counterpart: (why, what to write).
+# Options without a counterpart: (the reason, what to write instead).
 _GRID = "there is no code generator for it"
 KINDS_REFUSED = {
     "vulkan": (_GRID, "opencl"),
@@ -62,7 +62,7 @@ OPTIONS_REFUSED = {
 
 
 def as_ours(kind: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The kind and options of this package for those of TVM; what is ours already stays.
+    """The kind and options of this package for those of TVM; options of this package are not changed.
 
     Raises `TargetError` for a kind, tag or option of TVM without a counterpart.
     """

@@ -1,8 +1,8 @@
-"""`extern_primfunc`: tensors that a loop program computes, where no formula an element would do (TVM's name).
+"""`extern_primfunc`: tensors that a loop program computes, because no formula per element exists (TVM's name).
 
 A scan carries a sum from element to element, a sort moves elements about, a scatter writes where data say. Each is a
 `T.prim_func` over the inputs and then the results. It is a part of the tensor program as a compute is:
-`create_prim_func` puts its blocks in their place, and interpreters run its loops.
+`create_prim_func` inserts its blocks, and interpreters run its loops.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .nodes import ExternOp, Tensor
 def extern_primfunc(
     input_tensors: Sequence[Tensor], primfunc: PrimFunc | str, extra_vars: Mapping[str, Any] | None = None
 ) -> Any:
-    """The tensor that a level-3 function computes from tensors, or the list of them where there are several.
+    """The tensor that a level-3 function computes from tensors, or the list of them if there are several.
 
     The function's first parameters are the inputs, the others the results, each of which it writes completely before
     it reads it. Shapes are constants or made of the inputs' dimensions. A text is the function's source, in which

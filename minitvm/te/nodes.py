@@ -1,4 +1,4 @@
-"""Tensor expressions, level 2: what a tensor's element is, not how it is computed.
+"""Tensor expressions, level 2: they define a tensor's elements, not how these are computed.
 
 tensor ::= Tensor of an operation
 op     ::= PlaceholderOp | ComputeOp axis reduce_axis body | ExternOp inputs func
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @node
 class Operation(Node):
-    """Base of what produces tensors."""
+    """Base class of operations that produce tensors."""
 
     name: str
 
@@ -110,7 +110,7 @@ class Tensor(Node):
         return TensorLoad(self, tuple(as_expr(i) for i in values))
 
     def __iter__(self) -> NoReturn:
-        # Without it Python would ask for A[0], A[1], ... for ever: no index is refused.
+        # Otherwise Python would iterate over A[0], A[1], ... without end: no index is refused.
         raise TypeMismatch(f"a tensor cannot be iterated: {self.name}\n  try:    {self.name}[i] in a te.compute")
 
     def __call__(self, *indices: Any) -> TensorLoad:

@@ -1,4 +1,4 @@
-"""`create_prim_func`: tensor expressions to a level-3 function, one block a compute (TVM's `te.create_prim_func`)."""
+"""`create_prim_func`: tensor expressions to a level-3 function, one block per compute (TVM's `te.create_prim_func`)."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def create_prim_func(
 
     Each compute becomes a block with its signature, spatial iterators first; what is not a parameter is allocated in
     the root block. A compute's attrs become annotations of its block. Variables among `ops` become scalar parameters;
-    other free variables must be dimensions of some parameter. A reduction over a constant extent of 0 stores what it
-    starts from; over a symbolic one it has TVM's form, in which an extent of 0 stores nothing. With
+    other free variables must be dimensions of some parameter. A reduction over a constant extent of 0 stores
+    its initial value; over a symbolic one it has TVM's form, in which an extent of 0 stores nothing. With
     `index_dtype_override` loops and indices have that dtype. Raises `InputError` when a needed placeholder or variable
     is missing from `ops`.
     """
@@ -143,7 +143,7 @@ def _check_variables(func: PrimFunc, allocated: list[Buffer]) -> None:
 
 
 def _outputs(op: ComputeOp | ExternOp, first: Tensor, tensors: list[Tensor]) -> list[Tensor]:
-    """The tensors of all outputs of `op`: those that the program holds, made anew where it holds none."""
+    """The tensors of all outputs of `op`: those of the program, and new ones for outputs that it does not use."""
     outputs = {first.value_index: first}
     for tensor in tensors:
         if tensor.op is op:
@@ -175,7 +175,7 @@ class _Lowering:
         """One block for a reduction, one an output otherwise."""
         if isinstance(op.body[0], Reduce):
             if any(is_const(a.dom.extent, 0) for a in op.reduce_axis):
-                # Nothing to reduce: a block whose init belongs to a first iteration would never run it.
+                # Nothing to reduce: the init belongs to the first iteration, which never runs.
                 return [self.nest(op, [output], op.axis) for output in outputs]
             return [self.nest(op, outputs, op.axis + op.reduce_axis)]
         return [self.nest(op, [output], op.axis) for output in outputs]
@@ -195,7 +195,7 @@ class _Lowering:
                 return replace(at, name=fresh(at.name, self.block_names))
             return None
 
-        # A function may be called twice: each place has loops and blocks of its own.
+        # A function may be called twice: each call gets its own loops and blocks.
         return fresh_copy(rewrite(root.body, change)), [moved[buffer] for buffer in root.alloc_buffers]
 
     def nest(self, op: ComputeOp, outputs: list[Tensor], axes: tuple[IterVar, ...]) -> Stmt:
@@ -240,7 +240,7 @@ class _Lowering:
         sources = [self.element(s, values).astype(s.dtype) for s in reduce.sources]
         condition = self.element(reduce.condition, values)
         if not (isinstance(condition, IntImm) and condition.value):
-            # Where the condition fails the identity is combined, so that the update stays a plain reduction.
+            # If the condition fails, the identity is combined, so that the update stays a plain reduction.
             sources = [call("if_then_else", condition, s, i) for s, i in zip(sources, combiner.identity, strict=True)]
         arguments: dict[Var, Expr] = {}
         arguments.update(zip(combiner.lhs, (BufferLoad(b, point) for b in buffers), strict=True))
@@ -272,7 +272,7 @@ class _Lowering:
 
 
 def _retyped(old: Node, go: Any) -> Any:
-    """`map_children` where iterators changed their dtype on the way: the operands of a node meet again."""
+    """`map_children` after iterators changed their dtype: the operands of a node are converted to one dtype again."""
     if isinstance(old, BinaryOp):
         return type(old)(*match(go(old.a), go(old.b)))
     if isinstance(old, Select):

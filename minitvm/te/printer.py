@@ -1,11 +1,11 @@
-"""Tensor expressions as Python text: `script(outputs)` gives the statements that build them.
+"""Tensor expressions as Python text: `script(outputs)` returns the statements that build them.
 
     p0 = te.placeholder((4, 8), "float32", name="p0")
     k = te.reduce_axis((0, 8), "k")
     rows = te.compute((4,), lambda i: te.sum(p0[i, k], axis=[k]), name="rows")
 
-The text runs after `from minitvm import te`, and builds tensors with the same elements. Of an operation's attributes
-those that Python can write as literals are printed.
+The text runs after `from minitvm import te`, and builds tensors with the same elements. Only those
+attributes of an operation are printed that Python can write as literals.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _BUILT_IN = frozenset({"sum", "prod", "min", "max"})
 
 
 def script(outputs: Tensor | Iterable[Tensor]) -> str:
-    """The statements that build the outputs, one a line, each tensor after what it reads."""
+    """The statements that build the outputs, one per line, each tensor after those that it reads."""
     tensors = post_order([outputs] if isinstance(outputs, Tensor) else list(outputs))
     return "\n".join(_Script(tensors).lines)
 
@@ -222,7 +222,7 @@ class _Script(ExprPrinter):
         return self.names[axis.var]
 
     def _parts(self, e: Expr) -> tuple[str, int]:
-        # Python's `and` asks for a truth value at once, which an expression does not have.
+        # Python's `and` needs a truth value at once, which an expression does not have.
         return (self.extra[type(e)](e), _ATOM) if isinstance(e, And | Or | Not) else super()._parts(e)
 
     def _atom(self, e: Expr) -> str:

@@ -1,4 +1,4 @@
-"""Reductions over `reduce_axis`: `sum`, `prod`, `min`, `max`, and `comm_reducer` for those of the user."""
+"""Reductions over `reduce_axis`: `sum`, `prod`, `min`, `max`, and `comm_reducer` for the user's own."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Reducer = Callable[..., Any]
 def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce") -> Reducer:
     """A reducer from an associative, commutative `fcombine(x, y)` and its `fidentity(dtype)`; TVM's `te.comm_reducer`.
 
-    For tuples `fcombine` takes two tuples and gives one, and `fidentity` takes one dtype for each value:
+    For tuples `fcombine` takes two tuples and returns one, and `fidentity` takes one dtype for each value:
 
         argmax = te.comm_reducer(
             lambda x, y: (select(x[1] >= y[1], x[0], y[0]), select(x[1] >= y[1], x[1], y[1])),
             lambda index, value: (te.const(-1, index), te.min_value(value)), name="argmax")
         te.compute((m,), lambda i: argmax((k.var, A[i, k]), axis=k))        # a list of two tensors
 
-    The reducer is called as `reducer(expr, axis, where=None, init=None)`; `where` leaves out points, `init` is what
-    the reduction starts from in place of the identity.
+    The reducer is called as `reducer(expr, axis, where=None, init=None)`; `where` leaves out points, the reduction
+    starts from `init` instead of the identity.
     """
 
     def reducer(expr: Any, axis: Any, where: Expr | None = None, init: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""`decl_tensor_intrin`: an intrinsic as a tensor expression and a function that makes its code, as in TVM's TE."""
+"""`decl_tensor_intrin`: an intrinsic from a tensor expression and a function that builds its code, as in TVM's TE."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def decl_tensor_intrin(
 ) -> TensorIntrin:
     """The tensor intrinsic that computes one tensor from placeholders, registered under `name` for `sch.tensorize`.
 
-    `fcompute(ins, outs)`, with `scalar_params` as third argument where there are any, gets buffers and gives statements
+    `fcompute(ins, outs)`, with `scalar_params` as third argument if there are any, takes buffers and returns statements
     (or an expression to evaluate): the whole computation, or for a reduction a tuple (body, reset, update): the whole,
-    its start, and one more step. With reset and update, a reduction may go on over loops around the intrinsic; without,
-    it must lie inside. `binds` gives the buffers of some tensors; the others get `default_buffer_params`, the fields of
-    a `Buffer`. Raises `InputError` where the expression is none of one compute over placeholders.
+    its start, and one more step. With reset and update, a reduction may continue over loops around the intrinsic;
+    without, it must be inside. `binds` maps some tensors to buffers; the others get `default_buffer_params`, the fields
+    of a `Buffer`. Raises `InputError` unless the expression is one compute over placeholders.
     """
     tensor = op if isinstance(op, Tensor) else Tensor(op, tuple(a.dom.extent for a in op.axis), op.body[0].dtype)
     if not isinstance(tensor.op, ComputeOp) or len(tensor.op.body) != 1:
@@ -83,7 +83,7 @@ def _stmt(value: Any) -> Stmt:
 
 
 def _description(func: PrimFunc, name: str) -> PrimFunc:
-    """The nest of a compute as the root block of a description: its init apart from its updates, as `blockize` does."""
+    """The nest of a compute as the root block of a description; init and updates are separate, as after `blockize`."""
     from ..tir.nodes import IRModule
     from ..tir.schedule import PRIMITIVES
     from ..tir.schedule.registry import Refused
@@ -97,7 +97,7 @@ def _description(func: PrimFunc, name: str) -> PrimFunc:
         outer: BlockRealize = PRIMITIVES["blockize"].run(state, {"target": loop, "preserve_unit_iters": False})
     except Refused as refused:
         raise InputError(f"decl_tensor_intrin: {name}: {refused.failure.found}") from None
-    # Each of its iterators has one value, and nobody uses them.
+    # Each of its iterators has only one value, and is not used.
     block = replace(outer.block, name="root", annotations={}, iter_vars=())
     return PrimFunc(func.params, BlockRealize((), const(True), block), func.attrs)
 

@@ -68,11 +68,11 @@ def compute(
     attrs: Mapping[str, Any] | None = None,
     varargs_names: Sequence[str] | None = None,
 ) -> Any:
-    """The tensor whose element at a point is `fcompute(*point)`; a list of tensors where that gives a tuple.
+    """The tensor whose element at a point is `fcompute(*point)`; a list of tensors if that returns a tuple.
 
-    The axes take the names of the function's parameters; those behind `*indices` are `i0`, `i1`, ... or
-    `varargs_names`. A reduction may only be the whole of a body. Raises `TypeMismatch` where body, shape and reducer
-    do not fit, and `InputError` where the function takes another number of indices. (TVM's `te.compute`.)
+    The axes take the names of the function's parameters; those of `*indices` are `i0`, `i1`, ... or
+    `varargs_names`. A reduction may only be the whole of a body. Raises `TypeMismatch` if body, shape and reducer
+    do not fit, and `InputError` if the function takes another number of indices. (TVM's `te.compute`.)
     """
     dims = as_shape(shape, name)
     axis = tuple(
@@ -92,9 +92,9 @@ def compute(
 
 
 def post_order(outputs: Iterable[Tensor]) -> list[Tensor]:
-    """All tensors that the outputs need, themselves included, each after what it reads.
+    """All tensors that the outputs need, themselves included, each after those that it reads.
 
-    Of an operation with several outputs each that is read comes separately.
+    Each output of an operation that is read is listed separately.
     """
     done: dict[Tensor, None] = {}
     stack: list[tuple[Tensor, bool]] = [(t, False) for t in reversed(list(outputs))]
@@ -125,7 +125,7 @@ def as_shape(shape: Any, name: str) -> tuple[Expr, ...]:
 
 def _axis_names(fcompute: Callable[..., Any], ndim: int, name: str, varargs_names: Sequence[str] | None) -> list[str]:
     spec = inspect.getfullargspec(fcompute)
-    # A default is how Python closes over a loop variable (`lambda i, s=s: ...`): no index.
+    # A parameter with a default captures a loop variable (`lambda i, s=s: ...`): it is not an index.
     named = spec.args[: len(spec.args) - len(spec.defaults or ())]
     if inspect.ismethod(fcompute):
         named = named[1:]

@@ -1,6 +1,7 @@
-"""The operators as pure tensor expressions, one file a family; each takes te tensors and gives te tensors.
+"""The operators as pure tensor expressions, one file per family; each takes and returns te tensors.
 
-Shapes may be symbolic. Attributes are keyword-only, and are what the graph level registers for the operator.
+Shapes may be symbolic. Attributes are keyword-only, and are the attributes that the graph level registers for the
+operator.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ from .broadcast import (
     subtract,
     where,
 )
+from .byte_products import byte_conv2d, byte_conv2d_nchwc, byte_dense, byte_dense_packed, dense_of_blocks, words
+from .cached import cache_update, cached_attention
 from .conv import conv1d, conv2d, conv3d
 from .conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
 from .cumulative import cumprod, cumsum
@@ -123,6 +126,7 @@ from .pool import (
     max_pool3d,
 )
 from .quantize import dequantize, quantize
+from .recurrent import gru, lstm, rnn
 from .reduce import (
     all,
     any,
@@ -153,11 +157,13 @@ from .transform import (
     depth_to_space,
     expand_dims,
     interleave,
+    match_cast,
     one_hot,
     repeat,
     reshape,
     reverse,
     shape_of,
+    shape_to_tensor,
     space_to_depth,
     split,
     squeeze,
@@ -198,6 +204,8 @@ __all__ = [
     "bitwise_xor",
     "block_axis",
     "broadcast_to",
+    "cache_update",
+    "cached_attention",
     "cast",
     "ceil",
     "celu",
@@ -242,6 +250,7 @@ __all__ = [
     "greater_equal",
     "grid_sample",
     "group_norm",
+    "gru",
     "hard_sigmoid",
     "hard_swish",
     "identity",
@@ -272,6 +281,8 @@ __all__ = [
     "logical_xor",
     "logsumexp",
     "lrn",
+    "lstm",
+    "match_cast",
     "matmul",
     "max",
     "max_pool1d",
@@ -303,12 +314,14 @@ __all__ = [
     "reverse",
     "right_shift",
     "rms_norm",
+    "rnn",
     "round",
     "rsqrt",
     "scatter_elements",
     "scatter_nd",
     "selu",
     "shape_of",
+    "shape_to_tensor",
     "shrink",
     "sigmoid",
     "sign",

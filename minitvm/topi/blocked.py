@@ -1,4 +1,4 @@
-"""Operators on blocked layouts: NCHW[x]c, where the channels are split into blocks of x that stand innermost.
+"""Operators on blocked layouts: NCHW[x]c, where the channels are split into blocks of x, which are innermost.
 
 A vector register then holds x channels of one pixel, whatever the image's width. See Georganas et al., "Anatomy of
 high-performance deep learning convolutions on SIMD architectures" (SC'18), and TVM's NCHWc operators.
@@ -6,7 +6,7 @@ high-performance deep learning convolutions on SIMD architectures" (SC'18), and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import te
@@ -79,17 +79,35 @@ def conv2d_nchwc(
     out_dtype: str = "",
     algorithm: Sequence[Any] = (),
 ) -> Tensor:
-    """Convolution of `data` [N, I/x, H, W, x] with `weight` [O/y, I/x, kh, kw, x, y], giving [N, O/y, OH, OW, y].
+    """Convolution of `data` [N, I/x, H, W, x] with `weight` [O/y, I/x, kh, kw, x, y]: [N, O/y, OH, OW, y].
 
-    Sums are of `out_dtype` (the data's if empty). `algorithm` is kept as an annotation: why this algorithm was chosen.
+    Sums have `out_dtype` (the data's if empty). The annotation `algorithm` records why this algorithm was chosen.
     """
     dtype = out_dtype or data.dtype
+    attrs = {"op": "nn.contrib_conv2d_NCHWc", **({"algorithm": algorithm} if algorithm else {})}
+    zero = te.const(0, data.dtype)
+    return conv2d_of_blocks(
+        data, weight, lambda a, b: a.astype(dtype) * b.astype(dtype), zero, strides, padding, dilation, attrs
+    )
+
+
+def conv2d_of_blocks(
+    data: Tensor,
+    weight: Tensor,
+    multiply: Callable[[Expr, Expr], Expr],
+    pad_value: Expr,
+    strides: int | Sequence[int],
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+    attrs: Mapping[str, Any],
+) -> Tensor:
+    """The sum of what `multiply` makes of pixels and weights in blocks; `attrs` are those of the tensor."""
     n, in_blocks, _, _, block = dims(data)
     out_blocks, weight_in, kh, kw, weight_block, out_block = dims(weight)
     if (in_blocks, block) != (weight_in, weight_block):
         raise InputError(f"conv2d_nchwc: data has {in_blocks} blocks of {block}, weights {weight_in} of {weight_block}")
     (sy, sx), (dy, dx) = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")
-    padded, height, width = _padded(data, padding)
+    padded, height, width = _padded(data, padding, pad_value)
     out_height, out_width = (height - dy * (kh - 1) - 1) // sy + 1, (width - dx * (kw - 1) - 1) // sx + 1
     ib = te.reduce_axis((0, in_blocks), name="ib")
     ky, kx = te.reduce_axis((0, kh), name="ky"), te.reduce_axis((0, kw), name="kx")
@@ -97,11 +115,9 @@ def conv2d_nchwc(
 
     def element(b: Expr, ob: Expr, y: Expr, x: Expr, oc: Expr) -> Expr:
         pixel = padded[b, ib, times(y, sy) + times(ky, dy), times(x, sx) + times(kx, dx), ic]
-        return te.sum(pixel.astype(dtype) * weight[ob, ib, ky, kx, ic, oc].astype(dtype), axis=[ib, ky, kx, ic])
+        return te.sum(multiply(pixel, weight[ob, ib, ky, kx, ic, oc]), axis=[ib, ky, kx, ic])
 
-    shape = (n, out_blocks, out_height, out_width, out_block)
-    attrs = {"op": "nn.contrib_conv2d_NCHWc", **({"algorithm": algorithm} if algorithm else {})}
-    return te.compute(shape, element, name="conv2d", attrs=attrs)
+    return te.compute((n, out_blocks, out_height, out_width, out_block), element, name="conv2d", attrs=dict(attrs))
 
 
 def depthwise_conv2d_nchwc(
@@ -113,7 +129,7 @@ def depthwise_conv2d_nchwc(
     dilation: int | Sequence[int] = 1,
     out_dtype: str = "",
 ) -> Tensor:
-    """Depthwise convolution of `data` [N, C/x, H, W, x] with `weight` [C/x, kh, kw, x], giving [N, C/x, OH, OW, x]."""
+    """Depthwise convolution of `data` [N, C/x, H, W, x] with `weight` [C/x, kh, kw, x]: [N, C/x, OH, OW, x]."""
     dtype = out_dtype or data.dtype
     n, blocks, _, _, block = dims(data)
     _, kh, kw, _ = dims(weight)
@@ -143,9 +159,9 @@ def depthwise_conv2d_rows(
     dilation: int | Sequence[int] = 1,
     lanes: int = 1,
 ) -> Tensor:
-    """Depthwise convolution of `data` [N, C, H, W] with `weight` [C, 1, kh, kw], giving [N, C, OH, OW].
+    """Depthwise convolution of `data` [N, C, H, W] with `weight` [C, 1, kh, kw]: [N, C, OH, OW].
 
-    Rows are computed as whole vectors of `lanes`, and cut in a last stage; the padded rows are as long as that needs.
+    Rows are computed as whole vectors of `lanes`, and a last stage cuts them; the input rows are padded accordingly.
     """
     n, channels, height, width = dims(data)
     _, _, kh, kw = (constant(d, "a dimension of depthwise weights") for d in dims(weight))
@@ -193,8 +209,8 @@ def dense_packed(data: Tensor, weight: Tensor, *, units: int = 0) -> Tensor:
     return te.compute((*leading, units or blocks * block), element, name="dense", attrs=attrs)
 
 
-def _padded(data: Tensor, padding: int | Sequence[int]) -> tuple[Tensor, int, int]:
-    """`data` with zeros around its image, as a stage of its own so that the loops over it need no condition."""
+def _padded(data: Tensor, padding: int | Sequence[int], pad_value: Expr | None = None) -> tuple[Tensor, int, int]:
+    """`data` with zeros, or another value, around its image: a stage, so that the loops over it need no condition."""
     (top, left), (bottom, right) = paddings(padding, 2)
     n, blocks, height, width, block = dims(data)
     full_height, full_width = height + top + bottom, width + left + right
@@ -208,7 +224,7 @@ def _padded(data: Tensor, padding: int | Sequence[int]) -> tuple[Tensor, int, in
         inside += [x >= left] if left else []
         inside += [x < width + left] if right else []
         value = data[b, cb, plus(y, -top), plus(x, -left), c]
-        return te.if_then_else(te.all(*inside), value, te.const(0, data.dtype))
+        return te.if_then_else(te.all(*inside), value, te.const(0, data.dtype) if pad_value is None else pad_value)
 
     padded = te.compute((n, blocks, full_height, full_width, block), element, name="data_pad")
     return padded, full_height, full_width

@@ -10,13 +10,13 @@ from .. import te
 from ..errors import InputError, TypeMismatch
 from ..expr import And, Call, Expr, Not, Or, as_expr, call, const
 from ..te import Tensor
-from .shapes import Dim, broadcast_index, broadcast_shapes, dims, is_one, same, simple
+from .shapes import Dim, agree, broadcast_index, broadcast_shapes, dims, is_one, simple
 
 Binary = Callable[[Tensor, Tensor], Tensor]
 
 
 def broadcast(name: str, function: Callable[..., Any], *operands: Tensor) -> Tensor:
-    """`function` of the operands' elements that meet at each point of the common shape."""
+    """`function` of the operands' elements at each point of the common shape."""
     shape = broadcast_shapes(*(dims(t) for t in operands))
     return te.compute(
         shape, lambda *i: function(*(t[broadcast_index(t, i, shape)] for t in operands)), name=f"T_{name}"
@@ -121,9 +121,9 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def bias_add(data: Tensor, bias: Tensor, *, axis: int = 1) -> Tensor:
-    """data + bias, one bias a channel along `axis`."""
+    """data + bias, with one bias per channel along `axis`."""
     at = axis % data.ndim
-    if bias.ndim != 1 or not (same(dims(bias)[0], dims(data)[at]) or is_one(dims(bias)[0])):
+    if bias.ndim != 1 or not (is_one(dims(bias)[0]) or agree(dims(bias)[0], dims(data)[at])):
         raise TypeMismatch(f"bias_add: wanted a bias of shape ({data.shape[at]},), found {bias}")
     if data.dtype != bias.dtype:
         raise TypeMismatch(f"bias_add: data is {data.dtype}, bias {bias.dtype}")
@@ -133,10 +133,10 @@ def bias_add(data: Tensor, bias: Tensor, *, axis: int = 1) -> Tensor:
 
 
 def broadcast_to(x: Tensor, *, shape: Sequence[Dim]) -> Tensor:
-    """x repeated along axes where it has 1 or nothing, to exactly `shape`."""
+    """x repeated along axes of extent 1 and along missing axes, to exactly `shape`."""
     target = tuple(shape)
     met = broadcast_shapes(dims(x), target)
-    if len(met) != len(target) or not all(same(a, b) for a, b in zip(met, target, strict=False)):
+    if len(met) != len(target) or not all(agree(a, b) for a, b in zip(met, target, strict=False)):
         raise InputError(f"broadcast_to: shape ({', '.join(map(str, x.shape))}) does not become {target}")
     return te.compute(target, lambda *i: x[broadcast_index(x, i, target)], name="T_broadcast_to")
 

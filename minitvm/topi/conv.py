@@ -10,7 +10,7 @@ from ..errors import InputError, TypeMismatch
 from ..te import Tensor
 from .layouts import AxisOrder
 from .pad import constant_pad
-from .shapes import constant, dims, is_one, paddings, per_axis, plus, same, simple, times
+from .shapes import agree, constant, dims, is_one, paddings, per_axis, plus, simple, times
 
 Ints = int | Sequence[int]
 
@@ -22,9 +22,9 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
           out_dtype: str, data_layout: str = "", kernel_layout: str = "") -> Tensor:  # fmt: skip
     """The convolution of `rank` spatial axes: out[n, f, y..] = sum of data[n, c, y*s + r*d ..] * weight[f, c, r..].
 
-    Products and sums are of `out_dtype` (the data's dtype if empty), to which both operands are converted as they are
-    read: int8 data and weights give exact int32 sums. The attributes that a strategy dispatches on are annotations of
-    the compute.
+    Products and sums have `out_dtype` (the data's dtype if empty), to which both operands are converted when they are
+    read: with int8 data and weights, int32 sums are exact. The attributes that a strategy dispatches on are annotations
+    of the compute.
     """
     op = f"nn.conv{rank}d"
     if data.ndim != rank + 2 or weight.ndim != rank + 2:
@@ -38,7 +38,7 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
     batch, channels, *spatial = order.as_defined(dims(data))
     filters, group_channels, *kernel = filter_order.as_defined(dims(weight))
     window = [constant(k, f"{op}: the size of the kernel") for k in kernel]
-    if not same(times(group_channels, groups), channels):
+    if not agree(times(group_channels, groups), channels):
         raise TypeMismatch(
             f"{op}: the channels of data and weight do not fit\n"
             f"  wanted: {channels} channels = {groups} groups of {group_channels}\n"
@@ -74,7 +74,7 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
         x = padded[order.as_stored((nn, channel, *at))]
         w = weight[filter_order.as_stored((ff, place, *tap_indices))]
         axes = [t for t, k in zip(taps, window, strict=True) if k > 1]
-        # The sum runs along memory: over the channels last where they stand behind the image.
+        # The sum follows the order in memory: in channels-last layouts the channels are summed innermost.
         last = data_layout.endswith("C")
         axes = axes if depthwise else [*axes, rc] if last else [rc, *axes]
         product = x.astype(dtype) * w.astype(dtype)
@@ -110,8 +110,8 @@ def conv2d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0
            out_dtype: str = "", data_layout: str = "NCHW", kernel_layout: str = "OIHW") -> Tensor:  # fmt: skip
     """Convolution of data [n, c, h, w] with weight [o, c / groups, kh, kw].
 
-    `padding` is one number, (h, w), or (top, left, bottom, right). With one channel a group it is depthwise. The
-    layouts, NHWC and HWIO for instance, say in which order the axes of data and result, and of the weight, lie.
+    `padding` is one number, (h, w), or (top, left, bottom, right). With one channel per group it is depthwise. The
+    layouts, NHWC and HWIO for instance, are the orders of the axes of data and result, and of the weight.
     """
     return _conv(2, data, weight, strides, padding, dilation, groups, out_dtype, data_layout, kernel_layout)
 

@@ -9,7 +9,7 @@ from .. import te
 from ..errors import TypeMismatch
 from ..expr import Expr, const
 from ..te import Tensor
-from .shapes import constant, dims, paddings, per_axis, same, simple, times
+from .shapes import agree, constant, dims, paddings, per_axis, simple, times
 
 Ints = int | Sequence[int]
 
@@ -18,7 +18,7 @@ _SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}
 
 def _conv_transpose(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints, output_padding: Ints,
                     dilation: Ints, groups: int) -> Tensor:  # fmt: skip
-    """A plain convolution, with the kernel turned around, of the input with stride - 1 zeros between its elements."""
+    """A plain convolution, with the kernel reversed, of the input with stride - 1 zeros between its elements."""
     op = f"nn.conv{rank}d_transpose"
     if data.ndim != rank + 2 or weight.ndim != rank + 2:
         raise TypeMismatch(f"{op}: wanted data and weight of {rank + 2} dimensions, found {data} and {weight}")
@@ -28,7 +28,7 @@ def _conv_transpose(rank: int, data: Tensor, weight: Tensor, strides: Ints, padd
     batch, channels, *spatial = dims(data)
     in_channels, group_filters, *kernel = dims(weight)
     window = [constant(k, f"{op}: the size of the kernel") for k in kernel]
-    if not same(channels, in_channels):
+    if not agree(channels, in_channels):
         raise TypeMismatch(f"{op}: data has {channels} channels, weight takes {in_channels}")
     reach = [(k - 1) * l for k, l in zip(window, dilate, strict=True)]
     out = tuple(

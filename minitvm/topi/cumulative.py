@@ -1,15 +1,24 @@
-"""Running sums and products: one pass along the axis, which carries the total. Lines run in parallel."""
+"""Running sums and products: one pass along the axis carries the total. Lines run in parallel.
+
+Lines of the last axis are taken one by one. Along another axis, neighbouring lines are neighbours in memory: as many as
+fill a few vectors are taken together, and each step is a loop over them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from .. import te
+from ..expr import IterVar, Range, Var, as_expr, const
 from ..te import Tensor
-from ..tir.nodes import PrimFunc
-from .lines import along, extent_of
-from .shapes import axis_of, dims
+from ..tir.analysis.declared import with_declared_regions
+from ..tir.nodes import Block, Buffer, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt, with_root
+from .lines import along, extent_of, nest, work
+from .shapes import Dim, axis_of, dims, simple
 
 _SUM, _PRODUCT = "sum", "product"
+_TOGETHER, _OPEN = 512, 64  # elements, of which a few rows stay in the L1 cache; along an open axis
 
 
 def cumsum(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
@@ -24,7 +33,66 @@ def cumprod(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool 
 
 def _cumulative(x: Tensor, kind: str, axis: int, exclusive: bool, reverse: bool) -> Tensor:
     at = axis_of(axis, x.ndim)
+    if at < x.ndim - 1:
+        return _together(x, kind, at, exclusive, reverse)
     return along([x], at, _line(extent_of(dims(x)[at], "n"), str(x.dtype), kind, exclusive, reverse))[0]
+
+
+def _together(x: Tensor, kind: str, at: int, exclusive: bool, reverse: bool) -> Tensor:
+    """The same along an axis that is not the last, for some elements of the last axis at a time.
+
+    A row of totals is kept beside, in the L1 cache.
+    """
+    source, result = (Buffer(name, x.shape, x.dtype) for name in ("x", "y"))
+    last, steps = dims(x)[-1], x.shape[at]
+    width, whole = _width(last)
+    chunks = as_expr(simple(-(-last // width)))
+    outer = [d for a, d in enumerate(x.shape[:-1]) if a != at]
+    iterators = [IterVar(Var(f"v{k}", d.dtype), Range.of(d)) for k, d in enumerate((*outer, chunks))]
+    *around, chunk = (it.var for it in iterators)
+    neutral = const(int(kind == _PRODUCT), x.dtype)
+    totals = Buffer("totals", (as_expr(width),), x.dtype, scope="local")
+
+    def row(write: Callable[[Var], Stmt], guarded: bool) -> Stmt:
+        """A loop over the elements that are taken together; those beyond the last axis are left out."""
+        lane = Var("lane", chunk.dtype)
+        body = write(lane)
+        inside = If(chunk * width + lane < as_expr(last), body) if guarded else body
+        return For(lane, const(0, lane.dtype), as_expr(width), ForKind.VECTORIZED, inside)
+
+    def combined(total: Any, value: Any) -> Any:
+        return total + value if kind == _SUM else total * value
+
+    step = Var("j", steps.dtype)
+    place = steps - 1 - step if reverse else step
+
+    def add(lane: Var) -> Stmt:
+        point = (*around[:at], place, *around[at:], chunk * width + lane)
+        total = totals[(lane,)]
+        added = BufferStore(totals, combined(total, source[point]), (lane,))
+        written = BufferStore(result, totals[(lane,)], point)
+        return Seq.of(written, added) if exclusive else Seq.of(added, written)
+
+    start = row(lambda lane: BufferStore(totals, neutral, (lane,)), guarded=False)
+    rest = For(step, const(0, steps.dtype), steps, ForKind.SERIAL, row(add, guarded=not whole))
+    block = with_declared_regions(
+        Block(tuple(iterators), (), (), "running", Seq.of(start, rest), alloc_buffers=(totals,))
+    )
+    loops = [Var(f"i{k}", it.var.dtype) for k, it in enumerate(iterators)]
+    func = with_root(
+        (source, result), nest(loops, [*outer, chunks], block, work([x, x])),
+        {"global_symbol": "running", "tir.noalias": True},
+    )  # fmt: skip
+    running: Tensor = te.extern_primfunc([x], func)
+    return running
+
+
+def _width(last: Dim) -> tuple[int, bool]:
+    """How many elements of the last axis are taken together, and whether the axis divides into such parts."""
+    if not isinstance(last, int) or not last:
+        return (_TOGETHER, True) if isinstance(last, int) else (_OPEN, False)
+    dividing = next(width for width in range(min(last, _TOGETHER), 0, -1) if last % width == 0)
+    return (dividing, True) if dividing == last or dividing >= _TOGETHER // 8 else (_TOGETHER, False)
 
 
 def _line(extent: Any, dtype: str, kind: str, exclusive: bool, reverse: bool) -> PrimFunc:

@@ -8,13 +8,13 @@ from .. import te
 from ..errors import InputError, TypeMismatch
 from ..expr import Expr, as_expr
 from ..te import Tensor
-from .shapes import Dim, dims, is_one, same
+from .shapes import Dim, agree, dims, is_one
 
 
 def einsum(*data: Tensor, equation: str) -> Tensor:
-    """Products summed over the labels that the output leaves out, as in `numpy.einsum`; no ellipsis.
+    """Products summed over the labels that are not in the output, as in `numpy.einsum`; no ellipsis.
 
-    Without `->` the output has the labels that come once, in alphabetic order.
+    Without `->` the output has the labels that occur once, in alphabetic order.
     """
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
@@ -32,7 +32,7 @@ def einsum(*data: Tensor, equation: str) -> Tensor:
         for label, dim in zip(term, dims(tensor), strict=True):
             if label not in extents or is_one(extents[label]):
                 extents[label] = dim
-            elif not is_one(dim) and not same(dim, extents[label]):
+            elif not is_one(dim) and not agree(dim, extents[label]):
                 raise InputError(f"einsum: {label} is {extents[label]} and {dim}")
     if not set(output) <= set(extents):
         raise InputError(f"einsum: {equation!r} has output labels that no operand has")

@@ -1,4 +1,4 @@
-"""Element-wise functions of one tensor, activations among them: each keeps shape and, unless said, dtype."""
+"""Element-wise functions of one tensor, activations among them: each keeps the shape and, unless stated, the dtype."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _float_test(name: str, for_ints: bool) -> Unary:
 def _sign(v: Expr) -> Expr:
     if v.dtype.kind == "uint":
         return te.minimum(v, const(1, v.dtype))
-    # Zero and NaN give themselves.
+    # The sign of zero is zero, that of NaN is NaN.
     one = const(1, v.dtype)
     return te.select(v > const(0, v.dtype), one, te.select(v < const(0, v.dtype), const(-1, v.dtype), v))
 
@@ -132,7 +132,7 @@ def leaky_relu(x: Tensor, *, alpha: float = 0.01) -> Tensor:
 
 
 def prelu(x: Tensor, alpha: Tensor, *, axis: int = 1) -> Tensor:
-    """x where it is positive, else alpha * x with one alpha a channel along `axis`."""
+    """x where it is positive, else alpha * x, with one alpha per channel along `axis`."""
     if alpha.ndim != 1:
         raise InputError(f"prelu: alpha has one dimension, found {alpha.ndim}")
     at = axis % x.ndim

@@ -1,7 +1,7 @@
-"""Reading at places that are data: take, gather.
+"""Reads at places given by data: take, gather.
 
-An index counts from the end when negative. One that is out of range is moved to the nearest end, so that nothing
-outside a tensor is touched.
+A negative index counts from the end. An index that is out of range is moved to the nearest end, so that no access is
+out of bounds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .transform import reshape
 
 
 def take(data: Tensor, indices: Tensor, *, axis: int | None = None) -> Tensor:
-    """The slices of `data` along an axis at the indices, whose axes come in its place; None flattens data first."""
+    """The slices of `data` along an axis at the indices, whose axes replace that axis; None flattens data first."""
     check_index("take", indices)
     if axis is None:
         return take(reshape(data, newshape=(-1,)), indices, axis=0)

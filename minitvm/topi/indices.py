@@ -1,6 +1,6 @@
-"""Indices that are data: brought to a dtype that holds them and the axis alike, counted from the front, clamped.
+"""Indices that are data: converted to a dtype that holds them and the extent, counted from the front, clamped.
 
-Arithmetic in the dtype of the indices would wrap where an axis is longer than that dtype counts (int8 and 129).
+Arithmetic in the dtype of the indices would wrap if an axis is longer than its largest value (int8 and 129).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def check_index(op: str, indices: Tensor) -> None:
 
 
 def widened(index: Expr, extent: Dim) -> Expr:
-    """The same index in a dtype that also holds the extent: int32 or int64; an index of uint64 stays what it is."""
+    """The same index in a dtype that also holds the extent: int32 or int64; an index of uint64 is not converted."""
     if index.dtype == "uint64":
         return index  # no signed dtype holds it; every extent fits
     needed = max(index.dtype.bits * (2 if index.dtype.kind == "uint" else 1), as_expr(extent).dtype.bits)
@@ -42,7 +42,7 @@ def clamped(index: Expr, extent: Dim) -> Expr:
 
 
 def check_counts(op: str, dtype: str, extent: Dim) -> None:
-    """Raise `InputError` unless a dtype holds every index of an axis; of a symbolic axis, those of int32."""
+    """Raise `InputError` unless a dtype holds every index of an axis; for a symbolic axis, every int32 index."""
     kind = DType(dtype)
     size = as_expr(extent)
     last = size.value - 1 if isinstance(size, IntImm) else 2**31 - 1

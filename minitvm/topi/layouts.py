@@ -1,7 +1,7 @@
-"""Layouts by their letters: the order in which the axes of an image or of filters lie in memory.
+"""Layouts by their letters: the order of the axes of an image or of filters in memory.
 
 `NCHW`, `NHWC`, ... name the axes of data (batch, channel, height, width), `OIHW`, `HWIO`, ... those of filters. A digit
-and a small letter is a block of an axis: in `NCHW8c` the channels are split into blocks of 8 that stand innermost.
+and a small letter is a block of an axis: in `NCHW8c` the channels are split into blocks of 8, which are innermost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PARTS = re.compile(r"([A-Z])|([1-9]\d*)([a-z])")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The axes in their order in memory, outermost first: a letter, and how long its block is (0: the axis itself).
+    """The axes in their order in memory, outermost first: a letter, and the length of its block (0: the axis itself).
 
     `parse` reads one. Capital letters are the axes; each may also appear once, small, as a block further in.
     """
@@ -33,7 +33,7 @@ class Layout:
 
     @staticmethod
     def parse(text: str) -> Layout:
-        """The layout of that text; raises `InputError` for what is none."""
+        """The layout of that text; raises `InputError` if it is not a layout."""
         axes: list[tuple[str, int]] = []
         end = 0
         for match in _PARTS.finditer(text):
@@ -61,7 +61,7 @@ class Layout:
         return all(not block for _, block in self.axes)
 
     def block(self, letter: str) -> int:
-        """How long the blocks of an axis are; 1 where it is not split."""
+        """The length of the blocks of an axis; 1 if it is not split."""
         return next((block for name, block in self.axes if block and name == letter), 1)
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class AxisOrder:
-    """How tuples in the order of memory and in the order that an operator is defined in become each other."""
+    """Converts tuples between the order in memory and the order in which an operator is defined."""
 
     stored: str
     defined: str
@@ -88,7 +88,7 @@ class AxisOrder:
 
     @property
     def is_default(self) -> bool:
-        """Whether the two orders are one."""
+        """Whether the two orders are equal."""
         return self.stored == self.defined
 
     def as_defined(self, values: Sequence[T]) -> tuple[T, ...]:
@@ -101,7 +101,7 @@ class AxisOrder:
 
 
 def transformed_shape(shape: Sequence[Any], source: Layout, target: Layout) -> tuple[Any, ...]:
-    """The shape in the one layout of what has `shape` in the other; raises `InputError` where blocks do not fit."""
+    """The shape in the layout `target` of data of `shape` in `source`; raises `InputError` if blocks do not fit."""
     if sorted(source.plain) != sorted(target.plain):
         raise InputError(f"layout_transform: {source} and {target} have different axes")
     if len(shape) != len(source.axes):
@@ -131,7 +131,7 @@ def layout_transform(data: Tensor, *, src_layout: str, dst_layout: str) -> Tenso
         point = []
         for letter, block in source.axes:
             outer, inner = at[letter, 0], at.get((letter, target.block(letter)))
-            # The place along the whole axis, then what of it this layout names.
+            # The place along the whole axis, then its block, or its place in the block.
             place = outer if inner is None else plus(times(outer, target.block(letter)), inner)
             split = source.block(letter)
             point.append(place if split == 1 else place % split if block else place // split)

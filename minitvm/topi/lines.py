@@ -7,7 +7,7 @@
 
     along([x], axis, last)          # y[a, 0, b] = x[a, n - 1, b], for all a and b
 
-Lines are independent of each other: they run in parallel where there is enough to do.
+Lines are independent of each other: they run in parallel if there is enough work.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from ..tir.nodes import (
 )
 from .shapes import Dim
 
-# Elements below which waking another thread costs more than it saves; a symbolic extent counts as many.
+# Elements below which waking another thread costs more than it saves; a symbolic extent counts as large.
 _PARALLEL = 1 << 14
 _SYMBOLIC = 256
 
 
-# What an element of a result begins as, by its point, given the inputs' buffers.
+# The initial value of an element of a result: a function of its point and the inputs' buffers.
 Start = Callable[..., Expr]
 
 
@@ -51,10 +51,10 @@ def along(
 ) -> list[Tensor]:
     """The results of a function of one line for all lines of tensors along an axis.
 
-    The function takes a line of each tensor, and then one of each result. The tensors are as long as each other along
-    the other axes. `starts` are for the first results: their elements begin so, before the function runs; what is read
-    at places that are data has to begin as something. With `whole`, a further input, the only result has its shape,
-    which may be longer along the other axes: the lines that no tensor has stay as they begin.
+    The function takes a line of each tensor, and then one of each result. Along the other axes, all tensors have the
+    same extents. `starts` are the initial values of the first results, before the function runs; a result that is read
+    at places given by data needs one. With the further input `whole`, the only result has its shape, which may be
+    longer along the other axes: lines that no tensor has keep their initial values.
     """
     count, operands = len(tensors), [*tensors, *([] if whole is None else [whole])]
     lead, rest = tensors[0].shape[:axis], tensors[0].shape[axis + 1 :]
@@ -87,7 +87,7 @@ def _of(shape: Sequence[Expr], line: PrimFunc, tensors: Sequence[Tensor], axis: 
 
 
 def _for_a_line(line: PrimFunc, buffers: Sequence[Buffer], axis: int, iterators: Sequence[IterVar]) -> Block:
-    """The block that computes one line: the function's body on the whole tensors' elements."""
+    """The block that computes one line: the function's body, with its accesses moved into the whole tensors."""
     places = dict(zip(line.buffers, buffers, strict=True))
     at = [it.var for it in iterators]
     root = root_block(line)
@@ -122,7 +122,7 @@ def started(result: Buffer, value: Callable[..., Expr]) -> Stmt:
 
 
 def nest(variables: Sequence[Var], extents: Sequence[Expr], block: Block, amount: int) -> Stmt:
-    """A block in a loop an iterator, the outermost parallel where there is enough to do."""
+    """A block in one loop per iterator; the outermost is parallel if there is enough work."""
     stmt: Stmt = BlockRealize(tuple(variables), const(True), block)
     for number, (var, extent) in reversed(list(enumerate(zip(variables, extents, strict=True)))):
         parallel = number == 0 and amount >= _PARALLEL
@@ -131,7 +131,7 @@ def nest(variables: Sequence[Var], extents: Sequence[Expr], block: Block, amount
 
 
 def work(tensors: Sequence[Tensor | Buffer]) -> int:
-    """How many elements tensors have, about."""
+    """About how many elements the tensors have."""
     total = 0
     for tensor in tensors:
         sizes = (dim.value if isinstance(dim, IntImm) else _SYMBOLIC for dim in tensor.shape)

@@ -1,6 +1,6 @@
 """Matrix products: `dense`, `matmul` with NumPy's broadcasting of the leading axes, `batch_matmul`.
 
-Products and sums are of `out_dtype` (the first operand's if empty), to which both are converted as they are read.
+Products and sums have `out_dtype` (the first operand's if empty), to which both are converted when they are read.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any
 from .. import te
 from ..errors import TypeMismatch
 from ..te import Tensor
-from .shapes import broadcast_point, broadcast_shapes, dims, same
+from .shapes import agree, broadcast_point, broadcast_shapes, dims
 
 
 def dense(data: Tensor, weight: Tensor, *, out_dtype: str = "") -> Tensor:
     """data [..., k] times the transpose of weight [n, k]: out[..., j] = sum over k of data[..., k] * weight[j, k]."""
-    if data.ndim < 1 or weight.ndim != 2 or not same(dims(data)[-1], dims(weight)[1]):
+    if data.ndim < 1 or weight.ndim != 2 or not agree(dims(data)[-1], dims(weight)[1]):
         raise TypeMismatch(f"nn.dense: wanted data [..., k] and weight [n, k], found {data} and {weight}")
     _check_dtypes("nn.dense", data, weight, out_dtype)
     dtype = out_dtype or data.dtype
@@ -38,7 +38,8 @@ def dense(data: Tensor, weight: Tensor, *, out_dtype: str = "") -> Tensor:
 def matmul(
     a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False, out_dtype: str = ""
 ) -> Tensor:
-    """a [..., m, k] times b [..., k, n], the leading axes broadcast; a vector left is a row, right a column.
+    """a [..., m, k] times b [..., k, n], the leading axes broadcast; a vector on the left is a row, one on the right a
+    column.
 
     `transpose_a` takes a as [..., k, m], `transpose_b` takes b as [..., n, k].
     """
@@ -62,7 +63,7 @@ def _matmul(op: str, a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool,
     columns = [] if b.ndim == 1 else [dims(b)[-2 if transpose_b else -1]]
     inner = dims(a)[-2 if transpose_a else -1]
     other = dims(b)[-1 if transpose_b or b.ndim == 1 else -2]
-    if not same(inner, other):
+    if not agree(inner, other):
         raise TypeMismatch(
             f"{op}: the axes to sum over differ\n  wanted: {inner} = {other}\n  found:  {a} and {b}"
             f"{', a transposed' if transpose_a else ''}{', b transposed' if transpose_b else ''}"

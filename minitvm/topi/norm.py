@@ -12,7 +12,7 @@ from ..te import Tensor
 from .elementwise import elementwise
 from .pad import constant_pad
 from .reduce import l1, mean, sum_square, variance
-from .shapes import axes_of, axis_of, dims, same, simple
+from .shapes import agree, axes_of, axis_of, dims, simple
 
 _ZERO = const(0, "int32")
 
@@ -21,9 +21,9 @@ def batch_norm(
     data: Tensor, gamma: Tensor, beta: Tensor, moving_mean: Tensor, moving_var: Tensor, *, axis: int = 1,
     epsilon: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """(data - mean) / sqrt(var + epsilon) * gamma + beta, with given statistics, one of each a channel along `axis`.
+    """(data - mean) / sqrt(var + epsilon) * gamma + beta, with given statistics, one of each per channel along `axis`.
 
-    One output: Relay's also hands the statistics through.
+    It has one output; Relay's also returns the statistics.
     """
     at = axis_of(axis, data.ndim)
     _check_channels("nn.batch_norm", data, at, gamma, beta, moving_mean, moving_var)
@@ -55,7 +55,7 @@ def layer_norm(
 
 
 def instance_norm(data: Tensor, gamma: Tensor, beta: Tensor, *, axis: int = 1, epsilon: float = 1e-5) -> Tensor:
-    """Normalise each channel of each sample over all other axes; gamma and beta one a channel."""
+    """Normalise each channel of each sample over all other axes; gamma and beta have one element per channel."""
     at = axis_of(axis, data.ndim)
     _check_channels("nn.instance_norm", data, at, gamma, beta)
     normal = _standardized(data, tuple(a for a in range(1, data.ndim) if a != at), epsilon)
@@ -63,7 +63,7 @@ def instance_norm(data: Tensor, gamma: Tensor, beta: Tensor, *, axis: int = 1, e
 
 
 def group_norm(data: Tensor, gamma: Tensor, beta: Tensor, *, num_groups: int, epsilon: float = 1e-5) -> Tensor:
-    """Normalise groups of channels (axis 1) of each sample; gamma and beta one a channel."""
+    """Normalise groups of channels (axis 1) of each sample; gamma and beta have one element per channel."""
     _check_channels("nn.group_norm", data, 1, gamma, beta)
     batch, channels, *spatial = dims(data)
     if isinstance(channels, int) and channels % num_groups:
@@ -79,7 +79,7 @@ def group_norm(data: Tensor, gamma: Tensor, beta: Tensor, *, num_groups: int, ep
 
 
 def rms_norm(data: Tensor, weight: Tensor, *, axis: int | Sequence[int] = -1, epsilon: float = 1e-5) -> Tensor:
-    """data / sqrt(mean(data^2) + epsilon) * weight, over the axes, whose shape weight has."""
+    """data / sqrt(mean(data^2) + epsilon) * weight over the axes; weight has their shape."""
     axes = axes_of(axis, data.ndim)
     _check_shape("nn.rms_norm", weight, [dims(data)[a] for a in axes])
     square = mean(elementwise(data, lambda v: v * v, "square"), axis=axes, keepdims=True)
@@ -93,7 +93,7 @@ def rms_norm(data: Tensor, weight: Tensor, *, axis: int | Sequence[int] = -1, ep
 
 
 def l2_normalize(data: Tensor, *, axis: int | Sequence[int] = 1, eps: float = 1e-10, ord: int = 2) -> Tensor:
-    """data divided by its norm over the axes, which is taken as at least sqrt(eps); `ord` 1 takes the sum of |x|."""
+    """data divided by its norm over the axes, or by sqrt(eps) if that is larger; `ord` 1 takes the sum of |x|."""
     axes = axes_of(axis, data.ndim)
     if ord not in (1, 2):
         raise InputError(f"nn.l2_normalize: ord is 1 or 2, found {ord}")
@@ -151,5 +151,5 @@ def _check_channels(op: str, data: Tensor, axis: int, *weights: Tensor) -> None:
 
 def _check_shape(op: str, weight: Tensor, expected: Sequence[Any]) -> None:
     shape = dims(weight)
-    if len(shape) != len(expected) or not all(same(a, b) for a, b in zip(shape, expected, strict=True)):
+    if len(shape) != len(expected) or not all(agree(a, b) for a, b in zip(shape, expected, strict=True)):
         raise TypeMismatch(f"{op}: wanted a weight of shape ({', '.join(map(str, expected))}), found {weight}")

@@ -42,7 +42,7 @@ def pad(
     data: Tensor,
     value: Tensor | None = None,
     *,
-    pad_width: Sequence[Sequence[int]],
+    pad_width: Sequence[Sequence[Dim]],
     pad_value: float = 0.0,
     pad_mode: str = "constant",
 ) -> Tensor:
@@ -56,15 +56,17 @@ def pad(
     before, after = [p[0] for p in pad_width], [p[1] for p in pad_width]
     if pad_mode == "constant":
         fill = pad_value if value is None else value[(0,) * value.ndim]
-        return constant_pad(data, before, after, fill, name="T_pad")
+        padded = constant_pad(data, before, after, fill, name="T_pad")
+        # An operator's result is a tensor of its own, even where nothing is added.
+        return te.compute(data.shape, lambda *i: data[i], name="T_pad") if padded is data else padded
     if pad_mode not in ("edge", "reflect", "wrap"):
         raise InputError(f"pad: pad_mode is constant, edge, reflect or wrap, found {pad_mode!r}")
     extents = dims(data)
     shape = tuple(simple(d + b + a) for d, b, a in zip(extents, before, after, strict=True))
 
-    def source(i: Expr, extent: Dim, b: int, a: int) -> Any:
+    def source(i: Expr, extent: Dim, b: Dim, a: Dim) -> Any:
         at = plus(i, -b)
-        if b <= 0 and a <= 0:
+        if isinstance(b, int) and isinstance(a, int) and b <= 0 and a <= 0:
             return at
         if pad_mode == "edge":
             return te.minimum(te.maximum(at, 0), extent - 1)

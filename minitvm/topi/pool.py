@@ -1,4 +1,4 @@
-"""Pooling over the spatial axes of data of one, two or three: NCHW, and in two dimensions any order of the axes."""
+"""Pooling over one, two or three spatial axes: NCHW, and in two dimensions any order of the axes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .layouts import AxisOrder
 from .pad import constant_pad
 from .reduce import max as reduce_max
 from .reduce import mean
-from .shapes import Dim, constant, dims, paddings, per_axis, plus, simple, times
+from .shapes import Dim, dims, paddings, per_axis, plus, same, simple, times
 
 Ints = int | Sequence[int]
 _DEFAULT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -46,21 +46,20 @@ class _Windows:
         if not ceil_mode:
             count = simple(room // s + 1)
         else:
-            length = constant(room, f"{op}: with ceil_mode a spatial axis")
-            count = -(-length // s) + 1
-            # The last window has to start inside the input or the padding in front of it.
-            if (count - 1) * s >= constant(extent, op) + self.before[axis]:
-                count -= 1
+            # The last window has to start inside the input or the padding before it.
+            rounded, starts = simple((room + (s - 1)) // s + 1), simple((extent + (self.before[axis] + s - 1)) // s)
+            static = isinstance(rounded, int) and isinstance(starts, int)
+            count = min(rounded, starts) if static else simple(te.minimum(rounded, starts))
         if isinstance(count, int) and count <= 0:
             raise InputError(f"{op}: the window {self.size} is larger than the padded input {tuple(self.spatial)}")
         return count
 
-    def _reached(self, axis: int, ceil_mode: bool) -> int:
+    def _reached(self, axis: int, ceil_mode: bool) -> Dim:
         if not ceil_mode:
             return self.declared_after[axis]
         last = (self.out[axis] - 1) * self.stride[axis] + (self.size[axis] - 1) * self.dilate[axis] + 1
-        reach = last - self.spatial[axis] - self.before[axis]
-        return max(self.declared_after[axis], constant(reach, "pooling: the reach of the last window"))
+        reach, declared = simple(last - self.spatial[axis] - self.before[axis]), self.declared_after[axis]
+        return max(declared, reach) if isinstance(reach, int) else simple(te.maximum(reach, declared))
 
     def padded(self, data: Tensor, value: Expr) -> Tensor:
         before, after = ((0, 0, *amounts) for amounts in (self.before, self.after))
@@ -105,7 +104,7 @@ class _Windows:
         low = -self.before[axis] if include_pad else 0
         high = self.spatial[axis] + (self.declared_after[axis] if include_pad else 0)
         inside_front = include_pad or self.before[axis] == 0
-        inside_back = self.after[axis] == (self.declared_after[axis] if include_pad else 0)
+        inside_back = same(self.after[axis], self.declared_after[axis] if include_pad else 0)
         if inside_front and inside_back:
             return k
         start = plus(times(index, s), -self.before[axis])
@@ -159,7 +158,7 @@ def max_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Int
                ceil_mode: bool = False, layout: str = "NCHW") -> Tensor:  # fmt: skip
     """The largest element of each window; padding never wins. `ceil_mode` rounds the number of windows up.
 
-    `layout` says in which order the axes of data and result lie.
+    `layout` is the order of the axes of data and result.
     """
     return _max_pool(2, data, pool_size, strides, padding, dilation, ceil_mode, layout)
 
@@ -182,7 +181,7 @@ def avg_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Int
                layout: str = "NCHW") -> Tensor:  # fmt: skip
     """The mean of each window; `count_include_pad` counts declared padding as zeros, else it is left out.
 
-    `layout` says in which order the axes of data and result lie.
+    `layout` is the order of the axes of data and result.
     """
     return _avg_pool(2, data, pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout)
 
@@ -194,10 +193,10 @@ def avg_pool3d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Int
 
 
 def global_max_pool(data: Tensor) -> Tensor:
-    """The largest element over all axes behind batch and channel, which stay as 1."""
+    """The largest element over all axes after batch and channel, which remain with extent 1."""
     return reduce_max(data, axis=tuple(range(2, data.ndim)), keepdims=True)
 
 
 def global_avg_pool(data: Tensor) -> Tensor:
-    """The mean over all axes behind batch and channel, which stay as 1."""
+    """The mean over all axes after batch and channel, which remain with extent 1."""
     return mean(data, axis=tuple(range(2, data.ndim)), keepdims=True)

@@ -1,4 +1,4 @@
-"""Between floats and small integers: quantize and dequantize, with one scale, or one a channel."""
+"""Between floats and small integers: quantize and dequantize, with one scale, or one per channel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def quantize(
 ) -> Tensor:  # fmt: skip
     """saturate(round(data / scale) + zero_point), halves to even; a scale of one dimension runs along `axis`.
 
-    With a `block_size`, so many places along `axis` share one element of a scale of as many dimensions as the data.
+    With a `block_size`, that many places along `axis` share one element of the scale, which has the data's rank.
     Infinities saturate too; NaN becomes the least integer, as from ONNX Runtime's vector code.
     """
     # Half floats do not hold the limits of 16-bit integers.
@@ -40,7 +40,7 @@ def quantize(
         rounded = te.nearbyint(data[i] / _parameter(scale, i, axis, block_size).astype(data.dtype)).astype(wide)
         if zero_point is not None:
             rounded = rounded + _parameter(zero_point, i, axis, block_size).astype(wide)
-        # Not `maximum`, which keeps a NaN: no integer stands for that.
+        # Not `maximum`, which keeps a NaN: no integer represents it.
         return te.minimum(te.select(rounded > low, rounded, low), high).astype(out_dtype)
 
     return te.compute(data.shape, element, name="T_quantize")

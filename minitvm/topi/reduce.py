@@ -1,4 +1,4 @@
-"""Reductions over some axes. `axis` None is all of them; `keepdims` leaves a 1 in the place of each."""
+"""Reductions over some axes. `axis` None means all of them; `keepdims` keeps each with extent 1."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def reduce_over(x: Tensor, axis: Axes, keepdims: bool, body: Callable[[Expr, lis
 def _reduce(
     name: str, reducer: Any, x: Tensor, axis: Axes, keepdims: bool, one: Callable[[Expr], Expr] = lambda v: v
 ) -> Tensor:
-    """A reduction; over no axes it is `one` of each element, what it comes to for a single one."""
+    """A reduction; over no axes it is `one` of each element, the reduction of a single element."""
     if not axes_of(axis, x.ndim):
         return elementwise(x, one, name)
     reduced: Tensor = reduce_over(x, axis, keepdims, lambda value, taps: reducer(value, axis=taps), f"T_{name}")
@@ -90,7 +90,7 @@ def _truth(v: Expr) -> Expr:
 
 
 def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The mean over the axes; of integers, rounded toward zero.
+    """The mean over the axes, rounded toward zero for integers.
 
     Half floats are summed in float32, integers of fewer than 32 bits in int32: neither sum nor count fits their own.
     """
@@ -140,7 +140,7 @@ def sum_square(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tenso
 
 
 def l2(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The square root of the sum of squares; of integers, in float64 and then rounded toward zero."""
+    """The square root of the sum of squares; for integers, computed in float64 and rounded toward zero."""
 
     def root(v: Expr) -> Expr:
         return te.sqrt(v) if v.dtype.is_float else te.sqrt(v.astype("float64")).astype(v.dtype)
@@ -181,14 +181,14 @@ def logsumexp(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor
 def argmax(
     x: Tensor, *, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
 ) -> Tensor:
-    """The index of the largest over one axis, or over all in row-major order; the first of equals unless told else."""
+    """The index of the largest over one axis, or over all in row-major order; the first of equal ones by default."""
     return _arg("argmax", x, axis, keepdims, select_last_index, dtype)
 
 
 def argmin(
     x: Tensor, *, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
 ) -> Tensor:
-    """The index of the smallest over one axis, or over all in row-major order; the first of equals unless told else."""
+    """The index of the smallest over one axis, or over all in row-major order; the first of equal ones by default."""
     return _arg("argmin", x, axis, keepdims, select_last_index, dtype)
 
 

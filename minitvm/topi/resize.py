@@ -1,4 +1,4 @@
-"""Resizing by interpolation, one axis after the other, with ONNX's ways to map coordinates."""
+"""Resizing by interpolation, one axis after the other, with ONNX's coordinate transformations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..expr import Expr, as_expr, call, const
 from ..te import Tensor
 from .elementwise import elementwise
 from .indices import check_index, clamped
-from .shapes import Dim, axis_of, constant, dims, same
+from .shapes import Dim, axis_of, constant, dims, same, simple
 
 _MODES = (
     "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize", "half_pixel_symmetric",
@@ -37,10 +37,10 @@ def resize(
     cubic_exclude: bool = False,
     extrapolation_value: float = 0.0,
 ) -> Tensor:
-    """`data` with the shape `size` (one extent an axis).
+    """`data` with the shape `size` (one extent per axis).
 
-    `method` is nearest_neighbor, linear or cubic. `scales` (output by input, one an axis) default to the quotient of
-    the extents and are needed where one is symbolic. `roi` (starts, then ends, relative to the extents) and
+    `method` is nearest_neighbor, linear or cubic. `scales` (output by input, one per axis) default to the quotient of
+    the extents, which may be symbolic. `roi` (starts, then ends, relative to the extents) and
     `extrapolation_value` are for tf_crop_and_resize. Coordinates are computed in float64.
     """
     if method not in ("nearest_neighbor", "linear", "cubic"):
@@ -71,45 +71,61 @@ def resize(
     return result if exact else elementwise(result, lambda v: te.trunc(v).astype(data.dtype), "cast")
 
 
-def _scale(extent: Dim, size: Dim, fixed: float | None) -> float:
+def _scale(extent: Dim, size: Dim, fixed: float | None) -> float | None:
+    """Output by input; None if it is known in a run only."""
     if fixed is not None:
         return float(fixed)
     if isinstance(extent, int) and isinstance(size, int):
         return size / extent
-    if same(extent, size):
-        return 1.0
-    raise InputError(f"image.resize: {extent} to {size}: a symbolic axis needs its scale")
+    ratio = simple(size // extent)
+    return float(ratio) if isinstance(ratio, int) and same(size, extent * ratio) else None
 
 
 def _f64(value: Dim) -> Any:
     return float(value) if isinstance(value, int) else as_expr(value).astype("float64")
 
 
-def coordinates(mode: str, extent: Dim, size: Dim, scale: float, roi: tuple[float, float]) -> Callable[[Any], Any]:
-    """Where in the input an output index stands, as a float64. The index may be a NumPy array where sizes are known."""
+def coordinates(
+    mode: str, extent: Dim, size: Dim, scale: float | None, roi: tuple[float, float]
+) -> Callable[[Any], Any]:
+    """The position in the input of an output index, as a float64. The index may be a NumPy array if sizes are known.
+
+    `scale` is None for the quotient of symbolic extents.
+    """
+
+    def unscaled(place: Any) -> Any:
+        # One division of whole numbers, so that positions that are whole are so exactly.
+        return place / scale if scale is not None else place * _f64(extent) / _f64(size)
+
     if mode == "asymmetric":
-        return lambda i: i.astype("float64") / scale
+        return lambda i: unscaled(i.astype("float64"))
     if mode == "align_corners":
         if isinstance(size, int) and size == 1:
             return lambda i: i.astype("float64") * 0.0
-        length: Any = _f64(size)
-        if isinstance(extent, int) and isinstance(size, int) and abs(extent * scale - size) > 1e-6:
-            length = extent * scale  # what the scale asks for, which is not a whole number
+        length: Any = _f64(size) if isinstance(size, int) else _f64(te.maximum(size, 2))
+        if isinstance(extent, int) and isinstance(size, int) and scale and abs(extent * scale - size) > 1e-6:
+            length = extent * scale  # the size by the scale, which is not a whole number
         return lambda i: i.astype("float64") * (_f64(extent) - 1.0) / (length - 1.0)
     if mode == "tf_crop_and_resize":
         start, end = roi
         if isinstance(size, int) and size == 1:
             return lambda i: i.astype("float64") * 0.0 + (_f64(extent) - 1.0) * (0.5 * (start + end))
-        step = (end - start) * (_f64(extent) - 1.0) / (_f64(size) - 1.0)
-        return lambda i: start * (_f64(extent) - 1.0) + i.astype("float64") * step
-    if mode == "pytorch_half_pixel" and isinstance(size, int) and size == 1:
-        return lambda i: i.astype("float64") * 0.0
+        if isinstance(size, int):
+            step = (end - start) * (_f64(extent) - 1.0) / (_f64(size) - 1.0)
+            return lambda i: start * (_f64(extent) - 1.0) + i.astype("float64") * step
+        middle = (_f64(extent) - 1.0) * (0.5 * (start + end))
+        step = (end - start) * (_f64(extent) - 1.0) / (_f64(te.maximum(size, 2)) - 1.0)
+        return lambda i: te.select(size <= 1, middle, start * (_f64(extent) - 1.0) + i.astype("float64") * step)
+    if mode == "pytorch_half_pixel":
+        if isinstance(size, int):
+            return lambda i: unscaled(i.astype("float64") + 0.5) - 0.5 if size != 1 else i.astype("float64") * 0.0
+        return lambda i: te.select(size <= 1, const(0, "float64"), unscaled(i.astype("float64") + 0.5) - 0.5)
     if mode == "half_pixel_symmetric":
         # The whole output stays centred on the input, also where size is not extent * scale.
-        adjustment = _f64(size) / (scale * _f64(extent))
+        adjustment = 1.0 if scale is None else _f64(size) / (scale * _f64(extent))
         offset = _f64(extent) * 0.5 * (1.0 - adjustment)
-        return lambda i: offset + (i.astype("float64") + 0.5) / scale - 0.5
-    return lambda i: (i.astype("float64") + 0.5) / scale - 0.5
+        return lambda i: offset + unscaled(i.astype("float64") + 0.5) - 0.5
+    return lambda i: unscaled(i.astype("float64") + 0.5) - 0.5
 
 
 def _stage(data: Tensor, axis: int, size: Dim, element: Callable[..., Any], name: str) -> Tensor:
@@ -136,16 +152,16 @@ def _guarded(value: Expr, at: Expr, extent: Dim, outside: float | None) -> Expr:
 
 
 def _nearest(
-    data: Tensor, axis: int, size: Dim, scale: float, mode: str, rounding: str, source: Callable[[Expr], Expr],
+    data: Tensor, axis: int, size: Dim, scale: float | None, mode: str, rounding: str, source: Callable[[Expr], Expr],
     outside: float | None,
 ) -> Tensor:  # fmt: skip
     extent = dims(data)[axis]
-    whole = scale == int(scale) and scale >= 1
+    factor = int(scale) if scale is not None and scale == int(scale) and scale >= 1 else 0
     repeats = (mode == "asymmetric" and rounding == "floor") or (
         mode in ("half_pixel", "pytorch_half_pixel") and rounding.startswith("round")
     )
-    if whole and repeats and same(size, extent * int(scale)) and not (isinstance(size, int) and size == 1):
-        return _stage(data, axis, size, lambda i, read: read(i // int(scale)), "T_resize_nearest")
+    if factor and repeats and same(size, extent * factor) and not (isinstance(size, int) and size == 1):
+        return _stage(data, axis, size, lambda i, read: read(i // factor), "T_resize_nearest")
 
     def element(i: Expr, read: Any) -> Expr:
         at = source(i)
@@ -173,9 +189,9 @@ def _cubic(
     data: Tensor, axis: int, size: Dim, source: Callable[[Expr], Expr], alpha: float, exclude: bool,
     outside: float | None,
 ) -> Tensor:  # fmt: skip
-    """Keys' cubic convolution; `exclude` leaves taps outside the input out and scales the others up.
+    """Keys' cubic convolution; `exclude` omits taps outside the input and scales up the others.
 
-    The weights are a stage of their own: computed once an output index, not once an element.
+    The weights are a separate stage: they are computed once per output index, not once per element.
     """
     extent = dims(data)[axis]
 
@@ -218,8 +234,8 @@ def cubic_weight(d: Expr, a: float = -0.75) -> Expr:
 def interpolate(data: Tensor, places: Tensor, weights: Tensor, *, axis: int) -> Tensor:
     """Along an axis, weighted sums of elements: out[i] = sum over t of data[places[t, i]] * weights[t, i].
 
-    `places` and `weights` are [taps, size of the result]. Sums are in the dtype of the data. This is what `resize`
-    along one axis is, with its tables given.
+    `places` and `weights` are [taps, size of the result]. Sums are in the dtype of the data. It is `resize`
+    along one axis, with its tables as inputs.
     """
     check_index("image.interpolate", places)
     if (

@@ -1,4 +1,4 @@
-"""Reading a picture at places that are data: `grid_sample` (Jaderberg et al., Spatial Transformer Networks, 2015)."""
+"""Reads a picture at places given by data: `grid_sample` (Jaderberg et al., Spatial Transformer Networks, 2015)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def grid_sample(
     """data [n, c, (d,) h, w] at the points of grid [n, outs..., 2 or 3], which are (x, y(, z)) from -1 to 1.
 
     -1 and 1 are the centres of the outermost elements with `align_corners`, else their outer edges. `padding_mode`
-    says what is read outside: zeros, the border, or the reflection at it.
+    determines the values outside: zeros, the border, or the reflection at it.
     """
     rank = data.ndim - 2
     if rank not in (2, 3) or grid.ndim != data.ndim or dims(grid)[-1] != rank or data.dtype != grid.dtype:
@@ -32,7 +32,7 @@ def grid_sample(
     extents = dims(data)[2:]
     outs = dims(grid)[1:-1]
 
-    # Coordinates, places and weights are stages of their own: all channels share them. Axes as data has them.
+    # Coordinates, places and weights are separate stages, which all channels share. Axes are in the order of data.
     def coordinate(n: Any, *i: Any) -> Expr:
         axis, component = i[-1], (rank - 1) - i[-1]
         p = _coordinate(grid[(n, *i[:-1], component)], _of_axis(extents, axis, grid.dtype), align_corners)
@@ -45,7 +45,7 @@ def grid_sample(
     taps = {"nearest": 1, "linear": 2, "cubic": 4}[method]
 
     def whole(i: Sequence[Any]) -> Expr:
-        """The place of a tap as a float, wherever it lies."""
+        """The place of a tap as a float, inside the axis or not."""
         p: Expr = at[tuple(i[:-1])]
         if method == "nearest":
             return te.nearbyint(p)
@@ -58,7 +58,7 @@ def grid_sample(
         inner = _clamp(p, size)
         if padding_mode != "zeros":
             return inner.astype("int32")
-        # -1 says that the tap lies outside.
+        # -1 means that the tap is outside.
         same: Expr = inner == p
         return te.select(same, inner, const(-1, p.dtype)).astype("int32")
 
@@ -110,7 +110,7 @@ def _coordinate(value: Expr, size: Expr, align_corners: bool) -> Expr:
 
 
 def _reflected(p: Expr, size: Expr, align_corners: bool) -> Expr:
-    """Folded back at both ends, as often as need be."""
+    """Reflected at both ends, as often as necessary."""
     low = const(0.0 if align_corners else -0.5, p.dtype)
     # An axis of one element has no length between its corners; everything is reflected onto it.
     span = te.maximum(size - 1.0, const(1e-4, p.dtype)) if align_corners else size

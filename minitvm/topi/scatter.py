@@ -1,6 +1,6 @@
-"""Writing at places that are data: the data are copied, then one update after the other writes its place.
+"""Writes at places given by data: the data are copied, then the updates are written one after the other.
 
-An index counts from the end when negative. An update whose place is out of range writes nothing.
+A negative index counts from the end. An update whose place is out of range writes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..tir.analysis.declared import with_declared_regions
 from ..tir.nodes import Block, Buffer, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt, with_root
 from .indices import check_index, from_front
 from .lines import along, extent_of, nest, started, work
-from .shapes import axis_of, constant, dims, same
+from .shapes import agree, axis_of, constant, dims
 
 _COMBINE: dict[str, Any] = {
     "none": lambda old, new: new,
@@ -31,12 +31,13 @@ def scatter_elements(
 ) -> Tensor:
     """`data` with updates[i, j, k] at [indices[i, j, k], j, k] for axis 0, and so on.
 
-    `reduction` (add, mul, max, min) combines with what is there; with "none" the last update of a place remains.
-    Updates may be smaller than data along the other axes. Those of a line along the axis come one after the other.
+    `reduction` (add, mul, max, min) combines an update with the element; with "none" the last update of a place
+    remains. Updates may be smaller than data along the other axes. Those of a line along the axis come one after the
+    other.
     """
     check_index("scatter_elements", indices)
     at = axis_of(axis, data.ndim)
-    if indices.ndim != data.ndim or not all(same(a, b) for a, b in zip(dims(indices), dims(updates), strict=True)):
+    if indices.ndim != data.ndim or not all(agree(a, b) for a, b in zip(dims(indices), dims(updates), strict=True)):
         raise TypeMismatch(f"scatter_elements: {indices} and {updates} do not fit {data}")
     line = _line(
         extent_of(dims(data)[at], "n"), extent_of(dims(indices)[at], "m"), str(data.dtype), str(indices.dtype),
@@ -78,7 +79,7 @@ def _line(extent: Any, count: Any, dtype: str, index: str, combined: Any) -> Pri
 def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
     """`data` with the updates at the points that the last axis of `indices` holds (ONNX's ScatterND).
 
-    A point has as many coordinates as the last axis of `indices` is long; each update is what lies at a point. With the
+    The last axis of `indices` holds the coordinates of a point; each update is the slice at a point. With the
     reduction "none" the last update of a point remains.
     """
     check_index("scatter_nd", indices)
@@ -97,7 +98,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str
     ends = [as_expr(d).astype(s.dtype) for s, d in zip(spots, data.shape, strict=False)]
     inside = te.all(*(te.all(s >= const(0, s.dtype), s < end) for s, end in zip(spots, ends, strict=True)))
     point = (*(s.astype("int64") for s in spots), *inner)
-    # The slices' last axis lies together in memory: it is the innermost loop, and the others share the work.
+    # The slices' last axis is contiguous in memory: it is the innermost loop, and the other axes are parallel.
     body: Stmt = BufferStore(y, combined(y[point], news[(*at, *inner)]), point)
     body = _loops(slices[-1:], body)
     body = _loops(loops, If(inside, body) if size else body)

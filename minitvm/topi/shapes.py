@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from ..errors import InputError, TypeMismatch
-from ..expr import Expr, IntImm, as_expr, structural_equal
+from ..expr import EQ, Expr, IntImm, SizeVar, as_expr, structural_equal, walk
 from ..te import Tensor
 
-Dim = Any  # int | Expr, in arithmetic that both know
+Dim = Any  # int | Expr, for arithmetic that both support
 
 
 def simple(value: Any) -> Dim:
@@ -46,8 +48,60 @@ def same(a: Dim, b: Dim) -> bool:
     return bool(simple(a - b) is not None and isinstance(simple(a - b), int) and simple(a - b) == 0)
 
 
+_ASSUMED: ContextVar[list[tuple[Dim, Dim]] | None] = ContextVar("assumed", default=None)
+
+
+@contextmanager
+def assuming() -> Iterator[list[tuple[Dim, Dim]]]:
+    """Within, `agree` assumes that dimensions are equal unless they are shown to differ, and lists what it assumed."""
+    assumed: list[tuple[Dim, Dim]] = []
+    token = _ASSUMED.set(assumed)
+    try:
+        yield assumed
+    finally:
+        _ASSUMED.reset(token)
+
+
+def agree(a: Dim, b: Dim) -> bool:
+    """Whether two dimensions that an operator needs equal are so: `same`, or within `assuming` perhaps equal."""
+    if same(a, b):
+        return True
+    assumed = _ASSUMED.get()
+    if assumed is None or differ(a, b):
+        return False
+    assumed.append((a, b))
+    return True
+
+
+def differ(a: Dim, b: Dim) -> bool:
+    """Whether two dimensions are different for all values of their variables."""
+    equal = simple(EQ(as_expr(a), as_expr(b))) if isinstance(a, Expr) or isinstance(b, Expr) else int(a == b)
+    return isinstance(equal, int) and not equal
+
+
+def at_least_one(dim: Dim) -> Dim:
+    """A dimension in its simplest form if no size of the network is 0."""
+    from .. import arith
+
+    if not isinstance(dim, Expr):
+        return dim
+    simplified = arith.simplify(dim, {v: (1, None) for v in walk(dim) if isinstance(v, SizeVar)})
+    return simplified.value if isinstance(simplified, IntImm) else simplified
+
+
+def _broadcasts(dim: Dim) -> bool:
+    """Whether a dimension is 1; within `assuming`, also whether it is 1 unless a size of the network is 0."""
+    if is_one(dim):
+        return True
+    assumed = _ASSUMED.get()
+    if assumed is None or not is_one(at_least_one(dim)):
+        return False
+    assumed.append((dim, 1))
+    return True
+
+
 def product(values: Sequence[Dim]) -> Dim:
-    """The product of dimensions; 1 of none."""
+    """The product of dimensions; 1 if there are none."""
     result: Dim = 1
     for value in values:
         result = value if isinstance(result, int) and result == 1 else result * value
@@ -55,7 +109,7 @@ def product(values: Sequence[Dim]) -> Dim:
 
 
 def plus(index: Any, offset: Dim) -> Any:
-    """`index + offset`, without the trace of a zero."""
+    """`index + offset`, or `index` if the offset is 0."""
     if isinstance(offset, int) and offset == 0:
         return index
     if isinstance(offset, int) and offset < 0:
@@ -64,21 +118,21 @@ def plus(index: Any, offset: Dim) -> Any:
 
 
 def times(index: Any, factor: Dim) -> Any:
-    """`index * factor`, without the trace of a one."""
+    """`index * factor`, or `index` if the factor is 1."""
     return index if isinstance(factor, int) and factor == 1 else index * factor
 
 
 def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The shape in which all meet, by NumPy's rule; a symbolic dimension beside another must equal it, or one be 1."""
+    """The common shape by NumPy's broadcasting; two symbolic dimensions must be equal, or one of them 1."""
     rank = max(len(s) for s in shapes)
     result: list[Dim] = []
     for position in range(rank):
         dim: Dim = 1
         for shape in shapes:
             at = position - (rank - len(shape))
-            if at < 0 or is_one(shape[at]):
+            if at < 0 or _broadcasts(shape[at]):
                 continue
-            if not is_one(dim) and not same(dim, shape[at]):
+            if not is_one(dim) and not agree(dim, shape[at]):
                 texts = " and ".join("(" + ", ".join(map(str, s)) + ")" for s in shapes)
                 raise TypeMismatch(f"shapes {texts} do not broadcast: {dim} beside {shape[at]}")
             if is_one(dim):
@@ -93,12 +147,12 @@ def is_one(dim: Dim) -> bool:
 
 
 def broadcast_index(tensor: Tensor, indices: Sequence[Any], shape: Sequence[Dim]) -> tuple[Any, ...]:
-    """Where in `tensor` the element stands that is broadcast to `indices` of `shape`."""
+    """The indices in `tensor` of the element that is broadcast to `indices` of `shape`."""
     return broadcast_point(dims(tensor), indices, shape)
 
 
 def broadcast_point(own: Sequence[Dim], indices: Sequence[Any], shape: Sequence[Dim]) -> tuple[Any, ...]:
-    """The same for a tensor, or leading part of one, of the shape `own`."""
+    """The same for a tensor, or the leading part of one, of shape `own`."""
     skipped = len(indices) - len(own)
     return tuple(
         as_expr(0, str(i.dtype)) if is_one(d) and not is_one(s) else i
@@ -107,14 +161,14 @@ def broadcast_point(own: Sequence[Dim], indices: Sequence[Any], shape: Sequence[
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """An axis counted from the front; raises `InputError` where there is none."""
+    """An axis counted from the front; raises `InputError` if it does not exist."""
     if not -rank <= axis < rank:
         raise InputError(f"axis {axis} is out of range for {rank} dimensions")
     return axis % rank
 
 
 def axes_of(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """Several axes, counted from the front, sorted, without doubles; None is all."""
+    """Several axes, counted from the front and sorted; a repeated axis is an error, None means all."""
     if axis is None:
         return tuple(range(rank))
     listed = (axis,) if isinstance(axis, int) else tuple(axis)
@@ -125,7 +179,7 @@ def axes_of(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
 
 
 def per_axis(value: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
-    """One value an axis: an int counts for all of them."""
+    """One value per axis; an int counts for all of them."""
     values = (value,) * count if isinstance(value, int) else tuple(value)
     if len(values) != count:
         raise InputError(f"{what}: wanted {count} values, found {values}")
@@ -133,7 +187,7 @@ def per_axis(value: int | Sequence[int], count: int, what: str) -> tuple[int, ..
 
 
 def paddings(padding: int | Sequence[int], count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(before, after) of each spatial axis from one value, one an axis, or all befores and then all afters."""
+    """(before, after) of each spatial axis from one value, one value per axis, or all befores and then all afters."""
     if isinstance(padding, int):
         return (padding,) * count, (padding,) * count
     amounts = tuple(padding)

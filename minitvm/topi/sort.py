@@ -32,10 +32,10 @@ def argsort(data: Tensor, *, axis: int = -1, is_ascend: bool = True, dtype: str 
 def topk(
     data: Tensor, *, k: int = 1, axis: int = -1, is_ascend: bool = False, dtype: str = "int64"
 ) -> list[Tensor]:  # fmt: skip
-    """[values, indices] of the first k in descending (or ascending) order along an axis; the first of equals first.
+    """[values, indices] of the first k in descending (or ascending) order along an axis; equal elements in their order.
 
-    The first k so far are a heap with the last of them on top, which most elements do not get past: n comparisons and
-    k log k steps, and at worst n log k.
+    A heap holds the first k so far, with the last of them on top, and most elements do not come before the top: usually
+    n comparisons and k log k steps, at worst n log k.
     """
     at = axis_of(axis, data.ndim)
     extent = dims(data)[at]
@@ -55,7 +55,7 @@ def topk(
 
 
 def _strictly_before(ascending: bool) -> Any:
-    """Whether an element comes before another wherever the two are."""
+    """Whether an element comes before another, whatever their positions."""
 
     def greater(a: Expr, b: Expr) -> Expr:
         if not a.dtype.is_float:
@@ -137,7 +137,7 @@ def _heap(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> PrimF
         place = T.alloc_buffer((1,), index, scope="local")
         for j in range(1, k):
             at[0] = j
-            # A later element is further behind than its equals: it rises past what comes before it.
+            # A later element comes after equal ones: it rises past all elements that come before it.
             while at[0] > 0 and not strictly(x[j], values[parent(at[0])]):
                 values[at[0]] = values[parent(at[0])]
                 indices[at[0]] = indices[parent(at[0])]
@@ -145,7 +145,7 @@ def _heap(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> PrimF
             values[at[0]] = x[j]
             indices[at[0]] = T.Cast(index, j)
         for j in range(extent - k):
-            # Most elements do not get past the top.
+            # Most elements do not come before the top.
             if strictly(x[j + k], values[0]):
                 value[0] = x[j + k]
                 place[0] = T.Cast(index, j + k)

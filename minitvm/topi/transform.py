@@ -9,16 +9,16 @@ from typing import Any
 
 from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import Expr, as_expr, const
+from ..expr import Expr, as_expr, const, structural_equal
 from ..te import Tensor
 from .indices import check_counts, from_front
-from .shapes import Dim, axes_of, axis_of, dims, is_one, plus, product, same, simple, times
+from .shapes import Dim, agree, axes_of, axis_of, dims, is_one, plus, product, same, simple, times
 
 _UNBOUNDED = 2**31 - 1  # ONNX and Relay write "to the end" as a very large number
 
 
 def reshape(x: Tensor, *, newshape: Sequence[Dim], allowzero: bool = False) -> Tensor:
-    """The same elements in row-major order in another shape; -1 is what is left, 0 the input's dimension there."""
+    """The same elements in row-major order in another shape; -1 is the remaining extent, 0 copies the input's."""
     shape = _new_shape(x, tuple(newshape), allowzero)
     extents = dims(x)
     groups = _matching_groups(extents, shape)
@@ -48,8 +48,8 @@ def _new_shape(x: Tensor, requested: tuple[Dim, ...], allowzero: bool) -> tuple[
     if unknown:
         shape[unknown[0]] = _quotient(extents, [d for a, d in enumerate(shape) if a != unknown[0]])
         if isinstance(total, Expr):
-            return tuple(shape)  # that a symbolic size divides is the caller's word: -1 asks for it
-    if not same(product(shape), total):
+            return tuple(shape)  # the caller guarantees that a symbolic size divides: -1 requires it
+    if not agree(product(shape), total):
         raise TypeMismatch(
             f"reshape: wanted {total} elements, found {product(shape)}: ({', '.join(map(str, extents))}) to {requested}"
         )
@@ -74,7 +74,7 @@ def _quotient(numerator: Sequence[Dim], denominator: Sequence[Dim]) -> Dim:
 
 
 def _matching_groups(old: Sequence[Dim], new: Sequence[Dim]) -> list[tuple[list[int], list[int]]]:
-    """Runs of axes of both shapes with equal products: what stands in one run stays there."""
+    """Runs of axes of both shapes with equal products: an element stays within its run."""
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(old) or j < len(new):
@@ -126,12 +126,12 @@ def _refold(indices: list[Any], shape: list[Dim], extents: list[Dim]) -> list[An
 
 
 def batch_flatten(x: Tensor) -> Tensor:
-    """All axes behind the first made one."""
+    """All axes after the first joined into one."""
     return reshape(x, newshape=(dims(x)[0], product(dims(x)[1:])))
 
 
 def transpose(x: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:
-    """Axis k of the output is axis axes[k] of the input; None turns the order around."""
+    """Axis k of the output is axis axes[k] of the input; None reverses the order."""
     order = [axis_of(a, x.ndim) for a in axes] if axes is not None else list(reversed(range(x.ndim)))
     if sorted(order) != list(range(x.ndim)):
         raise InputError(f"transpose: {tuple(axes or ())} is no order of {x.ndim} axes")
@@ -155,7 +155,7 @@ def expand_dims(x: Tensor, *, axis: int | Sequence[int], num_newaxis: int = 1) -
 
 
 def squeeze(x: Tensor, *, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Without the axes given, whose extent must be 1; None takes all such axes."""
+    """Without the given axes, whose extent must be 1; None means all such axes."""
     if axis is None:
         gone: tuple[int, ...] = tuple(a for a, d in enumerate(dims(x)) if is_one(d))
     else:
@@ -172,7 +172,7 @@ def squeeze(x: Tensor, *, axis: int | Sequence[int] | None = None) -> Tensor:
 
 
 def concatenate(*data: Tensor, axis: int = 0) -> Tensor:
-    """The tensors one behind the other along an axis."""
+    """The tensors one after the other along an axis."""
     if not data:
         raise InputError("concatenate: nothing to put together")
     first = data[0]
@@ -180,7 +180,7 @@ def concatenate(*data: Tensor, axis: int = 0) -> Tensor:
     for other in data[1:]:
         fits = other.ndim == first.ndim and other.dtype == first.dtype
         if not fits or not all(
-            same(a, b) for k, (a, b) in enumerate(zip(dims(first), dims(other), strict=True)) if k != at
+            agree(a, b) for k, (a, b) in enumerate(zip(dims(first), dims(other), strict=True)) if k != at
         ):
             raise TypeMismatch(f"concatenate along axis {at}: {first} and {other} do not fit")
     ends: list[Dim] = []
@@ -267,9 +267,12 @@ def _slice(extent: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
     if step < 0:
         return _backwards(extent, begin, end, step)
     first, stop = _clamped(extent, begin), _clamped(extent, end)
-    length = simple(stop - first)
-    if isinstance(length, Expr) and not (isinstance(first, int) and first == 0):
-        length = simple(te.maximum(length, 0))
+    if isinstance(begin, int) and begin < 0 and stop is extent:
+        length = simple(te.minimum(extent, -begin))
+    elif isinstance(begin, int) and begin > 0:
+        first, length = begin, simple(te.maximum(stop - begin, 0))  # a start beyond the end is never read
+    else:
+        length = stop if isinstance(first, int) and first == 0 else simple(te.maximum(stop - first, 0))
     count = length if step == 1 else simple((length + (step - 1)) // step)
     return first, max(count, 0) if isinstance(count, int) else count
 
@@ -281,7 +284,13 @@ def _clamped(extent: Dim, bound: Dim) -> Dim:
         return 0
     if isinstance(bound, int) and bound < 0:
         return 0 if bound <= -_UNBOUNDED else simple(te.maximum(extent + bound, 0))
-    return bound if same(bound, extent) else simple(te.minimum(bound, extent))
+    if same(bound, extent):
+        return extent
+    from_front = simple(te.minimum(bound, extent))
+    negative = simple(as_expr(bound) < 0)
+    if isinstance(negative, int):
+        return simple(te.maximum(extent + bound, 0)) if negative else from_front
+    return simple(te.select(negative, te.maximum(extent + bound, 0), from_front))
 
 
 def _backwards(extent: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
@@ -293,7 +302,7 @@ def _backwards(extent: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
 
 
 def reverse(x: Tensor, *, axis: int | Sequence[int] = 0) -> Tensor:
-    """Turned around along the axes."""
+    """Reversed along the axes."""
     axes = axes_of(axis, x.ndim)
 
     def element(*i: Any) -> Expr:
@@ -325,7 +334,7 @@ def repeat(x: Tensor, *, repeats: int, axis: int = 0) -> Tensor:
 
 
 def depth_to_space(x: Tensor, *, block_size: int, mode: str = "DCR") -> Tensor:
-    """Blocks of channels to blocks of pixels, NCHW; `mode` says whether the block comes first (DCR) or last (CRD)."""
+    """Blocks of channels to blocks of pixels, NCHW; in `mode` DCR the block comes first, in CRD last."""
     if x.ndim != 4 or mode not in ("DCR", "CRD"):
         raise InputError(f"nn.depth_to_space: wanted four dimensions and the mode DCR or CRD, found {x}, {mode!r}")
     n, c, h, w = dims(x)
@@ -355,10 +364,10 @@ def space_to_depth(x: Tensor, *, block_size: int) -> Tensor:
 
 
 def interleave(x: Tensor, *, strides: Sequence[int], size: Sequence[Dim]) -> Tensor:
-    """Phases of an image, which lie behind each other, beside each other again.
+    """Interleaves the phases of an image, which are stored one after the other.
 
-    `x` is [n, p, c, ...] with p the product of the strides, one a spatial axis. The result is [n, c, *size]: point o
-    of it is the point o // strides of the phase o % strides, phases in row-major order. `size` may be less than all.
+    `x` is [n, p, c, ...] with p the product of the strides, one per spatial axis. The result is [n, c, *size]: its
+    point o is the point o // strides of the phase o % strides, phases in row-major order. `size` may be less than all.
     For two equal strides this is `depth_to_space` of mode DCR.
     """
     if x.ndim != len(strides) + 3 or len(size) != len(strides) or not same(dims(x)[1], math.prod(strides)):
@@ -373,7 +382,7 @@ def interleave(x: Tensor, *, strides: Sequence[int], size: Sequence[Dim]) -> Ten
     return te.compute((dims(x)[0], dims(x)[2], *size), element, name="T_interleave")
 
 
-def trilu(x: Tensor, *, k: int = 0, upper: bool = True) -> Tensor:
+def trilu(x: Tensor, *, k: Dim = 0, upper: bool = True) -> Tensor:
     """The upper (or lower) triangle of the last two axes, from the k-th diagonal on; zeros elsewhere."""
     zero = const(0, x.dtype)
 
@@ -397,6 +406,39 @@ def shape_of(x: Tensor, *, dtype: str = "int64") -> Tensor:
         return value
 
     return te.compute((x.ndim,), element, name="T_shape_of")
+
+
+def shape_to_tensor(*, values: Sequence[Dim], shape: Sequence[int], dtype: str = "int64") -> Tensor:
+    """Dimensions, and numbers computed from them, as a tensor: `values` in row-major order of `shape`.
+
+    After Relax's `shape_to_tensor`.
+    """
+    numbers = [as_expr(v).astype(dtype) for v in values]
+    if math.prod(shape) != len(numbers) or not numbers:
+        raise InputError(f"shape_to_tensor: {len(numbers)} values do not fill the shape {tuple(shape)}")
+
+    def element(*i: Any) -> Expr:
+        place: Any = 0
+        for index, extent in zip(i, shape, strict=True):
+            place = place * extent + index
+        value = numbers[-1]
+        for k in reversed(range(len(numbers) - 1)):
+            value = te.select(binary_equal(place, k), numbers[k], value)
+        return value
+
+    return te.compute(tuple(shape), element, name="T_shape_to_tensor")
+
+
+def match_cast(x: Tensor, *, dims: Sequence[tuple[Dim, Dim]], where: str = "") -> Tensor:  # noqa: ARG001
+    """x, in whose shape each dimension that is the first of a pair is written as the second; they are equal.
+
+    `where` names the operator that needs it, for the error of a run in which they are not. After Relax's `match_cast`.
+    """
+
+    def written(extent: Expr) -> Dim:
+        return next((new for old, new in dims if structural_equal(as_expr(old), extent)), extent)
+
+    return te.compute([written(d) for d in x.shape], lambda *i: x[i], name="T_match_cast")
 
 
 def binary_equal(a: Any, b: Any) -> Expr:

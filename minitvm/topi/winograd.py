@@ -1,11 +1,12 @@
 """Winograd's minimal filtering for 3x3 convolutions of stride 1, on NCHW[x]c data.
 
-F(m x m, 3x3) makes m x m outputs of an (m+2) x (m+2) tile of the input with (m+2)^2 multiplications instead of 9 m^2:
+F(m x m, 3x3) computes m x m outputs from an (m+2) x (m+2) tile of the input with (m+2)^2 multiplications instead of 9
+m^2:
 
     Y = A^T [ (G g G^T) * (B^T d B) ] A
 
-summed over the input channels between the brackets, which makes a matrix product of each of the (m+2)^2 places of the
-tile. From Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016).
+where the product in the middle is summed over the input channels: one matrix product for each of the (m+2)^2 places of
+the tile. From Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016).
 """
 
 from __future__ import annotations
@@ -82,10 +83,10 @@ def winograd_conv2d_nchwc(
 ) -> Tensor:
     """3x3 convolution of stride 1 of `data` [N, I/x, H, W, x] with transformed weights [O/(k y), t, t, I/x, x, k, y].
 
-    t is `tile` + 2; the result is [N, O/y, OH, OW, y]. What the products of one place and of one panel, k blocks of
-    output channels, read of the weights is one stretch of memory. Stages: `strips` (the rows of the image that a row of
-    tiles reads, with its padding: two rows stand in two strips, so that strips do not share any), `columns` (B^T d),
-    `tiles` (B^T d B), `products`, `rows` (A^T M), `winograd` (A^T M A). `algorithm` is kept as an annotation.
+    t is `tile` + 2; the result is [N, O/y, OH, OW, y]. The products of one place and one panel (k blocks of output
+    channels) read a contiguous part of the weights. Stages: `strips` (the rows of the image that a row of tiles reads,
+    with padding; rows that two strips need are copied into both), `columns` (B^T d),
+    `tiles` (B^T d B), `products`, `rows` (A^T M), `winograd` (A^T M A). The annotation `algorithm` records the choice.
     """
     if tile not in TILES:
         raise InputError(f"winograd: wanted a tile of {' or '.join(map(str, TILES))}, found {tile}")
@@ -147,8 +148,8 @@ def winograd_conv2d_nchwc(
     return te.compute(shape, pixel, name="winograd", attrs=attrs)
 
 
-# Interpolation at a and at -a gives rows that differ in signs only: of B^T in every other coefficient, of A^T in the
-# second of each pair. Sums are written group by group, so that what two rows share is the same expression.
+# Interpolation at a and at -a yields rows that differ only in signs: in B^T in every other coefficient, in A^T in the
+# second of each pair. Sums are written group by group, so that the part that two rows share is the same expression.
 def _by_parity(size: int) -> list[list[int]]:
     return [list(range(start, -1, -2)) for start in (size - 1, size - 2)]
 
@@ -158,7 +159,7 @@ def _in_pairs(size: int) -> list[list[int]]:
 
 
 def _combined(matrix: Matrix, groups: list[list[int]], row: Expr, value: Callable[[int], Expr]) -> Expr:
-    """Row `row` of `matrix` times a vector of values; `row` is a loop's variable, one number once it is unrolled."""
+    """Row `row` of `matrix` times a vector of values; `row` is a loop variable, constant after unrolling."""
     total = _sum(matrix[-1], groups, value)
     for number in reversed(range(len(matrix) - 1)):
         total = Select(row == number, _sum(matrix[number], groups, value), total)
@@ -166,7 +167,7 @@ def _combined(matrix: Matrix, groups: list[list[int]], row: Expr, value: Callabl
 
 
 def _sum(coefficients: Sequence[int | Fraction], groups: list[list[int]], value: Callable[[int], Expr]) -> Expr:
-    """The sum of the terms whose coefficients are not zero; of a group the coefficient of its first is factored out."""
+    """The sum of the terms whose coefficients are not zero; the first coefficient of each group is factored out."""
     parts = []
     for group in groups:
         present = [k for k in group if coefficients[k]]

@@ -1,4 +1,4 @@
-"""The cores that there are to work on."""
+"""The available cores."""
 
 from __future__ import annotations
 

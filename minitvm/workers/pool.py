@@ -1,6 +1,6 @@
-"""Many requests at once, in worker processes that stay for the life of this one.
+"""Many requests at once, in worker processes that live as long as this process.
 
-Results do not depend on which worker did what. A worker that dies is dropped, and its request is done here.
+Results do not depend on which worker did what. A worker that dies is dropped, and this process handles its request.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .. import errors
 from .cores import available_cores
 from .process import function, read_message, write_message
 
-Progress = Callable[[int, int, int], None]  # requests done, requests in all, the number of the one just done
+Progress = Callable[[int, int, int], None]  # requests done, their total, the number of the one just done
 
-_ROOT = str(Path(__file__).resolve().parents[2])  # where the package `minitvm` lies
+_ROOT = str(Path(__file__).resolve().parents[2])  # the folder of the package `minitvm`
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is done with each request: `"module:function"` names a function from bytes to bytes.
+    """The work on each request: `"module:function"` names a function from bytes to bytes.
 
     A worker takes about half a second to start, in which time this process does some requests itself: fewer than
-    `worth_starting` are done here, and fewer than `worth_using` where workers are there already.
+    `worth_starting` are done here, or fewer than `worth_using` if workers are running already.
     """
 
     function: str
@@ -95,9 +95,9 @@ def run(
 ) -> list[bytes]:
     """The result of each request, in order.
 
-    `workers`: how many processes (default: one a core; 0 or 1: none, all is done here). Few requests are done here in
-    any case. `sizes` say how long each takes, in any unit (default: its length). Raises the error of the first
-    request, in order, that has one.
+    `workers`: the number of processes (default: one per core; 0 or 1: none, everything is done here). Few requests are
+    done here in any case. `sizes` are estimates of their times, in any unit (default: their lengths). Raises the error
+    of the first request, in order, that has one.
     """
     count = min(len(available_cores()) if workers is None else workers, len(requests))
     enough = task.worth_using if len(_workers) >= count else task.worth_starting
@@ -169,7 +169,7 @@ def _collect(
     drivers: Sequence[threading.Thread],
     progress: Progress | None,
 ) -> dict[int, bytes | Exception | None]:
-    """What came of each request, by number; those are missing that no worker lived to take."""
+    """The result of each request, by number; requests of dead workers are missing."""
     results: dict[int, bytes | Exception | None] = {}
     while len(results) < total:
         try:
@@ -185,7 +185,7 @@ def _collect(
 
 
 def _abandon(drivers: Sequence[threading.Thread]) -> None:
-    """End all workers in the middle of their work."""
+    """End all workers at once, even during their work."""
     for worker in _workers:
         worker.process.kill()
     for driver in drivers:

@@ -103,8 +103,15 @@ def _q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> Any:
     return ((product + (np.int64(1) << (places - 1))) >> places).astype(np.int32)
 
 
+def _dot4_u8i8(a: Any, b: Any) -> Any:
+    """The sum over the four bytes of int32 words: a's are unsigned, b's signed. It never overflows."""
+    left, right = (np.asarray(x, np.int32, order="C")[..., None].view(dtype) for x, dtype in ((a, "u1"), (b, "i1")))
+    return np.sum(left.astype(np.int32) * right.astype(np.int32), axis=-1, dtype=np.int32)
+
+
 _INTEGER: dict[str, Callable[..., Any]] = {
     "q_multiply_shift": _q_multiply_shift,
+    "dot4_u8i8": _dot4_u8i8,
     "abs": np.abs,
     "shift_left": lambda a, b: _shift(a, b, True),
     "shift_right": lambda a, b: _shift(a, b, False),

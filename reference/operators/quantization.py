@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from .table import operator
+from .convolution import convolve
+from .linear import product
+from .table import before_after, operator
 
 
 def _along(parameter: np.ndarray, axis: int, data: np.ndarray, block_size: int) -> np.ndarray:
@@ -53,3 +57,76 @@ def dequantize(
     if zero_point is not None:
         steps = steps - _along(zero_point, axis, data, block_size).astype(np.int64)
     return steps.astype(out_dtype) * _along(scale, axis, data, block_size).astype(out_dtype)
+
+
+@operator("qnn.conv2d")
+def conv2d(
+    data: np.ndarray, weight: np.ndarray, zero_point: int, strides: Any, padding: Any, dilation: Any, groups: int
+) -> np.ndarray:
+    """Of the data less their zero point, with zeros around the image."""
+    return convolve(data.astype(np.int32) - zero_point, weight, strides, padding, dilation, groups, "int32")
+
+
+@operator("qnn.dense")
+def dense(data: np.ndarray, weight: np.ndarray, zero_point: int) -> np.ndarray:
+    return product(data.astype(np.int32) - zero_point, weight.T.astype(np.int32), "int32")
+
+
+@operator("layout.words")
+def words(x: np.ndarray) -> np.ndarray:
+    """Four bytes as one int32, the first of them lowest."""
+    four = x.reshape(*x.shape[:-1], -1, 4).astype(np.int64) & 255
+    word = four @ np.array([1, 1 << 8, 1 << 16, 1 << 24])
+    return word.astype(np.uint32).astype(np.int32)
+
+
+def bytes_of(words: np.ndarray, dtype: str) -> np.ndarray:
+    """The bytes of int32 words, four along a new last axis."""
+    unsigned = words.astype(np.int64)[..., None] >> np.array([0, 8, 16, 24]) & 255
+    return unsigned.astype(np.uint8).astype(dtype)
+
+
+@operator("qnn.contrib_conv2d_NCHWc")
+def conv2d_nchwc(
+    data: np.ndarray, weight: np.ndarray, pad_value: int, strides: Any, padding: Any, dilation: Any, algorithm: Any
+) -> np.ndarray:
+    """Unsigned bytes times signed ones; the image is padded with a byte."""
+    channels = np.moveaxis(bytes_of(data, "uint8"), (1, 4, 5), (1, 2, 3))
+    plain = channels.reshape(data.shape[0], -1, *data.shape[2:4]).astype(np.int32)
+    filters = bytes_of(weight, "int8").transpose(0, 5, 1, 4, 6, 2, 3)
+    filters = filters.reshape(filters.shape[0] * filters.shape[1], -1, *filters.shape[-2:]).astype(np.int32)
+    before, after = before_after(padding, 2)
+    padded = np.pad(plain, [(0, 0), (0, 0), *zip(before, after, strict=True)], constant_values=pad_value)
+    convolved = convolve(padded, filters, strides, 0, dilation, 1, "int32")
+    blocks = convolved.reshape(convolved.shape[0], weight.shape[0], weight.shape[-1], *convolved.shape[2:])
+    return np.ascontiguousarray(np.moveaxis(blocks, 2, -1))
+
+
+@operator("qnn.contrib_dense_packed")
+def dense_packed(data: np.ndarray, weight: np.ndarray, units: int) -> np.ndarray:
+    rows = bytes_of(data, "uint8").reshape(*data.shape[:-1], -1).astype(np.int32)
+    blocks, depth, block = weight.shape
+    columns = bytes_of(weight, "int8").transpose(1, 3, 0, 2).reshape(4 * depth, blocks * block)
+    return product(rows, columns.astype(np.int32), "int32")[..., : units or blocks * block]
+
+
+@operator("qnn.contrib_dense_of_blocks")
+def dense_of_blocks(
+    data: np.ndarray, scale: np.ndarray, shift: np.ndarray, weight: np.ndarray, weight_scale: np.ndarray,
+    offset: np.ndarray | None = None, *, bits: int, units: int,
+) -> np.ndarray:  # fmt: skip
+    """Blocks of signed bytes times blocks of unsigned bytes or nibbles, block by block."""
+    panels, blocks, _, lanes = weight.shape
+    stored = bytes_of(weight.transpose(0, 3, 1, 2).reshape(panels * lanes, blocks, -1), "uint8")
+    if bits == 4:  # [.., word, byte] -> the low nibbles of a word, then its high ones
+        stored = np.stack([stored & 15, stored >> 4], axis=-2)
+    columns = stored.reshape(panels * lanes, blocks, -1).astype(np.int64)
+    rows = bytes_of(data, "int8").reshape(*data.shape[:-1], -1).astype(np.int64)
+    sums = np.einsum("...bk,nbk->...bn", rows, columns).astype(np.float32)
+    scales, offsets = (
+        np.ones((blocks, panels * lanes), np.float32)
+        if a is None else a.transpose(1, 0, 2).reshape(blocks, panels * lanes)
+        for a in (weight_scale, offset)
+    )  # fmt: skip
+    terms = (sums * scale[..., None] - shift[..., None] * offsets) * scales
+    return np.asarray(np.sum(terms, axis=-2, dtype=np.float32))[..., : units or panels * lanes]

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from minitvm.errors import InputError
+
 from .table import axes_of, operator
 
 _PAD: Any = np.pad
@@ -20,6 +22,19 @@ def reshape(x: np.ndarray, newshape: tuple[int, ...], allowzero: bool) -> np.nda
     if -1 in shape and x.size == 0:
         shape = tuple(0 if d == -1 else d for d in shape)
     return x.reshape(shape)
+
+
+@operator("match_cast")
+def match_cast(x: np.ndarray, dims: tuple[tuple[int, int], ...], where: str) -> np.ndarray:
+    for a, b in dims:
+        if a != b:
+            raise InputError(f"{where or 'match_cast'}: the dimensions {a} and {b} are taken for equal")
+    return x
+
+
+@operator("shape_to_tensor")
+def shape_to_tensor(values: tuple[int, ...], shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    return np.array(values).astype(dtype).reshape(shape)
 
 
 @operator("nn.batch_flatten")

@@ -91,7 +91,7 @@ def _intrinsic(draw: Draw, inner: st.SearchStrategy[Expr], dtype: DType) -> Expr
     a = draw(inner)
     of_any = ["let", "abs", "likely", "reinterpret"]
     of_floats = (*WHOLE, "copysign", "fmod", "test", "fma")
-    fixed_point = ("q_multiply_shift",) if dtype == "int32" else ()
+    fixed_point = ("q_multiply_shift", "dot4_u8i8") if dtype == "int32" else ()
     kind = draw(st.sampled_from([*of_any, *(of_floats if dtype.is_float else (*_BITS, *fixed_point))]))
     if kind == "let":
         variable = Var("t", dtype)

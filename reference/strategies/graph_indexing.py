@@ -111,7 +111,21 @@ def _sorted(d: Drawing) -> None:
         d.op("topk", x, peak=max(extent, d.peak(x)), k=k, axis=1, is_ascend=ascending, dtype=dtype)
 
 
+def _caches(d: Drawing) -> None:
+    """Rows written to a cache of some places, and attention to those that are filled."""
+    batch, groups, places, rows = d.one_of([1, 2]), d.one_of([1, 2]), d.one_of([3, 17]), d.one_of([1, 2])
+    width = d.one_of([3, 16])
+    cache = d.fresh([batch, groups, places, width], "float32", constant=False)
+    new = d.fresh([batch, groups, rows, width], "float32", constant=False)
+    dtype = d.one_of([np.int32, np.int64])
+    position = d.holding(d.rng.integers(0, places - rows + 1, batch).astype(dtype))
+    filled = d.op("nn.cache_update", cache, new, position, peak=d.peak(cache, new))
+    if d.flag():
+        query = d.fresh([batch, groups * d.one_of([1, 2, 3]), rows, width], "float32", constant=False)
+        d.op("nn.cached_attention", query, filled, filled, position, peak=d.peak(filled), exact=False, scale=0.125)
+
+
 INDEXING: dict[str, Callable[[Drawing], None]] = {
     "take": _take, "gather": _gather, "gather_nd": _gather_nd, "scatter": _scatter, "one_hot": _one_hot,
-    "sorted": _sorted,
+    "sorted": _sorted, "caches": _caches,
 }  # fmt: skip

@@ -132,7 +132,9 @@ def fold(d: Drawing) -> None:
 
 def shape(d: Drawing) -> None:
     """Values made of a shape, and values in another shape or layout."""
-    kind = d.one_of(["full", "arange", "shape_of", "broadcast_to", "trilu", "batch_flatten", "einsum", "sum"])
+    kind = d.one_of(
+        ["full", "arange", "shape_of", "broadcast_to", "trilu", "batch_flatten", "einsum", "sum", "sizes", "cast"]
+    )
     if kind == "full":
         value, dtype = d.one_of([(1.5, "float32"), (-3, "int32"), (True, "bool"), (7, "int64")])
         d.op("full", peak=7, shape=(2, d.extent()), fill_value=value, dtype=dtype)
@@ -141,6 +143,12 @@ def shape(d: Drawing) -> None:
         d.op("arange", peak=11, start=start, stop=stop, step=step, dtype=d.one_of(["int64", "int32", "float32"]))
     elif kind == "shape_of":
         d.op("shape_of", d.pick(lambda v: v.ndim > 0), peak=64)
+    elif kind == "sizes":
+        x = d.pick(lambda v: v.ndim > 0)
+        d.op("shape_to_tensor", peak=64, values=(*x.shape, 3), shape=(x.ndim + 1,), dtype=d.one_of(["int64", "int32"]))
+    elif kind == "cast":
+        x = d.pick(lambda v: v.ndim > 0)
+        d.op("match_cast", x, peak=d.peak(x), dims=((x.shape[0], x.shape[0]),), where="a drawn operator")
     elif kind == "sum":
         x = _floats(d, (2, 3))
         d.op("elementwise_sum", x, x, d.fresh([x.shape[-1]], "float32"), peak=2 * d.peak(x) + 3)
@@ -188,7 +196,42 @@ def quantized(d: Drawing) -> None:
     d.op("qnn.dequantize", q, factor, zero, peak=1024)
 
 
+def byte_product(d: Drawing) -> None:
+    """A product of dequantised bytes, as in a quantised network; all scales are powers of two, and sums are exact."""
+    dtype, kind = d.one_of(["int8", "uint8"]), d.one_of(["nn.conv2d", "nn.dense", "nn.matmul"])
+    low, high = (0, 255) if dtype == "uint8" else (-128, 127)
+    inner, outer = d.one_of([1, 3, 4, 8]), d.one_of([1, 5, 8])
+    shape = [1, inner, 3, 4] if kind == "nn.conv2d" else [2, 4 * inner]
+    stored = {"nn.conv2d": (outer, inner, 2, 3), "nn.dense": (outer, 4 * inner), "nn.matmul": (4 * inner, outer)}[kind]
+
+    def dequantized(q: Value, scale: np.ndarray, zero: np.ndarray, peak: float, axis: int) -> Value:
+        parameters = (d.holding(p, 1, constant=True) for p in (scale, zero))
+        return d.op("qnn.dequantize", q, *parameters, peak=peak, axis=axis)
+
+    zero = np.array(d.draw(st.integers(low, high)), dtype)
+    x = dequantized(
+        d.fresh(shape, dtype, low, high, constant=False), np.array(d.one_of([0.5, 1.0]), "float32"), zero, 256, 0
+    )
+    columns = 1 if kind == "nn.matmul" else 0
+    axis = d.one_of([columns, columns, columns, 1 - columns])  # scales of the inner axis are no scale of the result
+    scales = [d.one_of([0.25, 0.5, 1.0]) for _ in range(stored[axis])] if d.flag() else d.one_of([0.25, 1.0])
+    unsigned = d.flag()
+    few, most = d.one_of([(0, 255), (90, 127)]) if unsigned else (-128, 127)
+    weights = d.fresh(stored, "uint8" if unsigned else "int8", few, most, True)
+    zeros = np.full(np.shape(scales), 128 if unsigned else 0, str(weights.dtype))
+    w = dequantized(weights, np.array(scales, "float32"), zeros, 128, axis)
+    padding: dict[str, Any] = {"padding": (1, 0, 1, 2)} if kind == "nn.conv2d" else {}
+    y = d.op(kind, x, w, peak=2.0**23, **padding)
+    if d.flag():
+        y = d.op("nn.bias_add", y, d.fresh([outer], "float32", -3, 3, constant=True), peak=2.0**23, axis=1)
+    y = d.op("nn.relu", y, peak=2.0**23) if d.flag() else y
+    if d.flag():
+        after = d.holding(np.array(d.draw(st.integers(0, 200)), "uint8"), 200, constant=True)
+        d.op("qnn.quantize", y, d.holding(np.float32(64), 64, constant=True), after, peak=255, out_dtype="uint8")
+
+
 OPERATORS: dict[str, Callable[[Drawing], None]] = {
     "smooth": function, "jumping": jumping, "power": power, "window": window, "norm": norm, "fold": fold,
     "shape": shape, "layout": layout, "quantized": quantized,
+    "byte_product": byte_product,
 }  # fmt: skip

@@ -3,7 +3,8 @@
 Pairs are drawn in chains, each call on what the ones before it made, with steps of other primitives before and after,
 so that what one makes is what another takes. The last program of a chain is compared with the first, as loops and
 lowered to kernels; where they differ, the steps are compared one by one. A pair counts at a level when the comparison
-there looked in exact mode and, where there are floats, in field mode.
+there looked in exact mode and, where there are floats, in field mode; or in bound mode, which is asked where neither
+can compare, as sums of exponentials that are rescaled.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class Chain:
         verdict = level(states[0], states[-1])
         if verdict:
             floats = any(b.dtype.is_float for b in states[-1].buffers)
-            return {"exact", *(["field"] if floats else [])} <= set(verdict.ran)
+            return {"exact", *(["field"] if floats else [])} <= set(verdict.ran) or "bound" in verdict.ran
         before = itertools.takewhile(lambda stretch: stretch is not states, self.stretches)
         first = 1 + sum(len(stretch) - 1 for stretch in before)
         steps = ((k, level(a, b)) for k, (a, b) in enumerate(itertools.pairwise(states), first))

@@ -38,3 +38,12 @@ def test_a_divisor_that_is_only_zero_tells_nothing() -> None:
     analyzer.bind(n, (0, 0))
     for e in (x // n, x % n):
         assert analyzer.bounds(e) == (None, None), e
+
+
+def test_a_quotient_of_a_product_of_an_open_extent_is_below_that_extent() -> None:
+    """Fused loops over n and 6: the quotient by 6 is an iteration of the first."""
+    n, fused = SizeVar("n"), Var("fused")
+    analyzer = Analyzer()
+    analyzer.bind(fused, n * 6)
+    assert analyzer.can_prove(fused // 6 < n)
+    assert not analyzer.can_prove(fused // 5 < n) and not analyzer.can_prove(fused // 6 < n - 1)

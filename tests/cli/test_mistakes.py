@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (d / "random.onnx").write_bytes(np.random.default_rng(0).bytes(3000))
     (d / "picture.onnx").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(60))
     (d / "cut.onnx").write_bytes(good[: len(good) // 2])
-    open_reshape(d / "reshape.onnx")
+    open_identity(d / "identity.onnx")
     one_node(d / "nonzero.onnx", "NonZero")
     one_node(d / "unheard_of.onnx", "UnheardOf")
     one_node(d / "attribute.onnx", "Relu", slope=3)
@@ -50,13 +50,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return d
 
 
-def open_reshape(path: Path) -> None:
-    """[n, 8] as [2, 4]: only where n is known to be 1."""
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 8])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])
-    to = helper.make_tensor("to", TensorProto.INT64, [2], [2, 4])
-    graph = helper.make_graph([helper.make_node("Reshape", ["x", "to"], ["y"])], "g", [x], [y], [to])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+def open_identity(path: Path) -> None:
+    """An identity matrix of n rows: its contents are written while the model is read."""
+    node = helper.make_node("EyeLike", ["x"], ["y"])
+    types = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 8]) for name in ("x", "y")]
+    onnx.save(helper.make_model(helper.make_graph([node], "eye", types[:1], types[1:])), path)
 
 
 def one_node(path: Path, op: str, **attributes: object) -> None:
@@ -83,13 +81,14 @@ MISTAKES = [
     ("run good.onnx --shape y=2,8", "the model has no input y; known: x"),
     ("run good.onnx --shape x=2,8,1", "input x has 2 dimensions (2, 8), found (2, 8, 1)"),
     ("run good.onnx --shape x=3,8", "input x, dimension 0: wanted 2"),
-    ("run good.onnx --shape x=a,b", "--shape x=a,b: wanted NAME=SIZE,SIZE,..."),
+    ("run good.onnx --shape x=1.5,b", "--shape x=1.5,b: wanted NAME=SIZE,SIZE,..."),
+    ("run good.onnx --shape x=a,b", "input x has open dimensions (a,b); give --shape x=SIZE,SIZE"),
     ("run good.onnx --shape x", "--shape x: wanted NAME=SIZE,SIZE,..."),
     ("run open.onnx --shape x=-1,8", "--shape x=-1,8: wanted NAME=SIZE,SIZE,..."),
     ("run open.onnx --shape x=2,8 --shape x=3,8", "x has a shape already"),
     ("run open.onnx", "input x has open dimensions (n,8); give --shape x=SIZE,8"),
     ("check open.onnx", "input x has open dimensions (n,8); give --shape x=SIZE,8"),
-    ("show reshape.onnx --level te", "does not take the dimensions that the model leaves open; give --shape x=SIZE,8"),
+    ("show identity.onnx --level te", "does not take the dimensions that the model leaves open; give --shape x=SIZE,8"),
     ("run good.onnx --input missing.npz", "--input: no such file: missing.npz"),
     ("run good.onnx --input .", "--input: . is a folder"),
     ("run good.onnx --input good.onnx", "good.onnx is not an .npz file of plain arrays"),

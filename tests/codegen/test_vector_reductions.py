@@ -16,7 +16,7 @@ from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.transform import lower
 
 
-def annotated(reducer: Any, n: int, dtype: str, lanes: int) -> PrimFunc:
+def annotated(reducer: Any, n: Any, dtype: str, lanes: int) -> PrimFunc:
     a = te.placeholder((3, n), dtype=dtype, name="A")
     k = te.reduce_axis((0, n), "k")
     sch = Schedule(create_prim_func([a, te.compute((3,), lambda i: reducer(a[i, k] * a[i, k], axis=k), name="B")]))
@@ -42,6 +42,21 @@ def test_lanes_give_the_same_result(reducer: str, n: int, lanes: int, dtype: str
     got[...] = 77
     build(func)(a, got)
     np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("reducer", ["sum", "max"])
+def test_lanes_of_an_open_length(reducer: str, rng: np.random.Generator) -> None:
+    func = annotated(getattr(te, reducer), te.size_var("n"), "float32", 8)
+    module, run = lower(func, None, "main"), build(func)
+    assert any(isinstance(e, Call) and e.op.startswith("vector_reduce") for e in walk(module["main_kernel_0"].body))
+    for n in (1, 7, 8, 9, 31, 64):
+        a = rng.integers(-5, 6, (3, n)).astype("float32")
+        got, compiled = np.full(3, 77, "float32"), np.full(3, 77, "float32")
+        kernel_reference.run(module, a.reshape(-1), got, sizes={"n": n})
+        run(a, compiled)
+        expected = getattr(np, reducer)(a * a, axis=1)
+        np.testing.assert_array_equal(got, expected)
+        np.testing.assert_array_equal(compiled, expected)
 
 
 def test_a_body_that_is_not_a_plain_reduction_is_left_alone() -> None:

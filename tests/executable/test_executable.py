@@ -81,6 +81,7 @@ MISTAKES: dict[str, dict[str, Any]] = {
     "calling_order": {"calling": (Input(0), Input(0))},
     "arguments_fit": steps(FIRST, BARRIER, CallKernel(0, (ROW, N, Output(0), N))),
     "constants_fit": {"constants": (Constant("w", F32, (4,), np.zeros(5, np.float32)),)},
+    "states_fixed": {"states": (TensorSpec("k", F32, (e.SizeVar("n"), 4)),)},
     "symbols_bound": steps(FIRST, BARRIER, CallKernel(0, (ROW, ConstantRef(0), Output(0), e.Var("m")))),
     "slices_inside_arenas": {"arenas": (Arena("scratch", 32),)},
     "read_only": steps(FIRST, BARRIER, LAST, Copy(Input(0), Output(0), 16)),

@@ -316,23 +316,36 @@ def _recurrent(d: Drawing) -> Node:
     inputs: dict[str, Any] = {
         "x": d.data([steps, batch, size], "float32", -1, 1), "w": d.data([n, gates * hidden, size], "float32", -1, 1),
         "r": d.data([n, gates * hidden, hidden], "float32", -1, 1),
-        "b": d.data([n, 2 * gates * hidden], "float32", -1, 1) if d.flag() else None, "lens": None,
+        "b": d.data([n, 2 * gates * hidden], "float32", -1, 1) if d.flag() else None,
+        "lens": d.data([batch], "int32", 0, steps) if d.flag() else None,
         "h": d.data([n, batch, hidden], "float32", -1, 1) if d.flag() else None,
     }  # fmt: skip
     attrs: dict[str, Any] = {"hidden_size": hidden, "direction": direction}
     if op == "GRU":
         attrs["linear_before_reset"] = d.int(0, 1)
     if op == "LSTM":
+        attrs["input_forget"] = d.int(0, 1)
         inputs["c"] = d.data([n, batch, hidden], "float32", -1, 1) if d.flag() else None
         inputs["p"] = d.data([n, 3 * hidden], "float32", -1, 1) if d.flag() else None
     while list(inputs.values())[-1] is None:
         inputs.popitem()
     count = 3 if op == "LSTM" else 2
+    if d.int(0, 3) == 0:
+        attrs["clip"] = d.one(0.5, 1.0)
+    # ONNX's evaluator knows no attributes and inputs but these.
+    plain = inputs.get("lens") is None and not attrs.get("input_forget") and "clip" not in attrs
     made = d.node(op, inputs, attrs, outputs=count, opset=14)
     if d.flag():
         # Of each direction its own, in the order of the gates.
         names = [d.one(*ACTIVATIONS) for _ in range(n * len(DEFAULTS[op]))]
+        taking = [sum(ACTIVATIONS[name][1] > k for name in names) for k in (0, 1)]
         made.attrs = attrs = {**attrs, "activations": names}
+        for which, number in zip(("alpha", "beta"), taking):
+            if number:
+                # The standard and ONNX Runtime differ where x is the threshold itself.
+                attrs[f"activation_{which}"] = [d.one(0.3, 0.6, 0.8, 1.4) for _ in range(number)]
+        plain = False
+    if not plain:
         made.definition = lambda: recurrence(op, inputs, attrs)
     if d.flag():
         return made

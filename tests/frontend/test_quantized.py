@@ -122,7 +122,7 @@ def test_quantised_data_stay_in_eight_bits() -> None:
     """Nothing is widened in memory where the zero points are 0: the sum converts as it reads."""
     x = q("int8", 1, 16, 8, 8)
     graph = from_onnx(model("ConvInteger", x, [weights("int8", 16, 16, 3, 3), np.array(0, "int8")]))
-    assert [item.op for item in graph.nodes] == ["nn.conv2d"]
+    assert [item.op for item in graph.nodes] == ["qnn.conv2d"]
     assert {str(v.dtype) for v in graph.nodes[0].inputs} == {"int8"} and graph.outputs[0].dtype == "int32"
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minitvm.build import lower
 from minitvm.expr import structural_equal
 from minitvm.graph import Graph, GraphBuilder, optimize, verify_graph
 from minitvm.graph.lower import function_key, to_prim_func
@@ -389,3 +390,13 @@ def test_group_lowers_to_the_function_of_its_parts() -> None:
     for node in fused.nodes:
         verdict = check(to_te(node), to_prim_func(node))
         assert verdict, verdict.message
+
+
+@pytest.mark.parametrize(("kernel", "stride", "pad"), [(3, 2, 1)])
+def test_convolutions_of_open_images_keep_their_tiles_in_registers(kernel: int, stride: int, pad: int) -> None:
+    """The extent (h + 1) // 2 of a loop bounds its variable, so that no condition stays around a tile."""
+    b, normal = network()
+    x = b.input("x", (size_var("n"), 3, size_var("h"), size_var("w")))
+    y = b.op("nn.conv2d", x, normal(16, 3, kernel, kernel), strides=stride, padding=pad)
+    executable = lower(b.build(b.op("nn.bias_add", y, normal(16))), stop_at="executable")
+    assert any("conv2d_local_16" in kernel.source for kernel in executable.kernels)

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+from minitvm import models
 from minitvm.errors import UnsupportedOperator
 from minitvm.expr import SizeVar
 from minitvm.frontend.onnx import from_onnx
@@ -102,6 +103,32 @@ CASES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Any]]]] = {
     "nn.conv2d_transpose": [
         ([IMAGE, (4, 3, 2, 3)], {"strides": 2, "padding": (0, 1), "output_padding": (1, 0), "groups": 2}),
     ],
+    "qnn.quantize": [
+        (
+            [(2, 4, 3), (4,), (4,)],
+            {"axis": 1, "out_dtype": "uint8", "positive": True, "whole": {2: ("uint8", 200)}},
+        )
+    ],
+    "qnn.dequantize": [
+        ([(2, 4, 3), (4,), (4,)], {"axis": 1, "whole": {0: ("int8", 100), 2: ("int8", 100)}}),
+    ],
+    "nn.rnn": [
+        ([(3, 2, 1, 4), (1, 4, 4), (1, 2, 4)], {"activations": ("elu",), "alpha": (0.7,), "direction": "reverse"})
+    ],
+    "nn.gru": [
+        ([(3, 2, 2, 12), (2, 4, 12), (2, 2, 4)], {"direction": "bidirectional"}),
+        ([(3, 2, 1, 12), (1, 4, 12), (1, 2, 4), (1, 4)], {"linear_before_reset": True, "clip": 0.5}),
+    ],
+    "nn.lstm": [
+        (
+            [(3, 2, 2, 16), (2, 4, 16), (2, 2, 4), (2, 2, 4), (2, 12)],
+            {"direction": "bidirectional", "peepholes": True, "activations": ("hard_sigmoid", "tanh", "softsign")},
+        ),
+        (
+            [(3, 2, 1, 16), (1, 4, 16), (1, 2, 4), (1, 2, 4), (2,)],
+            {"lengths": True, "input_forget": True, "whole": {4: ("int64", 4)}},
+        ),
+    ],
     "nn.lrn": [([IMAGE], {"size": 3, "bias": 1.5, "alpha": 0.1, "beta": 0.7})],
 }
 
@@ -175,3 +202,11 @@ def test_what_onnx_cannot_say_is_refused(
     graph, _ = _made(op, shapes, attrs)
     with pytest.raises(UnsupportedOperator, match=message):
         to_onnx(graph)
+
+
+def test_the_product_in_front_of_a_recurrent_layer_becomes_its_weights() -> None:
+    model = to_onnx(models.lstm_tagger(shape=(2, 5), width=12, hidden=10, vocabulary=50))
+    layer = next(node for node in model.graph.node if node.op_type == "LSTM")
+    shapes = {weight.name: list(weight.dims) for weight in model.graph.initializer}
+    assert [shapes[name] for name in layer.input[1:4] if name in shapes] == [[2, 40, 12], [2, 80]]
+    assert sum(len(shape) == 2 and shape[1] == 12 for shape in shapes.values()) == 1  # the table of words: W is no more

@@ -197,6 +197,16 @@ def test_equal_operators_share_a_kernel_with_their_own_sizes() -> None:
     assert len({s.kernel for s in calls}) < len(calls)
 
 
+@pytest.mark.parametrize("length", [7, 130])
+def test_a_result_that_its_kernel_reads_again_is_written_first(length: int) -> None:
+    """A merge sort turns its result over and over, and which elements it reads depends on the data."""
+    b = GraphBuilder()
+    order = b.op("argsort", b.input("x", (2, length)), axis=1)
+    executable = linked(b.build(b.op("add", order, order)))
+    sorts = [k for k in executable.kernels if "argsort" in k.name]
+    assert sorts and all(p.access != "rw" for k in sorts for p in k.params)
+
+
 # -- the linker itself
 
 

@@ -45,6 +45,7 @@ CASES = {
     "llama": Case(
         74.3, partial(models.llama, shape=(1, 10), depth=1, width=32, heads=4, key_heads=2, hidden=40, vocabulary=50)
     ),
+    "lstm_tagger": Case(2.74, partial(models.lstm_tagger, shape=(1, 9), width=12, hidden=10, vocabulary=50)),
     "mobilenet_v3": Case(5.48, partial(models.mobilenet_v3, shape=SMALL_PICTURE, blocks=7)),
     "regnet_y_400mf": Case(4.34, partial(models.regnet_y_400mf, shape=SMALL_PICTURE, depths=(1, 2, 0, 0))),
     "shufflenet_v2": Case(2.28, partial(models.shufflenet_v2, shape=(1, 3, 32, 32), depths=(2, 0, 0))),

@@ -3,6 +3,7 @@
 `as_written(...)`    programs lowered without a schedule, beside the interpreter
 `machine_code(...)`  the same, compiled
 `imported(...)`      ONNX nodes: ONNX's own evaluator, the graph's interpreter, the operators' tensor expressions
+`remembered()`       programs with states, run after run: the graph's interpreter and the executable's
 `converted()`        networks: the graph's interpreter before and after ConvertLayout
 `called(...)`        random calls of operators: the graph's interpreter, the tensor expression, the fold
 `interpreters(...)`  programs, and programs gone wrong, in the slow mode and in the fast one, as loops and as kernels
@@ -18,12 +19,16 @@ import numpy as np
 from hypothesis import strategies as st
 
 from minitvm import build
+from minitvm import lower as compile_graph
 from minitvm.errors import ExecutionError, MinitvmError
 from minitvm.expr import rewrite, walk
 from minitvm.ir import IRModule
+from minitvm.reference import executable as executable_reference
+from minitvm.reference import graph as graph_reference
 from minitvm.reference import kernel as kernel_reference
 from minitvm.reference import random_inputs
 from minitvm.reference import tir as tir_reference
+from minitvm.reference.strategies.states import stateful
 from minitvm.tir.nodes import Evaluate, Seq
 from minitvm.tir.transform import lower as lower_function
 from tests.drawing import Seeded
@@ -70,6 +75,24 @@ def imported(*families: str, examples: int = 400) -> Workload:
             raise Noticed(found.split(":")[0], found)
 
     return drawn(f"ONNX nodes of {listed(chosen)}", body, examples)
+
+
+def remembered(examples: int = 200) -> Workload:
+    """Random programs with states over several runs, as graphs and as executables."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        case = draw(stateful())
+        executable = compile_graph(case.graph, stop_at="executable")
+        trial.compared += 1
+        states, memory = dict[str, np.ndarray](), dict[str, np.ndarray]()
+        for inputs in case.runs:
+            wanted = graph_reference.run(case.graph, inputs, states=states)
+            found = executable_reference.run(executable, inputs, states=memory, threads=2)
+            pairs = [*zip(found, wanted, strict=True), *((memory[name], states[name]) for name in states)]
+            if not all(np.array_equal(a, b) for a, b in pairs):
+                raise Noticed("states", f"{case!r}")
+
+    return drawn("programs with states", body, examples)
 
 
 def called(*families: str, calls: int = 200) -> Workload:

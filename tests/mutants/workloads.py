@@ -490,7 +490,8 @@ def families(*names: str) -> Family:
     return one_of
 
 
-def primitive(name: str, *, wild: bool = False, examples: int = 200, then: Sequence[str] = ()) -> Workload:
+def primitive(name: str, *, wild: bool = False, examples: int = 200, then: Sequence[str] = (),
+              modes: Sequence[str] = ("exact", "shadow")) -> Workload:  # fmt: skip
     """A primitive on the programs on which its property test tries it."""
     from tests.tir.schedule.property_programs import PREPARATION, PROGRAMS
 
@@ -501,4 +502,4 @@ def primitive(name: str, *, wild: bool = False, examples: int = 200, then: Seque
 
     of.__name__ = "its own programs"
     prepare = PREPARATION.get(name, PREPARATION[""])
-    return schedules(name, of=of, prepare=prepare, wild=wild, examples=examples, then=then)
+    return schedules(name, of=of, prepare=prepare, wild=wild, examples=examples, then=then, modes=modes)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from minitvm import expr as x
 from minitvm.errors import ExecutionError, Unsupported
+from minitvm.expr.intrin import INTRINSICS
 from minitvm.reference.fast.grid import MASK, RESERVED, GridCompiler
-from minitvm.reference.meaning import operations, scalar
+from minitvm.reference.meaning import intrinsics, operations, scalar
 
 INTS = [x.DType(d) for d in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")]
 FLOATS = [x.DType(d) for d in ("float16", "float32", "float64")]
@@ -269,3 +270,21 @@ def test_what_is_unknown_is_refused() -> None:
 
 def test_reserved_slots_are_not_handed_out() -> None:
     assert GridCompiler().define(x.Var("v")) >= RESERVED
+
+
+@pytest.mark.parametrize("name", sorted(row.name for row in INTRINSICS.values() if row.result in ("same", "bool")))
+def test_an_intrinsic_of_numbers_is_a_number(name: str) -> None:
+    """And that of arrays is the same, element by element."""
+    row = INTRINSICS[name]
+    for dtype in (x.DType("float32"), x.DType("int32")):
+        try:
+            function = intrinsics.meaning(name, dtype, dtype)
+        except Unsupported:
+            continue
+        element = dtype.numpy.type(1)
+        with np.errstate(all="ignore"):
+            single = function(*[element] * row.arity)
+            several = function(*[np.full(3, element)] * row.arity)
+        assert np.shape(single) == ()
+        assert np.shape(several) == (3,)
+        np.testing.assert_array_equal(several, np.full(3, single))

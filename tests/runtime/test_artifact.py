@@ -334,11 +334,11 @@ def test_a_file_of_another_version_is_refused(saved: Path, tmp_path: Path, monke
     sections = {name: (len(data), [bytes(data)]) for name, data in whole.sections.items()}
     path = tmp_path / "new.mtvm"
     with monkeypatch.context() as patch:
-        patch.setattr(format, "VERSION", 2)
+        patch.setattr(format, "VERSION", format.VERSION + 1)
         format.write(path, whole.about, sections, lambda head: bytes(32))
     with pytest.raises(ArtifactError) as error:
         runtime.load(path)
-    assert str(error.value) == f"{path} has version 2 of the format; this minitvm reads version 1: export it again"
+    assert str(error.value) == f"{path} has version 3 of the format; this minitvm reads version 2: export it again"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import minitvm
 from minitvm import expr as e
 from minitvm.errors import InputError, MinitvmError, TargetError, TypeMismatch
 from minitvm.events import Listener, Step
@@ -37,6 +38,9 @@ from minitvm.executable import (
     save,
     verify,
 )
+from minitvm.graph import GraphBuilder
+from minitvm.reference import executable as execution
+from minitvm.reference import graph as interpreter
 from minitvm.runtime import Function, GraphModule, register_engine
 from minitvm.runtime.cpu.program import BOUND_LIMIT
 
@@ -467,3 +471,21 @@ def test_constants_of_a_loaded_program_are_used_where_they_lie(tmp_path: Any) ->
     module = GraphModule(executable, threads=1)
     assert module._program.constants[0] is executable.constants[0].data
     close(module(array(3))[0], (array(3) * 2 + weight.data) * np.float32(0.5) + weight.data)
+
+
+def test_a_multiple_of_a_variable_determines_it() -> None:
+    """Compiled and interpreted: 4 n of 12 makes n 3, and what does not divide is refused."""
+    n, b = e.SizeVar("n"), GraphBuilder()
+    x = b.input("x", (n * 4, 2))
+    graph = b.build(b.op("reshape", b.op("nn.relu", x), newshape=(n, 8)))
+    module, data = minitvm.build(graph, threads=1), np.arange(-12, 12, dtype=np.float32).reshape(12, 2)
+    wanted = np.maximum(data, 0).reshape(3, 8)
+    np.testing.assert_array_equal(module(data), wanted)
+    np.testing.assert_array_equal(interpreter.run(graph, [data])[0], wanted)
+    with pytest.raises(InputError, match="dimension 0 is 11, wanted 8"):
+        module(data[:11])
+    with pytest.raises(InputError, match="input x"):
+        interpreter.run(graph, [data[:11]])
+    np.testing.assert_array_equal(execution.run(module.executable, {"x": data})[0], wanted)
+    with pytest.raises(InputError, match="x: the shape does not fit"):
+        execution.run(module.executable, {"x": data[:11]})

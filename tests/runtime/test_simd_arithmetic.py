@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from minitvm.runtime.cpu import byte_products
 from minitvm.runtime.cpu.lanes import ELEMENTS
 
 COUNT = 48
@@ -133,6 +134,12 @@ def arrays(dtype: str) -> st.SearchStrategy[Any]:
     return hnp.arrays(d, COUNT, elements=elements)
 
 
+def dot4(a: Any, b: Any) -> Any:
+    """Of int32 words: unsigned bytes of a times signed bytes of b."""
+    left, right = a.view("u1").reshape(-1, 4).astype("i4"), b.view("i1").reshape(-1, 4).astype("i4")
+    return (left * right).sum(axis=1, dtype="i4")
+
+
 def same(found: Any, wanted: Any) -> None:
     """Equal, NaN where NaN is wanted; the sign of a zero is not compared."""
     np.testing.assert_array_equal(found, wanted)
@@ -245,3 +252,33 @@ def test_operators_match_named_operations(kernel: Any) -> None:
     np.testing.assert_array_equal(
         s.reshape(4, 4), [b // 3, b % -3, (b << 2) | (b >> 1) ^ (b & 5), (b < 0) | ~(2 * a >= 3)]
     )
+
+
+@pytest.mark.parametrize("instruction", [True, False], ids=["as on this machine", "in two halves"])
+@pytest.mark.parametrize("lanes", LANES)
+def test_products_of_bytes(kernel: Any, monkeypatch: Any, lanes: int, instruction: bool) -> None:
+    """The instruction, where there is one, and what is written out without it."""
+    if not instruction:
+        monkeypatch.setattr(byte_products, "has_instruction", lambda lanes: False)
+    load = f"load(P, i, {lanes})" if lanes else "P[i]"
+    put = "store({p}, i, {v})" if lanes else "{p}[i] = {v}"
+    run = kernel("\n".join([
+        f"from minitvm.runtime.cpu.simd import load, pointer_i32, store, dot4_u8i8, dot4_add  # {instruction}",
+        "def kernel(args, thread, threads):",
+        *(f"    {p} = pointer_i32(args[{k}])" for k, p in enumerate("ABCRS")),
+        f"    for i in range(0, {COUNT}, {lanes or 1}):",
+        *(f"        {p.lower()} = {load.replace('P', p)}" for p in "ABC"),
+        "        " + put.format(p="R", v="dot4_u8i8(a, b)"),
+        "        " + put.format(p="S", v="dot4_add(a, b, c)"),
+    ]))  # fmt: skip
+
+    @quick
+    @given(st.data())
+    def check(data: Any) -> None:
+        a, b, c = (data.draw(arrays("int32")) for _ in range(3))
+        products, sums = np.empty_like(a), np.empty_like(a)
+        run(a, b, c, products, sums)
+        same(products, dot4(a, b))
+        same(sums, c + dot4(a, b))
+
+    check()

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from hypothesis import assume
 from hypothesis import strategies as st
 
-from minitvm import te, topi
+from minitvm import strategy, te, topi
+from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 
 LANES = 4
@@ -30,6 +32,11 @@ class Family:
 
 def _size(draw: Draw, low: int, high: int) -> int:
     return int(draw(st.integers(low, high)))
+
+
+def _perhaps_open(draw: Draw, name: str, size: int) -> Any:
+    """One extent in four is open."""
+    return te.size_var(name) if draw(st.integers(0, 3)) == 0 else size
 
 
 def _with_epilogue(draw: Draw, inputs: list[Any], result: Any) -> PrimFunc:
@@ -59,7 +66,8 @@ def _winograd(draw: Draw) -> PrimFunc:
 
 
 def _depthwise(draw: Draw) -> PrimFunc:
-    x = te.placeholder((1, _size(draw, 1, 3), _size(draw, 3, 6), _size(draw, 3, 6), LANES), name="x")
+    image = (_size(draw, 3, 6), _size(draw, 3, 6))
+    x = te.placeholder((_perhaps_open(draw, "n", 1), _size(draw, 1, 3), *image, LANES), name="x")
     w = te.placeholder((x.shape[1], 3, 3, LANES), name="w")
     y = topi.depthwise_conv2d_nchwc(x, w, padding=1, strides=_size(draw, 1, 2))
     return _with_epilogue(draw, [x, w], y)
@@ -82,8 +90,8 @@ def _dense(draw: Draw) -> PrimFunc:
 
 def _matmul(draw: Draw) -> PrimFunc:
     """Products of matrices in all their forms, some of the extents open."""
-    m, k, n = _size(draw, 1, 9), _size(draw, 1, 9), _size(draw, 2, 40)
-    rows, columns = (te.size_var(name) if draw(st.integers(0, 3)) == 0 else n for name, n in (("m", m), ("n", n)))
+    known = {"m": _size(draw, 1, 9), "n": _size(draw, 2, 40), "k": _size(draw, 1, 9)}
+    rows, columns, k = (_perhaps_open(draw, name, size) for name, size in known.items())
     across, turned = draw(st.booleans()), draw(st.booleans())
     batch = (_size(draw, 1, 3),) if draw(st.integers(0, 2)) == 0 else ()
     a = te.placeholder((*batch, k, rows) if across else (*batch, rows, k), name="a")
@@ -106,8 +114,10 @@ def _plain_conv(draw: Draw) -> PrimFunc:
 
 
 def contractions(draw: Draw) -> PrimFunc:
-    """Sums of products in many forms, some of their extents open."""
-    return draw(st.sampled_from([_matmul, _plain_conv, _dense]))(draw)  # type: ignore[no-any-return]
+    """Sums of products in many forms, some of their extents open; not those that a rule of their own takes."""
+    func: PrimFunc = draw(st.sampled_from([_matmul, _plain_conv, _dense]))(draw)
+    assume(strategy.candidates(func, Target(TARGET))[0].rule == "contraction")
+    return func
 
 
 def _matvec(draw: Draw) -> PrimFunc:
@@ -123,8 +133,8 @@ def _pool(draw: Draw) -> PrimFunc:
 
 
 def _rows(draw: Draw) -> PrimFunc:
-    leading = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
-    x = te.placeholder((*leading, _size(draw, 2, 40)), name="x")
+    leading = [_perhaps_open(draw, "n", size) for size in draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))]
+    x = te.placeholder((*leading, _perhaps_open(draw, draw(st.sampled_from("nm")), _size(draw, 2, 40))), name="x")
     weight, bias = (te.placeholder(x.shape[-1:], name=name) for name in ("weight", "bias"))
     kind = draw(st.sampled_from(["softmax", "log_softmax", "layer_norm", "rms_norm", "l2_normalize"]))
     if kind == "layer_norm":
@@ -135,7 +145,7 @@ def _rows(draw: Draw) -> PrimFunc:
 
 
 def _generic(draw: Draw) -> PrimFunc:
-    rows, columns = _size(draw, 1, 40), _size(draw, 1, 40)
+    rows, columns = (_perhaps_open(draw, name, _size(draw, 1, 40)) for name in ("m", "n"))
     x = te.placeholder((rows, columns), name="x")
     kind = draw(st.sampled_from(["softmax", "transpose", "sum", "chain"]))
     if kind == "softmax":

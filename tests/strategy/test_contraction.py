@@ -1,4 +1,4 @@
-"""Contractions: what the axes are is read off the accesses, and kernels of open sizes are right at every size."""
+"""Contractions: what the axes are is read off the accesses; an open number of rows is right at every remainder."""
 
 from __future__ import annotations
 
@@ -9,40 +9,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from minitvm import reference, strategy, te, topi
-from minitvm.errors import ScheduleError
 from minitvm.strategy.cpu.blocks import blocks_of, is_reduction
 from minitvm.strategy.cpu.roles import Roles, roles
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.transform import lower
 
-from .families import FAMILIES, TARGET
+from .families import TARGET
 
 CPU = Target(TARGET)
 QUICK = settings(derandomize=True, deadline=None, phases=[Phase.generate])
-DRAWN = {family.rule: family.draw for family in FAMILIES}
-
-
-def kernels_are_right(data: Any) -> None:
-    """The kernels of one candidate, from passes and all."""
-    func = DRAWN["contraction"](data.draw)
-    candidates = [one for one in strategy.candidates(func, CPU) if one.rule == "contraction"]
-    candidate = data.draw(st.sampled_from(candidates[:4] + candidates[-4:]))
-    try:
-        schedule = candidate.schedule(func)
-    except ScheduleError:
-        return
-    verdict = reference.check(func, lower(schedule.func, CPU, "main"), modes=["exact"])
-    assert verdict.equal, f"{dict(candidate.knobs)}\n{verdict}"
-
-
-def test_kernels_of_drawn_functions() -> None:
-    given(data=st.data())(settings(QUICK, max_examples=10)(kernels_are_right))()
-
-
-@pytest.mark.full
-def test_kernels_of_many_drawn_functions() -> None:
-    given(data=st.data())(settings(QUICK, max_examples=200)(kernels_are_right))()
 
 
 def reduction(func: PrimFunc) -> Any:
@@ -114,3 +90,21 @@ def test_an_open_number_of_rows_at_every_remainder(n: int) -> None:
     schedule = strategy.schedule(func, CPU, {"rows": 4, "vectors": 2, "pack": False})
     module = lower(schedule.func, CPU, "main")
     assert reference.check(func, module, sizes={"m": n}).equal
+
+
+@given(
+    step=st.integers(2, 4), width=st.integers(9, 40), kernel=st.integers(1, 3), padding=st.integers(0, 1),
+    computed=st.booleans(),
+)  # fmt: skip
+@settings(QUICK, max_examples=8)
+def test_columns_that_lie_apart_are_stored_phase_by_phase(
+    step: int, width: int, kernel: int, padding: int, computed: bool
+) -> None:
+    x, w = te.placeholder((1, 4, width), name="x"), te.placeholder((8, 2, kernel), name="w")
+    data = topi.relu(x) if computed else x
+    func = te.create_prim_func([x, w, topi.conv1d(data, w, strides=step, padding=padding, groups=2)])
+    schedule = strategy.schedule(func, CPU, {"phases": True, "rows": 4, "vectors": 1})
+    stored = [load.buffer.shape for block in blocks_of(schedule.func) if is_reduction(block) for load in block.reads]
+    assert any(len(shape) == 4 and int(shape[2]) == step for shape in stored)
+    verdict = reference.check(func, lower(schedule.func, CPU, "main"), modes=["exact"])
+    assert verdict.equal, verdict

@@ -127,3 +127,23 @@ def _loads(op: str, extent: int, **attrs: Any) -> int:
 @pytest.mark.parametrize(("op", "attrs", "most"), [("cumsum", {}, 2.1), ("topk", {"k": 4}, 2.1), ("argsort", {}, 2.6)])
 def test_twice_the_elements_are_about_twice_the_work(op: str, attrs: dict[str, Any], most: float) -> None:
     assert _loads(op, 512, **attrs) <= most * _loads(op, 256, **attrs)
+
+
+@pytest.mark.parametrize("shape", [(3, 17), (2, 600), (0, 4)])
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_running_sums_of_rows_read_nothing_that_is_not_written(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], exclusive: bool
+) -> None:
+    """The verifier of executables sees a result as written only: totals are kept beside it."""
+    monkeypatch.setenv("MINITVM_VERIFY", "1")
+    b = GraphBuilder("sums")
+    graph = b.build(b.op("cumsum", b.input("x", shape), axis=0, exclusive=exclusive))
+    x = np.random.default_rng(0).integers(-4, 5, shape).astype("float32")
+    expected = np.cumsum(x, axis=0) - (x if exclusive else 0)
+    np.testing.assert_array_equal(minitvm.build(graph, threads=1)(x), expected)
+
+
+def test_a_pad_of_nothing_is_a_tensor_of_its_own() -> None:
+    b = GraphBuilder("pad")
+    graph = b.build(b.op("nn.pad", b.input("x", (3,)), pad_width=((0, 0),)))
+    np.testing.assert_array_equal(minitvm.build(graph, threads=1)(np.ones(3, "float32")), np.ones(3, "float32"))

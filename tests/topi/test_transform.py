@@ -255,5 +255,3 @@ def test_errors() -> None:
         topi.take(x, x)
     with pytest.raises(InputError, match="topk: 4 of 3"):
         topi.topk(x, k=4)
-    with pytest.raises(InputError, match="needs its scale"):
-        topi.resize(te.placeholder((te.size_var("n"),)), size=(4,))

@@ -14,6 +14,7 @@ from minitvm.errors import Unsupported
 from minitvm.events import Listener, Step, heard
 from minitvm.executable.alignment import array_at
 from minitvm.runtime.shapes import Bindings, shape_of
+from minitvm.runtime.states import zeros_of
 
 
 class Program:
@@ -24,6 +25,7 @@ class Program:
             raise Unsupported("the toy calls no external engines")
         self.executable = executable
         self.threads = 1
+        self.states = [zeros_of(spec) for spec in executable.states]
         self.kernels = [_function(kernel) for kernel in executable.kernels]
 
     def bind(self, key: Any, env: Bindings) -> Bound:
@@ -77,6 +79,8 @@ class Bound:
             spec: Any = specs[a.index]
             count = prod(shape_of(spec, self.env))
             return array_at(places[a.index], spec.dtype, (count,)).view(dtype)
+        if isinstance(a, x.State):
+            return self.program.states[a.index].reshape(-1).view(dtype)
         if isinstance(a, x.ConstantRef):
             return program.constants[a.index].data.reshape(-1).view(dtype)
         if isinstance(a, x.ArenaSlice):

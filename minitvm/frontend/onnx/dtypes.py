@@ -9,7 +9,7 @@ import numpy as np
 from ...errors import UnsupportedOperator
 from ...expr import DType
 
-# TensorProto.DataType by number. What is missing here is refused by name: string, complex, bfloat16, float8, int4, ...
+# TensorProto.DataType by number. Missing ones are refused by name: string, complex, bfloat16, float8, int4, ...
 _DTYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
     11: "float64", 12: "uint32", 13: "uint64",
@@ -17,7 +17,7 @@ _DTYPES = {
 
 
 def dtype_of(elem_type: int, where: str) -> DType:
-    """The dtype of an element type; raises `UnsupportedOperator` that names the type and `where` it stands."""
+    """The dtype of an element type; raises `UnsupportedOperator` that names the type and the place, `where`."""
     if elem_type in _DTYPES:
         return DType(_DTYPES[elem_type])
     import onnx
@@ -35,7 +35,7 @@ def array_of(tensor: Any, where: str) -> np.ndarray:
 
 
 def tensor_type(info: Any, where: str) -> tuple[DType, list[int | str] | None]:
-    """Dtype and dimensions of a ValueInfoProto: an integer, a name, or "" where nothing is said; None: rank unknown."""
+    """Dtype and dimensions of a ValueInfoProto: an integer, a name, or "" if it is not given; None: rank unknown."""
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type":
         kind_name = {"sequence_type": "sequence", "map_type": "map", "optional_type": "optional"}.get(

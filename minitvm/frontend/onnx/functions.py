@@ -1,4 +1,4 @@
-"""Operators that the ONNX specification itself defines by other operators: their bodies, from the onnx package."""
+"""Function bodies, from the onnx package, of operators that the ONNX specification defines by other operators."""
 
 from __future__ import annotations
 

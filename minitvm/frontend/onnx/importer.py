@@ -1,48 +1,51 @@
-"""The walk over an ONNX graph: names to operands, nodes to operators, what is known computed on the way."""
+"""The walk over an ONNX graph: names become operands, nodes operators; known values are computed on the way."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...errors import InputError, MinitvmError, ModelError, TypeMismatch, UnsupportedOperator, nearest
-from ...expr import DType, Expr, SizeVar, as_expr
-from ...graph import registry as operators
-from ...graph.builder import GraphBuilder
-from ...graph.nodes import Dim, Graph, OpNode, Value
-from ...topi.shapes import simple
+from ...expr import SizeVar
+from ...graph.nodes import Dim, Graph, Value, as_dim
+from ..operand import Operand
+from ..operand_builder import OperandBuilder
 from .context import NodeContext, label
 from .dtypes import array_of, tensor_type
-from .functions import body_of, has_body
-from .operand import Operand
+from .functions import body_of
+from .grown import Grown, extends, length_with_new
 from .registry import REFUSED, find
-
-# Operators whose NumPy fold also holds for arrays of symbolic dimensions.
-_ON_DIMENSIONS = frozenset({
-    "add", "broadcast_to", "cast", "concatenate", "copy", "divide", "expand_dims", "floor_divide", "full",
-    "multiply", "reshape", "split", "squeeze", "strided_slice", "subtract", "take", "transpose",
-})  # fmt: skip
-
-# Operators that add many elements up, which for half floats is done in float32, as ONNX Runtime does.
-_SUMS = frozenset({
-    "cumsum", "einsum", "l1", "l2", "log_sum", "logsumexp", "mean", "nn.avg_pool1d", "nn.avg_pool2d",
-    "nn.avg_pool3d", "nn.conv1d", "nn.conv1d_transpose", "nn.conv2d", "nn.conv2d_transpose", "nn.conv3d",
-    "nn.conv3d_transpose", "nn.dense", "nn.global_avg_pool", "nn.group_norm", "nn.instance_norm", "nn.layer_norm",
-    "nn.log_softmax", "nn.lrn", "nn.matmul", "nn.rms_norm", "prod", "sum", "sum_square", "variance",
-})  # fmt: skip
+from .states import state_names, state_shape
+from .unsupported import Known, before, left_open, live, with_others
 
 
 class Importer:
     """One import of one model."""
 
     def __init__(
-        self, model: Any, shapes: dict[str, Sequence[Dim | str | None]], values: dict[str, np.ndarray]
+        self,
+        model: Any,
+        shapes: dict[str, Sequence[Dim | str | None]],
+        values: dict[str, np.ndarray],
+        stop_before: str | None = None,
+        states: Mapping[str, str] | bool | None = None,
+        max_length: int | None = None,
     ) -> None:
-        self.model, self.shapes, self.values = model, shapes, values
-        self.builder = GraphBuilder(re.sub(r"\W", "_", model.graph.name) or "main")
+        self.model, self.shapes, self.values, self.stop_before = model, shapes, values, stop_before
+        graph = model.graph
+        given = {t.name for t in graph.initializer}
+        self.states = state_names(
+            states, [i.name for i in graph.input if i.name not in given], [o.name for o in graph.output]
+        )
+        if max_length is not None and (max_length < 1 or not self.states):
+            raise InputError(f"max_length={max_length} is the size of states: wanted a number from 1, and states=...")
+        self.max_length = max_length
+        self._grown: dict[Value, Grown] = {}  # of the values that are the past
+        self._extended: dict[Value, Operand] = {}  # whole caches, of the values that are the past and the new tokens
+        self.builder = OperandBuilder(re.sub(r"\W", "_", model.graph.name) or "main")
         self.versions = _versions(model.opset_import)
         self.local_functions = {(f.domain, f.name): f for f in model.functions}
         self.symbols: dict[str, Dim] = {}
@@ -52,21 +55,65 @@ class Importer:
         graph = self.model.graph
         scope = self._initializers(graph)
         self._inputs(graph, scope)
-        live = list(_live(graph))
+        nodes, names = live(graph), [o.name for o in graph.output]
+        known = Known(self.local_functions, self.versions)
+        if self.stop_before is not None:
+            first = before(self.stop_before, nodes, known)
+            names = left_open(first, nodes[len(first) :], names, self.stop_before)
+            nodes = first
         try:
-            self.nodes(live, scope, self.versions)
+            self.nodes(nodes, scope, self.versions)
         except UnsupportedOperator as error:
-            others = self._other_unknown(live, str(error))
-            if not others:
+            longer = with_others(error, known, nodes)
+            if longer is error:
                 raise
-            words = "nor is the operator" if len(others) == 1 else "nor are the operators"
-            raise UnsupportedOperator(f"{error}; {words} {', '.join(others)}") from error
-        outputs = [self.value(self._lookup(scope, o.name, "the graph's outputs"), o.name) for o in graph.output]
+            raise longer from error
+        left = {name: self._lookup(scope, output, "the graph's outputs") for name, output in self.states.items()}
+        names = [name for name in names if name not in self.states.values()]
+        outputs = [(name, self._lookup(scope, name, "the graph's outputs")) for name in names]
         if not outputs:
-            raise ModelError(f"the model {graph.name} has no outputs")
-        return _named(self.builder.build(outputs), [o.name for o in graph.output])
+            raise ModelError(f"the model {graph.name} has no outputs" + (" beside its states" if left else ""))
+        for name, new in left.items():
+            old = scope[name]
+            if old.value in self._grown:
+                old, new = self._grown[old.value].cache, self._extended.get(new.value, new)  # type: ignore[arg-type]
+            scope[name], left[name] = old, new
+            if new.dtype != old.dtype or new.shape != old.shape:
+                raise UnsupportedOperator(
+                    f"the state {name}: a run that begins with {old.dtype}{list(old.shape)} leaves "
+                    f"{new.dtype}{list(new.shape)} in {self.states[name]}\n"
+                    "  try:    a model that updates its caches where they lie: GroupQueryAttention, TensorScatter"
+                )
+        return self.builder.build(outputs, [(scope[name], new) for name, new in left.items()])
 
-    # --- what the graph starts from ---
+    # --- states ---
+
+    def grown_past(self, operand: Operand) -> Grown | None:
+        """The cache, if an operand is the past that a run begins with."""
+        return None if operand.value is None else self._grown.get(operand.value)
+
+    def extended(self, n: NodeContext, past: Grown, new: Operand) -> Operand:
+        """The past and the new tokens, written into the cache."""
+        cache, seen = past.extended(n, new)
+        self._extended[seen.value] = cache  # type: ignore[index]
+        return seen
+
+    def _lengths(
+        self, graph: Any, declared: Mapping[str, Sequence[int | str] | None]
+    ) -> dict[str, tuple[int, Dim, int]]:
+        """For each state that grows by Concat: the axis, the length with the new tokens, and their number."""
+        lengths = {}
+        for name in self.states:
+            dims = declared[name] or ()
+            unknown = [dim for dim in dims if isinstance(dim, str) and not isinstance(self.symbols.get(dim), int)]
+            if len(unknown) == 1 and extends(graph, name):
+                others = {other: d for other, d in declared.items() if other not in self.states}
+                text, added = length_with_new(unknown[0], others, self.symbols, name)
+                whole = self.symbols.setdefault(text, SizeVar(_identifier(text)))
+                lengths[name] = (list(dims).index(unknown[0]), whole, added)
+        return lengths
+
+    # --- inputs and initializers ---
 
     def _initializers(self, graph: Any) -> dict[str, Operand]:
         if graph.sparse_initializer:
@@ -76,7 +123,7 @@ class Importer:
     def _inputs(self, graph: Any, scope: dict[str, Operand]) -> None:
         inputs = [i for i in graph.input if i.name not in scope]
         names = [i.name for i in inputs]
-        for option, options in (("shapes", self.shapes), ("values", self.values)):
+        for option, options in (("shapes", self.shapes), ("params", self.values)):
             for name in options:
                 if name not in names:
                     raise InputError(f"{option}: the model has no input {name}; {nearest(name, names or ['(none)'])}")
@@ -84,20 +131,28 @@ class Importer:
         fixed = {n: self._fixed(n, types[n][1]) for n in names}
         for name in names:
             self._bind_symbols(name, types[name][1], fixed[name])
+        lengths = self._lengths(graph, {name: dims for name, (_, dims) in types.items()})
         for name in names:
             dtype, declared = types[name]
             if name in self.values:
                 data = np.asarray(self.values[name])
                 if data.dtype != dtype.numpy:
-                    raise InputError(f"values: {name} wanted {dtype}, found {data.dtype}")
+                    raise InputError(f"params: {name} wanted {dtype}, found {data.dtype}")
                 scope[name] = Operand.known(data)
                 continue
             shape = fixed[name]
+            if name in self.states:
+                shape = state_shape(name, declared if shape is None else shape, self.symbols, self.max_length)  # type: ignore[arg-type]
             if shape is None:
                 if declared is None:
                     raise UnsupportedOperator(f"input {name} has no rank\n  try:    shapes={{{name!r}: (...)}}")
                 shape = tuple(self._dim(name, axis, dim) for axis, dim in enumerate(declared))
-            scope[name] = Operand.of(self.builder.input(name, shape, dtype), frozenset((name,)))
+            scope[name] = self.builder.input(name, shape, dtype)
+            if name in lengths:
+                past = Grown(scope[name], *lengths[name])
+                cut = past.cut(past.cache, past.past)
+                scope[name] = self.builder.op("strided_slice", [past.cache], cut, f"{name}_past", f"input {name}")
+                self._grown[scope[name].value] = past  # type: ignore[index]
 
     def _fixed(self, name: str, declared: list[int | str] | None) -> tuple[Dim, ...] | None:
         dims = self.values[name].shape if name in self.values else self.shapes.get(name)
@@ -124,9 +179,15 @@ class Importer:
                 raise InputError(f"input {name}: the dimension {dim} is {bound} elsewhere, found {size}")
 
     def _given(self, name: str, axis: int, dim: Dim | str | None) -> Dim:
-        if dim is None:
+        if dim is None or dim in ("", "?"):
             return SizeVar(f"{_identifier(name)}_{axis}")
-        return self.symbols.setdefault(dim, SizeVar(_identifier(dim))) if isinstance(dim, str) else dim
+        if isinstance(dim, str):
+            return self.symbols.setdefault(dim, SizeVar(_identifier(dim)))
+        try:
+            return as_dim(dim)
+        except (TypeError, ValueError, InputError):
+            found = f"wanted a size, a name or None, found {dim!r}"
+            raise InputError(f"shapes: input {name}, dimension {axis}: {found}") from None
 
     def _dim(self, name: str, axis: int, dim: int | str) -> Dim:
         if isinstance(dim, int):
@@ -138,7 +199,7 @@ class Importer:
     # --- nodes ---
 
     def nodes(self, protos: Iterable[Any], scope: dict[str, Operand], versions: Mapping[str, int]) -> None:
-        """Convert nodes in order; `scope` holds what names stand for, and gets their outputs."""
+        """Convert nodes in order; `scope` maps names to operands, and receives the nodes' outputs."""
         for proto in protos:
             inputs = [self._lookup(scope, name, label(proto)) if name else None for name in proto.input]
             outputs = self._convert(proto, inputs, scope, versions)
@@ -146,20 +207,8 @@ class Importer:
                 if name and operand is not None:
                     scope[name] = operand
 
-    def _other_unknown(self, protos: Iterable[Any], reported: str) -> list[str]:
-        """The operators of a graph, with their number, that nothing converts and that `reported` does not name."""
-        counts: dict[str, int] = {}
-        for proto in protos:
-            local = (proto.domain, proto.op_type) in self.local_functions
-            version = self.versions.get("" if proto.domain == "ai.onnx" else proto.domain)
-            if local or version is None or find(proto.domain, proto.op_type, version) is not None:
-                continue
-            if proto.op_type in REFUSED or not has_body(proto, version):
-                counts[proto.op_type] = counts.get(proto.op_type, 0) + 1
-        return [f"{name} ({n} nodes)" if n > 1 else name for name, n in counts.items() if name not in reported]
-
     def subgraph(self, graph: Any, scope: dict[str, Operand]) -> list[Operand]:
-        """The outputs of a branch, which sees the names around it."""
+        """The outputs of a branch, which can use the names around it."""
         inner = {**scope, **self._initializers(graph)}
         self.nodes(graph.node, inner, self.versions)
         return [self._lookup(inner, o.name, f"the outputs of the branch {graph.name}") for o in graph.output]
@@ -183,10 +232,14 @@ class Importer:
             return self._apply_converter(function, proto, inputs, scope, versions[domain])
         if proto.op_type in REFUSED:
             raise UnsupportedOperator(f"{label(proto)} is not supported: {REFUSED[proto.op_type]}")
+        return self.by_definition(proto, inputs, versions[domain])
+
+    def by_definition(self, proto: Any, inputs: Sequence[Operand | None], version: int) -> list[Operand | None]:
+        """The outputs of a node by the function body that its specification has for an opset."""
         types = [(i.dtype, i.shape) if i is not None else None for i in inputs]
-        body = body_of(proto, types, versions[domain])
+        body = body_of(proto, types, version)
         if body is None:
-            raise UnsupportedOperator(f"{label(proto)} of opset {versions[domain]} is not supported")
+            raise UnsupportedOperator(f"{label(proto)} of opset {version} is not supported")
         return self._call(proto, body, inputs)
 
     def _apply_converter(
@@ -206,7 +259,7 @@ class Importer:
         return outputs
 
     def _misfit(self, proto: Any, error: MinitvmError) -> MinitvmError:
-        """What an operator refused: a model that contradicts itself, or one beyond what the operator can do."""
+        """The error for an operator's refusal: the model contradicts itself, or needs more than the operator can do."""
         import onnx.shape_inference
 
         try:
@@ -226,7 +279,7 @@ class Importer:
         }
         for inner in function.node:
             bound = _with_attributes(inner, attributes)
-            # A name that stands for an input which is left out is itself left out.
+            # The name of an input that is left out is left out too.
             absent = set(function.input) - set(scope)
             for position, name in enumerate(bound.input):
                 if name in absent:
@@ -234,74 +287,9 @@ class Importer:
             self.nodes([bound], scope, versions)
         return [scope.get(name) for name in function.output]
 
-    # --- operators ---
-
-    def apply(self, op: str, operands: Sequence[Operand], attrs: Mapping[str, Any], name: str) -> Any:
-        """The outputs of an operator: their contents where all is known and NumPy says how, else graph nodes."""
-        depends = frozenset().union(*(o.depends for o in operands)) if operands else frozenset()
-        if op in _SUMS and any(o.dtype == "float16" for o in operands):
-            return self._in_float32(op, operands, attrs, name)
-        operator = operators.get(op)
-        if operator.fold is not None and all(o.is_known for o in operands):
-            folded = _fold(operator, operands, operator.normalize(attrs))
-            if folded is not None:
-                return folded
-        results = self.builder.op(op, *(self.value(o) for o in operands), name=name, **attrs)
-        if isinstance(results, tuple):
-            return tuple(Operand.of(v, depends) for v in results)
-        return Operand.of(results, depends)
-
-    def _in_float32(self, op: str, operands: Sequence[Operand], attrs: Mapping[str, Any], name: str) -> Any:
-        """Half floats as operands of an operator that sums: the sum of many needs more bits than each of them has."""
-        wide = [self.apply("cast", [o], {"dtype": "float32"}, name) if o.dtype == "float16" else o for o in operands]
-        computed = self.apply(op, wide, attrs, name)
-        results = computed if isinstance(computed, tuple) else (computed,)
-        half = [self.apply("cast", [r], {"dtype": "float16"}, name) if r.dtype == "float32" else r for r in results]
-        return tuple(half) if isinstance(computed, tuple) else half[0]
-
-    def value(self, operand: Operand, name: str | None = None) -> Value:
-        """The operand as a value of the graph; a constant is put into the graph on first use."""
-        if operand.value is None:
-            assert operand.data is not None
-            if operand.data.dtype == object:
-                shape = ", ".join(map(str, operand.data.reshape(-1).tolist()))
-                raise UnsupportedOperator(
-                    f"the symbolic dimensions [{shape}] are used as data\n  try:    shapes={{...}}"
-                )
-            operand.value = self.builder.constant(operand.data, name)
-        return operand.value
-
 
 def _versions(imports: Iterable[Any]) -> dict[str, int]:
     return {("" if o.domain == "ai.onnx" else o.domain): o.version for o in imports}
-
-
-def _fold(operator: operators.Operator, operands: Sequence[Operand], attrs: dict[str, Any]) -> Any:
-    symbolic = any(o.is_symbolic for o in operands)
-    if (symbolic and operator.name not in _ON_DIMENSIONS) or _has_symbol(tuple(attrs.values())):
-        return None
-    types = operator.output_types([(o.shape, o.dtype) for o in operands], attrs)
-    assert operator.fold is not None
-    with np.errstate(all="ignore"):
-        arrays = operator.fold(*(o.data for o in operands), **attrs)
-    results = list(arrays) if isinstance(arrays, list | tuple) else [arrays]
-    folded = tuple(_known(np.asarray(r), dtype) for r, (_, dtype) in zip(results, types, strict=True))
-    return folded[0] if len(folded) == 1 else folded
-
-
-def _has_symbol(value: Any) -> bool:
-    return isinstance(value, Expr) or (isinstance(value, tuple) and any(map(_has_symbol, value)))
-
-
-def _known(array: np.ndarray, dtype: DType) -> Operand:
-    if array.dtype != object:
-        return Operand.known(array.astype(dtype.numpy, copy=False))
-    reduced = [simple(as_expr(d)) if isinstance(d, Expr) else int(d) for d in array.reshape(-1).tolist()]
-    if all(isinstance(d, int) for d in reduced):
-        return Operand.known(np.array(reduced, dtype.numpy).reshape(array.shape))
-    filled = np.empty(len(reduced), object)
-    filled[:] = reduced
-    return Operand.known(filled.reshape(array.shape), dtype)
 
 
 def _with_attributes(proto: Any, attributes: Mapping[str, Any]) -> Any:
@@ -328,47 +316,6 @@ def _inside(attribute: Any, attributes: Mapping[str, Any]) -> Any:
         del attribute.g.node[:]
         attribute.g.node.extend(nodes)
     return attribute
-
-
-def _live(graph: Any) -> list[Any]:
-    """The nodes that the outputs need, in order."""
-    needed = {o.name for o in graph.output}
-    kept = []
-    for proto in reversed(graph.node):
-        if not proto.output or any(o in needed for o in proto.output):
-            needed.update(_reads(proto))
-            kept.append(proto)
-    return kept[::-1]
-
-
-def _reads(proto: Any) -> Iterator[str]:
-    yield from proto.input
-    for attribute in proto.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            yield from (o.name for o in graph.output)
-            for inner in graph.node:
-                yield from _reads(inner)
-
-
-def _named(graph: Graph, names: Sequence[str]) -> Graph:
-    """The graph with its outputs under the model's names, where a node makes them and the name is free."""
-    produced = {v for item in graph.nodes for v in item.outputs}
-    renamed: dict[Value, Value] = {}
-    for value, name in zip(graph.outputs, names, strict=False):
-        if value in produced and value.name != name and value not in renamed:
-            renamed[value] = Value(name, value.shape, value.dtype)
-    if not renamed:
-        return graph
-    renamed_of = {v.name: v for v in renamed.values()}
-    for value in graph.values():
-        if value not in renamed and value.name in renamed_of and value in produced:
-            renamed[value] = Value(f"{value.name}_inner", value.shape, value.dtype)
-
-    def of(values: Iterable[Value]) -> tuple[Value, ...]:
-        return tuple(renamed.get(v, v) for v in values)
-
-    nodes = tuple(OpNode(item.op, of(item.inputs), item.attrs, of(item.outputs)) for item in graph.nodes)
-    return Graph(graph.inputs, graph.constants, nodes, of(graph.outputs), graph.name)
 
 
 def _identifier(name: str) -> str:

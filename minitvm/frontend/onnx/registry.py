@@ -4,9 +4,9 @@
     def softmax(n):
         return n.op("nn.softmax", n[0], axis=n.attr("axis", -1))
 
-A converter takes a `NodeContext` and gives the operand, or the sequence of operands, that the node's outputs are. The
-one with the greatest `since` up to the model's opset is taken. An attribute that is present and not asked for is
-refused.
+A converter takes a `NodeContext` and returns the operand, or the sequence of operands, for the node's outputs. Of
+several converters, the one with the greatest `since` up to the model's opset is used. An attribute that is present and
+that the converter does not read is refused.
 """
 
 from __future__ import annotations

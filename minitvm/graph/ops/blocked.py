@@ -1,4 +1,4 @@
-"""Operators on blocked layouts; the pass `graph.passes.blocked_layout` puts them into a graph, models never do."""
+"""Operators on blocked layouts: only the pass `graph.passes.blocked_layout` puts them into a graph, no model does."""
 
 from __future__ import annotations
 
@@ -94,5 +94,5 @@ def depthwise_conv2d_rows(
 
 @register("nn.contrib_dense_packed", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def dense_packed(data: Any, weight: Any, *, units: int = 0) -> Any:
-    """[.., K] times weights packed as [N/x, K, x], giving the first `units` columns (0: all)."""
+    """[.., K] times weights packed as [N/x, K, x], only the first `units` columns (0: all)."""
     return topi.dense_packed(data, weight, units=units)

@@ -19,7 +19,7 @@ def _truncated_quotient(a: Any, b: Any) -> Any:
         return a // b
     if a.dtype.kind == "f":
         return np.divide(a, b)
-    # Not by magnitudes: that of the least integer is no number of its dtype.
+    # Not by magnitudes: that of the least integer does not fit its dtype.
     inexact = (np.fmod(a, b) != 0) & ((a < 0) != (b < 0))
     return (a // b + inexact).astype(a.dtype)
 

@@ -23,7 +23,7 @@ def transformed(x: np.ndarray, src_layout: str, dst_layout: str) -> np.ndarray:
         order += parts
         extents.append(int(np.prod([x.shape[p] for p in parts], dtype=np.int64)))
     plain = x.transpose(order).reshape(extents)
-    # Then each axis falls into what the target wants of it.
+    # Then each axis is split into the target's axis and block.
     split = [n for letter, n in zip(target.plain, extents, strict=True) for n in _pieces(target, letter, n)]
     in_plain_order = [axis for letter in target.plain for axis in target.axes if axis[0] == letter]
     in_plain_order.sort(key=lambda axis: (target.plain.index(axis[0]), axis[1] > 0))

@@ -29,7 +29,7 @@ _COMPLEX: list[tuple[str, Callable[..., Any]]] = [
 for _name, _te in _COMPLEX:
     register(_name, pattern=Pattern.COMPLEX_OUT_FUSABLE)(_te)
 
-# Several stages each, some of which read a whole axis: nothing else joins them.
+# Each has several stages, some of which read a whole axis: no other operator may join their group.
 _OPAQUE: list[tuple[str, Callable[..., Any]]] = [
     ("nn.group_norm", topi.group_norm),
     ("nn.instance_norm", topi.instance_norm),

@@ -50,6 +50,10 @@ def _take(data: Any, indices: Any, axis: int | None) -> Any:
     return np.take(data, indices, axis, mode="raise")
 
 
+def _shape_to_tensor(values: Sequence[int], shape: Sequence[int], dtype: str) -> Any:
+    return np.array(values).astype(DType(dtype).numpy).reshape(shape)
+
+
 def _shape_of(kind: TensorType, dtype: str) -> Any:
     static = all(isinstance(d, int) for d in kind[0])
     if static:
@@ -64,6 +68,7 @@ register("concatenate", pattern=INJECTIVE, fold=lambda *data, axis: np.concatena
 register("expand_dims", pattern=INJECTIVE, fold=_expand_dims, view=True)(topi.expand_dims)
 register("gather", pattern=INJECTIVE)(topi.gather)
 register("gather_nd", pattern=INJECTIVE)(topi.gather_nd)
+register("match_cast", pattern=Pattern.ELEMENTWISE, view=True)(topi.match_cast)
 register("nn.depth_to_space", pattern=INJECTIVE)(topi.depth_to_space)
 register("nn.pad", pattern=INJECTIVE)(topi.pad)
 register("nn.space_to_depth", pattern=INJECTIVE)(topi.space_to_depth)
@@ -72,6 +77,7 @@ register("repeat", pattern=INJECTIVE, fold=lambda x, repeats, axis: np.repeat(x,
 register("reshape", pattern=INJECTIVE, fold=_reshape, view=True)(topi.reshape)
 register("reverse", pattern=INJECTIVE, fold=lambda x, axis: np.flip(x, axis))(topi.reverse)
 register("shape_of", pattern=INJECTIVE, fold_types=_shape_of)(topi.shape_of)
+register("shape_to_tensor", pattern=INJECTIVE, fold=_shape_to_tensor)(topi.shape_to_tensor)
 register("split", pattern=INJECTIVE, fold=_split)(topi.split)
 register("squeeze", pattern=INJECTIVE, fold=_squeeze, view=True)(topi.squeeze)
 register("stack", pattern=INJECTIVE, fold=lambda *data, axis: np.stack(data, axis))(topi.stack)
@@ -89,8 +95,8 @@ register("image.grid_sample", pattern=OPAQUE)(topi.grid_sample)
 register("image.interpolate", pattern=Pattern.COMPLEX_OUT_FUSABLE)(topi.interpolate)
 register("image.resize", pattern=OPAQUE)(topi.resize)
 register("image.resize2d", pattern=OPAQUE)(topi.resize2d)
-register("scatter_elements", pattern=OPAQUE)(topi.scatter_elements)
-register("scatter_nd", pattern=OPAQUE)(topi.scatter_nd)
+register("scatter_elements", pattern=OPAQUE, updates=True)(topi.scatter_elements)
+register("scatter_nd", pattern=OPAQUE, updates=True)(topi.scatter_nd)
 register("topk", pattern=OPAQUE)(topi.topk)
 
 register("einsum", pattern=Pattern.COMPLEX_OUT_FUSABLE)(topi.einsum)

@@ -1,8 +1,8 @@
-"""Put convolutions into NCHW[x]c and weights into packed form, and keep what stands between them in that layout.
+"""Put convolutions into NCHW[x]c and weights into packed form, and keep the operators between them in that layout.
 
 A value may exist plain, blocked or both; a `layout.block_axis` or `layout.unblock_axis` is put in only where an
-operator needs the form that is not there. Weights are constants, so that constant folding packs them at build time.
-What TVM calls AlterOpLayout; the idea is from Liu et al., "Optimizing CNN model inference on CPUs" (ATC'19).
+operator needs the form that does not exist yet. Weights are constants, so that constant folding packs them at build
+time. What TVM calls AlterOpLayout; the idea is from Liu et al., "Optimizing CNN model inference on CPUs" (ATC'19).
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from ...topi.winograd import transformed_weights
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
 from ..registry import Pattern, get
+from . import blocked_bytes
 from .rebuild import with_output_names
 
-# Attributes that speak of the axes of the plain layout.
+# Attributes that refer to the axes of the plain layout.
 _AXES = frozenset({"axis", "shape"})
 
 
@@ -36,10 +37,11 @@ def blocked_layout(graph: Graph, target: Target, accuracy: str = "fast") -> Grap
 
     Blocks are as wide as the target's vectors. `accuracy="strict"` leaves out Winograd's algorithm.
     """
-    return _Blocking(graph, target, accuracy).run()
+    return Blocking(graph, target, accuracy).run()
 
 
-# A block has as many channels in every dtype, so that conversions follow the layout: one vector of float32 or of sums.
+# A block has the same number of channels in every dtype, so that casts keep the layout: one vector of float32 or of
+# sums.
 _BLOCKED = frozenset(("float32", "float16", "int8", "uint8", "int16", "int32"))
 
 # With this many vectors of channels, filling the last one costs less than narrower vectors for all of them.
@@ -47,7 +49,7 @@ WORTH_PADDING = 4
 
 
 def _channels_behind_convolutions(graph: Graph) -> set[int]:
-    """The numbers of channels of all values that a convolution reads, or that go into one without a convolution."""
+    """The channel counts of all values that a convolution reads, directly or through operators that are none."""
     makers = {value: item for item in graph.nodes for value in item.outputs}
     todo = [item.inputs[0] for item in graph.nodes if item.op.startswith("nn.conv")]
     seen: set[Value] = set()
@@ -70,7 +72,9 @@ def block_of(channels: int, lanes: int) -> int | None:
     return channels if channels <= 4 else None
 
 
-class _Blocking:
+class Blocking:
+    """The pass at work: each value plain, blocked or both, and the operators that are left to look at."""
+
     def __init__(self, graph: Graph, target: Target, accuracy: str) -> None:
         self.graph = graph
         self.target = target
@@ -104,13 +108,13 @@ class _Blocking:
         return self.b.op(op, *inputs, name=name, **attrs)
 
     def block(self, value: Value) -> int | None:
-        """The block of a value's channels, where it can be blocked at all."""
+        """The block of a value's channels, or None if it cannot be blocked."""
         if value.ndim != 4 or value.dtype not in _BLOCKED or 0 in value.shape:
             return None
         channels = value.shape[1]
         if not isinstance(channels, int):
             return None
-        # What fills an incomplete block is never read by a sum over channels: it need not be zero, nor finite.
+        # No sum over channels reads the filling of an incomplete block: it need not be zero, nor finite.
         if channels % self.lanes and channels >= WORTH_PADDING * self.lanes and channels not in self.whole:
             return self.lanes
         return block_of(channels, self.lanes)
@@ -144,7 +148,7 @@ class _Blocking:
         return follows and self.elementwise(item)
 
     def elementwise(self, item: OpNode) -> bool:
-        """Operators on elements follow the layout of what they read."""
+        """Element-wise operators follow the layout of their operands."""
         if len(item.outputs) != 1 or not any(v in self.blocked for v in item.inputs) or not self.block(item.output):
             return False
         inputs = [self.operand(v, item.output) for v in item.inputs]
@@ -202,7 +206,7 @@ class _Blocking:
         return True
 
     def on_rows(self, item: OpNode) -> bool:
-        """A depthwise convolution between plain values, where two changes of layout would cost more than it."""
+        """A depthwise convolution between plain values, where two changes of layout would cost more than they save."""
         data, weight = item.inputs
         if data.dtype != "float32" or self.goes_into_blocks(item.output):
             return False
@@ -220,7 +224,7 @@ class _Blocking:
         return True
 
     def goes_into_blocks(self, value: Value) -> bool:
-        """Whether a convolution that works on blocks reads the value, or what element-wise operators make of it."""
+        """Whether a convolution on blocks reads the value, directly or through element-wise operators."""
         todo, seen = [value], {value}
         while todo:
             for reader in self.consumers.get(todo.pop(), ()):
@@ -236,14 +240,14 @@ class _Blocking:
         """A convolution without groups, by the algorithm that costs the least."""
         data, weight = item.inputs[:2]
         out_channels, in_channels, *kernel = (int(d) for d in weight.shape)  # type: ignore[arg-type]
-        # Of an open batch one image is weighed; an image of open extents is not divided into Winograd's tiles.
+        # If the batch is open, one image counts; an image of open extents is not cut into Winograd's tiles.
         batch, _, *image = (d if isinstance(d, int) else 1 for d in item.output.shape)
         is_open = not all(isinstance(d, int) for d in item.output.shape[2:])
         strides, dilation = (per_axis(attrs[name], 2, name) for name in ("strides", "dilation"))
         what = Convolution(
             batch, in_channels, out_channels, _pair(image), _pair(kernel), _pair(strides), _pair(dilation)
         )
-        exact = not item.output.dtype.is_float  # the fractions of Winograd's transforms are no integers
+        exact = not item.output.dtype.is_float  # Winograd's transforms contain fractions, which integers cannot hold
         accuracy = "strict" if exact or is_open else self.accuracy
         algorithms = convolution_algorithms(what, out_block, self.target, accuracy)
         best, weighed, name = algorithms[0], records(algorithms), item.output.name
@@ -258,7 +262,7 @@ class _Blocking:
         return self.op("nn.contrib_conv2d_NCHWc", self.as_blocked(data), packed, name=name, algorithm=weighed, **attrs)
 
     def pack(self, weight: Value, form: tuple[Any, ...]) -> Value:
-        """`weight` packed in that form, once however many operators read it: packed weights are copies."""
+        """`weight` packed in that form, once for all operators that read it: packed weights are copies."""
         if (weight, form) not in self.packed:
             kind, *blocks = form
             if kind == "depthwise":
@@ -318,7 +322,7 @@ class _Blocking:
         return True
 
     def quantize(self, item: OpNode) -> bool:
-        """With one scale and zero point for all channels there is no axis in it."""
+        """Quantisation follows the layout if it has one scale and zero point: then its axis has no effect."""
         data, *parameters = item.inputs
         if data not in self.blocked or not self.block(item.output):
             return False
@@ -347,7 +351,7 @@ class _Blocking:
 
 
 def _row_lanes(width: int, lanes: int) -> int:
-    """The vectors for rows of that width: those of the target, or narrower ones that are enough for a row."""
+    """The number of lanes for rows of that width: the target's, or fewer if they hold the whole row."""
     while lanes >= 8 and lanes // 2 >= width:
         lanes //= 2
     return lanes
@@ -389,16 +393,18 @@ def _pair(values: Sequence[Any]) -> tuple[int, int]:
     return int(first), int(second)
 
 
-_RULES: Mapping[str, Callable[[_Blocking, OpNode], bool]] = {
-    "nn.conv2d": _Blocking.conv2d,
-    "nn.max_pool2d": _Blocking.pool2d,
-    "nn.avg_pool2d": _Blocking.pool2d,
-    "qnn.quantize": _Blocking.quantize,
-    "qnn.dequantize": _Blocking.quantize,
-    "nn.global_avg_pool": _Blocking.global_pool,
-    "nn.global_max_pool": _Blocking.global_pool,
-    "nn.bias_add": _Blocking.bias_add,
-    "concatenate": _Blocking.concatenate,
-    "nn.dense": _Blocking.dense,
-    "nn.matmul": _Blocking.dense,
+_RULES: Mapping[str, Callable[[Blocking, OpNode], bool]] = {
+    "nn.conv2d": Blocking.conv2d,
+    "nn.max_pool2d": Blocking.pool2d,
+    "nn.avg_pool2d": Blocking.pool2d,
+    "qnn.quantize": Blocking.quantize,
+    "qnn.dequantize": Blocking.quantize,
+    "nn.global_avg_pool": Blocking.global_pool,
+    "nn.global_max_pool": Blocking.global_pool,
+    "nn.bias_add": Blocking.bias_add,
+    "concatenate": Blocking.concatenate,
+    "nn.dense": Blocking.dense,
+    "qnn.conv2d": blocked_bytes.conv2d,
+    "qnn.dense": blocked_bytes.dense,
+    "nn.matmul": Blocking.dense,
 }

@@ -40,7 +40,7 @@ def common_subexpressions(graph: Graph) -> Graph:
 
 
 def _key(value: Any) -> Any:
-    """Attributes and arrays as hashable keys: two are equal exactly when they mean the same, of the same variables."""
+    """Attributes and arrays as hashable keys, which are equal exactly when the values mean the same."""
     if isinstance(value, Var | Graph):
         return (type(value).__name__, id(value))
     if isinstance(value, Node):

@@ -1,7 +1,7 @@
-"""Compute at build time what depends on constants alone, and what depends on shapes that are known.
+"""Compute at build time what depends only on constants or on shapes that are known.
 
-An operator's own NumPy `fold` does it where there is one; the rest is done by `evaluate`, which `build` injects: it
-compiles the node and runs it. The oracle has no part in it.
+An operator's NumPy `fold` computes it if there is one; otherwise `evaluate` does, which `build` injects: it compiles
+the node and runs it. The oracle is not used.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 
 from ...errors import InputError
 from .. import registry
-from ..nodes import FUSED, Constant, Graph, OpNode, Value
+from ..nodes import FUSED, MATCH_CAST, Constant, Graph, OpNode, Value
 from .rebuild import rebuild
 
 Evaluate = Callable[[OpNode, list[np.ndarray]], list[np.ndarray]]
 
-# A constant that is much larger than all that it is made of (a `full`, a `tile`) is kept as computation beyond a size;
+# A result that is large, and much larger than its operands (a `full`, a `tile`), is not folded;
 # packed weights may grow by the zeros that fill their last block. Elements count: a conversion makes none.
 _GROWN_ELEMENTS = 1 << 14
 _GROWTH = 2
@@ -31,7 +31,7 @@ def constant_folding(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
     constants: list[Constant] = []
     nodes: list[OpNode] = []
     for item in graph.nodes:
-        results = None if item.op == FUSED else _folded(item, arrays, evaluate)
+        results = None if item.op in (FUSED, MATCH_CAST) else _folded(item, arrays, evaluate)
         if results is None:
             nodes.append(item)
             continue
@@ -44,7 +44,7 @@ def constant_folding(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
 
 def _folded(item: OpNode, arrays: dict[Value, np.ndarray], evaluate: Evaluate | None) -> list[np.ndarray] | None:
     operator = registry.get(item.op)
-    if not all(value.is_static for value in item.outputs):
+    if not all(value.is_static for value in item.outputs) or any(True for _ in item.symbols()):
         return None
     if operator.fold_types is not None:
         array = operator.fold_types(*((v.shape, v.dtype) for v in item.inputs), **item.attrs)

@@ -1,11 +1,11 @@
-"""Layouts as the user wants them: convolutions and pools converted, what stands between them following along.
+"""Layouts that the user chooses: convolutions and pools are converted, and the operators between them follow.
 
     ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"]})(graph)
 
-Each value has forms: the layout that the graph gives it, and others that an operator made or asked for. A converted
-operator asks for its data in the layout wanted and gives its result in it alone; an operator on elements, or on axes
-that can be renamed, works in the form that its operand has; everything else asks for the original. A `layout_transform`
-is made where an operator asks for a form that is not there, so there is one only where layouts meet.
+Each value has forms: the layout of the original graph, and others that operators produced or needed. A converted
+operator reads its data in the chosen layout and produces its result only in that one; an operator on elements, or on
+axes that can be renamed, works in the form of its operand; every other operator reads the original. A
+`layout_transform` is inserted only where an operator needs a form that does not exist, so only where layouts meet.
 TVM's pass of the same name does the same to Relay.
 """
 
@@ -29,7 +29,7 @@ from .rebuild import with_output_names
 # Forms are written in these letters: one for each axis of the value as the graph has it, first to last.
 ORIGINAL = "NCHW"
 
-# The layouts that an operator has, by what they are of.
+# The tensors of an operator that have a layout.
 _LAYOUTS = {"nn.conv2d": ("data", "kernel"), "nn.max_pool2d": ("data",), "nn.avg_pool2d": ("data",)}
 _AXES_OF = {"data": "NCHW", "kernel": "OIHW"}
 
@@ -38,11 +38,11 @@ _AXES_OF = {"data": "NCHW", "kernel": "OIHW"}
 class ConvertLayout:
     """A pass from graph to graph: the operators of `desired_layouts` in the layouts given there.
 
-    For `nn.conv2d` the layouts of data and kernel, for pools that of the data. A plain layout is any order of NCHW (and
-    OIHW); `NCHW8c` puts blocks of 8 channels innermost. "default" for the kernel is what goes with the data: OIHW,
-    HWIO behind NHWC (HWOI where each channel has filters of its own), packed blocks; "default" for the data leaves the
+    `nn.conv2d` takes the layouts of data and kernel, a pool that of its data. A plain layout is any order of NCHW (and
+    OIHW); `NCHW8c` puts blocks of 8 channels innermost. "default" for the kernel is the one that fits the data: OIHW,
+    HWIO for NHWC (HWOI if each channel has its own filters), packed blocks; "default" for the data leaves the
     operator as it is. A convolution whose channels do not divide into the blocks, or with groups that are neither one
-    nor all channels, stays as it is. Raises `InputError` for an operator or a layout that there is not.
+    nor all channels, is not converted. Raises `InputError` for an unknown operator or layout.
     """
 
     desired_layouts: Mapping[str, Sequence[str]]
@@ -128,7 +128,7 @@ class _Conversion:
         self.desired = desired
         self.b = GraphBuilder(graph.name)
         self.forms: dict[Value, dict[str, Value]] = {}
-        self.letters: dict[Value, str] = {}  # what an operator called the axes of a value: for the text alone
+        self.letters: dict[Value, str] = {}  # an operator's letters for the axes of a value, as printed
         self.data = graph.arrays()
         self.kernels: dict[tuple[Value, str, str], Value] = {}
 
@@ -150,7 +150,7 @@ class _Conversion:
         return self.form(value, ORIGINAL)
 
     def form(self, value: Value, layout: str) -> Value:
-        """The value in a layout, by a `layout_transform` where it is not there; a reshape where no data move."""
+        """The value in a layout: an existing form, a reshape if no data move, or a `layout_transform`."""
         forms = self.forms[value]
         if layout not in forms:
             source = next(reversed(forms))
@@ -169,7 +169,7 @@ class _Conversion:
         return forms[layout]
 
     def layout_of(self, values: Sequence[Value]) -> str | None:
-        """The layout other than the original in which one of the values was made."""
+        """The layout in which one of the values was produced, if it is not the original."""
         for value in values:
             first = next(iter(self.forms[value]))
             if first != ORIGINAL and value.ndim == len(ORIGINAL):
@@ -187,7 +187,7 @@ class _Conversion:
         self.forms[item.output] = {layout: result}
         return True
 
-    # -- operators that the user chose a layout for
+    # -- operators whose layout the user chose
 
     def converted(self, item: OpNode) -> bool:
         layouts = self.desired.get(item.op, ("default",))
@@ -227,7 +227,7 @@ class _Conversion:
         return self.give(item, form, self.b.op(op, self.form(data, form), kernel, **attrs))
 
     def kernel(self, weight: Value, own: str, layout: str) -> Value:
-        """Filters in a layout, once however many operators read them; constants are turned here and now."""
+        """Filters in a layout, converted once even if several operators read them; constants are converted at once."""
         if own == layout:
             return self.original(weight)
         if (weight, own, layout) not in self.kernels:
@@ -332,7 +332,7 @@ class _Conversion:
         return self.give(item, form, self.b.op(item.op, *(self.form(v, form) for v in item.inputs), axis=axis))
 
     def reduce(self, item: OpNode, form: str) -> bool:
-        """Sums and the like over axes that are no blocks: kept as 1 they stay in place, dropped the others may."""
+        """A reduction over axes that are not split into blocks. If axes are dropped, the remaining order must fit."""
         data, attrs = item.inputs[0], dict(item.attrs)
         axis = attrs["axis"]
         axes = range(data.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis

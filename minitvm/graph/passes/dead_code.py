@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...expr import replace
 from ..nodes import Graph, OpNode, Value
 
 
@@ -14,4 +15,4 @@ def dead_code(graph: Graph) -> Graph:
             kept.append(item)
             needed.update(item.inputs)
     constants = tuple(c for c in graph.constants if c.value in needed)
-    return Graph(graph.inputs, constants, tuple(reversed(kept)), graph.outputs, graph.name)
+    return replace(graph, constants=constants, nodes=tuple(reversed(kept)))

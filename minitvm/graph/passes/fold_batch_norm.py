@@ -2,7 +2,7 @@
 
     batch_norm(conv(x, W) + b)  ->  conv(x, W * s) + (b - mean) * s + beta,   s = gamma / sqrt(var + epsilon)
 
-One that stands behind something else becomes a multiplication and an addition, which fuse with their neighbours. The
+One that follows another operator becomes a multiplication and an addition, which fuse with their neighbours. The
 scale is computed in float64 and rounded once.
 """
 
@@ -16,7 +16,7 @@ from .. import registry
 from ..nodes import Constant, Graph, OpNode, Value
 from .rebuild import new_constant, rebuild
 
-# Where the output channels stand in the weights, unless a layout says otherwise.
+# The axis of the output channels in the weights, unless a layout gives another one.
 _OUT_CHANNELS = {"nn.conv1d": 0, "nn.conv2d": 0, "nn.conv3d": 0, "nn.dense": 0,
                  "nn.conv1d_transpose": 1, "nn.conv2d_transpose": 1, "nn.conv3d_transpose": 1}  # fmt: skip
 

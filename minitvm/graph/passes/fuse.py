@@ -9,19 +9,20 @@ A node takes a producer into its group when all readers of the producer's only o
     reduction                takes  element-wise, broadcast, injective
     complex-out-fusable, opaque     take nothing
 
-So a diamond such as x * sigmoid(x) joins what makes x when its two branches have met. Nothing is computed twice for it:
-a producer that is smaller than what its reader makes of it stays on its own. As all readers of its output are in the
-group, a group that takes a producer never gets a path out of and back into it. Of TVM's fusion (Chen et al., OSDI'18)
-this is the part without recomputation.
+So a diamond such as x * sigmoid(x) joins the producer of x once its two branches have joined. Nothing is computed
+twice: a producer whose output is smaller than that of its reader is not taken. As all readers of its output are in the
+group, a group that takes a producer never gets a path out of and back into it. This is the
+part of TVM's fusion (Chen et al., OSDI'18) that recomputes nothing.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from ...expr import replace
 from ...expr.names import fresh
 from .. import registry
-from ..nodes import FUSED, Constant, Graph, OpNode, Value
+from ..nodes import FUSED, MATCH_CAST, Constant, Graph, OpNode, Value
 from ..registry import Pattern
 from .rebuild import same_shape
 
@@ -31,7 +32,7 @@ _INJECTIVE = (*_MAPS, Pattern.INJECTIVE)
 # These read an element of their input several times.
 _REPEATING = {"tile", "repeat", "broadcast_to", "take", "gather", "gather_nd", "one_hot"}
 
-# A group is one kernel: the compiler's time grows with it.
+# A group is one kernel, and the compile time grows with its size.
 _LARGEST_GROUP = 32
 
 
@@ -51,7 +52,7 @@ class _Group:
         return self.pattern in (Pattern.COMPLEX_OUT_FUSABLE, Pattern.OPAQUE, Pattern.TUPLE)
 
     def join(self, producer: _Group, readers: int) -> None:
-        """Take another group in, whose output has that many readers here."""
+        """Join another group, whose output has that many readers in this one."""
         self.nodes = [*producer.nodes, *self.nodes]
         self.members |= producer.members
         self.pattern = max(self.pattern, producer.pattern)
@@ -59,7 +60,7 @@ class _Group:
 
 
 class _Fusion:
-    """The groups so far, and who reads what."""
+    """The groups so far, and the readers of each value."""
 
     def __init__(self, graph: Graph) -> None:
         self.consumers = graph.consumers()
@@ -95,16 +96,16 @@ class _Fusion:
             self.take(group, value)
 
     def take_anchor(self, group: _Group, absorbing: str = "") -> None:
-        """Join one complex-out-fusable producer, and what of its other readers' inputs is element-wise.
+        """Join one complex-out-fusable producer, and the element-wise producers of its readers' other inputs.
 
-        With `absorbing`, a producer around an operator that absorbs that one; then the group is complete.
+        With `absorbing`, the producer contains an operator that absorbs that one; then the group is complete.
         """
         anchors = [v for v, producer in self.candidates(group) if producer.pattern == Pattern.COMPLEX_OUT_FUSABLE]
         if absorbing:
             anchors = [v for v in anchors if any(_absorbs(n, absorbing) for n in self.group_of[v].nodes)]
         if not anchors:
             return
-        # Of two convolutions that are added, the one computed last takes the sum: the other's result is there by then.
+        # If two convolutions are added, the later one takes the sum: by then the other's result exists.
         self.take(group, max(anchors, key=lambda v: self.position[self.group_of[v].nodes[-1]]))
         if absorbing:
             group.pattern = Pattern.OPAQUE
@@ -117,7 +118,7 @@ class _Fusion:
         del self.groups[producer]
 
     def candidates(self, group: _Group) -> list[tuple[Value, _Group]]:
-        """The values that the group reads and alone reads, with the groups that make them."""
+        """The values that only this group reads, with the groups that produce them."""
         candidates: dict[Value, _Group] = {}
         for item in reversed(group.nodes):
             for value in item.inputs:
@@ -152,7 +153,7 @@ def fuse(graph: Graph) -> Graph:
     nodes = [_fused(group, constants) for group in fusion.groups]
     read = {v for n in nodes for v in n.inputs} | fusion.returned
     kept = tuple(c for c in graph.constants if c.value in read)
-    return Graph(graph.inputs, kept, tuple(nodes), graph.outputs, graph.name)
+    return replace(graph, constants=kept, nodes=tuple(nodes))
 
 
 def _absorbs(item: OpNode, op: str) -> bool:
@@ -160,17 +161,19 @@ def _absorbs(item: OpNode, op: str) -> bool:
 
 
 def _takes(item: OpNode, value: Value) -> bool:
-    """Whether `item` takes producers at all, and uses each element of `value` about once."""
+    """Whether `item` may take producers, and reads each element of `value` about once."""
     pattern = registry.get(item.op).pattern
     if pattern not in (*_INJECTIVE, Pattern.COMM_REDUCE):
         return False
+    if item.op == MATCH_CAST:
+        return True
     if pattern in _MAPS:
         return all(same_shape(value.shape, output.shape) for output in item.outputs)
     return item.op not in _REPEATING
 
 
 def _fused(group: _Group, arrays: dict[Value, np.ndarray]) -> OpNode:
-    """The node of a group: its inner graph has values of its own."""
+    """The fused node of a group; its inner graph has its own values."""
     inner: dict[Value, Value] = {}
     inputs: list[Value] = []
     constants: list[Constant] = []

@@ -1,4 +1,4 @@
-"""All graph passes in order: reading this list is reading the graph compiler."""
+"""All graph passes in order: whoever reads this list has read the graph compiler."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .constant_folding import Evaluate, constant_folding
 from .dead_code import dead_code
 from .fold_batch_norm import fold_batch_norm
 from .fuse import fuse
+from .integer_products import integer_products
 from .simplify import simplify
 from .split_conv_transpose import split_conv_transpose
 from .split_resize import split_resize
@@ -28,6 +29,7 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
     """The passes for a target, by name."""
     return [
         ("dead_code", dead_code),
+        ("integer_products", integer_products),
         ("constant_folding", lambda graph: constant_folding(graph, evaluate)),
         ("simplify", simplify),
         ("fold_batch_norm", fold_batch_norm),
@@ -61,8 +63,8 @@ def optimize(
     """The graph after all passes: every node is a fused group.
 
     `evaluate(node, arrays) -> arrays` computes constant nodes that have no NumPy `fold`. `callback(name, before,
-    after)` sees each pass.
-    `accuracy="strict"` keeps to algorithms that round no worse than the sums as written.
+    after)` is called after each pass.
+    `accuracy="strict"` allows only algorithms that round no worse than the sums as written.
     With MINITVM_VERIFY=1 in the environment the verifier runs after each.
     """
     machine = Target.of(target)

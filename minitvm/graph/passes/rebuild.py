@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...expr import DType, Expr, structural_equal
+from ...expr import DType, Expr, replace, structural_equal
 from ..builder import GraphBuilder
 from ..nodes import Constant, Graph, OpNode, Value
 
@@ -31,17 +31,23 @@ def rebuild(
         for n in nodes
     )
     outputs = tuple(map(resolved, graph.outputs))
-    return Graph(graph.inputs, (*graph.constants, *constants), renewed, outputs, graph.name)
+    return replace(graph, constants=(*graph.constants, *constants), nodes=renewed, outputs=outputs)
 
 
 def with_replaced(
-    graph: Graph, is_replaced: Callable[[OpNode], bool], make: Callable[[GraphBuilder, OpNode, list[Value]], Value]
+    graph: Graph,
+    is_replaced: Callable[[OpNode], bool],
+    make: Callable[[GraphBuilder, OpNode, list[Value]], Value],
+    values: dict[Value, Value] | None = None,
 ) -> Graph:
-    """The graph with some operators of one output replaced by what `make(builder, node, inputs)` adds."""
+    """The graph with some operators of one output replaced by what `make(builder, node, inputs)` adds.
+
+    `values` is filled with the new value of each old one, for a `make` that needs others than the operator's inputs.
+    """
     if not any(is_replaced(item) for item in graph.nodes):
         return graph
     b = GraphBuilder(graph.name)
-    new: dict[Value, Value] = {}
+    new: dict[Value, Value] = {} if values is None else values
     for value in graph.inputs:
         new[value] = b.input(value.name, value.shape, value.dtype)
     for constant in graph.constants:
@@ -57,7 +63,7 @@ def with_replaced(
 
 
 def with_output_names(graph: Graph, like: Graph) -> Graph:
-    """`graph` with its outputs named as those of `like`: callers get outputs by name."""
+    """`graph`, built anew, with the states of `like` and its names of outputs: callers get outputs by name."""
     renamed: dict[Value, Value] = {}
     fixed = {*graph.inputs, *(c.value for c in graph.constants)}
     for own, other in zip(graph.outputs, like.outputs, strict=True):
@@ -68,7 +74,7 @@ def with_output_names(graph: Graph, like: Graph) -> Graph:
         return tuple(renamed.get(v, v) for v in values)
 
     nodes = tuple(OpNode(n.op, of(n.inputs), n.attrs, of(n.outputs)) for n in graph.nodes)
-    return Graph(graph.inputs, graph.constants, nodes, of(graph.outputs), graph.name) if renamed else graph
+    return replace(graph, nodes=nodes, outputs=of(graph.outputs), states=like.states)
 
 
 def new_constant(array: np.ndarray, name: str) -> Constant:

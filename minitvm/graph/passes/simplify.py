@@ -1,6 +1,6 @@
 """Remove operators that do nothing, and shorten chains of reshapes and transposes: a table of rules.
 
-A rule looks at one node and gives a value that already is its output, a node to take its place, or None. A node whose
+A rule looks at one node and returns a value that equals its output, a node to replace it, or None. A node whose
 output the graph returns is never replaced by another value, as that output would lose its name.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Callable
 import numpy as np
 
 from .. import registry
-from ..nodes import FUSED, Graph, OpNode, Value
+from ..nodes import FUSED, MATCH_CAST, Graph, OpNode, Value
 from .rebuild import rebuild, same_shape
 
 
 class Facts:
-    """What a rule may ask about the values in front of a node."""
+    """What a rule may ask about the operands of a node."""
 
     def __init__(self, graph: Graph) -> None:
         self.producers = graph.producers()
@@ -28,7 +28,7 @@ class Facts:
         return node if node is not None and node.op in ops else None
 
     def is_all(self, value: Value, number: float) -> bool:
-        """Whether a value is a constant of nothing but that number."""
+        """Whether a value is a constant all of whose elements are that number."""
         return value in self.arrays and bool(np.all(self.arrays[value] == number))
 
 
@@ -46,9 +46,14 @@ def same_form(item: OpNode, facts: Facts) -> Value | None:
         return None
     if item.op == "strided_slice" and any(step != 1 for step in item.attrs["strides"] or ()):
         return None
-    if item.op == "nn.pad" and any(amount for pair in item.attrs["pad_width"] for amount in pair):
+    if item.op == "nn.pad" and any(not is_zero(amount) for pair in item.attrs["pad_width"] for amount in pair):
         return None
     return item.inputs[0] if same_shape(item.inputs[0].shape, item.output.shape) else None
+
+
+def is_zero(amount: object) -> bool:
+    """Whether a number, which may be symbolic, is the constant 0."""
+    return isinstance(amount, int) and amount == 0
 
 
 def single_part(item: OpNode, facts: Facts) -> Value | None:
@@ -79,7 +84,7 @@ def reshape_chain(item: OpNode, facts: Facts) -> OpNode | None:
 
 
 def times_one(item: OpNode, facts: Facts) -> Value | None:
-    """x * 1, x / 1 -> x, where the one does not make x larger."""
+    """x * 1, x / 1 -> x, where broadcasting the 1 does not enlarge x."""
     if item.op not in ("multiply", "divide") or not facts.is_all(item.inputs[1], 1):
         return None
     return item.inputs[0] if same_shape(item.inputs[0].shape, item.output.shape) else None
@@ -124,7 +129,9 @@ def _first(item: OpNode, facts: Facts, outputs: set[Value]) -> Value | OpNode | 
 
 
 def _is_view(item: OpNode) -> bool:
-    return item.op != FUSED and registry.get(item.op).view
+    if item.op in (FUSED, MATCH_CAST) or not registry.get(item.op).view:
+        return False
+    return item.inputs[0].dtype == item.output.dtype
 
 
 def _order(item: OpNode) -> list[int]:

@@ -7,8 +7,9 @@ s / gcd(s, d). With k = k0 + j*m the input is
     i = q + (p + b - k0*d) / s - j * (d / gcd(s, d))
 
 so the phase is a plain convolution of stride 1 with the phase's taps turned around. No zero is multiplied, and none is
-stored between the elements of the data. Phases of as many taps that begin at the same place are one convolution with
-more filters. (The sub-pixel form: Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016.)
+stored between the elements of the data. Phases with the same number of taps that begin at the same place are
+one convolution with more filters. (The sub-pixel form: Shi et al., "Is the deconvolution layer the same as a
+convolutional layer?", 2016.)
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .rebuild import with_replaced
 class AxisPhase:
     """The taps of one phase along one axis: `first`, `first + step`, ..., `taps` of them.
 
-    `before` zeros stand in front of the data for them; a negative number of zeros cuts data off. `dilation` is the
+    The data are padded with `before` zeros at the front; a negative number cuts data off. `dilation` is the
     distance between the inputs of two taps.
     """
 
@@ -46,7 +47,7 @@ class AxisPhase:
 
 
 def axis_phases(kernel: int, stride: int, padding: int, dilation: int) -> list[AxisPhase]:
-    """The phases of an axis, in the order of the outputs. One that no tap reaches has no taps."""
+    """The phases of an axis, in the order of the outputs. A phase that no tap reaches has no taps."""
     common = math.gcd(stride, dilation)
     step, apart = stride // common, dilation // common
     phases = []
@@ -83,7 +84,7 @@ class _Split:
         before, _ = paddings(attrs["padding"], self.rank)
         kernel: Any = weight.shape[2:]
         self.axes = list(itertools.starmap(axis_phases, zip(kernel, self.strides, before, dilation, strict=True)))
-        # Every phase is as long as the longest: what is too much is cut off in the end.
+        # Every phase is as long as the longest one; the surplus is cut off at the end.
         self.counts = [simple(-(-n // s)) for n, s in zip(item.output.shape[2:], self.strides, strict=True)]
 
     def result(self) -> Value:
@@ -97,7 +98,7 @@ class _Split:
         return self.b.op("nn.interleave", joined, strides=self.strides, size=self.item.output.shape[2:], name=name)
 
     def runs(self) -> Iterator[list[tuple[AxisPhase, ...]]]:
-        """The phases in order, those together that one convolution computes."""
+        """The phases in order, grouped by the convolution that computes them."""
         phases = list(itertools.product(*self.axes))
         if self.groups != 1:  # the filters of a phase would be spread over the groups
             yield from ([phase] for phase in phases)

@@ -1,4 +1,4 @@
-"""A resize of known sizes as one interpolation an axis, whose places and weights are constants.
+"""A resize of known sizes becomes one interpolation for each axis, whose places and weights are constants.
 
 Along an axis, an output is a sum of a few inputs times weights which depend on its index alone. Both are tables, which
 are computed here once, in float64. Axes that shrink come first and those that grow last; of several that grow the last
@@ -31,13 +31,13 @@ def split_resize(graph: Graph) -> Graph:
 
 
 def _splits(item: OpNode) -> bool:
-    """Whether an operator is a resize whose tables are known, and of use: an index that is halved needs none."""
+    """Whether tables can be computed for a resize, and are useful: an index that is just halved needs none."""
     if item.op not in ("image.resize", "image.resize2d") or not item.inputs[0].is_static or not item.output.is_static:
         return False
     if 0 in item.inputs[0].shape or 0 in item.output.shape:
         return False
     if item.attrs["coordinate_transformation_mode"] == "tf_crop_and_resize":
-        return False  # what lies outside of the input is no sum of inputs
+        return False  # values outside the input are not sums of inputs
     if item.attrs["method"] == "nearest_neighbor":
         return any(size % extent for size, extent in _extents(item))
     return item.output.dtype.is_float

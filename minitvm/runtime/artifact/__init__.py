@@ -1,5 +1,5 @@
-"""Saved artifacts: a compiled module in one file, and the way back without the compiler.
+"""Saved artifacts: a compiled module in one file, which is loaded without the compiler.
 
-`export` writes one, `load` reads it; `format` is the file, `sign` says whose it is. What stands in the file is in the
-docstring of each.
+`export` writes one, `load` reads it; `format` defines the file, `sign` signs it. Their docstrings describe the
+contents.
 """

@@ -1,7 +1,7 @@
-"""A compiled module into a file: `module.export(path)`.
+"""Writes a compiled module to a file: `module.export(path)`.
 
 Sections: `program` is the executable with its kernels' sources as JSON, `weights` the bytes of its constants, `code`
-says as JSON what `machine_code` holds, as the target's back end does it; both are empty where it saves no code.
+describes, as JSON of the target's back end, what `machine_code` holds; both are empty if the back end saves no code.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def export(module: GraphModule | Function, path: str | os.PathLike[str], key: sign.Key | None = None) -> None:
     """Write the module to one file, signed with `key`: at least 16 bytes, or a file of them; default: this user's.
 
-    Raises `InputError` for a path that cannot be written, `ArtifactError` where there is no key, `Unsupported` for a
-    program whose external calls have attributes that JSON has no form for.
+    Raises `InputError` for a path that cannot be written, `ArtifactError` if there is no key, `Unsupported` for a
+    program whose external calls have attributes that JSON cannot express.
     """
     from ... import __version__
     from ..function import Function

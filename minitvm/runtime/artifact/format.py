@@ -25,13 +25,13 @@ from typing import Any
 
 from ...errors import ArtifactError, InputError
 
-MAGIC = b"\x93MTVM\r\n\x1a"  # no text file begins like this, and a transfer as text destroys it
-VERSION = 1
+MAGIC = b"\x93MTVM\r\n\x1a"  # no text file begins like this, and a transfer in text mode changes it
+VERSION = 2
 ALIGNMENT = 64
 _HEAD = struct.Struct("<8sIIQ8x32s")  # magic, version, size of the table, size of the file, digest of the table
 _SIGNATURE = 32
 _CHECKSUM = 32
-_TABLE = _HEAD.size + _SIGNATURE + _CHECKSUM  # where the table of contents begins
+_TABLE = _HEAD.size + _SIGNATURE + _CHECKSUM  # the offset of the table of contents
 _PIECE = 1 << 20
 
 Pieces = Iterable[bytes | memoryview]
@@ -49,7 +49,7 @@ class Container:
 
 
 def digest(data: memoryview, threads: int = 1) -> bytes:
-    """The digest of a section, by several threads where it is large."""
+    """The digest of a section; several threads compute it if the section is large."""
     pieces = -(-len(data) // _PIECE)
     digests = [b""] * pieces
 
@@ -68,7 +68,7 @@ def digest(data: memoryview, threads: int = 1) -> bytes:
 
 
 class _Digest:
-    """The same digest of bytes that come one after the other."""
+    """The same digest, of bytes that arrive in pieces."""
 
     def __init__(self) -> None:
         self._outer, self._inner, self._room = hashlib.sha256(), hashlib.sha256(), _PIECE
@@ -89,7 +89,7 @@ class _Digest:
 
 
 def refuse_no_file(path: str, what: str) -> None:
-    """Raise `InputError` where a path is there and is no file to write anew: a folder, a device, a socket."""
+    """Raise `InputError` if the path exists and is not a regular file: a folder, a device, a socket."""
     if os.path.isdir(path):
         raise InputError(f"{what}: {path} is a folder, wanted the name of a file")
     if os.path.exists(path) and not os.path.isfile(path):
@@ -104,7 +104,7 @@ def write(
 ) -> None:
     """Write an artifact; it appears whole or not at all, also over an older one that a process has mapped.
 
-    A section is its size and its bytes in pieces. `sign(head)` gives the 32 bytes of the signature.
+    A section is its size and its bytes in pieces. `sign(head)` returns the 32 bytes of the signature.
     """
     target = os.fspath(path)
     refuse_no_file(target, "export")
@@ -156,18 +156,18 @@ def _filled(size: int) -> int:
 
 
 def _table(about: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """Always as long for the same names: what is not known yet takes the room that it will take."""
+    """Its length depends on the names alone: unknown fields are padded to their final width."""
     listed = [{**row, "offset": f"{row['offset']:>20}", "size": f"{row['size']:>20}"} for row in rows]
     text = json.dumps({"about": dict(about), "sections": listed}, separators=(",", ":"), allow_nan=False).encode()
     return text + b" " * (_filled(_TABLE + len(text)) - _TABLE - len(text))
 
 
 def read(path: str | os.PathLike[str], mapped: Collection[str] = (), threads: int = 1) -> Container:
-    """Check every byte of an artifact. Raises `ArtifactError` for what is not whole, or not one at all.
+    """Check every byte of an artifact. Raises `ArtifactError` if it is incomplete, damaged, or not an artifact.
 
-    Sections are copied, then checked: who can write to the file cannot change code between the two. Those in `mapped`
-    stay in the file while a view of them lives; nobody may write into it in that time (`write` does not: it puts a new
-    file in the old one's place).
+    Sections are copied and then checked, so that nobody who can write to the file can change code between the two.
+    Those in `mapped` are views of the file, which must not be changed while a view lives (`write` does not change it:
+    it replaces the file by a new one).
     """
     name = os.fspath(path)
     try:

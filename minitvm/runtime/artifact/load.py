@@ -1,7 +1,7 @@
-"""A file back into a module: `minitvm.runtime.load(path)`. Imports NumPy and this package's runtime, nothing else.
+"""Loads a module from a file: `minitvm.runtime.load(path)`. Imports only NumPy and this package's runtime.
 
-On the machine that the artifact was made on its machine code is mapped and runs; on another one, and where the back end
-saves no code, the kernels' sources are compiled, as after a build.
+On the machine that made the artifact, its machine code is mapped and runs. On another machine, or if the back end saves
+no code, the kernels' sources are compiled, as after a build.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def load(
     """The module that `export` wrote: a `GraphModule`, or a `Function` if a tir function was exported.
 
     `threads` is the size of the thread team, as in `build`. The file is signed with `key` (bytes, or a file of them;
-    default: this user's key), or `trust=True` says that code from it may run here all the same. Weights stay in the
+    default: this user's key), or `trust=True` allows its code to run here without a signature. Weights stay in the
     mapped file. `progress(done, total, name)` is called for each kernel that is compiled.
 
     Raises `ArtifactError` for a file that is truncated, altered, of another version or not trusted.
@@ -59,7 +59,7 @@ def load(
 
 
 def look_at(path: str | os.PathLike[str]) -> Executable:
-    """The program in an artifact, with its kernels' sources, to be read. Nothing of it runs, so no trust is needed."""
+    """The program in an artifact, with its kernels' sources, for reading. Nothing is run, so no trust is needed."""
     container = format.read(path, mapped=("weights",), threads=len(available_cores()))
     with _put_together(container):
         return from_json(_json(container, "program"), container.sections["weights"])
@@ -67,7 +67,7 @@ def look_at(path: str | os.PathLike[str]) -> Executable:
 
 @contextlib.contextmanager
 def _put_together(container: Container) -> Iterator[None]:
-    """Errors in what the sections say. Checksums hold, so it was written so, by another program or version."""
+    """Errors in the contents of sections. Checksums hold, so another program or version wrote these contents."""
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError) as error:

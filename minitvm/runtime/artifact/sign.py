@@ -1,7 +1,7 @@
-"""Whose an artifact is: a signature with a key that only its user has.
+"""Signatures of artifacts, with a key that only its user has.
 
-An artifact holds machine code, which runs with all rights of who loads it. So it is loaded without question only if it
-was signed with this user's key, or with one that was handed over (`key=`, for several machines or people). The
+An artifact holds machine code, which runs with all rights of the user who loads it. So it is loaded only if it was
+signed with this user's key, or with one that is passed in (`key=`, for several machines or people). The
 signature is HMAC-SHA256 (RFC 2104) over the head of the file, which by its digests covers everything.
 """
 
@@ -19,12 +19,12 @@ from .format import Container
 
 Key = bytes | str | os.PathLike[str]
 _KEY_BYTES = 32
-_LEAST = 16  # bytes of a key handed over
+_LEAST = 16  # bytes of a key that is passed in, at least
 _PURPOSE = b"minitvm artifact\0"
 
 
 def key_path() -> Path:
-    """Where this user's key lies: MINITVM_CONFIG_DIR, or ~/.config/minitvm (XDG_CONFIG_HOME is respected).
+    """The path of this user's key, in MINITVM_CONFIG_DIR, or ~/.config/minitvm (XDG_CONFIG_HOME is respected).
 
     Raises `ArtifactError` for a user without a home, as containers have them.
     """
@@ -93,7 +93,7 @@ def make_user_key() -> bytes:
 
 
 def key_bytes(key: Key) -> bytes:
-    """A key handed over: bytes, or the path of a file of them. Raises `InputError` for one that is too short."""
+    """A key that is passed in: bytes, or the path of a file of them. Raises `InputError` if it is too short."""
     if isinstance(key, bytes | bytearray):
         secret, where = bytes(key), "key"
     else:
@@ -108,7 +108,7 @@ def key_bytes(key: Key) -> bytes:
 
 
 def signature(head: bytes, key: bytes) -> bytes:
-    """The 32 bytes that only who has the key can make."""
+    """The signature: 32 bytes that only an owner of the key can compute."""
     return hmac.new(key, _PURPOSE + head, hashlib.sha256).digest()
 
 

@@ -1,6 +1,6 @@
-"""What runs kernels on a CPU: compiling, caching, loading, the thread team, the program.
+"""Runs kernels on a CPU: compiling, caching, loading, the thread team, the program.
 
-The folder has the name of TVM's function `runtime.cpu`; called, it is that function.
+The folder has the name of TVM's function `runtime.cpu`; the module can be called like that function.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The element-wise operations of kernel source, as one table: a row an operation.
+"""The element-wise operations of kernel source, as one table with a row per operation.
 
 Each works on scalars and on vectors of any dtype it lists, and never promotes: all operands have one dtype, which is
-the result's (`mask`: the result is `b1`). A scalar beside a vector is converted to the vector's dtype and broadcast;
+the result's (`mask`: the result is `b1`). A scalar next to a vector is converted to the vector's dtype and broadcast;
 an integer literal takes the dtype of the other operand.
 """
 
@@ -15,13 +15,13 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
-from . import functions
+from . import byte_products, functions
 from .lanes import B1, Element, Value, VectorType, marker, numba_type, register, shape_of, value_of
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`emit(*values)` on operands brought to one type; `kinds` are the element kinds it accepts."""
+    """`emit(*values)` on operands converted to one type; `kinds` are the element kinds it accepts, or one `element`."""
 
     name: str
     emit: Callable[..., Value]
@@ -29,6 +29,7 @@ class Operation:
     kinds: str
     mask: bool = False
     operators: tuple[Any, ...] = ()
+    element: str = ""
     doc: str = ""
 
 
@@ -61,7 +62,7 @@ def _count(name: str) -> Callable[[Value], Value]:
 
 
 def _round_function(name: str) -> Callable[[Value], Value]:
-    """Rounding to an integral value leaves integers alone."""
+    """Rounding to an integral value; integers are unchanged."""
     return lambda a: a.intrinsic(name) if a.kind == "f" else a
 
 
@@ -113,6 +114,8 @@ def _rows() -> list[Operation]:
         row("shl", lambda a, b: a << b, 2, "iu", operators=(op.lshift, op.ilshift), doc="0 from the width on"),
         row("shr", lambda a, b: a >> b, 2, "iu", operators=(op.rshift, op.irshift), doc="arithmetic for signed"),
         row("popcount", _intrinsic("ctpop"), 1, "iu"),
+        row("dot4_u8i8", byte_products.dot4, 2, "i", element="i32", doc="the sum of four products of bytes"),
+        row("dot4_add", byte_products.dot4_add, 3, "i", element="i32", doc="c + dot4_u8i8(a, b)"),
         row("clz", _count("ctlz"), 1, "iu", doc="leading zeros; the width for 0"),
         row("ctz", _count("cttz"), 1, "iu", doc="trailing zeros; the width for 0"),
         row("lt", lambda a, b: a < b, 2, "fiub", True, (op.lt,)),
@@ -138,7 +141,7 @@ def _rows() -> list[Operation]:
 
 
 def common_type(args: Sequence[types.Type]) -> tuple[Element, int] | None:
-    """The one (element, lanes) that operands of an element-wise operation are brought to; None where there is none."""
+    """The common (element, lanes) of the operands of an element-wise operation; None if there is none."""
     shapes = [shape_of(a) for a in args]
     if None in shapes:
         return None
@@ -163,7 +166,7 @@ def _define(row: Operation) -> Any:
         if len(args) != row.arity:
             return None
         to = common_type(args)
-        if to is None or to[0].kind not in row.kinds:
+        if to is None or to[0].kind not in row.kinds or row.element not in ("", to[0].name):
             return None
         return numba_type(B1 if row.mask else to[0], to[1])
 

@@ -1,4 +1,4 @@
-"""Compiling many kernels at once: Numba's compiler lock serialises threads, so other processes it is."""
+"""Compiling many kernels at once: in other processes, since Numba's compiler lock serialises threads."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TASK = pool.Task(f"{__name__}:compile_request", worth_starting=6)
 def compile_kernels(jobs: Sequence[Job], workers: int | None = None, progress: Progress | None = None) -> list[bytes]:
     """Object code of each `(source, entry)`, in order.
 
-    `workers`: how many processes (default: one a core; 0 or 1: none, compile here). Few kernels are compiled here in
-    any case. Raises `InternalError` for the first job, in order, whose source does not compile.
+    `workers`: the number of processes (default: one per core; 0 or 1: none, compile here). Few kernels are compiled
+    here in any case. Raises `InternalError` for the first job, in order, whose source does not compile.
     """
     requests = [json.dumps(job).encode() for job in jobs]
     report = None if progress is None else lambda done, total, number: progress(done, total, jobs[number][1])
@@ -26,7 +26,7 @@ def compile_kernels(jobs: Sequence[Job], workers: int | None = None, progress: P
 
 
 def compile_request(request: bytes) -> bytes:
-    """What a worker does with a job."""
+    """Runs in a worker: compile one job."""
     from .compiler import compile_kernel
 
     return compile_kernel(*json.loads(request))

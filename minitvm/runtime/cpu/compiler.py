@@ -38,7 +38,7 @@ _C_SIGNATURE = ir.FunctionType(ir.VoidType(), [_INT64.as_pointer(), _INT64, _INT
 
 
 class _ObjectLibrary(CPUCodeLibrary):
-    """A code library that stops after optimisation: no execution engine gets to see its module."""
+    """A code library that stops after optimisation: its module is not passed to an execution engine."""
 
     def _finalize_final_module(self) -> None:
         self._finalized = True
@@ -84,7 +84,7 @@ _BEHIND = (typed_passes.PreLowerStripPhis, typed_passes.NativeLowering, typed_pa
 
 
 class _KernelPipeline(compiler.CompilerBase):
-    """For kernels whose variables have one type each."""
+    """The pipeline for kernels in which each variable has one type."""
 
     _passes: tuple[type, ...] = (*_BEFORE, typed_passes.NopythonTypeInference, _OneTypeEach, *_BEHIND)
 
@@ -97,7 +97,7 @@ class _KernelPipeline(compiler.CompilerBase):
 
 
 class _RenamingPipeline(_KernelPipeline):
-    """A name that is used with two types is two variables. The renaming takes a sixth of the compile time."""
+    """Splits a name that is used with two types into two variables. The renaming takes a sixth of the compile time."""
 
     _passes = (*_BEFORE, untyped_passes.ReconstructSSA, typed_passes.NopythonTypeInference, *_BEHIND)
 
@@ -128,7 +128,7 @@ def _types_of_calls_remembered() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_collection() -> Iterator[None]:
-    """Numba makes objects by the hundred thousand and drops them all at the end: looking through them does not pay."""
+    """Turns garbage collection off: Numba creates hundreds of thousands of objects and drops them only at the end."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -220,7 +220,7 @@ def compile_kernel(source: str, entry: str) -> bytes:
 
 @global_compiler_lock
 def kernel_assembly(source: str, entry: str) -> str:
-    """The machine code of a kernel as readable assembly: what to look at when a kernel is slow."""
+    """The machine code of a kernel as readable assembly, for finding out why a kernel is slow."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NumbaWarning)
         return kernel_target_machine().emit_assembly(_optimised_module(source, entry))

@@ -1,6 +1,6 @@
-"""What the executor's own source needs beyond `simd`: atomics, waiting, a clock, and calling a kernel by its address.
+"""Operations that the executor needs beyond `simd`: atomics, waiting, a clock, and calls of kernels by address.
 
-All atomics are on int64 and sequentially consistent: they are few, and the team's argument (see `team`) is then simple.
+All atomics are on int64 and sequentially consistent: they are few, and this keeps the proof in `team` simple.
 """
 
 from __future__ import annotations

@@ -2,19 +2,19 @@
 
 **Step table.** Four int64 words a step: operation, kernel address, address of the argument table, unused. `Barrier` and
 `End` have no arguments; `Copy` has destination, source and size in its argument table. A `Stamp` is: operation, POSIX
-clock, address of thread 0's word, words from one thread's to the next's; each thread writes there what the clock says.
+clock, address of thread 0's word, words from one thread's to the next's; each thread writes the clock's value there.
 
-**State table** (int64 words; what different threads write lies 128 bytes apart):
+**State table** (int64 words; words that different threads write are 128 bytes apart):
 
     EPOCH      counts launches; a worker that sees a new value runs PROGRAM
-    COUNT      threads that have come to the current barrier
-    PHASE      counts barriers; changes when the last thread has come
+    COUNT      threads that have reached the current barrier
+    PHASE      counts barriers; changes when the last thread has reached it
     PROGRAM    address of the step table        SPIN, YIELD    patience, in turns of a waiting loop
     MODE       0: thread 0 posts the program, 1: it was posted, join it      STOP   1: workers leave
     ASLEEP     workers that thread 0 must wake through Python
     WORKER(t)  parked flag (1 parked, 2 to be woken), last epoch seen
 
-The text below is compiled once a machine and kept in the kernel cache like any other kernel. Its entry has the ABI of
+The text below is compiled once per machine and kept in the kernel cache like any other kernel. Its entry has the ABI of
 a kernel: `executor(state, thread, threads)`. With one thread it runs the program with no atomics at all.
 """
 
@@ -125,7 +125,7 @@ _adopted: list[LoadedCode] = []
 
 
 def adopt(code: LoadedCode) -> None:
-    """Take code of SOURCE that an artifact brought, and so compile and load none; no effect once there is some."""
+    """Use code of SOURCE from an artifact instead of compiling it; no effect if the executor is loaded already."""
     if not _adopted:
         _adopted.append(code)
 
@@ -142,7 +142,7 @@ def _compiled() -> LoadedCode:
     from .loader import load_kernel
 
     def compile_here(jobs: list[tuple[str, str]]) -> list[bytes]:
-        from .compiler import compile_kernel  # imports Numba: only where the cache has no executor
+        from .compiler import compile_kernel  # imports Numba: only if the cache has no executor
 
         return [compile_kernel(*job) for job in jobs]
 

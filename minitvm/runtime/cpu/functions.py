@@ -1,6 +1,6 @@
 """Elementary functions over `Value`s, for scalars and vectors of every float dtype.
 
-float32 has polynomial forms for what networks spend time in; the stated errors are measured in
+float32 has polynomial forms of the functions that networks spend time in; the stated errors are measured in
 tests/runtime/test_simd_functions.py over the whole range. Everything else goes through libm, lane by lane. float16 is
 computed in float32 and rounded once. Coefficients were fitted for this file by weighted least squares on Chebyshev
 nodes in extended precision; argument reductions follow Muller, "Elementary Functions", chapters 5 and 11.
@@ -39,7 +39,7 @@ _LN2_HIGH = 0.693145751953125  # 15 bits: n * _LN2_HIGH is exact for |n| < 512
 _LN2_LOW = 1.42860682030941723212e-6
 
 
-# Added to a number below 2^22 this rounds it to an integer, which is left in the low bits.
+# Added to a number below 2^22 this rounds it to an integer, which then is in the low bits.
 _ROUND = 1.5 * 2**23
 
 

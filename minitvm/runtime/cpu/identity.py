@@ -1,4 +1,4 @@
-"""Which CPU machine code is for, and whether that is this one."""
+"""The CPU for which machine code was compiled, and whether it is this one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags"
 
 
 def fingerprint(cpuinfo: str = "/proc/cpuinfo") -> str | None:
-    """A hash of what Linux says of the first core: the same, and the CPU has the same name and features.
+    """A hash of Linux's description of the first core. Equal hashes mean that the CPUs have the same name and features.
 
-    None where Linux does not say, or where NUMBA_CPU_NAME or NUMBA_CPU_FEATURES have kernels compiled for another CPU.
-    Asking LLVM would mean to load it, which takes longer than all the rest of loading an artifact.
+    None if Linux has no description, or if NUMBA_CPU_NAME or NUMBA_CPU_FEATURES select another CPU for kernels. LLVM
+    knows the features too, but loading it takes longer than the rest of loading an artifact.
     """
     if os.environ.get("NUMBA_CPU_NAME") or os.environ.get("NUMBA_CPU_FEATURES") is not None:
         return None
@@ -32,7 +32,7 @@ def fingerprint(cpuinfo: str = "/proc/cpuinfo") -> str | None:
 
 
 def describe() -> dict[str, str | None]:
-    """The CPU that kernels are compiled for here, to be kept beside their code."""
+    """The CPU that kernels are compiled for here, to be stored with their code."""
     from .loader import cpu_description
 
     name, features = cpu_description()
@@ -40,7 +40,7 @@ def describe() -> dict[str, str | None]:
 
 
 def is_here(described: dict[str, str | None]) -> bool:
-    """Whether code for the CPU described is code for this one: platform, name and features are equal."""
+    """Whether code for the described CPU can run on this one: platform, name and features are equal."""
     if described["platform"] != PLATFORM:
         return False
     here = fingerprint()

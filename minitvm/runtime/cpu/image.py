@@ -1,6 +1,6 @@
-"""A linked image of kernels, mapped into this process with NumPy's and the C library's help only: no LLVM, no Numba.
+"""A linked image of kernels, mapped into this process with only NumPy and the C library: no LLVM, no Numba.
 
-An image is made by `link`. The memory is written first and made executable then, never both at once.
+An image is made by `link`. The memory is first written and then made executable, never both at once.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _make_executable(address: int, size: int) -> None:
 
 @functools.cache
 def _libraries() -> Sequence[ctypes.CDLL]:
-    """This process, and the mathematical library, whose names an interpreter that has it linked in does not export."""
+    """This process, and libm: an interpreter that links libm statically does not export its names."""
     libraries = [ctypes.CDLL(None)]
     for name in ("libm.so.6", "libm.so"):
         try:

@@ -1,4 +1,4 @@
-"""Compiled kernels on disk, with the readable source beside each: a `store` of object code.
+"""Compiled kernels on disk, each with its readable source: a `store` of object code.
 
 The key is a hash of everything that decides the object code: the source, the support library it is compiled with, the
 versions of Numba and llvmlite, and the CPU.
@@ -40,7 +40,7 @@ def key_of(source: str, entry: str) -> bytes:
 
 
 def source_path(source: str, entry: str) -> Path:
-    """Where the readable source of a cached kernel lies."""
+    """The path of the readable source of a cached kernel."""
     return KERNELS.path(key_of(source, entry), entry).with_suffix(".py")
 
 

@@ -1,9 +1,9 @@
-"""SIMD vectors as Numba types, and the values that the operations of `simd` are written over.
+"""SIMD vectors as Numba types, and the values that the operations of `simd` work on.
 
 `VectorType(element, lanes)` is a Numba type whose LLVM representation is `<lanes x element>`, that is, one or more
 machine registers. `Value` wraps one LLVM value, scalar or vector, with its element type; arithmetic on `Value`s emits
-LLVM instructions, so an operation is written once and serves every dtype and every number of lanes (a scalar is the
-case of no lanes). `register` makes such an operation callable from generated kernel source.
+LLVM instructions, so an operation is written once and serves every dtype and every number of lanes (a scalar has
+no lanes). `register` makes such an operation callable from generated kernel source.
 
 Compile time is why this bypasses `@intrinsic` and `@overload`: an operation is typed by a small template and emitted
 straight into the caller, with no function of its own for Numba to type and for LLVM to inline.
@@ -47,7 +47,7 @@ class HalfModel(models.PrimitiveModel):
 class Element:
     """One scalar dtype: its short name (`f32`), kind (`f`loat, `i`nt, `u`nsigned, `b`ool), width in bits and types.
 
-    `memory` is how one element lies in a buffer: a bool is a byte there and a bit in a register.
+    `memory` is the type of one element in a buffer: a bool is a byte there and a bit in a register.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Value:
     """An LLVM value, scalar (`lanes == 0`) or vector, that knows its element type and the builder to extend.
 
     Operators follow NumPy: `//` and `%` floor, `/` is the element's own division, comparisons give `b1` masks. A plain
-    Python number beside a `Value` becomes a constant of the same type.
+    Python number as the other operand becomes a constant of the same type.
     """
 
     __slots__ = ("builder", "element", "lanes", "llvm")
@@ -187,7 +187,7 @@ class Value:
         return self.wrap(self.builder.call(function, args), element)
 
     def lane_by_lane(self, function: Callable[..., Value], *others: Value) -> Value:
-        """Apply a scalar operation to each lane in turn; for what has no vector form."""
+        """Apply a scalar operation to each lane in turn, for operations without a vector form."""
         if not self.lanes:
             return function(self, *others)
         results = [function(self.lane(i), *(o.lane(i) for o in others)) for i in range(self.lanes)]
@@ -263,7 +263,7 @@ class Value:
         return self.wrap(self.llvm, ELEMENTS[f"i{self.element.bits}"])
 
     def _safe_divisor(self, other: Any) -> tuple[Value, Value | None]:
-        """The divisor without the values that trap, and where it was zero (None: nowhere, it is a constant)."""
+        """The divisor without values that trap, and a mask of its zeros (None: it is a constant other than 0)."""
         if not isinstance(other, Value):
             if other == 0 or other == -1:
                 raise ValueError("a constant divisor of 0 or -1 needs a Value")
@@ -424,8 +424,8 @@ def register(marker: Any, typer: Typer, emit: Emitter, patterns: Sequence[tuple[
 
     `typer(*numba_types) -> result type` (None: these arguments do not fit; integer literals arrive as
     `IntegerLiteral`). `emit(context, builder, sig, args) -> llvm value` serves argument types that match one of
-    `patterns`. For an operator (`operator.add`) the typer and the patterns must leave alone everything that has no
-    vector among its arguments: that is Numba's own business.
+    `patterns`. For an operator (`operator.add`) the typer and the patterns must not match arguments without a
+    vector: Numba handles these.
     """
 
     accepted = inspect.signature(typer)

@@ -1,4 +1,4 @@
-"""Kernels' object code linked into one image that runs wherever it is mapped: done when an artifact is made.
+"""Kernels' object code linked into one image that runs at any address, when an artifact is made.
 
 Kernels are compiled for the large code model, position independent: code finds its constants relative to the global
 offset table (GOT), and the addresses of foreign functions (`memset`, `sinf`) in it. So an image needs no relocation
@@ -17,11 +17,12 @@ from .image import CodeImage
 
 _SYMBOLS, _RELOCATIONS_ADDEND, _NO_BITS, _RELOCATIONS = 2, 4, 8, 9  # section types
 _WRITE, _ALLOCATE, _THREAD_LOCAL = 1, 2, 0x400  # section flags
-_UNDEFINED, _RESERVED = 0, 0xFF00  # section numbers: of no section; from here on with a meaning of their own
+_UNDEFINED, _RESERVED = 0, 0xFF00  # section numbers: no section; the first reserved one
 _PAGE = 4096
 
-# Relocations of AMD64, by number: how many bytes are patched, and what with (S symbol, A addend, P place, G the
-# symbol's slot in the GOT at address T). All of them are differences: they hold wherever the image lies.
+# Relocations of AMD64, by number: the number of patched bytes, and the value (S symbol, A addend, P place, G the
+# symbol's slot in the GOT at address T). All of them are differences, so they do not depend on the address of the
+# image.
 _PC32, _PC64, _GOTOFF64, _GOT64, _GOTPC64 = 2, 24, 25, 27, 29
 
 
@@ -84,8 +85,8 @@ def _text(data: bytes, at: int) -> str:
 def link(objects: Sequence[tuple[bytes, str]]) -> CodeImage:
     """One image of all `(object code, entry)`; `entries` are in the same order, and entry names may repeat.
 
-    Raises `Unsupported` for object code of another format than ELF64 for AMD64, or that uses what kernels do not
-    (writable memory, thread-local variables, absolute addresses); it can still be loaded by `loader`.
+    Raises `Unsupported` for object code of another format than ELF64 for AMD64, or that uses features that
+    kernels do not (writable memory, thread-local variables, absolute addresses); `loader` can still load it.
     """
     read = [(_Object(code), entry) for code, entry in objects]
     image = bytearray()

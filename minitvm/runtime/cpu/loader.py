@@ -85,7 +85,7 @@ def _address_of(symbol: str) -> int | None:
 
 
 def undefined_symbols(code: bytes) -> list[str]:
-    """Names that an ELF64 object refers to and does not define; LLVM would end the process over a missing one.
+    """Names that an ELF64 object refers to and does not define; LLVM would end the process if one is missing.
 
     An object of another format (Mach-O) yields an empty list.
     """

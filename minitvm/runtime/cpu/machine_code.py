@@ -1,7 +1,7 @@
 """The compiled kernels of an executable as bytes of an artifact, and back.
 
-An index that JSON holds says which CPU the bytes are for and where each kernel begins. They are one linked image (see
-`link`), or, where that format is not ours to link, the object files as they are.
+An index in JSON names the CPU and the offset of each kernel. The bytes are one linked image (see `link`), or the object
+files themselves if `link` does not support their format.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ IMAGE, OBJECTS = "image", "objects"
 
 
 def pack(executable: Executable) -> tuple[dict[str, Any], bytes]:
-    """What the kernels' code is for and where each begins, and the code; the last one is the executor."""
-    from . import kernel_cache  # to save code, not to load it
+    """The index of the kernels' code, and the code; the last kernel is the executor."""
+    from . import kernel_cache  # needed to save code, not to load it
     from .compile_pool import compile_kernels
 
     jobs = [*((k.source, k.entry) for k in executable.kernels), (executor.SOURCE, executor.ENTRY)]

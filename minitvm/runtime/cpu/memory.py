@@ -1,4 +1,4 @@
-"""Pointers, loads and stores of kernel source, and the operations that move lanes about.
+"""Pointers, loads and stores of kernel source, and the operations that move lanes.
 
 Element indices are int64 and are not checked: an index counts elements from the pointer. No access assumes more
 alignment than that of one element.
@@ -87,7 +87,7 @@ def _define_pointers(element: Element) -> None:
     @_operation(f"stack_{element.name}", stack_typer, f"a {element.dtype} array of a literal size on the stack")
     def stack(builder: ir.IRBuilder, sig: Any, size: ir.Value) -> ir.Value:
         array = ir.ArrayType(element.memory, _literal(sig.args[0]))
-        # Not cgutils.alloca_once: its store of a zero array takes LLVM minutes to take apart when the array is large.
+        # Not cgutils.alloca_once: it stores a zero array, for which LLVM needs minutes if the array is large.
         with builder.goto_entry_block():
             room = builder.alloca(array)
         room.align = STACK_ALIGNMENT
@@ -147,7 +147,7 @@ def _from_memory(v: Value, element: Element) -> Value:
 
 
 def _stored(element: Element) -> Element:
-    """The element type that memory holds: bools lie there as bytes."""
+    """The element type in memory: bools are bytes there."""
     return ELEMENTS["u8"] if element is B1 else element
 
 
@@ -216,7 +216,7 @@ def _masked_load_type(pointer: types.Type, index: types.Type, mask: types.Type, 
 
 
 def _passthrough(builder: ir.IRBuilder, sig: Any, at: int, args: Sequence[ir.Value], stored: Element) -> Value:
-    """What lanes outside the mask get: the argument at position `at` if it is given, else zero."""
+    """The value of lanes outside the mask: the argument at position `at` if there is one, else zero."""
     element, n = sig.return_type.element, sig.return_type.lanes
     if len(args) > at:
         return _to_memory(bring(builder, sig.args[at], args[at], (element, n)))
@@ -476,7 +476,7 @@ def insert(builder: ir.IRBuilder, sig: Any, v: ir.Value, i: ir.Value, x: ir.Valu
 
 
 def _tree(v: Value, combine: Callable[[Value, Value], Value]) -> Value:
-    """Fold halves together: log2(lanes) steps, an order of association that does not depend on the machine."""
+    """Combine halves: log2(lanes) steps, in an order of association that does not depend on the machine."""
     while v.lanes > 1:
         low = v.lanes // 2
         high = v.lanes - low  # an odd vector keeps its middle lane for the next step

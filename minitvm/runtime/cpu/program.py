@@ -1,7 +1,7 @@
-"""An executable made ready on this CPU: kernels loaded, memory laid out, steps turned into the executor's table.
+"""An executable prepared for this CPU: kernels are loaded, memory is laid out, steps become the executor's table.
 
-`CpuProgram` holds what does not depend on shapes; `BoundProgram` what does. A bound program runs again and again with
-no allocation: a call writes the addresses of its inputs and outputs into the argument table and starts the team.
+`CpuProgram` holds the parts that do not depend on shapes, `BoundProgram` the others. A bound program runs repeatedly
+without allocation: a call writes the addresses of its inputs and outputs into the argument table and starts the team.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from ...executable import (
     Input,
     Location,
     Output,
+    State,
     evaluate,
 )
 from ...executable.alignment import ALIGNMENT, address, aligned, aligned_empty, array_at
 from ...expr import DType
 from .. import externals
 from ..shapes import Bindings, shape_of
+from ..states import zeros_of
 from .executor import BARRIER, COPY, END, PARALLEL, SEQUENTIAL, STEP_WORDS
 from .stamps import StampedProgram
 from .team import ThreadTeam, default_threads, shared_team
@@ -64,7 +66,7 @@ def scalar_word(value: int | float, dtype: str) -> int:
 
 
 class CpuProgram:
-    """An executable whose kernels are compiled and loaded. One run at a time: who owns the program holds a lock."""
+    """An executable whose kernels are compiled and loaded. One run at a time: the owner of the program holds a lock."""
 
     def __init__(
         self,
@@ -81,7 +83,8 @@ class CpuProgram:
         self.kernels = load_kernels(executable, workers, progress) if kernels is None else kernels
         self.team = team or shared_team(default_threads() if threads is None else threads)
         self.constants = [aligned(c.data) for c in executable.constants]
-        # Shared by the programs bound to different shapes, of which one runs at a time; they only grow.
+        self.states = [zeros_of(spec) for spec in executable.states]
+        # Shared by programs bound to different shapes, only one of which runs at a time; they only grow.
         self._arenas = [aligned_empty(0, a.alignment) for a in executable.arenas]
         self._bound: OrderedDict[Any, BoundProgram] = OrderedDict()
 
@@ -91,14 +94,14 @@ class CpuProgram:
         return self.team.threads
 
     def arena(self, index: int, size: int) -> np.ndarray[Any, Any]:
-        """Memory for arena `index` of at least `size` bytes; a smaller one goes, with the programs bound to it."""
+        """At least `size` bytes for arena `index`; a smaller arena is dropped, with the programs bound to it."""
         if self._arenas[index].nbytes < size:
             self._bound.clear()
             self._arenas[index] = aligned_empty(size, max(self.executable.arenas[index].alignment, ALIGNMENT))
         return self._arenas[index]
 
     def bind(self, key: Any, env: Bindings) -> BoundProgram:
-        """The program at the dimensions `env`; `key` is what the caller recognises them by (the input shapes)."""
+        """The program at the dimensions `env`; `key` identifies them (the input shapes)."""
         earlier = self._bound.get(key)
         if earlier is not None:
             self._bound.move_to_end(key)
@@ -114,7 +117,7 @@ class CpuProgram:
 
 
 def load_kernels(executable: Executable, workers: int | None, progress: Progress | None) -> Sequence[LoadedCode]:
-    """All kernels of an executable, compiled where the cache does not have them, and loaded."""
+    """All kernels of an executable, compiled if they are not in the cache, and loaded."""
     from . import kernel_cache
     from .compile_pool import compile_kernels
     from .loader import load_kernel
@@ -158,7 +161,7 @@ class BoundProgram:
     # -- the argument table
 
     def _lay_out(self, step: Any) -> int:
-        """Append a step's arguments; returns where they begin."""
+        """Append a step's arguments; returns the place of the first."""
         start = len(self._words)
         x = self.program.executable
         if isinstance(step, CallKernel):
@@ -175,7 +178,7 @@ class BoundProgram:
         return start
 
     def _word(self, a: Argument, dtype: str) -> int:
-        """The word of an argument about to be appended; inputs and outputs are noted, to be filled in at each call."""
+        """The word of an argument; inputs and outputs are recorded, since each call fills them in."""
         if isinstance(a, Input):
             self._input_slots[a.index].append(len(self._words))
             return 0
@@ -184,6 +187,8 @@ class BoundProgram:
             return 0
         if isinstance(a, ConstantRef):
             return address(self.program.constants[a.index])
+        if isinstance(a, State):
+            return address(self.program.states[a.index])
         if isinstance(a, ArenaSlice):
             return address(self._arenas[a.arena]) + int(evaluate(a.offset, self.env))
         return scalar_word(evaluate(a, self.env), dtype)
@@ -200,10 +205,10 @@ class BoundProgram:
         return (operation, self.program.kernels[step.kernel].address, args, 0)
 
     def segments(self, stamp: Callable[[int], NativeStep] | None = None) -> list[Any]:
-        """Runs of native steps as tables `(array, address, parallel)`, between them the external calls.
+        """Runs of native steps as tables `(array, address, parallel)`, and the external calls between them.
 
-        Of an external call there is `(number of the step, where its arguments begin)`. `stamp(i)` makes a step that is
-        put before step i, and at the end of each run of native steps.
+        An external call is `(number of the step, place of its first argument)`. `stamp(i)` returns a step, which is
+        inserted before step i and at the end of each run of native steps.
         """
         segments: list[Any] = []
         run: list[NativeStep] = []
@@ -242,7 +247,7 @@ class BoundProgram:
                 self.run_external(*segment)
 
     def run_stamped(self, inputs: Sequence[int], outputs: Sequence[int]) -> np.ndarray[Any, Any]:
-        """Run as `run` does, and tell when each thread came to each step: see `stamps.StampedProgram`."""
+        """Run as `run` does, and return when each thread reached each step: see `stamps.StampedProgram`."""
         if self._stamped is None:
             self._stamped = StampedProgram(self)
         self._point_to(inputs, outputs)
@@ -274,7 +279,7 @@ class BoundProgram:
                 end(event, time.perf_counter())
 
     def run_external(self, number: int, start: int) -> None:
-        """Call the engine of a step; `start` is where its arguments lie in the table."""
+        """Call the engine of a step; `start` is the place of its arguments in the table."""
         step: Any = self.program.executable.steps[number]
         values: list[Any] = []
         for i, (a, spec) in enumerate(zip(step.args, step.specs, strict=False)):

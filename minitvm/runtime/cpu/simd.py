@@ -1,4 +1,4 @@
-"""What generated kernel source may use: the contract between `codegen.numba_cpu` and the runtime.
+"""The names that generated kernel source may use: the contract between `codegen.numba_cpu` and the runtime.
 
 A kernel is the text of a Python module such as
 
@@ -12,7 +12,7 @@ A kernel is the text of a Python module such as
             store(B, i * 16, fma(load(A, i * 16, 16), f32x16(2.0), f32x16(1.0)))
 
 It imports the names that it uses from here (any of the names below; `import *` does not work, since vector names are
-endless). It must not allocate, raise, or call anything else but `range` with a literal step, arithmetic and these.
+endless). It may call only these names, `range` with a literal step, and arithmetic; it must not allocate or raise.
 
 **Types.** Scalars `b1 i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64`; vectors are a scalar, `x` and a number of lanes from
 1 to 64, e.g. `f32x16`; masks are `b1xN`. Each type's name is also the conversion to it: `f32(x)`, `i8(x)`, `f32x16(v)`
@@ -24,7 +24,7 @@ float64. They are right for int64 index arithmetic and for two f32 or two f64. F
 which never promote, or convert the result back (`i32(a + b)`). Python literals are int64 and float64: write
 `f32(0.5)`. A variable must keep one type through a function.
 
-**Vector operators** `+ - * / // % & | ^ << >> < <= > >= == != ~` and unary `-` work lane by lane. A scalar beside a
+**Vector operators** `+ - * / // % & | ^ << >> < <= > >= == != ~` and unary `-` work lane by lane. A scalar next to a
 vector is converted to its dtype and broadcast.
 
 **Named operations**, on scalars and vectors alike (operands of one dtype; integer literals adapt):
@@ -32,17 +32,18 @@ vector is converted to its dtype and broadcast.
     add sub mul neg absolute sign fma        div (integers: truncates)   truncdiv truncmod  floordiv floormod
     maximum minimum (NaN wins)               max_select min_select (a if a > b else b)
     bitand bitor bitxor invert shl shr       popcount clz ctz
+    dot4_u8i8 dot4_add (a, b, c: c + dot4_u8i8(a, b))    int32 words of four bytes, a's unsigned, b's signed
     lt le gt ge eq ne isnan isinf isfinite   -> mask (b1, b1xN)
     sqrt rsqrt floor ceil trunc rint round_away copysign
     exp log tanh sigmoid erf                 f32: polynomials, at most 4 ulp (erf: 2e-7 absolute); else libm
     exp2 exp10 expm1 log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh pow atan2 hypot fmod
     select(mask, a, b)                       both sides are evaluated
 
-Integer division by zero gives 0, as in NumPy. A shift by the width or more gives 0 (or the sign).
+Integer division by zero is 0, as in NumPy. A shift by the width or more is 0 (or the sign).
 
 **Memory.** `pointer_<t>(address)`; `A[i]` and `A[i] = x` read and write one element (no bounds, no wrap-around), and
 `x` must have the element's type. `stack_<t>(n)` is an array of a literal size, 64-byte aligned, uninitialised, gone
-when the kernel returns. `i` counts elements; unaligned is fine. bool lies in memory as bytes 0 and 1.
+when the kernel returns. `i` counts elements; unaligned is fine. bools are bytes 0 and 1 in memory.
 
     load(A, i, lanes)               store(A, i, v)
     load_masked(A, i, m[, other])   store_masked(A, i, v, m)      lanes outside m are not touched (loads: other or 0)

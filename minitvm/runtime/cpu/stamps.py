@@ -1,4 +1,4 @@
-"""A program with a time stamp between its steps: when did each thread come to each step?
+"""A program with a time stamp between its steps: when did each thread reach each step?
 
 Stamps are steps of the executor's table like any other (`executor`), so that a timed run is still one program on the
 thread team, with no Python between kernels. A stamp takes some 25 ns of each thread.
@@ -18,11 +18,11 @@ from .executor import STAMP
 if TYPE_CHECKING:
     from .program import BoundProgram
 
-_LINE = 16  # words in 128 bytes: what two threads write lies on different cache lines
+_LINE = 16  # words in 128 bytes: words of two threads are on different cache lines
 
 
 class StampedProgram:
-    """The steps of a bound program, a stamp before each and one behind the last."""
+    """The steps of a bound program, a stamp before each and one after the last."""
 
     def __init__(self, bound: BoundProgram) -> None:
         self._count = len(bound.program.executable.steps)

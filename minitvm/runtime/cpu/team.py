@@ -1,10 +1,10 @@
-"""A team of threads that runs step tables: thread 0 is whoever calls `run`, the others are workers of our own.
+"""A team of threads that runs step tables: thread 0 is the caller of `run`, the others are workers.
 
 A worker waits for work by spinning, then by yielding the core, then by parking on a Python lock. Spinning answers in
 less than a microsecond; parking costs nothing while the program does other things. The handshake is in `executor`.
 
 One run at a time: a team has one lock, so two Python threads may use it (two modules, or one) and take turns. After
-`os.fork` the child has no workers; they are made again on its first run. Workers are daemons and also leave at exit.
+`os.fork` the child has no workers; they are created again on its first run. Workers are daemons and also leave at exit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _teams: weakref.WeakSet[ThreadTeam] = weakref.WeakSet()
 
 
 def _core_of_caller() -> int | None:
-    """The core that the calling thread is on now, where the C library says."""
+    """The core that the calling thread runs on, if the C library can report it."""
     sched_getcpu = _sched_getcpu()
     return None if sched_getcpu is None else int(sched_getcpu())
 
@@ -76,7 +76,7 @@ class ThreadTeam:
     """`threads` threads, the caller included. Workers start with the first run that needs them."""
 
     def __init__(self, threads: int, pin: bool | None = None) -> None:
-        """`pin`: bind each worker to a core; by default when threads have one each and MINITVM_PIN is not 0."""
+        """`pin`: bind each worker to a core; by default if there is a core for each thread and MINITVM_PIN is not 0."""
         if not 1 <= threads <= MAX_THREADS:
             raise InputError(f"a team of {threads} threads; wanted 1 to {MAX_THREADS}")
         self.threads = threads
@@ -88,7 +88,7 @@ class ThreadTeam:
         _teams.add(self)
 
     def _reset(self) -> None:
-        """Everything that a forked child must not share with its parent's threads."""
+        """Create everything that a forked child must not share with its parent's threads."""
         self._lock = threading.Lock()
         self._workers: list[threading.Thread] = []
         self._stopped = False
@@ -97,7 +97,7 @@ class ThreadTeam:
         self._memory = words
         self._state = words[skip:].data
         self._address = address(words) + 8 * skip
-        # More threads than cores: whoever spins keeps the one it waits for from running.
+        # With more threads than cores, a spinning thread keeps the thread it waits for from running.
         self._state[SPIN] = 0 if self._crowded else _SPIN_TURNS
         self._state[YIELD] = _YIELD_TURNS
         self._gates = [threading.Semaphore(0) for _ in range(self.threads)]
@@ -106,7 +106,7 @@ class ThreadTeam:
     def run(self, program: int, parallel: bool = True) -> None:
         """Run the step table at address `program`; returns when all threads are done.
 
-        `parallel=False` says that nothing in it is parallel: the caller runs it alone and wakes nobody.
+        With `parallel=False` nothing in it is parallel: the caller runs it alone and wakes no worker.
         """
         with self._lock:
             state = self._state
@@ -125,7 +125,7 @@ class ThreadTeam:
                     self._join()
 
     def _join(self) -> None:
-        """Wake who sleeps and run along. The program is posted, so a Ctrl-C must wait: workers stand at a barrier."""
+        """Wake sleeping workers and join the run. The program is posted, so Ctrl-C must wait for the workers."""
         interrupt: KeyboardInterrupt | None = None
         while self._state[ASLEEP]:  # cleared by the executor once it has joined
             try:
@@ -138,9 +138,9 @@ class ThreadTeam:
             raise interrupt
 
     def _place(self) -> None:
-        """Bind each worker to a core other than the caller's, where workers are bound at all.
+        """Bind each worker to a core other than the caller's, if workers are bound.
 
-        A worker that wakes where the caller is waits for its share of that core, a millisecond and more, until the
+        A worker that wakes on the caller's core waits for its share of that core, a millisecond or more, until the
         system moves one of them.
         """
         if not self._pin:
@@ -172,7 +172,7 @@ class ThreadTeam:
         self._place()
 
     def shutdown(self) -> None:
-        """End the workers and wait for them. A team that was shut down runs only what is not parallel."""
+        """End the workers and wait for them. Afterwards the team runs only programs that are not parallel."""
         with self._lock:
             self._stopped = True
             workers, self._workers = self._workers, []
@@ -181,13 +181,13 @@ class ThreadTeam:
             worker.join()
 
     def __del__(self) -> None:
-        # Nobody else has this team, so nobody runs it: no lock.
+        # Nobody else refers to this team, so it is not running: no lock is needed.
         if getattr(self, "_workers", None):
             _dismiss(self._state, self._gates, self.threads)
 
 
 def _dismiss(state: memoryview, gates: list[threading.Semaphore], threads: int) -> None:
-    """Make every worker leave: those that spin see STOP behind the new epoch, those that park are let through."""
+    """Make every worker leave: those that spin see STOP after the new epoch, those that park are released."""
     state[STOP] = 1
     state[EPOCH] += 1
     for t in range(1, threads):
@@ -204,7 +204,7 @@ def _serve(
     thread: int,
     threads: int,
 ) -> None:
-    """A worker's life: run programs in native code until it parks, wait at the gate, go on."""
+    """The loop of a worker: run programs in native code until it parks, wait at the gate, repeat."""
     flag = WORKER + WORKER_WORDS * thread + PARKED
     while True:
         native(address, thread, threads)  # type: ignore[operator]
@@ -229,7 +229,7 @@ def shared_team(threads: int) -> ThreadTeam:
 
 
 def shutdown() -> None:
-    """End all workers of this process; shared teams start anew when they are next asked for."""
+    """End all workers of this process; shared teams start again when they are used next."""
     with _shared_lock:
         _shared.clear()
     for team in list(_teams):

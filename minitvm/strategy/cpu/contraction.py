@@ -11,6 +11,7 @@ What bounds it is the multiply-add units: a step of an 8 x 3 tile is 24 multiply
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from math import ceil
 from typing import Any
@@ -23,6 +24,7 @@ from ..registry import rule
 from .blocks import blocks_of, is_reduction
 from .conv2d import schedule_other_blocks
 from .panels import PanelPlan, contraction_cost, row_block, schedule_panels
+from .phases import PHASED, phase_elements, store_phases
 from .register_tile import block_of, epilogue
 from .roles import Roles, depends, roles
 from .tiling import RegisterTile, cpu_of, register_tiles
@@ -48,7 +50,8 @@ def _reduction(func: PrimFunc) -> Block | None:
 def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """Tiles of `rows` by `vectors` along the axes `row` and `column`, by their names; `task_rows` of the result a task.
 
-    With `pack` the panel that the rows of a task read is copied first. Without rows `row` is `column`.
+    With `pack` the panel that the rows of a task read is copied first, with `phases` their operand is stored phase by
+    phase. Without rows `row` is `column`.
     """
     block, cpu = _reduction(func), cpu_of(target)
     if block is None:
@@ -59,11 +62,19 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     def plan(rows: int, vectors: int, lanes: int, task_rows: int, **_: Any) -> PanelPlan:
         return PanelPlan(RegisterTile(rows, vectors, lanes), task_rows)
 
-    def price(row: str, column: str, pack: bool, **tile: Any) -> Cost:
-        return contraction_cost(ways[row, column].product, plan(**tile), pack, dtype.bytes, cpu)
+    def price(row: str, column: str, pack: bool, phases: bool, **tile: Any) -> Cost:
+        way = ways[row, column]
+        product = replace(way.product, contiguous=way.contiguous or phases)
+        stored = (phase_elements(way) or 0) * PHASED if phases else 0.0
+        return contraction_cost(product, plan(**tile), pack, dtype.bytes, cpu) + Cost(0.0, stored)
 
-    def apply(sch: Schedule, row: str, column: str, pack: bool, **tile: Any) -> None:
-        used = _schedule(sch, ways[row, column], plan(**tile), pack)
+    def apply(sch: Schedule, row: str, column: str, pack: bool, phases: bool, **tile: Any) -> None:
+        way = ways[row, column]
+        if phases:
+            block = sch.get_block(way.block.name)
+            store_phases(sch, block, way)
+            way = next(new for new in roles(block_of(sch, block)) if _names(new) == (row, column))
+        used = _schedule(sch, way, plan(**tile), pack)
         schedule_other_blocks(sch, target, used)
 
     for (row, column), way in ways.items():
@@ -75,13 +86,18 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         fitting = (tile for tile in tiles if way.group is None or way.group % tile.rows == 0)
         streams = (tile for tile in fitting if tile.rows > 1 or tile.vectors <= cpu.chains)
         for tile in islice(streams, _TILES):
-            for pack in (True,) if panel == 0 else (False,) if panel else (False, True):
+            plain = (False,) if panel else (False, True)
+            copies = [(pack, False) for pack in ((True,) if panel == 0 else plain)]
+            if panel == 0 and phase_elements(way) is not None:
+                copies.append((False, True))
+            for pack, phases in copies:
                 # Two tasks with rows of one panel would pack it twice.
                 whole = pack or product.m_open
                 some = row_block(product.m, product.n, tile.rows, lanes * tile.vectors, cpu.cores)
                 knobs: dict[str, Knob] = {
                     "row": row, "column": column, "rows": tile.rows, "vectors": tile.vectors, "lanes": lanes,
                     "task_rows": max(1, ceil(product.m / tile.rows)) * tile.rows if whole else some, "pack": pack,
+                    "phases": phases,
                 }  # fmt: skip
                 yield Candidate(knobs=knobs, price=price, apply=apply)
 

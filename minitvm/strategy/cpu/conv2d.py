@@ -71,7 +71,7 @@ def pixel_axis(block: Block) -> int:
     return 2 if shape_written(block)[3] == 1 else 3
 
 
-@rule("cpu", computes("nn.contrib_conv2d_NCHWc"))
+@rule("cpu", computes("nn.contrib_conv2d_NCHWc", "qnn.contrib_conv2d_NCHWc"))
 def conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """[N, O/y, OH, OW, y]: tiles of pixels along a row times a few blocks of output channels.
 

@@ -29,6 +29,7 @@ from .register_tile import (
     tile_in_registers,
     tile_reduction,
 )
+from .tasks import in_parallel
 from .tiling import cpu_of
 
 _PADDED = "data_pad"
@@ -44,7 +45,7 @@ def depthwise_conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     conv, cpu, kept = block_named(func, "depthwise_conv2d"), cpu_of(target), accumulators(target)
     shape = shape_written(conv)
     padded = next((b for b in blocks_of(func) if b.name == _PADDED), None)
-    near_ones = None if padded is None or None in shape else _rows_in_cache(shape, padded, cpu)
+    near_ones = None if padded is None or None in shape[1:] else _rows_in_cache(shape, padded, cpu)
     steps, line = volume(shape[:-1]) * volume(reduced(conv)), 0 if padded is None else _line(padded)
     height, copied, taps = shape[2] or 1, 0 if padded is None else volume(shape_written(padded)[2:3]), reduced(conv)
     stride = max(1, (copied - volume(taps[:1])) // max(1, height - 1))
@@ -91,7 +92,7 @@ def _near(sch: Schedule, pixels: int, cached_rows: int) -> set[str]:
     pad = sch.get_block(_PADDED)
     sch.compute_at(pad, over, preserve_unit_loops=True)
     sch.vectorize(sch.get_loops(pad)[-1])
-    sch.parallel(sch.fuse(*outer[:2]))
+    in_parallel(sch, outer[:2])
     return {block_of(sch, part).name for part in (conv, init, main, pad)}
 
 

@@ -29,6 +29,7 @@ from .blocks import (
 )
 from .model import L3_BYTES, MEMORY_BYTES, shared
 from .streams import Stream, streams
+from .tasks import fused_tasks
 from .tiling import cpu_of
 from .turned import turned_copy
 
@@ -156,7 +157,8 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
         return
     lanes = max(1, knobs.vector_bytes // widest(block))
     extent = constant_extent(sch, spatial[-1])
-    vectors = lanes > 1 and extent is not None and extent >= min(lanes, 4) and isinstance(block.body, BufferStore)
+    long = extent >= min(lanes, 4) if extent is not None else contiguous_along_last(block)
+    vectors = lanes > 1 and long and isinstance(block.body, BufferStore)
     if not is_reduction(block):
         inner = vectorized(sch, spatial[-1], lanes) if vectors else None
         outer = spatial[:-1] if inner is not None else spatial
@@ -170,8 +172,8 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
         parallelized(sch, [*spatial[:-1], tile], work(block), knobs.tasks)
     else:
         length = constant_extent(sch, reduced[-1])
-        if length is not None and length >= 2 * lanes > 2 and reduces_along_last(block):
-            long = length >= 4 * knobs.sums * lanes
+        if (length is None or length >= 2 * lanes) and lanes > 1 and reduces_along_last(block):
+            long = length is None or length >= 4 * knobs.sums * lanes
             attempt(lambda: sch.annotate(reduced[-1], LANES, knobs.sums * lanes if long else lanes))
         parallelized(sch, spatial, work(block), knobs.tasks)
     _written_out(sch, reduced, knobs.unroll)
@@ -192,8 +194,7 @@ def vectorized(sch: Schedule, loop: Any, lanes: int) -> Any:
     """Split a loop into vectors; returns the loop over them, or None where it is refused."""
 
     def split() -> Any:
-        extent = constant_extent(sch, loop) or lanes
-        outer, inner = sch.split(loop, [None, min(lanes, extent)])
+        outer, inner = sch.split(loop, [None, min(lanes, constant_extent(sch, loop) or lanes)])
         sch.vectorize(inner)
         return outer
 
@@ -203,19 +204,23 @@ def vectorized(sch: Schedule, loop: Any, lanes: int) -> Any:
 def parallelized(sch: Schedule, loops: list[Any], amount: int, most: int = TASKS) -> None:
     """Fuse the outermost loops of a nest, as many as make `most` tasks, and run them in parallel, if it pays.
 
-    What need not be fused is not: the indices of a fused loop are divisions and remainders.
+    What need not be fused is not: the indices of a fused loop are divisions and remainders. An open extent may be 1:
+    then the loops inside have to make the tasks, but for the innermost one.
     """
     if amount < PARALLEL_WORK or not loops:
         return
-    tasks, count = 1, 0
+    tasks, count, any_open = 1, 0, False
     for loop in loops:
+        if any_open and loop is loops[-1]:
+            break
+        extent = constant_extent(sch, loop)
+        any_open = any_open or extent is None
         count += 1
-        tasks *= constant_extent(sch, loop) or most
+        tasks *= extent or 1
         if tasks >= most:
             break
-    fused = attempt(lambda: sch.fuse(*loops[:count])) if count > 1 else loops[0]
-    chosen = loops[0] if fused is None else fused
-    attempt(lambda: sch.parallel(chosen))
+    fused = attempt(lambda: fused_tasks(sch, loops[:count]))
+    attempt(lambda: sch.parallel(fused[0] if fused else loops[0]))
 
 
 def vector_lanes(block: Block, target: Any) -> int:

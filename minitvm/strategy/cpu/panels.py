@@ -24,8 +24,9 @@ from ...tir.nodes import BufferLoad, BufferStore
 from ..candidate import Cost
 from .blocks import constant_extent
 from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES, MEMORY_STALL
-from .register_tile import PREFETCH_AHEAD, block_of, in_parallel
+from .register_tile import PREFETCH_AHEAD, block_of
 from .roles import Product, contiguous_along
+from .tasks import in_parallel
 from .tiling import RegisterTile, step_cycles_of
 
 # Cycles an element that is packed takes, in order or turned around; and by how much a pass over a panel takes longer
@@ -79,6 +80,7 @@ def schedule_panels(
     packed: Any = None,
     group: int | None = None,
     inside: Sequence[int] = (),
+    parallel: bool = True,
 ) -> Any:
     """Compute the reduction `block` in tiles of `loops`, those of the block that writes its result; gives its init.
 
@@ -86,6 +88,7 @@ def schedule_panels(
     own loops are as many, in the same order, and those of the reduction behind them. With `streams` the panel comes
     from memory, and is asked for ahead of time; `packed` is a copy of it, made once for a task. A tile stays within
     `group` rows. The loops at the positions `inside` run within a panel, which is the same for all their iterations.
+    With `parallel` panels are tasks.
     """
     tile, count = plan.tile, len(loops)
     outside = [loop for position, loop in enumerate(loops) if position not in (row, column, *inside)]
@@ -119,7 +122,8 @@ def schedule_panels(
         for loop in nest[:-1]:
             sch.unroll(loop)
         sch.vectorize(nest[-1])
-    in_parallel(sch, [*outside, *shared, j_panel])
+    if parallel:
+        in_parallel(sch, [*outside, *shared, j_panel])
     return init
 
 

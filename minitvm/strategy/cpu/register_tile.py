@@ -22,8 +22,9 @@ from ...expr.conditions import is_const
 from ...tir import Schedule
 from ...tir.annotations import PREFETCH
 from ...tir.nodes import Block
-from .blocks import behind, constant_extent, extents, inline_injective
+from .blocks import behind, extents, inline_injective
 from .model import LOADS
+from .tasks import in_parallel
 from .tiling import cpu_of
 
 # Vectors that a micro-kernel needs beside its accumulators: some of the one operand, a broadcast of the other.
@@ -47,20 +48,6 @@ def tile_in_registers(
     outer, init = tile_reduction(sch, block, main, sch.get_loops(main), tiles, streams)
     in_parallel(sch, outer[:parallel_axes])
     return {block_of(sch, part).name for part in (init, block, main)}
-
-
-def in_parallel(sch: Schedule, loops: Sequence[Any]) -> None:
-    """Run the outermost loops of a nest as tasks: fused, but for all open extents behind the first.
-
-    The open one comes first: what a task does follows from its number by divisions, which are by constants then.
-    """
-    is_open = [constant_extent(sch, loop) is None for loop in loops]
-    first, *others = [loop for loop, open_one in zip(loops, is_open, strict=True) if open_one] or [None]
-    known = [loop for loop, open_one in zip(loops, is_open, strict=True) if not open_one]
-    tasks = known if first is None else [first, *known]
-    if len(loops) > 1 and any(is_open):
-        sch.reorder(*tasks, *others)
-    sch.parallel(sch.fuse(*tasks) if len(tasks) > 1 else tasks[0])
 
 
 def tile_reduction(

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ...expr import REDUCE, Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Mul, Node, Var, children, walk
+from ...expr import REDUCE, Add, Call, Cast, Expr, FloorDiv, FloorMod, IntImm, Mul, Node, Var, children, walk
 from ...expr.conditions import is_const
 from ...tir.nodes import Block, BufferLoad, BufferStore
 from ...tir.transform.affine import coefficient, linear, moves
@@ -49,7 +49,8 @@ class Roles:
 
     Where the vectors' operand depends on the row, it is on its quotient by `group` alone (a grouped convolution): a
     group of rows is a product of its own. `read` is the position of the vectors' operand among the block's reads,
-    `panel` the columns that are contiguous in it: 0 where neighbours are not, None where all are.
+    `panel` the columns that are contiguous in it: 0 where neighbours are not, None where all are. `step` is how many
+    elements of its last axis lie between neighbours; 0 where neighbours differ in another axis.
     """
 
     block: Block
@@ -59,6 +60,7 @@ class Roles:
     read: int
     panel: int | None
     group: int | None = None
+    step: int = 0
 
     @property
     def contiguous(self) -> bool:
@@ -100,14 +102,17 @@ class Roles:
 
 
 def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
-    """The two loads whose products a block adds up, conversions left out; None for any other block."""
+    """The two loads whose products a block adds up, conversions left out; None for any other block.
+
+    Words of four bytes have a product, too: `dot4_u8i8`.
+    """
     body = block.body
     if not isinstance(body, BufferStore) or not isinstance(body.value, Add) or block.init is None:
         return None
-    product = next((side for side in (body.value.b, body.value.a) if isinstance(side, Mul)), None)
-    if product is None:
+    factors = next(filter(None, map(_factors, (body.value.b, body.value.a))), None)
+    if factors is None:
         return None
-    a, b = _load(product.a), _load(product.b)
+    a, b = map(_load, factors)
     return None if a is None or b is None or a.buffer is b.buffer else (a, b)
 
 
@@ -123,10 +128,11 @@ def roles(block: Block) -> list[Roles]:
             read = next((p for p, region in enumerate(block.reads) if region.buffer is vectors.buffer), None)
             if depends(scalars, last[column]) or not depends(vectors, last[column]) or read is None:
                 continue
-            panel = None if contiguous_along(vectors, last[column]) else _panel(vectors, last[column])
+            step = step_along(vectors, last[column])
+            panel = None if step == 1 else _panel(vectors, last[column])
             rows = [(p, _group(block, axes[p], vectors)) for p in range(len(axes)) if depends(scalars, last[p])]
-            found = [Roles(block, axes, p, column, read, panel, group or None) for p, group in rows if group != 1]
-            ways += found or [Roles(block, axes, None, column, read, panel)]
+            tiled: list[tuple[int | None, int | None]] = [(p, group or None) for p, group in rows if group != 1]
+            ways += [Roles(block, axes, p, column, read, panel, group, step) for p, group in tiled or [(None, None)]]
     return ways
 
 
@@ -137,16 +143,22 @@ def depends(access: Access, var: Var) -> bool:
 
 def contiguous_along(access: Access, var: Var) -> bool:
     """Whether the next along a variable is the next in memory."""
+    return step_along(access, var) == 1
+
+
+def step_along(access: Access, var: Var) -> int:
+    """How many elements of the last axis the next along a variable is away; 0 where it is not a constant number."""
     indices = list(access.indices)
     while indices and is_const(access.buffer.shape[len(indices) - 1], 1):
         indices.pop()  # an axis of extent 1 is in nobody's way
     if not indices:
-        return False
+        return 0
     *others, last = indices
     if any(item is var for index in others for item in walk(index)):
-        return False
+        return 0
     form = linear(last)
-    return coefficient(form, var) == 1 and not moves(form.without(var), [var])
+    step = coefficient(form, var)
+    return step if step is not None and step > 0 and not moves(form.without(var), [var]) else 0
 
 
 def _axes(block: Block, accesses: Sequence[Access]) -> tuple[Axis, ...]:
@@ -210,6 +222,12 @@ def _group(block: Block, axis: Axis, vectors: BufferLoad) -> int:
         return 1
     group = min(quotients)
     return group if all(n % group == 0 for n in (extent.value, *quotients)) else 1
+
+
+def _factors(e: Expr) -> tuple[Expr, Expr] | None:
+    if isinstance(e, Mul):
+        return e.a, e.b
+    return (e.args[0], e.args[1]) if isinstance(e, Call) and e.op == "dot4_u8i8" else None
 
 
 def _load(e: Expr) -> BufferLoad | None:

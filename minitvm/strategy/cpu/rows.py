@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...expr import REDUCE
+from ...expr import REDUCE, const
 from ...tir import Schedule
 from ...tir.annotations import LANES
 from ...tir.nodes import Block, BufferStore, PrimFunc
+from ...tir.transform.affine import Affine, linear
 from ..candidate import Candidate, Cost, Unfit
 from ..registry import rule
 from .blocks import (
@@ -32,9 +33,11 @@ from .blocks import (
 from .generic import PARALLEL_WORK, constant_extent, vectorized, widest
 from .model import L3_BYTES, MEMORY_BYTES, shared
 from .streams import Stream, streams
+from .tasks import fused_tasks
 from .tiling import cpu_of
 
 _LONGEST = 1 << 17  # bytes of a row: several of them fit into an L2 cache
+_OPEN = 256  # what an open length counts as
 _SUMS = (4, 1)  # vectors in which a sum is kept: one waits for itself
 _TURNS = 4  # of a loop over several vectors of sums, which are enough to pay for adding these up
 
@@ -45,22 +48,22 @@ def normalizes_rows(func: PrimFunc) -> bool:
     So there are a result and sums of a row by whatever leads; each other block is a row's, element for element.
     """
     *before, result = blocks_of(func)
-    sizes = extents(axis.dom.extent for axis in result.iter_vars)
+    sizes = [linear(axis.dom.extent) for axis in result.iter_vars]
     if not any(map(is_reduction, before)) or is_reduction(result) or len(sizes) < 2:
         return False
     if not isinstance(result.body, BufferStore) or not contiguous_along_last(result):
         return False
     length = sizes[-1]
-    if length is None or not 1 < length <= _LONGEST // widest(result):
+    if length.is_const and not 1 < length.const <= _LONGEST // widest(result):
         return False
     return all(_of_a_row(block, sizes) for block in before)
 
 
-def _of_a_row(block: Block, sizes: list[int | None]) -> bool:
+def _of_a_row(block: Block, sizes: list[Affine]) -> bool:
     """Whether a block computes an element a row, from all of the row, or a row element for element."""
-    spatial = extents(axis.dom.extent for axis in block.iter_vars if axis.kind != REDUCE)
-    summed = extents(axis.dom.extent for axis in block.iter_vars if axis.kind == REDUCE)
-    an_element = spatial in (sizes[:-1], [*sizes[:-1], 1])
+    spatial = [linear(axis.dom.extent) for axis in block.iter_vars if axis.kind != REDUCE]
+    summed = [linear(axis.dom.extent) for axis in block.iter_vars if axis.kind == REDUCE]
+    an_element = spatial in (sizes[:-1], [*sizes[:-1], linear(const(1))])
     if summed:
         return an_element and summed == sizes[-1:] and reduces_along_last(block)
     return (an_element or spatial == sizes) and isinstance(block.body, BufferStore)
@@ -71,38 +74,40 @@ def rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """The blocks of a row one after the other; only the lengths of vectors and of sums are decided."""
     cpu, work_of = cpu_of(target), streams(func)
     *_, result = blocks_of(func)
-    *leading, length = extents(axis.dom.extent for axis in result.iter_vars)
-    if volume(leading, 256) < cpu.cores and volume(leading) * (length or 1) >= PARALLEL_WORK:
+    *leading, last_extent = extents(axis.dom.extent for axis in result.iter_vars)
+    length = last_extent or _OPEN
+    if volume(leading, _OPEN) < cpu.cores and volume(leading) * length >= PARALLEL_WORK:
         raise Unfit(f"{volume(leading)} rows for {cpu.cores} cores: there is more to share inside of a row")
-    moved = sum(volume(buffer.shape, 256) * buffer.dtype.bytes for buffer in func.params if hasattr(buffer, "shape"))
+    moved = sum(volume(buffer.shape, _OPEN) * buffer.dtype.bytes for buffer in func.params if hasattr(buffer, "shape"))
 
     def price(vector_bytes: int, sums: int) -> Cost:
         arithmetic = sum(_cycles(stream, vector_bytes, sums, cpu) for stream in work_of)
         cost = Cost(arithmetic, moved / (L3_BYTES if moved <= cpu.l3.size else MEMORY_BYTES))
-        return cost * shared(volume(leading, 256), cpu)
+        return cost * shared(volume(leading, _OPEN), cpu)
 
     def apply(sch: Schedule, vector_bytes: int, sums: int) -> None:
         inline_injective(sch)
         *before, last = (block.name for block in blocks_of(sch.func))
         *outside, _ = sch.get_loops(sch.get_block(last))
-        row = sch.fuse(*outside) if len(outside) > 1 else outside[0]
+        task, *others = fused_tasks(sch, outside)
+        row = (task, *others)[-1]
         for name in reversed(before):
             sch.compute_at(sch.get_block(name), row)
         for block in list(blocks_of(sch.func)):
-            inside = sch.get_loops(sch.get_block(block.name))[1:]
+            inside = sch.get_loops(sch.get_block(block.name))[1 + len(others) :]
             lanes = max(1, vector_bytes // widest(block))
             if not inside or lanes == 1:
                 continue
             if not is_reduction(block):
                 vectorized(sch, inside[-1], lanes)
-            elif (constant_extent(sch, inside[-1]) or 0) >= 2 * lanes:
+            elif (constant_extent(sch, inside[-1]) or _OPEN) >= 2 * lanes:
                 sch.annotate(inside[-1], LANES, sums * lanes)
-        if volume(leading, 256) * (length or 1) >= PARALLEL_WORK:
-            sch.parallel(row)
+        if volume(leading, _OPEN) * length >= PARALLEL_WORK:
+            sch.parallel(task)
 
     for vector_bytes in (cpu.vector_bytes, max(1, cpu.vector_bytes // 2)):
         for sums in _SUMS:
-            if sums > 1 and (length or 0) < _TURNS * sums * max(1, vector_bytes // widest(result)):
+            if sums > 1 and length < _TURNS * sums * max(1, vector_bytes // widest(result)):
                 continue
             yield Candidate(knobs={"vector_bytes": vector_bytes, "sums": sums}, price=price, apply=apply)
 

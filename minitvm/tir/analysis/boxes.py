@@ -118,6 +118,11 @@ def in_iterators(tree: Tree, realize: BlockRealize) -> Expr | None:
 def _by_iterators(condition: Expr, realize: BlockRealize, analyzer: Analyzer, loops: set[Var]) -> Expr | None:
     from ...expr import CompareOp
 
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    alone: dict[Var, Expr] = {v: it.var for it, v in pairs if isinstance(v, Var) and v in loops}
+    renamed: Expr = substitute(condition, alone)
+    if not any(v in loops for v in free_vars(renamed)):
+        return renamed
     if not isinstance(condition, CompareOp):
         return None
     for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):

@@ -24,6 +24,7 @@ from ...expr import (
     Min,
     Mul,
     Node,
+    Sub,
     Var,
     as_expr,
     binary,
@@ -39,12 +40,26 @@ Combine = Callable[[Values, Values], Sequence[Expr]]
 
 
 @dataclass(frozen=True, slots=True)
+class Relative:
+    """Sums relative to a reference, which is the value at place `reference` of a reducer and combines by itself.
+
+    With r what it combines to, the others are `x[k] * weight(x[reference], r) + y[k] * weight(y[reference], r)`; and
+    weight(a, b) * weight(b, c) = weight(a, c).
+    """
+
+    reference: int
+    weight: Callable[[Expr, Expr], Expr]
+
+
+@dataclass(frozen=True, slots=True)
 class Reducer:
     """An associative combination of tuples of `count` values.
 
     `combine(x, y)` with x the accumulated values; `identity(dtypes)` with combine(identity, y) = y. `commutative`: the
     order of what is combined does not matter. `idempotent`: combining a value that is in already changes nothing, so
     that partial results may all start from the same init.
+
+    `relative`, where given: all values but one are sums relative to that one, and may be taken after it is known.
     """
 
     name: str
@@ -53,6 +68,7 @@ class Reducer:
     identity: Callable[[tuple[DType, ...]], Sequence[Expr]]
     commutative: bool = True
     idempotent: bool = False
+    relative: Relative | None = None
 
     def apply(self, x: Values, y: Values) -> Values:
         """The combined values."""
@@ -89,12 +105,14 @@ def register_reducer(
     *,
     commutative: bool = True,
     idempotent: bool = False,
+    relative: Relative | None = None,
 ) -> Reducer:
     """Let `rfactor` take reductions of this form; a later registration of the same name replaces the earlier one.
 
     `combine(x, y)` takes and gives tuples of `count` expressions, x what is accumulated; it must be associative, and
     `identity(dtypes)` its neutral value on the left: a promise that is not checked here. Give `commutative=False` where
-    the order matters (the first of equals wins): only the outermost reduction loop may be factored then.
+    the order matters (the first of equals wins): only the outermost reduction loop may be factored then. `relative` is
+    explained at `Relative`.
 
         register_reducer("xor", lambda x, y: (x[0] ^ y[0],), lambda dtypes: (const(0, dtypes[0]),))
 
@@ -102,7 +120,7 @@ def register_reducer(
     """
     if count < 1:
         raise InputError(f"register_reducer {name}: wanted at least one value, found count={count}")
-    reducer = Reducer(name, count, combine, identity, commutative, idempotent)
+    reducer = Reducer(name, count, combine, identity, commutative, idempotent, relative)
     if name in (other.name for other in REDUCERS):
         REDUCERS[:] = [reducer if other.name == name else other for other in REDUCERS]
     else:
@@ -184,6 +202,15 @@ def _unify(pattern: Node, e: Node, fixed: Mapping[Var, Expr], holes: Values, ope
             return False
         earlier = operands.setdefault(pattern, e)
         return earlier is e or structural_equal(earlier, e)
+    if isinstance(pattern, Mul) and pattern.a in holes:
+        # What is weighted may stand on either side of its weight; where it is not written, it is 1.
+        written = [(e.a, e.b), (e.b, e.a)] if isinstance(e, Mul) else []
+        for value, weight in (*written, (const(1, pattern.dtype), e)):
+            attempt = dict(operands)
+            if _unify(pattern.b, weight, fixed, holes, attempt) and _unify(pattern.a, value, fixed, holes, attempt):
+                operands.update(attempt)
+                return True
+        return False
     if type(pattern) is not type(e):
         return False
     for name in pattern._children:
@@ -208,6 +235,41 @@ register_reducer("sum", lambda x, y: (Add(x[0], y[0]),), lambda t: (const(0, t[0
 register_reducer("prod", lambda x, y: (Mul(x[0], y[0]),), lambda t: (const(1, t[0]),))
 register_reducer("min", lambda x, y: (Min(x[0], y[0]),), lambda t: (op.highest(t[0]),), idempotent=True)
 register_reducer("max", lambda x, y: (Max(x[0], y[0]),), lambda t: (op.lowest(t[0]),), idempotent=True)
+
+
+def _running_softmax(at: int) -> Combine:
+    """The maximum of all scores, at place `at`, and sums weighted by the exponentials of the scores below it.
+
+    (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.)
+    """
+
+    def combine(x: Values, y: Values) -> Sequence[Expr]:
+        top = Max(x[at], y[at])
+        old, new = op.exp(Sub(x[at], top)), op.exp(Sub(y[at], top))
+        sums = (Add(Mul(a, old), Mul(b, new)) for a, b in zip(x, y, strict=True))
+        return [top if k == at else total for k, total in enumerate(sums)]
+
+    return combine
+
+
+def _no_scores(at: int) -> Callable[[tuple[DType, ...]], Sequence[Expr]]:
+    """Sums of nothing, relative to the lowest finite score: one of -inf, which is masked, weighs nothing beside it."""
+    return lambda dtypes: [op.min_value(t) if k == at else const(0, t) for k, t in enumerate(dtypes)]
+
+
+def _below(score: Expr, reference: Expr) -> Expr:
+    return op.exp(Sub(score, reference))
+
+
+for _sums in range(1, 4):
+    for _at in range(_sums + 1):
+        register_reducer(
+            f"softmax (of {_sums}, maximum at {_at})",
+            _running_softmax(_at),
+            _no_scores(_at),
+            1 + _sums,
+            relative=Relative(_at, _below),
+        )
 
 
 def _better(largest: bool, a: Expr, b: Expr, or_equal: bool = False) -> Expr:
@@ -281,4 +343,4 @@ for _largest, _at in product((True, False), (0, 1)):
             idempotent=_ties != "taken",
         )
 
-__all__ = ["REDUCERS", "Match", "Reducer", "recognise", "register_reducer"]
+__all__ = ["REDUCERS", "Match", "Reducer", "Relative", "recognise", "register_reducer"]

@@ -7,10 +7,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ...arith import Analyzer
-from ...expr import IntImm, Not, structural_equal, walk
+from ...expr import REDUCE, Expr, IntImm, Not, structural_equal, walk
 from ..conditions import conjuncts
 from ..nodes import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, If, LetStmt, Stmt, While
 from .bindings import covers_domain
+from .block_kinds import loops_binding
 from .boxes import in_iterators, touched
 from .effects import effects, guarded, holds
 from .touches import Box, Touch
@@ -60,9 +61,19 @@ def _comes_first(read: Touch, write: Touch) -> bool:
     return not shared or (None not in read.ranges and structural_equal(read.ranges, write.ranges))
 
 
-def fills(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt | None) -> str | None:
-    """None where a block writes every element of its box in each run of `within`, else why that is not shown."""
-    return why_not_filled(tree, realize, effects(realize.block, frozenset([region.buffer])).writes, region, within)
+def fills(
+    tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt | None, empty_sums: bool = True
+) -> str | None:
+    """None where a block writes every element of its box in each run of `within`, else why that is not shown.
+
+    Without `empty_sums` each sum that a block starts (`T.init`) is taken to have a term.
+    """
+    touches = effects(realize.block, frozenset([region.buffer])).writes
+    terms: list[Expr] = []
+    if not empty_sums and realize.block.init is not None:
+        summed = loops_binding(realize, (REDUCE,))
+        terms = [loop.extent >= 1 for loop in tree.all_loops_above(realize) if loop.var in summed]
+    return why_not_filled(tree, realize, touches, region, within, terms)
 
 
 def all_read(
@@ -75,14 +86,17 @@ def all_read(
 
 
 def why_not_filled(
-    tree: Tree, realize: BlockRealize, touches: Sequence[Touch], region: BufferRegion, within: Stmt | None
-) -> str | None:
+    tree: Tree, realize: BlockRealize, touches: Sequence[Touch], region: BufferRegion, within: Stmt | None,
+    assuming: Sequence[Expr] = (),
+) -> str | None:  # fmt: skip
     """None where touches by a block cover the box of a region in each run of `within`, else why that is not shown."""
     name = realize.block.name
     analyzer = Analyzer.inside(*tree.all_loops_above(realize))
-    box = touched(tree, realize, region, within, analyzer)
-    if all_touched([_around(t, tree, realize, within) for t in touches], BufferRegion(region.buffer, box), analyzer):
-        return None
+    with analyzer.constraint(*assuming):
+        box = touched(tree, realize, region, within, analyzer)
+        around = [_around(t, tree, realize, within) for t in touches]
+        if all_touched(around, BufferRegion(region.buffer, box), analyzer):
+            return None
     decides = tree.condition_above(realize, within)
     if decides is not None:
         return f"block {name} runs only where {decides.condition}"

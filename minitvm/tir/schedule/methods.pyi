@@ -46,6 +46,10 @@ class Methods:
         """Make one loop of consecutive ones."""
     def reorder(self, *ordered_loops: LoopRV) -> None:
         """Permute loops of one nest: the given loops take, in the given order, the places that they have together."""
+    def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
+        """Split the init of a reduction off, into loops of its own before the given loop."""
+    def reduce_in_passes(self, block: BlockRV | str) -> list[BlockRV]:
+        """Reduce the reference first, and then the sums that are relative to it."""
     def get_block(self, name: str, func_name: str | None = ...) -> BlockRV:
         """The block of that name, in the function that is worked on or in the named one."""
     def get_sblock(self, name: str, func_name: str | None = ...) -> BlockRV:
@@ -60,8 +64,6 @@ class Methods:
         """The blocks of the same scope that read what this one writes, in program order."""
     def get_output_blocks(self, scope_block: BlockRV | str) -> list[BlockRV]:
         """The blocks of a scope that write a buffer which is not allocated in it."""
-    def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
-        """Split the init of a reduction off, into loops of its own before the given loop."""
     def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockRV:
         """Reduce in two steps: partial results, one for each iteration of the loop, then their combination."""
     def rolling_buffer(self, block: BlockRV | str, write_buffer_index: int) -> None:

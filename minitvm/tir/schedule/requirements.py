@@ -297,17 +297,17 @@ def no_races(state: ScheduleState, loop: For, thread_axis: str | None = None) ->
 @requirement
 def own_iterators(state: ScheduleState, block: BlockRealize) -> Failure | None:
     """what the block holds uses its iterators, no variable of a loop or let around it: it means the same elsewhere"""
-    return _uses_loops(state.home(block), block)
+    return uses_loops(state.home(block), block)
 
 
 @requirement
 def own_iterators_below(state: ScheduleState, loop: For) -> Failure | None:
     """the blocks below the loop use their iterators, and no variable of a loop around them"""
     tree = state.home(loop)
-    return next((failure for b in tree.blocks_in(loop) if (failure := _uses_loops(tree, b)) is not None), None)
+    return next((failure for b in tree.blocks_in(loop) if (failure := uses_loops(tree, b)) is not None), None)
 
 
-def _uses_loops(tree: Tree, realize: BlockRealize) -> Failure | None:
+def uses_loops(tree: Tree, realize: BlockRealize) -> Failure | None:
     scope = itertools.takewhile(lambda s: not isinstance(s, BlockRealize), tree.above(realize))
     around = {s.var: s for s in scope if isinstance(s, For | LetStmt)}
     used = next((v for v in free_vars(realize.block) if v in around), None) if around else None

@@ -168,8 +168,7 @@ class Schedule(Methods):
     def fork_seed(self) -> int:
         """A seed for another schedule; the next one will be different."""
         numbers = RandomNumbers(self._random)
-        forked = numbers.fork()
-        self._random = numbers.state
+        forked, self._random = numbers.fork(), numbers.state
         return forked
 
     def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
@@ -216,11 +215,13 @@ class Schedule(Methods):
         self._trace, self._gone, self._numbers = at.trace.copy(), dict(at.gone), dict(at.numbers)
         self._random = at.random
 
-    def get(self, handle: Handle | Expr) -> Any:
+    def get(self, handle: Handle | Expr | str) -> Any:
         """What a handle stands for now: a `Block`, a `For` (None for a place that is no loop), a sampled number.
 
-        Raises `ScheduleError` when the block or loop is gone, with what became of it.
+        A block's name will do. Raises `ScheduleError` when the block or loop is gone, with what became of it.
         """
+        if isinstance(handle, str):
+            return self._state.block_named(handle).block
         for part in handles_in(handle):
             self._refuse_removed(part)
         if isinstance(handle, Expr):

@@ -32,7 +32,31 @@ def place_allocations(func: PrimFunc) -> PrimFunc:
         if placed is not None:
             body = placed.stmt
             room -= placed.stack_bytes
-    return func.with_body(body)
+    return func.with_body(_workspaces_outside(body))
+
+
+def _workspaces_outside(stmt: Any) -> Any:
+    """The host's workspaces around what is on the stack, which is a kernel's."""
+    if not isinstance(stmt, Stmt) or isinstance(stmt, For):
+        return stmt
+    new = map_children(stmt, _workspaces_outside)
+    if not isinstance(new, Allocate) or new.buffer.scope != "local":
+        return new
+    workspaces: list[Allocate] = []
+    result = replace(new, body=_without_workspaces(new.body, workspaces))
+    for workspace in reversed(workspaces):
+        result = replace(workspace, body=result)
+    return result
+
+
+def _without_workspaces(stmt: Any, workspaces: list[Allocate]) -> Any:
+    if not isinstance(stmt, Stmt) or isinstance(stmt, For):
+        return stmt
+    if isinstance(stmt, Allocate) and stmt.buffer.scope == "global":
+        workspaces.append(stmt)
+        return _without_workspaces(stmt.body, workspaces)
+    new = map_children(stmt, lambda child: _without_workspaces(child, workspaces))
+    return Seq.of(*new.stmts) if isinstance(new, Seq) else new
 
 
 def _taken_out(stmt: Any, taken: list[Allocate]) -> Any:

@@ -42,7 +42,7 @@ def _turned(rows: For) -> Stmt | None:
     if not isinstance(store, BufferStore) or not isinstance(store.value, BufferLoad) or store.predicate is not None:
         return None
     load = store.value
-    if load.buffer is store.buffer or load.predicate is not None or load.dtype.lanes > 1 or load.dtype.bytes < 2:
+    if load.buffer is store.buffer or load.predicate is not None or load.dtype.lanes > 1 or load.dtype.is_bool:
         return None
     height, width = _constant_extent(rows), _constant_extent(columns)
     side = min(height, width, LARGEST)

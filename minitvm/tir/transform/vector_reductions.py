@@ -16,9 +16,10 @@ from typing import Any
 from ...expr import LT, Add, Call, Expr, IntImm, Max, Min, Node, Ramp, Var, const, replace, rewrite_statements
 from ..analysis.accesses import update_operand
 from ..annotations import LANES
-from ..conditions import uses
-from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc, Seq
+from ..conditions import is_const, reads_memory, uses
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
 from ..op import highest, lowest
+from .simplify import fold
 from .unroll import bind
 from .vectorize import MAX_LANES
 
@@ -35,8 +36,10 @@ def _lanes(node: Node) -> Any:
         return None
     plain = replace(node, annotations={k: v for k, v in node.annotations.items() if k != LANES})
     lanes, update = min(int(node.annotations[LANES]), MAX_LANES), node.body
-    constant = isinstance(node.extent, IntImm) and isinstance(node.start, IntImm)
-    if not constant or lanes < 2 or node.extent.value < lanes or not isinstance(update, BufferStore):  # type: ignore[attr-defined]
+    short = isinstance(node.extent, IntImm) and node.extent.value < lanes
+    if short or lanes < 2 or not isinstance(update, BufferStore):
+        return plain
+    if reads_memory(node.start) or reads_memory(node.extent):
         return plain
     term = update_operand(update) if type(update.value) in _REDUCE else None
     if term is None or uses(update.indices[0], [node.var]) or update.predicate is not None:
@@ -56,23 +59,25 @@ def identity(kind: type, dtype: Any) -> Expr:
 def _rewritten(loop: For, update: BufferStore, term: Expr, lanes: int) -> Any:
     kind: Any = type(update.value)
     dtype, index = update.buffer.dtype, loop.var.dtype
-    count, start = loop.extent.value, loop.start.value  # type: ignore[attr-defined]
+    count, start = loop.extent.astype(index), loop.start.astype(index)
     sums = Buffer(f"{update.buffer.name}_lanes", (const(lanes),), dtype, "local")
     whole = Ramp(const(0), const(1), lanes)
-    steps, rest = divmod(count, lanes)
+    steps, rest = fold(count // lanes, {}), fold(count % lanes, {})
 
-    def step(position: Expr, limit: int | None) -> For:
+    def step(position: Expr, limit: Expr | None) -> For:
         lane = Var(f"{loop.var.name}_lane", index)
         value = bind(term, {loop.var: position + lane})
         old = sums[lane]
         new: Expr = kind(old, value)
         if limit is not None:
-            new = Call(dtype, "if_then_else", (LT(lane, const(limit, index)), new, old))
+            new = Call(dtype, "if_then_else", (LT(lane, limit), new, old))
         return For(lane, const(0, index), const(lanes, index), ForKind.VECTORIZED, BufferStore(sums, new, (lane,)))
 
     outer = Var(f"{loop.var.name}_0", index)
-    main = For(outer, const(0, index), const(steps, index), ForKind.SERIAL, step(outer * lanes + start, None))
-    tail = step(const(start + steps * lanes, index), rest) if rest else None
+    main = For(outer, const(0, index), steps, ForKind.SERIAL, step(outer * lanes + start, None))
+    tail: Stmt | None = None if is_const(rest, 0) else step(fold(start + steps * lanes, {}), rest)
+    if tail is not None and not isinstance(rest, IntImm):
+        tail = If(rest > 0, tail)
     total = Call(dtype, _REDUCE[kind], (BufferLoad(sums, (whole,)),))
     result = BufferStore(update.buffer, kind(BufferLoad(update.buffer, update.indices), total), update.indices)
     zero = BufferStore(sums, const(identity(kind, dtype).value, dtype.with_lanes(lanes)), (whole,))  # type: ignore[attr-defined]

@@ -16,6 +16,9 @@ from .domain import Domain, variables
 from .intervals import Intervals, TooMany, union
 from .walk import Walk
 
+# Operations that multiply; one that adds fits into the same instruction.
+PRODUCTS = ("mul", "dot4_u8i8")
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -41,8 +44,8 @@ class Work:
     def slots(self) -> int:
         """Multiply-add instructions' worth of arithmetic: one multiplication and one other operation fit in each."""
         fused = self.operations.get("fma", 0)
-        products = self.operations.get("mul", 0) + fused
-        rest = sum(n for name, n in self.operations.items() if name not in ("mul", "fma")) + fused
+        products = sum(self.operations.get(name, 0) for name in PRODUCTS) + fused
+        rest = sum(n for name, n in self.operations.items() if name not in (*PRODUCTS, "fma")) + fused
         return max(products, rest)
 
     def moved(self, func: PrimFunc) -> int:

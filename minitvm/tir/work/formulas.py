@@ -20,7 +20,7 @@ from ...arith.closed_sums import NoClosedForm
 from ...arith.formula import Formula, capped, formula, largest, rated, symbol, up_to
 from ..analysis.registers import in_registers
 from ..nodes import Buffer, For, LetStmt, PrimFunc, Stmt
-from .count import count, footprint
+from .count import PRODUCTS, count, footprint
 from .images import Access, distinct
 from .iterations import Iterations, Space
 from .walk import Walk, known_before_running
@@ -76,8 +76,8 @@ class WorkFormulas:
         """Multiply-add instructions' worth of arithmetic, as `Work.slots`."""
         zero = formula(0)
         fused = self.operations.get("fma", zero)
-        products = self.operations.get("mul", zero) + fused
-        rest = sum((f for name, f in self.operations.items() if name not in ("mul", "fma")), zero) + fused
+        products = sum((self.operations.get(name, zero) for name in PRODUCTS), zero) + fused
+        rest = sum((f for name, f in self.operations.items() if name not in (*PRODUCTS, "fma")), zero) + fused
         return largest(products, rest)
 
     def moved(self, func: PrimFunc) -> Formula:

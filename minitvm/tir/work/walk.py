@@ -26,8 +26,8 @@ from ..nodes import (
     While,
 )
 
-# An operation on floats is one, whatever it costs; a fused multiply-add is two.
-_FLOPS = {"fma": 2}
+# An operation on floats is one, whatever it costs; a fused multiply-add is two; a product of four bytes has seven.
+_FLOPS = {"fma": 2, "dot4_u8i8": 7}
 _REDUCTIONS = {"vector_reduce_add": "add", "vector_reduce_min": "min", "vector_reduce_max": "max"}
 
 

@@ -48,8 +48,8 @@ Faults("topi pad: symbolic calls", "minitvm.topi.pad", [called("pad")]).edit(
 Faults("topi transform: calls", "minitvm.topi.transform", [called("slice")]).edit(
     "a bound before the front of a symbolic axis is kept",
     "_clamped",
-    "simple(te.maximum(extent + bound, 0))",
-    "simple(extent + bound)",
+    "else simple(te.maximum(extent + bound, 0))",
+    "else simple(extent + bound)",
 )
 
 Faults("graph operators transform: calls", "minitvm.graph.ops.transform", [called("slice")]).edit(

@@ -167,7 +167,7 @@ LINK.edit("a value dies at its first reader", "Linker._plan", "last[slot] = numb
 MEMORY = Faults(
     "memory plan",
     "minitvm.executable.plan_memory",
-    [linked(), linked(families("chain"), ("split", "parallel", "vectorize"))],
+    [linked(), linked(families("chain"), ("split", "parallel", "vectorize"), examples=600)],
 )
 MEMORY.edit(
     "a value may go where one dies that it is made from",

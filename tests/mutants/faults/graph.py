@@ -8,6 +8,7 @@ from minitvm.graph.passes.convert_layout import ConvertLayout
 from minitvm.graph.passes.dead_code import dead_code
 from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
+from minitvm.graph.passes.integer_products import integer_products
 from minitvm.graph.passes.simplify import simplify
 from minitvm.graph.passes.split_conv_transpose import split_conv_transpose
 from minitvm.graph.passes.split_resize import split_resize
@@ -139,9 +140,9 @@ BLOCKED.edit(
     "weight.reshape(channels // block, block, kh, kw), 1, -1",
     "weight.reshape(block, channels // block, kh, kw).swapaxes(0, 1), 1, -1",
 )
-BLOCKED.edit("pools without their padding", "_Blocking.pool2d", "(*before, 0, *after, 0)", "(0, 0, 0, 0, 0, 0)",
+BLOCKED.edit("pools without their padding", "Blocking.pool2d", "(*before, 0, *after, 0)", "(0, 0, 0, 0, 0, 0)",
              by=[graphs(in_blocks, "blocked_layout", ("conv2d", "pool"))])  # fmt: skip
-BLOCKED.edit("channels of a constant in another order", "_Blocking.split_channels", "np.moveaxis(split, 2, -1)",
+BLOCKED.edit("channels of a constant in another order", "Blocking.split_channels", "np.moveaxis(split, 2, -1)",
              "np.moveaxis(split[:, ::-1], 2, -1)")  # fmt: skip
 
 LAYOUTS = ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"], "nn.avg_pool2d": ["NHWC"]})
@@ -232,4 +233,36 @@ HASH.edit(
     'self.fields(item, skip="name")',
     "self.value(item.dtype)",
     by=[networks(("unary", "reduction", "concatenate", "alike_but_one"), largest=5)],
+)
+
+INTEGERS = Faults(
+    "integer_products",
+    PASSES + "integer_products",
+    [graphs(integer_products, "integer_products", ("byte_product",), examples=300)],
+)
+INTEGERS.edit(
+    "the zero point of the data is forgotten", "integer_products", "zero_point=product.zero_point", "zero_point=0"
+)
+INTEGERS.edit("a bias keeps the old scale", "integer_products", "known[bias] / divisor", "known[bias]")
+INTEGERS.edit("a product keeps the old scale", "integer_products", "product.scale / divisor", "product.scale")
+INTEGERS.edit(
+    "scales of the inner axis are taken for the columns'",
+    "_along",
+    'weight.attrs["axis"] % weight.inputs[0].ndim == axis',
+    "True",
+)
+INTEGERS.edit(
+    "weights keep their zero point", "_weight", "stored.astype(np.int64) - (", "stored.astype(np.int64) + 0 * ("
+)
+INTEGERS.edit("a scale is divided out of a value that others read", "_divisors", "at.output not in outputs and ", "")
+
+BYTES = Faults("blocked_bytes", PASSES + "blocked_bytes", [graphs(
+    lambda graph: in_blocks(integer_products(graph)), "blocked integer_products", ("byte_product",), examples=300
+)])  # fmt: skip
+BYTES.edit("what the zero point adds stays in the sum", "conv2d", "if shift.any()", "if False")
+BYTES.edit("what the zero point adds stays in the product", "dense", "if shift.any()", "if False")
+BYTES.edit("signed bytes are taken for unsigned ones", "_unsigned", "np.int16(_SIGN)", "np.int16(0)")
+BYTES.edit("the image is padded with zero", "conv2d", "pad_value=zero_point", "pad_value=0")
+BYTES.edit(
+    "words hold every fourth byte", "_words", "np.ascontiguousarray(array)", "np.ascontiguousarray(array[..., ::-1])"
 )

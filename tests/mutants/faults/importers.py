@@ -7,8 +7,8 @@ ONNX_CONVOLUTION = Faults("onnx convolution", "minitvm.frontend.onnx.ops.convolu
 ONNX_CONVOLUTION.edit(
     "auto_pad ignores the dilation",
     "window_padding",
-    "(-(-extent // s) - 1) * s + (k - 1) * d + 1 - extent",
-    "(-(-extent // s) - 1) * s + k - extent",
+    "((k - 1) * d + 1) - extent",
+    "k - extent",
     by=[imported("conv")],
 )
 ONNX_CONVOLUTION.edit(
@@ -107,21 +107,27 @@ ONNX_QUANTIZATION.edit(
 ONNX_RECURRENT = Faults("onnx recurrent", "minitvm.frontend.onnx.ops.recurrent", [imported("recurrent")])
 ONNX_RECURRENT.edit(
     "both directions have the activations of the first",
-    "_activations",
-    "for a in names[d * count : (d + 1) * count]]",
-    "for a in names[:count]]",
+    "_functions",
+    "functions[d * count : (d + 1) * count]",
+    "functions[:count]",
 )
 ONNX_RECURRENT.edit(
-    "the output gate peeps at the old cell",
-    "lstm",
-    "o = gate(x, h, 1, peep(cell, 1), names[0])",
-    "o = gate(x, h, 1, peep(c, 1), names[0])",
+    "alpha is given to functions without parameters too",
+    "_functions",
+    "if k < len(own) else 0.0",
+    "if k < len(own) else (given[k].pop(0) if given[k] else 0.0)",
 )
 ONNX_RECURRENT.edit(
-    "initial states with layout 1 are cut along the batch",
+    "the bias of the candidate is added in front of the reset gate too",
+    "_biases",
+    "part(columns, 2 * columns - apart), zeros",
+    "part(columns, 2 * columns - apart), part(2 * columns - apart, 2 * columns)",
+)
+ONNX_RECURRENT.edit(
+    "with layout 1 initial states are taken as with layout 0",
     "_initial",
-    "axis = 1 if layout else 0",
-    "axis = 0",
+    "if layout else states",
+    "if False else states",
 )
 
 ONNX_RESIZING = Faults("onnx resizing", "minitvm.frontend.onnx.ops.resizing", [imported("resize")])
@@ -160,6 +166,6 @@ ONNX_SHAPING = Faults("onnx shaping", "minitvm.frontend.onnx.ops.shaping", [impo
 ONNX_SHAPING.edit(
     "a split that does not divide loses its rest",
     "_split",
-    "chunk = -(-extent // count)",
-    "chunk = extent // count",
+    "simple((extent + (count - 1)) // count)",
+    "simple(extent // count)",
 )

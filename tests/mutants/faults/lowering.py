@@ -347,7 +347,7 @@ REDUCE = Faults("vectorize_reductions", TRANSFORM + "vector_reductions", [LANES]
 REDUCE.edit("maximum starts at zero", "identity", "if kind is Add:", "if kind is not Min:")
 REDUCE.edit("minimum starts where maximum does", "identity", "if kind is Max else", "if True else")
 REDUCE.edit("min for max", "_REDUCE", 'Max: "vector_reduce_max"', 'Max: "vector_reduce_min"')
-REDUCE.edit("the rest is left out", "_rewritten", "if rest else None", "if False else None")
+REDUCE.edit("the rest is left out", "_rewritten", "None if is_const(rest, 0) else", "None if True else")
 REDUCE.edit("the rest takes all lanes", "_rewritten", "if limit is not None:", "if False:")
 REDUCE.edit(
     "what stood in the cell is lost", "_rewritten", "kind(BufferLoad(update.buffer, update.indices), total)", "total"

@@ -7,8 +7,8 @@ TE_POOL = Faults("topi pool", "minitvm.topi.pool", [imported("pool")])
 TE_POOL.edit(
     "with ceil_mode a window may begin right behind the input",
     "_Windows._count",
-    "if (count - 1) * s >= constant(extent, op) + self.before[axis]:",
-    "if (count - 1) * s > constant(extent, op) + self.before[axis]:",
+    "(self.before[axis] + s - 1)) // s)",
+    "(self.before[axis] + s)) // s)",
 )
 TE_POOL.edit(
     "dilated windows count a tap in the padding",
@@ -61,6 +61,51 @@ TE_CUMULATIVE.edit(
     "cumsum",
     "axis, exclusive, reverse)",
     "axis, exclusive and not reverse, reverse)",
+)
+
+TE_RECURRENT = Faults("topi recurrent", "minitvm.topi.recurrent", [imported("recurrent")])
+TE_RECURRENT.edit(
+    "the output gate sees the old memory",
+    "lstm",
+    "gate(1, b, j, new) * act(new[b, j])",
+    "gate(1, b, j, c) * act(new[b, j])",
+)
+TE_RECURRENT.edit(
+    "the reset gate multiplies what was multiplied already",
+    "gru",
+    "if late:",
+    "if not late:",
+)
+TE_RECURRENT.edit(
+    "what goes into the output's function is limited as the gates are",
+    "_functions",
+    "clip if n < gates else 0.0",
+    "clip",
+)
+TE_OVER_TIME = Faults("topi over_time", "minitvm.topi.over_time", [called("recurrent")])
+TE_OVER_TIME.edit(
+    "both directions begin at the first step",
+    "_Group._time",
+    "self.way == const(0, self.way.dtype)",
+    "self.way >= const(0, self.way.dtype)",
+)
+TE_OVER_TIME.edit(
+    "a row goes on with what comes behind its end",
+    "Step.next_state",
+    "self.unless_over(b, value(b, j), old[b, j])",
+    "value(b, j)",
+)
+TE_OVER_TIME.edit(
+    "a row without steps ends as it began",
+    "_Group.unless_empty",
+    'length > const(0, "int64")',
+    'length >= const(0, "int64")',
+)
+TE_OVER_TIME.edit(
+    "the last rows of an open batch are those of the first groups",
+    "_groups",
+    "yield batch - batch % before, batch",
+    "yield 0, batch",
 )
 
 TE_REDUCE = Faults("topi reduce", "minitvm.topi.reduce", [imported("reduce", "arg")])

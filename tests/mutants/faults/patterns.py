@@ -18,7 +18,7 @@ SIMPLIFY = Faults("pattern: simplify", "minitvm.graph.passes.simplify", [SHAPES]
 SIMPLIFY.edit(
     "a pad that crops as much as it adds is dropped",
     "same_form",
-    'if item.op == "nn.pad" and any(amount for pair in item.attrs["pad_width"] for amount in pair):',
+    'if item.op == "nn.pad" and any(not is_zero(amount) for pair in item.attrs["pad_width"] for amount in pair):',
     "if False:",
 )
 SIMPLIFY.edit(
@@ -82,7 +82,7 @@ FOLD_BATCH_NORM.edit(
 BLOCKED_LAYOUT = Faults("pattern: blocked_layout", "minitvm.graph.passes.blocked_layout", [BLOCKS])
 BLOCKED_LAYOUT.edit(
     "a bias along another axis is added to the channels",
-    "_Blocking.bias_add",
+    "Blocking.bias_add",
     'or item.attrs["axis"] != 1 or not',
     "or not",
 )

@@ -7,7 +7,7 @@ from ..workloads import families, primitive, schedules
 PRIMITIVES = "minitvm.tir.schedule.primitives."
 REGIONS = schedules("annotate_buffer_access", wild=True, then=("compute_at", "compute_at", "reverse_compute_at"))
 
-ALIGN = Faults("storage_align", PRIMITIVES + "storage", [storage()])
+ALIGN = Faults("storage_align", PRIMITIVES + "storage", [storage(examples=900)])
 ALIGN.edit("another axis", "storage_align", "axis %= buffer.ndim", "axis = (axis + 1) % buffer.ndim")
 ALIGN.edit("factor and offset exchanged", "storage_align", "[number, axis, factor, offset]",
            "[number, axis, offset + 1, factor - 1]")  # fmt: skip

@@ -10,8 +10,8 @@ RFACTOR = Faults("rfactor", PRIMITIVES + "rfactor", [primitive("rfactor"), primi
 RFACTOR.edit(
     "every part is the first",
     "_combination",
-    "_with_axis(update.indices, slot, axis)) for b in partial",
-    "_with_axis(update.indices, loop.start, axis)) for b in partial",
+    "_with_axis(e.indices, slot, e.place(axis))",
+    "_with_axis(e.indices, loop.start, e.place(axis))",
 )
 RFACTOR.edit(
     "parts that were never started",
@@ -29,6 +29,31 @@ RFACTOR.drop(
 RFACTOR.drop("a loop that starts elsewhere", "rfactor", "starts_at_zero")
 RFACTOR.drop("a reduction that does not come first", "rfactor", "first_below")
 RFACTOR.drop("iterations that add to several sums", "rfactor", "each_point_once")
+ROUNDED = ("field", "bits", "bound", "shadow")
+PASSES = Faults("reduce_in_passes", PRIMITIVES + "passes", [primitive("reduce_in_passes", modes=ROUNDED, examples=40)])
+PASSES.edit(
+    "weights the wrong way round",
+    "reduce_in_passes",
+    "relative.weight(score, reference.old)",
+    "relative.weight(reference.old, score)",
+)
+PASSES.edit("what is summed is not weighted", "reduce_in_passes", "else operand * weight", "else operand")
+PASSES.edit(
+    "sums without the predicate",
+    "reduce_in_passes",
+    "(l.var for l in element.loops)), block.predicate, old)",
+    "(l.var for l in element.loops)), const(True), old)",
+)
+PASSES.edit(
+    "sums that start from the maximum's start",
+    "reduce_in_passes",
+    "BufferStore(element.buffer, element.init, element.indices)",
+    "BufferStore(element.buffer, reference.init, element.indices)",
+)
+UPDATES = Faults(
+    "rows of a reduction", "minitvm.tir.schedule.updates", [primitive("rfactor", modes=ROUNDED, examples=120)]
+)
+UPDATES.edit("a row is read at another place", "Element.place", "places[-1] + 1 if places", "places[-1] if places")
 EPILOGUE = Faults("fuse_reduction_epilogue", PRIMITIVES + "for_tvm.epilogue", [primitive("fuse_reduction_epilogue")])
 EPILOGUE.edit(
     "the addend is lost",

@@ -35,6 +35,11 @@ def i(*shape: int, low: int = -9, high: int = 9, dtype: str = "int32") -> np.nda
     return rng.integers(low, high + 1, shape).astype(dtype)
 
 
+def word(*shape: int) -> np.ndarray:
+    """Words of four bytes."""
+    return i(*shape, low=-(2**31), high=2**31 - 1, dtype="int64").astype("int32")
+
+
 def b(*shape: int) -> np.ndarray:
     """Bools."""
     return np.random.default_rng([13, *shape]).integers(0, 2, shape).astype(bool)
@@ -137,6 +142,7 @@ def _rearranging() -> list[Call]:
         ("nn.pad", (f(3, 4),), {"pad_width": ((1, 2), (0, 3)), "pad_value": 1.5}),
         ("nn.pad", (f(3, 4), f()), {"pad_width": ((1, 2), (0, 3))}),
         ("nn.pad", (f(4, 4),), {"pad_width": ((-1, 2), (0, -2))}),
+        ("match_cast", (x,), {"dims": ((3, 3),), "where": "here"}),
         ("nn.pad", (f(3, 4),), {"pad_width": ((2, 1), (0, 3)), "pad_mode": "edge"}),
         ("nn.pad", (f(3, 4),), {"pad_width": ((2, 1), (0, 3)), "pad_mode": "reflect"}),
         ("nn.pad", (f(3, 4),), {"pad_width": ((2, 1), (0, 3)), "pad_mode": "wrap"}),
@@ -146,6 +152,7 @@ def _rearranging() -> list[Call]:
         ("reshape", (f(0, 3),), {"newshape": (3, 0), "allowzero": True}),
         ("reverse", (x,), {"axis": (0, 2)}),
         ("shape_of", (x,), {}),
+        ("shape_to_tensor", (), {"values": (3, 0, 7, 5), "shape": (2, 2)}),
         ("split", (f(6, 2),), {"indices_or_sections": 3}),
         ("split", (f(2, 7),), {"indices_or_sections": (2, 3), "axis": 1}),
         ("squeeze", (f(1, 3, 1),), {}),
@@ -313,6 +320,18 @@ def _quantizing() -> list[Call]:
         Call("qnn.dequantize", (q, scales), {"axis": 1}),
         Call("qnn.dequantize", (i(2, 3, dtype="int8"), scale, np.array(7, np.int8))),
         Call("qnn.dequantize", (q, f(2, 2, 4)), {"axis": 1, "block_size": 2}),
+        *(
+            Call(
+                "qnn.conv2d",
+                (x, i(4, 3, 2, 3, low=-128, high=127, dtype="int8")),
+                {"zero_point": zero, "strides": (1, 2), "padding": (1, 0, 2, 1)},
+                exact=True,
+            )
+            for x, zero in ((i(1, 3, 5, 6, low=0, high=255, dtype="uint8"), 130), (i(1, 3, 5, 6, dtype="int8"), -7))
+        ),
+        Call("qnn.conv2d", (q[None], i(2, 1, 2, 3, dtype="int8")), {"zero_point": 3, "groups": 2}, exact=True),
+        Call("qnn.dense", (q, i(5, 4, low=-128, high=127, dtype="int8")), {"zero_point": 200}, exact=True),
+        Call("qnn.dense", (i(3, 4, dtype="int8"), i(5, 4, dtype="int8")), exact=True),
         Call("qnn.quantize", (f(4, 5, low=-9), f(4, 2, low=0.1)), {"axis": 1, "block_size": 3}, exact=True),
     ]
 
@@ -400,6 +419,23 @@ def _blocked() -> list[Call]:
         Call("nn.contrib_depthwise_conv2d_NCHWc", (x, f(2, 3, 3, 4)), attrs),
         Call("nn.contrib_depthwise_conv2d_rows", (f(1, 3, 5, 7), f(3, 1, 3, 3)), {**attrs, "lanes": 4}),
         Call("nn.contrib_dense_packed", (f(3, 5), f(2, 5, 4))),
+        Call("layout.words", (i(2, 8, low=0, high=255, dtype="uint8"),), exact=True),
+        Call("layout.words", (i(3, 4, low=-128, high=127, dtype="int8"),), exact=True),
+        Call(
+            "qnn.contrib_conv2d_NCHWc",
+            (word(1, 2, 5, 5, 2), word(2, 2, 3, 3, 2, 8)),
+            {**attrs, "pad_value": 200},
+            exact=True,
+        ),
+        Call("qnn.contrib_dense_packed", (word(3, 5), word(2, 5, 4)), {"units": 7}, exact=True),
+        Call(
+            "qnn.contrib_dense_of_blocks",
+            (word(3, 2, 4), f(3, 2), f(3, 2), word(2, 2, 2, 4), f(2, 2, 4), f(2, 2, 4)),
+            {"units": 7},
+        ),
+        Call(
+            "qnn.contrib_dense_of_blocks", (word(3, 2, 4), f(3, 2), f(3, 2), word(2, 2, 4, 4), f(2, 2, 4)), {"bits": 8}
+        ),
         *(
             Call(
                 "nn.contrib_winograd_conv2d_NCHWc",
@@ -411,7 +447,48 @@ def _blocked() -> list[Call]:
     ]
 
 
+def _recurrent() -> list[Call]:
+    """One direction and two, one row and several groups of rows, all that an operator may take besides."""
+
+    def inputs(gates: int, directions: int, batch: int, hidden: int, states: int) -> tuple[np.ndarray, ...]:
+        shapes = [(3, batch, directions, gates * hidden), (directions, hidden, gates * hidden)]
+        shapes += [(directions, batch, hidden)] * states
+        return tuple(f(*shape) for shape in shapes)
+
+    both, some = {"direction": "bidirectional"}, np.array([3, 0, 1, 2, 3], np.int64)
+    return [
+        Call("nn.rnn", inputs(1, 1, 1, 4, 1)),
+        Call("nn.rnn", (*inputs(1, 1, 5, 2, 1), some), {"direction": "reverse", "lengths": True, "clip": 0.5}),
+        *(Call("nn.rnn", inputs(1, 1, 2, 2, 1), {"activations": (name,), "alpha": (0.6,), "beta": (0.4,)})
+          for name in ("affine", "elu", "hard_sigmoid", "leaky_relu", "relu", "scaled_tanh", "sigmoid", "softplus",
+                       "softsign", "thresholded_relu")),
+        Call("nn.gru", inputs(3, 1, 1, 3, 1)),
+        Call("nn.gru", inputs(3, 2, 5, 2, 1), both),
+        Call("nn.gru", (*inputs(3, 2, 5, 2, 1), f(2, 2), some),
+             {**both, "linear_before_reset": True, "lengths": True}),
+        Call("nn.lstm", inputs(4, 1, 1, 3, 2)),
+        Call("nn.lstm", (*inputs(4, 2, 5, 2, 2), f(2, 6), some), {**both, "peepholes": True, "lengths": True}),
+        Call("nn.lstm", (*inputs(4, 1, 2, 2, 2), f(1, 6)),
+             {"peepholes": True, "input_forget": True, "clip": 0.5, "activations": ("hard_sigmoid", "relu", "elu")}),
+    ]  # fmt: skip
+
+
+def _caches() -> list[Call]:
+    """Rows written at a position, in a circle and by another axis; grouped heads, several queries, uneven widths."""
+    cache, at = f(2, 2, 6, 3), np.array([0, 4], np.int32)
+    keys, values = f(1, 2, 20, 16), f(1, 2, 20, 5)
+    return [
+        Call("nn.cache_update", (cache, f(2, 2, 2, 3), at), exact=True),
+        Call("nn.cache_update", (cache, f(2, 2, 4, 3), at.astype(np.int64)), {"mode": "circular"}, exact=True),
+        Call("nn.cache_update", (cache, f(2, 1, 6, 3), np.array([1, 0])), {"axis": 1}, exact=True),
+        Call("nn.cached_attention", (f(1, 4, 1, 16), keys, values, np.array([17], np.int32)), {"scale": 0.25}),
+        Call("nn.cached_attention", (f(1, 2, 3, 16), keys, values, np.array([0], np.int64)), {"scale": 0.5}),
+        Call("nn.cached_attention", (f(2, 6, 2, 3), cache, cache, at), {"scale": 1.0}),
+    ]
+
+
 CALLS = [
     *_unary(), *_binary(), *_rearranging(), *_indexing(), *_reducing(), *_linear(), *_convolving(), *_pooling(),
     *_normalizing(), *_quantizing(), *_resizing(), *_sampling(), *_layouts(), *_blocked(),
+    *_recurrent(), *_caches(),
 ]  # fmt: skip

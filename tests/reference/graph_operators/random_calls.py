@@ -100,9 +100,50 @@ def _conv_transpose(d: Drawing) -> Call:
     return Call(f"nn.conv{rank}d_transpose", (x, w), attrs)
 
 
+def _words(d: Drawing, blocks: int) -> Call:
+    """Words of four bytes, which are all that an int32 can be."""
+
+    def data(*shape: int) -> np.ndarray:
+        return d.rng.integers(-(2**31), 2**31, shape).astype("int32")
+
+    kind, k = d.one("words", "dense", "conv", "blocks"), d.int(1, 3)
+    if kind == "words":
+        return Call("layout.words", (_any(d, [*d.shape(0, 2), 4 * k], "int8", "uint8"),))
+    if kind == "dense":
+        units = d.one(0, 2 * blocks)
+        return Call("qnn.contrib_dense_packed", (data(d.int(1, 4), k), data(blocks, k, 2)), {"units": units})
+    if kind == "blocks":
+        m, b, bits = d.int(1, 3), d.int(1, 3), d.one(4, 8)
+        scales = [d.data(shape) for shape in ([m, b], [m, b], [blocks, b, 2], *([[blocks, b, 2]] if d.flag() else []))]
+        weight = data(blocks, b, 2 * k * bits // 8, 2)
+        attrs = {"bits": bits, "units": d.one(0, 2 * blocks - 1)}
+        return Call("qnn.contrib_dense_of_blocks", (data(m, b, 2 * k), *scales[:2], weight, *scales[2:]), attrs)
+    extents = [d.int(1, 5), d.int(1, 5)]
+    kernel, attrs = _window(d, extents)
+    w = data(d.int(1, 2), blocks, *kernel, k, d.int(1, 3))
+    return Call("qnn.contrib_conv2d_NCHWc", (data(1, blocks, *extents, k), w), {**attrs, "pad_value": d.int(0, 255)})
+
+
+def _bytes(d: Drawing) -> Call:
+    """Products of bytes less a zero point."""
+    dtype = d.one("int8", "uint8")
+    zero = d.int(-128, 127) if dtype == "int8" else d.int(0, 255)
+    if d.flag():
+        m, k, n = d.int(1, 4), d.int(1, 9), d.int(1, 5)
+        return Call("qnn.dense", (_any(d, [m, k], dtype), _any(d, [n, k], "int8")), {"zero_point": zero})
+    extents, groups = [d.int(1, 5), d.int(1, 5)], d.int(1, 2)
+    kernel, attrs = _window(d, extents)
+    channels = groups * d.int(1, 3)
+    w = _any(d, [groups * d.int(1, 2), channels // groups, *kernel], "int8")
+    x = _any(d, [1, channels, *extents], dtype)
+    return Call("qnn.conv2d", (x, w), {**attrs, "groups": groups, "zero_point": zero})
+
+
 def _blocked(d: Drawing) -> Call:
     blocks, block = d.int(1, 2), d.one(1, 2, 3)
-    kind = d.one("block", "unblock", "pack", "conv", "depthwise", "rows", "winograd", "winograd", "dense")
+    kind = d.one(
+        "block", "unblock", "pack", "conv", "depthwise", "rows", "winograd", "winograd", "dense", "words", "words"
+    )
     if kind == "block":
         shape = d.shape(1, 4)
         return Call("layout.block_axis", (d.data(shape),), {"axis": d.int(0, len(shape) - 1), "block": d.int(1, 4)})
@@ -117,6 +158,8 @@ def _blocked(d: Drawing) -> Call:
     if kind == "dense":
         m, k = d.int(1, 4), d.int(1, 5)
         return Call("nn.contrib_dense_packed", (d.data([m, k]), d.data([blocks, k, block])))
+    if kind == "words":
+        return _words(d, blocks)
     extents = [d.int(1, 5), d.int(1, 5)]
     if kind == "winograd":
         tile = d.one(2, 4)
@@ -238,6 +281,49 @@ def _quantize(d: Drawing) -> Call:
         x = d.data(shape, "float32", -600, 600) / np.float32(2)
         return Call("qnn.quantize", (x, scale, *zero), {"axis": axis, "out_dtype": dtype})
     return Call("qnn.dequantize", (_any(d, shape, dtype), scale, *zero), {"axis": axis})
+
+
+# ---- recurrences ----------------------------------------------------------------------------------------------------
+
+CELLS = {"nn.rnn": (1, 1, 1), "nn.gru": (3, 1, 2), "nn.lstm": (4, 2, 3)}  # gates, states, functions
+ACTIVATIONS = ("affine", "elu", "hard_sigmoid", "leaky_relu", "relu", "scaled_tanh", "sigmoid", "softplus", "softsign",
+               "tanh", "thresholded_relu")  # fmt: skip
+
+
+def _recurrent(d: Drawing) -> Call:
+    return recurrent(d, hidden=(1, 2, 3), batch=(1, 1, 2, 3, 4, 5, 7), steps=(0, 1, 2, 3))
+
+
+def recurrent(d: Drawing, hidden: Sequence[int], batch: Sequence[int], steps: Sequence[int]) -> Call:
+    """A layer of one of these sizes, with any of the attributes."""
+    return _layer(d, d.one(*hidden), d.one(*batch), d.one(*steps))
+
+
+def _layer(d: Drawing, hidden: int, batch: int, steps: int) -> Call:
+    op = d.one(*CELLS)
+    gates, states, functions = CELLS[op]
+    direction = d.one("forward", "reverse", "bidirectional")
+    ways = 2 if direction == "bidirectional" else 1
+    inputs = [[steps, batch, ways, gates * hidden], [ways, hidden, gates * hidden], *[[ways, batch, hidden]] * states]
+    attrs: dict[str, Any] = {"direction": direction, "clip": d.one(0.0, 0.0, 0.75)}
+    if d.flag():
+        attrs["activations"] = tuple(d.one(*ACTIVATIONS) for _ in range(functions))
+        if d.flag():
+            attrs["alpha"] = tuple(d.one(0.3, 0.6, 0.8, 1.4) for _ in range(functions))
+            attrs["beta"] = tuple(d.one(0.3, 0.6, 0.8, 1.4) for _ in range(functions))
+    if op == "nn.gru" and d.flag():
+        attrs["linear_before_reset"] = True
+        inputs.append([ways, hidden])
+    if op == "nn.lstm" and d.flag():
+        attrs["peepholes"] = True
+        inputs.append([ways, 3 * hidden])
+    if op == "nn.lstm":
+        attrs["input_forget"] = d.flag()
+    data = [d.data(shape, "float32", -4, 4) / np.float32(4) for shape in inputs]
+    if d.flag():
+        attrs["lengths"] = True
+        data.append(d.data([batch], d.one("int32", "int64"), 0, steps + 1))
+    return Call(op, tuple(data), attrs)
 
 
 # ---- places ----------------------------------------------------------------------------------------------------------
@@ -460,11 +546,33 @@ def _function(d: Drawing) -> Call:
     return Call(d.one("left_shift", "right_shift"), (x, d.data(shape, dtype, 0, 7)))
 
 
+def _caches(d: Drawing) -> Call:
+    """Rows written to a cache, and attention to those that are there."""
+    batch, groups, places, width = d.int(1, 3), d.int(1, 2), d.int(1, 19), d.int(1, 5)
+    rows, dtype = d.int(1, min(3, places)), d.one("int32", "int64")
+    if d.flag():
+        shape, other = [batch, *d.shape(1, 3)], d.one("linear", "circular")
+        axis = d.int(1, len(shape) - 1)
+        rows = d.int(1, shape[axis])
+        new = [rows if a == axis else n for a, n in enumerate(shape)]
+        at = d.data([batch], dtype, -7, 9) if other == "circular" else d.data([batch], dtype, 0, shape[axis] - rows)
+        kind = d.one("float32", "int8", "int64")
+        attrs = {"axis": axis - len(shape) if d.flag() else axis, "mode": other}
+        return Call("nn.cache_update", (d.data(shape, kind), d.data(new, kind), at), attrs)
+    width = d.one(width, 16)
+    cache = [groups, places]
+    query = d.data([batch, groups * d.int(1, 5), rows, width], "float32", -2, 2)
+    key, value = (d.data([batch, *cache, n], "float32", -2, 2) for n in (width, d.one(width, 3, 16, 40)))
+    return Call("nn.cached_attention", (query, key, value, d.data([batch], dtype, 0, places - rows)),
+                {"scale": d.one(0.125, 0.5, 1.0)})  # fmt: skip
+
+
 FAMILIES: dict[str, Callable[[Drawing], Call]] = {
     "pool": _pool, "conv": _conv, "conv_transpose": _conv_transpose, "blocked": _blocked, "products": _products,
     "reduce": _reduce, "arg": _arg, "sort": _sort, "cumulative": _cumulative, "norm": _norm, "quantize": _quantize,
+    "bytes": _bytes,
     "pad": _pad, "slice": _slice, "rearrange": _rearrange, "index": _index, "sample": _sample, "resize": _resize,
-    "elementwise": _elementwise, "function": _function,
+    "elementwise": _elementwise, "function": _function, "recurrent": _recurrent, "caches": _caches,
 }  # fmt: skip
 
 

@@ -67,7 +67,8 @@ PROGRAMS: dict[str, st.SearchStrategy[Any]] = {
     "pad_einsum": reductions_programs.einsums(),
     "reverse_compute_at": st.one_of(CHAINS, CHAINS, CHAINS, partly_bound_programs()),
     "reverse_compute_inline": st.one_of(CONSUMERS, CONSUMERS, CONSUMERS, partly_bound_programs()),
-    "rfactor": st.one_of(REDUCTIONS, reductions_programs.reductions()),
+    "reduce_in_passes": reductions_programs.running_softmaxes(),
+    "rfactor": st.one_of(*[REDUCTIONS, reductions_programs.reductions()] * 4, reductions_programs.running_softmaxes()),
     "rolling_buffer": reductions_programs.rolled(),
     "tensorize": layout_programs.products_in_tiles(),
 }
@@ -83,6 +84,7 @@ PREPARATION: dict[str, tuple[str, ...]] = {
     "fuse_reduction_epilogue": ("annotate",),
     "reverse_compute_at": ("split", "reorder"),
     "reverse_compute_inline": ("split",),
+    "reduce_in_passes": ("split", "reorder", "rfactor"),
     "rfactor": ("split", "reorder"),
     "rolling_buffer": ("annotate",),
     "tensorize": ("annotate",),

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from minitvm import te
+from minitvm import from_source, te
 from minitvm.expr import Expr, SizeVar
 from minitvm.script import tir as T
 from minitvm.tir.nodes import PrimFunc
@@ -229,3 +229,59 @@ def summed_twice(A: T.Buffer((8, 4), "float32"), C: T.Buffer((8,), "float32")):
         with T.block("C"):
             vi = T.axis.spatial(8, i)
             C[vi] = B[vi]
+
+
+@st.composite
+def running_softmaxes(draw: Draw) -> PrimFunc:
+    """A maximum and one to three sums relative to it, of elements or of rows, and what is made of them."""
+    dtype = draw(st.sampled_from(["float32", "float32", "float64", "float16"]))
+    n, m = draw(st.integers(1, 2)), draw(st.sampled_from([[4], [3], [5], [2, 2], [1]]))
+    rows = [draw(st.sampled_from([0, 0, 2, 1])) for _ in range(draw(st.sampled_from([1, 1, 1, 2, 3])))]
+    weights = [draw(st.sampled_from(["V", "V", "one"])) for _ in rows]
+    js = [f"j{k}" for k in range(len(m))]
+    vs = [f"v{j}" for j in js]
+    where = draw(st.sampled_from([None, None, 2]))
+    start = draw(st.sampled_from([f'T.min_value("{dtype}")'] * 3 + [f"T.{dtype}(0)"]))
+    first = draw(st.booleans())  # the maximum is stored first
+    head = [f'S: T.Buffer(({n}, {", ".join(map(str, m))}), "{dtype}")', f'M: T.Buffer(({n},), "{dtype}")']
+    init, body = [f"M[vi] = {start}"], []
+    for k, (row, weight) in enumerate(zip(rows, weights)):
+        shape = (n, row) if row else (n,)
+        head.append(f'L{k}: T.Buffer({shape if len(shape) > 1 else f"({n},)"}, "{dtype}")')
+        at, around = ("vi, c", f"for c in range({row}): ") if row else ("vi", "")
+        zero = draw(st.sampled_from([0, 0, 0, 0, 0, 1]))
+        init.append(f"{around}L{k}[{at}] = T.{dtype}({zero})")
+        factor = ""
+        if weight == "V":
+            head.append(f'V{k}: T.Buffer(({", ".join(map(str, [*m, *([row] if row else [])]))},), "{dtype}")')
+            factor = f"V{k}[{', '.join([*vs, *(['c'] if row else [])])}] * "
+            if draw(st.booleans()):
+                factor = ""
+                weight = f"new * V{k}[{', '.join([*vs, *(['c'] if row else [])])}]"
+        new = f"{factor}new" if weight in ("V", "one") else weight
+        if row == 0 and first:
+            body.append(f"t{k}: T.{dtype} = L{k}[vi] * old + {new}")
+            new = f"L{k}[vi] = t{k}"
+        else:
+            new = f"{around}L{k}[{at}] = L{k}[{at}] * old + {new}"
+        body.append(new)
+    lets = [line for line in body if line.startswith("t")]
+    stores = [line for line in body if not line.startswith("t")]
+    rest = [line for line in stores if "for c" in line], [line for line in stores if "for c" not in line]
+    stores = [*rest[0], "M[vi] = top", *rest[1]] if first and not rest[0] else [*stores, "M[vi] = top"]
+    condition = [f"T.where({js[-1]} < {where})"] if where is not None and where < m[-1] else []
+    text = [
+        "@T.prim_func",
+        f"def main({', '.join(head)}):",
+        f"    for {', '.join(['i', *js])} in T.grid({', '.join(map(str, [n, *m]))}):",
+        '        with T.block("R"):',
+        f'            {", ".join(["vi", *vs])} = T.axis.remap("S{"R" * len(m)}", [{", ".join(["i", *js])}])',
+        *(f"            {line}" for line in condition),
+        "            with T.init():",
+        *(f"                {line}" for line in init),
+        f"            top: T.{dtype} = T.max(M[vi], S[{', '.join(['vi', *vs])}])",
+        f"            old: T.{dtype} = T.exp(M[vi] - top)",
+        f"            new: T.{dtype} = T.exp(S[{', '.join(['vi', *vs])}] - top)",
+        *(f"            {line}" for line in [*lets, *stores]),
+    ]
+    return from_source("\n".join(text))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from minitvm import reference, te
 from minitvm.errors import ScheduleError
 from minitvm.expr import walk
 from minitvm.gallery import programs
@@ -426,3 +427,18 @@ def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32"), D: T.Buffer
         return
     arrays = [np.zeros(8, "float32") for _ in range(3)]
     interpreter.run(sch.func, *arrays, 3, inout=("C", "D"))
+
+
+def test_a_sum_of_open_length_is_kept_in_another_buffer() -> None:
+    """Where a sum has no terms its element is undefined, copied or not; who starts none leaves out elements."""
+    n = te.size_var("n")
+    a = te.placeholder((3, n), name="A")
+    k = te.reduce_axis((0, n), "k")
+    func = te.create_prim_func([a, te.compute((3,), lambda i: te.sum(a[i, k], axis=k), name="B")])
+    sch = Schedule(func)
+    sch.cache_write("B", 0, "local")
+    assert reference.check(func, sch.func)
+    update = Schedule(func)
+    update.decompose_reduction("B", update.get_loops("B")[1])
+    with pytest.raises(ScheduleError, match="cache_write"):
+        update.cache_write("B_update", 0, "local")

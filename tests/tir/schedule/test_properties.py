@@ -19,7 +19,7 @@ from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Schedule, Trace
 from minitvm.tir.schedule.registry import transforms
 
-from .pairs import HEAD, IN_A_TEST, PAIRS, row, tally
+from .pairs import COSTLY, HEAD, IN_A_TEST, PAIRS, row, tally
 
 TRANSFORMS = [p.name for p in transforms()]
 
@@ -37,6 +37,7 @@ def test_schedules_keep_the_meaning(func: PrimFunc, data: Any) -> None:
 @pytest.mark.parametrize("name", TRANSFORMS)
 @pytest.mark.parametrize("pairs", [IN_A_TEST, pytest.param(PAIRS, marks=pytest.mark.full)])
 def test_each_primitive_keeps_the_meaning(name: str, pairs: int) -> None:
+    pairs //= COSTLY.get(name, 1)
     count = tally(name, pairs)
     assert count.pairs >= pairs, f"too few pairs of a program and a legal call were judged\n{HEAD}\n{row(count)}"
 

@@ -25,6 +25,7 @@ from minitvm.expr import (
     const,
     replace,
     rewrite,
+    substitute,
     walk,
 )
 from minitvm.reference import tir as reference
@@ -137,13 +138,10 @@ class Blocks(Nests):
         writes: list[Stmt] = []
         reads: list[Stmt] = []
         for _ in range(self.one(1, 1, 2)):
-            loops, inside = [], scope
+            v, inside = None, scope
             if self.chance(1, 2):
                 v, count = self.var("p"), self.one(2, 3)
-                loops, inside = (
-                    [For(v, const(0), const(count), SERIAL, Seq(()))],
-                    scope.with_known(Known(v, 0, count - 1)),
-                )
+                inside = scope.with_known(Known(v, 0, count - 1))
             at = tuple(self.index(inside, extent) for extent in extents_of(buffer))
             target = self.target(inside)
             there = self.place(target, inside)
@@ -151,7 +149,10 @@ class Blocks(Nests):
                 (writes, BufferStore(buffer, self.value(inside, 0), at)),
                 (reads, BufferStore(target, target[there] + buffer[at], there)),
             ):
-                parts.append(replace(loops[0], body=stmt) if loops else stmt)
+                if v is not None:
+                    own = v if parts is writes else self.var("p")
+                    stmt = For(own, const(0), const(count), SERIAL, substitute(stmt, {v: own}))
+                parts.append(stmt)
         made = Seq.of(*writes, *reads)
         return made if w is None else LetStmt(w, held, made)
 

@@ -2,13 +2,18 @@
 
 from . import (
     arithmetic,
+    attention,
+    block_weights,
+    caches,
     control,
     convolution,
     creation,
     elementwise,
+    fused,
     indexing,
     normalization,
     pooling,
+    qlinear,
     quantization,
     recurrent,
     reduction,

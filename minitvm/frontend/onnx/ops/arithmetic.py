@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...operand import Operand
 from ..context import NodeContext
-from ..operand import Operand
 from ..registry import converter
 
 _SAME = {

@@ -1,4 +1,4 @@
-"""Control flow whose way is known while importing: the branch taken, and loops written out."""
+"""Control flow that is decided while importing: the branch that is taken, and loops that are unrolled."""
 
 from __future__ import annotations
 
@@ -6,19 +6,52 @@ from typing import Any
 
 import numpy as np
 
+from ....arith import simplify
+from ....expr import Expr, IntImm, SizeVar, walk
+from ....topi.shapes import differ
+from ...operand import Operand
 from ..context import NodeContext
-from ..operand import Operand
 from ..registry import converter
 
-LONGEST = 256  # steps that a loop is written out to
+LONGEST = 256  # unrolled steps of a loop, at most
 
 
 @converter("If")
 def if_(n: NodeContext) -> Any:
-    """The branch that a constant condition takes, in the place of the node."""
-    condition = n.scalar(n[0], "the condition")
-    then, other = n.attr("then_branch"), n.attr("else_branch")
-    return n.importer.subgraph(then if condition else other, n.scope)
+    """The branch that a known condition selects replaces the node; else both are computed, and `where` selects.
+
+    A condition on sizes may decide between results of different types. Then the branch is taken that holds for sizes
+    above 1, which is what such models are exported for, and a run at other sizes is refused.
+    """
+    branches = {True: n.attr("then_branch"), False: n.attr("else_branch")}
+    condition = n[0]
+    if condition.data is not None and not condition.is_symbolic:
+        return n.importer.subgraph(branches[bool(n.scalar(condition, "the condition"))], n.scope)
+    taken, other = (n.importer.subgraph(branches[holds], n.scope) for holds in (True, False))
+    misfit = next((f"{a} and {b}" for a, b in zip(taken, other, strict=True) if not _alike(a, b)), None)
+    if misfit is None:
+        flag = n.op("reshape", condition, newshape=())
+        return [n.op("where", flag, a, b) for a, b in zip(taken, other, strict=True)]
+    known = n.array(condition, f"the condition of branches with results of different types, {misfit},")
+    (decided,) = known.reshape(-1).tolist()
+    holds = _at_usual_sizes(decided)
+    if holds is None:
+        n.refuse(f"the condition {decided} selects results of different types, {misfit}\n  try:    shapes={{...}}")
+    return [n.assume(result, (decided, int(holds))) for result in (taken if holds else other)]
+
+
+def _alike(a: Operand, b: Operand) -> bool:
+    """Whether two results can be elements of one `where`: equal dtypes, and shapes that may be equal."""
+    if a.dtype != b.dtype or a.ndim != b.ndim:
+        return False
+    return not any(differ(d, e) for d, e in zip(a.shape, b.shape, strict=True))
+
+
+def _at_usual_sizes(condition: Expr) -> bool | None:
+    """Whether a condition holds at all sizes of at least 2, or at none; None if that depends on them."""
+    ranges = {v: (2, None) for v in walk(condition) if isinstance(v, SizeVar)}
+    decided = simplify(condition, ranges)
+    return bool(decided.value) if isinstance(decided, IntImm) else None
 
 
 def _count(n: NodeContext, steps: Any) -> int:
@@ -41,7 +74,7 @@ def _stacked(n: NodeContext, rows: list[Operand], axis: int = 0) -> Operand:
 
 @converter("Loop")
 def loop(n: NodeContext) -> Any:
-    """A known number of steps, the condition known in each of them."""
+    """The number of steps, and the condition in each of them, must be known."""
     body = n.attr("body")
     limit, condition = n.optional(0), n.optional(1)
     steps = None if limit is None else int(n.scalar(limit, "the number of steps"))
@@ -63,7 +96,7 @@ def loop(n: NodeContext) -> Any:
 
 @converter("Scan", since=9)
 def scan(n: NodeContext) -> Any:
-    """The body on each slice of the scanned inputs, states handed on, the other outputs stacked."""
+    """Apply the body to each slice of the scanned inputs; states are passed on, the other outputs are stacked."""
     body, count = n.attr("body"), n.attr("num_scan_inputs")
     states = len(n.inputs) - count
     outputs = len(body.output) - states

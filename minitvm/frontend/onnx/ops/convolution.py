@@ -7,14 +7,17 @@ from typing import Any
 
 from ....expr import Expr
 from ....graph.nodes import Dim
+from ....te import maximum
+from ....topi.shapes import simple
+from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
 
 
 def window_padding(
     n: NodeContext, spatial: Sequence[Dim], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> tuple[int, ...]:
-    """All paddings before, then all after, from `pads` or `auto_pad`."""
+) -> tuple[Dim, ...]:
+    """All paddings before, then all after, from `pads` or `auto_pad`; `auto_pad` of an open size may give open ones."""
     rank = len(spatial)
     mode = n.attr("auto_pad", "NOTSET")
     pads = n.attr("pads", (0,) * (2 * rank))
@@ -26,16 +29,28 @@ def window_padding(
         n.refuse_attribute("auto_pad")
     before, after = [], []
     for extent, k, s, d in zip(spatial, kernel, strides, dilations, strict=False):
-        if isinstance(extent, Expr) and s != 1:
-            n.refuse(f"auto_pad={mode} with a stride on the symbolic dimension {extent}")
-        # As many outputs as strides begin within the input.
-        total = (
-            (k - 1) * d if isinstance(extent, Expr) else max(0, (-(-extent // s) - 1) * s + (k - 1) * d + 1 - extent)
-        )
-        small = total // 2
-        before.append(small if mode == "SAME_UPPER" else total - small)
-        after.append(total - small if mode == "SAME_UPPER" else small)
+        # One output for each stride that begins within the input.
+        needed = simple(((extent + (s - 1)) // s - 1) * s + ((k - 1) * d + 1) - extent)
+        total = max(0, needed) if isinstance(needed, int) else simple(maximum(needed, 0))
+        small = simple(total // 2)
+        large = simple(total - small)
+        before.append(small if mode == "SAME_UPPER" else large)
+        after.append(large if mode == "SAME_UPPER" else small)
     return (*before, *after)
+
+
+def explicitly_padded(
+    n: NodeContext, x: Operand, padding: tuple[Dim, ...], fill: float | None
+) -> tuple[Operand, tuple[int, ...]]:
+    """Data and paddings of windows; open paddings become an operator before it, if there is a `fill` to pad with."""
+    known = tuple(p for p in padding if isinstance(p, int))
+    if len(known) == len(padding):
+        return x, known
+    if fill is None:
+        n.refuse(f"auto_pad with a stride on the open sizes of {x} is not supported")
+    rank = len(padding) // 2
+    widths = [(0, 0), (0, 0), *zip(padding[:rank], padding[rank:], strict=True)]
+    return n.op("nn.pad", x, pad_width=widths, pad_value=fill), (0,) * len(padding)
 
 
 def static_kernel(n: NodeContext, shape: Sequence[Dim]) -> tuple[int, ...]:
@@ -56,7 +71,7 @@ def conv(n: NodeContext) -> Any:
         n.refuse(f"{rank} spatial dimensions are not supported")
     kernel = n.attr("kernel_shape", None) or static_kernel(n, w.shape[2:])
     strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
-    padding = window_padding(n, x.shape[2:], kernel, strides, dilations)
+    x, padding = explicitly_padded(n, x, window_padding(n, x.shape[2:], kernel, strides, dilations), 0.0)
     convolved = n.op(
         f"nn.conv{rank}d", x, w, strides=strides, padding=padding, dilation=dilations, groups=n.attr("group", 1)
     )

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ....expr import Expr
+from ...operand import Operand
 from ..context import NodeContext
-from ..operand import Operand
 from ..registry import converter
 
 
@@ -82,5 +82,5 @@ def trilu(n: NodeContext) -> Any:
     """The upper or lower triangle of the last two axes, zeros elsewhere."""
     x = n[0]
     offset = n.optional(1)
-    k = 0 if offset is None else int(n.scalar(offset, "the diagonal"))
+    (k,) = (0,) if offset is None else n.dims(offset, "the diagonal")
     return n.op("trilu", x, k=k, upper=bool(n.attr("upper", 1)))

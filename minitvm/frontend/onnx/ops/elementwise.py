@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...operand import Operand
 from ..context import NodeContext
-from ..operand import Operand
 from ..registry import converter
 
 # ONNX's name and Relay's, where nothing else differs.
@@ -32,7 +32,7 @@ for _name, _relay in _SAME.items():
 
 @converter("Cast")
 def cast(n: NodeContext) -> Any:
-    """`saturate` and `round_mode` speak of float8 alone."""
+    """`saturate` and `round_mode` concern float8 only."""
     n.ignore("saturate", "round_mode")
     dtype = n.dtype_attr("to")
     assert dtype is not None
@@ -57,7 +57,7 @@ def clip_by_attributes(n: NodeContext) -> Any:
 
 @converter("Clip", since=11)
 def clip(n: NodeContext) -> Any:
-    """Limits that are known become attributes; others are compared with, element by element."""
+    """Known limits become attributes; for other limits, elements are compared one by one."""
     x, low, high = n[0], n.optional(1), n.optional(2)
     if (low is None or low.is_known) and (high is None or high.is_known):
         limits = [None if v is None else n.scalar(v, "a limit") for v in (low, high)]
@@ -77,7 +77,7 @@ def dropout_old(n: NodeContext) -> Any:
 
 @converter("Dropout", since=12)
 def dropout(n: NodeContext) -> Any:
-    """At inference nothing is dropped; a node that is told to train must have the ratio 0."""
+    """At inference nothing is dropped; a node in training mode must have the ratio 0."""
     n.ignore("seed")
     training = n.optional(2)
     if training is not None and n.scalar(training, "training_mode"):
@@ -160,6 +160,6 @@ def is_inf(n: NodeContext) -> Any:
 
 @converter("PRelu")
 def prelu(n: NodeContext) -> Any:
-    """One slope a channel becomes `nn.prelu`; any other slope broadcasts."""
+    """One slope per channel becomes `nn.prelu`; any other slope broadcasts."""
     x, slope = n[0], n[1]
     return n.op("where", n.op("greater", x, 0), x, n.op("multiply", x, slope))

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ....expr import Expr
+from ....graph.nodes import Dim
+from ...operand import Operand
 from ..context import NodeContext
-from ..operand import Operand
 from ..registry import converter
 
 
@@ -77,15 +78,15 @@ def pad_by_attributes(n: NodeContext) -> Any:
 
 @converter("Pad", since=11)
 def pad(n: NodeContext) -> Any:
-    pads = n.ints(n[1], "the pads")
+    pads = n.dims(n[1], "the pads")
     listed = n.optional(3)
     axes = tuple(range(n[0].ndim)) if listed is None else tuple(a % n[0].ndim for a in n.ints(listed, "the axes"))
     return _pad(n, pads, axes, n.optional(2))
 
 
-def _pad(n: NodeContext, pads: tuple[int, ...], axes: tuple[int, ...], fill: Operand | None) -> Any:
+def _pad(n: NodeContext, pads: tuple[Dim, ...], axes: tuple[int, ...], fill: Operand | None) -> Any:
     x = n[0]
-    widths = [(0, 0)] * x.ndim
+    widths: list[tuple[Dim, Dim]] = [(0, 0)] * x.ndim
     for k, a in enumerate(axes):
         widths[a] = (pads[k], pads[len(axes) + k])
     mode = n.attr("mode", "constant")
@@ -107,7 +108,7 @@ def topk(n: NodeContext) -> Any:
 
 @converter("ReverseSequence", since=10)
 def reverse_sequence(n: NodeContext) -> Any:
-    """The first lengths[b] elements along the time axis turned around, the rest where they were."""
+    """The first lengths[b] elements along the time axis are reversed, the others stay."""
     x, lengths = n[0], n[1]
     batch, time = n.attr("batch_axis", 1), n.attr("time_axis", 0)
     steps = x.shape[time]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ....topi.shapes import product
+from ...operand import Operand
 from ..context import NodeContext
-from ..operand import Operand
 from ..registry import converter
 
 
@@ -36,7 +36,7 @@ def _softmax(relay: str) -> Any:
 
 
 def _half_softmax(n: NodeContext, x: Operand, axis: int) -> Operand:
-    """Of half floats, step by step as the specification's function body has it, each step rounded."""
+    """Softmax of half floats as in the specification's function body: each step is rounded."""
     powers = n.op("exp", n.op("subtract", x, n.op("max", x, axis=(axis,), keepdims=True)))
     shares: Operand = n.op("divide", powers, n.op("sum", powers, axis=(axis,), keepdims=True))
     return shares
@@ -62,7 +62,7 @@ def hardmax(n: NodeContext) -> Any:
 
 
 def _hardmax(n: NodeContext, x: Operand, axis: int) -> Operand:
-    """1 at the first of the largest, 0 elsewhere."""
+    """1 at the first largest element, 0 elsewhere."""
     axis = axis % x.ndim
     depth = x.shape[axis]
     if not isinstance(depth, int):
@@ -87,7 +87,7 @@ def batch_norm(n: NodeContext) -> Any:
 
 
 def _batch_norm_of_batch(n: NodeContext) -> Any:
-    """With the statistics of the batch itself, and the running ones moved towards them."""
+    """Uses the batch's own statistics, and moves the running ones towards them."""
     x, scale, bias, mean, variance = (n[k] for k in range(5))
     momentum, epsilon = n.attr("momentum", 0.9), n.attr("epsilon", 1e-5)
     axes = tuple(a for a in range(x.ndim) if a != 1)
@@ -109,7 +109,7 @@ def instance_norm(n: NodeContext) -> Any:
 
 @converter("LayerNormalization", since=17)
 def layer_norm(n: NodeContext) -> Any:
-    """Over the axes from `axis` on. Half floats are normalised in float32, and the statistics stay so."""
+    """Over the axes from `axis` on. Half floats are normalised in float32, which the statistics keep."""
     x, scale, bias = n[0], n[1], n.optional(2)
     axis = n.attr("axis", -1)
     n.ignore("stash_type")
@@ -157,7 +157,7 @@ def group_norm(n: NodeContext) -> Any:
 
 @converter("GroupNormalization", since=18)
 def group_norm_by_group(n: NodeContext) -> Any:
-    """Opset 18 had one scale a group."""
+    """Opset 18 had one scale per group."""
     x, groups = n[0], n.attr("num_groups")
     channels = x.shape[1]
     if not isinstance(channels, int):
@@ -174,7 +174,7 @@ def lrn(n: NodeContext) -> Any:
 
 @converter("LpNormalization")
 def lp_normalization(n: NodeContext) -> Any:
-    """x by its norm along an axis; a norm of 0 gives 0."""
+    """x divided by its norm along an axis; if the norm is 0, the result is 0."""
     x, axis, p = n[0], n.attr("axis", -1), n.attr("p", 2)
     if p not in (1, 2):
         n.refuse_attribute("p")

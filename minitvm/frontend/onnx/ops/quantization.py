@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from ...operand import Operand
 from ..context import NodeContext
-from ..operand import Operand
 from ..registry import converter
 
 _ONE = np.array(1.0, "float32")
 
 
 def _granularity(n: NodeContext, scale: Operand) -> dict[str, int]:
-    """The attributes that say what shares a scale: the tensor, a place along an axis, or a block of places."""
+    """The attributes that decide which elements share a scale: all, those at a place along an axis, or a block."""
     block_size = n.attr("block_size", 0)
     if scale.ndim > 1 and not block_size:
         n.refuse(f"a scale of the shape {scale.shape} without a block_size is not supported")
@@ -59,14 +59,49 @@ def _shifted(n: NodeContext, x: Operand, zero: Operand | None, columns: bool = F
 
 @converter("MatMulInteger", since=10)
 def matmul_integer(n: NodeContext) -> Any:
-    return _product(n, n[0], n.optional(2), n[1], n.optional(3))
+    return integer_product(n, n[0], n.optional(2), n[1], n.optional(3))
 
 
-def _product(n: NodeContext, a: Operand, a_zero: Operand | None, b: Operand, b_zero: Operand | None) -> Operand:
+def integer_product(n: NodeContext, a: Operand, a_zero: Operand | None, b: Operand, b_zero: Operand | None) -> Operand:
     """The matrix product of two quantised tensors less their zero points, summed in int32."""
+    columns = _bytes_less(b, b_zero)
+    if (
+        columns is not None
+        and columns.ndim == 2
+        and a.ndim > 1
+        and _is_bytes(a)
+        and (a_zero is None or a_zero.ndim == 0)
+    ):
+        return _product_of_bytes(n, a, a_zero, columns)
     shifted = [_shifted(n, a, a_zero), _shifted(n, b, b_zero, columns=True)]
     product: Operand = n.op("nn.matmul", *shifted, out_dtype="int32")
     return product
+
+
+def _product_of_bytes(n: NodeContext, a: Operand, zero: Operand | None, columns: np.ndarray) -> Operand:
+    """The product with constant int8 columns; what a zero point that is computed adds to each is subtracted behind."""
+    known = 0 if zero is None else None if zero.data is None else int(zero.data)
+    total: Operand = n.op("qnn.dense", a, np.ascontiguousarray(columns.T), zero_point=known or 0)
+    if zero is not None and known is None:
+        sums = columns.sum(axis=0, dtype=np.int32)
+        total = n.op("subtract", total, n.op("multiply", n.cast(zero, "int32"), sums))
+    return total
+
+
+def _is_bytes(x: Operand) -> bool:
+    return x.dtype in ("int8", "uint8")
+
+
+def _bytes_less(x: Operand, zero: Operand | None) -> np.ndarray | None:
+    """Constant bytes less their zero points, as int8; None where they are no such bytes.
+
+    A vector of zero points runs along the columns of a matrix; one of filters has its shape already.
+    """
+    if x.data is None or not _is_bytes(x) or (zero is not None and zero.data is None):
+        return None
+    shifted = x.data.astype(np.int32) - (0 if zero is None or zero.data is None else zero.data.astype(np.int32))
+    fits = shifted.size > 0 and shifted.min() >= -128 and shifted.max() <= 127
+    return shifted.astype(np.int8) if fits else None
 
 
 @converter("ConvInteger", since=10)
@@ -77,28 +112,36 @@ def conv_integer(n: NodeContext) -> Any:
 def _convolution(n: NodeContext, x: Operand, x_zero: Operand | None, w: Operand, w_zero: Operand | None) -> Operand:
     """The convolution of quantised data and filters less their zero points, summed in int32; padding is the zero point.
 
-    The data have one zero point, the filters one, or one each.
+    The data have one zero point; the filters have one, or one per filter.
     """
-    from .convolution import static_kernel, window_padding
+    from .convolution import explicitly_padded, static_kernel, window_padding
 
     rank = x.ndim - 2
     kernel = n.attr("kernel_shape", None) or static_kernel(n, w.shape[2:])
     strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
-    padding = window_padding(n, x.shape[2:], kernel, strides, dilations)
-    x_zero = None if x_zero is None else _flat(n, x_zero)
+    x, padding = explicitly_padded(n, x, window_padding(n, x.shape[2:], kernel, strides, dilations), None)
+    x_zero = None if x_zero is None else flat(n, x_zero)
     w_zero = None if w_zero is None else _along_first(n, w_zero, w.ndim)
+    filters, groups = _bytes_less(w, w_zero), n.attr("group", 1)
+    known = x_zero is None or (x_zero.data is not None and x_zero.ndim == 0)
+    if filters is not None and rank == 2 and groups == 1 and known and _is_bytes(x):
+        zero_point = 0 if x_zero is None or x_zero.data is None else int(x_zero.data)
+        total: Operand = n.op(
+            "qnn.conv2d", x, filters, zero_point=zero_point, strides=strides, padding=padding, dilation=dilations
+        )
+        return total
     shifted = [_shifted(n, x, x_zero, columns=True), _shifted(n, w, w_zero, columns=True)]
-    total: Operand = n.op(
-        f"nn.conv{rank}d", *shifted, strides=strides, padding=padding, dilation=dilations, groups=n.attr("group", 1),
+    total = n.op(
+        f"nn.conv{rank}d", *shifted, strides=strides, padding=padding, dilation=dilations, groups=groups,
         out_dtype="int32",
     )  # fmt: skip
     return total
 
 
 def _along_first(n: NodeContext, x: Operand, rank: int) -> Operand:
-    """One parameter for all as a scalar, or one for each place along the first of `rank` axes."""
-    flat = _flat(n, x)
-    column: Operand = n.op("reshape", flat, newshape=(-1, *(1,) * (rank - 1))) if flat.ndim else flat
+    """A single parameter as a scalar, or one parameter per place along the first of `rank` axes."""
+    parameters = flat(n, x)
+    column: Operand = n.op("reshape", parameters, newshape=(-1, *(1,) * (rank - 1))) if parameters.ndim else parameters
     return column
 
 
@@ -109,23 +152,23 @@ def qlinear_matmul(n: NodeContext) -> Any:
     A vector of parameters runs along the rows of the left operand, or along the columns of the right one.
     """
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (n[k] for k in range(8))
-    if _flat(n, y_scale).ndim or _flat(n, y_zero).ndim:
+    if flat(n, y_scale).ndim or flat(n, y_zero).ndim:
         n.refuse(f"the result has one scale and one zero point, found {y_scale} and {y_zero}")
-    product = _product(n, a, _flat(n, a_zero), b, _flat(n, b_zero))
-    by_row = _flat(n, a_scale)
+    product = integer_product(n, a, flat(n, a_zero), b, flat(n, b_zero))
+    by_row = flat(n, a_scale)
     if by_row.ndim == 1 and product.ndim > 1:
         by_row = n.op("expand_dims", by_row, axis=(1,))
-    scale = n.op("multiply", n.cast(by_row, "float32"), n.cast(_flat(n, b_scale), "float32"))
-    scale = n.op("divide", scale, n.cast(_flat(n, y_scale), "float32"))
-    return _requantized(n, product, scale, _flat(n, y_zero))
+    scale = n.op("multiply", n.cast(by_row, "float32"), n.cast(flat(n, b_scale), "float32"))
+    scale = n.op("divide", scale, n.cast(flat(n, y_scale), "float32"))
+    return requantized(n, product, scale, flat(n, y_zero))
 
 
-def _flat(n: NodeContext, x: Operand) -> Operand:
+def flat(n: NodeContext, x: Operand) -> Operand:
     """A parameter of one element as a scalar."""
     return n.op("reshape", x, newshape=()) if x.shape == (1,) else x
 
 
-def _requantized(n: NodeContext, total: Operand, factor: Operand, zero: Operand) -> Operand:
+def requantized(n: NodeContext, total: Operand, factor: Operand, zero: Operand) -> Operand:
     """saturate(round(total * factor) + zero)."""
     scaled = n.op("multiply", n.cast(total, "float32"), factor)
     quantized: Operand = n.op("qnn.quantize", scaled, _ONE, zero, axis=0, out_dtype=str(zero.dtype))
@@ -138,8 +181,8 @@ def qlinear_conv(n: NodeContext) -> Any:
     total = _convolution(n, x, x_zero, w, w_zero)
     bias = n.optional(8)
     total = total if bias is None else n.op("nn.bias_add", total, bias)
-    scale = n.op("multiply", _flat(n, x_scale), _along_first(n, w_scale, w.ndim - 1))
-    return _requantized(n, total, n.op("divide", scale, _flat(n, y_scale)), _flat(n, y_zero))
+    scale = n.op("multiply", flat(n, x_scale), _along_first(n, w_scale, w.ndim - 1))
+    return requantized(n, total, n.op("divide", scale, flat(n, y_scale)), flat(n, y_zero))
 
 
 @converter("DynamicQuantizeLinear", since=11)

@@ -1,176 +1,155 @@
-"""RNN, GRU and LSTM, one step of time after the other; the number of steps is known."""
+"""RNN, GRU and LSTM: the input's part of all gates is one product for all steps; a loop over time does the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ...operand import Operand
 from ..context import NodeContext
-from ..operand import Operand
 from ..registry import converter
 
-State = tuple[Operand, ...]
-Step = Callable[[Operand, State], State]
-
-_ACTIVATIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "nn.relu"}
-
-
-class _Cells:
-    """The weights of one direction; gates stand in `order` along the rows of W and R."""
-
-    def __init__(self, n: NodeContext, direction: int, gates: int, hidden: int) -> None:
-        self.n, self.hidden = n, hidden
-        self.w = [self._rows(n[1], direction, g) for g in range(gates)]
-        self.r = [self._rows(n[2], direction, g) for g in range(gates)]
-        bias = n.optional(3)
-        self.wb = [None if bias is None else self._rows(bias, direction, g) for g in range(gates)]
-        self.rb = [None if bias is None else self._rows(bias, direction, gates + g) for g in range(gates)]
-
-    def _rows(self, weights: Operand, direction: int, gate: int) -> Operand:
-        begin, end = (direction, gate * self.hidden), (direction + 1, (gate + 1) * self.hidden)
-        part = self.n.op("strided_slice", weights, begin=begin, end=end, strides=(1, 1), axes=(0, 1))
-        rows: Operand = self.n.op("squeeze", part, axis=(0,))
-        return rows
-
-    def of_input(self, x: Operand, gate: int) -> Operand:
-        """x W' + Wb."""
-        return self._affine(x, self.w[gate], self.wb[gate])
-
-    def of_state(self, h: Operand, gate: int) -> Operand:
-        """h R' + Rb."""
-        return self._affine(h, self.r[gate], self.rb[gate])
-
-    def both(self, x: Operand, h: Operand, gate: int) -> Operand:
-        total: Operand = self.n.op("add", self.of_input(x, gate), self.of_state(h, gate))
-        return total
-
-    def _affine(self, x: Operand, weights: Operand, bias: Operand | None) -> Operand:
-        product: Operand = self.n.op("nn.dense", x, weights)
-        return product if bias is None else self.n.op("add", product, bias)
-
-
-def _activations(n: NodeContext, defaults: tuple[str, ...], directions: int) -> list[list[str]]:
-    n.ignore("activation_alpha", "activation_beta")
-    if n.has("activation_alpha") or n.has("activation_beta") or n.attr("clip", None) is not None:
-        n.refuse("attributes activation_alpha, activation_beta and clip are not supported")
-    names = tuple(n.attr("activations", defaults * directions))
-    for name in names:
-        if name not in _ACTIVATIONS:
-            n.refuse(f"attribute activations={names!r} is not supported")
-    count = len(defaults)
-    return [[_ACTIVATIONS[a] for a in names[d * count : (d + 1) * count]] for d in range(directions)]
-
-
-def _recurrent(n: NodeContext, gates: int, states: int, defaults: tuple[str, ...], step_of: Any) -> list[Operand]:
-    """`step_of(cells, activations, direction)` gives a function from (x, states) to states; the first is the output."""
-    direction, layout = n.attr("direction", "forward"), n.attr("layout", 0)
-    if direction not in ("forward", "reverse", "bidirectional"):
-        n.refuse_attribute("direction")
-    directions = 2 if direction == "bidirectional" else 1
-    names = _activations(n, defaults, directions)
-    if n.optional(4) is not None:
-        n.refuse("sequence_lens is not supported")
-    x = n.op("transpose", n[0], axes=(1, 0, 2)) if layout else n[0]
-    steps, batch = x.shape[:2]
-    if not isinstance(steps, int):
-        n.refuse(f"the number of steps {steps} is symbolic")
-    hidden = n.attr("hidden_size", n[2].shape[-1])
-    outputs, last = [], []
-    for d in range(directions):
-        cells = _Cells(n, d, gates, hidden)
-        step = step_of(cells, names[d], d)
-        state = tuple(_initial(n, 5 + k, d, batch, hidden, layout, x) for k in range(states))
-        backwards = direction == "reverse" or d == 1
-        rows: list[Operand] = []
-        for t in reversed(range(steps)) if backwards else range(steps):
-            now = n.op("strided_slice", x, begin=(t,), end=(t + 1,), strides=(1,), axes=(0,))
-            state = step(n.op("squeeze", now, axis=(0,)), state)
-            rows.append(n.op("expand_dims", state[0], axis=(0, 1)))
-        rows = rows[::-1] if backwards else rows
-        outputs.append(rows[0] if len(rows) == 1 else n.op("concatenate", *rows, axis=0))
-        last.append([n.op("expand_dims", s, axis=(0,)) for s in state])
-    whole = outputs[0] if directions == 1 else n.op("concatenate", *outputs, axis=1)
-    ends = [parts[0] if directions == 1 else n.op("concatenate", *parts, axis=0) for parts in zip(*last, strict=True)]
-    if layout:
-        whole, ends = n.op("transpose", whole, axes=(2, 0, 1, 3)), [n.op("transpose", e, axes=(1, 0, 2)) for e in ends]
-    return [whole, *ends]
-
-
-def _initial(n: NodeContext, position: int, d: int, batch: Any, hidden: int, layout: int, x: Operand) -> Operand:
-    states = n.optional(position)
-    state: Operand
-    if states is None:
-        state = n.op("full", shape=(batch, hidden), fill_value=0.0, dtype=str(x.dtype))
-        return state
-    axis = 1 if layout else 0
-    part = n.op("strided_slice", states, begin=(d,), end=(d + 1,), strides=(1,), axes=(axis,))
-    state = n.op("squeeze", part, axis=(axis,))
-    return state
+# ONNX's activations: the name of the function, and the defaults of those of alpha and beta that it takes.
+ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
+    "Affine": ("affine", (1.0, 0.0)),
+    "Elu": ("elu", (1.0,)),
+    "HardSigmoid": ("hard_sigmoid", (0.2, 0.5)),
+    "LeakyRelu": ("leaky_relu", (0.01,)),
+    "Relu": ("relu", ()),
+    "ScaledTanh": ("scaled_tanh", (1.0, 1.0)),
+    "Sigmoid": ("sigmoid", ()),
+    "Softplus": ("softplus", ()),
+    "Softsign": ("softsign", ()),
+    "Tanh": ("tanh", ()),
+    "ThresholdedRelu": ("thresholded_relu", (1.0,)),
+}
+Functions = tuple[tuple[str, float, float], ...]
 
 
 @converter("RNN", since=7)
 def rnn(n: NodeContext) -> Any:
-    def step_of(cells: _Cells, names: list[str], _: int) -> Step:
-        return lambda x, state: (n.op(names[0], cells.both(x, state[0], 0)),)
-
-    return _recurrent(n, 1, 1, ("Tanh",), step_of)
+    return _recurrent(n, "nn.rnn", ("Tanh",), states=1, gates=1)
 
 
 @converter("GRU", since=7)
 def gru(n: NodeContext) -> Any:
-    """Gates z, r, h; `linear_before_reset` resets after the product with the state instead of before."""
+    """`linear_before_reset` resets after the product with the state instead of before: then its bias is apart."""
     late = bool(n.attr("linear_before_reset", 0))
-
-    def step_of(cells: _Cells, names: list[str], _: int) -> Step:
-        def step(x: Operand, state: State) -> State:
-            (h,) = state
-            z, r = (n.op(names[0], cells.both(x, h, gate)) for gate in (0, 1))
-            if late:
-                recurrent = n.op("multiply", r, cells.of_state(h, 2))
-            else:
-                recurrent = cells.of_state(n.op("multiply", r, h), 2)
-            new = n.op(names[1], n.op("add", cells.of_input(x, 2), recurrent))
-            kept = n.op("multiply", z, h)
-            return (n.op("add", n.op("multiply", n.op("subtract", np.ones((), h.dtype.numpy), z), new), kept),)
-
-        return step
-
-    return _recurrent(n, 3, 1, ("Sigmoid", "Tanh"), step_of)
+    return _recurrent(
+        n, "nn.gru", ("Sigmoid", "Tanh"), states=1, gates=3, apart=int(late), linear_before_reset=late
+    )  # fmt: skip
 
 
 @converter("LSTM", since=7)
 def lstm(n: NodeContext) -> Any:
-    """Gates i, o, f, c; with peepholes the gates also see the cell."""
-    if n.attr("input_forget", 0):
-        n.refuse_attribute("input_forget")
-    peepholes = n.optional(7)
-    hidden = n.attr("hidden_size", n[2].shape[-1])
+    forget = bool(n.attr("input_forget", 0))
+    return _recurrent(
+        n, "nn.lstm", ("Sigmoid", "Tanh", "Tanh"), states=2, gates=4, peepholes=n.optional(7), input_forget=forget
+    )  # fmt: skip
 
-    def step_of(cells: _Cells, names: list[str], d: int) -> Step:
-        def peep(cell: Operand, k: int) -> Operand | None:
-            if peepholes is None:
-                return None
-            begin, end = (d, k * hidden), (d + 1, (k + 1) * hidden)
-            weights = n.op("strided_slice", peepholes, begin=begin, end=end, strides=(1, 1), axes=(0, 1))
-            result: Operand = n.op("multiply", cell, weights)
-            return result
 
-        def gate(x: Operand, h: Operand, number: int, seen: Operand | None, name: str) -> Operand:
-            total = cells.both(x, h, number)
-            result: Operand = n.op(name, total if seen is None else n.op("add", total, seen))
-            return result
+def _recurrent(
+    n: NodeContext, op: str, defaults: tuple[str, ...], *, states: int, gates: int, apart: int = 0,
+    peepholes: Operand | None = None, **attrs: Any,
+) -> list[Operand]:  # fmt: skip
+    """`apart` counts the last gates whose bias of the state is an input of the operator."""
+    direction, layout = n.attr("direction", "forward"), n.attr("layout", 0)
+    if direction not in ("forward", "reverse", "bidirectional"):
+        n.refuse_attribute("direction")
+    directions = 2 if direction == "bidirectional" else 1
+    functions = _functions(n, defaults, directions)
+    x = n.op("transpose", n[0], axes=(1, 0, 2)) if layout else n[0]
+    (steps, batch, size), hidden = x.shape, n.attr("hidden_size", n[2].shape[-1])
+    weights = n.op("reshape", n[1], newshape=(directions * gates * hidden, size))
+    bias, rest = _biases(n, directions, gates * hidden, apart * hidden)
+    projected = n.op("nn.dense", x, weights)
+    if bias is not None:
+        projected = n.op("add", projected, n.op("reshape", bias, newshape=(-1,)))
+    inputs = [
+        n.op("reshape", projected, newshape=(steps, batch, directions, gates * hidden)),
+        n.op("transpose", n[2], axes=(0, 2, 1)),
+        *(_initial(n, 5 + k, (directions, batch, hidden), layout, x) for k in range(states)),
+    ]
+    if apart:
+        inputs.append(np.zeros((directions, apart * hidden), x.dtype.numpy) if rest is None else rest)
+    if peepholes is not None:
+        inputs.append(peepholes)
+        attrs["peepholes"] = True
+    lengths = n.optional(4)
+    if lengths is not None:
+        attrs["lengths"] = True
+    attrs["clip"] = float(n.attr("clip", 0.0))
+    # Directions of the same functions go through time together.
+    if len(set(functions)) == 1:
+        outputs = _layer(n, op, inputs, lengths, functions[0], direction=direction, **attrs)
+    else:
+        parts = [
+            _layer(n, op, _of_direction(n, inputs, d), lengths, functions[d], direction=way, **attrs)
+            for d, way in enumerate(("forward", "reverse"))
+        ]
+        whole, *ends = zip(*parts, strict=True)
+        outputs = [n.op("concatenate", *whole, axis=1), *(n.op("concatenate", *end, axis=0) for end in ends)]
+    if layout:
+        y, *last = outputs
+        outputs = [n.op("transpose", y, axes=(2, 0, 1, 3)), *(n.op("transpose", e, axes=(1, 0, 2)) for e in last)]
+    return outputs
 
-        def step(x: Operand, state: State) -> State:
-            h, c = state
-            i = gate(x, h, 0, peep(c, 0), names[0])
-            f = gate(x, h, 2, peep(c, 2), names[0])
-            new = n.op(names[1], cells.both(x, h, 3))
-            cell = n.op("add", n.op("multiply", f, c), n.op("multiply", i, new))
-            o = gate(x, h, 1, peep(cell, 1), names[0])
-            return (n.op("multiply", o, n.op(names[2], cell)), cell)
 
-        return step
+def _layer(
+    n: NodeContext, op: str, inputs: list[Any], ends: Operand | None, functions: Functions, **attrs: Any
+) -> list[Operand]:
+    names, alpha, beta = zip(*functions, strict=True)
+    others = [] if ends is None else [ends]
+    return list(n.op(op, *inputs, *others, activations=names, alpha=alpha, beta=beta, **attrs))
 
-    return _recurrent(n, 4, 2, ("Sigmoid", "Tanh", "Tanh"), step_of)
+
+def _of_direction(n: NodeContext, inputs: list[Any], d: int) -> list[Operand]:
+    """The part of each input for one direction, which is the third axis of the first input, and the first of others."""
+    return [
+        n.op("strided_slice", value, begin=(d,), end=(d + 1,), strides=(1,), axes=(0 if k else 2,))
+        for k, value in enumerate(inputs)
+    ]
+
+
+def _biases(n: NodeContext, directions: int, columns: int, apart: int) -> tuple[Operand | None, Operand | None]:
+    """Wb + Rb [directions, gates * hidden], but for the last `apart` columns of Rb, which come by themselves."""
+    both = n.optional(3)
+    if both is None:
+        return None, None
+
+    def part(begin: int, end: int) -> Operand:
+        cut: Operand = n.op("strided_slice", both, begin=(begin,), end=(end,), strides=(1,), axes=(1,))
+        return cut
+
+    of_state = part(columns, 2 * columns)
+    if not apart:
+        return n.op("add", part(0, columns), of_state), None
+    zeros = np.zeros((directions, apart), both.dtype.numpy)
+    joined = n.op("concatenate", part(columns, 2 * columns - apart), zeros, axis=1)
+    return n.op("add", part(0, columns), joined), part(2 * columns - apart, 2 * columns)
+
+
+def _initial(n: NodeContext, position: int, shape: tuple[Any, ...], layout: int, x: Operand) -> Operand:
+    states = n.optional(position)
+    state: Operand
+    if states is None:
+        state = n.op("full", shape=shape, fill_value=0.0, dtype=str(x.dtype))
+    else:
+        state = n.op("transpose", states, axes=(1, 0, 2)) if layout else states
+    return state
+
+
+def _functions(n: NodeContext, defaults: tuple[str, ...], directions: int) -> list[Functions]:
+    """The functions of each direction, with alpha and beta: those that take one get the next that is given."""
+    names = tuple(n.attr("activations", defaults * directions))
+    if len(names) != len(defaults) * directions or any(name not in ACTIVATIONS for name in names):
+        n.refuse_attribute("activations")
+    given = [list(n.attr(f"activation_{which}", ())) for which in ("alpha", "beta")]
+    functions = []
+    for name in names:
+        function, own = ACTIVATIONS[name]
+        alpha, beta = ((given[k].pop(0) if given[k] else own[k]) if k < len(own) else 0.0 for k in (0, 1))
+        functions.append((function, float(alpha), float(beta)))
+    count = len(defaults)
+    return [tuple(functions[d * count : (d + 1) * count]) for d in range(directions)]

@@ -1,4 +1,4 @@
-"""What is refused by name, with the reason."""
+"""Operators that are refused by name, with the reason."""
 
 from __future__ import annotations
 

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from ....graph.nodes import Dim
+from ...operand import Operand
+from ...symbolic import Quotient, scaled
 from ..context import NodeContext
-from ..operand import Operand
 from ..registry import converter
 
 _COORDINATES = (
@@ -32,8 +33,12 @@ def resize_10(n: NodeContext) -> Any:
 
 
 def _simple_resize(n: NodeContext, scales: Operand) -> Any:
-    factors = tuple(float(v) for v in n.static(scales, "the scales").tolist())
-    return _resized(n, factors, None, **_asymmetric(n))
+    return _resized(n, _factors(n, scales), None, **_asymmetric(n))
+
+
+def _factors(n: NodeContext, scales: Operand) -> tuple[Any, ...]:
+    """The scales: floats, or quotients of dimensions."""
+    return tuple(v if isinstance(v, Quotient) else float(v) for v in n.array(scales, "the scales").tolist())
 
 
 def _asymmetric(n: NodeContext) -> dict[str, Any]:
@@ -78,8 +83,8 @@ def resize(n: NodeContext) -> Any:
     scales, sizes = n.optional(2), n.optional(3)
     policy = n.attr("keep_aspect_ratio_policy", "stretch")
     if scales is not None and scales.shape != (0,):
-        ratios = [float(v) for v in n.static(scales, "the scales").tolist()]
-        factors = [1.0] * x.ndim
+        ratios = _factors(n, scales)
+        factors: list[Any] = [1.0] * x.ndim
         for a, f in zip(axes, ratios, strict=True):
             factors[a] = f
         return _resized(n, tuple(factors), None, **attrs)
@@ -119,17 +124,20 @@ def _keeping_ratio(n: NodeContext, axes: tuple[int, ...], sizes: list[Dim], poli
     return _resized(n, tuple(factors), tuple(size), **attrs)
 
 
-def _resized(n: NodeContext, scales: tuple[float, ...] | None, size: tuple[Dim, ...] | None, **attrs: Any) -> Any:
+def _resized(n: NodeContext, scales: tuple[Any, ...] | None, size: tuple[Dim, ...] | None, **attrs: Any) -> Any:
     x = n[0]
     if size is None:
         assert scales is not None
         size = tuple(_scaled(n, d, s) for d, s in zip(x.shape, scales, strict=True))
+        if any(isinstance(s, Quotient) for s in scales):
+            scales = None  # the quotient of the extents
     return n.op("image.resize", x, size=size, scales=scales, **attrs)
 
 
-def _scaled(n: NodeContext, dim: Dim, scale: float) -> Dim:
-    if isinstance(dim, int):
+def _scaled(n: NodeContext, dim: Dim, scale: Any) -> Dim:
+    if isinstance(dim, int) and not isinstance(scale, Quotient):
         return math.floor(dim * scale)
-    if scale == int(scale):
-        return dim * int(scale) if scale != 1 else dim
+    size = scaled(dim, scale)
+    if size is not None:
+        return size
     n.refuse(f"the symbolic dimension {dim} is scaled by {scale}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from ....topi.shapes import product
+from ...blocks import blocks_to_picture
+from ...operand import Operand
 from ..context import NodeContext
-from ..operand import Operand
 from ..registry import converter
 
 _METHODS = {"bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic", "nearest": "nearest"}
@@ -27,29 +27,11 @@ def grid_sample(n: NodeContext) -> Any:
 
 @converter("Col2Im", since=18)
 def col2im(n: NodeContext) -> Any:
-    """A transposed convolution of blocks with filters that put each element in its place."""
     x = n[0]
     picture, block = n.ints(n[1], "the shape of the picture"), n.ints(n[2], "the shape of a block")
     rank = len(picture)
     strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
-    pads = n.attr("pads", (0,) * (2 * rank))
-    if rank > 3 or not all(isinstance(d, int) for d in x.shape):
-        n.refuse(f"{rank} dimensions of {x} are not supported")
-    counts = [
-        (picture[a] + pads[a] + pads[rank + a] - dilations[a] * (block[a] - 1) - 1) // strides[a] + 1
-        for a in range(rank)
-    ]
-    size = math.prod(block)
-    channels = int(x.shape[1]) // size  # type: ignore[arg-type]
-    # Filter [c * size + k, 1, ...] has its one where element k of the block stands.
-    filters = np.tile(np.eye(size, dtype=x.dtype.numpy).reshape(size, 1, *block), (channels, 1, *(1,) * rank))
-    reached = [(c - 1) * s + d * (k - 1) + 1 for c, s, d, k in zip(counts, strides, dilations, block, strict=False)]
-    missing = tuple(p + a + b - r for p, a, b, r in zip(picture, pads[:rank], pads[rank:], reached, strict=False))
-    blocks = n.op("reshape", x, newshape=(x.shape[0], channels * size, *counts))
-    return n.op(
-        f"nn.conv{rank}d_transpose", blocks, filters, strides=strides, dilation=dilations, padding=pads,
-        output_padding=missing, groups=channels,
-    )  # fmt: skip
+    return blocks_to_picture(n, x, picture, block, strides, dilations, n.attr("pads", (0,) * (2 * rank)))
 
 
 @converter("DFT", since=20)
@@ -70,8 +52,8 @@ def _dft(n: NodeContext, axis: int) -> Any:
     inverse, onesided = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
     extent, parts = x.shape[axis], x.shape[-1]
     if inverse and not onesided:
-        # The suite's answers carry the noise of a float32 FFT, which its tolerance is too narrow for: exact answers
-        # would count as wrong, so that there is nothing to check this against.
+        # The conformance suite's answers contain the errors of a float32 FFT, beyond its own tolerance: exact results
+        # would count as wrong, so nothing can check this.
         n.refuse("attribute inverse=1 without onesided=1 is not supported")
     if not isinstance(extent, int) or parts not in (1, 2):
         n.refuse(f"a transform of {x} is not supported")
@@ -132,7 +114,7 @@ def einsum(n: NodeContext) -> Any:
 
 @converter("Compress", since=9)
 def compress(n: NodeContext) -> Any:
-    """How much is kept is a shape, so the condition must be known."""
+    """The condition determines a shape, so it must be known."""
     x, kept = n[0], np.flatnonzero(n.static(n[1], "the condition"))
     axis = n.attr("axis", None)
     if axis is None:

@@ -1,16 +1,17 @@
-"""Shapes: asking for them, changing them, moving data about without looking at it."""
+"""Operators that return shapes, change shapes, or move data without computing."""
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
-from ....expr import Expr
+from ....expr import EQ, Expr, const
 from ....graph.nodes import Dim
-from ....topi.shapes import product, simple
+from ....topi.shapes import differ, product, same, simple
+from ...operand import Operand
 from ..context import NodeContext
-from ..operand import Operand
 from ..registry import converter
 
 
@@ -44,7 +45,13 @@ def size(n: NodeContext) -> Any:
 
 @converter("Reshape", since=5)
 def reshape(n: NodeContext) -> Any:
-    return n.op("reshape", n[0], newshape=n.dims(n[1], "the shape"), allowzero=bool(n.attr("allowzero", 0)))
+    x, requested = n[0], n.dims(n[1], "the shape")
+    if n.attr("allowzero", 0):
+        return n.reshape(x, requested)
+    copied = [k for k, d in enumerate(requested) if isinstance(d, int) and d == 0]
+    if any(k >= x.ndim for k in copied):
+        n.refuse(f"0 at axis {copied[-1]} copies a dimension that {x} does not have")
+    return n.reshape(x, [x.shape[k] if k in copied else d for k, d in enumerate(requested)])
 
 
 @converter("Flatten")
@@ -69,13 +76,14 @@ def squeeze(n: NodeContext) -> Any:
 def _squeeze(n: NodeContext, axes: tuple[int, ...] | None) -> Any:
     x = n[0]
     if axes is None:
-        if not x.is_static:
-            n.refuse(f"which dimensions of {x} are 1 is not known")
         axes = tuple(a for a, d in enumerate(x.shape) if isinstance(d, int) and d == 1)
+        kept = [d for d in x.shape if isinstance(d, Expr) and not differ(d, 1)]
+        x = n.assume(x, *((EQ(d, const(1, d.dtype)), 0) for d in kept)) if kept else x
     gone = {_axis(n, a, x.ndim) for a in axes}
-    for a in gone:
-        if not (isinstance(x.shape[a], int) and x.shape[a] == 1):
-            n.refuse(f"dimension {a} of {x} is not 1")
+    if any(differ(x.shape[a], 1) for a in gone):
+        n.refuse(f"dimension {next(a for a in gone if differ(x.shape[a], 1))} of {x} is not 1")
+    open_ones = [(x.shape[a], 1) for a in sorted(gone) if isinstance(x.shape[a], Expr)]
+    x = n.assume(x, *open_ones) if open_ones else x
     return n.op("squeeze", x, axis=tuple(sorted(gone)))
 
 
@@ -111,6 +119,9 @@ def concat(n: NodeContext) -> Any:
     axis = n.attr("axis", 1)
     if len(n.inputs) == 1:
         return n.op("copy", n[0])
+    cache = n.importer.grown_past(n[0])
+    if cache is not None and len(n.inputs) == 2 and (axis - cache.axis) % n[0].ndim == 0:
+        return n.importer.extended(n, cache, n[1])
     return n.op("concatenate", *n.present, axis=axis)
 
 
@@ -138,23 +149,25 @@ def split_by_attribute(n: NodeContext) -> Any:
 def split(n: NodeContext) -> Any:
     sizes = n.optional(1)
     count = n.attr("num_outputs", len(n.proto.output))
-    return _split(n, None if sizes is None else n.ints(sizes, "the sizes"), count)
+    return _split(n, None if sizes is None else n.dims(sizes, "the sizes"), count)
 
 
-def _split(n: NodeContext, sizes: tuple[int, ...] | None, count: int) -> Any:
+def _split(n: NodeContext, sizes: tuple[Dim, ...] | None, count: int) -> Any:
     x = n[0]
     axis = _axis(n, n.attr("axis", 0), x.ndim)
     extent = x.shape[axis]
     if sizes is None:
-        if not isinstance(extent, int):
-            n.refuse(f"the symbolic dimension {extent} is split")
-        chunk = -(-extent // count)
-        sizes = tuple(max(0, min(chunk, extent - k * chunk)) for k in range(count))
-    parts, begin = [], 0
-    for part in sizes:
-        parts.append(n.op("strided_slice", x, begin=(begin,), end=(begin + part,), strides=(1,), axes=(axis,)))
-        begin += part
-    return parts
+        chunk = simple((extent + (count - 1)) // count)  # the last part is smaller where this does not divide
+        bounds = [product([k, chunk]) for k in range(count + 1)]
+    else:
+        bounds = list(accumulate(sizes, lambda a, b: simple(a + b), initial=0))
+        if not same(bounds[-1], extent) and not differ(bounds[-1], extent):
+            whole = bounds[-1]
+            x = n.assume(x, (whole, extent) if isinstance(whole, Expr) else (extent, whole))
+    return [
+        n.op("strided_slice", x, begin=(begin,), end=(end,), strides=(1,), axes=(axis,))
+        for begin, end in pairwise(bounds)
+    ]
 
 
 @converter("DepthToSpace")

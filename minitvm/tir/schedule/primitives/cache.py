@@ -98,11 +98,14 @@ def only_writer(state: ScheduleState, block: BlockRealize) -> Failure | None:
 def fills_its_box(
     state: ScheduleState, block: BlockRealize, match: Part, consumer_blocks: Sequence[BlockRealize] | None
 ) -> Failure | None:
-    """the block writes every element of the box that is copied back: else the copy would overwrite with garbage"""
+    """the block writes every element of the box that is copied back: else the copy would overwrite with garbage
+
+    An element whose sum has no terms is undefined behind the block, copied or not.
+    """
     tree = match.tree
     _, within = place_before_readers(tree, block, _left_readers(match, consumer_blocks))
     reason = why_not_initialised(block, tree.loops_above(block), state.analyzer(block)) or fills(
-        tree, block, match.region, within
+        tree, block, match.region, within, empty_sums=False
     )
     if reason is None:
         return None

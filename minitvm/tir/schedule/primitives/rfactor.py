@@ -11,13 +11,11 @@ from ....expr import (
     OPAQUE,
     REDUCE,
     SPATIAL,
-    DataVar,
     Expr,
     IterVar,
     Node,
     Range,
     Var,
-    const,
     free_vars,
     replace,
     rewrite,
@@ -34,7 +32,6 @@ from ...nodes import (
     BlockRealize,
     Buffer,
     BufferLoad,
-    BufferRegion,
     BufferStore,
     For,
     LetStmt,
@@ -44,7 +41,7 @@ from ...nodes import (
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import own_iterators_below, starts_at_zero
 from ..state import ScheduleState
-from ..updates import Update, recognised
+from ..updates import Update, copied_nest, fresh_loops, recognised, stored_together
 from .kinds import serial_loop
 
 
@@ -230,9 +227,11 @@ def keeps_order(state: ScheduleState, loop: For, match: Reduction) -> Failure | 
 
 @requirement
 def fitting_axis(state: ScheduleState, factor_axis: int, match: Reduction) -> Failure | None:
-    """-ndim - 1 <= factor_axis <= ndim, for the buffer that the block writes"""
-    buffer = match.block.block.writes[0].buffer
-    ndim = buffer.ndim
+    """-ndim - 1 <= factor_axis <= ndim, for the buffer that the block writes (of rows that it writes at once, without
+    the dimensions along them)"""
+    assert not isinstance(match.update, str)  # registered_reducer
+    first = match.update[0].elements[0]
+    buffer, ndim = first.buffer, len(first.places)
     if -ndim - 1 <= factor_axis <= ndim:
         return None
     return Failure(
@@ -289,15 +288,15 @@ def rfactor(state: ScheduleState, match: Reduction, loop: For, factor_axis: int)
     assert not isinstance(match.update, str)  # registered_reducer
     update, reducer = match.update
     axis = factor_axis % (len(update.indices) + 1)
-    partial = tuple(_partial_buffer(b, loop.extent, axis) for b in update.buffers)
+    partial = {e.buffer: _partial_buffer(e.buffer, loop.extent, e.place(axis)) for e in update.elements}
     first = _partial_results(block, loop, loops, update, reducer, partial, axis)
     second = _combination(state, block, loop, loops, update, reducer, partial, axis)
-    nest = _copied_nest(loops, first)
+    nest = copied_nest(loops, first)
     scope = tree.scope(block)
     state.set_func(tree, tree.rebuild({loops[0]: Seq.of(nest, _second_nest(loops[0], block, loops, loop, second))}))
     now = state.block(scope.block.id)
     assert now is not None  # only its body changed
-    state.replace({now.block: replace(now.block, alloc_buffers=(*now.block.alloc_buffers, *partial))})
+    state.replace({now.block: replace(now.block, alloc_buffers=(*now.block.alloc_buffers, *partial.values()))})
     placed = state.block(first.block.id)
     assert placed is not None  # it was just put there
     return placed
@@ -320,7 +319,7 @@ def _turned(block: BlockRealize, loop: For, loops: Sequence[For]) -> list[For]:
 
 def _partial_results(
     block: BlockRealize, loop: For, loops: Sequence[For], update: Update, reducer: Match,
-    partial: tuple[Buffer, ...], axis: int,
+    partial: Mapping[Buffer, Buffer], axis: int,
 ) -> BlockRealize:  # fmt: skip
     """The first block, in terms of the loops of the old one."""
     old = block.block
@@ -352,17 +351,27 @@ def _partial_results(
     def moved(node: Node) -> Any:
         return substitute(node, renamed)
 
-    point = _with_axis(tuple(moved(i) for i in update.indices), names[loop.var], axis)
-    swapped = dict(zip(update.buffers, partial, strict=True))
-    body = _onto(_fresh_lets(moved(old.body)), swapped, point)
-    starts = tuple(moved(e) for e in reducer.start(update.init))
-    init: Stmt | None = Seq.of(*(BufferStore(b, v, point) for b, v in zip(partial, starts, strict=True)))
-    if len(partial) == 1 and all(it.kind == SPATIAL for it in iterators):
+    places = {e.buffer: e.place(axis) for e in update.elements}
+    starts = dict(zip(update.buffers, reducer.start(update.init), strict=True))
+
+    def onto(node: Node) -> Node | None:
+        """What is accumulated stands in other buffers, at another point."""
+        if not isinstance(node, BufferLoad | BufferStore) or node.buffer not in partial:
+            return None
+        point = _with_axis(node.indices, names[loop.var], places[node.buffer])
+        if isinstance(node, BufferLoad):
+            return BufferLoad(partial[node.buffer], point)
+        return BufferStore(partial[node.buffer], node.value, point)
+
+    body: Stmt = rewrite(_fresh_lets(moved(old.body)), onto)
+    begin = Seq.of(*(e.around(BufferStore(e.buffer, starts[e.buffer], e.indices)) for e in update.elements))
+    init: Stmt | None = rewrite(fresh_loops(moved(begin)), onto)
+    if len(partial) == 1 and not update.elements[0].loops and all(it.kind == SPATIAL for it in iterators):
         # Each partial result is one element: there is nothing to start from.
-        init, body = None, BufferStore(partial[0], moved(reducer.operand[0]), point)
+        assert isinstance(body, BufferStore)
+        init, body = None, BufferStore(body.buffer, moved(reducer.operand[0]), body.indices)
     partial_block = Block(tuple(iterators), (), (), f"{old.name}_rf", body, init, annotations=dict(old.annotations))
-    writes = tuple(BufferRegion(b, tuple(Range(i, const(1, i.dtype)) for i in point)) for b in partial)
-    reads = declared_regions(partial_block)[0]
+    reads, writes = declared_regions(partial_block)
     return BlockRealize(tuple(values), block.predicate, replace(partial_block, reads=reads, writes=writes))
 
 
@@ -377,45 +386,23 @@ def _fresh_lets(stmt: Stmt) -> Stmt:
     return LetStmt(var, stmt.value, _fresh_lets(substitute(stmt.body, {stmt.var: var})))
 
 
-def _onto(stmt: Stmt, buffers: Mapping[Buffer, Buffer], point: tuple[Expr, ...]) -> Stmt:
-    """The statement with what it accumulates in other buffers, at another point."""
-
-    def change(node: Node) -> Node | None:
-        if isinstance(node, BufferLoad | BufferStore) and node.buffer in buffers:
-            if isinstance(node, BufferLoad):
-                return BufferLoad(buffers[node.buffer], point)
-            return BufferStore(buffers[node.buffer], node.value, point)
-        return None
-
-    result: Stmt = rewrite(stmt, change)
-    return result
-
-
 def _combination(
     state: ScheduleState, block: BlockRealize, loop: For, loops: Sequence[For], update: Update, reducer: Match,
-    partial: tuple[Buffer, ...], axis: int,
+    partial: Mapping[Buffer, Buffer], axis: int,
 ) -> BlockRealize:  # fmt: skip
     """The second block, in terms of the loops of the old one; it keeps the old one's id and name."""
     old = block.block
     kept = [(it, value) for it, value in zip(old.iter_vars, block.iter_values, strict=True) if it.kind == SPATIAL]
     slot = Var(f"v{loop.var.name}", loop.var.dtype)
     iterators = (IterVar(slot, Range(loop.start, loop.extent), REDUCE), *(it for it, _ in kept))
-    own = tuple(BufferLoad(b, update.indices) for b in update.buffers)
-    parts = tuple(BufferLoad(b, _with_axis(update.indices, slot, axis)) for b in partial)
-    results = reducer.apply(own, parts)
-    if len(results) == 1:
-        body: Stmt = BufferStore(update.buffers[0], results[0], update.indices)
-    else:
-        # All results are computed before the first is stored: each may read all the old values.
-        lets = [DataVar(f"v_{b.name}", b.dtype) for b in update.buffers]
-        body = Seq.of(*(BufferStore(b, v, update.indices) for b, v in zip(update.buffers, lets, strict=True)))
-        for var, result in reversed(list(zip(lets, results, strict=True))):
-            body = LetStmt(var, result, body)
-    reads = tuple(BufferRegion(p.buffer, tuple(Range(i, const(1, i.dtype)) for i in p.indices)) for p in parts)
-    combined = replace(old, iter_vars=iterators, reads=reads, body=body)
-    # The init is still the old one, and may read memory.
-    others = (r for r in declared_regions(combined)[0] if r.buffer not in partial)
-    combined = replace(combined, reads=(*reads, *others))
+    own = tuple(e.old for e in update.elements)
+    parts = tuple(BufferLoad(partial[e.buffer], _with_axis(e.indices, slot, e.place(axis))) for e in update.elements)
+    body = stored_together(update.elements, reducer.apply(own, parts))
+    combined = replace(old, iter_vars=iterators, body=body)
+    read, written = declared_regions(combined)  # the init is still the old one, and may read memory
+    first = list(partial.values())
+    reads = sorted(read, key=lambda r: first.index(r.buffer) if r.buffer in first else len(first))
+    combined = replace(combined, reads=tuple(reads), writes=written)
     predicate = _where_started(state, block, loop, loops)
     return BlockRealize((loop.var, *(value for _, value in kept)), predicate, combined)
 
@@ -456,22 +443,6 @@ def _where_started(state: ScheduleState, block: BlockRealize, loop: For, loops: 
 def _implied(analyzer: Analyzer, conditions: Sequence[Expr], goal: Expr) -> bool:
     with analyzer.constraint(*conditions):
         return bool(analyzer.can_prove(goal))
-
-
-def _copied_nest(loops: Sequence[For], inner: BlockRealize) -> Stmt:
-    """New loops like the old ones around the first block."""
-    renamed: dict[Var, Expr] = {l.var: l.var.with_name(l.var.name) for l in loops}
-    nest: Stmt = replace(
-        inner,
-        iter_values=tuple(substitute(v, renamed) for v in inner.iter_values),
-        predicate=substitute(inner.predicate, renamed),
-    )
-    for l in reversed(loops):
-        var = renamed[l.var]
-        assert isinstance(var, Var)  # made above
-        start, extent = substitute(l.start, renamed), substitute(l.extent, renamed)
-        nest = For(var, start, extent, l.kind, nest, l.thread, dict(l.annotations))
-    return nest
 
 
 def _second_nest(outermost: For, block: BlockRealize, loops: Sequence[For], loop: For, second: BlockRealize) -> Stmt:

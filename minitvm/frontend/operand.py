@@ -1,4 +1,4 @@
-"""What a name of an ONNX graph stands for while it is imported."""
+"""A tensor of a model during its import: a value of the graph, or contents that are known already."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import UnsupportedOperator
-from ...expr import DType, Expr
-from ...graph.nodes import Dim, Value
+from ..errors import UnsupportedOperator
+from ..expr import DType, Expr
+from ..graph.nodes import Dim, Value
 
 
 class ValueDependent(UnsupportedOperator):

@@ -1,0 +1,59 @@
+"""Puts rows of attention together from random parts in random orders, and compares with the definition."""
+
+from __future__ import annotations
+
+import warnings
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from lessons.grading import attempt, cases, require
+
+SCORES = st.one_of(st.integers(-5, 5).map(float), st.sampled_from([-np.inf, -np.inf, 10000.0, -10000.0, 700.0, -750.0]))
+
+
+def expected(scores: list[float], values: np.ndarray) -> np.ndarray:
+    """The definition, the largest score taken off."""
+    seen = [k for k, s in enumerate(scores) if s > -np.inf]
+    if not seen:
+        return np.zeros(values.shape[1])
+    s = np.array([scores[k] for k in seen])
+    weights = np.exp(s - s.max())
+    row: np.ndarray = weights @ values[seen] / weights.sum()
+    return row
+
+
+def check(module: ModuleType) -> None:
+    """Raises AssertionError with a few small parts whose row is wrong."""
+
+    @cases(200, parts=st.lists(st.lists(SCORES, max_size=3), max_size=4), joined=st.integers(0, 4))
+    def rows_from_parts(parts: list[list[float]], joined: int) -> None:
+        scores = [s for part in parts for s in part]
+        values = np.arange(2.0 * len(scores)).reshape(-1, 2) % 7 - 3
+        case = f"the parts {parts}" + (f", the first {joined} of them merged with the others," if joined else "")
+
+        def state(chosen: list[list[float]], first: int) -> Any:
+            held = attempt("start(2)", module.start, 2)
+            for part in chosen:
+                last = first + len(part)
+                held = attempt(f"add(..., {part})", module.add, held, np.array(part), values[first:last])
+                first = last
+            return held
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            held = state(parts[:joined], 0)
+            if joined:
+                rest = state(parts[joined:], sum(map(len, parts[:joined])))
+                held = attempt("merge", module.merge, held, rest)
+            else:
+                held = state(parts, 0)
+            row = attempt("result", module.result, held)
+        require(
+            isinstance(row, np.ndarray) and row.shape == (2,), f"{case} give {row!r}; wanted an array of shape (2,)"
+        )
+        wanted = expected(scores, values)
+        close = bool(np.allclose(row, wanted, rtol=1e-9, atol=1e-12))
+        require(close, f"{case} with the values {values.tolist()} give {row.tolist()}; wanted {wanted.tolist()}")

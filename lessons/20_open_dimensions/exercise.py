@@ -1,0 +1,33 @@
+"""Exercise 20: the shape of `x + y` when some dimensions are names.
+
+A dimension is a number (int) or a name (str), whose value is at least 1 and known only when the network runs. As in
+NumPy, shapes are compared from their last dimension, and a missing dimension is 1. Write
+
+    broadcast(a, b) -> (shape, guards)
+
+For each pair of dimensions p of a and q of b:
+
+- equal numbers or equal names: the result has that dimension;
+- one of them is the number 1: the result has the other one;
+- two different numbers, neither 1: raise ValueError;
+- a name and a number above 1, or two different names: take them for equal. The result has the number, or of two names
+  the one of `a`; and the pair (p, q) is a guard: it is checked when the network runs. (That a name might be 1 and be
+  stretched is left out on purpose: the guard says so.)
+
+`shape` is a tuple of dimensions; `guards` is a list of pairs (p, q), in the order of the result's dimensions from the
+first to the last, each pair once.
+
+    broadcast(("n", 64), ("k", 1))   ->   (("n", 64), [("n", "k")])
+    broadcast((3, "n"), (64,))       ->   ((3, 64), [("n", 64)])
+
+Check it with: minitvm lesson 20 --check
+"""
+
+from __future__ import annotations
+
+Dim = int | str
+
+
+def broadcast(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tuple[tuple[Dim, ...], list[tuple[Dim, Dim]]]:
+    """The shape of the sum, and what has to be equal when it runs."""
+    raise NotImplementedError("broadcast(a, b) in exercise.py; its docstring says what is wanted")

@@ -1,0 +1,181 @@
+# %% [markdown]
+# # Open dimensions
+#
+# A sentence has any length, a batch any size. Compile for each, and the user waits; compile for the longest, and most
+# of the work is for nothing. The third way is to compile once, with a length that has a name. Then everything that was
+# a number becomes a formula: extents, tails, memory. And what was checked when the network was compiled is checked when
+# it runs.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+import time
+
+import numpy as np
+
+import minitvm
+from lessons import ledger
+from minitvm import reference
+from minitvm.errors import InputError
+from minitvm.executable import evaluate
+from minitvm.expr import SizeVar
+from minitvm.graph.builder import GraphBuilder
+from minitvm.graph.nodes import Graph
+from minitvm.script import from_source
+from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.schedule import Schedule
+
+# %% [markdown]
+# ## A name in place of a number
+#
+# One layer, and its rows are n. The graph carries the name through every operator.
+
+
+# %%
+def layer(rows: int | SizeVar) -> Graph:
+    """softmax(relu(x W)) of some rows."""
+    b = GraphBuilder("layer")
+    w = np.random.default_rng(20).standard_normal((64, 96)).astype("float32") / 8
+    x = b.input("x", (rows, 64))
+    return b.build(b.op("nn.softmax", b.op("nn.relu", b.op("nn.matmul", x, w))))
+
+
+n = SizeVar("n")
+print(layer(n))
+
+# %% [markdown]
+# `SizeVar` is a variable that is at least 0, which the arithmetic knows. Two shapes are equal if their formulas are:
+# `n * 2` and `n + n`, but not `n` and `k`.
+#
+# ## Tails again
+#
+# In lesson 6 the tail was known. Now nobody knows whether there is one. Splitting gives a predicate that stays:
+
+
+# %%
+def doubled() -> PrimFunc:
+    """B = 2 A, of any length."""
+    func = from_source("""
+@T.prim_func
+def doubled(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i in range(n):
+        with T.block("B"):
+            vi = T.axis.spatial(n, i)
+            B[vi] = A[vi] * T.float32(2)
+""")
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+sch = Schedule(doubled())
+outer, inner = sch.split(sch.get_loops("B")[0], [None, 8])
+print(sch.func.script())
+sch.vectorize(inner)
+kernels = minitvm.lower(sch.func, stop_at="kernel")
+print(str(kernels["doubled"]).partition("for ")[2])
+
+# %% [markdown]
+# A whole vector where it fits, and single elements, or a vector with a mask, behind it. The oracle compares programs
+# with open sizes at many sizes, small ones first: it is at 0, 1, 7, 8 and 9 that tails go wrong.
+
+# %%
+verdict = reference.check(doubled(), sch.func)
+print(verdict)
+assert verdict
+
+# %% [markdown]
+# ## Memory by a formula
+#
+# Between two kernels lie n * 96 floats. The memory planner (lesson 17) plans with formulas; a run puts n in, and there
+# is nothing else to decide.
+
+# %%
+executable = minitvm.lower(layer(n), stop_at="executable")
+print(executable)
+(arena,) = executable.arenas
+for rows in (1, 7, 64):
+    (size,) = [v for v in executable.inputs[0].shape if not isinstance(v, int)]
+    print(f"n = {rows:>2}: an arena of {int(evaluate(arena.size, {size: rows})):>6} bytes")
+
+# %% [markdown]
+# ## One build, any size
+#
+# The weights are packed once, for all sizes. A new size costs nothing but its arena:
+
+# %%
+start = time.perf_counter()
+module = minitvm.build(layer(n), threads=1)
+print(f"build               {ledger.duration(time.perf_counter() - start):>9}")
+rng = np.random.default_rng(0)
+for rows in (1, 7, 64, 100, 0):
+    x = rng.standard_normal((rows, 64)).astype("float32")
+    start = time.perf_counter()
+    result = np.asarray(module(x))
+    first = time.perf_counter() - start
+    again = ledger.best_of(20, lambda x=x: module(x))
+    (expected,) = reference.graph.run(layer(rows), {"x": x})
+    assert np.allclose(result, expected, atol=1e-6)
+    print(f"n = {rows:>3}: first call {ledger.duration(first):>9}, then {ledger.duration(again):>9}")
+
+fixed = minitvm.build(layer(64), threads=1)
+x = rng.standard_normal((64, 64)).astype("float32")
+print(f"built for n = 64 alone: {ledger.duration(ledger.best_of(20, lambda: fixed(x))):>9}")
+
+# %% [markdown]
+# Zero rows are a size like any other. A fixed size may still be a little faster: the compiler could choose the tile
+# that fits.
+#
+# ## What can no longer be known
+#
+# Two inputs, n and k rows, are added. Is that right? Only if n = k (or one of them is 1, which would mean something
+# else). A compiler may not guess without a word: it refuses, or takes them for equal *and checks*. The first is what
+# the builder does. The second is a `match_cast`, which importers write where the model leaves no other reading.
+
+# %%
+k = SizeVar("k")
+b = GraphBuilder("sum")
+x, y = b.input("x", (n, 4)), b.input("y", (k, 4))
+try:
+    b.op("add", x, y)
+    raise AssertionError("this should have been refused")
+except InputError as refused:
+    print(refused)
+taken = b.op("match_cast", y, dims=((k, n),), where="the sum")
+total = b.build(b.op("add", x, taken))
+print(minitvm.lower(total, stop_at="executable"))
+
+# %% [markdown]
+# The *guard* stands before the first step: a run that breaks it changes nothing, and its error says which sizes met.
+
+# %%
+summed = minitvm.build(total)
+assert (np.asarray(summed(np.ones((3, 4), "float32"), np.ones((3, 4), "float32"))) == 2).all()
+try:
+    summed(np.ones((3, 4), "float32"), np.ones((2, 4), "float32"))
+    raise AssertionError("this should have been refused")
+except InputError as refused:
+    print(refused)
+
+# %% [markdown]
+# ## The ledger
+#
+# `doubled` split by 8, at a length that fits and at one that does not. The predicate is asked in every iteration of the
+# program; what the compiler made of it above asks once for each vector.
+
+# %%
+sch = Schedule(doubled())
+sch.split(sch.get_loops("B")[0], [None, 8])
+ledger.show({f"n = {n}": ledger.measure(sch.func, np.ones(n, "float32"), np.zeros(n, "float32")) for n in (16, 17)})
+
+# %% [markdown]
+# ## Your turn
+#
+# Work out what the shape of a sum is when some dimensions are names, and what has to be checked when it runs. Open
+# `exercise.py`, and then:
+#
+#     minitvm lesson 20 --check

@@ -1,0 +1,46 @@
+"""Blocks of a picture put back together: the inverse of taking its windows apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .conversion import Conversion
+from .operand import Operand
+
+
+def blocks_to_picture(
+    n: Conversion,
+    x: Operand,
+    picture: Sequence[int],
+    block: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: Sequence[int],
+) -> Any:
+    """Blocks [n, c * size of one, how many] as pictures [n, c, *picture], elements of one place added (col2im).
+
+    `pads` has all amounts before, then all after. It is a transposed convolution of the blocks, with filters that put
+    each element in its place.
+    """
+    rank = len(picture)
+    if rank > 3 or not all(isinstance(d, int) for d in x.shape):
+        n.refuse(f"{rank} dimensions of {x} are not supported")
+    counts = [
+        (picture[a] + pads[a] + pads[rank + a] - dilations[a] * (block[a] - 1) - 1) // strides[a] + 1
+        for a in range(rank)
+    ]
+    size = math.prod(block)
+    channels = int(x.shape[1]) // size  # type: ignore[arg-type]
+    # Filter [c * size + k, 1, ...] has its 1 at the place of element k of the block.
+    filters = np.tile(np.eye(size, dtype=x.dtype.numpy).reshape(size, 1, *block), (channels, 1, *(1,) * rank))
+    reached = [(c - 1) * s + d * (k - 1) + 1 for c, s, d, k in zip(counts, strides, dilations, block, strict=False)]
+    missing = tuple(p + a + b - r for p, a, b, r in zip(picture, pads[:rank], pads[rank:], reached, strict=False))
+    blocks = n.op("reshape", x, newshape=(x.shape[0], channels * size, *counts))
+    return n.op(
+        f"nn.conv{rank}d_transpose", blocks, filters, strides=tuple(strides), dilation=tuple(dilations),
+        padding=tuple(pads), output_padding=missing, groups=channels,
+    )  # fmt: skip

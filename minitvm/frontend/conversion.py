@@ -1,0 +1,108 @@
+"""What the converters of every format share: a node's known contents, operators that are added, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..errors import ModelError, UnsupportedOperator
+from ..expr import Expr
+from ..graph.nodes import Dim
+from .operand import Operand, ValueDependent
+from .operand_builder import OperandBuilder
+
+
+class Conversion:
+    """One node of a model that is being converted."""
+
+    def __init__(self, builder: OperandBuilder) -> None:
+        self.builder = builder
+
+    @property
+    def where(self) -> str:
+        """The node, for errors."""
+        raise NotImplementedError
+
+    @property
+    def name_hint(self) -> str:
+        """A name for the values that the node's operators compute."""
+        raise NotImplementedError
+
+    # --- constants ---
+
+    def array(self, operand: Operand, what: str) -> np.ndarray:
+        """The contents of an operand, dtype object where they are partly symbolic; raises where they are not known."""
+        if operand.data is not None:
+            return operand.data
+        if operand.depends:
+            names = ", ".join(sorted(operand.depends))
+            tries = ", ".join(f"{name!r}: ..." for name in sorted(operand.depends))
+            raise ValueDependent(
+                f"{self.where}: {what} depends on the contents of the input {names}\n  try:    params={{{tries}}}",
+                operand.depends,
+            )
+        raise UnsupportedOperator(f"{self.where}: {what} is not constant")
+
+    def static(self, operand: Operand, what: str) -> np.ndarray:
+        """The contents of an operand, which must not be symbolic."""
+        array = self.array(operand, what)
+        if array.dtype == object:
+            raise UnsupportedOperator(f"{self.where}: {what} is symbolic: {array.tolist()}; fix it with shapes=")
+        return array
+
+    def dims(self, operand: Operand, what: str) -> tuple[Dim, ...]:
+        """A vector of dimensions, some perhaps symbolic."""
+        return tuple(d if isinstance(d, Expr) else int(d) for d in self.array(operand, what).reshape(-1).tolist())
+
+    def ints(self, operand: Operand, what: str) -> tuple[int, ...]:
+        """A vector of integers."""
+        return tuple(int(v) for v in self.static(operand, what).reshape(-1).tolist())
+
+    def scalar(self, operand: Operand, what: str) -> Any:
+        """A number."""
+        array = self.static(operand, what)
+        if array.size != 1:
+            raise ModelError(f"{self.where}: {what} is one number, found the shape {array.shape}")
+        return array.reshape(()).item()
+
+    # --- writing operators ---
+
+    def op(self, op: str, *inputs: Operand | bool | int | float | np.ndarray, **attrs: Any) -> Any:
+        """The output operand, or the tuple of them, of an operator; computed at once if all contents are known.
+
+        A number takes the dtype of the first operand.
+        """
+        first = next((i for i in inputs if isinstance(i, Operand)), None)
+        operands = [i if isinstance(i, Operand) else _constant(i, first) for i in inputs]
+        return self.builder.op(op, operands, attrs, self.name_hint, self.where)
+
+    def reshape(self, x: Operand, shape: Sequence[Dim]) -> Operand:
+        """x in another shape, which may hold one -1: the remaining extent."""
+        return self.builder.reshape(x, shape, self.name_hint, self.where)
+
+    def assume(self, x: Operand, *pairs: tuple[Dim, Dim]) -> Operand:
+        """x, in whose shape the first of each pair is written as the second: a run in which they differ is refused.
+
+        The first may be a condition; then the second is 1 for true, 0 for false.
+        """
+        return self.builder.assume(x, pairs, self.where)
+
+    def cast(self, x: Operand, dtype: str) -> Operand:
+        """x converted to the dtype, or x itself if it has that dtype."""
+        return x if x.dtype == dtype else self.op("cast", x, dtype=str(dtype))
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Refuse the node."""
+        raise UnsupportedOperator(f"{self.where}: {reason}")
+
+    def refuse_dtype(self, dtype: str) -> NoReturn:
+        """Refuse the node for a dtype."""
+        raise UnsupportedOperator(f"{self.where}: dtype {dtype} is not supported")
+
+
+def _constant(value: Any, first: Operand | None) -> Operand:
+    if isinstance(value, bool | int | float):
+        return Operand.known(np.array(value, first.dtype.numpy if first else None))
+    return Operand.known(value)

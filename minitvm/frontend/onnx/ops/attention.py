@@ -1,0 +1,189 @@
+"""Attention as ONNX Runtime's optimizer writes it, and rotary positions: written out as products and a softmax."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ....graph.nodes import Dim
+from ....topi.shapes import simple
+from ...operand import Operand
+from ..context import NodeContext
+from ..registry import converter
+from .qlinear import DOMAIN
+
+# What ONNX Runtime adds to the scores where nothing may be seen.
+_MASKED = -10000.0
+
+
+@converter("Attention", domain=DOMAIN)
+def attention(n: NodeContext) -> Any:
+    """Self-attention of `input`, whose projections to queries, keys and values are one product."""
+    x, weights, bias, mask = n[0], n[1], n.optional(2), n.optional(3)
+    past, added = n.optional(4), n.optional(5)
+    for name in ("do_rotary", "past_present_share_buffer"):
+        if n.attr(name, 0):
+            n.refuse_attribute(name)
+    n.ignore("rotary_embedding_dim")
+    heads, width = n.attr("num_heads"), weights.shape[1]
+    sizes = n.attr("qkv_hidden_sizes", None) or (simple(width // 3),) * 3
+    projected = n.op("nn.matmul", x, weights)
+    projected = projected if bias is None else n.op("add", projected, bias)
+    parts: list[Operand] = []
+    begin: Dim = 0
+    for size in sizes:
+        part = n.op("strided_slice", projected, begin=(begin,), end=(begin + size,), strides=(1,), axes=(2,))
+        parts.append(heads_of(n, part, heads))
+        begin += size
+    query, key, value = parts
+    present = None
+    if past is not None:
+        key, value = (_behind(n, _picked(n, past, k), new) for k, new in enumerate((key, value)))
+    if n.wants(1):
+        present = n.op("stack", key, value, axis=0)
+    result = _attended(n, query, key, value, [] if mask is None else [_mask(n, mask, key.shape[2])], added)
+    return [result, present] if present is not None else result
+
+
+@converter("MultiHeadAttention", domain=DOMAIN)
+def multi_head_attention(n: NodeContext) -> Any:
+    """Attention between projected queries, keys and values; keys and values may already have heads."""
+    query, bias, mask, added = n[0], n.optional(3), n.optional(4), n.optional(5)
+    if n.optional(1) is None or n.optional(2) is None or query.ndim != 3:
+        n.refuse("packed queries, keys and values are not supported")
+    if n.optional(8) is not None or n.optional(9) is not None or n.wants(3):
+        n.refuse("buffers of the past, and the scores as an output, are not supported")
+    operands: list[Operand] = [query, n[1], n[2]]
+    begin: Dim = 0
+    if bias is not None:
+        for k, x in enumerate(operands):
+            size = x.shape[-1]
+            part = n.op("strided_slice", bias, begin=(begin,), end=(begin + size,), strides=(1,), axes=(0,))
+            operands[k] = n.op("add", x, part)
+            begin += size
+    query, key, value = (x if x.ndim == 4 else heads_of(n, x, n.attr("num_heads")) for x in operands)
+    if n.optional(6) is not None:
+        key, value = _behind(n, n[6], key), _behind(n, n[7], value)
+    result = _attended(n, query, key, value, [] if mask is None else [_mask(n, mask, key.shape[2])], added)
+    return [result, key, value]
+
+
+def heads_of(n: NodeContext, x: Operand, heads: int) -> Operand:
+    """[batch, length, heads * width] as [batch, heads, length, width]."""
+    batch, length, whole = x.shape
+    width = simple(whole // heads)
+    if isinstance(length, int) and length == 1:
+        return n.reshape(x, (batch, heads, length, width))
+    parts = n.reshape(x, (batch, length, heads, width))
+    split: Operand = n.op("transpose", parts, axes=(0, 2, 1, 3))
+    return split
+
+
+def joined_heads(n: NodeContext, x: Operand) -> Operand:
+    """[batch, heads, length, width] as [batch, length, heads * width]."""
+    batch, heads, length, width = x.shape
+    if not isinstance(length, int) or length != 1:
+        x = n.op("transpose", x, axes=(0, 2, 1, 3))
+    return n.reshape(x, (batch, length, simple(heads * width)))
+
+
+def _picked(n: NodeContext, x: Operand, position: int) -> Operand:
+    part = n.op("strided_slice", x, begin=(position,), end=(position + 1,), strides=(1,), axes=(0,))
+    picked: Operand = n.op("squeeze", part, axis=(0,))
+    return picked
+
+
+def _behind(n: NodeContext, past: Operand, new: Operand) -> Operand:
+    whole: Operand = n.op("concatenate", past, new, axis=2)
+    return whole
+
+
+def _arange(n: NodeContext, start: Dim, stop: Dim, axis: int) -> Operand:
+    """The numbers from `start` to `stop` as a column (axis 0) or a row (axis 1)."""
+    numbers = n.op("arange", start=start, stop=stop, step=1, dtype="int32")
+    wide: Operand = n.op("expand_dims", numbers, axis=1 - axis)
+    return wide
+
+
+def _mask(n: NodeContext, mask: Operand, keys: Dim) -> Operand:
+    """What may be seen, as truth values that broadcast to [batch, heads, queries, keys]."""
+    visible: Operand
+    if mask.ndim == 1:
+        lengths = n.op("expand_dims", n.cast(mask, "int32"), axis=(1, 2, 3))
+        visible = n.op("less", n.op("expand_dims", _arange(n, 0, keys, 1), axis=(0, 1)), lengths)
+    elif mask.ndim in (2, 3):
+        seen = n.op("not_equal", mask, 0)
+        visible = n.op("expand_dims", seen, axis=(1, 2) if mask.ndim == 2 else (1,))
+    else:
+        n.refuse(f"a mask of {mask.ndim} dimensions is not supported")
+    return visible
+
+
+def _attended(
+    n: NodeContext, query: Operand, key: Operand, value: Operand, masks: list[Operand], added: Operand | None
+) -> Operand:
+    """softmax(query key' scale + masks) value, heads joined: [batch, length, width]."""
+    width = query.shape[-1]
+    scale = n.attr("scale", 0.0) or (1 / math.sqrt(width) if isinstance(width, int) else 0.0)
+    if not scale:
+        n.refuse(f"the width {width} of the heads is symbolic")
+    filler = n.attr("mask_filter_value", _MASKED)
+    scores = n.op("multiply", n.op("nn.matmul", query, n.op("transpose", key, axes=(0, 1, 3, 2))), float(scale))
+    for mask in masks:
+        scores = n.op("add", scores, n.op("multiply", n.cast(n.op("logical_not", mask), scores.dtype), float(filler)))
+    if added is not None:
+        scores = n.op("add", scores, added)
+    if n.attr("unidirectional", 0):
+        queries, keys = query.shape[2], key.shape[2]
+        order = n.op("less_equal", _arange(n, 0, keys, 1), _arange(n, simple(keys - queries), keys, 0))
+        scores = n.op("where", order, scores, Operand.known(np.array(filler, scores.dtype.numpy)))
+    return joined_heads(n, n.op("nn.matmul", n.op("nn.softmax", scores, axis=-1), value))
+
+
+@converter("RotaryEmbedding", domain=DOMAIN)
+def rotary_embedding(n: NodeContext) -> Any:
+    """Pairs of features turned by angles that grow with the position; tables of cosine and sine are inputs."""
+    x, positions, cosine, sine = n[0], n[1], n[2], n[3]
+    for name in ("is_packed_batching",):
+        if n.attr(name, 0):
+            n.refuse_attribute(name)
+    n.ignore("scale", "num_heads")
+    half = cosine.shape[1]
+    size = n.attr("rotary_embedding_dim", 0)
+    if not isinstance(half, int):
+        n.refuse(f"the width {half} of the table is symbolic")
+    joined = x.ndim == 3
+    if joined:
+        heads = n.attr("num_heads", 0) if size else simple(x.shape[2] // (2 * half))
+        x = heads_of(n, x, heads)
+    length = x.shape[2]
+    if positions.shape in ((1,), ()):
+        steps = n.op("arange", start=0, stop=length, step=1, dtype="int64")
+        positions = n.op("expand_dims", n.op("add", steps, n.cast(positions, "int64")), axis=0)
+    tables = [n.op("expand_dims", n.op("take", table, positions, axis=0), axis=1) for table in (cosine, sine)]
+    result = turned(n, x, 2 * half, *tables, interleaved=bool(n.attr("interleaved", 0)))
+    return joined_heads(n, result) if joined else result
+
+
+def turned(n: NodeContext, x: Operand, size: int, cosine: Operand, sine: Operand, *, interleaved: bool) -> Operand:
+    """The first `size` features turned: halves are pairs, or neighbours are."""
+
+    def part(begin: int, end: Dim, step: int = 1) -> Operand:
+        cut: Operand = n.op("strided_slice", x, begin=(begin,), end=(end,), strides=(step,), axes=(3,))
+        return cut
+
+    first, second = (part(0, size, 2), part(1, size, 2)) if interleaved else (part(0, size // 2), part(size // 2, size))
+    real = n.op("subtract", n.op("multiply", first, cosine), n.op("multiply", second, sine))
+    imaginary = n.op("add", n.op("multiply", first, sine), n.op("multiply", second, cosine))
+    if interleaved:
+        pairs = n.op("stack", real, imaginary, axis=4)
+        parts = [n.reshape(pairs, (*x.shape[:3], size))]
+    else:
+        parts = [real, imaginary]
+    width = x.shape[3]
+    rest = [] if isinstance(width, int) and width == size else [part(size, width)]
+    whole = [*parts, *rest]
+    result: Operand = whole[0] if len(whole) == 1 else n.op("concatenate", *whole, axis=3)
+    return result

@@ -1,0 +1,141 @@
+"""Attention with caches of keys and values: GroupQueryAttention of ONNX Runtime, TensorScatter and Attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ....expr import Expr
+from ....graph.nodes import Dim
+from ....topi.shapes import simple
+from ...operand import Operand
+from ..context import NodeContext
+from ..registry import converter
+from .attention import heads_of, joined_heads, turned
+from .qlinear import DOMAIN
+
+# What a node may say beside what is supported, and the value that says nothing.
+_DEFAULTS = {
+    "softcap": 0.0, "local_window_size": -1, "qk_output": 0, "kv_cache_bit_width": 0, "k_quant_type": "NONE",
+    "v_quant_type": "NONE",
+}  # fmt: skip
+
+
+@converter("GroupQueryAttention", domain=DOMAIN)
+def group_query_attention(n: NodeContext) -> Any:
+    """Causal attention where heads share keys; the keys and values of new tokens go behind those of the past.
+
+    Caches have room for all tokens, past and new. `seqlens_k` [batch] is the place of the last new token.
+    """
+    for name, default in _DEFAULTS.items():
+        if n.attr(name, default) != default:
+            n.refuse_attribute(name)
+    if n.attr("smooth_softmax", 0) == 1:
+        n.refuse_attribute("smooth_softmax")
+    n.ignore("qk_norm_epsilon")
+    for number, name in ((10, "attention_bias"), (11, "head_sink"), (12, "k_scale"), (13, "v_scale")):
+        if n.optional(number) is not None:
+            n.refuse(f"the input {name} is not supported")
+    if n.wants(3):
+        n.refuse("the scores as an output are not supported")
+    groups = n.attr("kv_num_heads")
+    query, key, value = _parts(n, n.attr("num_heads"), groups)
+    batch, _, length, width = query.shape
+    position = _position(n, batch, length)
+    if n.attr("do_rotary", 0):
+        query, key = _rotated(n, query, key, position)
+    n.ignore("rotary_interleaved")
+    past = [cache for cache in (n.optional(3), n.optional(4)) if cache is not None]
+    new = [key, value]
+    if past:
+        for cache in past:
+            if isinstance(cache.shape[2], Expr):
+                n.refuse(
+                    f"the length {cache.shape[2]} of the past is open\n"
+                    "  try:    states=True, max_length=...: caches of that length"
+                )
+        new = [n.op("nn.cache_update", c, x, position, axis=2) for c, x in zip(past, new, strict=True)]
+    elif isinstance(length, Expr):
+        n.refuse(f"without a past, the length {length} is open")
+    else:
+        position = n.op("multiply", position, 0)
+    scale = n.attr("scale", 0.0) or 1 / math.sqrt(width)  # type: ignore[arg-type]
+    mixed = n.op("nn.cached_attention", query, *new, position, scale=float(scale))
+    return [joined_heads(n, mixed), *new]
+
+
+def _parts(n: NodeContext, heads: int, groups: int) -> list[Operand]:
+    """Queries, keys and values [batch, heads, length, width], also where they come as one."""
+    if n.optional(1) is not None and n.optional(2) is not None:
+        return [heads_of(n, x, count) for x, count in ((n[0], heads), (n[1], groups), (n[2], groups))]
+    width = simple(n[0].shape[2] // (heads + 2 * groups))
+    parts = []
+    begin: Dim = 0
+    for count in (heads, groups, groups):
+        end = simple(begin + width * count)
+        part = n.op("strided_slice", n[0], begin=(begin,), end=(end,), strides=(1,), axes=(2,))
+        parts.append(heads_of(n, part, count))
+        begin = end
+    return parts
+
+
+def _position(n: NodeContext, batch: Dim, length: Dim) -> Operand:
+    """The place of the first new token in each row of the batch."""
+    last = n.reshape(n[5], (batch,))
+    if not isinstance(length, Expr) and length == 1:
+        return last
+    first: Operand = n.op("subtract", last, length - 1) if isinstance(length, int) else _less(n, last, length)
+    if isinstance(batch, int) and batch == 1:
+        return first
+    # Several rows with several tokens are prompts, of different lengths: each begins at 0.
+    prompt: Operand = n.op("maximum", first, 0)
+    return prompt
+
+
+def _less(n: NodeContext, last: Operand, length: Dim) -> Operand:
+    size = Operand.known(np.array([length], object), last.dtype)
+    first: Operand = n.op("subtract", n.op("add", last, 1), size)
+    return first
+
+
+def _rotated(n: NodeContext, query: Operand, key: Operand, position: Operand) -> list[Operand]:
+    """Queries and keys turned by the angles of their places; tables [places, width / 2] of cosines and sines."""
+    cosine, sine, places = n[7], n[8], n.optional(9)
+    _, _, length, width = query.shape
+    if places is None:
+        places = n.op("expand_dims", position, axis=1)
+        if not isinstance(length, int) or length != 1:
+            steps = n.op("arange", start=0, stop=length, step=1, dtype=position.dtype)
+            places = n.op("add", places, n.op("expand_dims", steps, axis=0))
+    half = cosine.shape[1]
+    if not isinstance(half, int) or not isinstance(width, int) or 2 * half > width:
+        n.refuse(f"tables of width {half} for heads of width {width}")
+    tables = [n.op("expand_dims", n.op("take", table, places, axis=0), axis=1) for table in (cosine, sine)]
+    interleaved = bool(n.attr("rotary_interleaved", 0))
+    return [turned(n, x, 2 * half, *tables, interleaved=interleaved) for x in (query, key)]
+
+
+@converter("TensorScatter", since=24)
+def tensor_scatter(n: NodeContext) -> Any:
+    cache, update, at = n[0], n[1], n.optional(2)
+    if at is None:
+        at = Operand.known(np.zeros(1, np.int64))
+        at = n.op("broadcast_to", at, shape=(cache.shape[0],))
+    return n.op("nn.cache_update", cache, update, at, axis=n.attr("axis", -2), mode=n.attr("mode", "linear"))
+
+
+@converter("Attention", since=24)
+def attention(n: NodeContext) -> Any:
+    """One query of each row over a cache of which `nonpad_kv_seqlen` places are filled; else the function body."""
+    lengths = n.optional(6)
+    others = any(n.optional(k) is not None for k in (3, 4, 5)) or any(n.wants(k) for k in (1, 2, 3))
+    special = n.attr("softcap", 0.0) or n.attr("is_causal", 0)
+    four = all(n[k].ndim == 4 for k in range(3))
+    if lengths is None or others or special or not four or n[0].shape[2] != 1 or isinstance(n[1].shape[2], Expr):
+        return n.by_definition()
+    n.ignore("softmax_precision", "q_num_heads", "kv_num_heads", "qk_matmul_output_mode")
+    scale = n.attr("scale", 0.0) or 1 / math.sqrt(n[0].shape[3])  # type: ignore[arg-type]
+    position = n.op("subtract", lengths, 1)
+    return n.op("nn.cached_attention", n[0], n[1], n[2], position, scale=float(scale))

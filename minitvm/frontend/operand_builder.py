@@ -1,0 +1,193 @@
+"""A graph written with operands: an operator whose inputs are all known is computed at once and leaves no node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from ..errors import InputError, UnsupportedOperator
+from ..expr import DType, Expr, as_expr
+from ..graph import registry as operators
+from ..graph.builder import GraphBuilder
+from ..graph.nodes import Dim, Graph, Value
+from ..graph.passes.dead_code import dead_code
+from ..topi.shapes import differ, product, same
+from . import symbolic
+from .matching import fitted, match_cast
+from .operand import Operand
+from .output_names import with_output_names
+from .reshaping import exact, fitted_shape, with_inferred
+
+# Operators that add many elements up, which for half floats is done in float32, as ONNX Runtime does.
+_SUMS = frozenset({
+    "cumsum", "einsum", "l1", "l2", "log_sum", "logsumexp", "mean", "nn.avg_pool1d", "nn.avg_pool2d",
+    "nn.avg_pool3d", "nn.conv1d", "nn.conv1d_transpose", "nn.conv2d", "nn.conv2d_transpose", "nn.conv3d",
+    "nn.conv3d_transpose", "nn.dense", "nn.global_avg_pool", "nn.group_norm", "nn.gru", "nn.instance_norm",
+    "nn.layer_norm", "nn.log_softmax", "nn.lrn", "nn.lstm", "nn.matmul", "nn.rms_norm", "nn.rnn", "prod", "sum",
+    "sum_square", "variance",
+})  # fmt: skip
+
+
+# Symbolic numbers that are used as data, at most: they are written into a program one by one.
+_MOST_NUMBERS = 64
+
+
+class OperandBuilder:
+    """A `GraphBuilder` whose inputs and results are operands."""
+
+    def __init__(self, name: str) -> None:
+        self._builder = GraphBuilder(name)
+
+    def input(self, name: str, shape: Sequence[Dim], dtype: str) -> Operand:
+        """A new input of the graph, which depends on itself; raises `InputError` when the name is taken."""
+        return Operand.of(self._builder.input(name, shape, dtype), frozenset((name,)))
+
+    def build(self, outputs: Sequence[tuple[str, Operand]], states: Sequence[tuple[Operand, Operand]] = ()) -> Graph:
+        """The graph with those outputs, and their names where a node computes them; `states` are (old, new)."""
+        values = [self.value(operand, name) for name, operand in outputs]
+        pairs = {self.value(old, "old"): self.value(new, "new") for old, new in states}
+        return with_output_names(dead_code(self._builder.build(values, pairs)), [name for name, _ in outputs])
+
+    def op(self, op: str, operands: Sequence[Operand], attrs: Mapping[str, Any], name: str, where: str = "") -> Any:
+        """The outputs of an operator: arrays if all inputs are known and can be computed with, else graph nodes.
+
+        Dimensions that must be equal, and may be, are taken for equal; `where` names the node for errors of a run.
+        """
+        depends = frozenset().union(*(o.depends for o in operands)) if operands else frozenset()
+        if op in _SUMS and any(o.dtype == "float16" for o in operands):
+            return self._in_float32(op, operands, attrs, name, where)
+        operator = operators.get(op)
+        if all(o.is_known for o in operands):
+            folded = _fold(operator, operands, operator.normalize(attrs))
+            if folded is not None:
+                return folded
+        results = self._added(op, [self.value(o) for o in operands], attrs, name, where)
+        if isinstance(results, tuple):
+            return tuple(Operand.of(v, depends) for v in results)
+        return Operand.of(results, depends)
+
+    def _added(self, op: str, values: list[Value], attrs: Mapping[str, Any], name: str, where: str) -> Any:
+        try:
+            return self._builder.op(op, *values, name=name, **attrs)
+        except InputError:
+            fits = fitted(self._builder, op, values, attrs, where)
+            if fits is None:
+                raise
+            return self._builder.op(op, *fits[0], name=name, **fits[1])
+
+    def assume(self, operand: Operand, pairs: Sequence[tuple[Dim, Dim]], where: str) -> Operand:
+        """The operand, in a program that is refused where the dimensions of a pair differ."""
+        return Operand.of(match_cast(self._builder, self.value(operand), list(pairs), where), operand.depends)
+
+    def reshape(self, operand: Operand, shape: Sequence[Dim], name: str, where: str) -> Operand:
+        """The operand in another shape, which may hold one -1, but no 0 that stands for another extent."""
+        target = tuple(shape)
+        total, filled = product(operand.shape), with_inferred(operand.shape, target)
+        if operand.is_known or exact(operand.shape, target) or differ(total, product(filled)):
+            attrs = {"newshape": target, "allowzero": True}
+            return cast(Operand, self.op("reshape", [operand], attrs, name, where))
+        value = self.value(operand)
+        plan = fitted_shape(operand.shape, target)
+        if plan is None:
+            # As one dimension: the number of elements itself is taken for that of the result.
+            flat = self._builder.op("reshape", value, newshape=(total,))
+            value, target = match_cast(self._builder, flat, [(total, product(filled))], where), filled
+        else:
+            value, target = match_cast(self._builder, value, plan[0], where), plan[1]
+        result = self._builder.op("reshape", value, name=name, newshape=target, allowzero=True)
+        return Operand.of(result, operand.depends)
+
+    def declared(self, operand: Operand, shape: Sequence[Dim], where: str) -> Operand:
+        """The operand with the shape that the model declares for it; a run checks what is not known to be equal."""
+        pairs: list[tuple[Dim, Dim]] = [
+            (own, new) for own, new in zip(operand.shape, shape, strict=True)
+            if isinstance(own, Expr) and not same(own, new)
+        ]  # fmt: skip
+        if not pairs or operand.value is None:
+            return operand
+        return Operand.of(match_cast(self._builder, operand.value, pairs, where), operand.depends)
+
+    def required(self, operand: Operand, conditions: Sequence[Expr], where: str) -> Operand:
+        """The operand, under conditions on dimensions, of type bool, which a run checks."""
+        pairs: list[tuple[Dim, Dim]] = [(condition, 1) for condition in conditions]
+        return Operand.of(match_cast(self._builder, self.value(operand), pairs, where), operand.depends)
+
+    def _in_float32(self, op: str, operands: Sequence[Operand], attrs: Mapping[str, Any], name: str, where: str) -> Any:
+        """Half floats as operands of an operator that sums: the sum of many needs more bits than each of them has."""
+        wide = [self.op("cast", [o], {"dtype": "float32"}, name) if o.dtype == "float16" else o for o in operands]
+        computed = self.op(op, wide, attrs, name, where)
+        results = computed if isinstance(computed, tuple) else (computed,)
+        half = [self.op("cast", [r], {"dtype": "float16"}, name) if r.dtype == "float32" else r for r in results]
+        return tuple(half) if isinstance(computed, tuple) else half[0]
+
+    def value(self, operand: Operand, name: str | None = None) -> Value:
+        """The operand as a value of the graph; a constant is put into the graph on first use."""
+        if operand.value is None:
+            assert operand.data is not None
+            if operand.is_symbolic:
+                operand.value = self._computed(operand, name)
+                return operand.value
+            operand.value = self._builder.constant(operand.data, name)
+        return operand.value
+
+    def _computed(self, operand: Operand, name: str | None) -> Value:
+        """Symbolic numbers as data, which a run computes from the sizes of its inputs."""
+        elements = np.asarray(operand.data).reshape(-1).tolist()
+        if len(elements) > _MOST_NUMBERS:
+            raise UnsupportedOperator(f"{len(elements)} symbolic numbers are used as data\n  try:    shapes={{...}}")
+        if operand.dtype.is_float:
+            return self._computed_quotients(operand, [symbolic.Quotient.of(e) for e in elements], name)
+        integers = [as_expr(e).astype("int64") if isinstance(e, Expr) and e.dtype.is_bool else e for e in elements]
+        whole = "int64" if operand.dtype.is_bool else str(operand.dtype)
+        result: Value = self._builder.op(
+            "shape_to_tensor", name=name, values=tuple(integers), shape=operand.shape, dtype=whole
+        )
+        if operand.dtype.is_bool:
+            result = self._builder.op("cast", result, name=name, dtype="bool")
+        return result
+
+    def _computed_quotients(self, operand: Operand, elements: Sequence[Any], name: str | None) -> Value:
+        data = np.asarray(operand.data)
+
+        def column(numbers: Sequence[Dim]) -> Any:
+            table = np.array([*numbers, None], object)[:-1].reshape(data.shape)
+            whole = self.value(_known(table, DType("int64")))
+            return self._builder.op("cast", whole, name=name, dtype=str(operand.dtype))
+
+        above = column([e.above for e in elements])
+        if all(isinstance(e.below, int) and e.below == 1 for e in elements):
+            return cast(Value, above)
+        return cast(Value, self._builder.op("divide", above, column([e.below for e in elements]), name=name))
+
+
+def _fold(operator: operators.Operator, operands: Sequence[Operand], attrs: dict[str, Any]) -> Any:
+    if _has_symbol(tuple(attrs.values())):
+        return None
+    arrays = [o.data for o in operands if o.data is not None]
+    if any(o.is_symbolic for o in operands):
+        results = symbolic.fold(operator, arrays, attrs)
+    elif operator.fold is None:
+        return None
+    else:
+        with np.errstate(all="ignore"):
+            results = operator.fold(*arrays, **attrs)
+    if results is None:
+        return None
+    types = operator.output_types([(o.shape, o.dtype) for o in operands], attrs)
+    listed = list(results) if isinstance(results, list | tuple) else [results]
+    folded = tuple(_known(np.asarray(r), dtype) for r, (_, dtype) in zip(listed, types, strict=True))
+    return folded[0] if len(folded) == 1 else folded
+
+
+def _has_symbol(value: Any) -> bool:
+    return isinstance(value, Expr) or (isinstance(value, tuple) and any(map(_has_symbol, value)))
+
+
+def _known(array: np.ndarray, dtype: DType) -> Operand:
+    if array.dtype != object:
+        return Operand.known(array.astype(dtype.numpy, copy=False))
+    if not any(isinstance(d, Expr | symbolic.Quotient) for d in array.reshape(-1).tolist()):
+        return Operand.known(array.astype(dtype.numpy))
+    return Operand.known(array, dtype)

@@ -1,0 +1,29 @@
+"""The outputs of an imported graph under the names that the model gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..expr import replace
+from ..graph.nodes import Graph, OpNode, Value
+
+
+def with_output_names(graph: Graph, names: Sequence[str]) -> Graph:
+    """The graph with the model's names for its outputs, if a node produces them and the name is free."""
+    produced = {v for item in graph.nodes for v in item.outputs}
+    renamed: dict[Value, Value] = {}
+    for value, name in zip(graph.outputs, names, strict=False):
+        if value in produced and value.name != name and value not in renamed:
+            renamed[value] = Value(name, value.shape, value.dtype)
+    if not renamed:
+        return graph
+    renamed_of = {v.name: v for v in renamed.values()}
+    for value in graph.values():
+        if value not in renamed and value.name in renamed_of and value in produced:
+            renamed[value] = Value(f"{value.name}_inner", value.shape, value.dtype)
+
+    def of(values: Iterable[Value]) -> tuple[Value, ...]:
+        return tuple(renamed.get(v, v) for v in values)
+
+    nodes = tuple(OpNode(item.op, of(item.inputs), item.attrs, of(item.outputs)) for item in graph.nodes)
+    return replace(graph, nodes=nodes, outputs=of(graph.outputs))

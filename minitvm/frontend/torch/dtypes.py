@@ -1,0 +1,36 @@
+"""PyTorch's dtypes and tensors as ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...errors import ModelError, UnsupportedOperator
+from ...expr import DType
+
+_DTYPES = frozenset({
+    "bool", "float16", "float32", "float64", "int16", "int32", "int64", "int8", "uint16", "uint32", "uint64", "uint8",
+})  # fmt: skip
+
+
+def dtype_of(dtype: Any, where: str) -> DType:
+    """The dtype of a `torch.dtype`; raises `UnsupportedOperator` that names the type and the place, `where`."""
+    name = str(dtype).removeprefix("torch.")
+    if name not in _DTYPES:
+        raise UnsupportedOperator(f"{where}: dtype {name} is not supported")
+    return DType(name)
+
+
+def array_of(tensor: Any, where: str) -> np.ndarray:
+    """The contents of a tensor, in its own memory where that is the CPU's."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if isinstance(tensor, FakeTensor) or tensor.is_meta:
+        raise ModelError(f"{where}: the program was exported without the contents of its parameters")
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        raise UnsupportedOperator(f"{where}: tensors of the layout {tensor.layout} are not supported")
+    dtype_of(tensor.dtype, where)
+    array: np.ndarray = tensor.detach().cpu().resolve_neg().numpy()
+    return array

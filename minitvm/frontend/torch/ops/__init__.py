@@ -1,0 +1,19 @@
+"""The converters by family; importing this package registers all of them."""
+
+from . import (
+    arithmetic,
+    attention,
+    convolution,
+    creation,
+    elementwise,
+    indexing,
+    normalization,
+    padding,
+    pooling,
+    reduction,
+    refused,
+    resizing,
+    scattering,
+    shaping,
+    sorting,
+)

@@ -1,0 +1,211 @@
+"""Functions of several tensors that broadcast, and matrix products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....errors import UnsupportedOperator
+from ...operand import Operand
+from ..context import NodeContext
+from ..registry import converter
+
+# Relay's name, and what it is for truth values, of operators whose operands are promoted to the result's dtype.
+_SAME = {
+    "mul": ("multiply", "logical_and"), "maximum": ("maximum", "logical_or"), "minimum": ("minimum", "logical_and"),
+    "bitwise_and": ("bitwise_and", "logical_and"), "bitwise_or": ("bitwise_or", "logical_or"),
+    "bitwise_xor": ("bitwise_xor", "logical_xor"), "fmod": ("mod", ""), "remainder": ("floor_mod", ""),
+    "atan2": ("atan2", ""), "__lshift__": ("left_shift", ""), "__rshift__": ("right_shift", ""),
+    "bitwise_left_shift": ("left_shift", ""), "bitwise_right_shift": ("right_shift", ""),
+}  # fmt: skip
+_COMPARISONS = {
+    "eq": "equal", "ge": "greater_equal", "gt": "greater", "le": "less_equal", "lt": "less", "ne": "not_equal",
+}  # fmt: skip
+_LOGICAL = {"logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor"}
+
+
+def _overloads(aten: str) -> list[str]:
+    if aten in ("maximum", "minimum", "atan2"):
+        return [f"{aten}.default"]
+    if aten.startswith("bitwise") and aten.endswith("shift"):
+        return [f"{aten}.Tensor", f"{aten}.Tensor_Scalar"]
+    return [f"{aten}.Tensor", f"{aten}.Scalar"]
+
+
+def _register(aten: str, relay: str, for_bool: str) -> None:
+    @converter(*_overloads(aten))
+    def _(n: NodeContext) -> Any:
+        a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
+        if n.dtype.is_bool and not for_bool:
+            n.refuse_dtype("bool")
+        return n.op(for_bool if n.dtype.is_bool else relay, a, b)
+
+
+for _aten, (_relay, _for_bool) in _SAME.items():
+    _register(_aten, _relay, _for_bool)
+
+
+def _register_comparison(aten: str, relay: str) -> None:
+    @converter(f"{aten}.Tensor", f"{aten}.Scalar")
+    def _(n: NodeContext) -> Any:
+        a, b = n.promoted("self", "other")
+        if a.dtype.is_bool and relay not in ("equal", "not_equal"):
+            a, b = n.cast(a, "int8"), n.cast(b, "int8")
+        return n.op(relay, a, b)
+
+
+for _aten, _relay in _COMPARISONS.items():
+    _register_comparison(_aten, _relay)
+
+
+def _register_logical(aten: str, relay: str) -> None:
+    @converter(f"{aten}.default")
+    def _(n: NodeContext) -> Any:
+        return n.op(relay, n.cast(n["self"], "bool"), n.cast(n["other"], "bool"))
+
+
+for _aten, _relay in _LOGICAL.items():
+    _register_logical(_aten, _relay)
+
+
+@converter("add.Tensor", "add.Scalar")
+def add(n: NodeContext) -> Any:
+    """self + alpha * other."""
+    a, b = _operands_of_sum(n)
+    return n.op("logical_or" if n.dtype.is_bool else "add", a, b)
+
+
+@converter("sub.Tensor", "sub.Scalar")
+def sub(n: NodeContext) -> Any:
+    """self - alpha * other."""
+    return n.op("subtract", *_operands_of_sum(n))
+
+
+@converter("rsub.Tensor", "rsub.Scalar")
+def rsub(n: NodeContext) -> Any:
+    """other - alpha * self."""
+    a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
+    return n.op("subtract", b, scaled(n, a, n.attr("alpha")))
+
+
+def _operands_of_sum(n: NodeContext) -> tuple[Operand, Operand]:
+    a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
+    return a, scaled(n, b, n.attr("alpha"))
+
+
+def scaled(n: NodeContext, x: Operand, factor: Any) -> Operand:
+    """factor * x."""
+    if isinstance(factor, int | float) and factor == 1:
+        return x
+    product: Operand = n.op("multiply", x, n.of_dtype(factor, x.dtype))
+    return product
+
+
+@converter("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode")
+def div(n: NodeContext) -> Any:
+    """The quotient, or its integer part (`trunc`), or its floor."""
+    mode = n.attr("rounding_mode") if "rounding_mode" in n.values else None
+    a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
+    if mode == "floor":
+        return n.op("floor_divide", a, b)
+    quotient = n.op("divide", a, b)
+    return n.op("trunc", quotient) if mode == "trunc" and n.dtype.is_float else quotient
+
+
+@converter("floor_divide.default")
+def floor_divide(n: NodeContext) -> Any:
+    return n.op("floor_divide", *(n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other")))
+
+
+@converter("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+def power(n: NodeContext) -> Any:
+    base, exponent = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "exponent"))
+    number = n.attr("exponent")
+    if isinstance(number, int | float):
+        if number == 2:
+            return n.op("multiply", base, base)
+        if base.dtype.is_float and number in _POWERS:
+            return n.op(_POWERS[number], base)
+    return n.op("power", base, exponent)
+
+
+_POWERS = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal", 1: "copy"}
+
+
+@converter("clamp.Tensor")
+def clamp(n: NodeContext) -> Any:
+    x = n.cast(n["self"], n.dtype)
+    low, high = n.optional("min"), n.optional("max")
+    x = x if low is None else n.op("maximum", x, n.cast(low, n.dtype))
+    return x if high is None else n.op("minimum", x, n.cast(high, n.dtype))
+
+
+@converter("where.self")
+def where(n: NodeContext) -> Any:
+    a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
+    return n.op("where", n["condition"], a, b)
+
+
+@converter("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(n: NodeContext) -> Any:
+    return n.op("where", n["mask"], n.of_dtype(n.attr("value"), n.dtype), n["self"])
+
+
+# --- matrix products ---
+
+
+@converter("linear.default")
+def linear(n: NodeContext) -> Any:
+    """x W' + b, with the weights as [outputs, inputs]."""
+    x, weight, bias = n["input"], n["weight"], n.optional("bias")
+    product = n.op("nn.dense", x, weight)
+    return product if bias is None else n.op("add", product, bias)
+
+
+@converter("mm.default", "bmm.default")
+def product(n: NodeContext) -> Any:
+    return n.op("nn.matmul", n["self"], n["mat2"])
+
+
+@converter("matmul.default")
+def matmul(n: NodeContext) -> Any:
+    return n.op("nn.matmul", n["self"], n["other"])
+
+
+@converter("mv.default")
+def matrix_by_vector(n: NodeContext) -> Any:
+    return n.op("nn.matmul", n["self"], n["vec"])
+
+
+@converter("dot.default")
+def dot(n: NodeContext) -> Any:
+    return n.op("nn.matmul", n["self"], n["tensor"])
+
+
+@converter("addmm.default")
+def addmm(n: NodeContext) -> Any:
+    return _with_addend(n, n.op("nn.matmul", n["mat1"], n["mat2"]))
+
+
+@converter("baddbmm.default")
+def baddbmm(n: NodeContext) -> Any:
+    return _with_addend(n, n.op("nn.matmul", n["batch1"], n["batch2"]))
+
+
+def _with_addend(n: NodeContext, product: Operand) -> Any:
+    """beta * self + alpha * product."""
+    beta, total = n.attr("beta"), scaled(n, product, n.attr("alpha"))
+    n.ignore("self")
+    return total if beta == 0 else n.op("add", total, scaled(n, n["self"], beta))
+
+
+@converter("einsum.default")
+def einsum(n: NodeContext) -> Any:
+    """An ellipsis and repeated labels are left to the operator."""
+    equation = n.attr("equation").replace(" ", "")
+    n.ignore("path")
+    if "..." in equation:
+        raise UnsupportedOperator(f"{n.where}: an ellipsis in {equation!r} is not supported")
+    if "->" not in equation:
+        labels = equation.replace(",", "")
+        equation += "->" + "".join(sorted(c for c in set(labels) if labels.count(c) == 1))
+    return n.op("einsum", *n.operands("tensors"), equation=equation)

@@ -1,0 +1,103 @@
+"""Tensors from nothing: constants, ranges, triangles."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ....expr import Expr
+from ....topi.shapes import is_one
+from ...operand import Operand
+from ..context import NodeContext
+from ..registry import converter
+
+
+@converter("full.default")
+def full(n: NodeContext) -> Any:
+    n.ignore("size", "dtype")
+    return _filled(n, n.attr("fill_value"))
+
+
+@converter("full_like.default")
+def full_like(n: NodeContext) -> Any:
+    n.ignore("self", "dtype")
+    return _filled(n, n.attr("fill_value"))
+
+
+@converter("new_full.default")
+def new_full(n: NodeContext) -> Any:
+    n.ignore("self", "size", "dtype")
+    return _filled(n, n.attr("fill_value"))
+
+
+@converter("zeros.default", "zeros_like.default", "new_zeros.default")
+def zeros(n: NodeContext) -> Any:
+    n.ignore("self", "size", "dtype")
+    return _filled(n, 0)
+
+
+@converter("ones.default", "ones_like.default", "new_ones.default")
+def ones(n: NodeContext) -> Any:
+    n.ignore("self", "size", "dtype")
+    return _filled(n, 1)
+
+
+@converter("empty.memory_format", "empty_like.default", "empty_permuted.default", "empty_strided.default",
+           "new_empty.default", "new_empty_strided.default")  # fmt: skip
+def empty(n: NodeContext) -> Any:
+    """Contents that nothing may depend on: zeros here."""
+    n.ignore("self", "size", "dtype", "stride", "physical_layout")
+    return _filled(n, 0)
+
+
+@converter("fill.Scalar", "fill.Tensor")
+def fill(n: NodeContext) -> Any:
+    n.ignore("self")
+    return _filled(n, n.attr("value"))
+
+
+@converter("scalar_tensor.default")
+def scalar_tensor(n: NodeContext) -> Any:
+    n.ignore("dtype")
+    return n.of_dtype(n.attr("s"), n.dtype)
+
+
+def _filled(n: NodeContext, value: Any) -> Any:
+    """A tensor of the result's type, each element the value: a number, a dimension or a tensor of one element."""
+    if isinstance(value, bool | int | float) and all(is_one(d) for d in n.shape):
+        return Operand.known(np.full((1,) * len(n.shape), value, n.dtype.numpy))
+    if isinstance(value, Operand | Expr):
+        return n.op("broadcast_to", n.of_dtype(value, n.dtype), shape=n.shape)
+    return n.op("full", shape=n.shape, fill_value=value, dtype=str(n.dtype))
+
+
+@converter("arange.start_step", "arange.start", "arange.default")
+def arange(n: NodeContext) -> Any:
+    n.ignore("dtype")
+    start = n.attr("start") if "start" in n.values else 0
+    step = n.attr("step") if "step" in n.values else 1
+    stop = n.attr("end")
+    if any(isinstance(v, Expr) for v in (start, step, stop)):
+        if step != 1:
+            n.refuse(f"a range by {step} with symbolic ends")
+        return n.op("arange", start=start, stop=stop, step=1, dtype=str(n.dtype))
+    return Operand.known((start + step * np.arange(max(0, math.ceil((stop - start) / step)))).astype(n.dtype.numpy))
+
+
+@converter("tril.default")
+def tril(n: NodeContext) -> Any:
+    return _triangle(n, upper=False)
+
+
+@converter("triu.default")
+def triu(n: NodeContext) -> Any:
+    return _triangle(n, upper=True)
+
+
+def _triangle(n: NodeContext, upper: bool) -> Any:
+    x, k = n["self"], n.attr("diagonal")
+    if x.dtype.is_bool:
+        return n.cast(n.op("trilu", n.cast(x, "int8"), k=k, upper=upper), "bool")
+    return n.op("trilu", x, k=k, upper=upper)

@@ -1,0 +1,151 @@
+"""Reads at places that are data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....expr import Expr
+from ....graph.nodes import Dim
+from ....topi.shapes import broadcast_shapes, product
+from ...blocks import blocks_to_picture
+from ...operand import Operand
+from ..context import NodeContext
+from ..registry import converter
+from .shaping import reshaped
+
+
+@converter("embedding.default")
+def embedding(n: NodeContext) -> Any:
+    n.ignore("padding_idx")  # its row gets no gradient
+    return n.op("take", n["weight"], n["indices"], axis=0)
+
+
+@converter("index_select.default")
+def index_select(n: NodeContext) -> Any:
+    x, index = n["self"], n["index"]
+    if index.ndim == 0:
+        index = n.op("expand_dims", index, axis=0)
+    return n.op("take", x, index, axis=n.attr("dim") % x.ndim)
+
+
+@converter("gather.default")
+def gather(n: NodeContext) -> Any:
+    """out[i, j, k] = self[index[i, j, k], j, k] for dim 0, and so on."""
+    x, index = n["self"], n["index"]
+    n.ignore("sparse_grad")
+    return n.op("gather", x, index, axis=n.attr("dim") % x.ndim)
+
+
+@converter("index.Tensor")
+def index(n: NodeContext) -> Any:
+    """self[i, :, j, ...]: the shape that the indices have together replaces their axes.
+
+    It stands where they stood if they are neighbours, else in front, as in NumPy.
+    """
+    x = n["self"]
+    axes, indices = indexed_axes(n)
+    if len(axes) == 1 and indices[0].dtype.is_int:
+        return n.op("take", x, indices[0], axis=axes[0])
+    points, shape = points_of(n, indices)
+    order = (*axes, *(a for a in range(x.ndim) if a not in axes))
+    moved = x if order == tuple(range(x.ndim)) else n.op("transpose", x, axes=order)
+    picked = n.op("gather_nd", moved, points)
+    neighbours = axes == list(range(axes[0], axes[0] + len(axes)))
+    if not neighbours or axes[0] == 0:
+        return picked
+    lead = len(shape)
+    back = (*range(lead, lead + axes[0]), *range(lead), *range(lead + axes[0], picked.ndim))
+    return n.op("transpose", picked, axes=back)
+
+
+def indexed_axes(n: NodeContext) -> tuple[list[int], list[Operand]]:
+    """The axes that `indices` has something for, and the indices; raises for masks, whose shape depends on data."""
+    listed = n.attr("indices")
+    axes = [a for a, i in enumerate(listed) if i is not None]
+    for a in axes:
+        if listed[a].dtype.is_bool:
+            n.refuse("a mask as index: the shape of its result depends on the data")
+    return axes, [n.cast(listed[a], "int64") for a in axes]
+
+
+def points_of(n: NodeContext, indices: list[Operand]) -> tuple[Operand, tuple[Dim, ...]]:
+    """The indices, broadcast to their common shape, as points along a last axis; and that shape."""
+    shape = broadcast_shapes(*(i.shape for i in indices))
+    wide = [i if i.shape == shape else n.op("broadcast_to", i, shape=shape) for i in indices]
+    if len(wide) == 1:
+        return n.op("expand_dims", wide[0], axis=len(shape)), shape
+    return n.op("stack", *wide, axis=len(shape)), shape
+
+
+@converter("diagonal.default")
+def diagonal(n: NodeContext) -> Any:
+    """The elements of two axes whose indices differ by `offset`, along a new last axis."""
+    x, offset = n["self"], n.attr("offset")
+    first, second = n.attr("dim1") % x.ndim, n.attr("dim2") % x.ndim
+    rows, columns = x.shape[first], x.shape[second]
+    if isinstance(rows, Expr) or isinstance(columns, Expr):
+        n.refuse(f"the diagonal of {rows} x {columns} is symbolic")
+    rest = [a for a in range(x.ndim) if a not in (first, second)]
+    moved = n.op("transpose", x, axes=(*rest, first, second))
+    flat = reshaped(n, moved, (*(x.shape[a] for a in rest), rows * columns))
+    row = max(0, -offset)
+    count = max(0, min(rows - row, columns - row - offset))
+    places = (row + np.arange(count)) * columns + row + offset + np.arange(count)
+    return n.op("take", flat, places.astype(np.int64), axis=len(rest))
+
+
+@converter("unfold.default")
+def unfold(n: NodeContext) -> Any:
+    """All windows of an axis, the places within one along a new last axis."""
+    x, size, step = n["self"], n.attr("size"), n.attr("step")
+    axis = n.attr("dimension") % x.ndim
+    extent = x.shape[axis]
+    if isinstance(extent, Expr):
+        n.refuse(f"the dimension {extent} is symbolic")
+    count = (extent - size) // step + 1
+    places = np.arange(count)[:, None] * step + np.arange(size)
+    windows = n.op("take", x, places.astype(np.int64), axis=axis)
+    order = (*range(axis + 1), *range(axis + 2, windows.ndim), axis + 1)
+    return n.op("transpose", windows, axes=order)
+
+
+@converter("as_strided.default")
+def as_strided(n: NodeContext) -> Any:
+    """The elements of a tensor without gaps at places that sizes and strides give."""
+    x, sizes, strides = n["self"], n.attr("size"), n.attr("stride")
+    offset = n.attr("storage_offset") or 0
+    contiguous = n.importer.argument(n.node, "self").meta["val"].is_contiguous()
+    if not contiguous or not x.is_static or not all(isinstance(v, int) for v in (*sizes, *strides, offset)):
+        n.refuse(f"strides {strides} of {x} are not supported")
+    places = np.full((1,) * len(sizes), offset, np.int64)
+    for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+        steps = np.arange(size, dtype=np.int64) * stride
+        places = places + steps.reshape([size if a == axis else 1 for a in range(len(sizes))])
+    return n.op("take", reshaped(n, x, (product(x.shape),)), places, axis=0)
+
+
+@converter("col2im.default")
+def col2im(n: NodeContext) -> Any:
+    """Blocks put back into a picture, overlapping elements added."""
+    x = n["self"]
+    before = tuple(n.attr("padding"))
+    blocks = x if x.ndim == 3 else n.op("expand_dims", x, axis=0)
+    picture = blocks_to_picture(
+        n, blocks, n.attr("output_size"), n.attr("kernel_size"), n.attr("stride"), n.attr("dilation"), before * 2
+    )
+    return picture if x.ndim == 3 else n.op("squeeze", picture, axis=(0,))
+
+
+@converter("bucketize.Tensor", "searchsorted.Tensor")
+def bucketize(n: NodeContext) -> Any:
+    """How many of the boundaries lie below an element; `right` also counts those that are equal to it."""
+    bounds = n["boundaries"] if "boundaries" in n.declared else n["sorted_sequence"]
+    x = n["self"]
+    if bounds.ndim != 1:
+        n.refuse(f"boundaries of {bounds.ndim} dimensions are not supported")
+    right = n.attr("right") or n.attr("side") == "right" if "side" in n.declared else n.attr("right")
+    n.ignore("out_int32", "sorter")
+    below = n.op("less_equal" if right else "less", bounds, n.op("expand_dims", x, axis=x.ndim))
+    return n.op("sum", n.cast(below, str(n.dtype)), axis=(x.ndim,))

@@ -1,0 +1,151 @@
+"""Reductions, running sums and running products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...operand import Operand
+from ..context import NodeContext
+from ..registry import converter
+
+_SAME = {
+    "amax": "max", "amin": "min", "logsumexp": "logsumexp", "mean": "mean", "prod": "prod", "sum": "sum",
+}  # fmt: skip
+_OVERLOADS = {
+    "mean": ("default", "dim"), "prod": ("default", "dim_int"), "sum": ("default", "dim_IntList"),
+}  # fmt: skip
+
+
+def _register(aten: str, relay: str) -> None:
+    @converter(*(f"{aten}.{overload}" for overload in _OVERLOADS.get(aten, ("default",))))
+    def _(n: NodeContext) -> Any:
+        n.ignore("dtype")
+        return _reduced(n, relay, n.cast(n["self"], n.dtype))
+
+
+def _reduced(n: NodeContext, relay: str, x: Operand) -> Any:
+    """A reduction over `dim`: an axis, several, or all where there is none."""
+    axes = _axes(n)
+    return x if x.ndim == 0 else n.op(relay, x, axis=axes, keepdims=_keepdims(n))
+
+
+def _axes(n: NodeContext) -> tuple[int, ...] | None:
+    listed = n.attr("dim") if "dim" in n.values else None
+    return (listed,) if isinstance(listed, int) else tuple(listed) if listed else None
+
+
+def _keepdims(n: NodeContext) -> bool:
+    return bool(n.attr("keepdim")) if "keepdim" in n.values else False
+
+
+for _aten, _relay in _SAME.items():
+    _register(_aten, _relay)
+
+
+@converter("max.default")
+def max_(n: NodeContext) -> Any:
+    return _reduced(n, "max", n["self"])
+
+
+@converter("min.default")
+def min_(n: NodeContext) -> Any:
+    return _reduced(n, "min", n["self"])
+
+
+def _register_truth(aten: str) -> None:
+    @converter(f"{aten}.default", f"{aten}.dim", f"{aten}.dims")
+    def _(n: NodeContext) -> Any:
+        return n.cast(_reduced(n, aten, n.cast(n["self"], "bool")), n.dtype)
+
+
+for _aten in ("any", "all"):
+    _register_truth(_aten)
+
+
+def _register_choice(aten: str, argument: str) -> None:
+    @converter(f"{aten}.dim")
+    def _(n: NodeContext) -> Any:
+        x, axis, keep = n["self"], n.attr("dim"), _keepdims(n)
+        values = n.op(aten, x, axis=(axis,), keepdims=keep)
+        return [values, n.op(argument, x, axis=axis, keepdims=keep) if n.wants(1) else None]
+
+    @converter(f"{argument}.default")
+    def _(n: NodeContext) -> Any:
+        return n.op(argument, n["self"], axis=n.attr("dim"), keepdims=bool(n.attr("keepdim")))
+
+
+for _aten, _argument in {"max": "argmax", "min": "argmin"}.items():
+    _register_choice(_aten, _argument)
+
+
+@converter("var.correction", "var.dim", "var.default")
+def variance(n: NodeContext) -> Any:
+    """The mean square distance from the mean; the count is less by `correction`."""
+    return n.op("variance", n["self"], axis=_axes(n), keepdims=_keepdims(n), unbiased=_unbiased(n))
+
+
+@converter("std.correction", "std.dim", "std.default")
+def deviation(n: NodeContext) -> Any:
+    return n.op("sqrt", variance(n))
+
+
+@converter("var_mean.correction")
+def variance_and_mean(n: NodeContext) -> Any:
+    return [variance(n), _reduced(n, "mean", n["self"])]
+
+
+def _unbiased(n: NodeContext) -> bool:
+    if "correction" in n.declared:
+        correction = n.attr("correction")
+        correction = 1 if correction is None else correction
+    else:
+        correction = int(n.attr("unbiased"))
+    if correction not in (0, 1):
+        n.refuse(f"correction={correction} is not supported")
+    return bool(correction)
+
+
+@converter("linalg_vector_norm.default")
+def vector_norm(n: NodeContext) -> Any:
+    """The p-norm over `dim`."""
+    n.ignore("dtype")
+    x, p = n.cast(n["self"], n.dtype), n.attr("ord")
+    return norm(n, x, p, _axes(n), _keepdims(n))
+
+
+def norm(n: NodeContext, x: Operand, p: float, axes: tuple[int, ...] | None, keepdims: bool) -> Operand:
+    """(sum |x|^p)^(1/p), the largest of |x| for infinity, how many are not 0 for 0."""
+    size_of = n.op("abs", x)
+    attrs = {"axis": axes, "keepdims": keepdims}
+    result: Operand
+    if p in (1, 2):
+        result = n.op("l1" if p == 1 else "l2", x, **attrs)
+    elif math.isinf(p):
+        result = n.op("max" if p > 0 else "min", size_of, **attrs)
+    elif p == 0:
+        result = n.op("sum", n.cast(n.op("not_equal", x, 0.0), str(x.dtype)), **attrs)
+    else:
+        result = n.op("power", n.op("sum", n.op("power", size_of, float(p)), **attrs), 1 / p)
+    return result
+
+
+@converter("_cdist_forward.default")
+def distances(n: NodeContext) -> Any:
+    """The p-norm of the difference of each row of x1 and each of x2."""
+    a, b = n["x1"], n["x2"]
+    n.ignore("compute_mode")
+    difference = n.op("subtract", n.op("expand_dims", a, axis=a.ndim - 1), n.op("expand_dims", b, axis=b.ndim - 2))
+    return norm(n, difference, n.attr("p"), (difference.ndim - 1,), keepdims=False)
+
+
+def _register_running(aten: str) -> None:
+    @converter(f"{aten}.default")
+    def _(n: NodeContext) -> Any:
+        n.ignore("dtype")
+        x, axis = n.cast(n["self"], n.dtype), n.attr("dim")
+        return x if x.ndim == 0 else n.op(aten, x, axis=axis)
+
+
+for _aten in ("cumsum", "cumprod"):
+    _register_running(_aten)

@@ -1,0 +1,28 @@
+"""Operators that are refused by name, with the reason."""
+
+from __future__ import annotations
+
+from ..registry import refuse
+
+refuse(
+    "the shape of its output depends on the data",
+    "masked_select", "nonzero", "nonzero_static", "unique_consecutive", "unique_dim", "_unique", "_unique2", "bincount",
+    "repeat_interleave",
+)  # fmt: skip
+refuse("the program reads an element as a number", "_local_scalar_dense", "item")
+refuse(
+    "it is random",
+    "bernoulli", "multinomial", "normal", "normal_functional", "rand", "rand_like", "randint",
+    "randint_like", "randn", "randn_like", "randperm", "rrelu_with_noise_functional", "uniform",
+)  # fmt: skip
+refuse("it is random\n  try:    module.eval() before the export", "native_dropout")
+refuse(
+    "it is of training\n  try:    module.eval() before the export",
+    "_native_batch_norm_legit.default", "_native_batch_norm_legit_functional", "native_batch_norm",
+)  # fmt: skip
+refuse("complex numbers are not supported", "_fft_c2c", "_fft_c2r", "_fft_r2c", "complex", "polar", "view_as_complex")
+refuse(
+    "it is of a derivative, and minitvm is for inference",
+    "avg_pool2d_backward", "convolution_backward", "embedding_dense_backward", "native_group_norm_backward",
+    "native_layer_norm_backward", "max_pool2d_with_indices_backward", "_adaptive_avg_pool2d_backward",
+)  # fmt: skip

@@ -1,0 +1,72 @@
+"""Pictures of another size, and sampled at points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..context import NodeContext
+from ..registry import converter
+
+_SPATIAL = {
+    "upsample_linear1d": ("linear", 1), "upsample_bilinear2d": ("linear", 2), "upsample_trilinear3d": ("linear", 3),
+    "upsample_bicubic2d": ("cubic", 2), "upsample_nearest1d": ("nearest_neighbor", 1),
+    "upsample_nearest2d": ("nearest_neighbor", 2), "upsample_nearest3d": ("nearest_neighbor", 3),
+    "_upsample_nearest_exact1d": ("nearest_exact", 1), "_upsample_nearest_exact2d": ("nearest_exact", 2),
+    "_upsample_nearest_exact3d": ("nearest_exact", 3),
+}  # fmt: skip
+
+
+def _register(aten: str, method: str, rank: int) -> None:
+    @converter(f"{aten}.vec")
+    def _(n: NodeContext) -> Any:
+        n.ignore("output_size")
+        factors = n.attr("scale_factors")
+        return _resized(n, method, rank, factors)
+
+    @converter(f"{aten}.default")
+    def _(n: NodeContext) -> Any:
+        n.ignore("output_size")
+        names = ("scales",) if rank == 1 else ("scales_d", "scales_h", "scales_w")[3 - rank :]
+        factors = [n.attr(name) for name in names]
+        return _resized(n, method, rank, None if None in factors else factors)
+
+
+def _resized(n: NodeContext, method: str, rank: int, factors: Any) -> Any:
+    """Pixel i lies at (i + 1/2) / scale - 1/2, at i / scale for `nearest`, or on the corners if these are aligned."""
+    x = n["input"] if "input" in n.values else n["self"]
+    scales = None if factors is None else (1.0,) * (x.ndim - rank) + tuple(map(float, factors))
+    attrs: dict[str, Any] = {"size": n.shape, "scales": scales, "method": method}
+    if method == "nearest_exact":
+        attrs |= {"method": "nearest_neighbor", "rounding_method": "round_prefer_ceil"}
+        mode = "half_pixel"
+    elif method == "nearest_neighbor":
+        attrs["rounding_method"] = "floor"
+        mode = "asymmetric"
+    else:
+        mode = "align_corners" if n.attr("align_corners") else "half_pixel"
+        if mode == "align_corners" and all(isinstance(d, int) for d in n.shape[-rank:]):
+            attrs["scales"] = None  # the corners determine it
+    return n.op("image.resize", x, coordinate_transformation_mode=mode, **attrs)
+
+
+for _aten, (_method, _rank) in _SPATIAL.items():
+    _register(_aten, _method, _rank)
+
+
+_METHODS = ("linear", "nearest", "cubic")
+_BORDERS = ("zeros", "border", "reflection")
+
+
+@converter("grid_sampler_2d.default", "grid_sampler_3d.default", "grid_sampler.default")
+def grid_sample(n: NodeContext) -> Any:
+    method, border = _METHODS[n.attr("interpolation_mode")], _BORDERS[n.attr("padding_mode")]
+    return n.op(
+        "image.grid_sample", n["input"], n["grid"], method=method, padding_mode=border,
+        align_corners=bool(n.attr("align_corners")),
+    )  # fmt: skip
+
+
+@converter("pixel_shuffle.default")
+def pixel_shuffle(n: NodeContext) -> Any:
+    """[n, c r r, h, w] as [n, c, h r, w r]."""
+    return n.op("nn.depth_to_space", n["self"], block_size=n.attr("upscale_factor"), mode="CRD")

@@ -1,0 +1,60 @@
+"""The converters by ATen operator.
+
+    @converter("gelu.default")
+    def gelu(n):
+        return n.op("nn.gelu", n["self"], approximate=n.attr("approximate"))
+
+A converter takes a `NodeContext` and returns the operand, or the sequence of operands, for the node's results. An
+operator that has a converter is not decomposed. An argument that a node gives and that the converter does not read is
+refused.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .context import NodeContext
+
+Converter = Callable[["NodeContext"], Any]
+
+# By operator and overload, `add.Tensor`; all are of the namespace aten.
+CONVERTERS: dict[str, Converter] = {}
+
+# Operators that are refused, with their overloads or for all of them, each with the reason.
+REFUSED: dict[str, str] = {}
+
+
+def converter(*names: str) -> Callable[[Converter], Converter]:
+    """Register a converter of operators."""
+
+    def decorate(function: Converter) -> Converter:
+        CONVERTERS.update(dict.fromkeys(names, function))
+        return function
+
+    return decorate
+
+
+def refuse(reason: str, *names: str) -> None:
+    """Refuse operators, by names with or without overloads, for a reason that completes `X is not supported: ...`."""
+    REFUSED.update(dict.fromkeys(names, reason))
+
+
+def find(target: str) -> Converter | None:
+    """The converter of an operator such as `aten.add.Tensor`, or None."""
+    return converters().get(target.removeprefix("aten."))
+
+
+def converters() -> dict[str, Converter]:
+    """All converters, by operator and overload."""
+    importlib.import_module(f"{__package__}.ops")
+    return CONVERTERS
+
+
+def refusal(target: str) -> str | None:
+    """The reason why an operator is refused, or None where there is none but that nobody wrote a converter."""
+    importlib.import_module(f"{__package__}.ops")
+    namespace, _, name = target.partition(".")
+    return REFUSED.get(name, REFUSED.get(name.split(".")[0])) if namespace == "aten" else None

@@ -1,0 +1,50 @@
+"""Products of bytes summed in int32: `qnn.conv2d` and `qnn.dense`, and what a layout pass makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import topi
+from ..registry import Pattern, register
+
+register("qnn.conv2d", pattern=Pattern.COMPLEX_OUT_FUSABLE)(topi.byte_conv2d)
+register("qnn.dense", pattern=Pattern.COMPLEX_OUT_FUSABLE)(topi.byte_dense)
+
+
+def _words(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x).view(np.int32)
+
+
+@register("layout.words", pattern=Pattern.OPAQUE, fold=_words, view=True)
+def words(x: Any) -> Any:
+    """Four neighbouring bytes along the last axis as one int32, the first of them lowest: the same memory."""
+    return topi.words(x)
+
+
+@register("qnn.contrib_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=("layout.unblock_axis",))
+def conv2d_nchwc(
+    data: Any, weight: Any, *, pad_value: int = 0, strides: Any = (1, 1), padding: Any = (0, 0),
+    dilation: Any = (1, 1), algorithm: Sequence[Any] = (),
+) -> Any:  # fmt: skip
+    """Convolution on words of NCHW[x]c bytes and packed words of weights."""
+    return topi.byte_conv2d_nchwc(
+        data, weight, pad_value=pad_value, strides=strides, padding=padding, dilation=dilation, algorithm=algorithm
+    )
+
+
+@register("qnn.contrib_dense_packed", pattern=Pattern.COMPLEX_OUT_FUSABLE)
+def dense_packed(data: Any, weight: Any, *, units: int = 0) -> Any:
+    """Words [.., K/4] times packed words [N/x, K/4, x], only the first `units` columns (0: all)."""
+    return topi.byte_dense_packed(data, weight, units=units)
+
+
+@register("qnn.contrib_dense_of_blocks", pattern=Pattern.COMPLEX_OUT_FUSABLE)
+def dense_of_blocks(
+    data: Any, scale: Any, shift: Any, weight: Any, weight_scale: Any, offset: Any = None, *, bits: int = 4,
+    units: int = 0,
+) -> Any:  # fmt: skip
+    """Data times weights of 4 or 8 bits, both in blocks that share a scale; see `topi.dense_of_blocks`."""
+    return topi.dense_of_blocks(data, scale, shift, weight, weight_scale, offset, bits=bits, units=units)

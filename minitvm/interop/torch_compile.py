@@ -1,0 +1,147 @@
+"""minitvm as a backend of `torch.compile`, for inference.
+
+    model = torch.compile(model, backend="minitvm")
+    with torch.no_grad():
+        y = model(x)
+
+PyTorch finds the backend by its entry point, `torch_dynamo_backends`, once minitvm is installed. AOTAutograd brings
+what Dynamo captures into ATen's operators; `frontend.torch` reads it; the first call builds it. Parameters and buffers
+are constants, in their own memory: where a call finds that they were exchanged, or changed by an operation of PyTorch,
+it builds the graph anew. A change by way of `parameter.data` goes unseen. Other arrays come and go by DLPack, without a
+copy.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._guards import TracingContext
+
+from ..build import build
+from ..errors import InputError, UnsupportedOperator, nearest
+from ..executable import evaluate
+from ..expr import Expr, Var
+from ..expr.names import fresh, identifier
+from ..frontend.operand import Operand
+from ..frontend.torch.dtypes import array_of
+from ..frontend.torch.importer import Importer
+from ..frontend.torch.loading import decompositions
+from ..frontend.torch.symbols import Symbols
+from ..frontend.torch.unsupported import refuse_unsupported
+
+OPTIONS = ("target", "threads", "accuracy")  # those of `build` that `torch.compile(options={...})` takes
+
+KEPT = 4  # programs of one captured graph, for different parameters, that are kept
+
+
+def backend(
+    module: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """Compile a graph that Dynamo captured: the backend `minitvm` of `torch.compile`.
+
+    `options` are `target`, `threads` and `accuracy`, as `build` takes them. Raises `InputError` for others, and
+    `UnsupportedOperator` for operators without a converter and for a graph of which a derivative may be asked.
+    """
+    settings = dict(options or {})
+    for name in settings:
+        if name not in OPTIONS:
+            raise InputError(f"torch.compile: options has no {name}; {nearest(name, OPTIONS)}")
+
+    def for_inference(graph: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        return _Captured(graph, _parameters(), settings).call
+
+    compiler = aot_autograd(
+        fw_compiler=_refuse_training, inference_compiler=for_inference, decompositions=dict(decompositions().items())
+    )
+    compiled: Callable[..., Any] = compiler(module, example_inputs)
+    return compiled
+
+
+def _refuse_training(_: torch.fx.GraphModule, __: Sequence[Any]) -> Callable[..., Any]:
+    raise UnsupportedOperator(
+        "torch.compile(backend='minitvm') is for inference; some input or parameter asks for a derivative\n"
+        "  try:    with torch.no_grad():\n          with torch.inference_mode():"
+    )
+
+
+def _parameters() -> frozenset[int]:
+    """Which arguments of the graph that is being compiled are parameters and buffers."""
+    context = TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    return frozenset() if metadata is None else frozenset(metadata.static_input_indices)
+
+
+class _Captured:
+    """A graph of ATen's operators, built for the parameters that it is called with."""
+
+    def __init__(self, graph: torch.fx.GraphModule, parameters: frozenset[int], settings: Mapping[str, Any]) -> None:
+        self._graph, self._parameters, self._settings = graph, sorted(parameters), settings
+        self._programs: OrderedDict[Any, _Program] = OrderedDict()
+        refuse_unsupported(graph)
+
+    def call(self, *args: Any) -> list[Any]:
+        """The results for arguments in the order of the graph's placeholders."""
+        key = tuple(map(_state, (args[k] for k in self._parameters)))
+        program = self._programs.get(key)
+        if program is None:
+            program = self._programs[key] = _Program(self._graph, args, self._parameters, self._settings)
+            if len(self._programs) > KEPT:
+                self._programs.popitem(last=False)
+        return program(args)
+
+
+def _state(tensor: torch.Tensor) -> tuple[int, ...]:
+    """What differs when a tensor is another one, or was written to since."""
+    version = 0 if tensor.is_inference() else tensor._version
+    return id(tensor), tensor.data_ptr(), version
+
+
+class _Program:
+    """A built graph, and where its inputs and outputs are among the arguments and results."""
+
+    def __init__(
+        self, graph: torch.fx.GraphModule, args: Sequence[Any], parameters: Sequence[int], settings: Mapping[str, Any]
+    ) -> None:
+        importer = Importer("main", Symbols())
+        self._parameters = [args[k] for k in parameters]  # held, so that no other tensor gets their identity
+        self._inputs: list[int] = []
+        self._sizes: dict[Any, int] = {}
+        used: set[str] = set()
+        for position, node in enumerate(n for n in graph.graph.nodes if n.op == "placeholder"):
+            if not isinstance(node.meta["val"], torch.Tensor):
+                size = importer.symbols.dim(node.meta["val"], f"input {node.name}")
+                self._sizes[size] = position
+                importer.bind(node, size)
+            elif position in parameters:
+                importer.bind(node, Operand.known(array_of(args[position], node.name)))
+            else:
+                importer.input(node, fresh(identifier(node.name), used))
+                self._inputs.append(position)
+        results = importer.run(graph)
+        self._results = [None if isinstance(value, Operand) else (value,) for _, value in results]
+        outputs = [(name, value) for name, value in results if isinstance(value, Operand)]
+        self._module = build(importer.build(outputs), **settings) if outputs else None
+
+    def __call__(self, args: Sequence[Any]) -> list[Any]:
+        """The results; those that are sizes are computed from the arguments."""
+        arrays = [_array(args[k]) for k in self._inputs]
+        results = () if self._module is None else self._module(*arrays)
+        tensors = map(torch.from_dlpack, results if isinstance(results, tuple) else (results,))
+        return [next(tensors) if result is None else self._number(result[0], args) for result in self._results]
+
+    def _number(self, value: Any, args: Sequence[Any]) -> Any:
+        if not isinstance(value, Expr):
+            return value
+        return int(evaluate(value, {size: args[k] for size, k in self._sizes.items() if isinstance(size, Var)}))
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    """A tensor of the CPU as an array in the same memory."""
+    if tensor.device.type != "cpu":
+        raise InputError(f"torch.compile(backend='minitvm') runs on the CPU, found a tensor on {tensor.device}")
+    return np.from_dlpack(tensor.detach())

@@ -1,0 +1,101 @@
+"""Which operators of an optimized graph may change a state where it lies, instead of a copy of it.
+
+A state begins a run as an input of the graph and ends it as an output. If every operator on the way from one to the
+other returns its first argument with some elements replaced (`Operator.updates`), they can all work on the state's own
+memory. An operator U that updates a value v may overwrite the memory of v, if after U nothing reads that memory as v:
+
+    no operator behind U, and U through none of its other arguments, reads v or a view of v,
+    and neither v nor a view of it is an output.
+
+Operators run in the order of the graph, so whoever reads v before U has what it needs; who reads it after U is what the
+condition excludes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..graph import registry
+from ..graph.nodes import FUSED
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """The operators that update a state in place, each with the number of the input that it updates; the places.
+
+    `states` are the values that lie in the memory of a state, with its number: the state's input, and what operators
+    made of it. For the states of `kept` this includes the last one, the output.
+    """
+
+    nodes: Mapping[Any, int] = field(default_factory=dict)
+    states: Mapping[Any, int] = field(default_factory=dict)
+    kept: frozenset[int] = frozenset()
+
+
+def in_place(fused: Any, is_view: Callable[[Any], bool]) -> InPlace:
+    """The updates of an optimized graph that need no copy. `is_view(node)`: it only gives its input another shape."""
+    values = _Values(fused, is_view)
+    nodes: dict[Any, int] = {}
+    states = {old: number for number, (old, _) in enumerate(fused.state_pairs())}
+    kept = set()
+    for number, (old, new) in enumerate(fused.state_pairs()):
+        way = values.way(old, new)
+        if way is not None:
+            kept.add(number)
+            for node in way:
+                nodes[node] = _updated(node)  # type: ignore[assignment]
+                states[node.output] = number
+    return InPlace(nodes, states, frozenset(kept))
+
+
+class _Values:
+    """Who reads the memory of each value, and when."""
+
+    def __init__(self, fused: Any, is_view: Callable[[Any], bool]) -> None:
+        self.views = {node.output: node.inputs[0] for node in fused.nodes if is_view(node)}
+        self.producers = fused.producers()
+        self.position = {node: number for number, node in enumerate(fused.nodes)}
+        self.readers: dict[Any, list[Any]] = {}  # of a value and its views, by the value whose memory it is
+        for node in fused.nodes:
+            if not is_view(node):
+                for value in dict.fromkeys(map(self.root, node.inputs)):
+                    self.readers.setdefault(value, []).append(node)
+        self.returned = set(map(self.root, fused.outputs))
+
+    def root(self, value: Any) -> Any:
+        """The value whose memory a value is."""
+        while value in self.views:
+            value = self.views[value]
+        return value
+
+    def way(self, old: Any, new: Any) -> list[Any] | None:
+        """The operators that make `new` of `old`, each in place; None if there is no such way."""
+        nodes: list[Any] = []
+        value = self.root(new)
+        while value is not old:
+            node = self.producers.get(value)
+            position = None if node is None else _updated(node)
+            if node is None or position is None or not self.may_overwrite(node, position):
+                return None
+            nodes.append(node)
+            value = self.root(node.inputs[position])
+        return nodes[::-1]
+
+    def may_overwrite(self, node: Any, position: int) -> bool:
+        """The condition above."""
+        memory = self.root(node.inputs[position])
+        through = sum(self.root(value) is memory for value in node.inputs)
+        before = all(self.position[reader] <= self.position[node] for reader in self.readers[memory])
+        return before and through == 1 and memory not in self.returned
+
+
+def _updated(node: Any) -> int | None:
+    """The number of the input that a group of one operator returns with some elements replaced; None for others."""
+    if node.op != FUSED or len(node.graph.nodes) != 1:
+        return None
+    inner = node.graph.nodes[0]
+    if not registry.get(inner.op).updates or inner.inputs[0] in inner.inputs[1:]:
+        return None
+    return next((k for k, value in enumerate(node.graph.inputs) if value is inner.inputs[0]), None)

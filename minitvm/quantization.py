@@ -1,0 +1,275 @@
+"""Post-training quantisation: a network of floats as one of bytes, its ranges taken from samples.
+
+    quantized = minitvm.quantize(model, samples)
+    module = minitvm.build(quantized.graph)
+    print(quantized)                                # how far each layer is from that of floats
+
+What a product or an addition reads is quantised and dequantised in front of it, with the scale that just covers what
+the samples showed there; weights get one scale for each output channel. The pass `integer_products` then computes in
+bytes. The scheme is that of Jacob et al., "Quantization and training of neural networks for efficient
+integer-arithmetic-only inference" (CVPR 2018), and the form that of ONNX's QDQ models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import InputError, UnsupportedOperator, report
+from .graph import Graph, GraphBuilder, OpNode, Value
+from .graph.passes.constant_folding import constant_folding
+from .graph.passes.dead_code import dead_code
+from .graph.passes.fold_batch_norm import fold_batch_norm
+from .graph.passes.rebuild import with_output_names
+from .graph.passes.simplify import simplify
+
+# Products with constant weights, by the axis of the output channels in their weights.
+_PRODUCTS = {"nn.conv1d": 0, "nn.conv2d": 0, "nn.conv3d": 0, "nn.dense": 0, "nn.matmul": -1}
+# What stays in bytes between products: its operands are quantised, too.
+_BETWEEN = frozenset(("add", "concatenate", "nn.avg_pool2d", "nn.global_avg_pool", "nn.max_pool2d"))
+_LEVELS = 255
+
+Sample = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A quantised tensor: its name, the least and the greatest float that it holds, and the noise that bytes add.
+
+    `noise` is the signal-to-noise ratio in decibels, of the network of bytes against that of floats on the samples:
+    20 is a tenth of the values' size, 40 a hundredth.
+    """
+
+    name: str
+    low: float
+    high: float
+    noise: float
+
+    @property
+    def scale(self) -> float:
+        """The step between two bytes."""
+        return (self.high - self.low) / _LEVELS or 1.0
+
+    @property
+    def zero_point(self) -> int:
+        """The byte that stands for 0."""
+        return round(-self.low / self.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """A network of bytes: the `graph`, and what each of its layers loses, in program order; the outputs come last."""
+
+    graph: Graph
+    layers: tuple[Layer, ...]
+    outputs: tuple[Layer, ...]
+
+    def __str__(self) -> str:
+        rows = [*self.layers, *self.outputs]
+        width = max((len(row.name) for row in rows), default=0)
+        lines = [f"{'tensor':{width}}  {'low':>10} {'high':>10}  {'scale':>10}  signal to noise"]
+        for row in self.layers:
+            lines.append(
+                f"{row.name:{width}}  {row.low:10.4g} {row.high:10.4g}  {row.scale:10.4g}  {row.noise:5.1f} dB"
+            )
+        for row in self.outputs:
+            lines.append(f"{row.name:{width}}  {row.low:10.4g} {row.high:10.4g}  {'(output)':>10}  {row.noise:5.1f} dB")
+        return "\n".join(lines)
+
+
+def quantize(
+    model: Graph | str | Path | Any,
+    samples: Iterable[Sample | Sequence[Any] | np.ndarray],
+    *,
+    skip: Iterable[str] = (),
+    percentile: float = 100.0,
+) -> Quantized:
+    """A network in which products with constant weights are computed in bytes, calibrated on `samples`.
+
+    `model` is a graph, or anything that `frontend.from_onnx` reads. Each sample is a mapping from the names of inputs
+    to arrays, a sequence of arrays in the order of the inputs, or one array. `skip` names outputs of products that stay
+    in floats. With a `percentile` below 100 the values outside of it, on both sides, are cut off at the range's end.
+    Raises `InputError` without samples, for samples that do not fit the inputs or make a tensor infinite or NaN,
+    and for names in `skip` that no product has; `UnsupportedOperator` if the network has no product to quantise.
+    """
+    graph = _prepared(model)
+    arrays = graph.arrays()
+    left_out = set(skip)
+    products = [n for n in graph.nodes if _is_product(n, arrays)]
+    names = [n.output.name for n in products]
+    for name in left_out:
+        if name not in names:
+            raise InputError(
+                report(f"quantize: no product is called {name!r}", wanted=", ".join(names[:12]) or "(none)")
+            )
+    products = [n for n in products if n.output.name not in left_out]
+    if not products:
+        raise UnsupportedOperator("quantize: the network has no convolution or product with constant weights")
+    if not 50.0 < percentile <= 100.0:
+        raise InputError(f"quantize: percentile is above 50 and at most 100, found {percentile}")
+    watched = _watched(graph, products, arrays)
+    given = [_named(graph, number, sample) for number, sample in enumerate(samples)]
+    if not given:
+        raise InputError("quantize: there are no samples\n  try:    a few inputs like those that the network will see")
+    seen = _values(graph, [*watched, *graph.outputs], given)
+    ranges = {value: _range(value, found, percentile) for value, found in zip(watched, seen, strict=False)}
+    quantized, copies = _rewritten(graph, products, ranges, arrays)
+    after = _values(quantized, [*(copies[v] for v in watched), *quantized.outputs], given)
+    pairs = list(zip(seen, after, strict=True))
+    layers = tuple(
+        Layer(value.name, *ranges[value], _noise(a, b)) for value, (a, b) in zip(watched, pairs, strict=False)
+    )
+    outputs = tuple(
+        Layer(value.name, float(min(map(np.min, a))), float(max(map(np.max, a))), _noise(a, b))
+        for value, (a, b) in zip(graph.outputs, pairs[len(watched) :], strict=True)
+        if value.dtype.is_float
+    )
+    return Quantized(quantized, layers, outputs)
+
+
+def _prepared(model: Any) -> Graph:
+    """The graph with what the compiler folds into weights folded already."""
+    from .frontend import from_onnx
+
+    graph = model if isinstance(model, Graph) else from_onnx(model)
+    for function in (dead_code, constant_folding, simplify, fold_batch_norm, constant_folding, dead_code):
+        graph = with_output_names(function(graph), graph)
+    return graph
+
+
+def _is_product(item: OpNode, arrays: Mapping[Value, np.ndarray]) -> bool:
+    if item.op not in _PRODUCTS or len(item.inputs) != 2 or item.inputs[1] not in arrays or item.inputs[0] in arrays:
+        return False
+    if item.attrs.get("kernel_layout", "OIHW") != "OIHW" or item.attrs.get("transpose_a"):
+        return False
+    matrix = item.op != "nn.matmul" or item.inputs[1].ndim == 2
+    return matrix and item.inputs[0].dtype == item.inputs[1].dtype == "float32"
+
+
+def _watched(graph: Graph, products: Sequence[OpNode], arrays: Mapping[Value, np.ndarray]) -> list[Value]:
+    """The tensors that are quantised, in program order: what products read, and what is between two of them."""
+    wanted = {item.inputs[0] for item in products}
+    producers = graph.producers()
+    made = {item.output for item in products}
+    for item in graph.nodes:  # bytes reach as far as operators that keep them
+        if item.op in _BETWEEN and all(v in wanted or _from(v, producers, made | wanted) for v in item.inputs):
+            wanted.update(v for v in item.inputs if v not in arrays and v.dtype == "float32")
+    order = [*graph.inputs, *(v for item in graph.nodes for v in item.outputs)]
+    return [value for value in order if value in wanted]
+
+
+def _from(value: Value, producers: Mapping[Value, OpNode], sources: set[Value]) -> bool:
+    """Whether a tensor is one of `sources`, a bias or an activation apart."""
+    while value not in sources:
+        item = producers.get(value)
+        if item is None or item.op not in ("nn.bias_add", "nn.relu", "clip", *_BETWEEN):
+            return False
+        value = item.inputs[0]
+    return True
+
+
+def _named(graph: Graph, number: int, sample: Any) -> dict[str, np.ndarray]:
+    if isinstance(sample, np.ndarray):
+        sample = [sample]
+    inputs = [value.name for value in graph.inputs]
+    named = dict(sample) if isinstance(sample, Mapping) else dict(zip(inputs, sample, strict=False))
+    if set(named) != set(inputs) or (not isinstance(sample, Mapping) and len(sample) != len(inputs)):
+        raise InputError(
+            report(
+                f"quantize: sample {number} does not fit the network",
+                wanted=", ".join(inputs),
+                found=", ".join(map(str, named)),
+            )
+        )
+    return named
+
+
+def _values(graph: Graph, values: Sequence[Value], samples: Sequence[Mapping[str, Any]]) -> list[list[np.ndarray]]:
+    """What tensors hold for each of the samples."""
+    from .build import build
+
+    distinct = list(dict.fromkeys(values))
+    module = build(Graph(graph.inputs, graph.constants, graph.nodes, tuple(distinct), graph.name))
+    runs = []
+    for sample in samples:
+        results = module(**sample)
+        runs.append(dict(zip(distinct, results if isinstance(results, tuple) else (results,), strict=True)))
+    return [[np.array(run[value]) for run in runs] for value in values]
+
+
+def _range(value: Value, found: Sequence[np.ndarray], percentile: float) -> tuple[float, float]:
+    """The least and the greatest value, 0 among them: a padded image holds zeros."""
+    flat = np.concatenate([array.ravel() for array in found])
+    if not np.isfinite(flat).all():
+        raise InputError(f"quantize: {value.name} is infinite or NaN for a sample")
+    if not flat.size:
+        return 0.0, 0.0
+    low, high = np.percentile(flat, [100 - percentile, percentile]) if percentile < 100 else (flat.min(), flat.max())
+    low, high = min(float(low), 0.0), max(float(high), 0.0)
+    scale = np.float32((high - low) / _LEVELS) or np.float32(1)
+    zero = round(-low / float(scale))  # the range is moved so that 0 is a byte
+    return -zero * float(scale), (_LEVELS - zero) * float(scale)
+
+
+def _rewritten(
+    graph: Graph, products: Sequence[OpNode], ranges: Mapping[Value, tuple[float, float]], arrays: Mapping[Value, Any]
+) -> tuple[Graph, dict[Value, Value]]:
+    """The graph with bytes in front of products, and the new value of each quantised tensor."""
+    b = GraphBuilder(graph.name)
+    new: dict[Value, Value] = {}
+    rounded: dict[Value, Value] = {}
+    chosen = set(products)
+
+    def add(value: Value, made: Value) -> None:
+        new[value] = made
+        if value in ranges:
+            low, high = ranges[value]
+            layer = Layer(value.name, low, high, 0.0)
+            scale = b.constant(np.array(layer.scale, "float32"), "scale")
+            zero = b.constant(np.array(layer.zero_point, "uint8"), "zero_point")
+            q = b.op("qnn.quantize", made, scale, zero, axis=0, out_dtype="uint8")
+            rounded[value] = b.op("qnn.dequantize", q, scale, zero, axis=0, name=f"{value.name}_bytes")
+
+    for value in graph.inputs:
+        add(value, b.input(value.name, value.shape, value.dtype))
+    for constant in graph.constants:
+        new[constant.value] = b.constant(constant.data, constant.value.name)
+    for item in graph.nodes:
+        bytes_ = item in chosen or item.op in _BETWEEN
+        inputs = [rounded.get(v, new[v]) if bytes_ else new[v] for v in item.inputs]
+        if item in chosen:
+            inputs[1] = _bytes_of_weights(b, item, arrays[item.inputs[1]])
+        results: Any = b.op(item.op, *inputs, name=item.outputs[0].name, **item.attrs)
+        for value, made in zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True):
+            add(value, made)
+    built = replace(b.build([new[v] for v in graph.outputs]), states=graph.states)
+    return built, {value: rounded[value] for value in ranges}
+
+
+def _bytes_of_weights(b: GraphBuilder, item: OpNode, weight: np.ndarray) -> Value:
+    """Weights as int8 with a scale for each output channel, dequantised."""
+    axis = _PRODUCTS[item.op] % weight.ndim
+    if item.op == "nn.matmul" and item.attrs.get("transpose_b"):
+        axis = 0
+    others = tuple(a for a in range(weight.ndim) if a != axis)
+    scale = (np.abs(weight).max(axis=others) / np.float32(127)).astype(np.float32)
+    scale[scale == 0] = 1
+    along = [-1 if a == axis else 1 for a in range(weight.ndim)]
+    stored = np.clip(np.rint(weight / scale.reshape(along)), -127, 127).astype(np.int8)
+    name = item.inputs[1].name
+    zero = b.constant(np.zeros(scale.shape, np.int8), "zero_point")
+    made: Value = b.op(
+        "qnn.dequantize", b.constant(stored, f"{name}_bytes"), b.constant(scale, f"{name}_scale"), zero, axis=axis
+    )
+    return made
+
+
+def _noise(exact: Sequence[np.ndarray], rounded: Sequence[np.ndarray]) -> float:
+    """The signal-to-noise ratio in decibels."""
+    signal = sum(float(np.sum(np.square(a, dtype=np.float64))) for a in exact)
+    noise = sum(float(np.sum(np.square(np.asarray(a, np.float64) - b))) for a, b in zip(exact, rounded, strict=True))
+    return float("inf") if noise == 0 else float(10 * np.log10(max(signal, 1e-300) / noise))

@@ -1,0 +1,118 @@
+"""The states of a module: values that a run leaves for the next one, to read and to set by name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError, Unsupported, nearest
+from ..executable import Bound, Executable, State, TensorSpec
+from ..executable.alignment import aligned_empty
+from .arguments import Array, checked_array
+from .shapes import check_fixed_dims
+
+
+def zeros_of(spec: TensorSpec) -> Array:
+    """New memory of a state: aligned, dense, zeros."""
+    shape = tuple(int(d) for d in spec.shape)  # type: ignore[arg-type]
+    data = aligned_empty(int(np.prod(shape, dtype=np.int64)) * spec.dtype.bytes)
+    data[:] = 0
+    return data.view(spec.dtype.numpy).reshape(shape)
+
+
+def memory_of(executable: Executable, program: Any) -> Sequence[Array]:
+    """The memory of a program's states; raises `Unsupported` if its back end has none for them."""
+    memory: Sequence[Array] = getattr(program, "states", ())
+    if len(memory) != len(executable.states):
+        raise Unsupported(f"the back end {executable.target} keeps no states: its programs have no memory for them")
+    return memory
+
+
+class States(Mapping[str, Array]):
+    """The states of one module by name.
+
+    `module.state["k0"]` is a copy, which later runs do not change; `module.state["k0"] = array` copies the array into
+    the module. `update` sets several, or none if one of them does not fit.
+    """
+
+    def __init__(self, what: str, specs: Sequence[TensorSpec], memory: Sequence[Array], lock: threading.RLock) -> None:
+        self._what, self._lock = what, lock
+        self._specs = {spec.name: spec for spec in specs}
+        self._memory = dict(zip(self._specs, memory, strict=True))
+
+    def __getitem__(self, name: str) -> Array:
+        self._require(name)
+        with self._lock:
+            return self._memory[name].copy()
+
+    def __setitem__(self, name: str, array: Any) -> None:
+        self.update({name: array})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._specs)
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._specs
+
+    def __repr__(self) -> str:
+        rows = (f"{s.name}: {s.dtype}[{', '.join(map(str, s.shape))}]" for s in self._specs.values())
+        return f"States({', '.join(rows)})"
+
+    def update(self, arrays: Mapping[str, Any]) -> None:
+        """Copy arrays into the states of these names, which may be another module's `state`.
+
+        Raises `InputError` for an unknown name, and for another dtype or shape; then nothing is changed.
+        """
+        checked = {name: self._checked(name, array) for name, array in arrays.items()}
+        with self._lock:
+            for name, array in checked.items():
+                np.copyto(self._memory[name], array)
+
+    def reset(self) -> None:
+        """Fill all states with zeros, as before the first run."""
+        with self._lock:
+            for memory in self._memory.values():
+                memory.fill(0)
+
+    def _require(self, name: str) -> None:
+        if name not in self._specs:
+            raise InputError(
+                f"{self._what} has no state {name!r}; {nearest(str(name), list(self._specs) or ['(none)'])}"
+            )
+
+    def _checked(self, name: str, array: Any) -> Array:
+        self._require(name)
+        spec = self._specs[name]
+        given = checked_array(self._what, spec, array)
+        check_fixed_dims(self._what, spec, given.shape)
+        return given
+
+
+def check_bounds(executable: Executable, arrays: Sequence[Any], states: Sequence[Array]) -> None:
+    """Raises `InputError` if an element of an input or state is outside of the bounds that the program relies on."""
+    for bound in executable.bounds:
+        array = (states if isinstance(bound.place, State) else arrays)[bound.place.index]
+        if array.size == 1:
+            element = array.item()
+            low = high = element
+        elif array.size:
+            low, high = int(array.min()), int(array.max())
+        else:
+            continue
+        if low < bound.low or high > bound.high:
+            raise _out_of_bounds(executable, bound, low if low < bound.low else high)
+
+
+def _out_of_bounds(executable: Executable, bound: Bound, element: int) -> InputError:
+    specs = executable.states if isinstance(bound.place, State) else executable.inputs
+    name = specs[bound.place.index].name
+    return InputError(
+        f"{executable.name}: {bound.where}\n  wanted: {name} from {bound.low} to {bound.high}\n  found:  {element}\n"
+        "  nothing was changed"
+    )

@@ -1,0 +1,29 @@
+"""Loops that become tasks: fused, so that what a task does follows from its number by divisions by constants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...tir import Schedule
+from .blocks import constant_extent
+
+
+def fused_tasks(sch: Schedule, loops: Sequence[Any]) -> list[Any]:
+    """The outermost loops of a nest as one, and behind it those that stay loops: all open extents but the first.
+
+    The open one comes first: then divisions are by the known extents. Raises `ScheduleError` where loops cannot be
+    reordered or fused.
+    """
+    is_open = [constant_extent(sch, loop) is None for loop in loops]
+    first, *others = [loop for loop, open_one in zip(loops, is_open, strict=True) if open_one] or [None]
+    known = [loop for loop, open_one in zip(loops, is_open, strict=True) if not open_one]
+    tasks = known if first is None else [first, *known]
+    if len(loops) > 1 and any(is_open):
+        sch.reorder(*tasks, *others)
+    return [sch.fuse(*tasks) if len(tasks) > 1 else tasks[0], *others]
+
+
+def in_parallel(sch: Schedule, loops: Sequence[Any]) -> None:
+    """Run the outermost loops of a nest as tasks."""
+    sch.parallel(fused_tasks(sch, loops)[0])

@@ -1,0 +1,210 @@
+"""reduce_in_passes: sums that are taken relative to a running reference, after the reference is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ....expr import (
+    OPAQUE,
+    REDUCE,
+    SPATIAL,
+    Expr,
+    IterVar,
+    Range,
+    Var,
+    const,
+    replace,
+    structural_equal,
+    substitute,
+)
+from ...analysis.block_kinds import loops_binding
+from ...analysis.declared import declared_regions
+from ...analysis.reducers import Match
+from ...analysis.tree import Tree
+from ...conditions import is_const
+from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, Seq, Stmt
+from ..registry import Failure, primitive, requirement
+from ..requirements import uses_loops
+from ..state import ScheduleState
+from ..updates import Update, copied_nest, recognised
+from .reduction import reduction_block
+
+
+@dataclass(frozen=True)
+class Relative:
+    """The loops around a block that hold nothing else, and the reducer that the block is an update of, or why none."""
+
+    loops: list[For]
+    update: tuple[Update, Match] | str
+
+
+def _relative(state: ScheduleState, block: BlockRealize) -> Relative:
+    tree = state.home(block)
+    return Relative(_own_loops(tree, block), recognised(block.block))
+
+
+def _own_loops(tree: Tree, block: BlockRealize) -> list[For]:
+    """The loops around a block in which no other statement stands."""
+    own: list[For] = []
+    inner: Stmt = block
+    for loop in reversed(tree.loops_above(block)):
+        if loop.body is not inner:
+            break
+        own.insert(0, loop)
+        inner = loop
+    return own
+
+
+@requirement
+def reduces_alone(state: ScheduleState, block: BlockRealize, match: Relative) -> Failure | None:
+    """the loops that bind reduction iterators of the block hold nothing else, and each is serial"""
+    reduced = loops_binding(block, (REDUCE, OPAQUE))
+    for loop in state.home(block).loops_above(block):
+        if loop.var not in reduced:
+            continue
+        if loop not in match.loops:
+            return Failure(
+                {loop: "this loop", block.block: "reduces over it"},
+                f"a loop with block {block.block.name} alone in it",
+                "other statements stand in it",
+            )
+        if loop.kind is not ForKind.SERIAL:
+            return Failure({loop: "this loop"}, "serial loops", f"{loop.var.name} is {loop.kind.value}")
+    return None
+
+
+@requirement
+def relative_sums(state: ScheduleState, block: BlockRealize, match: Relative) -> Failure | None:
+    """the body is the update of a reducer that is registered as `relative`: a reference, which combines by itself, and
+    sums that are relative to it and start from 0"""
+    if isinstance(match.update, str):
+        return Failure({block.block.body: "here"}, "sums relative to a running reference", match.update)
+    update, reducer = match.update
+    if reducer.reducer.relative is None:
+        names = ", ".join(b.name for b in update.buffers)
+        return Failure(
+            {block.block.body: "here"}, "sums relative to a running reference",
+            f"{reducer.reducer.name} of {names}, which need no second pass",
+        )  # fmt: skip
+    for k, element in enumerate(update.elements):
+        if k != reducer.reducer.relative.reference and not structural_equal(element.init, const(0, element.init.dtype)):
+            return Failure(
+                {block.block: "its init"}, f"{element.buffer.name} started from 0", f"it starts from {element.init}"
+            )
+    return None
+
+
+@requirement
+def own_iterators(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """the block uses its iterators, and no variable of a loop around it"""
+    return uses_loops(state.home(block), block)
+
+
+@primitive(
+    past="was reduced in passes, which made", match=_relative,
+    requires=[reduction_block, reduces_alone, own_iterators, relative_sums],
+)  # fmt: skip
+def reduce_in_passes(state: ScheduleState, match: Relative, block: BlockRealize) -> list[BlockRealize]:
+    """Reduce the reference first, and then the sums that are relative to it.
+
+    before:
+        for i, j in T.grid(8, 64):
+            with T.block("softmax"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                with T.init():
+                    M[vi] = T.min_value("float32")
+                    L[vi] = T.float32(0)
+                top: T.float32 = T.max(M[vi], S[vi, vj])
+                L[vi] = L[vi] * T.exp(M[vi] - top) + T.exp(S[vi, vj] - top)
+                M[vi] = top
+    call: `weights, total = sch.reduce_in_passes("softmax")`
+    after:
+        softmax_weights = T.alloc_buffer((8, 64))
+        for i, j in T.grid(8, 64):
+            with T.block("softmax"):
+                with T.init(): M[vi] = T.min_value("float32")
+                M[vi] = T.max(M[vi], S[vi, vj])
+        for i, j in T.grid(8, 64):
+            with T.block("softmax_weights"): softmax_weights[vi, vj] = T.exp(S[vi, vj] - M[vi])
+        for i, j in T.grid(8, 64):
+            with T.block("L"):
+                with T.init(): L[vi] = T.float32(0)
+                L[vi] = L[vi] + softmax_weights[vi, vj]
+
+    What was rescaled at every step is summed once, as products that tile and vectorise like any others; the price is a
+    buffer of weights. After `rfactor` the partial results are reduced so, and their combination keeps the running
+    form: with `compute_at` that is flash attention. Gives the block of the weights and then that of each sum, in the
+    order in which they were stored; the block's handle stays with the reference. Floating-point sums are rounded
+    differently. (Dao, Fu, Ermon, Rudra and Re, "FlashAttention", 2022.)
+    """
+    assert not isinstance(match.update, str)  # relative_sums
+    update, reducer = match.update
+    relative = reducer.reducer.relative
+    assert relative is not None  # relative_sums
+    tree, old = state.home(block), block.block
+    reference = update.elements[relative.reference]
+    score = reducer.operand[relative.reference]
+    shape = tuple(it.dom.extent for it in old.iter_vars)
+    weights = Buffer(f"{old.name}_weights", shape, score.dtype, reference.buffer.scope)
+    at = tuple(it.var if is_const(it.dom.start, 0) else it.var - it.dom.start for it in old.iter_vars)
+    weight = BufferLoad(weights, at)
+    first = BlockRealize(
+        block.iter_values,
+        block.predicate,
+        _declared(
+            replace(
+                old,
+                body=BufferStore(reference.buffer, reference.value, reference.indices),
+                init=BufferStore(reference.buffer, reference.init, reference.indices),
+            )
+        ),
+    )
+    spatial = tuple(replace(it, kind=SPATIAL) for it in old.iter_vars)
+    weigh = BufferStore(weights, relative.weight(score, reference.old), at)
+    new = [_renamed(block, Block(spatial, (), (), weights.name, weigh))]
+    rows: list[tuple[For, ...]] = [()]
+    for k, (element, operand) in enumerate(zip(update.elements, reducer.operand, strict=True)):
+        if k == relative.reference:
+            continue
+        part = weight if structural_equal(operand, const(1, operand.dtype)) else operand * weight
+        store = BufferStore(element.buffer, element.old + part, element.indices)
+        start = BufferStore(element.buffer, element.init, element.indices)
+        own = tuple(IterVar(l.var, Range(l.start, l.extent), SPATIAL) for l in element.loops)
+        inside = BlockRealize((*block.iter_values, *(l.var for l in element.loops)), block.predicate, old)
+        new.append(_renamed(inside, Block((*old.iter_vars, *own), (), (), element.buffer.name, store, start)))
+        rows.append(element.loops)
+    nests = [copied_nest([*match.loops, *row], realize) for row, realize in zip(rows, new, strict=True)]
+    outermost = match.loops[0] if match.loops else block
+    kept: Stmt = first
+    for l in reversed(match.loops):
+        kept = replace(l, body=kept)
+    scope = tree.scope(block)
+    state.set_func(tree, tree.rebuild({outermost: Seq.of(kept, *nests)}))
+    now = state.block(scope.block.id)
+    assert now is not None  # only its body changed
+    state.replace({now.block: replace(now.block, alloc_buffers=(*now.block.alloc_buffers, weights))})
+    placed = [state.block(realize.block.id) for realize in new]
+    return [realize for realize in placed if realize is not None]
+
+
+def _declared(block: Block) -> Block:
+    reads, writes = declared_regions(block)
+    return replace(block, reads=reads, writes=writes)
+
+
+def _renamed(realize: BlockRealize, block: Block) -> BlockRealize:
+    """A new block under the bindings of an old one, with iterators of its own."""
+    names: dict[Var, Expr] = {it.var: it.var.with_name(it.var.name) for it in block.iter_vars}
+    iterators = tuple(replace(it, var=names[it.var]) for it in block.iter_vars)
+    init = None if block.init is None else substitute(block.init, names)
+    fresh = replace(block, iter_vars=iterators, body=substitute(block.body, names), init=init)
+    return BlockRealize(realize.iter_values, realize.predicate, _declared(fresh))
+
+
+@reduce_in_passes.space
+def _reduce_in_passes_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    for block in state.tree().blocks.values():
+        if block.block.init is not None:
+            yield (block,)

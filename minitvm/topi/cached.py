@@ -1,0 +1,182 @@
+"""Attention to a cache of keys and values: rows are written at a position, and only those that are there are read.
+
+A cache [batch, heads, places, width] has a place for each token of a text, up to a bound. `cache_update` writes the
+rows of new tokens, `cached_attention` lets each new token see all places up to its own. Positions are data, so one
+program decodes every token, and none costs more than the places before it.
+
+    for group of heads that share keys:
+        for place j up to the position:   scores[head, j] = q[head] . key[j]            a key is read once for all heads
+        weights = exp(scores - their maximum)
+        for place j up to the position:   result[head] += weights[head, j] * value[j]   in registers
+        result / sum of weights
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import te
+from ..errors import InputError, TypeMismatch
+from ..expr import IterVar, Range, Var, as_expr, const
+from ..te import Tensor
+from ..tir.analysis.declared import with_declared_regions
+from ..tir.annotations import LANES
+from ..tir.nodes import Block, Buffer, BufferStore, For, ForKind, If, Seq, with_root
+from .indices import check_index
+from .lines import nest, started, work
+from .shapes import agree, axis_of, constant, dims
+
+_LANES = 16  # the weights of so many places are one vector
+_REGISTERS = 16  # vectors of results that are in registers at a time
+
+
+def cache_update(data: Tensor, update: Tensor, position: Tensor, *, axis: int = -2, mode: str = "linear") -> Tensor:
+    """`data` with `update` in the places position[b], position[b] + 1, ... of an axis, for each b of the first axis.
+
+    With the mode "circular" places beyond the last are the first ones; with "linear" an update that does not fit is
+    undefined (compiled code leaves out what does not fit). ONNX's TensorScatter; JAX's dynamic_update_slice for a
+    batch.
+    """
+    check_index("cache_update", position)
+    at = axis_of(axis, data.ndim)
+    if mode not in ("linear", "circular"):
+        raise InputError(f"cache_update: mode is linear or circular, found {mode!r}")
+    if at == 0:
+        raise InputError("cache_update: the axis cannot be the first one, which the positions run along")
+    alike = update.ndim == data.ndim and all(
+        agree(a, b) for k, (a, b) in enumerate(zip(dims(data), dims(update), strict=False)) if k != at
+    )
+    if not alike or update.dtype != data.dtype or position.ndim != 1 or not agree(dims(position)[0], dims(data)[0]):
+        raise TypeMismatch(f"cache_update: {update} at {position} does not fit {data}")
+    places, news, old = (Buffer(f"p{k}", t.shape, t.dtype) for k, t in enumerate((position, update, data)))
+    y = Buffer("y", data.shape, data.dtype)
+    j = Var("j", update.shape[at].dtype)
+    axes = [(Var(f"v{k}", d.dtype), d) for k, d in enumerate(data.shape) if k != at]
+    iterators = tuple(IterVar(v, Range(const(0, v.dtype), d)) for v, d in axes)
+    outer = tuple(v for v, _ in axes)
+    first = places[outer[:1]].astype("int64")
+    rows = as_expr(data.shape[at]).astype("int64")
+    place = first + j.astype("int64")
+    place = place % rows if mode == "circular" else place
+    store = BufferStore(y, news[(*outer[:at], j, *outer[at:])], (*outer[:at], place, *outer[at:]))
+    inside = te.all(place >= const(0, "int64"), place < rows)
+    loop = For(j, const(0, j.dtype), update.shape[at], ForKind.SERIAL, If(inside, store))
+    block = with_declared_regions(Block(iterators, (), (), "update", loop))
+    loops = [Var(f"i{k}", v.dtype) for k, (v, _) in enumerate(axes)]
+    written = nest(loops, [d for _, d in axes], block, work([update]))
+    func = with_root(
+        (places, news, old, y), Seq.of(started(y, lambda *i: old[i]), written),
+        {"global_symbol": "cache_update", "tir.noalias": True},
+    )  # fmt: skip
+    updated: Tensor = te.extern_primfunc([position, update, data], func)
+    return updated
+
+
+def cached_attention(query: Tensor, key: Tensor, value: Tensor, position: Tensor, *, scale: float) -> Tensor:
+    """softmax(scale * query key') value, where query i of row b sees the places 0 to position[b] + i of the cache.
+
+    `query` is [batch, heads, queries, width], `key` and `value` are [batch, groups, places, width]; heads / groups
+    heads in a row share a group. The result is [batch, heads, queries, width of value]. Places that no query sees are
+    not read. Vaswani et al. 2017; grouped heads: Ainslie et al. 2023.
+    """
+    check_index("cached_attention", position)
+    for tensor in (query, key, value):
+        if tensor.ndim != 4 or tensor.dtype != query.dtype or not tensor.dtype.is_float:
+            raise TypeMismatch(f"cached_attention: wanted floats of one dtype and four dimensions, found {tensor}")
+    batch, heads, _, width = dims(query)
+    groups, places, depth = dims(key)[1], dims(key)[2], dims(value)[3]
+    numbers = [constant(d, "cached_attention: heads, places and widths") for d in (heads, width, groups, places, depth)]
+    fits = all(agree(a, b) for a, b in zip(dims(key)[:3], dims(value)[:3], strict=True))
+    fits = fits and agree(dims(key)[0], batch) and agree(dims(key)[3], width) and position.ndim == 1
+    if not fits or not agree(dims(position)[0], batch) or numbers[2] == 0 or numbers[0] % numbers[2]:
+        raise TypeMismatch(f"cached_attention: {query}, {key}, {value} and {position} do not fit")
+    if 0 in numbers:
+        raise InputError("cached_attention: an axis has no elements")
+    func = _attention(query, str(position.dtype), numbers, scale)
+    result: Tensor = te.extern_primfunc([query, key, value, position], func)
+    return result
+
+
+def _attention(query: Tensor, index: str, numbers: list[int], scale: float) -> Any:
+    """The loops: one block for each row of the batch, group and query."""
+    from ..tir.script import builtins as T
+
+    heads, W, G, N, V = numbers
+    B, S = query.shape[0], query.shape[2]
+    R = heads // G
+    L = _LANES
+    padded = -(-N // L) * L
+    dtype = str(query.dtype)
+    low = float("-inf")
+    tile = next(t for t in range(R, 0, -1) if R % t == 0 and (t == 1 or t * V <= _REGISTERS * L))
+    tiles = R // tile
+    wide = {LANES: L} if W % L == 0 else {}
+
+    @T.prim_func
+    def cached_attention(
+        q: T.Buffer((B, heads, S, W), dtype), k: T.Buffer((B, G, N, W), dtype), v: T.Buffer((B, G, N, V), dtype),
+        position: T.Buffer((B,), index), y: T.Buffer((B, heads, S, V), dtype),
+    ) -> None:  # fmt: skip
+        for t in T.parallel(B * G * S):
+            with T.block("attend"):
+                vb = T.axis.spatial(B, t // (G * S))
+                vg = T.axis.spatial(G, t // S % G)
+                vs = T.axis.spatial(S, t % S)
+                T.block_attr({"op": "nn.cached_attention"})
+                scores = T.alloc_buffer((R, padded), dtype)
+                dot = T.alloc_buffer((R,), dtype, scope="local")
+                peaks = T.alloc_buffer((R, L), dtype)
+                sums = T.alloc_buffer((R, L), dtype)
+                peak = T.alloc_buffer((R,), dtype)
+                total = T.alloc_buffer((R,), dtype)
+                acc = T.alloc_buffer((tile, V), dtype, scope="local")
+                seen = T.min(T.max(T.cast(position[vb], "int64") + T.cast(vs + 1, "int64"), T.int64(1)), T.int64(N))
+                chunks = (seen + T.int64(L - 1)) // T.int64(L)
+                for r in range(R):
+                    for l in T.vectorized(L):
+                        scores[r, (chunks - T.int64(1)) * T.int64(L) + T.cast(l, "int64")] = T.cast(low, dtype)
+                for j in range(seen):
+                    for r in T.unroll(R):
+                        for c in T.serial(W, annotations=wide):
+                            with T.block("score"):
+                                vj = T.axis.opaque(T.int64(N), j)
+                                vr, vc = T.axis.remap("SR", [r, c])
+                                with T.init():
+                                    dot[vr] = T.cast(0.0, dtype)
+                                dot[vr] = dot[vr] + q[vb, vg * R + vr, vs, vc] * k[vb, vg, vj, vc]
+                    for r in T.unroll(R):
+                        scores[r, j] = dot[r] * T.cast(scale, dtype)
+                for r in range(R):
+                    for l in T.vectorized(L):
+                        peaks[r, l] = scores[r, l]
+                    for c in range(chunks):
+                        for l in T.vectorized(L):
+                            peaks[r, l] = T.max(peaks[r, l], scores[r, c * T.int64(L) + T.cast(l, "int64")])
+                    peak[r] = peaks[r, 0]
+                    for l in range(L):
+                        peak[r] = T.max(peak[r], peaks[r, l])
+                    for l in T.vectorized(L):
+                        sums[r, l] = T.cast(0.0, dtype)
+                    for c in range(chunks):
+                        for l in T.vectorized(L):
+                            scores[r, c * T.int64(L) + T.cast(l, "int64")] = T.exp(
+                                scores[r, c * T.int64(L) + T.cast(l, "int64")] - peak[r]
+                            )
+                        for l in T.vectorized(L):
+                            sums[r, l] = sums[r, l] + scores[r, c * T.int64(L) + T.cast(l, "int64")]
+                    total[r] = T.cast(0.0, dtype)
+                    for l in range(L):
+                        total[r] = total[r] + sums[r, l]
+                for o in range(tiles):
+                    for r in T.unroll(tile):
+                        for e in T.vectorized(V):
+                            acc[r, e] = T.cast(0.0, dtype)
+                    for j in range(seen):
+                        for r in T.unroll(tile):
+                            for e in T.vectorized(V):
+                                acc[r, e] = acc[r, e] + scores[o * tile + r, j] * v[vb, vg, j, e]
+                    for r in T.unroll(tile):
+                        for e in T.vectorized(V):
+                            y[vb, vg * R + o * tile + r, vs, e] = acc[r, e] / total[o * tile + r]
+
+    return cached_attention

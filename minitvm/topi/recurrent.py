@@ -1,0 +1,206 @@
+"""Recurrent layers: the equations of their cells; the loop over time is in `over_time`.
+
+The input's part of the gates comes as `x` [steps, batch, directions, gates * hidden], biases included: it is a product
+for all steps at once, `nn.dense`. `r` [directions, hidden, gates * hidden] are the weights of the state, one row for
+each of its elements. States are [directions, batch, hidden]. Gates stand in ONNX's order.
+
+`activations` name the cell's functions, with one `alpha` and one `beta` for each, which those without parameters
+ignore; none are the functions' own defaults. `clip` (0: none) limits the sums that go into the gates. With `lengths`
+the last input is the number of steps of each row: beyond it y is zero, and the states remain (zero for
+no steps).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import te
+from ..errors import InputError
+from ..expr import Expr, Node, const, rewrite
+from ..te import Tensor
+from ..te.nodes import ComputeOp, TensorLoad
+from ..tir.nodes import Buffer
+from . import elementwise
+from .over_time import Layer, Step, over_time
+from .shapes import plus
+
+Function = Callable[[Expr], Expr]
+
+
+def _affine(x: Tensor, *, alpha: float = 1.0, beta: float = 0.0) -> Tensor:
+    return elementwise.elementwise(x, lambda v: v * const(alpha, v.dtype) + const(beta, v.dtype), "affine")
+
+
+def _scaled_tanh(x: Tensor, *, alpha: float = 1.0, beta: float = 1.0) -> Tensor:
+    return elementwise.elementwise(
+        x, lambda v: const(alpha, v.dtype) * te.tanh(const(beta, v.dtype) * v), "scaled_tanh"
+    )
+
+
+# Gates, states, functions of gates, other functions.
+_CELLS = {"nn.rnn": (1, 1, 1, 0), "nn.gru": (3, 1, 2, 0), "nn.lstm": (4, 2, 2, 1)}
+# Operators of one tensor, and which of alpha and beta they take.
+ACTIVATIONS: dict[str, tuple[Callable[..., Tensor], tuple[str, ...]]] = {
+    "affine": (_affine, ("alpha", "beta")),
+    "elu": (elementwise.elu, ("alpha",)),
+    "hard_sigmoid": (elementwise.hard_sigmoid, ("alpha", "beta")),
+    "leaky_relu": (elementwise.leaky_relu, ("alpha",)),
+    "relu": (elementwise.relu, ()),
+    "scaled_tanh": (_scaled_tanh, ("alpha", "beta")),
+    "sigmoid": (elementwise.sigmoid, ()),
+    "softplus": (elementwise.softplus, ()),
+    "softsign": (elementwise.softsign, ()),
+    "tanh": (elementwise.tanh, ()),
+    "thresholded_relu": (elementwise.thresholded_relu, ("alpha",)),
+}
+
+
+def rnn(
+    x: Tensor, r: Tensor, h: Tensor, *others: Tensor, direction: str = "forward",
+    activations: Sequence[str] = ("tanh",), alpha: Sequence[float] = (), beta: Sequence[float] = (),
+    clip: float = 0.0, lengths: bool = False,
+) -> list[Tensor]:  # fmt: skip
+    """The plain recurrence h' = f(x + h r). Returns y [steps, directions, batch, hidden] and the last h."""
+    layer = layer_of("nn.rnn", (x, r, h, *others), direction=direction, lengths=lengths)
+    (f,) = _functions("nn.rnn", activations, alpha, beta, clip)
+
+    def cell(s: Step) -> list[Buffer]:
+        sums = s.product(s.states[0], 0, 1)
+        return [s.next_state(0, "hidden", lambda b, j: f(s.x(0, b, j) + sums[b, j]))]
+
+    return over_time(layer, cell)
+
+
+def gru(
+    x: Tensor, r: Tensor, h: Tensor, *others: Tensor, direction: str = "forward",
+    activations: Sequence[str] = ("sigmoid", "tanh"), alpha: Sequence[float] = (), beta: Sequence[float] = (),
+    clip: float = 0.0, linear_before_reset: bool = False, lengths: bool = False,
+) -> list[Tensor]:  # fmt: skip
+    """The gated recurrent unit, gates z, r, h: h' = (1 - z) * g(x + (r * h) r_h) + z * h.
+
+    With `linear_before_reset` the reset gate multiplies the product: g(x + r * (h r_h + b)), and the fourth input is
+    the bias b [directions, hidden]. Returns y [steps, directions, batch, hidden] and the last h.
+    After Cho et al., "Learning phrase representations using RNN encoder-decoder" (2014).
+    """
+    late = linear_before_reset
+    layer = layer_of("nn.gru", (x, r, h, *others), direction=direction, lengths=lengths, linear_before_reset=late)
+    f, g = _functions("nn.gru", activations, alpha, beta, clip)
+
+    def cell(s: Step) -> list[Buffer]:
+        (h,) = s.states
+        sums = s.product(h, 0, 3 if late else 2)
+
+        def gate(k: int, b: Expr, j: Expr) -> Expr:
+            return f(s.x(k, b, j) + sums[b, plus(j, k * s.hidden)])
+
+        z = s.stage("update", lambda b, j: gate(0, b, j))
+        if late:
+            product = s.stage(
+                "candidate", lambda b, j: gate(1, b, j) * (sums[b, plus(j, 2 * s.hidden)] + s.weight(0, j))
+            )
+        else:
+            product = s.product(s.stage("reset", lambda b, j: gate(1, b, j) * h[b, j]), 2, 1)
+
+        def new(b: Expr, j: Expr) -> Expr:
+            candidate = g(s.x(2, b, j) + product[b, j])
+            return (const(1, h.dtype) - z[b, j]) * candidate + z[b, j] * h[b, j]
+
+        return [s.next_state(0, "hidden", new)]
+
+    return over_time(layer, cell)
+
+
+def lstm(
+    x: Tensor, r: Tensor, h: Tensor, c: Tensor, *others: Tensor, direction: str = "forward",
+    activations: Sequence[str] = ("sigmoid", "tanh", "tanh"), alpha: Sequence[float] = (),
+    beta: Sequence[float] = (), clip: float = 0.0, input_forget: bool = False, peepholes: bool = False,
+    lengths: bool = False,
+) -> list[Tensor]:  # fmt: skip
+    """The long short-term memory, gates i, o, f, c: c' = f * c + i * g(x + h r_c), h' = o * act(c').
+
+    With `input_forget` the gate f is 1 - i. With `peepholes` the gates also see the memory: the fifth input is p
+    [directions, 3 * hidden], p_i * c and p_f * c go into i and f, p_o * c' into o. Returns y [steps, directions,
+    batch, hidden], the last h and the last c.
+    After Hochreiter and Schmidhuber, "Long short-term memory" (1997), and Gers and Schmidhuber (2000).
+    """
+    layer = layer_of("nn.lstm", (x, r, h, c, *others), direction=direction, lengths=lengths, peepholes=peepholes)
+    f, g, act = _functions("nn.lstm", activations, alpha, beta, clip)
+
+    def cell(s: Step) -> list[Buffer]:
+        h, c = s.states
+        sums = s.product(h, 0, 4)
+
+        def total(k: int, b: Expr, j: Expr) -> Expr:
+            return s.x(k, b, j) + sums[b, plus(j, k * s.hidden)]
+
+        def gate(k: int, b: Expr, j: Expr, memory: Buffer) -> Expr:
+            seen = total(k, b, j)
+            return f(seen + s.weight(0, plus(j, k * s.hidden)) * memory[b, j] if peepholes else seen)
+
+        def memory(b: Expr, j: Expr) -> Expr:
+            i = gate(0, b, j, c)
+            forget = const(1, c.dtype) - i if input_forget else gate(2, b, j, c)
+            return forget * c[b, j] + i * g(total(3, b, j))
+
+        new = s.next_state(1, "memory", memory)
+        return [s.next_state(0, "hidden", lambda b, j: gate(1, b, j, new) * act(new[b, j])), new]
+
+    return over_time(layer, cell)
+
+
+def layer_of(
+    op: str, inputs: Sequence[Tensor], *, direction: str, lengths: bool, linear_before_reset: bool = False,
+    peepholes: bool = False, **_: Any,
+) -> Layer:  # fmt: skip
+    """The inputs of an operator by what they are for; raises an error if they are not those of its attributes."""
+    gates, states = _CELLS[op][:2]
+    sizes = (1,) * linear_before_reset + (3,) * peepholes
+    count = 2 + states + len(sizes) + lengths
+    if len(inputs) != count:
+        raise InputError(f"{op}: wanted {count} inputs with these attributes, found {len(inputs)}")
+    (x, r), others = inputs[:2], tuple(inputs[2:])
+    weights = others[states : states + len(sizes)]
+    layer = Layer(op, gates, direction, x, r, others[:states], weights, sizes, others[-1] if lengths else None)
+    layer.check()
+    return layer
+
+
+def _functions(
+    op: str, names: Sequence[str], alpha: Sequence[float], beta: Sequence[float], clip: float
+) -> list[Function]:
+    """The functions of an element; `clip` is for those of gates."""
+    *_, gates, others = _CELLS[op]
+    count = gates + others
+    if len(names) != count or any(len(given) not in (0, count) for given in (alpha, beta)):
+        raise InputError(
+            f"{op}: wanted {count} activations, and one alpha and one beta for each or none, found {tuple(names)}, "
+            f"alpha {tuple(alpha)} and beta {tuple(beta)}"
+        )
+    if not clip >= 0:
+        raise InputError(f"{op}: clip is 0 (none) or positive, found {clip}")
+    parameters = [{k: own[n] for k, own in (("alpha", alpha), ("beta", beta)) if own} for n in range(count)]
+    return [_function(op, name, parameters[n], clip if n < gates else 0.0) for n, name in enumerate(names)]
+
+
+def _function(op: str, name: str, parameters: dict[str, Any], clip: float) -> Function:
+    """An operator of one tensor as a function of an element."""
+    if name not in ACTIVATIONS:
+        raise InputError(f"{op}: activations are {', '.join(ACTIVATIONS)}, found {name!r}")
+    operator, takes = ACTIVATIONS[name]
+    attrs = {key: value for key, value in parameters.items() if key in takes}
+
+    def function(value: Expr) -> Expr:
+        one = te.placeholder((1,), value.dtype)
+        op = operator(one, **attrs).op
+        assert isinstance(op, ComputeOp)
+        (body,) = op.body
+        limited = te.maximum(te.minimum(value, const(clip, value.dtype)), const(-clip, value.dtype)) if clip else value
+
+        def change(node: Node) -> Node | None:
+            return limited if isinstance(node, TensorLoad) else None
+
+        changed: Expr = rewrite(body, change)
+        return changed
+
+    return function

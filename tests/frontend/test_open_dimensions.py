@@ -1,0 +1,379 @@
+"""Open dimensions: arithmetic on them, and those that are taken for equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+import minitvm as tvm
+from minitvm import runtime
+from minitvm.errors import InputError, UnsupportedOperator
+from minitvm.expr import SizeVar
+from minitvm.frontend import from_onnx
+from minitvm.graph import GraphBuilder
+from minitvm.reference import executable as executables
+from minitvm.reference import graph as interpreter
+
+from .models import model
+from .shape_arithmetic import shape_arithmetics
+
+F32 = TensorProto.FLOAT
+sizes = st.integers(1, 13)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+# --- arithmetic ---
+
+
+@given(proto=shape_arithmetics(), shape=st.tuples(sizes, sizes, sizes))
+@settings(max_examples=150)
+def test_arithmetic_on_shapes_is_what_onnx_computes(proto: onnx.ModelProto, shape: tuple[int, int, int]) -> None:
+    x = np.zeros(shape, np.float32)
+    data, zeros = ReferenceEvaluator(proto).run(None, {"x": x})
+    found, length = interpreter.run(from_onnx(proto), {"x": x})
+    np.testing.assert_array_equal(found, data)
+    assert length.shape == zeros.shape
+
+
+def test_what_a_dimension_is_not_is_known() -> None:
+    """`seq == -1`, `batch < 0` and `min(seq, INT_MAX)` do not depend on the sizes."""
+    constants = {"minus": np.array([-1]), "zero": np.array([0]), "big": np.array([2**31 - 1]), "one": np.array([1])}
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Equal", ["s", "minus"], ["unknown"]),
+        helper.make_node("Less", ["s", "zero"], ["negative"]),
+        helper.make_node("Or", ["unknown", "negative"], ["never"]),
+        helper.make_node("Where", ["never", "one", "s"], ["sizes"]),
+        helper.make_node("Min", ["sizes", "big"], ["bounded"]),
+        helper.make_node("Expand", ["x", "bounded"], ["y"]),
+    ]
+    graph = from_onnx(model(nodes, [("x", F32, ["n", "t"])], ["y"], constants))
+    assert [item.op for item in graph.nodes] == ["broadcast_to"]
+    assert graph.outputs[0].shape == graph.inputs[0].shape
+
+
+def test_sizes_are_data_where_a_model_computes_with_them() -> None:
+    """The mean by hand: the sum divided by the length, which a kernel gets as an argument."""
+    nodes = [
+        helper.make_node("ReduceSum", ["x", "axes"], ["total"], keepdims=0),
+        helper.make_node("Shape", ["x"], ["s"], start=1, end=2),
+        helper.make_node("Cast", ["s"], ["length"], to=F32),
+        helper.make_node("Sqrt", ["length"], ["root"]),
+        helper.make_node("Div", ["total", "root"], ["y"]),
+    ]
+    proto = model(nodes, [("x", F32, ["n", "t"])], ["y"], {"axes": np.array([1])})
+    module = tvm.build(proto, threads=1)
+    for t in (1, 7):
+        x = floats(3, t)
+        np.testing.assert_allclose(module(x), x.sum(1) / np.sqrt(t), rtol=1e-5)
+
+
+@given(n=sizes, m=sizes)
+@settings(max_examples=10)
+def test_attributes_may_hold_dimensions_that_no_operand_has(n: int, m: int) -> None:
+    b, (first, second) = GraphBuilder(), (SizeVar("n"), SizeVar("m"))
+    x = b.input("x", (first, second))
+    positions = b.op("arange", start=first, stop=first + second)
+    padded = b.op("nn.pad", b.op("nn.relu", b.op("strided_slice", x, begin=(1,), end=(first,), axes=(0,))),
+                  pad_width=((0, second), (0, 0)))  # fmt: skip
+    graph = b.build([positions, padded, b.op("trilu", x, k=first - second)])
+    data = floats(n, m)
+    for found, wanted in zip(interpreter.run(tvm.lower(graph, stop_at="fused"), [data]),
+                             interpreter.run(graph, [data]), strict=True):  # fmt: skip
+        np.testing.assert_array_equal(found, wanted)
+    if (n, m) in ((1, 1), (2, 3)):
+        for found, wanted in zip(tvm.build(graph, threads=1)(data), interpreter.run(graph, [data]), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+
+
+# --- dimensions taken for equal ---
+
+
+@st.composite
+def pyramids(draw: Any) -> tuple[onnx.ModelProto, tuple[int, ...]]:
+    """An image made smaller in steps, and grown back to be added to or put behind what it was: U-Nets and pyramids."""
+    nodes, levels, constants = [], ["x"], {"scales": np.array([1, 1, 2, 2], np.float32), "two": np.array([2, 4])}
+    for depth in range(draw(st.integers(1, 2))):
+        kernel, pads = draw(st.sampled_from([(2, 0), (3, 1), (1, 0)]))
+        nodes.append(helper.make_node("MaxPool", [levels[-1]], [f"p{depth}"], kernel_shape=[kernel, kernel],
+                                      strides=[2, 2], pads=[pads] * 4))  # fmt: skip
+        levels.append(f"p{depth}")
+    current = levels.pop()
+    for k, level in enumerate(reversed(levels)):
+        grown, attrs = f"g{k}", {"mode": "nearest", "coordinate_transformation_mode": "asymmetric",
+                                 "nearest_mode": "floor"}  # fmt: skip
+        if draw(st.booleans()):
+            nodes.append(helper.make_node("Resize", [current, "", "scales"], [grown], **attrs))
+        else:
+            nodes += [
+                helper.make_node("Shape", [level], [f"s{k}"]),
+                helper.make_node("Resize", [current, "", "", f"s{k}"], [grown], **attrs),
+            ]
+        current = f"o{k}"
+        if draw(st.booleans()):
+            nodes.append(helper.make_node("Add", [level, grown], [current]))
+        else:
+            nodes.append(helper.make_node("Concat", [level, grown], [current], axis=2))
+    shape = (1, 1, draw(st.integers(8, 20)), draw(st.integers(8, 20)))
+    return model(nodes, [("x", F32, [1, 1, "h", "w"])], [current], constants), shape
+
+
+@given(pyramids())
+@settings(max_examples=100)
+def test_pyramids_are_right_or_refused_at_every_size(drawn: tuple[onnx.ModelProto, tuple[int, ...]]) -> None:
+    proto, shape = drawn
+    x = floats(*shape)
+    try:
+        graph = from_onnx(proto)
+    except UnsupportedOperator as error:
+        # Two sizes that are never equal: no size fits.
+        assert "do not fit" in str(error) or "do not broadcast" in str(error)
+        with pytest.raises(Exception, match=r".*"):
+            ReferenceEvaluator(proto).run(None, {"x": x})
+        return
+    try:
+        (wanted,) = ReferenceEvaluator(proto).run(None, {"x": x})
+    except (ValueError, TypeError):
+        with pytest.raises(InputError, match="taken for equal"):
+            interpreter.run(graph, {"x": x})
+        return
+    (found,) = interpreter.run(graph, {"x": x})
+    np.testing.assert_array_equal(found, wanted)
+
+
+@given(
+    b=st.integers(1, 3), h=st.integers(1, 12), w=st.integers(1, 12), window=st.integers(1, 3),
+    inferred=st.integers(-1, 5), flat=st.booleans(),
+)  # fmt: skip
+@settings(max_examples=150)
+def test_windows_are_right_or_refused_at_every_size(
+    b: int, h: int, w: int, window: int, inferred: int, flat: bool
+) -> None:
+    """[b, h, w, 2] as windows: [b, h / k, k, w / k, k, 2] with -1 somewhere, all but the windows perhaps joined."""
+    k = np.array([window])
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        *(helper.make_node("Slice", ["s", f"c{a}", f"c{a + 1}"], [name]) for a, name in enumerate("bhw")),
+        helper.make_node("Div", ["h", "k"], ["rows"]),
+        helper.make_node("Div", ["w", "k"], ["columns"]),
+        helper.make_node("Mul", ["rows", "columns"], ["tiles"]),
+        helper.make_node("Mul", ["tiles", "b"], ["all"]),
+    ]
+    parts = ["all", "k", "k", "two"] if flat else ["b", "rows", "k", "columns", "k", "two"]
+    if 0 <= inferred < len(parts):
+        parts[inferred] = "minus"
+    nodes.append(helper.make_node("Concat", parts, ["shape"], axis=0))
+    nodes.append(helper.make_node("Reshape", ["x", "shape"], ["y"]))
+    constants = {"k": k, "two": np.array([2]), "minus": np.array([-1]), **{f"c{a}": np.array([a]) for a in range(4)}}
+    graph = from_onnx(model(nodes, [("x", F32, ["b", "h", "w", 2])], ["y"], constants))
+    x = floats(b, h, w, 2)
+    known = {"k": window, "two": 2, "b": b, "rows": h // window, "columns": w // window,
+             "all": b * (h // window) * (w // window), "minus": -1}  # fmt: skip
+    target = [known[p] for p in parts]
+    if h % window == 0 and w % window == 0:
+        np.testing.assert_array_equal(interpreter.run(graph, [x])[0], x.reshape(target))
+    elif -1 not in target:
+        with pytest.raises(InputError, match="taken for equal"):
+            interpreter.run(graph, [x])
+
+
+def two_lengths() -> onnx.ModelProto:
+    return model(
+        [helper.make_node("Add", ["x", "y"], ["z"], name="the_sum")],
+        [("x", F32, ["n", 4]), ("y", F32, ["m", 4])],
+        ["z"],
+    )
+
+
+def test_a_guard_names_the_node_the_dimensions_and_both_values(tmp_path: Path) -> None:
+    module = tvm.build(two_lengths(), threads=1)
+    x = floats(3, 4)
+    np.testing.assert_array_equal(module(x, x), x + x)
+    module.export(tmp_path / "saved")
+    for program in (module, runtime.load(tmp_path / "saved")):
+        untouched = np.full((3, 4), 7, np.float32)
+        with pytest.raises(InputError) as error:
+            program(x, floats(5, 4), out=untouched)
+        assert str(error.value).splitlines()[:2] == [
+            "test: operator Add (node the_sum) does not take these sizes: m and n are taken for equal",
+            "  found:  5 and 3 where n = 3, m = 5",
+        ]
+        assert (untouched == 7).all()
+    with pytest.raises(InputError, match="m and n for equal"):
+        executables.run(module.executable, {"x": x, "y": floats(5, 4)})
+
+
+def test_what_is_taken_for_equal_joins_the_operators_around_it() -> None:
+    """A cast moves nothing and parts no group: one kernel computes the sum of both."""
+    b, n, m = GraphBuilder(), SizeVar("n"), SizeVar("m")
+    x, y = b.input("x", (n, 4)), b.input("y", (m, 4))
+    same = b.op("match_cast", b.op("exp", y), dims=((m, n),), where="here")
+    executable = tvm.lower(b.build(b.op("nn.relu", b.op("add", b.op("exp", x), same))), stop_at="executable")
+    assert len(executable.kernels) == 1 and len(executable.guards) == 1
+
+
+# --- names of dimensions, contents of inputs, branches ---
+
+
+def branch(name: str, *nodes: onnx.NodeProto) -> onnx.GraphProto:
+    return helper.make_graph(list(nodes), name, [], [onnx.ValueInfoProto(name=nodes[-1].output[0])])
+
+
+def choice(condition: str, then: Sequence[onnx.NodeProto], other: Sequence[onnx.NodeProto]) -> onnx.NodeProto:
+    branches = {"then_branch": branch("then", *then), "else_branch": branch("other", *other)}
+    return helper.make_node("If", [condition], ["y"], name="choice", **branches)
+
+
+def test_shapes_name_dimensions() -> None:
+    """One name is one dimension, of all inputs; a size that a model fixes may be opened."""
+    proto = model([helper.make_node("Add", ["x", "y"], ["z"])], [("x", F32, [1, "t"]), ("y", F32, ["m", 4])], ["z"])
+    module = tvm.build(proto, shapes={"x": ("b", 4), "y": ("b", 4)}, threads=1)
+    x = floats(5, 4)
+    np.testing.assert_array_equal(module(x, x), x + x)
+    assert not module.executable.guards
+    with pytest.raises(InputError, match="wanted a size, a name or None, found 2.5"):
+        from_onnx(proto, shapes={"x": (2.5, 4)})  # type: ignore[dict-item]
+
+
+def test_a_branch_on_a_parameter_is_taken_or_the_error_says_how() -> None:
+    """The branches have different types, so that only one can be part of the program."""
+    nodes = [choice("flag", [helper.make_node("Relu", ["x"], ["a"])], [helper.make_node("ReduceSum", ["x"], ["b"])])]
+    proto = model(nodes, [("x", F32, [3]), ("flag", TensorProto.BOOL, [])], ["y"])
+    x = np.array([1, -2, 3], np.float32)
+    for flag, wanted in ((True, [1, 0, 3]), (False, [2])):
+        np.testing.assert_array_equal(tvm.build(proto, params={"flag": np.array(flag)}, threads=1)(x), wanted)
+    with pytest.raises(UnsupportedOperator) as error:
+        tvm.build(proto)
+    assert str(error.value).splitlines() == [
+        "operator If (node choice): the condition of branches with results of different types, float32[3] and"
+        " float32[1], depends on the contents of the input flag",
+        "  try:    params={'flag': ...}",
+    ]
+
+
+@given(flag=st.booleans(), n=sizes)
+@settings(max_examples=10)
+def test_a_branch_on_data_is_a_select(flag: bool, n: int) -> None:
+    nodes = [choice("flag", [helper.make_node("Relu", ["x"], ["a"])], [helper.make_node("Neg", ["x"], ["b"])])]
+    proto = model(nodes, [("x", F32, ["n"]), ("flag", TensorProto.BOOL, [1])], ["y"])
+    inputs = {"x": floats(n), "flag": np.array([flag])}
+    np.testing.assert_array_equal(interpreter.run(from_onnx(proto), inputs)[0],
+                                  ReferenceEvaluator(proto).run(None, inputs)[0])  # fmt: skip
+
+
+def test_a_branch_on_sizes_is_that_of_usual_sizes() -> None:
+    """How TorchScript writes squeeze(1): the axis goes if its size is 1."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"], start=1, end=2),
+        helper.make_node("Equal", ["s", "one"], ["single"]),
+        choice("single", [helper.make_node("Squeeze", ["x", "one"], ["a"])], [helper.make_node("Relu", ["x"], ["b"])]),
+    ]
+    proto = model(nodes, [("x", F32, ["n", "m"])], ["y"], {"one": np.array([1])})
+    graph = from_onnx(proto)
+    x = floats(2, 3)
+    np.testing.assert_array_equal(interpreter.run(graph, [x])[0], np.maximum(x, 0))
+    module = tvm.build(graph, threads=1)
+    np.testing.assert_array_equal(module(x), np.maximum(x, 0))
+    with pytest.raises(InputError, match=r"operator If \(node choice\) .*: m == 1 must not hold"):
+        module(floats(2, 1))
+
+
+def test_an_axis_that_goes_has_one_element() -> None:
+    node = helper.make_node("Squeeze", ["x", "one"], ["y"], name="gone")
+    graph = from_onnx(model([node], [("x", F32, ["n", "m"])], ["y"], {"one": np.array([1])}))
+    assert interpreter.run(graph, [floats(5, 1)])[0].shape == (5,)
+    with pytest.raises(InputError, match="gone"):
+        interpreter.run(graph, [floats(5, 2)])
+
+
+# --- what is not supported ---
+
+
+def half_supported() -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"], name="first"),
+        helper.make_node("Unique", ["r"], ["u"], name="second"),
+        choice("flag", [helper.make_node("StringSplit", ["u"], ["a"])], [helper.make_node("Exp", ["r"], ["b"])]),
+        helper.make_node("Neg", ["r"], ["n"]),
+        helper.make_node("Add", ["y", "n"], ["z"]),
+    ]
+    return model(nodes, [("x", F32, ["n"]), ("flag", TensorProto.BOOL, [])], ["z"], opset=20)
+
+
+def test_all_unsupported_operators_are_listed_those_in_branches_too() -> None:
+    with pytest.raises(UnsupportedOperator, match=r"Unique \(node second\) .*; nor is the operator StringSplit$"):
+        from_onnx(half_supported())
+
+
+@pytest.mark.parametrize("stop", ["unsupported", "Unique", "second"])
+def test_a_model_is_compiled_up_to_a_node(stop: str) -> None:
+    module = tvm.build(half_supported(), stop_before=stop, threads=1)
+    x = floats(4)
+    assert module.output_names == ["r"] or tuple(module.output_names) == ("r",)
+    np.testing.assert_array_equal(module(x=x, flag=np.array(True)), np.maximum(x, 0))
+
+
+def test_a_node_to_stop_before_exists_and_has_something_before_it() -> None:
+    with pytest.raises(InputError, match="no such node or operator; did you mean second"):
+        tvm.build(half_supported(), stop_before="secnd")
+    with pytest.raises(InputError, match=r"nothing is computed before operator Relu \(node first\)"):
+        tvm.build(half_supported(), stop_before="first")
+
+
+# --- windows over open images ---
+
+
+@given(
+    op=st.sampled_from(["Conv", "MaxPool", "AveragePool"]), mode=st.sampled_from(["SAME_UPPER", "SAME_LOWER"]),
+    kernel=st.integers(1, 4), stride=st.integers(1, 3), h=st.integers(1, 9), w=st.integers(1, 9),
+)  # fmt: skip
+@settings(max_examples=60)
+def test_windows_that_are_padded_to_the_same_size(op: str, mode: str, kernel: int, stride: int, h: int, w: int) -> None:
+    """The padding depends on the size if the stride is not 1: what TensorFlow's exporter writes."""
+    attrs: dict[str, Any] = {"auto_pad": mode, "kernel_shape": [kernel, kernel], "strides": [stride, stride]}
+    attrs |= {"count_include_pad": 1} if op == "AveragePool" else {}
+    inputs = ["x", "filters"] if op == "Conv" else ["x"]
+    nodes = [helper.make_node(op, inputs, ["y"], **attrs)]
+
+    def proto(*spatial: int | str) -> onnx.ModelProto:
+        constants = {"filters": floats(3, 2, kernel, kernel)} if op == "Conv" else {}
+        return model(nodes, [("x", F32, [1, 2, *spatial])], ["y"], constants)
+
+    x = floats(1, 2, h, w)
+    (found,) = interpreter.run(from_onnx(proto("h", "w")), [x])
+    (wanted,) = interpreter.run(from_onnx(proto(h, w)), [x])
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@given(n=st.integers(1, 13), count=st.integers(1, 4), listed=st.booleans())
+@settings(max_examples=40)
+def test_an_open_axis_is_split(n: int, count: int, listed: bool) -> None:
+    """Into equal parts, the last one smaller; or into n // 2 and the rest, which a model computes."""
+    results = [f"y{k}" for k in range(2 if listed else count)]
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Div", ["s", "two"], ["half"]),
+        helper.make_node("Sub", ["s", "half"], ["rest"]),
+        helper.make_node("Concat", ["half", "rest"], ["sizes"], axis=0),
+        helper.make_node("Split", ["x", "sizes"], results, axis=0)
+        if listed
+        else helper.make_node("Split", ["x"], results, axis=0, num_outputs=count),
+    ]
+    graph = from_onnx(model(nodes, [("x", F32, ["n"])], results, {"two": np.array([2])}))
+    chunk = -(-n // count)
+    ends = [n // 2, n] if listed else [min(n, chunk * (k + 1)) for k in range(count)]
+    x = floats(n)
+    for found, wanted in zip(interpreter.run(graph, [x]), np.split(x, ends), strict=False):
+        np.testing.assert_array_equal(found, wanted)

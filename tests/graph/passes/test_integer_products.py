@@ -1,0 +1,151 @@
+"""Products of dequantised tensors become products of bytes: what they mean is kept to a rounding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import minitvm
+from minitvm.graph import GraphBuilder
+from minitvm.graph.nodes import Graph
+from minitvm.graph.passes.integer_products import integer_products
+from minitvm.graph.passes.pipeline import optimize
+from minitvm.reference import graph as interpreter
+
+QUICK = settings(derandomize=True, deadline=None, phases=[Phase.generate])
+
+
+def number(draw: Any, dtype: str) -> int:
+    return int(draw(st.integers(*((0, 255) if dtype == "uint8" else (-128, 127)))))
+
+
+def dequantized(b: GraphBuilder, x: Any, scale: Any, zero: Any, axis: int = 0) -> Any:
+    return b.op("qnn.dequantize", x, np.asarray(scale, "float32"), np.asarray(zero), axis=axis)
+
+
+def product(draw: Any) -> Graph:
+    """A product between dequantised operands; a bias, a relu and the next layer's quantisation may follow."""
+    b = GraphBuilder("product")
+    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+    dtype = draw(st.sampled_from(["uint8", "int8"]))
+    kind = draw(st.sampled_from(["nn.conv2d", "nn.conv2d", "nn.dense", "nn.matmul"]))
+    inner, outer = draw(st.integers(1, 9)), draw(st.integers(1, 20))
+    x_zero, wide = number(draw, dtype), draw(st.booleans())
+    shape = (1, inner, 5, 6) if kind == "nn.conv2d" else (3, 4 * inner)
+    x = dequantized(b, b.input("x", shape, dtype), 0.05, np.array(x_zero, dtype))
+    stored = {"nn.conv2d": (outer, inner, 3, 2), "nn.dense": (outer, 4 * inner), "nn.matmul": (4 * inner, outer)}[kind]
+    axis = 1 if kind == "nn.matmul" else 0
+    by_column = draw(st.booleans())
+    scale = rng.uniform(0.01, 0.05, outer) if by_column else 0.03
+    w = rng.integers(0, 256, stored).astype("uint8") if wide else rng.integers(-128, 128, stored).astype("int8")
+    w_zero = np.array(128, "uint8") if wide else np.array(0, "int8")
+    filters = dequantized(b, b.constant(w, "w"), scale, np.full(outer, w_zero) if by_column else w_zero, axis)
+    attrs: dict[str, Any] = {}
+    if kind == "nn.conv2d":
+        attrs = {"strides": draw(st.integers(1, 2)), "padding": (1, 0, draw(st.integers(0, 1)), 1)}
+    y = b.op(kind, x, filters, **attrs)
+    if draw(st.booleans()):
+        bias = rng.uniform(-1, 1, outer).astype("float32")
+        y = b.op("nn.bias_add", y, bias, axis=1)
+    if draw(st.booleans()):
+        y = b.op("nn.relu", y)
+    if draw(st.booleans()):
+        zero = np.array(number(draw, "uint8"), "uint8")
+        y = b.op("qnn.quantize", y, np.asarray(0.2, "float32"), zero, axis=0, out_dtype="uint8")
+    return b.build(y)
+
+
+def inputs(graph: Graph) -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    value = graph.inputs[0]
+    info = np.iinfo(str(value.dtype))
+    return [rng.integers(info.min, info.max + 1, [int(str(d)) for d in value.shape]).astype(str(value.dtype))]
+
+
+def assert_alike(found: np.ndarray, expected: np.ndarray) -> None:
+    """Equal to the rounding of floats; integers to one step where a quotient lies between two of them."""
+    if expected.dtype == "uint8":
+        assert np.abs(found.astype(int) - expected.astype(int)).max(initial=0) <= 1
+        assert np.mean(found != expected) <= 0.02
+    else:
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+@given(data=st.data())
+@settings(QUICK, max_examples=60)
+def test_products_mean_what_they_did(data: Any) -> None:
+    graph = product(data.draw)
+    new = integer_products(graph)
+    assert any(item.op in ("qnn.conv2d", "qnn.dense") for item in new.nodes)
+    x = inputs(graph)
+    assert_alike(interpreter.run(new, x)[0], interpreter.run(graph, x)[0])
+
+
+@given(data=st.data())
+@settings(QUICK, max_examples=8)
+def test_compiled_products_are_those_of_the_interpreter(data: Any) -> None:
+    graph = product(data.draw)
+    x = inputs(graph)
+    compiled = minitvm.build(graph, threads=1)(*x)
+    assert_alike(np.asarray(compiled), interpreter.run(graph, x)[0])
+
+
+@given(data=st.data())
+@settings(QUICK, max_examples=20)
+def test_sums_of_bytes_on_words_are_exact(data: Any) -> None:
+    draw = data.draw
+    b = GraphBuilder("sum")
+    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+    dtype = draw(st.sampled_from(["uint8", "int8"]))
+    inner, outer, zero = draw(st.integers(1, 40)), draw(st.integers(1, 40)), number(draw, dtype)
+    if draw(st.booleans()):
+        w = rng.integers(-128, 128, (outer, inner, 3, 3)).astype("int8")
+        y = b.op("qnn.conv2d", b.input("x", (1, inner, 6, 5), dtype), w, zero_point=zero, padding=(1, 1, 0, 2))
+    else:
+        w = rng.integers(-128, 128, (outer, 4 * inner)).astype("int8")
+        y = b.op("qnn.dense", b.input("x", (3, 4 * inner), dtype), w, zero_point=zero)
+    graph = b.build(y)
+    fused = optimize(graph, "cpu")
+    expected = interpreter.run(graph, inputs(graph))[0]
+    np.testing.assert_array_equal(interpreter.run(fused, inputs(graph))[0], expected)
+
+
+def test_the_next_layers_scale_is_divided_out_while_compiling() -> None:
+    b = GraphBuilder("layer")
+    x = dequantized(b, b.input("x", (1, 8, 4, 4), "uint8"), 0.1, np.array(3, "uint8"))
+    w = dequantized(b, b.constant(np.ones((8, 8, 1, 1), "int8")), 0.5, np.array(0, "int8"))
+    y = b.op("nn.relu", b.op("nn.bias_add", b.op("nn.conv2d", x, w), np.ones(8, "float32"), axis=1))
+    y = b.op("qnn.quantize", y, np.asarray(0.25, "float32"), np.array(7, "uint8"), axis=0, out_dtype="uint8")
+    new = integer_products(b.build(y))
+    (quantize,) = (item for item in new.nodes if item.op == "qnn.quantize")
+    assert new.arrays()[quantize.inputs[1]] == 1
+    (scaled,) = (item for item in new.nodes if item.op == "multiply")
+    assert new.arrays()[scaled.inputs[1]] == pytest.approx(0.1 * 0.5 / 0.25)
+
+
+def test_a_scale_that_others_read_stays() -> None:
+    b = GraphBuilder("layer")
+    x = dequantized(b, b.input("x", (1, 8, 4, 4), "uint8"), 0.1, np.array(3, "uint8"))
+    w = dequantized(b, b.constant(np.ones((8, 8, 1, 1), "int8")), 0.5, np.array(0, "int8"))
+    y = b.op("nn.conv2d", x, w)
+    z = b.op("qnn.quantize", y, np.asarray(0.25, "float32"), np.array(7, "uint8"), axis=0, out_dtype="uint8")
+    new = integer_products(b.build([y, z]))
+    (quantize,) = (item for item in new.nodes if item.op == "qnn.quantize")
+    assert new.arrays()[quantize.inputs[1]] == np.float32(0.25)
+
+
+@pytest.mark.parametrize(
+    ("groups", "w_zero", "x_scale"), [(8, 0, 0.1), (1, 5, 0.1), (1, 0, [0.1] * 8)], ids=["groups", "zero", "by channel"]
+)
+def test_what_stays_a_product_of_floats(groups: int, w_zero: int, x_scale: Any) -> None:
+    b = GraphBuilder("float")
+    zero = np.full(np.shape(x_scale), 3, "uint8")
+    x = dequantized(b, b.input("x", (1, 8, 4, 4), "uint8"), x_scale, zero, axis=1)
+    stored = np.full((8, 8 // groups, 1, 1), -128, "int8")
+    w = dequantized(b, b.constant(stored), 0.5, np.array(w_zero, "int8"))
+    new = integer_products(b.build(b.op("nn.conv2d", x, w, groups=groups)))
+    assert [item.op for item in new.nodes if "conv2d" in item.op] == ["nn.conv2d"]

@@ -1,0 +1,112 @@
+"""`torch.compile(backend="minitvm")`: what it computes, when it builds anew, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra torch is not installed")
+
+import torch
+from torch import nn
+
+from minitvm.interop import torch_compile
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_captured() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(model: Any, **settings: Any) -> Any:
+    return torch.compile(model, backend=torch_compile.backend, **settings)
+
+
+class Tagger(nn.Module):
+    """An embedding, attention, and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.norm, self.head = nn.Embedding(9, 8), nn.LayerNorm(8), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.norm(self.words(x))
+        y = y + nn.functional.scaled_dot_product_attention(y, y, y, is_causal=True)
+        return {"tags": self.head(y).softmax(-1), "length": x.shape[1], "rare": x > 6}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_results_are_those_of_the_model(dynamic: bool | None) -> None:
+    model = Tagger().eval()
+    fast = compiled(model, dynamic=dynamic)
+    with torch.no_grad():
+        for length in (4, 6, 5):
+            words = torch.randint(0, 9, (2, length))
+            ours, theirs = fast(words), model(words)
+            assert ours.keys() == theirs.keys() and ours["length"] == length
+            torch.testing.assert_close(ours["tags"], theirs["tags"], rtol=1e-5, atol=1e-5)
+            assert torch.equal(ours["rare"], theirs["rare"])
+    with torch.inference_mode():
+        assert fast(words)["tags"].shape == (2, 5, 3)
+
+
+def test_changed_and_exchanged_parameters_are_seen() -> None:
+    model, x = nn.Linear(4, 3).eval(), torch.randn(2, 4)
+    fast = compiled(model)
+    with torch.no_grad():
+        assert torch.allclose(fast(x), model(x), atol=1e-6)
+        model.weight.mul_(2)
+        assert torch.allclose(fast(x), model(x), atol=1e-6)
+        model.load_state_dict(nn.Linear(4, 3).state_dict())
+        assert torch.allclose(fast(x), model(x), atol=1e-6)
+        model.weight = nn.Parameter(torch.ones(3, 4))
+        assert torch.allclose(fast(x), model(x), atol=1e-6)
+
+
+def test_two_models_of_one_class() -> None:
+    models, x = [nn.Linear(4, 3).eval() for _ in range(2)], torch.randn(2, 4)
+    with torch.no_grad():
+        for model in [*map(compiled, models), compiled(models[0])]:
+            assert torch.allclose(model(x), model._orig_mod(x), atol=1e-6)
+
+
+def test_views_transposed_inputs_and_changes_in_place() -> None:
+    def forward(x: torch.Tensor, y: torch.Tensor) -> Any:
+        x.add_(1)
+        return x.t() @ y, x, y[:, 1:]
+
+    a, b = torch.randn(4, 3).t(), torch.randn(3, 5)
+    c = a.clone()
+    with torch.no_grad():
+        for ours, theirs in zip(compiled(forward)(a, b), forward(c, b), strict=True):
+            torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(a, c)
+
+
+def test_training_is_refused() -> None:
+    model = nn.Linear(2, 2)
+    with pytest.raises(Exception, match=re.escape("torch.compile(backend='minitvm') is for inference")) as caught:
+        compiled(model)(torch.ones(1, 2))
+    assert "with torch.no_grad()" in str(caught.value)
+
+
+def test_operators_without_a_converter_are_refused() -> None:
+    with pytest.raises(Exception, match=r"operator aten.i0.default \(node i0, test_torch_compile.py:\d+\)"):
+        compiled(lambda x: torch.i0(x))(torch.ones(2))
+
+
+def test_options_are_those_of_build() -> None:
+    x = torch.randn(3)
+    fast = compiled(lambda x: x * 2, options={"threads": 1, "accuracy": "strict"})
+    assert torch.equal(fast(x), x * 2)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=re.escape("options has no thread; did you mean threads?")):
+        compiled(lambda x: x * 3, options={"thread": 1})(x)

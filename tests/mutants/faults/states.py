@@ -1,0 +1,38 @@
+"""Faults in what outlives a run: states that are changed too early, rows that go where they do not belong."""
+
+from ..patch import Faults
+from ..siblings import called, remembered
+
+IN_PLACE = Faults("states in place", "minitvm.link.in_place", [remembered()])
+IN_PLACE.edit(
+    "an old state is overwritten that is read later",
+    "_Values.may_overwrite",
+    "return before and through == 1",
+    "return through == 1",
+)
+IN_PLACE.edit(
+    "an old state is overwritten that is returned",
+    "_Values.may_overwrite",
+    "and memory not in self.returned",
+    "",
+)
+IN_PLACE.edit(
+    "who reads a view of a state is overlooked",
+    "_Values.__init__",
+    "dict.fromkeys(map(self.root, node.inputs))",
+    "dict.fromkeys(node.inputs)",
+)
+
+LEFT = Faults("states left", "minitvm.link.graphs", [remembered()])
+LEFT.edit(
+    "a state is copied from another one that was changed before",
+    "_leave_states",
+    "if isinstance(slots[new].storage()[0].location, x.State):",
+    "if False:",
+)
+
+CACHED = Faults("caches", "minitvm.topi.cached", [called("caches")])
+CACHED.edit(
+    "rows are written behind their place", "cache_update", "place = first + j.astype", "place = first + 1 + j.astype"
+)
+CACHED.edit("a circle of places ends", "cache_update", 'place % rows if mode == "circular" else place', "place")

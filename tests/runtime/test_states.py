@@ -1,0 +1,180 @@
+"""States of a module: they outlive runs, belong to one module, can be read and set, and are not spoilt by mistakes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitvm as tvm
+from minitvm.errors import InputError, MinitvmError, TypeMismatch, Unsupported, VerificationError
+from minitvm.executable import Bound, Executable, Input, State, TensorSpec, load, save, script, verify
+from minitvm.expr import DType, SizeVar
+from minitvm.graph import Graph, GraphBuilder
+from minitvm.reference import executable as interpreter
+from minitvm.reference import graph as oracle
+from minitvm.runtime import GraphModule
+from minitvm.runtime.states import memory_of
+
+
+def log() -> Graph:
+    """A log of 4 rows: each run writes a row, and returns the sum of all."""
+    b = GraphBuilder("log")
+    rows, row, at = b.input("rows", (1, 4, 2)), b.input("row", (1, 1, 2)), b.input("at", (1,), "int32")
+    new = b.op("nn.cache_update", rows, row, b.op("cast", b.op("subtract", at, 1), dtype="int64"), axis=1)
+    return b.build(b.op("sum", new, axis=(1,)), states={rows: new})
+
+
+@pytest.fixture(scope="module")
+def executable() -> Executable:
+    program: Executable = tvm.lower(log(), stop_at="executable")
+    return program
+
+
+def row(value: float, at: int) -> dict[str, np.ndarray]:
+    return {"row": np.full((1, 1, 2), value, np.float32), "at": np.array([at], np.int32)}
+
+
+def test_a_state_outlives_the_run_and_belongs_to_one_module(executable: Executable) -> None:
+    one, other = GraphModule(executable), GraphModule(executable)
+    assert one(**row(3, 1)).tolist() == [[3, 3]]
+    assert one(**row(4, 2)).tolist() == [[7, 7]]
+    assert other(**row(5, 4)).tolist() == [[5, 5]]
+    assert one.state["rows"][0, :, 0].tolist() == [3, 4, 0, 0]
+    assert other.state["rows"][0, :, 0].tolist() == [0, 0, 0, 5]
+    one.reset()
+    assert not one.state["rows"].any()
+    assert other.state["rows"].any()
+
+
+def test_a_state_is_read_and_set_by_copies(executable: Executable) -> None:
+    one, other = GraphModule(executable), GraphModule(executable)
+    before = one.state["rows"]
+    given = np.ones((1, 4, 2), np.float32)
+    one.state["rows"] = given
+    given[:] = 9
+    assert not before.any()
+    assert (one.state["rows"] == 1).all()
+    other.state.update(one.state)
+    assert other(**row(5, 1)).tolist() == [[8, 8]]
+    assert (one.state["rows"] == 1).all()
+    assert list(one.state) == ["rows"]
+    assert repr(one.state) == "States(rows: float32[1, 4, 2])"
+
+
+MISTAKES: list[tuple[str, Any, str]] = [
+    ("rows", np.ones((1, 3, 2), np.float32), "log: the shape of rows does not fit: dimension 1 is 3, wanted 4"),
+    ("rows", np.ones((4, 2), np.float32), "log: the shape of rows does not fit: 3 dimensions, found 2"),
+    ("rows", np.ones((1, 4, 2)), "log: the dtype of rows does not fit"),
+    ("row", np.ones((1, 4, 2)), "log has no state 'row'; did you mean rows?"),
+]
+
+
+@pytest.mark.parametrize(("name", "array", "text"), MISTAKES)
+def test_what_does_not_fit_is_refused_and_changes_nothing(
+    executable: Executable, name: str, array: Any, text: str
+) -> None:
+    module = GraphModule(executable)
+    module.state["rows"] = np.full((1, 4, 2), 2, np.float32)
+    with pytest.raises((InputError, TypeMismatch)) as caught:
+        module.state.update({"rows": np.zeros((1, 4, 2), np.float32), name: array})
+    assert str(caught.value).split("\n")[0] == text
+    assert (module.state["rows"] == 2).all()
+
+
+@pytest.mark.parametrize("at", [0, 5, -1])
+def test_a_position_beyond_the_bound_is_refused_before_anything_is_written(executable: Executable, at: int) -> None:
+    module = GraphModule(executable)
+    module(**row(3, 4))
+    with pytest.raises(InputError) as caught:
+        module(**row(7, at))
+    assert str(caught.value) == (
+        "log: cache_update writes 1 of 4 places of rows\n"
+        f"  wanted: at from 1 to 4\n  found:  {at}\n  nothing was changed"
+    )
+    assert module.state["rows"][0, :, 0].tolist() == [0, 0, 0, 3]
+    with pytest.raises(InputError, match=r"wanted: at from 1 to 4\n  found:  "):
+        interpreter.run(executable, row(7, at))
+    with pytest.raises(InputError, match="place .* of 4"):
+        oracle.run(log(), row(7, at), states={})
+
+
+def test_a_state_can_be_the_position() -> None:
+    b = GraphBuilder("tape")
+    tape, at, x = b.input("tape", (1, 2), "int32"), b.input("at", (1,), "int32"), b.input("x", (1, 1), "int32")
+    new = b.op("nn.cache_update", tape, x, at, axis=1)
+    module = tvm.build(b.build(new, states={tape: new, at: b.op("add", at, 1)}))
+    assert [module(np.array([[n]], np.int32)).tolist() for n in (7, 8)] == [[[7, 0]], [[7, 8]]]
+    with pytest.raises(InputError, match="tape: .*\n  wanted: at from 0 to 1\n  found:  2"):
+        module(np.array([[9]], np.int32))
+    assert module.state["tape"].tolist() == [[7, 8]]
+
+
+def test_states_are_in_saved_programs(executable: Executable, tmp_path: Path) -> None:
+    save(executable, tmp_path / "log")
+    again = load(tmp_path / "log")
+    assert script(again) == script(executable)
+    assert (again.states, again.bounds) == (executable.states, executable.bounds)
+    module = GraphModule(executable)
+    module(**row(3, 1))
+    module.export(tmp_path / "log.tvm")
+    loaded = tvm.runtime.load(tmp_path / "log.tvm")
+    assert not loaded.state["rows"].any()
+    assert loaded(**row(4, 2)).tolist() == [[4, 4]]
+    with pytest.raises(InputError, match="wanted: at from 1 to 4"):
+        loaded(**row(4, 0))
+
+
+def test_states_that_do_not_fit_are_refused_where_they_are_declared() -> None:
+    b = GraphBuilder()
+    x, n = b.input("x", (2,)), b.input("n", (SizeVar("n"),))
+    wide = b.op("concatenate", x, x, axis=0)
+    with pytest.raises(InputError, match=r"the state x: wanted one type of constant shape, found float32\[2\] and flo"):
+        b.build(wide, states={x: wide})
+    with pytest.raises(InputError, match="the state n: wanted one type of constant shape"):
+        b.build(wide, states={n: n})
+    with pytest.raises(InputError, match="a state is an input and a value of this builder"):
+        b.build(wide, states={wide: wide})
+    graph = b.build(wide, states={x: b.op("add", x, 1.0)})
+    with pytest.raises(MinitvmError, match=r"params: x is a state, which each run changes\n  try:    module.state"):
+        tvm.build(graph, params={"x": np.zeros(2, np.float32)})
+    assert "# the next run's x is add" in graph.script()
+
+
+BROKEN = [
+    ("unique_names", {"states": (TensorSpec("rows", DType("float32"), (1, 4, 2)),) * 2}),
+    ("states_fixed", {"states": (TensorSpec("rows", DType("float32"), (SizeVar("n"), 4, 2)),)}),
+    ("states_fixed", {"bounds": (Bound(State(3), 0, 1),)}),
+    ("states_fixed", {"bounds": (Bound(Input(0), 0, 1),)}),  # floats
+    ("indices_in_range", {"states": ()}),
+    ("arguments_fit", {"states": (TensorSpec("rows", DType("int64"), (1, 4, 2)),)}),
+]
+
+
+@pytest.mark.parametrize(("rule", "change"), BROKEN)
+def test_a_broken_executable_is_refused(executable: Executable, rule: str, change: dict[str, Any]) -> None:
+    verify(executable)
+    with pytest.raises(VerificationError, match=f"executable log: {rule}"):
+        verify(replace(executable, **change))
+
+
+def test_a_back_end_may_keep_no_states(executable: Executable) -> None:
+    with pytest.raises(Unsupported, match="the back end cpu keeps no states: its programs have no memory for them"):
+        memory_of(executable, object())
+
+
+def test_the_report_on_memory_counts_states(executable: Executable) -> None:
+    assert GraphModule(executable).memory.states == 32
+    assert str(GraphModule(executable).memory).endswith("\nstates 32 bytes")
+
+
+def test_the_interpreters_know_the_states_by_name(executable: Executable) -> None:
+    with pytest.raises(InputError, match="log has no state row"):
+        interpreter.run(executable, row(1, 1), states={"row": np.zeros(1)})
+    with pytest.raises(InputError, match="log has no state row"):
+        oracle.run(log(), row(1, 1), states={"row": np.zeros(1)})
+    with pytest.raises(InputError, match="log: rows is a state, not an input"):
+        oracle.run(log(), {**row(1, 1), "rows": np.zeros((1, 4, 2), np.float32)}, states={})

@@ -1,0 +1,124 @@
+"""Post-training quantisation: networks of bytes lie near those of floats, and misuse is said plainly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitvm
+from minitvm.errors import InputError, UnsupportedOperator
+from minitvm.graph import Graph, GraphBuilder
+from minitvm.interop.to_onnx import to_onnx
+from minitvm.quantization import Quantized
+from minitvm.reference import graph as interpreter
+
+RNG = np.random.default_rng(0)
+
+
+def floats(*shape: int, size: float = 1.0) -> np.ndarray:
+    return (RNG.standard_normal(shape) * size).astype("float32")
+
+
+def network() -> Graph:
+    """Two convolutions with a shortcut, batch normalisation, a pool and a dense layer."""
+    b = GraphBuilder("small")
+    x = b.input("x", (1, 3, 12, 12))
+    first = b.op("nn.bias_add", b.op("nn.conv2d", x, floats(16, 3, 3, 3, size=0.3), padding=1), floats(16), axis=1)
+    first = b.op("nn.relu", first, name="first")
+    parameters = [np.abs(floats(16)) + 0.5, floats(16), floats(16), np.abs(floats(16)) + 0.5]
+    second = b.op("nn.batch_norm", b.op("nn.conv2d", first, floats(16, 16, 3, 3, size=0.1), padding=1), *parameters)
+    joined = b.op("nn.relu", b.op("add", second, first))
+    pooled = b.op("reshape", b.op("nn.global_avg_pool", joined), newshape=(1, 16))
+    return b.build(b.op("nn.dense", pooled, floats(20, 16, size=0.3), name="scores"))
+
+
+SAMPLES = [floats(1, 3, 12, 12) for _ in range(4)]
+
+
+@pytest.fixture(scope="module")
+def quantized() -> Quantized:
+    return minitvm.quantize(network(), SAMPLES)
+
+
+def test_a_network_of_bytes_is_near_that_of_floats(quantized: Quantized) -> None:
+    products = [item for item in quantized.graph.nodes if item.op in ("nn.conv2d", "nn.dense")]
+    assert len(products) == 3
+    makers = quantized.graph.producers()
+    assert all(makers[v].op == "qnn.dequantize" for item in products for v in item.inputs)
+    assert all(layer.noise > 20 for layer in (*quantized.layers, *quantized.outputs))
+    compiled = minitvm.build(quantized.graph, threads=1)(SAMPLES[0])
+    expected = interpreter.run(quantized.graph, [SAMPLES[0]])[0]
+    np.testing.assert_allclose(compiled, expected, rtol=0, atol=0.05 * np.abs(expected).max())
+
+
+def test_products_are_computed_in_integers(quantized: Quantized) -> None:
+    ops = {item.op for node in _fused(quantized.graph).nodes for item in node.graph.nodes}
+    assert {"qnn.contrib_conv2d_NCHWc", "qnn.contrib_dense_packed"} <= ops
+    assert not {"nn.conv2d", "nn.contrib_conv2d_NCHWc", "nn.dense"} & ops
+
+
+def _fused(graph: Graph) -> Any:
+    from minitvm.graph.passes.pipeline import optimize
+
+    return optimize(graph, "cpu")
+
+
+def test_the_report_has_a_row_for_each_tensor(quantized: Quantized) -> None:
+    text = str(quantized)
+    assert text.splitlines()[0].split() == ["tensor", "low", "high", "scale", "signal", "to", "noise"]
+    assert [layer.name for layer in quantized.layers][:2] == ["x", "first"]
+    assert "scores" in text and text.count("dB") == len(quantized.layers) + len(quantized.outputs)
+
+
+def test_zero_is_a_byte_of_every_range(quantized: Quantized) -> None:
+    for layer in quantized.layers:
+        assert layer.low <= 0 <= layer.high and 0 <= layer.zero_point <= 255
+        assert layer.zero_point * layer.scale == pytest.approx(-layer.low, abs=1e-5)
+
+
+def test_a_product_that_is_skipped_stays_in_floats() -> None:
+    graph = network()
+    some = minitvm.quantize(graph, SAMPLES[:1], skip=["scores"])
+    dense = next(item for item in some.graph.nodes if item.op == "nn.dense")
+    assert all(
+        some.graph.producers().get(v) is None or some.graph.producers()[v].op != "qnn.dequantize" for v in dense.inputs
+    )
+
+
+def test_a_percentile_cuts_outliers_off() -> None:
+    loud = SAMPLES[0].copy()
+    loud[0, 0, 0, 0] = 100.0
+    whole, cut = (minitvm.quantize(network(), [loud], percentile=p).layers[0] for p in (100.0, 99.0))
+    assert whole.high > 90 and cut.high < 10
+
+
+def test_onnx_runtime_gives_the_same(quantized: Quantized) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    session = ort.InferenceSession(to_onnx(quantized.graph).SerializeToString(), providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"x": SAMPLES[1]})
+    expected = interpreter.run(quantized.graph, [SAMPLES[1]])[0]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=0.05 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    ("samples", "options", "text"),
+    [
+        ([], {}, "there are no samples"),
+        ([{"y": SAMPLES[0]}], {}, "sample 0 does not fit the network"),
+        ([np.full((1, 3, 12, 12), np.nan, "float32")], {}, "x is infinite or NaN for a sample"),
+        (SAMPLES, {"skip": ["nothing"]}, "no product is called 'nothing'"),
+        (SAMPLES, {"percentile": 20.0}, "percentile is above 50 and at most 100, found 20.0"),
+    ],
+)
+def test_what_cannot_calibrate_is_said(samples: Any, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        minitvm.quantize(network(), samples, **options)
+
+
+def test_a_network_without_products() -> None:
+    b = GraphBuilder("plain")
+    graph = b.build(b.op("nn.relu", b.input("x", (2, 3))))
+    with pytest.raises(UnsupportedOperator, match="no convolution or product with constant weights"):
+        minitvm.quantize(graph, [floats(2, 3)])
