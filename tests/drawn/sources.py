@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -60,23 +61,32 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 @dataclass(frozen=True)
 class Source:
-    """A strategy's programs on their way down; `examples` of them in a full run."""
+    """A strategy's programs on their way down; `examples` of them in a full run.
+
+    Each of the `names` (primitives, operators) gets an equal part of them: the body takes it as `name`.
+    """
 
     name: str
-    body: Callable[[Tally, Draw], None]
+    body: Callable[..., None]
     examples: int
+    names: tuple[str, ...] = ()
 
     def run(self, tally: Tally, examples: int) -> None:
         """Draw so many programs, the same ones in every run."""
+        bodies = [partial(self.body, name=name) for name in self.names] or [self.body]
+        for body in bodies:
+            _draw(partial(body, tally), max(1, examples // len(bodies)))
 
-        @settings(max_examples=examples, database=None, deadline=None, phases=[Phase.generate],
-                  suppress_health_check=list(HealthCheck))  # fmt: skip
-        @seed(SEED)
-        @given(st.data())
-        def each(data: Any) -> None:
-            self.body(tally, data.draw)
 
-        each()
+def _draw(body: Callable[[Draw], None], examples: int) -> None:
+    @settings(max_examples=examples, database=None, deadline=None, phases=[Phase.generate],
+              suppress_health_check=list(HealthCheck))  # fmt: skip
+    @seed(SEED)
+    @given(st.data())
+    def each(data: Any) -> None:
+        body(data.draw)
+
+    each()
 
 
 def _lowered(tally: Tally, func: PrimFunc, target: Target | None) -> None:
@@ -116,9 +126,8 @@ def _loop_programs(tally: Tally, draw: Draw) -> None:
     _lowered(tally, after, draw(st.sampled_from([None, CPU])))
 
 
-def _primitives(tally: Tally, draw: Draw) -> None:
-    """Each primitive on the programs that suit it."""
-    name = draw(st.sampled_from(NAMES))
+def _primitives(tally: Tally, draw: Draw, name: str) -> None:
+    """A primitive on the programs that suit it."""
     func = draw(PROGRAMS.get(name, PROGRAMS[""]))
     tally.program(func)
     with tally.requirements():
@@ -182,9 +191,9 @@ def _seeded_programs(tally: Tally, draw: Draw) -> None:
         _lowered(tally, drawn[0], draw(st.sampled_from([None, CPU])))
 
 
-def _operators(tally: Tally, draw: Draw) -> None:
-    """One operator with any attributes, from the network to kernels."""
-    graph = graph_of(random_call(draw(st.sampled_from(sorted(OPERATORS))), draw(st.integers(0, 999))))
+def _operators(tally: Tally, draw: Draw, name: str) -> None:
+    """A family of operators with any attributes, from the network to kernels."""
+    graph = graph_of(random_call(name, draw(st.integers(0, 999))))
     tally.graph(graph)
     for node in optimize(graph, CPU, callback=tally.graph_pass).nodes:
         func = to_prim_func(node)
@@ -214,7 +223,7 @@ def _expressions(tally: Tally, draw: Draw) -> None:
 
 SOURCES = (
     Source("prim_funcs under random steps", _loop_programs, 500),
-    Source("each primitive on its programs", _primitives, 400),
+    Source("each primitive on its programs", _primitives, 450, NAMES),
     Source("prim_funcs by the strategy", _by_strategy, 200),
     Source("families of nests", _families, 300),
     Source("threads of a GPU", _threads, 150),
@@ -222,6 +231,6 @@ SOURCES = (
     Source("blocks, grids and stages", _seeded_programs, 600),
     Source("te_computes", _tensor_expressions, 200),
     Source("graphs", _networks, 500),
-    Source("calls of operators", _operators, 600),
+    Source("calls of operators", _operators, 600, tuple(sorted(OPERATORS))),
     Source("exprs", _expressions, 300),
 )

@@ -178,8 +178,10 @@ class Touch:
 
         `for i in range(8): for j in range(4): A[i * 20 + j]` starts at 0 and takes 8 steps of 20 and 4 of 1.
         """
-        (r, *more) = self.ranges
-        if r is None or more or not isinstance(r.extent, IntImm):
+        if len(self.ranges) != 1:
+            return None
+        (r,) = self.ranges
+        if r is None or not isinstance(r.extent, IntImm):
             return None
         first = Analyzer().affine(r.start)
         steps = {1: r.extent.value} if r.extent.value > 1 else {}

@@ -307,9 +307,10 @@ def kernel_effects_hold(seed: int) -> None:
 
 
 def first_loop(body: str, signature: str = 'A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")') -> For:
-    """The loop around a program in which S is storage of 64 elements."""
+    """The loop around a program in which S is storage of 64 elements, and Z of one."""
     text = "\n".join("    " + line for line in body.splitlines())
-    func = from_source(f"@T.prim_func\ndef main({signature}):\n    S = T.alloc_buffer((64,), 'float32')\n{text}")
+    storage = "    S = T.alloc_buffer((64,), 'float32')\n    Z = T.alloc_buffer((), 'float32')"
+    func = from_source(f"@T.prim_func\ndef main({signature}):\n{storage}\n{text}")
     return next(n for n in walk(func.body) if isinstance(n, For))
 
 
@@ -447,6 +448,15 @@ for i in range(8):
 """,
         True,
     ),
+    "a cell that is set under a condition": (
+        """
+for i in range(8):
+    if A[i] < T.float32(0):
+        Z[()] = A[i]
+    B[i] = Z[()]
+""",
+        False,
+    ),
     "a place that only data tells": (
         """
 for i in range(8):
@@ -459,10 +469,10 @@ for i in range(8):
 
 
 def exposure_holds(what: str) -> None:
-    """Whether an iteration may find what another one has left in S is as it is written down."""
+    """Whether an iteration may find what another one has left in S or Z is as it is written down."""
     body, alone = ALONE[what]
     loop = first_loop(body)
-    storage = next(t.buffer for t in effects(loop).writes if t.buffer.name == "S")
+    storage = next(t.buffer for t in effects(loop).writes if t.buffer.name in "SZ")
     assert exposes(loop.body, storage) is not alone, what
 
 
