@@ -105,7 +105,7 @@ def nearest(name: str, names: Sequence[str], count: int = 3) -> str:
     """`'spilt', [...]` -> `did you mean split?`, or the list of what is known; for errors about unknown names."""
     import difflib
 
-    close = difflib.get_close_matches(name, list(names), n=count, cutoff=0.5)
+    close = difflib.get_close_matches(name, list(names), n=count, cutoff=0.55)
     if close:
         return "did you mean " + " or ".join(close) + "?"
     return "known: " + ", ".join(sorted(names)[:12]) + (", ..." if len(names) > 12 else "")

@@ -117,7 +117,7 @@ def test_stub_fails_and_says_what_to_write(folder: Path) -> None:
     failure = failure_of(folder, folder / "exercise.py")
     assert failure is not None
     assert failure.startswith("still to be written: ")
-    assert "exercise.py" in failure
+    assert "the text at the top says what is wanted" in failure
 
 
 @pytest.mark.parametrize("answer", WRONG, ids=name)
@@ -213,7 +213,7 @@ def test_grade_prints_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("def counts(m, n, k):\n    return m / 0\n", "ZeroDivisionError: division by zero"),
         ("def counts(m, n, k)\n    return 1\n", "exercise.py:1: expected ':'"),
-        ("count = 1\n", "has no attribute 'counts'"),
+        ("count = 1\n", "exercise.py has no counts"),
         ("raise SystemExit(3)\n", "SystemExit: 3"),
     ],
     ids=["an error of its own", "not Python", "a missing name", "an exit"],
@@ -355,3 +355,10 @@ def test_attempt_adds_the_case_to_an_error_but_not_to_a_stub() -> None:
 
     with pytest.raises(NotImplementedError, match="^write me$"):
         grading.attempt("with n=0", stub, 0)
+
+
+def test_a_missing_function_is_named_beside_the_learners_file(tmp_path: Path) -> None:
+    folder = next(f for f in LESSONS if f.name.startswith("18"))
+    answer = tmp_path / "exercise_18.py"
+    answer.write_text("def start(width):\n    return 0\n")
+    assert failure_of(folder, answer) == "exercise_18.py has no add"

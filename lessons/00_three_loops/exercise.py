@@ -25,4 +25,4 @@ from __future__ import annotations
 
 def counts(m: int, n: int, k: int) -> dict[str, int]:
     """What `three_loops(m, n, k)` does, in numbers."""
-    raise NotImplementedError("counts(m, n, k) in exercise.py; its docstring says what is wanted")
+    raise NotImplementedError("counts(m, n, k): the text at the top says what is wanted")

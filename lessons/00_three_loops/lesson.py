@@ -120,6 +120,7 @@ ledger.show({name: ledger.measure(example.three_loops(*s), *example.inputs(*s)) 
 # ## Your turn
 #
 # The ledger counts by running. Can you know the numbers *without* running the program? A compiler must: it cannot
-# run a program in order to decide how to compile it. Open `exercise.py` in this folder, fill in `counts`, and then:
+# run a program in order to decide how to compile it.
 #
+#     minitvm lesson 00 --start     (writes exercise_00.py, for you to fill in)
 #     minitvm lesson 00 --check

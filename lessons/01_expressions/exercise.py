@@ -30,4 +30,4 @@ from lessons.tiny import Add, Binary, Expr, FloorDiv, Mul, Name, Num, Sub  # noq
 
 def to_text(e: Expr) -> str:
     """The expression as Python text, with the fewest parentheses."""
-    raise NotImplementedError("to_text(e) in exercise.py; its docstring says what is wanted")
+    raise NotImplementedError("to_text(e): the text at the top says what is wanted")

@@ -144,6 +144,7 @@ ledger.show(
 #
 # ## Your turn
 #
-# Write the printer. Open `exercise.py`, fill in `to_text`, and then:
+# Write the printer.
 #
+#     minitvm lesson 01 --start     (writes exercise_01.py, for you to fill in)
 #     minitvm lesson 01 --check

@@ -151,6 +151,6 @@ for name, seconds in (("slow", slow), ("fast", fast), ("NumPy", numpy)):
 
 # %% [markdown]
 # The slow mode is the definition. The fast mode is tested against it, on random programs, as your `run` will be now.
-# Open `exercise.py`, and then:
 #
+#     minitvm lesson 02 --start     (writes exercise_02.py, for you to fill in)
 #     minitvm lesson 02 --check

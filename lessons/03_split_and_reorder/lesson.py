@@ -186,6 +186,7 @@ ledger.show({name: {**entry.lesson_rows(), "time compiled, 256": compiled(name)}
 #
 # ## Your turn
 #
-# Write `split` yourself, on a bare loop without blocks, tail and all. Open `exercise.py`, and then:
+# Write `split` yourself, on a bare loop without blocks, tail and all.
 #
+#     minitvm lesson 03 --start     (writes exercise_03.py, for you to fill in)
 #     minitvm lesson 03 --check

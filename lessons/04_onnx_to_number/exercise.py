@@ -34,10 +34,10 @@ from minitvm.reference.operators.table import operator
 @operator("lesson.capped_relu")
 def meaning(x: np.ndarray, bias: np.ndarray, cap: float) -> np.ndarray:
     """What the operator means."""
-    raise NotImplementedError("meaning(x, bias, cap) in exercise.py; its docstring says what is wanted")
+    raise NotImplementedError("meaning(x, bias, cap): the text at the top says what is wanted")
 
 
 @register("lesson.capped_relu", pattern=Pattern.BROADCAST, override=True)
 def compute(x: te.Tensor, bias: te.Tensor, *, cap: float) -> te.Tensor:
     """The same as a tensor expression."""
-    raise NotImplementedError("compute(x, bias, *, cap) in exercise.py; its docstring says what is wanted")
+    raise NotImplementedError("compute(x, bias, *, cap): the text at the top says what is wanted")

@@ -242,7 +242,7 @@ ledger.show(columns)
 #
 # ## Your turn
 #
-# Write an operator, its meaning and its tensor expression, and let the check hold them against each other. Open
-# `exercise.py`, and then:
+# Write an operator, its meaning and its tensor expression, and let the check hold them against each other.
 #
+#     minitvm lesson 04 --start     (writes exercise_04.py, for you to fill in)
 #     minitvm lesson 04 --check

@@ -219,6 +219,7 @@ ledger.show(columns)
 #
 # ## Your turn
 #
-# Write the rule as a function, for three loops, and the check holds it against the schedule. Open `exercise.py`, then:
+# Write the rule as a function, for three loops, and the check holds it against the schedule.
 #
+#     minitvm lesson 05 --start     (writes exercise_05.py, for you to fill in)
 #     minitvm lesson 05 --check

@@ -28,4 +28,4 @@ from minitvm import tir
 
 def whole_vectors(sch: tir.Schedule, loop: object, factor: int) -> None:
     """Run a loop in whole vectors of `factor` lanes, and the rest one by one."""
-    raise NotImplementedError("whole_vectors(sch, loop, factor) in exercise.py; its docstring says what is wanted")
+    raise NotImplementedError("whole_vectors(sch, loop, factor): the text at the top says what is wanted")

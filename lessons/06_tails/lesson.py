@@ -226,6 +226,7 @@ ledger.show(
 #
 # ## Your turn
 #
-# Cut a loop so that its main part runs in whole vectors, for any extent and any factor. Open `exercise.py`, and then:
+# Cut a loop so that its main part runs in whole vectors, for any extent and any factor.
 #
+#     minitvm lesson 06 --start     (writes exercise_06.py, for you to fill in)
 #     minitvm lesson 06 --check

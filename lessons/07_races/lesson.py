@@ -367,7 +367,7 @@ print("\n".join(lines[start : start + 7]))
 #
 # ## Your turn
 #
-# Write the detector: from a list of who touched what in which iteration, find two accesses that race. Open
-# `exercise.py`, and then:
+# Write the detector: from a list of who touched what in which iteration, find two accesses that race.
 #
+#     minitvm lesson 07 --start     (writes exercise_07.py, for you to fill in)
 #     minitvm lesson 07 --check

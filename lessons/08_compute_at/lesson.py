@@ -349,7 +349,7 @@ ledger.show(columns)
 #
 # ## Your turn
 #
-# Which rows does a tile need, and which of them are new? With strides and with any distances between the rows. Open
-# `exercise.py`, and then:
+# Which rows does a tile need, and which of them are new? With strides and with any distances between the rows.
 #
+#     minitvm lesson 08 --start     (writes exercise_08.py, for you to fill in)
 #     minitvm lesson 08 --check

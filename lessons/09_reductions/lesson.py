@@ -253,7 +253,7 @@ ledger.show(
 #
 # ## Your turn
 #
-# Write a sum in two steps by hand, for every length and every number of lanes. The tail is yours again. Open
-# `exercise.py`, and then:
+# Write a sum in two steps by hand, for every length and every number of lanes. The tail is yours again.
 #
+#     minitvm lesson 09 --start     (writes exercise_09.py, for you to fill in)
 #     minitvm lesson 09 --check

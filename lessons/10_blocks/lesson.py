@@ -266,7 +266,7 @@ ledger.show(
 #
 # ## Your turn
 #
-# Write a tile with its signature by hand: iterators, reads, writes, and an init at the right place. Open `exercise.py`,
-# and then:
+# Write a tile with its signature by hand: iterators, reads, writes, and an init at the right place.
 #
+#     minitvm lesson 10 --start     (writes exercise_10.py, for you to fill in)
 #     minitvm lesson 10 --check

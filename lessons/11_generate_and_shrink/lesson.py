@@ -287,6 +287,7 @@ ledger.show(columns)
 # %% [markdown]
 # ## Your turn
 #
-# Write a shrinker for lists of steps. Open `exercise.py`, and then:
+# Write a shrinker for lists of steps.
 #
+#     minitvm lesson 11 --start     (writes exercise_11.py, for you to fill in)
 #     minitvm lesson 11 --check

@@ -247,6 +247,6 @@ ledger.show(columns)
 # ## Your turn
 #
 # Deal the iterations of a loop out like cards. That changes their order, so this time you have to say when it is legal.
-# Open `exercise.py`, and then:
 #
+#     minitvm lesson 12 --start     (writes exercise_12.py, for you to fill in)
 #     minitvm lesson 12 --check

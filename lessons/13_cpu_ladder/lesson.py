@@ -446,6 +446,7 @@ assert len({column.operations["mul"] for column in columns.values()}) == 1
 # ## Your turn
 #
 # Write the model of the three divisions, and let it choose the tile for any core. The check plays your numbers on the
-# small core, and tries every tile against yours. Open `exercise.py`, and then:
+# small core, and tries every tile against yours.
 #
+#     minitvm lesson 13 --start     (writes exercise_13.py, for you to fill in)
 #     minitvm lesson 13 --check

@@ -366,6 +366,7 @@ ledger.show(columns)
 # ## Your turn
 #
 # The distance tells which accesses miss; a cache has to find out as it goes. Build one, with sets and ways, which also
-# counts what it writes back to memory. Open `exercise.py`, and then:
+# counts what it writes back to memory.
 #
+#     minitvm lesson 14 --start     (writes exercise_14.py, for you to fill in)
 #     minitvm lesson 14 --check

@@ -24,9 +24,9 @@ from __future__ import annotations
 
 def offset(shape: tuple[int, int, int], block: int, c: int, h: int, w: int) -> int:
     """The place of an element."""
-    raise NotImplementedError("offset(shape, block, c, h, w) in exercise.py; its docstring says what is wanted")
+    raise NotImplementedError("offset(shape, block, c, h, w): the text at the top says what is wanted")
 
 
 def element(shape: tuple[int, int, int], block: int, place: int) -> tuple[int, int, int] | None:
     """The element in a place."""
-    raise NotImplementedError("element(shape, block, place) in exercise.py; its docstring says what is wanted")
+    raise NotImplementedError("element(shape, block, place): the text at the top says what is wanted")

@@ -288,7 +288,7 @@ ledger.show(columns)
 # %% [markdown]
 # ## Your turn
 #
-# Write the index map of a blocked layout, in both directions, for numbers of channels that blocks do not divide. Open
-# `exercise.py`, and then:
+# Write the index map of a blocked layout, in both directions, for numbers of channels that blocks do not divide.
 #
+#     minitvm lesson 15 --start     (writes exercise_15.py, for you to fill in)
 #     minitvm lesson 15 --check

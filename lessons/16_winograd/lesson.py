@@ -276,6 +276,7 @@ ledger.show(columns)
 #
 # ## Your turn
 #
-# Make the three matrices, for any number of results, weights, and any points. Open `exercise.py`, and then:
+# Make the three matrices, for any number of results, weights, and any points.
 #
+#     minitvm lesson 16 --start     (writes exercise_16.py, for you to fill in)
 #     minitvm lesson 16 --check

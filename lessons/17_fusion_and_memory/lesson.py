@@ -360,6 +360,7 @@ ledger.show(columns)
 # ## Your turn
 #
 # Write the planner: a place for each value, none that lives at the same time in the way, and the arena nearly as small
-# as it can be. Open `exercise.py`, and then:
+# as it can be.
 #
+#     minitvm lesson 17 --start     (writes exercise_17.py, for you to fill in)
 #     minitvm lesson 17 --check

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from types import ModuleType
 from typing import Any
@@ -25,8 +26,23 @@ def expected(scores: list[float], values: np.ndarray) -> np.ndarray:
     return row
 
 
+def size_after(module: ModuleType, keys: int) -> int:
+    """Bytes of the state after so many keys, each added by itself."""
+    held = attempt("start(2)", module.start, 2)
+    for _ in range(keys):
+        held = attempt("add", module.add, held, np.ones(1), np.ones((1, 2)))
+    return len(pickle.dumps(held))
+
+
 def check(module: ModuleType) -> None:
     """Raises AssertionError with a few small parts whose row is wrong."""
+
+    @cases(1, keys=st.just(1000))
+    def a_state_has_a_fixed_size(keys: int) -> None:
+        few, many = (size_after(module, n) for n in (1, keys))
+        require(
+            many <= 2 * few + 200, f"a state of 1 key takes {few} bytes, one of {keys} keys {many}; wanted one size"
+        )
 
     @cases(200, parts=st.lists(st.lists(SCORES, max_size=3), max_size=4), joined=st.integers(0, 4))
     def rows_from_parts(parts: list[list[float]], joined: int) -> None:

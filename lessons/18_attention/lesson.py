@@ -312,6 +312,7 @@ ledger.show(
 # ## Your turn
 #
 # Write the running state yourself, so that parts of a row can come in any order, from anywhere, and be merged: that is
-# what makes attention over several machines possible. Mind the masks. Open `exercise.py`, and then:
+# what makes attention over several machines possible. Mind the masks.
 #
+#     minitvm lesson 18 --start     (writes exercise_18.py, for you to fill in)
 #     minitvm lesson 18 --check

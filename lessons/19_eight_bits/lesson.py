@@ -190,6 +190,7 @@ ledger.show({name: ledger.measure(func, *args) for name, func in (("bytes", by_b
 # ## Your turn
 #
 # Write a layer of bytes: its weights with a scale for each channel, its bias with the zero point folded in, and its
-# result in bytes again. Open `exercise.py`, and then:
+# result in bytes again.
 #
+#     minitvm lesson 19 --start     (writes exercise_19.py, for you to fill in)
 #     minitvm lesson 19 --check

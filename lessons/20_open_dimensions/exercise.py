@@ -1,6 +1,6 @@
 """Exercise 20: the shape of `x + y` when some dimensions are names.
 
-A dimension is a number (int) or a name (str), whose value is at least 1 and known only when the network runs. As in
+A dimension is a number (int) or a name (str), whose value is known only when the network runs. As in
 NumPy, shapes are compared from their last dimension, and a missing dimension is 1. Write
 
     broadcast(a, b) -> (shape, guards)
@@ -15,7 +15,7 @@ For each pair of dimensions p of a and q of b:
   stretched is left out on purpose: the guard says so.)
 
 `shape` is a tuple of dimensions; `guards` is a list of pairs (p, q), in the order of the result's dimensions from the
-first to the last, each pair once.
+first to the last, each pair once. A pair begins with the dimension of `a`.
 
     broadcast(("n", 64), ("k", 1))   ->   (("n", 64), [("n", "k")])
     broadcast((3, "n"), (64,))       ->   ((3, 64), [("n", 64)])
@@ -30,4 +30,4 @@ Dim = int | str
 
 def broadcast(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tuple[tuple[Dim, ...], list[tuple[Dim, Dim]]]:
     """The shape of the sum, and what has to be equal when it runs."""
-    raise NotImplementedError("broadcast(a, b) in exercise.py; its docstring says what is wanted")
+    raise NotImplementedError("broadcast(a, b): the text at the top says what is wanted")

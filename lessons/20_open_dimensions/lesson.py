@@ -81,7 +81,7 @@ print(str(kernels["doubled"]).partition("for ")[2])
 
 # %% [markdown]
 # A whole vector where it fits, and single elements, or a vector with a mask, behind it. The oracle compares programs
-# with open sizes at many sizes, small ones first: it is at 0, 1, 7, 8 and 9 that tails go wrong.
+# with open sizes at many sizes, small ones first, for a tail most often goes wrong in the first vectors.
 
 # %%
 verdict = reference.check(doubled(), sch.func)
@@ -151,6 +151,7 @@ print(minitvm.lower(total, stop_at="executable"))
 
 # %% [markdown]
 # The *guard* stands before the first step: a run that breaks it changes nothing, and its error says which sizes met.
+# The one step calls a kernel, named after the operators in it, with the result, both inputs and their number of rows.
 
 # %%
 summed = minitvm.build(total)
@@ -175,7 +176,7 @@ ledger.show({f"n = {n}": ledger.measure(sch.func, np.ones(n, "float32"), np.zero
 # %% [markdown]
 # ## Your turn
 #
-# Work out what the shape of a sum is when some dimensions are names, and what has to be checked when it runs. Open
-# `exercise.py`, and then:
+# Work out what the shape of a sum is when some dimensions are names, and what has to be checked when it runs.
 #
+#     minitvm lesson 20 --start     (writes exercise_20.py, for you to fill in)
 #     minitvm lesson 20 --check

@@ -35,16 +35,18 @@ def register(commands: Any) -> None:
 
 @dataclass(frozen=True)
 class Fallen:
-    """A function that no specific rule schedules: its operators, their types, and the choice."""
+    """A function that no specific rule schedules: its operators, their types, the choice, and the rules for others."""
 
     operators: tuple[str, ...]
     types: str
     choice: Choice
+    others: tuple[str, ...]
 
     def __str__(self) -> str:
         times = f" ({len(self.operators)} times)" if len(self.operators) > 1 else ""
         lines = [f"{self.operators[0]}{times}: {self.types}", f"  scheduled by: {self.choice.rule or 'no rule'}"]
         lines += [f"  {_named(one.rule, one.knobs)} refused: {one.refused}" for one in _once(self.choice.refused)]
+        lines += [f"  takes other computations: {', '.join(self.others)}"] if self.others else []
         return "\n".join(lines)
 
 
@@ -81,7 +83,8 @@ def fallen_through(units: Iterable[Any], target: Target, report: Any) -> Iterato
         if choice.rule in fallbacks and (choice.refused or sums(function.func)):
             node = users[0].node
             types = f"{', '.join(v.type for v in node.inputs)} -> {', '.join(v.type for v in node.outputs)}"
-            yield Fallen(tuple(unit.name for unit in users), types, choice)
+            others = (row.name for row in rules(target) if not row.matches(function.func))
+            yield Fallen(tuple(unit.name for unit in users), types, choice, tuple(others))
 
 
 def sums(func: PrimFunc) -> bool:

@@ -203,6 +203,9 @@ def failure_of(folder: Path, answer: Path, seconds: float = SECONDS) -> str | No
         return str(error) or _with_spot(error, answer)
     except NotImplementedError as error:
         return f"still to be written: {error}" if str(error) else _with_spot(error, answer)
+    except AttributeError as error:
+        missing = isinstance(error.obj, ModuleType) and error.obj.__file__ == str(answer)
+        return f"{answer.name} has no {error.name}" if missing else _with_spot(error, answer)
     except (Exception, SystemExit) as error:
         return _with_spot(error, answer)
     return None

@@ -58,7 +58,9 @@ def _network_meant(path: Path) -> str:
     if path.parent != Path("."):
         return ""
     near = difflib.get_close_matches(path.name, [*ALL, *light.NETWORKS.values()], n=2, cutoff=0.75)
-    return f"; did you mean {' or '.join(near)}? (minitvm models lists the networks)" if near else ""
+    if near:
+        return f"; did you mean {' or '.join(near)}? (minitvm models lists the networks)"
+    return "" if path.suffix else ", and no network of that name: minitvm models lists them"
 
 
 def parse_shapes(entries: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
@@ -81,8 +83,12 @@ def parse_shapes(entries: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
 def sizes(shapes: Mapping[str, tuple[int | str, ...]]) -> dict[str, tuple[int, ...]]:
     """Shapes without names, where all sizes are needed."""
     for name, shape in shapes.items():
-        if any(isinstance(d, str) for d in shape):
-            raise InputError(f"--shape {name}={','.join(map(str, shape))}: wanted sizes here, found a name")
+        named = [d for d in shape if isinstance(d, str)]
+        if named:
+            raise InputError(
+                f"--shape {name}={','.join(map(str, shape))}: wanted sizes, found {', '.join(named)}; dimensions stay "
+                "open only in the model of a file"
+            )
     return {name: tuple(d for d in shape if isinstance(d, int)) for name, shape in shapes.items()}
 
 

@@ -43,6 +43,8 @@ def run(options: argparse.Namespace) -> int:
         return run_artifact.run(options)
     if options.trust or options.key is not None:
         raise InputError("--trust and --key go with an artifact, a file that `minitvm export` wrote")
+    if options.model.endswith(".mtvm") and Path(options.model).is_file():
+        raise InputError(f"{options.model} is not an artifact, or a damaged one: `minitvm export` writes them anew")
     target = opt.target(options.target)
     destination = output_path(options.output, "--output") if options.output else None
     arrays_read = opt.load_arrays(options.input) if options.input else None

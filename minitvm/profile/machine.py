@@ -2,7 +2,8 @@
 
 Measured by the kernels of `microbenchmarks` on as many threads as the program has, and kept in the cache directory, one
 file per machine and number of threads. The best result of all measurements is kept: a measurement on a busy machine can
-only be too low, and the next better one replaces it.
+only be too low, and the next better one replaces it. One that contradicts itself (a cache slower than the level behind
+it, a small part of the promised peak) is made again, and is never kept.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import tempfile
@@ -34,6 +36,9 @@ _PATIENCE = 0.15  # seconds for each of the measurements, and more if a single r
 _RUNS = 30
 _RUN = 300e-6  # seconds that one run should take: much longer than a call, shorter than the time between interruptions
 _MOST_BYTES = 192 << 20  # in the measurement of memory
+_TRIES = 3  # measurements until one is plausible
+_NEARER = 0.7  # a level's bandwidth is at least this part of that of the level behind it
+_OF_NOMINAL = 0.2  # the peak is at least this part of what the description promises
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +85,21 @@ def machine(threads: int, again: bool = False) -> Machine:
     cached = _load(path)
     if cached is not None and not again:
         return cached
-    measured = measure(cpu, threads)
-    best = measured if cached is None else _better(cached, measured)
-    _save(path, best)
+    best = cached
+    for _ in range(_TRIES):
+        measured = measure(cpu, threads)
+        best = measured if best is None else _better(best, measured)
+        if plausible(best):
+            _save(path, best)
+            break
     return best
+
+
+def plausible(measured: Machine) -> bool:
+    """Whether rates fit each other: other programs on the same cores can spoil any of them."""
+    levels = measured.levels
+    falling = all(near.bandwidth >= _NEARER * far.bandwidth for near, far in itertools.pairwise(levels))
+    return falling and measured.peak >= _OF_NOMINAL * measured.nominal and all(level.bandwidth > 0 for level in levels)
 
 
 def measure(cpu: CPU, threads: int) -> Machine:
@@ -135,17 +151,19 @@ def _zeros(shape: Sequence[int]) -> np.ndarray[Any, Any]:
 
 def _best_rate(run: Callable[[int], None]) -> float:
     """Repetitions per second in the best of many runs; `run(n)` does n of them."""
-    run(1)
-    repeats, best, runs, end = 1, inf, 0, time.perf_counter() + _PATIENCE
-    while time.perf_counter() < end or runs < _RUNS:
+
+    def seconds(repeats: int) -> float:
         start = time.perf_counter()
         run(repeats)
-        seconds = time.perf_counter() - start
-        if seconds < _RUN:
-            repeats *= 2
-        else:
-            best, runs = min(best, seconds / repeats), runs + 1
-    return 1 / best
+        return time.perf_counter() - start
+
+    repeats = 1
+    while min(seconds(repeats) for _ in range(3)) < _RUN:  # one alone may have been interrupted
+        repeats *= 2
+    best, runs, end = inf, 0, time.perf_counter() + _PATIENCE
+    while time.perf_counter() < end or runs < _RUNS:
+        best, runs = min(best, seconds(repeats)), runs + 1
+    return repeats / best
 
 
 def _better(a: Machine, b: Machine) -> Machine:
@@ -177,7 +195,7 @@ def _load(path: Path) -> Machine | None:
         loaded = Machine(str(data["name"]), int(data["threads"]), float(data["peak"]), levels, float(data["nominal"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    sound = loaded.peak > 0 and loaded.levels and all(level.bandwidth > 0 for level in loaded.levels)
+    sound = loaded.peak > 0 and loaded.levels and plausible(loaded)
     return loaded if sound and loaded.memory.capacity == inf else None
 
 

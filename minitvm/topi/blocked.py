@@ -102,8 +102,8 @@ def conv2d_of_blocks(
     attrs: Mapping[str, Any],
 ) -> Tensor:
     """The sum of what `multiply` makes of pixels and weights in blocks; `attrs` are those of the tensor."""
-    n, in_blocks, _, _, block = dims(data)
-    out_blocks, weight_in, kh, kw, weight_block, out_block = dims(weight)
+    n, in_blocks, _, _, block = dims(data, "N, C/x, H, W, x")
+    out_blocks, weight_in, kh, kw, weight_block, out_block = dims(weight, "O/y, C/x, kh, kw, x, y")
     if (in_blocks, block) != (weight_in, weight_block):
         raise InputError(f"conv2d_nchwc: data has {in_blocks} blocks of {block}, weights {weight_in} of {weight_block}")
     (sy, sx), (dy, dx) = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")
@@ -131,8 +131,8 @@ def depthwise_conv2d_nchwc(
 ) -> Tensor:
     """Depthwise convolution of `data` [N, C/x, H, W, x] with `weight` [C/x, kh, kw, x]: [N, C/x, OH, OW, x]."""
     dtype = out_dtype or data.dtype
-    n, blocks, _, _, block = dims(data)
-    _, kh, kw, _ = dims(weight)
+    n, blocks, _, _, block = dims(data, "N, C/x, H, W, x")
+    _, kh, kw, _ = dims(weight, "C/x, kh, kw, x")
     (sy, sx), (dy, dx) = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")
     padded, height, width = _padded(data, padding)
     out_height, out_width = (height - dy * (kh - 1) - 1) // sy + 1, (width - dx * (kw - 1) - 1) // sx + 1
@@ -163,7 +163,7 @@ def depthwise_conv2d_rows(
 
     Rows are computed as whole vectors of `lanes`, and a last stage cuts them; the input rows are padded accordingly.
     """
-    n, channels, height, width = dims(data)
+    n, channels, height, width = dims(data, "N, C, H, W")
     _, _, kh, kw = (constant(d, "a dimension of depthwise weights") for d in dims(weight))
     (sy, sx), (dy, dx) = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")
     (top, left), (bottom, right) = paddings(padding, 2)
@@ -196,7 +196,7 @@ def depthwise_conv2d_rows(
 def dense_packed(data: Tensor, weight: Tensor, *, units: int = 0) -> Tensor:
     """`data` [.., K] times packed `weight` [N/x, K, x]: the first `units` columns (0: all) of [.., N/x * x]."""
     *leading, depth = dims(data)
-    blocks, _, block = dims(weight)
+    blocks, _, block = dims(weight, "N/x, K, x")
     if not leading:
         raise InputError(f"dense_packed: wanted data of two dimensions or more, found {data}")
     k = te.reduce_axis((0, depth), name="k")
@@ -212,7 +212,7 @@ def dense_packed(data: Tensor, weight: Tensor, *, units: int = 0) -> Tensor:
 def _padded(data: Tensor, padding: int | Sequence[int], pad_value: Expr | None = None) -> tuple[Tensor, int, int]:
     """`data` with zeros, or another value, around its image: a stage, so that the loops over it need no condition."""
     (top, left), (bottom, right) = paddings(padding, 2)
-    n, blocks, height, width, block = dims(data)
+    n, blocks, height, width, block = dims(data, "N, C/x, H, W, x")
     full_height, full_width = height + top + bottom, width + left + right
     if not (top or left or bottom or right):
         return data, height, width

@@ -12,19 +12,22 @@ from ..expr import And, Call, Expr, Not, Or, as_expr, call, const
 from ..te import Tensor
 from .shapes import Dim, agree, broadcast_index, broadcast_shapes, dims, is_one, simple
 
-Binary = Callable[[Tensor, Tensor], Tensor]
+Binary = Callable[..., Tensor]
 
 
-def broadcast(name: str, function: Callable[..., Any], *operands: Tensor) -> Tensor:
-    """`function` of the operands' elements at each point of the common shape."""
-    shape = broadcast_shapes(*(dims(t) for t in operands))
-    return te.compute(
-        shape, lambda *i: function(*(t[broadcast_index(t, i, shape)] for t in operands)), name=f"T_{name}"
-    )
+def broadcast(name: str, function: Callable[..., Any], *operands: Tensor | Expr) -> Tensor:
+    """`function` of the operands' elements at each point of the common shape; expressions are scalars."""
+    shape = broadcast_shapes(*(dims(t) for t in operands if isinstance(t, Tensor)))
+
+    def element(*point: Any) -> Any:
+        return function(*(t[broadcast_index(t, point, shape)] if isinstance(t, Tensor) else t for t in operands))
+
+    return te.compute(shape, element, name=f"T_{name}")
 
 
 def _binary(name: str, function: Callable[[Expr, Expr], Any], doc: str) -> Binary:
-    def apply(a: Tensor, b: Tensor) -> Tensor:
+    def apply(a: Tensor | Expr | float, b: Tensor | Expr | float) -> Tensor:
+        a, b = _with_scalars(name, a, b)
         if a.dtype != b.dtype:
             raise TypeMismatch(f"{name}: the operands differ in dtype: {a.dtype} and {b.dtype}")
         return broadcast(name, function, a, b)
@@ -32,6 +35,14 @@ def _binary(name: str, function: Callable[[Expr, Expr], Any], doc: str) -> Binar
     apply.__name__ = apply.__qualname__ = name
     apply.__doc__ = doc
     return apply
+
+
+def _with_scalars(name: str, *operands: Tensor | Expr | float) -> list[Tensor | Expr]:
+    """Operands of which some are tensors; Python's numbers take the tensors' dtype."""
+    dtypes = [x.dtype for x in operands if isinstance(x, Tensor)]
+    if not dtypes:
+        raise InputError(f"{name}: wanted a tensor, found {' and '.join(type(x).__name__ for x in operands)}")
+    return [x if isinstance(x, Tensor | Expr) else const(x, dtypes[0]) for x in operands]
 
 
 def _power(a: Expr, b: Expr) -> Expr:

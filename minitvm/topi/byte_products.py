@@ -92,7 +92,7 @@ def byte_dense_packed(data: Tensor, weight: Tensor, *, units: int = 0) -> Tensor
     """
     _check_words("dense", data, weight)
     *leading, depth = dims(data)
-    blocks, _, block = dims(weight)
+    blocks, _, block = dims(weight, "N/x, K, x")
     k = te.reduce_axis((0, depth), name="k")
 
     def element(*index: Expr) -> Expr:

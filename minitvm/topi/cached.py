@@ -83,7 +83,7 @@ def cached_attention(query: Tensor, key: Tensor, value: Tensor, position: Tensor
     for tensor in (query, key, value):
         if tensor.ndim != 4 or tensor.dtype != query.dtype or not tensor.dtype.is_float:
             raise TypeMismatch(f"cached_attention: wanted floats of one dtype and four dimensions, found {tensor}")
-    batch, heads, _, width = dims(query)
+    batch, heads, _, width = dims(query, "batch, heads, places, width")
     groups, places, depth = dims(key)[1], dims(key)[2], dims(value)[3]
     numbers = [constant(d, "cached_attention: heads, places and widths") for d in (heads, width, groups, places, depth)]
     fits = all(agree(a, b) for a, b in zip(dims(key)[:3], dims(value)[:3], strict=True))

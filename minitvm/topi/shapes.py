@@ -26,8 +26,14 @@ def simple(value: Any) -> Dim:
     return simplified.value if isinstance(simplified, IntImm) else simplified
 
 
-def dims(tensor: Tensor) -> tuple[Dim, ...]:
-    """The shape of a tensor, constant dimensions as ints."""
+def dims(tensor: Tensor, layout: str = "") -> tuple[Dim, ...]:
+    """The shape of a tensor, constant dimensions as ints.
+
+    `layout` names the dimensions that are wanted, "N, C/x, H, W, x". Raises `InputError` if there are more or fewer.
+    """
+    if layout and len(tensor.shape) != layout.count(",") + 1:
+        found = ", ".join(map(str, tensor.shape))
+        raise InputError(f"{tensor.name}: wanted the dimensions [{layout}], found [{found}]")
     return tuple(d.value if isinstance(d, IntImm) else d for d in tensor.shape)
 
 

@@ -337,7 +337,7 @@ def depth_to_space(x: Tensor, *, block_size: int, mode: str = "DCR") -> Tensor:
     """Blocks of channels to blocks of pixels, NCHW; in `mode` DCR the block comes first, in CRD last."""
     if x.ndim != 4 or mode not in ("DCR", "CRD"):
         raise InputError(f"nn.depth_to_space: wanted four dimensions and the mode DCR or CRD, found {x}, {mode!r}")
-    n, c, h, w = dims(x)
+    n, c, h, w = dims(x, "N, C, H, W")
     b = block_size
     depth = simple(c // (b * b))
 
@@ -353,7 +353,7 @@ def space_to_depth(x: Tensor, *, block_size: int) -> Tensor:
     """Blocks of pixels to channels, NCHW, the place in the block before the channel."""
     if x.ndim != 4:
         raise InputError(f"nn.space_to_depth: wanted four dimensions, found {x}")
-    n, c, h, w = dims(x)
+    n, c, h, w = dims(x, "N, C, H, W")
     b = block_size
 
     def element(nn: Any, cc: Any, yy: Any, xx: Any) -> Expr:

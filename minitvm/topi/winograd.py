@@ -90,8 +90,8 @@ def winograd_conv2d_nchwc(
     """
     if tile not in TILES:
         raise InputError(f"winograd: wanted a tile of {' or '.join(map(str, TILES))}, found {tile}")
-    n, in_blocks, height, width, block = dims(data)
-    panels, places, _, weight_in, weight_block, panel, out_block = dims(weight)
+    n, in_blocks, height, width, block = dims(data, "N, C/x, H, W, x")
+    panels, places, _, weight_in, weight_block, panel, out_block = dims(weight, "O/(k y), t, t, I/x, x, k, y")
     out_blocks = panels * panel
     if places != tile + 2 or (weight_in, weight_block) != (in_blocks, block):
         raise InputError(f"winograd: weights {weight} do not fit a tile of {tile} and {in_blocks} blocks of {block}")

@@ -37,7 +37,7 @@ def test_a_network_is_right_at_every_level() -> None:
     target, graph = Target("toy"), resnet18(0, SMALL)
     assert check_model(graph, target, 0, _silent) == 0
     units = to_units(optimize_graph(graph, target))
-    cases = operator_cases(units, target, 0, _silent)
+    cases, _ = operator_cases(units, target, 0, _silent)
     assert len(cases) > 15
     assert {level: check_level(level, cases, _silent) for level in INTERPRETED} == dict.fromkeys(INTERPRETED, (0, []))
 

@@ -19,5 +19,5 @@ def test_sixty_steps_agree() -> None:
     shapes = ((60, 1, 1, hidden), (1, hidden, hidden), (1, 1, hidden))
     graph = b.build(b.op("nn.rnn", *(b.input(f"x{k}", shape) for k, shape in enumerate(shapes))))
     target = Target("cpu")
-    cases = operator_cases(to_units(optimize_graph(graph, target)), target, 0, _silent)
+    cases, _ = operator_cases(to_units(optimize_graph(graph, target)), target, 0, _silent)
     assert check_level("te", cases, _silent) == (0, [])

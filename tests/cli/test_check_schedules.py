@@ -66,8 +66,19 @@ def test_a_refusal_is_told_with_its_knobs(refusing: None) -> None:
     target = Target("cpu -vector_bits=256")
     graph = b.build(b.op("max", x, axis=(0, 2)))
     (one,) = fallen_through(to_units(optimize_graph(graph, target)), target, lambda *steps: None)
-    assert str(one).split("\n")[1:] == [
+    assert str(one).split("\n")[1:-1] == [
         "  scheduled by: generic",
         "  eager with rows=4 refused: split: rows of 4; wanted: more; found: less",
         "  eager with rows=8 refused: split: rows of 8; wanted: more; found: less",
     ]
+
+
+def test_what_no_rule_takes_names_the_rules_that_were_asked() -> None:
+    b = GraphBuilder("sums")
+    x = b.input("x", (3, 5, 2))
+    target = Target("cpu -vector_bits=256")
+    graph = b.build(b.op("max", x, axis=(0, 2)))
+    (one,) = fallen_through(to_units(optimize_graph(graph, target)), target, lambda *steps: None)
+    scheduled, asked = str(one).split("\n")[1:]
+    assert scheduled == "  scheduled by: generic"
+    assert asked.startswith("  takes other computations: ") and "contraction" in asked and "generic" not in asked

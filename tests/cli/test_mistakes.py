@@ -28,6 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny(d / "open.onnx", batch="n")
     (d / "empty.onnx").write_bytes(b"")
     (d / "random.onnx").write_bytes(np.random.default_rng(0).bytes(3000))
+    (d / "garbage.mtvm").write_bytes(b"garbage")
     (d / "picture.onnx").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(60))
     (d / "cut.onnx").write_bytes(good[: len(good) // 2])
     open_identity(d / "identity.onnx")
@@ -67,6 +68,10 @@ def one_node(path: Path, op: str, **attributes: object) -> None:
 
 MISTAKES = [
     ("run missing.onnx", "no such file: missing.onnx"),
+    ("check nope_net", "no such file: nope_net, and no network of that name: minitvm models lists them"),
+    ("run garbage.mtvm", "garbage.mtvm is not an artifact, or a damaged one"),
+    ("run mobilenet_v2 --shape x=b,3,224,224", "--shape x=b,3,224,224: wanted sizes, found b; dimensions stay open"),
+    ("explain nope", "no schedule primitive 'nope'; known: "),
     ("run resnet5", "no such file: resnet5; did you mean resnet50"),
     ("check light_squezenet.onnx", "did you mean light_squeezenet.onnx"),
     ("run .", "is a folder, wanted an ONNX file"),

@@ -23,6 +23,8 @@ from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
 from minitvm.graph.passes.rebuild import with_output_names
 from minitvm.graph.passes.simplify import simplify
+from minitvm.graph.passes.split_conv_transpose import split_conv_transpose
+from minitvm.graph.passes.split_resize import split_resize
 from minitvm.reference import graph as interpreter
 from minitvm.reference import tir as loops
 from minitvm.reference.judging.equivalence import check
@@ -42,6 +44,8 @@ PASSES: dict[str, Callable[[Graph], Graph]] = {
     "fold_batch_norm": fold_batch_norm,
     "fuse": fuse,
     "simplify": simplify,
+    "split_conv_transpose": split_conv_transpose,
+    "split_resize": split_resize,
     "all": optimize,
 }
 

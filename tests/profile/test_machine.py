@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import sys
 from math import inf
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 import minitvm as tvm
 from minitvm.profile import Level, Machine, machine
+from minitvm.profile.machine import plausible
 from minitvm.profile.microbenchmarks import multiply_add, triad
 from minitvm.tir.work import count
 
@@ -62,3 +65,24 @@ def test_a_measurement_is_plausible_and_kept(own_cache: Path) -> None:
 def test_a_distance_finds_its_level() -> None:
     found = Machine("m", 1, 1e9, (Level("L1", 100, 3.0), Level("memory", inf, 1.0)))
     assert [found.level(d).name for d in (0, 100, 101, inf)] == ["L1", "L1", "memory", "memory"]
+
+
+def test_rates_that_contradict_each_other_are_measured_again_and_never_kept(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other programs on the same cores slow one kernel down and not the next."""
+    good = Machine("m", 1, 1e11, (Level("L1", 100, 300.0), Level("memory", inf, 10.0)), nominal=1.2e11)
+    disturbed = [
+        dataclasses.replace(good, levels=(Level("L1", 100, 5.0), Level("memory", inf, 10.0))),
+        dataclasses.replace(good, peak=1e9),
+    ]
+    calls = iter([*disturbed, good])
+    monkeypatch.setattr(sys.modules[plausible.__module__], "measure", lambda cpu, threads: next(calls))
+    assert machine(1) == good, "the best of each"
+    assert machine(1) == good and next(calls, None) is good, "two that are good together are enough, and are kept"
+    monkeypatch.setattr(sys.modules[plausible.__module__], "measure", lambda cpu, threads: disturbed[0])
+    (file,) = own_cache.glob("machine-*.json")
+    file.unlink()
+    assert machine(1) == disturbed[0] and not list(own_cache.glob("machine-*.json"))
+    for bad in disturbed:
+        assert not plausible(bad)

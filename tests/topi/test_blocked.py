@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm import te, topi
+from minitvm.errors import InputError
 from minitvm.graph.registry import get
 from minitvm.reference import te as interpreter
 
@@ -85,3 +87,13 @@ def test_a_packed_dense_layer_is_the_plain_one(rows, depth, columns, seed):
     x, w = integers(seed, rows, depth), integers(seed + 1, columns, depth)
     made = run(lambda a, b: topi.dense_packed(a, topi.block_axis(b, axis=0, block=4)), x, w)
     np.testing.assert_array_equal(made.reshape(rows, -1)[:, :columns], x @ w.T)
+
+
+def test_errors_name_the_dimensions_that_are_wanted():
+    data, plain = te.placeholder((1, 2, 8, 8, 4), name="data"), te.placeholder((2, 3, 3), name="w")
+    with pytest.raises(InputError, match=r"w: wanted the dimensions \[C/x, kh, kw, x\], found \[2, 3, 3\]"):
+        topi.depthwise_conv2d_nchwc(data, plain)
+    with pytest.raises(InputError, match=r"w: wanted the dimensions \[N, C/x, H, W, x\]"):
+        topi.conv2d_nchwc(plain, plain)
+    with pytest.raises(InputError, match=r"w: wanted the dimensions \[N, C, H, W\]"):
+        topi.depthwise_conv2d_rows(plain, plain)

@@ -179,3 +179,16 @@ def test_errors_name_the_operands() -> None:
         topi.gelu(a, approximate="maybe")
     with pytest.raises(InputError, match="does not become"):
         topi.broadcast_to(a, shape=(2, 1))
+
+
+def test_a_number_beside_a_tensor_takes_its_dtype(run: Run) -> None:
+    x = np.array([[1, -2], [3, 4]], "int16")
+    for found, wanted in (
+        (run(lambda t: topi.add(t, 1), x), x + 1),
+        (run(lambda t: topi.subtract(5, t), x), 5 - x),
+        (run(lambda t: topi.maximum(t, te.max_value("int16")), x), np.full((2, 2), 32767)),
+        (run(lambda t: topi.less(t, 3), x), x < 3),
+    ):
+        np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(InputError, match="add: wanted a tensor, found int and float"):
+        topi.add(1, 2.0)
