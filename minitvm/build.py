@@ -16,7 +16,7 @@ from .errors import InputError, nearest
 from .executable import nodes as x
 from .link import link_function, link_graph
 from .link.bounds import input_bounds
-from .link.graphs import is_view, writes_its_output
+from .link.graphs import binding_of, is_view, writes_its_output
 from .link.in_place import in_place
 from .link.joined import joined
 from .lowering import Unit, lower_function, lower_functions, schedule_function, to_kernels, to_units
@@ -279,7 +279,8 @@ def compile_executable(
     updates = in_place(fused, is_view)
     units = to_units(fused, updates.nodes)
     copied = joined(fused, writes_its_output, updates.states).nodes
-    functions = list(dict.fromkeys(unit.function for unit in units if unit.node not in copied))
+    is_step = {unit.node for unit in units if unit.node in copied or binding_of(unit.node) is not None}
+    functions = list(dict.fromkeys(unit.function for unit in units if unit.node not in is_step))
     report = (lambda done, total: progress("lowering", done, total)) if progress else None
     lowered = lower_functions(functions, target, callback, report)
     return link_graph(fused, units, lowered, target.kind, updates, input_bounds(graph))

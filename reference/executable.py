@@ -60,6 +60,15 @@ def run(
     return machine.outputs
 
 
+def _number(value: int | float | x.Expr, values: Mapping[x.Var, Any]) -> Any:
+    if not isinstance(value, x.Expr):
+        return value
+    unknown = [v.name for v in x.free_vars(value) if v not in values]
+    if unknown:
+        raise InputError(f"{value} cannot be found: {', '.join(unknown)} has no value")
+    return evaluate(value, {v: values[v] for v in x.free_vars(value)})
+
+
 @dataclass(frozen=True)
 class _Place:
     """Bytes [start, stop) of one piece of memory; `key` says which."""
@@ -92,7 +101,8 @@ class _Machine:
         self.pieces: dict[tuple[str, int], _Bytes] = {}
         self.places: dict[_Place, int] = {}
         self.since_barrier: list[tuple[_Place, bool, bool, int]] = []  # place, writes?, by all threads?, step
-        self.outputs: list[np.ndarray] = []
+        self.outputs_by_number: dict[int, np.ndarray] = {}
+        self.bound_by_steps = {step.var for step in executable.steps if isinstance(step, n.BindSize)}
         self.states: list[np.ndarray] = []
         self._bind(inputs)
         self._begin(states)
@@ -120,25 +130,46 @@ class _Machine:
             if isinstance(spec, n.TensorSpec):
                 self._check(spec, inputs[spec.name])
                 self._piece("input", index, np.array(inputs[spec.name], order="C"), True)
-        for guard in self.program.guards:
-            if self.number(guard.left) != self.number(guard.right):
-                raise InputError(
-                    f"{self.program.name}: {guard.where} takes {guard.left} and {guard.right} for equal\n"
-                    f"  found:  {self.number(guard.left)} and {self.number(guard.right)}"
-                )
+        self._check_guards()
+        self._begin_outputs(inputs)
+        for index, constant in enumerate(self.program.constants):
+            self._piece("constant", index, np.ascontiguousarray(constant.data), True)
+        for index, arena in enumerate(self.program.arenas):
+            self._piece("arena", index, np.full(self.size(arena.size), 0x7F, np.uint8), False)
+
+    def _begin_outputs(self, inputs: Mapping[str, Any]) -> None:
+        """The memory of outputs, once the sizes in their shapes are known."""
         for index, spec in enumerate(self.program.outputs):
+            sizes = {v for d in spec.shape if isinstance(d, x.Expr) for v in x.free_vars(d)}
+            if index in self.outputs_by_number or (sizes - self.values.keys()) & self.bound_by_steps:
+                continue
             shape = tuple(self.size(d) for d in spec.shape)
             if spec.inout:
                 self._check(spec, inputs[spec.name])
                 array = np.array(inputs[spec.name], order="C")
             else:
                 array = poison(int(np.prod(shape, dtype=np.int64)), spec.dtype).reshape(shape)
-            self.outputs.append(array)
+            self.outputs_by_number[index] = array
             self._piece("output", index, array, spec.inout)
-        for index, constant in enumerate(self.program.constants):
-            self._piece("constant", index, np.ascontiguousarray(constant.data), True)
-        for index, arena in enumerate(self.program.arenas):
-            self._piece("arena", index, np.full(self.size(arena.size), 0x7F, np.uint8), False)
+
+    @property
+    def outputs(self) -> list[np.ndarray]:
+        """The outputs in order."""
+        return [self.outputs_by_number[index] for index in range(len(self.program.outputs))]
+
+    def _check_guards(self) -> None:
+        """InputError for a guard whose variables have values, and that does not hold."""
+        for guard in self.program.guards:
+            sides = [guard.left, guard.right]
+            sizes = {v for side in sides if isinstance(side, x.Expr) for v in x.free_vars(side)}
+            if (sizes - self.values.keys()) & self.bound_by_steps:
+                continue
+            left, right = map(self.number, sides)
+            if left != right:
+                raise InputError(
+                    f"{self.program.name}: {guard.where} takes {guard.left} and {guard.right} for equal\n"
+                    f"  found:  {left} and {right}"
+                )
 
     def _begin(self, states: Mapping[str, np.ndarray]) -> None:
         unknown = set(states) - {spec.name for spec in self.program.states}
@@ -197,12 +228,7 @@ class _Machine:
         return int(self.number(dim))
 
     def number(self, value: int | float | x.Expr) -> Any:
-        if not isinstance(value, x.Expr):
-            return value
-        unknown = [v.name for v in x.free_vars(value) if v not in self.values]
-        if unknown:
-            raise InputError(f"{value} cannot be found: {', '.join(unknown)} has no value")
-        return evaluate(value, {v: self.values[v] for v in x.free_vars(value)})
+        return _number(value, self.values)
 
     def place(self, location: n.Location) -> _Place:
         if isinstance(location, n.ArenaSlice):
@@ -246,6 +272,8 @@ class _Machine:
             self._call(index, step)
         elif isinstance(step, n.Copy):
             self._copy(index, step)
+        elif isinstance(step, n.BindSize):
+            self._bind_size(index, step)
         else:
             raise Unsupported(f"step {index}: the engine {self.name(step)!r} is not minitvm's, and is not interpreted")
 
@@ -319,6 +347,19 @@ class _Machine:
         self.pieces[target.key].data[target.start : target.stop] = moved
         number = self.places.setdefault(target, len(self.places) + 1)
         self.pieces[target.key].writer[target.start : target.stop] = number
+
+    def _bind_size(self, index: int, step: n.BindSize) -> None:
+        place = self.place(step.place)
+        if self.settings.shadow and not self.initialised(place).all():
+            raise ExecutionError(f"step {index}: {step.var.name} is bound to bytes that hold no value")
+        value = int(self.pieces[place.key].data[place.start : place.start + 8].view(np.int64)[0])
+        most = self.size(step.most)
+        if not 0 <= value <= most:
+            raise InputError(f"{self.program.name}: {step.where}: {step.var.name} is {value}; wanted 0 to {most}")
+        self.values[step.var] = value
+        self.since_barrier.clear()
+        self._check_guards()
+        self._begin_outputs({})
 
     def finish(self) -> None:
         """Refuse outputs that are not complete."""

@@ -17,7 +17,7 @@ import numpy as np
 from minitvm import events
 from minitvm import expr as x
 from minitvm.errors import ExecutionError, InputError, Unsupported, nearest
-from minitvm.graph.nodes import FUSED, Graph, OpNode, Value
+from minitvm.graph.nodes import BIND_SIZE, FUSED, Graph, OpNode, Value
 
 from .meaning.scalar import evaluate as evaluate_scalar
 from .operators import OPERATORS
@@ -135,6 +135,8 @@ def _bind(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Arra
 
 def _node(item: OpNode, arrays: Arrays, dims: dict[x.Var, Any]) -> None:
     inputs = [arrays[v] for v in item.inputs]
+    if item.op == BIND_SIZE:
+        _learn(item, inputs[0], dims)
     results = _fused(item.graph, inputs, dims) if item.op == FUSED else _operator(item, inputs, dims)
     for value, array in zip(item.outputs, results, strict=True):
         shape = _concrete(value.shape, dims)
@@ -146,6 +148,14 @@ def _node(item: OpNode, arrays: Arrays, dims: dict[x.Var, Any]) -> None:
         arrays[value] = array
 
 
+def _learn(item: OpNode, count: np.ndarray, dims: dict[x.Var, Any]) -> None:
+    """The value of a size that data decide."""
+    size, value, most = item.attrs["size"], int(count), _concrete(item.attrs["most"], dims)
+    if not 0 <= value <= most:
+        raise InputError(f"{item.attrs['where'] or 'bind_size'}: {size.name} is {value}; wanted 0 to {most}")
+    dims[size] = value
+
+
 def _fused(graph: Graph, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -> list[np.ndarray]:
     inner: Arrays = {**dict(zip(graph.inputs, inputs, strict=True)), **{c.value: c.data for c in graph.constants}}
     bound = dict(dims)
@@ -155,6 +165,7 @@ def _fused(graph: Graph, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -
                 bound.setdefault(dim, int(size))
     for item in graph.nodes:
         _node(item, inner, bound)
+        dims.update({size: bound[size] for size in item.bound_sizes()})
     return [inner[v] for v in graph.outputs]
 
 

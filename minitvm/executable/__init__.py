@@ -16,6 +16,7 @@ from .nodes import (
     ArenaSlice,
     Argument,
     Barrier,
+    BindSize,
     Bound,
     CallExternal,
     CallKernel,
@@ -44,9 +45,10 @@ if TYPE_CHECKING:
     from .verifier import RULES, verify
 
 __all__ = [
-    "BUFFER", "RULES", "SCALAR", "Arena", "ArenaSlice", "Argument", "Barrier", "Bound", "CallExternal", "CallKernel",
-    "Constant", "ConstantRef", "Copy", "Dim", "Executable", "Guard", "Input", "Kernel", "KernelParam", "Location",
-    "Output", "Resident", "ScalarSpec", "State", "Step", "TensorSpec", "evaluate", "load", "save", "script", "verify",
+    "BUFFER", "RULES", "SCALAR", "Arena", "ArenaSlice", "Argument", "Barrier", "BindSize", "Bound", "CallExternal",
+    "CallKernel", "Constant", "ConstantRef", "Copy", "Dim", "Executable", "Guard", "Input", "Kernel", "KernelParam",
+    "Location", "Output", "Resident", "ScalarSpec", "State", "Step", "TensorSpec", "evaluate", "load", "save",
+    "script", "verify",
 ]  # fmt: skip
 
 _DEFINED_IN = {

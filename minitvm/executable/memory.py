@@ -8,7 +8,7 @@ from math import prod
 
 from ..expr import Expr, Var, format_expr
 from .evaluation import Number, evaluate
-from .nodes import CallExternal, CallKernel, Copy, Dim, Executable, Resident
+from .nodes import BindSize, CallExternal, CallKernel, Copy, Dim, Executable, Resident
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,8 @@ def _operator(executable: Executable, number: int) -> str:
         return step.operator or executable.kernels[step.kernel].name
     if isinstance(step, Copy):
         return step.operator or "copy"
+    if isinstance(step, BindSize):
+        return step.operator or "bind_size"
     return step.engine if isinstance(step, CallExternal) else "barrier"
 
 

@@ -1,20 +1,22 @@
 """Level 5, the executable: what every target compiles to. Plain data: constants, arenas, kernels and a list of steps.
 
     executable ::= inputs, outputs, states, constants, arenas, kernels, guard*, bound*, step*
-    step       ::= CallKernel | Barrier | Copy | CallExternal
+    step       ::= CallKernel | Barrier | Copy | CallExternal | BindSize
     argument   ::= location | number | Expr                          numbers and Exprs are scalars
     location   ::= Input(i) | Output(i) | State(i) | ConstantRef(i) | ArenaSlice(arena, offset, nbytes)
 
 **Meaning.** A team of threads runs the steps in order. A `parallel` kernel call runs on every thread, each doing its
 share; every other step runs on thread 0 while the other threads continue with the next step. `Barrier` waits for all
 threads. So two steps that touch the same bytes, one of them writing, need a barrier between them unless both run on
-thread 0. `CallExternal`, and the end of the program, are barriers too.
+thread 0. `CallExternal`, `BindSize`, and the end of the program, are barriers too.
 
 A *state* is memory that outlives a run: zeros before the first one, then what the run before left. Whoever runs the
 executable owns that memory; each module has its own.
 
 Sizes, offsets and scalar arguments may be expressions over the symbolic dimensions, `expr.Var`s whose values are
-determined in each call by an input's shape (or by a scalar input).
+determined in each call by an input's shape (or by a scalar input), or in the middle of a run by a step `BindSize`: a
+number that the steps before computed. What stands behind that step may use the variable, and so may the shapes of
+outputs. Memory is for the largest value that it may have (`largest`).
 """
 
 from __future__ import annotations
@@ -191,12 +193,29 @@ class CallExternal:
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
-Step: TypeAlias = CallKernel | Barrier | Copy | CallExternal
+@dataclass(frozen=True, slots=True)
+class BindSize:
+    """`var` is, from here on, the int64 at `place`; unless that is from 0 to `most`, the run ends here with an error.
+
+    `where` names what needs it.
+    """
+
+    var: Var
+    place: Location
+    most: Dim
+    where: str = field(default="", compare=False)
+    operator: str = field(default="", compare=False)
+
+
+Step: TypeAlias = CallKernel | Barrier | Copy | CallExternal | BindSize
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A run is refused before its first step unless `left` and `right` are equal; `where` names what needs that."""
+    """A run is refused before its first step unless `left` and `right` are equal; `where` names what needs that.
+
+    With sizes that data decide in it, it is checked as soon as they are bound.
+    """
 
     left: Dim
     right: Dim

@@ -9,6 +9,7 @@ from .nodes import (
     ArenaSlice,
     Argument,
     Barrier,
+    BindSize,
     CallExternal,
     CallKernel,
     ConstantRef,
@@ -61,6 +62,8 @@ def step_text(x: Executable, step: Step) -> str:
         return "barrier()"
     if isinstance(step, Copy):
         return f"copy({_argument(x, step.dst)}, {_argument(x, step.src)}, {_number(step.nbytes)})"
+    if isinstance(step, BindSize):
+        return f"{step.var.name} = bind_size({_argument(x, step.place)}, most={_number(step.most)})"
     args = [_argument(x, a) for a in step.args]
     if isinstance(step, CallExternal):
         attrs = [f"{k}={v!r}" for k, v in step.attrs.items()]

@@ -20,7 +20,7 @@ from ..errors import ArtifactError, Unsupported
 from . import nodes as n
 from .alignment import ALIGNMENT, aligned_empty
 
-VERSION = 4
+VERSION = 5
 _FORMAT = "minitvm-executable"
 
 _BINARY = {
@@ -80,6 +80,9 @@ class _Writer:
         if isinstance(s, n.Copy):
             places = {"dst": self.argument(s.dst), "src": self.argument(s.src)}
             return {"step": "copy", **places, "nbytes": self.expr(s.nbytes), "operator": s.operator}
+        if isinstance(s, n.BindSize):
+            bound = {"var": self.expr(s.var), "place": self.argument(s.place), "most": self.expr(s.most)}
+            return {"step": "bind", **bound, "where": s.where, "operator": s.operator}
         args = [self.argument(a) for a in s.args]
         if isinstance(s, n.CallKernel):
             call = {"step": "call", "kernel": s.kernel, "args": args}
@@ -193,6 +196,9 @@ class _Reader:
             return n.Barrier()
         if j["step"] == "copy":
             return n.Copy(self.argument(j["dst"]), self.argument(j["src"]), self.expr(j["nbytes"]), j["operator"])
+        if j["step"] == "bind":
+            var, place, most = self.expr(j["var"]), self.argument(j["place"]), self.expr(j["most"])
+            return n.BindSize(var, place, most, j["where"], j["operator"])
         args = tuple(map(self.argument, j["args"]))
         if j["step"] == "call":
             return n.CallKernel(j["kernel"], args, j["parallel"], j["operator"])

@@ -18,6 +18,7 @@ from .nodes import (
     ArenaSlice,
     Argument,
     Barrier,
+    BindSize,
     CallExternal,
     CallKernel,
     ConstantRef,
@@ -51,6 +52,8 @@ def accesses(executable: Executable, step: Step) -> list[tuple[Location, str]]:
         return []
     if isinstance(step, Copy):
         return [(step.dst, "w"), (step.src, "r")]
+    if isinstance(step, BindSize):
+        return [(step.place, "r")]
     if isinstance(step, CallExternal):
         modes: list[str] = list(step.access)
     else:
@@ -118,6 +121,8 @@ def _indices(x: Executable, env: Env) -> Iterator[Breach]:
             args = step.args
         elif isinstance(step, Copy):
             args = (step.dst, step.src)
+        elif isinstance(step, BindSize):
+            args = (step.place,)
         for a in args:
             if not inside(a):
                 yield i, f"{a} does not exist"
@@ -191,22 +196,34 @@ def _symbols(x: Executable, env: Env) -> Iterator[Breach]:
         else:
             defined |= {d for d in spec.shape if isinstance(d, Var)}
             defined |= {found[0] for found in map(multiple, spec.shape) if found is not None}
+    bound: dict[Var, int] = {}
+    for i, step in enumerate(x.steps):
+        if isinstance(step, BindSize):
+            if step.var in defined or step.var in bound:
+                yield i, f"{step.var.name} has a value before"
+            bound[step.var] = i
     for where, n in _expressions(x):
-        if isinstance(n, Expr):
-            for v in free_vars(n):
-                if v not in defined:
-                    yield where, f"{v.name} is not a dimension of anything that the caller hands over"
+        for v in free_vars(n) if isinstance(n, Expr) else ():
+            if v in bound and (where is None or where <= bound[v]):
+                yield where, f"{v.name} has no value before step {bound[v]}"
+            elif v not in defined and v not in bound:
+                yield where, f"{v.name} is not a dimension of anything that the caller hands over"
 
 
 def _expressions(x: Executable) -> Iterator[tuple[int | None, Dim | float]]:
-    for spec in (*x.inputs, *x.outputs):
+    """The expressions of a program, with the step at which their values are needed; None: before the first one."""
+    end = len(x.steps)
+    for spec in x.inputs:
         if not isinstance(spec, ScalarSpec):
             yield from ((None, d) for d in spec.shape)
+    yield from ((end, d) for spec in x.outputs for d in spec.shape)
     yield from ((None, a.size) for a in x.arenas)
-    yield from ((None, side) for guard in x.guards for side in (guard.left, guard.right))
+    yield from ((end, side) for guard in x.guards for side in (guard.left, guard.right))
     for i, step in enumerate(x.steps):
         if isinstance(step, Copy):
             yield i, step.nbytes
+        if isinstance(step, BindSize):
+            yield i, step.most
         args = step.args if isinstance(step, CallKernel | CallExternal) else ()
         for a in (*args, *(loc for loc, _ in accesses(x, step))):
             if isinstance(a, ArenaSlice):
@@ -273,7 +290,7 @@ def _initialised(x: Executable, env: Env) -> Iterator[Breach]:
 def _ordered(x: Executable, env: Env) -> Iterator[Breach]:
     since: list[tuple[int, bool, Location, str]] = []  # step, on thread 0 only, place, mode: since the last barrier
     for i, step in enumerate(x.steps):
-        if isinstance(step, Barrier | CallExternal):
+        if isinstance(step, Barrier | CallExternal | BindSize):
             since.clear()
             continue
         alone = not (isinstance(step, CallKernel) and step.parallel)
@@ -292,7 +309,11 @@ RULES: tuple[Rule, ...] = (
     Rule("arguments_fit", "a kernel call has an argument of the right role and dtype for each parameter", _arguments),
     Rule("constants_fit", "a constant's data has the stated dtype and shape and is contiguous", _constants),
     Rule("states_fixed", "a state has a constant shape, and a bound is on integers", _states),
-    Rule("symbols_bound", "every symbolic dimension can be read off what the caller hands over", _symbols),
+    Rule(
+        "symbols_bound",
+        "each symbolic dimension is in what the caller hands over, or bound by a step before",
+        _symbols,
+    ),
     Rule("slices_inside_arenas", "a slice lies inside its arena", _slices),
     Rule("read_only", "inputs and constants are never written", _read_only),
     Rule("no_aliasing", "the arguments of one step do not share bytes that are written", _aliasing),

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import ModelError, UnsupportedOperator
-from ..expr import Expr
+from ..expr import Expr, SizeVar
 from ..graph.nodes import Dim
 from .operand import Operand, ValueDependent
 from .operand_builder import OperandBuilder
@@ -81,6 +81,12 @@ class Conversion:
     def reshape(self, x: Operand, shape: Sequence[Dim]) -> Operand:
         """x in another shape, which may hold one -1: the remaining extent."""
         return self.builder.reshape(x, shape, self.name_hint, self.where)
+
+    def bound(self, count: Operand, most: Dim, name: str = "count") -> SizeVar:
+        """A new size, whose value is a number that a run computes; the run stops if it is not from 0 to `most`."""
+        size = SizeVar(name)
+        self.op("bind_size", self.cast(self.reshape(count, ()), "int64"), size=size, most=most, where=self.where)
+        return size
 
     def assume(self, x: Operand, *pairs: tuple[Dim, Dim]) -> Operand:
         """x, in whose shape the first of each pair is written as the second: a run in which they differ is refused.

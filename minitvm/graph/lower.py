@@ -40,7 +40,7 @@ from ..te.nodes import PlaceholderOp
 from ..tir.nodes import PrimFunc
 from ..topi.shapes import assuming
 from . import registry
-from .nodes import FUSED, MATCH_CAST, Constant, Dim, Graph, OpNode, Value, as_dim
+from .nodes import BIND_SIZE, FUSED, MATCH_CAST, Constant, Dim, Graph, OpNode, Value, as_dim
 
 
 def to_prim_func(node: OpNode | Graph, name: str = "main") -> PrimFunc:
@@ -147,12 +147,18 @@ def own_scalars(graph: Graph) -> tuple[Var, ...]:
     used: dict[Var, None] = {}
     for item in graph.nodes:
         for dim in item.symbols():
-            used.update((v, None) for v in free_vars(dim) if v not in named)
+            used.update((v, None) for v in free_vars(dim) if v not in named and v is not _ANY_SIZE)
     return tuple(used)
+
+
+# What the function of a `bind_size` has for its size: the value of its input, which it does not use.
+_ANY_SIZE = SizeVar("size")
 
 
 def _impersonal(item: OpNode) -> Mapping[str, Any]:
     """The attributes of a node without what a function does not use: guards on conditions, and their texts."""
+    if item.op == BIND_SIZE:
+        return {**item.attrs, "size": _ANY_SIZE, "most": 0, "where": ""}
     if item.op != MATCH_CAST:
         return item.attrs
     dims = [(a, b) for a, b in item.attrs["dims"] if not (isinstance(a, Expr) and a.dtype.is_bool)]
@@ -230,7 +236,7 @@ class _Dimensions:
             for item in graph.nodes
             for dim in replace(item, attrs=self.attrs(_impersonal(item))).symbols()
             for v in free_vars(dim)
-            if v not in self.named
+            if v not in self.named and v is not _ANY_SIZE
         }
         if scalars:
             # They become arguments, so that dimensions in their terms need no variables of their own.

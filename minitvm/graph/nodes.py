@@ -12,6 +12,9 @@ whose attr "graph" is the inner graph over the node's inputs and outputs, in the
 A node `match_cast(x, dims=((a, b), ...))` is `x` with each dimension `a` of its shape written as `b`. It asserts that
 both are equal: a run in which they are not is refused before its first kernel starts. So a shape that follows from such
 an equality is as reliable as any other.
+
+A node `bind_size(count, size=n, most=m)` is `count`, one int64, and makes it the value of the variable n in everything
+behind the node: a size that data decide. It asserts that the count is from 0 to m; else the run stops there.
 """
 
 from __future__ import annotations
@@ -23,11 +26,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..errors import InputError
-from ..expr import DType, Expr, IntImm, Node, Var, node, walk
+from ..expr import DType, Expr, IntImm, Node, SizeVar, Var, node, walk
 
 Dim: TypeAlias = int | Expr
 FUSED = "fused"
 MATCH_CAST = "match_cast"
+BIND_SIZE = "bind_size"
 
 
 @node
@@ -102,6 +106,21 @@ class OpNode(Node):
             raise InputError(f"{self.op} is no fused group")
         inner: Graph = self.attrs["graph"]
         return inner
+
+    def bound_sizes(self) -> tuple[SizeVar, ...]:
+        """The sizes that the node, or one inside of its group, binds to data."""
+        if self.op == FUSED:
+            return tuple(size for item in self.graph.nodes for size in item.bound_sizes())
+        return (self.attrs["size"],) if self.op == BIND_SIZE else ()
+
+    def mentioned(self) -> Iterator[Var]:
+        """The variables in the shapes of the outputs, and in the attributes."""
+        for value in self.outputs:
+            yield from (v for dim in value.shape if isinstance(dim, Expr) for v in walk(dim) if isinstance(v, Var))
+        for item in self.graph.nodes if self.op == FUSED else ():
+            yield from item.mentioned()
+        for dim in self.symbols():
+            yield from (v for v in walk(dim) if isinstance(v, Var))
 
     def symbols(self) -> Iterator[Expr]:
         """The symbolic expressions among the attributes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..errors import MinitvmError, VerificationError
-from ..expr import structural_equal
+from ..expr import Expr, free_vars, structural_equal
 from . import registry
 from .nodes import FUSED, Dim, Graph, Node, OpNode, Value
 from .printer import script
@@ -67,6 +67,23 @@ def constants_fit(graph: Graph) -> Iterator[Finding]:
         array_type = f"{constant.data.dtype.name}{list(constant.data.shape)}"
         if constant.data.dtype != constant.value.dtype.numpy or constant.data.shape != constant.value.shape:
             yield constant.value, f"{constant.value.name} is declared {constant.value.type}, its array is {array_type}"
+
+
+def sizes_bound_once(graph: Graph) -> Iterator[Finding]:
+    """A size that data decide is bound once, before it is used, and is no size of the inputs."""
+    later = {size for item in graph.nodes for size in item.bound_sizes()}
+    for value in graph.inputs if later else ():
+        for size in later.intersection(v for d in value.shape if isinstance(d, Expr) for v in free_vars(d)):
+            yield value, f"{size.name} is a size of an input, and bound to data"
+    for item in graph.nodes if later else ():
+        own = item.bound_sizes()
+        for size in own:
+            if size not in later:
+                yield item, f"{size.name} is bound twice"
+        early = [v for v in item.mentioned() if v in later and v not in own]
+        if early:
+            yield item, f"{early[0].name} is used before it is bound"
+        later.difference_update(own)
 
 
 def operators_known(graph: Graph) -> Iterator[Finding]:
@@ -133,7 +150,8 @@ def _same_dim(a: Dim, b: Dim) -> bool:
 
 
 RULES: list[Rule] = [
-    defined_once, defined_before_use, input_names_differ, states_fit, constants_fit, operators_known, types_follow,
+    defined_once, defined_before_use, input_names_differ, states_fit, constants_fit, sizes_bound_once, operators_known,
+    types_follow,
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from ..executable import nodes as x
 from ..expr import Expr, Var, as_expr, structural_equal
 from ..expr.names import fresh
 from ..graph.lower import own_graph, own_scalars
-from ..graph.nodes import FUSED, MATCH_CAST
+from ..graph.nodes import BIND_SIZE, FUSED, MATCH_CAST
 from ..lowering.lowered import LoweredFunc
 from ..lowering.units import Unit
 from ..tir.nodes import Buffer
@@ -131,7 +131,11 @@ def _link(
     lowered: Mapping[bytes, LoweredFunc],
 ) -> None:
     """The steps of one operator; its results are added to `slots`."""
-    if is_view(unit.node):
+    binding = binding_of(unit.node)
+    if binding is not None:
+        attrs, count = binding.attrs, slots[unit.node.inputs[0]]
+        linker.bind_size(attrs["size"], count, attrs["most"], attrs["where"], unit.name)
+    if binding is not None or is_view(unit.node):
         source, result = slots[unit.node.inputs[0]], unit.node.output
         slots[result] = outputs.get(result, source)
         if result in outputs:
@@ -176,6 +180,12 @@ def _output_names(fused: Any) -> list[tuple[str, Any]]:
     return [(fresh(value.name, used), value) for _, value in _returned(fused)]
 
 
+def binding_of(node: Any) -> Any:
+    """The `bind_size` that a node is, or None: it is a step of the executable, and no function."""
+    inner = node.graph.nodes[0] if node.op == FUSED and len(node.graph.nodes) == 1 else node
+    return inner if inner.op == BIND_SIZE else None
+
+
 def is_view(node: Any) -> bool:
     """Whether a node only gives its one input another shape: no data moves."""
     from ..graph import registry
@@ -185,4 +195,4 @@ def is_view(node: Any) -> bool:
 
 
 def writes_its_output(node: Any) -> bool:
-    return not is_view(node)
+    return not is_view(node) and binding_of(node) is None

@@ -15,6 +15,7 @@ from typing import Any
 from ..backend import get, lookup
 from ..errors import InternalError
 from ..executable import nodes as x
+from ..executable.largest import largest
 from ..executable.plan_memory import Lifetime, plan_memory
 from ..expr import Expr, IntImm, Var, substitute
 from ..lowering.lowered import LoweredFunc, LoweredKernel
@@ -37,6 +38,18 @@ class _Copy:
     operator: str
 
 
+@dataclass(slots=True)
+class _Bind:
+    var: Var
+    count: Slot
+    most: x.Dim
+    where: str
+    operator: str
+
+
+_Step = _Call | _Copy | _Bind
+
+
 def team_waits(parallel: Sequence[bool]) -> list[bool]:
     """The steps before which all threads must wait, if `parallel` steps run on all threads and the others on thread 0.
 
@@ -53,11 +66,12 @@ class Linker:
 
     target: str
     kernels: list[x.Kernel] = field(default_factory=list)
-    steps: list[_Call | _Copy] = field(default_factory=list)
+    steps: list[_Step] = field(default_factory=list)
     _numbers: dict[tuple[LoweredKernel, tuple[x.KernelParam, ...]], int] = field(default_factory=dict)
     _undefined: set[Slot] = field(default_factory=set)
     _operator: str = ""
     _language: str = ""
+    _most: dict[Var, x.Dim] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._language = str(get(self.target).language)
@@ -86,6 +100,11 @@ class Linker:
     def copy(self, dst: Slot, src: Slot, operator: str = "copy") -> None:
         """Append a copy of all bytes of `src`."""
         self.steps.append(_Copy(dst, src, operator))
+
+    def bind_size(self, var: Var, count: Slot, most: x.Dim, where: str, operator: str) -> None:
+        """Append the step that gives a size its value, the number in `count`; memory is planned for `most`."""
+        self._most[var] = most
+        self.steps.append(_Bind(var, count, most, where, operator))
 
     def _host(
         self, lowered: LoweredFunc, stmt: Stmt, places: dict[Any, Slot | Expr], scalars: Mapping[Var, Expr]
@@ -145,7 +164,9 @@ class Linker:
         for wait, step in zip(waits, self.steps, strict=True):
             if wait:
                 steps.append(x.Barrier())
-            if isinstance(step, _Copy):
+            if isinstance(step, _Bind):
+                steps.append(x.BindSize(step.var, _place(step.count), step.most, step.where, step.operator))
+            elif isinstance(step, _Copy):
                 steps.append(x.Copy(_place(step.dst), _place(step.src), step.src.nbytes, step.operator))
             else:
                 args = tuple(_place(a) if isinstance(a, Slot) else plain(a) for a in step.args)
@@ -188,19 +209,22 @@ class Linker:
             if total is not None and isinstance(slot.nbytes, int) and total < slot.nbytes:
                 raise InternalError(f"the steps write {total} of the {slot.nbytes} bytes of output {spec.name} at most")
 
-    def _surely_read(self, step: _Call | _Copy, slot: Slot, lowered: Sequence[LoweredKernel]) -> int:
+    def _surely_read(self, step: _Step, slot: Slot, lowered: Sequence[LoweredKernel]) -> int:
         """A lower bound of the bytes of a slot that a step reads."""
-        if isinstance(step, _Copy):
+        if not isinstance(step, _Call):
             return slot.nbytes if isinstance(slot.nbytes, int) else 0
         kernel = lowered[step.kernel]
         rows = zip(kernel.params, kernel.surely_read, step.args, strict=True)
         return max((count * p.dtype.bytes for p, count, arg in rows if arg is slot), default=0)
 
-    def _touched(self, step: _Call | _Copy, lowered: Sequence[LoweredKernel]) -> Iterator[tuple[Slot, str, int | None]]:
+    def _touched(self, step: _Step, lowered: Sequence[LoweredKernel]) -> Iterator[tuple[Slot, str, int | None]]:
         """The slots of a step, how each is accessed, and at most how many bytes of it are written."""
         if isinstance(step, _Copy):
             yield step.src, "r", 0
             yield step.dst, "w", step.src.nbytes if isinstance(step.src.nbytes, int) else None
+            return
+        if isinstance(step, _Bind):
+            yield step.count, "r", 0
             return
         kernel, params = lowered[step.kernel], self.kernels[step.kernel].params
         for param, count, arg in zip(params, kernel.written, step.args, strict=True):
@@ -213,8 +237,7 @@ class Linker:
         last: dict[Slot, int] = {}
         parts: dict[Slot, None] = {}
         for number, step in zip(numbers, self.steps, strict=True):
-            used = [step.dst, step.src] if isinstance(step, _Copy) else step.args
-            for item in used:
+            for item in _used(step):
                 if isinstance(item, Slot) and item.location is None:
                     parts.setdefault(item)
                     slot, _ = item.storage()
@@ -223,13 +246,20 @@ class Linker:
         if not first:
             return ()
         slots = list(first)
-        plan = plan_memory([Lifetime(slot.name, slot.nbytes, first[slot], last[slot]) for slot in slots])
+        rooms = {slot: largest(slot.nbytes, self._most) for slot in {*slots, *parts}}
+        plan = plan_memory([Lifetime(slot.name, rooms[slot], first[slot], last[slot]) for slot in slots])
         offsets = dict(zip(slots, plan.offsets, strict=True))
         for item in parts:
             slot, within = item.storage()
-            item.location = x.ArenaSlice(0, offsets[slot] + within if within else offsets[slot], item.nbytes)
-        residents = [x.Resident(slot.name, offsets[slot], slot.nbytes, first[slot], last[slot]) for slot in slots]
+            item.location = x.ArenaSlice(0, offsets[slot] + within if within else offsets[slot], rooms[item])
+        residents = [x.Resident(slot.name, offsets[slot], rooms[slot], first[slot], last[slot]) for slot in slots]
         return (x.Arena("arena", plan.size, residents=tuple(residents)),)
+
+
+def _used(step: _Step) -> Sequence[Slot | Expr]:
+    if isinstance(step, _Bind):
+        return [step.count]
+    return [step.dst, step.src] if isinstance(step, _Copy) else step.args
 
 
 def _less(count: int, size: x.Dim) -> bool:

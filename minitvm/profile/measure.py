@@ -13,6 +13,7 @@ from ..errors import InputError
 from ..executable import (
     ArenaSlice,
     Barrier,
+    BindSize,
     CallExternal,
     CallKernel,
     Copy,
@@ -22,6 +23,7 @@ from ..executable import (
     State,
     evaluate,
 )
+from ..executable.largest import data_sizes
 from ..expr import Var
 from ..runtime import GraphModule
 from ..tir.nodes import Buffer, PrimFunc
@@ -76,12 +78,14 @@ def _timed(module: GraphModule, args: Any, inputs: Any, runs: int) -> tuple[list
     """Seconds of plain runs, stamps of stamped ones [runs, threads, steps + 1], taken in turns."""
     for _ in range(_WARM_UP):
         first = module.stamped(*args, **inputs)
+    # Outputs whose shapes data decide are new arrays in each run.
+    out = None if data_sizes(module.executable) else first.outputs
     plain, stamps = [], []
     for _ in range(runs):
         start = time.perf_counter()
-        module(*args, out=first.outputs, **inputs)
+        module(*args, out=out, **inputs)
         plain.append(time.perf_counter() - start)
-        stamps.append(module.stamped(*args, out=first.outputs, **inputs).times)
+        stamps.append(module.stamped(*args, out=out, **inputs).times)
     return plain, np.stack(stamps), first.sizes
 
 
@@ -197,6 +201,8 @@ def step_name(executable: Executable, number: int) -> str:
         return executable.kernels[step.kernel].name
     if isinstance(step, CallExternal):
         return step.engine
+    if isinstance(step, BindSize):
+        return "bind_size"
     return "copy" if isinstance(step, Copy) else "wait"
 
 

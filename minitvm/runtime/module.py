@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Sequence
@@ -13,10 +14,11 @@ from ..errors import InputError
 from ..events import Listener
 from ..executable import Executable, ScalarSpec, TensorSpec
 from ..executable.alignment import address
+from ..executable.largest import data_sizes, depends
 from ..executable.memory import MemoryPlan, memory_plan
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .program import BoundProgram, Progress, open_program, stamped_times
-from .shapes import bind_dims, check_fixed_dims, check_guards
+from .shapes import bind_dims, check_fixed_dims, check_guards, shape_of, spec_text
 from .stamped import StampedRun
 from .states import States, check_bounds, memory_of
 from .tvm_methods import TvmMethods
@@ -59,6 +61,7 @@ class GraphModule(TvmMethods):
         self._output_dtypes = [s.dtype.numpy for s in executable.outputs]
         self._simple = all(isinstance(s, TensorSpec) for s in self._inputs)
         self._known: dict[Any, BoundProgram] = {}
+        self._sizes = data_sizes(executable)
         self._set: dict[str, Any] = {}
         self._results: list[Array] = []
 
@@ -193,7 +196,7 @@ class GraphModule(TvmMethods):
             results = self._destinations(bound, out, arrays)
             addresses = [address(a) if isinstance(a, np.ndarray) else 0 for a in arrays]
             bound.run(addresses, [address(r) for r in results], self.listeners)
-        return results
+            return self._shaped(results, bound)
 
     # -- timing
 
@@ -216,7 +219,7 @@ class GraphModule(TvmMethods):
             results = self._destinations(bound, out, arrays)
             addresses = [address(a) if isinstance(a, np.ndarray) else 0 for a in arrays]
             times = stamped_times(bound, self.executable.target, addresses, [address(r) for r in results])
-            return StampedRun(results, times, bound.env)
+            return StampedRun(self._shaped(results, bound), times, bound.env)
 
     # -- steps of every call
 
@@ -241,12 +244,27 @@ class GraphModule(TvmMethods):
             self._known[shapes] = bound
         return arrays, bound
 
+    def _shaped(self, results: list[Array], bound: BoundProgram) -> list[Array]:
+        """The outputs of a run; those whose shapes data decide get them now."""
+        if not self._sizes:
+            return results
+        shapes = [shape_of(spec, bound.env) for spec in self.executable.outputs]
+        return [
+            array if array.shape == shape else array[: math.prod(shape)].reshape(shape)
+            for array, shape in zip(results, shapes, strict=True)
+        ]
+
     def _destinations(self, bound: BoundProgram, out: Any, arrays: Sequence[Any]) -> list[Array]:
         specs = self.executable.outputs
         if out is None:
             return [
                 np.empty(shape, dtype) for shape, dtype in zip(bound.output_shapes, self._output_dtypes, strict=True)
             ]
+        for spec in specs:
+            if any(depends(dim, self._sizes) for dim in spec.shape):
+                raise InputError(
+                    f"{self._what}: out= takes arrays of the outputs' shapes, and data decide that of {spec_text(spec)}"
+                )
         if not isinstance(out, np.ndarray | list | tuple) and not hasattr(out, "__dlpack__"):
             raise InputError(f"{self._what}: out is a {type(out).__name__}; wanted arrays: {listing(specs)}")
         arrays_out = out if isinstance(out, list | tuple) else [out]

@@ -23,6 +23,9 @@ Progress = Callable[[int, int, str], None]  # (kernels done, their total, the na
 class BoundProgram(Protocol):
     """A program at one choice of dimensions. `env` are their values, `output_shapes` follow from them.
 
+    Of an output whose shape data decide, `output_shapes` has one dimension, the most elements that it can have; a run
+    puts the sizes that it found into `env`.
+
     A back end whose program has `run_stamped(inputs, outputs)` as well can be profiled: it runs as `run` does, and
     returns `stamped.StampedRun.times`.
     """

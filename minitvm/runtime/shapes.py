@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import mul
 
 from ..errors import InputError, report
-from ..executable import Dim, Executable, ScalarSpec, TensorSpec, evaluate
+from ..executable import BindSize, Dim, Executable, ScalarSpec, TensorSpec, evaluate
 from ..executable.evaluation import Number
+from ..executable.largest import data_sizes, depends, largest
 from ..executable.nodes import Guard
-from ..expr import Expr, Var, divided, format_expr
+from ..expr import Expr, Var, divided, format_expr, free_vars
 
 Bindings = dict[Var, Number]
 
@@ -52,9 +55,17 @@ def bind_dims(
     return env
 
 
-def check_guards(executable: Executable, env: Bindings) -> None:
-    """Raises `InputError` for the first guard that does not hold: the operator, both dimensions and their values."""
+def check_guards(executable: Executable, env: Bindings, bound: Var | None = None) -> None:
+    """Raises `InputError` for the first guard that does not hold: the operator, both dimensions and their values.
+
+    Before a run those are checked that have no size in them which a step binds; with `bound`, after the step that binds
+    it, those with this size, if all others in them have values by then.
+    """
+    later = data_sizes(executable)
     for guard in executable.guards:
+        sizes = {v for side in (guard.left, guard.right) if isinstance(side, Expr) for v in free_vars(side)}
+        if (bound is not None and bound not in sizes) or sizes & (later.keys() - env.keys()):
+            continue
         left, right = evaluate(guard.left, env), evaluate(guard.right, env)
         if left == right:
             continue
@@ -67,6 +78,38 @@ def check_guards(executable: Executable, env: Bindings) -> None:
                 tries=("sizes for which this holds", "a build for these sizes: shapes={...}"),
             )
         )
+
+
+def bind_data_size(executable: Executable, step: BindSize, value: int, env: Bindings) -> None:
+    """Gives the size of a step its value; raises `InputError` if it is out of its bounds, or a guard does not hold."""
+    most = int(evaluate(step.most, env))
+    if not 0 <= value <= most:
+        raise InputError(
+            report(
+                f"{executable.name}: {step.where or step.operator}: the size {step.var.name}, which data decide, is "
+                f"beyond the memory for it",
+                wanted=f"0 to {most}",
+                found=f"{value}",
+            )
+        )
+    env[step.var] = value
+    check_guards(executable, env, step.var)
+
+
+def rooms(executable: Executable, env: Bindings) -> list[tuple[int, ...]]:
+    """The shape of the memory for each output: its own, or if data decide that, (the most elements it can have,)."""
+    sizes = data_sizes(executable)
+    return [
+        (max(int(evaluate(largest(product(spec.shape), sizes), env)), 0),)
+        if any(depends(d, sizes) for d in spec.shape)
+        else shape_of(spec, env)
+        for spec in executable.outputs
+    ]
+
+
+def product(shape: Sequence[Dim]) -> Dim:
+    """The number of elements."""
+    return reduce(mul, shape, 1)
 
 
 def guard_text(guard: Guard) -> str:

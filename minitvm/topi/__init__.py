@@ -15,6 +15,7 @@ from .blocked import (
     pack_weights,
     unblock_axis,
 )
+from .boxes import all_class_non_max_suppression
 from .broadcast import (
     add,
     arange,
@@ -52,6 +53,7 @@ from .byte_products import byte_conv2d, byte_conv2d_nchwc, byte_dense, byte_dens
 from .cached import cache_update, cached_attention
 from .conv import conv1d, conv2d, conv3d
 from .conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
+from .counted import argwhere, bind_size, leading, unique
 from .cumulative import cumprod, cumsum
 from .einsum import einsum
 from .elementwise import (
@@ -181,11 +183,13 @@ __all__ = [
     "acosh",
     "add",
     "all",
+    "all_class_non_max_suppression",
     "any",
     "arange",
     "argmax",
     "argmin",
     "argsort",
+    "argwhere",
     "asin",
     "asinh",
     "atan",
@@ -198,6 +202,7 @@ __all__ = [
     "batch_matmul",
     "batch_norm",
     "bias_add",
+    "bind_size",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -265,6 +270,7 @@ __all__ = [
     "l2_normalize",
     "layer_norm",
     "layout_transform",
+    "leading",
     "leaky_relu",
     "left_shift",
     "less",
@@ -350,6 +356,7 @@ __all__ = [
     "trilu",
     "trunc",
     "unblock_axis",
+    "unique",
     "variance",
     "where",
     "winograd_conv2d_nchwc",

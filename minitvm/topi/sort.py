@@ -15,7 +15,7 @@ from ..tir.nodes import PrimFunc
 from .broadcast import full
 from .indices import check_counts
 from .lines import along, extent_of
-from .shapes import axis_of, dims
+from .shapes import Dim, axis_of, dims
 
 # A heap of more elements than this part of the axis is slower than a sort of all.
 _FEW = 8
@@ -25,27 +25,36 @@ def argsort(data: Tensor, *, axis: int = -1, is_ascend: bool = True, dtype: str 
     """The indices that sort along an axis, equal elements in their order; a merge sort (Knuth, TAOCP 3, 5.2.4)."""
     at = axis_of(axis, data.ndim)
     check_counts("argsort", dtype, dims(data)[at])
-    line = _merge_sort(extent_of(dims(data)[at], "n"), str(data.dtype), is_ascend, dtype)
+    extent = extent_of(dims(data)[at], "n")
+    line = _merge_sort(extent, extent, 1, str(data.dtype), is_ascend, dtype)
     return along([data], at, line, [lambda i, _: i[at].astype(dtype)])[0]
 
 
+def order_of_rows(flat: Tensor, rows: Dim, columns: int) -> Tensor:
+    """The indices that sort rows, given one behind the other, by their first elements, equal ones by the next ones."""
+    total = extent_of(dims(flat)[0], "n")
+    extent = rows if isinstance(rows, int) else total // columns
+    line = _merge_sort(total, extent, columns, str(flat.dtype), ascending=True, index="int64")
+    return along([flat], 0, line, [lambda i, _: i[0].astype("int64")])[0]
+
+
 def topk(
-    data: Tensor, *, k: int = 1, axis: int = -1, is_ascend: bool = False, dtype: str = "int64"
+    data: Tensor, *, k: Dim = 1, axis: int = -1, is_ascend: bool = False, dtype: str = "int64"
 ) -> list[Tensor]:  # fmt: skip
     """[values, indices] of the first k in descending (or ascending) order along an axis; equal elements in their order.
 
     A heap holds the first k so far, with the last of them on top, and most elements do not come before the top: usually
-    n comparisons and k log k steps, at worst n log k.
+    n comparisons and k log k steps, at worst n log k. If k is symbolic, from 0 to the extent, all elements are sorted.
     """
     at = axis_of(axis, data.ndim)
     extent = dims(data)[at]
-    if k < 0 or (isinstance(extent, int) and k > extent):
+    if isinstance(k, int) and (k < 0 or (isinstance(extent, int) and k > extent)):
         raise InputError(f"topk: {k} of {extent} elements")
     check_counts("topk", dtype, extent)
     shape = [*dims(data)[:at], k, *dims(data)[at + 1 :]]
-    if k == 0:
+    if isinstance(k, int) and k == 0:
         return [full(shape=shape, fill_value=0, dtype=str(d)) for d in (data.dtype, dtype)]
-    if not isinstance(extent, int) or k * _FEW <= extent:
+    if isinstance(k, int) and (not isinstance(extent, int) or k * _FEW <= extent):
         line = _heap(extent_of(extent, "n"), k, str(data.dtype), is_ascend, dtype)
         return along([data], at, line, [lambda i, x: x[i], lambda i, _: i[at].astype(dtype)])
     order = argsort(data, axis=at, is_ascend=is_ascend, dtype=dtype)
@@ -54,7 +63,7 @@ def topk(
     return [values, indices]
 
 
-def _strictly_before(ascending: bool) -> Any:
+def strictly_before(ascending: bool) -> Any:
     """Whether an element comes before another, whatever their positions."""
 
     def greater(a: Expr, b: Expr) -> Expr:
@@ -66,18 +75,25 @@ def _strictly_before(ascending: bool) -> Any:
     return (lambda a, b: greater(b, a)) if ascending else greater
 
 
-def _merge_sort(extent: Any, dtype: str, ascending: bool, index: str) -> PrimFunc:
-    """Runs of 1, 2, 4, ... elements are merged in pairs, from `order`, which begins as 0, 1, ..., to another row."""
+def _merge_sort(total: Any, extent: Any, columns: int, dtype: str, ascending: bool, index: str) -> PrimFunc:
+    """Runs of 1, 2, 4, ... elements are merged in pairs, from `order`, which begins as 0, 1, ..., to another row.
+
+    Elements are rows of so many columns: they are sorted by the last column first. Equal elements keep their order, so
+    that each column outweighs those behind it.
+    """
     from ..tir.script import builtins as T
 
-    before = _strictly_before(ascending)
+    before = strictly_before(ascending)
 
     def clipped(place: Expr) -> Expr:
         return te.minimum(place, as_expr(extent).astype("int32") - 1)
 
+    def row(place: Expr) -> Expr:
+        return place * columns if columns > 1 else place
+
     @T.prim_func
     def merge_sort(
-        x: T.Buffer((extent,), dtype), order: T.Buffer((extent,), index), other: T.Buffer((extent,), index)
+        x: T.Buffer((total,), dtype), order: T.Buffer((extent,), index), other: T.Buffer((extent,), index)
     ) -> None:
         width = T.alloc_buffer((1,), "int32", scope="local")
         left = T.alloc_buffer((1,), "int32", scope="local")
@@ -86,29 +102,34 @@ def _merge_sort(extent: Any, dtype: str, ascending: bool, index: str) -> PrimFun
         end = T.alloc_buffer((1,), "int32", scope="local")
         for j in range(extent):
             other[j] = T.Cast(index, j)
-        width[0] = 1
-        while width[0] < extent:
-            left[0] = 0
-            middle[0] = 0
-            right[0] = 0
-            end[0] = 0
-            for j in range(extent):
-                if j == end[0]:
-                    left[0] = j
-                    middle[0] = T.min(j + width[0], extent)
-                    right[0] = middle[0]
-                    end[0] = T.min(middle[0] + width[0], extent)
-                if left[0] < middle[0] and (
-                    right[0] >= end[0] or not before(x[order[clipped(right[0])]], x[order[clipped(left[0])]])
-                ):
-                    other[j] = order[left[0]]
-                    left[0] = left[0] + 1
-                else:
-                    other[j] = order[right[0]]
-                    right[0] = right[0] + 1
-            width[0] = width[0] * 2
-            for j in range(extent):
-                order[j] = other[j]
+        for column in range(columns):
+            width[0] = 1
+            while width[0] < extent:
+                left[0] = 0
+                middle[0] = 0
+                right[0] = 0
+                end[0] = 0
+                for j in range(extent):
+                    if j == end[0]:
+                        left[0] = j
+                        middle[0] = T.min(j + width[0], extent)
+                        right[0] = middle[0]
+                        end[0] = T.min(middle[0] + width[0], extent)
+                    if left[0] < middle[0] and (
+                        right[0] >= end[0]
+                        or not before(
+                            x[row(order[clipped(right[0])]) + (columns - 1 - column)],
+                            x[row(order[clipped(left[0])]) + (columns - 1 - column)],
+                        )
+                    ):
+                        other[j] = order[left[0]]
+                        left[0] = left[0] + 1
+                    else:
+                        other[j] = order[right[0]]
+                        right[0] = right[0] + 1
+                width[0] = width[0] * 2
+                for j in range(extent):
+                    order[j] = other[j]
 
     return merge_sort
 
@@ -120,7 +141,7 @@ def _heap(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> PrimF
     """
     from ..tir.script import builtins as T
 
-    strictly = _strictly_before(ascending)
+    strictly = strictly_before(ascending)
 
     def before(a: Expr, i: Expr, b: Expr, j: Expr) -> Expr:
         return te.any(strictly(a, b), te.all(~strictly(b, a), i < j))

@@ -8,6 +8,7 @@ from . import (
     blocked,
     caches,
     convolution,
+    counted,
     indexing,
     linear,
     normalization,

@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (d / "picture.onnx").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(60))
     (d / "cut.onnx").write_bytes(good[: len(good) // 2])
     open_identity(d / "identity.onnx")
-    one_node(d / "nonzero.onnx", "NonZero")
+    one_node(d / "refused.onnx", "Bernoulli")
     one_node(d / "unheard_of.onnx", "UnheardOf")
     one_node(d / "attribute.onnx", "Relu", slope=3)
     x = np.ones((2, 8), "float32")
@@ -80,7 +80,7 @@ MISTAKES = [
     ("show picture.onnx --level graph", "picture.onnx is not an ONNX model"),
     ("run cut.onnx", "cut.onnx is not an ONNX model"),
     ("run light_nothing.onnx", "no light network is called"),
-    ("run nonzero.onnx", "NonZero"),
+    ("run refused.onnx", "Bernoulli"),
     ("check unheard_of.onnx", "UnheardOf"),
     ("show attribute.onnx --level te", "attribute slope is not supported"),
     ("run good.onnx --shape y=2,8", "the model has no input y; known: x"),

@@ -76,7 +76,7 @@ def test_outputs_keep_the_models_names_and_order() -> None:
 
 
 def test_dead_nodes_are_not_even_looked_at() -> None:
-    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("NonZero", ["x"], ["unused"])]
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Bernoulli", ["x"], ["unused"])]
     assert _ops(from_onnx(model(nodes, [("x", F32, [2])], ["y"]))) == ["nn.relu"]
 
 
@@ -359,7 +359,7 @@ def test_something_that_is_no_model() -> None:
 @pytest.mark.parametrize(
     ("proto", "text"),
     [
-        (one("NonZero", (3,)), r"operator NonZero \(node the_node\) is not supported: .*depends on the data"),
+        (one("Bernoulli", (3,)), r"operator Bernoulli \(node the_node\) is not supported: it is random"),
         (one("RandomNormalLike", (3,)), "it is random"),
         (one("NoSuchThing", (3,)), r"operator NoSuchThing \(node the_node\) of opset 18"),
         (one("Relu", (3,), surprise=1), r"operator Relu \(node the_node\): attribute surprise"),
@@ -397,16 +397,16 @@ def test_a_name_that_nothing_defines() -> None:
 def test_all_operators_that_nothing_converts_are_named_at_once() -> None:
     nodes = [
         helper.make_node("Relu", ["x"], ["a"]),
-        helper.make_node("NonZero", ["a"], ["b"], name="first"),
+        helper.make_node("Bernoulli", ["a"], ["b"], name="first"),
         helper.make_node("UnheardOf", ["b"], ["c"]),
         helper.make_node("UnheardOf", ["c"], ["d"]),
-        helper.make_node("Unique", ["d"], ["y"]),
-        helper.make_node("NonZero", ["x"], ["unused"]),
+        helper.make_node("RandomUniformLike", ["d"], ["y"]),
+        helper.make_node("Bernoulli", ["x"], ["unused"]),
     ]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     graph = helper.make_graph(nodes, "g", [x], [y])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    others = r"; nor are the operators UnheardOf \(2 nodes\), Unique$"
-    with pytest.raises(UnsupportedOperator, match=r"NonZero \(node first\) .*" + others):
+    others = r"; nor are the operators UnheardOf \(2 nodes\), RandomUniformLike$"
+    with pytest.raises(UnsupportedOperator, match=r"Bernoulli \(node first\) .*" + others):
         from_onnx(model)

@@ -93,7 +93,7 @@ def test_values_of_another_builder_are_refused() -> None:
     "op, attrs, error, text",
     [
         ("nn.leky_relu", {}, UnsupportedOperator, "did you mean nn.leaky_relu"),
-        ("nonzero", {}, UnsupportedOperator, "nonzero is not supported: the shape of its output depends on the data"),
+        ("nonzero", {}, UnsupportedOperator, "nonzero is not supported: argwhere returns all places"),
         ("nn.leaky_relu", {"alfa": 1}, InputError, "no attribute alfa; did you mean alpha"),
         ("cast", {}, InputError, "cast needs the attribute dtype"),
         ("add", {}, InputError, "add: wanted 2 inputs, found 1"),

@@ -13,7 +13,7 @@ from minitvm import executable as x
 from minitvm.errors import Unsupported
 from minitvm.events import Listener, Step, heard
 from minitvm.executable.alignment import array_at
-from minitvm.runtime.shapes import Bindings, shape_of
+from minitvm.runtime.shapes import Bindings, bind_data_size, rooms, shape_of
 from minitvm.runtime.states import zeros_of
 
 
@@ -49,7 +49,7 @@ class Bound:
 
     def __init__(self, program: Program, env: Bindings) -> None:
         self.program, self.env = program, env
-        self.output_shapes = [shape_of(spec, env) for spec in program.executable.outputs]
+        self.output_shapes = rooms(program.executable, env)
         self.arenas = [np.zeros(int(x.evaluate(arena.size, env)), np.uint8) for arena in program.executable.arenas]
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener] = ()) -> None:
@@ -68,6 +68,9 @@ class Bound:
                 count = int(x.evaluate(step.nbytes, self.env))
                 read, written = (self.argument(place, "uint8", inputs, outputs) for place in (step.src, step.dst))
                 written[:count] = read[:count]
+            elif isinstance(step, x.BindSize):
+                count = int(self.argument(step.place, "int64", inputs, outputs)[0])
+                bind_data_size(self.program.executable, step, count, self.env)
             if end is not None:
                 end(event, time.perf_counter())
 
@@ -77,7 +80,8 @@ class Bound:
         if isinstance(a, x.Input | x.Output):
             specs, places = (program.inputs, inputs) if isinstance(a, x.Input) else (program.outputs, outputs)
             spec: Any = specs[a.index]
-            count = prod(shape_of(spec, self.env))
+            shape = shape_of(spec, self.env) if isinstance(a, x.Input) else self.output_shapes[a.index]
+            count = prod(shape)
             return array_at(places[a.index], spec.dtype, (count,)).view(dtype)
         if isinstance(a, x.State):
             return self.program.states[a.index].reshape(-1).view(dtype)

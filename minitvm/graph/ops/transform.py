@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import topi
 from ...expr import DType
-from ..registry import Pattern, TensorType, refuse, register
+from ..registry import Pattern, TensorType, register
 
 INJECTIVE, OPAQUE = Pattern.INJECTIVE, Pattern.OPAQUE
 
@@ -103,6 +103,3 @@ register("einsum", pattern=Pattern.COMPLEX_OUT_FUSABLE)(topi.einsum)
 
 register("qnn.dequantize", pattern=Pattern.BROADCAST)(topi.dequantize)
 register("qnn.quantize", pattern=Pattern.BROADCAST)(topi.quantize)
-
-for _name in ("argwhere", "nonzero", "unique", "vision.non_max_suppression", "compress"):
-    refuse(_name, "the shape of its output depends on the data")

@@ -1,18 +1,25 @@
-"""Remove nodes and constants that no output needs. The inputs stay: they are the graph's signature."""
+"""Remove nodes and constants that no output needs. The inputs stay: they are the graph's signature.
+
+A node that binds a size is needed by what has the size in its shape or attributes, not only by what reads its output.
+"""
 
 from __future__ import annotations
 
-from ...expr import replace
+from ...expr import Expr, Var, free_vars, replace
 from ..nodes import Graph, OpNode, Value
 
 
 def dead_code(graph: Graph) -> Graph:
     """The graph without what its outputs do not depend on."""
     needed: set[Value] = set(graph.outputs)
+    sizes: set[Var] = {v for value in graph.outputs for d in value.shape if isinstance(d, Expr) for v in free_vars(d)}
+    binds = any(item.bound_sizes() for item in graph.nodes)
     kept: list[OpNode] = []
     for item in reversed(graph.nodes):
-        if any(value in needed for value in item.outputs):
+        if any(value in needed for value in item.outputs) or any(size in sizes for size in item.bound_sizes()):
             kept.append(item)
             needed.update(item.inputs)
+            if binds:
+                sizes.update(item.mentioned())
     constants = tuple(c for c in graph.constants if c.value in needed)
     return replace(graph, constants=constants, nodes=tuple(reversed(kept)))

@@ -20,6 +20,7 @@ from ...executable import (
     ArenaSlice,
     Argument,
     Barrier,
+    BindSize,
     CallExternal,
     CallKernel,
     ConstantRef,
@@ -32,9 +33,9 @@ from ...executable import (
     evaluate,
 )
 from ...executable.alignment import ALIGNMENT, address, aligned, aligned_empty, array_at
-from ...expr import DType
+from ...expr import DType, Expr, Var, free_vars
 from .. import externals
-from ..shapes import Bindings, shape_of
+from ..shapes import Bindings, bind_data_size, rooms, shape_of
 from ..states import zeros_of
 from .executor import BARRIER, COPY, END, PARALLEL, SEQUENTIAL, STEP_WORDS
 from .stamps import StampedProgram
@@ -141,11 +142,15 @@ class BoundProgram:
             from ...executable import verify
 
             verify(x, env)
-        self.output_shapes = [shape_of(spec, env) for spec in x.outputs]
+        self.output_shapes = rooms(x, env)
         self._arenas = [program.arena(i, int(evaluate(a.size, env))) for i, a in enumerate(x.arenas)]
         self._input_slots: list[list[int]] = [[] for _ in x.inputs]
         self._output_slots: list[list[int]] = [[] for _ in x.outputs]
         self._words: list[int] = []
+        # Words that depend on sizes which steps bind, by the last of these steps; the sizes that they were made for.
+        self._binders = {step.var: number for number, step in enumerate(x.steps) if isinstance(step, BindSize)}
+        self._later: dict[int, list[tuple[int, Expr, str]]] = {number: [] for number in self._binders.values()}
+        self._made_for: dict[Var, int] = {}
         starts = [self._lay_out(step) for step in x.steps]
         table = np.array(self._words or [0], np.int64)
         self._table = table
@@ -153,7 +158,7 @@ class BoundProgram:
         self._starts = starts
         self._segments = self.segments()
         self._single = [
-            (i, start) if isinstance(step, CallExternal) else _table([self._native_step(step, start)])
+            (i, start) if isinstance(step, _ALONE) else _table([self._native_step(step, start)])
             for i, (step, start) in enumerate(zip(x.steps, starts, strict=True))
         ]
         self._stamped: StampedProgram | None = None
@@ -171,7 +176,9 @@ class BoundProgram:
         elif isinstance(step, Copy):
             self._words.append(self._word(step.dst, "handle"))
             self._words.append(self._word(step.src, "handle"))
-            self._words.append(int(evaluate(step.nbytes, self.env)))
+            self._words.append(self._word(step.nbytes, "int64"))
+        elif isinstance(step, BindSize):
+            self._words.append(self._word(step.place, "handle"))
         elif isinstance(step, CallExternal):
             for a in step.args:
                 self._words.append(self._word(a, "handle") if isinstance(a, Location) else 0)
@@ -191,6 +198,10 @@ class BoundProgram:
             return address(self.program.states[a.index])
         if isinstance(a, ArenaSlice):
             return address(self._arenas[a.arena]) + int(evaluate(a.offset, self.env))
+        steps = [self._binders[v] for v in free_vars(a) if v in self._binders] if isinstance(a, Expr) else []
+        if steps:
+            self._later[max(steps)].append((len(self._words), a, dtype))  # type: ignore[arg-type]
+            return 0
         return scalar_word(evaluate(a, self.env), dtype)
 
     # -- the step table
@@ -205,19 +216,19 @@ class BoundProgram:
         return (operation, self.program.kernels[step.kernel].address, args, 0)
 
     def segments(self, stamp: Callable[[int], NativeStep] | None = None) -> list[Any]:
-        """Runs of native steps as tables `(array, address, parallel)`, and the external calls between them.
+        """Runs of native steps as tables `(array, address, parallel)`, and the steps between them that Python takes.
 
-        An external call is `(number of the step, place of its first argument)`. `stamp(i)` returns a step, which is
+        Such a step is `(its number, place of its first argument)`. `stamp(i)` returns a step, which is
         inserted before step i and at the end of each run of native steps.
         """
         segments: list[Any] = []
         run: list[NativeStep] = []
         steps = self.program.executable.steps
         for i, (step, start) in enumerate(zip(steps, self._starts, strict=True)):
-            external = isinstance(step, CallExternal)
-            if stamp is not None and (run or not external):
+            alone = isinstance(step, _ALONE)
+            if stamp is not None and (run or not alone):
                 run.append(stamp(i))
-            if external:
+            if alone:
                 segments += [_table(run)] if run else []
                 segments.append((i, start))
                 run = []
@@ -244,7 +255,7 @@ class BoundProgram:
             if len(segment) == 3:
                 team_run(segment[1], segment[2])
             else:
-                self.run_external(*segment)
+                self.run_alone(*segment)
 
     def run_stamped(self, inputs: Sequence[int], outputs: Sequence[int]) -> np.ndarray[Any, Any]:
         """Run as `run` does, and return when each thread reached each step: see `stamps.StampedProgram`."""
@@ -274,13 +285,30 @@ class BoundProgram:
             if len(segment) == 3:
                 self.program.team.run(segment[1], segment[2])
             else:
-                self.run_external(*segment)
+                self.run_alone(*segment)
             if end is not None:
                 end(event, time.perf_counter())
 
-    def run_external(self, number: int, start: int) -> None:
-        """Call the engine of a step; `start` is the place of its arguments in the table."""
+    def run_alone(self, number: int, start: int) -> None:
+        """Take a step that Python takes; `start` is the place of its arguments in the table."""
         step: Any = self.program.executable.steps[number]
+        if isinstance(step, BindSize):
+            self._bind_size(number, step, self._args[start])
+        else:
+            self._run_external(step, start)
+
+    def _bind_size(self, number: int, step: BindSize, place: int) -> None:
+        """Read a size, and fill in the arguments that follow from it, unless the sizes are those of the last run."""
+        bind_data_size(self.program.executable, step, int(array_at(place, DType("int64"), (1,))[0]), self.env)
+        sizes = {var: int(self.env[var]) for var, other in self._binders.items() if other <= number}
+        if all(self._made_for.get(var) == value for var, value in sizes.items()):
+            return
+        for slot, value, dtype in self._later[number]:
+            self._args[slot] = scalar_word(evaluate(value, self.env), dtype)
+        self._made_for[step.var] = sizes[step.var]
+
+    def _run_external(self, step: Any, start: int) -> None:
+        """Call the engine of a step."""
         values: list[Any] = []
         for i, (a, spec) in enumerate(zip(step.args, step.specs, strict=False)):
             if isinstance(a, Location) and spec is not None:
@@ -296,5 +324,12 @@ def _table(steps: list[NativeStep]) -> tuple[np.ndarray[Any, Any], int, bool]:
     return table, address(table), any(s[0] == PARALLEL for s in steps)
 
 
+# Steps that Python takes, between runs of native ones.
+_ALONE = (CallExternal, BindSize)
+
+
+_KINDS = {BindSize: "bind_size", CallKernel: "kernel", Barrier: "barrier", Copy: "copy", CallExternal: "external"}
+
+
 def _kind(step: Any) -> str:
-    return {CallKernel: "kernel", Barrier: "barrier", Copy: "copy", CallExternal: "external"}[type(step)]
+    return _KINDS[type(step)]

@@ -44,7 +44,7 @@ class StampedProgram:
                 bound.program.team.run(segment[1], segment[2])
             else:
                 words[0, segment[0]] = time.clock_gettime_ns(CLOCK)
-                bound.run_external(*segment)
+                bound.run_alone(*segment)
         if not native:
             words[0, self._count] = time.clock_gettime_ns(CLOCK)
         return words[:, : self._count + 1].copy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import InternalError
-from ...expr import Node, Var, walk
+from ...expr import Node, Var, free_vars, walk
 from ..analysis.threads import is_shared
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, IRModule, KernelCall, PrimFunc, Seq, Stmt
 from .flatten_buffers import symbolic_dimensions
@@ -88,4 +88,7 @@ def used(body: Stmt, visible: list[Buffer | Var]) -> Args:
     unknown = [item for item in free if item not in visible]
     if unknown:
         raise InternalError(f"a kernel uses {', '.join(str(u) for u in unknown)}, which nothing defines")
-    return tuple(free)
+    # A dimension that no argument tells otherwise is one, whether or not the body uses it.
+    told = {dim for b in free if isinstance(b, Buffer) for dim in b.shape} | {v for v in free if isinstance(v, Var)}
+    sizes = {v: None for b in free if isinstance(b, Buffer) for dim in b.shape for v in free_vars(dim) if v not in told}
+    return (*free, *sizes)

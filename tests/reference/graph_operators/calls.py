@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from minitvm.expr import SizeVar
+
 
 @dataclass(frozen=True)
 class Call:
@@ -487,8 +489,36 @@ def _caches() -> list[Call]:
     ]
 
 
+def _counted() -> list[Call]:
+    """Places that data decide: none of them, some, all; rows that are equal; boxes that overlap, and equal scores."""
+    boxes = np.array([[0, 0, 1, 1], [0.1, 0, 1.1, 1], [1, 1, 0, 0.1], [3, 3, 2, 2], [2, 2, 2, 3]], np.float32)
+    scores = np.array([[0.9, 0.75, 0.6, 0.95, 0.5], [0.5, 0.5, 0.5, 0.1, 0.5]], np.float32)
+    two = np.stack([boxes, boxes[::-1] + 0.25]), np.stack([scores, scores[::-1, ::-1]])
+    limits = np.array([2], np.int64), np.array([0.5], np.float32), np.array(0.3, np.float32)
+    words = np.array([3.0, np.nan, -1.0, 3.0, np.nan, -1.0, 0.0], np.float32)
+    suppress = "vision.all_class_non_max_suppression"
+    rows: list[tuple[str, tuple[np.ndarray, ...], dict[str, Any]]] = [
+        ("argwhere", (b(7),), {}),
+        ("argwhere", (i(2, 3, 4, low=0, high=1),), {}),
+        ("argwhere", (np.zeros((2, 2), np.float32),), {}),
+        ("bind_size", (np.array(3),), {"size": SizeVar("n"), "most": 3}),
+        ("leading", (f(4, 3),), {"size": 2}),
+        ("leading", (f(4, 3),), {"size": 0, "axis": -1}),
+        ("unique", (i(9, low=0, high=3),), {}),
+        ("unique", (i(9, low=0, high=3),), {"sorted": False}),
+        ("unique", (words,), {}),
+        ("unique", (i(8, 2, low=0, high=1),), {}),
+        ("unique", (f(5, 1),), {"sorted": False}),
+        (suppress, (*two, *limits), {"most": 5}),
+        (suppress, (*two, *limits), {"most": 1}),
+        (suppress, (np.abs(two[0]), two[1], np.array([0]), *limits[1:]), {"most": 3, "box_format": "center"}),
+        (suppress, (np.abs(two[0]), two[1], np.array([9]), *limits[1:]), {"most": 3, "box_format": "center"}),
+    ]
+    return [Call(op, inputs, attrs, exact=True) for op, inputs, attrs in rows]
+
+
 CALLS = [
     *_unary(), *_binary(), *_rearranging(), *_indexing(), *_reducing(), *_linear(), *_convolving(), *_pooling(),
     *_normalizing(), *_quantizing(), *_resizing(), *_sampling(), *_layouts(), *_blocked(),
-    *_recurrent(), *_caches(),
+    *_recurrent(), *_caches(), *_counted(),
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from . import (
     caches,
     control,
     convolution,
+    counted,
     creation,
     elementwise,
     fused,

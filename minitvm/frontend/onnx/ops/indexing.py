@@ -99,13 +99,6 @@ def _pad(n: NodeContext, pads: tuple[Dim, ...], axes: tuple[int, ...], fill: Ope
     return n.op("nn.pad", x, fill, pad_width=widths)
 
 
-@converter("TopK", since=10)
-def topk(n: NodeContext) -> Any:
-    k = int(n.scalar(n[1], "k"))
-    n.ignore("sorted")
-    return n.op("topk", n[0], k=k, axis=n.attr("axis", -1), is_ascend=not n.attr("largest", 1))
-
-
 @converter("ReverseSequence", since=10)
 def reverse_sequence(n: NodeContext) -> Any:
     """The first lengths[b] elements along the time axis are reversed, the others stay."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..registry import refuse
 
-refuse("the shape of its output depends on the data", "NonZero", "Unique", "NonMaxSuppression")
 refuse(
     "it is random",
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ....topi.shapes import product
 from ...blocks import blocks_to_picture
 from ...operand import Operand
 from ..context import NodeContext
@@ -110,16 +109,6 @@ def einsum(n: NodeContext) -> Any:
         for t, x in zip(terms, n.present, strict=True)
     ]
     return n.op("einsum", *n.present, equation=",".join(written) + "->" + right.replace("...", letters))
-
-
-@converter("Compress", since=9)
-def compress(n: NodeContext) -> Any:
-    """The condition determines a shape, so it must be known."""
-    x, kept = n[0], np.flatnonzero(n.static(n[1], "the condition"))
-    axis = n.attr("axis", None)
-    if axis is None:
-        return n.op("take", n.op("reshape", x, newshape=(product(x.shape),)), kept, axis=0)
-    return n.op("take", x, kept, axis=axis % x.ndim)
 
 
 @converter("ArrayFeatureExtractor", domain="ai.onnx.ml")

@@ -1,0 +1,106 @@
+"""Operators of which data decide how many results there are: their number becomes a size (`bind_size`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....expr import LE, Expr, SizeVar, as_expr, match
+from ....graph.nodes import Dim
+from ....topi.shapes import product, simple
+from ...operand import Operand
+from ..context import NodeContext
+from ..registry import converter
+
+_LOWEST = float(np.finfo(np.float32).min)
+
+
+def _counted(n: NodeContext, found: Sequence[Operand], name: str) -> tuple[Operand, SizeVar]:
+    """The first `count` rows, and the size that counts them."""
+    places, count = found
+    size = n.bound(count, places.shape[0], name)
+    return n.op("leading", places, size=size), size
+
+
+@converter("NonZero", since=9)
+def nonzero(n: NodeContext) -> Any:
+    """A column for each element that is not 0."""
+    x = n[0]
+    if x.is_known and not x.is_symbolic:
+        return Operand.known(np.array(np.nonzero(n.array(x, "the data")), np.int64).reshape(x.ndim, -1))
+    if x.ndim == 0:
+        n.refuse("a tensor without dimensions")
+    places, _ = _counted(n, n.op("argwhere", x), "nonzeros")
+    return n.op("transpose", places)
+
+
+@converter("Compress", since=9)
+def compress(n: NodeContext) -> Any:
+    """The entries of an axis, or the elements, at which a condition holds; it may be shorter than the axis."""
+    x, condition = n[0], n[1]
+    axis = n.attr("axis", None)
+    x = n.reshape(x, (-1,)) if axis is None else x
+    if condition.is_known:
+        places = Operand.known(np.flatnonzero(n.static(condition, "the condition")))
+    else:
+        found, _ = _counted(n, n.op("argwhere", condition), "compressed")
+        places = n.op("squeeze", found, axis=(1,))
+    return n.op("take", x, places, axis=0 if axis is None else axis)
+
+
+@converter("Unique", since=11)
+def unique(n: NodeContext) -> Any:
+    """The different elements, or entries of an axis, with their first places, what each element is, and counts."""
+    x, axis = n[0], n.attr("axis", None)
+    order = bool(n.attr("sorted", 1))
+    if axis is None:
+        rows = x = n.reshape(x, (-1,))
+        axis = 0
+    else:
+        axis = axis % x.ndim
+        front = n.op("transpose", x, axes=(axis, *(a for a in range(x.ndim) if a != axis)))
+        rows = n.reshape(front, (x.shape[axis], product([d for a, d in enumerate(x.shape) if a != axis])))
+    first, inverse, counts, number = n.op("unique", rows, sorted=order)
+    places, size = _counted(n, (first, number), "different")
+    return [n.op("take", x, places, axis=axis), places, inverse, n.op("leading", counts, size=size)]
+
+
+@converter("TopK", since=10)
+def topk(n: NodeContext) -> Any:
+    """k may be data: then all elements are sorted."""
+    n.ignore("sorted")
+    axis = n.attr("axis", -1)
+    x, k = n[0], n[1]
+    extent = x.shape[axis]
+    count: Dim = n.bound(k, extent, "k") if k.data is None else n.dims(k, "k")[0]
+    if isinstance(count, Expr) and k.data is not None:
+        fits = simple(LE(*match(as_expr(count), as_expr(extent))))
+        if isinstance(fits, Expr):
+            x = n.builder.required(x, [fits], n.where)
+    return n.op("topk", x, k=count, axis=axis, is_ascend=not n.attr("largest", 1))
+
+
+@converter("NonMaxSuppression", since=10)
+def non_max_suppression(n: NodeContext) -> Any:
+    """Rows [image, class, box]; without a number of boxes there are none."""
+    boxes, scores = n[0], n[1]
+    limit = n.optional(2) or Operand.known(np.array([0]))
+    iou = n.optional(3) or Operand.known(np.zeros(1, np.float32))
+    least = n.optional(4) or Operand.known(np.full(1, _LOWEST, np.float32))
+    extent = scores.shape[2]
+    most: Dim = extent
+    if limit.data is not None and not limit.is_symbolic:
+        asked = max(int(n.scalar(limit, "the number of boxes")), 0)
+        most = min(asked, extent) if isinstance(extent, int) else simple(_minimum(as_expr(extent), asked))
+    box_format = "center" if n.attr("center_point_box", 0) else "corner"
+    operands = (boxes, scores, *(n.reshape(t, (1,)) for t in (limit, iou, least)))
+    suppressed = n.op("vision.all_class_non_max_suppression", *operands, most=most, box_format=box_format)
+    return _counted(n, suppressed, "selected")[0]
+
+
+def _minimum(extent: Expr, asked: int) -> Expr:
+    from ....te import minimum
+
+    return minimum(extent, min(asked, 2**31 - 1))

@@ -1,0 +1,182 @@
+"""Results whose number of elements are data: as many places as there can be, and how many of them count.
+
+`argwhere` and `unique` fill the first places and return their number; the other places hold 0. A graph binds that
+number to a size (`bind_size`), and takes so many entries (`leading`): from then on it is a dimension like any other.
+Relay's operators for this return the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import te
+from ..errors import InputError, TypeMismatch
+from ..expr import Expr, SizeVar, as_expr, const
+from ..te import Tensor
+from ..tir.nodes import PrimFunc
+from .lines import along, extent_of
+from .shapes import Dim, axis_of, constant, dims, product, simple
+from .sort import order_of_rows, strictly_before
+from .transform import reshape
+
+
+def bind_size(count: Tensor, *, size: SizeVar, most: Dim, where: str = "") -> Tensor:  # noqa: ARG001
+    """`count`, an integer of which `size` is the value from here on; a run in which it is not from 0 to `most` stops.
+
+    `most` bounds the memory of everything whose shape has the size in it. `where` names the operator that needs it.
+    """
+    if not isinstance(size, SizeVar):
+        raise InputError(f"bind_size: the size is a variable, found {size!r}")
+    if count.dtype != "int64" or count.ndim:
+        raise TypeMismatch(f"bind_size: wanted one int64, found {count}")
+    return te.compute((), lambda: count[()], name="T_bind_size")
+
+
+def leading(x: Tensor, *, size: Dim, axis: int = 0) -> Tensor:
+    """The first `size` entries of an axis, which has at least so many."""
+    at = axis_of(axis, x.ndim)
+    return te.compute([*dims(x)[:at], size, *dims(x)[at + 1 :]], lambda *i: x[i], name="T_leading")
+
+
+def argwhere(x: Tensor) -> list[Tensor]:
+    """[places, count]: the indices of the elements that are not 0, row-major, a row [rank] each, and their number."""
+    total = product(dims(x))
+    if x.ndim == 0:
+        raise InputError("argwhere: a tensor without dimensions has no indices")
+    line = _find(extent_of(total, "n"), str(x.dtype))
+    flat, count = along([reshape(x, newshape=(total,))], 0, line, [lambda *_: const(0, "int64")])
+    strides = [product(dims(x)[a + 1 :]) for a in range(x.ndim)]
+    extents = dims(x)
+
+    def place(j: Any, axis: Any) -> Expr:
+        coordinates = [flat[j] // _wide(s) % _wide(d) for s, d in zip(strides, extents, strict=True)]
+        coordinates[0] = flat[j] // _wide(strides[0])
+        value = coordinates[-1]
+        for a in reversed(range(x.ndim - 1)):
+            value = te.select(_equal(axis, a), coordinates[a], value)
+        return value
+
+    return [te.compute((total, x.ndim), place, name="T_argwhere"), _number(count)]
+
+
+def unique(rows: Tensor, *, sorted: bool = True) -> list[Tensor]:
+    """[first, inverse, counts, number]: the different rows of a matrix, or elements of a vector, and their number.
+
+    `first` has the index of each one's first occurrence, `counts` its occurrences, `inverse` which one each row is.
+    They come in ascending order, or with `sorted=False` in the order of their first occurrences. NaN is equal to NaN,
+    and last.
+    """
+    if rows.ndim not in (1, 2):
+        raise TypeMismatch(f"unique: wanted a vector or a matrix, found {rows}")
+    count = dims(rows)[0]
+    columns = constant(dims(rows)[1], "unique: the number of columns") if rows.ndim == 2 else 1
+    if columns == 0:
+        raise InputError("unique: rows without an element")
+    flat = rows if rows.ndim == 1 else reshape(rows, newshape=(simple(count * columns),))
+    order = order_of_rows(flat, count, columns)
+    line = _groups(extent_of(dims(flat)[0], "n"), extent_of(count, "m"), columns, str(rows.dtype))
+    first, inverse, counts, number = along([flat, order], 0, line, [lambda *_: const(0, "int64")] * 3)
+    if not sorted:
+        renumber = _renumbered(extent_of(count, "n"))
+        zeros = [lambda *_: const(0, "int64")] * 4
+        first, inverse, counts, _ = along([first, inverse, counts], 0, renumber, zeros)
+    return [first, inverse, counts, _number(number)]
+
+
+def _wide(dim: Dim) -> Expr:
+    """A divisor that is not 0 where a tensor has an element."""
+    return (
+        te.maximum(as_expr(dim).astype("int64"), const(1, "int64"))
+        if isinstance(dim, Expr)
+        else const(max(dim, 1), "int64")
+    )
+
+
+def _equal(a: Any, b: int) -> Any:
+    return a == b
+
+
+def _number(count: Tensor) -> Tensor:
+    return te.compute((), lambda: count[0], name="T_count")
+
+
+def _find(extent: Any, dtype: str) -> PrimFunc:
+    from ..tir.script import builtins as T
+
+    def present(value: Expr) -> Expr:
+        return value if value.dtype.is_bool else value != const(0, value.dtype)
+
+    @T.prim_func
+    def find(
+        x: T.Buffer((extent,), dtype), places: T.Buffer((extent,), "int64"), count: T.Buffer((1,), "int64")
+    ) -> None:
+        found = T.alloc_buffer((1,), "int32", scope="local")
+        found[0] = 0
+        for j in range(extent):
+            if present(x[j]):
+                places[found[0]] = T.Cast("int64", j)
+                found[0] = found[0] + 1
+        count[0] = T.Cast("int64", found[0])
+
+    return find
+
+
+def _groups(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
+    """Neighbours in order are one group where neither comes before the other: a later row never comes before."""
+    from ..tir.script import builtins as T
+
+    before = strictly_before(ascending=True)
+
+    def earlier(place: Expr) -> Expr:
+        return te.maximum(place - 1, 0)
+
+    @T.prim_func
+    def groups(
+        x: T.Buffer((total,), dtype), order: T.Buffer((extent,), "int64"), first: T.Buffer((extent,), "int64"),
+        inverse: T.Buffer((extent,), "int64"), counts: T.Buffer((extent,), "int64"), number: T.Buffer((1,), "int64"),
+    ) -> None:  # fmt: skip
+        group = T.alloc_buffer((1,), "int32", scope="local")
+        column = T.alloc_buffer((1,), "int32", scope="local")
+        differs = T.alloc_buffer((1,), "int32", scope="local")
+        group[0] = -1
+        for j in range(extent):
+            differs[0] = 0
+            column[0] = 0
+            if j == 0:
+                differs[0] = 1
+            while column[0] < columns and differs[0] == 0:
+                if before(x[order[earlier(j)] * columns + column[0]], x[order[j] * columns + column[0]]):
+                    differs[0] = 1
+                column[0] = column[0] + 1
+            if differs[0] == 1:
+                group[0] = group[0] + 1
+                first[group[0]] = order[j]
+            counts[group[0]] = counts[group[0]] + T.Cast("int64", 1)
+            inverse[order[j]] = T.Cast("int64", group[0])
+        number[0] = T.Cast("int64", group[0] + 1)
+
+    return groups
+
+
+def _renumbered(extent: Any) -> PrimFunc:
+    """Groups in the order in which the rows meet them."""
+    from ..tir.script import builtins as T
+
+    @T.prim_func
+    def renumber(
+        first: T.Buffer((extent,), "int64"), inverse: T.Buffer((extent,), "int64"),
+        counts: T.Buffer((extent,), "int64"), new_first: T.Buffer((extent,), "int64"),
+        new_inverse: T.Buffer((extent,), "int64"),
+        new_counts: T.Buffer((extent,), "int64"), new: T.Buffer((extent,), "int64"),
+    ) -> None:  # fmt: skip
+        met = T.alloc_buffer((1,), "int32", scope="local")
+        met[0] = 0
+        for j in range(extent):
+            if first[inverse[j]] == T.Cast("int64", j):
+                new[inverse[j]] = T.Cast("int64", met[0])
+                new_first[met[0]] = T.Cast("int64", j)
+                new_counts[met[0]] = counts[inverse[j]]
+                met[0] = met[0] + 1
+            new_inverse[j] = new[inverse[j]]
+
+    return renumber
