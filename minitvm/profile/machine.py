@@ -92,6 +92,7 @@ def machine(threads: int, again: bool = False) -> Machine:
         if plausible(best):
             _save(path, best)
             break
+    assert best is not None
     return best
 
 
