@@ -67,6 +67,17 @@ class Conversion:
             raise ModelError(f"{self.where}: {what} is one number, found the shape {array.shape}")
         return array.reshape(()).item()
 
+    def sizes(self, x: Operand, first: int = 0) -> tuple[int, ...]:
+        """The shape from an axis on, which must not be open."""
+        return tuple(self.size(x, axis) for axis in range(first, x.ndim))
+
+    def size(self, x: Operand, axis: int) -> int:
+        """The extent of an axis, which must not be open."""
+        extent = x.shape[axis]
+        if isinstance(extent, Expr):
+            self.refuse(f"the open size {extent} of {x} is not supported\n  try:    shapes={{...}}")
+        return extent
+
     # --- writing operators ---
 
     def op(self, op: str, *inputs: Operand | bool | int | float | np.ndarray, **attrs: Any) -> Any:

@@ -85,14 +85,14 @@ def machine(threads: int, again: bool = False) -> Machine:
     cached = _load(path)
     if cached is not None and not again:
         return cached
-    best = cached
-    for _ in range(_TRIES):
-        measured = measure(cpu, threads)
-        best = measured if best is None else _better(best, measured)
+    measured = measure(cpu, threads)
+    best = measured if cached is None else _better(cached, measured)
+    for _ in range(_TRIES - 1):
         if plausible(best):
-            _save(path, best)
             break
-    assert best is not None
+        best = _better(best, measure(cpu, threads))
+    if plausible(best):
+        _save(path, best)
     return best
 
 

@@ -17,12 +17,19 @@ _PADDINGS = ("zeros", "border", "reflection")
 
 
 def grid_sample(
-    data: Tensor, grid: Tensor, *, method: str = "linear", padding_mode: str = "zeros", align_corners: bool = False
+    data: Tensor,
+    grid: Tensor,
+    *,
+    method: str = "linear",
+    padding_mode: str = "zeros",
+    align_corners: bool = False,
+    in_elements: bool = False,
 ) -> Tensor:
     """data [n, c, (d,) h, w] at the points of grid [n, outs..., 2 or 3], which are (x, y(, z)) from -1 to 1.
 
-    -1 and 1 are the centres of the outermost elements with `align_corners`, else their outer edges. `padding_mode`
-    determines the values outside: zeros, the border, or the reflection at it.
+    -1 and 1 are the centres of the outermost elements with `align_corners`, else their outer edges. With `in_elements`
+    points are counted in elements: 0 is the centre of the first. `padding_mode` determines the values outside: zeros,
+    the border, or the reflection at it.
     """
     rank = data.ndim - 2
     if rank not in (2, 3) or grid.ndim != data.ndim or dims(grid)[-1] != rank or data.dtype != grid.dtype:
@@ -35,7 +42,9 @@ def grid_sample(
     # Coordinates, places and weights are separate stages, which all channels share. Axes are in the order of data.
     def coordinate(n: Any, *i: Any) -> Expr:
         axis, component = i[-1], (rank - 1) - i[-1]
-        p = _coordinate(grid[(n, *i[:-1], component)], _of_axis(extents, axis, grid.dtype), align_corners)
+        p: Expr = grid[(n, *i[:-1], component)]
+        if not in_elements:
+            p = _coordinate(p, _of_axis(extents, axis, grid.dtype), align_corners)
         if method == "cubic" or padding_mode == "zeros":
             return p
         size = _of_axis(extents, axis, p.dtype)

@@ -42,7 +42,9 @@ def _taps(p: float, method: str) -> list[tuple[int, float]]:
 
 
 @operator("image.grid_sample")
-def grid_sample(data: np.ndarray, grid: np.ndarray, method: str, padding_mode: str, align_corners: bool) -> np.ndarray:
+def grid_sample(
+    data: np.ndarray, grid: np.ndarray, method: str, padding_mode: str, align_corners: bool, in_elements: bool
+) -> np.ndarray:
     """One point of the grid after the other."""
     extents = data.shape[2:]
     rank = len(extents)
@@ -52,7 +54,7 @@ def grid_sample(data: np.ndarray, grid: np.ndarray, method: str, padding_mode: s
         point = []
         for axis in range(rank):
             v, d = float(grid[(n, *outs, rank - 1 - axis)]), extents[axis]
-            p = (v + 1) / 2 * (d - 1) if align_corners else ((v + 1) * d - 1) / 2
+            p = v if in_elements else (v + 1) / 2 * (d - 1) if align_corners else ((v + 1) * d - 1) / 2
             if method != "cubic" and padding_mode == "border":
                 p = min(max(p, 0.0), d - 1.0)
             if method != "cubic" and padding_mode == "reflection":

@@ -74,14 +74,14 @@ class Source:
     def run(self, tally: Tally, examples: int) -> None:
         """Draw so many programs, the same ones in every run."""
         bodies = [partial(self.body, name=name) for name in self.names] or [self.body]
-        for body in bodies:
-            _draw(partial(body, tally), max(1, examples // len(bodies)))
+        for number, body in enumerate(bodies):
+            _draw(partial(body, tally), max(1, examples // len(bodies)), SEED + number)
 
 
-def _draw(body: Callable[[Draw], None], examples: int) -> None:
+def _draw(body: Callable[[Draw], None], examples: int, start: int) -> None:
     @settings(max_examples=examples, database=None, deadline=None, phases=[Phase.generate],
               suppress_health_check=list(HealthCheck))  # fmt: skip
-    @seed(SEED)
+    @seed(start)
     @given(st.data())
     def each(data: Any) -> None:
         body(data.draw)
@@ -231,6 +231,6 @@ SOURCES = (
     Source("blocks, grids and stages", _seeded_programs, 600),
     Source("te_computes", _tensor_expressions, 200),
     Source("graphs", _networks, 500),
-    Source("calls of operators", _operators, 600, tuple(sorted(OPERATORS))),
+    Source("calls of operators", _operators, 880, tuple(sorted(OPERATORS))),
     Source("exprs", _expressions, 300),
 )

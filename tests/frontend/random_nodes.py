@@ -20,7 +20,7 @@ from minitvm.reference import graph as interpreter
 from minitvm.reference import te as expressions
 from tests.drawing import Draw
 
-from . import quantised_nodes, window_nodes
+from . import quantised_nodes, region_nodes, window_nodes
 from .one_node import Drawing, Node, Seeded, int_array
 from .recurrences import ACTIVATIONS, DEFAULTS, recurrence
 
@@ -442,7 +442,9 @@ OPERATORS: dict[str, Callable[[Drawing], Node]] = {
     "gather_nd": _gather_nd, "one_hot": _one_hot, "topk": _topk, "split": _split, "reshaping": _reshaping,
     "reduce": _reduce, "arg": _arg, "cumulative": _cumulative, "softmax": _softmax, "norm": _norm,
     "elementwise": _elementwise, "products": _products, "recurrent": _recurrent, "resize": _resize, "dft": _dft,
-    "inverse_dft": _inverse_dft, "scan": _scan, "blocks": _blocks,
+    "inverse_dft": _inverse_dft, "scan": _scan, "blocks": _blocks, "roi_align": region_nodes.roi_align,
+    "deform_conv": region_nodes.deform_conv, "max_pool_with_places": region_nodes.max_pool_with_places,
+    "max_unpool": region_nodes.max_unpool, "det": region_nodes.det, "stft": region_nodes.stft,
 }  # fmt: skip
 
 

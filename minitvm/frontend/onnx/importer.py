@@ -17,6 +17,7 @@ from .context import NodeContext, label
 from .dtypes import array_of, tensor_type
 from .functions import body_of
 from .grown import Grown, extends, length_with_new
+from .loading import OLDEST
 from .registry import REFUSED, find
 from .states import state_names, state_shape
 from .unsupported import Known, before, left_open, live, with_others
@@ -289,7 +290,11 @@ class Importer:
 
 
 def _versions(imports: Iterable[Any]) -> dict[str, int]:
-    return {("" if o.domain == "ai.onnx" else o.domain): o.version for o in imports}
+    """Versions by domain; of the standard one at least the oldest, which what older models hold has not changed."""
+    versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in imports}
+    if "" in versions:
+        versions[""] = max(versions[""], OLDEST)
+    return versions
 
 
 def _with_attributes(proto: Any, attributes: Mapping[str, Any]) -> Any:

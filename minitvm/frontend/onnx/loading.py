@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ...errors import InputError, ModelError, UnsupportedOperator, missing_extra
 
-OLDEST = 7
+OLDEST = 7  # of an older opset those operators are taken that have not changed since
 
 
 def load(model: Any) -> Any:
@@ -24,12 +25,33 @@ def load(model: Any) -> Any:
     if not isinstance(model, onnx.ModelProto):
         raise InputError(f"from_onnx takes an ONNX model or the path of one, found {type(model).__name__}")
     version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), None)
-    if version is not None and version < OLDEST and any(n.domain in ("", "ai.onnx") for n in model.graph.node):
-        names = ", ".join(sorted({n.op_type for n in model.graph.node})[:4])
-        raise UnsupportedOperator(
-            f"opset {version} is not supported, {OLDEST} is the oldest that is (operators: {names})"
-        )
+    if version is not None and version < OLDEST:
+        changed = sorted({name for name in _standard_operators(model.graph) if _changed(onnx, name, version)})
+        if changed:
+            raise UnsupportedOperator(
+                f"opset {version} is not supported, {OLDEST} is the oldest that is "
+                f"(operators that have changed since: {', '.join(changed[:4])})"
+            )
     return model
+
+
+def _standard_operators(graph: Any) -> Iterator[str]:
+    """The names of the standard operators of a graph and its subgraphs."""
+    for node in graph.node:
+        if node.domain in ("", "ai.onnx"):
+            yield node.op_type
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _standard_operators(inner)
+
+
+def _changed(onnx: Any, name: str, version: int) -> bool:
+    """Whether an operator of an opset has another definition in `OLDEST`."""
+    try:
+        old, new = (onnx.defs.get_schema(name, max_inclusive_version=v, domain="") for v in (version, OLDEST))
+    except onnx.defs.SchemaError:
+        return True
+    return bool(old.since_version != new.since_version)
 
 
 def _read(onnx: Any, path: Path) -> Any:

@@ -379,6 +379,9 @@ def _sampling() -> list[Call]:
             for align in (False, True):
                 attrs = {"method": method, "padding_mode": padding, "align_corners": align}
                 calls.append(Call("image.grid_sample", (x, grid), attrs))
+            places = f(2, 3, 2, 2, low=-2.0, high=7.0)
+            attrs = {"method": method, "padding_mode": padding, "in_elements": True}
+            calls.append(Call("image.grid_sample", (x, places), attrs))
     for attrs in ({}, {"exclusive": True}, {"reverse": True}, {"axis": 1, "exclusive": True, "reverse": True}):
         calls += [Call("cumprod", (f(4, 5),), attrs), Call("cumprod", (i(4, 5, low=-3, high=3),), attrs, exact=True)]
     return [

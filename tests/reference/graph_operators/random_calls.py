@@ -464,6 +464,8 @@ def _sample(d: Drawing) -> Call:
                              "padding_mode": d.one("zeros", "border", "reflection")}  # fmt: skip
     # Eighths and an odd number of steps: no point lies between two places alike far away.
     grid = (d.rng.integers(-20, 20, (1, d.int(1, 3), d.int(1, 3), 2)) * 2 + 1).astype(np.float32) / np.float32(17)
+    if d.flag():
+        grid, attrs["in_elements"] = grid * np.float32(17 / 8), True
     return Call("image.grid_sample", (d.data([1, d.int(1, 2), *extents]), grid), attrs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -94,15 +95,59 @@ def loop(n: NodeContext) -> Any:
     return [*state, *(_stacked(n, row) for row in rows)]
 
 
+@converter("OptionalHasElement", since=15)
+def optional_has_element(n: NodeContext) -> Any:
+    """A tensor that is there is an element; values of an optional type are refused."""
+    return Operand.known(np.array(n.optional(0) is not None))
+
+
+@converter("OptionalGetElement", since=15)
+def optional_get_element(n: NodeContext) -> Any:
+    return n[0]
+
+
+@converter("Scan", since=8)
+def scan_of_batches(n: NodeContext) -> Any:
+    """A scan for each element of a batch, the first axis of all inputs and outputs."""
+    body, count, turns = n.attr("body"), n.attr("num_scan_inputs"), n.attr("directions", None)
+    if n.optional(0) is not None:
+        n.refuse("sequence_lens is not supported")
+    inputs = n.present_from(1)
+    batch = _count(n, inputs[0].shape[0])
+    axes, turns = (0,) * count, (0,) * count if turns is None else turns
+    outputs = len(body.output) - (len(inputs) - count)
+
+    def element(x: Operand, k: int) -> Operand:
+        part = n.op("strided_slice", x, begin=(k,), end=(k + 1,), strides=(1,), axes=(0,))
+        cut: Operand = n.op("squeeze", part, axis=(0,))
+        return cut
+
+    each = [
+        _scanned(n, body, count, [element(x, k) for x in inputs], (axes, turns), ((0,) * outputs, (0,) * outputs))
+        for k in range(batch)
+    ]
+    return [_stacked(n, list(rows)) for rows in zip(*each, strict=True)]
+
+
 @converter("Scan", since=9)
 def scan(n: NodeContext) -> Any:
     """Apply the body to each slice of the scanned inputs; states are passed on, the other outputs are stacked."""
     body, count = n.attr("body"), n.attr("num_scan_inputs")
-    states = len(n.inputs) - count
-    outputs = len(body.output) - states
+    outputs = len(body.output) - (len(n.inputs) - count)
     in_axes, in_turns = n.attr("scan_input_axes", (0,) * count), n.attr("scan_input_directions", (0,) * count)
     out_axes, out_turns = n.attr("scan_output_axes", (0,) * outputs), n.attr("scan_output_directions", (0,) * outputs)
-    state, scanned = list(n.present[:states]), list(n.present[states:])
+    return _scanned(n, body, count, n.present, (in_axes, in_turns), (out_axes, out_turns))
+
+
+Walk = tuple[Sequence[int], Sequence[int]]  # for each tensor its axis, and 1 where it is walked backwards
+
+
+def _scanned(n: NodeContext, body: Any, count: int, inputs: list[Operand], read: Walk, write: Walk) -> list[Operand]:
+    """The last states, and the other outputs stacked; the last `count` inputs are scanned."""
+    states = len(inputs) - count
+    outputs = len(body.output) - states
+    (in_axes, in_turns), (out_axes, out_turns) = read, write
+    state, scanned = inputs[:states], inputs[states:]
     axes = [a % x.ndim for a, x in zip(in_axes, scanned, strict=True)]
     steps = _count(n, scanned[0].shape[axes[0]])
     rows: list[list[Operand]] = [[] for _ in range(outputs)]

@@ -47,7 +47,13 @@ def cast_like(n: NodeContext) -> Any:
 
 @converter("BitCast", since=26)
 def bit_cast(n: NodeContext) -> Any:
-    return n.op("reinterpret", n[0], dtype=str(n.dtype_attr("to")))
+    """A bool is a byte: 0 or 1."""
+    x, dtype = n[0], n.dtype_attr("to")
+    if x.dtype.is_bool:
+        x = n.cast(x, "uint8")
+    if dtype is None or not dtype.is_bool:
+        return n.op("reinterpret", x, dtype=str(dtype))
+    return n.op("not_equal", n.op("reinterpret", x, dtype="uint8"), 0)
 
 
 @converter("Clip")

@@ -10,8 +10,8 @@ refuse(
 )  # fmt: skip
 refuse(
     "sequences, maps and optional values are not supported",
-    "ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt", "SequenceConstruct",
-    "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceMap", "SplitToSequence",
+    "ConcatFromSequence", "Optional", "SequenceAt", "SequenceConstruct", "SequenceEmpty",
+    "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceMap", "SplitToSequence",
 )  # fmt: skip
 refuse(
     "strings are not supported",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ....graph.nodes import Dim
 from ...operand import Operand
 from ...symbolic import Quotient, scaled
@@ -56,8 +58,7 @@ def _method(n: NodeContext) -> str:
 @converter("Resize", since=11)
 def resize(n: NodeContext) -> Any:
     x = n[0]
-    if n.attr("antialias", 0):
-        n.refuse_attribute("antialias")
+    antialias = bool(n.attr("antialias", 0))
     mode = n.attr("coordinate_transformation_mode", "half_pixel")
     if mode not in (
         "half_pixel",
@@ -76,6 +77,8 @@ def resize(n: NodeContext) -> Any:
         "cubic_exclude": bool(n.attr("exclude_outside", 0)),
         "extrapolation_value": n.attr("extrapolation_value", 0.0),
     }
+    if antialias and attrs["method"] != "nearest_neighbor":  # an element has no neighbours
+        attrs["antialias"] = True
     axes = tuple(a % x.ndim for a in n.attr("axes", tuple(range(x.ndim))))
     roi = n.optional(1)
     if mode == "tf_crop_and_resize" and roi is not None and roi.shape != (0,):
@@ -131,6 +134,8 @@ def _resized(n: NodeContext, scales: tuple[Any, ...] | None, size: tuple[Dim, ..
         size = tuple(_scaled(n, d, s) for d, s in zip(x.shape, scales, strict=True))
         if any(isinstance(s, Quotient) for s in scales):
             scales = None  # the quotient of the extents
+    if attrs.pop("antialias", False):
+        return _antialiased(n, scales, size, attrs)
     return n.op("image.resize", x, size=size, scales=scales, **attrs)
 
 
@@ -141,3 +146,67 @@ def _scaled(n: NodeContext, dim: Dim, scale: Any) -> Dim:
     if size is not None:
         return size
     n.refuse(f"the symbolic dimension {dim} is scaled by {scale}")
+
+
+def _antialiased(n: NodeContext, scales: tuple[Any, ...] | None, size: tuple[Dim, ...], attrs: dict[str, Any]) -> Any:
+    """Each axis by a matrix of weights, which where it shrinks reach as many elements as become one."""
+    x, mode = n[0], attrs["coordinate_transformation_mode"]
+    if mode == "tf_crop_and_resize":
+        n.refuse("antialias=1 with coordinate_transformation_mode=tf_crop_and_resize is not supported")
+    for axis, (extent, wanted) in enumerate(zip(n[0].shape, size, strict=True)):
+        if not isinstance(extent, int) or not isinstance(wanted, int):
+            n.refuse(f"antialias=1 with the open dimension {extent} is not supported")
+        scale = float(scales[axis]) if scales is not None else wanted / extent
+        if extent == wanted and scale == 1.0:
+            continue
+        matrix = filter_matrix(
+            extent, wanted, scale, mode, attrs["method"], attrs["cubic_alpha"], attrs["cubic_exclude"]
+        )
+        order = [*(a for a in range(x.ndim) if a != axis), axis]
+        rows = n.op("transpose", x, axes=order)
+        product = n.op("nn.matmul", rows, matrix.T.astype(x.dtype.numpy))
+        x = n.op("transpose", product, axes=[order.index(a) for a in range(x.ndim)])
+    return n.op("copy", x) if x is n[0] else x
+
+
+def filter_matrix(
+    extent: int, size: int, scale: float, mode: str, method: str, alpha: float, exclude: bool
+) -> np.ndarray:
+    """The weights (size, extent) of a linear or cubic filter that is as wide as an element of the result.
+
+    An element outside is the outermost one, or with `exclude` has no weight.
+    """
+    narrow, reach = min(scale, 1.0), 1 if method == "linear" else 2
+    matrix = np.zeros((size, extent))
+    for row in range(size):
+        place = _place(row, extent, size, scale, mode)
+        left = math.floor(place)
+        taps = np.arange(math.floor(place - reach / narrow), math.ceil(place + reach / narrow) + 1)
+        if narrow == 1.0:
+            taps = np.arange(left - reach + 1, left + reach + 1)
+        distance = np.abs(taps - place) * narrow
+        weights = np.clip(1 - distance, 0, 1) if method == "linear" else _cubic(distance, alpha)
+        if exclude:
+            weights = np.where((taps >= 0) & (taps < extent), weights, 0.0)
+        np.add.at(matrix[row], np.clip(taps, 0, extent - 1), weights / weights.sum())
+    return matrix
+
+
+def _place(row: int, extent: int, size: int, scale: float, mode: str) -> float:
+    if mode == "align_corners":
+        return row * (extent - 1) / (size - 1) if size > 1 else 0.0
+    if mode == "asymmetric":
+        return row / scale
+    if mode == "pytorch_half_pixel" and size == 1:
+        return 0.0
+    shift = 0.0
+    if mode == "half_pixel_symmetric":
+        shift = extent / 2 * (1 - size / (scale * extent))
+    return shift + (row + 0.5) / scale - 0.5
+
+
+def _cubic(distance: np.ndarray, alpha: float) -> np.ndarray:
+    """Keys' kernel."""
+    near = ((alpha + 2) * distance - (alpha + 3)) * distance * distance + 1
+    far = ((distance - 5) * distance + 8) * distance * alpha - 4 * alpha
+    return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))

@@ -1,0 +1,117 @@
+"""Transforms of signals, as products with matrices of cosines and sines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....expr import DType
+from ...operand import Operand
+from ..context import NodeContext
+from ..registry import converter
+
+
+@converter("DFT", since=20)
+def dft(n: NodeContext) -> Any:
+    axis = n.optional(2)
+    return _dft(n, n[0], -2 if axis is None else int(n.scalar(axis, "the axis")), n.optional(1))
+
+
+@converter("DFT", since=17)
+def dft_by_attribute(n: NodeContext) -> Any:
+    return _dft(n, n[0], n.attr("axis", 1), n.optional(1))
+
+
+def _dft(n: NodeContext, x: Operand, axis: int, signal_length: Operand | None) -> Any:
+    inverse, onesided = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
+    axis = axis % x.ndim
+    if x.shape[-1] not in (1, 2):
+        n.refuse(f"a transform of {x} is not supported: wanted real or complex numbers along the last axis")
+    length = None if signal_length is None else int(n.scalar(signal_length, "the length"))
+    return _transformed(n, x, axis, length, inverse, onesided)
+
+
+def _transformed(
+    n: NodeContext, x: Operand, axis: int, length: int | None, inverse: bool = False, onesided: bool = False
+) -> Operand:
+    """The transform of an axis of known size, in float64; the last axis holds real and imaginary parts."""
+    extent, parts = n.size(x, axis), x.shape[-1]
+    halved = inverse and onesided
+    if length is None:
+        length = 2 * (extent - 1) if halved else extent
+    outputs = length // 2 + 1 if onesided and not inverse else length
+    used = min(extent, length // 2 + 1 if halved else length)
+    angle = 2 * np.pi * np.outer(np.arange(used), np.arange(outputs)) / length
+    weights = np.full((used, 1), 1 / length if inverse else 1.0)
+    if halved:  # all but the first and the middle frequency stand for two
+        weights[1 : (length + 1) // 2] *= 2
+    cosines, sines = np.cos(angle) * weights, np.sin(angle) * (weights if inverse else -weights)
+    order = [*(a for a in range(x.ndim - 1) if a != axis), axis]
+    back = [order.index(a) for a in range(x.ndim - 1)]
+
+    def part(k: int) -> Operand:
+        cut = n.op("strided_slice", x, begin=(0, k), end=(used, k + 1), strides=(1, 1), axes=(axis, x.ndim - 1))
+        return n.cast(n.op("transpose", n.op("squeeze", cut, axis=(x.ndim - 1,)), axes=order), "float64")
+
+    def result(product: Operand) -> Operand:
+        return n.cast(n.op("transpose", product, axes=back), x.dtype)
+
+    real = part(0)
+    re, im = n.op("nn.matmul", real, cosines), n.op("nn.matmul", real, sines)
+    if parts == 2:
+        imaginary = part(1)
+        re = n.op("subtract", re, n.op("nn.matmul", imaginary, sines))
+        im = n.op("add", im, n.op("nn.matmul", imaginary, cosines))
+    if halved:
+        return n.op("expand_dims", result(re), axis=(x.ndim - 1,))
+    return n.op("stack", result(re), result(im), axis=x.ndim - 1)
+
+
+@converter("STFT", since=17)
+def stft(n: NodeContext) -> Any:
+    """The transforms of frames that begin every so many samples, weighed by a window."""
+    x, window = n[0], n.optional(2)
+    step = int(n.scalar(n[1], "the step between frames"))
+    given = n.optional(3)
+    onesided = bool(n.attr("onesided", 1))
+    if x.ndim == 2:
+        x = n.op("expand_dims", x, axis=(2,))
+    samples, parts = x.shape[1], x.shape[2]
+    if given is not None:
+        length = int(n.scalar(given, "the length of a frame"))
+    elif window is not None and isinstance(window.shape[0], int):
+        length = window.shape[0]
+    else:
+        n.refuse("neither a window nor the length of a frame is given")
+    if not isinstance(samples, int) or parts not in (1, 2) or step < 1 or not 1 <= length <= samples:
+        n.refuse(f"frames of {length} every {step} of {x} are not supported")
+    starts = np.arange(0, samples - length + 1, step)
+    frames = n.op("take", x, starts[:, None] + np.arange(length), axis=1)
+    if window is not None:
+        frames = n.op("multiply", frames, n.op("reshape", n.cast(window, x.dtype), newshape=(1, 1, length, 1)))
+    return _transformed(n, frames, 2, None, onesided=onesided)
+
+
+@converter("MelWeightMatrix", since=17)
+def mel_weight_matrix(n: NodeContext) -> Any:
+    """Triangles over the frequencies of a transform, evenly spaced on the mel scale. All inputs must be known."""
+    names = (
+        "the number of bands",
+        "the length of the transform",
+        "the sample rate",
+        "the lower edge",
+        "the upper edge",
+    )
+    bands, length, rate, lower, upper = (n.scalar(n[k], name) for k, name in enumerate(names))
+    low, high = (2595 * np.log10(1 + edge / 700) for edge in (lower, upper))
+    mel = np.arange(bands + 2) * ((high - low) / (bands + 2)) + low
+    edges = ((length + 1) * (700 * (10 ** (mel / 2595) - 1)) // rate).astype(np.int64)
+    matrix = np.zeros((length // 2 + 1, bands))
+    for band, (start, centre, end) in enumerate(zip(edges, edges[1:], edges[2:], strict=False)):
+        rising, falling = np.arange(start, centre + 1), np.arange(centre, end)
+        matrix[rising, band] = (rising - start) / (centre - start) if centre > start else 1.0
+        matrix[falling, band] = (end - falling) / max(end - centre, 1)
+    dtype = n.dtype_attr("output_datatype", DType("float32"))
+    assert dtype is not None
+    return Operand.known(matrix.astype(dtype.numpy))
