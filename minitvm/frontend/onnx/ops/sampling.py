@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ...blocks import blocks_to_picture
 from ..context import NodeContext
 from ..registry import converter

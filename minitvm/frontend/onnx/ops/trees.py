@@ -105,15 +105,17 @@ def _answers(n: NodeContext, forest: Forest, value: Operand, at: Operand) -> Ope
     return answers
 
 
-def scores(n: NodeContext, x: Operand, forest: Forest, aggregate: str) -> Operand:
-    """What all trees say together, (row, output)."""
+def scores(n: NodeContext, x: Operand, forest: Forest, aggregate: str, plain: bool = False) -> Operand:
+    """What all trees say together, (row, output); a `plain` sum of nothing is 0."""
     if x.ndim != 2:
         n.refuse(f"trees over {x} are not supported: wanted rows of features")
     operators = {"SUM": "sum", "AVERAGE": "mean", "MIN": "min", "MAX": "max"}
     if aggregate not in operators:
         n.refuse(f"aggregate_function={aggregate} is not known")
     silent = np.flatnonzero(~forest.always())
-    if len(silent):  # what such a row gets, the standard does not say
+    if len(silent) and not (
+        plain and aggregate in ("SUM", "AVERAGE")
+    ):  # what such a row gets, the standard does not say
         n.refuse(f"a row may reach no leaf with a weight for output {silent[0]}")
     missing = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
     weights = np.where(forest.spoken, forest.weights, np.asarray(missing, forest.weights.dtype))
@@ -169,7 +171,7 @@ def tree_ensemble(n: NodeContext) -> Any:
         weights=weights,
         spoken=spoken,
     )
-    total = scores(n, x, forest, ("AVERAGE", "SUM", "MIN", "MAX")[n.attr("aggregate_function", 1)])
+    total = scores(n, x, forest, ("AVERAGE", "SUM", "MIN", "MAX")[n.attr("aggregate_function", 1)], plain=True)
     posts = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
     return transformed(n, total, posts[n.attr("post_transform", 0)])
 
