@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnsupportedOperator, missing_extra, nearest
-from ..expr import IntImm, SizeVar
+from ..expr import Expr, IntImm, SizeVar
 from ..graph import Graph, OpNode, Value
+from .to_onnx_counted import COUNTED
 from .to_onnx_recurrent import GATES, write_recurrent
 
 OPSET = 17
@@ -63,6 +64,8 @@ class _Writer:
         self.producers, self.arrays = graph.producers(), graph.arrays()
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
+        self.results: dict[Value, str] = {}  # what a value has before the zeros that fill it up
+        self.sizes: dict[Expr, tuple[str, Value]] = {}  # of sizes that data decide: the name of a vector, the count
 
     def node(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
         """One ONNX node; attributes that are None are left out."""
@@ -457,3 +460,4 @@ def _broadcast_to(writer: _Writer, node: OpNode) -> None:
 
 
 EXPORTS.update(dict.fromkeys(GATES, write_recurrent))
+EXPORTS.update(COUNTED)

@@ -129,6 +129,21 @@ CASES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Any]]]] = {
             {"lengths": True, "input_forget": True, "whole": {4: ("int64", 4)}},
         ),
     ],
+    "argwhere": [([ROWS], {"whole": {0: ("int64", 2)}}), ([(5,)], {"whole": {0: ("bool", 2)}})],
+    "unique": [
+        ([(9,)], {"whole": {0: ("int64", 4)}}),
+        ([(9,)], {"whole": {0: ("float32", 4)}, "sorted": False}),
+        ([(7, 2)], {"whole": {0: ("float32", 2)}}),
+    ],
+    "vision.all_class_non_max_suppression": [
+        (
+            [(2, 6, 4), (2, 3, 6), (1,), (1,), (1,)],
+            {"most": 3, "box_format": form, "positive": True, "whole": {2: ("int64", 5)}},
+        )
+        for form in ("corner", "center")
+    ],
+    "bind_size": [([()], {"size": SizeVar("n"), "most": 4, "whole": {0: ("int64", 4)}})],
+    "leading": [([ROWS], {"size": 2}), ([ROWS], {"size": 0, "axis": 1})],
     "nn.lrn": [([IMAGE], {"size": 3, "bias": 1.5, "alpha": 0.1, "beta": 0.7})],
 }
 
@@ -164,6 +179,22 @@ def test_exported_operators_mean_the_same(op: str, shapes: list[tuple[int, ...]]
         for result, value in zip(results, expected, strict=True):
             assert result.dtype == value.dtype
             np.testing.assert_allclose(result, value, rtol=1e-4, atol=1e-5)
+
+
+def test_results_that_data_count_are_written_without_the_zeros_behind_them() -> None:
+    b = GraphBuilder()
+    x, n = b.input("x", (2, 4)), SizeVar("n")
+    places, count = b.op("argwhere", x)
+    b.op("bind_size", count, size=n, most=8)
+    columns = b.op("leading", b.op("transpose", x), size=n)
+    graph = b.build([b.op("leading", places, size=n), b.op("nn.relu", columns), places])
+    data = np.array([[0, 2, 0, 0], [-1, 0, 3, 0]], np.float32)
+    model = to_onnx(graph)
+    assert [node.op_type for node in model.graph.node].count("Slice") == 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for found in (session.run(None, {"x": data}), reference.run(from_onnx(model), {"x": data})):
+        for result, value in zip(found, reference.run(graph, {"x": data}), strict=True):
+            np.testing.assert_array_equal(result, value)
 
 
 def test_names_open_dimensions_and_odd_outputs_are_kept() -> None:

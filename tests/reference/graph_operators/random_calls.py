@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from minitvm.expr import SizeVar
 from tests.drawing import Drawing, Seeded
 
 from .calls import Call
@@ -569,12 +570,48 @@ def _caches(d: Drawing) -> Call:
                 {"scale": d.one(0.125, 0.5, 1.0)})  # fmt: skip
 
 
+# ---- sizes that data decide ------------------------------------------------------------------------------------------
+
+
+def _counted(d: Drawing) -> Call:
+    """Few different values, so that some are equal; few places that count, or all."""
+    kind = d.one("argwhere", "unique", "leading", "bind_size", "suppress", "suppress")
+    if kind == "argwhere":
+        x = _with_nan(
+            d, d.data(d.shape(1, 3), d.one("float32", "int32", "uint8", "int64"), *d.one((0, 0), (0, 1), (-1, 1)))
+        )
+        return Call("argwhere", (x > 0 if d.flag() else x,))
+    if kind == "unique":
+        x = _with_nan(d, d.data(d.shape(1, 2), d.one("float32", "int32", "uint8"), 0, d.int(0, 4)))
+        return Call("unique", (x,), {"sorted": d.flag()})
+    if kind == "leading":
+        x = _any(d, d.shape(1, 3))
+        axis = d.axis(x.ndim)
+        return Call("leading", (x,), {"size": d.int(0, x.shape[axis]), "axis": axis})
+    if kind == "bind_size":
+        most = d.int(0, 9)
+        return Call("bind_size", (np.array(d.int(0, most)),), {"size": SizeVar("n"), "most": most})
+    images, classes, boxes = d.int(1, 2), d.int(1, 3), d.int(1, 7)
+    corners = d.data((images, boxes, 4), "float32", 0, 4) / 2
+    scores = d.data((images, classes, boxes), "float32", 0, 4) / 4
+    limits = (
+        np.array([d.int(0, boxes + 1)]),
+        np.float32(d.one(0.0, 0.3, 0.75)),
+        np.array([d.one(-1.0, 0.25)], np.float32),
+    )
+    attrs = {"most": d.int(1, boxes), "box_format": d.one("corner", "center")}
+    return Call(
+        "vision.all_class_non_max_suppression", (corners, scores, limits[0], np.array(limits[1]), limits[2]), attrs
+    )
+
+
 FAMILIES: dict[str, Callable[[Drawing], Call]] = {
     "pool": _pool, "conv": _conv, "conv_transpose": _conv_transpose, "blocked": _blocked, "products": _products,
     "reduce": _reduce, "arg": _arg, "sort": _sort, "cumulative": _cumulative, "norm": _norm, "quantize": _quantize,
     "bytes": _bytes,
     "pad": _pad, "slice": _slice, "rearrange": _rearrange, "index": _index, "sample": _sample, "resize": _resize,
     "elementwise": _elementwise, "function": _function, "recurrent": _recurrent, "caches": _caches,
+    "counted": _counted,
 }  # fmt: skip
 
 
