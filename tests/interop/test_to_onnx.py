@@ -138,7 +138,12 @@ CASES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Any]]]] = {
     "vision.all_class_non_max_suppression": [
         (
             [(2, 6, 4), (2, 3, 6), (1,), (1,), (1,)],
-            {"most": 3, "box_format": form, "positive": True, "whole": {2: ("int64", 5)}},
+            {
+                "most": 3,
+                "box_format": form,
+                "positive": True,
+                "whole": {2: ("int64", 5), 3: ("float32", 1), 4: ("float32", 2)},
+            },
         )
         for form in ("corner", "center")
     ],
