@@ -315,6 +315,11 @@ def _silu(writer: _Writer, node: OpNode) -> None:
     writer.node("Mul", [data, f"{output}_gate"], [output])
 
 
+@_export("nn.leaky_relu")
+def _leaky_relu(writer: _Writer, node: OpNode) -> None:
+    writer.node("LeakyRelu", [node.inputs[0].name], [node.outputs[0].name], alpha=node.attrs["alpha"])
+
+
 @_export("nn.hard_sigmoid")
 def _hard_sigmoid(writer: _Writer, node: OpNode) -> None:
     writer.node("HardSigmoid", [node.inputs[0].name], [node.outputs[0].name], **node.attrs)

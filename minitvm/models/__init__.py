@@ -36,6 +36,7 @@ from .mobilenet_v3 import mobilenet_v3
 from .pictures import picture
 from .regnet import regnet_y_400mf
 from .resnet import resnet18, resnet50
+from .retinaface import retinaface
 from .shufflenet import shufflenet_v2
 from .squeezenet import squeezenet1_0, squeezenet1_1
 from .swin import swin_t
@@ -66,7 +67,9 @@ FAMILIES: dict[str, dict[str, Callable[..., Graph]]] = {
     }.items()
 }  # fmt: skip
 MORE = {name: network for family in FAMILIES.values() for name, network in family.items()}
-ALL = {**NETWORKS, **MORE}
+# Networks that find things in a picture: how many they find is data, and so are the shapes of their outputs.
+DETECTORS: dict[str, Callable[..., Graph]] = {retinaface.__name__: retinaface}
+ALL = {**NETWORKS, **MORE, **DETECTORS}
 
 
 def get(name: str, seed: int = 0, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:

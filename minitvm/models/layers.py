@@ -25,32 +25,32 @@ class Layers:
     def __init__(
         self, name: str, seed: int, shape: Sequence[int] = PICTURE, input_name: str = "data", dtype: str = "float32"
     ) -> None:
-        self._builder = GraphBuilder(name)
+        self.builder = GraphBuilder(name)
         self._seed = seed
         self._weights = 0
         self.input = self.another_input(input_name, shape, dtype)
 
-    def build(self, output: Value) -> Graph:
+    def build(self, output: Value | Sequence[Value]) -> Graph:
         """The finished graph."""
-        return self._builder.build(output)
+        return self.builder.build(output)
 
     def another_input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
         """A new input of the network."""
-        return self._builder.input(name, tuple(shape), dtype)
+        return self.builder.input(name, tuple(shape), dtype)
 
-    def op(self, name: str, *inputs: Any, **attrs: Any) -> Value:
+    def op(self, name: str, /, *inputs: Any, **attrs: Any) -> Value:
         """An operator of the graph with one output; arrays and numbers among its inputs are constants."""
-        output: Value = self._builder.op(name, *inputs, **attrs)
+        output: Value = self.builder.op(name, *inputs, **attrs)
         return output
 
     def split(self, x: Value, parts: int, axis: int) -> Sequence[Value]:
         """Equal parts along an axis."""
-        values: Sequence[Value] = self._builder.op("split", x, indices_or_sections=parts, axis=axis)
+        values: Sequence[Value] = self.builder.op("split", x, indices_or_sections=parts, axis=axis)
         return values
 
     def constant(self, array: np.ndarray) -> Value:
         """A constant that several layers read."""
-        return self._builder.constant(array)
+        return self.builder.constant(array)
 
     # ------------------------------------------------------------------ layers with weights
 
@@ -128,7 +128,7 @@ class Layers:
         gates = self.op("add", self.op("nn.dense", x, of_input), self._normal((8 * hidden,), 0.1))
         gates = self.op("reshape", gates, newshape=(steps, batch, 2, 4 * hidden))
         start = np.zeros((2, batch, hidden), np.float32)
-        y, *_ = self._builder.op("nn.lstm", gates, of_state, start, start, direction="bidirectional")
+        y, *_ = self.builder.op("nn.lstm", gates, of_state, start, start, direction="bidirectional")
         rows = self.op("transpose", y, axes=(0, 2, 1, 3))
         return self.op("reshape", rows, newshape=(steps, batch, 2 * hidden))
 
@@ -188,7 +188,7 @@ class Layers:
 
     def _generator(self) -> np.random.Generator:
         self._weights += 1
-        return np.random.default_rng([self._seed, zlib.crc32(self._builder.name.encode()), self._weights])
+        return np.random.default_rng([self._seed, zlib.crc32(self.builder.name.encode()), self._weights])
 
     def _filters(self, shape: tuple[int, ...]) -> np.ndarray:
         """Filters that sum to zero where they see many values: behind a ReLU a mean would grow with every layer."""

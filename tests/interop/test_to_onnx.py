@@ -73,6 +73,7 @@ CASES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Any]]]] = {
     "nn.batch_flatten": [([IMAGE], {})],
     "clip": [([ROWS], {"a_min": -0.5, "a_max": 0.25})],
     "nn.hard_sigmoid": [([ROWS], {"alpha": 1 / 6})],
+    "nn.leaky_relu": [([ROWS], {"alpha": 0.1})],
     "nn.gelu": [([ROWS], {"approximate": form}) for form in ("none", "tanh")],
     "nn.layer_norm": [([ROWS, (6,), (6,)], {"epsilon": 1e-3}), ([(2, 3, 4), (3, 4), (3, 4)], {"axis": (1, 2)})],
     "nn.rms_norm": [([ROWS, (6,)], {"epsilon": 1e-3}), ([(2, 3, 4), (3, 4)], {"axis": (-2, -1)})],
