@@ -35,6 +35,9 @@ def bind_size(count: Tensor, *, size: SizeVar, most: Dim, where: str = "") -> Te
 def leading(x: Tensor, *, size: Dim, axis: int = 0) -> Tensor:
     """The first `size` entries of an axis, which has at least so many."""
     at = axis_of(axis, x.ndim)
+    extent = dims(x)[at]
+    if isinstance(size, int) and (size < 0 or (isinstance(extent, int) and size > extent)):
+        raise InputError(f"leading: {size} of {extent} entries")
     return te.compute([*dims(x)[:at], size, *dims(x)[at + 1 :]], lambda *i: x[i], name="T_leading")
 
 

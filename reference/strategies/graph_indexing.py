@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from minitvm.expr import SizeVar
 from minitvm.graph import Value
 
 from .graph_drawing import LARGEST, Drawing, fixed
@@ -125,7 +126,34 @@ def _caches(d: Drawing) -> None:
         d.op("nn.cached_attention", query, filled, filled, position, peak=d.peak(filled), exact=False, scale=0.125)
 
 
+def _counted(d: Drawing) -> None:
+    """Places that data count, with the zeros behind them; or so many as there are, of which a sum is left."""
+    kind = d.one_of(["argwhere", "unique", "suppress"])
+    if kind == "argwhere":
+        x = d.fresh(d.one_of([[7], [2, 3], [1, 33]]), d.one_of(["float32", "int8", "bool"]), 0, 1, constant=False)
+        results = d.op("argwhere", x, peak=d.elements(x.shape))
+    elif kind == "unique":
+        x = d.fresh(d.one_of([[9], [40], [6, 2]]), d.one_of(["float32", "int32", "uint8"]), 0, 2, constant=False)
+        results = d.op("unique", x, peak=d.elements(x.shape), sorted=d.flag())
+    else:
+        boxes = d.fresh([1, 5, 4], "float32", 0, 4, constant=False)
+        scores = d.fresh([1, 2, 5], "float32", 0, 3, constant=False)
+        limits = np.array([d.one_of([0, 2, 9])]), np.array([0.25], np.float32), np.array([0.5], np.float32)
+        form = d.one_of(["corner", "center"])
+        most = d.one_of([1, 3, 5])
+        results = d.op(
+            "vision.all_class_non_max_suppression", boxes, scores, *limits, peak=10, most=most, box_format=form
+        )
+    places, count = results[0], results[-1]
+    if d.flag():
+        size, most = SizeVar("found"), fixed(places.shape[0])
+        d.op("bind_size", count, peak=most, size=size, most=most)
+        rows = d.b.op("leading", places, size=size)
+        doubled = d.b.op("concatenate", rows, d.b.op("add", rows, 1), axis=0)
+        d.op("sum", doubled, peak=4.0 * most * most, axis=(0,))
+
+
 INDEXING: dict[str, Callable[[Drawing], None]] = {
     "take": _take, "gather": _gather, "gather_nd": _gather_nd, "scatter": _scatter, "one_hot": _one_hot,
-    "sorted": _sorted, "caches": _caches,
+    "sorted": _sorted, "caches": _caches, "counted": _counted,
 }  # fmt: skip
