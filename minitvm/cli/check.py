@@ -47,6 +47,7 @@ def register(commands: Any) -> None:
 
 def check(options: argparse.Namespace) -> int:
     from ..build import optimize_graph, to_units
+    from ..graph.at_bounds import at_bounds
 
     target = opt.target(options.target)
     if options.model.endswith(".py"):
@@ -55,7 +56,7 @@ def check(options: argparse.Namespace) -> int:
     opt.fixed_shapes(graph)
     with progress() as report:
         failures, incomplete = check_model(graph, target, options.seed, report), 0
-        units = to_units(optimize_graph(graph, target))
+        units = to_units(at_bounds(optimize_graph(graph, target)))
         cases, omitted = operator_cases(units, target, options.seed, report, options.seconds or 0)
         incomplete += bool(omitted)
         if omitted:

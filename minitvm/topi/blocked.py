@@ -45,6 +45,8 @@ def unblock_axis(x: Tensor, *, axis: int, extent: int) -> Tensor:
     """The inverse of `block_axis`: the first `extent` of the blocked axis."""
     shape = dims(x)
     block = constant(shape[-1], "a block")
+    if isinstance(shape[axis], int) and isinstance(extent, int) and -(-extent // block) != shape[axis]:
+        raise InputError(f"unblock_axis: {extent} elements are not {shape[axis]} blocks of {block}")
     new_shape = (*shape[:axis], extent, *shape[axis + 1 : -1])
 
     def element(*index: Expr) -> Expr:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import minitvm as tvm
@@ -16,6 +17,7 @@ from minitvm.cli.explain import SHELF, SPINE
 from minitvm.cli.levels import LEVELS, Descent
 from minitvm.script import from_source
 from minitvm.tir.schedule import primitives
+from tests.frontend.models import one
 
 from .models import reference, tiny
 
@@ -142,6 +144,12 @@ def test_check_prints_a_line_a_level(model: str, capsys: pytest.CaptureFixture[s
 def test_check_compares_what_a_last_softmax_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(tiny(tmp_path / "softmax.onnx", op="Softmax"))
     assert "the whole model with what its last softmax reads" in shown(capsys, "check", model)
+
+
+def test_check_looks_at_operators_of_sizes_that_data_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "places.onnx"
+    onnx.save(one("NonZero", (3, 4)), model)
+    assert "all levels agree" in shown(capsys, "check", str(model))
 
 
 def test_check_says_what_a_level_had_no_time_for(

@@ -84,3 +84,12 @@ def test_what_allows_no_smaller_sizes_is_left_as_it_was() -> None:
     x = b.input("x", (4, 100))
     (node,) = fused(b.build(b.op("nn.relu", b.op("strided_slice", x, begin=(0, 99), end=(4, 100)))))
     assert shrink(node) is node
+
+
+def test_the_last_block_of_channels_stays_as_full_as_it_was() -> None:
+    b = GraphBuilder()
+    x = b.input("x", (1, 5, 60, 70, 4))
+    graph = b.build(b.op("layout.unblock_axis", x, axis=1, extent=18))
+    small = shrink(fused(graph)[0])
+    (blocks,), extent = shapes(small), small.outputs[0].shape[1]
+    assert blocks[1] < 5 and extent == blocks[1] * 4 - 2
