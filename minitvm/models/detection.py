@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..expr import SizeVar
-from ..graph import GraphBuilder, Value
+from ..graph import Graph, GraphBuilder, Value
 
 
 def remaining(
@@ -27,9 +27,15 @@ def remaining(
     b.op("bind_size", count, size=size, most=most, where="the boxes that remain")
     rows = b.op("leading", selected, size=size)
     index = b.op("squeeze", b.op("strided_slice", rows, begin=(2,), end=(3,), axes=(1,)), axis=(1,))
-    return [b.op("take", value, index, axis=0, name=name_of(value)) for value in (boxes, scores, *others)]
+    return [b.op("take", value, index, axis=0, name=f"found_{value.name}") for value in (boxes, scores, *others)]
 
 
-def name_of(value: Any) -> str:
-    """The name that the rows of a value get."""
-    return f"found_{value.name}"
+def continued(graph: Graph) -> tuple[GraphBuilder, list[Value]]:
+    """A builder that begins with a graph, and the graph's outputs in it."""
+    b = GraphBuilder(graph.name)
+    new = {value: b.input(value.name, value.shape, value.dtype) for value in graph.inputs}
+    new.update({c.value: b.constant(c.data, c.value.name) for c in graph.constants})
+    for item in graph.nodes:
+        results: Any = b.op(item.op, *(new[v] for v in item.inputs), name=item.outputs[0].name, **item.attrs)
+        new.update(zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True))
+    return b, [new[v] for v in graph.outputs]

@@ -5,10 +5,11 @@ Only the model files of that package are used, so it is installed without its de
 
 from __future__ import annotations
 
-from importlib import metadata
 from pathlib import Path
 
-from minitvm.errors import ModelError, missing_extra, report
+from minitvm.errors import missing_extra
+
+from .located import located
 
 PACKAGE = "rapidocr-onnxruntime"
 VERSION = "1.4.4"
@@ -45,26 +46,4 @@ def alphabet() -> list[str]:
 
 
 def _model(file_name: str) -> Path:
-    install = f"pip install --no-deps --ignore-requires-python {PACKAGE}=={VERSION}"
-    try:
-        distribution = metadata.distribution(PACKAGE)
-    except metadata.PackageNotFoundError:
-        raise ModelError(
-            report(
-                f"the model {file_name} is not on this machine",
-                wanted=f"the package {PACKAGE}, which carries it",
-                found="no such package in this environment",
-                tries=(install,),
-            )
-        ) from None
-    path = Path(str(distribution.locate_file(f"rapidocr_onnxruntime/models/{file_name}")))
-    if not path.is_file():
-        raise ModelError(
-            report(
-                f"the model {file_name} is not on this machine",
-                wanted=f"the file in {PACKAGE} {VERSION}",
-                found=f"{PACKAGE} {distribution.version}, without {path}",
-                tries=(f"{install} --force-reinstall",),
-            )
-        )
-    return path
+    return located(PACKAGE, VERSION, f"rapidocr_onnxruntime/models/{file_name}")

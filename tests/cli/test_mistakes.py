@@ -125,6 +125,8 @@ MISTAKES = [
     ("demo --text '\u4f60\u597d'", "the font has no \u4f60 \u597d; give one that does with --font"),
     ("demo --text 'a\nb'", "--text: wanted one line"),
     (f"demo --text {'x' * 500}", "--text: "),
+    ("demo --faces missing.png", "--faces: missing.png is missing"),
+    ("demo --faces good.onnx", "--faces: good.onnx is not a picture"),
     ("demo --font missing.ttf", "--font: missing.ttf is missing"),
     ("frobnicate", "invalid choice: 'frobnicate'"),
     ("", "required: COMMAND"),
