@@ -23,7 +23,8 @@ _PICTURE = ("scikit-image", "0.26.0", "skimage/data/astronaut.png")
 def faces(options: argparse.Namespace, clock: Any) -> int:
     """Find the faces, compare with the interpreter, and save the picture with what was found if asked for."""
     from .. import build
-    from ..models.centerface import STRIDE, centerface
+    from ..build import to_graph
+    from ..models.centerface import STRIDE, centerface, network
     from ..models.located import located
     from ..reference import graph as interpreter
 
@@ -32,7 +33,7 @@ def faces(options: argparse.Namespace, clock: Any) -> int:
     picture = opened(source)
     pixels = padded(np.asarray(picture, np.float32), STRIDE)
     print(f"picture    {source.name}, {picture.width} x {picture.height} pixels")
-    graph = clock("import the network, with what finds faces", lambda: centerface(*pixels.shape[2:]))
+    graph = clock("import the network, with what finds faces", lambda: centerface(to_graph(network(*pixels.shape[2:]))))
     with progress() as report:
         module = clock("compile it", lambda: build(graph, threads=options.threads, progress=report))
     found = clock("run it, first time", lambda: module(pixels))

