@@ -123,7 +123,7 @@ ONLY_IMPORTED_BY: dict[str, str] = {
 
 # Installed with minitvm itself. Anything else is an extra: imported inside a function, or in a `try` that turns its
 # absence into one sentence.
-CORE_LIBRARIES = {"numpy", "numba", "llvmlite", "sympy", "islpy", "rich", "hypothesis"}
+CORE_LIBRARIES = {"numpy", "numba", "llvmlite", "sympy", "islpy", "rich", "hypothesis", "ml_dtypes"}
 
 # Modules that are of no use without an extra, and that nothing else imports at module level.
 NEEDS_EXTRA = {"interop.onnx_backend": "onnx", "interop.torch_compile": "torch"}

@@ -141,7 +141,7 @@ def test_an_unknown_target_names_the_known_ones():
         tvm.build(matmul_relu(2, 2, 2), target="abacus")
 
 
-SCALARS = ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "uint64", "bool")
+SCALARS = ("float16", "bfloat16", "float32", "float64", "int8", "int32", "int64", "uint8", "uint64", "bool")
 
 
 @pytest.mark.parametrize("dtype", SCALARS)
@@ -153,7 +153,15 @@ def test_scalar_parameters_arrive_as_they_are(dtype):
     func = with_root((scalar, a, out), loop, {"global_symbol": "main"})
     function = tvm.build(func, threads=1)
     data, found = np.arange(3).astype(dtype), np.zeros(3, dtype)
-    given = {"float16": 0.1, "float32": -0.1, "float64": 1e300, "int8": -3, "uint64": 2**63 + 1, "int64": -(2**40)}
+    given = {
+        "float16": 0.1,
+        "bfloat16": 0.1,
+        "float32": -0.1,
+        "float64": 1e300,
+        "int8": -3,
+        "uint64": 2**63 + 1,
+        "int64": -(2**40),
+    }
     number = np.dtype(dtype).type(given.get(dtype, 1))
     function(number, data, found)
     np.testing.assert_array_equal(found, np.full(3, number) if dtype == "bool" else data + number)

@@ -10,6 +10,7 @@ import pytest
 
 import minitvm
 from minitvm import te, topi
+from minitvm.expr.dtypes import is_floating
 from minitvm.graph import GraphBuilder
 from minitvm.reference import graph as graph_interpreter
 from minitvm.reference import kernel as kernel_interpreter
@@ -17,13 +18,14 @@ from minitvm.reference import te as te_interpreter
 from minitvm.reference import tir as tir_interpreter
 from minitvm.target import Target
 
-FLOATS = ("float16", "float32", "float64")
+HALVES = ("float16", "bfloat16")
+FLOATS = (*HALVES, "float32", "float64")
 NARROW = ("int8", "uint8", "int16", "uint16", "int32")
 COUNT = 203  # a tail for every width
 
 
 def around(values: np.ndarray) -> np.ndarray:
-    """The numbers, what lies halfway between two neighbours of float16, and the next ones to either side of that."""
+    """The numbers, what lies halfway between two neighbours, and the next ones to either side of that."""
     exact = values.astype("float64")
     middle = (exact[:-1] + exact[1:]) / 2
     return np.concatenate([exact, middle, np.nextafter(middle, np.inf), np.nextafter(middle, -np.inf)])
@@ -38,48 +40,54 @@ def samples(dtype: str) -> np.ndarray:
         corners = [0, 1, info.max, info.max - 1, info.min, 2047, 2049, 4099, 65504, 65519, 65520, 65535, 2**24 + 1]
         spread = np.random.default_rng(1).integers(info.min, info.max, 600, dtype=kind, endpoint=True)
         return np.concatenate([np.array([c for c in corners if info.min <= c <= info.max], kind), spread])
-    halves = np.arange(65536, dtype=np.uint32).astype("uint16").view("float16")
-    if dtype == "float16":
-        return halves
-    finite = np.sort(halves[np.isfinite(halves)].astype("float64"))
+    halves = {name: np.arange(65536, dtype=np.uint32).astype("uint16").view(name) for name in HALVES}
+    if dtype in HALVES:
+        return halves[dtype]
+    with np.errstate(invalid="ignore"):  # signalling NaNs are among them
+        finite = [np.sort(h[np.isfinite(h)].astype("float64")) for h in halves.values()]
     specials = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, 6e-8, 65504, 65519.9, 65520, 7e4, 3e38, 1e-320, 1e300]
     with np.errstate(over="ignore"):
-        return np.concatenate([around(finite), specials]).astype(kind)
+        return np.concatenate([*map(around, finite), specials]).astype(kind)
 
 
 def within(values: np.ndarray, dtype: str) -> np.ndarray:
     """What a conversion to an integer is defined for."""
     kind = np.dtype(dtype)
-    if values.dtype.kind != "f" or kind.kind not in "iu":
+    if not is_floating(values.dtype) or kind.kind not in "iu":
         return values
     info = np.iinfo(kind)
     with np.errstate(invalid="ignore"):
         wide = np.trunc(values.astype("float64"))
-    return values[np.isfinite(values) & (wide >= info.min) & (wide <= info.max)]
+        return values[np.isfinite(values) & (wide >= info.min) & (wide <= info.max)]
 
 
 def converted(values: np.ndarray, dtype: str) -> np.ndarray:
-    """By NumPy; by way of float64, as it goes from integers to half floats through float32 and rounds twice."""
+    """By NumPy; from integers to floats of 16 bits by way of float64.
+
+    NumPy goes from integers to float16 through float32, and rounds twice. bfloat16 is reached through float32 from
+    everywhere.
+    """
     with np.errstate(all="ignore"):
-        through = values.astype("float64") if dtype == "float16" and values.dtype.kind in "iu" else values
+        through = values.astype("float64") if dtype in HALVES and values.dtype.kind in "iu" else values
         return through.astype(dtype)
 
 
 def same_bits(found: np.ndarray, wanted: np.ndarray) -> None:
     """Equal, signs of zeros and subnormals included; one NaN is as good as another."""
     assert found.dtype == wanted.dtype
-    if wanted.dtype.kind != "f":
+    if not is_floating(wanted.dtype):
         np.testing.assert_array_equal(found, wanted)
         return
     unsigned = f"u{wanted.dtype.itemsize}"
-    number = ~np.isnan(wanted)
-    np.testing.assert_array_equal(np.isnan(found), ~number)
+    with np.errstate(invalid="ignore"):
+        number = ~np.isnan(wanted)
+        np.testing.assert_array_equal(np.isnan(found), ~number)
     np.testing.assert_array_equal(found[number].view(unsigned), wanted[number].view(unsigned))
 
 
 PAIRS = [
     *((a, b) for a in FLOATS for b in (*FLOATS, *NARROW, "bool") if a != b),
-    *((a, b) for a in NARROW for b in ("float16", "float32", "int8", "uint8", "int32") if a != b),
+    *((a, b) for a in NARROW for b in (*HALVES, "float32", "int8", "uint8", "int32") if a != b),
 ]
 
 

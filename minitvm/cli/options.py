@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, ModelError, UnsupportedOperator, nearest
+from ..expr.dtypes import is_floating
 from ..target import Target
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ def random_inputs(specs: Sequence[Any], seed: int = 0) -> dict[str, np.ndarray]:
 def random_array(generator: np.random.Generator, shape: Sequence[int], dtype: str) -> np.ndarray:
     """One seeded array: standard normal for floats, 0..7 for integers, coin flips for bool."""
     kind = np.dtype(str(dtype))
-    if kind.kind == "f":
+    if is_floating(kind):
         return generator.standard_normal(shape).astype(kind)
     if kind.kind == "b":
         return generator.integers(0, 2, shape).astype(bool)

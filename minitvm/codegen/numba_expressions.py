@@ -58,7 +58,7 @@ from ..tir.nodes import Buffer, BufferLoad, PrimFunc
 from .emitter import Emitter
 
 _SHORT = {"bool": "b1", **{f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (8, 16, 32, 64)}}
-_SHORT.update({f"float{n}": f"f{n}" for n in (16, 32, 64)})
+_SHORT.update({"bfloat16": "bf16", **{f"float{n}": f"f{n}" for n in (16, 32, 64)}})
 _SIMD_NAMES = """
     load store load_masked store_masked prefetch gather scatter ramp broadcast first select shuffle extract insert
     concat fma add sub mul div floordiv floormod truncdiv truncmod maximum minimum neg absolute
@@ -291,7 +291,7 @@ class NumbaExpressions(Emitter):
         prefix = self.prefix_mask(e)
         if prefix is not None:
             return prefix
-        if e.a.dtype.lanes == 1 and e.a.dtype.scalar != "float16":
+        if e.a.dtype.lanes == 1 and not e.a.dtype.is_half:
             return f"({atom(self.value(e.a))} {_COMPARE[type(e)]} {atom(self.value(e.b))})"
         return f"{self.use(_MARKER[type(e)])}({self.beside(e.a, e.b)}, {self.beside(e.b, e.a)})"
 
@@ -330,7 +330,7 @@ class NumbaExpressions(Emitter):
 
     def fused_multiply_add(self, e: BinaryOp) -> str | None:
         """`c + a * b` in floats is rounded once."""
-        if not isinstance(e, Add) or not e.dtype.is_float or e.dtype.scalar == "float16":
+        if not isinstance(e, Add) or not e.dtype.is_float or e.dtype.is_half:
             return None
         product, addend = (e.b, e.a) if isinstance(e.b, Mul) else (e.a, e.b)
         if not isinstance(product, Mul):
@@ -387,17 +387,17 @@ def rounded(e: FloatImm) -> float:
     """The constant rounded once to its dtype, as a Python float (exact: every dtype's values are float64 values)."""
     value = e.value
     if isinstance(value, Fraction) and e.dtype != "float64":
-        value = _rounded_fraction(value)
+        value = _rounded_fraction(value, 20 if e.dtype == "bfloat16" else 40)  # it is reached through float32
     with np.errstate(over="ignore"):
         return float(e.dtype.numpy.type(float(value)))
 
 
-def _rounded_fraction(value: Fraction) -> Fraction:
-    """To odd at more digits than the dtype has, so that rounding through float64 is not rounding twice."""
+def _rounded_fraction(value: Fraction, digits_kept: int) -> Fraction:
+    """To odd at more digits than the dtype has, so that rounding through a wider one is not rounding twice."""
     if value == 0:
         return value
     exponent = math.frexp(float(value))[1]
-    unit = Fraction(2) ** (exponent - 40)
+    unit = Fraction(2) ** (exponent - digits_kept)
     digits = math.floor(value / unit)
     exact = digits * unit == value
     return digits * unit if exact else (digits | 1) * unit

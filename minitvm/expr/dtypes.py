@@ -7,12 +7,16 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 SCALARS = (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32",
+    "float64",
 )  # fmt: skip
-_PATTERN = re.compile(r"^(bool|int|uint|float|handle)(\d+)?(?:x(\d+))?$")
+HALVES = ("float16", "bfloat16")  # floats of 16 bits: arithmetic on them is arithmetic in float32, rounded
+_PATTERN = re.compile(r"^(bool|int|uint|float|bfloat|handle)(\d+)?(?:x(\d+))?$")
+_NUMPY = {"bfloat16": np.dtype(ml_dtypes.bfloat16)}  # what NumPy has from elsewhere
 
 
 class DType(str):
@@ -46,6 +50,11 @@ class DType(str):
         return self.kind == "float"
 
     @property
+    def is_half(self) -> bool:
+        """Whether one lane is a float of 16 bits."""
+        return self.scalar in HALVES
+
+    @property
     def is_int(self) -> bool:
         """Signed or unsigned integer, bool not included."""
         return self.kind in ("int", "uint")
@@ -57,7 +66,7 @@ class DType(str):
     @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype of one lane."""
-        return np.dtype(str(self.scalar))
+        return _NUMPY.get(self.scalar) or np.dtype(str(self.scalar))
 
     @property
     def bytes(self) -> int:
@@ -68,15 +77,25 @@ class DType(str):
     def min(self) -> int | float:
         """The smallest finite value of one lane."""
         if self.is_float:
-            return float(np.finfo(self.numpy).min)
+            return float(limits(self.numpy).min)
         return -(1 << (self.bits - 1)) if self.kind == "int" else 0
 
     @property
     def max(self) -> int | float:
         """The largest finite value of one lane."""
         if self.is_float:
-            return float(np.finfo(self.numpy).max)
+            return float(limits(self.numpy).max)
         return (1 << (self.bits - 1)) - 1 if self.kind == "int" else (1 << self.bits) - 1
+
+
+def limits(dtype: Any) -> Any:
+    """NumPy's `finfo` of a float dtype; of bfloat16, too."""
+    return ml_dtypes.finfo(dtype) if np.dtype(dtype) == _NUMPY["bfloat16"] else np.finfo(dtype)
+
+
+def is_floating(dtype: Any) -> bool:
+    """Whether a NumPy dtype holds floats; bfloat16 does, which NumPy does not know."""
+    return np.issubdtype(dtype, np.floating) or np.dtype(dtype) == _NUMPY["bfloat16"]
 
 
 def _spelling(text: Any) -> str:
@@ -91,14 +110,14 @@ def _make(text: str) -> DType:
     if match is None:
         raise ValueError(f"{text!r} is not a dtype; known: {', '.join(SCALARS)}, and vectors such as float32x8")
     kind, bits, lanes = match.groups()
-    default = {"bool": 1, "handle": 64, "int": 32, "uint": 32, "float": 32}[kind]
+    default = {"bool": 1, "handle": 64, "int": 32, "uint": 32, "float": 32, "bfloat": 16}[kind]
     width = int(bits) if bits else default
     canonical = kind if kind in ("bool", "handle") else f"{kind}{width}"
     if kind not in ("bool", "handle") and canonical not in SCALARS:
         raise ValueError(f"{text!r} is not a dtype; known: {', '.join(SCALARS)}, and vectors such as float32x8")
     count = int(lanes) if lanes else 1
     dtype = str.__new__(DType, canonical if count == 1 else f"{canonical}x{count}")
-    dtype.kind, dtype.bits, dtype.lanes = kind, width, count
+    dtype.kind, dtype.bits, dtype.lanes = kind.removeprefix("b") if kind == "bfloat" else kind, width, count
     return dtype
 
 
@@ -131,6 +150,8 @@ def promote(a: DType, b: DType) -> DType:
         raise TypeError(f"no common dtype of {a} and {b}")
     if "float" in (x.kind, y.kind) and x.kind != y.kind:
         wider = x if x.kind == "float" else y
+    elif x.is_half and y.is_half:
+        wider = DType("float32")  # neither holds the other
     elif x.bits != y.bits:
         wider = x if x.bits > y.bits else y
     else:

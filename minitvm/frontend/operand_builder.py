@@ -56,7 +56,7 @@ class OperandBuilder:
         Dimensions that must be equal, and may be, are taken for equal; `where` names the node for errors of a run.
         """
         depends = frozenset().union(*(o.depends for o in operands)) if operands else frozenset()
-        if op in _SUMS and any(o.dtype == "float16" for o in operands):
+        if op in _SUMS and any(o.dtype.is_half for o in operands):
             return self._in_float32(op, operands, attrs, name, where)
         operator = operators.get(op)
         if all(o.is_known for o in operands):
@@ -116,11 +116,12 @@ class OperandBuilder:
 
     def _in_float32(self, op: str, operands: Sequence[Operand], attrs: Mapping[str, Any], name: str, where: str) -> Any:
         """Half floats as operands of an operator that sums: the sum of many needs more bits than each of them has."""
-        wide = [self.op("cast", [o], {"dtype": "float32"}, name) if o.dtype == "float16" else o for o in operands]
+        half = next(str(o.dtype) for o in operands if o.dtype.is_half)
+        wide = [self.op("cast", [o], {"dtype": "float32"}, name) if o.dtype.is_half else o for o in operands]
         computed = self.op(op, wide, attrs, name, where)
         results = computed if isinstance(computed, tuple) else (computed,)
-        half = [self.op("cast", [r], {"dtype": "float16"}, name) if r.dtype == "float32" else r for r in results]
-        return tuple(half) if isinstance(computed, tuple) else half[0]
+        rounded = [self.op("cast", [r], {"dtype": half}, name) if r.dtype == "float32" else r for r in results]
+        return tuple(rounded) if isinstance(computed, tuple) else rounded[0]
 
     def value(self, operand: Operand, name: str | None = None) -> Value:
         """The operand as a value of the graph; a constant is put into the graph on first use."""

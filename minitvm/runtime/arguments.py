@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import InputError, TypeMismatch, nearest, report
 from ..executable import ScalarSpec, TensorSpec
 from ..executable.alignment import address
+from ..expr.dtypes import is_floating
 from .shapes import spec_text
 
 Array = np.ndarray[Any, Any]
@@ -52,7 +53,7 @@ def _converted(what: str, spec: TensorSpec, value: Any) -> Array:
         array = np.asarray(value)
     except ValueError:
         raise TypeMismatch(f"{what}: {spec.name} has rows of different lengths; wanted {spec_text(spec)}") from None
-    if array.size and _RANK.get(array.dtype.kind, 9) > _RANK[spec.dtype.numpy.kind]:
+    if array.size and _rank(array.dtype) > _rank(spec.dtype.numpy):
         raise TypeMismatch(f"{what}: {spec.name} holds numbers of {array.dtype}; wanted {spec_text(spec)}")
     finite = array[np.isfinite(array)] if array.size else array
     if finite.size and not (spec.dtype.min <= finite.min() and finite.max() <= spec.dtype.max):
@@ -69,13 +70,17 @@ def _same_memory(what: str, spec: TensorSpec, value: Any) -> Array:
         raise TypeMismatch(text) from error
 
 
-_RANK = {"b": 0, "u": 1, "i": 1, "f": 2}  # a kind of numbers is converted to kinds of its rank and above
+def _rank(dtype: np.dtype[Any]) -> int:
+    """A kind of numbers is converted to kinds of its rank and above."""
+    return 2 if is_floating(dtype) else {"b": 0, "u": 1, "i": 1}.get(dtype.kind, 9)
 
 
 def checked_scalar(what: str, spec: ScalarSpec, value: Any) -> int | float:
     """`value` as a Python number that the scalar's dtype holds."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
+    if isinstance(value, np.generic) and is_floating(value.dtype):
+        value = float(value)
     accepted: Any = numbers.Real if spec.dtype.is_float else (numbers.Integral, bool, np.bool_)
     if not isinstance(value, accepted):
         raise TypeMismatch(f"{what}: {spec.name} is {value!r} of type {type(value).__name__}; wanted {spec_text(spec)}")

@@ -33,7 +33,7 @@ def quantize(
     Infinities saturate too; NaN becomes the least integer, as from ONNX Runtime's vector code.
     """
     # Half floats do not hold the limits of 16-bit integers.
-    wide = "float32" if data.dtype == "float16" else data.dtype
+    wide = "float32" if data.dtype.is_half else data.dtype
     low, high = const(DType(out_dtype).min, wide), const(DType(out_dtype).max, wide)
 
     def element(*i: Any) -> Expr:

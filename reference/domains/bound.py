@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from minitvm import expr as x
+from minitvm.expr.dtypes import is_floating
 from minitvm.te import nodes as te
 from minitvm.tir import nodes as t
 
@@ -128,7 +129,7 @@ class Bounded:
 
     def wrong(self, result: np.ndarray) -> np.ndarray:
         """Where a result is farther from the value than its bound; NaN and infinities must be met."""
-        if result.dtype.kind != "f":
+        if not is_floating(result.dtype):
             return np.asarray(result != self.value)
         with np.errstate(all="ignore"):
             wide = result.astype(np.float64)
@@ -205,7 +206,7 @@ def compare(program: Program, inputs: Sequence[Any], results: Sequence[Any],
 def _difference(p: Parameter, must: Bounded, result: np.ndarray, wrong: np.ndarray, inputs: Sequence[Any]) -> Verdict:
     index = tuple(int(i) for i in np.argwhere(wrong)[0])
     value, error = must.value[index], must.error[index]
-    allowed = f" +- {error:.3g}" if result.dtype.kind == "f" else ""
+    allowed = f" +- {error:.3g}" if is_floating(result.dtype) else ""
     message = (
         f"the programs differ in {p.name}[{', '.join(map(str, index))}] (bound mode,"
         f" {int(wrong.sum())} of {wrong.size} elements)\n  before: {value!r}{allowed}\n  after:  {result[index]!r}"

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from minitvm.errors import Unsupported
@@ -44,6 +45,7 @@ class Format:
 
 
 _FORMATS = {
+    "bfloat16": Format(2.0**-8 + _U64, 2.0**-133, float(ml_dtypes.finfo(ml_dtypes.bfloat16).max), ml_dtypes.bfloat16),
     "float16": Format(2.0**-11 + _U64, 2.0**-24, 65504.0, np.float16),
     "float32": Format(2.0**-24 + _U64, 2.0**-149, float(np.finfo(np.float32).max), np.float32),
     "float64": Format(2.0 * _U64, 2.0**-1074, float(np.finfo(np.float64).max), np.float64),

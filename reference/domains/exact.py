@@ -17,6 +17,7 @@ import numpy as np
 
 from minitvm import expr as x
 from minitvm.errors import Unsupported
+from minitvm.expr.dtypes import is_floating
 from minitvm.tir import nodes as t
 
 from ..fast.grid import GridCompiler
@@ -24,7 +25,7 @@ from ..fast.lockstep import LockstepCompiler
 from ..kernel import LockstepKernels
 from ..meaning.scalar import Evaluate, Execute, Value
 
-EXACT_BELOW = {"float16": 2**11, "float32": 2**24, "float64": 2**53}
+EXACT_BELOW = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24, "float64": 2**53}
 MAGNITUDES = (16, 8, 4, 2, 1)  # tried in turn
 _KEEP = ("abs", "floor", "ceil", "trunc", "round", "nearbyint", "likely", "copysign")
 
@@ -157,7 +158,7 @@ def integers(rng: np.random.Generator, shape: Sequence[int], dtype: x.DType, mag
 
 def absolute(array: np.ndarray) -> np.ndarray:
     """The magnitudes of a float array; other arrays as they are, because they may choose elements."""
-    return np.abs(array) if array.dtype.kind == "f" else array
+    return np.abs(array) if is_floating(array.dtype) else array
 
 
 def magnitudes(inputs: Sequence[Any]) -> list[Any]:

@@ -121,8 +121,8 @@ def as_rational(residues: Residues, limit: int = 1 << 15) -> Fraction | None:
 
 # Denominators up to which a float is read as the rational that it rounds. The square is far below the number of floats
 # between two powers of two, so that few other floats are near such a rational.
-_DENOMINATORS = {"float16": 32, "float32": 1 << 10, "float64": 1 << 24}
-_DIGITS = {"float16": 3, "float32": 6, "float64": 12}
+_DENOMINATORS = {"bfloat16": 4, "float16": 32, "float32": 1 << 10, "float64": 1 << 24}
+_DIGITS = {"bfloat16": 2, "float16": 3, "float32": 6, "float64": 12}
 
 
 @cache

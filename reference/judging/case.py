@@ -13,6 +13,7 @@ import numpy as np
 
 from minitvm import expr as x
 from minitvm.errors import ExecutionError, Unsupported
+from minitvm.expr.dtypes import is_floating
 
 from ..meaning.findings import UndefinedBehaviour
 from ..meaning.steps import limited
@@ -278,7 +279,7 @@ class Case:
             if not p.written:
                 continue
             same = np.asarray(a == b)
-            if a.dtype.kind == "f":
+            if is_floating(a.dtype):
                 same = same | ((a != a) & (b != b))
             if same.all() or (accept is not None and accept(p, a, b)):
                 continue

@@ -13,11 +13,12 @@ import numpy as np
 
 from minitvm.events import Listener
 from minitvm.expr import DType
+from minitvm.expr.dtypes import is_floating
 from minitvm.graph.nodes import Constant, Graph, OpNode, Value
 
 from ..graph import evaluate
 
-_WIDER = {"float32": "float64", "float16": "float64"}
+_WIDER = {"float32": "float64", "float16": "float64", "bfloat16": "float64"}
 
 
 def in_float64(graph: Graph) -> Graph:
@@ -49,7 +50,7 @@ def determined_outputs(
     """
     single = evaluate(graph, inputs, listeners=listeners)
     wide_graph = in_float64(graph)
-    floats = {name: np.asarray(a, np.float64) if np.asarray(a).dtype.kind == "f" else a for name, a in inputs.items()}
+    floats = {name: np.asarray(a, np.float64) if is_floating(np.asarray(a).dtype) else a for name, a in inputs.items()}
     double = {value.name: array for value, array in evaluate(wide_graph, floats, listeners=listeners).items()}
     producers = graph.producers()
 
@@ -66,7 +67,7 @@ def determined_outputs(
 
 def _apart(single: np.ndarray, double: np.ndarray) -> float:
     """The largest difference as a part of the largest element; infinite where one of them is not finite."""
-    if single.dtype.kind != "f" or not single.size:
+    if not is_floating(single.dtype) or not single.size:
         return 0.0
     if not (np.isfinite(single).all() and np.isfinite(double).all()):
         return float("inf")

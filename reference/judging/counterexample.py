@@ -9,6 +9,7 @@ import numpy as np
 
 from minitvm import expr as x
 from minitvm.errors import ExecutionError, InputError, MinitvmError
+from minitvm.expr.dtypes import is_floating
 from minitvm.te import nodes as te
 from minitvm.tir import nodes as t
 
@@ -115,7 +116,7 @@ def _uniform(array: np.ndarray) -> bool:
 
 def _equal(array: np.ndarray, value: Any) -> np.ndarray:
     """Where elements are this one: bit by bit, but any NaN for another."""
-    same = (array == value) & (np.signbit(array) == np.signbit(value) if array.dtype.kind == "f" else True)
+    same = (array == value) & (np.signbit(array) == np.signbit(value) if is_floating(array.dtype) else True)
     return np.asarray(same | ((array != array) & (value != value)))
 
 

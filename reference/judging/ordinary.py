@@ -17,6 +17,7 @@ import numpy as np
 
 from minitvm import expr as x
 from minitvm.errors import ExecutionError, Unsupported
+from minitvm.expr.dtypes import is_floating
 
 from ..domains import bound
 from ..domains.field import FUNCTIONS
@@ -131,13 +132,13 @@ def _bounds(case: Case, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]] | 
 
 def _lost(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """Where a finite number became none."""
-    if before.dtype.kind != "f":
+    if not is_floating(before.dtype):
         return np.zeros(before.shape, np.bool_)
     return np.asarray(np.isfinite(before) & ~np.isfinite(after))
 
 
 def _beyond(value: np.ndarray, error: np.ndarray, other: np.ndarray, its: np.ndarray) -> np.ndarray:
-    if value.dtype.kind != "f":
+    if not is_floating(value.dtype):
         return np.asarray(value != other)
     with np.errstate(all="ignore"):
         far = np.abs(value - other) > SLACK * (error + its)

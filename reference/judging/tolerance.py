@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from minitvm import expr as x
+from minitvm.expr.dtypes import is_floating, limits
 from minitvm.te import nodes as te
 from minitvm.tir import nodes as t
 
@@ -24,16 +25,16 @@ def close(actual: Any, expected: Any, func: Program | None = None, steps: int | 
     a, b = np.asarray(actual), np.asarray(expected)
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
-    if a.dtype.kind != "f":
+    if not is_floating(a.dtype):
         return bool((a == b).all())
     finite = np.isfinite(b)
     if not ((a == b) | (np.isnan(a) & np.isnan(b)) | finite).all() or not np.isfinite(a[finite]).all():
         return False
     if not finite.any():
         return True
-    allowed = (steps or 64 + _summed(func)) * float(np.finfo(a.dtype).eps)
+    allowed = (steps or 64 + _summed(func)) * float(limits(a.dtype).eps)
     wide = b[finite].astype(np.float64)
-    return bool((np.abs(a[finite] - wide) <= allowed * max(np.abs(wide).max(), float(np.finfo(a.dtype).tiny))).all())
+    return bool((np.abs(a[finite] - wide) <= allowed * max(np.abs(wide).max(), float(limits(a.dtype).tiny))).all())
 
 
 def _summed(program: Program | None) -> int:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from minitvm.expr.dtypes import is_floating
+
 from .table import OPERATORS, operator, wide
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -72,22 +74,22 @@ def sign(x: np.ndarray) -> np.ndarray:
 
 @operator("floor")
 def floor(x: np.ndarray) -> np.ndarray:
-    return np.floor(x) if x.dtype.kind == "f" else x
+    return np.floor(x) if is_floating(x.dtype) else x
 
 
 @operator("ceil")
 def ceil(x: np.ndarray) -> np.ndarray:
-    return np.ceil(x) if x.dtype.kind == "f" else x
+    return np.ceil(x) if is_floating(x.dtype) else x
 
 
 @operator("trunc")
 def trunc(x: np.ndarray) -> np.ndarray:
-    return np.trunc(x) if x.dtype.kind == "f" else x
+    return np.trunc(x) if is_floating(x.dtype) else x
 
 
 @operator("round")
 def round_half_to_even(x: np.ndarray) -> np.ndarray:
-    return np.rint(x) if x.dtype.kind == "f" else x
+    return np.rint(x) if is_floating(x.dtype) else x
 
 
 @operator("logical_not")

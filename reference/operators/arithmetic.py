@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from minitvm.expr.dtypes import is_floating
+
 from .table import OPERATORS, operator, wide
 
 _SAME: dict[str, Callable[..., Any]] = {
@@ -23,19 +25,19 @@ OPERATORS.update(_SAME)
 @operator("divide")
 def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Of integers, toward zero."""
-    if a.dtype.kind == "f":
+    if is_floating(a.dtype):
         return a / b
     return np.asarray((a - np.fmod(a, b)) // b)
 
 
 @operator("floor_divide")
 def floor_divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.floor(a / b) if a.dtype.kind == "f" else a // b
+    return np.floor(a / b) if is_floating(a.dtype) else a // b
 
 
 @operator("power")
 def power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    if a.dtype.kind == "f":
+    if is_floating(a.dtype):
         return np.power(wide(a), wide(b)).astype(a.dtype)
     return np.rint(np.power(a.astype(np.float64), b.astype(np.float64))).astype(a.dtype)
 

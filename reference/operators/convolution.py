@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from minitvm.expr.dtypes import is_floating
+
 from .table import before_after, operator, pair, reordered
 
 
@@ -22,7 +24,7 @@ def windows(x: np.ndarray, size: Any, strides: Any, dilation: Any) -> np.ndarray
 
 
 def _summed(dtype: str) -> Any:
-    return np.float32 if np.dtype(dtype) == np.float16 else np.dtype(dtype)
+    return np.float32 if is_floating(dtype) and np.dtype(dtype).itemsize == 2 else np.dtype(dtype)
 
 
 def convolve(

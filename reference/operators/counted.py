@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from minitvm.expr.dtypes import is_floating
+
 from .table import operator
 
 
@@ -35,7 +37,7 @@ def unique(rows: np.ndarray, sorted: bool) -> list[np.ndarray]:
     found: list[np.ndarray] = []
     first, inverse, counts = [], [], []
     for place, row in enumerate(rows):
-        same = [k for k, other in enumerate(found) if np.array_equal(row, other, equal_nan=row.dtype.kind == "f")]
+        same = [k for k, other in enumerate(found) if np.array_equal(row, other, equal_nan=is_floating(row.dtype))]
         if not same:
             found.append(row)
             first.append(place)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from minitvm.expr.dtypes import is_floating
+
 from .table import operator
 
 
 def product(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
     """`a @ b` summed in the dtype of the result; half floats are summed in float32."""
-    summed = np.float32 if np.dtype(dtype) == np.float16 else np.dtype(dtype)
+    summed = np.float32 if is_floating(dtype) and np.dtype(dtype).itemsize == 2 else np.dtype(dtype)
     return np.asarray(np.matmul(a.astype(summed, copy=False), b.astype(summed, copy=False))).astype(dtype, copy=False)
 
 
@@ -30,5 +32,5 @@ def dense(data: np.ndarray, weight: np.ndarray, out_dtype: str) -> np.ndarray:
 @operator("einsum")
 def einsum(*data: np.ndarray, equation: str) -> np.ndarray:
     dtype = data[0].dtype
-    summed = np.float64 if dtype.kind == "f" else dtype
+    summed = np.float64 if is_floating(dtype) else dtype
     return np.asarray(np.einsum(equation, *(d.astype(summed) for d in data))).astype(dtype)

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from minitvm.expr.dtypes import is_floating
+
 from .convolution import windows
 from .reduction import max_, mean
 from .table import before_after, operator, pair, reordered
@@ -48,7 +50,7 @@ def avg_pool2d(data: np.ndarray, *, layout: str = "NCHW", **attrs: Any) -> np.nd
 def max_pool(
     data: np.ndarray, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> np.ndarray:
-    lowest = -np.inf if data.dtype.kind == "f" else np.iinfo(data.dtype).min
+    lowest = -np.inf if is_floating(data.dtype) else np.iinfo(data.dtype).min
     seen = _seen(data, np.asarray(lowest, data.dtype), pool_size, strides, padding, dilation, ceil_mode)
     return seen.max(axis=tuple(range(data.ndim, seen.ndim)))
 
@@ -62,8 +64,8 @@ def avg_pool(
     rank = data.ndim - 2
     before, after = before_after(padding, rank)
     around = [(0, 0), (0, 0), *zip(before, after, strict=True)]
-    kind, width = data.dtype.kind, data.dtype.itemsize
-    dtype = np.float64 if kind == "f" else np.int32 if width < 4 else data.dtype
+    width = data.dtype.itemsize
+    dtype = np.float64 if is_floating(data.dtype) else np.int32 if width < 4 else data.dtype
     taps = tuple(range(data.ndim, 2 * rank + 2))
     # What was declared as padding is put there first, so that ones in its place can count.
     padded = np.pad(data.astype(dtype), around)
@@ -77,7 +79,7 @@ def avg_pool(
         return seen.sum(axis=taps, dtype=dtype)
 
     sums, counts = total(padded), total(counted)
-    if data.dtype.kind == "f":
+    if is_floating(data.dtype):
         return (sums / counts).astype(data.dtype)
     return np.asarray((sums - np.fmod(sums, counts)) // counts).astype(data.dtype)
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from minitvm.expr.dtypes import is_floating
+
 from .table import axes_of, operator, wide
 
 
 def _sum(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
-    dtype = np.float64 if x.dtype.kind == "f" else x.dtype
+    dtype = np.float64 if is_floating(x.dtype) else x.dtype
     return np.asarray(np.sum(x, axis=axes, keepdims=keepdims, dtype=dtype))
 
 
@@ -19,7 +21,7 @@ def _count(x: np.ndarray, axes: tuple[int, ...]) -> int:
 
 
 def _quotient(total: np.ndarray, count: int, dtype: Any) -> np.ndarray:
-    if total.dtype.kind == "f":
+    if is_floating(total.dtype):
         return np.asarray(total / count).astype(dtype)
     divisor = np.asarray(count).astype(dtype)
     return np.asarray((total - np.fmod(total, divisor)) // divisor)
@@ -32,14 +34,14 @@ def sum_(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
 
 @operator("prod")
 def prod(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
-    dtype = np.float64 if x.dtype.kind == "f" else x.dtype
+    dtype = np.float64 if is_floating(x.dtype) else x.dtype
     product = np.prod(x, axis=axes_of(axis, x.ndim), keepdims=keepdims, dtype=dtype)
     return np.asarray(product).astype(x.dtype)
 
 
 def _lowest(dtype: np.dtype[Any], largest: bool) -> Any:
     """The start of a maximum, or minimum, over nothing."""
-    if dtype.kind == "f":
+    if is_floating(dtype):
         return -np.inf if largest else np.inf
     if dtype.kind == "b":
         return not largest
@@ -81,7 +83,7 @@ def mean(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
 def variance(x: np.ndarray, axis: Any, keepdims: bool, unbiased: bool) -> np.ndarray:
     axes = axes_of(axis, x.ndim)
     count = _count(x, axes)
-    centre = _quotient(_sum(x, axes, True), count, np.float64 if x.dtype.kind == "f" else x.dtype)
+    centre = _quotient(_sum(x, axes, True), count, np.float64 if is_floating(x.dtype) else x.dtype)
     squares = np.square(wide(x) - centre)
     return _quotient(_sum(squares, axes, keepdims), count - 1 if unbiased else count, x.dtype)
 
@@ -141,7 +143,7 @@ def argmin(x: np.ndarray, axis: Any, keepdims: bool, select_last_index: bool, dt
 
 def _running(x: np.ndarray, axis: int, exclusive: bool, reverse: bool, product: bool) -> np.ndarray:
     line = np.flip(x, axis) if reverse else x
-    dtype = np.float64 if x.dtype.kind == "f" else x.dtype
+    dtype = np.float64 if is_floating(x.dtype) else x.dtype
     running = (np.cumprod if product else np.cumsum)(line, axis, dtype=dtype)
     if exclusive and x.shape[axis]:
         front = np.full_like(np.take(running, [0], axis), 1 if product else 0)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from minitvm.expr.dtypes import is_floating
+
 Function = Callable[..., Any]
 
 OPERATORS: dict[str, Function] = {}
@@ -25,7 +27,7 @@ def operator(*names: str) -> Callable[[Function], Function]:
 
 def wide(x: np.ndarray) -> np.ndarray:
     """Floats as float64, in which most functions are computed; everything else as it is."""
-    return x.astype(np.float64) if x.dtype.kind == "f" else x
+    return x.astype(np.float64) if is_floating(x.dtype) else x
 
 
 def axes_of(axis: Any, rank: int) -> tuple[int, ...]:

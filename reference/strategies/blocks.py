@@ -404,7 +404,7 @@ def _nested(draw: Draw, program: Program, source: Buffer) -> None:
 def _convert(draw: Draw, program: Program, source: Buffer) -> None:
     """out = source by way of another dtype."""
     dtype = DType(program.dtype)
-    others = ["float64", "float32", "float16"] if dtype.is_float else ["int64", "int8", "int16"]
+    others = ["float64", "float32", "float16", "bfloat16"] if dtype.is_float else ["int64", "int8", "int16"]
     other = DType(draw(st.sampled_from([o for o in others if o != dtype])))
     output = program.output(source.shape)
 

@@ -14,7 +14,7 @@ from minitvm.graph import GraphBuilder, Value
 
 from ..meaning.scalar import evaluate
 
-EXACT_BELOW = {"float16": 2.0**11, "float32": 2.0**24, "float64": 2.0**53}
+EXACT_BELOW = {"bfloat16": 2.0**8, "float16": 2.0**11, "float32": 2.0**24, "float64": 2.0**53}
 CHANNELS = (1, 3, 4, 5, 8, 16, 24)
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17)
 LARGEST = 3000  # elements a value

@@ -105,7 +105,7 @@ def _cast(d: Drawing) -> None:
     x = d.pick(lambda v: d.facts[v].exact)
     if not d.facts[x].exact:
         return
-    dtype = d.one_of(["float32", "int32", "int64", "float16", "int8", "uint8", "bool", "float64"])
+    dtype = d.one_of(["float32", "int32", "int64", "float16", "bfloat16", "int8", "uint8", "bool", "float64"])
     fits = EXACT_BELOW.get(dtype, 2.0**63)
     unsigned = dtype.startswith("u")
     if x.dtype.is_float and dtype.endswith("int8"):
@@ -301,7 +301,10 @@ def _conv2d(d: Drawing) -> None:
 def _dense(d: Drawing) -> None:
     x = d.pick(lambda v: v.ndim == 2 and v.dtype.is_float and isinstance(v.shape[1], int))
     if x.ndim != 2 or not x.dtype.is_float or not isinstance(x.shape[1], int):
-        x = d.fresh([d.n if d.n is not None else d.extent(), d.extent()], d.one_of(["float32", "float32", "float16"]))
+        x = d.fresh(
+            [d.n if d.n is not None else d.extent(), d.extent()],
+            d.one_of(["float32", "float32", "float16", "bfloat16"]),
+        )
     k, units = fixed(x.shape[1]), d.one_of([1, 3, 8, 16, 17, 24, 33])
     x = d.bounded(x, 3 * max(k, 1))
     w = d.fresh([units, k], str(x.dtype), constant=d.one_of([True, True, False]))

@@ -27,8 +27,13 @@ from .graph_patterns import PATTERNS
 MOVES = {**PLAIN, **PATTERNS, **OPERATORS}
 # Half of the moves are single operators of every kind, the rest what networks are made of and what passes look for.
 USUAL = (*WEIGHTED, *PATTERNS, *PATTERNS, *OPERATORS)
-ROUNDING = {"float16": 2.0**-8, "float32": 1e-5, "float64": 1e-12}  # of the peak, where values are not exact
-DTYPES = ("float32", "float32", "float32", "float32", "int32", "int64", "float16", "int8", "uint8", "bool")
+ROUNDING = {
+    "bfloat16": 2.0**-5,
+    "float16": 2.0**-8,
+    "float32": 1e-5,
+    "float64": 1e-12,
+}  # of the peak, where values are not exact
+DTYPES = ("float32", "float32", "float32", "float32", "int32", "int64", "float16", "bfloat16", "int8", "uint8", "bool")
 
 
 @dataclass(frozen=True)

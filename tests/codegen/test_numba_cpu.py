@@ -100,7 +100,7 @@ def test_what_a_kernel_cannot_say_is_refused() -> None:
         kernel(For(i, const(0), const(4), ForKind.VECTORIZED, BufferStore(B, const(1.0), (i,))), B)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_fractions_are_rounded_once(dtype: str) -> None:
     value = Fraction(1, 3)
     got = Fraction(rounded(FloatImm(value, dtype)))  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def computed(func: PrimFunc, arrays: list[np.ndarray], out: np.ndarray) -> tuple
 
 
 @pytest.mark.parametrize("vector", [False, True], ids=["scalar", "vector"])
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("op", UNARY)
 def test_intrinsics(op: str, dtype: str, vector: bool, rng: np.random.Generator) -> None:
     A = te.placeholder((37,), dtype=dtype, name="A")

@@ -84,7 +84,7 @@ def test_expressions_of_every_dtype_compute_what_the_interpreter_does(data: Any)
     compare(func, [*arrays, *(np.zeros(COUNT, str(e.dtype)) for e in values)], threads=2)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_fractions_beside_the_middle_of_two_numbers_are_rounded_once(dtype: str) -> None:
     """A sliver above or below the middle decides, however small; what rounds on the way loses it."""
     kind = np.dtype(dtype).type

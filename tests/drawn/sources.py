@@ -46,8 +46,8 @@ NAMES = tuple(p.name for p in transforms())
 LOOPS = ("split", "split", "reorder", "fuse", "vectorize", "vectorize", "unroll", "parallel", "compute_at")
 ALL_KINDS = (*BUILD, *(k for k in BUILD if k not in NEST_KINDS))
 DTYPES = (
-    "float32", "int32", "float32", "int32", "int8", "uint8", "float16", "int64", "float64", "int16", "uint16", "uint32",
-    "uint64",
+    "float32", "int32", "float32", "int32", "int8", "uint8", "float16", "bfloat16", "int64", "float64", "int16",
+    "uint16", "uint32", "uint64",
 )  # fmt: skip
 FAMILIES = (
     structures.views, structures.strided, structures.data_loops, structures.long_rows, structures.triangles,

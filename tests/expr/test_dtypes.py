@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pickle
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm.expr import SCALARS, DType, dtype_of_value, promote
+from minitvm.expr.dtypes import is_floating
 
 scalars = st.sampled_from(SCALARS).map(DType)
 dtypes = st.builds(lambda dtype, lanes: dtype.with_lanes(lanes), scalars, st.sampled_from([1, 1, 4, 8]))
@@ -27,12 +29,13 @@ def test_parts_make_the_spelling(dtype: DType) -> None:
 @pytest.mark.parametrize("name", SCALARS)
 def test_size_and_range_are_those_of_numpy(name: str) -> None:
     dtype = DType(name)
-    assert dtype.bytes == np.dtype(name).itemsize
-    assert dtype.numpy == np.dtype(name)
+    assert dtype.bytes == dtype.numpy.itemsize
+    assert dtype.numpy.name == name and is_floating(dtype.numpy) == dtype.is_float
     if dtype.is_int:
         assert (dtype.min, dtype.max) == (np.iinfo(name).min, np.iinfo(name).max)
     if dtype.is_float:
-        assert (dtype.min, dtype.max) == (np.finfo(name).min, np.finfo(name).max)
+        ends = ml_dtypes.finfo(name) if name == "bfloat16" else np.finfo(name)
+        assert (dtype.min, dtype.max) == (ends.min, ends.max)
 
 
 @pytest.mark.parametrize(("short", "full"), [("int", "int32"), ("float", "float32"), ("uintx4", "uint32x4")])
@@ -53,6 +56,7 @@ def test_what_is_no_dtype_is_refused(wrong: str) -> None:
     [
         ("int32", "int64", "int64"), ("int32", "float16", "float16"), ("float32", "float16", "float32"),
         ("int8", "uint8", "uint8"), ("int64", "uint8", "int64"), ("bool", "int8", "int8"),
+        ("float16", "bfloat16", "float32"), ("bfloat16", "float32", "float32"), ("bfloat16", "int64", "bfloat16"),
         ("float32", "float32x8", "float32x8"), ("int32x4", "float32", "float32x4"), ("bool", "bool", "bool"),
     ],
 )  # fmt: skip

@@ -431,7 +431,7 @@ def tiled_products(draw: Draw) -> PrimFunc:
 
 def turned(draw: Draw) -> PrimFunc:
     """Copies that read along one axis and write along another: transposes, channels into blocks and out of them."""
-    dtype = draw(st.sampled_from(["float32", "int32", "float64", "float16"]))
+    dtype = draw(st.sampled_from(["float32", "int32", "float64", "float16", "bfloat16"]))
     kind = draw(st.sampled_from(["transpose", "transpose", "block", "unblock"]))
     width = st.sampled_from([4, 8, 8, 12, 16, 5])
     if kind == "transpose":

@@ -114,7 +114,7 @@ def test_exact_operands_stay_exact() -> None:
 
 
 @settings(max_examples=60)
-@given(st.integers(2, 40), st.sampled_from(["float16", "float32", "float64"]), st.integers(0, 10**6))
+@given(st.integers(2, 40), st.sampled_from(["float16", "bfloat16", "float32", "float64"]), st.integers(0, 10**6))
 def test_any_association_of_a_sum_is_within_its_bound(count: int, dtype: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     kind: Any = np.dtype(dtype).type
@@ -280,7 +280,7 @@ COMPILED = ["exp", "log", "tanh", "sigmoid", "erf", "sqrt", "rsqrt", "sin", "log
 
 
 @pytest.mark.parametrize("name", COMPILED)
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_compiled_functions_keep_what_is_declared(name: str, dtype: str, rng: Any) -> None:
     a = te.placeholder((4096,), dtype, name="A")
     func = te.create_prim_func([a, te.compute((4096,), lambda i: x.call(name, a[i]), name="B")])

@@ -18,7 +18,7 @@ from minitvm.reference.fast.grid import MASK, RESERVED, GridCompiler
 from minitvm.reference.meaning import intrinsics, operations, scalar
 
 INTS = [x.DType(d) for d in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")]
-FLOATS = [x.DType(d) for d in ("float16", "float32", "float64")]
+FLOATS = [x.DType(d) for d in ("float16", "bfloat16", "float32", "float64")]
 FLOAT_UNARY = [
     "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf", "floor", "ceil", "trunc", "round",

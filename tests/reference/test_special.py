@@ -129,7 +129,7 @@ def test_bits() -> None:
     assert same_bits(a, b).tolist() == [False, True, True, True, False]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int32", "uint8", "int64"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int8", "int32", "uint8", "int64"])
 def test_every_kind_of_value_is_planted(dtype: str) -> None:
     func = assigning("A[i] + B[i]", dtype, n=400)
     planted = special_inputs(func, 0, {})[0]

@@ -409,7 +409,7 @@ def test_integer_scalars_are_checked_and_size_arrays() -> None:
 
 def test_bool_half_and_wide_integers() -> None:
     """Dtypes whose register form differs from memory."""
-    kinds = [("b1", "bool"), ("f16", "float16"), ("u64", "uint64"), ("i8", "int8")]
+    kinds = [("b1", "bool"), ("f16", "float16"), ("bf16", "bfloat16"), ("u64", "uint64"), ("i8", "int8")]
     for element, dtype in kinds:
         d = e.DType(dtype)
         kernel = Kernel(

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minitvm.runtime.cpu.lanes import ELEMENTS
+
 RANGE = {
     "exp": (-110.0, 92.0),
     "log": (-1.0, 3e38),
@@ -83,7 +85,7 @@ def test_a_scalar_gives_the_same_bits_as_a_vector(kernel: Any, name: str) -> Non
     np.testing.assert_array_equal(one, sixteen)
 
 
-@pytest.mark.parametrize("element, rtol", [("f64", 1e-15), ("f32", 3e-7), ("f16", 1e-3)])
+@pytest.mark.parametrize("element, rtol", [("f64", 1e-15), ("f32", 3e-7), ("f16", 1e-3), ("bf16", 1e-2)])
 def test_libm(kernel: Any, element: str, rtol: float) -> None:
     references: dict[str, Callable[[Any], Any]] = {
         "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10,
@@ -92,7 +94,7 @@ def test_libm(kernel: Any, element: str, rtol: float) -> None:
         "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "erf": np.vectorize(erf), "exp10": lambda x: 10**x,
         "rsqrt": lambda x: 1 / np.sqrt(x),
     }  # fmt: skip
-    dtype = {"f16": np.float16, "f32": np.float32, "f64": np.float64}[element]
+    dtype = np.dtype(ELEMENTS[element].dtype)
     x = np.linspace(0.05, 0.95, 16).astype(dtype)
     names = list(references)
     run = kernel(

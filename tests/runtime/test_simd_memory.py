@@ -130,7 +130,7 @@ def test_scalar_parameters(kernel: Any) -> None:
     from minitvm.runtime.cpu.program import scalar_word
 
     values = {"i8": -3, "u8": 250, "i32": -(2**31), "u32": 2**32 - 1, "i64": -(2**63), "u64": 2**64 - 1, "b1": 1,
-              "f16": 1.5, "f32": -0.1, "f64": 1e300}  # fmt: skip
+              "f16": 1.5, "bf16": -2.5, "f32": -0.1, "f64": 1e300}  # fmt: skip
     for element, value in values.items():
         run = kernel(
             f"from minitvm.runtime.cpu.simd import pointer_{element}, scalar_{element}\n"

@@ -76,7 +76,7 @@ def test_softplus_does_not_overflow(run: Run) -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "float16", "float64"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("name", ["abs", "sign", "relu", "floor", "negative", "clip"])
 def test_other_dtypes_are_kept(run: Run, dtype: str, name: str) -> None:
     low = 0 if dtype.startswith("u") else -3

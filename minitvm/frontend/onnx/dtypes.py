@@ -9,10 +9,10 @@ import numpy as np
 from ...errors import UnsupportedOperator
 from ...expr import DType
 
-# TensorProto.DataType by number. Missing ones are refused by name: string, complex, bfloat16, float8, int4, ...
+# TensorProto.DataType by number. Missing ones are refused by name: string, complex, float8, int4, ...
 _DTYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
-    11: "float64", 12: "uint32", 13: "uint64",
+    11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16",
 }  # fmt: skip
 
 

@@ -10,7 +10,8 @@ from ...errors import ModelError, UnsupportedOperator
 from ...expr import DType
 
 _DTYPES = frozenset({
-    "bool", "float16", "float32", "float64", "int16", "int32", "int64", "int8", "uint16", "uint32", "uint64", "uint8",
+    "bfloat16", "bool", "float16", "float32", "float64", "int16", "int32", "int64", "int8", "uint16", "uint32",
+    "uint64", "uint8",
 })  # fmt: skip
 
 
@@ -31,6 +32,9 @@ def array_of(tensor: Any, where: str) -> np.ndarray:
         raise ModelError(f"{where}: the program was exported without the contents of its parameters")
     if tensor.layout != torch.strided or tensor.is_quantized:
         raise UnsupportedOperator(f"{where}: tensors of the layout {tensor.layout} are not supported")
-    dtype_of(tensor.dtype, where)
-    array: np.ndarray = tensor.detach().cpu().resolve_neg().numpy()
+    dtype = dtype_of(tensor.dtype, where)
+    plain = tensor.detach().cpu().resolve_neg()
+    if dtype == "bfloat16":  # which NumPy's arrays of torch cannot be
+        plain = plain.view(torch.int16)
+    array: np.ndarray = plain.numpy().view(dtype.numpy)
     return array

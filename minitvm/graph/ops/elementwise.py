@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import topi
 from ...expr import DType
+from ...expr.dtypes import is_floating
 from ..registry import Pattern, register
 
 E, B, I = Pattern.ELEMENTWISE, Pattern.BROADCAST, Pattern.INJECTIVE
@@ -17,7 +18,7 @@ E, B, I = Pattern.ELEMENTWISE, Pattern.BROADCAST, Pattern.INJECTIVE
 def _truncated_quotient(a: Any, b: Any) -> Any:
     if a.dtype == object:  # dimensions, which are not negative
         return a // b
-    if a.dtype.kind == "f":
+    if is_floating(a.dtype):
         return np.divide(a, b)
     # Not by magnitudes: that of the least integer does not fit its dtype.
     inexact = (np.fmod(a, b) != 0) & ((a < 0) != (b < 0))

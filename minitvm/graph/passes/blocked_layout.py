@@ -42,7 +42,7 @@ def blocked_layout(graph: Graph, target: Target, accuracy: str = "fast") -> Grap
 
 # A block has the same number of channels in every dtype, so that casts keep the layout: one vector of float32 or of
 # sums.
-_BLOCKED = frozenset(("float32", "float16", "int8", "uint8", "int16", "int32"))
+_BLOCKED = frozenset(("float32", "float16", "bfloat16", "int8", "uint8", "int16", "int32"))
 
 # With this many vectors of channels, filling the last one costs less than narrower vectors for all of them.
 WORTH_PADDING = 4

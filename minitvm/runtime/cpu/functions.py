@@ -1,9 +1,9 @@
 """Elementary functions over `Value`s, for scalars and vectors of every float dtype.
 
 float32 has polynomial forms of the functions that networks spend time in; the stated errors are measured in
-tests/runtime/test_simd_functions.py over the whole range. Everything else goes through libm, lane by lane. float16 is
-computed in float32 and rounded once. Coefficients were fitted for this file by weighted least squares on Chebyshev
-nodes in extended precision; argument reductions follow Muller, "Elementary Functions", chapters 5 and 11.
+tests/runtime/test_simd_functions.py over the whole range. Everything else goes through libm, lane by lane. Floats of 16
+bits are computed in float32 and rounded once. Coefficients were fitted for this file by weighted least squares on
+Chebyshev nodes in extended precision; argument reductions follow Muller, "Elementary Functions", chapters 5 and 11.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from .lanes import F16, F32, I32, Value, declare
+from .lanes import BF16, F16, F32, I32, Value, declare
 
 
 def horner(x: Value, coefficients: tuple[float, ...]) -> Value:
@@ -155,8 +155,13 @@ def libm(name: str, arity: int) -> Callable[..., Value]:
 
 
 def in_float32(f: Callable[..., Value]) -> Callable[..., Value]:
-    """float16 by way of float32."""
-    return lambda *xs: f(*(x.cast(F32) for x in xs)).cast(F16) if xs[0].element is F16 else f(*xs)
+    """Floats of 16 bits by way of float32."""
+
+    def apply(*xs: Value) -> Value:
+        element = xs[0].element
+        return f(*(x.cast(F32) for x in xs)).cast(element) if element in (F16, BF16) else f(*xs)
+
+    return apply
 
 
 def _with_float32(name: str, polynomial: Callable[[Value], Value]) -> Callable[..., Value]:

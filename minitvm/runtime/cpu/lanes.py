@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.extending import models, register_model
@@ -41,6 +43,22 @@ half = HalfType()
 class HalfModel(models.PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: HalfType) -> None:
         super().__init__(dmm, fe_type, ir.HalfType())
+
+
+class BrainType(types.Type):
+    """bfloat16 as its bits, the upper half of a float32: each operation is one in float32, and rounds."""
+
+    def __init__(self) -> None:
+        super().__init__(name="bfloat16")
+
+
+brain = BrainType()
+
+
+@register_model(BrainType)
+class BrainModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: BrainType) -> None:
+        super().__init__(dmm, fe_type, ir.IntType(16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +92,13 @@ ELEMENTS: dict[str, Element] = {
         *(_element(f"i{n}", f"int{n}", getattr(types, f"int{n}"), ir.IntType(n)) for n in (8, 16, 32, 64)),
         *(_element(f"u{n}", f"uint{n}", getattr(types, f"uint{n}"), ir.IntType(n)) for n in (8, 16, 32, 64)),
         _element("f16", "float16", half, ir.HalfType()),
+        Element("bf16", "bfloat16", "f", 16, brain, ir.IntType(16), ir.IntType(16)),
         _element("f32", "float32", types.float32, ir.FloatType()),
         _element("f64", "float64", types.float64, ir.DoubleType()),
     )
 }
-B1, I32, I64, U32, U64, F16, F32, F64 = (ELEMENTS[n] for n in ("b1", "i32", "i64", "u32", "u64", "f16", "f32", "f64"))
+B1, I32, I64, U32, U64 = (ELEMENTS[n] for n in ("b1", "i32", "i64", "u32", "u64"))
+F16, BF16, F32, F64 = (ELEMENTS[n] for n in ("f16", "bf16", "f32", "f64"))
 _OF_NUMBA = {e.numba: e for e in ELEMENTS.values()}
 
 
@@ -139,7 +159,7 @@ class Value:
     def constant(self, x: Any, element: Element | None = None) -> Value:
         """`x` in every lane."""
         element = element or self.element
-        x = float(x) if element.kind == "f" else int(x)
+        x = _brain_bits(x) if element is BF16 else float(x) if element.kind == "f" else int(x)
         scalar = ir.Constant(element.llvm, x)
         if not self.lanes:
             return self.wrap(scalar, element)
@@ -179,6 +199,9 @@ class Value:
 
     def intrinsic(self, name: str, *others: Value, element: Element | None = None, extra: Sequence[Any] = ()) -> Value:
         """Call the LLVM intrinsic `llvm.<name>` overloaded on this value's type; `extra` are raw LLVM arguments."""
+        if self.element is BF16:
+            wide = self.cast(F32).intrinsic(name, *(o.cast(F32) for o in others), element=element, extra=extra)
+            return wide if element else wide.cast(BF16)
         letter = "f" if self.kind == "f" else "i"
         suffix = f"v{self.lanes}{letter}{self.element.bits}" if self.lanes else f"{letter}{self.element.bits}"
         args = [self.llvm, *(o.llvm for o in others), *extra]
@@ -201,6 +224,8 @@ class Value:
     # -- arithmetic
 
     def _binary(self, op: str, other: Any) -> Value:
+        if self.element is BF16:
+            return self.cast(F32)._binary(op, self.like(other).cast(F32)).cast(BF16)
         return self.wrap(getattr(self.builder, op)(self.llvm, self.like(other).llvm))
 
     def __add__(self, other: Any) -> Value:
@@ -254,6 +279,8 @@ class Value:
         return self.wrap(self.builder.xor(self.llvm, self.constant(1 if self.kind == "b" else -1).llvm))
 
     def __neg__(self) -> Value:
+        if self.element is BF16:
+            return (-self.cast(F32)).cast(BF16)
         return self.wrap(self.builder.fneg(self.llvm) if self.kind == "f" else self.builder.neg(self.llvm))
 
     def unsigned(self) -> Value:
@@ -320,6 +347,8 @@ class Value:
     # -- comparison
 
     def _compare(self, op: str, other: Any) -> Value:
+        if self.element is BF16:
+            return self.cast(F32)._compare(op, self.like(other).cast(F32))
         right = self.like(other).llvm
         if self.kind == "f":
             compare = self.builder.fcmp_unordered if op == "!=" else self.builder.fcmp_ordered
@@ -346,6 +375,8 @@ class Value:
         return self._compare("!=", other)
 
     def is_nan(self) -> Value:
+        if self.element is BF16:
+            return self.cast(F32).is_nan()
         return self.wrap(self.builder.fcmp_unordered("uno", self.llvm, self.llvm), B1)
 
     def select(self, a: Value, b: Value) -> Value:
@@ -363,6 +394,10 @@ class Value:
             return self
         if to is B1:
             return self != 0
+        if self.element is BF16:
+            return _widened(self).cast(to)
+        if to is BF16:  # by way of float32; integers by way of float64 and float32
+            return _to_brain(self.cast(F32) if self.kind == "f" else self.cast(F64).cast(F32))
         source, b, ty = self.element, self.builder, self.llvm_type(to)
         if source.kind == "f" and to.kind == "f":
             if source is F64 and to is F16:
@@ -383,6 +418,25 @@ class Value:
         else:
             op = b.trunc if source.bits > to.bits else b.sext if source.kind == "i" else b.zext
         return self.wrap(op(self.llvm, ty), to)
+
+
+def _widened(x: Value) -> Value:
+    """bfloat16 as float32: the lower half is zeros."""
+    bits = x.wrap(x.llvm, ELEMENTS["u16"]).cast(U32)
+    return (bits << 16).bitcast(F32)
+
+
+def _to_brain(x: Value) -> Value:
+    """float32 rounded to bfloat16, ties to even; NaN keeps its sign."""
+    bits = x.bitcast(U32)
+    even = (bits >> 16) & 1
+    rounded = (bits + even + 0x7FFF) >> 16
+    nan = ((bits >> 16) & 0x8000) | 0x7FC0
+    return x.is_nan().select(nan, rounded).cast(ELEMENTS["u16"]).bitcast(BF16)
+
+
+def _brain_bits(x: float) -> int:
+    return int(np.array(x, np.float32).astype(ml_dtypes.bfloat16).view(np.int16))
 
 
 def _f64_to_f16(x: Value) -> Value:

@@ -17,6 +17,7 @@ from numba.core.imputils import lower_builtin
 from .arithmetic import bring, common_type, maximum, minimum
 from .lanes import (
     B1,
+    BF16,
     ELEMENTS,
     I32,
     I64,
@@ -139,16 +140,16 @@ def _address(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, ty: ir.T
 
 
 def _to_memory(v: Value) -> Value:
-    return v.cast(ELEMENTS["u8"]) if v.element is B1 else v
+    return v.cast(ELEMENTS["u8"]) if v.element is B1 else v.bitcast(_stored(v.element))
 
 
 def _from_memory(v: Value, element: Element) -> Value:
-    return v != 0 if element is B1 else v
+    return v != 0 if element is B1 else v.bitcast(element)
 
 
 def _stored(element: Element) -> Element:
-    """The element type in memory: bools are bytes there."""
-    return ELEMENTS["u8"] if element is B1 else element
+    """The element type in memory: bools are bytes there, and bfloat16 moves as its bits."""
+    return ELEMENTS["u8"] if element is B1 else ELEMENTS["u16"] if element is BF16 else element
 
 
 def _index64(builder: ir.IRBuilder, ty: types.Type, index: ir.Value) -> ir.Value:

@@ -6,7 +6,6 @@ without allocation: a call writes the addresses of its inputs and outputs into t
 
 from __future__ import annotations
 
-import struct
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -60,8 +59,7 @@ def scalar_word(value: int | float, dtype: str) -> int:
     """A scalar as its word in an argument table: integers by value, floats by their bits in the low end."""
     kind = DType(dtype)
     if kind.is_float:
-        packed = struct.pack({16: "<e", 32: "<f", 64: "<d"}[kind.bits], value)
-        return int(int.from_bytes(packed, "little"))
+        return int.from_bytes(np.array(value, kind.numpy).tobytes(), "little")
     word = int(value) & (2**64 - 1)
     return word - 2**64 if word >> 63 else word
 

@@ -69,7 +69,7 @@ from . import arithmetic, memory
 from .lanes import ELEMENTS, MAX_LANES
 
 _NAMES: dict[str, Any] = {**arithmetic.MARKERS, **memory.MARKERS}
-_TYPE_NAME = re.compile(r"([a-z]\d+)(?:x(\d+))?")
+_TYPE_NAME = re.compile(r"([a-z]+\d+)(?:x(\d+))?")
 
 
 def names() -> list[str]:

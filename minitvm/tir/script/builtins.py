@@ -379,8 +379,8 @@ _NAMES: dict[str, Any] = {
     "buffer_decl": decl_buffer, "block_alloc_buffer": alloc_buffer, "Ptr": HandleType(DType("handle")),
     "Range": span, "Var": Var, "SizeVar": SizeVar, "IntImm": IntImm, "FloatImm": FloatImm, "StringImm": StringImm,
     **{name: TypeName(DType(name)) for name in (
-        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
-        "float64",
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16",
+        "float32", "float64",
     )},
     "handle": HandleType(DType("handle")),
 }  # fmt: skip

@@ -27,7 +27,9 @@ _REDUCTION = Refusal(
 _FLAT = Refusal(
     "accesses name a buffer and its indices, not an address", ("A[i] and A[i] = value", "T.match_buffer of a region")
 )
-_BRAIN_FLOAT = Refusal("the dtypes are bool, int8 to int64, uint8 to uint64, and float16 to float64", ('"float16"',))
+_QUARTER = Refusal(
+    "the dtypes are bool, int8 to int64, uint8 to uint64, bfloat16, and float16 to float64", ('"float16"',)
+)
 _CALLS_FUNCTIONS = Refusal("a function returns nothing: it writes to its buffers", ("a parameter for the result",))
 _FLATTENED = Refusal(
     "a buffer has one shape; lowering makes it flat", ("the shape in T.Buffer, or T.match_buffer of a handle",)
@@ -49,9 +51,8 @@ REFUSED: dict[str, Refusal] = {
     "store": _FLAT,
     "preflattened_buffer": _FLATTENED,
     "realize": _REALIZE,
-    "bfloat16": _BRAIN_FLOAT,
-    "float8_e4m3fn": _BRAIN_FLOAT,
-    "float8_e5m2": _BRAIN_FLOAT,
+    "float8_e4m3fn": _QUARTER,
+    "float8_e5m2": _QUARTER,
     "ret": _CALLS_FUNCTIONS,
     "thread_return": _CALLS_FUNCTIONS,
     "Bind": Refusal("a name is bound by a typed assignment", ("x: T.int32 = value",)),

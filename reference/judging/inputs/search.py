@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from minitvm import expr as x
+from minitvm.expr.dtypes import is_floating, limits
 
 from .batch import Batch, in_order
 from .goals import Goal, Guard, all_but_one, distances, goals_of
@@ -167,7 +168,7 @@ def _steps(value: np.ndarray) -> np.ndarray:
         return ~value
     powers = [1 << k for k in range(bits)]
     ranked = _by_rank(value, [s * p for p in powers for s in (-1, 1)])
-    if value.dtype.kind != "f":
+    if not is_floating(value.dtype):
         return ranked
     with np.errstate(all="ignore"):
         moved = value + np.array([s * 2.0**k for k in MAGNITUDES for s in (-1, 1)]).astype(value.dtype)
@@ -179,7 +180,7 @@ def _neighbours(value: np.ndarray) -> np.ndarray:
     if value.dtype.kind == "b":
         return ~value
     near = _by_rank(value, [s * (1 << k) for k in range(NEAR) for s in (-1, 1)])
-    if value.dtype.kind != "f":
+    if not is_floating(value.dtype):
         return near
     return np.concatenate([near, (value + np.array([-1, -0.5, 0.5, 1])).astype(value.dtype)])
 
@@ -187,7 +188,7 @@ def _neighbours(value: np.ndarray) -> np.ndarray:
 def _by_rank(value: np.ndarray, steps: Sequence[int]) -> np.ndarray:
     """The numbers that lie so many places after one in the order of its dtype, as far as there are such."""
     dtype = value.dtype
-    if dtype.kind != "f":
+    if not is_floating(dtype):
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
         start = int(value[0])
         moved = [start + s for s in steps]
@@ -195,7 +196,7 @@ def _by_rank(value: np.ndarray, steps: Sequence[int]) -> np.ndarray:
     size = dtype.itemsize * 8
     start = int(value.view(f"i{dtype.itemsize}")[0])
     rank = start if start >= 0 else -(start & ((1 << (size - 1)) - 1))
-    most = int(np.array(np.finfo(dtype).max).view(f"i{dtype.itemsize}"))
+    most = int(np.array(limits(dtype).max).view(f"i{dtype.itemsize}"))
     ranks = [n for n in (rank + s for s in steps) if -most <= n <= most]
     unsigned = [n if n >= 0 else -n | 1 << (size - 1) for n in ranks]
     return np.array(unsigned, f"u{dtype.itemsize}").view(dtype)

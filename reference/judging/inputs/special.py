@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from minitvm import expr as x
+from minitvm.expr.dtypes import is_floating, limits
 
 from ...domains import bound
 from ..programs import Parameter, Program, parameters
@@ -74,7 +75,7 @@ def special_values(dtype: x.DType, infinite: bool = True) -> np.ndarray:
     if not dtype.is_float:
         low, high = int(dtype.min), int(dtype.max)
         return np.array([low, low + 1, low // 2, 0, 1, high // 2 + 1, high - 1, high], numpy)
-    info = np.finfo(numpy)
+    info = limits(numpy)
     sides = [0.0, info.smallest_subnormal, info.smallest_subnormal * 3, info.tiny, 1.0, info.max, info.max / 2]
     beyond = [np.inf, -np.inf, np.nan, np.nan] if infinite else []
     return np.array([*sides, *(-v for v in sides), *beyond], numpy)
@@ -82,7 +83,7 @@ def special_values(dtype: x.DType, infinite: bool = True) -> np.ndarray:
 
 def same_bits(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Where two arrays hold the same bits, or both NaN; zeros of two signs differ."""
-    if first.dtype.kind != "f":
+    if not is_floating(first.dtype):
         return np.asarray(first == second)
     same = (first == second) & (np.signbit(first) == np.signbit(second))
     return np.asarray(same | (np.isnan(first) & np.isnan(second)))

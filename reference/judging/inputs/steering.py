@@ -18,6 +18,7 @@ import numpy as np
 
 from minitvm import expr as x
 from minitvm.errors import ExecutionError, Unsupported
+from minitvm.expr.dtypes import is_floating
 from minitvm.te import nodes as te
 from minitvm.tir import nodes as t
 
@@ -214,7 +215,7 @@ def _certainty(element: Element, batch: Batch) -> np.ndarray:
     a, b = batch[element.before], batch[element.after]
     unlike = np.asarray(a != b)
     certainty = 1.0 * unlike
-    if a.dtype.kind == "f":
+    if is_floating(a.dtype):
         with np.errstate(all="ignore"):
             wide, other = a.astype(np.float64), b.astype(np.float64)
             far = np.abs(wide - other) > APART * np.maximum(np.abs(wide), np.abs(other))

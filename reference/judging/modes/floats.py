@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from minitvm.expr.dtypes import is_floating
+
 from ..case import Case
 from ..evidence import Evidence, Shown
 from ..ordinary import on_floats
@@ -44,7 +46,7 @@ class FloatsMode:
 
         def accept(p: Parameter, expected: np.ndarray, actual: np.ndarray) -> bool:
             nonlocal loose
-            near = expected.dtype.kind == "f" and close(actual, expected, func=case.before)
+            near = is_floating(expected.dtype) and close(actual, expected, func=case.before)
             loose = loose or near
             return near
 

@@ -108,7 +108,7 @@ def test_modules_read_back(first: PrimFunc, second: PrimFunc) -> None:
     assert_reads_back(IRModule({"main": first, "second": second}, {"version": 3}))
 
 
-@given(st.sampled_from(["int32", "int64", "uint8", "float32", "float16", "bool"]).flatmap(
+@given(st.sampled_from(["int32", "int64", "uint8", "float32", "float16", "bfloat16", "bool"]).flatmap(
     lambda dtype: exprs(VARIABLES, dtype, max_depth=5)
 ))  # fmt: skip
 def test_expressions_read_back(value: Expr) -> None:

@@ -64,7 +64,7 @@ def test_lowered_programs_mean_the_same(data: Any) -> None:
             np.testing.assert_array_equal(got, want, err_msg=str(version))
 
 
-WIDE = ("float32", "int32", "int8", "uint8", "float16", "int64", "float64")
+WIDE = ("float32", "int32", "int8", "uint8", "float16", "bfloat16", "int64", "float64")
 
 
 @pytest.mark.parametrize("kind", [k for k in (*STATEMENTS, *VALUES) if k != "rounding"])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ....expr.dtypes import is_floating
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -53,7 +54,7 @@ def _unpacked(stored: np.ndarray, bits: int) -> np.ndarray:
 
 def _offsets(zeros: np.ndarray, columns: int, blocks: int, bits: int) -> np.ndarray:
     """The zero points of blocks as floats: they are packed as the weights are, or floats already."""
-    if zeros.dtype.kind == "f":
+    if is_floating(zeros.dtype):
         return zeros.reshape(columns, blocks).astype(np.float32)
     return _unpacked(zeros.reshape(columns, -1), bits)[:, :blocks].astype(np.float32)
 

@@ -30,7 +30,7 @@ def _softmax_of_matrix(relay: str) -> Any:
 def _softmax(relay: str) -> Any:
     def convert(n: NodeContext) -> Any:
         x, axis = n[0], n.attr("axis", -1)
-        return _half_softmax(n, x, axis) if (x.dtype, relay) == ("float16", "nn.softmax") else n.op(relay, x, axis=axis)
+        return _half_softmax(n, x, axis) if x.dtype.is_half and relay == "nn.softmax" else n.op(relay, x, axis=axis)
 
     return convert
 
@@ -116,7 +116,7 @@ def layer_norm(n: NodeContext) -> Any:
     if n.wants(1) or n.wants(2) or scale.shape != x.shape[axis:] or (bias is not None and bias.shape != x.shape[axis:]):
         return _layer_norm_parts(n, axis)
     axes = tuple(range(axis % x.ndim, x.ndim))
-    wide = "float32" if x.dtype == "float16" else x.dtype
+    wide = "float32" if x.dtype.is_half else x.dtype
     operands = [n.cast(v, wide) for v in (x, scale, bias) if v is not None]
     return n.cast(n.op("nn.layer_norm", *operands, axis=axes, epsilon=n.attr("epsilon", 1e-5)), x.dtype)
 
@@ -124,7 +124,7 @@ def layer_norm(n: NodeContext) -> Any:
 def _layer_norm_parts(n: NodeContext, axis: int) -> Any:
     x, scale, bias = n[0], n[1], n.optional(2)
     axes = tuple(range(axis % x.ndim, x.ndim))
-    wide = n.cast(x, "float32" if x.dtype == "float16" else x.dtype)
+    wide = n.cast(x, "float32" if x.dtype.is_half else x.dtype)
     mean = n.op("mean", wide, axis=axes, keepdims=True)
     spread = n.op("variance", wide, axis=axes, keepdims=True)
     inverse = n.op("reciprocal", n.op("sqrt", n.op("add", spread, n.attr("epsilon", 1e-5))))
@@ -139,7 +139,7 @@ def rms_norm(n: NodeContext) -> Any:
     n.ignore("stash_type")
     axis = n.attr("axis", -1)
     axes = tuple(range(axis % x.ndim, x.ndim))
-    wide = "float32" if x.dtype == "float16" else x.dtype
+    wide = "float32" if x.dtype.is_half else x.dtype
     if scale.shape == x.shape[axis:]:
         normal = n.op("nn.rms_norm", n.cast(x, wide), n.cast(scale, wide), axis=axes, epsilon=n.attr("epsilon", 1e-5))
         return n.cast(normal, x.dtype)

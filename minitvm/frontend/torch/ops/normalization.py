@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ....expr.dtypes import limits
 from ....graph.nodes import Dim
 from ...operand import Operand
 from ..context import NodeContext
@@ -71,7 +72,7 @@ def _layer_norm(n: NodeContext) -> Any:
 def rms_norm(n: NodeContext) -> Any:
     x, shape, epsilon = n["input"], n.attr("normalized_shape"), n.attr("eps")
     axes = tuple(range(x.ndim - len(shape), x.ndim))
-    epsilon = float(np.finfo(x.dtype.numpy).eps) if epsilon is None else epsilon
+    epsilon = float(limits(x.dtype.numpy).eps) if epsilon is None else epsilon
     return n.op("nn.rms_norm", x, _weight(n, "weight", shape, 1), axis=axes, epsilon=epsilon)
 
 

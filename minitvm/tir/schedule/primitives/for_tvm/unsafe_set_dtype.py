@@ -32,7 +32,7 @@ def numeric_dtype(
         return Failure({block.block: ""}, f"the dtype of a number: {numeric}", repr(dtype))
     own = buffer_written(block, buffer_index).dtype
     for each in (requested, own):
-        if each.lanes != 1 or each.kind not in ("int", "uint", "float", "bfloat"):
+        if each.lanes != 1 or each.kind not in ("int", "uint", "float"):
             return Failure({block.block: ""}, "the dtype of a number", f"{each}")
     return None
 
@@ -95,7 +95,7 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockRealize, buffer_index: in
 
 @unsafe_set_dtype.space
 def _unsafe_set_dtype_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
-    wider = {"float32": "float64", "float16": "float32", "int32": "int64", "int8": "int32"}
+    wider = {"float32": "float64", "float16": "float32", "bfloat16": "float32", "int32": "int64", "int8": "int32"}
     for block, number, buffer in each_written(state.tree()):
         if str(buffer.dtype) in wider:
             yield block, number, wider[str(buffer.dtype)]
