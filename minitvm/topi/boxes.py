@@ -8,11 +8,14 @@ from .. import te
 from ..errors import TypeMismatch
 from ..expr import Expr, Var, as_expr, const
 from ..te import Tensor
-from ..tir.nodes import PrimFunc, Seq, root_block, with_root
-from .lines import started
+from ..tir.nodes import PrimFunc
+from .lines import work, zeroed
 from .shapes import Dim, agree, dims, product
 
 CORNER, CENTER = "corner", "center"
+
+# Scores from which on classes are taken in parallel.
+_PARALLEL = 1 << 13
 
 
 def all_class_non_max_suppression(
@@ -37,20 +40,11 @@ def all_class_non_max_suppression(
     limits = [te.compute((1,), lambda _, t=t: t[(0,) * t.ndim], name=t.name) for t in
               (max_output_boxes_per_class, iou_threshold, score_threshold)]  # fmt: skip
     operands = [boxes, scores, *limits]
-    _, kept, numbers = te.extern_primfunc(operands, _begun(_suppress(operands, most, box_format), (5, 6)))
+    _, kept, numbers = te.extern_primfunc(operands, zeroed(_suppress(operands, most, box_format), (5, 6)))
     total = product([*dims(scores)[:2], most])
-    gathered = _begun(_gather(images, classes, as_expr(most), as_expr(total)), (2,))
+    gathered = zeroed(_gather(images, classes, as_expr(most), as_expr(total)), (2,))
     selected, count = te.extern_primfunc([kept, numbers], gathered)
     return [selected, te.compute((), lambda: count[0], name="T_count")]
-
-
-def _begun(func: PrimFunc, results: tuple[int, ...]) -> PrimFunc:
-    """The function with zeros in some of its buffers first: data decide where it writes, and reads, them."""
-    buffers = [func.buffers[k] for k in results]
-    zeros = [started(b, lambda *_, b=b: const(0, b.dtype)) for b in buffers]
-    root = root_block(func)
-    assert not root.alloc_buffers
-    return with_root(func.buffers, Seq.of(*zeros, root.body), dict(func.attrs))
 
 
 def _corners(box: Any, at: Any, form: str) -> list[tuple[Expr, Expr]]:
@@ -68,6 +62,7 @@ def _suppress(operands: list[Tensor], most: Dim, form: str) -> PrimFunc:
     shapes = [t.shape for t in operands]
     images, classes, extent = shapes[1]
     count = str(operands[2].dtype)
+    loop = T.parallel if work([operands[1]]) >= _PARALLEL else T.serial
 
     def parent(place: Expr) -> Expr:
         return te.maximum(place - 1, 0) // 2
@@ -95,9 +90,10 @@ def _suppress(operands: list[Tensor], most: Dim, form: str) -> PrimFunc:
         heap: T.Buffer((images, classes, extent), "int32"), kept: T.Buffer((images, classes, most), "int32"),
         numbers: T.Buffer((images, classes), "int32"),
     ) -> None:  # fmt: skip
-        for i, j in T.grid(images, classes):
+        for i in loop(images * classes):
             with T.block("suppress"):
-                b, c = T.axis.remap("SS", [i, j])
+                b = T.axis.spatial(images, i // classes)
+                c = T.axis.spatial(classes, i % classes)
                 size = T.alloc_buffer((1,), "int32", scope="local")
                 at = T.alloc_buffer((1,), "int32", scope="local")
                 child = T.alloc_buffer((1,), "int32", scope="local")

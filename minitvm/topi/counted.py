@@ -7,14 +7,15 @@ Relay's operators for this return the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import Expr, SizeVar, as_expr, const
+from ..expr import Expr, SizeVar, const
 from ..te import Tensor
 from ..tir.nodes import PrimFunc
-from .lines import along, extent_of
+from .lines import along, extent_of, zeroed
 from .shapes import Dim, axis_of, constant, dims, product, simple
 from .sort import order_of_rows, strictly_before
 from .transform import reshape
@@ -43,23 +44,12 @@ def leading(x: Tensor, *, size: Dim, axis: int = 0) -> Tensor:
 
 def argwhere(x: Tensor) -> list[Tensor]:
     """[places, count]: the indices of the elements that are not 0, row-major, a row [rank] each, and their number."""
-    total = product(dims(x))
     if x.ndim == 0:
         raise InputError("argwhere: a tensor without dimensions has no indices")
-    line = _find(extent_of(total, "n"), str(x.dtype))
-    flat, count = along([reshape(x, newshape=(total,))], 0, line, [lambda *_: const(0, "int64")])
-    strides = [product(dims(x)[a + 1 :]) for a in range(x.ndim)]
-    extents = dims(x)
-
-    def place(j: Any, axis: Any) -> Expr:
-        coordinates = [flat[j] // _wide(s) % _wide(d) for s, d in zip(strides, extents, strict=True)]
-        coordinates[0] = flat[j] // _wide(strides[0])
-        value = coordinates[-1]
-        for a in reversed(range(x.ndim - 1)):
-            value = te.select(_equal(axis, a), coordinates[a], value)
-        return value
-
-    return [te.compute((total, x.ndim), place, name="T_argwhere"), _number(count)]
+    total = product(dims(x))
+    flat = reshape(x, newshape=(total,))
+    places, count = te.extern_primfunc([flat], zeroed(_find(flat.shape[0], dims(x), str(x.dtype)), (1,)))
+    return [places, _number(count)]
 
 
 def unique(rows: Tensor, *, sorted: bool = True) -> list[Tensor]:
@@ -86,15 +76,6 @@ def unique(rows: Tensor, *, sorted: bool = True) -> list[Tensor]:
     return [first, inverse, counts, _number(number)]
 
 
-def _wide(dim: Dim) -> Expr:
-    """A divisor that is not 0 where a tensor has an element."""
-    return (
-        te.maximum(as_expr(dim).astype("int64"), const(1, "int64"))
-        if isinstance(dim, Expr)
-        else const(max(dim, 1), "int64")
-    )
-
-
 def _equal(a: Any, b: int) -> Any:
     return a == b
 
@@ -103,23 +84,36 @@ def _number(count: Tensor) -> Tensor:
     return te.compute((), lambda: count[0], name="T_count")
 
 
-def _find(extent: Any, dtype: str) -> PrimFunc:
+def _find(total: Any, shape: Sequence[Dim], dtype: str) -> PrimFunc:
     from ..tir.script import builtins as T
+
+    rank = len(shape)
+    inner = [product(shape[a + 1 :]) for a in range(rank)]
 
     def present(value: Expr) -> Expr:
         return value if value.dtype.is_bool else value != const(0, value.dtype)
 
+    def coordinate(place: Expr, axis: Any) -> Expr:
+        """The coordinate of an axis; loops over axes are unrolled, so that one of these remains."""
+        value = place % shape[-1] if rank > 1 else place
+        for a in reversed(range(rank - 1)):
+            within = place if a == 0 else place % (shape[a] * inner[a])
+            value = te.select(_equal(axis, a), within // inner[a], value)
+        return value.astype("int64")
+
     @T.prim_func
     def find(
-        x: T.Buffer((extent,), dtype), places: T.Buffer((extent,), "int64"), count: T.Buffer((1,), "int64")
+        x: T.Buffer((total,), dtype), places: T.Buffer((total, rank), "int64"), count: T.Buffer((1,), "int64")
     ) -> None:
-        found = T.alloc_buffer((1,), "int32", scope="local")
-        found[0] = 0
-        for j in range(extent):
-            if present(x[j]):
-                places[found[0]] = T.Cast("int64", j)
-                found[0] = found[0] + 1
-        count[0] = T.Cast("int64", found[0])
+        with T.block("find"):
+            found = T.alloc_buffer((1,), "int32", scope="local")
+            found[0] = 0
+            for j in range(total):
+                if present(x[j]):
+                    for a in T.unroll(rank):
+                        places[found[0], a] = coordinate(j, a)
+                    found[0] = found[0] + 1
+            count[0] = T.Cast("int64", found[0])
 
     return find
 

@@ -121,6 +121,14 @@ def started(result: Buffer, value: Callable[..., Expr]) -> Stmt:
     return nest(variables, list(result.shape), with_declared_regions(block), 0)
 
 
+def zeroed(func: PrimFunc, results: Sequence[int]) -> PrimFunc:
+    """The function with zeros in the buffers of those numbers first: data decide where it writes them."""
+    buffers = [func.buffers[k] for k in results]
+    zeros = [started(b, lambda *_, b=b: const(0, b.dtype)) for b in buffers]
+    root = root_block(func)
+    return with_root(func.buffers, Seq.of(*zeros, root.body), dict(func.attrs), root.alloc_buffers)
+
+
 def nest(variables: Sequence[Var], extents: Sequence[Expr], block: Block, amount: int) -> Stmt:
     """A block in one loop per iterator; the outermost is parallel if there is enough work."""
     stmt: Stmt = BlockRealize(tuple(variables), const(True), block)

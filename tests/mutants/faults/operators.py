@@ -132,7 +132,7 @@ TE_SORT.edit(
     "te.all(~strictly(b, a), i < j)",
     "te.all(~strictly(b, a), i > j)",
 )
-TE_SORT.edit("sorted upwards as downwards", "_strictly_before", "if ascending else greater", "if False else greater")
+TE_SORT.edit("sorted upwards as downwards", "strictly_before", "if ascending else greater", "if False else greater")
 
 TE_SCATTER = Faults("topi scatter", "minitvm.topi.scatter", [])
 TE_SCATTER.edit(
