@@ -93,7 +93,8 @@ def bind_data_size(executable: Executable, step: BindSize, value: int, env: Bind
             )
         )
     env[step.var] = value
-    check_guards(executable, env, step.var)
+    if executable.guards:
+        check_guards(executable, env, step.var)
 
 
 def rooms(executable: Executable, env: Bindings) -> list[tuple[int, ...]]:

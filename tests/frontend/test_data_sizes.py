@@ -6,6 +6,8 @@ import numpy as np
 import onnx
 import onnxruntime
 from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
 
 import minitvm as tvm
 from minitvm.frontend import from_onnx
@@ -41,7 +43,7 @@ def test_the_graph_is_what_onnx_runtime_computes(case: Case) -> None:
 
 
 @given(case=data_sizes())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_the_module_is_what_onnx_runtime_computes(case: Case) -> None:
     model, inputs = case
     wanted = by_onnx_runtime(model, inputs)
@@ -50,3 +52,34 @@ def test_the_module_is_what_onnx_runtime_computes(case: Case) -> None:
     for _ in range(2):
         results = module(**inputs)
         assert_same(list(results) if isinstance(results, tuple) else [results], wanted)
+
+
+ends = st.lists(st.sampled_from([-9, -4, -1, 0, 1, 2, 3, 5, 2**40, -(2**40)]), min_size=2, max_size=2)
+
+
+@given(
+    starts=ends,
+    lasts=ends,
+    known=st.sampled_from(["", "starts", "ends"]),
+    openly=st.booleans(),
+    dtype=st.sampled_from(["int64", "int32"]),
+)
+@settings(max_examples=20)
+def test_a_slice_at_ends_that_are_data(
+    starts: list[int], lasts: list[int], known: str, openly: bool, dtype: str
+) -> None:
+    small = [np.clip(np.array(e), np.iinfo(dtype).min, np.iinfo(dtype).max).astype(dtype) for e in (starts, lasts)]
+    arrays = {"starts": small[0], "ends": small[1], "axes": np.array([1, -2], dtype)}
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    infos = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["a", "b"] if openly else [4, 3])]
+    infos += [helper.make_tensor_value_info(name, kind, [2]) for name in ("starts", "ends") if name != known]
+    node = helper.make_node("Slice", ["x", "starts", "ends", "axes"], ["y"])
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, None])
+    constants = [onnx.numpy_helper.from_array(arrays[name], name) for name in (known, "axes") if name]
+    graph = helper.make_graph([node], "slice", infos, [output], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    inputs = {"x": np.arange(12, dtype=np.float32).reshape(4, 3)}
+    inputs |= {name: arrays[name] for name in ("starts", "ends") if name != known}
+    wanted = by_onnx_runtime(model, inputs)
+    assert_same(interpreter.run(from_onnx(model), inputs), wanted)
+    assert_same([tvm.build(model, threads=1)(**inputs)], wanted)

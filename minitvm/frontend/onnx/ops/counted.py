@@ -82,6 +82,39 @@ def topk(n: NodeContext) -> Any:
     return n.op("topk", x, k=count, axis=axis, is_ascend=not n.attr("largest", 1))
 
 
+def slice_at_data(n: NodeContext, given_axes: Operand | None) -> Operand:
+    """A slice whose ends a run computes: they are clamped to the axis, and what is between them is taken."""
+    x, count = n[0], n[1].shape[0]
+    if not isinstance(count, int):
+        n.refuse("the number of axes that are cut is data")
+    axes = tuple(range(count)) if given_axes is None else n.ints(given_axes, "the axes")
+    for k, axis in enumerate(axes):
+        extent = x.shape[axis]
+        first, last = (_clamped(n, ends, k, extent) for ends in (n[1], n[2]))
+        number = n.op("maximum", n.op("subtract", last, first), 0)
+        if number.is_known:
+            x = n.op("strided_slice", x, begin=n.dims(first, "a start"), end=n.dims(last, "an end"), axes=(axis,))
+            continue
+        size = n.bound(number, extent, "sliced")
+        if first.is_known and n.dims(first, "a start") == (0,):
+            x = n.op("leading", x, size=size, axis=axis)
+            continue
+        places = n.op("leading", n.op("arange", start=0, stop=extent, step=1, dtype="int64"), size=size)
+        x = n.op("take", x, n.op("add", places, n.reshape(first, (1,))), axis=axis)
+    return x
+
+
+def _clamped(n: NodeContext, ends: Operand, position: int, extent: Dim) -> Operand:
+    """An end of a slice as a place of the axis: a negative one counts from behind."""
+    part = n.op("strided_slice", n.cast(ends, "int64"), begin=(position,), end=(position + 1,), strides=(1,))
+    end, length = n.reshape(part, ()), Operand.known(np.array([extent, None], object)[:1].reshape(()), "int64")
+    if isinstance(extent, int):
+        length = Operand.known(np.array(extent))
+    front = n.op("where", n.op("less", end, 0), n.op("add", end, length), end)
+    place: Operand = n.op("minimum", n.op("maximum", front, 0), length)
+    return place
+
+
 @converter("NonMaxSuppression", since=10)
 def non_max_suppression(n: NodeContext) -> Any:
     """Rows [image, class, box]; without a number of boxes there are none."""
