@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import weakref
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -15,6 +18,7 @@ from minitvm.errors import InputError, MinitvmError, TypeMismatch
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.reference import graph as interpreter
 from minitvm.runtime import GraphModule
+from minitvm.runtime.dlpack import shared
 
 SHAPE = (2, 8, 5, 6)
 WEIGHTS = np.random.default_rng(0).standard_normal((8, 8, 3, 3)).astype("float32")
@@ -278,3 +282,47 @@ def test_a_tensor_of_another_device_is_refused() -> None:
     out = [Foreign(np.full(shape, 7, "float32"), device=2) for shape in (SHAPE, (2, 8), (3,), SHAPE)]
     with pytest.raises(TypeMismatch, match="a Foreign, cannot be shared"):
         module()(array(), out=out)
+
+
+class Brain(Foreign):
+    """One whose memory holds bfloat16. NumPy does not export that: the header of its bits is changed."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        capsule = super().__dlpack__()
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        kind_of_number = ctypes.c_uint8.from_address((pointer(capsule, b"dltensor") or 0) + 20)
+        assert kind_of_number.value == 1, "the code of unsigned integers"
+        kind_of_number.value = 4
+        return capsule
+
+
+def test_bfloat16_of_other_libraries_is_taken_and_written() -> None:
+    b = GraphBuilder()
+    x = b.input("x", (3, 4), "bfloat16")
+    double = minitvm.build(b.build(b.op("add", x, x)), threads=1)
+    brain = x.dtype.numpy
+    data, out = np.arange(24).reshape(4, 6).astype(brain)[:, ::2].T, np.zeros((3, 4), brain)
+    wanted = (data + data).astype(np.float32)
+    np.testing.assert_array_equal(double(Brain(data.view(np.uint16))).astype(np.float32), wanted)
+    double(data, out=Brain(out.view(np.uint16)))
+    np.testing.assert_array_equal(out.astype(np.float32), wanted)
+    with pytest.raises(TypeMismatch, match="the dtype of x does not fit"):
+        double(Foreign(data.astype(np.float16)))
+    with pytest.raises(TypeMismatch, match="x is a Brain that gives no array"):
+        double(Brain(data.view(np.uint16), device=2))
+
+
+def test_shared_memory_lives_as_long_as_its_array() -> None:
+    class Memory(np.ndarray):
+        """An array that can be watched."""
+
+    memory = np.arange(4, dtype=np.uint16).view(Memory)
+    alive = weakref.ref(memory)
+    found = shared(Brain(memory))
+    del memory
+    gc.collect()
+    assert alive() is not None and found.dtype.name == "bfloat16"
+    del found
+    gc.collect()
+    assert alive() is None

@@ -25,7 +25,7 @@ from torch._guards import TracingContext
 from ..build import build
 from ..errors import InputError, UnsupportedOperator, nearest
 from ..executable import evaluate
-from ..expr import Expr, Var
+from ..expr import DType, Expr, Var
 from ..expr.names import fresh, identifier
 from ..frontend.operand import Operand
 from ..frontend.torch.dtypes import array_of
@@ -33,6 +33,7 @@ from ..frontend.torch.importer import Importer
 from ..frontend.torch.loading import decompositions
 from ..frontend.torch.symbols import Symbols
 from ..frontend.torch.unsupported import refuse_unsupported
+from ..runtime.dlpack import shared
 
 OPTIONS = ("target", "threads", "accuracy")  # those of `build` that `torch.compile(options={...})` takes
 
@@ -131,7 +132,7 @@ class _Program:
         """The results; those that are sizes are computed from the arguments."""
         arrays = [_array(args[k]) for k in self._inputs]
         results = () if self._module is None else self._module(*arrays)
-        tensors = map(torch.from_dlpack, results if isinstance(results, tuple) else (results,))
+        tensors = map(_tensor, results if isinstance(results, tuple) else (results,))
         return [next(tensors) if result is None else self._number(result[0], args) for result in self._results]
 
     def _number(self, value: Any, args: Sequence[Any]) -> Any:
@@ -144,4 +145,11 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
     """A tensor of the CPU as an array in the same memory."""
     if tensor.device.type != "cpu":
         raise InputError(f"torch.compile(backend='minitvm') runs on the CPU, found a tensor on {tensor.device}")
-    return np.from_dlpack(tensor.detach())
+    return shared(tensor.detach())
+
+
+def _tensor(array: np.ndarray) -> torch.Tensor:
+    """An array as a tensor in the same memory. NumPy does not export bfloat16: its bits go."""
+    if array.dtype == DType("bfloat16").numpy:
+        return torch.from_dlpack(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_dlpack(array)

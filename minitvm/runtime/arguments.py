@@ -12,6 +12,7 @@ from ..errors import InputError, TypeMismatch, nearest, report
 from ..executable import ScalarSpec, TensorSpec
 from ..executable.alignment import address
 from ..expr.dtypes import is_floating
+from .dlpack import brain_floats, shared
 from .shapes import spec_text
 
 Array = np.ndarray[Any, Any]
@@ -43,7 +44,10 @@ def _converted(what: str, spec: TensorSpec, value: Any) -> Array:
     """The array of an object that has one, or of Python numbers, which have the dtype wanted if it holds them."""
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         try:
-            return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
+            array = brain_floats(value) if spec.dtype == "bfloat16" else None  # PyTorch's tensors give no such arrays
+            if array is not None:
+                return array
+            return np.asarray(value) if hasattr(value, "__array__") else shared(value)
         except Exception as error:  # another library's object raises its own error: a tensor on a GPU, for example
             text = f"{what}: {spec.name} is a {type(value).__name__} that gives no array: {error}"
             raise TypeMismatch(text) from error
@@ -64,7 +68,7 @@ def _converted(what: str, spec: TensorSpec, value: Any) -> Array:
 def _same_memory(what: str, spec: TensorSpec, value: Any) -> Array:
     """An array over the memory of an object of another library."""
     try:
-        return np.from_dlpack(value)
+        return shared(value)
     except Exception as error:  # another library's object raises its own error: a tensor on a GPU, for example
         text = f"{what}: the memory of {spec.name}, a {type(value).__name__}, cannot be shared: {error}"
         raise TypeMismatch(text) from error

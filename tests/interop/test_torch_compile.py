@@ -58,6 +58,14 @@ def test_results_are_those_of_the_model(dynamic: bool | None) -> None:
         assert fast(words)["tags"].shape == (2, 5, 3)
 
 
+def test_bfloat16_comes_and_goes() -> None:
+    model, x = nn.Sequential(nn.Linear(4, 3), nn.ReLU()).bfloat16().eval(), torch.randn(2, 4).bfloat16()
+    with torch.no_grad():
+        found = compiled(model)(x)
+        torch.testing.assert_close(found, model(x), rtol=2**-7, atol=2**-7)
+    assert found.dtype == torch.bfloat16
+
+
 def test_changed_and_exchanged_parameters_are_seen() -> None:
     model, x = nn.Linear(4, 3).eval(), torch.randn(2, 4)
     fast = compiled(model)

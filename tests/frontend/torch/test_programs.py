@@ -252,6 +252,18 @@ def test_a_saved_program_keeps_its_open_dimensions(tmp_path: Path) -> None:
     assert isinstance(x.shape[0], SizeVar) and x.shape[1] == 3
 
 
+def test_bfloat16_weights_and_inputs() -> None:
+    module = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16)).bfloat16().eval()
+    x = torch.randn(3, 8).bfloat16()
+    graph = minitvm.from_torch(module, (x,))
+    with torch.no_grad():
+        wanted = module(x).float().numpy()
+    bits = x.view(torch.int16).numpy().view("bfloat16")
+    for found in (interpreter.run(graph, [bits])[0], minitvm.build(graph, threads=1)(x)):
+        assert found.dtype.name == "bfloat16"
+        np.testing.assert_allclose(found.astype(np.float32), wanted, rtol=2**-6, atol=2**-6)
+
+
 # --- what is refused ---
 
 
