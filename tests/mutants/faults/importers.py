@@ -146,18 +146,65 @@ ONNX_SAMPLING.edit(
     "letters[: x.ndim - len(t) + 3]",
     by=[imported("products")],
 )
-ONNX_SAMPLING.edit(
+
+ONNX_SPECTRAL = Faults("onnx spectral", "minitvm.frontend.onnx.ops.spectral", [imported("stft")])
+ONNX_SPECTRAL.edit(
     "the middle frequency of an even length counts twice",
-    "_dft",
+    "_transformed",
     "weights[1 : (length + 1) // 2] *= 2",
     "weights[1 : length // 2 + 1] *= 2",
     by=[imported("inverse_dft")],
 )
+ONNX_SPECTRAL.edit(
+    "the last frame is lost",
+    "stft",
+    "np.arange(0, samples - length + 1, step)",
+    "np.arange(0, max(samples - length, 1), step)",
+)
+
+ONNX_REGIONS = Faults("onnx regions", "minitvm.frontend.onnx.ops.regions", [])
+ONNX_REGIONS.edit(
+    "samples lie at the edges of their part of a bin",
+    "_roi_align",
+    "(np.arange(count * samples) + 0.5) / (count * samples)",
+    "np.arange(count * samples) / (count * samples)",
+    by=[imported("roi_align")],
+)
+ONNX_REGIONS.edit(
+    "what lies far outside weighs",
+    "_two_taps",
+    "weighs = n.cast(inside, places.dtype)",
+    "weighs = n.cast(n.op('logical_or', inside, True), places.dtype)",
+    by=[imported("roi_align")],
+)
+ONNX_REGIONS.edit(
+    "taps of a kernel count along the wrong axis",
+    "deform_conv",
+    "np.arange(taps) // kernel[1] if axis == 0 else np.arange(taps) % kernel[1]",
+    "np.arange(taps) // kernel[0] if axis == 0 else np.arange(taps) % kernel[0]",
+    by=[imported("deform_conv")],
+)
+
+ONNX_LINEAR_ALGEBRA = Faults("onnx linear algebra", "minitvm.frontend.onnx.ops.linear_algebra", [imported("det")])
+ONNX_LINEAR_ALGEBRA.edit(
+    "two rows that change places do not change the sign", "_pivoted", "n.op(\"where\", kept, one, -one)",
+    "n.op(\"where\", kept, one, one)",
+)  # fmt: skip
+
+ONNX_POOLING = Faults("onnx pooling", "minitvm.frontend.onnx.ops.pooling", [imported("max_pool_with_places")])
+ONNX_POOLING.edit(
+    "the place in the picture, not in the tensor", "_max_pool_with_places", "np.arange(many)[:, None] * size",
+    "np.arange(many)[:, None] * 0",
+)  # fmt: skip
+ONNX_POOLING.edit(
+    "what is larger than asked begins with zeros", "max_unpool", "(0, size - own) for size, own",
+    "(size - own, 0) for size, own", by=[imported("max_unpool")],
+)  # fmt: skip
 
 ONNX_CONTROL = Faults("onnx control", "minitvm.frontend.onnx.ops.control", [imported("scan")])
 ONNX_CONTROL.edit(
     "scan_output_directions is ignored",
-    "scan",
+    "_scanned",
     "ordered = [row[::-1] if turned else row for row, turned in zip(rows, out_turns, strict=True)]",
     "ordered = rows",
 )
