@@ -101,6 +101,20 @@ def test_the_judge_finds_faults(how: str) -> None:
     assert conformance.run_case(case, InterpretedBackend.prepare).outcome == PASS
 
 
+@pytest.mark.parametrize(("units", "outcome"), [(1, PASS), (2, PASS), (5, WRONG)])
+def test_bfloat16_may_be_rounded_twice(units: int, outcome: str) -> None:
+    case = next(c for c in _cases() if c.name == "test_celu_bfloat16")
+    (_, [expected]) = case.data_sets[0]
+
+    class Apart:
+        """Gives the answer that many neighbours away."""
+
+        def run(self, inputs: list[Any]) -> list[np.ndarray]:
+            return [(np.asarray(expected).view(np.uint16) + np.uint16(units)).view(np.asarray(expected).dtype)]
+
+    assert conformance.run_case(case, lambda model: Apart()).outcome == outcome
+
+
 def test_the_table_counts_and_gives_reasons() -> None:
     results = [
         Result("test_a", "Relu", PASS),
