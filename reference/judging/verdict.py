@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minitvm.expr.dtypes import is_floating
 from minitvm.notebook import verdict_html
 
 from ..meaning.findings import Access, Finding
@@ -151,4 +152,4 @@ def _array_text(array: np.ndarray) -> str:
 
 
 def _number(value: Any) -> str:
-    return f"{float(value):g}" if isinstance(value, np.floating) else str(int(value))
+    return f"{float(value):g}" if is_floating(np.asarray(value).dtype) else str(int(value))

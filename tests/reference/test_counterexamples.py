@@ -18,6 +18,7 @@ from minitvm import te
 from minitvm.errors import InputError
 from minitvm.expr import Add, Mul, Sub, replace, rewrite
 from minitvm.reference import Verdict, check
+from minitvm.reference.judging.verdict import described
 from minitvm.reference.strategies import prim_funcs
 from minitvm.tir.nodes import BufferStore, PrimFunc
 from minitvm.tir.transform.pipeline import lower
@@ -122,3 +123,11 @@ def test_counterexamples_of_floats_are_one_row_of_two_numbers() -> None:
         assert not verdict
         assert np.shape(verdict.inputs[0]) in ((1, 1), (1, 2)), str(verdict)
         assert shows(verdict)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_numbers_of_every_float_dtype_are_shown_as_they_are(dtype: str) -> None:
+    arrays = [np.array(values, dtype) for values in ([0.75, -0.25], [0.75, 0.75], [np.nan, 0.5], 1.5)]
+    assert described("abcd", arrays, {}).splitlines() == [
+        "  a = [0.75, -0.25]", "  b = 0.75 everywhere (2)", "  c = [nan, 0.5]", "  d = 1.5",
+    ]  # fmt: skip
