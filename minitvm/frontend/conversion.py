@@ -93,6 +93,16 @@ class Conversion:
         """x in another shape, which may hold one -1: the remaining extent."""
         return self.builder.reshape(x, shape, self.name_hint, self.where)
 
+    def part(self, x: Operand, axis: int, begin: Dim, end: Dim, step: int = 1) -> Operand:
+        """The entries of an axis from `begin` up to `end`, or each `step`-th of them."""
+        cut: Operand = self.op("strided_slice", x, begin=(begin,), end=(end,), strides=(step,), axes=(axis,))
+        return cut
+
+    def entry(self, x: Operand, position: int, axis: int = 0) -> Operand:
+        """One entry of an axis, without the axis."""
+        entry: Operand = self.op("squeeze", self.part(x, axis, position, position + 1), axis=(axis,))
+        return entry
+
     def bound(self, count: Operand, most: Dim, name: str = "count") -> SizeVar:
         """A new size, whose value is a number that a run computes; the run stops if it is not from 0 to `most`."""
         size = SizeVar(name)

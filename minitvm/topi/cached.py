@@ -17,13 +17,12 @@ from typing import Any
 
 from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import IterVar, Range, Var, as_expr, const
+from ..expr import Var, as_expr, const
 from ..te import Tensor
-from ..tir.analysis.declared import with_declared_regions
 from ..tir.annotations import LANES
-from ..tir.nodes import Block, Buffer, BufferStore, For, ForKind, If, Seq, with_root
+from ..tir.nodes import Buffer, BufferStore, For, ForKind, If
 from .indices import check_index
-from .lines import nest, started, work
+from .lines import updated
 from .shapes import agree, axis_of, constant, dims
 
 _LANES = 16  # the weights of so many places are one vector
@@ -52,7 +51,6 @@ def cache_update(data: Tensor, update: Tensor, position: Tensor, *, axis: int = 
     y = Buffer("y", data.shape, data.dtype)
     j = Var("j", update.shape[at].dtype)
     axes = [(Var(f"v{k}", d.dtype), d) for k, d in enumerate(data.shape) if k != at]
-    iterators = tuple(IterVar(v, Range(const(0, v.dtype), d)) for v, d in axes)
     outer = tuple(v for v, _ in axes)
     first = places[outer[:1]].astype("int64")
     rows = as_expr(data.shape[at]).astype("int64")
@@ -61,15 +59,7 @@ def cache_update(data: Tensor, update: Tensor, position: Tensor, *, axis: int = 
     store = BufferStore(y, news[(*outer[:at], j, *outer[at:])], (*outer[:at], place, *outer[at:]))
     inside = te.all(place >= const(0, "int64"), place < rows)
     loop = For(j, const(0, j.dtype), update.shape[at], ForKind.SERIAL, If(inside, store))
-    block = with_declared_regions(Block(iterators, (), (), "update", loop))
-    loops = [Var(f"i{k}", v.dtype) for k, (v, _) in enumerate(axes)]
-    written = nest(loops, [d for _, d in axes], block, work([update]))
-    func = with_root(
-        (places, news, old, y), Seq.of(started(y, lambda *i: old[i]), written),
-        {"global_symbol": "cache_update", "tir.noalias": True},
-    )  # fmt: skip
-    updated: Tensor = te.extern_primfunc([position, update, data], func)
-    return updated
+    return updated("cache_update", (position, update, data), (places, news, old, y), axes, loop)
 
 
 def cached_attention(query: Tensor, key: Tensor, value: Tensor, position: Tensor, *, scale: float) -> Tensor:

@@ -121,6 +121,26 @@ def started(result: Buffer, value: Callable[..., Expr]) -> Stmt:
     return nest(variables, list(result.shape), with_declared_regions(block), 0)
 
 
+def updated(
+    op: str, tensors: Sequence[Tensor], buffers: Sequence[Buffer], axes: Sequence[tuple[Var, Expr]], body: Stmt
+) -> Tensor:
+    """The last of the tensors with what `body` writes for each point of the axes (variable, extent).
+
+    `buffers` are those of the tensors and the result's.
+    """
+    old, result = buffers[-2:]
+    iterators = tuple(IterVar(v, Range(const(0, v.dtype), d)) for v, d in axes)
+    block = with_declared_regions(Block(iterators, (), (), "update", body))
+    loops = [Var(f"i{k}", v.dtype) for k, (v, _) in enumerate(axes)]
+    written = nest(loops, [d for _, d in axes], block, work(tensors[:-1]))
+    func = with_root(
+        tuple(buffers), Seq.of(started(result, lambda *at: old[at]), written),
+        {"global_symbol": op, "tir.noalias": True},
+    )  # fmt: skip
+    tensor: Tensor = te.extern_primfunc(list(tensors), func)
+    return tensor
+
+
 def zeroed(func: PrimFunc, results: Sequence[int]) -> PrimFunc:
     """The function with zeros in the buffers of those numbers first: data decide where it writes them."""
     buffers = [func.buffers[k] for k in results]

@@ -9,12 +9,11 @@ from typing import Any
 
 from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import Expr, IterVar, Range, Var, as_expr, const
+from ..expr import Expr, Var, as_expr, const
 from ..te import Tensor
-from ..tir.analysis.declared import with_declared_regions
-from ..tir.nodes import Block, Buffer, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt, with_root
+from ..tir.nodes import Buffer, BufferStore, For, ForKind, If, PrimFunc, Stmt
 from .indices import check_index, from_front
-from .lines import along, extent_of, nest, started, work
+from .lines import along, extent_of, updated
 from .shapes import agree, axis_of, constant, dims
 
 _COMBINE: dict[str, Any] = {
@@ -102,17 +101,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str
     body: Stmt = BufferStore(y, combined(y[point], news[(*at, *inner)]), point)
     body = _loops(slices[-1:], body)
     body = _loops(loops, If(inside, body) if size else body)
-    iterators = tuple(IterVar(v, Range(const(0, v.dtype), d)) for v, d in slices[:-1])
-    block = Block(iterators, (), (), "scatter", body)
-    block = with_declared_regions(block)
-    variables = [Var(f"i{k}", v.dtype) for k, (v, _) in enumerate(slices[:-1])]
-    scattered = nest(variables, [d for _, d in slices[:-1]], block, work([indices, updates]))
-    func = with_root(
-        (places, news, old, y), Seq.of(started(y, lambda *i: old[i]), scattered),
-        {"global_symbol": "scatter_nd", "tir.noalias": True},
-    )  # fmt: skip
-    updated: Tensor = te.extern_primfunc([indices, updates, data], func)
-    return updated
+    return updated("scatter_nd", (indices, updates, data), (places, news, old, y), slices[:-1], body)
 
 
 def _loops(loops: Any, body: Stmt) -> Stmt:

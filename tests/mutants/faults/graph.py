@@ -184,9 +184,13 @@ SPLIT.edit("phases of as many taps are one convolution", "AxisPhase.window", "se
 RESIZE = Faults("graph split_resize", PASSES + "split_resize", [
     graphs(split_resize, "split_resize", ("resized",)),
 ])  # fmt: skip
-RESIZE.edit("the nearer element has the smaller share", "_tables", "np.stack([1 - (at - low), at - low])",
-            "np.stack([at - low, 1 - (at - low)])")  # fmt: skip
-RESIZE.edit("taps outside keep their share", "_tables", "(places >= 0) & (places < extent)", "places >= 0")
+TABLES = Faults("topi resize_tables", "minitvm.topi.resize_tables", [
+    graphs(split_resize, "split_resize", ("resized",)),
+])  # fmt: skip
+TABLES.edit(
+    "the nearer element has the smaller share", "tables", "np.maximum(1 - distance, 0)", "np.minimum(distance, 1)"
+)
+TABLES.edit("taps outside keep their share", "tables", "(places >= 0) & (places < extent)", "places >= 0")
 RESIZE.edit("axes that keep their size are forgotten to be scaled", "_along_the_axes",
             "size != extent or scales[a] != 1.0", "size != extent")  # fmt: skip
 

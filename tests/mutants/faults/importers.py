@@ -120,8 +120,8 @@ ONNX_RECURRENT.edit(
 ONNX_RECURRENT.edit(
     "the bias of the candidate is added in front of the reset gate too",
     "_biases",
-    "part(columns, 2 * columns - apart), zeros",
-    "part(columns, 2 * columns - apart), part(2 * columns - apart, 2 * columns)",
+    "n.part(both, 1, columns, 2 * columns - apart), zeros",
+    "n.part(both, 1, columns, 2 * columns - apart), n.part(both, 1, 2 * columns - apart, 2 * columns)",
 )
 ONNX_RECURRENT.edit(
     "with layout 1 initial states are taken as with layout 0",
@@ -193,7 +193,7 @@ ONNX_LINEAR_ALGEBRA.edit(
 
 ONNX_POOLING = Faults("onnx pooling", "minitvm.frontend.onnx.ops.pooling", [imported("max_pool_with_places")])
 ONNX_POOLING.edit(
-    "the place in the picture, not in the tensor", "_max_pool_with_places", "np.arange(many)[:, None] * size",
+    "the place in the picture, not in the tensor", "_places", "np.arange(many)[:, None] * size",
     "np.arange(many)[:, None] * 0",
 )  # fmt: skip
 ONNX_POOLING.edit(

@@ -34,13 +34,13 @@ def attention(n: NodeContext) -> Any:
     parts: list[Operand] = []
     begin: Dim = 0
     for size in sizes:
-        part = n.op("strided_slice", projected, begin=(begin,), end=(begin + size,), strides=(1,), axes=(2,))
+        part = n.part(projected, 2, begin, begin + size)
         parts.append(heads_of(n, part, heads))
         begin += size
     query, key, value = parts
     present = None
     if past is not None:
-        key, value = (_behind(n, _picked(n, past, k), new) for k, new in enumerate((key, value)))
+        key, value = (_behind(n, n.entry(past, k), new) for k, new in enumerate((key, value)))
     if n.wants(1):
         present = n.op("stack", key, value, axis=0)
     result = _attended(n, query, key, value, [] if mask is None else [_mask(n, mask, key.shape[2])], added)
@@ -60,7 +60,7 @@ def multi_head_attention(n: NodeContext) -> Any:
     if bias is not None:
         for k, x in enumerate(operands):
             size = x.shape[-1]
-            part = n.op("strided_slice", bias, begin=(begin,), end=(begin + size,), strides=(1,), axes=(0,))
+            part = n.part(bias, 0, begin, begin + size)
             operands[k] = n.op("add", x, part)
             begin += size
     query, key, value = (x if x.ndim == 4 else heads_of(n, x, n.attr("num_heads")) for x in operands)
@@ -87,12 +87,6 @@ def joined_heads(n: NodeContext, x: Operand) -> Operand:
     if not isinstance(length, int) or length != 1:
         x = n.op("transpose", x, axes=(0, 2, 1, 3))
     return n.reshape(x, (batch, length, simple(heads * width)))
-
-
-def _picked(n: NodeContext, x: Operand, position: int) -> Operand:
-    part = n.op("strided_slice", x, begin=(position,), end=(position + 1,), strides=(1,), axes=(0,))
-    picked: Operand = n.op("squeeze", part, axis=(0,))
-    return picked
 
 
 def _behind(n: NodeContext, past: Operand, new: Operand) -> Operand:
@@ -169,12 +163,8 @@ def rotary_embedding(n: NodeContext) -> Any:
 
 def turned(n: NodeContext, x: Operand, size: int, cosine: Operand, sine: Operand, *, interleaved: bool) -> Operand:
     """The first `size` features turned: halves are pairs, or neighbours are."""
-
-    def part(begin: int, end: Dim, step: int = 1) -> Operand:
-        cut: Operand = n.op("strided_slice", x, begin=(begin,), end=(end,), strides=(step,), axes=(3,))
-        return cut
-
-    first, second = (part(0, size, 2), part(1, size, 2)) if interleaved else (part(0, size // 2), part(size // 2, size))
+    bounds = [(0, size, 2), (1, size, 2)] if interleaved else [(0, size // 2, 1), (size // 2, size, 1)]
+    first, second = (n.part(x, 3, *bound) for bound in bounds)
     real = n.op("subtract", n.op("multiply", first, cosine), n.op("multiply", second, sine))
     imaginary = n.op("add", n.op("multiply", first, sine), n.op("multiply", second, cosine))
     if interleaved:
@@ -183,7 +173,7 @@ def turned(n: NodeContext, x: Operand, size: int, cosine: Operand, sine: Operand
     else:
         parts = [real, imaginary]
     width = x.shape[3]
-    rest = [] if isinstance(width, int) and width == size else [part(size, width)]
+    rest = [] if isinstance(width, int) and width == size else [n.part(x, 3, size, width)]
     whole = [*parts, *rest]
     result: Operand = whole[0] if len(whole) == 1 else n.op("concatenate", *whole, axis=3)
     return result

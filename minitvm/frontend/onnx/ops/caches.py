@@ -75,8 +75,7 @@ def _parts(n: NodeContext, heads: int, groups: int) -> list[Operand]:
     begin: Dim = 0
     for count in (heads, groups, groups):
         end = simple(begin + width * count)
-        part = n.op("strided_slice", n[0], begin=(begin,), end=(end,), strides=(1,), axes=(2,))
-        parts.append(heads_of(n, part, count))
+        parts.append(heads_of(n, n.part(n[0], 2, begin, end), count))
         begin = end
     return parts
 

@@ -117,13 +117,8 @@ def scan_of_batches(n: NodeContext) -> Any:
     axes, turns = (0,) * count, (0,) * count if turns is None else turns
     outputs = len(body.output) - (len(inputs) - count)
 
-    def element(x: Operand, k: int) -> Operand:
-        part = n.op("strided_slice", x, begin=(k,), end=(k + 1,), strides=(1,), axes=(0,))
-        cut: Operand = n.op("squeeze", part, axis=(0,))
-        return cut
-
     each = [
-        _scanned(n, body, count, [element(x, k) for x in inputs], (axes, turns), ((0,) * outputs, (0,) * outputs))
+        _scanned(n, body, count, [n.entry(x, k) for x in inputs], (axes, turns), ((0,) * outputs, (0,) * outputs))
         for k in range(batch)
     ]
     return [_stacked(n, list(rows)) for rows in zip(*each, strict=True)]
@@ -155,8 +150,7 @@ def _scanned(n: NodeContext, body: Any, count: int, inputs: list[Operand], read:
         slices = []
         for x, axis, turned in zip(scanned, axes, in_turns, strict=True):
             at = steps - 1 - t if turned else t
-            part = n.op("strided_slice", x, begin=(at,), end=(at + 1,), strides=(1,), axes=(axis,))
-            slices.append(n.op("squeeze", part, axis=(axis,)))
+            slices.append(n.entry(x, at, axis))
         results = _body(n, body, [*state, *slices])
         state = results[:states]
         for row, value in zip(rows, results[states:], strict=True):

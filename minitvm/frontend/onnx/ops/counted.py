@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .... import te
 from ....expr import LE, Expr, SizeVar, as_expr, match
 from ....graph.nodes import Dim
 from ....topi.shapes import product, simple
@@ -93,7 +94,7 @@ def slice_at_data(n: NodeContext, given_axes: Operand | None) -> Operand:
         first, last = (_clamped(n, ends, k, extent) for ends in (n[1], n[2]))
         number = n.op("maximum", n.op("subtract", last, first), 0)
         if number.is_known:
-            x = n.op("strided_slice", x, begin=n.dims(first, "a start"), end=n.dims(last, "an end"), axes=(axis,))
+            x = n.part(x, axis, n.dims(first, "a start")[0], n.dims(last, "an end")[0])
             continue
         size = n.bound(number, extent, "sliced")
         if first.is_known and n.dims(first, "a start") == (0,):
@@ -106,8 +107,10 @@ def slice_at_data(n: NodeContext, given_axes: Operand | None) -> Operand:
 
 def _clamped(n: NodeContext, ends: Operand, position: int, extent: Dim) -> Operand:
     """An end of a slice as a place of the axis: a negative one counts from behind."""
-    part = n.op("strided_slice", n.cast(ends, "int64"), begin=(position,), end=(position + 1,), strides=(1,))
-    end, length = n.reshape(part, ()), Operand.known(np.array([extent, None], object)[:1].reshape(()), "int64")
+    end, length = (
+        n.entry(n.cast(ends, "int64"), position),
+        Operand.known(np.array([extent, None], object)[:1].reshape(()), "int64"),
+    )
     if isinstance(extent, int):
         length = Operand.known(np.array(extent))
     front = n.op("where", n.op("less", end, 0), n.op("add", end, length), end)
@@ -126,14 +129,12 @@ def non_max_suppression(n: NodeContext) -> Any:
     most: Dim = extent
     if limit.data is not None and not limit.is_symbolic:
         asked = max(int(n.scalar(limit, "the number of boxes")), 0)
-        most = min(asked, extent) if isinstance(extent, int) else simple(_minimum(as_expr(extent), asked))
+        most = (
+            min(asked, extent)
+            if isinstance(extent, int)
+            else simple(te.minimum(as_expr(extent), min(asked, 2**31 - 1)))
+        )
     box_format = "center" if n.attr("center_point_box", 0) else "corner"
     operands = (boxes, scores, *(n.reshape(t, (1,)) for t in (limit, iou, least)))
     suppressed = n.op("vision.all_class_non_max_suppression", *operands, most=most, box_format=box_format)
     return _counted(n, suppressed, "selected")[0]
-
-
-def _minimum(extent: Expr, asked: int) -> Expr:
-    from ....te import minimum
-
-    return minimum(extent, min(asked, 2**31 - 1))

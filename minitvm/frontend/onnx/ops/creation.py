@@ -73,7 +73,7 @@ def one_hot(n: NodeContext) -> Any:
     wide = n.op("reshape", wrapped, newshape=(*indices.shape[:axis], 1, *indices.shape[axis:]))
     places = np.arange(depth, dtype=np.int64).reshape((depth, *(1,) * (indices.ndim - axis)))
     hit = n.op("equal", wide, places)
-    off, on = (n.op("strided_slice", values, begin=(k,), end=(k + 1,), strides=(1,), axes=(0,)) for k in (0, 1))
+    off, on = (n.part(values, 0, k, k + 1) for k in (0, 1))
     return n.op("where", hit, on, off)
 
 

@@ -106,10 +106,7 @@ def _layer(
 
 def _of_direction(n: NodeContext, inputs: list[Any], d: int) -> list[Operand]:
     """The part of each input for one direction, which is the third axis of the first input, and the first of others."""
-    return [
-        n.op("strided_slice", value, begin=(d,), end=(d + 1,), strides=(1,), axes=(0 if k else 2,))
-        for k, value in enumerate(inputs)
-    ]
+    return [n.part(value, 0 if k else 2, d, d + 1) for k, value in enumerate(inputs)]
 
 
 def _biases(n: NodeContext, directions: int, columns: int, apart: int) -> tuple[Operand | None, Operand | None]:
@@ -117,17 +114,12 @@ def _biases(n: NodeContext, directions: int, columns: int, apart: int) -> tuple[
     both = n.optional(3)
     if both is None:
         return None, None
-
-    def part(begin: int, end: int) -> Operand:
-        cut: Operand = n.op("strided_slice", both, begin=(begin,), end=(end,), strides=(1,), axes=(1,))
-        return cut
-
-    of_state = part(columns, 2 * columns)
+    of_input, of_state = n.part(both, 1, 0, columns), n.part(both, 1, columns, 2 * columns)
     if not apart:
-        return n.op("add", part(0, columns), of_state), None
+        return n.op("add", of_input, of_state), None
     zeros = np.zeros((directions, apart), both.dtype.numpy)
-    joined = n.op("concatenate", part(columns, 2 * columns - apart), zeros, axis=1)
-    return n.op("add", part(0, columns), joined), part(2 * columns - apart, 2 * columns)
+    joined = n.op("concatenate", n.part(both, 1, columns, 2 * columns - apart), zeros, axis=1)
+    return n.op("add", of_input, joined), n.part(both, 1, 2 * columns - apart, 2 * columns)
 
 
 def _initial(n: NodeContext, position: int, shape: tuple[Any, ...], layout: int, x: Operand) -> Operand:

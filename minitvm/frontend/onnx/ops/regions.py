@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.nodes import Dim
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -38,7 +39,7 @@ def _roi_align(n: NodeContext, mode: str) -> Any:
     axes = []
     for first, extent, count in zip((1, 0), extents, bins, strict=True):
         start, end = (
-            n.op("subtract", n.op("multiply", _column(n, rois, k), scale), 0.5 if mode == "half_pixel" else 0.0)
+            n.op("subtract", n.op("multiply", n.part(rois, 1, k, k + 1), scale), 0.5 if mode == "half_pixel" else 0.0)
             for k in (first, first + 2)
         )
         size = n.op("subtract", end, start)
@@ -48,36 +49,25 @@ def _roi_align(n: NodeContext, mode: str) -> Any:
         axes.append(_two_taps(n, places, extent))
     pixels = n.op("transpose", x, axes=(0, 2, 3, 1))
     shape = (regions, bins[0] * samples, bins[1] * samples, 1)
-    image = n.op("reshape", images, newshape=(regions, 1, 1, 1))
+
+    def spread(part: Operand, newshape: tuple[Dim, ...]) -> Operand:
+        wide: Operand = n.op("broadcast_to", n.op("reshape", part, newshape=newshape), shape=shape)
+        return wide
+
+    image = spread(images, (regions, 1, 1, 1))
+    rows = [[spread(part, (regions, shape[1], 1, 1)) for part in tap] for tap in axes[0]]
+    columns = [[spread(part, (regions, 1, shape[2], 1)) for part in tap] for tap in axes[1]]
     terms = []
-    for row, down in axes[0]:
-        for column, along in axes[1]:
-            place = [
-                n.op("broadcast_to", n.op("reshape", part, newshape=newshape), shape=shape)
-                for part, newshape in (
-                    (image, (regions, 1, 1, 1)),
-                    (row, (regions, shape[1], 1, 1)),
-                    (column, (regions, 1, shape[2], 1)),
-                )
-            ]
-            weight = n.op(
-                "multiply",
-                n.op("reshape", down, newshape=(regions, shape[1], 1, 1)),
-                n.op("reshape", along, newshape=(regions, 1, shape[2], 1)),
-            )
-            value = n.op("gather_nd", pixels, n.op("concatenate", *place, axis=3), batch_dims=0)
-            terms.append(n.op("multiply", value, weight))
+    for row, down in rows:
+        for column, along in columns:
+            value = n.op("gather_nd", pixels, n.op("concatenate", image, row, column, axis=3), batch_dims=0)
+            terms.append(n.op("multiply", value, n.op("multiply", down, along)))
     combine, over = ("add", "mean") if reduction == "avg" else ("maximum", "max")
     total = terms[0]
     for term in terms[1:]:
         total = n.op(combine, total, term)
     split = n.op("reshape", total, newshape=(regions, bins[0], samples, bins[1], samples, x.shape[1]))
     return n.op("transpose", n.op(over, split, axis=(2, 4)), axes=(0, 3, 1, 2))
-
-
-def _column(n: NodeContext, table: Operand, k: int) -> Operand:
-    cut: Operand = n.op("strided_slice", table, begin=(k,), end=(k + 1,), strides=(1,), axes=(1,))
-    return cut
 
 
 def _two_taps(n: NodeContext, places: Operand, extent: int) -> list[tuple[Operand, Operand]]:
@@ -122,9 +112,8 @@ def deform_conv(n: NodeContext) -> Any:
         tap = np.arange(taps) // kernel[1] if axis == 0 else np.arange(taps) % kernel[1]
         place = np.arange((height, width)[axis]) * strides[axis] - padding[axis]
         fixed = tap[:, None, None] * dilations[axis] + (place[:, None] if axis == 0 else place[None])[None]
-        shift = n.op("strided_slice", shifts, begin=(axis,), end=(axis + 1,), strides=(1,), axes=(2,))
         whole = np.broadcast_to(fixed, (taps, height, width)).astype(x.dtype.numpy)
-        grid.append(n.op("add", n.op("squeeze", shift, axis=(2,)), whole))
+        grid.append(n.op("add", n.entry(shifts, axis, 2), whole))
     points = n.op("reshape", n.op("stack", *grid, axis=4), newshape=(batch * moved, taps * height, width, 2))
     picture = n.op("reshape", x, newshape=(batch * moved, channels // moved, *extents))
     read = n.op("image.grid_sample", picture, points, method="linear", padding_mode="zeros", in_elements=True)

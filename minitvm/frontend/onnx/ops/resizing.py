@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from ....graph.nodes import Dim
+from ....topi.resize_tables import positions, tables
 from ...operand import Operand
 from ...symbolic import Quotient, scaled
 from ..context import NodeContext
@@ -60,14 +59,7 @@ def resize(n: NodeContext) -> Any:
     x = n[0]
     antialias = bool(n.attr("antialias", 0))
     mode = n.attr("coordinate_transformation_mode", "half_pixel")
-    if mode not in (
-        "half_pixel",
-        "pytorch_half_pixel",
-        "align_corners",
-        "asymmetric",
-        "tf_crop_and_resize",
-        "half_pixel_symmetric",
-    ):
+    if mode not in _COORDINATES:
         n.refuse_attribute("coordinate_transformation_mode")
     attrs: dict[str, Any] = {
         "method": _method(n),
@@ -149,64 +141,21 @@ def _scaled(n: NodeContext, dim: Dim, scale: Any) -> Dim:
 
 
 def _antialiased(n: NodeContext, scales: tuple[Any, ...] | None, size: tuple[Dim, ...], attrs: dict[str, Any]) -> Any:
-    """Each axis by a matrix of weights, which where it shrinks reach as many elements as become one."""
+    """An interpolation along each axis, whose filter where it shrinks reaches as many elements as become one."""
     x, mode = n[0], attrs["coordinate_transformation_mode"]
     if mode == "tf_crop_and_resize":
         n.refuse("antialias=1 with coordinate_transformation_mode=tf_crop_and_resize is not supported")
-    for axis, (extent, wanted) in enumerate(zip(n[0].shape, size, strict=True)):
-        if not isinstance(extent, int) or not isinstance(wanted, int):
-            n.refuse(f"antialias=1 with the open dimension {extent} is not supported")
+    if not x.dtype.is_float:
+        n.refuse(f"antialias=1 of {x.dtype} is not supported: wanted floats")
+    for axis, (extent, wanted) in enumerate(zip(n.sizes(x), size, strict=True)):
+        if not isinstance(wanted, int):
+            n.refuse(f"antialias=1 with the open dimension {wanted} is not supported")
         scale = float(scales[axis]) if scales is not None else wanted / extent
         if extent == wanted and scale == 1.0:
             continue
-        matrix = filter_matrix(
-            extent, wanted, scale, mode, attrs["method"], attrs["cubic_alpha"], attrs["cubic_exclude"]
+        at = positions(mode, extent, wanted, scale)
+        places, weights = tables(
+            at, extent, attrs["method"], attrs["cubic_alpha"], attrs["cubic_exclude"], antialias=scale
         )
-        order = [*(a for a in range(x.ndim) if a != axis), axis]
-        rows = n.op("transpose", x, axes=order)
-        product = n.op("nn.matmul", rows, matrix.T.astype(x.dtype.numpy))
-        x = n.op("transpose", product, axes=[order.index(a) for a in range(x.ndim)])
+        x = n.op("image.interpolate", x, places, weights.astype(x.dtype.numpy), axis=axis)
     return n.op("copy", x) if x is n[0] else x
-
-
-def filter_matrix(
-    extent: int, size: int, scale: float, mode: str, method: str, alpha: float, exclude: bool
-) -> np.ndarray:
-    """The weights (size, extent) of a linear or cubic filter that is as wide as an element of the result.
-
-    An element outside is the outermost one, or with `exclude` has no weight.
-    """
-    narrow, reach = min(scale, 1.0), 1 if method == "linear" else 2
-    matrix = np.zeros((size, extent))
-    for row in range(size):
-        place = _place(row, extent, size, scale, mode)
-        left = math.floor(place)
-        taps = np.arange(math.floor(place - reach / narrow), math.ceil(place + reach / narrow) + 1)
-        if narrow == 1.0:
-            taps = np.arange(left - reach + 1, left + reach + 1)
-        distance = np.abs(taps - place) * narrow
-        weights = np.clip(1 - distance, 0, 1) if method == "linear" else _cubic(distance, alpha)
-        if exclude:
-            weights = np.where((taps >= 0) & (taps < extent), weights, 0.0)
-        np.add.at(matrix[row], np.clip(taps, 0, extent - 1), weights / weights.sum())
-    return matrix
-
-
-def _place(row: int, extent: int, size: int, scale: float, mode: str) -> float:
-    if mode == "align_corners":
-        return row * (extent - 1) / (size - 1) if size > 1 else 0.0
-    if mode == "asymmetric":
-        return row / scale
-    if mode == "pytorch_half_pixel" and size == 1:
-        return 0.0
-    shift = 0.0
-    if mode == "half_pixel_symmetric":
-        shift = extent / 2 * (1 - size / (scale * extent))
-    return shift + (row + 0.5) / scale - 0.5
-
-
-def _cubic(distance: np.ndarray, alpha: float) -> np.ndarray:
-    """Keys' kernel."""
-    near = ((alpha + 2) * distance - (alpha + 3)) * distance * distance + 1
-    far = ((distance - 5) * distance + 8) * distance * alpha - 4 * alpha
-    return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))

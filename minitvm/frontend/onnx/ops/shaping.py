@@ -164,10 +164,7 @@ def _split(n: NodeContext, sizes: tuple[Dim, ...] | None, count: int) -> Any:
         if not same(bounds[-1], extent) and not differ(bounds[-1], extent):
             whole = bounds[-1]
             x = n.assume(x, (whole, extent) if isinstance(whole, Expr) else (extent, whole))
-    return [
-        n.op("strided_slice", x, begin=(begin,), end=(end,), strides=(1,), axes=(axis,))
-        for begin, end in pairwise(bounds)
-    ]
+    return [n.part(x, axis, begin, end) for begin, end in pairwise(bounds)]
 
 
 @converter("DepthToSpace")

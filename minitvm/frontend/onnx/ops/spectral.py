@@ -51,8 +51,8 @@ def _transformed(
     back = [order.index(a) for a in range(x.ndim - 1)]
 
     def part(k: int) -> Operand:
-        cut = n.op("strided_slice", x, begin=(0, k), end=(used, k + 1), strides=(1, 1), axes=(axis, x.ndim - 1))
-        return n.cast(n.op("transpose", n.op("squeeze", cut, axis=(x.ndim - 1,)), axes=order), "float64")
+        column = n.part(n.entry(x, k, x.ndim - 1), axis, 0, used)
+        return n.cast(n.op("transpose", column, axes=order), "float64")
 
     def result(product: Operand) -> Operand:
         return n.cast(n.op("transpose", product, axes=back), x.dtype)
@@ -77,14 +77,14 @@ def stft(n: NodeContext) -> Any:
     onesided = bool(n.attr("onesided", 1))
     if x.ndim == 2:
         x = n.op("expand_dims", x, axis=(2,))
-    samples, parts = x.shape[1], x.shape[2]
+    samples, parts = n.sizes(x, 1)
     if given is not None:
         length = int(n.scalar(given, "the length of a frame"))
-    elif window is not None and isinstance(window.shape[0], int):
-        length = window.shape[0]
+    elif window is not None:
+        length = n.size(window, 0)
     else:
         n.refuse("neither a window nor the length of a frame is given")
-    if not isinstance(samples, int) or parts not in (1, 2) or step < 1 or not 1 <= length <= samples:
+    if parts not in (1, 2) or step < 1 or not 1 <= length <= samples:
         n.refuse(f"frames of {length} every {step} of {x} are not supported")
     starts = np.arange(0, samples - length + 1, step)
     frames = n.op("take", x, starts[:, None] + np.arange(length), axis=1)

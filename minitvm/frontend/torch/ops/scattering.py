@@ -13,7 +13,6 @@ from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
 from .indexing import indexed_axes, points_of
-from .shaping import part
 
 _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
@@ -48,7 +47,7 @@ def _scattered(n: NodeContext, updates: Operand, reduction: str) -> Any:
     axis = n.attr("dim") % max(x.ndim, 1)
     for a, (own, size) in enumerate(zip(updates.shape, index.shape, strict=True)):
         if isinstance(own, int) and isinstance(size, int) and own > size:
-            updates = part(n, updates, a, 0, size)
+            updates = n.part(updates, a, 0, size)
     return n.op("scatter_elements", x, index, updates, axis=axis, reduction=reduction)
 
 
@@ -106,9 +105,9 @@ def _replaced(n: NodeContext, axis: int, begin: int, end: int, step: int, update
         order[places] = extent + np.arange(len(places))
         order[order < 0] = np.flatnonzero(order < 0)
         return n.op("take", n.op("concatenate", x, updates, axis=axis), order, axis=axis)
-    parts = [part(n, x, axis, 0, begin)] if begin else []
+    parts = [n.part(x, axis, 0, begin)] if begin else []
     parts.append(updates)
-    parts += [part(n, x, axis, end, extent)] if end < extent else []
+    parts += [n.part(x, axis, end, extent)] if end < extent else []
     return parts[0] if len(parts) == 1 else n.op("concatenate", *parts, axis=axis)
 
 

@@ -100,15 +100,9 @@ def split(n: NodeContext) -> Any:
     parts = []
     for size in sizes:
         end = begin + size
-        parts.append(x if len(sizes) == 1 else part(n, x, axis, begin, end))
+        parts.append(x if len(sizes) == 1 else n.part(x, axis, begin, end))
         begin = end
     return parts
-
-
-def part(n: NodeContext, x: Operand, axis: int, begin: Any, end: Any, step: int = 1) -> Operand:
-    """x from `begin` to `end` along an axis."""
-    result: Operand = n.op("strided_slice", x, begin=(begin,), end=(end,), strides=(step,), axes=(axis,))
-    return result
 
 
 @converter("slice.Tensor")
@@ -128,7 +122,7 @@ def slice_(n: NodeContext) -> Any:
             widths = [(0, 0)] * x.ndim
             widths[axis] = (-begin, -after)
             return n.op("nn.pad", x, pad_width=tuple(widths))
-    return part(n, x, axis, begin, sys.maxsize if end is None else end, step)
+    return n.part(x, axis, begin, sys.maxsize if end is None else end, step)
 
 
 @converter("select.int")
@@ -139,7 +133,7 @@ def select(n: NodeContext) -> Any:
     extent = x.shape[axis]
     if isinstance(extent, int) and isinstance(index, int):
         index %= extent
-        return n.op("squeeze", part(n, x, axis, index, index + 1), axis=(axis,))
+        return n.entry(x, index, axis)
     return n.op("take", x, n.of_dtype(index, "int64"), axis=axis)
 
 

@@ -39,6 +39,7 @@ from ....nodes import (
 )
 from ...registry import Failure, primitive, requirement
 from ...state import ScheduleState
+from ...updates import copied_nest
 from ..reduction import loop_around
 
 
@@ -188,19 +189,12 @@ def _fill(block: BlockRealize, inner: Sequence[For], store: BufferStore, pad: Ex
     """The pad in the whole domain, in loops of its own like those from the given one inward."""
     old = block.block
     variables: dict[Var, Expr] = {it.var: it.var.with_name(it.var.name) for it in old.iter_vars}
-    renamed: dict[Var, Expr] = {l.var: l.var.with_name(l.var.name) for l in inner}
     iters = tuple(replace(it, var=variables[it.var]) for it in old.iter_vars)
     body = substitute(replace(store, value=pad), variables)
     writes = tuple(substitute(r, variables) for r in old.writes)
     filling = Block(iters, (), writes, f"{old.name}_pad_const", body, annotations=dict(old.annotations))
-    values = tuple(around.simplify(substitute(v, renamed)) for v in block.iter_values)
-    nest: Stmt = BlockRealize(values, substitute(block.predicate, renamed), filling)
-    for l in reversed(inner):
-        var = renamed[l.var]
-        assert isinstance(var, Var)  # made above
-        start, extent = substitute(l.start, renamed), substitute(l.extent, renamed)
-        nest = For(var, start, extent, l.kind, nest, l.thread, dict(l.annotations))
-    return nest
+    values = tuple(around.simplify(v) for v in block.iter_values)
+    return copied_nest(inner, BlockRealize(values, block.predicate, filling))
 
 
 def _inside_only(

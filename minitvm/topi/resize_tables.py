@@ -1,0 +1,66 @@
+"""Places and weights of a resize along an axis of known sizes, as NumPy arrays.
+
+An output is a sum of a few inputs times weights, and both depend on its index alone. They are computed here once, in
+float64; `image.interpolate` reads them. `resize` computes the same where sizes are open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from .resize import coordinates
+
+_ROUNDING: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "round_prefer_floor": lambda v: np.ceil(v - 0.5),
+    "round_prefer_ceil": lambda v: np.floor(v + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+_REACH = {"linear": 1, "cubic": 2}
+
+
+def positions(mode: str, extent: int, size: int, scale: float) -> np.ndarray:
+    """The positions [size] in the input of the outputs."""
+    at: np.ndarray = coordinates(mode, extent, size, scale, (0.0, 1.0))(np.arange(size))
+    return at
+
+
+def nearest_places(at: np.ndarray, extent: int, rounding: str) -> np.ndarray:
+    """The input [size] that is nearest to each position."""
+    return _inside(_ROUNDING[rounding](at), extent)
+
+
+def tables(
+    at: np.ndarray, extent: int, method: str, alpha: float = -0.75, exclude: bool = False, antialias: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """The places and the weights, both [taps, size], of a linear or cubic filter (Keys, 1981) about positions.
+
+    A place outside is the outermost one; with `exclude` it has no weight, and the others are scaled up. `antialias` is
+    the size by the extent where a filter shall be as wide as an element of the result; from 1 on it changes nothing.
+    """
+    narrow, reach = min(antialias, 1.0), _REACH[method]
+    if narrow == 1.0:
+        first, taps = np.floor(at) - (reach - 1), 2 * reach
+    else:
+        first, taps = np.floor(at - reach / narrow), 2 * int(np.ceil(reach / narrow)) + 2
+    places = first + np.arange(taps)[:, None]
+    distance = np.abs(places - at) * narrow
+    weights = np.maximum(1 - distance, 0) if method == "linear" else _cubic(distance, alpha)
+    if exclude:
+        weights = np.where((places >= 0) & (places < extent), weights, 0.0)
+    if exclude or narrow != 1.0:
+        weights = weights / weights.sum(axis=0)
+    return _inside(places, extent), weights
+
+
+def _inside(places: np.ndarray, extent: int) -> np.ndarray:
+    return np.clip(places, 0, extent - 1).astype(np.int32)
+
+
+def _cubic(distance: np.ndarray, alpha: float) -> np.ndarray:
+    """Keys' cubic kernel."""
+    near = ((alpha + 2) * distance - (alpha + 3)) * distance**2 + 1
+    far = ((distance - 5) * distance + 8) * distance * alpha - 4 * alpha
+    return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
