@@ -54,6 +54,7 @@ class Emitter(ABC):
     """Walks a kernel's statements and collects lines of source."""
 
     indent_text = "    "
+    declares_all = False  # whether the language wants a declaration of a variable that is stored first
 
     def __init__(self, kernel: PrimFunc, target: Any, reserved: Iterable[str]) -> None:
         self.kernel = kernel
@@ -89,6 +90,19 @@ class Emitter(ABC):
     def close_block(self) -> None:  # noqa: B027
         """The line that ends a block, in languages that have one."""
 
+    # -- the kernel
+
+    def header(self) -> list[str]:
+        """What the kernel is, for people: its parameters and the schedule that made it."""
+        params = ", ".join(
+            f"{p.name}: {p.dtype}[{', '.join(map(str, p.shape))}]" if isinstance(p, Buffer) else f"{p.name}: {p.dtype}"
+            for p in self.kernel.params
+        )
+        trace = self.kernel.attrs.get("schedule_trace", ())
+        steps = trace.split("\n") if isinstance(trace, str) else [str(step) for step in trace]
+        rows = [f"kernel {self.kernel.name}({params})"]
+        return rows + (["schedule:", *("  " + step for step in steps)] if steps else [])
+
     # -- statements
 
     def stmt(self, stmt: Stmt) -> None:
@@ -118,7 +132,7 @@ class Emitter(ABC):
             names = {r: self.names.fresh(f"{stmt.buffer.name}_{r.start}") for r in registers}
             self.registers[stmt.buffer] = names
             for register, name in names.items():
-                if not stored_first(stmt.buffer, register, stmt.body):
+                if self.declares_all or not stored_first(stmt.buffer, register, stmt.body):
                     self.declare_register(stmt.buffer, register, name)
         self.stmt(stmt.body)
 

@@ -27,7 +27,8 @@ from ..tir.nodes import (
 )
 from ..tir.script.printer import script
 from ..tir.verifier.kernel_rules import STACK_BYTES
-from .numba_expressions import NumbaExpressions, atom, is_index, short_name
+from .numba_expressions import NumbaExpressions, short_name
+from .spelling import atom, is_index
 
 
 def generate(kernel: PrimFunc, target: Any = None) -> str:
@@ -58,16 +59,6 @@ class _NumbaCPU(NumbaExpressions):
         lines += [f"{n} = float({n.lower()!r})" for n in ("INF", "NAN") if n in self.imports]
         lines += ["", "", f"def {self.kernel.name}(args, thread, threads):", *self.lines, ""]
         return "\n".join(lines)
-
-    def header(self) -> list[str]:
-        params = ", ".join(
-            f"{p.name}: {p.dtype}[{', '.join(map(str, p.shape))}]" if isinstance(p, Buffer) else f"{p.name}: {p.dtype}"
-            for p in self.kernel.params
-        )
-        trace = self.kernel.attrs.get("schedule_trace", ())
-        steps = trace.split("\n") if isinstance(trace, str) else [str(step) for step in trace]
-        rows = [f"kernel {self.kernel.name}({params})"]
-        return rows + (["schedule:", *("  " + step for step in steps)] if steps else [])
 
     def parameter(self, position: int, param: Buffer | Var) -> None:
         name = self.names[param]

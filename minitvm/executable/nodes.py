@@ -156,12 +156,17 @@ Argument: TypeAlias = Location | int | float | Expr
 
 @dataclass(frozen=True, slots=True)
 class CallKernel:
-    """Run kernel number `kernel`; one argument per parameter. `operator` is the operator it belongs to, for people."""
+    """Run kernel number `kernel`; one argument per parameter. `operator` is the operator it belongs to, for people.
+
+    `grid` is how many blocks there are along x, y and z, then how many threads in a block along these, for a kernel of
+    a machine with such a grid; else it is empty.
+    """
 
     kernel: int
     args: tuple[Argument, ...]
     parallel: bool = True
     operator: str = field(default="", compare=False)
+    grid: tuple[Dim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

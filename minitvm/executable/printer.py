@@ -70,7 +70,9 @@ def step_text(x: Executable, step: Step) -> str:
         return f"external({', '.join([repr(step.engine), *args, *attrs])})"
     assert isinstance(step, CallKernel)
     name = _name(x.kernels, step.kernel, "kernel", lambda k: k.name)
-    return f"{name}({', '.join(args)}){'' if step.parallel else '  # thread 0'}"
+    if step.grid:
+        args.append(f"grid=({', '.join(map(_number, step.grid))})")
+    return f"{name}({', '.join(args)}){'' if step.parallel or step.grid else '  # thread 0'}"
 
 
 def _name(table: Sequence, index: int, what: str, name: Callable) -> str:

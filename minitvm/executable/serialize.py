@@ -20,7 +20,7 @@ from ..errors import ArtifactError, Unsupported
 from . import nodes as n
 from .alignment import ALIGNMENT, aligned_empty
 
-VERSION = 5
+VERSION = 6
 _FORMAT = "minitvm-executable"
 
 _BINARY = {
@@ -86,7 +86,7 @@ class _Writer:
         args = [self.argument(a) for a in s.args]
         if isinstance(s, n.CallKernel):
             call = {"step": "call", "kernel": s.kernel, "args": args}
-            return {**call, "parallel": s.parallel, "operator": s.operator}
+            return {**call, "parallel": s.parallel, "operator": s.operator, "grid": [self.expr(d) for d in s.grid]}
         specs = [self.spec(p) for p in s.specs]
         return {
             "step": "external", "engine": s.engine, "args": args, "access": list(s.access), "specs": specs,
@@ -201,7 +201,7 @@ class _Reader:
             return n.BindSize(var, place, most, j["where"], j["operator"])
         args = tuple(map(self.argument, j["args"]))
         if j["step"] == "call":
-            return n.CallKernel(j["kernel"], args, j["parallel"], j["operator"])
+            return n.CallKernel(j["kernel"], args, j["parallel"], j["operator"], tuple(map(self.expr, j["grid"])))
         return n.CallExternal(j["engine"], args, tuple(j["access"]), tuple(map(self.spec, j["specs"])), j["attrs"])
 
     def arena(self, j: Any) -> n.Arena:

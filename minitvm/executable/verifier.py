@@ -143,6 +143,8 @@ def _arguments(x: Executable, env: Env) -> Iterator[Breach]:
             continue
         if not isinstance(step, CallKernel):
             continue
+        if len(step.grid) not in (0, 6):
+            yield i, f"a grid of {len(step.grid)} extents, wanted those of blocks and threads along x, y and z"
         params = x.kernels[step.kernel].params
         if len(params) != len(step.args):
             yield i, f"{len(step.args)} arguments for {len(params)} parameters"
@@ -224,6 +226,8 @@ def _expressions(x: Executable) -> Iterator[tuple[int | None, Dim | float]]:
             yield i, step.nbytes
         if isinstance(step, BindSize):
             yield i, step.most
+        if isinstance(step, CallKernel):
+            yield from ((i, d) for d in step.grid)
         args = step.args if isinstance(step, CallKernel | CallExternal) else ()
         for a in (*args, *(loc for loc, _ in accesses(x, step))):
             if isinstance(a, ArenaSlice):

@@ -29,6 +29,7 @@ class _Call:
     args: list[Slot | Expr]
     parallel: bool
     operator: str
+    grid: list[Expr]
 
 
 @dataclass(slots=True)
@@ -119,7 +120,8 @@ class Linker:
         elif isinstance(stmt, KernelCall):
             args = [places[a] if isinstance(a, Buffer) else substitute(a, scalars) for a in stmt.args]
             number = self._kernel(lowered.kernels[stmt.kernel], args)
-            self.steps.append(_Call(number, args, stmt.parallel, self._operator))
+            grid = [substitute(d, scalars) for d in stmt.grid]
+            self.steps.append(_Call(number, args, stmt.parallel, self._operator, grid))
         else:
             raise InternalError(f"a host function holds only kernel calls, found {type(stmt).__name__}")
 
@@ -170,7 +172,8 @@ class Linker:
                 steps.append(x.Copy(_place(step.dst), _place(step.src), step.src.nbytes, step.operator))
             else:
                 args = tuple(_place(a) if isinstance(a, Slot) else plain(a) for a in step.args)
-                steps.append(x.CallKernel(step.kernel, args, step.parallel, step.operator))
+                grid = tuple(map(plain, step.grid))
+                steps.append(x.CallKernel(step.kernel, args, step.parallel, step.operator, grid))
         return x.Executable(
             name, self.target, tuple(inputs), tuple(outputs), tuple(constants), arenas, tuple(self.kernels),
             tuple(steps), tuple(calling), tuple(guards), tuple(states), tuple(bounds),

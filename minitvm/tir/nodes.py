@@ -315,13 +315,16 @@ class KernelCall(Stmt):
     """Run the module's function `kernel` on buffers and scalars; a host function is a sequence of these.
 
     `parallel` says that all threads of the team take part (the kernel's outermost loop is PARALLEL); otherwise one
-    does. Calls run one after the other: there is a barrier between them.
+    does. Calls run one after the other: there is a barrier between them. `grid` is how many blocks there are along x, y
+    and z, then how many threads in a block, for a kernel whose loops are bound to them; else it is empty. It says what
+    the loops of the kernel say, so that who launches it need not look into it.
     """
 
     kernel: str
     args: tuple[Buffer | Expr, ...]
     parallel: bool = False
-    _children = ("args",)
+    grid: tuple[Expr, ...] = ()
+    _children = ("args", "grid")
 
 
 class BlockId:

@@ -10,7 +10,7 @@ import pytest
 
 from minitvm import build, te
 from minitvm.codegen.numba_cpu import generate
-from minitvm.codegen.numba_expressions import rounded
+from minitvm.codegen.spelling import rounded
 from minitvm.errors import InternalError, Unsupported
 from minitvm.expr import Broadcast, FloatImm, Ramp, SizeVar, Var, call, const
 from minitvm.reference import tir as reference

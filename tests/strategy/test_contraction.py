@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from minitvm import reference, strategy, te, topi
-from minitvm.strategy.cpu.blocks import blocks_of, is_reduction
+from minitvm.strategy.blocks import blocks_of, is_reduction
 from minitvm.strategy.cpu.roles import Roles, roles
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc

@@ -15,9 +15,9 @@ from typing import Any
 from ...expr import REDUCE, walk
 from ...tir import Schedule
 from ...tir.nodes import BufferLoad, PrimFunc
+from ..blocks import blocks_of, computes, extents, volume
 from ..candidate import Candidate, Cost
 from ..registry import rule
-from .blocks import blocks_of, computes, extents, volume
 from .conv2d import schedule_other_blocks
 from .model import MEMORY_STALL
 from .panels import PanelPlan, schedule_panels

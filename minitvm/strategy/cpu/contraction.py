@@ -19,9 +19,9 @@ from typing import Any
 from ...expr import REDUCE
 from ...tir import IndexMap, Schedule
 from ...tir.nodes import Block, PrimFunc
+from ..blocks import blocks_of, is_reduction
 from ..candidate import Candidate, Cost, Knob, Unfit
 from ..registry import rule
-from .blocks import blocks_of, is_reduction
 from .conv2d import schedule_other_blocks
 from .panels import PanelPlan, contraction_cost, row_block, schedule_panels
 from .phases import PHASED, phase_elements, store_phases

@@ -13,10 +13,10 @@ from ...expr import const, structural_equal
 from ...target import CPU
 from ...tir import Schedule
 from ...tir.nodes import Block, PrimFunc
+from ..blocks import attempt, behind, block_named, blocks_of, computes, reduced, volume
 from ..candidate import Candidate, Cost
 from ..registry import rule
-from .blocks import behind, block_named, blocks_of, computes, reduced, volume
-from .generic import attempt, schedule_block
+from .generic import schedule_block
 from .model import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_STALL, shared
 from .register_tile import block_of, epilogue, shape_written, tile_in_registers, tile_reduction
 from .tiling import cpu_of

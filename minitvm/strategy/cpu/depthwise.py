@@ -13,9 +13,9 @@ from typing import Any
 
 from ...tir import Schedule
 from ...tir.nodes import Block, PrimFunc
+from ..blocks import behind, block_named, blocks_of, computes, inline_injective, reduced, volume
 from ..candidate import Candidate, Cost
 from ..registry import rule
-from .blocks import behind, block_named, blocks_of, computes, inline_injective, reduced, volume
 from .conv2d import schedule_other_blocks
 from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES, LOADS
 from .register_tile import (

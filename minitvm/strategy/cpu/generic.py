@@ -8,18 +8,16 @@ Every step that the schedule refuses is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...errors import ScheduleError
 from ...expr import REDUCE, IntImm
 from ...tir import Schedule
 from ...tir.annotations import LANES
 from ...tir.nodes import Block, BufferStore, PrimFunc
-from ..candidate import Candidate, Cost
-from ..registry import rule
-from .blocks import (
+from ..blocks import (
+    attempt,
     blocks_of,
     constant_extent,
     contiguous_along_last,
@@ -27,6 +25,8 @@ from .blocks import (
     is_reduction,
     reduces_along_last,
 )
+from ..candidate import Candidate, Cost
+from ..registry import rule
 from .model import L3_BYTES, MEMORY_BYTES, shared
 from .streams import Stream, streams
 from .tasks import fused_tasks
@@ -127,14 +127,6 @@ def _cost(stream: Stream, inline: bool, knobs: BlockKnobs, cpu: Any) -> Cost:
     if stream.instances < PARALLEL_WORK:
         return cost
     return cost * shared(min(knobs.tasks, TASKS), cpu) + Cost(float(knobs.tasks))
-
-
-def attempt(step: Callable[[], Any]) -> Any:
-    """A step, or None where the schedule refuses it."""
-    try:
-        return step()
-    except ScheduleError:
-        return None
 
 
 def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | None = None) -> None:

@@ -20,9 +20,9 @@ from ...expr.conditions import is_const
 from ...tir import Schedule
 from ...tir.annotations import LANES
 from ...tir.nodes import Block, PrimFunc
+from ..blocks import blocks_of, inline_injective, is_reduction
 from ..candidate import Candidate, Cost, Unfit
 from ..registry import rule
-from .blocks import blocks_of, inline_injective, is_reduction
 from .generic import parallelized, vector_lanes, work
 from .model import MEMORY_BYTES
 from .roles import contiguous_along, depends, operands

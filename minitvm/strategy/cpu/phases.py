@@ -12,7 +12,7 @@ from typing import Any
 
 from ...tir import Schedule
 from ...tir.nodes import Block
-from .blocks import extents, is_reduction, readers
+from ..blocks import extents, is_reduction, readers
 from .register_tile import block_of
 from .roles import Roles
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...tir.nodes import PrimFunc
+from ..blocks import computes
 from ..candidate import Candidate
 from ..registry import rule
-from .blocks import computes
 from .generic import block_by_block
 
 POOLS = tuple(f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3))

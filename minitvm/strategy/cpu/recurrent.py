@@ -20,9 +20,9 @@ from typing import Any
 from ...expr import walk
 from ...tir import Schedule
 from ...tir.nodes import Block, BufferStore, PrimFunc
+from ..blocks import blocks_of, computes, extents, is_reduction, volume
 from ..candidate import Candidate, Cost
 from ..registry import rule
-from .blocks import blocks_of, computes, extents, is_reduction, volume
 from .generic import PARALLEL_WORK, widest
 from .model import L3_BYTES, shared
 from .panels import PanelPlan, schedule_panels

@@ -22,7 +22,7 @@ from ...expr.conditions import is_const
 from ...tir import Schedule
 from ...tir.annotations import PREFETCH
 from ...tir.nodes import Block
-from .blocks import behind, extents, inline_injective
+from ..blocks import behind, extents, inline_injective
 from .model import LOADS
 from .tasks import in_parallel
 from .tiling import cpu_of

@@ -18,7 +18,7 @@ from ...expr import REDUCE, Add, Call, Cast, Expr, FloorDiv, FloorMod, IntImm, M
 from ...expr.conditions import is_const
 from ...tir.nodes import Block, BufferLoad, BufferStore
 from ...tir.transform.affine import coefficient, linear, moves
-from .blocks import extents, volume
+from ..blocks import extents, volume
 
 LONG = 384  # what an open extent counts as
 Axis = tuple[int, ...]  # positions of the iterators that are one axis, outer ones first

@@ -19,9 +19,7 @@ from ...tir import Schedule
 from ...tir.annotations import LANES
 from ...tir.nodes import Block, BufferStore, PrimFunc
 from ...tir.transform.affine import Affine, linear
-from ..candidate import Candidate, Cost, Unfit
-from ..registry import rule
-from .blocks import (
+from ..blocks import (
     blocks_of,
     contiguous_along_last,
     extents,
@@ -30,6 +28,8 @@ from .blocks import (
     reduces_along_last,
     volume,
 )
+from ..candidate import Candidate, Cost, Unfit
+from ..registry import rule
 from .generic import PARALLEL_WORK, constant_extent, vectorized, widest
 from .model import L3_BYTES, MEMORY_BYTES, shared
 from .streams import Stream, streams

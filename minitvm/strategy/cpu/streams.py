@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...expr import REDUCE, Call, Node, children
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
-from .blocks import (
+from ..blocks import (
     COSTLY,
     blocks_of,
     contiguous_along_last,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir import Schedule
-from .blocks import constant_extent
+from ..blocks import constant_extent
 
 
 def fused_tasks(sch: Schedule, loops: Sequence[Any]) -> list[Any]:

@@ -18,9 +18,9 @@ from typing import Any
 
 from ...tir import Schedule
 from ...tir.nodes import PrimFunc
+from ..blocks import behind, block_named, computes, extents, inline_injective
 from ..candidate import Candidate, Cost
 from ..registry import rule
-from .blocks import behind, block_named, computes, extents, inline_injective
 from .register_tile import inlined_forward, output_shape, shape_written, tile_reduction
 from .tiling import cpu_of
 from .winograd_plan import WinogradPlan, WinogradShape, winograd_cost, winograd_plans

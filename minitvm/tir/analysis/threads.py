@@ -52,6 +52,29 @@ def reductions_over(loop: For) -> list[BlockRealize]:
     ]
 
 
+GRID = tuple(f"{index}.{axis}" for index in ("blockIdx", "threadIdx") for axis in "xyz")
+
+
+def grid_of(kernel: Stmt) -> tuple[Expr, ...]:
+    """The extents of the loops that are bound to `GRID`, 1 where none is; () for a kernel without such loops.
+
+    Raises `Unsupported` for an extent that a loop or let inside of the kernel decides, and for two of one axis.
+    """
+    extents: dict[str, Expr] = {}
+    inside: set[Node] = set()
+    for node in walk(kernel):
+        inside.update(var for var, _ in _bound(node))
+        if not isinstance(node, For) or node.thread not in GRID:
+            continue
+        other = extents.setdefault(node.thread, node.extent)
+        if not _same(other, node.extent):
+            raise Unsupported(f"loops over {node.thread} of two extents, {other} and {node.extent}, in one kernel")
+        decided = [v.name for v in free_vars(node.extent) if v in inside]
+        if decided:
+            raise Unsupported(f"the loop over {node.thread} has the extent {node.extent}, which {decided[0]} decides")
+    return tuple(extents.get(axis, IntImm(1)) for axis in GRID) if extents else ()
+
+
 def refuse_thread_reductions(func: PrimFunc) -> None:
     """Raise `Unsupported` for a function with a cross-thread reduction, naming its loop and block."""
     from ..script.printer import script

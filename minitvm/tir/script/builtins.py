@@ -307,9 +307,9 @@ def meta_var(value: Any) -> Meta:
     return Meta(value)
 
 
-def call_kernel(kernel: str, *args: Any, parallel: bool = False) -> CallSpec:
-    """Run a kernel of the module; in the host function only."""
-    return CallSpec(kernel, args, parallel)
+def call_kernel(kernel: str, *args: Any, parallel: bool = False, grid: tuple[Any, ...] = ()) -> CallSpec:
+    """Run a kernel of the module, on a grid of blocks and threads where it has one; in the host function only."""
+    return CallSpec(kernel, args, parallel, grid)
 
 
 def var(dtype: str = "int32", name: str = "") -> Var:

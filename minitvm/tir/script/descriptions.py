@@ -129,6 +129,7 @@ class CallSpec:
     kernel: str
     args: tuple[Any, ...]
     parallel: bool
+    grid: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

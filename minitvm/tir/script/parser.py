@@ -520,7 +520,7 @@ class FunctionParser(Evaluator):
             return BufferStore(value.buffer, _converted(value.value, element), value.indices, value.predicate)
         if isinstance(value, CallSpec):
             args = tuple(a if isinstance(a, Buffer) else as_expr(a) for a in value.args)
-            return KernelCall(value.kernel, args, value.parallel)
+            return KernelCall(value.kernel, args, value.parallel, tuple(map(as_expr, value.grid)))
         if isinstance(value, Stmt):
             return value
         if isinstance(value, LoopSpec) and value.name:  # T.launch_thread(tx, 128), tx from T.env_thread

@@ -256,7 +256,9 @@ class TirPrinter(ProgramText):
             self.line(f"T.prefetch({self.buffer(s.buffer)}[{self.expr(s.index)}])", s)
         elif isinstance(s, KernelCall):
             args = [quote(s.kernel), *(self.buffer(a) if isinstance(a, Buffer) else self.expr(a) for a in s.args)]
-            self.line(f"T.call_kernel({', '.join(args + (['parallel=True'] if s.parallel else []))})", s)
+            args += ["parallel=True"] if s.parallel else []
+            args += [f"grid=({', '.join(map(self.expr, s.grid))})"] if s.grid else []
+            self.line(f"T.call_kernel({', '.join(args)})", s)
         elif isinstance(s, Seq):
             self.line("pass", s)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import InternalError
 from ...expr import Node, Var, free_vars, walk
-from ..analysis.threads import is_shared
+from ..analysis.threads import grid_of, is_shared
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, IRModule, KernelCall, PrimFunc, Seq, Stmt
 from .flatten_buffers import symbolic_dimensions
 
@@ -25,7 +25,7 @@ def split_host(func: PrimFunc, name: str) -> IRModule:
         args = used(body, visible)
         attrs = {k: v for k, v in func.attrs.items() if k in ("target", "schedule_trace")}
         kernels[label] = PrimFunc(args, body, {"global_symbol": label, **attrs})
-        return KernelCall(label, args, parallel=is_parallel(body))
+        return KernelCall(label, args, parallel=is_parallel(body), grid=grid_of(body))
 
     def host(stmt: Stmt, visible: list[Buffer | Var]) -> Stmt:
         if isinstance(stmt, Allocate) and not is_stack(stmt.buffer):

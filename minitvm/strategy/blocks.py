@@ -6,11 +6,11 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from math import prod
 from typing import Any
 
-from ...errors import ScheduleError
-from ...expr import REDUCE, Call, IntImm, Node, children, walk
-from ...tir import Schedule
-from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc, root_block
-from ...tir.transform.affine import coefficient, linear, moves
+from ..errors import ScheduleError
+from ..expr import REDUCE, Call, IntImm, Node, children, walk
+from ..tir import Schedule
+from ..tir.nodes import Block, BufferLoad, BufferStore, PrimFunc, root_block
+from ..tir.transform.affine import coefficient, linear, moves
 
 # Functions that cost as much as dozens of additions: computing them again for every consumer does not pay.
 COSTLY = frozenset(
@@ -140,3 +140,11 @@ def inline_injective(sch: Schedule, within: Container[str] | None = None) -> Non
             sch.compute_inline(sch.get_block(block.name))
         except ScheduleError:
             continue
+
+
+def attempt(step: Callable[[], Any]) -> Any:
+    """A step, or None where the schedule refuses it."""
+    try:
+        return step()
+    except ScheduleError:
+        return None

@@ -1,0 +1,258 @@
+"""OpenCL C 1.2 for devices: the kernel and its statements.
+
+    __kernel void add_kernel_0(__global const uchar *restrict A_base, const ulong A_at, ...) {
+        __global const float *A = (__global const float *)(A_base + A_at);
+        const int bx = get_group_id(0);
+        const int tx = get_local_id(0);
+        C[bx * 64 + tx] = A[bx * 64 + tx] + B[bx * 64 + tx];
+    }
+
+A buffer comes as a pointer and an offset in bytes, so that many of them lie in one allocation. Integers come as `long`,
+floats as themselves, 16-bit ones as `float`. Loops over blockIdx and threadIdx are the grid that the host launches. A
+parallel loop is shared out among all work-items, as the CPU's threads share it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import InternalError, Unsupported, report
+from ..expr import Call, DType, Expr, IntImm, Var
+from ..expr.conditions import is_const
+from ..tir.analysis.registers import Register
+from ..tir.analysis.threads import GRID, grid_of, is_shared
+from ..tir.nodes import (
+    Allocate,
+    Assert,
+    Buffer,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    LetStmt,
+    Prefetch,
+    PrimFunc,
+    While,
+)  # fmt: skip
+from ..tir.script.printer import script
+from ..tir.transform.split_host import is_grid
+from .opencl_expressions import OpenCLExpressions
+from .opencl_library import put
+from .opencl_types import array_type, memory_type, value_type
+from .spelling import atom, is_index
+
+_WORD = DType("int64")
+
+
+def generate(kernel: PrimFunc, target: Any = None) -> str:
+    """The source of a kernel, with the functions that it uses.
+
+    Raises `Unsupported` for what OpenCL C does not have, and for a grid or storage beyond the limits of the target.
+    """
+    return _OpenCL(kernel, target).source()
+
+
+class _OpenCL(OpenCLExpressions):
+    declares_all = True
+
+    def __init__(self, kernel: PrimFunc, target: Any) -> None:
+        super().__init__(kernel, target)
+        self.shared: list[str] = []  # declarations, which stand at the top of a kernel
+        self.shared_bytes = 0
+
+    # -- the kernel
+
+    def source(self) -> str:
+        self.check_grid()
+        self.depth = 1
+        parameters = [text for param in self.kernel.params for text in self.parameter(param)]
+        begin = len(self.lines)
+        self.stmt(self.kernel.body)
+        body = [*self.lines[:begin], *self.shared, *self.lines[begin:]]
+        head = [f"// {line}" for text in self.header() for line in text.splitlines()]
+        if self.uses_double:
+            head.append("#pragma OPENCL EXTENSION cl_khr_fp64 : enable")
+        head.append("#pragma OPENCL FP_CONTRACT OFF")
+        listed = ",\n    ".join(parameters) or "void"
+        signature = f"__kernel void {self.kernel.name}(\n    {listed}\n) {{"
+        return "\n".join([*head, "", *self.library.text(), signature, *body, "}", ""])
+
+    def parameter(self, param: Buffer | Var) -> list[str]:
+        """The declarations of a parameter; lines of the body bring it into the form that statements use."""
+        name = self.names[param]
+        if isinstance(param, Buffer):
+            memory = memory_type(param.dtype)
+            self.type_of(param.dtype)
+            self.line(f"__global {memory} *{name} = (__global {memory} *)({name}_base + {name}_at);")
+            return [f"__global uchar *restrict {name}_base, const ulong {name}_at"]
+        if param.dtype.is_float:
+            return [f"const {self.type_of(param.dtype)} {name}"]
+        kept = self.index_dtype if is_index(param) else param.dtype
+        if is_index(param):
+            self.wide.add(param)
+        self.line(f"const {value_type(kept)} {name} = {self.converted(f'{name}_given', _WORD, kept)};")
+        return [f"const long {name}_given"]
+
+    def check_grid(self) -> None:
+        """Refuse a grid inside of other loops, and one whose blocks are too large for the target."""
+        inner = [int(d.value) for d in grid_of(self.kernel.body)[3:] if isinstance(d, IntImm)]
+        threads, limit = 1, getattr(self.target, "max_threads_per_block", None)
+        for extent in inner:
+            threads *= extent
+        if limit is not None and threads > limit:
+            raise self.refusal(
+                "a block of too many threads", f"at most {limit} threads in a block, the limit of the target",
+                f"{' * '.join(map(str, inner))} = {threads}", "fewer iterations in the loops bound to threadIdx",
+            )  # fmt: skip
+        if inner and not is_grid(self.kernel.body):
+            raise self.refusal(
+                "a grid inside of another loop or condition", "loops bound to blockIdx and threadIdx outermost",
+                type(self.kernel.body).__name__, "bind the outermost loop, or move the serial loop inside",
+            )  # fmt: skip
+
+    def refusal(self, what: str, wanted: str, found: str, advice: str) -> Unsupported:
+        """The error for a kernel that the target cannot run."""
+        program = script(self.kernel)
+        head = f"{self.kernel.name} cannot become an OpenCL kernel: {what}"
+        return Unsupported(report(head, program=program, wanted=wanted, found=found, tries=(advice,)))
+
+    def no_op(self) -> str:
+        return ";"
+
+    def close_block(self) -> None:
+        self.line("}")
+
+    # -- statements
+
+    def if_header(self, condition: Expr) -> str:
+        return f"if ({self.value(condition)}) {{"
+
+    def else_header(self) -> str:
+        return "else {"
+
+    def loop(self, stmt: For) -> None:
+        if stmt.kind is ForKind.THREAD:
+            self.thread(stmt)
+            return
+        if stmt.kind not in (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED):
+            raise Unsupported(f"a {stmt.kind} loop over {stmt.var.name} in an OpenCL kernel")
+        self.wide.add(stmt.var)
+        self.analyzer.bind(stmt)
+        name, t = self.names[stmt.var], value_type(self.index_dtype)
+        first, last = self.loop_bounds(stmt)
+        with self.block(f"for ({t} {name} = {first}; {name} < {last}; ++{name}) {{"):
+            self.stmt(stmt.body)
+
+    def loop_bounds(self, stmt: For) -> tuple[str, str]:
+        start, extent = self.index(stmt.start), self.index(stmt.extent)
+        offset = "" if is_const(stmt.start, 0) else f"{atom(start)} + "
+        if stmt.kind is not ForKind.PARALLEL:
+            if isinstance(stmt.start, IntImm) and isinstance(stmt.extent, IntImm):
+                return start, str(stmt.start.value + stmt.extent.value)
+            return start, f"{offset}{extent}"
+        n, t = f"(long){atom(extent)}", value_type(self.index_dtype)
+        share = f"({t})({n} * (long)(get_global_id(0){{}}) / (long)get_global_size(0))"
+        return f"{offset}{share.format('')}", f"{offset}{share.format(' + 1')}"
+
+    def thread(self, stmt: For) -> None:
+        """A loop over the grid: its variable is where the work-item stands."""
+        if stmt.thread not in GRID:
+            raise Unsupported(f"a loop over {stmt.thread} in an OpenCL kernel")
+        index, axis = stmt.thread.split(".")
+        place = f"{'get_group_id' if index == 'blockIdx' else 'get_local_id'}({'xyz'.index(axis)})"
+        self.wide.add(stmt.var)
+        self.analyzer.bind(stmt)
+        offset = "" if is_const(stmt.start, 0) else f" + {atom(self.index(stmt.start))}"
+        t = value_type(self.index_dtype)
+        with self.block("{"):
+            self.line(f"const {t} {self.names[stmt.var]} = ({t}){place}{offset};")
+            self.stmt(stmt.body)
+
+    def while_loop(self, stmt: While) -> None:
+        with self.block(f"while ({self.value(stmt.condition)}) {{"):
+            self.stmt(stmt.body)
+
+    def let(self, stmt: LetStmt) -> None:
+        t = value_type(self.index_dtype)
+        if is_index(stmt.value):
+            self.wide.add(stmt.var)
+            self.analyzer.bind_value(stmt.var, stmt.value)
+            text = self.index(stmt.value)
+        else:
+            t, text = self.type_of(stmt.value.dtype), self.value(stmt.value)
+        with self.block("{"):
+            self.line(f"const {t} {self.names[stmt.var]} = {text};")
+            self.stmt(stmt.body)
+
+    def store(self, stmt: BufferStore) -> None:
+        buffer, index, dtype = stmt.buffer, stmt.indices[0], stmt.value.dtype
+        if buffer in self.registers:
+            self.line(f"{self.register(buffer, index)} = {self.value(stmt.value)};")
+            return
+        pointer, space, value, n = self.pointer(buffer), self.space(buffer), self.value(stmt.value), dtype.lanes
+        base = None if n == 1 else self.contiguous(index)
+        if n == 1:
+            text = put(self.library, dtype, pointer, atom(self.index(index)), value)
+        elif base is None or stmt.predicate is not None:
+            mask = f"(char{n})(-1)" if stmt.predicate is None else self.value(stmt.predicate)
+            function = self.use("scatter_masked", dtype, space)
+            text = f"{function}({pointer}, {self.vector_index(index)}, {value}, {mask});"
+        elif dtype.scalar == "float16":
+            text = f"vstore_half{n}_rte({value}, 0, {pointer} + {base});"
+        else:
+            if dtype.scalar == "bfloat16":
+                value = f"{self.use('bits', dtype)}({value})"
+            elif dtype.is_bool:
+                value = f"as_uchar{n}(-({value}))"
+            text = f"vstore{n}({value}, 0, {pointer} + {base});"
+        if n > 1 or stmt.predicate is None:
+            self.line(text)
+            return
+        with self.block(f"if ({self.value(stmt.predicate)}) {{"):
+            self.line(text)
+
+    def check(self, stmt: Assert) -> None:
+        # Kernels do not raise: the caller of the host function checks its conditions.
+        self.line(f"// holds: {' '.join(str(stmt.condition).split())}")
+
+    def evaluate(self, stmt: Evaluate) -> None:
+        if isinstance(stmt.value, Call) and stmt.value.op == "tvm_storage_sync":
+            self.line("barrier(CLK_LOCAL_MEM_FENCE);")
+
+    def prefetch(self, stmt: Prefetch) -> None:
+        """A hint, which compilers for devices give themselves."""
+
+    # -- storage
+
+    def allocate(self, stmt: Allocate) -> None:
+        if is_shared(stmt.buffer.scope):
+            self.registers.pop(stmt.buffer, None)
+            self.shared_array(stmt.buffer)
+            self.stmt(stmt.body)
+            return
+        with self.block("{"):
+            super().allocate(stmt)
+
+    def shared_array(self, buffer: Buffer) -> None:
+        """An array that a block's threads share; OpenCL C declares it at the top of the kernel."""
+        count, limit = self.length(buffer), getattr(self.target, "max_shared_memory_per_block", None)
+        self.shared_bytes += count * buffer.dtype.bytes
+        if limit is not None and self.shared_bytes > limit:
+            raise self.refusal(
+                "too much shared storage", f"at most {limit} bytes a block, the limit of the target",
+                f"{self.shared_bytes} bytes up to {buffer.name}", "smaller tiles in the blocks that fill them",
+            )  # fmt: skip
+        self.shared.append(f"    __local {array_type(buffer.dtype)} {self.names[buffer]}[{max(1, count)}];")
+
+    def stack_array(self, buffer: Buffer) -> None:
+        self.line(f"{array_type(buffer.dtype)} {self.names[buffer]}[{max(1, self.length(buffer))}];")
+
+    def length(self, buffer: Buffer) -> int:
+        size = buffer.shape[0]
+        if not isinstance(size, IntImm):
+            raise InternalError(f"{buffer.name} has size {size}: storage in a kernel has a constant one")
+        self.type_of(buffer.dtype)
+        return size.value
+
+    def declare_register(self, buffer: Buffer, register: Register, name: str) -> None:
+        self.line(f"{self.type_of(buffer.dtype.with_lanes(register.lanes))} {name};")

@@ -1,0 +1,301 @@
+"""Functions that OpenCL C does not have, or has with another meaning; a kernel's source begins with those it uses.
+
+    float4 maximum_float4(float4 a, float4 b) { return select(b, a, (a > b) | isnan(a)); }      a NaN wins
+
+A row of the table writes a function for one dtype, and may use others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..expr import DType
+from .opencl_types import mask_type, memory_type, unsigned, value_type
+
+
+class Library:
+    """The functions that one kernel uses."""
+
+    def __init__(self) -> None:
+        self.definitions: dict[str, str] = {}
+
+    def use(self, name: str, dtype: DType, space: str = "") -> str:
+        """The name of a function for values of a dtype, and for memory in an address space where it reads any."""
+        full = "_".join(part for part in (name, str(dtype), space.strip("_")) if part)
+        if full not in self.definitions:
+            definition = _FUNCTIONS[name](self, full, dtype, space) if space else _FUNCTIONS[name](self, full, dtype)
+            self.definitions[full] = definition  # behind those that it uses
+        return full
+
+    def text(self) -> list[str]:
+        """The lines of all definitions, each before its uses."""
+        return [line for text in self.definitions.values() for line in (*text.splitlines(), "")]
+
+
+def _function(result: str, name: str, parameters: str, *body: str) -> str:
+    if len(body) == 1:
+        return f"static {result} {name}({parameters}) {{ return {body[0]}; }}"
+    return "\n".join([f"static {result} {name}({parameters}) {{", *(f"    {line}" for line in body), "}"])
+
+
+def _choose(dtype: DType, condition: str, yes: str, no: str) -> str:
+    return f"{condition} ? {yes} : {no}" if dtype.lanes == 1 else f"select({no}, {yes}, {condition})"
+
+
+def _extreme(sign: str) -> Callable[[Library, str, DType], str]:
+    def write(_: Library, name: str, dtype: DType) -> str:
+        t = value_type(dtype)
+        either = "||" if dtype.lanes == 1 else "|"
+        condition = f"(a {sign} b {either} a != a)" if dtype.is_float else f"(a {sign} b)"
+        return _function(t, name, f"{t} a, {t} b", _choose(dtype, condition, "a", "b"))
+
+    return write
+
+
+def _negated(dtype: DType, text: str) -> str:
+    """-text, which wraps."""
+    t, u = value_type(dtype), unsigned(dtype)
+    return f"as_{t}(({u})0 - as_{u}({text}))" if dtype.bits >= 32 or dtype.lanes > 1 else f"({t})(-{text})"
+
+
+def _by_lanes(library: Library, op: str, name: str, dtype: DType) -> str:
+    """An operation on vectors, lane by lane."""
+    t, scalar = value_type(dtype), library.use(op, dtype.scalar)
+    lanes = ", ".join(f"{scalar}(a.s{k:x}, b.s{k:x})" for k in range(dtype.lanes))
+    return _function(t, name, f"{t} a, {t} b", f"({t})({lanes})")
+
+
+def _truncdiv(library: Library, name: str, dtype: DType) -> str:
+    """The quotient rounded towards zero; 0 of a division by zero, which a processor may trap."""
+    if dtype.lanes > 1:
+        return _by_lanes(library, "truncdiv", name, dtype)
+    t = value_type(dtype)
+    minus = f" : b == -1 ? {_negated(dtype, 'a')}" if dtype.kind == "int" else ""
+    return _function(t, name, f"{t} a, {t} b", f"b == 0 ? ({t})0{minus} : ({t})(a / b)")
+
+
+def _truncmod(library: Library, name: str, dtype: DType) -> str:
+    if dtype.lanes > 1:
+        return _by_lanes(library, "truncmod", name, dtype)
+    t = value_type(dtype)
+    none = "b == 0 || b == -1" if dtype.kind == "int" else "b == 0"
+    return _function(t, name, f"{t} a, {t} b", f"{none} ? ({t})0 : ({t})(a % b)")
+
+
+def _floordiv(library: Library, name: str, dtype: DType) -> str:
+    t = value_type(dtype)
+    if dtype.is_float:
+        return _function(t, name, f"{t} a, {t} b", f"floor({library_round(library, dtype, '(a / b)')})")
+    if dtype.kind == "uint" or dtype.lanes > 1:
+        return _truncdiv(library, name, dtype) if dtype.kind == "uint" else _by_lanes(library, "floordiv", name, dtype)
+    quotient, rest = library.use("truncdiv", dtype), library.use("truncmod", dtype)
+    return _function(
+        t, name, f"{t} a, {t} b", f"{t} r = {rest}(a, b);",
+        f"return ({t})({quotient}(a, b) - (r != 0 && (r < 0) != (b < 0)));",
+    )  # fmt: skip
+
+
+def _floormod(library: Library, name: str, dtype: DType) -> str:
+    t = value_type(dtype)
+    if dtype.lanes > 1:
+        return _by_lanes(library, "floormod", name, dtype)
+    if dtype.is_float:
+        zero = f"copysign(({t})0, b)"
+        return _function(
+            t, name, f"{t} a, {t} b", f"{t} r = fmod(a, b);",
+            f"return r == 0 ? {zero} : (r < 0) != (b < 0) ? r + b : r;",
+        )  # fmt: skip
+    if dtype.kind == "uint":
+        return _truncmod(library, name, dtype)
+    rest = library.use("truncmod", dtype)
+    return _function(
+        t, name, f"{t} a, {t} b", f"{t} r = {rest}(a, b);", f"return ({t})(r != 0 && (r < 0) != (b < 0) ? r + b : r);"
+    )
+
+
+def _shift(operator: str) -> Callable[[Library, str, DType], str]:
+    """A shift, of which an amount from the width on leaves nothing but the sign."""
+
+    def write(library: Library, name: str, dtype: DType) -> str:
+        if dtype.lanes > 1:
+            return _by_lanes(library, "shift_left" if operator == "<<" else "shift_right", name, dtype)
+        t, u = value_type(dtype), unsigned(dtype)
+        if operator == "<<":
+            return _function(t, name, f"{t} a, {t} b", f"b >= {dtype.bits} ? ({t})0 : ({t})(({u})a << b)")
+        far = f"({t})(a < 0 ? -1 : 0)" if dtype.kind == "int" else f"({t})0"
+        return _function(t, name, f"{t} a, {t} b", f"b >= {dtype.bits} ? {far} : ({t})(a >> b)")
+
+    return write
+
+
+def library_round(library: Library, dtype: DType, text: str) -> str:
+    """A float32 as the nearest value of a 16-bit float; what is no such float is left alone."""
+    return f"{library.use('rounded', dtype)}({text})" if dtype.is_half else text
+
+
+def _rounded(library: Library, name: str, dtype: DType) -> str:
+    t = value_type(dtype)
+    if dtype.scalar == "bfloat16":
+        bits, back = library.use("bits", dtype), library.use("from_bits", dtype)
+        return _function(t, name, f"{t} x", f"{back}({bits}(x))")
+    n = "" if dtype.lanes == 1 else str(dtype.lanes)
+    return _function(
+        t, name, f"{t} x", f"ushort h[{dtype.lanes}];", f"vstore_half{n}_rte(x, 0, (__private half *)h);",
+        f"return vload_half{n}(0, (const __private half *)h);",
+    )  # fmt: skip
+
+
+def _rounded_once(_: Library, name: str, dtype: DType) -> str:
+    """A float64 as the nearest float16."""
+    t, n = value_type(dtype), "" if dtype.lanes == 1 else str(dtype.lanes)
+    wide = value_type(DType("float64").with_lanes(dtype.lanes))
+    return _function(
+        t, name, f"{wide} x", f"ushort h[{dtype.lanes}];", f"vstore_half{n}_rte(x, 0, (__private half *)h);",
+        f"return vload_half{n}(0, (const __private half *)h);",
+    )  # fmt: skip
+
+
+def _bits(_: Library, name: str, dtype: DType) -> str:
+    """The bits of a 16-bit float; a bfloat16 is the upper half of a float32, rounded to even, and NaN stays one."""
+    t, n = value_type(dtype), "" if dtype.lanes == 1 else str(dtype.lanes)
+    if dtype.scalar == "float16":
+        store = f"vstore_half{n}_rte(x, 0, (__private half *)h);"
+        whole = "h[0]" if not n else f"vload{n}(0, h)"
+        return _function(f"ushort{n}", name, f"{t} x", f"ushort h[{dtype.lanes}];", store, f"return {whole};")
+    nearest = "(b + 0x7fff + ((b >> 16) & 1)) >> 16"
+    number = f"isnan(x) ? (b >> 16) | 0x40 : {nearest}" if not n else f"select({nearest}, (b >> 16) | 0x40, isnan(x))"
+    return _function(
+        f"ushort{n}", name, f"{t} x", f"uint{n} b = as_uint{n}(x);", f"return convert_ushort{n}({number});"
+    )
+
+
+def _from_bits(_: Library, name: str, dtype: DType) -> str:
+    t, n = value_type(dtype), "" if dtype.lanes == 1 else str(dtype.lanes)
+    if dtype.scalar == "bfloat16":
+        return _function(t, name, f"ushort{n} b", f"as_{t}(convert_uint{n}(b) << 16)")
+    return _function(
+        t, name, f"ushort{n} b", f"ushort h[{dtype.lanes}];", "h[0] = b;" if not n else f"vstore{n}(b, 0, h);",
+        f"return vload_half{n}(0, (const __private half *)h);",
+    )  # fmt: skip
+
+
+def _sigmoid(library: Library, name: str, dtype: DType) -> str:
+    t = value_type(dtype)
+    return _function(t, name, f"{t} x", library_round(library, dtype, f"({t})1 / (({t})1 + exp(-x))"))
+
+
+def _dot4(library: Library, name: str, dtype: DType) -> str:
+    """The sum of the products of four bytes, those of a unsigned and those of b signed."""
+    if dtype.lanes > 1:
+        return _by_lanes(library, "dot4_u8i8", name, dtype)
+    terms = [f"(int)((uchar)(a >> {8 * k})) * (int)((char)(b >> {8 * k}))" for k in range(4)]
+    return _function("int", name, "int a, int b", " + ".join(terms))
+
+
+def _reduction(op: str) -> Callable[[Library, str, DType], str]:
+    """The lanes of a vector combined: the halves with one another, until one is left."""
+
+    def write(library: Library, name: str, dtype: DType) -> str:
+        t, half = value_type(dtype), dtype.with_lanes(dtype.lanes // 2)
+        rest = "{}" if half.lanes == 1 else f"{library.use(f'reduce_{op}', half)}({{}})"
+        combined = _COMBINED[op](library, half, "x.lo", "x.hi")
+        return _function(value_type(dtype.scalar), name, f"{t} x", rest.format(combined))
+
+    return write
+
+
+def added(library: Library, dtype: DType, a: str, b: str, operator: str = "+") -> str:
+    """A sum, difference or product that wraps for integers, and is rounded to its dtype for floats."""
+    if dtype.is_float:
+        return library_round(library, dtype, f"({a} {operator} {b})")
+    t = value_type(dtype)
+    if dtype.bits < 32 and dtype.lanes == 1:
+        return f"({t})({a} {operator} {b})"
+    if dtype.kind == "uint":
+        return f"({a} {operator} {b})"
+    u = unsigned(dtype)
+    return f"as_{t}(as_{u}({a}) {operator} as_{u}({b}))"
+
+
+_COMBINED: dict[str, Callable[[Library, DType, str, str], str]] = {
+    "add": added,
+    "mul": lambda library, dtype, a, b: added(library, dtype, a, b, "*"),
+    "max": lambda library, dtype, a, b: f"{library.use('maximum', dtype)}({a}, {b})",
+    "min": lambda library, dtype, a, b: f"{library.use('minimum', dtype)}({a}, {b})",
+}
+
+
+def _each(dtype: DType, text: str) -> str:
+    return ", ".join(text.format(k=f"{k:x}", n=k) for k in range(dtype.lanes))
+
+
+def element(library: Library, dtype: DType, pointer: str, index: str) -> str:
+    """An element of memory as a value."""
+    scalar = dtype.scalar
+    if scalar == "float16":
+        return f"vload_half({index}, {pointer})"
+    if scalar == "bfloat16":
+        return f"{library.use('from_bits', scalar)}({pointer}[{index}])"
+    return f"({pointer}[{index}] != 0)" if scalar == "bool" else f"{pointer}[{index}]"
+
+
+def put(library: Library, dtype: DType, pointer: str, index: str, value: str) -> str:
+    """The statement that stores a value as an element of memory."""
+    scalar = dtype.scalar
+    if scalar == "float16":
+        return f"vstore_half_rte({value}, {index}, {pointer});"
+    text = f"{library.use('bits', scalar)}({value})" if scalar == "bfloat16" else value
+    return f"{pointer}[{index}] = {text};"
+
+
+def _gather(library: Library, name: str, dtype: DType, space: str) -> str:
+    t, truth = value_type(dtype), "-" if dtype.is_bool else ""
+    lanes = _each(dtype, f"{truth}{element(library, dtype, 'p', 'i.s{k}')}")
+    parameters = f"const {space} {memory_type(dtype)} *p, long{dtype.lanes} i"
+    return _function(t, name, parameters, f"({t})({lanes})")
+
+
+def _gather_masked(library: Library, name: str, dtype: DType, space: str) -> str:
+    t, truth = value_type(dtype), "-" if dtype.is_bool else ""
+    zero = "0" if not dtype.is_float else "0.0f" if dtype.bits < 64 else "0.0"
+    lanes = _each(dtype, f"m.s{{k}} ? {truth}{element(library, dtype, 'p', 'i.s{k}')} : {zero}")
+    parameters = f"const {space} {memory_type(dtype)} *p, long{dtype.lanes} i, char{dtype.lanes} m"
+    return _function(t, name, parameters, f"({t})({lanes})")
+
+
+def _scatter_masked(library: Library, name: str, dtype: DType, space: str) -> str:
+    t, truth = value_type(dtype), "-" if dtype.is_bool else ""
+    lines = [
+        f"if (m.s{k:x}) {put(library, dtype, 'p', f'i.s{k:x}', f'{truth}x.s{k:x}')}" for k in range(dtype.lanes)
+    ]  # fmt: skip
+    parameters = f"{space} {memory_type(dtype)} *p, long{dtype.lanes} i, {t} x, char{dtype.lanes} m"
+    return _function("void", name, parameters, *lines)
+
+
+def _select(_: Library, name: str, dtype: DType) -> str:
+    t, mask = value_type(dtype), mask_type(dtype)
+    condition = "m" if mask == f"char{dtype.lanes}" else f"convert_{mask}(m)"
+    return _function(t, name, f"char{dtype.lanes} m, {t} a, {t} b", f"select(b, a, {condition})")
+
+
+_FUNCTIONS: dict[str, Callable[..., str]] = {
+    "maximum": _extreme(">"),
+    "minimum": _extreme("<"),
+    "truncdiv": _truncdiv,
+    "truncmod": _truncmod,
+    "floordiv": _floordiv,
+    "floormod": _floormod,
+    "shift_left": _shift("<<"),
+    "shift_right": _shift(">>"),
+    "rounded": _rounded,
+    "rounded_once": _rounded_once,
+    "bits": _bits,
+    "from_bits": _from_bits,
+    "sigmoid": _sigmoid,
+    "dot4_u8i8": _dot4,
+    "gather": _gather,
+    "gather_masked": _gather_masked,
+    "scatter_masked": _scatter_masked,
+    "select": _select,
+    **{f"reduce_{op}": _reduction(op) for op in _COMBINED},
+}

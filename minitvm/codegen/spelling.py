@@ -1,0 +1,80 @@
+"""What all languages of kernels spell alike: atoms of text, constants rounded once, which integers are indices."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+
+import numpy as np
+
+from ..expr import (
+    Add,
+    Cast,
+    DataVar,
+    Div,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Sub,
+    Var,
+)  # fmt: skip
+
+_ATOM = re.compile(r"-?[\w.]+|[\w.]+\([^()]*\)|[\w.]+\[[^][]*\]")
+
+
+def rounded(e: FloatImm) -> float:
+    """The constant rounded once to its dtype, as a Python float (exact: every dtype's values are float64 values)."""
+    value = e.value
+    if isinstance(value, Fraction) and e.dtype != "float64":
+        value = _rounded_fraction(value, 20 if e.dtype == "bfloat16" else 40)  # it is reached through float32
+    with np.errstate(over="ignore"):
+        return float(e.dtype.numpy.type(float(value)))
+
+
+def _rounded_fraction(value: Fraction, digits_kept: int) -> Fraction:
+    """To odd at more digits than the dtype has, so that rounding through a wider one is not rounding twice."""
+    if value == 0:
+        return value
+    exponent = math.frexp(float(value))[1]
+    unit = Fraction(2) ** (exponent - digits_kept)
+    digits = math.floor(value / unit)
+    exact = digits * unit == value
+    return digits * unit if exact else (digits | 1) * unit
+
+
+def atom(text: str) -> str:
+    """The text, in parentheses unless an operator next to it cannot split it."""
+    return text if _ATOM.fullmatch(text) or _enclosed(text) else f"({text})"
+
+
+def _enclosed(text: str) -> bool:
+    """Whether one pair of brackets spans the text, a name before it allowed."""
+    start = text.find("(")
+    if start < 0 or not text.endswith(")") or (start and not text[:start].isidentifier()):
+        return False
+    depth = 0
+    for at, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0 and at >= start and at < len(text) - 1:
+            return False
+    return True
+
+
+def is_index(e: Expr) -> bool:
+    """Whether an expression is integer arithmetic over indices and constants only, to be done in int64."""
+    if e.dtype not in ("int32", "int64"):
+        return False
+    if isinstance(e, Var | IntImm):
+        return not isinstance(e, DataVar)
+    if isinstance(e, Cast):
+        return is_index(e.value)
+    return (
+        isinstance(e, Add | Sub | Mul | FloorDiv | FloorMod | Div | Mod | Min | Max) and is_index(e.a) and is_index(e.b)
+    )

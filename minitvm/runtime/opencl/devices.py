@@ -1,0 +1,98 @@
+"""The OpenCL devices of this machine, and the one on which programs run.
+
+MINITVM_OPENCL_DEVICE names it by a part of its platform's name or of its own ("pocl", "mali", "oclgrind"). Without it
+the first GPU is taken, then the first other device that is no simulator.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import TargetError
+
+VARIABLE = "MINITVM_OPENCL_DEVICE"
+_SIMULATORS = ("oclgrind",)
+_NICKNAMES = {"pocl": "portable computing language"}
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device with a context and a queue, in which commands run in order."""
+
+    handle: Any
+    context: Any
+    queue: Any
+
+    @property
+    def name(self) -> str:
+        """Platform and device, for people."""
+        return _described(self.handle)
+
+
+def pyopencl() -> Any:
+    """The module; raises `TargetError` with what to install where it is missing."""
+    try:
+        import pyopencl
+    except ImportError as error:
+        raise TargetError(
+            f"OpenCL needs the package pyopencl: {error}\n  try:    pip install 'minitvm[opencl]'"
+        ) from None
+    return pyopencl
+
+
+def available() -> list[Any]:
+    """The handles of all devices, platform by platform."""
+    cl = pyopencl()
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error:  # no driver is installed
+        return []
+    devices: list[Any] = []
+    for platform in platforms:
+        try:
+            devices += platform.get_devices()
+        except cl.Error:  # a driver without its device
+            continue
+    return devices
+
+
+def names() -> list[str]:
+    """What `available` finds, for people."""
+    return [_described(handle) for handle in available()]
+
+
+def current() -> Device:
+    """The device on which programs run; raises `TargetError` where there is none."""
+    return _opened(os.environ.get(VARIABLE, ""))
+
+
+@functools.cache
+def _opened(wanted: str) -> Device:
+    cl = pyopencl()
+    devices = available()
+    if not devices:
+        raise TargetError(
+            "there is no OpenCL device: no driver was found\n"
+            "  try:    the driver of the GPU, or pip install pocl-binary-distribution, which runs on the CPU"
+        )
+    handle = _chosen(cl, devices, wanted.lower())
+    if handle is None:
+        listed = "\n          ".join(map(_described, devices))
+        raise TargetError(f"no OpenCL device is called {wanted!r}, which {VARIABLE} names\n  found:  {listed}")
+    context = cl.Context([handle])
+    return Device(handle, context, cl.CommandQueue(context, handle))
+
+
+def _chosen(cl: Any, devices: list[Any], wanted: str) -> Any:
+    if wanted:
+        sought = _NICKNAMES.get(wanted, wanted)
+        return next((d for d in devices if sought in _described(d).lower()), None)
+    real = [d for d in devices if not any(s in _described(d).lower() for s in _SIMULATORS)] or devices
+    return next((d for d in real if d.type & cl.device_type.GPU), real[0])
+
+
+def _described(handle: Any) -> str:
+    return f"{handle.platform.name}: {handle.name}"

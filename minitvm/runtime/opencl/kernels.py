@@ -1,0 +1,74 @@
+"""The kernels of an executable, compiled for a device: one OpenCL program for each source.
+
+pyopencl keeps compiled programs on disk, by source, options and device.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...errors import TargetError, report
+from ...executable import Kernel
+from .devices import Device, pyopencl
+
+if TYPE_CHECKING:
+    from ..program import Progress
+
+LANGUAGE = "opencl"
+_LINE = re.compile(r":(\d+):\d+: error|<source>:(\d+)")
+_EXTENSIONS = re.compile(r"^#pragma OPENCL EXTENSION (\w+)", re.MULTILINE)
+
+
+def compiled(device: Device, kernels: Sequence[Kernel], progress: Progress | None) -> list[Any]:
+    """The programs of the kernels' sources, in order.
+
+    Raises `TargetError` for a source in another language, for an extension that the device lacks, and for what its
+    compiler rejects, with its message and the line of the source.
+    """
+    programs: dict[str, Any] = {}
+    for number, kernel in enumerate(kernels):
+        if kernel.language != LANGUAGE:
+            raise TargetError(f"kernel {kernel.name} is written in {kernel.language}; this runtime runs {LANGUAGE}")
+        if kernel.source not in programs:
+            programs[kernel.source] = _compiled(device, kernel)
+        if progress is not None:
+            progress(number + 1, len(kernels), kernel.name)
+    return [programs[kernel.source] for kernel in kernels]
+
+
+def _compiled(device: Device, kernel: Kernel) -> Any:
+    cl = pyopencl()
+    for extension in _EXTENSIONS.findall(kernel.source):
+        if extension not in device.handle.extensions.split():
+            raise TargetError(f"kernel {kernel.name} needs {extension}, which the device {device.name} does not have")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # compilers that have something to say and no error
+            return cl.Program(device.context, kernel.source).build(options=_options(cl, device))
+    except cl.RuntimeError as error:
+        raise TargetError(_rejected(device, kernel, str(error))) from None
+
+
+def _options(cl: Any, device: Device) -> list[str]:
+    """Divisions and square roots are rounded correctly, where the device can."""
+    exact = device.handle.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+    simulated = os.environ.get("MINITVM_OPENCL_OPTIONS", "").split()
+    return [*(["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []), *simulated]
+
+
+def _rejected(device: Device, kernel: Kernel, message: str) -> str:
+    lines = kernel.source.splitlines()
+    found = _LINE.search(message)
+    at = int(next(g for g in found.groups() if g)) if found else 0
+    shown = "\n".join(lines[max(0, at - 3) : at + 2]) if 0 < at <= len(lines) else kernel.source
+    return report(
+        f"the compiler of {device.name} rejects kernel {kernel.name}",
+        program=shown,
+        wanted="OpenCL C 1.2 that the device compiles",
+        found=message.strip(),
+        tries=("minitvm show --level source prints the whole kernel",),
+    )

@@ -1,0 +1,72 @@
+"""The schedule of everything that has none of its own: a thread for each result, legal for any function.
+
+Element-wise blocks are inlined. The spatial loops of each other block are fused and shared out among blocks of threads;
+a thread runs the reduction of its result by itself. Blocks whose loops are no iterators, scans and sorts among them,
+keep their parallel loops, which all threads share, or run on one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+from ...expr import REDUCE
+from ...tir import Schedule
+from ...tir.nodes import Block, PrimFunc
+from ..blocks import attempt, blocks_of, constant_extent, inline_injective, volume
+from ..candidate import Candidate, Cost
+from ..registry import rule
+
+THREADS = 64  # of a block: two warps, a wavefront, or what a Mali core likes
+
+
+def anything(func: PrimFunc) -> bool:  # noqa: ARG001 (a rule's condition)
+    """Every function."""
+    return True
+
+
+@rule("gpu", anything, fallback=True)
+def fallback(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """Inline what is cheap, then a thread for each result."""
+    limit = int(getattr(target, "max_threads_per_block", 256))
+    instances = sum(_instances(block) for block in blocks_of(func))
+
+    def price(inline: bool, threads: int) -> Cost:
+        """More threads in a block hide more of what memory takes, up to what a processor holds."""
+        return Cost(instances * (1.0 if inline else 1.5) + abs(threads - THREADS) / 1e3)
+
+    def apply(sch: Schedule, inline: bool, threads: int) -> None:
+        if inline:
+            inline_injective(sch)
+        for name in [b.name for b in blocks_of(sch.func)]:
+            attempt(lambda name=name: on_the_grid(sch, name, threads))  # type: ignore[misc]
+
+    for threads in sorted({min(n, limit) for n in (THREADS, 2 * THREADS, 4 * THREADS, THREADS // 2)}):
+        yield Candidate(knobs={"inline": True, "threads": threads}, price=price, apply=apply)
+    yield Candidate(knobs={"inline": False, "threads": min(THREADS, limit)}, price=price, apply=apply)
+
+
+def _instances(block: Block) -> int:
+    return prod([volume([axis.dom.extent], 256) for axis in block.iter_vars] or [1])
+
+
+def on_the_grid(sch: Schedule, name: str, threads: int) -> None:
+    """The spatial loops of a block, fused, over blocks of threads."""
+    handle = sch.get_block(name)
+    block = next(b for b in blocks_of(sch.func) if b.name == name)
+    loops = list(sch.get_loops(handle))
+    kinds = [axis.kind for axis in block.iter_vars]
+    if len(kinds) != len(loops):
+        return
+    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != REDUCE]
+    reduced = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCE]
+    if not spatial:
+        spatial = [sch.add_unit_loop(loops[0] if loops else handle)]
+    if reduced and loops != [*spatial, *reduced]:
+        sch.reorder(*spatial, *reduced)
+    whole = sch.fuse(*spatial) if len(spatial) > 1 else spatial[0]
+    extent = constant_extent(sch, whole)
+    blocks, inner = sch.split(whole, [None, threads if extent is None else min(threads, extent)])
+    sch.bind(blocks, "blockIdx.x")
+    sch.bind(inner, "threadIdx.x")
