@@ -22,7 +22,8 @@ from minitvm import reference
 from minitvm.graph.builder import GraphBuilder
 from minitvm.graph.nodes import Graph
 from minitvm.script import tir as T
-from minitvm.strategy.cpu.algorithms import Convolution, algorithm_name, convolution_algorithms
+from minitvm.strategy.algorithms import Convolution, algorithm_name
+from minitvm.strategy.cpu.algorithms import convolution_algorithms
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.topi.winograd import winograd_error_growth

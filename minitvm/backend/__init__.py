@@ -10,6 +10,7 @@ happens without it. Three parts have no default, and a back end without them is 
     target.find_kind                  machine            which options describe such a machine
     graph.passes.pipeline             layouts            which graph passes put values into the machine's layouts
     strategy.registry                 rules              which schedules a function may get
+    graph.passes.blocked_layout       algorithms         which algorithm a convolution gets
     cli.text                          explain            why a function is scheduled as it is
     tir.transform.pipeline            passes             which passes lower a scheduled function to kernels
     build                             generate           the source of a kernel

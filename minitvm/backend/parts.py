@@ -43,6 +43,11 @@ PARTS: tuple[Part, ...] = (
         arguments=("target",),
     ),
     Part(
+        "algorithms", "algorithms(conv, block, target, accuracy) -> [strategy.Option]",
+        "layouts to choose the algorithm of a convolution", default="a convolution is computed as it is written",
+        arguments=("conv", "block", "target", "accuracy"),
+    ),
+    Part(
         "explain", "explain(func, target) -> [str]", "`show --level schedule` to say why a function is scheduled so",
         default="the rule is named, with no figures", arguments=("func", "target"),
     ),
@@ -76,6 +81,7 @@ class Backend:
     machine: Kind | None = None
     layouts: AnyPart = None
     rules: AnyPart = None
+    algorithms: AnyPart = None
     explain: AnyPart = None
     passes: Sequence[Any] | str | None = None
     language: str | None = None

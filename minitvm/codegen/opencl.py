@@ -14,12 +14,13 @@ parallel loop is shared out among all work-items, as the CPU's threads share it.
 
 from __future__ import annotations
 
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ..errors import InternalError, Unsupported, report
 from ..expr import Call, DType, Expr, IntImm, Var
 from ..expr.conditions import is_const
-from ..tir.analysis.registers import Register
+from ..tir.analysis.registers import Register, registers_of
 from ..tir.analysis.threads import GRID, grid_of, is_shared
 from ..tir.nodes import (
     Allocate,
@@ -32,6 +33,7 @@ from ..tir.nodes import (
     LetStmt,
     Prefetch,
     PrimFunc,
+    Stmt,
     While,
 )  # fmt: skip
 from ..tir.script.printer import script
@@ -59,6 +61,15 @@ class _OpenCL(OpenCLExpressions):
         super().__init__(kernel, target)
         self.shared: list[str] = []  # declarations, which stand at the top of a kernel
         self.shared_bytes = 0
+        self.scopes: list[set[str]] = [set()]  # the names that each pair of braces around here declares
+
+    @contextmanager
+    def block(self, header: str) -> Any:
+        """As in all languages; what is declared inside is forgotten behind it."""
+        self.scopes.append(set())
+        with super().block(header):
+            yield
+        self.scopes.pop()
 
     # -- the kernel
 
@@ -164,9 +175,8 @@ class _OpenCL(OpenCLExpressions):
         self.analyzer.bind(stmt)
         offset = "" if is_const(stmt.start, 0) else f" + {atom(self.index(stmt.start))}"
         t = value_type(self.index_dtype)
-        with self.block("{"):
-            self.line(f"const {t} {self.names[stmt.var]} = ({t}){place}{offset};")
-            self.stmt(stmt.body)
+        name = self.names[stmt.var]
+        self.declared(name, f"const {t} {name} = ({t}){place}{offset};", stmt.body)
 
     def while_loop(self, stmt: While) -> None:
         with self.block(f"while ({self.value(stmt.condition)}) {{"):
@@ -180,9 +190,20 @@ class _OpenCL(OpenCLExpressions):
             text = self.index(stmt.value)
         else:
             t, text = self.type_of(stmt.value.dtype), self.value(stmt.value)
-        with self.block("{"):
-            self.line(f"const {t} {self.names[stmt.var]} = {text};")
-            self.stmt(stmt.body)
+        self.declared(self.names[stmt.var], f"const {t} {self.names[stmt.var]} = {text};", stmt.body)
+
+    def declared(self, name: str, line: str, body: Stmt) -> None:
+        """A declaration and the statements that see it, in braces of their own where the name is taken here.
+
+        A copy of a loop's body, for its last iterations say, declares what the body declares.
+        """
+        if name in self.scopes[-1]:
+            with self.block("{"):
+                self.declared(name, line, body)
+            return
+        self.scopes[-1].add(name)
+        self.line(line)
+        self.stmt(body)
 
     def store(self, stmt: BufferStore) -> None:
         buffer, index, dtype = stmt.buffer, stmt.indices[0], stmt.value.dtype
@@ -230,8 +251,15 @@ class _OpenCL(OpenCLExpressions):
             self.shared_array(stmt.buffer)
             self.stmt(stmt.body)
             return
-        with self.block("{"):
+        with self.block("{") if self.takes_name(stmt) else nullcontext():
             super().allocate(stmt)
+
+    def takes_name(self, stmt: Allocate) -> bool:
+        """Whether the storage is in memory, under a name that stands in this scope already; registers get new names."""
+        name = self.names[stmt.buffer]
+        again = name in self.scopes[-1] and registers_of(stmt.buffer, stmt.body) is None
+        self.scopes[-1].add(name)
+        return again
 
     def shared_array(self, buffer: Buffer) -> None:
         """An array that a block's threads share; OpenCL C declares it at the top of the kernel."""

@@ -148,3 +148,30 @@ def attempt(step: Callable[[], Any]) -> Any:
         return step()
     except ScheduleError:
         return None
+
+
+def shape_written(block: Block) -> list[int | None]:
+    """The shape of what a block writes; None where a dimension is symbolic."""
+    return extents(block.writes[0].buffer.shape)
+
+
+def output_shape(sch: Schedule, block: Any) -> list[int | None]:
+    """The same for a block of a schedule."""
+    return shape_written(block_of(sch, block))
+
+
+def block_of(sch: Schedule, handle: Any) -> Block:
+    """The block that a handle stands for."""
+    found = sch.get(handle)
+    assert isinstance(found, Block)
+    return found
+
+
+def largest_divisor(extent: int | None, limit: int) -> int:
+    """The largest divisor of `extent` that is at most `limit`; 1 where the extent is symbolic."""
+    return divisors(extent, limit)[0]
+
+
+def divisors(extent: int | None, limit: int) -> list[int]:
+    """The divisors of `extent` that are at most `limit`, the largest first; only 1 where the extent is symbolic."""
+    return [d for d in range(min(extent or 1, max(limit, 1)), 0, -1) if (extent or 1) % d == 0]

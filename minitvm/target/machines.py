@@ -60,7 +60,11 @@ class CPU:
 
 @dataclass(frozen=True, slots=True)
 class GPU:
-    """Limits of a GPU's thread blocks (OpenCL: work-groups); memory in bytes, `vector_bits` one thread's load."""
+    """Limits of a GPU's thread blocks (OpenCL: work-groups); memory in bytes, `vector_bits` one thread's load.
+
+    `vector_widths` are the numbers of lanes that vectors can have, () for any; `local_memory_helps` says whether storage
+    that a block shares is faster than memory.
+    """
 
     name: str = "generic"
     arch: str = ""
@@ -73,6 +77,7 @@ class GPU:
     multiprocessors: int = 0
     vector_bits: int = 128
     local_memory_helps: bool = True
+    vector_widths: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +174,14 @@ _GPUS = {
     "a100": GPU("a100", "sm_80", max_shared_memory_per_block=163 * _KB, multiprocessors=108),
     "gtx-1080-ti": GPU("gtx-1080-ti", "sm_61", multiprocessors=28),
 }
-_OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), 32 * _KB, 0, 0, 0, 128, True)
+_WIDTHS = (2, 4, 8, 16)  # of vectors in OpenCL C
+_OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), 32 * _KB, 0, 0, 0, 128, True, _WIDTHS)
 _OPENCLS = {
-    "mali": GPU("mali", "", 4, 256, (256, 256, 256), 32 * _KB, 0, 0, 4, 128, False),
-    "amd": GPU("amd", "", 64, 256, (256, 256, 256), 64 * _KB, 0, 0, 64, 128, True),
+    "mali": GPU("mali", "", 4, 256, (256, 256, 256), 32 * _KB, 0, 0, 4, 128, False, _WIDTHS),
+    "adreno": GPU("adreno", "", 64, 512, (512, 512, 512), 32 * _KB, 0, 0, 4, 128, False, _WIDTHS),
+    "amd": GPU("amd", "", 64, 256, (256, 256, 256), 64 * _KB, 0, 0, 64, 128, True, _WIDTHS),
+    "intel": GPU("intel", "", 16, 256, (256, 256, 256), 64 * _KB, 0, 0, 0, 128, True, _WIDTHS),
+    "pocl": GPU("pocl", "", 1, 4096, (4096, 4096, 4096), 512 * _KB, 0, 0, 0, 256, False, _WIDTHS),
 }
 _ACCELERATORS = {"vta": Accelerator(), "vdla": Accelerator("vdla", 200, weight_buffer=32 * 1024)}
 

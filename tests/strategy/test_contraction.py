@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from minitvm import reference, strategy, te, topi
 from minitvm.strategy.blocks import blocks_of, is_reduction
-from minitvm.strategy.cpu.roles import Roles, roles
+from minitvm.strategy.roles import Roles, roles
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.transform import lower

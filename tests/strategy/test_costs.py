@@ -12,9 +12,9 @@ from minitvm.strategy import Cost
 from minitvm.strategy.cpu.conv2d import DirectConvolution, conv_tiles, weighted_loads
 from minitvm.strategy.cpu.panels import PanelPlan, contraction_cost
 from minitvm.strategy.cpu.register_tile import chain_cycles
-from minitvm.strategy.cpu.roles import Product
 from minitvm.strategy.cpu.tiling import RegisterTile, cpu_of
 from minitvm.strategy.cpu.winograd_plan import WinogradPlan, WinogradShape, winograd_cost
+from minitvm.strategy.roles import Product
 from minitvm.target import Target
 
 QUICK = settings(max_examples=100, derandomize=True, deadline=None)

@@ -11,7 +11,7 @@ from minitvm import lower, strategy, te, topi
 from minitvm.build import schedule_function
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.strategy import Choice, choice_of
-from minitvm.strategy.cpu.algorithms import algorithm_name
+from minitvm.strategy.algorithms import algorithm_name
 from minitvm.strategy.cpu.conv2d import conv_tile
 from minitvm.strategy.cpu.explain import explain
 from minitvm.strategy.cpu.figures import KernelFigures, kernel_figures

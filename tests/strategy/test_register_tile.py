@@ -8,8 +8,8 @@ import pytest
 import minitvm as tvm
 from minitvm import strategy, te, topi
 from minitvm.reference import tir as interpreter
+from minitvm.strategy.blocks import largest_divisor
 from minitvm.strategy.cpu.conv2d import conv_tile, conv_tiles
-from minitvm.strategy.cpu.register_tile import largest_divisor
 from minitvm.target import CPU, Target
 
 WIDTHS = [128, 256, 512]

@@ -11,7 +11,8 @@ import minitvm
 from minitvm import strategy, te, topi
 from minitvm.errors import InputError
 from minitvm.reference import te as interpreter
-from minitvm.strategy.cpu.algorithms import Convolution, algorithm_name, algorithm_text, convolution_algorithms
+from minitvm.strategy.algorithms import Convolution, algorithm_name, algorithm_text
+from minitvm.strategy.cpu.algorithms import convolution_algorithms
 from minitvm.target import Target
 from minitvm.topi.winograd import TILES, transformed_weights, winograd_error_growth
 

@@ -6,6 +6,7 @@ BACKEND = Backend(
     kind="cpu",
     layouts="minitvm.graph.passes.blocked_layout:layouts",
     rules="minitvm.strategy.cpu:rules",
+    algorithms="minitvm.strategy.cpu.algorithms:convolution_algorithms",
     explain="minitvm.strategy.cpu.explain:explain",
     language="numba",
     generate="minitvm.codegen.numba_cpu:generate",

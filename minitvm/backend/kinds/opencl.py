@@ -4,6 +4,7 @@ from ..parts import Backend
 
 BACKEND = Backend(
     kind="opencl",
+    layouts="minitvm.graph.passes.blocked_layout:layouts",
     rules="minitvm.strategy.gpu:rules",
     passes="minitvm.strategy.gpu.passes:PASSES",
     language="opencl",

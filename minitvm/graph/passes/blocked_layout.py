@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ...backend import lookup
+from ...strategy.algorithms import WINOGRAD, Convolution, direct_alone
 from ...strategy.choice import records
-from ...strategy.cpu.algorithms import WINOGRAD, Convolution, convolution_algorithms
 from ...target import Target
 from ...topi.shapes import paddings, per_axis
 from ...topi.winograd import transformed_weights
@@ -249,7 +250,7 @@ class Blocking:
         )
         exact = not item.output.dtype.is_float  # Winograd's transforms contain fractions, which integers cannot hold
         accuracy = "strict" if exact or is_open else self.accuracy
-        algorithms = convolution_algorithms(what, out_block, self.target, accuracy)
+        algorithms = (lookup(self.target, "algorithms") or direct_alone)(what, out_block, self.target, accuracy)
         best, weighed, name = algorithms[0], records(algorithms), item.output.name
         if best.rule == WINOGRAD:
             tile, panel = best.knobs["tile"], best.knobs["panel"]

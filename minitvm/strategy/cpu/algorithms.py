@@ -6,32 +6,15 @@ Winograd's algorithm and what its tasks read again. There is no search, and no m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from ...topi.winograd import TILES, winograd_error_growth
+from ...topi.winograd import TILES
+from ..algorithms import DIRECT, WINOGRAD, Convolution
 from ..candidate import Cost, Option, cheapest_first
-from ..choice import Weighed
 from .conv2d import DirectConvolution
 from .tiling import cpu_of
 from .winograd_plan import WinogradShape, winograd_plans
-
-
-@dataclass(frozen=True, slots=True)
-class Convolution:
-    """What a 2-D convolution without groups computes; `image` is (height, width) of its result."""
-
-    batch: int
-    in_channels: int
-    out_channels: int
-    image: tuple[int, int]
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
-    dilation: tuple[int, int]
-
-
-DIRECT, WINOGRAD = "direct", "winograd"
 
 
 def convolution_algorithms(conv: Convolution, block: int, target: Any, accuracy: str = "fast") -> list[Option]:
@@ -47,19 +30,6 @@ def convolution_algorithms(conv: Convolution, block: int, target: Any, accuracy:
     if minimal and accuracy != "strict":
         found += [_winograd(conv, block, tile, cpu) for tile in TILES if min(conv.image) >= tile]
     return cheapest_first(found)
-
-
-def algorithm_name(option: Option | Weighed) -> str:
-    """`direct`, `winograd F(4x4,3x3)`."""
-    tile = option.knobs.get("tile")
-    return option.rule if tile is None else f"{option.rule} F({tile}x{tile},3x3)"
-
-
-def algorithm_text(option: Option | Weighed) -> str:
-    """The name, and by how much rounding errors may exceed those of direct convolution, in the worst case."""
-    if option.rule != WINOGRAD:
-        return algorithm_name(option)
-    return f"{algorithm_name(option)}, error at most {winograd_error_growth(int(option.knobs['tile'])):.0f}x"
 
 
 def _direct(conv: Convolution, block: int, cpu: Any) -> Cost:

@@ -15,14 +15,14 @@ from typing import Any
 from ...expr import REDUCE, walk
 from ...tir import Schedule
 from ...tir.nodes import BufferLoad, PrimFunc
-from ..blocks import blocks_of, computes, extents, volume
+from ..blocks import block_of, blocks_of, computes, extents, volume
 from ..candidate import Candidate, Cost
+from ..epilogues import epilogue
 from ..registry import rule
+from ..roles import LONG
 from .conv2d import schedule_other_blocks
 from .model import MEMORY_STALL
 from .panels import PanelPlan, schedule_panels
-from .register_tile import block_of, epilogue
-from .roles import LONG
 from .tiling import RegisterTile, cpu_of
 
 _OP = "qnn.contrib_dense_of_blocks"

@@ -19,14 +19,14 @@ from typing import Any
 from ...expr import REDUCE
 from ...tir import IndexMap, Schedule
 from ...tir.nodes import Block, PrimFunc
-from ..blocks import blocks_of, is_reduction
+from ..blocks import block_of, blocks_of, is_reduction
 from ..candidate import Candidate, Cost, Knob, Unfit
+from ..epilogues import epilogue
 from ..registry import rule
+from ..roles import Roles, depends, join_axes, names_of, roles
 from .conv2d import schedule_other_blocks
 from .panels import PanelPlan, contraction_cost, row_block, schedule_panels
 from .phases import PHASED, phase_elements, store_phases
-from .register_tile import block_of, epilogue
-from .roles import Roles, depends, roles
 from .tiling import RegisterTile, cpu_of, register_tiles
 
 _TILES = 12  # how many register tiles are weighed, the best first
@@ -57,7 +57,7 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     if block is None:
         return
     dtype = block.writes[0].buffer.dtype
-    ways = {_names(way): way for way in roles(block)}
+    ways = {names_of(way): way for way in roles(block)}
 
     def plan(rows: int, vectors: int, lanes: int, task_rows: int, **_: Any) -> PanelPlan:
         return PanelPlan(RegisterTile(rows, vectors, lanes), task_rows)
@@ -73,7 +73,7 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         if phases:
             block = sch.get_block(way.block.name)
             store_phases(sch, block, way)
-            way = next(new for new in roles(block_of(sch, block)) if _names(new) == (row, column))
+            way = next(new for new in roles(block_of(sch, block)) if names_of(new) == (row, column))
         used = _schedule(sch, way, plan(**tile), pack)
         schedule_other_blocks(sch, target, used)
 
@@ -102,14 +102,6 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
                 yield Candidate(knobs=knobs, price=price, apply=apply)
 
 
-def _names(way: Roles) -> tuple[str, str]:
-    """Names of the row and the column; iterators of one name are told apart by their positions."""
-    names = [axis.var.name for axis in way.block.iter_vars]
-    unique = [name if names.count(name) == 1 else f"{name}_{position}" for position, name in enumerate(names)]
-    row, column = (way.axes[way.column if p is None else p] for p in (way.row, way.column))
-    return "*".join(unique[p] for p in row), "*".join(unique[p] for p in column)
-
-
 def lanes_for(columns: int, widest: int) -> int:
     """The lanes of vectors for rows of so many columns: the widest, or fewer that are enough for a row."""
     while widest >= 8 and widest // 2 >= columns:
@@ -128,32 +120,13 @@ def _schedule(sch: Schedule, way: Roles, plan: PanelPlan, pack: bool) -> set[str
     if len(sch.get_loops(main)) != spatial:
         raise Unfit("contraction: wanted as many axes behind the sum as the sum has")
     if len(way.axes) < spatial:
-        _join(sch, block, main, way)
+        join_axes(sch, block, main, way)
     packed = sch.reindex_cache_read(block, way.read, "local", _packed_order(way)) if pack else None
     init = schedule_panels(
         sch, block, list(sch.get_loops(main)), way.row, way.column, plan, streams=not pack, packed=packed,
         group=way.group, inside=way.shared if pack else (),
     )  # fmt: skip
     return {block_of(sch, part).name for part in (init, block, main, packed) if part is not None}
-
-
-def _join(sch: Schedule, block: Any, main: Any, way: Roles) -> None:
-    """Make one axis of those that are one wherever they index, in the sum, in its accumulators, and behind it."""
-    iterators = way.block.iter_vars
-
-    def joined(*places: Any) -> list[Any]:
-        axes = []
-        for axis in way.axes:
-            place = places[axis[0]]
-            for position in axis[1:]:
-                place = place * iterators[position].dom.extent + places[position]
-            axes.append(place)
-        return [*axes, *places[sum(map(len, way.axes)) :]]
-
-    spatial = sum(map(len, way.axes))
-    sch.transform_layout(block, ("write", 0), IndexMap.from_func(joined, ndim=spatial))
-    sch.transform_block_layout(block, IndexMap.from_func(joined, ndim=len(iterators)))
-    sch.transform_block_layout(main, IndexMap.from_func(joined, ndim=spatial))
 
 
 def _packed_order(way: Roles) -> IndexMap:

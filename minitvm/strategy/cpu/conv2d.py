@@ -13,12 +13,14 @@ from ...expr import const, structural_equal
 from ...target import CPU
 from ...tir import Schedule
 from ...tir.nodes import Block, PrimFunc
-from ..blocks import attempt, behind, block_named, blocks_of, computes, reduced, volume
+from ..blocks import attempt, behind, block_named, block_of, blocks_of, computes, reduced, shape_written, volume
 from ..candidate import Candidate, Cost
+from ..epilogues import epilogue
+from ..register_tile import tile_reduction
 from ..registry import rule
 from .generic import schedule_block
 from .model import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_STALL, shared
-from .register_tile import block_of, epilogue, shape_written, tile_in_registers, tile_reduction
+from .register_tile import PREFETCH_AHEAD, tile_in_registers
 from .tiling import cpu_of
 
 # What a load costs beside another: a pixel is broadcast from the L1 cache, a vector of weights streams from L2.
@@ -191,7 +193,7 @@ class _Turned:
         sch.vectorize(column)
         task = sch.fuse(batch, over, y)
         sch.compute_at(main, task, preserve_unit_loops=True)
-        _, init = tile_reduction(sch, conv, main, sch.get_loops(main)[1:], {1: blocks, 3: pixels})
+        _, init = tile_reduction(sch, conv, main, sch.get_loops(main)[1:], {1: blocks, 3: pixels}, PREFETCH_AHEAD)
         sch.parallel(task)
         return {self.block, *(block_of(sch, part).name for part in (conv, init, main))}
 

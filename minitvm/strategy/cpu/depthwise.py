@@ -13,22 +13,25 @@ from typing import Any
 
 from ...tir import Schedule
 from ...tir.nodes import Block, PrimFunc
-from ..blocks import behind, block_named, blocks_of, computes, inline_injective, reduced, volume
+from ..blocks import (
+    behind,
+    block_named,
+    block_of,
+    blocks_of,
+    computes,
+    divisors,
+    inline_injective,
+    reduced,
+    shape_written,
+    volume,
+)
 from ..candidate import Candidate, Cost
+from ..epilogues import epilogue, inlined_forward
+from ..register_tile import tile_reduction
 from ..registry import rule
 from .conv2d import schedule_other_blocks
 from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES, LOADS
-from .register_tile import (
-    accumulators,
-    block_of,
-    chain_cycles,
-    divisors,
-    epilogue,
-    inlined_forward,
-    shape_written,
-    tile_in_registers,
-    tile_reduction,
-)
+from .register_tile import accumulators, chain_cycles, tile_in_registers
 from .tasks import in_parallel
 from .tiling import cpu_of
 
@@ -87,7 +90,7 @@ def _near(sch: Schedule, pixels: int, cached_rows: int) -> set[str]:
     batch, channel, y, *row = sch.get_loops(main)
     over, y = sch.split(y, [None, cached_rows])
     sch.reorder(over, batch, channel, y, *row)
-    outer, init = tile_reduction(sch, conv, main, [batch, channel, y, *row], {3: pixels}, streams=False)
+    outer, init = tile_reduction(sch, conv, main, [batch, channel, y, *row], {3: pixels})
     sch.reorder(*outer[:2], over)
     pad = sch.get_block(_PADDED)
     sch.compute_at(pad, over, preserve_unit_loops=True)

@@ -23,9 +23,9 @@ from ...tir.nodes import Block, PrimFunc
 from ..blocks import blocks_of, inline_injective, is_reduction
 from ..candidate import Candidate, Cost, Unfit
 from ..registry import rule
+from ..roles import contiguous_along, depends, operands
 from .generic import parallelized, vector_lanes, work
 from .model import MEMORY_BYTES
-from .roles import contiguous_along, depends, operands
 from .tiling import cpu_of
 
 _VECTORS = 4

@@ -21,11 +21,11 @@ from typing import Any
 from ...tir import Schedule
 from ...tir.annotations import PREFETCH
 from ...tir.nodes import BufferLoad, BufferStore
-from ..blocks import constant_extent
+from ..blocks import block_of, constant_extent
 from ..candidate import Cost
+from ..roles import Product, contiguous_along
 from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES, MEMORY_STALL
-from .register_tile import PREFETCH_AHEAD, block_of
-from .roles import Product, contiguous_along
+from .register_tile import PREFETCH_AHEAD
 from .tasks import in_parallel
 from .tiling import RegisterTile, step_cycles_of
 

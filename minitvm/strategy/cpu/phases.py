@@ -12,9 +12,8 @@ from typing import Any
 
 from ...tir import Schedule
 from ...tir.nodes import Block
-from ..blocks import extents, is_reduction, readers
-from .register_tile import block_of
-from .roles import Roles
+from ..blocks import block_of, extents, is_reduction, readers
+from ..roles import Roles
 
 PHASED = 0.5  # cycles an element that is stored phase by phase takes
 

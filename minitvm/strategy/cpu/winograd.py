@@ -18,10 +18,12 @@ from typing import Any
 
 from ...tir import Schedule
 from ...tir.nodes import PrimFunc
-from ..blocks import behind, block_named, computes, extents, inline_injective
+from ..blocks import behind, block_named, computes, extents, inline_injective, output_shape, shape_written
 from ..candidate import Candidate, Cost
+from ..epilogues import inlined_forward
+from ..register_tile import tile_reduction
 from ..registry import rule
-from .register_tile import inlined_forward, output_shape, shape_written, tile_reduction
+from .register_tile import PREFETCH_AHEAD
 from .tiling import cpu_of
 from .winograd_plan import WinogradPlan, WinogradShape, winograd_cost, winograd_plans
 
@@ -78,7 +80,7 @@ def _schedule(sch: Schedule, tile: int, plan: WinogradPlan) -> None:
     products = sch.get_block("products")
     writer = sch.cache_write(products, 0, "local")
     sch.compute_at(writer, panel, preserve_unit_loops=True)
-    tile_reduction(sch, products, writer, sch.get_loops(writer)[2:], {3: plan.blocks, 4: plan.pixels})
+    tile_reduction(sch, products, writer, sch.get_loops(writer)[2:], {3: plan.blocks, 4: plan.pixels}, PREFETCH_AHEAD)
     _odd_lines(sch, writer, 2)
 
     if plan.apart:

@@ -13,8 +13,9 @@ from typing import Any
 
 from ...expr import REDUCE
 from ...tir import Schedule
+from ...tir.annotations import LANES
 from ...tir.nodes import Block, PrimFunc
-from ..blocks import attempt, blocks_of, constant_extent, inline_injective, volume
+from ..blocks import attempt, blocks_of, constant_extent, inline_injective, reduces_along_last, volume
 from ..candidate import Candidate, Cost
 from ..registry import rule
 
@@ -29,6 +30,7 @@ def anything(func: PrimFunc) -> bool:  # noqa: ARG001 (a rule's condition)
 @rule("gpu", anything, fallback=True)
 def fallback(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """Inline what is cheap, then a thread for each result."""
+    lanes = int(target.vector_lanes("float32"))
     limit = int(getattr(target, "max_threads_per_block", 256))
     instances = sum(_instances(block) for block in blocks_of(func))
 
@@ -40,7 +42,7 @@ def fallback(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         if inline:
             inline_injective(sch)
         for name in [b.name for b in blocks_of(sch.func)]:
-            attempt(lambda name=name: on_the_grid(sch, name, threads))  # type: ignore[misc]
+            attempt(lambda name=name: on_the_grid(sch, name, threads, lanes))  # type: ignore[misc]
 
     for threads in sorted({min(n, limit) for n in (THREADS, 2 * THREADS, 4 * THREADS, THREADS // 2)}):
         yield Candidate(knobs={"inline": True, "threads": threads}, price=price, apply=apply)
@@ -51,8 +53,8 @@ def _instances(block: Block) -> int:
     return prod([volume([axis.dom.extent], 256) for axis in block.iter_vars] or [1])
 
 
-def on_the_grid(sch: Schedule, name: str, threads: int) -> None:
-    """The spatial loops of a block, fused, over blocks of threads."""
+def on_the_grid(sch: Schedule, name: str, threads: int, lanes: int = 1) -> None:
+    """The spatial loops of a block, fused, over blocks of threads; sums of neighbours in memory are vectors of `lanes`."""
     handle = sch.get_block(name)
     block = next(b for b in blocks_of(sch.func) if b.name == name)
     loops = list(sch.get_loops(handle))
@@ -67,6 +69,8 @@ def on_the_grid(sch: Schedule, name: str, threads: int) -> None:
         sch.reorder(*spatial, *reduced)
     whole = sch.fuse(*spatial) if len(spatial) > 1 else spatial[0]
     extent = constant_extent(sch, whole)
+    if lanes > 1 and reduced and reduces_along_last(block):
+        attempt(lambda: sch.annotate(reduced[-1], LANES, lanes))
     blocks, inner = sch.split(whole, [None, threads if extent is None else min(threads, extent)])
     sch.bind(blocks, "blockIdx.x")
     sch.bind(inner, "threadIdx.x")

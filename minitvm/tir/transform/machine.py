@@ -14,3 +14,8 @@ def vector_lanes(target: Any, dtype: str) -> int:
     if target is None:
         return max(1, DEFAULT_VECTOR_BYTES // DType(dtype).scalar.bytes)
     return int(target.vector_lanes(DType(dtype).scalar))
+
+
+def vector_widths(target: Any) -> tuple[int, ...]:
+    """The numbers of lanes that vectors of the target's language can have; () where they may have any."""
+    return tuple(getattr(target, "vector_widths", ()))

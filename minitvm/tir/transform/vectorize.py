@@ -1,7 +1,8 @@
 """Loops marked `vectorized` become vector statements; what has no vector form stays a loop and runs serially.
 
-A loop of at most `MAX_LANES` iterations becomes vectors of that many lanes (LLVM cuts them to registers). A longer one
-is strip-mined by the width of the target's registers first, its tail masked. A condition that differs between lanes
+A loop of at most `MAX_LANES` iterations becomes vectors of that many lanes (LLVM cuts them to registers). A longer one,
+or one of so many as the target's language has no vectors of, is strip-mined by the width of its registers first, its
+tail masked. A condition that differs between lanes
 becomes the mask of the accesses below it, so no lane touches what its iteration would not have touched.
 """
 
@@ -46,7 +47,7 @@ from ..nodes import (
     Stmt,
 )
 from .affine import coefficient, expr, linear
-from .machine import vector_lanes
+from .machine import vector_lanes, vector_widths
 from .simplify import fold
 from .unroll import bind
 
@@ -76,9 +77,11 @@ def _visit(node: Any, target: Any) -> Any:
 
 
 def _vectorize_loop(loop: For, target: Any) -> Stmt:
-    if isinstance(loop.extent, IntImm) and loop.extent.value <= MAX_LANES:
+    widths = vector_widths(target)
+    if isinstance(loop.extent, IntImm) and loop.extent.value in (1, *(widths or range(1, MAX_LANES + 1))):
         return _Vectorizer(loop.var, loop.start, loop.extent.value).whole(loop.body) if loop.extent.value > 1 else loop
-    return _strip_mined(loop, natural_lanes(loop.body, target))
+    lanes = natural_lanes(loop.body, target)
+    return _strip_mined(loop, min(lanes, *widths[-1:]) if widths else lanes)
 
 
 def natural_lanes(body: Stmt, target: Any) -> int:

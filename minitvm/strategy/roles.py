@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
-from ...expr import REDUCE, Add, Call, Cast, Expr, FloorDiv, FloorMod, IntImm, Mul, Node, Var, children, walk
-from ...expr.conditions import is_const
-from ...tir.nodes import Block, BufferLoad, BufferStore
-from ...tir.transform.affine import coefficient, linear, moves
-from ..blocks import extents, volume
+from ..expr import REDUCE, Add, Call, Cast, Expr, FloorDiv, FloorMod, IntImm, Mul, Node, Var, children, walk
+from ..expr.conditions import is_const
+from ..tir import IndexMap, Schedule
+from ..tir.nodes import Block, BufferLoad, BufferStore
+from ..tir.transform.affine import coefficient, linear, moves
+from .blocks import extents, volume
 
 LONG = 384  # what an open extent counts as
 Axis = tuple[int, ...]  # positions of the iterators that are one axis, outer ones first
@@ -234,3 +236,30 @@ def _load(e: Expr) -> BufferLoad | None:
     while isinstance(e, Cast):
         e = e.value
     return e if isinstance(e, BufferLoad) else None
+
+
+def names_of(way: Roles) -> tuple[str, str]:
+    """Names of the row and the column; iterators of one name are told apart by their positions."""
+    names = [axis.var.name for axis in way.block.iter_vars]
+    unique = [name if names.count(name) == 1 else f"{name}_{position}" for position, name in enumerate(names)]
+    row, column = (way.axes[way.column if p is None else p] for p in (way.row, way.column))
+    return "*".join(unique[p] for p in row), "*".join(unique[p] for p in column)
+
+
+def join_axes(sch: Schedule, block: Any, main: Any, way: Roles) -> None:
+    """Make one axis of those that are one wherever they index, in the sum, in its accumulators, and behind it."""
+    iterators = way.block.iter_vars
+
+    def joined(*places: Any) -> list[Any]:
+        axes = []
+        for axis in way.axes:
+            place = places[axis[0]]
+            for position in axis[1:]:
+                place = place * iterators[position].dom.extent + places[position]
+            axes.append(place)
+        return [*axes, *places[sum(map(len, way.axes)) :]]
+
+    spatial = sum(map(len, way.axes))
+    sch.transform_layout(block, ("write", 0), IndexMap.from_func(joined, ndim=spatial))
+    sch.transform_block_layout(block, IndexMap.from_func(joined, ndim=len(iterators)))
+    sch.transform_block_layout(main, IndexMap.from_func(joined, ndim=spatial))
