@@ -18,7 +18,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ..errors import InternalError, Unsupported, report
-from ..expr import Call, DType, Expr, IntImm, Var
+from ..expr import Call, DType, Expr, IntImm, StringImm, Var
 from ..expr.conditions import is_const
 from ..tir.analysis.registers import Register, registers_of
 from ..tir.analysis.threads import GRID, grid_of, is_shared
@@ -214,7 +214,10 @@ class _OpenCL(OpenCLExpressions):
         base = None if n == 1 else self.contiguous(index)
         if n == 1:
             text = put(self.library, dtype, pointer, atom(self.index(index)), value)
-        elif base is None or stmt.predicate is not None:
+        elif base is not None and stmt.predicate is not None:
+            function = self.use("store_masked", dtype, space)
+            text = f"{function}({pointer} + {base}, {value}, {self.value(stmt.predicate)});"
+        elif base is None:
             mask = f"(char{n})(-1)" if stmt.predicate is None else self.value(stmt.predicate)
             function = self.use("scatter_masked", dtype, space)
             text = f"{function}({pointer}, {self.vector_index(index)}, {value}, {mask});"
@@ -238,7 +241,8 @@ class _OpenCL(OpenCLExpressions):
 
     def evaluate(self, stmt: Evaluate) -> None:
         if isinstance(stmt.value, Call) and stmt.value.op == "tvm_storage_sync":
-            self.line("barrier(CLK_LOCAL_MEM_FENCE);")
+            common = any(isinstance(arg, StringImm) and arg.value == "global" for arg in stmt.value.args)
+            self.line(f"barrier(CLK_LOCAL_MEM_FENCE{' | CLK_GLOBAL_MEM_FENCE' if common else ''});")
 
     def prefetch(self, stmt: Prefetch) -> None:
         """A hint, which compilers for devices give themselves."""

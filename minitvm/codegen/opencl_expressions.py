@@ -88,9 +88,9 @@ class OpenCLExpressions(Emitter):
         vectors = {f"{t}{n}" for t in ("char", "short", "int", "long", "float", "double", "uchar", "ushort", "uint",
                                        "ulong", "half") for n in (2, 3, 4, 8, 16)}  # fmt: skip
         super().__init__(kernel, target, RESERVED | vectors | {kernel.name})
-        self.library = Library()
-        self.analyzer = Analyzer()
         self.index_dtype = DType("int32") if _fits(kernel) else DType("int64")
+        self.library = Library(value_type(self.index_dtype))
+        self.analyzer = Analyzer()
         self.wide: set[Var] = set()  # integer variables that are kept in the type of indices
         self.uses_double = False
 
@@ -159,12 +159,12 @@ class OpenCLExpressions(Emitter):
         return self.index(e.base) if isinstance(e, Ramp) and is_const(e.stride, 1) else None
 
     def vector_index(self, e: Expr) -> str:
-        """The places of a vector's lanes, as longs."""
+        """The places of a vector's lanes, in the type of indices."""
+        t = value_type(self.index_dtype.with_lanes(e.dtype.lanes))
         if isinstance(e, Ramp):
             lanes = ", ".join(map(str, range(e.lanes)))
-            base, stride = atom(self.index(e.base)), atom(self.index(e.stride))
-            return f"((long{e.lanes})({base}) + (long{e.lanes})({lanes}) * (long)({stride}))"
-        return f"convert_long{e.dtype.lanes}({self.value(e)})"
+            return f"(({t})({self.index(e.base)}) + ({t})({lanes}) * ({t})({self.index(e.stride)}))"
+        return f"convert_{t}({self.value(e)})"
 
     # -- values
 
@@ -227,6 +227,8 @@ class OpenCLExpressions(Emitter):
         base, n = self.contiguous(index), e.dtype.lanes
         if e.predicate is not None:
             mask = self.value(e.predicate)
+            if base is not None:
+                return f"{self.use('load_masked', e.dtype, space)}({pointer} + {base}, {mask})"
             return f"{self.use('gather_masked', e.dtype, space)}({pointer}, {self.vector_index(index)}, {mask})"
         if base is None:
             return f"{self.use('gather', e.dtype, space)}({pointer}, {self.vector_index(index)})"
@@ -283,12 +285,25 @@ class OpenCLExpressions(Emitter):
         sign = _COMPARE[type(e)]
         if is_index(e.a) and is_index(e.b):
             return f"({self.index(e.a)} {sign} {self.index(e.b)})"
+        prefix = self.prefix_mask(e)
+        if prefix is not None:
+            return prefix
         a, b = atom(self.value(e.a)), atom(self.value(e.b))
         if e.a.dtype.lanes == 1:
             return f"({a} {sign} {b})"
         if e.a.dtype.is_bool and type(e) in (LT, LE, GT, GE):
             a, b = f"(-{a})", f"(-{b})"
         return f"convert_char{e.a.dtype.lanes}({a} {sign} {b})"
+
+    def prefix_mask(self, e: CompareOp) -> str | None:
+        """`ramp(base) < broadcast(n)` is the mask of the first `n - base` lanes."""
+        ramp, limit = e.a, e.b
+        if not (isinstance(e, LT) and isinstance(ramp, Ramp) and isinstance(limit, Broadcast)):
+            return None
+        if not is_const(ramp.stride, 1) or not (is_index(ramp.base) and is_index(limit.value)):
+            return None
+        rest = f"{atom(self.index(limit.value))} - {atom(self.index(ramp.base))}"
+        return f"{self.use('first', DType('bool').with_lanes(ramp.lanes))}({rest})"
 
     def binary(self, e: BinaryOp) -> str:
         fused = self.fused_multiply_add(e)
@@ -306,13 +321,13 @@ class OpenCLExpressions(Emitter):
         return f"{self.use(_DIVISIONS[type(e)], e.dtype)}({a}, {b})"
 
     def fused_multiply_add(self, e: BinaryOp) -> str | None:
-        """`c + a * b` in floats is rounded once."""
+        """`c + a * b` in floats is rounded once, on devices that do so as fast as twice."""
         if not isinstance(e, Add) or not e.dtype.is_float or e.dtype.is_half:
             return None
         product, addend = (e.b, e.a) if isinstance(e.b, Mul) else (e.a, e.b)
         if not isinstance(product, Mul):
             return None
-        return f"fma({', '.join(map(self.value, (product.a, product.b, addend)))})"
+        return f"{self.use('multiply_add', e.dtype)}({', '.join(map(self.value, (product.a, product.b, addend)))})"
 
     def call(self, e: Call) -> str:
         if e.op == "if_then_else":

@@ -14,9 +14,10 @@ from .opencl_types import mask_type, memory_type, unsigned, value_type
 
 
 class Library:
-    """The functions that one kernel uses."""
+    """The functions that one kernel uses; `index` is the type of its indices."""
 
-    def __init__(self) -> None:
+    def __init__(self, index: str = "long") -> None:
+        self.index = index
         self.definitions: dict[str, str] = {}
 
     def use(self, name: str, dtype: DType, space: str = "") -> str:
@@ -184,6 +185,14 @@ def _sigmoid(library: Library, name: str, dtype: DType) -> str:
     return _function(t, name, f"{t} x", library_round(library, dtype, f"({t})1 / (({t})1 + exp(-x))"))
 
 
+def _multiply_add(_: Library, name: str, dtype: DType) -> str:
+    fast = "FP_FAST_FMA" if dtype.scalar == "float64" else "FP_FAST_FMAF"
+    t = value_type(dtype)
+    head = f"static {t} {name}({t} a, {t} b, {t} c)"
+    once, twice = f"{head} {{ return fma(a, b, c); }}", f"{head} {{ return a * b + c; }}"
+    return "\n".join([f"#ifdef {fast}", once, "#else", twice, "#endif"])
+
+
 def _dot4(library: Library, name: str, dtype: DType) -> str:
     """The sum of the products of four bytes, those of a unsigned and those of b signed."""
     if dtype.lanes > 1:
@@ -226,6 +235,7 @@ _COMBINED: dict[str, Callable[[Library, DType, str, str], str]] = {
 
 
 def _each(dtype: DType, text: str) -> str:
+    """The text for each lane: {k} is its number as OpenCL C writes it behind a vector, {n} the number itself."""
     return ", ".join(text.format(k=f"{k:x}", n=k) for k in range(dtype.lanes))
 
 
@@ -251,15 +261,39 @@ def put(library: Library, dtype: DType, pointer: str, index: str, value: str) ->
 def _gather(library: Library, name: str, dtype: DType, space: str) -> str:
     t, truth = value_type(dtype), "-" if dtype.is_bool else ""
     lanes = _each(dtype, f"{truth}{element(library, dtype, 'p', 'i.s{k}')}")
-    parameters = f"const {space} {memory_type(dtype)} *p, long{dtype.lanes} i"
+    parameters = f"const {space} {memory_type(dtype)} *p, {library.index}{dtype.lanes} i"
     return _function(t, name, parameters, f"({t})({lanes})")
+
+
+def _first(_: Library, name: str, dtype: DType) -> str:
+    """The mask of the first n lanes."""
+    lanes = ", ".join(map(str, range(dtype.lanes)))
+    count = f"(int{dtype.lanes})((int)clamp(n, 0L, {dtype.lanes}L))"
+    below = f"convert_char{dtype.lanes}((int{dtype.lanes})({lanes}) < {count})"
+    return _function(f"char{dtype.lanes}", name, "long n", below)
+
+
+def _load_masked(library: Library, name: str, dtype: DType, space: str) -> str:
+    """Neighbours in memory, zeros for the lanes that are left out."""
+    t, truth = value_type(dtype), "-" if dtype.is_bool else ""
+    lanes = _each(dtype, f"m.s{{k}} ? {truth}{element(library, dtype, 'p', '{n}')} : {_zero(dtype)}")
+    return _function(t, name, f"const {space} {memory_type(dtype)} *p, char{dtype.lanes} m", f"({t})({lanes})")
+
+
+def _store_masked(library: Library, name: str, dtype: DType, space: str) -> str:
+    t, truth = value_type(dtype), "-" if dtype.is_bool else ""
+    lines = [f"if (m.s{k:x}) {put(library, dtype, 'p', str(k), f'{truth}x.s{k:x}')}" for k in range(dtype.lanes)]
+    return _function("void", name, f"{space} {memory_type(dtype)} *p, {t} x, char{dtype.lanes} m", *lines)
+
+
+def _zero(dtype: DType) -> str:
+    return "0" if not dtype.is_float else "0.0f" if dtype.bits < 64 else "0.0"
 
 
 def _gather_masked(library: Library, name: str, dtype: DType, space: str) -> str:
     t, truth = value_type(dtype), "-" if dtype.is_bool else ""
-    zero = "0" if not dtype.is_float else "0.0f" if dtype.bits < 64 else "0.0"
-    lanes = _each(dtype, f"m.s{{k}} ? {truth}{element(library, dtype, 'p', 'i.s{k}')} : {zero}")
-    parameters = f"const {space} {memory_type(dtype)} *p, long{dtype.lanes} i, char{dtype.lanes} m"
+    lanes = _each(dtype, f"m.s{{k}} ? {truth}{element(library, dtype, 'p', 'i.s{k}')} : {_zero(dtype)}")
+    parameters = f"const {space} {memory_type(dtype)} *p, {library.index}{dtype.lanes} i, char{dtype.lanes} m"
     return _function(t, name, parameters, f"({t})({lanes})")
 
 
@@ -268,7 +302,7 @@ def _scatter_masked(library: Library, name: str, dtype: DType, space: str) -> st
     lines = [
         f"if (m.s{k:x}) {put(library, dtype, 'p', f'i.s{k:x}', f'{truth}x.s{k:x}')}" for k in range(dtype.lanes)
     ]  # fmt: skip
-    parameters = f"{space} {memory_type(dtype)} *p, long{dtype.lanes} i, {t} x, char{dtype.lanes} m"
+    parameters = f"{space} {memory_type(dtype)} *p, {library.index}{dtype.lanes} i, {t} x, char{dtype.lanes} m"
     return _function("void", name, parameters, *lines)
 
 
@@ -292,7 +326,11 @@ _FUNCTIONS: dict[str, Callable[..., str]] = {
     "bits": _bits,
     "from_bits": _from_bits,
     "sigmoid": _sigmoid,
+    "multiply_add": _multiply_add,
     "dot4_u8i8": _dot4,
+    "first": _first,
+    "load_masked": _load_masked,
+    "store_masked": _store_masked,
     "gather": _gather,
     "gather_masked": _gather_masked,
     "scatter_masked": _scatter_masked,

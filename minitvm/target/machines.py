@@ -62,8 +62,8 @@ class CPU:
 class GPU:
     """Limits of a GPU's thread blocks (OpenCL: work-groups); memory in bytes, `vector_bits` one thread's load.
 
-    `vector_widths` are the numbers of lanes that vectors can have, () for any; `local_memory_helps` says whether storage
-    that a block shares is faster than memory.
+    `vector_widths` are the numbers of lanes that vectors can have, () for any; `local_memory_helps` says whether
+    storage that a block shares is faster than memory.
     """
 
     name: str = "generic"
@@ -174,7 +174,7 @@ _GPUS = {
     "a100": GPU("a100", "sm_80", max_shared_memory_per_block=163 * _KB, multiprocessors=108),
     "gtx-1080-ti": GPU("gtx-1080-ti", "sm_61", multiprocessors=28),
 }
-_WIDTHS = (2, 4, 8, 16)  # of vectors in OpenCL C
+_WIDTHS = (2, 4, 8)  # of vectors in OpenCL C; those of 16 are of use to bytes alone, and break PoCL 3.0
 _OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), 32 * _KB, 0, 0, 0, 128, True, _WIDTHS)
 _OPENCLS = {
     "mali": GPU("mali", "", 4, 256, (256, 256, 256), 32 * _KB, 0, 0, 4, 128, False, _WIDTHS),

@@ -144,6 +144,67 @@ def inputs_for(func: PrimFunc, rng: np.random.Generator) -> list[np.ndarray]:
     return arrays
 
 
+def on_threads(sch: Schedule) -> None:
+    """The spatial loops of each block as one, over blocks of 16 threads, which do not divide it."""
+    for block in sch.get_child_blocks(sch.get_block("root")):
+        loops = spatial_loops(sch, block)
+        whole = sch.fuse(*loops) if len(loops) > 1 else loops[0]
+        blocks, threads = sch.split(whole, [None, 16])
+        sch.bind(blocks, "blockIdx.x")
+        sch.bind(threads, "threadIdx.x")
+
+
+def on_a_plane(sch: Schedule) -> None:
+    """Two axes of blocks and threads where there are two loops, vectors inside."""
+    for block in sch.get_child_blocks(sch.get_block("root")):
+        loops = spatial_loops(sch, block)
+        rest = [loop for loop in sch.get_loops(block) if loop not in loops]
+        split = [sch.split(loop, [None, 4, 2]) for loop in loops]
+        sch.reorder(*(part[0] for part in split), *(part[1] for part in split), *rest, *(part[2] for part in split))
+        for axis, (over, thread, _) in zip("yx"[2 - len(loops) :], split):
+            sch.bind(over, f"blockIdx.{axis}")
+            sch.bind(thread, f"threadIdx.{axis}")
+        if is_last(sch, block, split[-1][2]):
+            sch.vectorize(split[-1][2])
+
+
+def through_shared_storage(sch: Schedule) -> None:
+    """What a block of threads reads is fetched by all of them together, and used behind a barrier."""
+    on_threads(sch)
+    for block in sch.get_child_blocks(sch.get_block("root")):
+        threads = sch.get_loops(block)[1]
+        for number in range(len(sch.get(block).reads)):
+            copy = sch.cache_read(block, number, "shared")
+            sch.compute_at(copy, sch.get_loops(block)[0])
+            own = sch.get_loops(copy)[1:]
+            _, thread = sch.split(own[-1], [None, 16])
+            sch.bind(thread, "threadIdx.x")
+        assert sch.get(threads).thread == "threadIdx.x"
+
+
+GRIDS = [on_threads, on_a_plane, through_shared_storage]
+
+
+@pytest.mark.parametrize("target", ["opencl", "opencl -device=mali", "opencl -device=pocl"])
+@pytest.mark.parametrize("schedule", [*SCHEDULES, *GRIDS], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_kernels_of_devices_agree_with_the_interpreter(
+    program: Callable[[], PrimFunc], schedule: Callable[[Schedule], None], target: str, rng: np.random.Generator
+) -> None:
+    pytest.importorskip("pyopencl")
+    func = program()
+    sch = Schedule(func)
+    schedule(sch)
+    arrays = inputs_for(func, rng)
+    expected = [a.copy() for a in arrays]
+    reference.run(func, *expected)
+    module = build(sch.func, target)
+    got = [a.copy() for a in arrays]
+    module(*got)
+    sources = "\n".join(kernel.source for kernel in module.executable.kernels)
+    np.testing.assert_array_equal(got[-1], expected[-1], err_msg=sources)
+
+
 @pytest.mark.parametrize("target", ["cpu", toy_backend.BACKEND.kind])
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)

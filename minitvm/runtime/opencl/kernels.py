@@ -1,6 +1,6 @@
 """The kernels of an executable, compiled for a device: one OpenCL program for each source.
 
-pyopencl keeps compiled programs on disk, by source, options and device.
+Drivers keep what they compiled on disk. pyopencl's own cache of binaries is not used: what PoCL saves has no kernels.
 """
 
 from __future__ import annotations
@@ -48,16 +48,20 @@ def _compiled(device: Device, kernel: Kernel) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # compilers that have something to say and no error
-            return cl.Program(device.context, kernel.source).build(options=_options(cl, device))
+            return cl.Program(device.context, kernel.source).build(options=_options(cl, device), cache_dir=False)
     except cl.RuntimeError as error:
         raise TargetError(_rejected(device, kernel, str(error))) from None
 
 
 def _options(cl: Any, device: Device) -> list[str]:
-    """Divisions and square roots are rounded correctly, where the device can."""
-    exact = device.handle.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+    """Divisions and square roots are rounded correctly, where the device can; processors do so unasked.
+
+    Without warnings: PoCL 3.0 takes a program with any for one without kernels.
+    """
+    asked = not device.handle.type & cl.device_type.CPU
+    exact = asked and device.handle.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
     simulated = os.environ.get("MINITVM_OPENCL_OPTIONS", "").split()
-    return [*(["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []), *simulated]
+    return ["-w", *(["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []), *simulated]
 
 
 def _rejected(device: Device, kernel: Kernel, message: str) -> str:

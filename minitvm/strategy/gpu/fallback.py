@@ -54,7 +54,7 @@ def _instances(block: Block) -> int:
 
 
 def on_the_grid(sch: Schedule, name: str, threads: int, lanes: int = 1) -> None:
-    """The spatial loops of a block, fused, over blocks of threads; sums of neighbours in memory are vectors of `lanes`."""
+    """The spatial loops of a block, fused, over blocks of threads; sums of neighbours are in `lanes` parts."""
     handle = sch.get_block(name)
     block = next(b for b in blocks_of(sch.func) if b.name == name)
     loops = list(sch.get_loops(handle))

@@ -22,17 +22,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import EQ, Expr, children, map_children, replace, walk
+from ...expr import EQ, Expr, children, map_children, replace, structural_equal, walk
 from ..analysis.threads import depends, is_hardware_thread, is_shared, is_thread, is_virtual, owns
 from ..conditions import all_of, is_const, uses
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, If, PrimFunc, Stmt
 from .separate_allocations import in_own_part, widened
+from .threads_outside import threads_outside
 from .unroll import bind
 
 
 def bind_threads(func: PrimFunc) -> PrimFunc:
     """Make each loop over threads the only one of its axis, and guard what threads share. After `drop_blocks`."""
-    body = _with_own_parts(_virtual_inside(_bound_once(func.body, {})))
+    body = _with_own_parts(_virtual_inside(_bound_once(threads_outside(func.body), {})))
     guards = dict(_guards(body, ()))
     return func.with_body(_guarded(body, guards) if guards else body)
 
@@ -43,7 +44,10 @@ def _bound_once(node: Any, bound: dict[str, For]) -> Any:
     if isinstance(node, For) and is_hardware_thread(node):
         axis = str(node.thread)
         if axis in bound:
-            return _bound_once(bind(node.body, {node.var: bound[axis].var.astype(node.var.dtype)}), bound)
+            thread = bound[axis].var.astype(node.var.dtype)
+            inner = _bound_once(bind(node.body, {node.var: thread}), bound)
+            fewer = not structural_equal(node.extent, bound[axis].extent)
+            return If(thread < node.start + node.extent, inner) if fewer else inner
         bound = {**bound, axis: node}
     return map_children(node, lambda child: _bound_once(child, bound))
 

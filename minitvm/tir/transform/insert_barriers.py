@@ -8,12 +8,13 @@
             barrier                                           # before the next iteration writes S again
 
 The meaning of a program has them after every statement (`analysis.threads`). Here stay those between accesses of one
-element by different threads, at least one a write: integer sets tell (`arith.dependence`). TVM's pass ThreadSync.
+element by different threads, at least one a write: integer sets tell (`arith.dependence`). TVM's pass ThreadSync. Those
+that `threads_outside` put between stages stay where the stages meet, in memory that all blocks see too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_changes
 from typing import Any
@@ -99,9 +100,12 @@ class _Threads:
             return with_changes(self, loops=(*self.loops, stmt)).inside(stmt)
         start, extent = substitute(stmt.start, self.lets), substitute(stmt.extent, self.lets)
         within = (*self.conditions, stmt.var >= start, stmt.var < start + extent)
-        body = with_changes(self, conditions=within).visit(stmt.body)
-        if self.meet_later(stmt):
+        stages = _without_last_barrier(stmt.body)
+        body = with_changes(self, conditions=within).visit(stmt.body if stages is None else stages)
+        if self.meet_later(stmt, is_shared):
             body = Seq.of(body, _barrier())
+        elif stages is not None and self.meet_later(stmt, _is_common):
+            body = Seq.of(body, _barrier("global"))
         body = self.after_reading((stmt.start, stmt.extent), stmt.body, body)
         # Lanes have no barriers between them. They are independent, so one may go after the other.
         lanes = stmt.kind is ForKind.VECTORIZED and _waits(body)
@@ -111,8 +115,14 @@ class _Threads:
     def sequence(self, stmt: Seq) -> Stmt:
         parts: list[Stmt] = []
         earlier: list[Use] = []
-        for part in stmt.stmts:
-            own = self.shared(part)
+        for number, part in enumerate(stmt.stmts):
+            if _is_barrier(part):  # between stages, if they hand on values in memory
+                before, after = (Seq.of(*some) for some in (stmt.stmts[:number], stmt.stmts[number + 1 :]))
+                if self.meet(self.uses(before, _is_common), self.uses(after, _is_common)):
+                    parts.append(part)
+                    earlier = []
+                continue
+            own = self.uses(part)
             if self.meet(earlier, own):
                 parts.append(_barrier())
                 earlier = []
@@ -123,8 +133,8 @@ class _Threads:
     def after_reading(self, values: Sequence[Expr], stmt: Stmt, rebuilt: Stmt) -> Stmt:
         """`rebuilt` of a statement, behind a barrier where it writes what other threads may still have to read for some
         values: those of a let, a condition or the bounds of a loop around it."""
-        read = [a for value in values for a in self.shared(value)]
-        return Seq.of(_barrier(), rebuilt) if read and self.meet(read, self.shared(stmt)) else rebuilt
+        read = [a for value in values for a in self.uses(value)]
+        return Seq.of(_barrier(), rebuilt) if read and self.meet(read, self.uses(stmt)) else rebuilt
 
     def meet(self, first: Sequence[Use], second: Sequence[Use]) -> bool:
         """Whether one thread touches in `first` what another one touches in `second`, and one of them writes it."""
@@ -152,9 +162,9 @@ class _Threads:
         )
         return dependence is not None
 
-    def meet_later(self, loop: For) -> bool:
-        """Whether one iteration of a loop touches what another thread touches in a later one."""
-        now = self.shared(loop.body)
+    def meet_later(self, loop: For, scopes: Callable[[str], bool]) -> bool:
+        """Whether one iteration of a loop touches what another thread touches in a later one, in storage of scopes."""
+        now = self.uses(loop.body, scopes)
         if not any(write for _, write in now):
             return False
         ahead = Var("ahead", loop.var.dtype)
@@ -163,13 +173,13 @@ class _Threads:
         later = [(t.at({loop.var: loop.var + ahead}).under(inside).inside(steps), write) for t, write in now]
         return self.meet(now, later)
 
-    def shared(self, node: Stmt | Expr) -> list[Use]:
-        """The touches of shared storage in a statement or an expression, with what stands around it."""
+    def uses(self, node: Stmt | Expr, scopes: Callable[[str], bool] = is_shared) -> list[Use]:
+        """The touches of storage of scopes in a statement or an expression, with what stands around it."""
         touched = effects(node)
         uses: list[Use] = []
         for write, touches in ((False, touched.reads), (True, touched.writes)):
             for touch in touches:
-                if is_shared(touch.buffer.scope):
+                if scopes(touch.buffer.scope):
                     seen = touch.at(self.lets)
                     for condition in self.conditions:
                         seen = guarded(seen, condition)
@@ -178,7 +188,7 @@ class _Threads:
 
     def refuse_waiting(self, stmt: While) -> None:
         """Threads do not wait inside of a `while`, which no interpreter and no level gives a meaning."""
-        now = self.shared(stmt)  # any iteration may come later than another one
+        now = self.uses(stmt)  # any iteration may come later than another one
         if self.meet(now, now) or _waits(self.visit(stmt.body)):
             buffers = dict.fromkeys(t.buffer.name for t, _ in now)
             raise Unsupported(
@@ -205,5 +215,21 @@ def _waits(stmt: Stmt) -> bool:
     return any(call.op == BARRIER for call in calls)
 
 
-def _barrier() -> Stmt:
-    return Evaluate(Call(DType("int32"), BARRIER, (StringImm("shared"),)))
+def _is_common(scope: str) -> bool:
+    """Whether storage of a scope is seen by threads of several blocks, or by those of one."""
+    return not scope.startswith("local")
+
+
+def _is_barrier(stmt: Stmt) -> bool:
+    return isinstance(stmt, Evaluate) and isinstance(stmt.value, Call) and stmt.value.op == BARRIER
+
+
+def _without_last_barrier(body: Stmt) -> Stmt | None:
+    """The body of a loop without the barrier at its end; None where there is none."""
+    if not isinstance(body, Seq) or not body.stmts or not _is_barrier(body.stmts[-1]):
+        return None
+    return Seq.of(*body.stmts[:-1])
+
+
+def _barrier(scope: str = "shared") -> Stmt:
+    return Evaluate(Call(DType("int32"), BARRIER, (StringImm(scope),)))

@@ -1,4 +1,4 @@
-"""The question that lowering asks a target: how wide are its vectors? One function, so that any description will do."""
+"""The questions that lowering asks a target, about its vectors. Functions, so that any description will do."""
 
 from __future__ import annotations
 
