@@ -26,8 +26,14 @@ def loop_ranges(loops: Sequence[For]) -> dict[Var, Range]:
 
 def iteration_map(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer, level: str) -> IterMap:
     """A block's iterators as a quasi-affine map of `loops`, other variables held fixed and its predicate aside."""
-    bindings = [analyzer.simplify(value) for value in realize.iter_values]
-    return iter_map.detect(bindings, loop_ranges(loops), level=level, analyzer=analyzer)
+    return _mapped(realize.iter_values, loop_ranges(loops), analyzer, level)
+
+
+def _mapped(values: Sequence[Expr], ranges: Mapping[Var, Range], analyzer: Analyzer, level: str) -> IterMap:
+    """The map of values in their simplest form or, where that is none, as they are written: of the two
+    `(16*a + b) // 9` and `a + (7*a + b) // 9`, which are equal, only the first is a part of one iterator."""
+    simple = iter_map.detect([analyzer.simplify(v) for v in values], ranges, level=level, analyzer=analyzer)
+    return simple or iter_map.detect(values, ranges, level=level, analyzer=analyzer) or simple
 
 
 def why_not_injective(
@@ -116,7 +122,7 @@ def not_quasi_affine(realize: BlockRealize, loops: Sequence[For], analyzer: Anal
     return next(
         (it, value)
         for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
-        if not iter_map.detect([analyzer.simplify(value)], ranges, level="none", analyzer=analyzer)
+        if not _mapped([value], ranges, analyzer, "none")
     )
 
 
