@@ -72,10 +72,17 @@ def parts_of(loop: For) -> tuple[Stmt, ...]:
 
 def inner_parts(loop: For) -> tuple[Stmt, ...]:
     """The parts that a loop has when it is `opened`."""
-    body = loop.body
-    if isinstance(body, BlockRealize) and isinstance(body.block.body, Seq):
-        return body.block.body.stmts
-    return parts_of(loop)
+    inner = _openable(loop)
+    return parts_of(loop) if inner is None else inner.block.body.stmts  # type: ignore[attr-defined]
+
+
+def _openable(loop: For) -> BlockRealize | None:
+    """The block that is all of a loop's body, if its statements may stand in the loop in its place."""
+    inner = loop.body
+    if not isinstance(inner, BlockRealize) or not isinstance(inner.block.body, Seq):
+        return None
+    plain = inner.block.init is None and not inner.block.match_buffers and is_const(inner.predicate, 1)
+    return inner if plain else None
 
 
 def opened(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
@@ -83,12 +90,10 @@ def opened(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
 
     Pipelines of TVM's own programs stand in such a block; its local buffers move to the root.
     """
-    inner = loop.body
-    if not isinstance(inner, BlockRealize) or not isinstance(inner.block.body, Seq):
+    inner = _openable(loop)
+    if inner is None:
         return func, loop
     block = inner.block
-    if block.init is not None or block.match_buffers or not is_const(inner.predicate, 1):
-        return func, loop
     values = dict(zip((it.var for it in block.iter_vars), inner.iter_values, strict=True))
     flat = replace(loop, body=substitute(block.body, values))
     tree = Tree(func)
