@@ -16,6 +16,7 @@ happens without it. Three parts have no default, and a back end without them is 
     build                             generate           the source of a kernel
     link                              language, waits    the language of the source; which steps wait for those before
     runtime                           program            what runs an executable: `runtime.program.Program`
+    cli.info                          devices            which devices there are
     runtime.artifact                  machine_code       how compiled kernels are saved and loaded
 
 A part is an object, or its name, `"module:attribute"`, which is imported when the part is asked for. So one object

@@ -66,6 +66,8 @@ PARTS: tuple[Part, ...] = (
         "program", "program(executable, threads, workers=, progress=, kernels=) -> runtime.program.Program",
         "the runtime to run an executable", arguments=("executable", "threads"), methods=("bind", "holds"),
     ),
+    Part("devices", "devices() -> [str]", "info to list the devices of this machine", default="none is listed",
+         arguments=()),
     Part(
         "machine_code", "machine_code: runtime.program.MachineCode", "artifacts to hold compiled kernels",
         default="artifacts hold the source alone", methods=("pack", "unpack"),
@@ -88,6 +90,7 @@ class Backend:
     generate: AnyPart = None
     waits: AnyPart = None
     program: AnyPart = None
+    devices: AnyPart = None
     machine_code: Any = None
 
     def part(self, name: str) -> Any:

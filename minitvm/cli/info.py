@@ -7,6 +7,8 @@ import platform
 from importlib import metadata
 from typing import Any
 
+from ..errors import TargetError
+
 PACKAGES = ("numpy", "numba", "llvmlite", "sympy", "islpy", "onnx", "onnxruntime", "pyopencl", "numba-cuda")
 
 
@@ -16,7 +18,7 @@ def register(commands: Any) -> None:
 
 
 def info(options: argparse.Namespace) -> int:
-    from .. import __version__
+    from .. import __version__, backend
     from ..lowering.cache import FUNCTIONS
     from ..runtime.cpu import kernel_cache
     from ..target import Target
@@ -26,9 +28,21 @@ def info(options: argparse.Namespace) -> int:
     functions, kernels = FUNCTIONS.info(), kernel_cache.KERNELS.info()
     size = (functions.bytes + kernels.bytes) / 1e6
     print(f"cache        {kernels.files} kernels, {functions.files} functions, {size:.1f} MB in {kernels.directory}")
+    for kind, back_end in backend.registered().items():
+        for device in devices(back_end):
+            print(f"{kind:<12} {device}")
     for package in PACKAGES:
         print(f"{package:<12} {version(package)}")
     return 0
+
+
+def devices(back_end: Any) -> list[str]:
+    """The devices of a back end, or why there are none."""
+    listed = back_end.part("devices")
+    try:
+        return [] if listed is None else listed() or ["no device"]
+    except TargetError as error:
+        return [str(error).splitlines()[0]]
 
 
 def version(package: str) -> str:

@@ -49,8 +49,8 @@ def device(name: str = "cpu", index: int = 0) -> Device:
     kind, _, number = str(name).partition(":")
     if kind not in ("cpu", "llvm", "c"):
         raise InputError(
-            f"no program runs on the device {name!r}: compiled programs run on the CPU\n"
-            "  try:    tvm.cpu(); programs for a GPU run in minitvm.reference"
+            f"no array lies on the device {name!r}: a program copies what it reads to its device, and results back\n"
+            "  try:    tvm.cpu(), and minitvm.build(model, target='opencl')"
         )
     return Device("cpu", int(number or index))
 

@@ -6,7 +6,7 @@ one and others, the constant side left or right. A kernel has many, so that one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 import numpy as np
@@ -43,6 +43,7 @@ from minitvm.tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, Pri
 FIRST, COUNT = -5, 16  # the loop's iterations: from below zero
 LANES = 4
 ROWS = 24  # masked stores of one kernel
+Run = Callable[[PrimFunc, Sequence[np.ndarray], int], list[np.ndarray]]
 
 
 def run_compiled(func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1) -> list[np.ndarray]:
@@ -56,11 +57,14 @@ def run_compiled(func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1)
     return copies
 
 
-def compare(func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1, inout: Sequence[str] = ()) -> None:
+def compare(
+    func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1, inout: Sequence[str] = (), run: Run = run_compiled
+) -> None:
+    """What a machine leaves in the arrays is what the interpreter leaves, to the bit."""
     wanted = [a.copy() for a in arrays]
     reference.run(func, *wanted, inout=inout)
-    for found, want in zip(run_compiled(func, arrays, threads), wanted, strict=True):
-        np.testing.assert_array_equal(found, want, err_msg=f"{func}\n{generate(func)}")
+    for found, want in zip(run(func, arrays, threads), wanted, strict=True):
+        np.testing.assert_array_equal(found, want, err_msg=str(func))
 
 
 def index(random: Random, i: Var, depth: int) -> Expr:
@@ -99,7 +103,7 @@ def masked_row(random: Random, source: Buffer, row: Buffer, i: Var) -> Stmt:
     return BufferStore(row, load, (at[1],), random.choice([mine, mine, None]))
 
 
-def masks_alike(seed: int) -> None:
+def masks_alike(seed: int, run: Run = run_compiled) -> None:
     """A kernel of masked stores leaves what the interpreter leaves."""
     i, random = Var("i"), Random(seed)
     source = Buffer("A", (const(COUNT),), "int32")
@@ -107,4 +111,4 @@ def masks_alike(seed: int) -> None:
     body = Seq.of(*(masked_row(random, source, row, i) for row in rows))
     func = PrimFunc((source, *rows), For(i, const(FIRST), const(COUNT), ForKind.SERIAL, body), {"global_symbol": "k"})
     arrays = [np.arange(1, COUNT + 1, dtype="int32"), *(np.zeros(COUNT * LANES, "int32") for _ in rows)]
-    compare(func, arrays, inout=[row.name for row in rows])
+    compare(func, arrays, inout=[row.name for row in rows], run=run)

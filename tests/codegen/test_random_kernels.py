@@ -16,32 +16,38 @@ from minitvm.codegen.spelling import rounded
 from minitvm.expr import Cast, DType, Expr, FloatImm, Var, const
 from minitvm.reference.strategies.expressions import exprs
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc, Seq, Stmt
-from tests.codegen.masked_kernels import COUNT, FIRST, compare, index, masks_alike
+from tests.codegen.masked_kernels import COUNT, FIRST, Run, compare, index, masks_alike, run_compiled
+from tests.codegen.opencl_kernels import run_on_device
 from tests.tir.transform.kernel_programs import UPDATED, kernel_arguments, kernel_program
 from tests.tir.transform.test_kernel_passes import CPU, FLAT
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
-def kernel_alike(seed: int) -> None:
+RUNS = [pytest.param(run_compiled, id="cpu"), pytest.param(run_on_device, id="opencl")]
+
+
+def kernel_alike(seed: int, run: Run = run_compiled) -> None:
     """A kernel, some of the passes on it, and those without which there is no code."""
     dtype = ("int32", "float32", "int8", "uint16", "int64", "float64")[seed % 6]
     func, random = kernel_program(seed, dtype), Random(seed)
     for p in FLAT:
         if p.name in ("vectorize", "unroll") or random.random() < 0.4:
             func = p.run(func, CPU)
-    compare(func, kernel_arguments(seed, dtype), inout=UPDATED)
+    compare(func, kernel_arguments(seed, dtype), inout=UPDATED, run=run)
 
 
+@pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("seed", range(6))
-def test_kernels_compute_what_the_interpreter_does(seed: int) -> None:
-    kernel_alike(seed)
+def test_kernels_compute_what_the_interpreter_does(seed: int, run: Run) -> None:
+    kernel_alike(seed, run)
 
 
 @pytest.mark.full
-def test_many_kernels_compute_what_the_interpreter_does() -> None:
+@pytest.mark.parametrize("run", RUNS)
+def test_many_kernels_compute_what_the_interpreter_does(run: Run) -> None:
     for seed in range(100, 250):
-        kernel_alike(seed)
+        kernel_alike(seed, run)
 
 
 def of_expressions(values: Sequence[Expr], data: Sequence[Buffer], i: Var) -> PrimFunc:
@@ -60,28 +66,31 @@ def ends(dtype: str, rng: np.random.Generator) -> np.ndarray:
     return np.where(rng.random(COUNT) < 0.5, far, near)
 
 
+@pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_index_expressions_compute_what_the_interpreter_does(seed: int) -> None:
+def test_index_expressions_compute_what_the_interpreter_does(seed: int, run: Run) -> None:
     i, random = Var("i"), Random(seed)
     values = [Cast(DType("int64"), index(random, i, 3)) for _ in range(20)]  # indices are 64 bits wide
-    compare(of_expressions(values, (), i), [np.zeros(COUNT, "int64") for _ in values], threads=3)
+    compare(of_expressions(values, (), i), [np.zeros(COUNT, "int64") for _ in values], threads=3, run=run)
 
 
+@pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_masks_of_every_form_keep_the_same_lanes_out(seed: int) -> None:
-    masks_alike(seed)
+def test_masks_of_every_form_keep_the_same_lanes_out(seed: int, run: Run) -> None:
+    masks_alike(seed, run)
 
 
+@pytest.mark.parametrize("run", RUNS)
 @settings(max_examples=2)
-@given(st.data())
-def test_expressions_of_every_dtype_compute_what_the_interpreter_does(data: Any) -> None:
+@given(data=st.data())
+def test_expressions_of_every_dtype_compute_what_the_interpreter_does(data: Any, run: Run) -> None:
     i, rng = Var("i"), np.random.default_rng(data.draw(st.integers(0, 99)))
     inputs = [Buffer(f"A_{d}", (const(COUNT),), d) for d in INTEGERS]
     loads = [b[i - FIRST] for b in inputs]
     values = [data.draw(exprs(loads, d, max_depth=2)) for d in (*INTEGERS, *INTEGERS)]
     func = of_expressions(values, inputs, i)
     arrays = [ends(d, rng) for d in INTEGERS]
-    compare(func, [*arrays, *(np.zeros(COUNT, str(e.dtype)) for e in values)], threads=2)
+    compare(func, [*arrays, *(np.zeros(COUNT, str(e.dtype)) for e in values)], threads=2, run=run)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

@@ -10,4 +10,5 @@ BACKEND = Backend(
     language="opencl",
     generate="minitvm.codegen.opencl:generate",
     program="minitvm.runtime.opencl.program:OpenCLProgram",
+    devices="minitvm.runtime.opencl.devices:names",
 )

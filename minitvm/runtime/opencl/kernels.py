@@ -5,7 +5,6 @@ Drivers keep what they compiled on disk. pyopencl's own cache of binaries is not
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
 from collections.abc import Sequence
@@ -60,8 +59,7 @@ def _options(cl: Any, device: Device) -> list[str]:
     """
     asked = not device.handle.type & cl.device_type.CPU
     exact = asked and device.handle.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
-    simulated = os.environ.get("MINITVM_OPENCL_OPTIONS", "").split()
-    return ["-w", *(["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []), *simulated]
+    return ["-w", *(["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else [])]
 
 
 def _rejected(device: Device, kernel: Kernel, message: str) -> str:

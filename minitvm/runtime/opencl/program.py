@@ -226,7 +226,8 @@ class BoundProgram:
         for number, step in enumerate(x.steps):
             if begin is not None or end is not None:
                 queue.finish()
-            event = Step(number, type(step).__name__, getattr(step, "operator", ""))
+            name = x.kernels[step.kernel].name if isinstance(step, CallKernel) else getattr(step, "operator", "")
+            event = Step(number, type(step).__name__, name)
             if begin is not None:
                 begin(event, time.perf_counter())
             if isinstance(step, CallKernel):

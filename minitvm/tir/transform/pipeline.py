@@ -113,7 +113,7 @@ def lower(
     `callback(pass name, before, after)` sees every step; after the last one, "split_host", it gets the module.
     Passes named in `without` are left out: those that make kernels faster, not legal, may be.
     With MINITVM_VERIFY=1 the rules of level 3 are checked on `func` and those of the kernel level on the result.
-    A nest of loops bound to a GPU's grid is a kernel, for which there is no code generator yet. Raises `Unsupported`
+    A nest of loops bound to a GPU's grid is a kernel; back ends without such a grid refuse it. Raises `Unsupported`
     for a function that calls foreign code, or whose threads compute one result together.
     """
     func = left_out(written_out(func))

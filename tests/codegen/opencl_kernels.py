@@ -1,0 +1,38 @@
+"""Kernels run by OpenCL as they are, without a network around them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from minitvm.codegen.opencl import generate
+from minitvm.executable import Kernel
+from minitvm.target import Target
+from minitvm.tir.nodes import PrimFunc
+
+
+@functools.cache
+def target() -> Target:
+    return Target("opencl -device=pocl")
+
+
+def run_on_device(func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1) -> list[np.ndarray]:
+    """The arrays after so many work-items have run the kernel, each its share of a parallel loop."""
+    cl = pytest.importorskip("pyopencl")
+    from minitvm.runtime.opencl.devices import current
+    from minitvm.runtime.opencl.kernels import LANGUAGE, compiled
+
+    device = current()
+    copies = [a.copy() for a in arrays]
+    (program,) = compiled(device, [Kernel(func.name, LANGUAGE, generate(func, target()), func.name, ())], None)
+    kernel = cl.Kernel(program, func.name)
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    buffers = [cl.Buffer(device.context, flags, hostbuf=a.reshape(-1).view(np.uint8)) for a in copies]
+    kernel.set_args(*(value for buffer in buffers for value in (buffer, np.uint64(0))))
+    cl.enqueue_nd_range_kernel(device.queue, kernel, (threads,), (1,))
+    for a, buffer in zip(copies, buffers, strict=True):
+        cl.enqueue_copy(device.queue, a.reshape(-1).view(np.uint8), buffer)
+    return copies
