@@ -2,7 +2,8 @@
 
     python -m benchmarks.opencl [C2 D1 ...]
 
-A floor against nonsense: on one and the same processor, OpenCL's kernels should not fall far behind. Both use two threads.
+A floor against nonsense: on one and the same processor, OpenCL's kernels should not fall far behind. Both use two
+threads.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ..errors import InternalError, Unsupported, report
-from ..expr import Call, DType, Expr, IntImm, StringImm, Var
+from ..executable.alignment import ALIGNMENT
+from ..expr import Call, DType, Expr, IntImm, StringImm, Var, substitute
 from ..expr.conditions import is_const
 from ..tir.analysis.registers import Register, registers_of
 from ..tir.analysis.threads import GRID, grid_of, is_shared
@@ -44,6 +45,7 @@ from .opencl_types import array_type, memory_type, value_type
 from .spelling import atom, is_index
 
 _WORD = DType("int64")
+_ALIGNED = f" __attribute__((aligned({ALIGNMENT})))"
 
 
 def generate(kernel: PrimFunc, target: Any = None) -> str:
@@ -187,6 +189,7 @@ class _OpenCL(OpenCLExpressions):
         if is_index(stmt.value):
             self.wide.add(stmt.var)
             self.analyzer.bind_value(stmt.var, stmt.value)
+            self.lets[stmt.var] = substitute(stmt.value, self.lets)
             text = self.index(stmt.value)
         else:
             t, text = self.type_of(stmt.value.dtype), self.value(stmt.value)
@@ -221,6 +224,8 @@ class _OpenCL(OpenCLExpressions):
             mask = f"(char{n})(-1)" if stmt.predicate is None else self.value(stmt.predicate)
             function = self.use("scatter_masked", dtype, space)
             text = f"{function}({pointer}, {self.vector_index(index)}, {value}, {mask});"
+        elif self.whole(buffer, index):
+            text = f"{self.word(dtype, space, pointer, base)} = {value};"
         elif dtype.scalar == "float16":
             text = f"vstore_half{n}_rte({value}, 0, {pointer} + {base});"
         else:
@@ -274,10 +279,10 @@ class _OpenCL(OpenCLExpressions):
                 "too much shared storage", f"at most {limit} bytes a block, the limit of the target",
                 f"{self.shared_bytes} bytes up to {buffer.name}", "smaller tiles in the blocks that fill them",
             )  # fmt: skip
-        self.shared.append(f"    __local {array_type(buffer.dtype)} {self.names[buffer]}[{max(1, count)}];")
+        self.shared.append(f"    __local {array_type(buffer.dtype)} {self.names[buffer]}[{max(1, count)}]{_ALIGNED};")
 
     def stack_array(self, buffer: Buffer) -> None:
-        self.line(f"{array_type(buffer.dtype)} {self.names[buffer]}[{max(1, self.length(buffer))}];")
+        self.line(f"{array_type(buffer.dtype)} {self.names[buffer]}[{max(1, self.length(buffer))}]{_ALIGNED};")
 
     def length(self, buffer: Buffer) -> int:
         size = buffer.shape[0]

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..arith import Analyzer
 from ..errors import InternalError, Unsupported
+from ..executable.alignment import ALIGNMENT
 from ..expr import (
     EQ,
     GE,
@@ -45,6 +46,8 @@ from ..expr import (
     Sub,
     Var,
     children,
+    const,
+    substitute,
 )  # fmt: skip
 from ..expr.conditions import is_const
 from ..tir.analysis.registers import slot
@@ -92,6 +95,7 @@ class OpenCLExpressions(Emitter):
         self.library = Library(value_type(self.index_dtype))
         self.analyzer = Analyzer()
         self.wide: set[Var] = set()  # integer variables that are kept in the type of indices
+        self.lets: dict[Var, Expr] = {}  # indices that have names, written out
         self.uses_double = False
 
     def type_of(self, dtype: DType) -> str:
@@ -232,6 +236,8 @@ class OpenCLExpressions(Emitter):
             return f"{self.use('gather_masked', e.dtype, space)}({pointer}, {self.vector_index(index)}, {mask})"
         if base is None:
             return f"{self.use('gather', e.dtype, space)}({pointer}, {self.vector_index(index)})"
+        if self.whole(e.buffer, index):
+            return self.word(e.dtype, space, pointer, base)
         at = pointer if base == "0" else f"{pointer} + {base}"
         if e.dtype.scalar == "float16":
             return f"vload_half{n}(0, {at})"
@@ -239,6 +245,23 @@ class OpenCLExpressions(Emitter):
         if e.dtype.scalar == "bfloat16":
             return f"{self.use('from_bits', e.dtype)}({text})"
         return f"({text} != (uchar{n})(0))" if e.dtype.is_bool else text
+
+    def whole(self, buffer: Buffer, index: Expr) -> bool:
+        """Whether a vector of neighbours surely lies at a multiple of its size: then it is one access.
+
+        `vload` and `vstore` are for any place, and on PoCL functions that are called.
+        """
+        if buffer.dtype.is_half or buffer.dtype.is_bool or not isinstance(index, Ramp):
+            return False
+        lanes = index.lanes
+        base = substitute(index.base, self.lets) if self.lets else index.base
+        return lanes * buffer.dtype.bytes <= ALIGNMENT and self.analyzer.can_prove(
+            EQ(base % lanes, const(0, base.dtype))
+        )
+
+    def word(self, dtype: DType, space: str, pointer: str, base: str) -> str:
+        """A vector in memory, at a multiple of its size."""
+        return f"*({space} {value_type(dtype)} *)({pointer} + {base})"
 
     def cast(self, e: Cast) -> str:
         source, to = e.value.dtype, e.dtype

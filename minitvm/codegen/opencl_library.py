@@ -1,6 +1,6 @@
 """Functions that OpenCL C does not have, or has with another meaning; a kernel's source begins with those it uses.
 
-    float4 maximum_float4(float4 a, float4 b) { return select(b, a, (a > b) | isnan(a)); }      a NaN wins
+    static float4 maximum_float32x4(float4 a, float4 b) { return (a > b | a != a) ? a : b; }      a NaN wins
 
 A row of the table writes a function for one dtype, and may use others.
 """
@@ -39,16 +39,12 @@ def _function(result: str, name: str, parameters: str, *body: str) -> str:
     return "\n".join([f"static {result} {name}({parameters}) {{", *(f"    {line}" for line in body), "}"])
 
 
-def _choose(dtype: DType, condition: str, yes: str, no: str) -> str:
-    return f"{condition} ? {yes} : {no}" if dtype.lanes == 1 else f"select({no}, {yes}, {condition})"
-
-
 def _extreme(sign: str) -> Callable[[Library, str, DType], str]:
     def write(_: Library, name: str, dtype: DType) -> str:
         t = value_type(dtype)
         either = "||" if dtype.lanes == 1 else "|"
         condition = f"(a {sign} b {either} a != a)" if dtype.is_float else f"(a {sign} b)"
-        return _function(t, name, f"{t} a, {t} b", _choose(dtype, condition, "a", "b"))
+        return _function(t, name, f"{t} a, {t} b", f"{condition} ? a : b")
 
     return write
 
@@ -188,9 +184,10 @@ def _sigmoid(library: Library, name: str, dtype: DType) -> str:
 def _multiply_add(_: Library, name: str, dtype: DType) -> str:
     fast = "FP_FAST_FMA" if dtype.scalar == "float64" else "FP_FAST_FMAF"
     t = value_type(dtype)
-    head = f"static {t} {name}({t} a, {t} b, {t} c)"
-    once, twice = f"{head} {{ return fma(a, b, c); }}", f"{head} {{ return a * b + c; }}"
-    return "\n".join([f"#ifdef {fast}", once, "#else", twice, "#endif"])
+    return "\n".join([
+        f"static {t} {name}({t} a, {t} b, {t} c) {{", "#pragma OPENCL FP_CONTRACT ON", f"#ifdef {fast}",
+        "    return fma(a, b, c);", "#else", "    return a * b + c;", "#endif", "}",
+    ])  # fmt: skip
 
 
 def _dot4(library: Library, name: str, dtype: DType) -> str:
@@ -309,7 +306,7 @@ def _scatter_masked(library: Library, name: str, dtype: DType, space: str) -> st
 def _select(_: Library, name: str, dtype: DType) -> str:
     t, mask = value_type(dtype), mask_type(dtype)
     condition = "m" if mask == f"char{dtype.lanes}" else f"convert_{mask}(m)"
-    return _function(t, name, f"char{dtype.lanes} m, {t} a, {t} b", f"select(b, a, {condition})")
+    return _function(t, name, f"char{dtype.lanes} m, {t} a, {t} b", f"{condition} ? a : b")
 
 
 _FUNCTIONS: dict[str, Callable[..., str]] = {

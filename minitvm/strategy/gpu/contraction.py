@@ -25,7 +25,7 @@ from ..candidate import Candidate, Cost, Unfit
 from ..epilogues import epilogue
 from ..registry import rule
 from ..roles import Roles, depends, join_axes, names_of, operands, roles
-from .fallback import THREADS, on_the_grid
+from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
 
 _ACCUMULATORS = 12  # vectors of a thread's tile: with what is loaded beside them they stay in 16 registers
 _ROWS = 16
@@ -55,6 +55,7 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         return
     ways = {names_of(way): way for way in roles(block)}
     widest = max(1, int(target.vector_lanes("float32")))
+    others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
 
     def price(row: str, column: str, blocks: int, rows: int, vectors: int, lanes: int, threads: int) -> Cost:
         product = ways[row, column].product
@@ -69,7 +70,7 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         used = _schedule(sch, ways[row, column], threads, **tile)
         for name in [b.name for b in blocks_of(sch.func)]:
             if name not in used:
-                attempt(lambda name=name: on_the_grid(sch, name, THREADS))  # type: ignore[misc]
+                attempt(lambda name=name: on_the_grid(sch, name, others, widest))  # type: ignore[misc]
 
     for (row, column), way in ways.items():
         product, further = way.product, _further(way)

@@ -1,25 +1,35 @@
 """The schedule of everything that has none of its own: a thread for each result, legal for any function.
 
-Element-wise blocks are inlined. The spatial loops of each other block are fused and shared out among blocks of threads;
-a thread runs the reduction of its result by itself. Blocks whose loops are no iterators, scans and sorts among them,
-keep their parallel loops, which all threads share, or run on one thread.
+Element-wise blocks are inlined. The spatial loops of each other block are fused and shared out among blocks of threads,
+vectors of neighbours where they lie together; a thread runs the reduction of its result by itself. Blocks whose loops
+are no iterators, scans and sorts among them, keep their parallel loops, which all threads share, or run on one thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
+from math import log2, prod
 from typing import Any
 
 from ...expr import REDUCE
 from ...tir import Schedule
 from ...tir.annotations import LANES
-from ...tir.nodes import Block, PrimFunc
-from ..blocks import attempt, blocks_of, constant_extent, inline_injective, reduces_along_last, volume
+from ...tir.nodes import Block, BufferStore, PrimFunc
+from ..blocks import (
+    attempt,
+    blocks_of,
+    constant_extent,
+    contiguous_along_last,
+    inline_injective,
+    reduces_along_last,
+    volume,
+)  # fmt: skip
 from ..candidate import Candidate, Cost
 from ..registry import rule
 
 THREADS = 64  # of a block: two warps, a wavefront, or what a Mali core likes
+_BLOCKS = 64  # that are enough for a device whose cores run the threads of a block one after the other
+_LONGEST = 1024
 
 
 def anything(func: PrimFunc) -> bool:  # noqa: ARG001 (a rule's condition)
@@ -32,11 +42,12 @@ def fallback(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """Inline what is cheap, then a thread for each result."""
     lanes = int(target.vector_lanes("float32"))
     limit = int(getattr(target, "max_threads_per_block", 256))
-    instances = sum(_instances(block) for block in blocks_of(func))
+    instances = sum(spatial_instances(block) for block in blocks_of(func))
+    liked = threads_of_a_block(instances, target)
 
     def price(inline: bool, threads: int) -> Cost:
-        """More threads in a block hide more of what memory takes, up to what a processor holds."""
-        return Cost(instances * (1.0 if inline else 1.5) + abs(threads - THREADS) / 1e3)
+        """What a block is inlined into saves memory; fewer threads hide less of it, more leave processors idle."""
+        return Cost(instances * (1.0 if inline else 1.5) + abs(log2(threads / liked)))
 
     def apply(sch: Schedule, inline: bool, threads: int) -> None:
         if inline:
@@ -44,13 +55,23 @@ def fallback(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         for name in [b.name for b in blocks_of(sch.func)]:
             attempt(lambda name=name: on_the_grid(sch, name, threads, lanes))  # type: ignore[misc]
 
-    for threads in sorted({min(n, limit) for n in (THREADS, 2 * THREADS, 4 * THREADS, THREADS // 2)}):
+    for threads in sorted({min(n, limit) for n in (liked // 2, liked, 2 * liked, 4 * liked)}):
         yield Candidate(knobs={"inline": True, "threads": threads}, price=price, apply=apply)
-    yield Candidate(knobs={"inline": False, "threads": min(THREADS, limit)}, price=price, apply=apply)
+    yield Candidate(knobs={"inline": False, "threads": liked}, price=price, apply=apply)
 
 
-def _instances(block: Block) -> int:
-    return prod([volume([axis.dom.extent], 256) for axis in block.iter_vars] or [1])
+def threads_of_a_block(instances: int, target: Any) -> int:
+    """How many threads a block of so many in all should have on a device."""
+    limit = int(getattr(target, "max_threads_per_block", 256))
+    if int(getattr(target, "warp_size", 32)) > 1:
+        return min(THREADS, limit)
+    wanted = 2 ** int(log2(max(1, instances // _BLOCKS)))  # each block costs about as much as some hundred threads
+    return min(max(THREADS, wanted), _LONGEST, limit)
+
+
+def spatial_instances(block: Block) -> int:
+    """How many results a block has."""
+    return prod([volume([axis.dom.extent], 256) for axis in block.iter_vars if axis.kind != REDUCE] or [1])
 
 
 def on_the_grid(sch: Schedule, name: str, threads: int, lanes: int = 1) -> None:
@@ -67,6 +88,13 @@ def on_the_grid(sch: Schedule, name: str, threads: int, lanes: int = 1) -> None:
         spatial = [sch.add_unit_loop(loops[0] if loops else handle)]
     if reduced and loops != [*spatial, *reduced]:
         sch.reorder(*spatial, *reduced)
+    element_wise = isinstance(block.body, BufferStore) and kinds and not reduced
+    if lanes > 1 and element_wise and contiguous_along_last(block):
+        extent = constant_extent(sch, spatial[-1])
+        if extent is not None and extent % lanes == 0:
+            last, vector = sch.split(spatial[-1], [None, lanes])
+            sch.vectorize(vector)
+            spatial = [*spatial[:-1], last]
     whole = sch.fuse(*spatial) if len(spatial) > 1 else spatial[0]
     extent = constant_extent(sch, whole)
     if lanes > 1 and reduced and reduces_along_last(block):
