@@ -380,7 +380,7 @@ class OpenCLExpressions(Emitter):
             t = value_type(e.dtype)
             return args[0] if e.dtype.is_bool or e.dtype.kind == "uint" else f"as_{t}(abs({args[0]}))"
         if e.op in _TESTS:
-            return literal(IntImm(int(e.op == "isfinite"), "bool"))
+            return literal(IntImm(int(e.op == "isfinite"), DType("bool")))
         raise Unsupported(f"the intrinsic {e.op} in an OpenCL kernel")
 
     def float_call(self, e: Call, dtype: DType, args: list[str]) -> str:

@@ -21,7 +21,7 @@ from ...expr import REDUCE
 from ...tir import Schedule
 from ...tir.nodes import Block, PrimFunc
 from ..blocks import attempt, block_of, blocks_of, divisors, is_reduction
-from ..candidate import Candidate, Cost, Unfit
+from ..candidate import Candidate, Cost, Knob, Unfit
 from ..epilogues import epilogue
 from ..registry import rule
 from ..roles import Roles, depends, join_axes, names_of, operands, roles
@@ -79,8 +79,10 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
                 for vectors in (1, 2, 3, 4):
                     for blocks in divisors(None if further is None else way.extent(further), 4):
                         if blocks * rows * vectors <= _ACCUMULATORS * max(1, widest // lanes):
-                            knobs = {"row": row, "column": column, "blocks": blocks, "rows": rows}
-                            knobs |= {"vectors": vectors, "lanes": lanes, "threads": THREADS}
+                            knobs: dict[str, Knob] = {
+                                "row": row, "column": column, "blocks": blocks, "rows": rows, "vectors": vectors,
+                                "lanes": lanes, "threads": THREADS,
+                            }  # fmt: skip
                             yield Candidate(knobs=knobs, price=price, apply=apply)
 
 

@@ -54,9 +54,8 @@ def _block(stmt: Stmt) -> Stmt:
     if is_hardware_loop(stmt):
         return stmt
     axes: dict[str, list[For]] = {}
-    for node in walk(stmt):
-        if is_hardware_loop(node):
-            axes.setdefault(str(node.thread), []).append(node)  # type: ignore[attr-defined]
+    for loop in (node for node in walk(stmt) if isinstance(node, For) and is_hardware_thread(node)):
+        axes.setdefault(str(loop.thread), []).append(loop)
     if not axes:
         return stmt
     threads = [_whole(axis, loops) for axis, loops in axes.items()]
@@ -107,7 +106,7 @@ def _stages(stmt: Stmt, alone: Expr) -> Stmt:
     inner = map_children(stmt, lambda child: _stages(child, alone) if isinstance(child, Stmt) else child)
     if isinstance(inner, For) and isinstance(stmt, For) and _meet(stmt.body, stmt.body):
         return replace(inner, body=Seq.of(inner.body, _barrier()))  # the next iteration comes after this one
-    return inner  # type: ignore[no-any-return]
+    return inner
 
 
 def _meet(first: Stmt, second: Stmt) -> bool:
