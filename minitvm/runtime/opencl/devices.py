@@ -31,6 +31,11 @@ class Device:
         """Platform and device, for people."""
         return _described(self.handle)
 
+    @property
+    def is_simulator(self) -> bool:
+        """Whether it runs kernels step by step, to find mistakes in them."""
+        return _is_simulator(self.handle)
+
 
 def pyopencl() -> Any:
     """The module; raises `TargetError` with what to install where it is missing."""
@@ -90,8 +95,12 @@ def _chosen(cl: Any, devices: list[Any], wanted: str) -> Any:
     if wanted:
         sought = _NICKNAMES.get(wanted, wanted)
         return next((d for d in devices if sought in _described(d).lower()), None)
-    real = [d for d in devices if not any(s in _described(d).lower() for s in _SIMULATORS)] or devices
+    real = [d for d in devices if not _is_simulator(d)] or devices
     return next((d for d in real if d.type & cl.device_type.GPU), real[0])
+
+
+def _is_simulator(handle: Any) -> bool:
+    return any(name in _described(handle).lower() for name in _SIMULATORS)
 
 
 def _described(handle: Any) -> str:

@@ -55,8 +55,11 @@ def _compiled(device: Device, kernel: Kernel) -> Any:
 def _options(cl: Any, device: Device) -> list[str]:
     """Divisions and square roots are rounded correctly, where the device can; processors do so unasked.
 
-    Without warnings: PoCL 3.0 takes a program with any for one without kernels.
+    Without warnings: PoCL 3.0 takes a program with any for one without kernels. Simulators look at what is written, not
+    at what an optimiser makes of it.
     """
+    if device.is_simulator:
+        return ["-w", "-cl-opt-disable"]
     asked = not device.handle.type & cl.device_type.CPU
     exact = asked and device.handle.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
     return ["-w", *(["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else [])]
