@@ -44,6 +44,7 @@ from minitvm.tir.schedule.lambdas import IndexLambda
 from minitvm.tir.transform import lower as lower_function
 from minitvm.tir.verifier import verify
 from tests.tir.schedule.thread_programs import scheduled_for_gpu, scratch_of_threads
+from tests.tir.transform.block_stages import staged
 
 from . import programs, structures
 from .oracle import Noticed, Trial, Workload, drawn
@@ -337,6 +338,16 @@ def scratch(examples: int = 60) -> Workload:
         trial.same(func, lower_function(func, None, "main"), level="kernel")
 
     return drawn("scratch of threads", body, examples)
+
+
+def stages_of_a_block(examples: int = 60) -> Workload:
+    """Stages that the threads of a block take one after the other, lowered."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        func, sch = staged(draw)
+        trial.same(func, lower_function(sch.func, None, "main"), level="kernel")
+
+    return drawn("stages of a block", body, examples)
 
 
 _FENCE = 64  # elements of garbage on both sides of each array

@@ -13,6 +13,7 @@ from ..workloads import (
     pipelined,
     random_blocks,
     scratch,
+    stages_of_a_block,
     strategic,
     strided_parameters,
 )
@@ -143,8 +144,14 @@ BIND.edit("all threads write", "_guards", "if alone:", "if False:")
 BIND.edit("virtual threads share local storage", "_with_own_parts", "== every", "< 0")
 BARRIERS = Faults("insert_barriers", TRANSFORM + "insert_barriers", [SCRATCH, GRIDS])
 BARRIERS.edit("no barrier between statements", "_Threads.sequence", "if self.meet(earlier, own):", "if False:")
-BARRIERS.edit("no barrier at the end of a loop", "_Threads.visit", "if self.meet_later(stmt):", "if False:")
+BARRIERS.edit("no barrier at the end of a loop", "_Threads.visit", "if self.meet_later(stmt, is_shared):",
+              "if False:")  # fmt: skip
 BARRIERS.edit("what was read may be written", "_Threads.meet", "{*map(id, one)}", "{id(p) for p in one if p.write}")
+STAGES = Faults("threads_outside", TRANSFORM + "threads_outside", [stages_of_a_block()])
+STAGES.edit("no barrier between stages", "_stages", "parts and _meet(Seq.of(*parts), part)", "False")
+STAGES.edit("a stage of its own loops is done by one thread", "_stages", "if is_hardware_loop(stmt):",
+            "if is_hardware_loop(stmt) and False:")  # fmt: skip
+STAGES.edit("as many threads as the last stage has", "_whole", "IntImm(max(sizes)", "IntImm(sizes[-1]")
 SAFE = Faults("thread_storage", "minitvm.tir.schedule.thread_storage", [GRIDS])
 SAFE.edit(
     "threads may meet in shared storage", "_is_alone", "if not depends(loop, block):", "if True:",

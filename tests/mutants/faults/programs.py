@@ -109,8 +109,8 @@ INSERT_BARRIERS.edit(
 INSERT_BARRIERS.edit(
     "a loop of several statements needs no barrier at its end",
     "_Threads.visit",
-    "if self.meet_later(stmt):",
-    "if self.meet_later(stmt) and not isinstance(stmt.body, Seq):",
+    "if self.meet_later(stmt, is_shared):",
+    "if self.meet_later(stmt, is_shared) and not isinstance(stmt.body, Seq):",
 )
 INSERT_BARRIERS.edit(
     "the next iteration is not a later one",
@@ -121,12 +121,12 @@ INSERT_BARRIERS.edit(
 INSERT_BARRIERS.edit(
     "what comes right behind a barrier is forgotten",
     "_Threads.sequence",
-    "                earlier = []\n",
-    "                earlier, own = [], []\n",
+    "parts.append(_barrier())\n                earlier = []\n",
+    "parts.append(_barrier())\n                earlier, own = [], []\n",
 )
 INSERT_BARRIERS.edit(
     "conditions around a statement count the other way round",
-    "_Threads.shared",
+    "_Threads.uses",
     "seen = guarded(seen, condition)",
     "seen = guarded(seen, Not(condition))",
 )
