@@ -192,10 +192,20 @@ def test_kernels_of_devices_agree_with_the_interpreter(
     program: Callable[[], PrimFunc], schedule: Callable[[Schedule], None], target: str, rng: np.random.Generator
 ) -> None:
     pytest.importorskip("pyopencl")
+    runs_alike(program, schedule, target, rng)
+
+
+def runs_alike(
+    program: Callable[[], PrimFunc],
+    schedule: Callable[[Schedule], None],
+    target: str = "opencl",
+    rng: np.random.Generator | None = None,
+) -> None:
+    """A program that is scheduled, and runs on a device, leaves what the interpreter leaves."""
     func = program()
     sch = Schedule(func)
     schedule(sch)
-    arrays = inputs_for(func, rng)
+    arrays = inputs_for(func, rng or np.random.default_rng(0))
     expected = [a.copy() for a in arrays]
     reference.run(func, *expected)
     module = build(sch.func, target)

@@ -17,7 +17,7 @@ from minitvm.expr import Cast, DType, Expr, FloatImm, Var, const
 from minitvm.reference.strategies.expressions import exprs
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc, Seq, Stmt
 from tests.codegen.masked_kernels import COUNT, FIRST, Run, compare, index, masks_alike, run_compiled
-from tests.codegen.opencl_kernels import run_on_device
+from tests.codegen.opencl_kernels import run_on_device, target
 from tests.tir.transform.kernel_programs import UPDATED, kernel_arguments, kernel_program
 from tests.tir.transform.test_kernel_passes import CPU, FLAT
 
@@ -31,9 +31,10 @@ def kernel_alike(seed: int, run: Run = run_compiled) -> None:
     """A kernel, some of the passes on it, and those without which there is no code."""
     dtype = ("int32", "float32", "int8", "uint16", "int64", "float64")[seed % 6]
     func, random = kernel_program(seed, dtype), Random(seed)
+    machine = target() if run is run_on_device else CPU
     for p in FLAT:
         if p.name in ("vectorize", "unroll") or random.random() < 0.4:
-            func = p.run(func, CPU)
+            func = p.run(func, machine)
     compare(func, kernel_arguments(seed, dtype), inout=UPDATED, run=run)
 
 

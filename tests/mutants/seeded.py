@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tests.codegen.masked_kernels import masks_alike
+from tests.codegen.opencl_kernels import run_on_device
+from tests.codegen.test_backends import GRIDS, PROGRAMS, parallel_tiles, runs_alike
+from tests.codegen.test_random_kernels import kernel_alike
 from tests.reference.gone_wrong import goes_wrong_alike
 from tests.tir.analysis.followed import (
     ALONE,
@@ -50,6 +53,10 @@ WHOLE_REGIONS = _seeded("what blocks do to whole regions", lambda k: whole_holds
 KERNELS = _seeded("flat kernels through the passes", kernels_keep_the_meaning, 1200)
 GONE_WRONG = _seeded("programs gone wrong in both modes", goes_wrong_alike, 500)
 MASKS = _seeded("machine code of masks", masks_alike, 30)
+ON_A_DEVICE = _seeded("random kernels on a device", lambda seed: kernel_alike(seed, run_on_device), 30)
+MASKS_ON_A_DEVICE = _seeded("masks on a device", lambda seed: masks_alike(seed, run_on_device), 10)
+_GRIDS = [(program, schedule) for program in PROGRAMS for schedule in (*GRIDS, parallel_tiles)]
+ON_GRIDS = _seeded("grids on a device", lambda k: runs_alike(*_GRIDS[k]), len(_GRIDS))
 EFFECTS = _seeded("effects of programs of blocks", effects_hold, 120)
 KERNEL_EFFECTS = _seeded("effects of kernels", kernel_effects_hold, 60)
 EXPOSED = _seeded("whether iterations find what others left", lambda k: exposure_holds(list(ALONE)[k]), len(ALONE))

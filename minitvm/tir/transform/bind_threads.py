@@ -25,9 +25,9 @@ from typing import Any
 from ...expr import EQ, Expr, children, map_children, replace, structural_equal, walk
 from ..analysis.threads import depends, is_hardware_thread, is_shared, is_thread, is_virtual, owns
 from ..conditions import all_of, is_const, uses
-from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, If, PrimFunc, Stmt
+from ..nodes import Allocate, BufferStore, For, If, PrimFunc, Stmt
 from .separate_allocations import in_own_part, widened
-from .threads_outside import threads_outside
+from .threads_outside import accesses_of, threads_outside
 from .unroll import bind
 
 
@@ -71,15 +71,11 @@ def _with_own_parts(node: Any) -> Any:
     if not isinstance(new, Allocate):
         return new
     virtual = [n for n in walk(new.body) if isinstance(n, For) and is_virtual(n) and owns(n, new.buffer.scope)]
-    every = _count(new.body, new.buffer)
-    for loop in [l for l in virtual if _count(l, new.buffer) == every]:
+    every = accesses_of(new.body, new.buffer)
+    for loop in [l for l in virtual if accesses_of(l, new.buffer) == every]:
         wide = widened(loop, new.buffer)
         new = replace(new, buffer=wide, body=in_own_part(new.body, new.buffer, wide, loop))
     return new
-
-
-def _count(stmt: Stmt, buffer: Buffer) -> int:
-    return sum(isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer for n in walk(stmt))
 
 
 def _guards(node: Any, threads: tuple[For, ...]) -> Any:

@@ -54,7 +54,7 @@ def _visit(node: Any, named: frozenset[Var]) -> Any:
     loop: Stmt = replace(new, body=body)
     for allocation in inside:
         wide = widened(new, allocation.buffer)
-        loop = Allocate(wide, in_own_part(loop, allocation.buffer, wide, new), _aligned(allocation))
+        loop = Allocate(wide, in_own_part(loop, allocation.buffer, wide, new), aligned_behind(allocation))
     return loop
 
 
@@ -67,7 +67,7 @@ def _without(stmt: Any, taken: list[Allocate]) -> Any:
     return map_children(stmt, lambda child: _without(child, taken))
 
 
-def _aligned(allocation: Allocate) -> dict[str, Any]:
+def aligned_behind(allocation: Allocate) -> dict[str, Any]:
     """The annotations, with axes counted on the buffer that has one more in front."""
     from ..annotations import ALIGNMENTS
 

@@ -16,7 +16,8 @@ becomes
                 N[bx] = 0.0
             B[bx * 16 + tx] = S[15 - tx]                         # `insert_barriers` puts a barrier in front
 
-A machine has no other loops over threads: a kernel is what one of them does. Stages that may hand on values in memory
+A machine has no other loops over threads: a kernel is what one of them does. Local storage that several stages use is
+the block's, and becomes shared. Stages that may hand on values in memory
 that all blocks see get a barrier here, of which `insert_barriers` keeps those that are needed.
 """
 
@@ -25,11 +26,26 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import Unsupported
-from ...expr import EQ, Call, DType, Expr, IntImm, StringImm, Var, map_children, replace, structural_equal, walk
+from ...expr import (
+    EQ,
+    Call,
+    DType,
+    Expr,
+    IntImm,
+    Node,
+    StringImm,
+    Var,
+    map_children,
+    replace,
+    rewrite,
+    structural_equal,
+    walk,
+)  # fmt: skip
 from ..analysis.effects import effects
 from ..analysis.threads import is_hardware_thread, is_shared
 from ..conditions import all_of, is_const
-from ..nodes import Allocate, Buffer, Evaluate, For, ForKind, If, LetStmt, Seq, Stmt
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, Evaluate, For, ForKind, If, LetStmt, Seq, Stmt
+from .separate_allocations import aligned_behind, in_own_part, widened
 
 
 def threads_outside(body: Any) -> Any:
@@ -40,9 +56,49 @@ def threads_outside(body: Any) -> Any:
     """
     if not isinstance(body, Stmt):
         return body
+    if isinstance(body, Allocate):
+        owned = _of_the_block(body)
+        return replace(owned, body=threads_outside(owned.body))
     if isinstance(body, For) and body.kind is ForKind.THREAD and str(body.thread).startswith("blockIdx"):
         return replace(body, body=_block(body.body))
     return map_children(body, threads_outside)
+
+
+def _of_the_block(allocation: Allocate) -> Allocate:
+    """Local storage that belongs to no single thread, since several loops over threads use it, is the block's: shared.
+
+    It has a part for each thread of those loops that hold all its accesses.
+    """
+    buffer, body = allocation.buffer, allocation.body
+    if buffer.scope != "local":
+        return allocation
+    every = accesses_of(body, buffer)
+    users = [(l, accesses_of(l, buffer)) for l in walk(body) if isinstance(l, For) and l.kind is ForKind.THREAD]
+    blocks = [l for l, count in users if str(l.thread).startswith("blockIdx") and count == every]
+    threads = [(l, count) for l, count in users if is_hardware_thread(l) and count]
+    owners = {str(l.thread): l for l, count in threads if count == every}
+    if not blocks or all(str(l.thread) in owners for l, _ in threads):
+        return allocation
+    new = replace(allocation, buffer=replace(buffer, scope="shared"))
+    new = replace(new, body=_moved(body, buffer, new.buffer))
+    for loop in reversed([l for l in walk(new.body) if isinstance(l, For) and accesses_of(l, new.buffer) == every]):
+        if is_hardware_thread(loop):
+            wide = widened(loop, new.buffer)
+            new = Allocate(wide, in_own_part(new.body, new.buffer, wide, loop), aligned_behind(new))
+    return new
+
+
+def _moved(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
+    def change(node: Node) -> Node | None:
+        return replace(node, buffer=new) if isinstance(node, BufferLoad | BufferStore) and node.buffer is old else None
+
+    moved: Stmt = rewrite(stmt, change)
+    return moved
+
+
+def accesses_of(stmt: Stmt, buffer: Buffer) -> int:
+    """How many loads and stores of a buffer the text of a statement has."""
+    return sum(isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer for n in walk(stmt))
 
 
 def _block(stmt: Stmt) -> Stmt:
