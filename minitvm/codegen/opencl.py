@@ -18,7 +18,6 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ..errors import InternalError, Unsupported, report
-from ..executable.alignment import ALIGNMENT
 from ..expr import Call, DType, Expr, IntImm, StringImm, Var, substitute
 from ..expr.conditions import is_const
 from ..tir.analysis.registers import Register, registers_of
@@ -45,7 +44,6 @@ from .opencl_types import array_type, memory_type, value_type
 from .spelling import atom, is_index
 
 _WORD = DType("int64")
-_ALIGNED = f" __attribute__((aligned({ALIGNMENT})))"
 
 
 def generate(kernel: PrimFunc, target: Any = None) -> str:
@@ -279,10 +277,12 @@ class _OpenCL(OpenCLExpressions):
                 "too much shared storage", f"at most {limit} bytes a block, the limit of the target",
                 f"{self.shared_bytes} bytes up to {buffer.name}", "smaller tiles in the blocks that fill them",
             )  # fmt: skip
-        self.shared.append(f"    __local {array_type(buffer.dtype)} {self.names[buffer]}[{max(1, count)}]{_ALIGNED};")
+        self.shared.append(
+            f"    __local {array_type(buffer.dtype)} {self.names[buffer]}[{max(1, count)}]{_aligned(buffer)};"
+        )
 
     def stack_array(self, buffer: Buffer) -> None:
-        self.line(f"{array_type(buffer.dtype)} {self.names[buffer]}[{max(1, self.length(buffer))}]{_ALIGNED};")
+        self.line(f"{array_type(buffer.dtype)} {self.names[buffer]}[{max(1, self.length(buffer))}]{_aligned(buffer)};")
 
     def length(self, buffer: Buffer) -> int:
         size = buffer.shape[0]
@@ -293,3 +293,7 @@ class _OpenCL(OpenCLExpressions):
 
     def declare_register(self, buffer: Buffer, register: Register, name: str) -> None:
         self.line(f"{self.type_of(buffer.dtype.with_lanes(register.lanes))} {name};")
+
+
+def _aligned(buffer: Buffer) -> str:
+    return f" __attribute__((aligned({buffer.align})))"

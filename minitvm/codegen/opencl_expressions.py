@@ -10,7 +10,6 @@ from typing import Any
 
 from ..arith import Analyzer
 from ..errors import InternalError, Unsupported
-from ..executable.alignment import ALIGNMENT
 from ..expr import (
     EQ,
     GE,
@@ -255,7 +254,7 @@ class OpenCLExpressions(Emitter):
             return False
         lanes = index.lanes
         base = substitute(index.base, self.lets) if self.lets else index.base
-        return lanes * buffer.dtype.bytes <= ALIGNMENT and self.analyzer.can_prove(
+        return lanes * buffer.dtype.bytes <= buffer.align and self.analyzer.can_prove(
             EQ(base % lanes, const(0, base.dtype))
         )
 
