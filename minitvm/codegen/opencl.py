@@ -282,7 +282,12 @@ class _OpenCL(OpenCLExpressions):
         )
 
     def stack_array(self, buffer: Buffer) -> None:
-        self.line(f"{array_type(buffer.dtype)} {self.names[buffer]}[{max(1, self.length(buffer))}]{_aligned(buffer)};")
+        self.line(self.array(buffer, self.length(buffer)))
+
+    def array(self, buffer: Buffer, count: int) -> str:
+        """The declaration of storage, as aligned as its buffer."""
+        aligned = f"__attribute__((aligned({buffer.align})))"
+        return f"{array_type(buffer.dtype)} {self.names[buffer]}[{max(1, count)}] {aligned};"
 
     def length(self, buffer: Buffer) -> int:
         size = buffer.shape[0]
@@ -293,7 +298,3 @@ class _OpenCL(OpenCLExpressions):
 
     def declare_register(self, buffer: Buffer, register: Register, name: str) -> None:
         self.line(f"{self.type_of(buffer.dtype.with_lanes(register.lanes))} {name};")
-
-
-def _aligned(buffer: Buffer) -> str:
-    return f" __attribute__((aligned({buffer.align})))"
