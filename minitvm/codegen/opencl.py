@@ -277,9 +277,7 @@ class _OpenCL(OpenCLExpressions):
                 "too much shared storage", f"at most {limit} bytes a block, the limit of the target",
                 f"{self.shared_bytes} bytes up to {buffer.name}", "smaller tiles in the blocks that fill them",
             )  # fmt: skip
-        self.shared.append(
-            f"    __local {array_type(buffer.dtype)} {self.names[buffer]}[{max(1, count)}]{_aligned(buffer)};"
-        )
+        self.shared.append(f"    __local {self.array(buffer, count)}")
 
     def stack_array(self, buffer: Buffer) -> None:
         self.line(self.array(buffer, self.length(buffer)))
