@@ -118,6 +118,14 @@ def test_listeners_hear_of_each_kernel(rng: np.random.Generator) -> None:
     assert all(len(step.grid) in (0, 6) for step in calls)
 
 
+def test_a_run_with_time_stamps_tells_when_each_step_began(rng: np.random.Generator) -> None:
+    module, x = minitvm.build(network(), target="opencl"), rng.standard_normal((2, 5, 9, 11), dtype=np.float32)
+    run = module.stamped(x=x)
+    assert run.times.shape == (1, len(module.executable.steps) + 1)
+    assert (np.diff(run.times[0]) >= 0).all() and run.times[0, -1] > run.times[0, 0] > 0
+    np.testing.assert_array_equal(run.outputs[0], module(x=x))
+
+
 # -- what is refused
 
 

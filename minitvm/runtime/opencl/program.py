@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ from ...executable.alignment import array_at
 from ...expr import DType, Expr, free_vars
 from .. import externals
 from ..shapes import Bindings, bind_data_size, rooms, shape_of
+from ..stamped import CLOCK
 from ..states import zeros_of
 from .devices import Device, current, pyopencl
 from .kernels import compiled
@@ -219,11 +220,31 @@ class BoundProgram:
                 "  found:  its outputs and states are as they were before the run"
             ) from None
 
-    def _run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener]) -> None:
+    def run_stamped(self, inputs: Sequence[int], outputs: Sequence[int]) -> np.ndarray[Any, Any]:
+        """Run as `run` does, and return when each step began: `stamped.StampedRun.times` of one thread.
+
+        The device finishes a step before the next begins, so that a launch counts to its step.
+        """
+        steps = len(self.program.executable.steps)
+        times = np.zeros((1, steps + 1), np.int64)
+
+        def stamp(number: int) -> None:
+            self.program.device.queue.finish()
+            times[0, number] = time.clock_gettime_ns(CLOCK)
+
+        self._run(inputs, outputs, (), stamp)
+        return times
+
+    def _run(
+        self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener],
+        stamp: Callable[[int], None] | None = None,
+    ) -> None:  # fmt: skip
         cl, x, queue = pyopencl(), self.program.executable, self.program.device.queue
         begin, end = (heard(listeners, "step_begin"), heard(listeners, "step_end")) if listeners else (None, None)
         self._copy_in(inputs, outputs)
         for number, step in enumerate(x.steps):
+            if stamp is not None:
+                stamp(number)
             if begin is not None or end is not None:
                 queue.finish()
             name = x.kernels[step.kernel].name if isinstance(step, CallKernel) else getattr(step, "operator", "")
@@ -248,6 +269,8 @@ class BoundProgram:
             if end is not None:
                 queue.finish()
                 end(event, time.perf_counter())
+        if stamp is not None:
+            stamp(len(x.steps))
         self._copy_out(outputs)
 
     def _copy_in(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
