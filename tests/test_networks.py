@@ -97,6 +97,17 @@ def test_compiled(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(loaded.get_output(k), module.get_output(k))
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("name", list(_BUILDERS))
+def test_on_an_opencl_device(name: str) -> None:
+    pytest.importorskip("pyopencl")
+    network = _network(name)
+    module = minitvm.build(network.model, shapes=network.shapes, target="opencl -device=pocl")
+    module.run(**network.inputs)
+    wanted = network.expected()
+    _agree([np.array(module.get_output(k)) for k in range(len(wanted))], wanted)
+
+
 def _saved_and_loaded(module: Any, folder: Path) -> Any:
     """What comes back from a file: it computes the same bits."""
     module.export(folder / "net.mtvm", key=b"a key of these tests")
