@@ -8,7 +8,12 @@ from collections.abc import Callable, Sequence
 from tests.codegen.masked_kernels import masks_alike
 from tests.codegen.opencl_kernels import run_on_device
 from tests.codegen.test_backends import GRIDS, PROGRAMS, parallel_tiles, runs_alike
-from tests.codegen.test_random_kernels import kernel_alike
+from tests.codegen.test_random_kernels import (
+    kernel_alike,
+)
+from tests.codegen.test_random_kernels import (
+    test_fractions_beside_the_middle_of_two_numbers_are_rounded_once as fractions_are_rounded_once,
+)
 from tests.reference.gone_wrong import goes_wrong_alike
 from tests.tir.analysis.followed import (
     ALONE,
@@ -53,6 +58,8 @@ WHOLE_REGIONS = _seeded("what blocks do to whole regions", lambda k: whole_holds
 KERNELS = _seeded("flat kernels through the passes", kernels_keep_the_meaning, 1200)
 GONE_WRONG = _seeded("programs gone wrong in both modes", goes_wrong_alike, 500)
 MASKS = _seeded("machine code of masks", masks_alike, 30)
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+FRACTIONS = _seeded("fractions", lambda k: fractions_are_rounded_once(_FLOATS[k]), len(_FLOATS))
 ON_A_DEVICE = _seeded("random kernels on a device", lambda seed: kernel_alike(seed, run_on_device), 30)
 MASKS_ON_A_DEVICE = _seeded("masks on a device", lambda seed: masks_alike(seed, run_on_device), 10)
 _GRIDS = [(program, schedule) for program in PROGRAMS for schedule in (*GRIDS, parallel_tiles)]

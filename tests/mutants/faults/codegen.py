@@ -2,6 +2,7 @@
 generated code calls; and in linking: memory plans and barriers."""
 
 from ..patch import Faults
+from ..seeded import FRACTIONS
 from ..seeded import MASKS as MASKED
 from ..workloads import compiled, families, linked, random_blocks
 
@@ -43,6 +44,11 @@ SCALAR.edit(
     "({self.vector(a)} if {self.value(condition)} else {self.vector(b)})",
     "({self.vector(b)} if not {self.value(condition)} else {self.vector(b)})",
 )
+
+SPELLING = Faults("spelling", CODEGEN + "spelling", [MASKED])
+SPELLING.edit("what an operator splits stands without brackets", "atom", "_ATOM.fullmatch(text) or _enclosed(text)",
+              "True")  # fmt: skip
+SPELLING.edit("fractions are rounded twice", "rounded", 'e.dtype != "float64"', "False", by=[FRACTIONS])
 
 VECTOR = Faults("numba_cpu vector code", CODEGEN + "numba_expressions", [BRANCHES, POINTS, LONG, QUOTIENTS])
 VECTOR.edit(

@@ -191,6 +191,7 @@ TABLES.edit(
     "the nearer element has the smaller share", "tables", "np.maximum(1 - distance, 0)", "np.minimum(distance, 1)"
 )
 TABLES.edit("taps outside keep their share", "tables", "(places >= 0) & (places < extent)", "places >= 0")
+RESIZE.edit("scales that are given are not used", "_along_the_axes", "if fixed is None", "if fixed is None or True")
 RESIZE.edit("axes that keep their size are forgotten to be scaled", "_along_the_axes",
             "size != extent or scales[a] != 1.0", "size != extent")  # fmt: skip
 

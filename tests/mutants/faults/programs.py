@@ -175,8 +175,8 @@ BIND_THREADS.edit(
 BIND_THREADS.edit(
     "local storage gets parts for virtual threads that share it with others",
     "_with_own_parts",
-    "if _count(l, new.buffer) == every",
-    "if _count(l, new.buffer) > 0",
+    "if accesses_of(l, new.buffer) == every",
+    "if accesses_of(l, new.buffer) > 0",
 )
 BIND_THREADS.edit(
     "the thread that does it for all is number 0",
@@ -187,8 +187,8 @@ BIND_THREADS.edit(
 BIND_THREADS.edit(
     "a thread that is bound again starts at 0",
     "_bound_once",
-    "{node.var: bound[axis].var.astype(node.var.dtype)}",
-    "{node.var: (bound[axis].var - bound[axis].start).astype(node.var.dtype)}",
+    "thread = bound[axis].var.astype(node.var.dtype)",
+    "thread = (bound[axis].var - bound[axis].start).astype(node.var.dtype)",
 )
 
 PARALLEL_LOOPS = Faults("programs: parallel_loops", "minitvm.tir.transform.parallel_loops", [BLOCKS])
