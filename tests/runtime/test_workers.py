@@ -63,6 +63,7 @@ def test_an_error_keeps_its_class() -> None:
 
 
 def test_few_kernels_are_compiled_here() -> None:
+    pool.shutdown()  # those that other tests left
     codes = compile_pool.compile_kernels(jobs(2), workers=2)
     assert value(codes[1], "k1", 9) == 9
     assert not pool._workers
