@@ -39,7 +39,7 @@ F32 = DType("float32")
 def step_kernel() -> Kernel:
     """A kernel that does next to nothing."""
     source = (
-        "from minitvm.runtime.cpu.simd import load, pointer_f32, store\n"
+        "from minitvm.runtime.vectors.simd import load, pointer_f32, store\n"
         "def step(args, thread, threads):\n"
         "    if thread == 0:\n"
         "        store(pointer_f32(args[1]), 0, load(pointer_f32(args[0]), 0, 8) + 1.0)\n"
@@ -60,7 +60,7 @@ def micro_kernel(rows: int, vectors: int, lanes: int) -> str:
     t = f"f32x{lanes}"
     width = vectors * lanes
     lines = [
-        f"from minitvm.runtime.cpu.simd import broadcast, {t}, fma, load, pointer_f32, store",
+        f"from minitvm.runtime.vectors.simd import broadcast, {t}, fma, load, pointer_f32, store",
         "def micro(args, thread, threads):",
         "    A, B, C = pointer_f32(args[0]), pointer_f32(args[1]), pointer_f32(args[2])",
         "    for _ in range(args[4]):",
@@ -127,7 +127,7 @@ def compiling() -> None:
     show("compile a tiny kernel", 1e3 * seconds(lambda: compile_kernel(small.source, small.entry), 5), "ms")
     code = compile_kernel(source, "micro")
     show("load object code", 1e3 * seconds(lambda: load_kernel(code, "micro"), 9), "ms")
-    statement = "import minitvm.runtime.cpu.compiler, minitvm.runtime.cpu.simd"
+    statement = "import minitvm.runtime.cpu.compiler, minitvm.runtime.vectors.simd"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     run = [sys.executable, "-c", statement]
     start = seconds(lambda: subprocess.run(run, env=environment, check=True), 3)

@@ -1,4 +1,4 @@
-"""Python for Numba on CPUs: the module and its statements, over the SIMD vectors of `runtime.cpu.simd`.
+"""Python for Numba on CPUs: the module and its statements, over the SIMD vectors of `runtime.vectors.simd`.
 
 A kernel becomes `def name(args, thread, threads)`: `args[i]` is the address of buffer parameter i or the value of
 scalar parameter i (a float scalar as its bits, in the low end of the word). `numba_expressions` spells the
@@ -184,10 +184,10 @@ def import_lines(names: list[str], width: int = 116) -> list[str]:
     """One import of everything that is used, wrapped."""
     if not names:
         return []
-    text = f"from minitvm.runtime.cpu.simd import {', '.join(names)}"
+    text = f"from minitvm.runtime.vectors.simd import {', '.join(names)}"
     if len(text) <= width:
         return [text]
-    lines, row = ["from minitvm.runtime.cpu.simd import ("], "   "
+    lines, row = ["from minitvm.runtime.vectors.simd import ("], "   "
     for name in names:
         if len(row) + len(name) + 2 > width:
             lines.append(row)

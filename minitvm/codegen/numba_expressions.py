@@ -1,6 +1,6 @@
 """How expressions are spelled in Python for Numba: indices as int64 arithmetic, values in exactly their dtype.
 
-Indices use Python's operators; vectors, narrow integers and half floats call the support library `runtime.cpu.simd`,
+Indices use Python's operators; vectors, narrow integers and half floats call the library `runtime.vectors.simd`,
 and the names that are used are collected for the import.
 """
 

@@ -1,6 +1,6 @@
 """How exactly the elementary functions of compiled code are computed, and what that means for a value with an error.
 
-The declared errors are those that `runtime.cpu.functions` states (polynomials for float32) and the GNU C library's
+The declared errors are those that `runtime.vectors.functions` states (polynomials for float32) and the GNU C library's
 manual, "Known Maximum Errors in Math Functions", for what goes through libm, with one unit to spare. float16 is
 computed in float32 and rounded once, but for rsqrt.
 """

@@ -36,7 +36,12 @@ from .patch import MUTANTS, Moved, Mutant
 
 # Of the processor, for one mutant: only a fault that never ends gets there. What is noticed takes a few seconds.
 _SECONDS = 150.0
-_LATE = ("islpy", "minitvm.runtime.cpu.executor", "minitvm.runtime.cpu.simd", "tests.tir.schedule.property_programs")
+_LATE = (
+    "islpy",
+    "minitvm.runtime.cpu.executor",
+    "minitvm.runtime.vectors.simd",
+    "tests.tir.schedule.property_programs",
+)
 _ENOUGH = 40  # draws of each workload that must not notice an equivalent mutant
 _PATIENCE = 20  # seconds of the clock for one of the processor: others may use it too
 

@@ -18,7 +18,7 @@ from minitvm.build import lower
 from minitvm.runtime.cpu import compiler
 
 TWO_TYPES = """
-from minitvm.runtime.cpu.simd import f32, load, pointer_f32, store
+from minitvm.runtime.vectors.simd import f32, load, pointer_f32, store
 
 def kernel(args, thread, threads):
     data = pointer_f32(args[0])

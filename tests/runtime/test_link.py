@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 KERNEL = """\
-from minitvm.runtime.cpu.simd import load, pointer_f32, sin, store
+from minitvm.runtime.vectors.simd import load, pointer_f32, sin, store
 def kernel(args, thread, threads):
     A, B = pointer_f32(args[0]), pointer_f32(args[1])
     for i in range(args[2]):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitvm.runtime.cpu.lanes import ELEMENTS
+from minitvm.runtime.vectors.lanes import ELEMENTS
 
 RANGE = {
     "exp": (-110.0, 92.0),
@@ -28,7 +28,7 @@ def vector_kernel(name: str, element: str = "f32", lanes: int = 16) -> str:
     value = f"{name}(load(A, i, {lanes}))" if lanes else f"{name}(A[i])"
     write = f"store(R, i, {value})" if lanes else f"R[i] = {value}"
     return (
-        f"from minitvm.runtime.cpu.simd import load, pointer_{element}, store, {name}\n"
+        f"from minitvm.runtime.vectors.simd import load, pointer_{element}, store, {name}\n"
         f"def kernel(args, thread, threads):\n"
         f"    A = pointer_{element}(args[0])\n    R = pointer_{element}(args[1])\n"
         f"    for i in range(0, args[2], {lanes or 1}):\n        {write}\n"
@@ -98,7 +98,7 @@ def test_libm(kernel: Any, element: str, rtol: float) -> None:
     x = np.linspace(0.05, 0.95, 16).astype(dtype)
     names = list(references)
     run = kernel(
-        f"from minitvm.runtime.cpu.simd import load, pointer_{element}, store, {', '.join(names)}\n"
+        f"from minitvm.runtime.vectors.simd import load, pointer_{element}, store, {', '.join(names)}\n"
         f"def kernel(args, thread, threads):\n    A = pointer_{element}(args[0])\n    R = pointer_{element}(args[1])\n"
         + "".join(f"    store(R, {16 * k}, {name}(load(A, 0, 16)))\n" for k, name in enumerate(names))
     )
@@ -112,7 +112,7 @@ def test_libm(kernel: Any, element: str, rtol: float) -> None:
 
 def test_two_arguments(kernel: Any) -> None:
     run = kernel(
-        "from minitvm.runtime.cpu.simd import atan2, f32x8, fma, fmod, hypot, load, pointer_f32, pow, store\n"
+        "from minitvm.runtime.vectors.simd import atan2, f32x8, fma, fmod, hypot, load, pointer_f32, pow, store\n"
         "def kernel(args, thread, threads):\n"
         "    A = pointer_f32(args[0])\n    B = pointer_f32(args[1])\n    R = pointer_f32(args[2])\n"
         "    a = load(A, 0, 8)\n    b = load(B, 0, 8)\n"

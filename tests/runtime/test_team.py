@@ -42,7 +42,7 @@ COUNT = "def count(args, thread, threads):\n    args[thread] += threads\n"
 
 @pytest.fixture(scope="module")
 def kernels() -> dict[str, Any]:
-    imports = "from minitvm.runtime.cpu.simd import pointer_i64\n"
+    imports = "from minitvm.runtime.vectors.simd import pointer_i64\n"
     return {
         name: load_kernel(compile_kernel(imports + source, name), name)
         for name, source in (("rotate", ROTATE), ("count", COUNT))

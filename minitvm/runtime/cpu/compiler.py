@@ -28,6 +28,7 @@ from numba.core.targetconfig import ConfigStack
 from numba.core.types.functions import BaseFunction
 
 from ...errors import InternalError
+from . import operations  # noqa: F401 (what kernel source may call)
 from .loader import kernel_target_machine
 
 __all__ = ["compile_kernel", "kernel_assembly"]

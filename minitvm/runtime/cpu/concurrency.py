@@ -11,7 +11,8 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
-from .lanes import declare, marker, register
+from ..vectors.lanes import ANYTHING, Operation, declare, marker
+from .operations import accept
 
 _INT64 = ir.IntType(64)
 _ORDER = "seq_cst"
@@ -33,7 +34,9 @@ def _native(name: str, result: types.Type, *params: types.Type) -> Callable[[Any
             value = emit(builder, *wide)
             return context.get_dummy_value() if value is None else value
 
-        return register(marker(name, emit.__doc__), typer, adapter)
+        name_in_source = marker(name, emit.__doc__)
+        accept(Operation(name_in_source, typer, adapter, (ANYTHING,)))
+        return name_in_source
 
     return decorate
 

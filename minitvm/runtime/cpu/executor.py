@@ -43,7 +43,7 @@ SOURCE = f"""\
 from minitvm.runtime.cpu.concurrency import (
     atomic_add, atomic_load, atomic_store, atomic_swap_if, call_address, clock_ns, copy_bytes, pause, yield_core,
 )
-from minitvm.runtime.cpu.simd import pointer_i64
+from minitvm.runtime.vectors.simd import pointer_i64
 
 
 def {ENTRY}(state, thread, threads):

@@ -16,7 +16,7 @@ from ...store import Store
 from .loader import cpu_description
 
 KERNELS = Store(".o", "compiled kernels", beside=".py")
-_SUPPORT = ("arithmetic", "compiler", "concurrency", "functions", "lanes", "loader", "memory", "simd")
+_SUPPORT = ("compiler.py", "concurrency.py", "loader.py", "operations.py")
 
 
 @functools.cache
@@ -24,8 +24,8 @@ def _toolchain() -> bytes:
     """The part of the key that is the same for all kernels of this process."""
     h = hashlib.sha256()
     here = Path(__file__).parent
-    for name in _SUPPORT:
-        h.update(name.encode() + b"\0" + (here / f"{name}.py").read_bytes() + b"\0")
+    for file in (*(here / name for name in _SUPPORT), *sorted((here.parent / "vectors").glob("*.py"))):
+        h.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     for package in ("numba", "llvmlite"):
         h.update(f"{package} {importlib.metadata.version(package)}\0".encode())
     return h.digest()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from .lanes import BF16, F16, F32, I32, Value, declare
+from .lanes import BF16, F16, F32, I32, Value, library_function
 
 
 def horner(x: Value, coefficients: tuple[float, ...]) -> Value:
@@ -148,7 +148,7 @@ def libm(name: str, arity: int) -> Callable[..., Value]:
         first = xs[0]
         symbol = name + "f" if first.element is F32 else name
         function_type = ir.FunctionType(first.llvm.type, [first.llvm.type] * arity)
-        function = declare(first.builder, symbol, function_type)
+        function = library_function(first.builder, symbol, function_type)
         return first.wrap(first.builder.call(function, [x.llvm for x in xs]))
 
     return lambda *xs: xs[0].lane_by_lane(scalar, *xs[1:])

@@ -22,9 +22,8 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.extending import models, register_model
-from numba.core.imputils import lower_builtin
 from numba.core.typing import signature
-from numba.core.typing.templates import AbstractTemplate, builtin_registry
+from numba.core.typing.templates import AbstractTemplate
 
 MAX_LANES = 64
 
@@ -459,6 +458,20 @@ def declare(builder: ir.IRBuilder, name: str, function_type: ir.FunctionType) ->
     return existing if existing is not None else ir.Function(builder.module, function_type, name)
 
 
+def architecture(builder: ir.IRBuilder) -> str:
+    """What the module's code is for: "x86_64", "aarch64", "nvptx64"."""
+    return str(builder.module.triple).partition("-")[0]
+
+
+LIBRARIES: dict[str, Callable[[str], str]] = {}  # for an architecture, the name there of a function of the C library
+
+
+def library_function(builder: ir.IRBuilder, name: str, function_type: ir.FunctionType) -> ir.Function:
+    """Declare a function of the C library, under the name that it has on the machine of the module."""
+    renamed = LIBRARIES.get(architecture(builder))
+    return declare(builder, renamed(name) if renamed else name, function_type)
+
+
 def value_of(builder: ir.IRBuilder, ty: types.Type, llvm: ir.Value) -> Value:
     shape = shape_of(ty)
     if shape is None:
@@ -473,32 +486,67 @@ Emitter = Callable[[Any, ir.IRBuilder, Any, Sequence[ir.Value]], Any]
 ANYTHING = (types.VarArg(types.Any),)
 
 
-def register(marker: Any, typer: Typer, emit: Emitter, patterns: Sequence[tuple[Any, ...]] = (ANYTHING,)) -> Any:
-    """Let kernel source call `marker`; returns it.
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What kernel source may call: its name or operator, its typing (None: as Numba's), and the code for it."""
+
+    marker: Any
+    typer: Typer | None
+    emit: Emitter
+    patterns: tuple[tuple[Any, ...], ...]
+
+    @property
+    def name(self) -> str:
+        return getattr(self.marker, "__name__", str(self.marker))
+
+    @property
+    def template(self) -> type[AbstractTemplate]:
+        """The typing of a call, as Numba wants it."""
+        typer = self.typer
+        assert typer is not None
+        accepted = inspect.signature(typer)
+
+        def generic(self: Any, args: tuple[types.Type, ...], kws: dict[str, Any]) -> Any:
+            if kws:
+                return None
+            try:
+                accepted.bind(*args)
+            except TypeError:
+                return None  # a wrong number of arguments
+            result = typer(*args)
+            return None if result is None else signature(result, *args)
+
+        body = {"generic": generic, "prefer_literal": True, "key": self.marker}
+        return type(f"Simd_{self.name}", (AbstractTemplate,), body)
+
+
+Machine = Callable[[Operation], None]
+_OPERATIONS: list[Operation] = []
+_MACHINES: list[Machine] = []
+
+
+def on_machine(machine: Machine) -> None:
+    """Call `machine` with each operation, those that are registered later included.
+
+    It makes the operation known to the part of Numba that compiles for one kind of machine.
+    """
+    _MACHINES.append(machine)
+    for operation in list(_OPERATIONS):
+        machine(operation)
+
+
+def register(marker: Any, typer: Typer | None, emit: Emitter, patterns: Sequence[tuple[Any, ...]] = (ANYTHING,)) -> Any:
+    """Let kernel source for every machine call `marker`; returns it.
 
     `typer(*numba_types) -> result type` (None: these arguments do not fit; integer literals arrive as
-    `IntegerLiteral`). `emit(context, builder, sig, args) -> llvm value` serves argument types that match one of
-    `patterns`. For an operator (`operator.add`) the typer and the patterns must not match arguments without a
-    vector: Numba handles these.
+    `IntegerLiteral`); without a typer the types are those that Numba finds. `emit(context, builder, sig, args) -> llvm
+    value` serves argument types that match one of `patterns`. For an operator (`operator.add`) the typer and the
+    patterns must not match arguments without a vector: Numba handles these.
     """
-
-    accepted = inspect.signature(typer)
-
-    def generic(self: Any, args: tuple[types.Type, ...], kws: dict[str, Any]) -> Any:
-        if kws:
-            return None
-        try:
-            accepted.bind(*args)
-        except TypeError:
-            return None  # a wrong number of arguments
-        result = typer(*args)
-        return None if result is None else signature(result, *args)
-
-    name = getattr(marker, "__name__", str(marker))
-    body = {"generic": generic, "prefer_literal": True, "key": marker}
-    builtin_registry.register_global(marker, types.Function(type(f"Simd_{name}", (AbstractTemplate,), body)))
-    for pattern in patterns:
-        lower_builtin(marker, *pattern)(emit)
+    operation = Operation(marker, typer, emit, tuple(patterns))
+    _OPERATIONS.append(operation)
+    for machine in _MACHINES:
+        machine(operation)
     return marker
 
 

@@ -1,8 +1,8 @@
-"""The names that generated kernel source may use: the contract between `codegen.numba_cpu` and the runtime.
+"""The names that generated kernel source may use: the contract between `codegen.numba_*` and the runtimes.
 
 A kernel is the text of a Python module such as
 
-    from minitvm.runtime.cpu.simd import f32x16, fma, load, pointer_f32, scalar_i32, store
+    from minitvm.runtime.vectors.simd import f32x16, fma, load, pointer_f32, scalar_i32, store
 
     def scale(args, thread, threads):            # args: int64 words; thread and threads: int64
         A = pointer_f32(args[0])                 # a buffer parameter is an address

@@ -12,7 +12,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import types
-from numba.core.imputils import lower_builtin
 
 from .arithmetic import bring, common_type, maximum, minimum
 from .lanes import (
@@ -102,18 +101,20 @@ for _e in ELEMENTS.values():
 _BOOL_POINTER = types.CPointer(types.boolean)
 
 
-# Numba's own element access moves raw memory, which for a bool is a byte where the value is a bit.
-@lower_builtin(operator.getitem, _BOOL_POINTER, types.Integer)
 def _load_bool(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     byte = builder.load(builder.gep(args[0], [args[1]]))
     return builder.icmp_unsigned("!=", byte, ir.Constant(byte.type, 0))
 
 
-@lower_builtin(operator.setitem, _BOOL_POINTER, types.Integer, types.Any)
 def _store_bool(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
     pointer, index, value = args
     builder.store(builder.zext(value, ir.IntType(8)), builder.gep(pointer, [index]))
     return context.get_dummy_value()
+
+
+# Numba's own element access moves raw memory, which for a bool is a byte where the value is a bit.
+register(operator.getitem, None, _load_bool, [(_BOOL_POINTER, types.Integer)])
+register(operator.setitem, None, _store_bool, [(_BOOL_POINTER, types.Integer, types.Any)])
 
 
 def _define_scalar(element: Element) -> None:
