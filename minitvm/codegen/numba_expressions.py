@@ -50,13 +50,15 @@ from ..expr.conditions import is_const
 from ..tir.analysis.registers import slot
 from ..tir.fixed_point import written_out
 from ..tir.nodes import Buffer, BufferLoad, PrimFunc
+from .alignment import is_whole
 from .emitter import Emitter
 from .spelling import atom, is_index, rounded
 
 _SHORT = {"bool": "b1", **{f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (8, 16, 32, 64)}}
 _SHORT.update({"bfloat16": "bf16", **{f"float{n}": f"f{n}" for n in (16, 32, 64)}})
 _SIMD_NAMES = """
-    load store load_masked store_masked prefetch gather scatter ramp broadcast first select shuffle extract insert
+    load store load_whole store_whole load_masked store_masked prefetch gather scatter
+    ramp broadcast first select shuffle extract insert
     concat fma add sub mul div floordiv floormod truncdiv truncmod maximum minimum neg absolute
     bitand bitor bitxor invert shl shr popcount dot4_u8i8 dot4_add lt le gt ge eq ne isnan isinf isfinite
     sqrt rsqrt floor ceil trunc rint round_away copysign exp exp2 expm1 log log2 log10 log1p
@@ -82,13 +84,16 @@ _CALLS = {**{name: name for name in SIMD if name in INTRINSICS}, **_RENAMED}
 def short_name(dtype: DType) -> str:
     """`float32x8` -> `f32x8`."""
     if dtype.scalar not in _SHORT:
-        raise Unsupported(f"a value of dtype {dtype} in a CPU kernel")
+        raise Unsupported(f"a value of dtype {dtype} in a kernel for Numba")
     base = _SHORT[dtype.scalar]
     return base if dtype.lanes == 1 else f"{base}x{dtype.lanes}"
 
 
 class NumbaExpressions(Emitter):
-    """The half of the dialect that spells expressions; `numba_cpu` spells statements."""
+    """The half of the dialect that spells expressions; `numba_statements` spells statements."""
+
+    machine = ""  # for people: what runs the kernel
+    whole_vectors = False  # whether an access of a whole vector at a multiple of its size is another instruction
 
     def __init__(self, kernel: PrimFunc, target: Any) -> None:
         short = set(_SHORT.values())
@@ -97,11 +102,12 @@ class NumbaExpressions(Emitter):
         super().__init__(kernel, target, reserved)
         self.imports: set[str] = set()
         self.wide: set[Var] = set()  # int variables that are kept in int64
+        self.lets: dict[Var, Expr] = {}  # indices that have names, written out
         self.analyzer = Analyzer()  # ranges of variables in scope: they choose cheap divisions
 
     def scalar(self, buffer: Buffer) -> DType:
         if buffer.dtype.lanes > 1:
-            raise Unsupported(f"buffer {buffer.name} of vector dtype {buffer.dtype} in a CPU kernel")
+            raise Unsupported(f"buffer {buffer.name} of vector dtype {buffer.dtype} in a {self.machine} kernel")
         return buffer.dtype
 
     def use(self, name: str) -> str:
@@ -237,7 +243,7 @@ class NumbaExpressions(Emitter):
             return self.shuffle(e)
         if isinstance(e, Let):
             raise InternalError("a let expression in a kernel: lowering should have removed it")
-        raise Unsupported(f"{type(e).__name__} in a CPU kernel: {e}")
+        raise Unsupported(f"{type(e).__name__} in a {self.machine} kernel: {e}")
 
     def constant(self, e: IntImm | FloatImm) -> str:
         if e.dtype.is_bool:
@@ -270,13 +276,18 @@ class NumbaExpressions(Emitter):
             return f"{self.use('gather')}({name}, {self.vector_index(index)}{mask})"
         if mask:
             return f"{self.use('load_masked')}({name}, {base}{mask})"
-        return f"{self.use('load')}({name}, {base}, {e.dtype.lanes})"
+        whole = self.whole(e.buffer, index)
+        return f"{self.use('load_whole' if whole else 'load')}({name}, {base}, {e.dtype.lanes})"
+
+    def whole(self, buffer: Buffer, index: Expr) -> bool:
+        """Whether to read or write a vector as one that surely lies at a multiple of its size."""
+        return self.whole_vectors and is_whole(buffer, index, self.analyzer, self.lets)
 
     def cast(self, e: Cast) -> str:
         if e.dtype == e.value.dtype:
             return self.value(e.value)
         if e.value.dtype.kind == "handle":
-            raise Unsupported(f"a cast of {e.value.dtype} in a CPU kernel")
+            raise Unsupported(f"a cast of {e.value.dtype} in a {self.machine} kernel")
         inner = self.index(e.value) if is_index(e.value) and not isinstance(e.value, IntImm) else self.value(e.value)
         return f"{self.use(short_name(e.dtype))}({inner})"
 
@@ -359,7 +370,7 @@ class NumbaExpressions(Emitter):
         if e.op == "exp10":
             return f"{self.use('pow')}({self.use(short_name(e.dtype))}(10), {self.vector(e.args[0])})"
         if e.op not in _CALLS:
-            raise Unsupported(f"the intrinsic {e.op} in a CPU kernel")
+            raise Unsupported(f"the intrinsic {e.op} in a {self.machine} kernel")
         args = [self.vector(a) for a in e.args]
         return f"{self.use(_CALLS[e.op])}({', '.join(args)})"
 
@@ -367,7 +378,7 @@ class NumbaExpressions(Emitter):
         if len(e.vectors) == 1 and len(e.indices) == 1:
             return f"{self.use('extract')}({self.value(e.vectors[0])}, {e.indices[0]})"
         if all(v.dtype.lanes == 1 for v in e.vectors):
-            raise Unsupported("a shuffle of scalars in a CPU kernel")
+            raise Unsupported(f"a shuffle of scalars in a {self.machine} kernel")
         whole = [self.vector(v) for v in e.vectors]
         both = (whole[0], whole[1] if len(whole) == 2 else whole[0])
         if len(whole) > 2:

@@ -17,11 +17,11 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from ..errors import InternalError, Unsupported, report
+from ..errors import Unsupported
 from ..expr import Call, DType, Expr, IntImm, StringImm, Var, substitute
 from ..expr.conditions import is_const
 from ..tir.analysis.registers import Register, registers_of
-from ..tir.analysis.threads import GRID, grid_of, is_shared
+from ..tir.analysis.threads import is_shared
 from ..tir.nodes import (
     Allocate,
     Assert,
@@ -36,8 +36,7 @@ from ..tir.nodes import (
     Stmt,
     While,
 )  # fmt: skip
-from ..tir.script.printer import script
-from ..tir.transform.split_host import is_grid
+from .grids import GridEmitter
 from .opencl_expressions import OpenCLExpressions
 from .opencl_library import put
 from .opencl_types import array_type, memory_type, value_type
@@ -54,13 +53,13 @@ def generate(kernel: PrimFunc, target: Any = None) -> str:
     return _OpenCL(kernel, target).source()
 
 
-class _OpenCL(OpenCLExpressions):
+class _OpenCL(GridEmitter, OpenCLExpressions):
     declares_all = True
+    language = "an OpenCL kernel"
 
     def __init__(self, kernel: PrimFunc, target: Any) -> None:
         super().__init__(kernel, target)
         self.shared: list[str] = []  # declarations, which stand at the top of a kernel
-        self.shared_bytes = 0
         self.scopes: list[set[str]] = [set()]  # the names that each pair of braces around here declares
 
     @contextmanager
@@ -104,29 +103,6 @@ class _OpenCL(OpenCLExpressions):
         self.line(f"const {value_type(kept)} {name} = {self.converted(f'{name}_given', _WORD, kept)};")
         return [f"const long {name}_given"]
 
-    def check_grid(self) -> None:
-        """Refuse a grid inside of other loops, and one whose blocks are too large for the target."""
-        inner = [int(d.value) for d in grid_of(self.kernel.body)[3:] if isinstance(d, IntImm)]
-        threads, limit = 1, getattr(self.target, "max_threads_per_block", None)
-        for extent in inner:
-            threads *= extent
-        if limit is not None and threads > limit:
-            raise self.refusal(
-                "a block of too many threads", f"at most {limit} threads in a block, the limit of the target",
-                f"{' * '.join(map(str, inner))} = {threads}", "fewer iterations in the loops bound to threadIdx",
-            )  # fmt: skip
-        if inner and not is_grid(self.kernel.body):
-            raise self.refusal(
-                "a grid inside of another loop or condition", "loops bound to blockIdx and threadIdx outermost",
-                type(self.kernel.body).__name__, "bind the outermost loop, or move the serial loop inside",
-            )  # fmt: skip
-
-    def refusal(self, what: str, wanted: str, found: str, advice: str) -> Unsupported:
-        """The error for a kernel that the target cannot run."""
-        program = script(self.kernel)
-        head = f"{self.kernel.name} cannot become an OpenCL kernel: {what}"
-        return Unsupported(report(head, program=program, wanted=wanted, found=found, tries=(advice,)))
-
     def no_op(self) -> str:
         return ";"
 
@@ -167,9 +143,7 @@ class _OpenCL(OpenCLExpressions):
 
     def thread(self, stmt: For) -> None:
         """A loop over the grid: its variable is where the work-item stands."""
-        if stmt.thread not in GRID:
-            raise Unsupported(f"a loop over {stmt.thread} in an OpenCL kernel")
-        index, axis = stmt.thread.split(".")
+        index, axis = self.axis(stmt)
         place = f"{'get_group_id' if index == 'blockIdx' else 'get_local_id'}({'xyz'.index(axis)})"
         self.wide.add(stmt.var)
         self.analyzer.bind(stmt)
@@ -270,13 +244,7 @@ class _OpenCL(OpenCLExpressions):
 
     def shared_array(self, buffer: Buffer) -> None:
         """An array that a block's threads share; OpenCL C declares it at the top of the kernel."""
-        count, limit = self.length(buffer), getattr(self.target, "max_shared_memory_per_block", None)
-        self.shared_bytes += count * buffer.dtype.bytes
-        if limit is not None and self.shared_bytes > limit:
-            raise self.refusal(
-                "too much shared storage", f"at most {limit} bytes a block, the limit of the target",
-                f"{self.shared_bytes} bytes up to {buffer.name}", "smaller tiles in the blocks that fill them",
-            )  # fmt: skip
+        count = self.count_shared(buffer)
         self.shared.append(f"    __local {self.array(buffer, count)}")
 
     def stack_array(self, buffer: Buffer) -> None:
@@ -288,11 +256,8 @@ class _OpenCL(OpenCLExpressions):
         return f"{array_type(buffer.dtype)} {self.names[buffer]}[{max(1, count)}] {aligned};"
 
     def length(self, buffer: Buffer) -> int:
-        size = buffer.shape[0]
-        if not isinstance(size, IntImm):
-            raise InternalError(f"{buffer.name} has size {size}: storage in a kernel has a constant one")
         self.type_of(buffer.dtype)
-        return size.value
+        return super().length(buffer)
 
     def declare_register(self, buffer: Buffer, register: Register, name: str) -> None:
         self.line(f"{self.type_of(buffer.dtype.with_lanes(register.lanes))} {name};")

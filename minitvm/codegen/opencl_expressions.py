@@ -45,13 +45,12 @@ from ..expr import (
     Sub,
     Var,
     children,
-    const,
-    substitute,
 )  # fmt: skip
 from ..expr.conditions import is_const
 from ..tir.analysis.registers import slot
 from ..tir.fixed_point import written_out
 from ..tir.nodes import Buffer, BufferLoad, For, LetStmt, PrimFunc
+from .alignment import is_whole
 from .emitter import Emitter
 from .opencl_library import Library, added, element, library_round
 from .opencl_types import literal, value_type
@@ -250,13 +249,8 @@ class OpenCLExpressions(Emitter):
 
         `vload` and `vstore` are for any place, and on PoCL functions that are called.
         """
-        if buffer.dtype.is_half or buffer.dtype.is_bool or not isinstance(index, Ramp):
-            return False
-        lanes = index.lanes
-        base = substitute(index.base, self.lets) if self.lets else index.base
-        return lanes * buffer.dtype.bytes <= buffer.align and self.analyzer.can_prove(
-            EQ(base % lanes, const(0, base.dtype))
-        )
+        plain = not buffer.dtype.is_half and not buffer.dtype.is_bool
+        return plain and is_whole(buffer, index, self.analyzer, self.lets)
 
     def word(self, dtype: DType, space: str, pointer: str, base: str) -> str:
         """A vector in memory, at a multiple of its size."""

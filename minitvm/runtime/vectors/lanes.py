@@ -201,6 +201,9 @@ class Value:
         if self.element is BF16:
             wide = self.cast(F32).intrinsic(name, *(o.cast(F32) for o in others), element=element, extra=extra)
             return wide if element else wide.cast(BF16)
+        instead = INTRINSICS.get(architecture(self.builder), {}).get(name)
+        if instead is not None:
+            return instead(self, *others)
         letter = "f" if self.kind == "f" else "i"
         suffix = f"v{self.lanes}{letter}{self.element.bits}" if self.lanes else f"{letter}{self.element.bits}"
         args = [self.llvm, *(o.llvm for o in others), *extra]
@@ -280,7 +283,10 @@ class Value:
     def __neg__(self) -> Value:
         if self.element is BF16:
             return (-self.cast(F32)).cast(BF16)
-        return self.wrap(self.builder.fneg(self.llvm) if self.kind == "f" else self.builder.neg(self.llvm))
+        if self.kind != "f":
+            return self.wrap(self.builder.neg(self.llvm))
+        instead = INTRINSICS.get(architecture(self.builder), {}).get("fneg")
+        return self.wrap(self.builder.fneg(self.llvm)) if instead is None else instead(self)
 
     def unsigned(self) -> Value:
         return self.wrap(self.llvm, ELEMENTS[f"u{self.element.bits}"])
@@ -463,6 +469,8 @@ def architecture(builder: ir.IRBuilder) -> str:
     return str(builder.module.triple).partition("-")[0]
 
 
+# For an architecture, what stands for instructions and intrinsics that its LLVM does not have.
+INTRINSICS: dict[str, dict[str, Callable[..., Value]]] = {}
 LIBRARIES: dict[str, Callable[[str], str]] = {}  # for an architecture, the name there of a function of the C library
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
+from . import masked
 from .arithmetic import bring, common_type, maximum, minimum
 from .lanes import (
     B1,
@@ -166,11 +167,21 @@ def _load_type(pointer: types.Type, index: types.Type, lanes: types.Type, *more:
 
 @_operation("load", _load_type, "load(A, i, lanes): A[i : i + lanes]")
 def load(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, lanes: ir.Value) -> ir.Value:
+    return _load(builder, sig, pointer, index, aligned=1)
+
+
+@_operation("load_whole", _load_type, "load_whole(A, i, lanes): as load, of an address that its size divides")
+def load_whole(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, lanes: ir.Value) -> ir.Value:
+    return _load(builder, sig, pointer, index, aligned=sig.return_type.lanes)
+
+
+def _load(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, aligned: int) -> ir.Value:
+    """A vector at an address that the size of `aligned` elements divides."""
     element, n = sig.return_type.element, sig.return_type.lanes
     stored = _stored(element)
     vector = ir.VectorType(stored.llvm, n)
     at = _address(builder, pointer, _index64(builder, sig.args[1], index), vector)
-    return _from_memory(Value(builder, stored, n, builder.load(at, align=stored.itemsize)), element).llvm
+    return _from_memory(Value(builder, stored, n, builder.load(at, align=stored.itemsize * aligned)), element).llvm
 
 
 def _store_type(pointer: types.Type, index: types.Type, v: types.Type) -> types.Type | None:
@@ -181,9 +192,18 @@ def _store_type(pointer: types.Type, index: types.Type, v: types.Type) -> types.
 
 @_operation("store", _store_type, "store(A, i, v): A[i : i + lanes] = v")
 def store(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, v: ir.Value) -> None:
+    _store(builder, sig, pointer, index, v, aligned=1)
+
+
+@_operation("store_whole", _store_type, "store_whole(A, i, v): as store, to an address that v's size divides")
+def store_whole(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, v: ir.Value) -> None:
+    _store(builder, sig, pointer, index, v, aligned=sig.args[2].lanes)
+
+
+def _store(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, v: ir.Value, aligned: int) -> None:
     value = _to_memory(value_of(builder, sig.args[2], v))
     at = _address(builder, pointer, _index64(builder, sig.args[1], index), value.llvm.type)
-    builder.store(value.llvm, at, align=value.element.itemsize)
+    builder.store(value.llvm, at, align=value.element.itemsize * aligned)
 
 
 def _prefetch_type(pointer: types.Type, index: types.Type) -> types.Type | None:
@@ -197,15 +217,6 @@ def prefetch(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value
     read, to_l2, data = (ir.Constant(_I32, n) for n in (0, 2, 1))
     function = declare(builder, "llvm.prefetch.p0i8", ir.FunctionType(ir.VoidType(), [byte, _I32, _I32, _I32]))
     builder.call(function, [at, read, to_l2, data])
-
-
-def _masked_call(builder: ir.IRBuilder, name: str, result: ir.Type, args: list[ir.Value], overloads: str) -> Any:
-    function = declare(builder, f"llvm.masked.{name}.{overloads}", ir.FunctionType(result, [a.type for a in args]))
-    return builder.call(function, args)
-
-
-def _suffix(element: Element, lanes: int) -> str:
-    return f"v{lanes}{'f' if element.kind == 'f' else 'i'}{element.bits}"
 
 
 def _masked_load_type(pointer: types.Type, index: types.Type, mask: types.Type, *other: types.Type) -> Any:
@@ -232,9 +243,7 @@ def load_masked(builder: ir.IRBuilder, sig: Any, *args: ir.Value) -> ir.Value:
     vector = ir.VectorType(stored.llvm, n)
     at = _address(builder, args[0], _index64(builder, sig.args[1], args[1]), vector)
     other = _passthrough(builder, sig, 3, args, stored)
-    operands = [at, ir.Constant(_I32, stored.itemsize), args[2], other.llvm]
-    call = _masked_call(builder, "load", vector, operands, _suffix(stored, n) + ".p0")
-    return _from_memory(other.wrap(call), element).llvm
+    return _from_memory(masked.load(builder, at, args[2], other), element).llvm
 
 
 def _masked_store_type(pointer: types.Type, index: types.Type, v: types.Type, mask: types.Type) -> Any:
@@ -248,19 +257,7 @@ def store_masked(
 ) -> None:
     value = _to_memory(value_of(builder, sig.args[2], v))
     at = _address(builder, pointer, _index64(builder, sig.args[1], index), value.llvm.type)
-    args = [value.llvm, at, ir.Constant(_I32, value.element.itemsize), mask]
-    _masked_call(builder, "store", ir.VoidType(), args, _suffix(value.element, value.lanes) + ".p0")
-
-
-def _all_lanes(builder: ir.IRBuilder, n: int) -> ir.Value:
-    return ir.Constant(ir.VectorType(B1.llvm, n), [1] * n)
-
-
-def _addresses(builder: ir.IRBuilder, pointer: ir.Value, index: Value, stored: Element) -> ir.Value:
-    """A vector of pointers, by integer arithmetic: llvmlite's gep has no vectors of indices."""
-    base = Value(builder, I64, 0, builder.ptrtoint(pointer, I64.llvm)).splat(index.lanes)
-    bytes_ = index.cast(I64) * stored.itemsize
-    return builder.inttoptr((base + bytes_).llvm, ir.VectorType(ir.PointerType(), index.lanes))
+    masked.store(builder, value, at, mask)
 
 
 def _is_index_vector(ty: types.Type) -> bool:
@@ -280,16 +277,12 @@ def _gather_type(pointer: types.Type, index: types.Type, *more: types.Type) -> t
 
 @_operation("gather", _gather_type, "gather(A, indices[, mask[, other]]): A[indices[l]] in lane l")
 def gather(builder: ir.IRBuilder, sig: Any, *args: ir.Value) -> ir.Value:
-    element, n = sig.return_type.element, sig.return_type.lanes
+    element = sig.return_type.element
     stored = _stored(element)
     index = value_of(builder, sig.args[1], args[1])
-    mask = args[2] if len(args) > 2 else _all_lanes(builder, n)
     other = _passthrough(builder, sig, 3, args, stored)
-    pointers = _addresses(builder, args[0], index, stored)
-    vector = ir.VectorType(stored.llvm, n)
-    operands = [pointers, ir.Constant(_I32, stored.itemsize), mask, other.llvm]
-    call = _masked_call(builder, "gather", vector, operands, f"{_suffix(stored, n)}.v{n}p0")
-    return _from_memory(other.wrap(call), element).llvm
+    read = masked.gather(builder, args[0], index.cast(I64), args[2] if len(args) > 2 else None, other)
+    return _from_memory(read, element).llvm
 
 
 def _scatter_type(pointer: types.Type, index: types.Type, v: types.Type, *mask: types.Type) -> types.Type | None:
@@ -305,11 +298,7 @@ def _scatter_type(pointer: types.Type, index: types.Type, v: types.Type, *mask: 
 def scatter(builder: ir.IRBuilder, sig: Any, *args: ir.Value) -> None:
     index = value_of(builder, sig.args[1], args[1])
     value = _to_memory(value_of(builder, sig.args[2], args[2]))
-    mask = args[3] if len(args) > 3 else _all_lanes(builder, value.lanes)
-    pointers = _addresses(builder, args[0], index, value.element)
-    operands = [value.llvm, pointers, ir.Constant(_I32, value.element.itemsize), mask]
-    overloads = f"{_suffix(value.element, value.lanes)}.v{value.lanes}p0"
-    _masked_call(builder, "scatter", ir.VoidType(), operands, overloads)
+    masked.scatter(builder, value, args[0], index.cast(I64), args[3] if len(args) > 3 else None)
 
 
 # -- making vectors

@@ -1,0 +1,70 @@
+"""What every language of kernels for GPUs does alike: the limits of a grid, and the storage that a block shares."""
+
+from __future__ import annotations
+
+from ..errors import InternalError, Unsupported, report
+from ..expr import IntImm
+from ..tir.analysis.threads import GRID, grid_of
+from ..tir.nodes import Buffer, For
+from ..tir.script.printer import script
+from ..tir.transform.split_host import is_grid
+from .emitter import Emitter
+
+
+class GridEmitter(Emitter):
+    """A walk over a kernel whose outermost loops are the grid that the host launches."""
+
+    language = ""  # for people: what the kernel becomes
+    static_shared_bytes: int | None = None  # the most that the language declares, whatever the target has
+
+    shared_bytes = 0
+
+    def check_grid(self) -> None:
+        """Refuse a grid inside of other loops, and one whose blocks are too large for the target."""
+        inner = [int(d.value) for d in grid_of(self.kernel.body)[3:] if isinstance(d, IntImm)]
+        threads, limit = 1, getattr(self.target, "max_threads_per_block", None)
+        for extent in inner:
+            threads *= extent
+        if limit is not None and threads > limit:
+            raise self.refusal(
+                "a block of too many threads", f"at most {limit} threads in a block, the limit of the target",
+                f"{' * '.join(map(str, inner))} = {threads}", "fewer iterations in the loops bound to threadIdx",
+            )  # fmt: skip
+        if inner and not is_grid(self.kernel.body):
+            raise self.refusal(
+                "a grid inside of another loop or condition", "loops bound to blockIdx and threadIdx outermost",
+                type(self.kernel.body).__name__, "bind the outermost loop, or move the serial loop inside",
+            )  # fmt: skip
+
+    def refusal(self, what: str, wanted: str, found: str, advice: str) -> Unsupported:
+        """The error for a kernel that the target cannot run."""
+        program = script(self.kernel)
+        head = f"{self.kernel.name} cannot become {self.language}: {what}"
+        return Unsupported(report(head, program=program, wanted=wanted, found=found, tries=(advice,)))
+
+    def axis(self, stmt: For) -> tuple[str, str]:
+        """("blockIdx" or "threadIdx", "x", "y" or "z") of a loop over the grid."""
+        if stmt.thread not in GRID:
+            raise Unsupported(f"a loop over {stmt.thread} in {self.language}")
+        index, axis = stmt.thread.split(".")
+        return index, axis
+
+    def count_shared(self, buffer: Buffer) -> int:
+        """The elements of storage that a block's threads share; refuses what is more than the target has."""
+        count = self.length(buffer)
+        limit = getattr(self.target, "max_shared_memory_per_block", None)
+        limits = [n for n in (limit, self.static_shared_bytes) if n is not None]
+        self.shared_bytes += count * buffer.dtype.bytes
+        if limits and self.shared_bytes > min(limits):
+            raise self.refusal(
+                "too much shared storage", f"at most {min(limits)} bytes a block, the limit of the target",
+                f"{self.shared_bytes} bytes up to {buffer.name}", "smaller tiles in the blocks that fill them",
+            )  # fmt: skip
+        return count
+
+    def length(self, buffer: Buffer) -> int:
+        """The elements of storage inside of a kernel."""
+        size = buffer.shape[0]
+        if not isinstance(size, IntImm):
+            raise InternalError(f"{buffer.name} has size {size}: storage in a kernel has a constant one")
+        return size.value

@@ -1,0 +1,114 @@
+"""Python for Numba CUDA: the kernel and its statements, over the vectors that CPU kernels have too.
+
+    from numba import cuda
+    from minitvm.runtime.vectors.simd import load_whole, pointer_f32, store_whole
+
+    def add_kernel_0(A_word, B_word, C_word):
+        A = pointer_f32(A_word)
+        ...
+        bx = i64(cuda.blockIdx.x)
+        tx = i64(cuda.threadIdx.x)
+        store_whole(C, bx * 256 + tx * 4, load_whole(A, bx * 256 + tx * 4, 4) + load_whole(B, bx * 256 + tx * 4, 4))
+
+A parameter is a word of 64 bits: a buffer's address, an integer, or the bits of a float in the low end. Loops over
+blockIdx and threadIdx are the grid that the host launches. A parallel loop is shared out among all threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import Unsupported
+from ..expr import Call
+from ..expr.conditions import is_const
+from ..tir.analysis.threads import is_shared
+from ..tir.nodes import Allocate, Buffer, Evaluate, For, ForKind, Prefetch, PrimFunc
+from .grids import GridEmitter
+from .numba_expressions import short_name
+from .numba_statements import NumbaStatements, import_lines
+
+SHARED_BYTES = 48 << 10  # of the arrays that a kernel declares; more is given out at the launch alone
+_EVERYBODY = "i64(cuda.blockIdx.x) * i64(cuda.blockDim.x) + i64(cuda.threadIdx.x)"
+_ALL = "i64(cuda.gridDim.x) * i64(cuda.blockDim.x)"
+
+
+def generate(kernel: PrimFunc, target: Any = None) -> str:
+    """The module text of a kernel: import lines and the function, named as the kernel.
+
+    Raises `Unsupported` for what a CUDA kernel cannot express, and for a grid or storage beyond the target's limits.
+    """
+    return _NumbaCUDA(kernel, target).module()
+
+
+class _NumbaCUDA(GridEmitter, NumbaStatements):
+    machine = "CUDA"
+    language = "a CUDA kernel"
+    static_shared_bytes = SHARED_BYTES
+    whole_vectors = True
+
+    def __init__(self, kernel: PrimFunc, target: Any) -> None:
+        super().__init__(kernel, target)
+        self.names.used_names |= {"cuda"}
+        self.shared: dict[Buffer, str] = {}  # declarations, which stand at the top of a kernel
+
+    def module(self) -> str:
+        self.check_grid()
+        self.depth = 1
+        words = [self.names.fresh(f"{param.name}_word") for param in self.kernel.params]
+        for param, word in zip(self.kernel.params, words, strict=True):
+            self.bind_parameter(param, word)
+        begin = len(self.lines)
+        self.stmt(self.kernel.body)
+        lines = [*self.lines[:begin], *self.shared.values(), *self.lines[begin:]]
+        if not any(not line.strip().startswith("#") for line in lines):
+            lines.append("    pass")
+        text = [f"# {line}" for part in self.header() for line in part.splitlines()]
+        if any("cuda." in line for line in lines):
+            text.append("from numba import cuda")
+        shared = sorted({f"shared_{short_name(buffer.dtype)}" for buffer in self.shared})
+        text += import_lines(shared, "minitvm.runtime.cuda.operations")
+        text += import_lines(sorted(self.imports - {"INF", "NAN"}), "minitvm.runtime.vectors.simd")
+        text += [*self.constants(), "", "", f"def {self.kernel.name}({', '.join(words)}):", *lines, ""]
+        return "\n".join(text)
+
+    def loop(self, stmt: For) -> None:
+        if stmt.kind is ForKind.THREAD:
+            self.thread(stmt)
+        elif stmt.kind is ForKind.PARALLEL:
+            self.use("i64")
+            me, all_of_them = self.names.fresh("worker"), self.names.fresh("workers")
+            self.line(f"{me} = {_EVERYBODY}")
+            self.line(f"{all_of_them} = {_ALL}")
+            self.serial_loop(stmt, self.share(stmt, me, all_of_them))
+        elif stmt.kind in (ForKind.SERIAL, ForKind.UNROLLED):
+            self.serial_loop(stmt, self.bounds(stmt))
+        else:
+            raise Unsupported(f"a {stmt.kind} loop over {stmt.var.name} in a CUDA kernel")
+
+    def thread(self, stmt: For) -> None:
+        """A loop over the grid: its variable is where the thread stands."""
+        index, axis = self.axis(stmt)
+        self.wide.add(stmt.var)
+        self.analyzer.bind(stmt)
+        start = "" if is_const(stmt.start, 0) else f" + {self.index(stmt.start)}"
+        self.line(f"{self.names[stmt.var]} = {self.use('i64')}(cuda.{index}.{axis}){start}")
+        self.stmt(stmt.body)
+
+    def evaluate(self, stmt: Evaluate) -> None:
+        if isinstance(stmt.value, Call) and stmt.value.op == "tvm_storage_sync":
+            self.line("cuda.syncthreads()")
+
+    def prefetch(self, stmt: Prefetch) -> None:
+        """A hint, which a device with thousands of threads does not need."""
+
+    def allocate(self, stmt: Allocate) -> None:
+        if not is_shared(stmt.buffer.scope):
+            super().allocate(stmt)
+            return
+        buffer = stmt.buffer
+        self.registers.pop(buffer, None)
+        if buffer not in self.shared:
+            count = self.count_shared(buffer)
+            array = f"shared_{short_name(self.scalar(buffer))}({max(1, count)})"
+            self.shared[buffer] = f"    {self.names[buffer]} = {array}"
+        self.stmt(stmt.body)

@@ -1,0 +1,163 @@
+"""Kernel source to PTX by Numba CUDA, and PTX to cubins by nvJitLink; neither needs a device.
+
+`resources` reads from the linker's log what a kernel takes: registers, spills, shared memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import linecache
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...errors import InternalError, TargetError
+from ...store import Store
+
+CUBINS = Store(".cubin", "compiled CUDA kernels", beside=".ptx")
+DEFAULT_ARCH = "sm_80"
+_ARCH = re.compile(r"sm_(\d+)(\d)([af]?)")
+_ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
+_ENVIRONMENT = re.compile(r"^\.common \.global .*NumbaEnv.*\n", re.MULTILINE)
+_PACKAGES = ("numba", "numba-cuda", "llvmlite", "nvidia-nvvm", "nvidia-nvjitlink")
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a thread of a kernel takes of a device: registers, and bytes; `shared_bytes` are those of a block."""
+
+    registers: int
+    spill_stores: int
+    spill_loads: int
+    stack_bytes: int
+    shared_bytes: int
+
+    def __str__(self) -> str:
+        spilled = f"{self.spill_stores} bytes spilled, {self.spill_loads} read back"
+        return f"{self.registers} registers, {spilled}, {self.stack_bytes} bytes of stack, {self.shared_bytes} shared"
+
+
+def compute_capability(arch: str) -> tuple[Any, ...]:
+    """`sm_90a` -> (9, 0, "a"); raises `TargetError` for what is no architecture."""
+    match = _ARCH.fullmatch(arch)
+    if match is None:
+        raise TargetError(f"{arch!r} is no architecture of CUDA\n  try:    sm_75, sm_80, sm_86, sm_89, sm_90, sm_90a")
+    number = (int(match[1]), int(match[2]))
+    return (*number, match[3]) if match[3] else number
+
+
+def numba_cuda() -> Any:
+    """Numba CUDA, with the operations of kernel source; `TargetError` with what to install where it is missing."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from numba import cuda
+            from numba.cuda import compiler as _needs_numba_cuda  # noqa: F401 (Numba's own numba.cuda is older)
+
+            from . import operations  # noqa: F401
+    except ImportError as error:
+        raise TargetError(f"CUDA needs the package numba-cuda: {error}\n  try:    pip install 'minitvm[cuda]'") from None
+    return cuda
+
+
+def ptx_of(source: str, entry: str, arch: str = DEFAULT_ARCH) -> str:
+    """The PTX of the kernel `entry` of a module text, under that name.
+
+    Raises `InternalError`, with the numbered source, when the text does not compile: generated source always should.
+    """
+    from numba.core import types
+
+    cuda = numba_cuda()
+    function = _defined(source, entry)
+    words = (types.int64,) * function.__code__.co_argcount
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            text, _ = cuda.compile(
+                function, words, cc=compute_capability(arch), abi="numba", device=False, output="ptx"
+            )
+    except TargetError:
+        raise
+    except Exception as error:  # whatever it is, the source is at fault, and it was generated
+        numbered = "\n".join(f"{n:4d}  {line}" for n, line in enumerate(source.split("\n"), 1))
+        raise InternalError(f"kernel {entry} does not compile\n{numbered}\n{type(error).__name__}: {error}") from error
+    symbol = _ENTRY.search(text)
+    if symbol is None:
+        raise InternalError(f"kernel {entry} has no entry in its PTX")
+    return _ENVIRONMENT.sub("", text).replace(symbol[1], entry)
+
+
+def _defined(source: str, entry: str) -> Any:
+    filename = f"<kernel {entry}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    namespace: dict[str, Any] = {"__name__": f"minitvm_kernel_{entry}", "__file__": filename}
+    exec(compile(source, filename, "exec"), namespace)
+    return namespace[entry]
+
+
+def linked(ptx: str, arch: str = DEFAULT_ARCH) -> tuple[bytes, str]:
+    """(the cubin of PTX, the linker's log); raises `TargetError` with the linker's words if it refuses."""
+    try:
+        from cuda.core import Linker, LinkerOptions, ObjectCode
+    except ImportError as error:
+        raise TargetError(f"CUDA needs the package cuda-core: {error}\n  try:    pip install 'minitvm[cuda]'") from None
+    options = LinkerOptions(arch=arch, ptxas_options=["-v"], verbose=True)
+    try:
+        linker = Linker(ObjectCode.from_ptx(ptx.encode()), options=options)
+        code = linker.link("cubin")
+        log = str(linker.get_info_log())
+    except Exception as error:
+        raise TargetError(f"nvJitLink refuses PTX for {arch}: {error}") from None
+    return bytes(code.code), log
+
+
+def resources(log: str) -> Resources:
+    """What the linker's log says of a kernel."""
+
+    def number(pattern: str) -> int:
+        found = re.search(pattern, log)
+        return int(found[1]) if found else 0
+
+    return Resources(
+        number(r"Used (\d+) registers"), number(r"(\d+) bytes spill stores"), number(r"(\d+) bytes spill loads"),
+        number(r"(\d+) bytes stack frame"), number(r"(\d+) bytes smem"),
+    )  # fmt: skip
+
+
+def cubin_of(source: str, entry: str, arch: str = DEFAULT_ARCH, compiled: Callable[[str], None] | None = None) -> bytes:
+    """The cubin of a kernel, from the disk if it was compiled before; `compiled` is called with the PTX otherwise."""
+    key = key_of(source, entry, arch)
+    kept = CUBINS.get(key, entry)
+    if kept is not None:
+        return kept
+    ptx = ptx_of(source, entry, arch)
+    code, _ = linked(ptx, arch)
+    CUBINS.put(key, entry, code, beside=ptx.encode())
+    CUBINS.trim()
+    if compiled is not None:
+        compiled(ptx)
+    return code
+
+
+def key_of(source: str, entry: str, arch: str) -> bytes:
+    """A hash of all that decides a cubin."""
+    h = hashlib.sha256(_toolchain())
+    for part in (arch, entry, source):
+        h.update(part.encode() + b"\0")
+    return h.digest()
+
+
+@functools.cache
+def _toolchain() -> bytes:
+    h = hashlib.sha256()
+    here = Path(__file__).parent
+    for file in (here / "compiler.py", here / "operations.py", *sorted((here.parent / "vectors").glob("*.py"))):
+        h.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    for package in _PACKAGES:
+        h.update(f"{package} {importlib.metadata.version(package)}\0".encode())
+    return h.digest()
