@@ -51,6 +51,11 @@ def compute_capability(arch: str) -> tuple[Any, ...]:
     return (*number, match[3]) if match[3] else number
 
 
+def needs(package: str, error: ImportError) -> TargetError:
+    """The error for a package of the extra that is missing."""
+    return TargetError(f"CUDA needs the package {package}: {error}\n  try:    pip install 'minitvm[cuda]'")
+
+
 def numba_cuda() -> Any:
     """Numba CUDA, with the operations of kernel source; `TargetError` with what to install where it is missing."""
     try:
@@ -61,7 +66,9 @@ def numba_cuda() -> Any:
 
             from . import operations  # noqa: F401
     except ImportError as error:
-        raise TargetError(f"CUDA needs the package numba-cuda: {error}\n  try:    pip install 'minitvm[cuda]'") from None
+        raise TargetError(
+            f"CUDA needs the package numba-cuda: {error}\n  try:    pip install 'minitvm[cuda]'"
+        ) from None
     return cuda
 
 
@@ -105,7 +112,7 @@ def linked(ptx: str, arch: str = DEFAULT_ARCH) -> tuple[bytes, str]:
     try:
         from cuda.core import Linker, LinkerOptions, ObjectCode
     except ImportError as error:
-        raise TargetError(f"CUDA needs the package cuda-core: {error}\n  try:    pip install 'minitvm[cuda]'") from None
+        raise needs("cuda-core", error) from None
     options = LinkerOptions(arch=arch, ptxas_options=["-v"], verbose=True)
     try:
         linker = Linker(ObjectCode.from_ptx(ptx.encode()), options=options)

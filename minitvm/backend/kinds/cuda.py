@@ -1,0 +1,14 @@
+"""CUDA: kernels in Python that Numba CUDA compiles, for GPUs of NVIDIA."""
+
+from ..parts import Backend
+
+BACKEND = Backend(
+    kind="cuda",
+    layouts="minitvm.graph.passes.blocked_layout:layouts",
+    rules="minitvm.strategy.gpu:rules",
+    passes="minitvm.strategy.gpu.passes:PASSES",
+    language="numba-cuda",
+    generate="minitvm.codegen.numba_cuda:generate",
+    program="minitvm.runtime.cuda.program:CudaProgram",
+    devices="minitvm.runtime.cuda.devices:names",
+)

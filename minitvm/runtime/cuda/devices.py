@@ -1,0 +1,102 @@
+"""The CUDA devices of this machine, and the one on which programs run.
+
+MINITVM_CUDA_DEVICE names it by its number or by a part of its name; "simulator" is Python, which needs no device: each
+thread of a grid runs the kernel's text (`simulator`). Without it the first device is taken.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import TargetError
+from ...executable import Kernel
+from ..device.device import Bytes, Launch, Limits, Place, Shape
+from .words import words_of
+
+if TYPE_CHECKING:
+    from ..program import Progress
+
+VARIABLE = "MINITVM_CUDA_DEVICE"
+SIMULATOR = "simulator"
+
+
+def names() -> list[str]:
+    """The devices that the driver finds, for people; none where there is no driver."""
+    from .driver import found
+
+    return found()
+
+
+def current() -> Any:
+    """The device on which programs run, as `runtime.device.Device`; raises `TargetError` where there is none."""
+    return _opened(os.environ.get(VARIABLE, "").strip().lower())
+
+
+@functools.cache
+def _opened(wanted: str) -> Any:
+    if wanted == SIMULATOR:
+        return SimulatedDevice()
+    from .driver import CudaDevice, found
+
+    devices = found()
+    if not devices:
+        raise TargetError(
+            "there is no CUDA device: no driver of NVIDIA was found, or it has no device\n"
+            f"  try:    {VARIABLE}={SIMULATOR}, which runs kernels in Python, slowly; or --target opencl"
+        )
+    if wanted.isdigit() and int(wanted) < len(devices):
+        return CudaDevice(int(wanted))
+    number = next((n for n, name in enumerate(devices) if wanted in name.lower()), None)
+    if number is None:
+        listed = "\n          ".join(devices)
+        raise TargetError(f"no CUDA device is called {wanted!r}, which {VARIABLE} names\n  found:  {listed}")
+    return CudaDevice(number)
+
+
+class SimulatedDevice:
+    """Kernels run by Python, in the memory of this process."""
+
+    name = "simulator of CUDA"
+    limits = Limits(threads=1024, axes=(1024, 1024, 64), piece=1 << 40, units=1)
+    errors: tuple[type[Exception], ...] = ()
+
+    def compiled(self, kernels: Sequence[Kernel], progress: Progress | None) -> list[Any]:
+        from .simulator import simulated
+
+        runs = []
+        for number, kernel in enumerate(kernels):
+            runs.append(simulated(kernel.source, kernel.entry))
+            if progress is not None:
+                progress(number + 1, len(kernels), kernel.name)
+        return runs
+
+    def allocated(self, nbytes: int) -> Any:
+        """Aligned as the driver aligns."""
+        room = np.empty(nbytes + 256, np.uint8)
+        begin = -room.ctypes.data % 256
+        return room[begin : begin + nbytes]
+
+    def write(self, place: Place, data: Bytes) -> None:
+        place.buffer[place.offset : place.offset + data.size] = data
+
+    def read(self, data: Bytes, place: Place) -> None:
+        data[:] = place.buffer[place.offset : place.offset + data.size]
+
+    def copy(self, to: Place, source: Place, nbytes: int) -> None:
+        to.buffer[to.offset : to.offset + nbytes] = source.buffer[source.offset : source.offset + nbytes].copy()
+
+    def launch(self, kernel: Any, about: Kernel, values: Sequence[Any], shape: Shape) -> Launch:
+        words = words_of(values, about, lambda place: int(place.buffer.ctypes.data) + place.offset)
+        return lambda: kernel(shape.blocks, shape.threads, words)
+
+    def finish(self) -> None:
+        """Commands are done when they return."""
+
+    def recorded(self, queue: Callable[[], None]) -> Launch | None:
+        """The commands themselves, again."""
+        return queue

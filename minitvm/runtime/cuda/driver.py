@@ -1,0 +1,160 @@
+"""A CUDA device by NVIDIA's driver (the package cuda-bindings): memory, launches, and graphs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import TargetError
+from ...executable import Kernel
+from ..device.device import Bytes, Launch, Limits, Place, Shape
+from .compiler import cubin_of, needs
+from .words import words_of
+
+if TYPE_CHECKING:
+    from ..program import Progress
+
+LANGUAGE = "numba-cuda"
+
+
+class CudaError(Exception):
+    """What the driver says of a command that failed."""
+
+
+def bindings() -> Any:
+    """The module of the driver's functions; raises `TargetError` with what to install where it is missing."""
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        raise needs("cuda-bindings", error) from None
+    return driver
+
+
+def found() -> list[str]:
+    """The names of all devices; none where there is no driver."""
+    try:
+        driver = bindings()
+        _checked(driver, driver.cuInit(0))
+        count = _checked(driver, driver.cuDeviceGetCount())
+        return [_name(driver, _checked(driver, driver.cuDeviceGet(n))) for n in range(count)]
+    except TargetError:
+        return []
+    except (CudaError, RuntimeError, OSError):  # the library of the driver is absent, or finds nothing
+        return []
+
+
+def _name(driver: Any, device: Any) -> str:
+    name = _checked(driver, driver.cuDeviceGetName(128, device))
+    return name.split(b"\0")[0].decode() if isinstance(name, bytes) else str(name)
+
+
+def _checked(driver: Any, result: tuple[Any, ...]) -> Any:
+    """The values of a call of the driver; raises `CudaError` with its words where it failed."""
+    status, *values = result
+    if status != driver.CUresult.CUDA_SUCCESS:
+        _, text = driver.cuGetErrorString(status)
+        raise CudaError(f"{status.name}: {text.decode() if isinstance(text, bytes) else text}")
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+class Memory:
+    """Memory of the device, freed with this object."""
+
+    def __init__(self, device: CudaDevice, nbytes: int) -> None:
+        self._device = device
+        self.address = int(device.call("cuMemAlloc", nbytes))
+
+    def __del__(self) -> None:
+        if hasattr(self, "address"):
+            self._device.driver.cuMemFree(self.address)
+
+
+class CudaDevice:
+    """The commands of a device, on one stream: `runtime.device.Device`."""
+
+    errors: tuple[type[Exception], ...] = (CudaError,)
+
+    def __init__(self, number: int) -> None:
+        self.driver = bindings()
+        self.call("cuInit", 0)
+        handle = self.call("cuDeviceGet", number)
+        self.name = _name(self.driver, handle)
+        self.context = self.call("cuDevicePrimaryCtxRetain", handle)
+        self.call("cuCtxSetCurrent", self.context)
+        self.stream = self.call("cuStreamCreate", 1)  # it does not wait for the default stream
+        self.arch = f"sm_{self._attribute(handle, 'COMPUTE_CAPABILITY_MAJOR')}" + str(
+            self._attribute(handle, "COMPUTE_CAPABILITY_MINOR")
+        )
+        axes = tuple(self._attribute(handle, f"MAX_BLOCK_DIM_{axis}") for axis in "XYZ")
+        memory = int(self.call("cuDeviceTotalMem", handle))
+        units = self._attribute(handle, "MULTIPROCESSOR_COUNT")
+        self.limits = Limits(self._attribute(handle, "MAX_THREADS_PER_BLOCK"), axes, memory, units)
+
+    def _attribute(self, handle: Any, name: str) -> int:
+        attribute = getattr(self.driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self.call("cuDeviceGetAttribute", attribute, handle))
+
+    def call(self, function: str, *args: Any) -> Any:
+        """A function of the driver; raises `CudaError` with the driver's words where it fails."""
+        return _checked(self.driver, getattr(self.driver, function)(*args))
+
+    def compiled(self, kernels: Sequence[Kernel], progress: Progress | None) -> list[Any]:
+        """The functions of the kernels' cubins, which the disk keeps."""
+        self.call("cuCtxSetCurrent", self.context)
+        functions = []
+        for number, kernel in enumerate(kernels):
+            if kernel.language != LANGUAGE:
+                raise TargetError(f"kernel {kernel.name} is written in {kernel.language}; this runtime runs {LANGUAGE}")
+            try:
+                module = self.call("cuModuleLoadData", cubin_of(kernel.source, kernel.entry, self.arch))
+                functions.append(self.call("cuModuleGetFunction", module, kernel.entry.encode()))
+            except CudaError as error:
+                raise TargetError(f"{self.name} does not take kernel {kernel.name}: {error}") from None
+            if progress is not None:
+                progress(number + 1, len(kernels), kernel.name)
+        return functions
+
+    def allocated(self, nbytes: int) -> Memory:
+        self.call("cuCtxSetCurrent", self.context)
+        return Memory(self, nbytes)
+
+    def write(self, place: Place, data: Bytes) -> None:
+        # The thread that runs may be another one than that which opened the device.
+        self.call("cuCtxSetCurrent", self.context)
+        self.call("cuMemcpyHtoDAsync", _address(place), data.ctypes.data, data.size, self.stream)
+
+    def read(self, data: Bytes, place: Place) -> None:
+        self.call("cuMemcpyDtoHAsync", data.ctypes.data, _address(place), data.size, self.stream)
+
+    def copy(self, to: Place, source: Place, nbytes: int) -> None:
+        self.call("cuMemcpyDtoDAsync", _address(to), _address(source), nbytes, self.stream)
+
+    def launch(self, kernel: Any, about: Kernel, values: Sequence[Any], shape: Shape) -> Launch:
+        words = np.array(words_of(values, about, _address), np.int64)
+        pointers = words.ctypes.data + 8 * np.arange(len(words), dtype=np.uint64)
+
+        def queue() -> None:
+            self.call("cuLaunchKernel", kernel, *shape.blocks, *shape.threads, 0, self.stream, pointers.ctypes.data, 0)
+
+        queue.words = words  # type: ignore[attr-defined] # what the pointers point to
+        return queue
+
+    def finish(self) -> None:
+        self.call("cuStreamSynchronize", self.stream)
+
+    def recorded(self, queue: Callable[[], None]) -> Launch | None:
+        """A graph of what `queue` queues: one launch from the host, whatever its length."""
+        mode = self.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        self.call("cuStreamBeginCapture", self.stream, mode)
+        try:
+            queue()
+        finally:
+            graph = self.call("cuStreamEndCapture", self.stream)
+        ready = self.call("cuGraphInstantiate", graph, 0)
+        return lambda: self.call("cuGraphLaunch", ready, self.stream)
+
+
+def _address(place: Place) -> int:
+    return int(place.buffer.address) + place.offset

@@ -1,0 +1,397 @@
+"""Kernel source run by Python: the names of `vectors.simd` over NumPy, the threads of a grid by Numba's simulator.
+
+It shares no code with what Numba compiles, so the two can be held against each other. A scalar is a NumPy scalar (an
+int64 a Python int), a vector a NumPy array of one dimension. Memory is the process's own: addresses are real.
+"""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import functools
+import itertools
+import math
+import re
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+SIMD, SHARED = "minitvm.runtime.vectors.simd", "minitvm.runtime.cuda.operations"
+_BARRIER = "cuda.syncthreads("
+_DTYPES: dict[str, Any] = {
+    "b1": np.bool_, "bf16": ml_dtypes.bfloat16, **{f"f{n}": getattr(np, f"float{n}") for n in (16, 32, 64)},
+    **{f"i{n}": getattr(np, f"int{n}") for n in (8, 16, 32, 64)},
+    **{f"u{n}": getattr(np, f"uint{n}") for n in (8, 16, 32, 64)},
+}  # fmt: skip
+_TYPE = re.compile(r"([a-z]+\d+)(?:x(\d+))?")
+_HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+
+Run = Callable[[Sequence[int], Sequence[int], Sequence[int]], None]
+
+
+def simulated(source: str, entry: str) -> Run:
+    """`run(blocks, threads, words)` of the kernel `entry`: each thread of the grid runs the text.
+
+    Blocks run one after the other. Threads of a block run at the same time where the text has a barrier, else in order.
+    """
+    namespace: dict[str, Any] = {"__name__": f"minitvm_simulated_{entry}"}
+    namespace["__builtins__"] = {**vars(builtins), "__import__": _imported}
+    exec(compile(source, f"<kernel {entry}>", "exec"), namespace)
+    namespace["quiet"] = functools.partial(np.errstate, all="ignore")
+    exec(f"def in_quiet(*words):\n    with quiet():\n        {entry}(*words)\n", namespace)
+    kernel = namespace["in_quiet"]
+
+    def run(blocks: Sequence[int], threads: Sequence[int], words: Sequence[int]) -> None:
+        if _BARRIER in source:
+            _side_by_side(kernel, blocks, threads, words)
+        else:
+            _in_order(kernel, namespace, blocks, threads, words)
+
+    return run
+
+
+def _side_by_side(kernel: Any, blocks: Sequence[int], threads: Sequence[int], words: Sequence[int]) -> None:
+    from numba.cuda.simulator.kernel import FakeCUDAKernel
+
+    launch = FakeCUDAKernel(kernel, False)
+    launch[tuple(blocks), tuple(threads)](*words)
+
+
+def _in_order(kernel: Any, namespace: Any, blocks: Sequence[int], threads: Sequence[int], words: Any) -> None:
+    """Without a barrier the order of threads does not matter, and their storage is their own."""
+    before = namespace.get("cuda")
+    place = SimpleNamespace(gridDim=_xyz(blocks), blockDim=_xyz(threads), blockIdx=None, threadIdx=None)
+    namespace["cuda"] = place
+    try:
+        for z, y, x in itertools.product(*map(range, reversed(blocks))):
+            place.blockIdx = _xyz((x, y, z))
+            _arrays.clear()
+            for k, j, i in itertools.product(*map(range, reversed(threads))):
+                place.threadIdx = _xyz((i, j, k))
+                kernel(*words)
+    finally:
+        namespace["cuda"] = before
+
+
+def _xyz(values: Sequence[int]) -> Any:
+    return SimpleNamespace(x=values[0], y=values[1], z=values[2])
+
+
+def _imported(name: str, *about: Any) -> Any:
+    """What `from NAME import ...` of kernel source reads."""
+    if name in (SIMD, SHARED):
+        return _Names()
+    return builtins.__import__(name, *about)
+
+
+class _Names:
+    """The module that kernel source imports its names from."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OPERATIONS:
+            return OPERATIONS[name]
+        kind, _, element = name.rpartition("_")
+        if kind in _OF_TYPES and element in _DTYPES:
+            return functools.partial(_OF_TYPES[kind], np.dtype(_DTYPES[element]))
+        match = _TYPE.fullmatch(name)
+        if match is None or match[1] not in _DTYPES:
+            raise AttributeError(f"the simulator of CUDA kernels has no {name!r}")
+        return functools.partial(_converted, np.dtype(_DTYPES[match[1]]), int(match[2] or 0))
+
+
+# -- values
+
+
+def _value(x: Any) -> Any:
+    """A NumPy scalar as kernel source holds it: int64 as Python's int, since indices are Python's."""
+    return int(x) if isinstance(x, np.int64) else x
+
+
+def _converted(dtype: Any, lanes: int, x: Any) -> Any:
+    """As NumPy's `astype`; integers below 32 bits by way of wider ones, as compiled code does."""
+    array = np.asarray(x)
+    if array.dtype != dtype and array.dtype.kind in "fV" and dtype.kind in "iu" and dtype.itemsize < 4:
+        array = array.astype(np.int32)
+    array = array.astype(dtype)
+    if lanes:
+        return np.broadcast_to(array, (lanes,)).copy()
+    return _value(array[()])
+
+
+def _dtype(args: Sequence[Any]) -> Any:
+    """The dtype of an operation: that of a vector, else of the first operand that is no literal."""
+    for kind in (np.ndarray, np.generic):
+        for x in args:
+            if isinstance(x, kind):
+                return x.dtype
+    return np.dtype(np.bool_) if all(isinstance(x, bool) for x in args) else np.asarray(args[0]).dtype
+
+
+def _elementwise(function: Callable[..., Any], mask: bool = False) -> Callable[..., Any]:
+    """An operation on operands of one dtype, the result's too; floats of 16 bits by way of float32."""
+
+    def apply(*args: Any) -> Any:
+        dtype = _dtype(args)
+        wide = np.dtype(np.float32) if dtype in _HALVES else dtype
+        result = function(*(np.asarray(x).astype(dtype).astype(wide) for x in args))
+        result = np.asarray(result).astype(np.bool_ if mask else dtype)
+        return result if result.ndim else _value(result[()])
+
+    return apply
+
+
+def _by(integers: Callable[..., Any], floats: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args: (floats if args[0].dtype.kind == "f" else integers)(*args)
+
+
+def _exact(function: Callable[[int, int], int]) -> Callable[..., Any]:
+    """A division of integers: by 0 it is 0, and the least integer by -1 wraps."""
+
+    def one(a: Any, b: Any) -> int:
+        return 0 if b == 0 else function(int(a), int(b))
+
+    def apply(a: Any, b: Any) -> Any:
+        a, b = np.broadcast_arrays(a, b)
+        bits = 8 * a.dtype.itemsize
+        wrapped = [one(x, y) % 2**bits for x, y in zip(a.reshape(-1), b.reshape(-1), strict=True)]
+        return np.array(wrapped, f"u{a.dtype.itemsize}").view(a.dtype).reshape(a.shape)
+
+    return apply
+
+
+def _truncated(a: int, b: int) -> int:
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def _shifted(left: bool) -> Callable[..., Any]:
+    def apply(a: Any, b: Any) -> Any:
+        bits = 8 * a.dtype.itemsize
+        counts = b.astype(np.int64) if b.dtype.kind == "i" else b.astype(np.uint64)
+        inside = (counts >= 0) & (counts < bits)
+        count = np.where(inside, b, 0).astype(a.dtype)
+        moved = a << count if left else a >> count
+        outside = 0 if left or a.dtype.kind == "u" else np.where(a < 0, -1, 0)
+        return np.where(inside, moved, outside)
+
+    return apply
+
+
+def _fused(a: Any, b: Any, c: Any) -> Any:
+    if a.dtype == np.float32:
+        return a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
+    return a * b + c
+
+
+def _dot4(a: Any, b: Any, c: Any = None) -> Any:
+    left, right = np.ascontiguousarray(a).reshape(-1), np.ascontiguousarray(b).reshape(-1)
+    products = left.view(np.uint8).astype(np.int32) * right.view(np.int8).astype(np.int32)
+    sums = products.reshape(-1, 4).sum(1, dtype=np.int32).reshape(np.shape(a))
+    return sums if c is None else sums + c
+
+
+def _round_away(x: Any) -> Any:
+    magnitude = np.abs(x)
+    return np.copysign(np.where(magnitude % 1 == 0.5, np.ceil(magnitude), np.rint(magnitude)), x)
+
+
+def _special(name: str) -> Callable[..., Any]:
+    return np.vectorize(getattr(math, name), otypes=[np.float64])
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _never(x: Any) -> Any:
+    return np.zeros(x.shape, bool)
+
+
+def _sigmoid(x: Any) -> Any:
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e, 1) / (e + 1)
+
+
+_UNARY: dict[str, Callable[..., Any]] = {
+    **{n: getattr(np, n) for n in ("exp", "log", "tanh", "exp2", "expm1", "log2", "log10", "log1p", "sin", "cos",
+                                   "tan", "sinh", "cosh", "sqrt", "sign")},
+    **{n: getattr(np, f"arc{n[1:]}") for n in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
+    **{n: _by(_same, getattr(np, n)) for n in ("floor", "ceil", "trunc", "rint")},
+    "round_away": _by(_same, _round_away), "neg": lambda x: -x, "absolute": np.abs, "invert": np.invert,
+    "exp10": lambda x: np.power(x.dtype.type(10), x), "erf": _special("erf"), "sigmoid": _sigmoid,
+    "rsqrt": lambda x: x.dtype.type(1) / np.sqrt(x), "popcount": np.bitwise_count,
+}  # fmt: skip
+_BINARY: dict[str, Callable[..., Any]] = {
+    "add": np.add, "sub": lambda a, b: a ^ b if a.dtype == bool else a - b, "mul": np.multiply,
+    "div": _by(_exact(_truncated), np.divide), "truncdiv": _exact(_truncated),
+    "truncmod": _by(_exact(lambda a, b: a - b * _truncated(a, b)), np.fmod),
+    "floordiv": _by(_exact(lambda a, b: a // b), lambda a, b: np.floor(a / b)),
+    "floormod": _by(_exact(lambda a, b: a % b), np.mod), "maximum": np.maximum, "minimum": np.minimum,
+    "max_select": lambda a, b: np.where(a > b, a, b), "min_select": lambda a, b: np.where(a < b, a, b),
+    "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor, "shl": _shifted(True),
+    "shr": _shifted(False), "copysign": np.copysign, "pow": np.power, "atan2": np.arctan2, "hypot": np.hypot,
+    "fmod": np.fmod, "dot4_u8i8": _dot4, "dot4_add": _dot4, "fma": _fused,
+}  # fmt: skip
+_TESTS: dict[str, Callable[..., Any]] = {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+    "isnan": _by(_never, np.isnan), "isinf": _by(_never, np.isinf),
+    "isfinite": _by(lambda x: np.ones(x.shape, bool), np.isfinite),
+}  # fmt: skip
+
+
+# -- memory
+
+
+class Pointer:
+    """Elements of a dtype from an address on; `owner` is kept alive with it."""
+
+    def __init__(self, address: int, dtype: Any, owner: Any = None) -> None:
+        self.address, self.dtype, self.owner = int(address), dtype, owner
+
+    def elements(self, index: Any, count: int) -> Any:
+        """A view of `count` elements; bools are bytes in memory."""
+        size = self.dtype.itemsize
+        memory = (ctypes.c_uint8 * (size * count)).from_address(self.address + int(index) * size)
+        return np.frombuffer(memory, np.uint8 if self.dtype == bool else self.dtype)
+
+    def __getitem__(self, index: Any) -> Any:
+        return _value(self.elements(index, 1).astype(self.dtype)[0])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.elements(index, 1)[0] = value
+
+
+_lock = threading.Lock()
+_arrays: dict[int, Any] = {}  # what the block that runs shares, by the line that declares it
+
+
+def _pointer(dtype: Any, word: int) -> Pointer:
+    return Pointer(word, dtype)
+
+
+def _scalar(dtype: Any, word: int) -> Any:
+    if dtype.kind not in "fV":
+        return _converted(dtype, 0, word)
+    bits = np.array([int(word) % 2**64], np.uint64).view(np.uint8)[: dtype.itemsize]
+    return np.frombuffer(bits.tobytes(), dtype)[0]
+
+
+def _array(dtype: Any, size: int) -> Pointer:
+    room = np.full(size * dtype.itemsize + 64, 0xA5, np.uint8)  # as if never written
+    return Pointer(-(-room.ctypes.data // 64) * 64, dtype, room)
+
+
+def _shared(dtype: Any, size: int) -> Pointer:
+    from numba.cuda.simulator import kernel
+
+    context = kernel._get_kernel_context()
+    arrays = _arrays if context is None else context.shared._allocations
+    line = sys._getframe(1).f_lineno
+    with _lock:  # threads come here side by side
+        if line not in arrays:
+            arrays[line] = _array(dtype, size)
+    return arrays[line]
+
+
+def _bits(dtype: Any, x: Any) -> Any:
+    array = np.asarray(x)
+    result = np.ascontiguousarray(array).reshape(-1).view(dtype).reshape(array.shape)
+    return result if result.ndim else _value(result[()])
+
+
+_OF_TYPES: dict[str, Callable[..., Any]] = {
+    "pointer": _pointer, "scalar": _scalar, "stack": _array, "shared": _shared, "as": _bits,
+}  # fmt: skip
+
+
+def _load(a: Pointer, index: Any, lanes: int) -> Any:
+    return a.elements(index, lanes).astype(a.dtype)
+
+
+def _load_whole(a: Pointer, index: Any, lanes: int) -> Any:
+    _check_whole(a, index, lanes)
+    return _load(a, index, lanes)
+
+
+def _check_whole(a: Pointer, index: Any, lanes: int) -> None:
+    size = a.dtype.itemsize
+    if (a.address + int(index) * size) % (size * lanes):
+        raise ValueError(f"a vector of {lanes} {a.dtype} at a place that its size does not divide")
+
+
+def _store(a: Pointer, index: Any, value: Any) -> None:
+    a.elements(index, len(value))[:] = value
+
+
+def _store_whole(a: Pointer, index: Any, value: Any) -> None:
+    _check_whole(a, index, len(value))
+    _store(a, index, value)
+
+
+def _gather(a: Pointer, places: Any, mask: Any = None, other: Any = 0) -> Any:
+    chosen = np.ones(len(places), bool) if mask is None else mask
+    rest = np.broadcast_to(np.asarray(other).astype(a.dtype), len(places))
+    return np.array([a[p] if m else r for p, m, r in zip(places, chosen, rest, strict=True)], a.dtype)
+
+
+def _scatter(a: Pointer, places: Any, value: Any, mask: Any = None) -> None:
+    chosen = np.ones(len(places), bool) if mask is None else mask
+    for place, x, m in zip(places, value, chosen, strict=True):
+        if m:
+            a[place] = x
+
+
+def _load_masked(a: Pointer, index: Any, mask: Any, other: Any = 0) -> Any:
+    return _gather(a, int(index) + np.arange(len(mask)), mask, other)
+
+
+def _store_masked(a: Pointer, index: Any, value: Any, mask: Any) -> None:
+    _scatter(a, int(index) + np.arange(len(mask)), value, mask)
+
+
+# -- lanes
+
+
+def _ramp(base: Any, stride: Any, lanes: int) -> Any:
+    dtype = _dtype((base,))
+    return np.asarray(base).astype(dtype) + np.arange(lanes, dtype=dtype) * np.asarray(stride).astype(dtype)
+
+
+def _select(mask: Any, a: Any, b: Any) -> Any:
+    dtype = _dtype((a, b))
+    result = np.where(mask, np.asarray(a).astype(dtype), np.asarray(b).astype(dtype))
+    return result if result.ndim else _value(result[()])
+
+
+def _folded(function: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    """Halves combined, as compiled code does; an odd vector keeps its middle lane for the next step."""
+
+    def reduce(v: Any) -> Any:
+        while len(v) > 1:
+            low = len(v) // 2
+            high = len(v) - low
+            v = np.concatenate([function(v[:low], v[high:]), v[low:high]])
+        return _value(v[0])
+
+    return reduce
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    **{name: _elementwise(f) for name, f in {**_UNARY, **_BINARY}.items()},
+    **{name: _elementwise(f, mask=True) for name, f in _TESTS.items()},
+    "load": _load, "load_whole": _load_whole, "store": _store, "store_whole": _store_whole, "gather": _gather,
+    "scatter": _scatter, "load_masked": _load_masked, "store_masked": _store_masked, "ramp": _ramp,
+    "broadcast": lambda x, lanes: np.full(lanes, x, _dtype((x,))), "select": _select,
+    "first": lambda n, lanes: np.arange(lanes) < int(n),
+    "shuffle": lambda a, b, *picks: np.concatenate([a, b])[list(picks)],
+    "concat": lambda *vectors: np.concatenate(vectors), "lanes": lambda v, start, n: v[start : start + n].copy(),
+    "extract": lambda v, i: _value(v[int(i)]),
+    "insert": lambda v, i, x: np.where(np.arange(len(v)) == int(i), np.asarray(x).astype(v.dtype), v),
+    **{f"reduce_{n}": _folded(_elementwise(_BINARY[f])) for n, f in (
+        ("add", "add"), ("mul", "mul"), ("max", "maximum"), ("min", "minimum"), ("and", "bitand"), ("or", "bitor"))},
+}  # fmt: skip

@@ -1,0 +1,93 @@
+"""What a driver of devices provides to programs: memory, copies, launches, all in the order in which they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ...errors import TargetError
+from ...executable import Kernel
+
+if TYPE_CHECKING:
+    from ..program import Progress
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Launch = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Memory of the device from a byte of a buffer on."""
+
+    buffer: Any
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of a device: threads in a block (in all, along each axis), bytes in one piece of memory, its units."""
+
+    threads: int
+    axes: tuple[int, ...]
+    piece: int
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of a launch: blocks along three axes, and threads of a block."""
+
+    blocks: tuple[int, ...]
+    threads: tuple[int, ...]
+
+
+class Device(Protocol):
+    """A device. Commands run in the order in which they are queued; `finish` waits for all of them."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What a command raises that fails on the device."""
+
+    def compiled(self, kernels: Sequence[Kernel], progress: Progress | None) -> list[Any]:
+        """The kernels, ready to launch; raises `TargetError` for what its compiler rejects."""
+
+    def allocated(self, nbytes: int) -> Any:
+        """Memory, freed when nobody has it any more; raises one of `errors`, or MemoryError, where there is none."""
+
+    def write(self, place: Place, data: Bytes) -> None:
+        """Queue a copy of host memory to the device."""
+
+    def read(self, data: Bytes, place: Place) -> None:
+        """Queue a copy from the device to host memory."""
+
+    def copy(self, to: Place, source: Place, nbytes: int) -> None:
+        """Queue a copy inside of the device's memory."""
+
+    def launch(self, kernel: Any, about: Kernel, values: Sequence[Any], shape: Shape) -> Launch:
+        """What queues a kernel with these arguments (places and numbers), as often as it is called."""
+
+    def finish(self) -> None:
+        """Wait for all that was queued."""
+
+    def recorded(self, queue: Callable[[], None]) -> Launch | None:
+        """One command for all that `queue` queues (a graph); None on devices that cannot record."""
+
+
+def checked_shape(device: Device, name: str, extents: Sequence[int]) -> Shape:
+    """The launch of a grid of (blocks, threads), three axes each; raises `TargetError` beyond the device's limits."""
+    blocks, threads = tuple(extents[:3]), tuple(extents[3:])
+    limits = device.limits
+    if int(np.prod(threads)) > limits.threads or any(n > most for n, most in zip(threads, limits.axes, strict=False)):
+        raise TargetError(
+            f"kernel {name} has groups of {' x '.join(map(str, threads))} work-items\n"
+            f"  found:  {device.name} runs up to {limits.threads} in a group, "
+            f"{' x '.join(map(str, limits.axes))} along its axes"
+        )
+    return Shape(blocks, threads)
