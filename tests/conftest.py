@@ -26,6 +26,9 @@ os.environ.setdefault("MINITVM_VERIFY", "1")
 # OpenCL runs on the CPU, whatever GPU there is: what the driver of one compiles is another test's matter.
 os.environ.setdefault("MINITVM_OPENCL_DEVICE", "pocl")
 
+# And kernels for CUDA are run by Python. Tests marked `gpu` open the device.
+os.environ.setdefault("MINITVM_CUDA_DEVICE", "simulator")
+
 # dev: quick, for one person and one test. ci: what `make test` runs, the same cases every time. deep: `make fuzz`.
 # None minds the machine's speed: a first call compiles a kernel, and that is not what these tests measure.
 _ANY_SPEED: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}

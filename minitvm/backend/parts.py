@@ -59,6 +59,10 @@ PARTS: tuple[Part, ...] = (
     Part("generate", "generate(kernel, target) -> str", "build to get the source of a kernel",
          arguments=("kernel", "target")),
     Part(
+        "assembly", "assembly(source, entry, target) -> str", "`show --level asm` to print machine code",
+        default="there is none to print: the device's driver compiles", arguments=("source", "entry", "target"),
+    ),
+    Part(
         "waits", "waits(parallel) -> [bool]", "link to put barriers between steps",
         default="a step waits where it or the step before it runs on all threads", arguments=("parallel",),
     ),
@@ -88,6 +92,7 @@ class Backend:
     passes: Sequence[Any] | str | None = None
     language: str | None = None
     generate: AnyPart = None
+    assembly: AnyPart = None
     waits: AnyPart = None
     program: AnyPart = None
     devices: AnyPart = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, nearest
 from ..executable.memory import memory_plan
 from . import options as opt
 from .progress import progress
@@ -19,7 +19,8 @@ LEVELS = {
     "tir": "loops and blocks, as created",
     "schedule": "what was chosen and why, the schedule's steps, and the loops and blocks after them",
     "kernel": "flat loop nests over vectors: a host function and its kernels",
-    "source": "the kernels as Python for Numba",
+    "source": "the kernels in the language of the target's compiler: Python for Numba, OpenCL C",
+    "asm": "the kernels as machine code: assembly of this CPU; PTX of a GPU, with registers, spills and shared memory",
     "executable": "steps over memory arenas",
     "memory": "the memory plan: where each value lies, from which step to which, and the peak",
 }
@@ -50,23 +51,47 @@ def show(options: argparse.Namespace) -> int:
     if is_artifact(options.model):
         return show_artifact(options)
     if options.op is not None and options.level in _WHOLE:
-        raise InputError(f"--op goes with --level te, tir, schedule, kernel or source, not with {options.level}")
+        raise InputError(f"--op goes with --level te, tir, schedule, kernel, source or asm, not with {options.level}")
     if options.why_simplified and options.level != "kernel":
         raise InputError(f"--why-simplified goes with --level kernel, not with {options.level}")
     target = opt.target(options.target)
     graph = opt.read_graph(options.model, options.shape)
     with progress() as report:
-        stop = "executable" if options.level == "memory" else options.level
+        whole = options.level in ("memory", "asm")
+        only = None if whole else options.op
         with recording() as reasons:
-            result = lower(graph, target=target, stop_at=stop, only=options.op, progress=report)
+            result = lower(
+                graph, target=target, stop_at="executable" if whole else options.level, only=only, progress=report
+            )
     if options.why_simplified:
         write(summary(reasons))
         return 0
     if options.level == "memory":
         print(memory_plan(result))
         return 0
+    if options.level == "asm":
+        write(text(machine_code(result, options.op)))
+        return 0
     write(text(result, target=target if options.level == "schedule" else None))
     return 0
+
+
+def machine_code(executable: Any, only: str | None = None) -> dict[str, str]:
+    """The assembly of an executable's kernels, or of those of one operator."""
+    from .. import backend
+    from ..target import Target
+
+    target = Target(executable.target)
+    assembly = backend.get(executable.target).part("assembly")
+    if assembly is None:
+        raise InputError(
+            f"{target.kind} has no level asm: the device's driver compiles its kernels; try --level source"
+        )
+    kernels = [k for k in executable.kernels if only is None or k.name.startswith(f"{only}_kernel_")]
+    if not kernels:
+        names = sorted({k.name.rpartition("_kernel_")[0] for k in executable.kernels})
+        raise InputError(f"no operator {only}: {nearest(str(only), names)}")
+    return {k.name: assembly(k.source, k.entry, target) for k in kernels}
 
 
 def show_artifact(options: argparse.Namespace) -> int:
@@ -77,11 +102,14 @@ def show_artifact(options: argparse.Namespace) -> int:
         raise InputError(
             "--op, --shape, --target and --why-simplified go with a model; an artifact is compiled already"
         )
-    if options.level not in ("kernel", "source", "executable", "memory"):
-        raise InputError(f"an artifact has the levels kernel, source, executable and memory, and no {options.level}")
+    if options.level not in ("kernel", "source", "asm", "executable", "memory"):
+        levels = "kernel, source, asm, executable and memory"
+        raise InputError(f"an artifact has the levels {levels}, and no {options.level}")
     executable = look_at(options.model)
     if options.level == "memory":
         print(memory_plan(executable))
+    elif options.level == "asm":
+        write(text(machine_code(executable)))
     elif options.level == "executable":
         write(text(executable))
     else:

@@ -14,7 +14,9 @@ def is_whole(buffer: Buffer, index: Expr, analyzer: Analyzer, lets: Mapping[Var,
 
     `lets` are the variables that have values, which divisibility follows from.
     """
-    if not isinstance(index, Ramp) or index.lanes * buffer.dtype.bytes > buffer.align:
+    if not isinstance(index, Ramp) or index.lanes & (index.lanes - 1):
+        return False  # no machine has vectors of 15
+    if index.lanes * buffer.dtype.bytes > buffer.align:
         return False
     base = substitute(index.base, dict(lets)) if lets else index.base
     return analyzer.can_prove(EQ(base % index.lanes, const(0, base.dtype)))

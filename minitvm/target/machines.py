@@ -102,7 +102,8 @@ class Accelerator:
 class Kind:
     """A kind of target: its names (the first is the one that prints), what it describes, and its presets by model name.
 
-    `default` returns the description of a bare name; `device` is the device that runs its code.
+    `default` returns the description of a bare name; `device` is the device that runs its code. A value of the option
+    `model_of` that is a preset's name chooses that preset, where no model is named.
     """
 
     names: tuple[str, ...]
@@ -111,6 +112,7 @@ class Kind:
     device: str
     presets: Mapping[str, Any] = field(default_factory=dict)
     short: Mapping[str, str] = field(default_factory=dict)  # option spellings of other tools
+    model_of: str = ""
 
 
 KINDS: dict[str, Kind] = {}
@@ -174,6 +176,15 @@ _GPUS = {
     "a100": GPU("a100", "sm_80", max_shared_memory_per_block=163 * _KB, multiprocessors=108),
     "gtx-1080-ti": GPU("gtx-1080-ti", "sm_61", multiprocessors=28),
 }
+# By compute capability, from the tables of NVIDIA's programming guide.
+_CUDAS = {
+    "sm_75": GPU("sm_75", "sm_75", max_shared_memory_per_block=64 * _KB),
+    "sm_80": GPU("sm_80", "sm_80", max_shared_memory_per_block=163 * _KB),
+    "sm_86": GPU("sm_86", "sm_86", max_shared_memory_per_block=99 * _KB),
+    "sm_89": GPU("sm_89", "sm_89", max_shared_memory_per_block=99 * _KB),
+    "sm_90": GPU("sm_90", "sm_90", max_shared_memory_per_block=227 * _KB),
+    "sm_90a": GPU("sm_90a", "sm_90a", max_shared_memory_per_block=227 * _KB),
+}
 _WIDTHS = (2, 4, 8)  # of vectors in OpenCL C; those of 16 are of use to bytes alone, and break PoCL 3.0
 _OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), 32 * _KB, 0, 0, 0, 128, True, _WIDTHS)
 _OPENCLS = {
@@ -188,6 +199,8 @@ _ACCELERATORS = {"vta": Accelerator(), "vdla": Accelerator("vdla", 200, weight_b
 register_kind(
     Kind(("cpu", "llvm"), CPU, _host, "cpu", _CPUS, {"width": "vector_bits", "num-cores": "cores", "mcpu": "model"})
 )
-register_kind(Kind(("cuda",), GPU, GPU, "cuda", _GPUS, {"max_num_threads": "max_threads_per_block"}))
+register_kind(
+    Kind(("cuda",), GPU, GPU, "cuda", {**_GPUS, **_CUDAS}, {"max_num_threads": "max_threads_per_block"}, "arch")
+)
 register_kind(Kind(("opencl",), GPU, lambda: _OPENCL, "opencl", _OPENCLS, {"device": "model"}))
 register_kind(Kind(("accel",), Accelerator, Accelerator, "accel", _ACCELERATORS))

@@ -164,7 +164,8 @@ def _from_mapping(spec: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def _describe(row: Kind, options: dict[str, Any]) -> Any:
     options = {row.short.get(key, key): value for key, value in options.items()}
-    model = options.pop("model", None)
+    implied = options.get(row.model_of)
+    model = options.pop("model", implied if implied in row.presets else None)
     if model is None:
         base = row.default()
     elif model in row.presets:

@@ -111,7 +111,10 @@ def test_the_page_about_artifacts_runs(folder: Path, tmp_path: Path, monkeypatch
 
 
 MISTAKES = [
-    ("show tiny.mtvm --level graph", "an artifact has the levels kernel, source, executable and memory, and no graph"),
+    (
+        "show tiny.mtvm --level graph",
+        "an artifact has the levels kernel, source, asm, executable and memory, and no",
+    ),
     ("show tiny.mtvm --level source --op x", "--op, --shape, --target and --why-simplified go with a model"),
     ("run open.mtvm", "input x has open dimensions (n,8); give --shape x=SIZE,8"),
     ("run open.mtvm --shape y=3,8", "--shape: there is no input y; known: x"),

@@ -185,13 +185,13 @@ def through_shared_storage(sch: Schedule) -> None:
 GRIDS = [on_threads, on_a_plane, through_shared_storage]
 
 
-@pytest.mark.parametrize("target", ["opencl", "opencl -device=mali", "opencl -device=pocl"])
+@pytest.mark.parametrize("target", ["opencl", "opencl -device=mali", "opencl -device=pocl", "cuda"])
 @pytest.mark.parametrize("schedule", [*SCHEDULES, *GRIDS], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_kernels_of_devices_agree_with_the_interpreter(
     program: Callable[[], PrimFunc], schedule: Callable[[Schedule], None], target: str, rng: np.random.Generator
 ) -> None:
-    pytest.importorskip("pyopencl")
+    pytest.importorskip("numba_cuda" if target == "cuda" else "pyopencl")
     runs_alike(program, schedule, target, rng)
 
 

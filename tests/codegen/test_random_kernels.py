@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from minitvm.codegen.spelling import rounded
 from minitvm.expr import Cast, DType, Expr, FloatImm, Var, const
 from minitvm.reference.strategies.expressions import exprs
+from minitvm.target import Target
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc, Seq, Stmt
+from tests.codegen.cuda_kernels import run_simulated
 from tests.codegen.masked_kernels import COUNT, FIRST, Run, compare, index, masks_alike, run_compiled
 from tests.codegen.opencl_kernels import run_on_device, target
 from tests.tir.transform.kernel_programs import UPDATED, kernel_arguments, kernel_program
@@ -24,14 +26,19 @@ from tests.tir.transform.test_kernel_passes import CPU, FLAT
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
-RUNS = [pytest.param(run_compiled, id="cpu"), pytest.param(run_on_device, id="opencl")]
+RUNS = [
+    pytest.param(run_compiled, id="cpu"),
+    pytest.param(run_on_device, id="opencl"),
+    pytest.param(run_simulated, id="cuda"),
+]
+MACHINES = {run_compiled: lambda: CPU, run_on_device: target, run_simulated: lambda: Target("cuda")}
 
 
 def kernel_alike(seed: int, run: Run = run_compiled) -> None:
     """A kernel, some of the passes on it, and those without which there is no code."""
     dtype = ("int32", "float32", "int8", "uint16", "int64", "float64")[seed % 6]
     func, random = kernel_program(seed, dtype), Random(seed)
-    machine = target() if run is run_on_device else CPU
+    machine = MACHINES[run]()
     for p in FLAT:
         if p.name in ("vectorize", "unroll") or random.random() < 0.4:
             func = p.run(func, machine)

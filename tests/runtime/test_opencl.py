@@ -1,9 +1,8 @@
-"""Programs on an OpenCL device, PoCL here: what they compute, what they keep, and how they refuse."""
+"""OpenCL devices, PoCL here: their kernels, and what they refuse. `test_devices` runs programs on them."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,47 +11,16 @@ import pytest
 import minitvm
 from minitvm.codegen.opencl import generate
 from minitvm.errors import ExecutionError, TargetError, Unsupported
-from minitvm.events import Listener
-from minitvm.executable import CallKernel, Kernel
-from minitvm.expr import SizeVar
-from minitvm.graph import Graph, GraphBuilder
-from minitvm.reference import graph as oracle
+from minitvm.executable import Kernel
+from minitvm.graph import GraphBuilder
 from minitvm.runtime.opencl import devices
 from minitvm.runtime.opencl.kernels import compiled
 from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.transform import lower
 from tests.codegen.test_backends import elementwise
-from tests.runtime.test_states import log, row
 
 pytest.importorskip("pyopencl")
-
-
-def network(batch: Any = 2) -> Graph:
-    """A convolution with its pads, a pool, a product of matrices, a softmax."""
-    rng = np.random.default_rng(0)
-    b = GraphBuilder("network")
-    x = b.input("x", (batch, 5, 9, 11))
-    weight = rng.standard_normal((12, 5, 3, 3), dtype=np.float32)
-    image = b.op("nn.relu", b.op("nn.conv2d", x, weight, padding=1))
-    pooled = b.op("nn.max_pool2d", image, pool_size=(3, 3), strides=(2, 2))
-    flat = b.op("reshape", pooled, newshape=(batch, 12 * 4 * 5))
-    dense = b.op("nn.dense", flat, rng.standard_normal((7, 240), dtype=np.float32))
-    return b.build(b.op("nn.softmax", dense))
-
-
-def alike(graph: Graph, module: Any, **inputs: np.ndarray) -> None:
-    wanted = oracle.run(graph, inputs)
-    found = module(**inputs)
-    for one, other in zip(found if isinstance(found, list | tuple) else [found], wanted, strict=True):
-        np.testing.assert_allclose(np.asarray(one), other, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("device", ["", " -device=mali", " -device=amd", " -device=pocl"])
-def test_a_network_is_right_on_every_kind_of_device(device: str, rng: np.random.Generator) -> None:
-    graph = network()
-    module = minitvm.build(graph, target=f"opencl{device}")
-    alike(graph, module, x=rng.standard_normal((2, 5, 9, 11), dtype=np.float32))
 
 
 def test_devices_get_different_schedules() -> None:
@@ -64,66 +32,6 @@ def test_devices_get_different_schedules() -> None:
         texts[device] = "".join(kernel.source for kernel in kernels)
     assert "float4" in texts["mali"] and "float8" not in texts["mali"]
     assert "float8" in texts["pocl"]
-
-
-def test_an_open_batch_needs_no_second_compilation(rng: np.random.Generator) -> None:
-    graph = network(SizeVar("n"))
-    module = minitvm.build(graph, target="opencl")
-    for n in (1, 3, 2, 5):
-        alike(graph, module, x=rng.standard_normal((n, 5, 9, 11), dtype=np.float32))
-
-
-def test_sizes_that_data_decide_are_read_back(rng: np.random.Generator) -> None:
-    b = GraphBuilder("found")
-    x = b.input("x", (6, 4))
-    places, count = b.op("argwhere", x)
-    size = SizeVar("found")
-    b.op("bind_size", count, size=size, most=24, where="found")
-    graph = b.build(b.op("multiply", b.op("leading", places, size=size), b.constant(np.array(3, np.int64))))
-    module = minitvm.build(graph, target="opencl")
-    for share in (0.0, 0.5, 1.0):
-        data = (rng.random((6, 4)) < share).astype(np.float32)
-        np.testing.assert_array_equal(np.asarray(module(x=data)), np.argwhere(data) * 3)
-
-
-def test_states_outlive_runs() -> None:
-    module = minitvm.build(log(), target="opencl")
-    assert module(**row(3, 1)).tolist() == [[3, 3]]
-    assert module(**row(4, 2)).tolist() == [[7, 7]]
-    assert module.state["rows"][0, :, 0].tolist() == [3, 4, 0, 0]
-    module.reset()
-    assert module(**row(5, 4)).tolist() == [[5, 5]]
-
-
-def test_a_saved_module_brings_its_source(tmp_path: Path, rng: np.random.Generator) -> None:
-    graph = network()
-    minitvm.build(graph, target="opencl").export(tmp_path / "network.mtvm")
-    loaded = minitvm.runtime.load(tmp_path / "network.mtvm", trust=True)
-    alike(graph, loaded, x=rng.standard_normal((2, 5, 9, 11), dtype=np.float32))
-
-
-def test_listeners_hear_of_each_kernel(rng: np.random.Generator) -> None:
-    class Names(Listener):
-        def __init__(self) -> None:
-            self.seen: list[str] = []
-
-        def step_end(self, step: Any, now: float) -> None:
-            self.seen.append(step.name)
-
-    module, names = minitvm.build(network(), target="opencl"), Names()
-    module.listeners = (names,)
-    module(x=rng.standard_normal((2, 5, 9, 11), dtype=np.float32))
-    calls = [step for step in module.executable.steps if isinstance(step, CallKernel)]
-    assert [module.executable.kernels[step.kernel].name for step in calls] == [n for n in names.seen if "kernel" in n]
-    assert all(len(step.grid) in (0, 6) for step in calls)
-
-
-def test_a_run_with_time_stamps_tells_when_each_step_began(rng: np.random.Generator) -> None:
-    module, x = minitvm.build(network(), target="opencl"), rng.standard_normal((2, 5, 9, 11), dtype=np.float32)
-    run = module.stamped(x=x)
-    assert run.times.shape == (1, len(module.executable.steps) + 1)
-    assert (np.diff(run.times[0]) >= 0).all() and run.times[0, -1] > run.times[0, 0] > 0
-    np.testing.assert_array_equal(run.outputs[0], module(x=x))
 
 
 # -- what is refused

@@ -10,6 +10,7 @@ BACKEND = Backend(
     explain="minitvm.strategy.cpu.explain:explain",
     language="numba",
     generate="minitvm.codegen.numba_cpu:generate",
+    assembly="minitvm.runtime.cpu.compiler:assembly",
     program="minitvm.runtime.cpu.program:CpuProgram",
     machine_code="minitvm.runtime.cpu.machine_code",
 )

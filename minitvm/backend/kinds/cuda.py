@@ -9,6 +9,7 @@ BACKEND = Backend(
     passes="minitvm.strategy.gpu.passes:PASSES",
     language="numba-cuda",
     generate="minitvm.codegen.numba_cuda:generate",
+    assembly="minitvm.runtime.cuda.compiler:assembly",
     program="minitvm.runtime.cuda.program:CudaProgram",
     devices="minitvm.runtime.cuda.devices:names",
 )

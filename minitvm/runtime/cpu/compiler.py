@@ -225,3 +225,8 @@ def kernel_assembly(source: str, entry: str) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NumbaWarning)
         return kernel_target_machine().emit_assembly(_optimised_module(source, entry))
+
+
+def assembly(source: str, entry: str, target: Any) -> str:  # noqa: ARG001 (kernels are compiled for this machine)
+    """The part "assembly" of the back end: `kernel_assembly`."""
+    return kernel_assembly(source, entry)

@@ -151,6 +151,14 @@ def cubin_of(source: str, entry: str, arch: str = DEFAULT_ARCH, compiled: Callab
     return code
 
 
+def assembly(source: str, entry: str, target: Any) -> str:
+    """The part "assembly" of the back end: PTX below what nvJitLink says of the kernel's registers and memory."""
+    arch = getattr(target, "arch", "") or DEFAULT_ARCH
+    ptx = ptx_of(source, entry, arch)
+    _, log = linked(ptx, arch)
+    return f"// {entry} for {arch}: {resources(log)}\n{ptx}"
+
+
 def key_of(source: str, entry: str, arch: str) -> bytes:
     """A hash of all that decides a cubin."""
     h = hashlib.sha256(_toolchain())

@@ -36,7 +36,7 @@ from ..vectors.masked import LANE_BY_LANE
 
 ARCHITECTURE = "nvptx64"
 SHARED_SPACE = 3  # NVVM's number for the address space
-SHARED_ALIGNMENT = 16  # the widest access of a thread
+SHARED_ALIGNMENT = 128  # the largest vector
 
 
 def accept(operation: Operation) -> None:
