@@ -11,7 +11,7 @@ from difflib import get_close_matches
 _GRAPHS = "a model is a minitvm.graph.Graph: minitvm.build(model.onnx), or minitvm.graph.GraphBuilder"
 _SCHEDULE = "te.create_prim_func(tensors), then minitvm.tir.Schedule(func)"
 _TUNING = "minitvm.build chooses schedules by predicted cost; Schedule.sample_* and Schedule.space() list choices"
-_DEVICES = "minitvm.build(model, target='opencl') runs on devices with OpenCL; arrays are NumPy's, on the host"
+_DEVICES = "minitvm.build(model, target='cuda') or 'opencl' runs on such devices; arrays are NumPy's, on the host"
 _FFI = "there is no foreign function registry: a Python function is called as it is"
 
 # From an attribute of `minitvm`, or of one of its modules, to its replacement.

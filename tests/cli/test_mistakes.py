@@ -112,7 +112,7 @@ MISTAKES = [
     ("run good.onnx --output nowhere/y.npz", "--output: there is no folder nowhere"),
     ("run good.onnx --target tpu", "unknown target 'tpu'; did you mean cpu? (known: accel, cpu, cuda"),
     ("check good.onnx --seed -1", "argument --seed: wanted a number of 0 or more, found '-1'"),
-    ("show good.onnx --level source --target cuda", "no code generator for it yet, only for cpu, opencl"),
+    ("show good.onnx --level source --target accel", "no code generator for it yet, only for cpu, cuda, opencl"),
     ("run good.onnx --threads 0", "--threads: wanted a number from 1, found 0"),
     ("run good.onnx --threads many", "--threads: wanted a number from 1, found many"),
     ("show good.onnx --level tir --op matmul", "no operator matmul; did you mean matmul_add_relu?"),

@@ -200,6 +200,18 @@ def _round_away(x: Any) -> Any:
     return np.copysign(np.where(magnitude % 1 == 0.5, np.ceil(magnitude), np.rint(magnitude)), x)
 
 
+def _zeros(leading: bool) -> Callable[..., Any]:
+    """How many zero bits stand before (or behind) the first one; the width for 0."""
+
+    def apply(x: Any) -> Any:
+        bits = 8 * x.dtype.itemsize
+        words = np.atleast_1d(x).astype(object) % 2**bits
+        counts = [bits - int(w).bit_length() if leading or not w else (w & -w).bit_length() - 1 for w in words]
+        return np.array(counts).reshape(x.shape)
+
+    return apply
+
+
 def _special(name: str) -> Callable[..., Any]:
     return np.vectorize(getattr(math, name), otypes=[np.float64])
 
@@ -224,7 +236,8 @@ _UNARY: dict[str, Callable[..., Any]] = {
     **{n: _by(_same, getattr(np, n)) for n in ("floor", "ceil", "trunc", "rint")},
     "round_away": _by(_same, _round_away), "neg": lambda x: -x, "absolute": np.abs, "invert": np.invert,
     "exp10": lambda x: np.power(x.dtype.type(10), x), "erf": _special("erf"), "sigmoid": _sigmoid,
-    "rsqrt": lambda x: x.dtype.type(1) / np.sqrt(x), "popcount": np.bitwise_count,
+    "rsqrt": lambda x: x.dtype.type(1) / np.sqrt(x), "popcount": lambda x: np.bitwise_count(x.view(f"u{x.dtype.itemsize}")),
+    "clz": _zeros(True), "ctz": _zeros(False),
 }  # fmt: skip
 _BINARY: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": lambda a, b: a ^ b if a.dtype == bool else a - b, "mul": np.multiply,

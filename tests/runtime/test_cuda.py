@@ -1,0 +1,310 @@
+"""Kernels for CUDA without a device: what they compile to, what Python says that they compute, what is refused."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minitvm
+from minitvm.codegen.numba_cuda import SHARED_BYTES, generate
+from minitvm.errors import InternalError, TargetError, Unsupported
+from minitvm.executable import Kernel
+from minitvm.expr import DType
+from minitvm.gallery import programs
+from minitvm.runtime.cpu.compiler import compile_kernel
+from minitvm.runtime.cpu.executor import native_call
+from minitvm.runtime.cpu.loader import load_kernel
+from minitvm.runtime.cuda import compiler, devices, driver
+from minitvm.runtime.cuda.simulator import simulated
+from minitvm.runtime.cuda.words import word_of
+from minitvm.runtime.vectors import lanes, masked
+from minitvm.runtime.vectors.arithmetic import _rows
+from minitvm.target import Target
+from minitvm.tir import Schedule
+from minitvm.tir.transform import lower
+from tests.codegen.test_backends import through_shared_storage
+from tests.runtime.test_opencl import on_a_grid
+
+pytest.importorskip("numba_cuda")
+
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_90a")
+FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
+INTEGERS = {f"{k}{n}": np.dtype(f"{'u' * (k == 'u')}int{n}") for k in "iu" for n in (8, 32, 64)}
+OPERATIONS = {row.name: row for row in _rows()}
+
+
+# -- what they compile to
+
+
+def matmul_of_tiles(n: int = 64) -> Any:
+    """A tile of 4 x 4 results a thread, in registers, of rows that lie in shared storage."""
+    sch = Schedule(programs.matmul(n, n, n))
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    bi, ti, ri = sch.split(i, [None, 8, 4])
+    bj, tj, rj = sch.split(j, [None, 8, 4])
+    ko, ki = sch.split(k, [None, 8])
+    sch.reorder(bi, bj, ti, tj, ko, ki, ri, rj)
+    local = sch.cache_write(block, 0, "local")
+    sch.reverse_compute_at(local, tj)
+    for loop, axis in ((bi, "blockIdx.y"), (bj, "blockIdx.x"), (ti, "threadIdx.y"), (tj, "threadIdx.x")):
+        sch.bind(loop, axis)
+    sch.unroll(ri)
+    sch.vectorize(rj)
+    sch.vectorize(sch.get_loops(local)[-1])
+    return sch.func
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_a_matmul_keeps_its_tile_in_registers_and_moves_128_bits_at_once(arch: str) -> None:
+    target = Target(f"cuda -arch={arch}")
+    (kernel,) = minitvm.lower(matmul_of_tiles(), target=target, stop_at="executable").kernels
+    ptx = compiler.ptx_of(kernel.source, kernel.entry, arch)
+    cubin, log = compiler.linked(ptx, arch)
+    taken = compiler.resources(log)
+    assert f".target {arch}" in ptx and f".visible .entry {kernel.entry}(" in ptx
+    assert "ld.global.v4.f32" in ptx and "st.global.v4.f32" in ptx and "fma.rn.f32" in ptx
+    assert cubin.startswith(b"\x7fELF")
+    assert taken.spill_stores == taken.spill_loads == taken.stack_bytes == 0
+    assert 16 < taken.registers <= target.max_registers_per_thread
+    assert taken.shared_bytes <= target.max_shared_memory_per_block
+
+
+def test_a_matmul_of_tiles_is_right() -> None:
+    func = matmul_of_tiles(32)
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, (32, 32)).astype(np.float32) for _ in range(2))
+    found = np.zeros((32, 32), np.float32)
+    minitvm.build(func, target="cuda")(a, b, found)
+    np.testing.assert_array_equal(found, a @ b)
+
+
+def test_shared_storage_is_counted_and_barriers_are_there() -> None:
+    sch = Schedule(programs.matmul(32, 32, 32))
+    through_shared_storage(sch)
+    kernel = lower(sch.func, Target("cuda"), "main")["main_kernel_0"]
+    source = generate(kernel, Target("cuda"))
+    ptx = compiler.ptx_of(source, kernel.name)
+    arrays = sum(int(size) for size in re.findall(r"= shared_f32\((\d+)\)", source))
+    assert compiler.resources(compiler.linked(ptx)[1]).shared_bytes == 4 * arrays > 0
+    assert "ld.shared.f32" in ptx and "st.shared.f32" in ptx
+    assert ptx.count("bar.sync") >= source.count("cuda.syncthreads()") > 0
+
+
+def test_the_same_source_gives_the_same_code_and_is_compiled_once() -> None:
+    source = "def k(a_word):\n    pass\n"
+    told: list[str] = []
+    first = compiler.cubin_of(source, "k", compiled=told.append)
+    assert compiler.cubin_of(source, "k", compiled=lambda ptx: pytest.fail(ptx)) == first
+    assert compiler.ptx_of(source, "k") == compiler.ptx_of(source, "k")
+    assert compiler.key_of(source, "k", "sm_80") != compiler.key_of(source, "k", "sm_90")
+
+
+def every_operation(element: str, lanes_of: int) -> str:
+    """A kernel that calls each operation of a dtype, and stores what it gives."""
+    kind = element[0] if element != "bf16" else "f"
+    used, lines = set(), []
+    at = 0
+    for row in OPERATIONS.values():
+        if kind not in row.kinds or row.element not in ("", element):
+            continue
+        args = ", ".join((f"load(A, {4 * n}, {lanes_of})" if lanes_of else f"A[{n}]") for n in range(row.arity))
+        to = "M" if row.mask else "B"
+        used.add(row.name)
+        call = f"{row.name}({args})"
+        lines.append(f"    store({to}, {at}, {call})" if lanes_of else f"    {to}[{at}] = {call}")
+        at += lanes_of or 1
+    names = ", ".join(sorted(used | {"load", "store", f"pointer_{element}", "pointer_b1"}))
+    head = [f"from minitvm.runtime.vectors.simd import {names}", "", "def k(a, b, m):"]
+    head += [f"    A = pointer_{element}(a)", f"    B = pointer_{element}(b)", "    M = pointer_b1(m)"]
+    return "\n".join([*head, *lines, ""])
+
+
+@pytest.mark.parametrize("lanes_of", [0, 4])
+@pytest.mark.parametrize("element", [*FLOATS, *INTEGERS])
+def test_every_operation_has_code(element: str, lanes_of: int) -> None:
+    ptx = compiler.ptx_of(every_operation(element, lanes_of), "k")
+    undefined = [line for line in ptx.splitlines() if line.startswith(".extern .func")]
+    assert not undefined  # libdevice is linked
+    assert compiler.linked(ptx)[0]
+
+
+# -- what Python says that they compute
+
+
+def on_cpu(source: str, arrays: list[np.ndarray]) -> None:
+    """The text of a kernel that is the same on a CPU but for its header."""
+    body = source.replace(
+        "def k(a, b, m):", "def k(args, thread, threads):\n    a = args[0]\n    b = args[1]\n    m = args[2]"
+    )
+    loaded = load_kernel(compile_kernel(body, "k"), "k")
+    words = np.array([a.ctypes.data for a in arrays], np.int64)
+    native_call(loaded.address)(words.ctypes.data, 0, 1)
+
+
+def three(element: str, rng: np.random.Generator) -> list[np.ndarray]:
+    """Operands, and room for results and masks."""
+    if element in FLOATS:
+        a = (rng.standard_normal(16) * 3).astype(FLOATS[element])
+    else:
+        info = np.iinfo(INTEGERS[element])
+        a = rng.integers(max(info.min, -9), 10, 16).astype(INTEGERS[element])
+        a[:2] = info.min, info.max
+    return [a, np.zeros(600, a.dtype), np.zeros(600, np.uint8)]
+
+
+@pytest.mark.parametrize("lanes_of", [0, 4])
+@pytest.mark.parametrize("element", [*FLOATS, *INTEGERS])
+def test_python_computes_what_a_cpu_does(element: str, lanes_of: int) -> None:
+    """The simulator shares no code with what Numba compiles: each stands for the other's mistakes."""
+    source = every_operation(element, lanes_of)
+    for seed in range(4):
+        arrays = three(element, np.random.default_rng(seed))
+        other = [a.copy() for a in arrays]
+        on_cpu(source, arrays)
+        simulated(source, "k")((1, 1, 1), (1, 1, 1), [a.ctypes.data for a in other])
+        np.testing.assert_array_equal(other[2], arrays[2])
+        if element in FLOATS:
+            close = {"f16": 2e-3, "bf16": 2e-2, "f32": 2e-6, "f64": 1e-13}[element]
+            one, two = (x[1].astype(np.float64) for x in (arrays, other))
+            np.testing.assert_allclose(two, one, rtol=close, atol=close / 4)
+        else:
+            np.testing.assert_array_equal(other[1], arrays[1])
+
+
+@pytest.mark.parametrize("element", ["f32", "f64", "f16", "bf16", "i8", "b1"])
+def test_lanes_one_by_one_are_what_the_intrinsics_do(element: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands for instructions that CUDA's LLVM does not have, on a CPU that has them."""
+    names = f"first, gather, load_masked, pointer_{element}, ramp, scatter, store_masked, i64, absolute, neg"
+    float_ops = element not in ("i8", "b1")
+    source = "\n".join([
+        f"from minitvm.runtime.vectors.simd import {names}", "", "def k(a, b, m):", f"    A = pointer_{element}(a)",
+        f"    B = pointer_{element}(b)", "    mask = first(i64(5), 8)",
+        "    store_masked(B, 1, load_masked(A, 2, mask), first(i64(6), 8))",
+        "    scatter(B, ramp(i64(20), 3, 8), gather(A, ramp(i64(1), 2, 8)), mask)",
+        "    scatter(B, ramp(i64(60), 1, 8), gather(A, ramp(i64(0), 2, 8), mask))",
+        *(["    store_masked(B, 80, neg(load_masked(A, 0, mask)), mask)",
+           "    store_masked(B, 90, absolute(load_masked(A, 0, mask)), mask)"] if float_ops else []), "",
+    ])  # fmt: skip
+    rng = np.random.default_rng(3)
+    kind = FLOATS.get(element, np.uint8 if element == "b1" else np.int8)
+    a = (rng.integers(0, 2, 40) if element == "b1" else rng.standard_normal(40) * 9).astype(kind)
+    wanted, found = np.full(100, 7, kind), np.full(100, 7, kind)
+    on_cpu(source, [a, wanted, a])
+    compiler.numba_cuda()
+    machine = platform.machine()
+    monkeypatch.setattr(masked, "LANE_BY_LANE", {machine})
+    monkeypatch.setitem(lanes.INTRINSICS, machine, {k: lanes.INTRINSICS["nvptx64"][k] for k in ("fneg", "fabs")})
+    on_cpu(source, [a, found, a])
+    np.testing.assert_array_equal(found.view(np.uint8), wanted.view(np.uint8))
+
+
+def test_a_vector_at_a_place_that_its_size_does_not_divide_is_found() -> None:
+    source = (
+        "from minitvm.runtime.vectors.simd import load_whole, pointer_f32, store\n\n"
+        "def k(a, b):\n    store(pointer_f32(b), 0, load_whole(pointer_f32(a), 1, 4))\n"
+    )
+    a = devices.SimulatedDevice().allocated(64)
+    with pytest.raises(ValueError, match="a vector of 4 float32 at a place that its size does not divide"):
+        simulated(source, "k")((1, 1, 1), (1, 1, 1), [a.ctypes.data, a.ctypes.data])
+
+
+NUMBERS = {
+    "float16": st.floats(width=16), "float32": st.floats(width=32), "float64": st.floats(),
+    "int8": st.integers(-128, 127), "uint8": st.integers(0, 255), "int64": st.integers(-(2**63), 2**63 - 1),
+    "uint64": st.integers(0, 2**64 - 1), "bool": st.booleans(),
+}  # fmt: skip
+
+
+@given(data=st.data(), dtype=st.sampled_from(sorted(NUMBERS)))
+def test_a_word_holds_any_number(data: Any, dtype: str) -> None:
+    value = data.draw(NUMBERS[dtype])
+    word = word_of(value, DType(dtype))
+    assert -(2**63) <= word < 2**63
+    low = np.array([word % 2**64], np.uint64).view(np.uint8)[: np.dtype(dtype).itemsize]
+    np.testing.assert_array_equal(low.view(dtype)[0], np.array(value, dtype))
+
+
+# -- what is refused
+
+
+def test_without_the_package_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(TargetError, match=r"CUDA needs the package cuda-bindings.*\n.*pip install 'minitvm\[cuda\]'"):
+        driver.bindings()
+    assert driver.found() == []
+
+
+def test_without_a_device_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "found", list)
+    with pytest.raises(TargetError, match=r"there is no CUDA device(.|\n)*MINITVM_CUDA_DEVICE=simulator"):
+        devices._opened.__wrapped__("")
+
+
+def test_a_device_of_another_name_is_refused_with_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "found", lambda: ["NVIDIA X", "NVIDIA Y"])
+    with pytest.raises(TargetError, match=r"no CUDA device is called 'h100'(.|\n)*NVIDIA X\n +NVIDIA Y"):
+        devices._opened.__wrapped__("h100")
+
+
+@pytest.mark.parametrize("arch", ["sm_8", "compute_80", "ampere"])
+def test_an_architecture_that_does_not_exist_is_refused(arch: str) -> None:
+    with pytest.raises(TargetError, match=f"'{arch}' is no architecture of CUDA\n.*sm_90a"):
+        compiler.ptx_of("def k(a):\n    pass\n", "k", arch)
+
+
+def test_text_that_does_not_compile_is_shown() -> None:
+    with pytest.raises(InternalError, match="kernel k does not compile\n   1  def k"):
+        compiler.ptx_of("def k(a):\n    return nothing(a)\n", "k")
+
+
+def test_what_the_linker_refuses_is_said_with_its_words() -> None:
+    ptx = compiler.ptx_of("def k(a):\n    pass\n", "k", "sm_90")
+    with pytest.raises(TargetError, match="nvJitLink refuses PTX for sm_75"):
+        compiler.linked(ptx, "sm_75")
+
+
+def test_a_block_of_too_many_threads_is_refused() -> None:
+    kernel = lower(on_a_grid(256).func, Target("cuda"), "main")["main_kernel_0"]
+    with pytest.raises(Unsupported, match="main_kernel_0 cannot become a CUDA kernel: a block of too many threads"):
+        generate(kernel, Target("cuda -max_threads_per_block=128"))
+
+
+def test_more_shared_storage_than_a_kernel_can_declare_is_refused() -> None:
+    sch = Schedule(programs.matmul(800, 800, 800))
+    through_shared_storage(sch)
+    target = Target("cuda -arch=sm_90")
+    kernel = lower(sch.func, target, "main")["main_kernel_0"]
+    with pytest.raises(Unsupported, match=f"too much shared storage(.|\n)*at most {SHARED_BYTES} bytes"):
+        generate(kernel, target)
+
+
+def test_a_kernel_of_another_language_is_refused() -> None:
+    device = object.__new__(driver.CudaDevice)
+    device.driver, device.context = None, None
+    device.call = lambda *args: None  # type: ignore[method-assign]
+    with pytest.raises(TargetError, match="kernel k is written in opencl; this runtime runs numba-cuda"):
+        device.compiled([Kernel("k", "opencl", "", "k", ())], None)
+
+
+# -- on a device
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not driver.found(), reason="there is no CUDA device")
+def test_a_network_is_right_on_a_device(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    from tests.runtime.test_devices import alike, network
+
+    monkeypatch.setenv(devices.VARIABLE, "0")
+    graph = network()
+    module = minitvm.build(graph, target="cuda")
+    for _ in range(3):
+        alike(graph, module, x=rng.standard_normal((2, 2, 5, 6), dtype=np.float32))
