@@ -25,6 +25,8 @@ from typing import Any
 
 os.environ["MINITVM_VERIFY"] = "1"
 os.environ.setdefault("MINITVM_NUM_THREADS", "2")
+os.environ.setdefault("MINITVM_OPENCL_DEVICE", "pocl")
+os.environ.setdefault("MINITVM_CUDA_DEVICE", "simulator")
 if __name__ == "__main__" and os.environ.get("PYTHONHASHSEED") != "0":  # the same draws in every run
     again = [sys.executable, "-m", "tests.mutants", *sys.argv[1:]]
     os.execve(sys.executable, again, {**os.environ, "PYTHONHASHSEED": "0"})

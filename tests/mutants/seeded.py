@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tests.codegen.cuda_kernels import run_simulated
 from tests.codegen.masked_kernels import masks_alike
 from tests.codegen.opencl_kernels import run_on_device
 from tests.codegen.test_backends import GRIDS, PROGRAMS, parallel_tiles, runs_alike
@@ -64,6 +65,9 @@ ON_A_DEVICE = _seeded("random kernels on a device", lambda seed: kernel_alike(se
 MASKS_ON_A_DEVICE = _seeded("masks on a device", lambda seed: masks_alike(seed, run_on_device), 10)
 _GRIDS = [(program, schedule) for program in PROGRAMS for schedule in (*GRIDS, parallel_tiles)]
 ON_GRIDS = _seeded("grids on a device", lambda k: runs_alike(*_GRIDS[k]), len(_GRIDS))
+IN_PYTHON = _seeded("random kernels for CUDA in Python", lambda seed: kernel_alike(seed, run_simulated), 30)
+MASKS_IN_PYTHON = _seeded("masks for CUDA in Python", lambda seed: masks_alike(seed, run_simulated), 10)
+ON_CUDA_GRIDS = _seeded("grids for CUDA in Python", lambda k: runs_alike(*_GRIDS[k], "cuda"), len(_GRIDS))
 EFFECTS = _seeded("effects of programs of blocks", effects_hold, 120)
 KERNEL_EFFECTS = _seeded("effects of kernels", kernel_effects_hold, 60)
 EXPOSED = _seeded("whether iterations find what others left", lambda k: exposure_holds(list(ALONE)[k]), len(ALONE))

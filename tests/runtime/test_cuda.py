@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import minitvm
 from minitvm.codegen.numba_cuda import SHARED_BYTES, generate
-from minitvm.errors import InternalError, TargetError, Unsupported
+from minitvm.errors import ExecutionError, InternalError, TargetError, Unsupported
 from minitvm.executable import Kernel
 from minitvm.expr import DType
 from minitvm.gallery import programs
@@ -213,8 +213,14 @@ def test_a_vector_at_a_place_that_its_size_does_not_divide_is_found() -> None:
         "def k(a, b):\n    store(pointer_f32(b), 0, load_whole(pointer_f32(a), 1, 4))\n"
     )
     a = devices.SimulatedDevice().allocated(64)
-    with pytest.raises(ValueError, match="a vector of 4 float32 at a place that its size does not divide"):
+    with pytest.raises(ExecutionError, match="a vector of 4 float32 at a place that its size does not divide"):
         simulated(source, "k")((1, 1, 1), (1, 1, 1), [a.ctypes.data, a.ctypes.data])
+
+
+def test_an_element_outside_of_a_kernels_own_array_is_found() -> None:
+    source = "from minitvm.runtime.vectors.simd import f32, stack_f32\n\ndef k():\n    stack_f32(4)[4] = f32(0)\n"
+    with pytest.raises(ExecutionError, match="elements 4 to 4 of an array of 4"):
+        simulated(source, "k")((1, 1, 1), (1, 1, 1), [])
 
 
 NUMBERS = {

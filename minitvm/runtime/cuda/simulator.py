@@ -21,6 +21,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ...errors import ExecutionError
+
 SIMD, SHARED = "minitvm.runtime.vectors.simd", "minitvm.runtime.cuda.operations"
 _BARRIER = "cuda.syncthreads("
 _DTYPES: dict[str, Any] = {
@@ -236,7 +238,8 @@ _UNARY: dict[str, Callable[..., Any]] = {
     **{n: _by(_same, getattr(np, n)) for n in ("floor", "ceil", "trunc", "rint")},
     "round_away": _by(_same, _round_away), "neg": lambda x: -x, "absolute": np.abs, "invert": np.invert,
     "exp10": lambda x: np.power(x.dtype.type(10), x), "erf": _special("erf"), "sigmoid": _sigmoid,
-    "rsqrt": lambda x: x.dtype.type(1) / np.sqrt(x), "popcount": lambda x: np.bitwise_count(x.view(f"u{x.dtype.itemsize}")),
+    "rsqrt": lambda x: x.dtype.type(1) / np.sqrt(x),
+    "popcount": lambda x: np.bitwise_count(x.view(f"u{x.dtype.itemsize}")),
     "clz": _zeros(True), "ctz": _zeros(False),
 }  # fmt: skip
 _BINARY: dict[str, Callable[..., Any]] = {
@@ -261,14 +264,16 @@ _TESTS: dict[str, Callable[..., Any]] = {
 
 
 class Pointer:
-    """Elements of a dtype from an address on; `owner` is kept alive with it."""
+    """Elements of a dtype from an address on; of an array of the kernel's own there are `length`, which `owner` holds."""
 
-    def __init__(self, address: int, dtype: Any, owner: Any = None) -> None:
-        self.address, self.dtype, self.owner = int(address), dtype, owner
+    def __init__(self, address: int, dtype: Any, length: int | None = None, owner: Any = None) -> None:
+        self.address, self.dtype, self.length, self.owner = int(address), dtype, length, owner
 
     def elements(self, index: Any, count: int) -> Any:
         """A view of `count` elements; bools are bytes in memory."""
         size = self.dtype.itemsize
+        if self.length is not None and not 0 <= index <= self.length - count:
+            raise ExecutionError(f"elements {index} to {int(index) + count - 1} of an array of {self.length}")
         memory = (ctypes.c_uint8 * (size * count)).from_address(self.address + int(index) * size)
         return np.frombuffer(memory, np.uint8 if self.dtype == bool else self.dtype)
 
@@ -296,7 +301,7 @@ def _scalar(dtype: Any, word: int) -> Any:
 
 def _array(dtype: Any, size: int) -> Pointer:
     room = np.full(size * dtype.itemsize + 64, 0xA5, np.uint8)  # as if never written
-    return Pointer(-(-room.ctypes.data // 64) * 64, dtype, room)
+    return Pointer(-(-room.ctypes.data // 64) * 64, dtype, size, room)
 
 
 def _shared(dtype: Any, size: int) -> Pointer:
@@ -334,7 +339,7 @@ def _load_whole(a: Pointer, index: Any, lanes: int) -> Any:
 def _check_whole(a: Pointer, index: Any, lanes: int) -> None:
     size = a.dtype.itemsize
     if (a.address + int(index) * size) % (size * lanes):
-        raise ValueError(f"a vector of {lanes} {a.dtype} at a place that its size does not divide")
+        raise ExecutionError(f"a vector of {lanes} {a.dtype} at a place that its size does not divide")
 
 
 def _store(a: Pointer, index: Any, value: Any) -> None:

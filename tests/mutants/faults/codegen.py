@@ -82,55 +82,62 @@ MASKS.edit(
     "self.operand(ramp.base, Add | Sub)", "self.index(ramp.base)", by=[MASKED],
 )  # fmt: skip
 
-STATEMENTS = Faults("numba_cpu statements", CODEGEN + "numba_cpu", [BLOCKS, TILES, LONG])
+STATEMENTS = Faults("numba statements", CODEGEN + "numba_statements", [BLOCKS, TILES, LONG])
 STATEMENTS.edit(
     "masks of stores dropped",
-    "_NumbaCPU.store",
+    "NumbaStatements.store",
     'mask = "" if stmt.predicate is None else',
     'mask = "" if True else',
     by=[LONG],
 )
 STATEMENTS.edit(
     "a loop's start counts twice",
-    "_NumbaCPU.loop_bounds",
+    "NumbaStatements.bounds",
     "str(stmt.start.value + stmt.extent.value) if constant",
     "str(stmt.start.value * 2 + stmt.extent.value) if constant",
     by=[LONG],
 )
 STATEMENTS.edit(
     "a loop stops at its extent, whatever its start",
-    "_NumbaCPU.loop_bounds",
+    "NumbaStatements.bounds",
     "str(stmt.start.value + stmt.extent.value)",
     "str(stmt.extent.value)",
     by=[LONG],
 )
 STATEMENTS.edit(
     "threads leave gaps",
-    "_NumbaCPU.loop_bounds",
-    "{offset}{n} * (thread + 1) // threads",
-    "{offset}{n} // threads * (thread + 1)",
+    "NumbaStatements.share",
+    "{offset}{n} * ({thread} + 1) // {threads}",
+    "{offset}{n} // {threads} * ({thread} + 1)",
     by=[PARALLEL],
 )
 STATEMENTS.edit(
     "parallel loops start at zero",
-    "_NumbaCPU.loop_bounds",
-    'offset = "" if zero else f"{start} + "',
+    "NumbaStatements.share",
+    'offset = "" if is_const(stmt.start, 0) else f"{self.index(stmt.start)} + "',
     'offset = ""',
     by=[compiled(families("long_rows"), ("parallel", "parallel"), most=2)],
 )
 STATEMENTS.edit(
-    "arguments one off",
-    "_NumbaCPU.parameter",
-    "(self.scalar(param)))}(args[{position}])",
-    "(self.scalar(param)))}(args[{max(0, position - 1)}])",
+    "a buffer's address is a number of elements",
+    "NumbaStatements.bind_parameter",
+    "(self.scalar(param)))}({word})",
+    "(self.scalar(param)))}({word} // 8)",
 )
 STATEMENTS.edit(
     "the stack is half as large",
-    "_NumbaCPU.stack_array",
+    "NumbaStatements.stack_array",
     "({size.value})",
     "({max(1, size.value // 2)})",
     by=[compiled(families("chain"), ("split", "compute_at", "compute_at"), examples=40)],
 )
+
+CPU_STATEMENTS = Faults("numba_cpu statements", CODEGEN + "numba_cpu", [BLOCKS, TILES, LONG])
+CPU_STATEMENTS.edit("arguments one off", "_NumbaCPU.module", 'f"args[{position}]"', 'f"args[{max(0, position - 1)}]"')
+CPU_STATEMENTS.edit(
+    "the number of a thread is their count", "_NumbaCPU.loop", '"thread", "threads"', '"threads", "threads"',
+    by=[PARALLEL],
+)  # fmt: skip
 
 EMITTER = Faults("numba_cpu emitter", CODEGEN + "emitter", [MATMULS, TILES, LANES, CHAINS])
 EMITTER.edit(
@@ -157,7 +164,7 @@ REGISTERS.edit(
     "Register(index.base.value // (2 * index.lanes), index.lanes) if",
 )
 
-LANES_PY = Faults("simd operations", CPU + "lanes", [QUOTIENTS, POINTS])
+LANES_PY = Faults("simd operations", "minitvm.runtime.vectors.lanes", [QUOTIENTS, POINTS])
 LANES_PY.edit("floor rounds toward zero", "Value.__floordiv__", "q = adjust.select(q - 1, q)", "pass")
 LANES_PY.edit(
     "a remainder takes the dividend's sign",

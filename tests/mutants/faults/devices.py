@@ -1,8 +1,8 @@
 """Faults in kernels for OpenCL devices, and in how they are launched."""
 
 from ..patch import Faults
+from ..seeded import IN_PYTHON, MASKS_IN_PYTHON, ON_A_DEVICE, ON_CUDA_GRIDS, ON_GRIDS
 from ..seeded import MASKS_ON_A_DEVICE as MASKED
-from ..seeded import ON_A_DEVICE, ON_GRIDS
 
 CODEGEN = "minitvm.codegen."
 
@@ -32,11 +32,30 @@ STATEMENTS.edit(
     "share.format(' + 1')}",
     "share.format(' + 1')} - 1",
 )
-LAUNCH = Faults("opencl program", "minitvm.runtime.opencl.program", [ON_GRIDS])
-LAUNCH.edit("as many work-items as blocks", "BoundProgram._work", "tuple(b * t for b, t", "tuple(max(b, t) for b, t")
-LAUNCH.edit(
-    "outputs are not copied back",
-    "BoundProgram._copy_out",
-    "cl.enqueue_copy(queue, array, buffer, is_blocking=False)",
-    "pass",
+LAUNCH = Faults("programs on devices", "minitvm.runtime.device.program", [ON_GRIDS])
+LAUNCH.edit("threads of blocks are blocks", "BoundProgram._shape", "checked_shape(self.device, name, extents)",
+            "checked_shape(self.device, name, [*extents[3:], *extents[:3]])")  # fmt: skip
+LAUNCH.edit("outputs are not copied back", "BoundProgram._copy_out",
+            "self._read(_bytes(array_at(at, out.dtype, shape)), Place(buffer))", "pass")  # fmt: skip
+OPENCL = Faults("opencl program", "minitvm.runtime.opencl.program", [ON_GRIDS])
+OPENCL.edit("as many work-items as blocks", "OpenCLDevice.launch", "tuple(b * t for b, t", "tuple(max(b, t) for b, t")
+
+GRIDS = Faults("grids", CODEGEN + "grids", [ON_CUDA_GRIDS])
+GRIDS.edit("blocks run along another axis", "GridEmitter.axis", "return index, axis",
+           'return index, {"x": "y", "y": "x"}.get(axis, axis)')  # fmt: skip
+GRIDS.edit("shared storage is as long as its first half", "GridEmitter.count_shared", "return count",
+           "return max(1, count // 2)")  # fmt: skip
+CUDA = Faults("numba_cuda statements", CODEGEN + "numba_cuda", [ON_CUDA_GRIDS, IN_PYTHON])
+CUDA.edit("threads do not wait", "_NumbaCUDA.evaluate", 'stmt.value.op == "tvm_storage_sync"', "False")
+CUDA.edit("every block runs all of a parallel loop", "_EVERYBODY", "i64(cuda.blockIdx.x) *", "0 *")
+CUDA.edit("arguments in another order", "_NumbaCUDA.module", "zip(self.kernel.params, words, strict=True)",
+          "zip(self.kernel.params, reversed(words), strict=True)")  # fmt: skip
+ALIGNED = Faults("whole vectors", CODEGEN + "alignment", [ON_CUDA_GRIDS, IN_PYTHON])
+ALIGNED.edit("any place is a multiple", "is_whole",
+             "return analyzer.can_prove(EQ(base % index.lanes, const(0, base.dtype)))", "return True")  # fmt: skip
+ALIGNED.edit("every second place is a multiple", "is_whole", "base % index.lanes", "base % 2")
+SIMULATOR = Faults("simulator of CUDA", "minitvm.runtime.cuda.simulator", [IN_PYTHON, MASKS_IN_PYTHON])
+SIMULATOR.edit(
+    "unmasked lanes are written", "_scatter", "        if m:\n            a[place] = x", "        a[place] = x"
 )
+SIMULATOR.edit("every step is one", "_ramp", "* np.asarray(stride).astype(dtype)", "")
