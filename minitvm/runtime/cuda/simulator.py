@@ -264,7 +264,7 @@ _TESTS: dict[str, Callable[..., Any]] = {
 
 
 class Pointer:
-    """Elements of a dtype from an address on; of an array of the kernel's own there are `length`, which `owner` holds."""
+    """Elements of a dtype from an address on: `length` of them where that is known, in memory that `owner` holds."""
 
     def __init__(self, address: int, dtype: Any, length: int | None = None, owner: Any = None) -> None:
         self.address, self.dtype, self.length, self.owner = int(address), dtype, length, owner
