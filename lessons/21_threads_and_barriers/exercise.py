@@ -1,0 +1,30 @@
+"""Exercise 21: place the barriers.
+
+The threads of a block go through stages. In each stage every thread reads or writes one element of a shared array.
+Write
+
+    barriers(stages)
+
+`stages` is a list of tuples (verb, elements): the verb is "read" or "write", and thread t touches the element
+elements[t]. Return the numbers of the stages that need a barrier before them, in increasing order.
+
+Two accesses race when different threads touch the same element, at least one of them writes, and no barrier stands
+between the two stages. With your barriers nothing may race, and there must be as few of them as possible: wait as late
+as you can. (Within one stage nothing races.)
+
+    barriers([("write", [0, 1, 2]), ("read", [2, 1, 0])])                          ->   [1]
+    barriers([("write", [0, 1, 2]), ("read", [0, 1, 2])])                          ->   []    each thread reads its own
+    barriers([("write", [0, 1]), ("read", [0, 1]), ("read", [1, 0])])              ->   [2]
+    barriers([("read", [1, 0]), ("write", [0, 1]), ("write", [0, 1])])             ->   [1]
+
+Check it with: minitvm lesson 21 --check
+"""
+
+from __future__ import annotations
+
+Stage = tuple[str, list[int]]
+
+
+def barriers(stages: list[Stage]) -> list[int]:
+    """The numbers of the stages that need a barrier before them."""
+    raise NotImplementedError("barriers(stages): the text at the top says what is wanted")

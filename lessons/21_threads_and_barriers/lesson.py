@@ -1,0 +1,213 @@
+# %% [markdown]
+# # Threads, shared memory, and the barrier that was forgotten
+#
+# A GPU runs thousands of threads. They come in *blocks*: the threads of one block have a small, fast memory together,
+# and can wait for each other. Nothing else orders them. Today we put loops on a grid by hand, let the threads of a
+# block exchange values, forget to wait, and find the mistake *without a GPU*. At the end one kernel stands there in
+# two languages.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+import numpy as np
+
+import minitvm
+from lessons import example, ledger
+from lessons.text import body_of
+from minitvm import reference, tir
+from minitvm.codegen import numba_cuda, opencl
+from minitvm.errors import ExecutionError
+from minitvm.script import tir as T
+from minitvm.tir.nodes import PrimFunc
+
+# %% [markdown]
+# ## A loop on a grid
+#
+# `bind` says that a loop's iterations are not turns but *threads*. Two axes are enough to begin with: `blockIdx.x` is
+# the number of a block, `threadIdx.x` the number of a thread in its block.
+
+
+# %%
+@T.prim_func
+def relu(X: T.Buffer((100,), "float32"), Y: T.Buffer((100,), "float32")):
+    for i in range(100):
+        with T.block("Y"):
+            vi = T.axis.spatial(100, i)
+            Y[vi] = T.max(X[vi], T.float32(0))
+
+
+sch = tir.Schedule(relu)
+(i,) = sch.get_loops("Y")
+blocks, threads = sch.split(i, factors=[None, 32])
+sch.bind(blocks, "blockIdx.x")
+sch.bind(threads, "threadIdx.x")
+print(body_of(minitvm.lower(sch.func, target="cuda", stop_at="kernel")["relu"]))
+
+# %% [markdown]
+# The host calls the kernel with a *grid*: four blocks of 32 threads. 4 x 32 is 128, and there are 100 elements, so the
+# last threads have nothing to do: that is what the condition says. The two loops are no loops any more. In the source
+# of the kernel each thread asks where it stands:
+
+# %%
+print("\n".join(minitvm.lower(sch.func, target="cuda", stop_at="source")["relu"].splitlines()[-8:]))
+print(reference.check(relu, sch.func))
+
+# %% [markdown]
+# ## What a block shares
+#
+# Here threads exchange values. Each block turns its four elements around: thread `t` puts one element into the shared
+# array `S`, and takes another one out, which *another thread* has put there.
+
+
+# %%
+@T.prim_func
+def turned(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    S = T.alloc_buffer((4,), "float32", scope="shared")
+    for b in T.thread_binding(2, thread="blockIdx.x"):
+        for t in T.thread_binding(4, thread="threadIdx.x"):
+            with T.block("S"):
+                vb, vt = T.axis.remap("SS", [b, t])
+                S[vt] = A[vb * 4 + vt]
+        for t in T.thread_binding(4, thread="threadIdx.x"):
+            with T.block("B"):
+                vb, vt = T.axis.remap("SS", [b, t])
+                B[vb * 4 + vt] = S[3 - vt]
+
+
+module = minitvm.lower(turned, target="cuda", stop_at="kernel")["turned"]
+print(body_of(module["turned_kernel_0"]))
+
+# %% [markdown]
+# In the program there are two loops over the threads, one behind the other: first all threads write, then all threads
+# read. In the kernel there is one thread, which does both, and between the two stands `T.tvm_storage_sync("shared")`: a
+# **barrier**. A thread that comes to it waits until all threads of its block have come. Nobody wrote it: lowering saw
+# that threads meet at an element of `S`.
+#
+# ## The barrier that was forgotten
+#
+# Many kernels are written by hand, and there the barrier is easily forgotten. The interpreter runs kernels too:
+
+
+# %%
+@T.prim_func(lowered=True)
+def forgotten(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for b in T.thread_binding(2, thread="blockIdx.x"):
+        S = T.decl_buffer((4,), scope="shared")
+        for t in T.thread_binding(4, thread="threadIdx.x"):
+            S[t] = A[b * 4 + t]
+            B[b * 4 + t] = S[3 - t]
+
+
+def finding(kernel: PrimFunc) -> str:
+    """What the interpreter's shadow mode says of a kernel from 8 floats to 8 floats."""
+    try:
+        reference.kernel.run(kernel, np.arange(8, dtype="float32"), np.empty(8, "float32"))
+    except ExecutionError as error:
+        return str(error)
+    return "nothing to say"
+
+
+print(finding(module["turned_kernel_0"]))
+print(finding(forgotten))
+
+# %% [markdown]
+# On a GPU this kernel may well give the right answer: 32 threads of a *warp* often go in step. It does so until the
+# block has 64 threads, or the compiler moves an instruction, or the GPU is another one. The shadow mode does not run
+# the threads in an unlucky order. It writes down, for each element, who touched it since the last barrier, and says
+# which two accesses nothing orders. That is why it needs no GPU, and no luck.
+#
+# A barrier in the wrong place is as bad. All threads must come to it, or those that do wait for ever:
+
+
+# %%
+@T.prim_func(lowered=True)
+def half_wait(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for b in T.thread_binding(2, thread="blockIdx.x"):
+        S = T.decl_buffer((4,), scope="shared")
+        for t in T.thread_binding(4, thread="threadIdx.x"):
+            S[t] = A[b * 4 + t]
+            T.tvm_storage_sync("shared")
+            if t < 2:
+                T.tvm_storage_sync("shared")
+            B[b * 4 + t] = S[3 - t]
+
+
+print(finding(half_wait).splitlines()[0])
+
+# %% [markdown]
+# ## How many barriers?
+#
+# A barrier costs time: all wait for the last. So there should be as many as are needed, and none more. Say that a
+# kernel has *stages*, in each of which thread `t` reads or writes one element of `S`. Two accesses need a barrier
+# between them when
+#
+# - they touch the same element,
+# - at least one of them writes, and
+# - they are of *different threads*: a thread keeps its own order.
+#
+# Go through the stages and remember what was touched since the last barrier. The first stage that would race with
+# something remembered needs a barrier before it, and the memory starts anew. It is never too early to wait, and waiting
+# as late as possible covers most: this greedy rule gives the fewest. You will write it in the exercise.
+#
+# ## One kernel, two languages
+#
+# From here on a kernel is text for somebody else's compiler. For NVIDIA's GPUs it is Python, which Numba CUDA compiles;
+# for all others OpenCL C, which the device's driver compiles:
+
+# %%
+kernel = module["turned_kernel_0"]
+in_python, in_c = numba_cuda.generate(kernel), opencl.generate(kernel)
+print("\n".join(in_python.splitlines()[-7:]))
+print()
+print("\n".join(in_c.splitlines()[-7:]))
+
+# %% [markdown]
+# The same statements. `cuda.blockIdx.x` is `get_group_id(0)`, `cuda.threadIdx.x` is `get_local_id(0)`,
+# `shared_f32(4)` is `__local float S[4]`, `cuda.syncthreads()` is `barrier(CLK_LOCAL_MEM_FENCE)`. What differs between
+# GPUs is not the language. It is how many threads a block may have, how wide a load is, and whether shared memory is
+# faster than memory at all. On most GPUs it is; on a Mali it is ordinary memory behind the same cache, so copying into
+# it only costs. So the *schedule* differs, and the target says why:
+
+# %%
+for target in ("cuda -arch=sm_80", "opencl -device=mali"):
+    machine = minitvm.target.Target(target)
+    print(f"{target:<22} threads {machine.max_threads_per_block:<6} shared helps: {machine.local_memory_helps}")
+
+# %% [markdown]
+# ## The ledger
+#
+# Our example with a row of C for each block, and a column for each thread: the loops `i` and `j` are gone from the
+# ledger's order, the work is the same.
+
+
+# %%
+def on_a_grid(n: int) -> PrimFunc:
+    """The example with side n, a thread an element of C."""
+    sch = tir.Schedule(example.blocks(n, n, n))
+    for block in ("C", "Y"):
+        i, j = sch.get_loops(block)[:2]
+        sch.bind(i, "blockIdx.x")
+        sch.bind(j, "threadIdx.x")
+    return sch.func
+
+
+args = example.inputs(32, 32, 32)
+columns = {}
+for name, program in (("serial", example.blocks(32, 32, 32)), ("on a grid", on_a_grid(32))):
+    lowered = minitvm.lower(program, target="cuda", stop_at="kernel")["example"]
+    assert reference.check(example.blocks(32, 32, 32), lowered, modes=("exact", "shadow"))
+    columns[name] = ledger.measure(lowered, *args)
+ledger.show(columns)
+
+# %% [markdown]
+# Threads save time, not work.
+#
+# ## Your turn
+#
+# Place the barriers of a kernel: none too few, and none too many. The check builds the kernel with your barriers, and
+# the shadow mode looks whether threads race.
+#
+#     minitvm lesson 21 --start     (writes exercise_21.py, for you to fill in)
+#     minitvm lesson 21 --check
