@@ -70,19 +70,17 @@ def show(options: argparse.Namespace) -> int:
         print(memory_plan(result))
         return 0
     if options.level == "asm":
-        write(text(machine_code(result, options.op)))
+        write(text(machine_code(result, target, options.op)))
         return 0
     write(text(result, target=target if options.level == "schedule" else None))
     return 0
 
 
-def machine_code(executable: Any, only: str | None = None) -> dict[str, str]:
-    """The assembly of an executable's kernels, or of those of one operator."""
+def machine_code(executable: Any, target: Any, only: str | None = None) -> dict[str, str]:
+    """The assembly of an executable's kernels for a target, or of those of one operator."""
     from .. import backend
-    from ..target import Target
 
-    target = Target(executable.target)
-    assembly = backend.get(executable.target).part("assembly")
+    assembly = backend.get(target).part("assembly")
     if assembly is None:
         raise InputError(
             f"{target.kind} has no level asm: the device's driver compiles its kernels; try --level source"
@@ -109,7 +107,9 @@ def show_artifact(options: argparse.Namespace) -> int:
     if options.level == "memory":
         print(memory_plan(executable))
     elif options.level == "asm":
-        write(text(machine_code(executable)))
+        from ..target import Target
+
+        write(text(machine_code(executable, Target(executable.target))))
     elif options.level == "executable":
         write(text(executable))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -221,6 +222,28 @@ def test_profile_tells_and_writes(
     assert picture.read_bytes()[:4] == b"\x89PNG" and "traceEvents" in timeline.read_text()
     assert main(["profile", model, "--png", str(tmp_path / "nowhere" / "x.png")]) == 2
     assert "there is no folder" in capsys.readouterr().err
+
+
+def test_show_prints_machine_code_of_this_machine_and_of_others(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ".globl" in shown(capsys, "show", model, "--level", "asm")
+    pytest.importorskip("numba_cuda")
+    for arch in ("sm_75", "sm_90a"):
+        whole = shown(capsys, "show", model, "--level", "asm", "--target", f"cuda -arch={arch}")
+        assert f"for {arch}: " in whole and f".target {arch}\n" in whole and " registers, 0 bytes spilled" in whole
+    found = re.search(r"\.entry (\w+)_kernel_0", whole)
+    assert found is not None
+    part = shown(capsys, "show", model, "--level", "asm", "--target", "cuda", "--op", found[1])
+    assert f".entry {found[1]}_kernel_" in part
+    for arguments, message in (
+        (
+            ("--target", "opencl"),
+            "opencl has no level asm: the device's driver compiles its kernels; try --level source",
+        ),
+        (("--target", "cuda", "--op", "nothing"), "no operator nothing: known: "),
+        (("--target", "cuda -arch=sm_1"), "'sm_1' is no architecture of CUDA"),
+    ):
+        assert main(["show", model, "--level", "asm", *arguments]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_an_artifact_is_profiled_and_its_memory_shown(

@@ -249,6 +249,12 @@ def test_without_the_package_it_is_said_what_to_install(monkeypatch: pytest.Monk
     assert driver.found() == []
 
 
+def test_numbas_own_cuda_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba_cuda", None)
+    with pytest.raises(TargetError, match=r"CUDA needs the package numba-cuda.*\n.*pip install 'minitvm\[cuda\]'"):
+        compiler.ptx_of("def k(a):\n    pass\n", "k")
+
+
 def test_without_a_device_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "found", list)
     with pytest.raises(TargetError, match=r"there is no CUDA device(.|\n)*MINITVM_CUDA_DEVICE=simulator"):

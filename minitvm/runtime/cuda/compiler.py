@@ -61,8 +61,8 @@ def numba_cuda() -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            import numba_cuda as _package  # noqa: F401 (without it, numba.cuda is Numba's own, an older one)
             from numba import cuda
-            from numba.cuda import compiler as _needs_numba_cuda  # noqa: F401 (Numba's own numba.cuda is older)
 
             from . import operations  # noqa: F401
     except ImportError as error:
