@@ -117,7 +117,7 @@ def test_knobs_that_are_not_legal_are_an_error_and_no_other_rule_is_tried() -> N
     with pytest.raises(ScheduleError, match="no candidate with in_cache=True, rows=2 is legal: conv2d_nchwc: 2 rows"):
         strategy.schedule(func, CPU, {"in_cache": True, "rows": 2})
     with pytest.raises(InputError, match="none fits: rows=2"):
-        strategy.schedule(product(2, 2, 2), Target("cuda"), {"rows": 2})
+        strategy.schedule(product(2, 2, 2), Target("accel"), {"rows": 2})
 
 
 class Refusals(Listener):
