@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import linecache
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from numba.core.targetconfig import ConfigStack
 from numba.core.types.functions import BaseFunction
 
 from ...errors import InternalError
+from ..vectors.source import defined, numbered
 from . import operations  # noqa: F401 (what kernel source may call)
 from .loader import kernel_target_machine
 
@@ -152,21 +152,8 @@ def _flags() -> compiler.Flags:
     return flags
 
 
-def _define(source: str, entry: str) -> Any:
-    """Run the module text and return its entry function; Numba's messages find the text in `linecache`."""
-    filename = f"<kernel {entry}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-    namespace: dict[str, Any] = {"__name__": f"minitvm_kernel_{entry}", "__file__": filename}
-    exec(compile(source, filename, "exec"), namespace)
-    return namespace[entry]
-
-
-def numbered(source: str) -> str:
-    return "\n".join(f"{n:4d}  {line}" for n, line in enumerate(source.split("\n"), 1))
-
-
 def _optimised_module(source: str, entry: str) -> llvm.ModuleRef:
-    function = _define(source, entry)
+    function = defined(source, entry)
     typing_context, target_context = cpu_target.typing_context, cpu_target.target_context
     typing_context.refresh()
     target_context.refresh()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
-import linecache
 import re
 import warnings
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any
 
 from ...errors import InternalError, TargetError
 from ...store import Store
+from ..vectors.source import defined, numbered
 
 CUBINS = Store(".cubin", "compiled CUDA kernels", beside=".ptx")
 DEFAULT_ARCH = "sm_80"
@@ -80,7 +80,7 @@ def ptx_of(source: str, entry: str, arch: str = DEFAULT_ARCH) -> str:
     from numba.core import types
 
     cuda = numba_cuda()
-    function = _defined(source, entry)
+    function = defined(source, entry)
     words = (types.int64,) * function.__code__.co_argcount
     try:
         with warnings.catch_warnings():
@@ -91,20 +91,12 @@ def ptx_of(source: str, entry: str, arch: str = DEFAULT_ARCH) -> str:
     except TargetError:
         raise
     except Exception as error:  # whatever it is, the source is at fault, and it was generated
-        numbered = "\n".join(f"{n:4d}  {line}" for n, line in enumerate(source.split("\n"), 1))
-        raise InternalError(f"kernel {entry} does not compile\n{numbered}\n{type(error).__name__}: {error}") from error
+        text = f"kernel {entry} does not compile\n{numbered(source)}\n{type(error).__name__}: {error}"
+        raise InternalError(text) from error
     symbol = _ENTRY.search(text)
     if symbol is None:
         raise InternalError(f"kernel {entry} has no entry in its PTX")
     return _ENVIRONMENT.sub("", text).replace(symbol[1], entry)
-
-
-def _defined(source: str, entry: str) -> Any:
-    filename = f"<kernel {entry}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-    namespace: dict[str, Any] = {"__name__": f"minitvm_kernel_{entry}", "__file__": filename}
-    exec(compile(source, filename, "exec"), namespace)
-    return namespace[entry]
 
 
 def linked(ptx: str, arch: str = DEFAULT_ARCH) -> tuple[bytes, str]:
