@@ -17,16 +17,15 @@ import minitvm
 from minitvm.codegen.numba_cuda import SHARED_BYTES, generate
 from minitvm.errors import ExecutionError, InternalError, TargetError, Unsupported
 from minitvm.executable import Kernel
-from minitvm.expr import DType
 from minitvm.gallery import programs
 from minitvm.runtime.cpu.compiler import compile_kernel
 from minitvm.runtime.cpu.executor import native_call
 from minitvm.runtime.cpu.loader import load_kernel
 from minitvm.runtime.cuda import compiler, devices, driver
 from minitvm.runtime.cuda.simulator import simulated
-from minitvm.runtime.cuda.words import word_of
 from minitvm.runtime.vectors import lanes, masked
 from minitvm.runtime.vectors.arithmetic import _rows
+from minitvm.runtime.words import scalar_word
 from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.transform import lower
@@ -233,7 +232,7 @@ NUMBERS = {
 @given(data=st.data(), dtype=st.sampled_from(sorted(NUMBERS)))
 def test_a_word_holds_any_number(data: Any, dtype: str) -> None:
     value = data.draw(NUMBERS[dtype])
-    word = word_of(value, DType(dtype))
+    word = scalar_word(value, dtype)
     assert -(2**63) <= word < 2**63
     low = np.array([word % 2**64], np.uint64).view(np.uint8)[: np.dtype(dtype).itemsize]
     np.testing.assert_array_equal(low.view(dtype)[0], np.array(value, dtype))

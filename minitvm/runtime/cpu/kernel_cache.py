@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...store import Store
+from ..vectors.source import support_of
 from .loader import cpu_description
 
 KERNELS = Store(".o", "compiled kernels", beside=".py")
@@ -22,13 +22,8 @@ _SUPPORT = ("compiler.py", "concurrency.py", "loader.py", "operations.py")
 @functools.cache
 def _toolchain() -> bytes:
     """The part of the key that is the same for all kernels of this process."""
-    h = hashlib.sha256()
     here = Path(__file__).parent
-    for file in (*(here / name for name in _SUPPORT), *sorted((here.parent / "vectors").glob("*.py"))):
-        h.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
-    for package in ("numba", "llvmlite"):
-        h.update(f"{package} {importlib.metadata.version(package)}\0".encode())
-    return h.digest()
+    return support_of([here / name for name in _SUPPORT], ("numba", "llvmlite"))
 
 
 def key_of(source: str, entry: str) -> bytes:

@@ -36,6 +36,7 @@ from ...expr import DType, Expr, Var, free_vars
 from .. import externals
 from ..shapes import Bindings, bind_data_size, rooms, shape_of
 from ..states import zeros_of
+from ..words import scalar_word
 from .executor import BARRIER, COPY, END, PARALLEL, SEQUENTIAL, STEP_WORDS
 from .stamps import StampedProgram
 from .team import ThreadTeam, default_threads, shared_team
@@ -53,15 +54,6 @@ class LoadedCode(Protocol):
 
     @property
     def address(self) -> int: ...
-
-
-def scalar_word(value: int | float, dtype: str) -> int:
-    """A scalar as its word in an argument table: integers by value, floats by their bits in the low end."""
-    kind = DType(dtype)
-    if kind.is_float:
-        return int.from_bytes(np.array(value, kind.numpy).tobytes(), "little")
-    word = int(value) & (2**64 - 1)
-    return word - 2**64 if word >> 63 else word
 
 
 class CpuProgram:

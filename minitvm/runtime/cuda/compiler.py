@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import re
 import warnings
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from typing import Any
 
 from ...errors import InternalError, TargetError
 from ...store import Store
-from ..vectors.source import defined, numbered
+from ..vectors.source import defined, numbered, support_of
 
 CUBINS = Store(".cubin", "compiled CUDA kernels", beside=".ptx")
 DEFAULT_ARCH = "sm_80"
@@ -66,9 +65,7 @@ def numba_cuda() -> Any:
 
             from . import operations  # noqa: F401
     except ImportError as error:
-        raise TargetError(
-            f"CUDA needs the package numba-cuda: {error}\n  try:    pip install 'minitvm[cuda]'"
-        ) from None
+        raise needs("numba-cuda", error) from None
     return cuda
 
 
@@ -161,10 +158,5 @@ def key_of(source: str, entry: str, arch: str) -> bytes:
 
 @functools.cache
 def _toolchain() -> bytes:
-    h = hashlib.sha256()
     here = Path(__file__).parent
-    for file in (here / "compiler.py", here / "operations.py", *sorted((here.parent / "vectors").glob("*.py"))):
-        h.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
-    for package in _PACKAGES:
-        h.update(f"{package} {importlib.metadata.version(package)}\0".encode())
-    return h.digest()
+    return support_of([here / "compiler.py", here / "operations.py"], _PACKAGES)

@@ -15,8 +15,7 @@ import numpy as np
 
 from ...errors import TargetError
 from ...executable import Kernel
-from ..device.device import Bytes, Launch, Limits, Place, Shape
-from .words import words_of
+from ..device.device import Bytes, Launch, Limits, Place, Shape, words_of
 
 if TYPE_CHECKING:
     from ..program import Progress

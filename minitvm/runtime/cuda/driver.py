@@ -9,9 +9,8 @@ import numpy as np
 
 from ...errors import TargetError
 from ...executable import Kernel
-from ..device.device import Bytes, Launch, Limits, Place, Shape
+from ..device.device import Bytes, Launch, Limits, Place, Shape, words_of
 from .compiler import cubin_of, needs
-from .words import words_of
 
 if TYPE_CHECKING:
     from ..program import Progress

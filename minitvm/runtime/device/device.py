@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import TargetError
 from ...executable import Kernel
+from ..words import scalar_word
 
 if TYPE_CHECKING:
     from ..program import Progress
@@ -78,6 +79,14 @@ class Device(Protocol):
 
     def recorded(self, queue: Callable[[], None]) -> Launch | None:
         """One command for all that `queue` queues (a graph); None on devices that cannot record."""
+
+
+def words_of(values: Sequence[Any], about: Kernel, address: Callable[[Place], int]) -> list[int]:
+    """The arguments of a kernel that takes words: one each, `address` gives that of a place."""
+    return [
+        address(value) if isinstance(value, Place) else scalar_word(value, param.dtype)
+        for value, param in zip(values, about.params, strict=True)
+    ]
 
 
 def checked_shape(device: Device, name: str, extents: Sequence[int]) -> Shape:

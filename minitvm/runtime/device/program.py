@@ -164,9 +164,9 @@ class BoundProgram:
         about = self.program.executable.kernels[step.kernel]
         values = [self.place(a) if isinstance(a, Location) else evaluate(a, self.env) for a in step.args]
         shape = self._shape(step, about.name)
-        return _nothing if shape is None else self.device.launch(
-            self.program.kernels[step.kernel], about, values, shape
-        )  # fmt: skip
+        if shape is None:
+            return _nothing
+        return self.device.launch(self.program.kernels[step.kernel], about, values, shape)
 
     def _shape(self, step: CallKernel, name: str) -> Shape | None:
         """The launch of a kernel; None where there is nothing to do."""

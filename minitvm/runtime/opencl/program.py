@@ -11,13 +11,12 @@ from ...executable import Kernel, KernelParam
 from ...expr import DType
 from ..device.device import Bytes, Launch, Limits, Place, Shape
 from ..device.program import DeviceProgram
+from ..words import signed_word
 from . import kernels as sources
 from .devices import Device, current, pyopencl
 
 if TYPE_CHECKING:
     from ..program import Progress
-
-_WORD = 2**64
 
 
 class OpenCLProgram(DeviceProgram):
@@ -82,5 +81,4 @@ def scalar(value: Any, param: KernelParam) -> Any:
     dtype = DType(param.dtype)
     if dtype.is_float:
         return np.float64(value) if dtype == "float64" else np.float32(dtype.numpy.type(value))
-    word = int(value) % _WORD
-    return np.int64(word - _WORD if word >= _WORD // 2 else word)
+    return np.int64(signed_word(value))

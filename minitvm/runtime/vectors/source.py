@@ -1,8 +1,12 @@
-"""The text of a kernel as a Python function, for Numba to compile."""
+"""The text of a kernel as a Python function, for Numba to compile; and what its machine code follows from beside it."""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
 import linecache
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -18,3 +22,13 @@ def defined(source: str, entry: str) -> Any:
 def numbered(source: str) -> str:
     """The text with the numbers of its lines, for errors."""
     return "\n".join(f"{n:4d}  {line}" for n, line in enumerate(source.split("\n"), 1))
+
+
+def support_of(files: Sequence[Path], packages: Sequence[str]) -> bytes:
+    """A hash of these files of the support library, of the operations on vectors, and of packages' versions."""
+    h = hashlib.sha256()
+    for file in (*files, *sorted(Path(__file__).parent.glob("*.py"))):
+        h.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    for package in packages:
+        h.update(f"{package} {importlib.metadata.version(package)}\0".encode())
+    return h.digest()

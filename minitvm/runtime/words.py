@@ -1,0 +1,24 @@
+"""Scalar arguments of kernels as words of 64 bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..expr import DType
+
+
+def scalar_word(value: Any, dtype: str) -> int:
+    """A number as a signed integer of 64 bits: integers by value, floats by their bits in the low end."""
+    kind = DType(dtype)
+    if kind.is_float:
+        bits = np.array(value, kind.numpy).tobytes()
+        return int.from_bytes(bits, "little", signed=len(bits) == 8)
+    return signed_word(value)
+
+
+def signed_word(value: Any) -> int:
+    """An integer of any dtype as the signed one of 64 bits with the same bits."""
+    word = int(value) & (2**64 - 1)
+    return word - 2**64 if word >> 63 else word
