@@ -273,7 +273,7 @@ def compile_executable(
 ) -> x.Executable:
     """Everything up to the executable; its kernels are source, not yet machine code."""
     if isinstance(model, PrimFunc | IRModule):
-        return link_function(lower_function(_single(model), target, callback), target.kind)
+        return link_function(lower_function(_single(model), target, callback), target.brief)
     graph = to_graph(model)
     fused = optimize_graph(graph, target, callback, accuracy)
     updates = in_place(fused, is_view)
@@ -283,7 +283,7 @@ def compile_executable(
     functions = list(dict.fromkeys(unit.function for unit in units if unit.node not in is_step))
     report = (lambda done, total: progress("lowering", done, total)) if progress else None
     lowered = lower_functions(functions, target, callback, report)
-    return link_graph(fused, units, lowered, target.kind, updates, input_bounds(graph))
+    return link_graph(fused, units, lowered, target.brief, updates, input_bounds(graph))
 
 
 LEVELS_OF_OPERATOR = ("fused", "te", "tir", "schedule", "kernel", "source")

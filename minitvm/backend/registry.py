@@ -147,14 +147,14 @@ def names() -> str:
 
 
 def find(target: Target | str | None) -> Backend | None:
-    """The back end of a target or of a kind of target; None where there is none, or no target.
+    """The back end of a target, or of a target's text; None where there is none, or no target.
 
     A kind without a back end of its own has that of the device on which its code runs.
     """
     if target is None:
         return None
     own()
-    kind = target if isinstance(target, str) else target.kind
+    kind = target.split()[0] if isinstance(target, str) else target.kind
     return _BACKENDS.get(kind) or _BACKENDS.get(find_kind(kind).device)
 
 

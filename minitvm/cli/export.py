@@ -14,14 +14,19 @@ from .run import output_path
 def register(commands: Any) -> None:
     parser = commands.add_parser("export", help="compile a model into one file", description=__doc__)
     opt.add_model(parser)
+    parser.add_argument(
+        "--arch", metavar="sm_80", action="append", default=[],
+        help="for --target cuda: hold machine code for this architecture; may be given several times",
+    )  # fmt: skip
     parser.add_argument("-o", "--output", metavar="NET.mtvm", required=True, help="the file to write")
     opt.add_key(parser, "sign with the key in this file (at least 16 bytes); default: your own key, made on first use")
     parser.set_defaults(function=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    from .. import build
+    from .. import lower
     from ..runtime.artifact import sign
+    from ..runtime.artifact.export import export
 
     target = opt.target(options.target)
     destination = output_path(options.output, "--output")
@@ -29,8 +34,9 @@ def run(options: argparse.Namespace) -> int:
     graph = opt.read_graph(options.model, options.shape)
     start = time.perf_counter()
     with progress() as report:
-        module = build(graph, target=target, progress=report)
-    module.export(destination, key=key)
+        executable = lower(graph, target=target, stop_at="executable", progress=report)
+        compiling = lambda done, total, name: report("compiling", done, total)  # noqa: E731
+        export(executable, destination, key, options.arch, compiling)  # no device is needed
     megabytes = destination.stat().st_size / 1e6
     print(f"compiled in {time.perf_counter() - start:.2f} s: {destination}, {megabytes:.1f} MB")
     return 0

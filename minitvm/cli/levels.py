@@ -47,7 +47,7 @@ class Descent:
         """The function as a program by itself."""
         from ..link import link_function
 
-        return link_function(self.lowered, self.target.kind)
+        return link_function(self.lowered, self.target.brief)
 
 
 def _te(descent: Descent, args: Sequence[Any]) -> None:

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         raise InputError("--shape: the arrays of --input have their shapes")
     start = time.perf_counter()
     with progress() as report:
-        compiling = lambda done, total, name: report("compiling for this CPU", done, total)  # noqa: E731
+        compiling = lambda done, total, name: report("compiling for this machine", done, total)  # noqa: E731
         module = load(options.model, options.threads, trust=options.trust, key=options.key, progress=compiling)
     loaded = time.perf_counter() - start
     inputs = (

@@ -244,8 +244,8 @@ class Bound:
 class Executable:
     """A compiled program.
 
-    `calling` is the order in which a tir function takes its arguments, destinations included; empty: inputs, then
-    outputs. The shapes of `states` are constant.
+    `target` is text that `Target` reads, its first word the kind. `calling` is the order in which a tir function takes
+    its arguments, destinations included; empty: inputs, then outputs. The shapes of `states` are constant.
     """
 
     name: str

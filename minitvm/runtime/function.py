@@ -67,11 +67,13 @@ class Function(TvmMethods):
         """Name and parameters, for messages."""
         return f"{self.name}({', '.join(map(spec_text, self._specs))})"
 
-    def export(self, path: str | os.PathLike[str], *, key: Key | None = None) -> None:
+    def export(
+        self, path: str | os.PathLike[str], *, key: Key | None = None, architectures: Sequence[str] = ()
+    ) -> None:
         """Write this module to one file that `minitvm.runtime.load` runs; see `artifact.export`."""
         from .artifact.export import export
 
-        export(self, path, key)
+        export(self, path, key, architectures)
 
     def __call__(self, *args: Any) -> None:
         with self._lock:

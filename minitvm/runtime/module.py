@@ -97,11 +97,13 @@ class GraphModule(TvmMethods):
         """Fill all states with zeros, as before the first run."""
         self.state.reset()
 
-    def export(self, path: str | os.PathLike[str], *, key: Key | None = None) -> None:
+    def export(
+        self, path: str | os.PathLike[str], *, key: Key | None = None, architectures: Sequence[str] = ()
+    ) -> None:
         """Write this module to one file that `minitvm.runtime.load` runs; see `artifact.export`."""
         from .artifact.export import export
 
-        export(self, path, key)
+        export(self, path, key, architectures)
 
     # -- TVM's methods
 

@@ -68,8 +68,13 @@ class Program(Protocol):
 class MachineCode(Protocol):
     """Converts the compiled kernels of an executable to bytes of an artifact, and back."""
 
-    def pack(self, executable: Executable) -> tuple[dict[str, Any], bytes]:
-        """A description of the code as JSON, and the code."""
+    def pack(
+        self, executable: Executable, architectures: Sequence[str] = (), progress: Progress | None = None
+    ) -> tuple[dict[str, Any], bytes]:
+        """A description of the code as JSON, and the code, for these architectures of the target's devices.
+
+        Without any: for that of the executable's target. Raises `InputError` for a machine without architectures.
+        """
 
     def unpack(self, about: dict[str, Any], data: memoryview, count: int) -> Sequence[Any] | None:
         """The code of `count` kernels, ready to run; None if it is for another machine."""

@@ -111,6 +111,28 @@ class Target:
     def __repr__(self) -> str:
         return f"Target({str(self)!r})"
 
+    @property
+    def brief(self) -> str:
+        """The shortest text that `Target` reads back: its model, and the options that differ from the model's.
+
+        A bare name is its kind's default, which for a CPU is the machine that reads the text.
+        """
+        row, parts = find_kind(self.kind), [self.kind]
+        name = getattr(self.description, "name", "")
+        base = row.default()
+        if base != self.description and name in row.presets:
+            base = row.presets[name]
+            is_implied = row.model_of and getattr(base, row.model_of) == name
+            parts.append(f"-{row.model_of if is_implied else 'model'}={name}")
+        for f in dataclasses.fields(self.description):
+            value = getattr(self.description, f.name)
+            if value != getattr(base, f.name):
+                parts.append(f"-{f.name}={shlex.quote(_option_text(value))}")
+        if self.host is not None:
+            parts.append(f"-host={shlex.quote(self.host.brief)}")
+        text = " ".join(parts)
+        return text if Target(text) == self else str(self)  # an option may name a model, with figures of its own
+
     def code_identity(self) -> str:
         """Text that two targets share if the same code is generated for them."""
         fields = [f for f in dataclasses.fields(self.description) if not f.metadata.get("for people")]

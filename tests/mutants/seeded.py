@@ -35,6 +35,7 @@ from tests.tir.transform.through_passes import (
     threads_keep_the_meaning,
 )
 
+from .devices import CHECKS, checked
 from .oracle import Noticed, Trial, Workload, directed
 
 
@@ -68,6 +69,7 @@ ON_GRIDS = _seeded("grids on a device", lambda k: runs_alike(*_GRIDS[k]), len(_G
 IN_PYTHON = _seeded("random kernels for CUDA in Python", lambda seed: kernel_alike(seed, run_simulated), 30)
 MASKS_IN_PYTHON = _seeded("masks for CUDA in Python", lambda seed: masks_alike(seed, run_simulated), 10)
 ON_CUDA_GRIDS = _seeded("grids for CUDA in Python", lambda k: runs_alike(*_GRIDS[k], "cuda"), len(_GRIDS))
+PRETENDED = _seeded("programs on a pretended device", checked, len(CHECKS))
 EFFECTS = _seeded("effects of programs of blocks", effects_hold, 120)
 KERNEL_EFFECTS = _seeded("effects of kernels", kernel_effects_hold, 60)
 EXPOSED = _seeded("whether iterations find what others left", lambda k: exposure_holds(list(ALONE)[k]), len(ALONE))

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 import minitvm
 from minitvm.codegen.numba_cuda import SHARED_BYTES, generate
 from minitvm.errors import ExecutionError, InternalError, TargetError, Unsupported
-from minitvm.executable import Kernel
 from minitvm.gallery import programs
 from minitvm.runtime.cpu.compiler import compile_kernel
 from minitvm.runtime.cpu.executor import native_call
@@ -296,14 +295,6 @@ def test_more_shared_storage_than_a_kernel_can_declare_is_refused() -> None:
     kernel = lower(sch.func, target, "main")["main_kernel_0"]
     with pytest.raises(Unsupported, match=f"too much shared storage(.|\n)*at most {SHARED_BYTES} bytes"):
         generate(kernel, target)
-
-
-def test_a_kernel_of_another_language_is_refused() -> None:
-    device = object.__new__(driver.CudaDevice)
-    device.driver, device.context = None, None
-    device.call = lambda *args: None  # type: ignore[method-assign]
-    with pytest.raises(TargetError, match="kernel k is written in opencl; this runtime runs numba-cuda"):
-        device.compiled([Kernel("k", "opencl", "", "k", ())], None)
 
 
 # -- on a device

@@ -12,4 +12,5 @@ BACKEND = Backend(
     assembly="minitvm.runtime.cuda.compiler:assembly",
     program="minitvm.runtime.cuda.program:CudaProgram",
     devices="minitvm.runtime.cuda.devices:names",
+    machine_code="minitvm.runtime.cuda.machine_code",
 )

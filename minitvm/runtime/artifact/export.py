@@ -1,4 +1,4 @@
-"""Writes a compiled module to a file: `module.export(path)`.
+"""Writes a compiled module to a file: `module.export(path)`, or an executable, which needs no device to run on.
 
 Sections: `program` is the executable with its kernels' sources as JSON, `weights` the bytes of its constants, `code`
 describes, as JSON of the target's back end, what `machine_code` holds; both are empty if the back end saves no code.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...backend import get
-from ...errors import Unsupported
+from ...errors import InputError, Unsupported
+from ...executable import Executable
 from ...executable.serialize import blob, to_json
-from ..program import MachineCode
+from ..program import MachineCode, Progress
 from . import format, sign
 
 if TYPE_CHECKING:
@@ -22,20 +23,32 @@ if TYPE_CHECKING:
     from ..module import GraphModule
 
 
-def export(module: GraphModule | Function, path: str | os.PathLike[str], key: sign.Key | None = None) -> None:
+def export(
+    module: GraphModule | Function | Executable,
+    path: str | os.PathLike[str],
+    key: sign.Key | None = None,
+    architectures: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> None:
     """Write the module to one file, signed with `key`: at least 16 bytes, or a file of them; default: this user's.
 
-    Raises `InputError` for a path that cannot be written, `ArtifactError` if there is no key, `Unsupported` for a
+    `architectures` of a CUDA module are those that it has machine code for (default: that of its target).
+    `progress(done, total, name)` is called for each kernel that is compiled. Raises `InputError` for a path that cannot
+    be written, and for architectures where the target has none; `ArtifactError` if there is no key, `Unsupported` for a
     program whose external calls have attributes that JSON cannot express.
     """
     from ... import __version__
-    from ..function import Function
 
-    executable = module.executable
+    executable = module if isinstance(module, Executable) else module.executable
     secret = sign.make_user_key() if key is None else sign.key_bytes(key)
-    about = {"minitvm": __version__, "kind": "function" if isinstance(module, Function) else "graph"}
+    about = {"minitvm": __version__, "kind": "function" if executable.calling else "graph"}
     code: MachineCode | None = get(executable.target).part("machine_code")
-    index, machine_code = ({}, b"") if code is None else code.pack(executable)
+    if code is None and architectures:
+        kind = executable.target.split()[0]
+        raise InputError(
+            f"code for {', '.join(architectures)}: an artifact for {kind} holds sources, its device compiles"
+        )
+    index, machine_code = ({}, b"") if code is None else code.pack(executable, architectures, progress)
     sections = {
         "program": _json(to_json(executable)),
         "code": _json(index),

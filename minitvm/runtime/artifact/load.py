@@ -1,7 +1,7 @@
 """Loads a module from a file: `minitvm.runtime.load(path)`. Imports only NumPy and this package's runtime.
 
-On the machine that made the artifact, its machine code is mapped and runs. On another machine, or if the back end saves
-no code, the kernels' sources are compiled, as after a build.
+On a machine for which the artifact has machine code, that runs. On another one, or if the back end saves no code, the
+kernels' sources are compiled, as after a build.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def load(
         kind = _KINDS[container.about["kind"]]
     if kernels is None:
         return _recompiled(container, executable, kind, threads, progress)
-    return kind(executable, threads, kernels=kernels)
+    return kind(executable, threads, progress=progress, kernels=kernels)
 
 
 def look_at(path: str | os.PathLike[str]) -> Executable:
@@ -97,6 +97,6 @@ def _recompiled(
         if made_by == __version__:
             raise
         raise ArtifactError(
-            f"{container.path} was made for another CPU by minitvm {made_by}, and minitvm {__version__} cannot compile "
-            f"its kernels: export it again\n{error}"
+            f"{container.path} was made for another machine by minitvm {made_by}, and minitvm {__version__} cannot "
+            f"compile its kernels: export it again\n{error}"
         ) from error

@@ -10,8 +10,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...errors import Unsupported
+from ...errors import InputError, Unsupported
 from ...executable import Executable
+from ..program import Progress
 from . import executor, identity
 from .image import CodeImage, map_image
 from .link import link
@@ -22,14 +23,18 @@ if TYPE_CHECKING:
 IMAGE, OBJECTS = "image", "objects"
 
 
-def pack(executable: Executable) -> tuple[dict[str, Any], bytes]:
+def pack(
+    executable: Executable, architectures: Sequence[str] = (), progress: Progress | None = None
+) -> tuple[dict[str, Any], bytes]:
     """The index of the kernels' code, and the code; the last kernel is the executor."""
+    if architectures:
+        raise InputError(f"code for {', '.join(architectures)}: an artifact for CPUs has code for this CPU alone")
     from . import kernel_cache  # needed to save code, not to load it
     from .compile_pool import compile_kernels
 
     jobs = [*((k.source, k.entry) for k in executable.kernels), (executor.SOURCE, executor.ENTRY)]
     distinct = list(dict.fromkeys(jobs))
-    codes = kernel_cache.compiled(distinct, lambda absent: compile_kernels(absent))
+    codes = kernel_cache.compiled(distinct, lambda absent: compile_kernels(absent, None, progress))
     about = {
         "cpu": identity.describe(),
         "executor": hashlib.sha256(executor.SOURCE.encode()).hexdigest(),

@@ -17,10 +17,9 @@ from typing import Any
 from ...errors import InternalError, TargetError
 from ...store import Store
 from ..vectors.source import defined, numbered, support_of
+from .architectures import DEFAULT_ARCH, compute_capability
 
 CUBINS = Store(".cubin", "compiled CUDA kernels", beside=".ptx")
-DEFAULT_ARCH = "sm_80"
-_ARCH = re.compile(r"sm_(\d+)(\d)([af]?)")
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 _ENVIRONMENT = re.compile(r"^\.common \.global .*NumbaEnv.*\n", re.MULTILINE)
 _PACKAGES = ("numba", "numba-cuda", "llvmlite", "nvidia-nvvm", "nvidia-nvjitlink")
@@ -39,15 +38,6 @@ class Resources:
     def __str__(self) -> str:
         spilled = f"{self.spill_stores} bytes spilled, {self.spill_loads} read back"
         return f"{self.registers} registers, {spilled}, {self.stack_bytes} bytes of stack, {self.shared_bytes} shared"
-
-
-def compute_capability(arch: str) -> tuple[Any, ...]:
-    """`sm_90a` -> (9, 0, "a"); raises `TargetError` for what is no architecture."""
-    match = _ARCH.fullmatch(arch)
-    if match is None:
-        raise TargetError(f"{arch!r} is no architecture of CUDA\n  try:    sm_75, sm_80, sm_86, sm_89, sm_90, sm_90a")
-    number = (int(match[1]), int(match[2]))
-    return (*number, match[3]) if match[3] else number
 
 
 def needs(package: str, error: ImportError) -> TargetError:
@@ -125,15 +115,19 @@ def resources(log: str) -> Resources:
     )  # fmt: skip
 
 
+def kept_cubin(source: str, entry: str, arch: str) -> bytes | None:
+    """The cubin of a kernel that was compiled before, from the disk; None otherwise."""
+    return CUBINS.get(key_of(source, entry, arch), entry)
+
+
 def cubin_of(source: str, entry: str, arch: str = DEFAULT_ARCH, compiled: Callable[[str], None] | None = None) -> bytes:
     """The cubin of a kernel, from the disk if it was compiled before; `compiled` is called with the PTX otherwise."""
-    key = key_of(source, entry, arch)
-    kept = CUBINS.get(key, entry)
+    kept = kept_cubin(source, entry, arch)
     if kept is not None:
         return kept
     ptx = ptx_of(source, entry, arch)
     code, _ = linked(ptx, arch)
-    CUBINS.put(key, entry, code, beside=ptx.encode())
+    CUBINS.put(key_of(source, entry, arch), entry, code, beside=ptx.encode())
     CUBINS.trim()
     if compiled is not None:
         compiled(ptx)
@@ -159,4 +153,7 @@ def key_of(source: str, entry: str, arch: str) -> bytes:
 @functools.cache
 def _toolchain() -> bytes:
     here = Path(__file__).parent
-    return support_of([here / "compiler.py", here / "operations.py"], _PACKAGES)
+    try:
+        return support_of([here / "compiler.py", here / "operations.py"], _PACKAGES)
+    except ImportError as error:  # importlib's, for a package that is not installed
+        raise needs(str(error.name), error) from None

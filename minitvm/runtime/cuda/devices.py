@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import TargetError
-from ...executable import Kernel
+from ...executable import Executable, Kernel
 from ..device.device import Bytes, Launch, Limits, Place, Shape, words_of
 
 if TYPE_CHECKING:
@@ -64,10 +64,10 @@ class SimulatedDevice:
     limits = Limits(threads=1024, axes=(1024, 1024, 64), piece=1 << 40, units=1)
     errors: tuple[type[Exception], ...] = ()
 
-    def compiled(self, kernels: Sequence[Kernel], progress: Progress | None) -> list[Any]:
+    def compiled(self, executable: Executable, progress: Progress | None, codes: Sequence[Any] | None) -> list[Any]:  # noqa: ARG002
         from .simulator import simulated
 
-        runs = []
+        runs, kernels = [], executable.kernels
         for number, kernel in enumerate(kernels):
             runs.append(simulated(kernel.source, kernel.entry))
             if progress is not None:

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import TargetError
-from ...executable import Kernel
+from ...executable import Executable, Kernel
+from ...target import Target
 from ..device.device import Bytes, Launch, Limits, Place, Shape, words_of
-from .compiler import cubin_of, needs
+from .architectures import compiled_for
+from .compile_pool import cubins
+from .compiler import needs
+from .machine_code import Cubins
 
 if TYPE_CHECKING:
     from ..program import Progress
@@ -99,21 +103,43 @@ class CudaDevice:
         """A function of the driver; raises `CudaError` with the driver's words where it fails."""
         return _checked(self.driver, getattr(self.driver, function)(*args))
 
-    def compiled(self, kernels: Sequence[Kernel], progress: Progress | None) -> list[Any]:
-        """The functions of the kernels' cubins, which the disk keeps."""
-        self.call("cuCtxSetCurrent", self.context)
-        functions = []
-        for number, kernel in enumerate(kernels):
+    def compiled(self, executable: Executable, progress: Progress | None, codes: Sequence[Cubins] | None) -> list[Any]:
+        """The functions of the kernels' cubins: those of an artifact, or compiled here, which the disk keeps."""
+        for kernel in executable.kernels:
             if kernel.language != LANGUAGE:
                 raise TargetError(f"kernel {kernel.name} is written in {kernel.language}; this runtime runs {LANGUAGE}")
+        self.call("cuCtxSetCurrent", self.context)
+        loaded: dict[bytes, Any] = {}
+        functions = []
+        for kernel, code in zip(executable.kernels, self._codes(executable, progress, codes), strict=True):
             try:
-                module = self.call("cuModuleLoadData", cubin_of(kernel.source, kernel.entry, self.arch))
-                functions.append(self.call("cuModuleGetFunction", module, kernel.entry.encode()))
+                if code not in loaded:
+                    loaded[code] = self.call("cuModuleLoadData", code)
+                functions.append(self.call("cuModuleGetFunction", loaded[code], kernel.entry.encode()))
             except CudaError as error:
                 raise TargetError(f"{self.name} does not take kernel {kernel.name}: {error}") from None
-            if progress is not None:
-                progress(number + 1, len(kernels), kernel.name)
         return functions
+
+    def _codes(self, executable: Executable, progress: Progress | None, codes: Sequence[Cubins] | None) -> list[bytes]:
+        """The cubin of each kernel for this device."""
+        try:
+            arch = compiled_for(str(Target(executable.target).arch), self.arch)
+        except TargetError as error:
+            raise TargetError(f"{executable.name} cannot run on {self.name}: {error}") from None
+        kept = [code.for_device(self.arch) for code in codes or ()]
+        if codes is not None and None not in kept:
+            return [code for code in kept if code is not None]
+        try:
+            return cubins([(kernel.source, kernel.entry, arch) for kernel in executable.kernels], None, progress)
+        except TargetError as error:
+            if codes is None:
+                raise
+            held = ", ".join(codes[0].code)
+            raise TargetError(
+                f"{executable.name} has machine code for {held}, and {self.name} is {self.arch}\n"
+                f"  try:    minitvm export --arch {self.arch}, on the machine that compiles it\n"
+                f"  found:  it cannot be compiled here: {error}"
+            ) from None
 
     def allocated(self, nbytes: int) -> Memory:
         self.call("cuCtxSetCurrent", self.context)

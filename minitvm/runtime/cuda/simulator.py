@@ -42,7 +42,7 @@ def simulated(source: str, entry: str) -> Run:
     Blocks run one after the other. Threads of a block run at the same time where the text has a barrier, else in order.
     """
     namespace: dict[str, Any] = {"__name__": f"minitvm_simulated_{entry}"}
-    namespace["__builtins__"] = {**vars(builtins), "__import__": _imported}
+    namespace["__builtins__"] = {**vars(builtins), "__import__": _imported if _BARRIER in source else _without_numba}
     exec(compile(source, f"<kernel {entry}>", "exec"), namespace)
     namespace["quiet"] = functools.partial(np.errstate, all="ignore")
     exec(f"def in_quiet(*words):\n    with quiet():\n        {entry}(*words)\n", namespace)
@@ -89,6 +89,11 @@ def _imported(name: str, *about: Any) -> Any:
     if name in (SIMD, SHARED):
         return _Names()
     return builtins.__import__(name, *about)
+
+
+def _without_numba(name: str, *about: Any) -> Any:
+    """The same where threads run in order, and `cuda` is what `_in_order` says."""
+    return SimpleNamespace(cuda=None) if name == "numba" else _imported(name, *about)
 
 
 class _Names:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ...errors import TargetError
-from ...executable import Kernel
+from ...executable import Executable, Kernel
 from ..words import scalar_word
 
 if TYPE_CHECKING:
@@ -56,8 +56,11 @@ class Device(Protocol):
     def errors(self) -> tuple[type[Exception], ...]:
         """What a command raises that fails on the device."""
 
-    def compiled(self, kernels: Sequence[Kernel], progress: Progress | None) -> list[Any]:
-        """The kernels, ready to launch; raises `TargetError` for what its compiler rejects."""
+    def compiled(self, executable: Executable, progress: Progress | None, codes: Sequence[Any] | None) -> list[Any]:
+        """The executable's kernels, ready to launch; raises `TargetError` for what its compiler rejects.
+
+        `codes` are what an artifact holds of them: `program.MachineCode.unpack`.
+        """
 
     def allocated(self, nbytes: int) -> Any:
         """Memory, freed when nobody has it any more; raises one of `errors`, or MemoryError, where there is none."""

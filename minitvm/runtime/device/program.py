@@ -58,12 +58,12 @@ class DeviceProgram:
         *,
         workers: int | None = None,  # noqa: ARG002 (the device's compiler decides)
         progress: Progress | None = None,
-        kernels: Sequence[Any] | None = None,  # noqa: ARG002 (sources are compiled where they run)
+        kernels: Sequence[Any] | None = None,
     ) -> None:
         self.executable = executable
         self.device = self.open_device()
         self.threads = self.device.limits.units
-        self.kernels = self.device.compiled(executable.kernels, progress)
+        self.kernels = self.device.compiled(executable, progress, kernels)
         self.states = [zeros_of(spec) for spec in executable.states]
         self.constants = [self.filled(c.data) for c in executable.constants]
         self._arenas: list[tuple[Any, int]] = [(None, -1)] * len(executable.arenas)

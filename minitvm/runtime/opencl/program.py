@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...executable import Kernel, KernelParam
+from ...executable import Executable, Kernel, KernelParam
 from ...expr import DType
 from ..device.device import Bytes, Launch, Limits, Place, Shape
 from ..device.program import DeviceProgram
@@ -42,8 +42,8 @@ class OpenCLDevice:
     def name(self) -> str:
         return self.opened.name
 
-    def compiled(self, kernels: Sequence[Kernel], progress: Progress | None) -> list[Any]:
-        return sources.compiled(self.opened, kernels, progress)
+    def compiled(self, executable: Executable, progress: Progress | None, codes: Sequence[Any] | None) -> list[Any]:  # noqa: ARG002
+        return sources.compiled(self.opened, executable.kernels, progress)
 
     def allocated(self, nbytes: int) -> Any:
         return self.cl.Buffer(self.opened.context, self.cl.mem_flags.READ_WRITE, nbytes)

@@ -1,7 +1,7 @@
 """Faults in kernels for OpenCL devices, and in how they are launched."""
 
 from ..patch import Faults
-from ..seeded import IN_PYTHON, MASKS_IN_PYTHON, ON_A_DEVICE, ON_CUDA_GRIDS, ON_GRIDS
+from ..seeded import IN_PYTHON, MASKS_IN_PYTHON, ON_A_DEVICE, ON_CUDA_GRIDS, ON_GRIDS, PRETENDED
 from ..seeded import MASKS_ON_A_DEVICE as MASKED
 
 CODEGEN = "minitvm.codegen."
@@ -59,3 +59,21 @@ SIMULATOR.edit(
     "unmasked lanes are written", "_scatter", "        if m:\n            a[place] = x", "        a[place] = x"
 )
 SIMULATOR.edit("every step is one", "_ramp", "* np.asarray(stride).astype(dtype)", "")
+DRIVER = Faults("driver of CUDA", "minitvm.runtime.cuda.driver", [PRETENDED])
+DRIVER.edit(
+    "all kernels are the first one",
+    "CudaDevice.compiled",
+    "loaded[code], kernel.entry",
+    "next(iter(loaded.values())), kernel.entry",
+)
+DRIVER.edit("threads are blocks", "CudaDevice.launch", "*shape.blocks, *shape.threads", "*shape.threads, *shape.blocks")
+DRIVER.edit("what is recorded is run while it is", "CudaDevice.recorded", "            queue()\n",
+            "            queue()\n            self.finish()\n")  # fmt: skip
+MACHINES = Faults("architectures of CUDA", "minitvm.runtime.cuda.architectures", [PRETENDED])
+MACHINES.edit("older code runs on every newer device", "runs_on", "code[0] == here[0] and code[1] <= here[1]",
+              "code <= here")  # fmt: skip
+MACHINES.edit("the oldest code is taken", "best_for", "return max(", "return min(")
+MACHINES.edit("kernels run on older devices", "compiled_for", "wanted[:2] > here[:2] or", "")
+CUBINS = Faults("cubins of artifacts", "minitvm.runtime.cuda.machine_code", [PRETENDED])
+CUBINS.edit("one architecture has the code of another", "pack", 'b"".join(codes)', 'b"".join(reversed(codes))')  # fmt: skip
+CUBINS.edit("cubins overlap", "unpack", "bytes(data[end : end + size])", "bytes(data[end // 2 : end // 2 + size])")

@@ -1,0 +1,234 @@
+"""A stand-in for `cuda.bindings.driver`: its functions over the memory of the process, kernels run by the simulator.
+
+It refuses what a driver refuses: a call with another number of arguments than the real function takes, memory that was
+not allocated or was freed, a cubin for another architecture, more shared memory than was asked for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minitvm.runtime.cuda import compile_pool, devices, driver
+from minitvm.runtime.cuda.architectures import compute_capability, runs_on
+from minitvm.runtime.cuda.simulator import simulated
+
+_SUCCESS = SimpleNamespace(name="CUDA_SUCCESS")
+_INVALID = SimpleNamespace(name="CUDA_ERROR_INVALID_VALUE")
+_NO_IMAGE = SimpleNamespace(name="CUDA_ERROR_NO_BINARY_FOR_GPU")
+ATTRIBUTES = {
+    "MAX_THREADS_PER_BLOCK": 1024, "MAX_BLOCK_DIM_X": 1024, "MAX_BLOCK_DIM_Y": 1024, "MAX_BLOCK_DIM_Z": 64,
+    "MULTIPROCESSOR_COUNT": 2,
+}  # fmt: skip
+
+
+def cubin(source: str, entry: str, arch: str) -> bytes:
+    """What stands for a cubin: the text, and the architecture for which it is."""
+    return f"{arch}\n{entry}\n{source}".encode()
+
+
+class FakeDriver:
+    """The module `cuda.bindings.driver` of a machine with one device of the architecture `arch`."""
+
+    CUresult = SimpleNamespace(CUDA_SUCCESS=_SUCCESS)
+    CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1)
+
+    def __init__(self, arch: str = "sm_80", total: int = 1 << 30) -> None:
+        major, minor = int(arch[3:-1]), int(arch[-1])
+        self.arch, self.total = arch, total
+        self.attributes = {**ATTRIBUTES, "COMPUTE_CAPABILITY_MAJOR": major, "COMPUTE_CAPABILITY_MINOR": minor}
+        self.CUdevice_attribute = SimpleNamespace(**{f"CU_DEVICE_ATTRIBUTE_{n}": n for n in self.attributes})
+        self.memory: dict[int, Any] = {}
+        self.commands: list[str] = []  # the names of the calls, in order
+        self._captured: list[Callable[[], None]] | None = None
+        self.fails: set[str] = set()  # functions that fail
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("cu"):
+            raise AttributeError(name)
+        return self._function(name)
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        method = getattr(type(self), f"_{name}")
+
+        def call(*args: Any) -> Any:
+            _require_arguments(name, args)
+            self.commands.append(name)
+            try:
+                if name in self.fails:
+                    raise ValueError
+                value = method(self, *args)
+            except LookupError:
+                return (_NO_IMAGE,)
+            except ValueError:
+                return (_INVALID,)
+            return (_SUCCESS,) if value is None else (_SUCCESS, value)
+
+        return call
+
+    # -- the device
+
+    def _cuInit(self, flags: int) -> None:
+        pass
+
+    def _cuDeviceGetCount(self) -> int:
+        return 1
+
+    def _cuDeviceGet(self, number: int) -> int:
+        return number
+
+    def _cuDeviceGetName(self, length: int, device: int) -> bytes:
+        return b"NVIDIA Pretended\0"
+
+    def _cuDevicePrimaryCtxRetain(self, device: int) -> str:
+        return "context"
+
+    def _cuCtxSetCurrent(self, context: Any) -> None:
+        if context != "context":
+            raise ValueError
+
+    def _cuStreamCreate(self, flags: int) -> str:
+        return "stream"
+
+    def _cuDeviceTotalMem(self, device: int) -> int:
+        return self.total
+
+    def _cuDeviceGetAttribute(self, attribute: str, device: int) -> int:
+        return int(self.attributes[attribute])
+
+    def _cuGetErrorString(self, status: Any) -> bytes:
+        return b"the words of the driver"
+
+    # -- memory
+
+    def _cuMemAlloc(self, nbytes: int) -> int:
+        if nbytes <= 0 or sum(a.size for a in self.memory.values()) + nbytes > self.total:
+            raise ValueError
+        room = np.full(nbytes + 256, 0xA5, np.uint8)
+        begin = -room.ctypes.data % 256
+        array = room[begin : begin + nbytes]
+        self.memory[array.ctypes.data] = array
+        return int(array.ctypes.data)
+
+    def _cuMemFree(self, address: int) -> None:
+        del self.memory[address]
+
+    def bytes_at(self, address: int, nbytes: int) -> Any:
+        """The device's memory from an address on; ValueError where that is no memory of the device."""
+        for begin, array in self.memory.items():
+            if begin <= address and address + nbytes <= begin + array.size:
+                return array[address - begin : address - begin + nbytes]
+        raise ValueError
+
+    def _queue(self, command: Callable[[], None]) -> None:
+        if self._captured is None:
+            command()
+        else:
+            self._captured.append(command)
+
+    def _cuMemcpyHtoDAsync(self, to: int, source: int, nbytes: int, stream: str) -> None:
+        self.bytes_at(to, nbytes)[:] = _host(source, nbytes)
+
+    def _cuMemcpyDtoHAsync(self, to: int, source: int, nbytes: int, stream: str) -> None:
+        _host(to, nbytes)[:] = self.bytes_at(source, nbytes)
+
+    def _cuMemcpyDtoDAsync(self, to: int, source: int, nbytes: int, stream: str) -> None:
+        there, here = self.bytes_at(to, nbytes), self.bytes_at(source, nbytes)
+
+        def command() -> None:
+            there[:] = here.copy()
+
+        self._queue(command)
+
+    # -- kernels
+
+    def _cuModuleLoadData(self, image: bytes) -> Any:
+        arch, entry, source = image.decode().split("\n", 2)
+        if not runs_on(arch, self.arch):
+            raise LookupError
+        return SimpleNamespace(run=simulated(source, entry), entry=entry, words=len(_parameters(source, entry)))
+
+    def _cuModuleGetFunction(self, module: Any, name: bytes) -> Any:
+        if name.decode() != module.entry:
+            raise ValueError
+        return module
+
+    def _cuLaunchKernel(
+        self, kernel: Any, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: str,
+        parameters: int, extra: int,
+    ) -> None:  # fmt: skip
+        pointers = (ctypes.c_uint64 * kernel.words).from_address(parameters) if kernel.words else ()
+        words = [ctypes.c_int64.from_address(pointer).value for pointer in pointers]  # read when it is queued
+        if bx * by * bz > self.attributes["MAX_THREADS_PER_BLOCK"] or bz > self.attributes["MAX_BLOCK_DIM_Z"]:
+            raise ValueError
+        self._queue(lambda: kernel.run((gx, gy, gz), (bx, by, bz), words))
+
+    # -- streams and graphs
+
+    def _cuStreamSynchronize(self, stream: str) -> None:
+        if self._captured is not None:
+            raise ValueError
+
+    def _cuStreamBeginCapture(self, stream: str, mode: int) -> None:
+        self._captured = []
+
+    def _cuStreamEndCapture(self, stream: str) -> Any:
+        graph, self._captured = self._captured, None
+        return graph
+
+    def _cuGraphInstantiate(self, graph: Any, flags: int) -> Any:
+        return graph
+
+    def _cuGraphLaunch(self, graph: Sequence[Callable[[], None]], stream: str) -> None:
+        for command in graph:
+            command()
+
+
+def _host(address: int, nbytes: int) -> Any:
+    return np.frombuffer((ctypes.c_uint8 * nbytes).from_address(address), np.uint8)
+
+
+def _parameters(source: str, entry: str) -> list[str]:
+    match = re.search(rf"^def {entry}\(([^)]*)\)", source, re.MULTILINE)
+    assert match is not None
+    return [name for name in match[1].split(",") if name.strip()]
+
+
+def _require_arguments(name: str, args: Sequence[Any]) -> None:
+    """The real module's signature is the first line of the function's documentation."""
+    try:
+        from cuda.bindings import driver
+    except ImportError:
+        return
+    text = str(getattr(driver, name).__doc__).strip().splitlines()[0]
+    inside = text[text.index("(") + 1 : text.rindex(")")]
+    expected = len([part for part in inside.split(",") if part.strip()])
+    if len(args) != expected:
+        raise TypeError(f"{text} is called with {len(args)} arguments")
+
+
+def cubins(jobs: Sequence[Any], workers: int | None = None, progress: Any = None) -> list[bytes]:
+    """What stands for `compile_pool.cubins`."""
+    for _, _, arch in jobs:
+        compute_capability(arch)
+    return [cubin(*job) for job in jobs]
+
+
+@contextmanager
+def plugged(arch: str = "sm_80", **about: Any) -> Iterator[FakeDriver]:
+    """A machine with a device: its driver. Cubins are texts."""
+    fake = FakeDriver(arch, **about)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "bindings", lambda: fake)
+        patch.setattr(driver, "cubins", cubins)
+        patch.setattr(compile_pool, "cubins", cubins)
+        patch.setattr(devices, "_opened", devices._opened.__wrapped__)
+        patch.delenv(devices.VARIABLE, raising=False)
+        yield fake

@@ -1,0 +1,111 @@
+"""NVIDIA's driver as `runtime.cuda.driver` calls it, without a device: what it is asked, in which order, with what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitvm
+from minitvm.errors import ExecutionError, TargetError
+from minitvm.executable import Kernel
+from minitvm.expr import SizeVar
+from minitvm.runtime.cuda import driver
+from tests.runtime import fake_cuda
+from tests.runtime.fake_cuda import FakeDriver
+from tests.runtime.test_devices import alike, network
+from tests.runtime.test_states import log, row
+
+pytest.importorskip("numba_cuda")
+Plug = Callable[..., FakeDriver]
+
+
+@pytest.fixture
+def plugged() -> Iterator[Plug]:
+    """A machine with a device: `plugged(arch)` is its driver."""
+    with ExitStack() as open_until_the_end:
+        yield lambda *about, **options: open_until_the_end.enter_context(fake_cuda.plugged(*about, **options))
+
+
+def test_a_network_is_right_and_becomes_a_graph(plugged: Plug, rng: np.random.Generator) -> None:
+    fake, graph = plugged(), network()
+    module = minitvm.build(graph, target="cuda")
+    for _ in range(4):
+        alike(graph, module, x=rng.standard_normal((2, 2, 5, 6), dtype=np.float32))
+    kernels = sum(type(step).__name__ == "CallKernel" for step in module.executable.steps)
+    assert fake.commands.count("cuStreamBeginCapture") == fake.commands.count("cuGraphInstantiate") == 1
+    assert fake.commands.count("cuGraphLaunch") == 3
+    assert fake.commands.count("cuLaunchKernel") == 2 * kernels  # in the first run, and once more to record them
+
+
+def test_open_sizes_and_states(plugged: Plug, rng: np.random.Generator) -> None:
+    plugged()
+    graph = network(SizeVar("n"))
+    module = minitvm.build(graph, target="cuda")
+    for n in (1, 3, 1, 1):
+        alike(graph, module, x=rng.standard_normal((n, 2, 5, 6), dtype=np.float32))
+    module = minitvm.build(log(), target="cuda")
+    assert module(**row(3, 1)).tolist() == [[3, 3]]
+    assert module(**row(4, 2)).tolist() == [[7, 7]]
+
+
+def test_all_memory_is_given_back(plugged: Plug, rng: np.random.Generator) -> None:
+    import gc
+
+    fake = plugged()
+    module = minitvm.build(network(), target="cuda")
+    module(rng.standard_normal((2, 2, 5, 6), dtype=np.float32))
+    assert fake.memory
+    del module
+    gc.collect()
+    assert not fake.memory
+
+
+def test_too_little_memory_is_said_with_the_device(plugged: Plug) -> None:
+    plugged(total=600)
+    with pytest.raises(TargetError, match="needs .* bytes; NVIDIA Pretended gives out|which NVIDIA Pretended does not"):
+        minitvm.build(network(), target="cuda")(np.zeros((2, 2, 5, 6), np.float32))
+
+
+@pytest.mark.parametrize("function", ["cuLaunchKernel", "cuStreamSynchronize", "cuMemcpyDtoHAsync"])
+def test_a_run_that_fails_names_the_device_and_the_module_stays_usable(plugged: Plug, function: str) -> None:
+    fake, graph = plugged(), network()
+    module, x = minitvm.build(graph, target="cuda"), np.ones((2, 2, 5, 6), np.float32)
+    fake.fails = {function}
+    with pytest.raises(ExecutionError, match="network failed on NVIDIA Pretended: CUDA_ERROR_INVALID_VALUE: the words"):
+        module(x)
+    fake.fails = set()
+    alike(graph, module, x=x)
+
+
+def test_kernels_for_a_newer_device_are_refused(plugged: Plug) -> None:
+    plugged("sm_80")
+    with pytest.raises(TargetError, match=r"cannot run on NVIDIA Pretended: the kernels were generated for sm_90a"):
+        minitvm.build(network(), target="cuda -arch=sm_90a")
+
+
+def test_kernels_for_one_architecture_are_compiled_for_it(plugged: Plug, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugged("sm_90")
+    asked: set[str] = set()
+
+    def compiling(jobs: Sequence[Any], *about: Any) -> list[bytes]:
+        asked.update(arch for _, _, arch in jobs)
+        return fake_cuda.cubins(jobs)
+
+    monkeypatch.setattr(driver, "cubins", compiling)
+    for target in ("cuda", "cuda -arch=sm_75", "cuda -arch=sm_90a"):
+        minitvm.build(network(), target=target)
+    assert asked == {"sm_90", "sm_90a"}
+
+
+def test_a_kernel_of_another_language_is_refused(plugged: Plug) -> None:
+    from dataclasses import replace
+
+    plugged()
+    executable = minitvm.lower(network(), target="cuda", stop_at="executable")
+    other = replace(executable, kernels=(Kernel("k", "opencl", "", "k", ()),))
+    with pytest.raises(TargetError, match="kernel k is written in opencl; this runtime runs numba-cuda"):
+        driver.CudaDevice(0).compiled(other, None, None)
