@@ -75,5 +75,5 @@ MACHINES.edit("older code runs on every newer device", "runs_on", "code[0] == he
 MACHINES.edit("the oldest code is taken", "best_for", "return max(", "return min(")
 MACHINES.edit("kernels run on older devices", "compiled_for", "wanted[:2] > here[:2] or", "")
 CUBINS = Faults("cubins of artifacts", "minitvm.runtime.cuda.machine_code", [PRETENDED])
-CUBINS.edit("one architecture has the code of another", "pack", 'b"".join(codes)', 'b"".join(reversed(codes))')  # fmt: skip
+CUBINS.edit("one architecture has the code of another", "pack", 'b"".join(codes)', 'b"".join(reversed(codes))')
 CUBINS.edit("cubins overlap", "unpack", "bytes(data[end : end + size])", "bytes(data[end // 2 : end // 2 + size])")
