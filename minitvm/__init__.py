@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .frontend.torch import from_torch
     from .ir import IRModule
     from .quantization import quantize
+    from .runtime.device.arrays import from_dlpack
     from .runtime.tensors import cpu, device
     from .script import from_source
 
@@ -32,6 +33,7 @@ _DEFINED_IN = {
     "compile": "minitvm.build",
     "cpu": "minitvm.runtime.tensors",
     "device": "minitvm.runtime.tensors",
+    "from_dlpack": "minitvm.runtime.device.arrays",
     "from_source": "minitvm.script",
     "from_torch": "minitvm.frontend.torch",
     "lower": "minitvm.build",
@@ -48,6 +50,7 @@ __all__ = [
     "cpu",
     "device",
     "errors",
+    "from_dlpack",
     "from_source",
     "from_torch",
     "graph",

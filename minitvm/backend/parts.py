@@ -73,6 +73,11 @@ PARTS: tuple[Part, ...] = (
     Part("devices", "devices() -> [str]", "info to list the devices of this machine", default="none is listed",
          arguments=()),
     Part(
+        "memory", "memory(device) -> runtime.device.device.Device | None",
+        "from_dlpack to use an array on the device that DLPack calls so", default="arrays on its devices are refused",
+        arguments=("device",),
+    ),
+    Part(
         "machine_code", "machine_code: runtime.program.MachineCode", "artifacts to hold compiled kernels",
         default="artifacts hold the source alone", methods=("pack", "unpack"),
     ),
@@ -96,6 +101,7 @@ class Backend:
     waits: AnyPart = None
     program: AnyPart = None
     devices: AnyPart = None
+    memory: AnyPart = None
     machine_code: Any = None
 
     def part(self, name: str) -> Any:

@@ -32,6 +32,12 @@ def aligned_empty(nbytes: int, alignment: int = ALIGNMENT) -> np.ndarray[Any, An
     return room[skip : skip + nbytes]
 
 
+def aligned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An uninitialised array that begins at a multiple of a cache line."""
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    return aligned_empty(nbytes).view(dtype).reshape(shape)
+
+
 def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The array itself if it is C-contiguous and aligned, else a copy that is."""
     if array.flags.c_contiguous and address(array) % ALIGNMENT == 0:

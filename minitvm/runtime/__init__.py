@@ -13,6 +13,7 @@ from ..absent import absent
 if TYPE_CHECKING:
     from .artifact.load import load
     from .artifact.load import load as load_module
+    from .device.arrays import DeviceArray, from_dlpack
     from .externals import register_engine
     from .function import Function
     from .functions import Functions
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
     from .tensors import Device, Tensor, cpu, device, empty, tensor
 
 _DEFINED_IN = {
-    "Function": ".function", "Functions": ".functions", "GraphModule": ".module", "load": ".artifact.load",
+    "DeviceArray": ".device.arrays", "from_dlpack": ".device.arrays", "Function": ".function",
+    "Functions": ".functions", "GraphModule": ".module", "load": ".artifact.load",
     "register_engine": ".externals", "Device": ".tensors", "Tensor": ".tensors", "cpu": ".tensors",
     "device": ".tensors", "empty": ".tensors", "tensor": ".tensors",
 }  # fmt: skip
 _TVM_NAMES = {"load_module": "load", "NDArray": "Tensor"}  # TVM's, and ours
 __all__ = [
-    "Device", "Function", "Functions", "GraphModule", "Tensor", "cpu", "device", "empty", "load", "load_module",
+    "Device", "DeviceArray", "Function", "Functions", "GraphModule", "Tensor", "cpu", "device", "empty",
+    "from_dlpack", "load", "load_module",
     "register_engine", "tensor",
 ]  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,8 +12,12 @@ from ..errors import InputError, TypeMismatch, nearest, report
 from ..executable import ScalarSpec, TensorSpec
 from ..executable.alignment import address
 from ..expr.dtypes import is_floating
+from .device.arrays import resident
 from .dlpack import brain_floats, shared
 from .shapes import spec_text
+
+if TYPE_CHECKING:
+    from .device.device import Device
 
 Array = np.ndarray[Any, Any]
 
@@ -96,11 +100,19 @@ def checked_scalar(what: str, spec: ScalarSpec, value: Any) -> int | float:
     return number
 
 
-def destination(what: str, spec: TensorSpec, value: Any, shape: tuple[int, ...] | None = None) -> Array:
+def destination(
+    what: str, spec: TensorSpec, value: Any, shape: tuple[int, ...] | None = None, device: Device | None = None
+) -> Any:
     """An array to be written in place: of the right dtype (and shape, if given), contiguous and writeable.
 
-    An object with `__dlpack__`, such as a PyTorch tensor on the CPU, is written through its memory.
+    An object with `__dlpack__`, such as a PyTorch tensor on the CPU, is written through its memory; so is one on the
+    program's `device`.
     """
+    there = resident(what, spec, value, device)
+    if there is not None:
+        if shape is not None and there.shape != shape:
+            raise InputError(f"{what}: {spec.name} has shape {there.shape}; wanted {shape}")
+        return there
     if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
         value = _same_memory(what, spec, value)
     if not isinstance(value, np.ndarray):
@@ -145,9 +157,10 @@ def named(what: str, specs: Sequence[TensorSpec | ScalarSpec], values: dict[str,
     return [values[n] for n in names]
 
 
-def disjoint(what: str, written: Sequence[tuple[str, Array]], others: Sequence[tuple[str, Array]]) -> None:
+def disjoint(what: str, written: Sequence[tuple[str, Any]], others: Sequence[tuple[str, Any]]) -> None:
     """Refuse a destination that shares memory with another argument: kernels assume that theirs do not."""
-    spans = [(name, address(a), address(a) + a.nbytes) for name, a in (*written, *others)]
+    starts = [(name, address(a) if isinstance(a, np.ndarray) else a.address, a) for name, a in (*written, *others)]
+    spans = [(name, start, start + a.nbytes) for name, start, a in starts]
     for i, (name, low, high) in enumerate(spans[: len(written)]):
         for other, other_low, other_high in spans[i + 1 :]:
             if low < other_high and other_low < high and low < high and other_low < other_high:

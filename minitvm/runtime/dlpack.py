@@ -1,19 +1,25 @@
-"""Memory that another library shares by DLPack, and NumPy does not take: bfloat16.
+"""Memory that libraries share by DLPack: arrays of other libraries here, and ours there. After dlpack.h, DLPack 1.0.
 
-The capsule is not consumed: the array holds it, and its producer frees the memory when it goes. After the header of
-DLPack 1.0, dlpack.h.
+A capsule that comes in is not consumed: who uses its memory holds it, and its producer frees the memory when it goes.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..errors import TypeMismatch
 from ..expr import DType
 
-_CPU, _BFLOAT = 1, 4  # DLDeviceType, DLDataTypeCode
+CPU, CUDA, OPENCL = 1, 2, 4  # DLDeviceType
+ON_HOST = (CPU, 3)  # plain memory, and such as is pinned for CUDA's copies
+_NAMES = {CUDA: "CUDA device", OPENCL: "OpenCL device", 7: "Vulkan device", 8: "Metal device", 10: "ROCm device"}
+_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}  # DLDataTypeCode
+_TENSOR, _USED = b"dltensor", b"used_dltensor"
 
 
 class _Tensor(ctypes.Structure):
@@ -27,17 +33,146 @@ class _Tensor(ctypes.Structure):
     )  # fmt: skip
 
 
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _Managed(ctypes.Structure):
+    """DLManagedTensor."""
+
+    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _Deleter))
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """An array of another library: where it lies, and what keeps it there. `dtype` is None for one that we lack."""
+
+    address: int
+    dtype: DType | None
+    shape: tuple[int, ...]
+    is_contiguous: bool
+    device: tuple[int, int]
+    capsule: Any
+
+
+def place_name(device: tuple[int, int]) -> str:
+    """A device as DLPack numbers it, for people."""
+    kind, number = device
+    return "the CPU" if kind in ON_HOST else f"{_NAMES.get(kind, f'a device of kind {kind}, number')} {number}"
+
+
+def device_of(value: Any) -> tuple[int, int] | None:
+    """The device on which an object's memory lies; None if it does not say so."""
+    if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__"):
+        return None
+    kind, number = value.__dlpack_device__()
+    return int(kind), int(number)
+
+
+def described(value: Any, stream: int | None = None) -> Foreign:
+    """The memory of an object with `__dlpack__`; on CUDA devices it is ready for what is queued on `stream`.
+
+    Raises what the object raises, and BufferError for a capsule that is none of DLPack's.
+    """
+    device = device_of(value) or (CPU, 0)
+    capsule = value.__dlpack__() if stream is None else value.__dlpack__(stream=stream)
+    tensor = _tensor(capsule)
+    shape = tuple(tensor.shape[: tensor.ndim])
+    dense, step = [], 1
+    for size in reversed(shape):
+        dense.append(step)
+        step *= size
+    strides = tensor.strides[: tensor.ndim] if tensor.strides else dense[::-1]
+    contiguous = step == 0 or all(n == 1 or a == b for n, a, b in zip(shape, strides, dense[::-1], strict=True))
+    return Foreign(
+        (tensor.data or 0) + tensor.byte_offset, _dtype(tensor), shape, contiguous, device, capsule
+    )  # fmt: skip
+
+
+def _tensor(capsule: Any) -> _Tensor:
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    try:
+        return _Tensor.from_address(pointer(capsule, _TENSOR))
+    except ValueError as error:
+        raise BufferError(f"the capsule is not one of DLPack that is still to be used: {error}") from None
+
+
+def _dtype(tensor: _Tensor) -> DType | None:
+    if tensor.lanes != 1:
+        return None
+    if tensor.code == _CODES["bool"]:
+        return DType("bool") if tensor.bits == 8 else None
+    name = next((kind for kind, code in _CODES.items() if code == tensor.code), "")
+    if not name or tensor.bits not in (
+        (16,) if name == "bfloat" else (16, 32, 64) if name == "float" else (8, 16, 32, 64)
+    ):
+        return None
+    return DType(f"{name}{tensor.bits}")
+
+
+# -- ours, for other libraries
+
+
+def _dtype_fields(dtype: str) -> tuple[int, int]:
+    if dtype == "bool":
+        return _CODES["bool"], 8
+    kind = dtype.rstrip("0123456789")
+    if kind not in _CODES:
+        raise TypeMismatch(f"DLPack has no {dtype}")
+    return _CODES[kind], int(dtype[len(kind) :])
+
+
+_alive: dict[int, tuple[Any, ...]] = {}  # what each tensor that was given away refers to, by the tensor's address
+
+
+@_Deleter
+def _delete(address: int) -> None:
+    _alive.pop(address, None)
+
+
+@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+def _forget(capsule: int) -> None:
+    """A capsule goes; if nobody took its tensor, the tensor goes as well."""
+    if _is_valid(capsule, _TENSOR):
+        _alive.pop(_pointer(capsule, _TENSOR), None)
+
+
+# Functions of their own: a capsule that is being freed cannot become an object again.
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def capsule_of(
+    address: int, dtype: str, shape: Sequence[int], device: tuple[int, int], owner: Any, offset: int = 0
+) -> Any:
+    """A capsule over dense memory that `owner` holds, which lives as long as somebody uses the capsule's tensor."""
+    code, bits = _dtype_fields(dtype)
+    sizes = (ctypes.c_int64 * max(1, len(shape)))(*shape)
+    tensor = _Tensor(address, *device, len(shape), code, bits, 1, sizes, None, offset)
+    managed = _Managed(tensor, None, _delete)
+    at = ctypes.addressof(managed)
+    _alive[at] = (managed, sizes, owner)
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return new(at, _TENSOR, ctypes.cast(_forget, ctypes.c_void_p))
+
+
+# -- arrays of the CPU
+
+
 class _Shared:
     """What NumPy makes an array of, and holds as long as that lives."""
 
-    def __init__(self, tensor: _Tensor, capsule: Any) -> None:
-        self.capsule = capsule
+    def __init__(self, foreign: Foreign, tensor: _Tensor) -> None:
+        self.capsule = foreign.capsule
         self.__array_interface__ = {
             "version": 3,
             "typestr": "<u2",
-            "shape": tuple(tensor.shape[: tensor.ndim]),
+            "shape": foreign.shape,
             "strides": tuple(2 * s for s in tensor.strides[: tensor.ndim]) if tensor.strides else None,
-            "data": ((tensor.data or 0) + tensor.byte_offset, False),
+            "data": (foreign.address, False),
         }
 
 
@@ -53,13 +188,10 @@ def shared(value: Any) -> np.ndarray[Any, Any]:
 
 
 def brain_floats(value: Any) -> np.ndarray[Any, Any] | None:
-    """An array over memory of the CPU that holds bfloat16; None where it holds anything else."""
-    if not hasattr(value, "__dlpack__") or value.__dlpack_device__()[0] != _CPU:
+    """An array over memory of the CPU that holds bfloat16, which NumPy does not take; None for anything else."""
+    if not hasattr(value, "__dlpack__") or value.__dlpack_device__()[0] != CPU:
         return None
-    capsule = value.__dlpack__()
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
-    if (tensor.code, tensor.bits, tensor.lanes) != (_BFLOAT, 16, 1):
+    foreign = described(value)
+    if foreign.dtype != "bfloat16":
         return None
-    return np.asarray(_Shared(tensor, capsule)).view(DType("bfloat16").numpy)
+    return np.asarray(_Shared(foreign, _tensor(foreign.capsule))).view(DType("bfloat16").numpy)

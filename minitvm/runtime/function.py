@@ -13,7 +13,8 @@ from ..errors import InputError
 from ..events import Listener
 from ..executable import Executable, Input, ScalarSpec
 from ..executable.alignment import address
-from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint
+from .arguments import checked_array, checked_scalar, contiguous, destination, disjoint
+from .device.arrays import argument, resident
 from .program import BoundProgram, Progress, open_program
 from .shapes import bind_dims, spec_text
 from .tvm_methods import TvmMethods
@@ -41,6 +42,7 @@ class Function(TvmMethods):
         self.executable = executable
         self.listeners: Sequence[Listener] = ()
         self._program = open_program(executable, threads, workers, progress, kernels)
+        self._device = getattr(self._program, "device", None)
         self._lock = threading.Lock()
         self._order = executable.calling_order
         self._specs = [
@@ -117,18 +119,20 @@ class Function(TvmMethods):
         inputs: list[Any] = [None] * len(self.executable.inputs)
         outputs: list[Any] = [None] * len(self.executable.outputs)
         tensors, scalars = [], []
-        read: list[tuple[str, Array]] = []
-        written: list[tuple[str, Array]] = []
+        read: list[tuple[str, Any]] = []
+        written: list[tuple[str, Any]] = []
         for place, spec, value in zip(self._order, self._specs, args, strict=True):
             if isinstance(spec, ScalarSpec):
                 inputs[place.index] = checked_scalar(what, spec, value)
                 scalars.append((spec, inputs[place.index]))
                 continue
             if isinstance(place, Input):
-                array = inputs[place.index] = contiguous(checked_array(what, spec, value))
+                array: Any = resident(what, spec, value, self._device)
+                array = contiguous(checked_array(what, spec, value)) if array is None else array
+                inputs[place.index] = array
                 read.append((spec.name, array))
             else:
-                array = outputs[place.index] = destination(what, spec, value)
+                array = outputs[place.index] = destination(what, spec, value, None, self._device)
                 written.append((spec.name, array))
             tensors.append((spec, array.shape))
         disjoint(what, written, read)
@@ -138,5 +142,4 @@ class Function(TvmMethods):
         if self._simple:
             self._known = {k: b for k, b in self._known.items() if self._program.holds(b)}
             self._known[key[0]] = bound
-        addresses = [0 if isinstance(a, int | float) else address(a) for a in inputs]
-        bound.run(addresses, [address(a) for a in outputs], self.listeners)
+        bound.run(list(map(argument, inputs)), list(map(argument, outputs)), self.listeners)

@@ -13,10 +13,11 @@ import numpy as np
 from ..errors import InputError
 from ..events import Listener
 from ..executable import Executable, ScalarSpec, TensorSpec
-from ..executable.alignment import address
+from ..executable.alignment import aligned_array
 from ..executable.largest import data_sizes, depends
 from ..executable.memory import MemoryPlan, memory_plan
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
+from .device.arrays import DeviceArray, argument, resident
 from .program import BoundProgram, Progress, open_program, stamped_times
 from .shapes import bind_dims, check_fixed_dims, check_guards, shape_of, spec_text
 from .stamped import StampedRun
@@ -33,6 +34,9 @@ class GraphModule(TvmMethods):
     `module(x, y)` or `module(name=x)` returns the output array, or a tuple of them if there are several. Outputs are
     new arrays, which later calls do not change; `out=` makes it write into the caller's arrays. Inputs must have the
     dtype that the model declares; one that is not contiguous is copied. Calls from several Python threads take turns.
+
+    Arrays that lie on the module's device, whatever library they are of, are used there (by DLPack); `out="device"`
+    leaves the outputs there, as `DeviceArray`s. An array on another device is refused.
 
     `state` has the values that a run leaves for the next one, by name: `module.state["k0"]` reads one, assigning sets
     it, and `module.reset()` fills all with zeros. No two modules share them, also not two of one executable.
@@ -53,6 +57,7 @@ class GraphModule(TvmMethods):
         self.listeners: Sequence[Listener] = ()
         self._what = executable.name
         self._program = open_program(executable, threads, workers, progress, kernels)
+        self._device = getattr(self._program, "device", None)
         self._lock = threading.RLock()
         self.state = States(self._what, executable.states, memory_of(executable, self._program), self._lock)
         self._inputs = executable.inputs
@@ -108,7 +113,10 @@ class GraphModule(TvmMethods):
     # -- TVM's methods
 
     def set_input(self, name: str | int | None = None, value: Any = None, /, **inputs: Any) -> None:
-        """Keep a copy of an input, by name or position, for the next `run`: `set_input("x", x)` or `set_input(x=x)`."""
+        """Keep a copy of an input, by name or position, for the next `run`: `set_input("x", x)` or `set_input(x=x)`.
+
+        An array that lies on the module's device is kept itself.
+        """
         if name is not None:
             if isinstance(name, int | np.integer):
                 if not 0 <= name < len(self._names):
@@ -126,9 +134,9 @@ class GraphModule(TvmMethods):
                 if isinstance(spec, ScalarSpec):
                     checked[spec.name] = checked_scalar(self._what, spec, inputs[spec.name])
                     continue
-                array = checked_array(self._what, spec, inputs[spec.name])
+                array = self._checked(spec, inputs[spec.name])
                 check_fixed_dims(self._what, spec, array.shape)
-                checked[spec.name] = np.array(array, order="C")
+                checked[spec.name] = np.array(array, order="C") if isinstance(array, np.ndarray) else array
             self._set.update(checked)
 
     def run(self, **inputs: Any) -> None:
@@ -196,8 +204,7 @@ class GraphModule(TvmMethods):
             if self.executable.bounds:
                 check_bounds(self.executable, arrays, self._program.states)
             results = self._destinations(bound, out, arrays)
-            addresses = [address(a) if isinstance(a, np.ndarray) else 0 for a in arrays]
-            bound.run(addresses, [address(r) for r in results], self.listeners)
+            bound.run(list(map(argument, arrays)), list(map(argument, results)), self.listeners)
             return self._shaped(results, bound)
 
     # -- timing
@@ -219,8 +226,8 @@ class GraphModule(TvmMethods):
             if self.executable.bounds:
                 check_bounds(self.executable, arrays, self._program.states)
             results = self._destinations(bound, out, arrays)
-            addresses = [address(a) if isinstance(a, np.ndarray) else 0 for a in arrays]
-            times = stamped_times(bound, self.executable.target, addresses, [address(r) for r in results])
+            addresses, written = list(map(argument, arrays)), list(map(argument, results))
+            times = stamped_times(bound, self.executable.target, addresses, written)
             return StampedRun(self._shaped(results, bound), times, bound.env)
 
     # -- steps of every call
@@ -234,7 +241,7 @@ class GraphModule(TvmMethods):
                 arrays.append(checked_scalar(self._what, spec, value))
                 scalars.append((spec, arrays[-1]))
             else:
-                arrays.append(contiguous(checked_array(self._what, spec, value)))
+                arrays.append(self._checked(spec, value))
                 tensors.append((spec, arrays[-1].shape))
         env = bind_dims(self._what, tensors, scalars)
         check_guards(self.executable, env)
@@ -252,30 +259,51 @@ class GraphModule(TvmMethods):
             return results
         shapes = [shape_of(spec, bound.env) for spec in self.executable.outputs]
         return [
-            array if array.shape == shape else array[: math.prod(shape)].reshape(shape)
+            array
+            if array.shape == shape
+            else array[: math.prod(shape)].reshape(shape)
+            if isinstance(array, np.ndarray)
+            else array.beginning(shape)
             for array, shape in zip(results, shapes, strict=True)
         ]
 
-    def _destinations(self, bound: BoundProgram, out: Any, arrays: Sequence[Any]) -> list[Array]:
+    def _checked(self, spec: TensorSpec, value: Any) -> Any:
+        """An input as it is used: an array of NumPy, or one that lies on the module's device."""
+        array = resident(self._what, spec, value, self._device)
+        return contiguous(checked_array(self._what, spec, value)) if array is None else array
+
+    def to_device(self, array: Any) -> Any:
+        """A copy of an array of the host on the module's device, for its inputs; on the CPU, the array itself."""
+        if self._device is None:
+            return array
+        array, pool = np.asarray(array), self._program.pool  # type: ignore[attr-defined]
+        with self._lock:
+            return pool.filled(self._device, array)
+
+    def _destinations(self, bound: BoundProgram, out: Any, arrays: Sequence[Any]) -> list[Any]:
         specs = self.executable.outputs
-        if out is None:
-            return [
-                np.empty(shape, dtype) for shape, dtype in zip(bound.output_shapes, self._output_dtypes, strict=True)
-            ]
+        if out is None or (isinstance(out, str) and out == "device"):
+            shapes = zip(specs, bound.output_shapes, self._output_dtypes, strict=True)
+            if self._device is None:
+                return [np.empty(shape, dtype) for _, shape, dtype in shapes]
+            if out is None:
+                return [aligned_array(shape, dtype) for _, shape, dtype in shapes]
+            pool = self._program.pool  # type: ignore[attr-defined]
+            return [pool.array(self._device, spec.dtype, shape, f"output {spec.name}") for spec, shape, _ in shapes]
         for spec in specs:
             if any(depends(dim, self._sizes) for dim in spec.shape):
                 raise InputError(
                     f"{self._what}: out= takes arrays of the outputs' shapes, and data decide that of {spec_text(spec)}"
                 )
-        if not isinstance(out, np.ndarray | list | tuple) and not hasattr(out, "__dlpack__"):
+        if not isinstance(out, np.ndarray | DeviceArray | list | tuple) and not hasattr(out, "__dlpack__"):
             raise InputError(f"{self._what}: out is a {type(out).__name__}; wanted arrays: {listing(specs)}")
         arrays_out = out if isinstance(out, list | tuple) else [out]
         if len(arrays_out) != len(specs):
             raise InputError(f"{self._what}: out has {len(arrays_out)} arrays; wanted {listing(specs)}")
         results = [
-            destination(self._what, s, a, shape)
+            destination(self._what, s, a, shape, self._device)
             for s, a, shape in zip(specs, arrays_out, bound.output_shapes, strict=True)
         ]
-        inputs = [(s.name, a) for s, a in zip(self._inputs, arrays, strict=True) if isinstance(a, np.ndarray)]
+        inputs = [(s.name, a) for s, a in zip(self._inputs, arrays, strict=True) if hasattr(a, "nbytes")]
         disjoint(self._what, list(zip(self.output_names, results, strict=True)), inputs)
         return results

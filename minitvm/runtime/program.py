@@ -26,6 +26,9 @@ class BoundProgram(Protocol):
     Of an output whose shape data decide, `output_shapes` has one dimension, the most elements that it can have; a run
     puts the sizes that it found into `env`.
 
+    A program with a `device` (`device.device.Device`) also takes `device.arrays.DeviceArray`s for addresses; its
+    `pool` makes them.
+
     A back end whose program has `run_stamped(inputs, outputs)` as well can be profiled: it runs as `run` does, and
     returns `stamped.StampedRun.times`.
     """
@@ -55,8 +58,11 @@ class Program(Protocol):
     def threads(self) -> int: ...
 
     @property
-    def states(self) -> Sequence[np.ndarray[Any, Any]]:
-        """The memory of the executable's states, in order, as dense arrays in the host's memory."""
+    def states(self) -> Sequence[Any]:
+        """The memory of the executable's states, in order: dense arrays, or what is read and set as they are.
+
+        That is `copy()`, `state[...] = array` and `fill(number)`.
+        """
 
     def bind(self, key: Any, env: Bindings) -> BoundProgram:
         """The program at the dimensions `env`; equal keys mean equal dimensions."""

@@ -23,9 +23,9 @@ def zeros_of(spec: TensorSpec) -> Array:
     return data.view(spec.dtype.numpy).reshape(shape)
 
 
-def memory_of(executable: Executable, program: Any) -> Sequence[Array]:
+def memory_of(executable: Executable, program: Any) -> Sequence[Any]:
     """The memory of a program's states; raises `Unsupported` if its back end has none for them."""
-    memory: Sequence[Array] = getattr(program, "states", ())
+    memory: Sequence[Any] = getattr(program, "states", ())
     if len(memory) != len(executable.states):
         raise Unsupported(f"the back end {executable.target} keeps no states: its programs have no memory for them")
     return memory
@@ -38,7 +38,7 @@ class States(Mapping[str, Array]):
     the module. `update` sets several, or none if one of them does not fit.
     """
 
-    def __init__(self, what: str, specs: Sequence[TensorSpec], memory: Sequence[Array], lock: threading.RLock) -> None:
+    def __init__(self, what: str, specs: Sequence[TensorSpec], memory: Sequence[Any], lock: threading.RLock) -> None:
         self._what, self._lock = what, lock
         self._specs = {spec.name: spec for spec in specs}
         self._memory = dict(zip(self._specs, memory, strict=True))
@@ -46,7 +46,8 @@ class States(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         self._require(name)
         with self._lock:
-            return self._memory[name].copy()
+            array: Array = self._memory[name].copy()
+            return array
 
     def __setitem__(self, name: str, array: Any) -> None:
         self.update({name: array})
@@ -72,7 +73,7 @@ class States(Mapping[str, Array]):
         checked = {name: self._checked(name, array) for name, array in arrays.items()}
         with self._lock:
             for name, array in checked.items():
-                np.copyto(self._memory[name], array)
+                self._memory[name][...] = array
 
     def reset(self) -> None:
         """Fill all states with zeros, as before the first run."""
@@ -94,10 +95,12 @@ class States(Mapping[str, Array]):
         return given
 
 
-def check_bounds(executable: Executable, arrays: Sequence[Any], states: Sequence[Array]) -> None:
+def check_bounds(executable: Executable, arrays: Sequence[Any], states: Sequence[Any]) -> None:
     """Raises `InputError` if an element of an input or state is outside of the bounds that the program relies on."""
     for bound in executable.bounds:
         array = (states if isinstance(bound.place, State) else arrays)[bound.place.index]
+        if not isinstance(array, np.ndarray):  # it lies on a device
+            array = array.copy()
         if array.size == 1:
             element = array.item()
             low = high = element

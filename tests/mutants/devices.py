@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 import minitvm
-from minitvm.errors import MinitvmError, TargetError
+from minitvm.errors import ExecutionError, InputError, MinitvmError, TargetError
 from minitvm.expr import SizeVar
+from minitvm.graph import GraphBuilder
+from minitvm.runtime import dlpack, from_dlpack
 from minitvm.runtime.cuda import architectures, machine_code
-from tests.runtime.fake_cuda import plugged
+from minitvm.script import tir as T
+from tests.runtime.fake_cuda import Tensor, plugged
 from tests.runtime.test_devices import alike, network
 from tests.runtime.test_states import log, row
 
@@ -31,6 +36,67 @@ def states_stay_there() -> None:
         assert module(**row(4, 2)).tolist() == [[7, 7]]
         module.reset()
         assert module(**row(5, 4)).tolist() == [[5, 5]]
+
+
+def tensors_are_used_where_they_lie() -> None:
+    b = GraphBuilder("doubled")
+    x = b.input("x", (2, 8))
+    with plugged() as fake:
+        module = minitvm.build(b.build(b.op("add", x, x)), target="cuda")
+        for seed, skip in enumerate((0, 4, 0, 8)):
+            data = np.random.default_rng(seed).standard_normal((2, 8)).astype(np.float32)
+            there, out = Tensor(fake, data, skip=skip), Tensor(fake, data)
+            module(there, out=out)
+            np.testing.assert_array_equal(out.numpy(), data + data)
+            first, second = (module(from_dlpack(there), out="device") for _ in range(2))
+            module(np.zeros((2, 8), np.float32), out="device")
+            np.testing.assert_array_equal(first.numpy(), data + data)
+            np.testing.assert_array_equal(
+                np.array(fake.bytes_at(second.address, 64)).view(np.float32), (data + data).ravel()
+            )
+        assert dlpack.described(second).dtype == "float32"
+        for wrong in (Tensor(fake, data, device=(2, 1)), _Gaps(fake, data)):
+            try:
+                module(wrong)
+            except InputError:
+                continue
+            raise AssertionError("it is taken")
+
+
+class _Gaps(Tensor):
+    """One whose rows are twice as far from each other as they are long."""
+
+    def __dlpack__(self, stream: Any = None) -> Any:
+        capsule = super().__dlpack__(stream)
+        self.strides = (ctypes.c_int64 * 2)(16, 1)
+        dlpack._tensor(capsule).strides = self.strides
+        return capsule
+
+
+def unwritten_elements_stay() -> None:
+    @T.prim_func
+    def half(x: T.Buffer((8,), "float32"), y: T.Buffer((8,), "float32")) -> None:  # type: ignore[valid-type]
+        for i in range(4):
+            with T.block("y"):
+                v = T.axis.spatial(8, i)
+                y[v] = x[v]  # type: ignore[index]
+
+    with plugged():
+        out = np.full(8, 7, np.float32)
+        minitvm.build(half, target="cuda")(np.zeros(8, np.float32), out)
+        assert out.tolist() == [0, 0, 0, 0, 7, 7, 7, 7]
+
+
+def failed_runs_are_not_forgotten() -> None:
+    with plugged() as fake:
+        module = minitvm.build(log(), target="cuda")
+        for fails in ({"cuLaunchKernel"}, set[str]()):
+            fake.fails = fails
+            try:
+                module(**row(4, 2))
+            except ExecutionError:
+                continue
+            raise AssertionError("the state is used")
 
 
 def cubins_come_back() -> None:
@@ -76,5 +142,6 @@ def checked(number: int) -> None:
 
 
 CHECKS: tuple[Callable[[], None], ...] = (
-    a_network_runs_there, states_stay_there, cubins_come_back, architectures_are_told_apart,
+    a_network_runs_there, states_stay_there, tensors_are_used_where_they_lie, unwritten_elements_stay,
+    failed_runs_are_not_forgotten, cubins_come_back, architectures_are_told_apart,
 )  # fmt: skip

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minitvm.runtime import dlpack
 from minitvm.runtime.cuda import compile_pool, devices, driver
 from minitvm.runtime.cuda.architectures import compute_capability, runs_on
 from minitvm.runtime.cuda.simulator import simulated
@@ -23,6 +24,7 @@ from minitvm.runtime.cuda.simulator import simulated
 _SUCCESS = SimpleNamespace(name="CUDA_SUCCESS")
 _INVALID = SimpleNamespace(name="CUDA_ERROR_INVALID_VALUE")
 _NO_IMAGE = SimpleNamespace(name="CUDA_ERROR_NO_BINARY_FOR_GPU")
+STREAM = 77
 ATTRIBUTES = {
     "MAX_THREADS_PER_BLOCK": 1024, "MAX_BLOCK_DIM_X": 1024, "MAX_BLOCK_DIM_Y": 1024, "MAX_BLOCK_DIM_Z": 64,
     "MULTIPROCESSOR_COUNT": 2,
@@ -95,7 +97,7 @@ class FakeDriver:
             raise ValueError
 
     def _cuStreamCreate(self, flags: int) -> str:
-        return "stream"
+        return STREAM
 
     def _cuDeviceTotalMem(self, device: int) -> int:
         return self.total
@@ -133,13 +135,13 @@ class FakeDriver:
         else:
             self._captured.append(command)
 
-    def _cuMemcpyHtoDAsync(self, to: int, source: int, nbytes: int, stream: str) -> None:
+    def _cuMemcpyHtoDAsync(self, to: int, source: int, nbytes: int, stream: int) -> None:
         self.bytes_at(to, nbytes)[:] = _host(source, nbytes)
 
-    def _cuMemcpyDtoHAsync(self, to: int, source: int, nbytes: int, stream: str) -> None:
+    def _cuMemcpyDtoHAsync(self, to: int, source: int, nbytes: int, stream: int) -> None:
         _host(to, nbytes)[:] = self.bytes_at(source, nbytes)
 
-    def _cuMemcpyDtoDAsync(self, to: int, source: int, nbytes: int, stream: str) -> None:
+    def _cuMemcpyDtoDAsync(self, to: int, source: int, nbytes: int, stream: int) -> None:
         there, here = self.bytes_at(to, nbytes), self.bytes_at(source, nbytes)
 
         def command() -> None:
@@ -161,7 +163,7 @@ class FakeDriver:
         return module
 
     def _cuLaunchKernel(
-        self, kernel: Any, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: str,
+        self, kernel: Any, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: int,
         parameters: int, extra: int,
     ) -> None:  # fmt: skip
         pointers = (ctypes.c_uint64 * kernel.words).from_address(parameters) if kernel.words else ()
@@ -172,21 +174,21 @@ class FakeDriver:
 
     # -- streams and graphs
 
-    def _cuStreamSynchronize(self, stream: str) -> None:
+    def _cuStreamSynchronize(self, stream: int) -> None:
         if self._captured is not None:
             raise ValueError
 
-    def _cuStreamBeginCapture(self, stream: str, mode: int) -> None:
+    def _cuStreamBeginCapture(self, stream: int, mode: int) -> None:
         self._captured = []
 
-    def _cuStreamEndCapture(self, stream: str) -> Any:
+    def _cuStreamEndCapture(self, stream: int) -> Any:
         graph, self._captured = self._captured, None
         return graph
 
     def _cuGraphInstantiate(self, graph: Any, flags: int) -> Any:
         return graph
 
-    def _cuGraphLaunch(self, graph: Sequence[Callable[[], None]], stream: str) -> None:
+    def _cuGraphLaunch(self, graph: Sequence[Callable[[], None]], stream: int) -> None:
         for command in graph:
             command()
 
@@ -232,3 +234,30 @@ def plugged(arch: str = "sm_80", **about: Any) -> Iterator[FakeDriver]:
         patch.setattr(devices, "_opened", devices._opened.__wrapped__)
         patch.delenv(devices.VARIABLE, raising=False)
         yield fake
+
+
+class Tensor:
+    """A dense tensor that another library has on the pretended device."""
+
+    def __init__(
+        self, fake: FakeDriver, array: np.ndarray[Any, Any], device: tuple[int, int] = (2, 0), skip: int = 0
+    ) -> None:
+        _, self.base = fake.cuMemAlloc(array.nbytes + skip + 1)
+        self.fake, self.shape, self.dtype, self.device, self.skip = fake, array.shape, array.dtype, device, skip
+        self.streams: list[Any] = []
+        self.bytes[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+    @property
+    def bytes(self) -> Any:
+        """Its memory."""
+        return self.fake.bytes_at(self.base + self.skip, int(np.prod(self.shape)) * self.dtype.itemsize)
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        return np.array(self.bytes.view(self.dtype).reshape(self.shape))
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device
+
+    def __dlpack__(self, stream: Any = None) -> Any:
+        self.streams.append(stream)
+        return dlpack.capsule_of(self.base, self.dtype.name, self.shape, self.device, self, offset=self.skip)

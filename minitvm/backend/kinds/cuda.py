@@ -12,5 +12,6 @@ BACKEND = Backend(
     assembly="minitvm.runtime.cuda.compiler:assembly",
     program="minitvm.runtime.cuda.program:CudaProgram",
     devices="minitvm.runtime.cuda.devices:names",
+    memory="minitvm.runtime.cuda.devices:memory",
     machine_code="minitvm.runtime.cuda.machine_code",
 )

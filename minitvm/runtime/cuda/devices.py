@@ -15,6 +15,8 @@ import numpy as np
 
 from ...errors import TargetError
 from ...executable import Executable, Kernel
+from ...executable.alignment import ALIGNMENT, array_at
+from .. import dlpack
 from ..device.device import Bytes, Launch, Limits, Place, Shape, words_of
 
 if TYPE_CHECKING:
@@ -34,6 +36,21 @@ def names() -> list[str]:
 def current() -> Any:
     """The device on which programs run, as `runtime.device.Device`; raises `TargetError` where there is none."""
     return _opened(os.environ.get(VARIABLE, "").strip().lower())
+
+
+def memory(where: tuple[int, int]) -> Any:
+    """The device that DLPack numbers so, if programs run on it; None for one of another kind.
+
+    Raises `TargetError` for a CUDA device on which no programs run.
+    """
+    if where[0] != dlpack.CUDA:
+        return None
+    device = current()
+    if device.dlpack != where:
+        raise TargetError(
+            f"it lies on {dlpack.place_name(where)}, and programs run on {device.name}\n  try:    {VARIABLE}={where[1]}"
+        )
+    return device
 
 
 @functools.cache
@@ -73,6 +90,24 @@ class SimulatedDevice:
             if progress is not None:
                 progress(number + 1, len(kernels), kernel.name)
         return runs
+
+    identity = dlpack = (dlpack.CPU, 0)
+    stream = None
+    shares_host = True
+
+    def enter(self) -> None:
+        """Every thread may."""
+
+    def over_host(self, address: int, nbytes: int) -> Any:
+        return array_at(address, "uint8", (nbytes,))
+
+    adopted = over_host
+
+    def address(self, buffer: Any) -> int:
+        return int(buffer.ctypes.data)
+
+    def is_aligned(self, buffer: Any) -> bool:
+        return self.address(buffer) % ALIGNMENT == 0
 
     def allocated(self, nbytes: int) -> Any:
         """Aligned as the driver aligns."""

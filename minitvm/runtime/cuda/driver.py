@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import TargetError
 from ...executable import Executable, Kernel
+from ...executable.alignment import ALIGNMENT
 from ...target import Target
+from .. import dlpack
 from ..device.device import Bytes, Launch, Limits, Place, Shape, words_of
 from .architectures import compiled_for
 from .compile_pool import cubins
@@ -74,6 +77,13 @@ class Memory:
             self._device.driver.cuMemFree(self.address)
 
 
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """Memory of the device that another library has."""
+
+    address: int
+
+
 class CudaDevice:
     """The commands of a device, on one stream: `runtime.device.Device`."""
 
@@ -85,8 +95,9 @@ class CudaDevice:
         handle = self.call("cuDeviceGet", number)
         self.name = _name(self.driver, handle)
         self.context = self.call("cuDevicePrimaryCtxRetain", handle)
-        self.call("cuCtxSetCurrent", self.context)
-        self.stream = self.call("cuStreamCreate", 1)  # it does not wait for the default stream
+        self.enter()
+        self.identity = self.dlpack = (dlpack.CUDA, number)
+        self.queue = self.call("cuStreamCreate", 1)  # it does not wait for the default stream
         self.arch = f"sm_{self._attribute(handle, 'COMPUTE_CAPABILITY_MAJOR')}" + str(
             self._attribute(handle, "COMPUTE_CAPABILITY_MINOR")
         )
@@ -108,7 +119,7 @@ class CudaDevice:
         for kernel in executable.kernels:
             if kernel.language != LANGUAGE:
                 raise TargetError(f"kernel {kernel.name} is written in {kernel.language}; this runtime runs {LANGUAGE}")
-        self.call("cuCtxSetCurrent", self.context)
+        self.enter()
         loaded: dict[bytes, Any] = {}
         functions = []
         for kernel, code in zip(executable.kernels, self._codes(executable, progress, codes), strict=True):
@@ -141,44 +152,68 @@ class CudaDevice:
                 f"  found:  it cannot be compiled here: {error}"
             ) from None
 
-    def allocated(self, nbytes: int) -> Memory:
+    @property
+    def stream(self) -> int:
+        """As DLPack names it: its handle."""
+        return int(self.queue)
+
+    shares_host = False
+
+    def enter(self) -> None:
         self.call("cuCtxSetCurrent", self.context)
+
+    def over_host(self, address: int, nbytes: int) -> Any:
+        raise NotImplementedError
+
+    def adopted(self, address: int, nbytes: int) -> Adopted:  # noqa: ARG002
+        return Adopted(address)
+
+    def address(self, buffer: Memory | Adopted) -> int:
+        return buffer.address
+
+    def is_aligned(self, buffer: Memory | Adopted) -> bool:
+        return buffer.address % ALIGNMENT == 0
+
+    def allocated(self, nbytes: int) -> Memory:
+        self.enter()
         return Memory(self, nbytes)
 
     def write(self, place: Place, data: Bytes) -> None:
-        # The thread that runs may be another one than that which opened the device.
-        self.call("cuCtxSetCurrent", self.context)
-        self.call("cuMemcpyHtoDAsync", _address(place), data.ctypes.data, data.size, self.stream)
+        self.enter()
+        self.call("cuMemcpyHtoDAsync", _address(place), data.ctypes.data, data.size, self.queue)
 
     def read(self, data: Bytes, place: Place) -> None:
-        self.call("cuMemcpyDtoHAsync", data.ctypes.data, _address(place), data.size, self.stream)
+        self.enter()
+        self.call("cuMemcpyDtoHAsync", data.ctypes.data, _address(place), data.size, self.queue)
 
     def copy(self, to: Place, source: Place, nbytes: int) -> None:
-        self.call("cuMemcpyDtoDAsync", _address(to), _address(source), nbytes, self.stream)
+        self.enter()
+        self.call("cuMemcpyDtoDAsync", _address(to), _address(source), nbytes, self.queue)
 
     def launch(self, kernel: Any, about: Kernel, values: Sequence[Any], shape: Shape) -> Launch:
         words = np.array(words_of(values, about, _address), np.int64)
         pointers = words.ctypes.data + 8 * np.arange(len(words), dtype=np.uint64)
 
         def queue() -> None:
-            self.call("cuLaunchKernel", kernel, *shape.blocks, *shape.threads, 0, self.stream, pointers.ctypes.data, 0)
+            self.call("cuLaunchKernel", kernel, *shape.blocks, *shape.threads, 0, self.queue, pointers.ctypes.data, 0)
 
         queue.words = words  # type: ignore[attr-defined] # what the pointers point to
         return queue
 
     def finish(self) -> None:
-        self.call("cuStreamSynchronize", self.stream)
+        self.enter()
+        self.call("cuStreamSynchronize", self.queue)
 
     def recorded(self, queue: Callable[[], None]) -> Launch | None:
         """A graph of what `queue` queues: one launch from the host, whatever its length."""
         mode = self.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        self.call("cuStreamBeginCapture", self.stream, mode)
+        self.call("cuStreamBeginCapture", self.queue, mode)
         try:
             queue()
         finally:
-            graph = self.call("cuStreamEndCapture", self.stream)
+            graph = self.call("cuStreamEndCapture", self.queue)
         ready = self.call("cuGraphInstantiate", graph, 0)
-        return lambda: self.call("cuGraphLaunch", ready, self.stream)
+        return lambda: self.call("cuGraphLaunch", ready, self.queue)
 
 
 def _address(place: Place) -> int:

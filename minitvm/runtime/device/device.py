@@ -56,11 +56,42 @@ class Device(Protocol):
     def errors(self) -> tuple[type[Exception], ...]:
         """What a command raises that fails on the device."""
 
+    def enter(self) -> None:
+        """Let this thread of Python give commands."""
+
     def compiled(self, executable: Executable, progress: Progress | None, codes: Sequence[Any] | None) -> list[Any]:
         """The executable's kernels, ready to launch; raises `TargetError` for what its compiler rejects.
 
         `codes` are what an artifact holds of them: `program.MachineCode.unpack`.
         """
+
+    @property
+    def dlpack(self) -> tuple[int, int]:
+        """Its kind and number, as DLPack has them."""
+
+    @property
+    def identity(self) -> Any:
+        """Equal for two objects whose memory each of them can use."""
+
+    @property
+    def stream(self) -> int | None:
+        """The queue of its commands, as DLPack names it; None where that has no name."""
+
+    @property
+    def shares_host(self) -> bool:
+        """Whether kernels use the host's memory in place: `over_host`."""
+
+    def over_host(self, address: int, nbytes: int) -> Any:
+        """The host's memory, as the device's."""
+
+    def adopted(self, address: int, nbytes: int) -> Any:
+        """Memory of the device that another library has; raises `TargetError` where the device has no addresses."""
+
+    def address(self, buffer: Any) -> int:
+        """Where memory lies; no two pieces have the same."""
+
+    def is_aligned(self, buffer: Any) -> bool:
+        """Whether memory begins where kernels take it for granted: at a multiple of 64 bytes."""
 
     def allocated(self, nbytes: int) -> Any:
         """Memory, freed when nobody has it any more; raises one of `errors`, or MemoryError, where there is none."""
@@ -82,6 +113,11 @@ class Device(Protocol):
 
     def recorded(self, queue: Callable[[], None]) -> Launch | None:
         """One command for all that `queue` queues (a graph); None on devices that cannot record."""
+
+
+def as_bytes(array: np.ndarray[Any, Any]) -> Bytes:
+    """A dense array's bytes."""
+    return array.reshape(-1).view(np.uint8)
 
 
 def words_of(values: Sequence[Any], about: Kernel, address: Callable[[Place], int]) -> list[int]:

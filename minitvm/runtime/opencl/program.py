@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...errors import TargetError
 from ...executable import Executable, Kernel, KernelParam
+from ...executable.alignment import array_at
 from ...expr import DType
+from .. import dlpack
 from ..device.device import Bytes, Launch, Limits, Place, Shape
 from ..device.program import DeviceProgram
 from ..words import signed_word
@@ -31,6 +34,7 @@ class OpenCLDevice:
 
     def __init__(self, opened: Device) -> None:
         self.opened, self.cl = opened, pyopencl()
+        self.identity = opened.context
         self.errors: tuple[type[Exception], ...] = (self.cl.RuntimeError, self.cl.MemoryError)
         handle = opened.handle
         self.limits = Limits(
@@ -44,6 +48,31 @@ class OpenCLDevice:
 
     def compiled(self, executable: Executable, progress: Progress | None, codes: Sequence[Any] | None) -> list[Any]:  # noqa: ARG002
         return sources.compiled(self.opened, executable.kernels, progress)
+
+    dlpack = (dlpack.OPENCL, 0)
+    stream = None
+
+    @property
+    def shares_host(self) -> bool:
+        """Processors run kernels in the host's memory."""
+        return bool(self.opened.handle.type & self.cl.device_type.CPU) and not self.opened.is_simulator
+
+    def enter(self) -> None:
+        """Every thread may."""
+
+    def over_host(self, address: int, nbytes: int) -> Any:
+        flags = self.cl.mem_flags
+        host = array_at(address, "uint8", (nbytes,))
+        return self.cl.Buffer(self.opened.context, flags.READ_WRITE | flags.USE_HOST_PTR, hostbuf=host)
+
+    def adopted(self, address: int, nbytes: int) -> Any:  # noqa: ARG002
+        raise TargetError(f"{self.name} has no addresses that libraries share")
+
+    def address(self, buffer: Any) -> int:
+        return int(buffer.int_ptr)
+
+    def is_aligned(self, buffer: Any) -> bool:  # noqa: ARG002 (a buffer of OpenCL always is)
+        return True
 
     def allocated(self, nbytes: int) -> Any:
         return self.cl.Buffer(self.opened.context, self.cl.mem_flags.READ_WRITE, nbytes)

@@ -32,11 +32,29 @@ STATEMENTS.edit(
     "share.format(' + 1')}",
     "share.format(' + 1')} - 1",
 )
-LAUNCH = Faults("programs on devices", "minitvm.runtime.device.program", [ON_GRIDS])
+LAUNCH = Faults("programs on devices", "minitvm.runtime.device.bound", [PRETENDED, ON_GRIDS])
 LAUNCH.edit("threads of blocks are blocks", "BoundProgram._shape", "checked_shape(self.device, name, extents)",
             "checked_shape(self.device, name, [*extents[3:], *extents[:3]])")  # fmt: skip
 LAUNCH.edit("outputs are not copied back", "BoundProgram._copy_out",
-            "self._read(_bytes(array_at(at, out.dtype, shape)), Place(buffer))", "pass")  # fmt: skip
+            "self.device.read(as_bytes(array_at(array, spec.dtype, tuple(shape))), place)", "pass")  # fmt: skip
+LAUNCH.edit("launches are kept for other memory", "BoundProgram._new_memory", "if self._own[number]:", "if True:")
+LAUNCH.edit("memory of an input is another's", "BoundProgram._chosen", "*map(self._address, outputs))",
+            "*(0 for _ in outputs))")  # fmt: skip
+LAUNCH.edit("what lies askew is used in place", "BoundProgram._address",
+            "array.address if self.device.is_aligned(array.buffer) else 0", "array.address")  # fmt: skip
+LAUNCH.edit("what a function does not write is lost", "BoundProgram._copy_in", "if x.calling or spec.inout:",
+            "if spec.inout and False:")  # fmt: skip
+ARRAYS = Faults("arrays on devices", "minitvm.runtime.device.arrays", [PRETENDED])
+ARRAYS.edit("memory comes back while it is used", "Pool.array", "weakref.finalize(made, _give_back, free, buffer)",
+            "_give_back(free, buffer)")  # fmt: skip
+ARRAYS.edit("any device is ours", "adopted", "where != device.dlpack or isinstance(value, DeviceArray)", "False")
+ARRAYS.edit("rows may have gaps", "adopted", "if not foreign.is_contiguous:", "if False:")
+SHARED = Faults("memory by DLPack", "minitvm.runtime.dlpack", [PRETENDED])
+SHARED.edit("an offset is forgotten", "described", "(tensor.data or 0) + tensor.byte_offset", "tensor.data or 0")
+SHARED.edit("bits are bytes", "_dtype_fields", "return _CODES[kind], int(dtype[len(kind) :])", "return _CODES[kind], 8")
+KEPT = Faults("states on devices", "minitvm.runtime.device.states", [PRETENDED])
+KEPT.edit("what a failed run left is used", "States.lose", "state.is_known = False", "pass")
+KEPT.edit("a reset is not written", "DeviceState.__setitem__", "if array.size:", "if False:")
 OPENCL = Faults("opencl program", "minitvm.runtime.opencl.program", [ON_GRIDS])
 OPENCL.edit("as many work-items as blocks", "OpenCLDevice.launch", "tuple(b * t for b, t", "tuple(max(b, t) for b, t")
 

@@ -1,0 +1,205 @@
+"""Arrays in the memory of a device: results that stay there, and memory of other libraries, used where it lies."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...backend import registered
+from ...errors import InputError, MinitvmError, TypeMismatch
+from ...executable import TensorSpec
+from ...executable.alignment import address, aligned_empty
+from ...expr import DType
+from .. import dlpack
+from ..shapes import spec_text
+from .device import Place, as_bytes
+
+if TYPE_CHECKING:
+    from .device import Device
+
+KEPT = 8  # pieces of one size that wait for the next result
+
+
+class DeviceArray:
+    """A dense array on a device. `numpy()` copies it to the host; by DLPack other libraries use it where it lies."""
+
+    def __init__(self, device: Device, buffer: Any, dtype: DType, shape: Sequence[int], owner: Any = None) -> None:
+        self.device, self.buffer, self.owner = device, buffer, owner
+        self.address = device.address(buffer)
+        self.type, self.shape = DType(dtype), tuple(int(n) for n in shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As NumPy's."""
+        return self.type.numpy
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """Its bytes."""
+        return self.size * self.type.bytes
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """A copy in the host's memory."""
+        data = aligned_empty(self.nbytes)
+        if self.nbytes:
+            self.device.read(data, Place(self.buffer))
+            self.device.finish()
+        return data.view(self.dtype).reshape(self.shape)
+
+    def copy(self) -> np.ndarray[Any, Any]:
+        """The same as `numpy()`."""
+        return self.numpy()
+
+    def beginning(self, shape: Sequence[int]) -> DeviceArray:
+        """Its first elements, in a shape."""
+        return DeviceArray(self.device, self.buffer, self.type, shape, self)
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:  # fmt: skip
+        """A capsule of DLPack; whatever was queued for the array is done, so any stream may use it."""
+        if copy or (dl_device is not None and tuple(map(int, dl_device)) != self.device.dlpack):
+            raise BufferError(f"an array on {self.device.name} is shared where it lies; numpy() copies it")
+        del stream, max_version
+        return dlpack.capsule_of(self.address, self.type, self.shape, self.device.dlpack, self)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device.dlpack
+
+    def __repr__(self) -> str:
+        return f"DeviceArray({self.type}{list(self.shape)} on {self.device.name})"
+
+
+class Pool:
+    """Memory of results that nobody has any more, for the next results: the same places, so that launches are kept."""
+
+    def __init__(self, allocate: Callable[[int, str], Any]) -> None:
+        self._allocate = allocate
+        self._free: dict[int, list[Any]] = {}
+
+    def array(self, device: Device, dtype: DType, shape: Sequence[int], what: str) -> DeviceArray:
+        """A new array; its memory comes back when the last one who uses it has gone."""
+        nbytes = int(np.prod(shape, dtype=np.int64)) * DType(dtype).bytes
+        free = self._free.setdefault(nbytes, [])
+        buffer = free.pop() if free else self._allocate(nbytes, what)
+        made = DeviceArray(device, buffer, dtype, shape)
+        weakref.finalize(made, _give_back, free, buffer)
+        return made
+
+    def filled(self, device: Device, data: np.ndarray[Any, Any]) -> DeviceArray:
+        """A new array with these values."""
+        array = self.array(device, DType(data.dtype.name), data.shape, "an array")
+        if data.nbytes:
+            device.write(Place(array.buffer), as_bytes(np.ascontiguousarray(data)))
+            device.finish()
+        return array
+
+
+def _give_back(free: list[Any], buffer: Any) -> None:
+    if len(free) < KEPT:
+        free.append(buffer)
+
+
+def place_of(value: Any) -> tuple[int, int] | None:
+    """The device on which an array lies, as DLPack numbers it; None for the host's memory."""
+    if isinstance(value, DeviceArray):
+        return value.device.dlpack
+    where = dlpack.device_of(value)
+    return None if where is None or where[0] in dlpack.ON_HOST else where
+
+
+def adopted(value: Any, device: Device) -> DeviceArray:
+    """An array on this device over the memory of another library's.
+
+    Raises `InputError` for one on another device, and one that is not dense; `TypeMismatch` for one of another dtype.
+    """
+    if isinstance(value, DeviceArray) and value.device.identity == device.identity:
+        return value
+    where = place_of(value) or (dlpack.CPU, 0)
+    if where != device.dlpack or isinstance(value, DeviceArray):
+        raise InputError(f"it lies on {_name(value)}, and programs run on {device.name}")
+    foreign = dlpack.described(value, device.stream)
+    if not foreign.is_contiguous:
+        raise InputError("it is not contiguous, and nothing on a device is copied unasked\n  try:    .contiguous()")
+    if foreign.dtype is None:
+        raise TypeMismatch("it has elements of a type that minitvm does not have")
+    nbytes = int(np.prod(foreign.shape, dtype=np.int64)) * foreign.dtype.bytes
+    return DeviceArray(device, device.adopted(foreign.address, nbytes), foreign.dtype, foreign.shape, foreign.capsule)
+
+
+def _name(value: Any) -> str:
+    """Where an array lies, for people."""
+    return (
+        value.device.name if isinstance(value, DeviceArray) else dlpack.place_name(place_of(value) or (dlpack.CPU, 0))
+    )
+
+
+def from_dlpack(value: Any) -> Any:
+    """The array of an object with `__dlpack__`, over the same memory: NumPy's on the CPU, else a `DeviceArray`.
+
+    Raises `TypeMismatch` for an object that shares no memory, `InputError` for one on a device on which no programs run
+    here.
+    """
+    if not hasattr(value, "__dlpack__"):
+        raise TypeMismatch(f"from_dlpack: a {type(value).__name__} has no __dlpack__")
+    if isinstance(value, DeviceArray):
+        return value
+    where = place_of(value)
+    try:
+        if where is None:
+            return dlpack.shared(value)
+        for backend in registered().values():
+            find = backend.part("memory")
+            device = None if find is None else find(where)
+            if device is not None:
+                return adopted(value, device)
+    except MinitvmError as error:
+        raise type(error)(f"from_dlpack: a {type(value).__name__}: {error}") from None
+    except Exception as error:  # another library's object raises its own error
+        raise TypeMismatch(f"from_dlpack: the memory of a {type(value).__name__} cannot be shared: {error}") from error
+    raise InputError(f"from_dlpack: the {type(value).__name__} lies on {_name(value)}, on which no programs run here")
+
+
+def argument(value: Any) -> Any:
+    """What a program takes for an argument: the address of an array of the host, or an array on its device."""
+    return address(value) if isinstance(value, np.ndarray) else value if isinstance(value, DeviceArray) else 0
+
+
+def resident(what: str, spec: TensorSpec, value: Any, device: Device | None) -> DeviceArray | None:
+    """An argument that lies on the program's device; None for the host's, which is checked as an array of NumPy.
+
+    `device` is None for a program on the CPU. Raises `InputError` for an argument on another device, `TypeMismatch` for
+    another dtype.
+    """
+    if place_of(value) is None:
+        return None
+    if device is None:
+        raise InputError(
+            f"{what}: {spec.name} lies on {_name(value)}, and the program runs on the CPU\n  try:    a copy on the CPU"
+        )
+    try:
+        array = adopted(value, device)
+    except MinitvmError as error:
+        raise type(error)(f"{what}: {spec.name}, a {type(value).__name__}: {error}") from None
+    except Exception as error:  # another library's object raises its own error
+        text = f"{what}: the memory of {spec.name}, a {type(value).__name__}, cannot be shared: {error}"
+        raise TypeMismatch(text) from error
+    if array.type != spec.dtype:
+        raise TypeMismatch(
+            f"{what}: the dtype of {spec.name} does not fit\n  wanted: {spec_text(spec)}\n"
+            f"  found:  an array of {array.type} on {device.name}"
+        )
+    return array

@@ -1,0 +1,341 @@
+"""A program at one choice of dimensions: its launches, what a run copies, and the order of its steps.
+
+Commands run in the order in which they are queued, so barriers between steps need nothing. A kernel's arguments are set
+once for a choice of memory, but for those that follow from sizes that the run itself finds. Arrays that lie on the
+device, and those of the host where the device shares its memory, are used in place; others are copied. A device that
+can record has all launches of a run as one command.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import ExecutionError, TargetError
+from ...events import Listener, Step, heard
+from ...executable import (
+    ArenaSlice,
+    Barrier,
+    BindSize,
+    CallExternal,
+    CallKernel,
+    ConstantRef,
+    Copy,
+    Input,
+    Location,
+    Output,
+    ScalarSpec,
+    State,
+    TensorSpec,
+    evaluate,
+)  # fmt: skip
+from ...executable.alignment import ALIGNMENT, array_at
+from ...expr import Expr, free_vars
+from .. import externals
+from ..shapes import Bindings, bind_data_size, rooms, shape_of
+from ..stamped import CLOCK
+from .arrays import DeviceArray
+from .device import Launch, Place, Shape, as_bytes, checked_shape
+
+if TYPE_CHECKING:
+    from .program import DeviceProgram
+
+MEMORIES = 16  # choices of memory whose launches are kept
+_GROUP = 64  # work-items of a group where a kernel has no grid
+_GROUPS = 4  # and groups for each of the device's units
+
+
+class _Memory:
+    """The inputs and outputs of some runs, each where it lies, and the launches that use them."""
+
+    def __init__(self, inputs: list[Place | None], outputs: list[Place]) -> None:
+        self.inputs, self.outputs = inputs, outputs
+        self.launches: list[Launch | None] = []
+        self.record: Launch | None = None
+        self.runs = 0
+
+
+class BoundProgram:
+    """The memory and the launches for one choice of dimensions."""
+
+    def __init__(self, program: DeviceProgram, env: Bindings) -> None:
+        x = program.executable
+        self.program, self.env, self.device = program, env, program.device
+        self.output_shapes = rooms(x, env)
+        self._arenas = [program.arena(k, int(evaluate(a.size, env))) for k, a in enumerate(x.arenas)]
+        self._specs: list[tuple[TensorSpec, tuple[int, ...]] | None] = [
+            None if isinstance(spec, ScalarSpec) else (spec, shape_of(spec, env)) for spec in x.inputs
+        ]
+        self._room: dict[Input | Output, Any] = {}  # of this program, for what does not lie on the device
+        later = {step.var for step in x.steps if isinstance(step, BindSize)}
+        self._late = [_depends(step, later) for step in x.steps]
+        self._own = [_is_own(step) for step in x.steps]
+        self._shared: dict[int, Launch] = {}  # launches that use no inputs and outputs, by their steps
+        self._memories: OrderedDict[tuple[int, ...], _Memory] = OrderedDict()
+        self._recordable = not later and all(isinstance(s, CallKernel | Copy | Barrier) for s in x.steps)
+
+    # -- memory
+
+    def _chosen(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> _Memory:
+        """The inputs and outputs of a run: those that the device can use in place are, the others have a copy."""
+        key = (*map(self._address, inputs), *map(self._address, outputs))
+        memory = self._memories.pop(key, None) or self._new_memory(key, inputs, outputs)
+        self._memories[key] = memory
+        if len(self._memories) > MEMORIES:
+            self._memories.popitem(last=False)
+        return memory
+
+    def _address(self, array: Any) -> int:
+        """Where the device uses an argument in place; 0 where it needs a copy. An int is an address of the host."""
+        if isinstance(array, DeviceArray):
+            return array.address if self.device.is_aligned(array.buffer) else 0
+        return array if self.device.shares_host and array % ALIGNMENT == 0 else 0
+
+    def _new_memory(self, key: tuple[int, ...], inputs: Sequence[Any], outputs: Sequence[Any]) -> _Memory:
+        x = self.program.executable
+        places: list[Place | None] = []
+        for k, (about, array) in enumerate(zip(self._specs, inputs, strict=True)):
+            places.append(None if about is None else self._placed(Input(k), *about, array, key[k]))
+        written: list[Place] = []
+        for k, (spec, array) in enumerate(zip(x.outputs, outputs, strict=True)):
+            written.append(self._placed(Output(k), spec, self.output_shapes[k], array, key[len(inputs) + k]))
+        memory = _Memory(places, written)
+        for number, step in enumerate(x.steps):
+            launch = None
+            if isinstance(step, CallKernel) and not self._late[number]:
+                launch = self._shared.get(number) or self._launch(step, memory)
+                if self._own[number]:
+                    self._shared[number] = launch
+            memory.launches.append(launch)
+        return memory
+
+    def _placed(self, at: Input | Output, spec: TensorSpec, shape: Sequence[int], array: Any, address: int) -> Place:
+        nbytes = int(np.prod(shape, dtype=np.int64)) * spec.dtype.bytes
+        if address and nbytes:
+            return Place(array.buffer if isinstance(array, DeviceArray) else self.device.over_host(address, nbytes))
+        if at not in self._room:
+            what = f"{'input' if isinstance(at, Input) else 'output'} {spec.name}"
+            self._room[at] = self.program.allocated(nbytes, what)
+        return Place(self._room[at])
+
+    def place(self, at: Location, memory: _Memory) -> Place:
+        """Where a location is on the device."""
+        if isinstance(at, Input):
+            return memory.inputs[at.index] or Place(None)
+        if isinstance(at, Output):
+            return memory.outputs[at.index]
+        if isinstance(at, State):
+            return Place(self.program.states[at.index].buffer)
+        if isinstance(at, ConstantRef):
+            return Place(self.program.constants[at.index])
+        return Place(self._arenas[at.arena], int(evaluate(at.offset, self.env)))
+
+    # -- launches
+
+    def _launch(self, step: CallKernel, memory: _Memory) -> Launch:
+        about = self.program.executable.kernels[step.kernel]
+        values = [self.place(a, memory) if isinstance(a, Location) else evaluate(a, self.env) for a in step.args]
+        shape = self._shape(step, about.name)
+        if shape is None:
+            return _nothing
+        return self.device.launch(self.program.kernels[step.kernel], about, values, shape)
+
+    def _shape(self, step: CallKernel, name: str) -> Shape | None:
+        """The launch of a kernel; None where there is nothing to do."""
+        if step.grid:
+            extents = [int(evaluate(d, self.env)) for d in step.grid]
+            return None if min(extents) <= 0 else checked_shape(self.device, name, extents)
+        if not step.parallel:
+            return Shape((1, 1, 1), (1, 1, 1))
+        limits = self.device.limits
+        return Shape((_GROUPS * limits.units, 1, 1), (min(_GROUP, limits.threads), 1, 1))
+
+    # -- a run
+
+    def run(self, inputs: Sequence[Any], outputs: Sequence[Any], listeners: Sequence[Listener] = ()) -> None:
+        """Take all steps; an argument is an address of the host or a `DeviceArray`.
+
+        Raises `ExecutionError` where the device fails. What it copies to the host is then as before; states are
+        unknown until they are set.
+        """
+        try:
+            self._run(inputs, outputs, listeners)
+        except self.device.errors as error:
+            raise ExecutionError(
+                f"{self.program.executable.name} failed on {self.device.name}: {error}\n{self._left(outputs)}"
+            ) from None
+
+    def _left(self, outputs: Sequence[Any]) -> str:
+        """What a run that failed has left behind, for people."""
+        self.program.memory.lose()
+        in_place = [
+            spec.name
+            for spec, array in zip(self.program.executable.outputs, outputs, strict=True)
+            if self._address(array)
+        ]
+        changed = [*in_place, *(state.spec.name for state in self.program.states)]
+        if not changed:
+            return "  found:  its outputs are as they were before the run"
+        return f"  found:  {', '.join(changed)} may be partly changed, all else is as before the run"
+
+    def run_stamped(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> np.ndarray[Any, Any]:
+        """Run as `run` does, and return when each step began: `stamped.StampedRun.times` of one thread.
+
+        The device finishes a step before the next begins, so that a launch counts to its step.
+        """
+        steps = len(self.program.executable.steps)
+        times = np.zeros((1, steps + 1), np.int64)
+
+        def stamp(number: int) -> None:
+            self.device.finish()
+            times[0, number] = time.clock_gettime_ns(CLOCK)
+
+        self._run(inputs, outputs, (), stamp)
+        return times
+
+    def _run(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], listeners: Sequence[Listener],
+        stamp: Callable[[int], None] | None = None,
+    ) -> None:  # fmt: skip
+        x = self.program.executable
+        begin, end = (heard(listeners, "step_begin"), heard(listeners, "step_end")) if listeners else (None, None)
+        self.device.enter()
+        self.program.memory.require_known()
+        memory = self._chosen(inputs, outputs)
+        self._copy_in(memory, inputs, outputs)
+        if stamp is None and begin is None and end is None and self._recorded(memory):
+            self._copy_out(memory, outputs)
+            return
+        for number, step in enumerate(x.steps):
+            if stamp is not None:
+                stamp(number)
+            if begin is not None or end is not None:
+                self.device.finish()
+            name = x.kernels[step.kernel].name if isinstance(step, CallKernel) else getattr(step, "operator", "")
+            event = Step(number, type(step).__name__, name)
+            if begin is not None:
+                begin(event, time.perf_counter())
+            self._take(number, step, memory)
+            if end is not None:
+                self.device.finish()
+                end(event, time.perf_counter())
+        if stamp is not None:
+            stamp(len(x.steps))
+        self._copy_out(memory, outputs)
+
+    def _take(self, number: int, step: Any, memory: _Memory) -> None:
+        """Queue one step; waits where the host needs what a step has written."""
+        x = self.program.executable
+        if isinstance(step, CallKernel):
+            (memory.launches[number] or self._launch(step, memory))()
+        elif isinstance(step, Copy):
+            count = int(evaluate(step.nbytes, self.env))
+            if count:
+                self.device.copy(self.place(step.dst, memory), self.place(step.src, memory), count)
+        elif isinstance(step, BindSize):
+            count_read = np.zeros(1, np.int64)
+            self.device.read(as_bytes(count_read), self.place(step.place, memory))
+            self.device.finish()
+            bind_data_size(x, step, int(count_read[0]), self.env)
+        elif isinstance(step, CallExternal):
+            self._call_engine(step, memory)
+        elif not isinstance(step, Barrier):
+            raise TargetError(f"a step {type(step).__name__} on {self.device.name}")
+
+    def _recorded(self, memory: _Memory) -> bool:
+        """Run all steps as one command, from the second run in this memory on; False where that is not possible."""
+        memory.runs += 1
+        if not self._recordable or memory.runs == 1:
+            return False
+        if memory.record is None:
+            memory.record = self.device.recorded(lambda: self._queue_all(memory))
+            self._recordable = memory.record is not None
+        if memory.record is not None:
+            memory.record()
+        return memory.record is not None
+
+    def _queue_all(self, memory: _Memory) -> None:
+        for number, step in enumerate(self.program.executable.steps):
+            self._take(number, step, memory)
+
+    # -- copies at the edges
+
+    def _copy_in(self, memory: _Memory, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        for about, place, array in zip(self._specs, memory.inputs, inputs, strict=True):
+            if about is not None and place is not None:
+                self._fetch(place, array, *about)
+        x = self.program.executable
+        for spec, place, array, shape in zip(x.outputs, memory.outputs, outputs, self.output_shapes, strict=True):
+            if x.calling or spec.inout:  # of a function, elements that are not written keep what the caller has in them
+                self._fetch(place, array, spec, shape)
+
+    def _fetch(self, place: Place, array: Any, spec: TensorSpec, shape: Sequence[int]) -> None:
+        """Copy an argument that is not used in place."""
+        if self._address(array) or not np.prod(shape, dtype=np.int64):
+            return
+        if isinstance(array, DeviceArray):
+            self.device.copy(place, Place(array.buffer), array.nbytes)
+        else:
+            self.device.write(place, as_bytes(array_at(array, spec.dtype, tuple(shape))))
+
+    def _copy_out(self, memory: _Memory, outputs: Sequence[Any]) -> None:
+        """All results of a run at once, when every step has succeeded."""
+        x = self.program.executable
+        self.device.finish()
+        queued = False
+        for spec, place, array, shape in zip(x.outputs, memory.outputs, outputs, self.output_shapes, strict=True):
+            if self._address(array) or not np.prod(shape, dtype=np.int64):
+                continue
+            queued = True
+            if isinstance(array, DeviceArray):
+                self.device.copy(Place(array.buffer), place, array.nbytes)
+            else:
+                self.device.read(as_bytes(array_at(array, spec.dtype, tuple(shape))), place)
+        if queued:
+            self.device.finish()
+
+    def _call_engine(self, step: CallExternal, memory: _Memory) -> None:
+        """An engine works on arrays of the host: they are copied to it, and what it writes is copied back."""
+        values: list[Any] = []
+        written: list[tuple[Place, Any]] = []
+        for a, spec, access in zip(step.args, step.specs, step.access, strict=True):
+            if not isinstance(a, Location):
+                values.append(evaluate(a, self.env))
+            elif spec is None:
+                values.append(None)
+            else:
+                array, place = np.empty(shape_of(spec, self.env), spec.dtype.numpy), self.place(a, memory)
+                if array.size:
+                    self.device.read(as_bytes(array), place)
+                values.append(array)
+                if "w" in access:
+                    written.append((place, array))
+        self.device.finish()
+        externals.engine(step.engine)(values, step.attrs)
+        for place, array in written:
+            if array.size:
+                self.device.write(place, as_bytes(array))
+        self.device.finish()
+
+
+def _nothing() -> None:
+    """A launch without threads."""
+
+
+def _is_own(step: Any) -> bool:
+    """Whether a launch uses nothing but memory of the program."""
+    return isinstance(step, CallKernel) and not any(isinstance(a, Input | Output) for a in step.args)
+
+
+def _depends(step: Any, later: set[Any]) -> bool:
+    """Whether a launch follows from sizes that are not known when the program is bound."""
+    if not isinstance(step, CallKernel):
+        return False
+    parts: list[Any] = [*step.grid]
+    for a in step.args:
+        parts += [a.offset] if isinstance(a, ArenaSlice) else [a]
+    return any(v in later for part in parts if isinstance(part, Expr) for v in free_vars(part))

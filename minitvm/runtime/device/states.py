@@ -1,0 +1,73 @@
+"""States in the memory of a device: they stay there between runs, and are copied when somebody reads or sets them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import ExecutionError
+from ...executable import TensorSpec
+from ..states import zeros_of
+from .device import Place, as_bytes
+
+if TYPE_CHECKING:
+    from .program import DeviceProgram
+
+
+class DeviceState:
+    """The memory of one state. It is read and set as an array is: `copy()`, `state[...] = array`, `fill(number)`."""
+
+    def __init__(self, owner: States, program: DeviceProgram, spec: TensorSpec) -> None:
+        self._owner, self._program, self.spec = owner, program, spec
+        zeros = zeros_of(spec)
+        self.dtype, self.shape, self.size, self.nbytes = zeros.dtype, zeros.shape, zeros.size, zeros.nbytes
+        self.buffer = program.filled(zeros)
+        self.is_known = True  # a run that failed may have left anything
+
+    def copy(self) -> np.ndarray[Any, Any]:
+        """Its value, in the host's memory."""
+        self._owner.require_known()
+        array = zeros_of(self.spec)
+        if array.size:
+            self._program.device.read(as_bytes(array), Place(self.buffer))
+            self._program.device.finish()
+        return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return self.copy() if dtype is None else self.copy().astype(dtype)
+
+    def __setitem__(self, everything: Any, value: Any) -> None:
+        array = zeros_of(self.spec)
+        array[...] = value
+        if array.size:
+            self._program.device.write(Place(self.buffer), as_bytes(array))
+            self._program.device.finish()
+        self.is_known = True
+
+    def fill(self, number: Any) -> None:
+        """Set all elements to a number."""
+        self[...] = number
+
+
+class States:
+    """All states of a program."""
+
+    def __init__(self, program: DeviceProgram, specs: Sequence[TensorSpec]) -> None:
+        self._program = program
+        self.arrays = [DeviceState(self, program, spec) for spec in specs]
+
+    def lose(self) -> None:
+        """A run failed on its way: what the states are now is not known."""
+        for state in self.arrays:
+            state.is_known = False
+
+    def require_known(self) -> None:
+        """Raises `ExecutionError` where a run that failed may have changed a state that was not set since."""
+        lost = [state.spec.name for state in self.arrays if not state.is_known]
+        if lost:
+            raise ExecutionError(
+                f"{self._program.executable.name}: a run failed on {self._program.device.name}, and may have changed "
+                f"{', '.join(lost)}\n  try:    module.reset(), or module.state[{lost[0]!r}] = ..."
+            )
