@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import InternalError, Unsupported, report
 from ..expr import IntImm
+from ..tir.analysis.dynamic_shared import SCOPE as DYNAMIC
 from ..tir.analysis.threads import GRID, grid_of
 from ..tir.nodes import Buffer, For
 from ..tir.script.printer import script
@@ -17,7 +18,8 @@ class GridEmitter(Emitter):
     language = ""  # for people: what the kernel becomes
     static_shared_bytes: int | None = None  # the most that the language declares, whatever the target has
 
-    shared_bytes = 0
+    shared_bytes = 0  # of a block, so far
+    declared_bytes = 0  # those among them that the kernel declares
 
     def check_grid(self) -> None:
         """Refuse a grid inside of other loops, and one whose blocks are too large for the target."""
@@ -51,14 +53,21 @@ class GridEmitter(Emitter):
 
     def count_shared(self, buffer: Buffer) -> int:
         """The elements of storage that a block's threads share; refuses what is more than the target has."""
-        count = self.length(buffer)
+        count, is_static = self.length(buffer), buffer.scope != DYNAMIC or self.static_shared_bytes is None
         limit = getattr(self.target, "max_shared_memory_per_block", None)
-        limits = [n for n in (limit, self.static_shared_bytes) if n is not None]
         self.shared_bytes += count * buffer.dtype.bytes
-        if limits and self.shared_bytes > min(limits):
+        self.declared_bytes += count * buffer.dtype.bytes if is_static else 0
+        advice = "smaller tiles in the blocks that fill them"
+        if limit is not None and self.shared_bytes > limit:
             raise self.refusal(
-                "too much shared storage", f"at most {min(limits)} bytes a block, the limit of the target",
-                f"{self.shared_bytes} bytes up to {buffer.name}", "smaller tiles in the blocks that fill them",
+                "too much shared storage", f"at most {limit} bytes a block, the limit of the target",
+                f"{self.shared_bytes} bytes up to {buffer.name}", advice,
+            )  # fmt: skip
+        most = self.static_shared_bytes
+        if most is not None and self.declared_bytes > most:
+            raise self.refusal(
+                "too much shared storage", f"at most {most} bytes a block that the kernel declares itself",
+                f"{self.declared_bytes} bytes up to {buffer.name}", f'scope "{DYNAMIC}", of which a launch gives more',
             )  # fmt: skip
         return count
 

@@ -6,9 +6,13 @@
     def add_kernel_0(A_word, B_word, C_word):
         A = pointer_f32(A_word)
         ...
-        bx = i64(cuda.blockIdx.x)
-        tx = i64(cuda.threadIdx.x)
-        store_whole(C, bx * 256 + tx * 4, load_whole(A, bx * 256 + tx * 4, 4) + load_whole(B, bx * 256 + tx * 4, 4))
+        bx = i32(cuda.blockIdx.x)
+        tx = i32(cuda.threadIdx.x)
+        at = i32(bx * 256 + tx * 4)
+        store_whole(C, at, load_whole(A, at, 4) + load_whole(B, at, 4))
+
+Indices have 32 bits where all of a kernel's fit, else 64. Python's operators compute in int64; a compiler that sees the
+conversion of a complete index does the steps in 32 bits.
 
 A parameter is a word of 64 bits: a buffer's address, an integer, or the bits of a float in the low end. Loops over
 blockIdx and threadIdx are the grid that the host launches. A parallel loop is shared out among all threads.
@@ -21,13 +25,15 @@ from typing import Any
 from ..errors import Unsupported
 from ..expr import Call
 from ..expr.conditions import is_const
+from ..tir.analysis.dynamic_shared import dynamic_storage
 from ..tir.analysis.threads import is_shared
 from ..tir.nodes import Allocate, Buffer, Evaluate, For, ForKind, Prefetch, PrimFunc
 from .grids import GridEmitter
+from .index_width import index_dtype
 from .numba_expressions import short_name
 from .numba_statements import NumbaStatements, import_lines
 
-SHARED_BYTES = 48 << 10  # of the arrays that a kernel declares; more is given out at the launch alone
+SHARED_BYTES = 48 << 10  # of the arrays that a kernel declares; a launch gives more, of scope shared.dyn
 _EVERYBODY = "i64(cuda.blockIdx.x) * i64(cuda.blockDim.x) + i64(cuda.threadIdx.x)"
 _ALL = "i64(cuda.gridDim.x) * i64(cuda.blockDim.x)"
 
@@ -48,7 +54,9 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
 
     def __init__(self, kernel: PrimFunc, target: Any) -> None:
         super().__init__(kernel, target)
+        self.index_dtype = index_dtype(kernel)
         self.names.used_names |= {"cuda"}
+        self.dynamic, _ = dynamic_storage(kernel)  # where each buffer begins in what the launch gives
         self.shared: dict[Buffer, str] = {}  # declarations, which stand at the top of a kernel
 
     def module(self) -> str:
@@ -65,7 +73,9 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         text = [f"# {line}" for part in self.header() for line in part.splitlines()]
         if any("cuda." in line for line in lines):
             text.append("from numba import cuda")
-        shared = sorted({f"shared_{short_name(buffer.dtype)}" for buffer in self.shared})
+        shared = sorted({
+            f"{'dynamic' if buffer in self.dynamic else 'shared'}_{short_name(buffer.dtype)}" for buffer in self.shared
+        })  # fmt: skip
         text += import_lines(shared, "minitvm.runtime.cuda.operations")
         text += import_lines(sorted(self.imports - {"INF", "NAN"}), "minitvm.runtime.vectors.simd")
         text += [*self.constants(), "", "", f"def {self.kernel.name}({', '.join(words)}):", *lines, ""]
@@ -91,7 +101,7 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         self.wide.add(stmt.var)
         self.analyzer.bind(stmt)
         start = "" if is_const(stmt.start, 0) else f" + {self.index(stmt.start)}"
-        self.line(f"{self.names[stmt.var]} = {self.use('i64')}(cuda.{index}.{axis}){start}")
+        self.line(f"{self.names[stmt.var]} = {self.word(f'cuda.{index}.{axis}{start}')}")
         self.stmt(stmt.body)
 
     def evaluate(self, stmt: Evaluate) -> None:
@@ -108,7 +118,8 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         buffer = stmt.buffer
         self.registers.pop(buffer, None)
         if buffer not in self.shared:
-            count = self.count_shared(buffer)
-            array = f"shared_{short_name(self.scalar(buffer))}({max(1, count)})"
+            count, kind = max(1, self.count_shared(buffer)), short_name(self.scalar(buffer))
+            offset = self.dynamic.get(buffer)
+            array = f"shared_{kind}({count})" if offset is None else f"dynamic_{kind}({offset}, {count})"
             self.shared[buffer] = f"    {self.names[buffer]} = {array}"
         self.stmt(stmt.body)

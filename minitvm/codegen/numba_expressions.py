@@ -93,6 +93,7 @@ class NumbaExpressions(Emitter):
     """The half of the dialect that spells expressions; `numba_statements` spells statements."""
 
     machine = ""  # for people: what runs the kernel
+    index_dtype = DType("int64")  # of indices, wherever they are complete
     whole_vectors = False  # whether an access of a whole vector at a multiple of its size is another instruction
 
     def __init__(self, kernel: PrimFunc, target: Any) -> None:
@@ -101,7 +102,7 @@ class NumbaExpressions(Emitter):
         reserved |= {f"{p}_{s}" for p in ("pointer", "stack", "scalar", "as") for s in short}
         super().__init__(kernel, target, reserved)
         self.imports: set[str] = set()
-        self.wide: set[Var] = set()  # int variables that are kept in int64
+        self.wide: set[Var] = set()  # integer variables that are kept in the type of indices
         self.lets: dict[Var, Expr] = {}  # indices that have names, written out
         self.analyzer = Analyzer()  # ranges of variables in scope: they choose cheap divisions
 
@@ -121,17 +122,32 @@ class NumbaExpressions(Emitter):
             raise InternalError(f"{buffer.name}[{index}] is not a constant slot")
         return self.registers[buffer][at]
 
-    # -- index expressions: int64, spelled with Python's operators
+    # -- index expressions, spelled with Python's operators, which compute in int64
+
+    def place(self, e: Expr) -> str:
+        """A complete index, in the type of indices: with 32 bits, a compiler does all steps of it in 32.
+
+        A constant added last stays outside, since it becomes the offset of the instruction that accesses memory.
+        """
+        if self.index_dtype == "int64" or isinstance(e, Var | IntImm) or not is_index(e):
+            return self.index(e)
+        if isinstance(e, Add) and isinstance(e.b, IntImm):
+            return f"{self.place(e.a)} + {self.index(e.b)}"
+        return self.word(self.index(e))
+
+    def word(self, text: str) -> str:
+        """A conversion to the type of indices."""
+        return f"{self.use(short_name(self.index_dtype))}({text})"
 
     def index(self, e: Expr) -> str:
         if isinstance(e, IntImm):
             return str(e.value)
         if isinstance(e, Var):
-            return self.names[e] if e in self.wide else f"{self.use('i64')}({self.names[e]})"
+            return self.names[e] if e in self.wide else self.word(self.names[e])
         if isinstance(e, Cast) and is_index(e) and self.keeps_value(e):
             return self.index(e.value)
         if not is_index(e):
-            return f"{self.use('i64')}({self.value(e)})"
+            return self.word(self.value(e))
         if isinstance(e, Add):
             return f"{self.index(e.a)} + {self.operand(e.b, Add | Sub)}"
         if isinstance(e, Sub):
@@ -142,7 +158,7 @@ class NumbaExpressions(Emitter):
             return f"{'min' if isinstance(e, Min) else 'max'}({self.index(e.a)}, {self.index(e.b)})"
         if isinstance(e, FloorDiv | FloorMod | Div | Mod):
             return self.division(e)
-        return f"{self.use('i64')}({self.value(e)})"
+        return self.word(self.value(e))
 
     def keeps_value(self, e: Cast) -> bool:
         """Whether a conversion of an index keeps all values that the index can have."""
@@ -161,9 +177,14 @@ class NumbaExpressions(Emitter):
             return f"({a} >> {divisor.bit_length() - 1})" if quotient else f"({a} & {divisor - 1})"
         if not floor or (divisor > 0 and self.not_negative(e.a)):
             op = self.use("truncdiv" if quotient else "truncmod")
-            return f"{op}({self.index(e.a)}, {self.index(e.b)})"
-        op = self.use("floordiv" if quotient else "floormod")
-        return f"{op}({self.index(e.a)}, {self.index(e.b)})"
+        else:
+            op = self.use("floordiv" if quotient else "floormod")
+        return f"{op}({self.operand_of_division(e.a)}, {self.operand_of_division(e.b)})"
+
+    def operand_of_division(self, e: Expr) -> str:
+        """Both operands have the type of indices, which decides what is divided."""
+        text = self.index(e)
+        return text if self.index_dtype == "int64" or isinstance(e, Var) else self.word(text)
 
     def not_negative(self, e: Expr) -> bool:
         low, _ = self.analyzer.bounds(e)
@@ -181,7 +202,7 @@ class NumbaExpressions(Emitter):
     def contiguous(self, e: Expr) -> str | None:
         """The start of a vector index of stride one; None for any other."""
         unit = isinstance(e, Ramp) and is_const(e.stride, 1)
-        return self.index(e.base) if unit else None  # type: ignore[attr-defined]
+        return self.place(e.base) if unit else None  # type: ignore[attr-defined]
 
     # -- values: of exactly their dtype
 
@@ -214,7 +235,7 @@ class NumbaExpressions(Emitter):
             return self.constant(e)
         if isinstance(e, Var):
             name = self.names[e]
-            narrow = e in self.wide and e.dtype != "int64"
+            narrow = e in self.wide and (e.dtype != "int64" or self.index_dtype != "int64")
             return f"{self.use(short_name(e.dtype))}({name})" if narrow else name
         if isinstance(e, BufferLoad):
             return self.load(e)
@@ -265,7 +286,7 @@ class NumbaExpressions(Emitter):
         name = self.names[e.buffer]
         self.scalar(e.buffer)
         if index.dtype.lanes == 1:
-            text = f"{name}[{self.index(index)}]"
+            text = f"{name}[{self.place(index)}]"
             if e.predicate is None:
                 return text
             zero = f"{self.use(short_name(e.dtype))}(0)"

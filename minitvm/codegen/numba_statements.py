@@ -29,8 +29,10 @@ class NumbaStatements(NumbaExpressions):
         elif param.dtype.is_float:
             self.line(f"{name} = {self.use('scalar_' + short_name(param.dtype))}({word})")
         else:
-            self.wide.add(param)
-            self.line(f"{name} = {word}")
+            fits = self.index_dtype == "int64" or not is_index(param)
+            self.line(f"{name} = {word if fits else self.word(word)}")
+            if self.index_dtype == "int64" or is_index(param):
+                self.wide.add(param)
 
     def constants(self) -> list[str]:
         """Lines that define the numbers without a literal."""
@@ -58,17 +60,21 @@ class NumbaStatements(NumbaExpressions):
         """All iterations of a loop, as the arguments of `range`."""
         extent = self.index(stmt.extent)
         if is_const(stmt.start, 0):
-            return extent
+            return self.range_of(extent)
         start = self.index(stmt.start)
         constant = isinstance(stmt.start, IntImm) and isinstance(stmt.extent, IntImm)
         stop = str(stmt.start.value + stmt.extent.value) if constant else f"{start} + {extent}"  # type: ignore[attr-defined]
-        return f"{start}, {stop}"
+        return self.range_of(start, stop)
+
+    def range_of(self, *bounds: str) -> str:
+        """The arguments of `range`, whose type is the loop variable's."""
+        return ", ".join(bounds if self.index_dtype == "int64" else map(self.word, bounds))
 
     def share(self, stmt: For, thread: str, threads: str) -> str:
         """The iterations of a parallel loop that one thread of several runs, as the arguments of `range`."""
         offset = "" if is_const(stmt.start, 0) else f"{self.index(stmt.start)} + "
         n = atom(self.index(stmt.extent))
-        return f"{offset}{n} * {thread} // {threads}, {offset}{n} * ({thread} + 1) // {threads}"
+        return self.range_of(f"{offset}{n} * {thread} // {threads}", f"{offset}{n} * ({thread} + 1) // {threads}")
 
     def while_loop(self, stmt: While) -> None:
         with self.block(f"while {self.value(stmt.condition)}:"):
@@ -79,7 +85,7 @@ class NumbaStatements(NumbaExpressions):
             self.wide.add(stmt.var)
             self.analyzer.bind_value(stmt.var, stmt.value)
             self.lets[stmt.var] = substitute(stmt.value, self.lets)
-            text = self.index(stmt.value)
+            text = self.index(stmt.value) if self.index_dtype == "int64" else self.word(self.index(stmt.value))
         else:
             text = self.value(stmt.value)
         self.line(f"{self.names[stmt.var]} = {text}")
@@ -103,7 +109,7 @@ class NumbaStatements(NumbaExpressions):
             self.line(f"{op}({name}, {base}, {self.vector(value)}{mask})")
 
     def scalar_store(self, stmt: BufferStore, name: str) -> None:
-        text = f"{name}[{self.index(stmt.indices[0])}] = {self.value(stmt.value)}"
+        text = f"{name}[{self.place(stmt.indices[0])}] = {self.value(stmt.value)}"
         if stmt.predicate is None:
             self.line(text)
             return

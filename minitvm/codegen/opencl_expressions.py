@@ -36,7 +36,6 @@ from ..expr import (
     Min,
     Mod,
     Mul,
-    Node,
     Not,
     Or,
     Ramp,
@@ -44,14 +43,14 @@ from ..expr import (
     Shuffle,
     Sub,
     Var,
-    children,
 )  # fmt: skip
 from ..expr.conditions import is_const
 from ..tir.analysis.registers import slot
 from ..tir.fixed_point import written_out
-from ..tir.nodes import Buffer, BufferLoad, For, LetStmt, PrimFunc
+from ..tir.nodes import Buffer, BufferLoad, PrimFunc
 from .alignment import is_whole
 from .emitter import Emitter
+from .index_width import index_dtype
 from .opencl_library import Library, added, element, library_round
 from .opencl_types import literal, value_type
 from .spelling import atom, is_index
@@ -89,7 +88,7 @@ class OpenCLExpressions(Emitter):
         vectors = {f"{t}{n}" for t in ("char", "short", "int", "long", "float", "double", "uchar", "ushort", "uint",
                                        "ulong", "half") for n in (2, 3, 4, 8, 16)}  # fmt: skip
         super().__init__(kernel, target, RESERVED | vectors | {kernel.name})
-        self.index_dtype = DType("int32") if _fits(kernel) else DType("int64")
+        self.index_dtype = index_dtype(kernel)
         self.library = Library(value_type(self.index_dtype))
         self.analyzer = Analyzer()
         self.wide: set[Var] = set()  # integer variables that are kept in the type of indices
@@ -411,27 +410,3 @@ class OpenCLExpressions(Emitter):
         if len(picked) == 1:
             return f"(-{picked[0]})" if e.dtype.is_bool and e.vectors[0].dtype.lanes > 1 else picked[0]
         return f"({value_type(e.dtype)})({', '.join(f'-({p})' if truth else p for p in picked)})"
-
-
-def _fits(kernel: PrimFunc) -> bool:
-    """Whether all indices of a kernel, with all steps of computing them, surely fit into 32 bits."""
-    return _fit(kernel.body, Analyzer())
-
-
-def _fit(node: Node, analyzer: Analyzer) -> bool:
-    if isinstance(node, Expr) and is_index(node):
-        low, high = analyzer.bounds(node)
-        if low is None or high is None or low < -(2**31) or high >= 2**31:
-            return False
-    if isinstance(node, For):
-        if not (_fit(node.start, analyzer) and _fit(node.extent, analyzer)):
-            return False
-        analyzer.bind(node)
-        return _fit(node.start + node.extent, analyzer) and _fit(node.body, analyzer)
-    if isinstance(node, LetStmt):
-        if not _fit(node.value, analyzer):
-            return False
-        if is_index(node.value):
-            analyzer.bind_value(node.var, node.value)
-        return _fit(node.body, analyzer)
-    return all(_fit(child, analyzer) for child in children(node))

@@ -67,7 +67,7 @@ class Kernel:
     """A compiled unit. `source` is text in `language`, which the back end of the executable's target writes and reads.
 
     `script` is the kernel-level TVMScript. `func()` is the kernel-level PrimFunc for the interpreter: opaque here, and
-    not serialised.
+    not serialised. `shared_bytes` is how much a launch gives a block for storage of scope "shared.dyn".
     """
 
     name: str
@@ -77,6 +77,7 @@ class Kernel:
     params: tuple[KernelParam, ...]
     script: str = ""
     func: Callable[[], Any] | None = None
+    shared_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

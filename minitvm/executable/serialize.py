@@ -20,7 +20,7 @@ from ..errors import ArtifactError, Unsupported
 from . import nodes as n
 from .alignment import ALIGNMENT, aligned_empty
 
-VERSION = 6
+VERSION = 7
 _FORMAT = "minitvm-executable"
 
 _BINARY = {
@@ -101,7 +101,7 @@ class _Writer:
         params = [[p.name, str(p.dtype), p.role, p.access] for p in k.params]
         return {
             "name": k.name, "language": k.language, "source": k.source, "entry": k.entry, "params": params,
-            "script": k.script,
+            "script": k.script, "shared_bytes": k.shared_bytes,
         }  # fmt: skip
 
 
@@ -210,7 +210,7 @@ class _Reader:
 
     def kernel(self, j: Any) -> n.Kernel:
         params = tuple(n.KernelParam(name, e.DType(dtype), role, access) for name, dtype, role, access in j["params"])
-        return n.Kernel(j["name"], j["language"], j["source"], j["entry"], params, j["script"])
+        return n.Kernel(j["name"], j["language"], j["source"], j["entry"], params, j["script"], None, j["shared_bytes"])
 
 
 def from_json(body: Mapping[str, Any], data: bytes | bytearray | memoryview) -> n.Executable:

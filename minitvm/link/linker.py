@@ -138,7 +138,16 @@ class Linker:
             names = {k.name for k in self.kernels}
             name = kernel.name if kernel.name not in names else f"{kernel.name}_{len(self.kernels)}"
             self.kernels.append(
-                x.Kernel(name, self._language, kernel.source, kernel.name, params, kernel.script, kernel.program)
+                x.Kernel(
+                    name,
+                    self._language,
+                    kernel.source,
+                    kernel.name,
+                    params,
+                    kernel.script,
+                    kernel.program,
+                    kernel.shared_bytes,
+                )
             )
         return self._numbers[kernel, params]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..executable.nodes import BUFFER, SCALAR, KernelParam
 from ..expr import Var
+from ..tir.analysis.dynamic_shared import dynamic_storage
 from ..tir.analysis.kernel_access import buffer_access, elements_surely_read, elements_written
 from ..tir.nodes import Buffer, IRModule, PrimFunc
 
@@ -29,6 +30,7 @@ class LoweredKernel:
     surely_read: tuple[int, ...]
     script: str
     func: PrimFunc | None = None
+    shared_bytes: int = 0  # of storage whose size the launch says
 
     def program(self) -> PrimFunc:
         """The kernel as a program of the kernel level."""
@@ -83,6 +85,7 @@ def _kernel(func: PrimFunc, source: str) -> LoweredKernel:
         tuple(elements_surely_read(func.body, b) if b is not None else 0 for b in buffers),
         func.script(),
         func,
+        dynamic_storage(func)[1],
     )
 
 

@@ -17,6 +17,7 @@ def run_simulated(func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1
     pytest.importorskip("cuda.core")
     from minitvm.runtime.cuda.compiler import ptx_of
     from minitvm.runtime.cuda.devices import SimulatedDevice
+    from minitvm.runtime.cuda.faults import Address
     from minitvm.runtime.cuda.simulator import simulated
 
     source = generate(func, Target("cuda"))
@@ -25,5 +26,7 @@ def run_simulated(func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1
     copies = [m.view(a.dtype).reshape(a.shape) for m, a in zip(memory, arrays, strict=True)]
     for copy, a in zip(copies, arrays, strict=True):
         copy[...] = a
-    simulated(source, func.name)((threads, 1, 1), (1, 1, 1), [a.ctypes.data for a in copies])
+    names = [param.name for param in func.params]
+    words = [Address(a.ctypes.data, name, a.nbytes) for a, name in zip(copies, names, strict=True)]
+    simulated(source, func.name)((threads, 1, 1), (1, 1, 1), words)
     return copies

@@ -168,13 +168,13 @@ def on_a_plane(sch: Schedule) -> None:
             sch.vectorize(split[-1][2])
 
 
-def through_shared_storage(sch: Schedule) -> None:
+def through_shared_storage(sch: Schedule, scope: str = "shared") -> None:
     """What a block of threads reads is fetched by all of them together, and used behind a barrier."""
     on_threads(sch)
     for block in sch.get_child_blocks(sch.get_block("root")):
         threads = sch.get_loops(block)[1]
         for number in range(len(sch.get(block).reads)):
-            copy = sch.cache_read(block, number, "shared")
+            copy = sch.cache_read(block, number, scope)
             sch.compute_at(copy, sch.get_loops(block)[0])
             own = sch.get_loops(copy)[1:]
             _, thread = sch.split(own[-1], [None, 16])
@@ -182,7 +182,12 @@ def through_shared_storage(sch: Schedule) -> None:
         assert sch.get(threads).thread == "threadIdx.x"
 
 
-GRIDS = [on_threads, on_a_plane, through_shared_storage]
+def through_given_storage(sch: Schedule) -> None:
+    """The same through storage that a launch gives a block."""
+    through_shared_storage(sch, "shared.dyn")
+
+
+GRIDS = [on_threads, on_a_plane, through_shared_storage, through_given_storage]
 
 
 @pytest.mark.parametrize("target", ["opencl", "opencl -device=mali", "opencl -device=pocl", "cuda"])

@@ -10,12 +10,16 @@ from typing import Any
 import numpy as np
 
 import minitvm
+from minitvm.codegen.index_width import index_dtype
 from minitvm.errors import ExecutionError, InputError, MinitvmError, TargetError
-from minitvm.expr import SizeVar
+from minitvm.expr import IntImm, SizeVar, Var
 from minitvm.graph import GraphBuilder
 from minitvm.runtime import dlpack, from_dlpack
 from minitvm.runtime.cuda import architectures, machine_code
+from minitvm.runtime.cuda.faults import Address, KernelFault
+from minitvm.runtime.cuda.simulator import simulated
 from minitvm.script import tir as T
+from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc
 from tests.runtime.fake_cuda import Tensor, plugged
 from tests.runtime.test_devices import alike, network
 from tests.runtime.test_states import log, row
@@ -99,6 +103,28 @@ def failed_runs_are_not_forgotten() -> None:
             raise AssertionError("the state is used")
 
 
+def accesses_outside_are_found() -> None:
+    source = "from minitvm.runtime.vectors.simd import pointer_f32\n\ndef k(a):\n    pointer_f32(a)[{}]\n"
+    memory = np.zeros(8, np.float32)
+    for index in (-1, 0, 3, 4):
+        try:
+            simulated(source.format(index), "k")((1, 1, 1), (1, 1, 1), [Address(memory[2:].ctypes.data, "a", 16)])
+        except KernelFault:
+            assert index in (-1, 4)
+            continue
+        assert index in (0, 3), "nobody notices"
+
+
+def indices_fit() -> None:
+    i = Var("i", "int64")
+    for n, bits in ((2**31 - 1, 32), (2**31, 64)):
+        buffer = Buffer("A", (n,), "float32")
+        for index in (i, i * 2 - i):
+            store = BufferStore(buffer, T.float32(0), (index,))
+            func = PrimFunc((buffer,), For(i, IntImm(0, "int64"), IntImm(n, "int64"), ForKind.SERIAL, store))
+            assert index_dtype(func).bits == (bits if index is i else 64)
+
+
 def cubins_come_back() -> None:
     with plugged():
         executable = minitvm.lower(network(), target="cuda", stop_at="executable")
@@ -143,5 +169,6 @@ def checked(number: int) -> None:
 
 CHECKS: tuple[Callable[[], None], ...] = (
     a_network_runs_there, states_stay_there, tensors_are_used_where_they_lie, unwritten_elements_stay,
-    failed_runs_are_not_forgotten, cubins_come_back, architectures_are_told_apart,
+    failed_runs_are_not_forgotten, accesses_outside_are_found, indices_fit, cubins_come_back,
+    architectures_are_told_apart,
 )  # fmt: skip

@@ -27,7 +27,7 @@ _NO_IMAGE = SimpleNamespace(name="CUDA_ERROR_NO_BINARY_FOR_GPU")
 STREAM = 77
 ATTRIBUTES = {
     "MAX_THREADS_PER_BLOCK": 1024, "MAX_BLOCK_DIM_X": 1024, "MAX_BLOCK_DIM_Y": 1024, "MAX_BLOCK_DIM_Z": 64,
-    "MULTIPROCESSOR_COUNT": 2,
+    "MULTIPROCESSOR_COUNT": 2, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 163 << 10,
 }  # fmt: skip
 
 
@@ -40,6 +40,7 @@ class FakeDriver:
     """The module `cuda.bindings.driver` of a machine with one device of the architecture `arch`."""
 
     CUresult = SimpleNamespace(CUDA_SUCCESS=_SUCCESS)
+    CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="dynamic")
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1)
 
     def __init__(self, arch: str = "sm_80", total: int = 1 << 30) -> None:
@@ -155,12 +156,18 @@ class FakeDriver:
         arch, entry, source = image.decode().split("\n", 2)
         if not runs_on(arch, self.arch):
             raise LookupError
-        return SimpleNamespace(run=simulated(source, entry), entry=entry, words=len(_parameters(source, entry)))
+        words = len(_parameters(source, entry))
+        return SimpleNamespace(run=simulated(source, entry), entry=entry, words=words, shared_most=48 << 10)
 
     def _cuModuleGetFunction(self, module: Any, name: bytes) -> Any:
         if name.decode() != module.entry:
             raise ValueError
         return module
+
+    def _cuFuncSetAttribute(self, kernel: Any, attribute: str, value: int) -> None:
+        if value > self.attributes["MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"]:
+            raise ValueError
+        kernel.shared_most = value
 
     def _cuLaunchKernel(
         self, kernel: Any, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: int,
@@ -170,7 +177,9 @@ class FakeDriver:
         words = [ctypes.c_int64.from_address(pointer).value for pointer in pointers]  # read when it is queued
         if bx * by * bz > self.attributes["MAX_THREADS_PER_BLOCK"] or bz > self.attributes["MAX_BLOCK_DIM_Z"]:
             raise ValueError
-        self._queue(lambda: kernel.run((gx, gy, gz), (bx, by, bz), words))
+        if shared > kernel.shared_most:
+            raise ValueError
+        self._queue(lambda: kernel.run((gx, gy, gz), (bx, by, bz), words, shared))
 
     # -- streams and graphs
 

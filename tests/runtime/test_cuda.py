@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import sys
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -21,12 +22,14 @@ from minitvm.runtime.cpu.compiler import compile_kernel
 from minitvm.runtime.cpu.executor import native_call
 from minitvm.runtime.cpu.loader import load_kernel
 from minitvm.runtime.cuda import compiler, devices, driver
+from minitvm.runtime.cuda.faults import Address, KernelFault
 from minitvm.runtime.cuda.simulator import simulated
 from minitvm.runtime.vectors import lanes, masked
 from minitvm.runtime.vectors.arithmetic import _rows
 from minitvm.runtime.words import scalar_word
 from minitvm.target import Target
 from minitvm.tir import Schedule
+from minitvm.tir.analysis.dynamic_shared import dynamic_storage
 from minitvm.tir.transform import lower
 from tests.codegen.test_backends import through_shared_storage
 from tests.runtime.test_opencl import on_a_grid
@@ -288,13 +291,128 @@ def test_a_block_of_too_many_threads_is_refused() -> None:
         generate(kernel, Target("cuda -max_threads_per_block=128"))
 
 
+def tiles(scope: str, n: int = 800) -> Any:
+    """A product of matrices whose blocks keep all that they read in shared storage: 68 * n bytes."""
+    sch = Schedule(programs.matmul(2, 16, n))
+    through_shared_storage(sch, scope)
+    return sch.func
+
+
 def test_more_shared_storage_than_a_kernel_can_declare_is_refused() -> None:
-    sch = Schedule(programs.matmul(800, 800, 800))
-    through_shared_storage(sch)
     target = Target("cuda -arch=sm_90")
-    kernel = lower(sch.func, target, "main")["main_kernel_0"]
-    with pytest.raises(Unsupported, match=f"too much shared storage(.|\n)*at most {SHARED_BYTES} bytes"):
+    kernel = lower(tiles("shared"), target, "main")["main_kernel_0"]
+    with pytest.raises(
+        Unsupported, match=f"too much shared storage(.|\n)*at most {SHARED_BYTES} bytes(.|\n)*shared.dyn"
+    ):
         generate(kernel, target)
+
+
+@pytest.mark.parametrize(("arch", "most"), [("sm_75", 64), ("sm_80", 163), ("sm_90", 227)])
+def test_a_launch_gives_more_up_to_the_targets_limit(arch: str, most: int) -> None:
+    target = Target(f"cuda -arch={arch}")
+    fitting = [n for n in (700, 800, 1600, 3000, 4000) if lower_shared(n, target) <= most << 10]
+    assert fitting and len(fitting) < 5
+    for n in (700, 800, 1600, 3000, 4000):
+        kernel = lower(tiles("shared.dyn", n), target, "main")["main_kernel_0"]
+        if n in fitting:
+            assert "dynamic_f32(0, " in generate(kernel, target)
+            continue
+        with pytest.raises(
+            Unsupported, match=f"too much shared storage(.|\n)*at most {most << 10} bytes a block, the lim"
+        ):
+            generate(kernel, target)
+
+
+def lower_shared(n: int, target: Target) -> int:
+    """The bytes that a launch gives."""
+    return dynamic_storage(lower(tiles("shared.dyn", n), target, "main")["main_kernel_0"])[1]
+
+
+def test_storage_that_the_launch_gives_is_a_symbol_without_a_size() -> None:
+    target = Target("cuda -arch=sm_80")
+    (kernel,) = minitvm.lower(tiles("shared.dyn"), target=target, stop_at="executable").kernels
+    assert SHARED_BYTES < kernel.shared_bytes <= target.max_shared_memory_per_block
+    ptx = compiler.ptx_of(kernel.source, kernel.entry, "sm_80")
+    assert ".extern .shared .align 128 .b8 minitvm_dynamic[]" in ptx
+    assert "ld.shared.f32" in ptx and "st.shared.f32" in ptx
+    assert compiler.resources(compiler.linked(ptx, "sm_80")[1]).shared_bytes == 0  # the kernel declares none
+
+
+def test_given_storage_is_right_and_survives_a_file(tmp_path: Any, rng: np.random.Generator) -> None:
+    a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((2, 800), (800, 16)))
+    built = minitvm.build(tiles("shared.dyn"), target="cuda -arch=sm_80")
+    built.export(tmp_path / "tiles.mtvm")
+    for run in (built, minitvm.runtime.load(tmp_path / "tiles.mtvm", trust=True)):
+        found = np.zeros((2, 16), np.float32)
+        run(a, b, found)
+        np.testing.assert_array_equal(found, a @ b)
+
+
+def test_a_launch_that_gives_too_little_is_found() -> None:
+    body = "    x = dynamic_f32(128, 4)\n    x[3] = 1.0\n"
+    source = f"from minitvm.runtime.cuda.operations import dynamic_f32\n\ndef k():\n{body}"
+    run = simulated(source, "k")
+    run((1, 1, 1), (1, 1, 1), [], 144)
+    with pytest.raises(
+        KernelFault, match="4 float32 of shared storage from byte 128 on: the launch gives a block 143 by"
+    ):
+        run((1, 1, 1), (1, 1, 1), [], 143)
+
+
+# -- what a kernel's parameters are
+
+
+@given(st.data())
+def test_an_access_outside_of_a_parameter_is_found(data: Any) -> None:
+    """Every element of a parameter may be accessed by every way of access, and nothing else."""
+    length, lanes_of = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 4))
+    index = data.draw(st.integers(-8, 24))
+    access = data.draw(st.sampled_from(sorted(ACCESSES)))
+    text = ACCESSES[access].format(i=index, n=lanes_of, m=", ".join(["A"] * lanes_of))
+    names = (
+        "b1, f32, first, gather, i64, load, load_masked, pointer_f32, ramp, scatter, store, store_masked, f32x4, f32x2"
+    )
+    source = f"from minitvm.runtime.vectors.simd import {names}\n\ndef k(a):\n    A = pointer_f32(a)\n    {text}\n"
+    memory = np.zeros(64, np.float32)
+    word = Address(memory[16:].ctypes.data, "a", 4 * length)
+    count = 1 if access in ("read", "write") else lanes_of
+    if 0 <= index <= length - count:
+        simulated(source, "k")((1, 1, 1), (1, 1, 1), [word])
+        return
+    at = rf"tid=.* ctaid=.*: elements -?\d+ to -?\d+ of parameter a, float32 of {length}, at byte -?\d+"
+    with pytest.raises(KernelFault, match=at):
+        simulated(source, "k")((1, 1, 1), (1, 1, 1), [word])
+    assert not memory[:16].any() and not memory[16 + length :].any()
+
+
+ACCESSES = {
+    "read": "A[{i}]", "write": "A[{i}] = f32(1)", "load": "load(A, {i}, {n})",
+    "masked": "load_masked(A, {i}, first(i64({n}), {n}))", "gather": "gather(A, ramp(i64({i}), 1, {n}))",
+}  # fmt: skip
+
+
+def test_lanes_outside_of_a_mask_are_not_accessed() -> None:
+    names = "first, i64, load_masked, pointer_f32, store_masked"
+    source = (
+        f"from minitvm.runtime.vectors.simd import {names}\n\ndef k(a):\n    A = pointer_f32(a)\n"
+        "    mask = first(i64(2), 4)\n    store_masked(A, 3, load_masked(A, 3, mask), mask)\n"
+    )
+    memory = np.zeros(8, np.float32)
+    simulated(source, "k")((1, 1, 1), (1, 1, 1), [Address(memory.ctypes.data, "a", 20)])
+    with pytest.raises(KernelFault, match="elements 4 to 4 of parameter a, float32 of 4, at byte 16"):
+        simulated(source, "k")((1, 1, 1), (1, 1, 1), [Address(memory.ctypes.data, "a", 16)])
+
+
+def test_the_kernel_the_parameter_and_the_thread_are_named() -> None:
+    executable = minitvm.lower(on_a_grid(8).func, target="cuda", stop_at="executable")
+    (kernel,) = executable.kernels
+    name = kernel.params[0].name
+    source = kernel.source.replace(f"pointer_f32({name}_word)", f"pointer_f32({name}_word)\n    {name}[4096]")
+    assert source != kernel.source
+    module = minitvm.runtime.Function(replace(executable, kernels=(replace(kernel, source=source),)))
+    text = rf"simulator of CUDA: kernel {kernel.name}: tid=.*: elements 4096 to 4096 of parameter {name}"
+    with pytest.raises(ExecutionError, match=text):
+        module(*(np.zeros([int(n) for n in buffer.shape], np.float32) for buffer in on_a_grid(8).func.buffers))
 
 
 # -- on a device

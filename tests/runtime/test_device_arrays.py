@@ -70,6 +70,7 @@ def test_an_array_is_shared_with_numpy_and_back(data: Any, dtype: str, shape: tu
 
 def test_memory_lives_as_long_as_somebody_uses_it() -> None:
     device = SimulatedDevice()
+    gc.collect()
     count = len(dlpack._alive)
     array = DeviceArray(device, device.allocated(16), DType("float32"), (4,))
     first, second = np.from_dlpack(array), array.__dlpack__()

@@ -18,6 +18,7 @@ from ...executable import Executable, Kernel
 from ...executable.alignment import ALIGNMENT, array_at
 from .. import dlpack
 from ..device.device import Bytes, Launch, Limits, Place, Shape, words_of
+from .faults import Address, KernelFault
 
 if TYPE_CHECKING:
     from ..program import Progress
@@ -79,7 +80,7 @@ class SimulatedDevice:
 
     name = "simulator of CUDA"
     limits = Limits(threads=1024, axes=(1024, 1024, 64), piece=1 << 40, units=1)
-    errors: tuple[type[Exception], ...] = ()
+    errors: tuple[type[Exception], ...] = (KernelFault,)
 
     def compiled(self, executable: Executable, progress: Progress | None, codes: Sequence[Any] | None) -> list[Any]:  # noqa: ARG002
         from .simulator import simulated
@@ -126,7 +127,17 @@ class SimulatedDevice:
 
     def launch(self, kernel: Any, about: Kernel, values: Sequence[Any], shape: Shape) -> Launch:
         words = words_of(values, about, lambda place: int(place.buffer.ctypes.data) + place.offset)
-        return lambda: kernel(shape.blocks, shape.threads, words)
+        for k, (value, param) in enumerate(zip(values, about.params, strict=True)):
+            if isinstance(value, Place):
+                words[k] = Address(words[k], param.name, value.nbytes)
+
+        def run() -> None:
+            try:
+                kernel(shape.blocks, shape.threads, words, about.shared_bytes)
+            except KernelFault as fault:
+                raise KernelFault(f"kernel {about.name}: {fault}") from None
+
+        return run
 
     def finish(self) -> None:
         """Commands are done when they return."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..program import Progress
 
 LANGUAGE = "numba-cuda"
+SHARED_BYTES = 48 << 10  # of shared storage a launch may give to any block
 
 
 class CudaError(Exception):
@@ -101,6 +102,7 @@ class CudaDevice:
         self.arch = f"sm_{self._attribute(handle, 'COMPUTE_CAPABILITY_MAJOR')}" + str(
             self._attribute(handle, "COMPUTE_CAPABILITY_MINOR")
         )
+        self.shared_limit = self._attribute(handle, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
         axes = tuple(self._attribute(handle, f"MAX_BLOCK_DIM_{axis}") for axis in "XYZ")
         memory = int(self.call("cuDeviceTotalMem", handle))
         units = self._attribute(handle, "MULTIPROCESSOR_COUNT")
@@ -127,9 +129,21 @@ class CudaDevice:
                 if code not in loaded:
                     loaded[code] = self.call("cuModuleLoadData", code)
                 functions.append(self.call("cuModuleGetFunction", loaded[code], kernel.entry.encode()))
+                self._allow_shared(functions[-1], kernel)
             except CudaError as error:
                 raise TargetError(f"{self.name} does not take kernel {kernel.name}: {error}") from None
         return functions
+
+    def _allow_shared(self, function: Any, kernel: Kernel) -> None:
+        """Let launches of a kernel give its blocks what it needs; more than `SHARED_BYTES` must be asked for."""
+        if kernel.shared_bytes > self.shared_limit:
+            raise TargetError(
+                f"kernel {kernel.name} needs {kernel.shared_bytes} bytes of shared storage a block\n"
+                f"  found:  {self.name} gives {self.shared_limit}"
+            )
+        if kernel.shared_bytes > SHARED_BYTES:
+            attribute = self.driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self.call("cuFuncSetAttribute", function, attribute, kernel.shared_bytes)
 
     def _codes(self, executable: Executable, progress: Progress | None, codes: Sequence[Cubins] | None) -> list[bytes]:
         """The cubin of each kernel for this device."""
@@ -195,7 +209,16 @@ class CudaDevice:
         pointers = words.ctypes.data + 8 * np.arange(len(words), dtype=np.uint64)
 
         def queue() -> None:
-            self.call("cuLaunchKernel", kernel, *shape.blocks, *shape.threads, 0, self.queue, pointers.ctypes.data, 0)
+            self.call(
+                "cuLaunchKernel",
+                kernel,
+                *shape.blocks,
+                *shape.threads,
+                about.shared_bytes,
+                self.queue,
+                pointers.ctypes.data,
+                0,
+            )
 
         queue.words = words  # type: ignore[attr-defined] # what the pointers point to
         return queue

@@ -37,6 +37,7 @@ from ..vectors.masked import LANE_BY_LANE
 ARCHITECTURE = "nvptx64"
 SHARED_SPACE = 3  # NVVM's number for the address space
 SHARED_ALIGNMENT = 128  # the largest vector
+DYNAMIC = "minitvm_dynamic"  # the symbol of what a launch gives
 
 
 def accept(operation: Operation) -> None:
@@ -102,7 +103,34 @@ def _shared(element: Element) -> Any:
     return return_marker
 
 
-_SHARED = {f"shared_{name}": _shared(element) for name, element in ELEMENTS.items()}
+def _dynamic(element: Element) -> Any:
+    """`dynamic_<t>(offset, n)`: n elements from a byte on in what a launch gives a block."""
+    pointer = types.CPointer(element.numba)
+
+    def typer(offset: types.Type, size: types.Type) -> types.Type | None:
+        literal = isinstance(offset, types.IntegerLiteral) and isinstance(size, types.IntegerLiteral)
+        return pointer if literal else None
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:  # noqa: ARG001
+        storage = builder.module.globals.get(DYNAMIC)
+        if storage is None:
+            storage = ir.GlobalVariable(builder.module, ir.ArrayType(ir.IntType(8), 0), DYNAMIC, addrspace=SHARED_SPACE)
+            storage.linkage = "external"
+            storage.align = SHARED_ALIGNMENT
+        offset = ir.Constant(ir.IntType(32), sig.args[0].literal_value)
+        first = builder.gep(storage, [ir.Constant(ir.IntType(32), 0), offset])
+        typed = builder.bitcast(first, ir.PointerType(element.memory, SHARED_SPACE))
+        return builder.addrspacecast(typed, element.memory.as_pointer())
+
+    made = marker(f"dynamic_{element.name}", f"an array of {element.dtype} in what the launch gives a block")
+    accept(Operation(made, typer, emit, (ANYTHING, ANYTHING)))
+    return made
+
+
+_SHARED = {
+    **{f"shared_{name}": _shared(element) for name, element in ELEMENTS.items()},
+    **{f"dynamic_{name}": _dynamic(element) for name, element in ELEMENTS.items()},
+}
 
 
 def __getattr__(name: str) -> Any:

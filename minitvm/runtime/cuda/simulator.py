@@ -21,7 +21,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ...errors import ExecutionError
+from .faults import Address, KernelFault
 
 SIMD, SHARED = "minitvm.runtime.vectors.simd", "minitvm.runtime.cuda.operations"
 _BARRIER = "cuda.syncthreads("
@@ -33,13 +33,14 @@ _DTYPES: dict[str, Any] = {
 _TYPE = re.compile(r"([a-z]+\d+)(?:x(\d+))?")
 _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
-Run = Callable[[Sequence[int], Sequence[int], Sequence[int]], None]
+Run = Callable[..., None]
 
 
 def simulated(source: str, entry: str) -> Run:
-    """`run(blocks, threads, words)` of the kernel `entry`: each thread of the grid runs the text.
+    """`run(blocks, threads, words, shared_bytes=0)` of the kernel `entry`: each thread of the grid runs the text.
 
-    Blocks run one after the other. Threads of a block run at the same time where the text has a barrier, else in order.
+    A word that is an `Address` says how long its parameter is: an access outside of it raises `KernelFault`. Blocks run
+    one after the other. Threads of a block run at the same time where the text has a barrier, else in order.
     """
     namespace: dict[str, Any] = {"__name__": f"minitvm_simulated_{entry}"}
     namespace["__builtins__"] = {**vars(builtins), "__import__": _imported if _BARRIER in source else _without_numba}
@@ -48,23 +49,25 @@ def simulated(source: str, entry: str) -> Run:
     exec(f"def in_quiet(*words):\n    with quiet():\n        {entry}(*words)\n", namespace)
     kernel = namespace["in_quiet"]
 
-    def run(blocks: Sequence[int], threads: Sequence[int], words: Sequence[int]) -> None:
+    def run(blocks: Sequence[int], threads: Sequence[int], words: Sequence[int], shared_bytes: int = 0) -> None:
         if _BARRIER in source:
-            _side_by_side(kernel, blocks, threads, words)
+            _side_by_side(kernel, blocks, threads, words, shared_bytes)
         else:
-            _in_order(kernel, namespace, blocks, threads, words)
+            _in_order(kernel, namespace, blocks, threads, words, shared_bytes)
 
     return run
 
 
-def _side_by_side(kernel: Any, blocks: Sequence[int], threads: Sequence[int], words: Sequence[int]) -> None:
+def _side_by_side(kernel: Any, blocks: Sequence[int], threads: Sequence[int], words: Any, shared_bytes: int) -> None:
     from numba.cuda.simulator.kernel import FakeCUDAKernel
 
     launch = FakeCUDAKernel(kernel, False)
-    launch[tuple(blocks), tuple(threads)](*words)
+    launch[tuple(blocks), tuple(threads), 0, shared_bytes](*words)
 
 
-def _in_order(kernel: Any, namespace: Any, blocks: Sequence[int], threads: Sequence[int], words: Any) -> None:
+def _in_order(
+    kernel: Any, namespace: Any, blocks: Sequence[int], threads: Sequence[int], words: Any, shared_bytes: int
+) -> None:
     """Without a barrier the order of threads does not matter, and their storage is their own."""
     before = namespace.get("cuda")
     place = SimpleNamespace(gridDim=_xyz(blocks), blockDim=_xyz(threads), blockIdx=None, threadIdx=None)
@@ -73,9 +76,12 @@ def _in_order(kernel: Any, namespace: Any, blocks: Sequence[int], threads: Seque
         for z, y, x in itertools.product(*map(range, reversed(blocks))):
             place.blockIdx = _xyz((x, y, z))
             _arrays.clear()
+            _arrays[_GIVEN] = _array(np.dtype(np.uint8), shared_bytes)
             for k, j, i in itertools.product(*map(range, reversed(threads))):
                 place.threadIdx = _xyz((i, j, k))
                 kernel(*words)
+    except KernelFault as fault:
+        raise KernelFault(f"tid={[i, j, k]} ctaid={[x, y, z]}: {fault}") from None  # as Numba's simulator says it
     finally:
         namespace["cuda"] = before
 
@@ -269,16 +275,23 @@ _TESTS: dict[str, Callable[..., Any]] = {
 
 
 class Pointer:
-    """Elements of a dtype from an address on: `length` of them where that is known, in memory that `owner` holds."""
+    """Elements of a dtype from an address on: `length` of them where that is known, in memory that `owner` holds.
 
-    def __init__(self, address: int, dtype: Any, length: int | None = None, owner: Any = None) -> None:
+    `name` is for people: what the memory is.
+    """
+
+    def __init__(self, address: int, dtype: Any, length: int | None = None, owner: Any = None, name: str = "") -> None:
         self.address, self.dtype, self.length, self.owner = int(address), dtype, length, owner
+        self.name = name or "an array"
 
     def elements(self, index: Any, count: int) -> Any:
         """A view of `count` elements; bools are bytes in memory."""
         size = self.dtype.itemsize
         if self.length is not None and not 0 <= index <= self.length - count:
-            raise ExecutionError(f"elements {index} to {int(index) + count - 1} of an array of {self.length}")
+            raise KernelFault(
+                f"elements {index} to {int(index) + count - 1} of {self.name} of {self.length}, "
+                f"at byte {int(index) * size}"
+            )
         memory = (ctypes.c_uint8 * (size * count)).from_address(self.address + int(index) * size)
         return np.frombuffer(memory, np.uint8 if self.dtype == bool else self.dtype)
 
@@ -290,11 +303,14 @@ class Pointer:
 
 
 _lock = threading.Lock()
-_arrays: dict[int, Any] = {}  # what the block that runs shares, by the line that declares it
+_arrays: dict[Any, Any] = {}  # what the block that runs shares, by the line that declares it
+_GIVEN = "given"  # and what the launch gave it
 
 
 def _pointer(dtype: Any, word: int) -> Pointer:
-    return Pointer(word, dtype)
+    if not isinstance(word, Address) or word.nbytes is None:
+        return Pointer(word, dtype)
+    return Pointer(word, dtype, word.nbytes // dtype.itemsize, None, f"parameter {word.parameter}, {dtype}")
 
 
 def _scalar(dtype: Any, word: int) -> Any:
@@ -310,15 +326,35 @@ def _array(dtype: Any, size: int) -> Pointer:
 
 
 def _shared(dtype: Any, size: int) -> Pointer:
-    from numba.cuda.simulator import kernel
-
-    context = kernel._get_kernel_context()
-    arrays = _arrays if context is None else context.shared._allocations
-    line = sys._getframe(1).f_lineno
+    arrays, line = _of_the_block(), sys._getframe(1).f_lineno
     with _lock:  # threads come here side by side
         if line not in arrays:
             arrays[line] = _array(dtype, size)
-    return arrays[line]
+    found: Pointer = arrays[line]
+    return found
+
+
+def _dynamic(dtype: Any, offset: int, size: int) -> Pointer:
+    """A part of what the launch gives a block."""
+    given = _of_the_block()[_GIVEN]
+    if offset + size * dtype.itemsize > given.length:
+        raise KernelFault(
+            f"{size} {dtype} of shared storage from byte {offset} on: the launch gives a block {given.length} bytes"
+        )
+    return Pointer(given.address + offset, dtype, size, given, "a shared array")
+
+
+def _of_the_block() -> Any:
+    """The storage of the block to which the thread that asks belongs."""
+    simulator = sys.modules.get("numba.cuda.simulator.kernel")
+    context = None if simulator is None else simulator._get_kernel_context()
+    if context is None:
+        return _arrays
+    arrays = context.shared._allocations
+    with _lock:
+        if _GIVEN not in arrays:
+            arrays[_GIVEN] = _array(np.dtype(np.uint8), context.shared._dynshared_size)
+    return arrays
 
 
 def _bits(dtype: Any, x: Any) -> Any:
@@ -328,7 +364,7 @@ def _bits(dtype: Any, x: Any) -> Any:
 
 
 _OF_TYPES: dict[str, Callable[..., Any]] = {
-    "pointer": _pointer, "scalar": _scalar, "stack": _array, "shared": _shared, "as": _bits,
+    "pointer": _pointer, "scalar": _scalar, "stack": _array, "shared": _shared, "dynamic": _dynamic, "as": _bits,
 }  # fmt: skip
 
 
@@ -344,7 +380,7 @@ def _load_whole(a: Pointer, index: Any, lanes: int) -> Any:
 def _check_whole(a: Pointer, index: Any, lanes: int) -> None:
     size = a.dtype.itemsize
     if (a.address + int(index) * size) % (size * lanes):
-        raise ExecutionError(f"a vector of {lanes} {a.dtype} at a place that its size does not divide")
+        raise KernelFault(f"a vector of {lanes} {a.dtype} at a place that its size does not divide")
 
 
 def _store(a: Pointer, index: Any, value: Any) -> None:

@@ -116,11 +116,12 @@ class BoundProgram:
     def _placed(self, at: Input | Output, spec: TensorSpec, shape: Sequence[int], array: Any, address: int) -> Place:
         nbytes = int(np.prod(shape, dtype=np.int64)) * spec.dtype.bytes
         if address and nbytes:
-            return Place(array.buffer if isinstance(array, DeviceArray) else self.device.over_host(address, nbytes))
+            buffer = array.buffer if isinstance(array, DeviceArray) else self.device.over_host(address, nbytes)
+            return Place(buffer, 0, nbytes)
         if at not in self._room:
             what = f"{'input' if isinstance(at, Input) else 'output'} {spec.name}"
             self._room[at] = self.program.allocated(nbytes, what)
-        return Place(self._room[at])
+        return Place(self._room[at], 0, nbytes)
 
     def place(self, at: Location, memory: _Memory) -> Place:
         """Where a location is on the device."""
@@ -129,10 +130,13 @@ class BoundProgram:
         if isinstance(at, Output):
             return memory.outputs[at.index]
         if isinstance(at, State):
-            return Place(self.program.states[at.index].buffer)
+            state = self.program.states[at.index]
+            return Place(state.buffer, 0, state.nbytes)
         if isinstance(at, ConstantRef):
-            return Place(self.program.constants[at.index])
-        return Place(self._arenas[at.arena], int(evaluate(at.offset, self.env)))
+            nbytes = self.program.executable.constants[at.index].data.nbytes
+            return Place(self.program.constants[at.index], 0, nbytes)
+        begin, nbytes = (int(evaluate(n, self.env)) for n in (at.offset, at.nbytes))
+        return Place(self._arenas[at.arena], begin, nbytes)
 
     # -- launches
 

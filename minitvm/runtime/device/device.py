@@ -21,10 +21,11 @@ Launch = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Memory of the device from a byte of a buffer on."""
+    """Memory of the device from a byte of a buffer on: `nbytes` of it, where that is known."""
 
     buffer: Any
     offset: int = 0
+    nbytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,16 @@ SIMULATOR.edit(
     "unmasked lanes are written", "_scatter", "        if m:\n            a[place] = x", "        a[place] = x"
 )
 SIMULATOR.edit("every step is one", "_ramp", "* np.asarray(stride).astype(dtype)", "")
+SIMULATOR.edit("parameters have no end", "_pointer", "word.nbytes // dtype.itemsize", "None", by=[PRETENDED])
+SIMULATOR.edit("an element behind the end is in", "Pointer.elements", "<= self.length - count", "<= self.length",
+               by=[PRETENDED])  # fmt: skip
+WIDTH = Faults("widths of indices", CODEGEN + "index_width", [PRETENDED])
+WIDTH.edit("the border is one too far", "_fits", "high >= _LIMIT", "high > _LIMIT + 1")
+WIDTH.edit("steps do not matter", "_fits", "return all(_fits(child, analyzer) for child in children(node))",
+           "return isinstance(node, Expr) or all(_fits(child, analyzer) for child in children(node))")  # fmt: skip
+GIVEN = Faults("storage that launches give", "minitvm.tir.analysis.dynamic_shared", [ON_CUDA_GRIDS])
+GIVEN.edit("all begins at its beginning", "dynamic_storage", "-(-end // ALIGNMENT) * ALIGNMENT", "0")
+GIVEN.edit("elements are bytes", "dynamic_storage", "max(1, elements) * node.buffer.dtype.bytes", "max(1, elements)")
 DRIVER = Faults("driver of CUDA", "minitvm.runtime.cuda.driver", [PRETENDED])
 DRIVER.edit(
     "all kernels are the first one",

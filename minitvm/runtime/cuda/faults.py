@@ -1,0 +1,21 @@
+"""What the simulator of CUDA knows of a kernel's parameters, and what it raises for a wrong access."""
+
+from __future__ import annotations
+
+from ...errors import ExecutionError
+
+
+class KernelFault(ExecutionError):
+    """A kernel did what no kernel may: the text says what, and which thread did it."""
+
+
+class Address(int):
+    """A word that is the address of a parameter of `nbytes` bytes (None: unknown)."""
+
+    parameter: str
+    nbytes: int | None
+
+    def __new__(cls, address: int, parameter: str, nbytes: int | None) -> Address:
+        made = super().__new__(cls, address)
+        made.parameter, made.nbytes = parameter, nbytes
+        return made

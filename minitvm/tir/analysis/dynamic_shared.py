@@ -1,0 +1,25 @@
+"""Where storage of scope "shared.dyn" lies: one piece of memory for a block, whose size a launch says."""
+
+from __future__ import annotations
+
+from ...expr import IntImm, walk
+from ..nodes import Allocate, Buffer, PrimFunc
+
+SCOPE = "shared.dyn"
+ALIGNMENT = 128  # the largest vector
+
+
+def dynamic_storage(kernel: PrimFunc) -> tuple[dict[Buffer, int], int]:
+    """The offset in bytes of each such buffer of a kernel, and the size of all of them.
+
+    No two overlap: sharing bytes would need barriers between their users.
+    """
+    offsets: dict[Buffer, int] = {}
+    end = 0
+    for node in walk(kernel.body):
+        if isinstance(node, Allocate) and node.buffer.scope == SCOPE and node.buffer not in offsets:
+            offsets[node.buffer] = -(-end // ALIGNMENT) * ALIGNMENT
+            size = node.buffer.shape[0]
+            elements = size.value if isinstance(size, IntImm) else 0  # a verifier refuses sizes that are not constant
+            end = offsets[node.buffer] + max(1, elements) * node.buffer.dtype.bytes
+    return offsets, end
