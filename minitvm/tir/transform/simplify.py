@@ -25,6 +25,7 @@ from ...expr import (
     IntImm,
     Not,
     Or,
+    Ramp,
     Range,
     Select,
     Var,
@@ -33,7 +34,7 @@ from ...expr import (
     replace,
 )
 from ..conditions import is_const, reads_memory
-from ..nodes import Allocate, BufferLoad, For, If, LetStmt, PrimFunc, Seq, Stmt, While
+from ..nodes import Allocate, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While
 from .affine import Ranges
 
 
@@ -71,6 +72,8 @@ def _simplified(stmt: Stmt, analyzer: Analyzer) -> Stmt:
         return body if is_no_op(body) else _same_or(stmt, body=body)
     if isinstance(stmt, While):
         return _same_or(stmt, condition=_folded(stmt.condition, analyzer), body=_simplified(stmt.body, analyzer))
+    if isinstance(stmt, BufferStore) and _never(stmt.predicate, analyzer):
+        return Seq(())
     return map_children(stmt, lambda child: _folded(child, analyzer) if isinstance(child, Expr) else child)
 
 
@@ -88,25 +91,71 @@ def _loop(stmt: For, analyzer: Analyzer) -> Stmt:
     most = analyzer.bounds(extent)[1]
     if most is not None and most <= 0:
         return Seq(())
-    single = isinstance(extent, IntImm) and (extent.value == 1 or _first_only(stmt, start, extent.value, analyzer))
-    if single and stmt.thread is None:
-        from .unroll import bind
+    if isinstance(extent, IntImm) and stmt.thread is None:
+        count = _iterations_that_act(stmt, start, extent.value, analyzer)
+        if count == 1:
+            from .unroll import bind
 
-        return _simplified(bind(stmt.body, {stmt.var: start.astype(stmt.var.dtype)}), analyzer)
+            return _simplified(bind(stmt.body, {stmt.var: start.astype(stmt.var.dtype)}), analyzer)
+        if count < extent.value and stmt.kind is not ForKind.VECTORIZED:  # of a vector's lanes some are masked
+            extent = const(count, extent.dtype)
     with analyzer.constraint():
         analyzer.bind(stmt.var, Range(start, extent))
         body = _simplified(stmt.body, analyzer)
     return body if is_no_op(body) else _same_or(stmt, start=start, extent=extent, body=body)
 
 
-def _first_only(stmt: For, start: Expr, extent: int, analyzer: Analyzer) -> bool:
-    """Whether nothing but the first iteration does anything: its condition fails in all others, as in a short tail."""
-    if not isinstance(stmt.body, If) or stmt.body.else_case is not None:
+def _iterations_that_act(stmt: For, start: Expr, extent: int, analyzer: Analyzer) -> int:
+    """How many iterations, from the first on, may do something: conditions fail in all behind them, as in a tail.
+
+    At least 1. The conditions stand around all that an iteration does, inside of further loops or not.
+    """
+
+    def idle_from(first: int) -> bool:
+        with analyzer.constraint():
+            analyzer.bind(stmt.var, Range(start + const(first, start.dtype), const(extent - first, start.dtype)))
+            return _idle(stmt.body, analyzer)
+
+    if extent == 1 or not _guarded(stmt.body) or not idle_from(extent - 1):
+        return extent
+    low, high = 1, extent - 1  # idle from `high` on; whether from a smaller one on is not known
+    while low < high:
+        middle = (low + high) // 2
+        if idle_from(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high
+
+
+def _guarded(stmt: Stmt) -> bool:
+    """Whether all that a statement does is under a condition."""
+    if isinstance(stmt, Seq):
+        return all(map(_guarded, stmt.stmts))
+    if isinstance(stmt, For | LetStmt | Allocate):
+        return _guarded(stmt.body)
+    return isinstance(stmt, If) and stmt.else_case is None
+
+
+def _idle(stmt: Stmt, analyzer: Analyzer) -> bool:
+    """Whether a guarded statement surely does nothing."""
+    if isinstance(stmt, Seq):
+        return all(_idle(part, analyzer) for part in stmt.stmts)
+    if isinstance(stmt, For):
+        with analyzer.constraint():
+            analyzer.bind(stmt.var, Range(_folded(stmt.start, analyzer), _folded(stmt.extent, analyzer)))
+            return _idle(stmt.body, analyzer)
+    if isinstance(stmt, LetStmt | Allocate):
+        return _idle(stmt.body, analyzer)
+    return isinstance(stmt, If) and is_const(_folded(stmt.condition, analyzer), 0)
+
+
+def _never(mask: Expr | None, analyzer: Analyzer) -> bool:
+    """Whether a mask of the form "the lanes below a limit" leaves no lane."""
+    if not isinstance(mask, LT) or not isinstance(mask.a, Ramp) or not isinstance(mask.b, Broadcast):
         return False
-    with analyzer.constraint():
-        analyzer.bind(stmt.var, Range(start + const(1, start.dtype), const(extent - 1, start.dtype)))
-        condition = _folded(stmt.body.condition, analyzer)
-    return is_const(condition, 0)
+    ascending = isinstance(mask.a.stride, IntImm) and mask.a.stride.value >= 0
+    return ascending and is_const(_folded(LT(mask.a.base, mask.b.value), analyzer), 0)
 
 
 def _branch(stmt: If, analyzer: Analyzer) -> Stmt:

@@ -11,9 +11,21 @@ CARRIED = lowered(families("carried", "running"), ("split", "unroll", "vectorize
 SIMPLIFY = Faults("statements: simplify", "minitvm.tir.transform.simplify", [STATEMENTS])
 SIMPLIFY.edit(
     "a loop whose other iterations do only the else branch runs once",
-    "_first_only",
-    "if not isinstance(stmt.body, If) or stmt.body.else_case is not None:",
-    "if not isinstance(stmt.body, If):",
+    "_guarded",
+    "return isinstance(stmt, If) and stmt.else_case is None",
+    "return isinstance(stmt, If)",
+)
+SIMPLIFY.edit(
+    "a loop ends where its first iteration does nothing", "_iterations_that_act", "low = middle + 1", "low = high"
+)
+SIMPLIFY.edit(
+    "the last iteration that acts is left out", "_iterations_that_act", "return high", "return max(1, high - 1)"
+)
+SIMPLIFY.edit(
+    "of statements in a row the first decides whether a loop acts",
+    "_idle",
+    "all(_idle(part, analyzer) for part in stmt.stmts)",
+    "_idle(stmt.stmts[0], analyzer)",
 )
 
 PARTITION_LOOPS = Faults("statements: partition_loops", "minitvm.tir.transform.partition_loops", [STATEMENTS])
