@@ -77,7 +77,10 @@ MASKED = """
 @T.prim_func(lowered=True)
 def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
     for i in range(3):
-        B.vstore([T.Ramp(i * 16, 1, 16)], A[T.Ramp(i * 16, 1, 16)], predicate=T.Ramp({base}, 1, 16) < T.Broadcast({limit}, 16))
+        B.vstore(
+            [T.Ramp(i * 16, 1, 16)], A[T.Ramp(i * 16, 1, 16)],
+            predicate=T.Ramp({base}, 1, 16) < T.Broadcast({limit}, 16),
+        )
 """
 
 
