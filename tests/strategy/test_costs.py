@@ -104,3 +104,14 @@ def test_scalars_and_single_sums_never_look_cheaper() -> None:
 def test_sums_and_factors_of_costs() -> None:
     assert Cost(1.0, 2.0) + Cost(3.0) == Cost(4.0, 2.0) == Cost(2.0, 1.0) * 2
     assert Cost(1.5, 2.0).cycles == 3.5
+
+
+def test_a_narrow_image_of_blocks_that_nothing_divides_is_tiled_over_its_lines() -> None:
+    cpu = cpu_of(Target("cpu -vector_bits=512 -vector_registers=32 -cores=2"))
+    narrow = DirectConvolution(6, 5, 13, 720, 4 * 720 * 13 * 16)
+    tile = narrow.tiles(cpu)[0]
+    assert tile["blocks"] == 1 and tile["pixels"] == 5 and tile["lines"] > 1
+    assert narrow.cost(cpu, **tile).cycles < 0.7 * narrow.cost(cpu, 5, 1).cycles
+    assert "lines" not in DirectConvolution(56, 56, 4, 576, 4 * 576 * 64).tiles(cpu)[0]
+    few = DirectConvolution(2, 8, 1, 64, 4 * 64 * 16)  # of two tasks a tile of both lines would leave one
+    assert "lines" not in few.tiles(cpu)[0]

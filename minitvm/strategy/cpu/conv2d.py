@@ -36,8 +36,8 @@ _TURN = 0.25  # cycles an instruction that turns a tile around
 class DirectConvolution:
     """The extents on which the cost of a direct convolution depends.
 
-    `lines` rows of `width` pixels (all images together) of `blocks` vectors of output channels, each of which is a sum
-    of `depth` products; `weights` bytes are read.
+    `lines` rows of `width` pixels (all `images` together) of `blocks` vectors of output channels, each of which is a
+    sum of `depth` products; `weights` bytes are read.
     """
 
     lines: int
@@ -45,6 +45,7 @@ class DirectConvolution:
     blocks: int
     depth: int
     weights: int
+    images: int = 1
 
     @staticmethod
     def of(block: Block) -> DirectConvolution:
@@ -55,17 +56,39 @@ class DirectConvolution:
         depth = volume(reduced(block))
         item = block.writes[0].buffer.dtype.bytes
         weights = item * depth * (blocks or 1) * (lanes or 1)
-        return DirectConvolution((batch or 1) * (height or 1), width or _LONG_ROW, blocks or 1, depth, weights)
+        images, lines = batch or 1, (batch or 1) * (height or 1)
+        return DirectConvolution(lines, width or _LONG_ROW, blocks or 1, depth, weights, images)
 
-    def cost(self, cpu: CPU, pixels: int, blocks: int) -> Cost:
-        """Of a tile of `pixels` by `blocks`: half of the time of its loads passes beside the multiply-adds."""
-        steps = self.lines * self.width * self.depth * blocks * ceil(self.blocks / blocks)
-        step = (1 / cpu.fma_ports + weighted_loads(self.width, pixels, blocks, cpu)) / 2
-        return Cost(steps * step / KERNEL_EFFICIENCY, self.weights / MEMORY_STALL)
+    def cost(self, cpu: CPU, pixels: int, blocks: int, lines: int = 1) -> Cost:
+        """Of a tile of `lines` by `pixels` by `blocks`: half of the time of its loads passes beside the multiply-adds.
+
+        A tile of several lines has whole ones, as if the image were one long row; it makes fewer tasks.
+        """
+        groups, height = ceil(self.blocks / blocks), self.lines // self.images
+        steps = self.lines * self.width * self.depth * blocks * groups
+        width = self.width if lines == 1 else self.width * height
+        step = (1 / cpu.fma_ports + weighted_loads(width, lines * pixels, blocks, cpu)) / 2
+        fewer = shared(groups * self.images * ceil(height / lines), cpu) / shared(groups * self.lines, cpu)
+        return Cost(steps * step * fewer / KERNEL_EFFICIENCY, self.weights / MEMORY_STALL)
+
+    def tiles(self, cpu: CPU) -> list[dict[str, int]]:
+        """The tiles that do not spill, of one line or of several whole ones, the cheapest first."""
+        tiles = [
+            {"pixels": pixels, "blocks": blocks} for (pixels, blocks), _ in conv_tiles(self.width, self.blocks, cpu)
+        ]
+        tiles += [{"pixels": self.width, "blocks": blocks, "lines": lines} for lines, blocks in self._several(cpu)]
+        return sorted(tiles, key=lambda tile: self.cost(cpu, **tile).cycles)
+
+    def _several(self, cpu: CPU) -> Iterator[tuple[int, int]]:
+        """(lines, blocks) of tiles for narrow images, one line of which does not keep the multiply-add units busy."""
+        for blocks in range(1, 9):
+            for lines in range(2, self.lines // self.images + 1):
+                if self.blocks % blocks == 0 and registers_of(lines * self.width, blocks) <= cpu.vector_registers:
+                    yield lines, blocks
 
     def cheapest(self, cpu: CPU) -> Cost:
         """Of the tile that is taken."""
-        return self.cost(cpu, *conv_tile(self.width, self.blocks, cpu))
+        return self.cost(cpu, **self.tiles(cpu)[0])
 
 
 def pixel_axis(block: Block) -> int:
@@ -83,23 +106,23 @@ def conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     shape = DirectConvolution.of(conv)
     last = _unblocking(func)
     turned = None if last is None or pixel_axis(conv) == 2 else _Turned.of(conv, last, cpu)
-    for number, ((pixels, blocks), _) in enumerate(conv_tiles(shape.width, shape.blocks, cpu)):
-        tile = {"pixels": pixels, "blocks": blocks}
+    for number, tile in enumerate(shape.tiles(cpu)):
         if turned is None:
             apply = partial(_blocked, target, "" if last is None else last.name)
             yield Candidate(knobs=tile, price=partial(shape.cost, cpu), apply=apply)
             continue
-        rows = turned.rows(blocks)
+        rows = [some for some in turned.rows(tile["blocks"]) if some >= tile.get("lines", 1)]
         for some in rows if number == 0 else rows[:1]:
             yield turned.candidate(shape, target, tile, True, some)
         yield turned.candidate(shape, target, tile, False, 1)
 
 
-def _blocked(target: Any, before: str, sch: Schedule, pixels: int, blocks: int) -> None:
+def _blocked(target: Any, before: str, sch: Schedule, pixels: int, blocks: int, lines: int = 1) -> None:
     """Tiles in registers, the epilogue up to the block `before`; the other blocks each by itself."""
     conv = sch.get_block("conv2d")
     axis = pixel_axis(block_of(sch, conv))
-    used = tile_in_registers(sch, conv, {1: blocks, axis: pixels}, parallel_axes=3, before=before)
+    tile = {1: blocks, 5 - axis: lines, axis: pixels}
+    used = tile_in_registers(sch, conv, tile, parallel_axes=3, before=before)
     schedule_other_blocks(sch, target, used)
 
 
@@ -157,9 +180,9 @@ class _Turned:
     ) -> Candidate:
         """The convolution with that tile, and the result turned around in the cache or after it was written."""
 
-        def price(pixels: int, blocks: int, in_cache: bool, rows: int) -> Cost:
+        def price(pixels: int, blocks: int, in_cache: bool, rows: int, lines: int = 1) -> Cost:
             elements = volume(self.shape)
-            before = shape.cost(self.cpu, pixels, blocks)
+            before = shape.cost(self.cpu, pixels, blocks, lines)
             side = self.side(rows if in_cache else self.shape[2]) or 1
             turn = elements * _TURN * (2 + side.bit_length() - 1) / side
             if not in_cache:
@@ -168,23 +191,23 @@ class _Turned:
             uneven = shared(self.tasks(blocks, rows), self.cpu) / shared(evenest, self.cpu)
             return (before + Cost(turn)) * uneven
 
-        def apply(sch: Schedule, pixels: int, blocks: int, in_cache: bool, rows: int) -> None:
+        def apply(sch: Schedule, pixels: int, blocks: int, in_cache: bool, rows: int, lines: int = 1) -> None:
             if not in_cache:
-                _blocked(target, self.block, sch, pixels, blocks)
+                _blocked(target, self.block, sch, pixels, blocks, lines)
                 return
             if self.shape[2] % rows or not self.side(rows):
                 raise ScheduleError(f"conv2d_nchwc: {rows} rows of the image have no tiles that can be turned around")
-            used = self.schedule(sch, pixels, blocks, rows)
+            used = self.schedule(sch, rows, {1: blocks, 2: lines, 3: pixels})
             schedule_other_blocks(sch, target, used)
 
         return Candidate(knobs={**tile, "in_cache": in_cache, "rows": rows}, price=price, apply=apply)
 
-    def schedule(self, sch: Schedule, pixels: int, blocks: int, rows: int) -> set[str]:
-        """Returns the names of the blocks that are scheduled."""
+    def schedule(self, sch: Schedule, rows: int, tiles: dict[int, int]) -> set[str]:
+        """`rows` of the image at a time; returns the names of the blocks that are scheduled."""
         conv = sch.get_block("conv2d")
         main = epilogue(sch, conv, before=self.block)
         batch, channel, y, x = sch.get_loops(self.block)
-        over, block, lane = sch.split(channel, [None, blocks, self.shape[-1]])
+        over, block, lane = sch.split(channel, [None, tiles[1], self.shape[-1]])
         y, row = sch.split(y, [None, rows])
         sch.reorder(batch, over, y, block, lane, row, x)
         tile, column = sch.split(sch.fuse(row, x), [None, self.side(rows)])
@@ -193,7 +216,7 @@ class _Turned:
         sch.vectorize(column)
         task = sch.fuse(batch, over, y)
         sch.compute_at(main, task, preserve_unit_loops=True)
-        _, init = tile_reduction(sch, conv, main, sch.get_loops(main)[1:], {1: blocks, 3: pixels}, PREFETCH_AHEAD)
+        _, init = tile_reduction(sch, conv, main, sch.get_loops(main)[1:], tiles, PREFETCH_AHEAD)
         sch.parallel(task)
         return {self.block, *(block_of(sch, part).name for part in (conv, init, main))}
 

@@ -16,16 +16,7 @@ SIMPLIFY.edit(
     "return isinstance(stmt, If)",
 )
 SIMPLIFY.edit(
-    "a loop ends where its first iteration does nothing", "_iterations_that_act", "low = middle + 1", "low = high"
-)
-SIMPLIFY.edit(
     "the last iteration that acts is left out", "_iterations_that_act", "return high", "return max(1, high - 1)"
-)
-SIMPLIFY.edit(
-    "of statements in a row the first decides whether a loop acts",
-    "_idle",
-    "all(_idle(part, analyzer) for part in stmt.stmts)",
-    "_idle(stmt.stmts[0], analyzer)",
 )
 
 PARTITION_LOOPS = Faults("statements: partition_loops", "minitvm.tir.transform.partition_loops", [STATEMENTS])

@@ -29,6 +29,9 @@ UNSWITCH.edit(
     "form is None",
 )
 
+TAILS = Faults("simplify: tails", TRANSFORM + "simplify", [CONTRACTIONS])
+TAILS.edit("a tile has a vector less", "_iterations_that_act", "return high", "return max(1, high - 1)")
+
 UNMASK = Faults("unmask_registers", TRANSFORM + "unmask_registers", [CONTRACTIONS])
 UNMASK.edit(
     "slots lie as close as their lanes in use",
