@@ -1,0 +1,17 @@
+"""The simulated tensor accelerator: load, compute and store run at the same time and meet only through tokens.
+
+    config         what the machine is: array, scratchpads, fields, queues, memory
+    isa            the instructions and micro-ops, and what a program is
+    encoding       instructions of 128 bits, micro-ops of 32
+    assembler      text -> program
+    disassembler   program or binary -> text
+    footprint      which elements of which memory an instruction touches
+    ordering       which instructions tokens put in order; deadlocks
+    verifier       the rules of a program that the machine can run
+    timing         when each instruction runs, cycle by cycle
+    stream         a program that is written instruction by instruction, with tokens
+    layers         matrix products and convolutions as streams, written by hand
+    viz            the timeline as a page and as a Chrome trace
+
+`reference/accel.py` says what an instruction means.
+"""
