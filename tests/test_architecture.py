@@ -29,10 +29,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 FOUNDATION = "errors events absent notebook target expr backend store workers garbage"
-NODES = "errors events notebook expr te.nodes tir.nodes tir.meanings graph.nodes executable.nodes"
+NODES = (
+    "errors events notebook expr te.nodes tir.nodes tir.meanings graph.nodes executable.nodes accel.config accel.isa"
+)
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
 COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link lowering"
-EVERYTHING = f"{COMPILER} quantization interop profile models gallery"
+EVERYTHING = f"{COMPILER} quantization interop profile models gallery accel"
 
 MAY_IMPORT: dict[str, str] = {
     # what everything stands on
@@ -58,6 +60,8 @@ MAY_IMPORT: dict[str, str] = {
     "strategy": f"{FOUNDATION} arith tir te topi",
     "graph": f"{FOUNDATION} arith tir te topi strategy",
     "frontend": f"{FOUNDATION} arith tir te topi strategy graph",
+    # the simulated accelerator: what its programs are, and how long they take
+    "accel": "errors",
     # TVM's names for what is defined elsewhere
     "ir": f"{FOUNDATION} arith tir te graph",
     "script": f"{FOUNDATION} tir ir",
@@ -80,9 +84,9 @@ MAY_IMPORT: dict[str, str] = {
     "": EVERYTHING,
     # The oracle reads node definitions. If it shared a simplifier with what it judges, it would agree with its bugs.
     "reference": NODES,
-    # Strategies for Hypothesis also draw schedules and graphs, through the public Schedule and GraphBuilder, and
-    # `draw_pairs` lowers what it has scheduled.
-    "reference.strategies": f"{NODES} te tir.schedule tir.analysis.threads tir.transform graph reference",
+    # Strategies for Hypothesis also draw schedules, graphs and streams of instructions, through the public Schedule,
+    # GraphBuilder and Stream, and `draw_pairs` lowers what it has scheduled.
+    "reference.strategies": f"{NODES} te tir.schedule tir.analysis.threads tir.transform graph accel.stream reference",
 }
 
 # Doors through the walls, open only inside a function: (importer, imported, why).

@@ -9,6 +9,7 @@
     exprs           scalar expressions                arguments   arrays of small integers to call a function with
     schedules       a schedule of a program, each step one of the legal ones; scheduled: the pair, as a file to paste
     any_calls       a call of a schedule primitive that may be nonsense: it works or is refused, and never crashes
+    accelerator_programs   instructions of the tensor accelerator, with the tokens that they need
     draw_pairs      not a strategy but a whole test: legal calls of one primitive on such programs, before against after
 
 They draw from what is legal by construction and never filter. Programs are small (dimensions up to 8), in bounds, and
@@ -21,9 +22,10 @@ from .graphs import RandomGraph, graphs
 from .pairs import draw_pairs
 from .programs import KINDS, NEST_KINDS, arguments, prim_funcs
 from .schedules import Scheduled, scheduled, schedules, steps
+from .streams import accelerator_programs
 from .tensors import STAGES, te_computes
 
 __all__ = [
-    "KINDS", "NEST_KINDS", "STAGES", "RandomGraph", "Scheduled", "any_calls", "arguments", "draw_pairs", "exprs",
-    "graphs", "prim_funcs", "scheduled", "schedules", "steps", "te_computes",
+    "KINDS", "NEST_KINDS", "STAGES", "RandomGraph", "Scheduled", "accelerator_programs", "any_calls", "arguments", "draw_pairs",
+    "exprs", "graphs", "prim_funcs", "scheduled", "schedules", "steps", "te_computes",
 ]  # fmt: skip

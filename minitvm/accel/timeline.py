@@ -1,0 +1,128 @@
+"""What a timed run found: when each instruction ran, why each module stood still, and what that comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .config import AccelConfig
+from .isa import Gemm, Program, Queue
+
+UNITS = ("fetch", "load", "compute", "store")
+
+# What a cycle of a module can be: work first, then why there is none.
+WORK = ("dispatch", "transfer", "gemm", "reset", "alu", "token")
+STALLS = {
+    "latency": "data are on their way from DRAM",
+    "contention": "other modules use DRAM",
+    "frame": "a frame is written around data that are there",
+    "pipeline": "the last results are in the pipeline",
+    "no command": "fetch has not brought the next instruction",
+    "waits for load": "the token of a load is missing",
+    "waits for compute": "the token of a computation is missing",
+    "waits for store": "the token of a store is missing",
+    "token queue full": "there is no room for the token",
+    "command queue full": "there is no room for the next command",
+    "memory": "instructions are on their way from DRAM",
+    "done": "there is nothing more to do",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A unit runs an instruction in the cycles [start, end); for fetch, the first of those that it sends."""
+
+    unit: str
+    instruction: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A unit stands still in the cycles [start, end), before `instruction` (-1 where none is left)."""
+
+    unit: str
+    reason: str
+    instruction: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUse:
+    """A token: pushed by an instruction at one cycle, popped by another one later."""
+
+    queue: Queue
+    pushed_by: int
+    pushed_at: int
+    popped_by: int
+    popped_at: int
+
+
+@dataclass(slots=True)
+class Timeline:
+    """When everything happened. `spent[unit][what]` are cycles; each unit's add up to `cycles`."""
+
+    program: Program
+    config: AccelConfig
+    cycles: int = 0
+    intervals: list[Interval] = field(default_factory=list)
+    stalls: list[Stall] = field(default_factory=list)
+    tokens: list[TokenUse] = field(default_factory=list)
+    spent: dict[str, dict[str, int]] = field(default_factory=lambda: {unit: {} for unit in UNITS})
+    channel: dict[str, int] = field(default_factory=dict)  # cycles in which DRAM served a unit
+
+    @property
+    def micro_ops(self) -> int:
+        """Micro-ops of the array, resets aside: the fewest cycles that the array needs."""
+        return sum(one.count for one in self.program.instructions if isinstance(one, Gemm) and not one.reset)
+
+    @property
+    def utilisation(self) -> float:
+        """The part of all cycles in which the array multiplies."""
+        return self.micro_ops / self.cycles if self.cycles else 0.0
+
+    @property
+    def bandwidth(self) -> float:
+        """The part of all cycles in which DRAM moves data."""
+        return sum(self.channel.values()) / self.cycles if self.cycles else 0.0
+
+    @property
+    def milliseconds(self) -> float:
+        return self.cycles / self.config.clock_mhz / 1e3
+
+    def table(self) -> list[tuple[str, dict[str, int]]]:
+        """Rows (what, cycles of each unit) of all that occurs, work first."""
+        rows = []
+        for what in (*WORK, *STALLS):
+            row = {unit: self.spent[unit].get(what, 0) for unit in UNITS}
+            if any(row.values()):
+                rows.append((what, row))
+        return rows
+
+    def text(self) -> str:
+        """The summary and the table, for a terminal."""
+        lines = [
+            f"{self.cycles:,} cycles, {self.milliseconds:.3f} ms at {self.config.clock_mhz} MHz",
+            f"array in use {self.utilisation:.1%}, DRAM in use {self.bandwidth:.1%} ({self.config.dram.name}: "
+            f"{self.config.dram.bytes_per_cycle} bytes a cycle, latency {self.config.dram.latency})",
+            f"{'cycles':<20}" + "".join(f"{unit:>12}" for unit in UNITS),
+        ]
+        lines += [
+            f"{what:<20}" + "".join(f"{row[unit]:>12,}" if row[unit] else f"{'-':>12}" for unit in UNITS)
+            for what, row in self.table()
+        ]
+        return "\n".join(lines)
+
+
+def overlapping(intervals: Sequence[Interval]) -> int:
+    """Cycles in which two or more of load, compute and store run at once."""
+    edges = sorted(
+        edge for i in intervals if i.unit != "fetch" for edge in ((i.start, 1), (i.end, -1)) if i.start < i.end
+    )
+    total, running, before = 0, 0, 0
+    for at, change in edges:
+        total += (at - before) * (running >= 2)
+        running, before = running + change, at
+    return total
