@@ -303,6 +303,17 @@ def configured(name: str, memory: str = "tsim", **changes: Any) -> AccelConfig:
     return replace(known, dram=dram, widths=_fitting(known, sizes), **changes)
 
 
+def scaled(config: AccelConfig, block: int) -> AccelConfig:
+    """The machine with an array of another size, and scratchpads that hold as many elements as before."""
+    other = {
+        "wgt": block * block * config.dtype(Scratchpad.WGT).itemsize,
+        "inp": config.batch * block * config.dtype(Scratchpad.INP).itemsize,
+        "acc": config.batch * block * config.dtype(Scratchpad.ACC).itemsize,
+    }
+    sizes = {f"{name}_bytes": config.depth(Scratchpad[name.upper()]) * size for name, size in other.items()}
+    return replace(config, block_in=block, block_out=block, **sizes)
+
+
 def _fitting(known: AccelConfig, sizes: dict[str, int]) -> Widths:
     """Widths that reach every element of scratchpads of other sizes."""
     get = {**{name: getattr(known, name) for name in known.__dataclass_fields__}, **sizes}
