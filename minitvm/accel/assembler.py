@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from ..errors import InputError, ParseError, nearest
+from ..errors import ParseError, nearest
 from .config import AccelConfig, Scratchpad
 from .encoding import BYTES, decode_program
 from .isa import ROLES, Alu, AluOp, DramBuffer, Finish, Gemm, Instruction, Load, MicroOp, Module, Program, Store
@@ -172,9 +172,7 @@ def _buffer(line: _Line) -> DramBuffer:
     return DramBuffer(words[1].text, role, _PADS[words[2].text], address, count)
 
 
-def _instruction(
-    line: _Line, buffers: list[DramBuffer], places: dict[str, int], config: AccelConfig
-) -> Instruction:
+def _instruction(line: _Line, buffers: list[DramBuffer], places: dict[str, int], config: AccelConfig) -> Instruction:
     first = line.words[0]
     mnemonic, dot, suffix = first.text.partition(".")
     if mnemonic not in FORMS:
@@ -190,10 +188,10 @@ def _instruction(
         line.refuse(f"{mnemonic} stands alone", first, len(mnemonic))
     pad = values.get("memory")
     for word in line.words[1:]:
-        found = _operand(line, word, form, places) or _flag(line, word, form) or _token(line, word, form, values)
+        found = _operand(line, word, form, places) or _flag(word, form) or _token(line, word, form, values)
         if found is None:
-            known = [f"{key}=" for key in form.operands] + list(form.flags) + ["pop(...)", "push(...)"]
-            line.refuse(f"{mnemonic} has no {word.text.split('=')[0]!r}; it has {', '.join(known)}", word)
+            operands = [f"{key}=" for key in form.operands] + list(form.flags) + ["pop(...)", "push(...)"]
+            line.refuse(f"{mnemonic} has no {word.text.split('=')[0]!r}; it has {', '.join(operands)}", word)
         for attribute, value in found.items():
             if attribute in values:
                 line.refuse(f"{attribute} stands here twice", word)
@@ -248,7 +246,7 @@ def _operand(line: _Line, word: _Word, form: _Form, places: dict[str, int]) -> d
     return {operand.attribute: tuple(numbers)}
 
 
-def _flag(line: _Line, word: _Word, form: _Form) -> dict[str, Any] | None:
+def _flag(word: _Word, form: _Form) -> dict[str, Any] | None:
     return {form.flags[word.text]: True} if word.text in form.flags else None
 
 

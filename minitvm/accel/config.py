@@ -292,7 +292,9 @@ def configured(name: str, memory: str = "tsim", **changes: Any) -> AccelConfig:
     known = CONFIGS[name]
     unknown = sorted(set(changes) - set(known.__dataclass_fields__))
     if unknown:
-        raise InputError(f"an accelerator has no {unknown[0]!r}: {nearest(unknown[0], list(known.__dataclass_fields__))}")
+        raise InputError(
+            f"an accelerator has no {unknown[0]!r}: {nearest(unknown[0], list(known.__dataclass_fields__))}"
+        )
     dram = changes.pop("dram", MEMORIES[memory])
     if not changes:
         return replace(known, dram=dram)
@@ -310,7 +312,7 @@ def scaled(config: AccelConfig, block: int) -> AccelConfig:
         "inp": config.batch * block * config.dtype(Scratchpad.INP).itemsize,
         "acc": config.batch * block * config.dtype(Scratchpad.ACC).itemsize,
     }
-    sizes = {f"{name}_bytes": config.depth(Scratchpad[name.upper()]) * size for name, size in other.items()}
+    sizes: dict[str, Any] = {f"{n}_bytes": config.depth(Scratchpad[n.upper()]) * size for n, size in other.items()}
     return replace(config, block_in=block, block_out=block, **sizes)
 
 

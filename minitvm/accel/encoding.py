@@ -15,7 +15,7 @@ from .config import INSTRUCTION_BITS, MICRO_OP_BITS, WORD_BITS, AccelConfig, Scr
 from .isa import Alu, AluOp, Finish, Gemm, Instruction, Load, MicroOp, Store
 
 BYTES = INSTRUCTION_BITS // 8
-_TOKENS = "pop_prev pop_next push_prev push_next".split()
+_TOKENS = ["pop_prev", "pop_next", "push_prev", "push_next"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,7 @@ class Store(Transfer):
 class Loops(Instruction):
     """Micro-ops in two loops: for i < outer, for j < inner, for k in [uop_begin, uop_end):
 
-        dst = uop[k].dst + i * dst_factors[0] + j * dst_factors[1], and src, wgt alike
+    dst = uop[k].dst + i * dst_factors[0] + j * dst_factors[1], and src, wgt alike
     """
 
     uop_begin: int = 0

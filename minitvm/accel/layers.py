@@ -5,9 +5,9 @@ Tensors lie in blocks of the array's size: an image is [channels / block_in][row
 
 A layer goes through its output in tiles: some blocks of channels, some rows, all columns. For each tile the registers
 are set to zero, the sum over the input's channels runs in steps, each with its own loads, and the result is shifted
-right, cut to int8 and stored. With two *contexts* the scratchpads are divided in halves, and two tiles take turns: while
-the array computes on one half, the other one is loaded. That is VTA's virtual threading. With one context the same
-tiles use the same halves, and everything waits for everything.
+right, cut to int8 and stored. With two *contexts* the scratchpads are divided in halves, and two tiles take turns:
+while the array computes on one half, the other one is loaded. That is VTA's virtual threading. With one context the
+same tiles use one half, and a load waits for the products of the step before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import InputError
 from .config import AccelConfig, Scratchpad
-from .isa import AluOp, DramBuffer, MicroOp, Program
+from .isa import AluOp, MicroOp, Program
 from .stream import Handle, Stream
 
 Array = np.ndarray[Any, Any]
@@ -191,7 +191,9 @@ class _Writer:
         block = layer.kernel**2
         self.image = self.stream.buffer("image", "input", Scratchpad.INP, self.shape.ins * layer.height * layer.width)
         self.filters = self.stream.buffer("filters", "input", Scratchpad.WGT, self.shape.outs * self.shape.ins * block)
-        self.result = self.stream.buffer("result", "output", Scratchpad.OUT, self.shape.outs * layer.rows * layer.columns)
+        self.result = self.stream.buffer(
+            "result", "output", Scratchpad.OUT, self.shape.outs * layer.rows * layer.columns
+        )
 
     def program(self) -> Program:
         """Tiles in pairs, one for each context; their steps take turns."""
@@ -305,6 +307,19 @@ def pack_filters(filters: Array, config: AccelConfig) -> Array:
     return np.ascontiguousarray(blocks.transpose(0, 2, 4, 5, 1, 3)).reshape(-1, o, i)
 
 
+def unpack_image(image: Array, layer: Conv2d, config: AccelConfig) -> Array:
+    """Elements of inp -> NCHW."""
+    blocks = image.reshape(-1, layer.height, layer.width, config.block_in).transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(blocks).reshape(1, layer.in_channels, layer.height, layer.width)
+
+
+def unpack_filters(filters: Array, layer: Conv2d, config: AccelConfig) -> Array:
+    """Elements of wgt -> OIHW."""
+    k, o, i = layer.kernel, config.block_out, config.block_in
+    blocks = filters.reshape(layer.out_channels // o, layer.in_channels // i, k, k, o, i)
+    return np.ascontiguousarray(blocks.transpose(0, 4, 1, 5, 2, 3)).reshape(layer.out_channels, -1, k, k)
+
+
 def unpack_result(result: Array, layer: Conv2d, config: AccelConfig) -> Array:
     """Elements of out -> NCHW."""
     blocks = result.reshape(-1, layer.rows, layer.columns, config.block_out).transpose(0, 3, 1, 2)
@@ -315,5 +330,7 @@ def random_tensors(layer: Conv2d, seed: int = 0) -> tuple[Array, Array]:
     """An image and filters of small numbers."""
     rng = np.random.default_rng(seed)
     image = rng.integers(-128, 128, (1, layer.in_channels, layer.height, layer.width), dtype=np.int8)
-    filters = rng.integers(-128, 128, (layer.out_channels, layer.in_channels, layer.kernel, layer.kernel), dtype=np.int8)
+    filters = rng.integers(
+        -128, 128, (layer.out_channels, layer.in_channels, layer.kernel, layer.kernel), dtype=np.int8
+    )
     return image, filters

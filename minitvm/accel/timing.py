@@ -6,7 +6,8 @@ The rules of time:
   order. A module sees it a cycle later. If the module's command queue is full, everything behind waits.
 - A module runs one instruction at a time. It begins when all its tokens are there, takes them, and pushes its own when
   it has ended; if there is no room it waits.
-- LOAD and STORE are as long as their requests (`channel`). The frame of a LOAD is written meanwhile, an element a cycle.
+- LOAD and STORE are as long as their requests (`channel`). The frame of a LOAD is written meanwhile, one element in
+  each cycle.
 - GEMM takes a cycle a micro-op, ALU one or, with two registers to read, two. Behind the last micro-op an instruction
   stays until its results have left the pipeline.
 - FINISH, and a transfer of nothing, take one cycle.
@@ -52,7 +53,7 @@ class _Simulation:
         self.commands: dict[Module, deque[int]] = {module: deque() for module in MODULES}
         self.tokens: dict[Queue, deque[tuple[int, int]]] = {queue: deque() for queue in QUEUES}
         self.fetch = _Fetch(self)
-        self.units = [self.fetch, *(_Unit(self, module) for module in MODULES)]
+        self.units: list[_Fetch | _Unit] = [self.fetch, *(_Unit(self, module) for module in MODULES)]
 
     def wake(self, when: int, who: str) -> None:
         """Something happens at a cycle."""
@@ -64,7 +65,7 @@ class _Simulation:
         by_name = {unit.name: unit for unit in self.units}
         now = 0
         while True:
-            while any([unit.advance(now) for unit in self.units]):
+            while sum(unit.advance(now) for unit in self.units):  # all of them, in their order
                 pass
             if all(unit.done for unit in self.units):
                 break
@@ -207,7 +208,7 @@ class _Unit(_Standing):
             return False
         commands = self.simulation.commands[self.module]
         # What fetch sends in this cycle is seen in the next one.
-        if not commands or commands[0] == self.simulation.fetch.sent - 1 and now < self.simulation.fetch.next_at:
+        if not commands or (commands[0] == self.simulation.fetch.sent - 1 and now < self.simulation.fetch.next_at):
             self.stand(now, "no command", commands[0] if commands else -1)
             return False
         one = self.simulation.instructions[commands[0]]

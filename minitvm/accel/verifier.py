@@ -205,9 +205,13 @@ def _deadlock(x: Checked) -> Iterator[Breach]:
 def _ordered(x: Checked) -> Iterator[Breach]:
     for c in conflicts(x.program, x.config, x.order):
         did = [("wrote" if c.first_writes else "reads"), ("writes" if c.second_writes else "reads")]
-        yield c.second, (
-            f"it {did[1]} {c.memory}[{c.element}], which instruction {c.first} {did[0]}, and no tokens order the two:\n"
-            f"{c.first}  {x.program.instructions[c.first]}"
+        yield (
+            c.second,
+            (
+                f"it {did[1]} {c.memory}[{c.element}], which instruction {c.first} {did[0]}, "
+                f"and no tokens order the two:\n"
+                f"{c.first}  {x.program.instructions[c.first]}"
+            ),
         )
 
 

@@ -68,7 +68,7 @@ def apply(acc: Array, operation: Callable[[Array, Array], Array], dst: Array, sr
     turn[order] = np.arange(len(dst)) - np.repeat(first, counts)
     for wave in range(int(counts.max())):
         now = np.flatnonzero(turn == wave)
-        others = np.int64(second) if src is None else acc[src[now]].astype(np.int64)
+        others: Any = np.int64(second) if src is None else acc[src[now]].astype(np.int64)
         acc[dst[now]] = wrapped(operation(acc[dst[now]].astype(np.int64), others), acc.dtype)
 
 

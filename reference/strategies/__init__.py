@@ -26,6 +26,6 @@ from .streams import accelerator_programs
 from .tensors import STAGES, te_computes
 
 __all__ = [
-    "KINDS", "NEST_KINDS", "STAGES", "RandomGraph", "Scheduled", "accelerator_programs", "any_calls", "arguments", "draw_pairs",
-    "exprs", "graphs", "prim_funcs", "scheduled", "schedules", "steps", "te_computes",
+    "KINDS", "NEST_KINDS", "STAGES", "RandomGraph", "Scheduled", "accelerator_programs", "any_calls", "arguments",
+    "draw_pairs", "exprs", "graphs", "prim_funcs", "scheduled", "schedules", "steps", "te_computes",
 ]  # fmt: skip

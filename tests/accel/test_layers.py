@@ -1,4 +1,4 @@
-"""Convolutions and matrix products written by hand: bit by bit what NumPy has, in all orders, with one context or two."""
+"""Convolutions and matrix products written by hand: bit by bit what NumPy has, in all orders, in one context or two."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def run(layer: Conv2d, config, contexts: int = 2, tile=None, orders: int = 0, se
     program = conv2d(layer, config, contexts=contexts, tile=tile)
     verify(program, config)
     inputs = {"image": pack_image(image, config), "filters": pack_filters(filters, config)}
-    outputs = accel.check(program, config, inputs, orders=orders).outputs if orders else accel.run(program, config, inputs)
+    outputs = (
+        accel.check(program, config, inputs, orders=orders).outputs if orders else accel.run(program, config, inputs)
+    )
     return unpack_result(outputs["result"], layer, config), layer.reference(image, filters)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -145,7 +146,7 @@ def reachable(program: Program) -> set[tuple[int, int]]:
     edges: set[tuple[int, int]] = set()
     for module in Module:
         own = [i for i, one in enumerate(program.instructions) if one.module is module]
-        edges |= set(zip(own, own[1:]))
+        edges |= set(pairwise(own))
     for pusher, popper, _ in without_a_token(program):
         edges.add((pusher, popper))
     while more := {(a, d) for a, b in edges for c, d in edges if b == c} - edges:
@@ -198,7 +199,7 @@ def test_every_token_of_a_convolution_matters() -> None:
     program = conv2d(layer, VTA, tile=Tile(2, 1, 1), contexts=2)
     verify(program, VTA)
     found = 0
-    for pusher, popper, broken in without_a_token(program):
+    for _, _, broken in without_a_token(program):
         with pytest.raises(VerificationError, match="breaks the rule '(order|loaded|complete)'"):
             verify(broken, VTA)
         found += 1

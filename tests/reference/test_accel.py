@@ -148,10 +148,12 @@ def test_the_text_of_a_missing_token() -> None:
         "       2  load.inp sram=0 dram=4 y=1 x=4 stride=1 push(compute)",
         "       3  gemm uops=0:1 loops=4,1 dst=1,0 src=0,0 wgt=0,0 reset",
         "       4  gemm uops=0:1 loops=4,1 dst=1,0 src=1,0 wgt=0,0 pop(load) push(store)",
-        "          " + "^" * 67 + " reads inp[0], which instruction 6 wrote, and no tokens order the two",
+        "          "
+        + "^" * len(str(broken.instructions[4]))
+        + " reads inp[0], which instruction 6 wrote, and no tokens order the two",
         "       5  store.out sram=0 dram=32 y=1 x=4 stride=1 pop(compute) push(compute)",
         "       6  load.inp sram=0 dram=8 y=1 x=4 stride=1 push(compute)",
-        "          " + "^" * 53 + " the other one",
+        "          " + "^" * len(str(broken.instructions[6])) + " the other one",
         "       7  gemm uops=0:1 loops=4,1 dst=1,0 src=0,0 wgt=0,0 reset pop(store)",
         "       8  gemm uops=0:1 loops=4,1 dst=1,0 src=1,0 wgt=0,0 pop(load) push(store)",
         "  found:  tokens    load->compute: 1, compute->load: 0, compute->store: 0, store->compute: 0",

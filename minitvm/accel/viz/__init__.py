@@ -1,0 +1,1 @@
+"""Pictures of a timeline: a page for a browser, and a trace for Perfetto."""

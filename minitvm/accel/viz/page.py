@@ -1,0 +1,54 @@
+"""A timeline as one page without anything from elsewhere: `page.html` with the data in it."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any
+
+from ..timeline import STALLS, UNITS, Timeline
+
+PLACE = "/* the data */ null"
+
+
+def data(timeline: Timeline) -> dict[str, Any]:
+    """What the page shows: plain lists, numbers in place of names."""
+    reasons = list(STALLS)
+    texts = [str(one) for one in timeline.program.instructions]
+    spans = {i.instruction: i for i in timeline.intervals if i.unit != "fetch"}
+    rows = {unit: [[i.start, i.end, i.instruction] for i in timeline.intervals if i.unit == unit] for unit in UNITS}
+    rows["fetch"] = _merged(rows["fetch"])
+    stalls: dict[str, list[list[int]]] = {unit: [] for unit in UNITS}
+    for s in timeline.stalls:
+        stalls[s.unit].append([s.start, s.end, reasons.index(s.reason)])
+    tokens = [
+        [t.pushed_at, UNITS.index(spans[t.pushed_by].unit), t.popped_at, UNITS.index(spans[t.popped_by].unit),
+         t.pushed_by, t.popped_by]
+        for t in timeline.tokens
+    ]  # fmt: skip
+    config = timeline.config
+    title = f"{timeline.program.name} on {config.name}, {config.dram.name} memory"
+    return {
+        "title": title, "cycles": timeline.cycles, "mhz": config.clock_mhz, "units": list(UNITS), "texts": texts,
+        "intervals": rows, "stalls": stalls, "reasons": [[name, STALLS[name]] for name in reasons], "tokens": tokens,
+        "utilisation": timeline.utilisation, "bandwidth": timeline.bandwidth,
+        "table": [[what, [row[unit] for unit in UNITS]] for what, row in timeline.table()],
+    }  # fmt: skip
+
+
+def _merged(sends: list[list[int]]) -> list[list[int]]:
+    """Sends that follow each other, as one interval; its instruction is the first."""
+    merged: list[list[int]] = []
+    for start, end, instruction in sends:
+        if merged and merged[-1][1] == start:
+            merged[-1][1] = end
+        else:
+            merged.append([start, end, instruction])
+    return merged
+
+
+def page(timeline: Timeline) -> str:
+    """The HTML text."""
+    template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    text = json.dumps(data(timeline), separators=(",", ":"))
+    return template.replace(PLACE, text.replace("</", "<\\/"))

@@ -1,0 +1,58 @@
+"""A timeline as Chrome trace events: JSON that Perfetto and chrome://tracing open.
+
+A cycle is a microsecond there. Each unit is a track with its instructions; what it stood still for is a second track;
+tokens are arrows from the instruction that pushed to the one that popped.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..timeline import UNITS, Timeline
+
+
+def chrome_trace(timeline: Timeline) -> str:
+    """The JSON text."""
+    events: list[dict[str, Any]] = []
+    for number, unit in enumerate(UNITS):
+        for thread, name in ((2 * number, unit), (2 * number + 1, f"{unit} stands still")):
+            events.append({"ph": "M", "pid": 0, "tid": thread, "name": "thread_name", "args": {"name": name}})
+            events.append(
+                {"ph": "M", "pid": 0, "tid": thread, "name": "thread_sort_index", "args": {"sort_index": thread}}
+            )
+    instructions = timeline.program.instructions
+    spans = {}
+    for i in timeline.intervals:
+        text = str(instructions[i.instruction])
+        if i.unit != "fetch":
+            spans[i.instruction] = i
+        events.append(
+            {
+                "ph": "X", "pid": 0, "tid": 2 * UNITS.index(i.unit), "ts": i.start, "dur": i.end - i.start,
+                "name": text.split()[0], "cat": "instruction", "args": {"number": i.instruction, "text": text},
+            }
+        )  # fmt: skip
+    for s in timeline.stalls:
+        thread = 2 * UNITS.index(s.unit) + 1
+        events.append(
+            {
+                "ph": "X",
+                "pid": 0,
+                "tid": thread,
+                "ts": s.start,
+                "dur": s.end - s.start,
+                "name": s.reason,
+                "cat": "stall",
+            }
+        )
+    for number, token in enumerate(timeline.tokens):
+        common = {"pid": 0, "name": "token", "cat": "token", "id": number}
+        # An arrow begins and ends inside of a slice; the end of the pusher's is behind it.
+        pushed, popped = spans[token.pushed_by], spans[token.popped_by]
+        begin = {"ph": "s", "tid": 2 * UNITS.index(pushed.unit), "ts": pushed.end - 0.5}
+        end = {"ph": "f", "bp": "e", "tid": 2 * UNITS.index(popped.unit), "ts": popped.start}
+        events += [{**common, **begin}, {**common, **end}]
+    config = timeline.config
+    other = {"accelerator": config.name, "memory": config.dram.name, "cycles": timeline.cycles}
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns", "otherData": other}, separators=(",", ":"))

@@ -1,0 +1,227 @@
+"""`minitvm accel`: run, show and time programs of the simulated tensor accelerator.
+
+minitvm accel run PROGRAM.asm     verify a program, run it in several orders, time it; or a layer: C2 ... C12
+minitvm accel show PROGRAM        the text of a program, a binary or a layer
+minitvm accel sweep C2 C12        cycles of layers for several arrays and memories
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError, nearest
+from . import options as opt
+from .run import output_path, save
+
+if TYPE_CHECKING:
+    from ..accel.config import AccelConfig
+    from ..accel.isa import Program
+    from ..accel.timeline import Timeline
+
+
+def register(commands: Any) -> None:
+    parser = commands.add_parser(
+        "accel",
+        help="run and time programs of the simulated tensor accelerator",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    run_parser = actions.add_parser("run", help="verify, interpret and time a program or a layer")
+    _program(run_parser)
+    run_parser.add_argument("--orders", type=int, default=8, metavar="N", help="orders of the modules to try (8)")
+    run_parser.add_argument("--input", metavar="X.npz", help="inputs by name; without it seeded random ones")
+    run_parser.add_argument("--output", metavar="Y.npz", help="write the outputs there")
+    run_parser.add_argument("--timeline", metavar="OUT.html", help="write a page with the Gantt chart")
+    run_parser.add_argument("--trace", metavar="OUT.json", help="write a trace for Perfetto or chrome://tracing")
+    run_parser.set_defaults(function=run)
+    show_parser = actions.add_parser("show", help="print the text of a program, a binary or a layer")
+    _program(show_parser)
+    show_parser.add_argument("--binary", metavar="OUT.bin", help="write the instructions there, 16 bytes each")
+    show_parser.set_defaults(function=show)
+    sweep_parser = actions.add_parser("sweep", help="time layers on several arrays and memories")
+    sweep_parser.add_argument("layers", nargs="*", metavar="LAYER", help="C2 ... C12; default: all")
+    _machine(sweep_parser)
+    sweep_parser.add_argument("--array", type=_numbers, default=[16], metavar="8,16,32", help="sides of the array")
+    sweep_parser.add_argument(
+        "--bandwidth", type=_numbers, default=[8], metavar="8,16,64", help="bytes that DRAM moves in a cycle"
+    )
+    sweep_parser.set_defaults(function=sweep)
+
+
+def _machine(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", default="vta", help="the machine: vta or vdla; default: vta")
+    parser.add_argument("--memory", default="tsim", help="tsim (a latency of one cycle) or board (100); default: tsim")
+
+
+def _program(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "program", metavar="PROGRAM", help="a text of instructions, or a layer of ResNet-18: C2 ... C12"
+    )
+    _machine(parser)
+    parser.add_argument(
+        "--contexts", type=int, choices=(1, 2), default=2, help="of a layer: 2 hides latency, 1 does not; default: 2"
+    )
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"wanted numbers with commas between, found {text!r}") from None
+    if min(numbers) < 1:
+        raise argparse.ArgumentTypeError(f"wanted numbers of at least 1, found {text!r}")
+    return numbers
+
+
+def _read(options: argparse.Namespace) -> tuple[Program, AccelConfig]:
+    from ..accel.assembler import read
+    from ..accel.config import configured
+    from ..accel.layers import RESNET18, conv2d
+
+    config = configured(options.config, options.memory)
+    if options.program in RESNET18:
+        layer = RESNET18[options.program]
+        return conv2d(layer, config, contexts=options.contexts, name=options.program), config
+    path = Path(options.program)
+    if not path.is_file():
+        near = f"; {nearest(options.program, list(RESNET18))}" if path.parent == Path(".") else ""
+        raise InputError(f"no such file: {options.program}{near}")
+    return read(path.read_bytes(), config, path.name), config
+
+
+def run(options: argparse.Namespace) -> int:
+    from ..accel.timing import simulate
+    from ..accel.verifier import verify
+
+    program, config = _read(options)
+    targets = {name: output_path(value, f"--{name}") for name in ("output", "timeline", "trace")
+               if (value := getattr(options, name))}  # fmt: skip
+    verify(program, config)
+    inputs = _inputs(program, config, opt.load_arrays(options.input) if options.input else None)
+    outputs = _interpreted(program, config, inputs, max(1, options.orders))
+    print(opt.describe(outputs))
+    if not _right(options.program, config, inputs, outputs):
+        return 1
+    start = time.perf_counter()
+    timeline = simulate(program, config, verified=True)
+    print(f"timed in {time.perf_counter() - start:.2f} s")
+    print(timeline.text())
+    if "output" in targets:
+        save(targets["output"], outputs)
+    _pictures(timeline, targets)
+    return 0
+
+
+def _inputs(program: Program, config: AccelConfig, given: dict[str, Any] | None) -> dict[str, Any]:
+    """Arrays for the inputs: those that were given, or seeded random ones."""
+    if given is not None:
+        return given
+    rng = np.random.default_rng(0)
+    found = {}
+    for buffer in program.buffers:
+        if buffer.role == "input":
+            limits = np.iinfo(config.dtype(buffer.kind))
+            shape = (buffer.count, *config.shape(buffer.kind))
+            found[buffer.name] = rng.integers(limits.min, limits.max, shape, config.dtype(buffer.kind), endpoint=True)
+    return found
+
+
+def _interpreted(program: Program, config: AccelConfig, inputs: dict[str, Any], orders: int) -> dict[str, Any]:
+    """The outputs, the same in all orders."""
+    from minitvm.reference import accel
+
+    start = time.perf_counter()
+    explored = accel.check(program, config, inputs, orders=orders)
+    seconds = time.perf_counter() - start
+    print(f"{len(program.instructions)} instructions, ordered by tokens: all orders give one result")
+    print(f"{len(explored.orders)} orders were run in {seconds:.2f} s: {'; '.join(explored.orders)}")
+    return explored.outputs
+
+
+def _right(name: str, config: AccelConfig, inputs: dict[str, Any], outputs: dict[str, Any]) -> bool:
+    """Whether a layer's result is what NumPy has; nothing is known of other programs."""
+    from ..accel.layers import RESNET18, unpack_filters, unpack_image, unpack_result
+
+    if name not in RESNET18:
+        return True
+    layer = RESNET18[name]
+    image, filters = unpack_image(inputs["image"], layer, config), unpack_filters(inputs["filters"], layer, config)
+    same = np.array_equal(unpack_result(outputs["result"], layer, config), layer.reference(image, filters))
+    print("the result is NumPy's, bit by bit" if same else "the result is NOT that of NumPy")
+    return same
+
+
+def _pictures(timeline: Timeline, targets: dict[str, Path]) -> None:
+    from ..accel.viz.page import page
+    from ..accel.viz.trace import chrome_trace
+
+    for name, draw in (("timeline", page), ("trace", chrome_trace)):
+        if name in targets:
+            targets[name].write_text(draw(timeline), encoding="utf-8")
+            print(f"wrote {targets[name]}")
+
+
+def show(options: argparse.Namespace) -> int:
+    from ..accel.disassembler import disassemble
+    from ..accel.encoding import encode_program
+
+    program, config = _read(options)
+    if options.binary:
+        target = output_path(options.binary, "--binary")
+        target.write_bytes(encode_program(program.instructions, config))
+        print(f"wrote {target}")
+        return 0
+    print(disassemble(program, config), end="")
+    return 0
+
+
+def sweep(options: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from ..accel.config import configured, scaled
+    from ..accel.layers import RESNET18, Conv2d, best_tile, conv2d
+    from ..accel.timing import simulate
+
+    unknown = [name for name in options.layers if name not in RESNET18]
+    if unknown:
+        raise InputError(f"no layer is called {unknown[0]!r}: {nearest(unknown[0], list(RESNET18))}")
+    known = configured(options.config, options.memory)
+    machines = []
+    for block in options.array:
+        for bandwidth in options.bandwidth:
+            burst = max(known.dram.burst // bandwidth, 1) * bandwidth
+            dram = replace(known.dram, bytes_per_cycle=bandwidth, burst=burst)
+            machines.append(replace(scaled(known, block), dram=dram))
+
+    def row(layer: Conv2d) -> list[str]:
+        cells = []
+        for machine in machines:
+            if layer.in_channels % machine.block_in or layer.out_channels % machine.block_out:
+                cells.append("does not fit")
+                continue
+            # One tile for both, so that they differ in what runs at the same time, and in nothing else.
+            tile = best_tile(layer, machine)
+            alone, hidden = (
+                simulate(conv2d(layer, machine, contexts=n, tile=tile), machine, verified=True) for n in (1, 2)
+            )
+            cells.append(f"{hidden.cycles:,} {alone.utilisation:.2f} {hidden.utilisation:.2f}")
+        return cells
+
+    heads = [f"{m.block_in}x{m.block_out}, {m.dram.bytes_per_cycle} B" for m in machines]
+    print(f"{known.name}, {known.dram.name} memory: cycles, and the array's use with one context and with two")
+    _table(heads, {name: row(RESNET18[name]) for name in options.layers or RESNET18})
+    return 0
+
+
+def _table(heads: Sequence[str], rows: dict[str, list[str]]) -> None:
+    widths = [max(len(head), *(len(cells[n]) for cells in rows.values())) for n, head in enumerate(heads)]
+    print("    ", *(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True)), sep="  ")
+    for name, cells in rows.items():
+        print(f"{name:<4}", *(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)), sep="  ")
