@@ -78,7 +78,7 @@ def test_sweep_over_arrays_and_bandwidths(capsys) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "C13"], "no such file: C13; did you mean C12"),
+        (["run", "C13"], "no such file: C13; did you mean C3 or C12"),
         (["run", "C8", "--config", "vtb"], "no accelerator is called 'vtb': did you mean vta"),
         (["run", "C8", "--memory", "bord"], "no memory is called 'bord'"),
         (["sweep", "C1"], "no layer is called 'C1'"),

@@ -1,0 +1,162 @@
+"""Faults in the simulated accelerator: its bits and text, its interpreter, its rules, its cycles, its streams."""
+
+from ..patch import Faults
+from ..streams import bits, interpreted, layered, read_back, rules, timed, tokens
+
+ENCODING = Faults("accel encoding", "minitvm.accel.encoding", bits())
+ENCODING.edit("an immediate has no sign", "_placed", 'signed=path == "immediate"', "signed=False")
+ENCODING.edit(
+    "weights lie before inputs", "fields", "_placed([[*head, (\"reset\", 1), *loops], [*dst, *src, *wgt]])",
+    "_placed([[*head, (\"reset\", 1), *loops], [*dst, *wgt, *src]])",
+)  # fmt: skip
+ENCODING.edit("indices of a micro-op overlap", "encode_micro_op", "low += bits", "low += bits - 1")
+ENCODING.edit("an ALU's immediate is lost", "value_of", "is not None)", "is None)")
+
+TEXT = Faults("accel text", "minitvm.accel.isa", [read_back()])
+TEXT.edit("a frame without rows above is not printed", "Load.__str__", "if any(self.pads)", "if self.pads[0]")
+TEXT.edit("a token to the next is not printed", "Instruction.tokens_text", '("prev", "next")', '("prev",)')
+
+PLACES = Faults("accel places", "minitvm.accel.assembler", [read_back()])
+PLACES.edit("an offset in a buffer is lost", "_Place.element", "return first + self.offset", "return first")
+
+ISA = Faults("accel isa", "minitvm.accel.isa", [*timed(), interpreted()])
+ISA.edit(
+    "registers are loaded by the load module", "Load.module", "(Scratchpad.UOP, Scratchpad.ACC)", "(Scratchpad.UOP,)"
+)
+ISA.edit("the outer loop is not counted", "Loops.count", "self.outer * self.inner", "self.inner")
+
+MEANING = Faults("accel meaning", "minitvm.reference.meaning.accelerator", [interpreted(), tokens()])
+MEANING.edit(
+    "a store keeps what does not fit at the end of the range", "Machine.store",
+    "cut = micro_ops.wrapped(self.pads[Scratchpad.ACC][elements], self.config.dtype(Scratchpad.OUT))",
+    "cut = np.clip(self.pads[Scratchpad.ACC][elements], -128, 127).astype(self.config.dtype(Scratchpad.OUT))",
+)  # fmt: skip
+MEANING.edit(
+    "a frame's sides change places", "Machine.load", "(above, below), (left, right)", "(below, above), (left, right)"
+)
+MEANING.edit("a frame is always zero", "Machine.load", "if one.pad_least else 0", "if False else 0")
+MEANING.edit(
+    "a row's stride is its length",
+    "Machine._grains",
+    "for first, _ in one.rows()",
+    "for first in range(one.dram, one.dram + one.y_size * one.x_size, max(1, one.x_size))",
+)
+MEANING.edit(
+    "loops change places",
+    "Machine._indices",
+    "outer * factors[0] + inner * factors[1]",
+    "outer * factors[1] + inner * factors[0]",
+)
+MEANING.edit("who reads is forgotten", "Machine.touch", "shadow.read[place, indices] = clock[place]", "pass")
+MEANING.edit("only what was written is judged", "Machine._judge", "if writes:", "if False:")
+MEANING.edit(
+    "a popped token tells nothing",
+    "Machine.step",
+    "np.maximum(clock, self.tokens[queue].popleft(), out=clock)",
+    "self.tokens[queue].popleft()",
+)
+MEANING.edit("a token tells of the future too", "Machine.step", "append(clock.copy())", "append(clock)")
+MEANING.edit("FINISH waits for nothing", "Machine.finish", "if done < len(stores):", "if False:")
+MEANING.edit(
+    "MUL multiplies whole registers",
+    "Machine._operation",
+    "micro_ops.signed(a, bits) * micro_ops.signed(b, bits)",
+    "a * b",
+)
+MEANING.edit("CLIP has no lower end", "Machine._operation", "np.maximum(np.minimum(a, b), -b)", "np.minimum(a, b)")
+
+BULK = Faults("accel micro-ops", "minitvm.reference.fast.micro_ops", [interpreted()])
+BULK.edit("sums begin anew", "_product", "acc[registers].astype(np.int64) + added", "added")
+BULK.edit("all changes of a register are made at once", "apply", "np.arange(len(dst)) - np.repeat(first, counts)", "0")
+BULK.edit("what changes is read before", "_reads_what_changes", "(changed[src] > own)", "(changed[src] > len(dst))")
+BULK.edit("a negative shift goes right", "shifted", "values << amount", "values >> amount")
+
+ORDERING = Faults("accel ordering", "minitvm.accel.ordering", [rules(), tokens(), interpreted()])
+ORDERING.edit(
+    "a popped token tells nothing",
+    "ordering",
+    "clock[:] = map(max, clock, queues[queue].popleft())",
+    "queues[queue].popleft()",
+)
+ORDERING.edit("who reads is forgotten", "_Shadow.note", "self.read[module, touch.indices] = number", "pass")
+ORDERING.edit("an earlier push is an order without its pop", "Ordering.before", ">= self.numbers[first]", ">= 0")
+ORDERING.edit(
+    "a full command queue has room", "ordering", "if len(target) >= config.command_depth:", "if False:", by=[]
+)
+
+FOOTPRINT = Faults("accel footprint", "minitvm.accel.footprint", [tokens(), rules(), interpreted()])
+FOOTPRINT.edit(
+    "a frame is not written",
+    "in_scratchpad",
+    "transfer.written_shape if isinstance(transfer, Load)",
+    "(transfer.y_size, transfer.x_size) if isinstance(transfer, Load)",
+)
+FOOTPRINT.edit("inner factors are ignored", "MicroOps.triples", "(j * inner).T", "(j * 0).T")
+FOOTPRINT.edit("micro-ops lie where they lay in DRAM", "MicroOps.load", "at = instruction.sram", "at = 0")
+
+VERIFIER = Faults("accel verifier", "minitvm.accel.verifier", [rules()])
+VERIFIER.edit(
+    "a last row may leave its buffer",
+    "_dram",
+    "one.dram + (one.y_size - 1) * one.x_stride + one.x_size",
+    "one.dram + 1",
+)
+VERIFIER.edit("tokens may be left over", "_balance", "if pushes != pops:", "if pushes < pops:")
+VERIFIER.edit("micro-ops are not bounded", "_micro_ops", "at >= x.config.depth(memory)", "at >= 1 << 20")
+
+CHANNEL = Faults("accel channel", "minitvm.accel.channel", timed())
+CHANNEL.edit("data come without latency", "Channel.ask", "self.free + self.dram.latency", "self.free")
+CHANNEL.edit("requests are served at once", "Channel.ask", "max(now, self.free)", "now")
+CHANNEL.edit("any number of requests are on their way", "Moving.ask", "< self.channel.dram.outstanding", "< 1000")
+CHANNEL.edit("rows are never joined", "requests", "or transfer.x_stride == transfer.x_size", "")
+CHANNEL.edit("waiting for others counts as latency", "Moving.spent", "start - waits_from", "0")
+
+TIMING = Faults("accel timing", "minitvm.accel.timing", timed())
+TIMING.edit(
+    "two registers are read in one cycle", "_Unit._start", "pipelines.alu_two if one.immediate is None else 1", "1"
+)
+TIMING.edit("results leave the pipeline at once", "_Unit._start", '"pipeline": pipelines.gemm', '"pipeline": 0')
+TIMING.edit("a frame is written behind the data", "_Unit._data_here", "max(0, self.started + frame - now)", "frame")
+TIMING.edit(
+    "commands are seen before they are sent", "_Unit._begin", "and now < self.simulation.fetch.next_at", "and False"
+)
+TIMING.edit("command queues have no end", "_Fetch.advance", ">= simulation.config.command_depth", ">= 1 << 30")
+TIMING.edit("token queues have no end", "_Unit._push", ">= self.simulation.config.token_depth", ">= 1 << 30")
+TIMING.edit(
+    "an instruction begins without its tokens", "_Unit._begin", "if not self.simulation.tokens[queue]:", "if False:"
+)
+
+STREAM = Faults("accel stream", "minitvm.accel.stream", [layered(), interpreted()])
+STREAM.edit(
+    "the first of several is waited for",
+    "Stream._add",
+    "max(handle, latest.get(other, -1))",
+    "min(handle, latest.get(other, 1 << 30))",
+)
+STREAM.edit(
+    "what was waited for once is known for ever",
+    "Stream._add",
+    "self.waited.get((other, module), -1) >= handle",
+    "(other, module) in self.waited",
+)
+
+LAYERS = Faults("accel layers", "minitvm.accel.layers", [layered()])
+LAYERS.edit(
+    "a load does not wait for the products before",
+    "_Writer.load",
+    "after = [] if context.computed is None else [context.computed]",
+    "after = []",
+)
+LAYERS.edit(
+    "registers are set to zero while they are stored",
+    "_Writer.compute",
+    "[] if context.stored is None else [context.stored]",
+    "[]",
+)
+LAYERS.edit("products do not wait for the load", "_Writer.compute", "after=[loaded]", "after=[]")
+LAYERS.edit(
+    "the frame at the right is at the left",
+    "_Writer.load",
+    "before, columns - before - x_size",
+    "columns - before - x_size, before",
+)
