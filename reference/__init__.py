@@ -3,9 +3,10 @@
 reference.te.evaluate       tensor expressions            reference.tir.run          level-3 loop programs
 reference.kernel.run        lowered modules               reference.executable.run   steps over arenas
 reference.graph.run         operators on whole tensors    reference.check            do two programs mean the same?
+reference.accel.run         instructions of the tensor accelerator; `check` in all orders
 reference.bound.compare     may results come from a program, in any order of its sums?
 
-    tir.py te.py kernel.py graph.py executable.py   one interpreter a level
+    tir.py te.py kernel.py accel.py graph.py executable.py   one interpreter a level
     meaning/     what expressions, statements and memory mean, one element at a time: the definition
     fast/        the same with NumPy, many iterations at once, proved independent while they run
     operators/   what each operator of a graph means
@@ -20,7 +21,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import executable, graph, kernel, listeners, strategies, te, tir
+    from . import accel, executable, graph, kernel, listeners, strategies, te, tir
     from .domains import bound, exact
     from .judging import equivalence
     from .judging.equivalence import check, close, random_inputs
@@ -35,7 +36,7 @@ _FUNCTIONS = {
     "Verdict": ".judging.equivalence",
 }
 _MODULES = {
-    **{name: f".{name}" for name in ("executable", "graph", "kernel", "listeners", "strategies", "te", "tir")},
+    **{name: f".{name}" for name in ("accel", "executable", "graph", "kernel", "listeners", "strategies", "te", "tir")},
     "bound": ".domains.bound",
     "exact": ".domains.exact",
     "equivalence": ".judging.equivalence",
@@ -43,7 +44,7 @@ _MODULES = {
 }
 
 __all__ = [
-    "Verdict", "bound", "check", "close", "equivalence", "exact", "executable", "graph", "kernel", "listeners",
+    "Verdict", "accel", "bound", "check", "close", "equivalence", "exact", "executable", "graph", "kernel", "listeners",
     "random_inputs", "scalar", "strategies", "te", "tir",
 ]  # fmt: skip
 

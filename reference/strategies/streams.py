@@ -172,6 +172,16 @@ def _store(w: _Writing, output: Any) -> None:
     w.note(handle, reads, set())
 
 
+def _store_all(w: _Writing, output: Any) -> None:
+    """At the end all registers that hold something are stored, so that what happened to them is seen."""
+    registers = w.written(Scratchpad.ACC)
+    for at in [r for r in registers if r - 1 not in registers]:
+        end = next(r for r in range(at, at + w.depth(Scratchpad.ACC) + 1) if r not in registers)
+        reads = {(Scratchpad.ACC, r) for r in range(at, end)}
+        after = w.before(Module.STORE, reads, set())
+        w.note(w.stream.store(at, output, at, x_size=end - at, x_stride=end - at, after=after), reads, set())
+
+
 @st.composite
 def accelerator_programs(draw: Draw, config: AccelConfig = TINY, most: int = 14) -> DrawnProgram:
     """A program of at most `most` instructions, its loads of micro-ops and its end aside, and arrays for its inputs."""
@@ -189,6 +199,7 @@ def accelerator_programs(draw: Draw, config: AccelConfig = TINY, most: int = 14)
             _compute(w)
         else:
             _store(w, output)
+    _store_all(w, output)
     rng = np.random.default_rng(draw(st.integers(0, 1000)))
     arrays = {}
     for pad, buffer in buffers.items():

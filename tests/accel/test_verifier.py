@@ -125,6 +125,16 @@ def test_a_deadlock_through_a_full_command_queue() -> None:
         verify(program, config)
 
 
+def test_a_token_that_is_pushed_too_early() -> None:
+    """The load waits for the instruction before the one that reads what it overwrites."""
+    program = changed(twice(), {3: {"push_prev": True}, 4: {"push_prev": False}})
+    with pytest.raises(VerificationError, match=r"it writes inp\[0\], which instruction 4 reads, and no tokens order"):
+        verify(program, VTA)
+    for order in ("fetched", "compute load store"):
+        with pytest.raises(accel.Unordered, match=r"writes inp\[0\], which instruction 4 read, and no tokens order"):
+            accel.run(program, VTA, tensors(), order=order)
+
+
 def conflicting(program: Program, config) -> list[tuple[int, int]]:
     """All pairs of instructions of different modules that touch an element, of which one writes it, by sets."""
     ops, size, reads, writes = MicroOps(program, config), grain(program, config), [], []

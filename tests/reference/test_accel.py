@@ -17,6 +17,7 @@ from minitvm.errors import ExecutionError, InputError
 from minitvm.reference import accel
 from minitvm.reference.fast import micro_ops
 from minitvm.reference.strategies import accelerator_programs
+from minitvm.reference.strategies.streams import TINY
 from tests.accel.programs import TWICE, VTA, changed, expected, tensors, twice
 from tests.accel.scalar_machine import ScalarMachine
 
@@ -244,3 +245,29 @@ def test_micro_ops_of_one_instruction_are_counted() -> None:
     assert Gemm(uop_begin=2, uop_end=5, outer=4, inner=2).count == 24
     assert Gemm(uop_begin=5, uop_end=2).count == 0
     assert str(MicroOp(1, 2, 3)) == "1 2 3"
+
+
+def test_each_operation_on_registers() -> None:
+    """Every operation, with an immediate and with a register, on numbers of all sizes; results keep all their bits."""
+    config = replace(TINY, out_dtype="int32")
+    values = np.array([-(2**31), -70000, -129, -1, 0, 1, 200, 2**31 - 1], np.int32)
+    for op in AluOp:
+        for immediate in (None, -3, 0, 1, 127, -300):
+            second = "" if immediate is None else f" imm={immediate}"
+            text = f"""
+.constant k uop at 0 count 1
+    0 4 0
+.input a acc at 64 count 8
+.output y out at 256 count 8
+load.uop dram=k
+load.acc dram=a x=8 stride=8
+alu.{op.name.lower()} uops=0:1 loops=4,1 dst=1,0 src=1,0{second} push(store)
+store.out dram=y x=8 stride=8 pop(compute) push(compute)
+finish pop(store)
+"""
+            program = assemble(text, config)
+            for seed in range(3):
+                rng = np.random.default_rng(seed)
+                inputs = {"a": rng.choice(values, (8, 1, 2))}
+                found, plain = accel.run(program, config, inputs), ScalarMachine(program, config, inputs).run()
+                assert np.array_equal(found["y"], plain["y"]), f"{op.name} {immediate} of {inputs['a'].ravel()}"

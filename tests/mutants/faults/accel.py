@@ -1,7 +1,13 @@
 """Faults in the simulated accelerator: its bits and text, its interpreter, its rules, its cycles, its streams."""
 
+from tests.accel.test_verifier import (
+    test_a_deadlock_through_a_full_command_queue,
+    test_a_token_that_is_pushed_too_early,
+)
+from tests.reference.test_accel import test_each_operation_on_registers
+
 from ..patch import Faults
-from ..streams import bits, interpreted, layered, read_back, rules, timed, tokens
+from ..streams import bits, by_hand, interpreted, layered, read_back, rules, timed, tokens
 
 ENCODING = Faults("accel encoding", "minitvm.accel.encoding", bits())
 ENCODING.edit("an immediate has no sign", "_placed", 'signed=path == "immediate"', "signed=False")
@@ -25,7 +31,9 @@ ISA.edit(
 )
 ISA.edit("the outer loop is not counted", "Loops.count", "self.outer * self.inner", "self.inner")
 
-MEANING = Faults("accel meaning", "minitvm.reference.meaning.accelerator", [interpreted(), tokens()])
+EARLY = by_hand("a token too early", test_a_token_that_is_pushed_too_early)
+OPERATIONS = by_hand("operations of the ALU", test_each_operation_on_registers)
+MEANING = Faults("accel meaning", "minitvm.reference.meaning.accelerator", [OPERATIONS, EARLY, interpreted(), tokens()])
 MEANING.edit(
     "a store keeps what does not fit at the end of the range", "Machine.store",
     "cut = micro_ops.wrapped(self.pads[Scratchpad.ACC][elements], self.config.dtype(Scratchpad.OUT))",
@@ -65,13 +73,14 @@ MEANING.edit(
 )
 MEANING.edit("CLIP has no lower end", "Machine._operation", "np.maximum(np.minimum(a, b), -b)", "np.minimum(a, b)")
 
-BULK = Faults("accel micro-ops", "minitvm.reference.fast.micro_ops", [interpreted()])
+BULK = Faults("accel micro-ops", "minitvm.reference.fast.micro_ops", [OPERATIONS, interpreted()])
 BULK.edit("sums begin anew", "_product", "acc[registers].astype(np.int64) + added", "added")
 BULK.edit("all changes of a register are made at once", "apply", "np.arange(len(dst)) - np.repeat(first, counts)", "0")
 BULK.edit("what changes is read before", "_reads_what_changes", "(changed[src] > own)", "(changed[src] > len(dst))")
 BULK.edit("a negative shift goes right", "shifted", "values << amount", "values >> amount")
 
-ORDERING = Faults("accel ordering", "minitvm.accel.ordering", [rules(), tokens(), interpreted()])
+QUEUES = by_hand("a full command queue", test_a_deadlock_through_a_full_command_queue)
+ORDERING = Faults("accel ordering", "minitvm.accel.ordering", [rules(), EARLY, tokens(), interpreted()])
 ORDERING.edit(
     "a popped token tells nothing",
     "ordering",
@@ -81,7 +90,7 @@ ORDERING.edit(
 ORDERING.edit("who reads is forgotten", "_Shadow.note", "self.read[module, touch.indices] = number", "pass")
 ORDERING.edit("an earlier push is an order without its pop", "Ordering.before", ">= self.numbers[first]", ">= 0")
 ORDERING.edit(
-    "a full command queue has room", "ordering", "if len(target) >= config.command_depth:", "if False:", by=[]
+    "a full command queue has room", "ordering", "if len(target) >= config.command_depth:", "if False:", by=[QUEUES]
 )
 
 FOOTPRINT = Faults("accel footprint", "minitvm.accel.footprint", [tokens(), rules(), interpreted()])
@@ -122,9 +131,7 @@ TIMING.edit(
 )
 TIMING.edit("command queues have no end", "_Fetch.advance", ">= simulation.config.command_depth", ">= 1 << 30")
 TIMING.edit("token queues have no end", "_Unit._push", ">= self.simulation.config.token_depth", ">= 1 << 30")
-TIMING.edit(
-    "an instruction begins without its tokens", "_Unit._begin", "if not self.simulation.tokens[queue]:", "if False:"
-)
+TIMING.edit("parts of an instruction overlap", "_Unit._end_at", "sum(work.values())", "max(work.values())")
 
 STREAM = Faults("accel stream", "minitvm.accel.stream", [layered(), interpreted()])
 STREAM.edit(

@@ -1,0 +1,38 @@
+"""Exercise 22: a machine of eight instructions.
+
+Write
+
+    run(program, memory)
+
+`memory` has four lists of numbers: memory["dram"], and the scratchpads memory["inp"], memory["wgt"], memory["acc"]. Run
+the instructions of `program` in order and change the lists in place. An instruction is a tuple:
+
+    ("load", pad, at, place, rows, columns, stride)   rows of dram into a scratchpad. Row r begins at dram[place + r *
+                                                      stride]; in the pad the numbers lie in a row, from `at` on
+    ("store", at, place, rows, columns, stride)       the same way from acc to dram
+    ("gemm", count, (d, s, w), (dd, ds, dw))          for i < count, one after the other:
+                                                      acc[d + i * dd] += inp[s + i * ds] * wgt[w + i * dw]
+    ("min", count, d, dd, number)                     for i < count: acc[d + i * dd] = min(acc[d + i * dd], number)
+    ("max", ...), ("add", ...)                        alike
+    ("shr", ...)                                      shifts right; a negative number shifts left
+    ("finish",)                                       the end
+
+Numbers of acc are integers of 32 bits that wrap: 2147483647 + 1 is -2147483648. What is stored is the low 8 bits, as a
+number from -128 to 127: 200 is stored as -56.
+
+    memory = {"dram": [3, 5, 0], "inp": [0], "wgt": [0], "acc": [0]}
+    run([("load", "inp", 0, 0, 1, 1, 1), ("load", "wgt", 0, 1, 1, 1, 1), ("gemm", 1, (0, 0, 0), (0, 0, 0)),
+         ("store", 0, 2, 1, 1, 1), ("finish",)], memory)
+    memory["dram"]   ->   [3, 5, 15]
+
+Check it with: minitvm lesson 22 --check
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def run(program: list[tuple[Any, ...]], memory: dict[str, list[int]]) -> None:
+    """Run a program on the lists of numbers, in place."""
+    raise NotImplementedError("run(program, memory): the text at the top says what is wanted")
