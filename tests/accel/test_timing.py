@@ -144,7 +144,7 @@ def test_fetch_waits_for_room_among_commands() -> None:
     loads = "load.inp sram=0 dram=x x=64\n" * 4
     wide, narrow = (timed(loads + "finish", replace(VTA, command_depth=n)) for n in (8, 1))
     assert "command queue full" not in wide.spent["fetch"]
-    assert narrow.spent["fetch"]["command queue full"] > 300
+    assert narrow.spent["fetch"].get("command queue full", 0) > 300
     assert when(narrow, 5)[0] > when(wide, 5)[0], "FINISH is behind loads for which there is no room"
 
 
@@ -158,7 +158,7 @@ def test_a_module_waits_for_room_for_its_token() -> None:
     )
     roomy, full = (timed(text, replace(VTA, token_depth=n)) for n in (3, 1))
     assert "token queue full" not in roomy.spent["load"]
-    assert full.spent["load"]["token queue full"] > 900
+    assert full.spent["load"].get("token queue full", 0) > 900
 
 
 def test_transfers_of_nothing_take_a_cycle() -> None:

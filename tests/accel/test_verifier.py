@@ -125,6 +125,13 @@ def test_a_deadlock_through_a_full_command_queue() -> None:
         verify(program, config)
 
 
+def test_micro_ops_may_lie_anywhere() -> None:
+    moved = {index: {"uop_begin": 5, "uop_end": 6} for index in (3, 4, 7, 8)}
+    program = changed(twice(), {0: {"sram": 5}, **moved})
+    verify(program, VTA)
+    assert (accel.run(program, VTA, tensors())["y"] == accel.run(twice(), VTA, tensors())["y"]).all()
+
+
 def test_a_token_that_is_pushed_too_early() -> None:
     """The load waits for the instruction before the one that reads what it overwrites."""
     program = changed(twice(), {3: {"push_prev": True}, 4: {"push_prev": False}})

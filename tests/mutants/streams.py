@@ -119,17 +119,21 @@ def tokens() -> Workload:
 
 
 def rules() -> Workload:
-    def body(_: Trial, rule: str) -> None:
-        program, _, words = test_verifier.BAD[rule]
+    def cases() -> list[tuple[str, Any, str]]:
+        named = [(rule, program, words) for rule, (program, _, words) in test_verifier.BAD.items()]
+        return named + [("", program, words) for program, words in test_verifier.MORE]
+
+    def body(_: Trial, case: tuple[str, Any, str]) -> None:
+        rule, program, words = case
         try:
             verify(program, VTA)
         except VerificationError as error:
-            if f"breaks the rule {rule!r}" in str(error) and words in str(error):
+            if f"breaks the rule '{rule}" in str(error) and words in str(error):
                 return
             raise Noticed("rules", f"{rule}: {error}") from error
-        raise Noticed("rules", f"{rule}: nothing was found")
+        raise Noticed("rules", f"{rule}, {words}: nothing was found")
 
-    return directed("bad programs of the accelerator", lambda: list(test_verifier.BAD), body)
+    return directed("bad programs of the accelerator", cases, body)
 
 
 def timed() -> list[Workload]:

@@ -91,6 +91,12 @@ def test_operations_in_waves(pairs, acc, with_src: bool, second: int) -> None:
     np.testing.assert_array_equal(acc, plain)
 
 
+def test_a_register_is_read_after_it_changed() -> None:
+    acc = np.array([[[1]], [[10]], [[100]]], np.int32)
+    micro_ops.apply(acc, np.add, np.array([0, 1, 2]), np.array([1, 0, 1]), 0)
+    assert acc.ravel().tolist() == [11, 21, 121]
+
+
 @given(st.integers(-(2**31), 2**31 - 1), st.integers(-70, 70))
 def test_shifts(value: int, by: int) -> None:
     shifted = micro_ops.wrapped(micro_ops.shifted(np.array([value]), np.array([by])), np.dtype("int32"))[0]
