@@ -1,0 +1,169 @@
+# %% [markdown]
+# # Tokens, two halves, and a deadlock on a chart
+#
+# An accelerator loads, computes and stores at the same time. Nothing puts these in order but *tokens*, which the
+# program passes around. Today we look at a chart of who does what when, make the array wait less by giving each
+# scratchpad two halves, take one token away, and let three modules wait for each other for ever.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+from dataclasses import replace
+
+import numpy as np
+
+from lessons import example, ledger
+from lessons.picture import Picture
+from minitvm.accel.config import configured
+from minitvm.accel.isa import Program
+from minitvm.accel.layers import Conv2d, Tile, conv2d, pack_filters, pack_image, random_tensors
+from minitvm.accel.timeline import Timeline
+from minitvm.accel.timing import simulate
+from minitvm.accel.verifier import verify
+from minitvm.errors import ExecutionError, VerificationError
+from minitvm.reference import accel
+
+machine = configured("vta", "board")  # 8 bytes a cycle, and 100 cycles until the first one comes
+layer, tile = Conv2d(14, 14, 64, 64, 3), Tile(rows=7, outs=2, ins=1)
+one, two = (conv2d(layer, machine, contexts=n, tile=tile, name=f"{n} contexts") for n in (1, 2))
+print("\n".join(f"{n:>3}  {text}" for n, text in list(enumerate(one.instructions))[1:7]))
+
+# %% [markdown]
+# A small convolution. Each `load` brings a part of the image or of the filters, each `gemm` multiplies one part by
+# the other. `push(compute)` says: when I have ended, put a token into the queue from load to compute. `pop(load)`
+# says: before I begin, take one out, and wait if there is none. There are four queues, one in each direction between
+# load and compute and between compute and store.
+#
+# The tokens in one direction say *here are your data*. Those in the other say *your data are used, you may overwrite
+# them*.
+#
+# ## The chart
+#
+# Time goes to the right, a row for each module.
+
+
+# %%
+def chart(timeline: Timeline, name: str) -> None:
+    """Draw who runs when, up to a cycle, and print where the picture is."""
+    colours = {"load": "#1f78b4", "compute": "#2ca02c", "store": "#7b5bb5"}
+    until, sheet = 16000, Picture(900, 150)
+    for row, (unit, colour) in enumerate(colours.items()):
+        sheet.words(5, 37 + 40 * row, unit)
+        for i in timeline.intervals:
+            if i.unit == unit and i.start < until:
+                end = min(i.end, until)
+                sheet.box(80 + i.start / 20, 20 + 40 * row, max(0.5, (end - i.start) / 20 - 0.4), 28, colour)
+    print(f"{timeline.cycles:,} cycles, array in use {timeline.utilisation:.0%}: {sheet.save(name)}")
+
+
+alone, hidden = simulate(one, machine), simulate(two, machine)
+chart(alone, "one_context")
+for unit in ("load", "compute"):
+    print(unit, alone.spent[unit])
+
+# %% [markdown]
+# While one works, the other waits. It must: there is one place for a part of the image, and it cannot be overwritten
+# while the array reads it.
+#
+# ## Two halves
+#
+# So let there be two places. Each scratchpad is divided in halves, and two tiles of the result take turns. While the
+# array computes on one half, the other half is loaded. The same loads, the same products, in another order:
+
+# %%
+chart(hidden, "two_contexts")
+for unit in ("load", "compute"):
+    print(unit, hidden.spent[unit])
+print(f"saved {1 - hidden.cycles / alone.cycles:.0%}; both did {alone.micro_ops:,} micro-ops of products")
+
+# %% [markdown]
+# VTA's authors call this *virtual threading*. The chip does not hide latency. The program does.
+#
+# `minitvm accel run C8 --timeline c8.html` writes a larger chart, with the tokens as arrows and the reason why a
+# module stands still.
+#
+# ## A token less
+#
+# Which token could we do without? We remove one that says *you may overwrite*: a push from compute to load, and its
+# pop.
+
+
+# %%
+def without(program: Program, number: int) -> Program:
+    """The program without the token that compute pushes to load for the `number`-th time."""
+    instructions = list(program.instructions)
+    pushes = [i for i, x in enumerate(instructions) if x.push_prev and x.module.value == "compute"]
+    pops = [i for i, x in enumerate(instructions) if x.pop_next and x.module.value == "load"]
+    instructions[pushes[number]] = replace(instructions[pushes[number]], push_prev=False)
+    instructions[pops[number]] = replace(instructions[pops[number]], pop_next=False)
+    return replace(program, instructions=tuple(instructions), name="a token less")
+
+
+broken = without(two, 0)
+image, filters = random_tensors(layer)
+inputs = {"image": pack_image(image, machine), "filters": pack_filters(filters, machine)}
+right = accel.run(two, machine, inputs)["result"]
+in_order = accel.run(broken, machine, inputs, ordered=False)["result"]
+print("in the order of the program:", np.array_equal(in_order, right))
+try:
+    accel.explore(broken, machine, inputs)
+except ExecutionError as error:
+    print(error)
+
+# %% [markdown]
+# On a slow memory this program is right every time. The day the memory is faster, it is not. Trying orders shows it
+# only if the right order is tried. There is a better way. Each queue has one module that pushes and one that pops, so
+# the third pop takes the third push, in every run. Draw an arrow from each push to its pop, and one from each
+# instruction of a module to the next. If two instructions touch the same place, one of them writes, and no path leads
+# from one to the other, then nothing orders them. No run is needed to see that:
+
+# %%
+try:
+    verify(broken, machine)
+except VerificationError as error:
+    print(str(error).split("found:  ")[1])
+
+# %% [markdown]
+# ## A deadlock
+#
+# Too many tokens are as bad. Let the first load wait for a token of compute. Compute waits for the load, and store
+# for compute:
+
+# %%
+instructions = list(one.instructions)
+instructions[1] = replace(instructions[1], pop_next=True)
+stuck = replace(one, instructions=tuple(instructions), name="stuck")
+try:
+    accel.run(stuck, machine, inputs)
+except accel.Deadlock as error:
+    print(str(error).split("found:  ")[1])
+
+# %% [markdown]
+# ## The ledger
+#
+# The example in three loops multiplies one number at a time. Here the array is 256 wide, and what counts is how often
+# it has something to do.
+
+# %%
+columns: dict[str, dict[str, str]] = {
+    "three loops": ledger.measure(example.three_loops(4, 16, 16), *example.inputs(4, 16, 16)).lesson_rows()
+}
+for name, timeline in (("one context", alone), ("two contexts", hidden)):
+    columns[name] = {
+        "multiplies": f"{layer.macs:,}",
+        "adds": f"{layer.macs:,}",
+        "cycles": f"{timeline.cycles:,}",
+        "array in use": f"{timeline.utilisation:.0%}",
+        "DRAM in use": f"{timeline.bandwidth:.0%}",
+    }
+ledger.show(columns)
+
+# %% [markdown]
+# ## Your turn
+#
+# Place the tokens of a program: none too few, and none too many. The accelerator's verifier judges.
+#
+#     minitvm lesson 23 --start     (writes exercise_23.py, for you to fill in)
+#     minitvm lesson 23 --check
