@@ -166,9 +166,13 @@ def reachable(program: Program) -> set[tuple[int, int]]:
         edges |= set(pairwise(own))
     for pusher, popper, _ in without_a_token(program):
         edges.add((pusher, popper))
-    while more := {(a, d) for a, b in edges for c, d in edges if b == c} - edges:
-        edges |= more
-    return edges
+    count = len(program.instructions)
+    reached = [[(a, b) in edges for b in range(count)] for a in range(count)]
+    for middle in range(count):
+        for row in reached:
+            if row[middle]:
+                row[:] = [one or other for one, other in zip(row, reached[middle], strict=True)]
+    return {(a, b) for a in range(count) for b in range(count) if reached[a][b]}
 
 
 @settings(max_examples=40)

@@ -32,7 +32,7 @@ def test_interpreter_is_a_machine_of_plain_integers(drawn) -> None:
         np.testing.assert_array_equal(found[name], plain[name])
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(accelerator_programs(), st.integers(0, 1000))
 def test_all_orders_of_a_right_program_give_one_result(drawn, seed: int) -> None:
     explored = accel.check(drawn.program, drawn.config, drawn.inputs, orders=12, seed=seed)
