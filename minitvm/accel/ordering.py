@@ -44,11 +44,15 @@ class Blocked:
 class Ordering:
     """One order in which the instructions can run, their clocks, and who waits for ever at its end."""
 
-    order: list[int] = field(default_factory=list)
+    order_of: dict[int, int] = field(default_factory=dict)  # each instruction's place in this order
     clocks: dict[int, Clock] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)  # an instruction's number in its module, from 1
     blocked: list[Blocked] = field(default_factory=list)
     left: dict[Queue, int] = field(default_factory=dict)  # tokens in the queues at the end
+
+    @property
+    def order(self) -> list[int]:
+        return list(self.order_of)
 
     def before(self, program: Program, first: int, second: int) -> bool:
         """Whether `first` happens before `second`."""
@@ -75,42 +79,44 @@ def ordering(program: Program, config: AccelConfig) -> Ordering:
         for module in MODULES:
             while commands[module]:
                 index = commands[module][0]
-                if _obstacle(program, index, queues, config):
+                if _obstacle(program, index, index in found.order_of, queues, config):
                     break
-                commands[module].popleft()
+                progress = True
+                one = program.instructions[index]
+                if index in found.order_of:  # it has ended, and there is room for what it pushes
+                    for queue in one.pushes:
+                        queues[queue].append(found.clocks[index])
+                    commands[module].popleft()
+                    continue
                 clock = now[module]
                 clock[MODULES.index(module)] += 1
-                for queue in program.instructions[index].pops:
+                for queue in one.pops:
                     clock[:] = map(max, clock, queues[queue].popleft())
-                for queue in program.instructions[index].pushes:
-                    queues[queue].append(tuple(clock))
-                found.order.append(index)
+                found.order_of[index] = len(found.order_of)
                 found.clocks[index] = tuple(clock)
                 found.numbers[index] = clock[MODULES.index(module)]
-                progress = True
         if not progress:
             break
     found.left = {queue: len(tokens) for queue, tokens in queues.items() if tokens}
     for module in MODULES:
         if commands[module]:
             index = commands[module][0]
-            found.blocked.append(Blocked(module, index, _obstacle(program, index, queues, config)))
+            why = _obstacle(program, index, index in found.order_of, queues, config)
+            found.blocked.append(Blocked(module, index, why))
     if fetched < total:
         module = program.instructions[fetched].module
         found.blocked.append(Blocked(module, None, f"{config.command_depth} commands wait there"))
     return found
 
 
-def _obstacle(program: Program, index: int, queues: dict[Queue, deque[Clock]], config: AccelConfig) -> str:
-    """Why an instruction cannot run now; "" if it can."""
+def _obstacle(program: Program, index: int, ended: bool, queues: dict[Queue, deque[Clock]], config: AccelConfig) -> str:
+    """Why an instruction cannot begin, or, when it has ended, cannot push its tokens; "" if it can."""
     one = program.instructions[index]
-    for pusher, popper in one.pops:
-        if not queues[pusher, popper]:
-            return f"a token of {pusher.value}"
-    for queue in one.pushes:
-        if len(queues[queue]) >= config.token_depth:
-            return f"room for a token to {queue[1].value}"
-    return ""
+    if ended:
+        full = [queue for queue in one.pushes if len(queues[queue]) >= config.token_depth]
+        return f"room for a token to {full[0][1].value}" if full else ""
+    missing = [queue for queue in one.pops if not queues[queue]]
+    return f"a token of {missing[0][0].value}" if missing else ""
 
 
 @dataclass(frozen=True, slots=True)

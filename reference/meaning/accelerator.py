@@ -68,6 +68,7 @@ class Machine:
         self.tokens: dict[isa.Queue, deque[Array]] = {queue: deque() for queue in isa.QUEUES}
         self.clocks = {module: np.zeros(len(MODULES), dtype=np.int64) for module in MODULES}
         self.ran: dict[Module, list[int]] = {module: [] for module in MODULES}
+        self.ended: set[int] = set()  # instructions that wait for room for their tokens
         self.now = -1  # the instruction that runs
         self.fetch()
 
@@ -129,18 +130,18 @@ class Machine:
             self.fetched += 1
 
     def can_run(self, module: Module) -> bool:
-        """Whether a module's next instruction is there, with its tokens, and with room for those that it pushes."""
+        """Whether a module's next instruction is there with its tokens, or has ended and has room for its own."""
         return bool(self.commands[module]) and not self.obstacle(self.commands[module][0])
 
     def obstacle(self, index: int) -> str:
         """What an instruction waits for; "" for nothing."""
         one = self.program.instructions[index]
-        for queue in one.pops:
-            if not self.tokens[queue]:
-                return f"a token of {queue[0].value}, {self._pusher(queue)}"
-        for queue in one.pushes:
+        for queue in one.pushes if index in self.ended else ():
             if len(self.tokens[queue]) >= self.config.token_depth:
                 return f"room for a token to {queue[1].value}, which has {self.config.token_depth}"
+        for queue in one.pops if index not in self.ended else ():
+            if not self.tokens[queue]:
+                return f"a token of {queue[0].value}, {self._pusher(queue)}"
         return ""
 
     def _pusher(self, queue: isa.Queue) -> str:
@@ -155,18 +156,22 @@ class Machine:
         return "which nobody pushes any more"
 
     def step(self, module: Module) -> None:
-        """Run a module's next instruction."""
-        index = self.commands[module].popleft()
+        """Run a module's next instruction; or, if it has ended, push its tokens and leave the queue of commands."""
+        index = self.commands[module][0]
         one, clock = self.program.instructions[index], self.clocks[module]
+        if index in self.ended:
+            for queue in one.pushes:
+                self.tokens[queue].append(clock.copy())
+            self.commands[module].popleft()
+            self.fetch()
+            return
         self.now = index
         self.ran[module].append(index)
         clock[MODULES.index(module)] += 1
         for queue in one.pops:
             np.maximum(clock, self.tokens[queue].popleft(), out=clock)
         self.execute(one)
-        for queue in one.pushes:
-            self.tokens[queue].append(clock.copy())
-        self.fetch()
+        self.ended.add(index)
 
     def end(self) -> None:
         """Nothing can run any more: is everything done, and are the queues empty?"""

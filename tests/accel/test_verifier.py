@@ -8,11 +8,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 
+from minitvm.accel.assembler import assemble
 from minitvm.accel.config import configured
 from minitvm.accel.footprint import MicroOps, grain, touched
 from minitvm.accel.isa import Alu, AluOp, DramBuffer, Finish, Load, Module, Program, Scratchpad
 from minitvm.accel.layers import Conv2d, Tile, conv2d
 from minitvm.accel.ordering import ordering
+from minitvm.accel.timing import simulate
 from minitvm.accel.verifier import RULES, verify
 from minitvm.errors import ExecutionError, InputError, VerificationError
 from minitvm.reference import accel
@@ -140,6 +142,26 @@ def test_a_token_that_is_pushed_too_early() -> None:
     for order in ("fetched", "compute load store"):
         with pytest.raises(accel.Unordered, match=r"writes inp\[0\], which instruction 4 read, and no tokens order"):
             accel.run(program, VTA, tensors(), order=order)
+
+
+def test_a_push_waits_for_room_after_the_instruction_has_popped() -> None:
+    """Both directions between load and compute are full, and a pop of one makes room for the other."""
+    text = """
+.input x inp at 0 count 1
+load.inp dram=x push(compute)
+load.inp x=0 push(compute)
+load.inp x=0 pop(compute)
+load.inp x=0 pop(compute)
+load.acc x=0 push(load)
+load.acc x=0 pop(load) push(load)
+load.acc x=0 pop(load)
+finish
+"""
+    full = configured("vta", token_depth=1)
+    program = assemble(text, full)
+    verify(program, full)
+    accel.check(program, full, {"x": tensors()["x"][:1]})
+    assert simulate(program, full).cycles > 0
 
 
 def conflicting(program: Program, config) -> list[tuple[int, int]]:

@@ -164,7 +164,7 @@ def test_the_text_of_a_missing_token() -> None:
         "       7  gemm uops=0:1 loops=4,1 dst=1,0 src=0,0 wgt=0,0 reset pop(store)",
         "       8  gemm uops=0:1 loops=4,1 dst=1,0 src=1,0 wgt=0,0 pop(load) push(store)",
         "  found:  tokens    load->compute: 1, compute->load: 0, compute->store: 0, store->compute: 0",
-        "          commands  load: 0, compute: 3, store: 2",
+        "          commands  load: 0, compute: 4, store: 2",
     ]
 
 
