@@ -83,7 +83,7 @@ def test_every_pass_and_code_generator_has_faults(package: str) -> None:
     assert {name: found[name] for name in modules if found[name] < LEAST} == {}
 
 
-@pytest.mark.parametrize("package", ["arith", "expr", "graph", "te"])
+@pytest.mark.parametrize("package", ["accel", "arith", "expr", "graph", "te"])
 def test_every_level_has_faults(package: str) -> None:
     own = [m for m in MUTANTS.values() if m.module.startswith(f"minitvm.{package}.") and not m.equivalent]
     assert len(own) >= LEAST
