@@ -27,7 +27,9 @@ from ..expr import Call
 from ..expr.conditions import is_const
 from ..tir.analysis.dynamic_shared import dynamic_storage
 from ..tir.analysis.threads import is_shared
-from ..tir.nodes import Allocate, Buffer, Evaluate, For, ForKind, Prefetch, PrimFunc
+from ..tir.async_copies import COMMIT, SIZES, WAIT
+from ..tir.nodes import Allocate, Async, Buffer, BufferLoad, Evaluate, For, ForKind, Prefetch, PrimFunc
+from .cuda_capability import capability
 from .grids import GridEmitter
 from .index_width import index_dtype
 from .numba_expressions import short_name
@@ -48,6 +50,7 @@ def generate(kernel: PrimFunc, target: Any = None) -> str:
 
 class _NumbaCUDA(GridEmitter, NumbaStatements):
     machine = "CUDA"
+    dialect = "numba-cuda"
     language = "a CUDA kernel"
     static_shared_bytes = SHARED_BYTES
     whole_vectors = True
@@ -57,6 +60,7 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         self.index_dtype = index_dtype(kernel)
         self.names.used_names |= {"cuda"}
         self.dynamic, _ = dynamic_storage(kernel)  # where each buffer begins in what the launch gives
+        self.operations: set[str] = set()  # of CUDA alone
         self.shared: dict[Buffer, str] = {}  # declarations, which stand at the top of a kernel
 
     def module(self) -> str:
@@ -73,10 +77,10 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         text = [f"# {line}" for part in self.header() for line in part.splitlines()]
         if any("cuda." in line for line in lines):
             text.append("from numba import cuda")
-        shared = sorted({
+        self.operations |= {
             f"{'dynamic' if buffer in self.dynamic else 'shared'}_{short_name(buffer.dtype)}" for buffer in self.shared
-        })  # fmt: skip
-        text += import_lines(shared, "minitvm.runtime.cuda.operations")
+        }
+        text += import_lines(sorted(self.operations), "minitvm.runtime.cuda.operations")
         text += import_lines(sorted(self.imports - {"INF", "NAN"}), "minitvm.runtime.vectors.simd")
         text += [*self.constants(), "", "", f"def {self.kernel.name}({', '.join(words)}):", *lines, ""]
         return "\n".join(text)
@@ -107,6 +111,42 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
     def evaluate(self, stmt: Evaluate) -> None:
         if isinstance(stmt.value, Call) and stmt.value.op == "tvm_storage_sync":
             self.line("cuda.syncthreads()")
+        elif isinstance(stmt.value, Call) and stmt.value.op in (COMMIT, WAIT) and self.has_async_copies:
+            pending = ", ".join(self.index(arg) for arg in stmt.value.args)
+            self.line(f"{self.operation('async_commit' if stmt.value.op == COMMIT else 'async_wait')}({pending})")
+
+    def operation(self, name: str) -> str:
+        """A name of CUDA's own operations, noted for the import."""
+        self.operations.add(name)
+        return name
+
+    @property
+    def has_async_copies(self) -> bool:
+        """Whether the target has `cp.async`."""
+        return capability(self.target) >= 80
+
+    def begun(self, stmt: Async) -> None:
+        """`cp.async` of 4, 8 or 16 bytes from global to shared storage; any other copy is done at once."""
+        store, load = stmt.body, stmt.body.value
+        assert isinstance(load, BufferLoad)
+        lanes = store.value.dtype.lanes
+        fits = (
+            self.has_async_copies
+            and is_shared(store.buffer.scope)
+            and load.buffer in self.kernel.params
+            and store.predicate is None
+            and load.predicate is None
+            and lanes * store.buffer.dtype.bytes in SIZES
+            and (lanes == 1 or all(self.whole(a.buffer, a.indices[0]) for a in (store, load)))
+        )
+        if not fits:
+            self.store(store)
+            return
+        to, source = (
+            f"{self.names[a.buffer]}, {self.place(a.indices[0]) if lanes == 1 else self.contiguous(a.indices[0])}"
+            for a in (store, load)
+        )
+        self.line(f"{self.operation('async_copy')}({to}, {source}, {lanes})")
 
     def prefetch(self, stmt: Prefetch) -> None:
         """A hint, which a device with thousands of threads does not need."""

@@ -154,6 +154,6 @@ def key_of(source: str, entry: str, arch: str) -> bytes:
 def _toolchain() -> bytes:
     here = Path(__file__).parent
     try:
-        return support_of([here / "compiler.py", here / "operations.py"], _PACKAGES)
+        return support_of([here / name for name in ("compiler.py", "operations.py", "async_copies.py")], _PACKAGES)
     except ImportError as error:  # importlib's, for a package that is not installed
         raise needs(str(error.name), error) from None

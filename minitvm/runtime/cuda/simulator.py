@@ -372,6 +372,10 @@ def _load(a: Pointer, index: Any, lanes: int) -> Any:
     return a.elements(index, lanes).astype(a.dtype)
 
 
+def _load_words(a: Pointer, index: Any, words: int) -> Any:
+    return a.elements(index, 4 * words).view(np.int32).copy()
+
+
 def _load_whole(a: Pointer, index: Any, lanes: int) -> Any:
     _check_whole(a, index, lanes)
     return _load(a, index, lanes)
@@ -413,6 +417,41 @@ def _store_masked(a: Pointer, index: Any, value: Any, mask: Any) -> None:
     _scatter(a, int(index) + np.arange(len(mask)), value, mask)
 
 
+# -- asynchronous copies: as late as they may come
+
+
+class _UnderWay(threading.local):
+    """The copies of a thread that have not arrived: groups, the last one still open."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[Callable[[], None]]] = [[]]
+
+
+_under_way = _UnderWay()
+
+
+def _async_copy(to: Pointer, at: Any, source: Pointer, place: Any, lanes: int) -> None:
+    if lanes * to.dtype.itemsize not in (4, 8, 16):
+        raise KernelFault(f"an asynchronous copy of {lanes} {to.dtype}")
+    for pointer, index in ((to, at), (source, place)):
+        _check_whole(pointer, index, lanes)
+    value = source.elements(place, lanes).copy()
+    to.elements(at, lanes)
+    _under_way.groups[-1].append(lambda: to.elements(at, lanes).__setitem__(slice(None), value))
+
+
+def _async_commit() -> None:
+    _under_way.groups.append([])
+
+
+def _async_wait(pending: int) -> None:
+    closed = len(_under_way.groups) - 1
+    for group in _under_way.groups[: max(0, closed - pending)]:
+        for arrive in group:
+            arrive()
+    del _under_way.groups[: max(0, closed - pending)]
+
+
 # -- lanes
 
 
@@ -443,8 +482,9 @@ def _folded(function: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
 OPERATIONS: dict[str, Callable[..., Any]] = {
     **{name: _elementwise(f) for name, f in {**_UNARY, **_BINARY}.items()},
     **{name: _elementwise(f, mask=True) for name, f in _TESTS.items()},
-    "load": _load, "load_whole": _load_whole, "store": _store, "store_whole": _store_whole, "gather": _gather,
-    "scatter": _scatter, "load_masked": _load_masked, "store_masked": _store_masked, "ramp": _ramp,
+    "load": _load, "load_words": _load_words, "load_whole": _load_whole, "store": _store, "store_whole": _store_whole,
+    "gather": _gather, "scatter": _scatter, "load_masked": _load_masked, "store_masked": _store_masked, "ramp": _ramp,
+    "async_copy": _async_copy, "async_commit": _async_commit, "async_wait": _async_wait,
     "broadcast": lambda x, lanes: np.full(lanes, x, _dtype((x,))), "select": _select,
     "first": lambda n, lanes: np.arange(lanes) < int(n),
     "shuffle": lambda a, b, *picks: np.concatenate([a, b])[list(picks)],

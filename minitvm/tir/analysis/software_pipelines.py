@@ -114,10 +114,11 @@ def malformed(loop: For) -> Failure | None:
     notes = {key: loop.annotations[key] for key in KEYS if key in loop.annotations}
     if not notes:
         return None
-    if ASYNC in notes:
-        return Failure(
-            {loop: "here"}, "a pipeline without asynchronous stages", f"{ASYNC}: nothing runs asynchronously on a CPU"
-        )
+    asynchronous = notes.pop(ASYNC, ())
+    stages = notes.get(STAGE, ())
+    if not isinstance(asynchronous, list | tuple) or not all(type(v) is int and v in stages for v in asynchronous):
+        expected = f"{ASYNC}: numbers of stages that {STAGE} has"
+        return Failure({loop: "here"}, expected, f"{asynchronous!r} with the stages {stages!r}")
     if loop.kind != ForKind.SERIAL:
         return Failure({loop: "here"}, "a serial loop", f"{loop.var.name} is {loop.kind}")
     count = len(inner_parts(loop))
