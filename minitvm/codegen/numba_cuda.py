@@ -23,17 +23,30 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import Unsupported
-from ..expr import Call
+from ..expr import Call, walk
 from ..expr.conditions import is_const
 from ..tir.analysis.dynamic_shared import dynamic_storage
-from ..tir.analysis.threads import is_shared
+from ..tir.analysis.threads import LANES, is_of_a_warp, is_shared
 from ..tir.async_copies import COMMIT, SIZES, WAIT
-from ..tir.nodes import Allocate, Async, Buffer, BufferLoad, Evaluate, For, ForKind, Prefetch, PrimFunc
+from ..tir.nodes import (
+    Allocate,
+    Async,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    Instruction,
+    Prefetch,
+    PrimFunc,
+)
 from .cuda_capability import capability
 from .grids import GridEmitter
 from .index_width import index_dtype
 from .numba_expressions import short_name
 from .numba_statements import NumbaStatements, import_lines
+from .tensor_cores import refuse_other_accesses
 
 SHARED_BYTES = 48 << 10  # of the arrays that a kernel declares; a launch gives more, of scope shared.dyn
 _EVERYBODY = "i64(cuda.blockIdx.x) * i64(cuda.blockDim.x) + i64(cuda.threadIdx.x)"
@@ -61,6 +74,8 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         self.names.used_names |= {"cuda"}
         self.dynamic, _ = dynamic_storage(kernel)  # where each buffer begins in what the launch gives
         self.operations: set[str] = set()  # of CUDA alone
+        self.fragments: dict[tuple[Buffer, int], str] = {}  # the variables of pieces of fragments, by their places
+        self.lane = "0"  # the thread in its warp
         self.shared: dict[Buffer, str] = {}  # declarations, which stand at the top of a kernel
 
     def module(self) -> str:
@@ -106,6 +121,8 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         self.analyzer.bind(stmt)
         start = "" if is_const(stmt.start, 0) else f" + {self.index(stmt.start)}"
         self.line(f"{self.names[stmt.var]} = {self.word(f'cuda.{index}.{axis}{start}')}")
+        if stmt.thread == LANES:
+            self.lane = self.names[stmt.var]
         self.stmt(stmt.body)
 
     def evaluate(self, stmt: Evaluate) -> None:
@@ -151,7 +168,24 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
     def prefetch(self, stmt: Prefetch) -> None:
         """A hint, which a device with thousands of threads does not need."""
 
+    def piece(self, buffer: Buffer, place: int) -> str:
+        """The variable that holds a piece of a fragment, by the index of its first element."""
+        if (buffer, place) not in self.fragments:
+            self.fragments[buffer, place] = self.names.fresh(f"{buffer.name}_{place}")
+        return self.fragments[buffer, place]
+
+    def fragment(self, stmt: Allocate) -> None:
+        """Fragments need no storage; but no other statement may touch them."""
+        inside = {n for i in walk(stmt.body) if isinstance(i, Instruction) for n in walk(i)}
+        for node in walk(stmt.body):
+            if isinstance(node, BufferLoad | BufferStore) and node.buffer is stmt.buffer and node not in inside:
+                raise refuse_other_accesses(self.kernel.name, stmt.buffer)
+        self.stmt(stmt.body)
+
     def allocate(self, stmt: Allocate) -> None:
+        if is_of_a_warp(stmt.buffer.scope):
+            self.fragment(stmt)
+            return
         if not is_shared(stmt.buffer.scope):
             super().allocate(stmt)
             return

@@ -38,11 +38,11 @@ from ...expr import (
 from ..analysis.bindings import loop_ranges
 from ..analysis.dependences import point_at
 from ..analysis.effects import effects, guarded
-from ..analysis.threads import differs, is_hardware_thread, is_shared
+from ..analysis.threads import LANES, differs, is_hardware_thread, is_of_a_warp, is_shared
 from ..analysis.touches import Touch
 from ..async_copies import is_wait
 from ..conditions import all_of
-from ..nodes import Allocate, Async, Evaluate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While
+from ..nodes import Allocate, Async, Evaluate, For, ForKind, If, Instruction, LetStmt, PrimFunc, Seq, Stmt, While
 from .unroll import bind
 
 BARRIER = "tvm_storage_sync"
@@ -215,6 +215,14 @@ class _Threads:
     def for_all(self, stmt: For | If, rebuilt: Stmt, decides: Sequence[Expr]) -> Stmt:
         """`rebuilt`, refused where it waits inside of what only some threads do."""
         own = {l.var for l in self.loops}
+        lanes = [l for l in self.loops if l.thread == LANES]
+        if any(isinstance(n, Instruction) and n.together > 1 for n in walk(rebuilt)):
+            if differs(lanes, {l.var for l in lanes}, *decides):
+                raise Unsupported(
+                    "some threads of a warp would not reach an instruction that it runs together\n"
+                    f"  wanted: conditions and loops around it that are the same for all threads along {LANES}\n"
+                    f"  found:  {', '.join(map(str, decides))}"
+                )
         if _waits(rebuilt) and differs(self.loops, own, *decides):
             head = f"if {stmt.condition}" if isinstance(stmt, If) else f"the loop over {stmt.var.name}"
             raise Unsupported(
@@ -243,7 +251,7 @@ def _waits(stmt: Stmt) -> bool:
 
 def _is_common(scope: str) -> bool:
     """Whether storage of a scope is seen by threads of several blocks, or by those of one."""
-    return not scope.startswith("local")
+    return not scope.startswith("local") and not is_of_a_warp(scope)
 
 
 def _is_barrier(stmt: Stmt) -> bool:
