@@ -41,7 +41,7 @@ from ..tir.nodes import (
     Prefetch,
     PrimFunc,
 )
-from .cuda_capability import capability
+from ..target.cuda_capability import capability
 from .grids import GridEmitter
 from .index_width import index_dtype
 from .numba_expressions import short_name

@@ -15,7 +15,7 @@ from ..expr import EQ, IntImm, const
 from ..tir.analysis.threads import is_of_a_warp
 from ..tir.nodes import Buffer, Instruction, Tile
 from ..tir.script.printer import script
-from .cuda_capability import capability
+from ..target.cuda_capability import capability
 from .operands import constant_stride, start_of, stride_of
 
 PIECE = 8
