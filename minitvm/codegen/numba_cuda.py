@@ -25,6 +25,7 @@ from typing import Any
 from ..errors import Unsupported
 from ..expr import Call, walk
 from ..expr.conditions import is_const
+from ..target.cuda_capability import capability
 from ..tir.analysis.dynamic_shared import dynamic_storage
 from ..tir.analysis.threads import LANES, is_of_a_warp, is_shared
 from ..tir.async_copies import COMMIT, SIZES, WAIT
@@ -41,7 +42,6 @@ from ..tir.nodes import (
     Prefetch,
     PrimFunc,
 )
-from ..target.cuda_capability import capability
 from .grids import GridEmitter
 from .index_width import index_dtype
 from .numba_expressions import short_name

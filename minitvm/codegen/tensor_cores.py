@@ -12,10 +12,10 @@ from typing import Any
 
 from ..errors import Unsupported, report
 from ..expr import EQ, IntImm, const
+from ..target.cuda_capability import capability
 from ..tir.analysis.threads import is_of_a_warp
 from ..tir.nodes import Buffer, Instruction, Tile
 from ..tir.script.printer import script
-from ..target.cuda_capability import capability
 from .operands import constant_stride, start_of, stride_of
 
 PIECE = 8

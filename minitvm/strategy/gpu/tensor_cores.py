@@ -197,7 +197,7 @@ def _schedule(
     for _, fragment, name, scope in staged:
         across = (8, 16) if product.transposed else (16, 8)
         _in_tiles(sch, fragment, (16, 16) if scope == tensor_cores.MATRIX_A else across, name)
-    _in_tiles(sch, writer, (16, 8), tensor_cores.STORE)
+    _in_tiles(sch, writer, (16, 8), tensor_cores.STORE if last is None else tensor_cores.STORE_SHARED)
     for loop, stages in ((ki, [0, 0, 0]), (ko, [0, 0, 1])):
         sch.annotate(loop, "software_pipeline_stage", stages)
         sch.annotate(loop, "software_pipeline_order", [0, 1, 2])

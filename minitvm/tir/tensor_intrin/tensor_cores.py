@@ -5,7 +5,7 @@
     ldmatrix_16x16_f16_a, ldmatrix_16x8_f16_b, ldmatrix_8x16_f16_b     shared storage -> fragments
     mma_fill_16x8_f32                                                  an accumulator = 0
     mma_16x8x16_f16, mma_16x8x16_f16_nt                                accumulator += a * b, or a * b^T
-    mma_store_16x8_f32                                                 an accumulator -> memory
+    mma_store_16x8_f32, mma_store_16x8_f32_shared                      an accumulator -> memory
 
 and the same for bf16. A *fragment* is a tile that the registers of a warp hold, each thread some of its elements. In a
 program it is storage of scope "warp.matrix_a", "warp.matrix_b" or "warp.accumulator", which a warp owns and only these
@@ -22,7 +22,7 @@ from . import TensorIntrin
 WARP = 32
 INPUTS = {"float16": "f16", "bfloat16": "bf16"}
 MATRIX_A, MATRIX_B, ACCUMULATOR = "warp.matrix_a", "warp.matrix_b", "warp.accumulator"
-FILL, STORE = "mma_fill_16x8_f32", "mma_store_16x8_f32"
+FILL, STORE, STORE_SHARED = "mma_fill_16x8_f32", "mma_store_16x8_f32", "mma_store_16x8_f32_shared"
 _SPELLINGS = "minitvm.codegen.tensor_cores:"
 
 
@@ -45,6 +45,7 @@ def register_all() -> None:
     """Make the intrinsics of this file known, those that are not yet."""
     _register(FILL, _fill, "fill")
     _register(STORE, _store, "store")
+    _register(STORE_SHARED, lambda: _store("shared"), "store")
     for dtype in INPUTS:
         _register(load_a(dtype), lambda dtype=dtype: _load(dtype, (16, 16), MATRIX_A), "load_a")
         _register(load_b(dtype), lambda dtype=dtype: _load(dtype, (16, 8), MATRIX_B), "load_b")
@@ -74,14 +75,14 @@ def _fill() -> PrimFunc:
     return desc
 
 
-def _store() -> PrimFunc:
+def _store(scope: str = "global") -> PrimFunc:
     from ..script import builtins as T
 
     @T.prim_func
     def desc(f: T.handle, c: T.handle) -> None:
         row = T.int32()
         F = T.match_buffer(f, (16, 8), "float32", scope=ACCUMULATOR)
-        C = T.match_buffer(c, (16, 8), "float32", strides=[row, 1])
+        C = T.match_buffer(c, (16, 8), "float32", strides=[row, 1], scope=scope)
         with T.block("root"):
             T.reads(F[0:16, 0:8])
             T.writes(C[0:16, 0:8])
