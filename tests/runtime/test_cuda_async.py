@@ -21,8 +21,8 @@ def kernel_source(arch: str, dtype: str = "float32", order: tuple[int, int] = (0
     if dtype != "float32":
         from minitvm.script import from_source
 
-        func = from_source(func.script().replace("float32", dtype).replace("T.alloc_buffer((2, 64), ",
-                                                                           f'T.alloc_buffer((2, 64), "{dtype}", '))  # fmt: skip
+        text = func.script().replace("float32", dtype)
+        func = from_source(text.replace("T.alloc_buffer((2, 64), ", f'T.alloc_buffer((2, 64), "{dtype}", '))
     module = lower(func, target)
     (name,) = [n for n, f in module.items() if not f.attrs.get("host")]
     return generate(module[name], target), name

@@ -60,7 +60,8 @@ def test_copies_arrive_by_the_wait(order: str) -> None:
         ("T.ptx_wait_group(0)", "T.ptx_wait_group(1)", "read before the copy was waited for"),
         ("            T.ptx_commit_group()\n", "", "read before the copy was waited for"),
         ('            T.tvm_storage_sync("shared")\n', "", "conflicting accesses|has not been written"),
-        ("            T.ptx_commit_group()\n", "            S[tx] = 0.0\n            T.ptx_commit_group()\n", "written before"),
+        ("            T.ptx_commit_group()\n", "            S[tx] = 0.0\n            T.ptx_commit_group()\n",
+         "written before"),
         ("            T.ptx_commit_group()\n", "            A[b * 32 + tx] = 0.0\n            T.ptx_commit_group()\n",
          "written before"),
         ("            C[b * 32 + tx] = S[31 - tx]\n", "            C[b * 32 + tx] = S[31 - tx]\n            with "

@@ -55,7 +55,7 @@ def test_every_mode_of_the_oracle_runs_the_description(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["fast", "slow"])
 def test_both_interpreters(mode: str) -> None:
-    func, sch = product_of_tiles("mma_2x2")
+    _, sch = product_of_tiles("mma_2x2")
     a, b = np.random.default_rng(1).random((2, 4, 4), "float32")
     c = np.zeros((4, 4), "float32")
     reference.tir.run(sch.func, a, b, c, mode=mode)

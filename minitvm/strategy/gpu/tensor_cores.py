@@ -1,4 +1,4 @@
-"""Products of 16-bit floats, summed in float32, on tensor cores: tiles in shared storage, fragments in a warp's registers.
+"""Products of 16-bit floats, summed in float32, on tensor cores: tiles in shared storage, fragments in registers.
 
     for each tile of bm x bn, on the grid:
         for ko:                                     # a software pipeline: the copies of step ko + 1 are under way
@@ -217,7 +217,7 @@ def _belongs(block: Block, name: str) -> bool:
 
 
 def _tile(sch: Schedule, block: Any, rows: int, columns: int) -> list[Any]:
-    """The loops over m and n on the grid, those outside with them; returns the innermost of the grid and what is left."""
+    """Tile the loops over m and n and bind those outside of a tile; returns the innermost of these and the others."""
     *outside, i, j = sch.get_loops(block)[: len([a for a in block_of(sch, block).iter_vars if a.kind != REDUCE])]
     rest = list(sch.get_loops(block))[len(outside) + 2 :]
     grid_i, tile_i = sch.split(i, [None, rows])

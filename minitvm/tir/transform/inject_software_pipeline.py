@@ -12,8 +12,8 @@ becomes
         use: C[i] = B[i % 2, ...]
     use: C[n - 1] = B[(n - 1) % 2, ...]
 
-The copies to shared storage of the stages that "software_pipeline_async_stages" lists are asynchronous: the parts of one
-time step begin a group of them, and a part waits for the groups that it needs before it starts.
+The copies to shared storage of stages in "software_pipeline_async_stages" are asynchronous: the parts of one time step
+begin a group of them, and a part waits for the groups that it needs before it starts.
 
 A buffer that gets versions first shrinks to what one iteration uses. That the order is legal is decided by
 `analysis.software_pipelines`, the same that refuses the annotation.

@@ -9,8 +9,8 @@
 
 The meaning of a program has them after every statement (`analysis.threads`). Here stay those between accesses of one
 element by different threads, at least one a write: integer sets tell (`arith.dependence`). TVM's pass ThreadSync. Those
-that `threads_outside` put between stages stay where the stages meet, in memory that all blocks see too. An asynchronous copy
-writes where it is begun and again, for those who come later, where its thread waits for it.
+that `threads_outside` put between stages stay where the stages meet, in memory that all blocks see too. An
+asynchronous copy writes where it is begun and again, for those who come later, where its thread waits for it.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ CORES.edit("lanes name rows of the left half alone", "load_a", "({lane} >> 4) * 
 CORES.edit("columns of the second factor are rows", "LOADS", '"ldmatrix_x2_trans"', '"ldmatrix_x2"')
 CORES.edit("lower rows are stored again", "store", "8 * ({row})", "0 * ({row})")
 THREADS = Faults("what a warp does together", "minitvm.tir.transform.bind_threads", [TENSOR_CORES])
-THREADS.edit("every lane does it", "_by_one_lane", "return replace(node, body=If(EQ(lanes.var, lanes.start), node.body))",
-             "return node")  # fmt: skip
+THREADS.edit(
+    "every lane does it", "_by_one_lane", "replace(node, body=If(EQ(lanes.var, lanes.start), node.body))", "node"
+)
 OWNERS = Faults("what a warp owns", "minitvm.tir.analysis.threads", [TENSOR_CORES])
 OWNERS.edit("all warps share fragments", "owns", "return loop.thread != LANES", "return False")
