@@ -194,6 +194,7 @@ class KernelCompiler(StatementCompiler):
             if begin is not None:
                 begin(s.kernel)
             call.enter(inner, [a(env) for a in args])
+            self.settings.flights.finish(self.settings.shadow)
             if end is not None:
                 end(s.kernel)
 
@@ -295,7 +296,7 @@ class KernelCompiler(StatementCompiler):
         if s.kind not in (t.ForKind.SERIAL, t.ForKind.UNROLLED):
             raise Unsupported(f"a barrier inside of the {s.kind.value} loop over {s.var.name}")
         start, extent = self.expr(s.start), self.expr(s.extent)
-        with self.inside(s.var) as slot:
+        with self.inside(s) as slot:
             body, each = self._steps(s.body), statements(s.body)
 
         def loop(env: Environment) -> Iterator[None]:
@@ -310,7 +311,7 @@ class KernelCompiler(StatementCompiler):
     def _threads(self, s: t.For) -> Coroutine:
         """All iterations of a loop over threads, each to its next barrier in turn."""
         start, extent = self.expr(s.start), self.expr(s.extent)
-        with self.inside(s.var) as slot:
+        with self.inside(s) as slot:
             body, settings = self._steps(s.body), self.settings
         barrier = next(n for n in x.walk(s.body) if isinstance(n, x.Call) and n.op == "tvm_storage_sync")
 
@@ -449,6 +450,7 @@ class Prepared:
             self._slow = _Call(KernelCompiler(self.func, self.settings, self.module), self.func)
         env: Environment = [None] * self._slow.compiler.size
         self._slow.enter(env, args)
+        self.settings.flights.finish(self.settings.shadow)
 
     def _undo(self, before: Sequence[tuple[View, np.ndarray, bytes]]) -> None:
         for view, data, init in before:

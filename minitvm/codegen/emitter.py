@@ -12,18 +12,20 @@ from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import Unsupported
+from ..errors import Unsupported, report
 from ..expr import Expr, Node, Var
 from ..expr.names import fresh, identifier
 from ..tir.analysis.registers import Register, registers_of, stored_first
 from ..tir.nodes import (
     Allocate,
     Assert,
+    Async,
     Buffer,
     BufferStore,
     Evaluate,
     For,
     If,
+    Instruction,
     LetStmt,
     Prefetch,
     PrimFunc,
@@ -31,6 +33,8 @@ from ..tir.nodes import (
     Stmt,
     While,
 )
+from ..tir.script.printer import script
+from ..tir.tensor_intrin import TensorIntrin
 
 
 class Names:
@@ -54,6 +58,7 @@ class Emitter(ABC):
     """Walks a kernel's statements and collects lines of source."""
 
     indent_text = "    "
+    dialect = ""  # by which an intrinsic has a spelling of its instruction
     declares_all = False  # whether the language wants a declaration of a variable that is stored first
 
     def __init__(self, kernel: PrimFunc, target: Any, reserved: Iterable[str]) -> None:
@@ -66,7 +71,7 @@ class Emitter(ABC):
         self.handlers: dict[type, Callable[[Any], None]] = {
             Seq: self.seq, For: self.loop, While: self.while_loop, If: self.branch, LetStmt: self.let,
             BufferStore: self.store, Allocate: self.allocate, Assert: self.check, Evaluate: self.evaluate,
-            Prefetch: self.prefetch,
+            Prefetch: self.prefetch, Instruction: self.instruction, Async: self.begun,
         }  # fmt: skip
 
     # -- lines
@@ -135,6 +140,28 @@ class Emitter(ABC):
                 if self.declares_all or not stored_first(stmt.buffer, register, stmt.body):
                     self.declare_register(stmt.buffer, register, name)
         self.stmt(stmt.body)
+
+    def begun(self, stmt: Async) -> None:
+        """A copy that may arrive later. A language without such copies does it at once; then no wait is needed."""
+        self.store(stmt.body)
+
+    def instruction(self, stmt: Instruction) -> None:
+        """One instruction of the machine, as its intrinsic spells it; raises `Unsupported` if it does not."""
+        intrin = TensorIntrin.get(stmt.name, allow_missing=True)
+        spell = None if intrin is None else intrin.spelling(self.dialect)
+        if spell is None:
+            languages = ", ".join(sorted(intrin.instruction)) if intrin is not None else ""
+            raise Unsupported(
+                report(
+                    f"{self.kernel.name}: the instruction {stmt.name} has no spelling in {self.dialect}",
+                    program=script(self.kernel, mark={stmt: "here"}, context=3),
+                    wanted=f"an instruction of {languages or 'this machine'}"
+                    + (f", of which {stmt.name} is one" if languages else ""),
+                    found=f"code for {self.dialect}" + ("" if intrin is not None else "; no intrinsic has this name"),
+                    tries=(f'TensorIntrin.register(..., instruction={{"{self.dialect}": spell}})',),
+                )
+            )
+        spell(self, stmt)
 
     # -- what a dialect spells
 

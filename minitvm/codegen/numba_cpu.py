@@ -32,6 +32,7 @@ def generate(kernel: PrimFunc, target: Any = None) -> str:
 
 class _NumbaCPU(NumbaStatements):
     machine = "CPU"
+    dialect = "numba-cpu"
 
     # -- the module
 

@@ -23,15 +23,30 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import Unsupported
-from ..expr import Call
+from ..expr import Call, walk
 from ..expr.conditions import is_const
+from ..target.cuda_capability import capability
 from ..tir.analysis.dynamic_shared import dynamic_storage
-from ..tir.analysis.threads import is_shared
-from ..tir.nodes import Allocate, Buffer, Evaluate, For, ForKind, Prefetch, PrimFunc
+from ..tir.analysis.threads import LANES, is_of_a_warp, is_shared
+from ..tir.async_copies import COMMIT, SIZES, WAIT
+from ..tir.nodes import (
+    Allocate,
+    Async,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    Instruction,
+    Prefetch,
+    PrimFunc,
+)
 from .grids import GridEmitter
 from .index_width import index_dtype
 from .numba_expressions import short_name
 from .numba_statements import NumbaStatements, import_lines
+from .tensor_cores import refuse_other_accesses
 
 SHARED_BYTES = 48 << 10  # of the arrays that a kernel declares; a launch gives more, of scope shared.dyn
 _EVERYBODY = "i64(cuda.blockIdx.x) * i64(cuda.blockDim.x) + i64(cuda.threadIdx.x)"
@@ -48,6 +63,7 @@ def generate(kernel: PrimFunc, target: Any = None) -> str:
 
 class _NumbaCUDA(GridEmitter, NumbaStatements):
     machine = "CUDA"
+    dialect = "numba-cuda"
     language = "a CUDA kernel"
     static_shared_bytes = SHARED_BYTES
     whole_vectors = True
@@ -57,6 +73,9 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         self.index_dtype = index_dtype(kernel)
         self.names.used_names |= {"cuda"}
         self.dynamic, _ = dynamic_storage(kernel)  # where each buffer begins in what the launch gives
+        self.operations: set[str] = set()  # of CUDA alone
+        self.fragments: dict[tuple[Buffer, int], str] = {}  # the variables of pieces of fragments, by their places
+        self.lane = "0"  # the thread in its warp
         self.shared: dict[Buffer, str] = {}  # declarations, which stand at the top of a kernel
 
     def module(self) -> str:
@@ -73,10 +92,10 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         text = [f"# {line}" for part in self.header() for line in part.splitlines()]
         if any("cuda." in line for line in lines):
             text.append("from numba import cuda")
-        shared = sorted({
+        self.operations |= {
             f"{'dynamic' if buffer in self.dynamic else 'shared'}_{short_name(buffer.dtype)}" for buffer in self.shared
-        })  # fmt: skip
-        text += import_lines(shared, "minitvm.runtime.cuda.operations")
+        }
+        text += import_lines(sorted(self.operations), "minitvm.runtime.cuda.operations")
         text += import_lines(sorted(self.imports - {"INF", "NAN"}), "minitvm.runtime.vectors.simd")
         text += [*self.constants(), "", "", f"def {self.kernel.name}({', '.join(words)}):", *lines, ""]
         return "\n".join(text)
@@ -102,16 +121,71 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         self.analyzer.bind(stmt)
         start = "" if is_const(stmt.start, 0) else f" + {self.index(stmt.start)}"
         self.line(f"{self.names[stmt.var]} = {self.word(f'cuda.{index}.{axis}{start}')}")
+        if stmt.thread == LANES:
+            self.lane = self.names[stmt.var]
         self.stmt(stmt.body)
 
     def evaluate(self, stmt: Evaluate) -> None:
         if isinstance(stmt.value, Call) and stmt.value.op == "tvm_storage_sync":
             self.line("cuda.syncthreads()")
+        elif isinstance(stmt.value, Call) and stmt.value.op in (COMMIT, WAIT) and self.has_async_copies:
+            pending = ", ".join(self.index(arg) for arg in stmt.value.args)
+            self.line(f"{self.operation('async_commit' if stmt.value.op == COMMIT else 'async_wait')}({pending})")
+
+    def operation(self, name: str) -> str:
+        """A name of CUDA's own operations, noted for the import."""
+        self.operations.add(name)
+        return name
+
+    @property
+    def has_async_copies(self) -> bool:
+        """Whether the target has `cp.async`."""
+        return capability(self.target) >= 80
+
+    def begun(self, stmt: Async) -> None:
+        """`cp.async` of 4, 8 or 16 bytes from global to shared storage; any other copy is done at once."""
+        store, load = stmt.body, stmt.body.value
+        assert isinstance(load, BufferLoad)
+        lanes = store.value.dtype.lanes
+        fits = (
+            self.has_async_copies
+            and is_shared(store.buffer.scope)
+            and load.buffer in self.kernel.params
+            and store.predicate is None
+            and load.predicate is None
+            and lanes * store.buffer.dtype.bytes in SIZES
+            and (lanes == 1 or all(self.whole(a.buffer, a.indices[0]) for a in (store, load)))
+        )
+        if not fits:
+            self.store(store)
+            return
+        to, source = (
+            f"{self.names[a.buffer]}, {self.place(a.indices[0]) if lanes == 1 else self.contiguous(a.indices[0])}"
+            for a in (store, load)
+        )
+        self.line(f"{self.operation('async_copy')}({to}, {source}, {lanes})")
 
     def prefetch(self, stmt: Prefetch) -> None:
         """A hint, which a device with thousands of threads does not need."""
 
+    def piece(self, buffer: Buffer, place: int) -> str:
+        """The variable that holds a piece of a fragment, by the index of its first element."""
+        if (buffer, place) not in self.fragments:
+            self.fragments[buffer, place] = self.names.fresh(f"{buffer.name}_{place}")
+        return self.fragments[buffer, place]
+
+    def fragment(self, stmt: Allocate) -> None:
+        """Fragments need no storage; but no other statement may touch them."""
+        inside = {n for i in walk(stmt.body) if isinstance(i, Instruction) for n in walk(i)}
+        for node in walk(stmt.body):
+            if isinstance(node, BufferLoad | BufferStore) and node.buffer is stmt.buffer and node not in inside:
+                raise refuse_other_accesses(self.kernel.name, stmt.buffer)
+        self.stmt(stmt.body)
+
     def allocate(self, stmt: Allocate) -> None:
+        if is_of_a_warp(stmt.buffer.scope):
+            self.fragment(stmt)
+            return
         if not is_shared(stmt.buffer.scope):
             super().allocate(stmt)
             return

@@ -57,7 +57,7 @@ from .spelling import atom, is_index, rounded
 _SHORT = {"bool": "b1", **{f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (8, 16, 32, 64)}}
 _SHORT.update({"bfloat16": "bf16", **{f"float{n}": f"f{n}" for n in (16, 32, 64)}})
 _SIMD_NAMES = """
-    load store load_whole store_whole load_masked store_masked prefetch gather scatter
+    load load_words store load_whole store_whole load_masked store_masked prefetch gather scatter
     ramp broadcast first select shuffle extract insert
     concat fma add sub mul div floordiv floormod truncdiv truncmod maximum minimum neg absolute
     bitand bitor bitxor invert shl shr popcount dot4_u8i8 dot4_add lt le gt ge eq ne isnan isinf isfinite

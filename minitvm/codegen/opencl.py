@@ -55,6 +55,7 @@ def generate(kernel: PrimFunc, target: Any = None) -> str:
 
 class _OpenCL(GridEmitter, OpenCLExpressions):
     declares_all = True
+    dialect = "opencl"
     language = "an OpenCL kernel"
 
     def __init__(self, kernel: PrimFunc, target: Any) -> None:

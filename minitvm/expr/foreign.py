@@ -48,9 +48,9 @@ _OPS = [
     *_ops(_POINTER, "bool", "isnullptr"),
     *_ops(_INSTRUCTION, "handle", "tvm_load_matrix_sync tvm_mma_sync tvm_bmma_sync tvm_fill_fragment"
                                   " tvm_store_matrix_sync"),
-    *_ops(_INSTRUCTION, GIVEN, "ptx_mma ptx_mma_sp ptx_ldmatrix ptx_cp_async ptx_cp_async_bulk mma_store mma_fill"
+    *_ops(_INSTRUCTION, GIVEN, "ptx_mma ptx_mma_sp ptx_ldmatrix ptx_cp_async_bulk mma_store mma_fill"
                                " vectorlow vectorhigh vectorcombine"),
-    *_ops(_INSTRUCTION, "int32", "ptx_commit_group ptx_wait_group ptx_cp_async_barrier ptx_init_barrier_thread_count"
+    *_ops(_INSTRUCTION, "int32", "ptx_cp_async_barrier ptx_init_barrier_thread_count"
                                  " ptx_arrive_barrier ptx_arrive_barrier_expect_tx ptx_wait_barrier create_barriers"
                                  " tvm_global_barrier_kinit dma_copy dma_wait dma_start_group dma_end_group"),
     *_ops(_INSTRUCTION, "handle", "make_filled_simdgroup_matrix simdgroup_load simdgroup_store"

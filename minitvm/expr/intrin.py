@@ -51,6 +51,9 @@ _INTRINSICS = [
     Intrinsic("dot4_u8i8", 2, domain="int"),
     Intrinsic("reinterpret", 1, "given", "any"),  # the same bits as another dtype; the Call's dtype says which
     Intrinsic("tvm_storage_sync", 1, "void", "any", pure=False),  # barrier; the argument is the scope
+    # Of asynchronous copies (`tir.nodes.Async`): those begun since are a group; all but so many groups have arrived.
+    Intrinsic("ptx_commit_group", 0, "void", "any", pure=False),
+    Intrinsic("ptx_wait_group", 1, "void", "any", pure=False),
 ]
 INTRINSICS: dict[str, Intrinsic] = {row.name: row for row in _INTRINSICS}
 

@@ -53,6 +53,7 @@ from . import op
 from .nodes import (
     Allocate,
     Assert,
+    Async,
     Block,
     BlockId,
     BlockRealize,
@@ -65,6 +66,7 @@ from .nodes import (
     For,
     ForKind,
     If,
+    Instruction,
     IRModule,
     KernelCall,
     LetStmt,
@@ -73,6 +75,7 @@ from .nodes import (
     PrimFunc,
     Seq,
     Stmt,
+    Tile,
     While,
     root_block,
     with_root,
@@ -126,13 +129,13 @@ _DEFINED_IN = {
 _SUBMODULES = ("analysis", "schedule", "script", "tensor_intrin", "transform", "verifier")
 
 __all__ = [
-    "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "Allocate", "And", "Assert", "AssertStmt", "Block", "BlockId",
+    "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "Allocate", "And", "Assert", "AssertStmt", "Async", "Block", "BlockId",
     "BlockRealize", "Broadcast", "Buffer", "BufferData", "BufferLoad", "BufferRegion", "BufferStore", "Call", "Cast",
     "CommReducer", "DeclBuffer", "Div", "Evaluate", "Expr", "FloatImm", "FloorDiv", "FloorMod", "For", "ForKind",
-    "IRModule", "If", "IfThenElse", "IndexMap", "IntImm", "IterVar", "KernelCall", "Let", "LetStmt",
+    "IRModule", "If", "IfThenElse", "IndexMap", "Instruction", "IntImm", "IterVar", "KernelCall", "Let", "LetStmt",
     "MatchBufferRegion", "Max", "Min", "Mod", "Mul", "Not", "Or", "Prefetch", "PrimExpr", "PrimFunc", "Ramp", "Range",
     "Reduce", "SBlock", "SBlockRealize", "Schedule", "ScheduleError", "Select", "Seq", "SeqStmt", "Shuffle", "SizeVar",
-    "Stmt", "StringImm", "Sub", "TensorIntrin", "Var", "While", "abs", "all", "any", "call_intrin", "cast",
+    "Stmt", "StringImm", "Sub", "TensorIntrin", "Tile", "Var", "While", "abs", "all", "any", "call_intrin", "cast",
     "ceildiv", "const", "decl_buffer", "div", "floordiv", "floormod", "if_then_else", "indexdiv", "indexmod",
     "infinity", "max", "max_value", "min", "min_value", "op", "register_meaning", "reinterpret", "root_block",
     "schedule", "script", "select", "tensor_intrin", "transform", "truncdiv", "truncmod", "verifier", "verify",

@@ -3,6 +3,8 @@
     module    ::= IRModule {name: func}
     func      ::= PrimFunc (params) attrs: stmt                params are buffers and scalar variables
     stmt      ::= For | While | If | Seq | BufferStore | LetStmt | Assert | Evaluate | Allocate
+                | Instruction                                  what a machine does at once, with its meaning
+                | Async                                        a copy that arrives later
                 | Prefetch                                     a hint, after lowering
                 | BlockRealize                                 gone after lowering
                 | KernelCall                                   in a host function, after lowering
@@ -297,6 +299,73 @@ class Prefetch(Stmt):
     buffer: Buffer
     index: Expr
     _children = ("index",)
+
+
+@node
+class Tile(Node):
+    """Where an operand of an instruction lies: `places[0]` is its first element, `places[1 + d]` the next one along its
+    dimension d (the first again, where there is only one).
+
+    The loads name places; nothing is read there. A pass that moves the elements of a buffer moves these too, so that
+    the distance between two of them is the stride on every level.
+    """
+
+    places: tuple[BufferLoad, ...]
+    _children = ("places",)
+
+    def __post_init__(self) -> None:
+        strange = [p for p in self.places if not isinstance(p, BufferLoad) or p.buffer is not self.places[0].buffer]
+        if strange or not self.places:
+            raise TypeMismatch(f"the places of a tile are elements of one buffer, found {strange or 'none'}")
+
+    @property
+    def buffer(self) -> Buffer:
+        """The buffer that the operand is a part of."""
+        return self.places[0].buffer
+
+
+@node
+class Instruction(Stmt):
+    """One instruction of a machine, by the name of its `TensorIntrin`, on tiles and scalars.
+
+    `body` is what it does, in loops over the same buffers: its meaning. Interpreters and analyses read the body, code
+    generators the name and the operands. `together` neighbouring threads of a block run it as one, and what the body
+    says is done once for all of them.
+    """
+
+    name: str
+    operands: tuple[Tile | Expr, ...]
+    body: Stmt
+    together: int = 1
+    _children = ("operands", "body")
+
+    def __post_init__(self) -> None:
+        _with_tuple(self, "operands")
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """The operands that are parts of buffers."""
+        return tuple(o for o in self.operands if isinstance(o, Tile))
+
+
+@node
+class Async(Stmt):
+    """A copy, `body`, that is only begun: it reads its source and writes its destination at any time from here on.
+
+    The thread's next `ptx_commit_group` puts it into a group, and it has arrived where a `ptx_wait_group(n)` of the
+    thread leaves at most the n newest groups open. Until then nobody may touch the destination or write the source. A
+    machine without such copies does the body at once.
+    """
+
+    body: BufferStore
+    _children = ("body",)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.body, BufferStore) or not isinstance(self.body.value, BufferLoad):
+            raise TypeMismatch(
+                "an asynchronous copy is a store of what is loaded, without arithmetic\n"
+                f"  found:  {str(self.body).strip()}\n  try:    S[i] = A[j]"
+            )
 
 
 @node

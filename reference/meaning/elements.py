@@ -15,10 +15,11 @@ from minitvm.tir import nodes as t
 
 from . import shadow as checks
 from .findings import Access
+from .flights import Flight, under_way
 from .index_arithmetic import reaches
 from .scalar import ITERATION, LANES, Environment, Evaluate, Execute, ScalarCompiler, Value
 from .settings import Settings, stored_buffers
-from .storage import View
+from .storage import Memory, View
 
 _REPORTS = (
     "load", "store", "operation", "loop_enter", "loop_iteration", "loop_exit", "block", "barrier", "allocate", "free"
@@ -37,14 +38,22 @@ class ElementCompiler(ScalarCompiler):
         self.hear = {name: events.heard(settings.listeners, name) for name in _REPORTS}
         self._in_data = False
         self.around: tuple[tuple[str, int], ...] = ()  # the loops around what is compiled now, each with its slot
+        self.threads: tuple[tuple[str, int], ...] = ()  # those that are threads, by their axis
 
     @contextmanager
-    def inside(self, var: x.Var) -> Iterator[int]:
+    def inside(self, loop: t.For) -> Iterator[int]:
         """Compile the body of a loop; gives the slot of its variable."""
-        outer, slot = self.around, self.define(var)
-        self.around = (*outer, (var.name, slot))
+        outer, threads, slot = self.around, self.threads, self.define(loop.var)
+        self.around = (*outer, (loop.var.name, slot))
+        if loop.kind in (t.ForKind.THREAD, t.ForKind.PARALLEL):
+            self.threads = (*threads, (loop.thread or loop.var.name, slot))
         yield slot
-        self.around = outer
+        self.around, self.threads = outer, threads
+
+    def owner(self) -> Callable[[Environment], frozenset[tuple[str, int]]]:
+        """Which thread it is that runs what is compiled now."""
+        threads = self.threads
+        return lambda env: frozenset((axis, int(env[slot])) for axis, slot in threads)
 
     def site(self, verb: str, node: Any) -> Callable[[Environment], Access]:
         """Who accesses, for messages: the node and the values of the loops around it."""
@@ -83,6 +92,8 @@ class ElementCompiler(ScalarCompiler):
             def checked(env: Environment, view: View, offset: int) -> Value:
                 memory = view.memory
                 now = env[ITERATION]
+                if offset in memory.arriving:
+                    raise under_way(memory, _indices_of(view, offset), memory.arriving[offset], site(env))
                 if memory.init is not None and not memory.init[offset]:
                     error = checks.uninitialised(memory, _indices_of(view, offset), site(env), is_output)
                     if now is None or not tracked:
@@ -126,6 +137,9 @@ class ElementCompiler(ScalarCompiler):
 
             def checked(env: Environment, view: View, offset: int, value: Value) -> None:
                 memory = view.memory
+                if offset in memory.arriving or offset in memory.leaving:
+                    copy = memory.arriving.get(offset) or memory.leaving[offset][0]
+                    raise under_way(memory, _indices_of(view, offset), copy, site(env))
                 if memory.init is not None:
                     memory.init[offset] = 1
                 now = env[ITERATION]
@@ -247,6 +261,73 @@ class ElementCompiler(ScalarCompiler):
             return result
 
         return evaluate
+
+    def begun(self, s: t.Async) -> Execute:
+        """A copy that is under way until its thread waits for it: each element that the store would write is put on the
+        way instead.
+        """
+        settings, owner, site, put = self.settings, self.owner(), self.site("written", s), self._put
+        arrival, source = put(s.body.buffer, s.body), s.body.value
+        assert isinstance(source, t.BufferLoad)
+        taken: list[tuple[Memory, int, Access]] = []  # what the copy of one element read
+        fetch, read_site = self._fetch, self.site("read", s)
+
+        def taking(buffer: t.Buffer, node: Any) -> Callable[[Environment, View, int], Value]:
+            read = fetch(buffer, node)
+
+            def take(env: Environment, view: View, offset: int) -> Value:
+                if node is source:
+                    taken.append((view.memory, offset, read_site(env)))
+                return read(env, view, offset)
+
+            return take
+
+        def beginning(buffer: t.Buffer, node: Any) -> Callable[[Environment, View, int, Value], None]:
+            def begin(env: Environment, view: View, offset: int, value: Value) -> None:
+                access = site(env)
+                if settings.shadow:
+                    self._may_write(env, view, offset, access)
+                own = list(env)
+
+                def arrive(now: Any) -> None:
+                    own[ITERATION] = now
+                    arrival(own, view, offset, value)
+
+                # A vector is read before any of its lanes is written: what was read leaves with the first one.
+                settings.flights.begin(owner(env), Flight(arrive, (view.memory, offset, access), tuple(taken)))
+                taken.clear()
+                if settings.arrives_early:
+                    view.data[offset] = value
+
+            return begin
+
+        self._put, self._fetch = beginning, taking  # type: ignore[method-assign]
+        try:
+            return self.store(s.body)
+        finally:
+            del self._put, self._fetch
+
+    def _may_write(self, env: Environment, view: View, offset: int, access: Access) -> None:
+        """A copy that begins may write its destination at once: who touches it at the same time conflicts with it."""
+        memory, now = view.memory, env[ITERATION]
+        if offset in memory.arriving or offset in memory.leaving:
+            copy = memory.arriving.get(offset) or memory.leaving[offset][0]
+            raise under_way(memory, _indices_of(view, offset), copy, access)
+        if now is None:
+            return
+        try:
+            checks.note_write(memory, offset, now, access)
+        except checks.Concurrent as both:
+            raise checks.conflict(memory, _indices_of(view, offset), both.accesses) from None
+
+    def opaque(self, e: x.Call) -> Evaluate:
+        flights, owner = self.settings.flights, self.owner()
+        if e.op == "ptx_commit_group":
+            return lambda env: flights.commit(owner(env))
+        if e.op == "ptx_wait_group":
+            pending = self.expr(e.args[0])
+            return lambda env: flights.wait(owner(env), int(pending(env)), env[ITERATION])
+        return super().opaque(e)
 
     def store(self, s: t.BufferStore) -> Execute:
         self._in_data = True

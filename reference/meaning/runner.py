@@ -65,6 +65,7 @@ class Run:
         for argument in bound:
             env[compiler.slot(argument.param)] = argument.view
         execute(env)
+        self.settings.flights.finish(self.settings.shadow)
         self._finish(bound)
 
     def _in_lockstep(self) -> bool:

@@ -21,6 +21,7 @@ from minitvm.tir import nodes as t
 from ..domains.domain import Domain
 from . import shadow as checks
 from .findings import UndefinedBehaviour
+from .flights import Flights
 from .storage import Memory, View
 
 # After so many iterations a `while` is taken to have no end. MINITVM_WHILE_LIMIT sets another number.
@@ -61,6 +62,7 @@ class Settings:
     while_limit: int = field(default_factory=lambda: while_limit())
     random: random.Random = field(init=False)
     executions: Iterator[int] = field(default_factory=itertools.count)
+    flights: Flights = field(default_factory=Flights, init=False)
     suspected: ExecutionError | None = field(default=None, init=False)  # a read that a later conflict may explain
 
     @contextmanager
@@ -94,6 +96,11 @@ class Settings:
         if self.order == "backward":
             return range(count - 1, -1, -1)
         return self.random.sample(range(count), count)
+
+    @property
+    def arrives_early(self) -> bool:
+        """Whether the asynchronous copy that begins now writes its destination at once."""
+        return self.order == "forward" or (self.order == "shuffled" and self.random.random() < 0.5)
 
     def partitioned(self, count: int) -> list[int]:
         """The iterations of a PARALLEL loop: each thread its share in order, the threads as `order` says."""

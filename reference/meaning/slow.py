@@ -31,7 +31,7 @@ class StatementCompiler(Statements, ElementCompiler):
 
     def loop(self, s: t.For) -> Execute:
         start, extent = self.expr(s.start), self.expr(s.extent)
-        with self.inside(s.var) as slot:
+        with self.inside(s) as slot:
             body, each = self.loop_body(s), statements(s.body)
         execute = self._independent(s, slot, start, extent, body) if s.kind in INDEPENDENT else None
         if execute is not None:

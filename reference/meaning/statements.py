@@ -13,7 +13,7 @@ from .steps import spend, statements
 _METHODS: dict[type, str] = {
     t.BufferStore: "store", t.For: "loop", t.While: "while_", t.If: "if_", t.Seq: "seq", t.LetStmt: "let_stmt",
     t.Assert: "assert_", t.Evaluate: "evaluate", t.Prefetch: "prefetch", t.Allocate: "allocate",
-    t.BlockRealize: "block", t.KernelCall: "kernel_call",
+    t.BlockRealize: "block", t.Instruction: "instruction", t.Async: "begun", t.KernelCall: "kernel_call",
 }  # fmt: skip
 
 
@@ -80,6 +80,10 @@ class Statements(ScalarCompiler):
     def prefetch(self, s: t.Prefetch) -> Execute:
         """A hint: it means nothing."""
         return lambda env: None
+
+    def instruction(self, s: t.Instruction) -> Execute:
+        """What its description says; once, however many threads run it together."""
+        return self.stmt(s.body)
 
     def kernel_call(self, s: t.KernelCall) -> Execute:
         """Calls belong to host functions; `reference.kernel` gives them their meaning."""

@@ -23,15 +23,18 @@ class Memory:
     """Storage of elements of one dtype.
 
     `init[k]` is whether element k holds a value (None: not tracked). `writers` and `readers` are the accesses from
-    inside parallel loops that later ones may conflict with; see `reference.meaning.shadow`.
+    inside parallel loops that later ones may conflict with; see `reference.meaning.shadow`. For asynchronous copies see
+    `reference.meaning.flights`.
     """
 
-    __slots__ = ("data", "init", "name", "readers", "scope", "writers")
+    __slots__ = ("arriving", "data", "init", "leaving", "name", "readers", "scope", "writers")
 
     def __init__(self, name: str, data: np.ndarray, scope: str, init: bytearray | None) -> None:
         self.name, self.data, self.scope, self.init = name, data, scope, init
         self.writers: dict[int, Any] = {}
         self.readers: dict[int, Any] = {}
+        self.arriving: dict[int, Any] = {}  # elements that asynchronous copies are to write, each with the copy
+        self.leaving: dict[int, list[Any]] = {}  # and those that such copies may still read
 
 
 class View:

@@ -29,6 +29,12 @@ def statement_text(node: Any) -> str:
         return f"assert {node.condition}, {node.message!r}"
     if isinstance(node, t.Prefetch):
         return f"prefetch({access_text(node.buffer, (node.index,))})"
+    if isinstance(node, t.Instruction):
+        operands = (access_text(o.buffer, o.places[0].indices) if isinstance(o, t.Tile) else str(o)
+                    for o in node.operands)  # fmt: skip
+        return f"{node.name}({', '.join(operands)})"
+    if isinstance(node, t.Async):
+        return f"async {statement_text(node.body)}"
     if isinstance(node, t.Evaluate):
         return str(node.value)
     if isinstance(node, t.BlockRealize):

@@ -6,7 +6,8 @@ TVM's programs leave five things unsaid, which its lowering adds. `written_out` 
   cross-thread reduction) is a serial loop. It owns no storage.
 - **A thread is bound once.** A loop over threadIdx.x inside another one over threadIdx.x is no second loop: each thread
   does its own iteration of it.
-- **Storage has owners.** A buffer in "shared" exists once for each block of threads, one in "local" (or another scope
+- **Storage has owners.** A buffer in "shared" exists once for each block of threads, one in "warp" once for the
+  threads along threadIdx.x, one in "local" (or another scope
   that is not global) once for each thread, wherever it is allocated: it gets a dimension for each loop of its owners
   that holds all its accesses.
 - **Threads that share storage go in step.** Where a nest of threads writes "shared", all of them do one statement
@@ -122,6 +123,8 @@ def _owns(loop: t.For, scope: str) -> bool:
     """Whether each iteration of a loop has storage of a scope for itself."""
     if loop.kind is not t.ForKind.THREAD or scope.startswith("global"):
         return False
+    if scope.startswith("warp"):  # all threads along x are a warp
+        return loop.thread != "threadIdx.x"
     return not scope.startswith("shared") or str(loop.thread).startswith("blockIdx")
 
 

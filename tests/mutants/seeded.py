@@ -16,6 +16,7 @@ from tests.codegen.test_random_kernels import (
     test_fractions_beside_the_middle_of_two_numbers_are_rounded_once as fractions_are_rounded_once,
 )
 from tests.reference.gone_wrong import goes_wrong_alike
+from tests.strategy.tensor_core_programs import CHECKS as TENSOR_CORE_CHECKS
 from tests.tir.analysis.followed import (
     ALONE,
     COUNTS,
@@ -27,6 +28,7 @@ from tests.tir.analysis.followed import (
     kernel_effects_hold,
     whole_holds,
 )
+from tests.tir.instruction_programs import CHECKS as INSTRUCTION_CHECKS
 from tests.tir.transform.test_kernel_passes import keeps_the_meaning
 from tests.tir.transform.test_kernel_passes import keeps_the_meaning as kernels_keep_the_meaning
 from tests.tir.transform.through_passes import (
@@ -69,6 +71,10 @@ ON_GRIDS = _seeded("grids on a device", lambda k: runs_alike(*_GRIDS[k]), len(_G
 IN_PYTHON = _seeded("random kernels for CUDA in Python", lambda seed: kernel_alike(seed, run_simulated), 30)
 MASKS_IN_PYTHON = _seeded("masks for CUDA in Python", lambda seed: masks_alike(seed, run_simulated), 10)
 ON_CUDA_GRIDS = _seeded("grids for CUDA in Python", lambda k: runs_alike(*_GRIDS[k], "cuda"), len(_GRIDS))
+INSTRUCTIONS = _seeded(
+    "instructions and asynchronous copies", lambda k: INSTRUCTION_CHECKS[k](), len(INSTRUCTION_CHECKS)
+)
+TENSOR_CORES = _seeded("products on tensor cores", lambda k: TENSOR_CORE_CHECKS[k](), len(TENSOR_CORE_CHECKS))
 PRETENDED = _seeded("programs on a pretended device", checked, len(CHECKS))
 EFFECTS = _seeded("effects of programs of blocks", effects_hold, 120)
 KERNEL_EFFECTS = _seeded("effects of kernels", kernel_effects_hold, 60)

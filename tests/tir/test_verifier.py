@@ -24,11 +24,14 @@ from minitvm.tir.nodes import (
     BufferStore,
     For,
     ForKind,
+    Instruction,
     IRModule,
     KernelCall,
     MatchBufferRegion,
     PrimFunc,
+    Seq,
     Stmt,
+    Tile,
     with_root,
 )
 from minitvm.tir.transform.pipeline import lower
@@ -204,6 +207,18 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
           found:  threadIdx.x is bound by the loop over i already; j has extent 2, i has 4
         """,
     ),
+    "instructions_touch_their_operands": (lambda: around(Instruction("fill", (Tile((A[0], A[1])),), Seq.of(
+        ONE, BufferStore(B, const(1.0), (const(0),)))), A, B), "tir", """
+        main: instructions_touch_their_operands
+            @T.prim_func
+            def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+                with T.instruction("fill", T.tile(A[0], A[1])):
+                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ B is no operand of fill
+                    A[0] = T.float32(1.0)
+                    B[0] = T.float32(1.0)
+          wanted: what an instruction does is done to its tiles, and to nothing else outside of it
+          found:  B is no operand of fill
+        """),
     "there_is_a_root_block": (lambda: PrimFunc((A,), ONE, ATTRS), "tir", """
         main: there_is_a_root_block
             @T.prim_func(lowered=True)

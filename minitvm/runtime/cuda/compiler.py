@@ -22,6 +22,7 @@ from .architectures import DEFAULT_ARCH, compute_capability
 CUBINS = Store(".cubin", "compiled CUDA kernels", beside=".ptx")
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 _ENVIRONMENT = re.compile(r"^\.common \.global .*NumbaEnv.*\n", re.MULTILINE)
+_SOURCES = ("compiler.py", "operations.py", "async_copies.py", "tensor_cores.py")  # what decides a kernel's code
 _PACKAGES = ("numba", "numba-cuda", "llvmlite", "nvidia-nvvm", "nvidia-nvjitlink")
 
 
@@ -154,6 +155,6 @@ def key_of(source: str, entry: str, arch: str) -> bytes:
 def _toolchain() -> bytes:
     here = Path(__file__).parent
     try:
-        return support_of([here / "compiler.py", here / "operations.py"], _PACKAGES)
+        return support_of([here / name for name in _SOURCES], _PACKAGES)
     except ImportError as error:  # importlib's, for a package that is not installed
         raise needs(str(error.name), error) from None

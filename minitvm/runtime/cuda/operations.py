@@ -33,6 +33,7 @@ from ..vectors.lanes import (
     on_machine,
 )
 from ..vectors.masked import LANE_BY_LANE
+from . import async_copies, tensor_cores
 
 ARCHITECTURE = "nvptx64"
 SHARED_SPACE = 3  # NVVM's number for the address space
@@ -127,15 +128,19 @@ def _dynamic(element: Element) -> Any:
     return made
 
 
-_SHARED = {
+_OF_CUDA = {**async_copies.OPERATIONS, **tensor_cores.OPERATIONS}
+_OWN = {
     **{f"shared_{name}": _shared(element) for name, element in ELEMENTS.items()},
     **{f"dynamic_{name}": _dynamic(element) for name, element in ELEMENTS.items()},
+    **{name: operation.marker for name, operation in _OF_CUDA.items()},
 }
+for _operation in _OF_CUDA.values():
+    accept(_operation)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SHARED:
-        return _SHARED[name]
+    if name in _OWN:
+        return _OWN[name]
     raise AttributeError(f"kernel source for CUDA has no {name!r}")
 
 

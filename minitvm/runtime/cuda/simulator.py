@@ -22,9 +22,10 @@ import ml_dtypes
 import numpy as np
 
 from .faults import Address, KernelFault
+from .simulated_warps import LANES, Meeting, ldmatrix, mma_16x8x16
 
 SIMD, SHARED = "minitvm.runtime.vectors.simd", "minitvm.runtime.cuda.operations"
-_BARRIER = "cuda.syncthreads("
+_TOGETHER = re.compile(r"cuda\.syncthreads\(|\b(?:ldmatrix|mma)_")  # what threads that run side by side do
 _DTYPES: dict[str, Any] = {
     "b1": np.bool_, "bf16": ml_dtypes.bfloat16, **{f"f{n}": getattr(np, f"float{n}") for n in (16, 32, 64)},
     **{f"i{n}": getattr(np, f"int{n}") for n in (8, 16, 32, 64)},
@@ -43,14 +44,17 @@ def simulated(source: str, entry: str) -> Run:
     one after the other. Threads of a block run at the same time where the text has a barrier, else in order.
     """
     namespace: dict[str, Any] = {"__name__": f"minitvm_simulated_{entry}"}
-    namespace["__builtins__"] = {**vars(builtins), "__import__": _imported if _BARRIER in source else _without_numba}
+    namespace["__builtins__"] = {
+        **vars(builtins),
+        "__import__": _imported if _TOGETHER.search(source) else _without_numba,
+    }
     exec(compile(source, f"<kernel {entry}>", "exec"), namespace)
     namespace["quiet"] = functools.partial(np.errstate, all="ignore")
     exec(f"def in_quiet(*words):\n    with quiet():\n        {entry}(*words)\n", namespace)
     kernel = namespace["in_quiet"]
 
     def run(blocks: Sequence[int], threads: Sequence[int], words: Sequence[int], shared_bytes: int = 0) -> None:
-        if _BARRIER in source:
+        if _TOGETHER.search(source):
             _side_by_side(kernel, blocks, threads, words, shared_bytes)
         else:
             _in_order(kernel, namespace, blocks, threads, words, shared_bytes)
@@ -372,6 +376,10 @@ def _load(a: Pointer, index: Any, lanes: int) -> Any:
     return a.elements(index, lanes).astype(a.dtype)
 
 
+def _load_words(a: Pointer, index: Any, words: int) -> Any:
+    return a.elements(index, 4 * words).view(np.int32).copy()
+
+
 def _load_whole(a: Pointer, index: Any, lanes: int) -> Any:
     _check_whole(a, index, lanes)
     return _load(a, index, lanes)
@@ -413,6 +421,63 @@ def _store_masked(a: Pointer, index: Any, value: Any, mask: Any) -> None:
     _scatter(a, int(index) + np.arange(len(mask)), value, mask)
 
 
+# -- asynchronous copies: as late as they may come
+
+
+class _UnderWay(threading.local):
+    """The copies of a thread that have not arrived: groups, the last one still open."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[Callable[[], None]]] = [[]]
+
+
+_under_way = _UnderWay()
+
+
+def _async_copy(to: Pointer, at: Any, source: Pointer, place: Any, lanes: int) -> None:
+    if lanes * to.dtype.itemsize not in (4, 8, 16):
+        raise KernelFault(f"an asynchronous copy of {lanes} {to.dtype}")
+    for pointer, index in ((to, at), (source, place)):
+        _check_whole(pointer, index, lanes)
+    value = source.elements(place, lanes).copy()
+    to.elements(at, lanes)
+    _under_way.groups[-1].append(lambda: to.elements(at, lanes).__setitem__(slice(None), value))
+
+
+def _async_commit() -> None:
+    _under_way.groups.append([])
+
+
+def _async_wait(pending: int) -> None:
+    closed = len(_under_way.groups) - 1
+    for group in _under_way.groups[: max(0, closed - pending)]:
+        for arrive in group:
+            arrive()
+    del _under_way.groups[: max(0, closed - pending)]
+
+
+# -- warps
+
+
+def _together(what: str, brings: Any, work: Callable[[Any], Any]) -> Any:
+    """What a warp does together, for the lane that asks."""
+    arrays, number = _of_the_block(), getattr(threading.current_thread(), "thread_id", 0)
+    with _lock:
+        meeting = arrays.setdefault(("warp", number // LANES), Meeting())
+    return meeting.together(number % LANES, what, brings, work)
+
+
+def _ldmatrix(count: int, trans: bool, s: Pointer, index: Any) -> Any:
+    if (s.address + int(index) * s.dtype.itemsize) % 16:
+        raise KernelFault("ldmatrix of a row that does not begin at a multiple of 16 bytes")
+    row = s.elements(index, 8).view(np.uint16).copy()
+    return _together("ldmatrix", row, lambda rows: ldmatrix(rows, count, trans))
+
+
+def _mma(kind: str, *registers: Any) -> Any:
+    return _together("mma", registers, lambda held: mma_16x8x16(held, kind))
+
+
 # -- lanes
 
 
@@ -443,8 +508,12 @@ def _folded(function: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
 OPERATIONS: dict[str, Callable[..., Any]] = {
     **{name: _elementwise(f) for name, f in {**_UNARY, **_BINARY}.items()},
     **{name: _elementwise(f, mask=True) for name, f in _TESTS.items()},
-    "load": _load, "load_whole": _load_whole, "store": _store, "store_whole": _store_whole, "gather": _gather,
-    "scatter": _scatter, "load_masked": _load_masked, "store_masked": _store_masked, "ramp": _ramp,
+    "load": _load, "load_words": _load_words, "load_whole": _load_whole, "store": _store, "store_whole": _store_whole,
+    "gather": _gather, "scatter": _scatter, "load_masked": _load_masked, "store_masked": _store_masked, "ramp": _ramp,
+    "async_copy": _async_copy, "async_commit": _async_commit, "async_wait": _async_wait,
+    **{f"ldmatrix_x{n}{'_trans' if t else ''}": functools.partial(_ldmatrix, n, t)
+       for n in (1, 2, 4) for t in (False, True)},
+    **{f"mma_16x8x16_{kind}": functools.partial(_mma, kind) for kind in ("f16", "bf16")},
     "broadcast": lambda x, lanes: np.full(lanes, x, _dtype((x,))), "select": _select,
     "first": lambda n, lanes: np.arange(lanes) < int(n),
     "shuffle": lambda a, b, *picks: np.concatenate([a, b])[list(picks)],

@@ -184,6 +184,19 @@ def _load(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, a
     return _from_memory(Value(builder, stored, n, builder.load(at, align=stored.itemsize * aligned)), element).llvm
 
 
+def _words_type(pointer: types.Type, index: types.Type, words: types.Type) -> types.Type | None:
+    element, n = _pointee(pointer), _literal(words)
+    bytes_only = element is not None and element.bits == 8 and element is not B1
+    return VectorType(ELEMENTS["i32"], n) if bytes_only and n and _is_index(index) else None
+
+
+@_operation("load_words", _words_type, "load_words(A, i, n): n words of four of A's bytes, as int32, from A[i] on")
+def load_words(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, words: ir.Value) -> ir.Value:
+    vector = ir.VectorType(_I32, sig.return_type.lanes)
+    at = _address(builder, pointer, _index64(builder, sig.args[1], index), vector)
+    return builder.load(at, align=1)
+
+
 def _store_type(pointer: types.Type, index: types.Type, v: types.Type) -> types.Type | None:
     element = _pointee(pointer)
     fits = isinstance(v, VectorType) and v.element is element and _is_index(index)

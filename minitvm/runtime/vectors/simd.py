@@ -47,6 +47,7 @@ when the kernel returns. `i` counts elements; unaligned is fine. bools are bytes
 
     load(A, i, lanes)               store(A, i, v)
     load_masked(A, i, m[, other])   store_masked(A, i, v, m)      lanes outside m are not touched (loads: other or 0)
+    load_words(A, i, n)             n int32 of four bytes each, of an array of bytes
     gather(A, iv[, m[, other]])     scatter(A, iv, v[, m])        iv: integer vector of element indices
     prefetch(A, i)                  A[i] will be read soon: a hint, i may be anything
     first(n, lanes)                 the mask of the first n lanes: the tail of a loop

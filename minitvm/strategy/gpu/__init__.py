@@ -6,9 +6,9 @@ A target's description decides: threads in a block, vectors, whether storage tha
 from typing import Any
 
 from ..registry import RULES, Rule
-from . import contraction, fallback  # (the order of registration is the order in which rules are tried)
+from . import contraction, fallback, tensor_cores  # (the order of registration is the order in which rules are tried)
 
-__all__ = ["contraction", "fallback", "rules"]
+__all__ = ["contraction", "fallback", "rules", "tensor_cores"]
 
 KIND = "gpu"  # rules are registered under this name, for all kinds of GPUs
 

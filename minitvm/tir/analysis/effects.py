@@ -39,6 +39,7 @@ from ...expr.kept import kept_with_node
 from ..conditions import all_of, reads_memory, uses
 from ..nodes import (
     Allocate,
+    Async,
     Block,
     BlockRealize,
     Buffer,
@@ -49,6 +50,7 @@ from ..nodes import (
     For,
     ForKind,
     If,
+    Instruction,
     LetStmt,
     Seq,
     Stmt,
@@ -173,6 +175,8 @@ def _effects(node: Node, of: Some) -> Effects:
     if isinstance(node, LetStmt | Let):
         body = effects(node.body, of).each(lambda t: t.at({node.var: node.value}))
         return _in_turn((effects(node.value, of), body))
+    if isinstance(node, Instruction | Async):  # the operands name places, the body says what happens there
+        return effects(node.body, of)
     if isinstance(node, Allocate):
         return effects(node.body, of).without([node.buffer])
     if isinstance(node, BlockRealize):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ...expr import Expr, IntImm, Node, Ramp, walk
-from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc, Seq, Stmt
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc, Seq, Stmt, Tile
 
 MAX_REGISTERS = 256
 
@@ -36,6 +36,8 @@ def registers_of(buffer: Buffer, body: Stmt) -> list[Register] | None:
     """The slots of a buffer in order of first use, or None when it needs memory, as a masked store does."""
     slots: dict[Register, None] = {}
     for node in walk(body):
+        if isinstance(node, Tile) and node.buffer is buffer:  # an instruction takes its address
+            return None
         if not isinstance(node, BufferLoad | BufferStore) or node.buffer is not buffer:
             continue
         at = slot(node.indices[0]) if len(node.indices) == 1 else None

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...arith.dependence import Access as Point
 from ...arith.dependence import Undecided, find_dependence
-from ...expr import Expr, Node, replace, substitute, walk
+from ...expr import Expr, IntImm, Node, replace, substitute, walk
 from ..conditions import is_const
 from ..nodes import (
     Block,
@@ -114,10 +114,11 @@ def malformed(loop: For) -> Failure | None:
     notes = {key: loop.annotations[key] for key in KEYS if key in loop.annotations}
     if not notes:
         return None
-    if ASYNC in notes:
-        return Failure(
-            {loop: "here"}, "a pipeline without asynchronous stages", f"{ASYNC}: nothing runs asynchronously on a CPU"
-        )
+    asynchronous = notes.pop(ASYNC, ())
+    stages = notes.get(STAGE, ())
+    if not isinstance(asynchronous, list | tuple) or not all(type(v) is int and v in stages for v in asynchronous):
+        expected = f"{ASYNC}: numbers of stages that {STAGE} has"
+        return Failure({loop: "here"}, expected, f"{asynchronous!r} with the stages {stages!r}")
     if loop.kind != ForKind.SERIAL:
         return Failure({loop: "here"}, "a serial loop", f"{loop.var.name} is {loop.kind}")
     count = len(inner_parts(loop))
@@ -158,7 +159,7 @@ def scheduled(func: PrimFunc, loop: For, stages: tuple[int, ...], order: tuple[i
     parts = parts_of(loop)
     doubled = [b for b in (doubled_buffer(realize.block) for realize in doubled_blocks(tree, loop)) if b is not None]
     by_part = [accesses(tree, part) for part in parts]
-    private = _private_buffers(func, loop, by_part)
+    private = _private_buffers(tree, loop, by_part)
     for buffer in doubled:
         if buffer not in private:
             return Failure(
@@ -189,13 +190,26 @@ def _versions(buffer: Buffer, by_part: Sequence[Sequence[Access]], stages: Seque
     return least
 
 
-def _private_buffers(func: PrimFunc, loop: For, by_part: Sequence[Sequence[Access]]) -> list[Buffer]:
+def _private_buffers(tree: Tree, loop: For, by_part: Sequence[Sequence[Access]]) -> list[Buffer]:
     """The allocated buffers that only this loop uses, and in which no iteration finds what another one wrote."""
+    func = tree.func
     allocated = [b for s in statements(func.body) if isinstance(s, Block) for b in s.alloc_buffers]
     written = {a.buffer for part in by_part for a in part if a.is_write}
     local = {b for s in statements(loop) if isinstance(s, Block) for b in s.alloc_buffers}
     candidates = [b for b in allocated if b in written and b not in local and _uses(func.body, b) == _uses(loop, b)]
-    return [b for b in candidates if not exposes(loop.body, b)]
+    return [b for b in candidates if not _exposes(tree, loop, b)]
+
+
+def _exposes(tree: Tree, loop: For, buffer: Buffer) -> bool:
+    """Whether an iteration may read what another one wrote; what the loops around may be counts if that is needed.
+
+    Within its loop a variable v is v % extent, of which the range shows by itself: effects know nothing of loops
+    around.
+    """
+    if not exposes(loop.body, buffer):
+        return False
+    around = [l for l in tree.all_loops_above(loop) if is_const(l.start, 0) and isinstance(l.extent, IntImm)]
+    return bool(around) and exposes(substitute(loop.body, {l.var: l.var % l.extent for l in around}), buffer)
 
 
 def _uses(stmt: Node, buffer: Buffer) -> int:

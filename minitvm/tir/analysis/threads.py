@@ -2,7 +2,8 @@
 
 As in TVM, a program leaves to lowering what its threads share. A loop over threadIdx.x inside another one over
 threadIdx.x is the same thread again: it does its own iteration (*cooperative fetching*). A buffer in "shared" exists
-once for each block of threads and one in "local" once for each thread, wherever they are allocated. Threads that share
+once for each block of threads, one in "local" once for each thread and one in "warp" once for all threads along
+threadIdx.x that have the other indices in common, wherever they are allocated. Threads that share
 storage go in step, from statement to statement. They are in the same iteration of a parallel or vectorised loop inside,
 too: that needs no order of its iterations. `reference.meaning.threads` writes that meaning out for the interpreters.
 
@@ -103,7 +104,17 @@ def owns(loop: For, scope: str) -> bool:
     """Whether each iteration of a loop over the grid has storage of a scope for itself."""
     if loop.kind is not ForKind.THREAD or scope.startswith("global") or adds_up(loop):
         return False
+    if is_of_a_warp(scope):
+        return loop.thread != LANES
     return not scope.startswith("shared") or not is_thread(loop)
+
+
+LANES = "threadIdx.x"  # the axis along which threads are neighbours in a warp
+
+
+def is_of_a_warp(scope: str) -> bool:
+    """Whether neighbouring threads along `LANES` have storage of a scope together: fragments of matrices."""
+    return scope.startswith("warp")
 
 
 def is_shared(scope: str) -> bool:

@@ -14,6 +14,7 @@ from ...expr import Expr, Var, const, free_vars, replace, substitute, walk
 from ...expr.kept import kept_with_node
 from ..nodes import (
     Allocate,
+    Async,
     Block,
     BlockId,
     BlockRealize,
@@ -22,6 +23,7 @@ from ..nodes import (
     Evaluate,
     For,
     If,
+    Instruction,
     LetStmt,
     PrimFunc,
     Seq,
@@ -44,7 +46,7 @@ def sub_statements(stmt: Stmt) -> Iterator[Stmt]:
         yield stmt.then_case
         if stmt.else_case is not None:
             yield stmt.else_case
-    elif isinstance(stmt, For | While | LetStmt | Allocate):
+    elif isinstance(stmt, For | While | LetStmt | Allocate | Instruction | Async):
         yield stmt.body
 
 
@@ -280,7 +282,7 @@ def _own_leaves(stmt: Stmt) -> Stmt:
             return replace(at, init=None if at.init is None else go(at.init), body=go(at.body))
         if isinstance(at, If):
             return If(at.condition, go(at.then_case), None if at.else_case is None else go(at.else_case))
-        if isinstance(at, For | While | LetStmt | Allocate):
+        if isinstance(at, For | While | LetStmt | Allocate | Instruction | Async):
             return replace(at, body=go(at.body))
         return replace(at)
 

@@ -37,11 +37,12 @@ from ...expr.foreign import FOREIGN
 from .. import op
 from ..conditions import is_const
 from ..nodes import Buffer as BufferNode
-from ..nodes import BufferLoad, BufferStore, ForKind, Prefetch
+from ..nodes import BufferLoad, BufferStore, ForKind, Prefetch, Tile
 from ..scopes_and_axes import THREAD_AXES, is_thread_axis
 from . import buffers
 from .buffers import alloc_buffer, as_region, decl_buffer
 from .descriptions import (
+    AsyncSpec,
     AxisSpec,
     BlockSpec,
     CallSpec,
@@ -49,6 +50,7 @@ from .descriptions import (
     HandleType,
     HeaderSpec,
     InitSpec,
+    InstructionSpec,
     LetSpec,
     LoopSpec,
     Meta,
@@ -290,6 +292,44 @@ def tvm_storage_sync(scope: str, is_load: Any = False, blocks: int = -1) -> Expr
     return nodes.Call(DType("int32"), "tvm_storage_sync", (StringImm(scope),))
 
 
+def tile(*places: Any) -> Tile:
+    """`T.tile(A[i, k], A[i + 1, k], A[i, k + 1])`: an operand of an instruction; see `tir.nodes.Tile`."""
+    strange = next((p for p in places if not isinstance(p, BufferLoad)), None)
+    if strange is not None or not places:
+        raise InputError("T.tile takes elements of a buffer\n  try:    T.tile(A[i, k], A[i + 1, k], A[i, k + 1])")
+    return Tile(places)
+
+
+def instruction(name: str, *operands: Any, together: int = 1) -> InstructionSpec:
+    """`with T.instruction("name", T.tile(...), ...)`: one instruction of a machine; inside is what it does."""
+    return InstructionSpec(name, tuple(o if isinstance(o, Tile) else as_expr(o) for o in operands), int(together))
+
+
+def async_scope() -> AsyncSpec:
+    """`with T.async_scope()`: the copy inside is only begun; see `tir.nodes.Async`."""
+    return AsyncSpec()
+
+
+def ptx_cp_async(dtype: str, to: Any, to_offset: Any, source: Any, source_offset: Any, nbytes: int) -> Any:
+    """TVM's asynchronous copy of 4, 8 or 16 bytes between flat buffers, by their data and offsets in elements.
+
+    `T.ptx_cp_async("float16", S.data, tx * 8, A.data, tx * 8, 16)` is an `async_scope` around a store of a vector.
+    """
+    from ..async_copies import copy_of_bytes
+
+    return copy_of_bytes(DType(dtype), to, as_expr(to_offset), source, as_expr(source_offset), int(nbytes))
+
+
+def ptx_commit_group() -> Expr:
+    """What the thread began to copy since the last one is a group."""
+    return nodes.Call(DType("int32"), "ptx_commit_group", ())
+
+
+def ptx_wait_group(n: int) -> Expr:
+    """Wait until at most the n newest groups of the thread are still under way."""
+    return nodes.Call(DType("int32"), "ptx_wait_group", (const(int(n)),))
+
+
 def prefetch(element: Any) -> Prefetch:
     """`T.prefetch(A[i])`: the cache line of an element of a flat buffer will be read."""
     if not isinstance(element, BufferLoad) or len(element.indices) != 1:
@@ -297,9 +337,9 @@ def prefetch(element: Any) -> Prefetch:
     return Prefetch(element.buffer, element.indices[0])
 
 
-def evaluate(value: Any) -> Expr:
+def evaluate(value: Any) -> Any:
     """`T.evaluate(x)`: an expression as a statement."""
-    return as_expr(value)
+    return value if isinstance(value, nodes.Node) else as_expr(value)
 
 
 def meta_var(value: Any) -> Meta:

@@ -133,6 +133,20 @@ class CallSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class InstructionSpec:
+    """`T.instruction("name", T.tile(...), ...)`."""
+
+    name: str
+    operands: tuple[Any, ...]
+    together: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncSpec:
+    """`T.async_scope()`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Meta:
     """`T.meta_var(x)`: a Python value that gets a name, and no statement."""
 

@@ -21,6 +21,7 @@ from ..analysis.declared import declared_regions
 from ..nodes import (
     Allocate,
     Assert,
+    Async,
     Block,
     BlockRealize,
     Buffer,
@@ -30,6 +31,7 @@ from ..nodes import (
     For,
     ForKind,
     If,
+    Instruction,
     KernelCall,
     LetStmt,
     MatchBufferRegion,
@@ -42,6 +44,7 @@ from ..nodes import (
 from .buffers import as_region
 from .descriptions import (
     AllocSpec,
+    AsyncSpec,
     AxisSpec,
     BlockSpec,
     BufferSpec,
@@ -52,6 +55,7 @@ from .descriptions import (
     Handle,
     HeaderSpec,
     InitSpec,
+    InstructionSpec,
     LetSpec,
     LoopSpec,
     MatchSpec,
@@ -472,6 +476,13 @@ class FunctionParser(Evaluator):
                 raise self.error(item.context_expr, "T.init is given twice")
             frame.init = self._suite(rest)
             return Seq(())
+        if isinstance(spec, InstructionSpec | AsyncSpec):
+            if item.optional_vars is not None:
+                raise self.error(item.optional_vars, "nothing is named here")
+            body = self._suite(rest)
+            if isinstance(spec, InstructionSpec):
+                return Instruction(spec.name, spec.operands, body, spec.together)
+            return Async(body)  # type: ignore[arg-type]  # its constructor checks it
         if isinstance(spec, LoopSpec):
             target = item.optional_vars or ast.copy_location(ast.Name(spec.name or "t"), node)
             return self._nest([target], spec, rest)

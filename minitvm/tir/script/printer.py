@@ -28,6 +28,7 @@ from ..conditions import is_const
 from ..nodes import (
     Allocate,
     Assert,
+    Async,
     Block,
     BlockRealize,
     Buffer,
@@ -37,6 +38,7 @@ from ..nodes import (
     For,
     ForKind,
     If,
+    Instruction,
     IRModule,
     KernelCall,
     LetStmt,
@@ -45,6 +47,7 @@ from ..nodes import (
     PrimFunc,
     Seq,
     Stmt,
+    Tile,
     While,
 )
 from .dialects import DIALECTS
@@ -199,6 +202,8 @@ class TirPrinter(ProgramText):
             text = f"{self.define(item)}: T.Buffer({self._buffer_arguments(item, dtype=True)})"
         elif isinstance(item, IterVar):
             text = self._axis(item, None)
+        elif isinstance(item, Tile):
+            text = self._tile(item)
         elif isinstance(item, MatchBufferRegion):
             text = self._match(item)
         else:
@@ -252,6 +257,14 @@ class TirPrinter(ProgramText):
         elif isinstance(s, Evaluate):
             text = self.expr(s.value)
             self.line(text if isinstance(s.value, Call) else f"T.evaluate({text})", s)
+        elif isinstance(s, Instruction):
+            operands = [self._tile(o) if isinstance(o, Tile) else self.expr(o) for o in s.operands]
+            operands += [f"together={s.together}"] if s.together > 1 else []
+            self.line(f"with T.instruction({', '.join([quote(s.name), *operands])}):", s)
+            self._indented(s.body)
+        elif isinstance(s, Async):
+            self.line("with T.async_scope():", s)
+            self._indented(s.body)
         elif isinstance(s, Prefetch):
             self.line(f"T.prefetch({self.buffer(s.buffer)}[{self.expr(s.index)}])", s)
         elif isinstance(s, KernelCall):
@@ -263,6 +276,9 @@ class TirPrinter(ProgramText):
             self.line("pass", s)
         else:
             raise InputError(f"the printer does not know the statement {type(s).__name__}")
+
+    def _tile(self, tile: Tile) -> str:
+        return f"T.tile({', '.join(map(self.expr, tile.places))})"
 
     def _indented(self, body: Stmt) -> None:
         self.depth += 1

@@ -185,7 +185,9 @@ def calls_by_name(e: Call) -> bool:
         return False
     if (row.domain == "float" and not dtypes[0].is_float) or (row.domain == "int" and dtypes[0].kind not in _INTEGRAL):
         return False
-    inferred = {"bool": DType("bool").with_lanes(dtypes[0].lanes), "void": DType("int32")}.get(row.result, dtypes[0])
+    if row.result == "void":
+        return e.dtype == "int32"
+    inferred = {"bool": DType("bool").with_lanes(dtypes[0].lanes)}.get(row.result, dtypes[0])
     return e.dtype == inferred
 
 

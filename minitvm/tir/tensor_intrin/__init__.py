@@ -7,17 +7,30 @@ Both are functions over the same buffers, in TVM's form: the root block declares
 is the computation; the description's in plain loops, which `tensorize` looks for, the implementation's whatever the
 machine has: calls, or plain loops again. Where the root block has an init, that is the start of the reduction.
 
-The intrinsics of this package, `cpu.py`, are known by their names without being imported.
+In the place of loops the implementation may be one instruction of the machine, a `tir.Instruction`:
+
+    TensorIntrin.register("dot_4x16_u8i8i32", desc, instruction={"numba-cpu": spell})
+
+It carries the description, which is what interpreters run and analyses read. `spell(emitter, stmt)` writes it in the
+language of a code generator (`codegen.emitter.Emitter.dialect`); it is a function, or "module:function". A language
+without a spelling refuses the instruction by name.
+
+The intrinsics of this package, `cpu.py` and `tensor_cores.py`, are known by their names without being imported.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ...errors import InputError, InternalError, nearest
 from ...expr import structural_equal, walk
-from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, PrimFunc, root_block
+from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Instruction, PrimFunc, root_block
+from .instructions import as_instruction
+
+Spelling = Callable[[Any, Instruction], None] | str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -25,28 +38,42 @@ class TensorIntrin:
     """A description and an implementation of it, under a name. `desc` and `impl` have the same parameters.
 
     A parameter of `impl` may declare strides and an offset as variables, which stand for those of the buffer where it
-    is used, or as constants, which that buffer then must have.
+    is used, or as constants, which that buffer then must have. `instruction` is how code generators spell it, by their
+    dialect, where the implementation is one instruction.
     """
 
     name: str
     desc: PrimFunc
     impl: PrimFunc
+    instruction: Mapping[str, Spelling] = field(default_factory=dict)
 
     KNOWN: ClassVar[dict[str, TensorIntrin]] = {}
 
     @staticmethod
     def register(
-        name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False, *, verify: bool = False
-    ) -> TensorIntrin:
+        name: str, desc: PrimFunc, impl: PrimFunc | None = None, override: bool = False, *, verify: bool = False,
+        instruction: Mapping[str, Spelling] | None = None, together: int = 1,
+    ) -> TensorIntrin:  # fmt: skip
         """Make an intrinsic known to `tensorize`.
 
-        Raises `InputError` where the two do not fit together, or the name is taken (unless `override`). With `verify`
-        also `InternalError` where the oracle finds that they do not compute the same, in a tile of larger buffers.
+        With spellings of an `instruction` and without an implementation, that is the instruction, which `together`
+        neighbouring threads run as one. Raises `InputError` where description and implementation do not fit together,
+        or the name is taken (unless `override`). With `verify` also `InternalError` where the oracle finds that they do
+        not compute the same, in a tile of larger buffers.
         """
         if name in TensorIntrin.KNOWN and not override:
             raise InputError(f"there is a tensor intrinsic {name!r} already\n  try:    override=True")
+        if impl is None:
+            if not instruction:
+                raise InputError(
+                    f"{name} has neither an implementation nor an instruction\n"
+                    "  try:    impl, a function with the parameters of the description\n"
+                    '  try:    instruction={"numba-cpu": spell}, where a machine has it'
+                )
+            _check_parameters(name, desc, desc)
+            impl = as_instruction(name, desc, together)
         _check_parameters(name, desc, impl)
-        intrin = TensorIntrin(name, desc, impl)
+        intrin = TensorIntrin(name, desc, impl, dict(instruction or {}))
         if verify:
             verdict = intrin.check()
             if not verdict:
@@ -54,13 +81,22 @@ class TensorIntrin:
         TensorIntrin.KNOWN[name] = intrin
         return intrin
 
+    def spelling(self, dialect: str) -> Callable[[Any, Instruction], None] | None:
+        """How a code generator writes the instruction; None where its language does not have it."""
+        found = self.instruction.get(dialect)
+        if isinstance(found, str):
+            module, _, name = found.partition(":")
+            found = getattr(importlib.import_module(module), name)
+        return found
+
     @staticmethod
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
         """The intrinsic of a name; raises `InputError` with the nearest names, or returns None if `allow_missing`."""
         if name not in TensorIntrin.KNOWN:
-            from . import cpu
+            from . import cpu, tensor_cores
 
             cpu.register_all()
+            tensor_cores.register_all()
         if name in TensorIntrin.KNOWN or allow_missing:
             return TensorIntrin.KNOWN.get(name)
         raise InputError(f"no tensor intrinsic {name!r}; {nearest(name, list(TensorIntrin.KNOWN))}")

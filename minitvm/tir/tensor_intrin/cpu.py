@@ -3,7 +3,8 @@
 """Intrinsics for CPUs, written as plain loops that vectorise well: tiles whose sums stay in registers.
 
 `dot_4x4_i8i8i32`: four bytes against four rows of four bytes, as `vpdpbusd` (AVX-512 VNNI) and `sdot` (ARM) do for
-whole registers. `matmul_4x4x4_f32`: a 4 x 4 tile of results, kept in registers while four steps are added.
+whole registers. `dot_4x16_u8i8i32` is that instruction: sixteen rows at once, with a spelling where kernels have it.
+`matmul_4x4x4_f32`: a 4 x 4 tile of results, kept in registers while four steps are added.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ DOT_4X4_I8I8I32 = "dot_4x4_i8i8i32"
 DOT_4_I8I8I32 = "dot_4_i8i8i32"
 MATMUL_4X4X4_F32 = "matmul_4x4x4_f32"
 FILL_4X4_F32 = "fill_4x4_f32"
+DOT_4X16_U8I8I32 = "dot_4x16_u8i8i32"
+_DOT_SPELLING = "minitvm.codegen.byte_instructions:dot_4x16"
 
 
 def register_all() -> None:
@@ -29,6 +32,29 @@ def register_all() -> None:
         if name not in TensorIntrin.KNOWN:
             desc, impl = make()
             TensorIntrin.register(name, desc, impl)
+    if DOT_4X16_U8I8I32 not in TensorIntrin.KNOWN:
+        spellings = {"numba-cpu": _DOT_SPELLING, "numba-cuda": _DOT_SPELLING}
+        TensorIntrin.register(DOT_4X16_U8I8I32, _dot_4x16(), instruction=spellings)
+
+
+def _dot_4x16() -> PrimFunc:
+    from ..script import builtins as T
+
+    @T.prim_func
+    def desc(
+        A: T.Buffer((4,), "uint8", strides=(1,)),
+        B: T.Buffer((16, 4), "int8", strides=(4, 1)),
+        C: T.Buffer((16,), "int32", strides=(1,)),
+    ) -> None:
+        with T.block("root"):
+            T.reads(C[0:16], A[0:4], B[0:16, 0:4])
+            T.writes(C[0:16])
+            for i, k in T.grid(16, 4):
+                with T.block("update"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    C[vi] = C[vi] + T.Cast("int32", A[vk]) * T.Cast("int32", B[vi, vk])
+
+    return desc
 
 
 def _dot_4() -> tuple[PrimFunc, PrimFunc]:

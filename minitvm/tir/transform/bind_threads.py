@@ -22,10 +22,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...errors import Unsupported
 from ...expr import EQ, Expr, children, map_children, replace, structural_equal, walk
-from ..analysis.threads import depends, is_hardware_thread, is_shared, is_thread, is_virtual, owns
+from ..analysis.threads import LANES, depends, is_hardware_thread, is_shared, is_thread, is_virtual, owns
 from ..conditions import all_of, is_const, uses
-from ..nodes import Allocate, BufferStore, For, If, PrimFunc, Stmt
+from ..nodes import Allocate, BufferStore, For, If, Instruction, PrimFunc, Stmt
 from .separate_allocations import in_own_part, widened
 from .threads_outside import accesses_of, threads_outside
 from .unroll import bind
@@ -35,7 +36,7 @@ def bind_threads(func: PrimFunc) -> PrimFunc:
     """Make each loop over threads the only one of its axis, and guard what threads share. After `drop_blocks`."""
     body = _with_own_parts(_virtual_inside(_bound_once(threads_outside(func.body), {})))
     guards = dict(_guards(body, ()))
-    return func.with_body(_guarded(body, guards) if guards else body)
+    return func.with_body(_by_one_lane(_guarded(body, guards) if guards else body, None))
 
 
 def _bound_once(node: Any, bound: dict[str, For]) -> Any:
@@ -80,7 +81,7 @@ def _with_own_parts(node: Any) -> Any:
 
 def _guards(node: Any, threads: tuple[For, ...]) -> Any:
     """(store, condition) for each store to shared storage that is the same for all threads of some loop around it."""
-    if not isinstance(node, Stmt):
+    if not isinstance(node, Stmt) or (isinstance(node, Instruction) and node.together > 1):
         return
     if isinstance(node, BufferStore) and is_shared(node.buffer.scope):
         alone = [l for l in threads if not is_const(l.extent, 1) and not depends(l, node)]
@@ -89,6 +90,26 @@ def _guards(node: Any, threads: tuple[For, ...]) -> Any:
     inner = (*threads, node) if isinstance(node, For) and is_thread(node) else threads
     for child in children(node):
         yield from _guards(child, inner)
+
+
+def _by_one_lane(node: Any, lanes: For | None) -> Any:
+    """What threads do together is done once: the first of them does it, and the instruction is reached by all.
+
+    Raises `Unsupported` where the block has not exactly so many threads along the axis.
+    """
+    if not isinstance(node, Stmt):
+        return node
+    if isinstance(node, For) and node.thread == LANES:
+        lanes = node
+    if isinstance(node, Instruction) and node.together > 1:
+        found = "no such loop" if lanes is None else f"{lanes.extent} threads"
+        if lanes is None or not is_const(lanes.extent, node.together):
+            raise Unsupported(
+                f"{node.name} is run by {node.together} threads together\n"
+                f"  wanted: a loop of {node.together} over {LANES} in the kernel\n  found:  {found}"
+            )
+        return replace(node, body=If(EQ(lanes.var, lanes.start), node.body))
+    return map_children(node, lambda child: _by_one_lane(child, lanes))
 
 
 def _guarded(node: Any, guards: dict[Stmt, Expr]) -> Any:

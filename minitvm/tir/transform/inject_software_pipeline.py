@@ -12,6 +12,9 @@ becomes
         use: C[i] = B[i % 2, ...]
     use: C[n - 1] = B[(n - 1) % 2, ...]
 
+The copies to shared storage of stages in "software_pipeline_async_stages" are asynchronous: the parts of one time step
+begin a group of them, and a part waits for the groups that it needs before it starts.
+
 A buffer that gets versions first shrinks to what one iteration uses. That the order is legal is decided by
 `analysis.software_pipelines`, the same that refuses the annotation.
 """
@@ -45,6 +48,7 @@ from ..nodes import (
     Seq,
     Stmt,
 )
+from .asynchronous_stages import Copies, asynchronous_parts
 
 
 def inject_software_pipeline(func: PrimFunc) -> PrimFunc:
@@ -79,11 +83,13 @@ def emit(func: PrimFunc, pipeline: Pipeline) -> PrimFunc:
     loop = pipeline.loop
     versions = {b: _versions(tree, loop, b, count) for b, count in pipeline.versions.items()}
     # Each part is put down several times, with what it defines as its own: variables, blocks, local buffers.
+    begun = asynchronous_parts(pipeline)
     parts = [
-        _Part(_with_versions(part, versions), stage, loop)
-        for part, stage in zip(pipeline.parts, pipeline.stages, strict=False)
+        _Part(_with_versions(begun.get(p, part), versions), stage, loop)
+        for p, (part, stage) in enumerate(zip(pipeline.parts, pipeline.stages, strict=True))
     ]
-    steps = _time_steps(loop, [parts[p] for p in pipeline.in_order], pipeline.depth)
+    copies = Copies(pipeline, begun)
+    steps = _time_steps(loop, parts, pipeline.in_order, pipeline.depth, copies)
     return func.with_body(_replaced(func.body, loop, Seq(tuple(steps)), versions))
 
 
@@ -124,30 +130,37 @@ class _Part:
         return If(all_of([iteration >= self.loop.start, iteration < end]), self.at(iteration))
 
 
-def _time_steps(loop: For, parts: Sequence[_Part], depth: int) -> list[Stmt]:
+def _time_steps(loop: For, parts: Sequence[_Part], order: Sequence[int], depth: int, copies: Copies) -> list[Stmt]:
     """All time steps, of parts in the order in which they run: part p of iteration i runs in step i + stage(p)."""
     kept = {k: v for k, v in loop.annotations.items() if k not in KEYS}
     dtype = loop.var.dtype
     step = loop.var.with_name(loop.var.name)
     if not isinstance(loop.extent, IntImm):
         # Which steps lack some of their parts is not known: every part says when it runs.
-        body = Seq(tuple(part.within_bounds(step - const(part.stage, dtype)) for part in parts))
+        every = {p: parts[p].within_bounds(step - const(parts[p].stage, dtype)) for p in order}
+        body = Seq(tuple(copies.of_any_step(every)))
         return [replace(loop, var=step, extent=loop.extent + const(depth, dtype), body=body, annotations=kept)]
     count = loop.extent.value
     steps: list[Stmt] = []
 
     def written_out(first: int, end: int) -> None:
         for now in range(first, end):
-            running = [part for part in parts if 0 <= now - part.stage < count]
-            steps.extend(part.at(loop.start + const(now - part.stage, dtype)) for part in running)
+            running = {
+                p: parts[p].at(loop.start + const(now - parts[p].stage, dtype))
+                for p in order
+                if 0 <= now - parts[p].stage < count
+            }
+            steps.extend(copies.of_step(now, running))
 
     if count <= depth:
         written_out(0, count + depth)
         return steps
     written_out(0, depth)
-    body = Seq(tuple(part.at(step + const(depth - part.stage, dtype)) for part in parts))
+    every = {p: parts[p].at(step + const(depth - parts[p].stage, dtype)) for p in order}
+    body = Seq(tuple(copies.of_any_step(every)))
     extent = const(count - depth, dtype)
     steps.append(For(step, loop.start, extent, ForKind.SERIAL, body, annotations=kept))
+    copies.passed(count)
     written_out(count, count + depth)
     return steps
 

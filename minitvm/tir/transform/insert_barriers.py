@@ -9,7 +9,8 @@
 
 The meaning of a program has them after every statement (`analysis.threads`). Here stay those between accesses of one
 element by different threads, at least one a write: integer sets tell (`arith.dependence`). TVM's pass ThreadSync. Those
-that `threads_outside` put between stages stay where the stages meet, in memory that all blocks see too.
+that `threads_outside` put between stages stay where the stages meet, in memory that all blocks see too. An
+asynchronous copy writes where it is begun and again, for those who come later, where its thread waits for it.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ from ...expr import (
 from ..analysis.bindings import loop_ranges
 from ..analysis.dependences import point_at
 from ..analysis.effects import effects, guarded
-from ..analysis.threads import differs, is_hardware_thread, is_shared
+from ..analysis.threads import LANES, differs, is_hardware_thread, is_of_a_warp, is_shared
 from ..analysis.touches import Touch
+from ..async_copies import is_wait
 from ..conditions import all_of
-from ..nodes import Allocate, Evaluate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While
+from ..nodes import Allocate, Async, Evaluate, For, ForKind, If, Instruction, LetStmt, PrimFunc, Seq, Stmt, While
+from .unroll import bind
 
 BARRIER = "tvm_storage_sync"
 Use = tuple[Touch, bool]  # with whether it is a write
@@ -127,7 +130,7 @@ class _Threads:
                 parts.append(_barrier())
                 earlier = []
             parts.append(self.visit(part))
-            earlier += own
+            earlier += own + self.arrivals(part)
         return Seq.of(*parts)
 
     def after_reading(self, values: Sequence[Expr], stmt: Stmt, rebuilt: Stmt) -> Stmt:
@@ -167,11 +170,23 @@ class _Threads:
         now = self.uses(loop.body, scopes)
         if not any(write for _, write in now):
             return False
+        earlier = now if scopes is not is_shared else now + self.arrivals(loop.body)
         ahead = Var("ahead", loop.var.dtype)
         inside = all_of((loop.var >= loop.start, loop.var + ahead < loop.start + loop.extent))
         steps = replace(loop, var=ahead, start=const(1, ahead.dtype))
         later = [(t.at({loop.var: loop.var + ahead}).under(inside).inside(steps), write) for t, write in now]
-        return self.meet(now, later)
+        return self.meet(earlier, later)
+
+    def arrivals(self, stmt: Stmt) -> list[Use]:
+        """What the threads' asynchronous copies write, all that there are, if a statement waits for some of them.
+
+        Whoever touches that later must not come before the wait. Who touched it earlier did so before the copy was
+        begun, which counts as a write there.
+        """
+        if not any(is_wait(node) for node in walk(stmt)):
+            return []
+        copies = bind(_copies(self.loops[-1].body), {})
+        return [(touch, True) for touch in effects(copies).writes if is_shared(touch.buffer.scope)]
 
     def uses(self, node: Stmt | Expr, scopes: Callable[[str], bool] = is_shared) -> list[Use]:
         """The touches of storage of scopes in a statement or an expression, with what stands around it."""
@@ -200,6 +215,14 @@ class _Threads:
     def for_all(self, stmt: For | If, rebuilt: Stmt, decides: Sequence[Expr]) -> Stmt:
         """`rebuilt`, refused where it waits inside of what only some threads do."""
         own = {l.var for l in self.loops}
+        lanes = [l for l in self.loops if l.thread == LANES]
+        if any(isinstance(n, Instruction) and n.together > 1 for n in walk(rebuilt)):
+            if differs(lanes, {l.var for l in lanes}, *decides):
+                raise Unsupported(
+                    "some threads of a warp would not reach an instruction that it runs together\n"
+                    f"  wanted: conditions and loops around it that are the same for all threads along {LANES}\n"
+                    f"  found:  {', '.join(map(str, decides))}"
+                )
         if _waits(rebuilt) and differs(self.loops, own, *decides):
             head = f"if {stmt.condition}" if isinstance(stmt, If) else f"the loop over {stmt.var.name}"
             raise Unsupported(
@@ -210,6 +233,17 @@ class _Threads:
         return rebuilt
 
 
+def _copies(node: Any) -> Any:
+    """A statement of which only the asynchronous copies are left."""
+    if isinstance(node, Async):
+        return node.body
+    if not isinstance(node, Stmt):
+        return node
+    if isinstance(node, Seq | For | If | LetStmt | Allocate | While):
+        return map_children(node, _copies)
+    return Seq(())
+
+
 def _waits(stmt: Stmt) -> bool:
     calls: Iterable[Any] = (n for n in walk(stmt) if isinstance(n, Call))
     return any(call.op == BARRIER for call in calls)
@@ -217,7 +251,7 @@ def _waits(stmt: Stmt) -> bool:
 
 def _is_common(scope: str) -> bool:
     """Whether storage of a scope is seen by threads of several blocks, or by those of one."""
-    return not scope.startswith("local")
+    return not scope.startswith("local") and not is_of_a_warp(scope)
 
 
 def _is_barrier(stmt: Stmt) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...expr import Expr, IntImm, children, map_children, replace, walk
 from ..analysis.effects import exposes
-from ..analysis.threads import is_shared, owns
+from ..analysis.threads import is_of_a_warp, is_shared, owns
 from ..annotations import ALIGNMENTS
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 from .affine import Ranges, with_loop
@@ -138,11 +138,12 @@ class _Placement:
         fits = size is not None and size <= min(STACK_BUFFER_BYTES, self.room)
         if not top and not fits:
             return None
-        in_grid = is_shared(self.buffer.scope) and isinstance(stmt, For) and stmt.kind == ForKind.THREAD
+        kept = is_shared(self.buffer.scope) or is_of_a_warp(self.buffer.scope)
+        in_grid = kept and isinstance(stmt, For) and stmt.kind == ForKind.THREAD
         on_stack = fits and (in_grid or not (top and (self.buffer.scope != "local" or _is_shared(stmt))))
         buffer = self.buffer
         scope = "local" if on_stack else "global"
-        if on_stack and is_shared(buffer.scope) and _is_shared(stmt):
+        if on_stack and (is_of_a_warp(buffer.scope) or (kept and _is_shared(stmt))):
             scope = buffer.scope
         if buffer.scope != scope:
             buffer = replace(buffer, scope=scope)

@@ -18,11 +18,26 @@ from ...expr import (
     const,
     map_children,
     replace,
-    rewrite_statements,
+    rewrite,
     walk,
 )
 from ..conditions import is_const, uses
-from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While
+from ..nodes import (
+    Allocate,
+    Async,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    ForKind,
+    If,
+    Instruction,
+    LetStmt,
+    PrimFunc,
+    Seq,
+    Stmt,
+    While,
+)
 from .affine import linear, structural_key
 from .unmask_registers import active_lanes
 
@@ -31,7 +46,7 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
     """Distinct buffers do not overlap ("tir.noalias"), so only accesses by name count. Runs after `unroll`."""
     if func.attrs.get("tir.noalias", True) is False:
         return func
-    return func.with_body(rewrite_statements(func.body, _promote))
+    return func.with_body(rewrite(func.body, _promote, leave=(Expr, Instruction)))
 
 
 def _promote(node: Node) -> Any:
@@ -70,6 +85,8 @@ def _accumulators(loop: For) -> list[BufferStore]:
         return []
     inside = {loop.var, *(n.var for n in nodes if isinstance(n, For | LetStmt))}
     local = {n.buffer for n in nodes if isinstance(n, Allocate)}
+    fixed = (part for n in nodes if isinstance(n, Instruction | Async) for part in walk(n))
+    local |= {n.buffer for n in fixed if isinstance(n, Access)}  # such storage is not ours to move
     accesses: dict[Buffer, list[Access]] = {}
     for n in nodes:
         if isinstance(n, Access):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import Expr, Node, Ramp, Var, children, map_children, replace, rewrite_statements, walk
-from ..nodes import BufferLoad, BufferStore, For, LetStmt, Prefetch, PrimFunc
+from ...expr import Expr, Node, Ramp, Var, children, map_children, replace, rewrite, walk
+from ..nodes import BufferLoad, BufferStore, For, Instruction, LetStmt, Prefetch, PrimFunc
 from .affine import Affine, expr, linear, moves
 
 _Access = BufferLoad | BufferStore | Prefetch
@@ -20,7 +20,8 @@ Forms = dict[Any, tuple[Var, Affine]]
 
 def share_indices(func: PrimFunc) -> PrimFunc:
     """Name the variable part of indices that several accesses in one loop body share."""
-    return func.with_body(rewrite_statements(func.body, lambda node: _share(node) if isinstance(node, For) else None))
+    loops = rewrite(func.body, lambda node: _share(node) if isinstance(node, For) else None, leave=(Expr, Instruction))
+    return func.with_body(loops)
 
 
 def _share(loop: For) -> For:

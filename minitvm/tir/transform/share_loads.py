@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import DataVar, Expr, Node, Var, map_children, rewrite_statements, walk
+from ...expr import DataVar, Expr, Node, Var, map_children, rewrite, walk
 from ...expr.conditions import certain_parts
-from ..nodes import BufferLoad, BufferStore, LetStmt, PrimFunc, Seq, Stmt
+from ..nodes import BufferLoad, BufferStore, Instruction, LetStmt, PrimFunc, Seq, Stmt
 from .affine import structural_key
 
 MIN_RUN = 2
@@ -18,7 +18,7 @@ MIN_RUN = 2
 
 def share_loads(func: PrimFunc) -> PrimFunc:
     """`C0 = C0 + A[k]*B[0]; C1 = C1 + A[k]*B[1]` -> `a = A[k]; C0 = C0 + a*B[0]; C1 = C1 + a*B[1]`. After `unroll`."""
-    return func.with_body(rewrite_statements(func.body, _share))
+    return func.with_body(rewrite(func.body, _share, leave=(Expr, Instruction)))
 
 
 def _share(node: Node) -> Any:

@@ -42,9 +42,22 @@ from ...expr import (
     walk,
 )  # fmt: skip
 from ..analysis.effects import effects
-from ..analysis.threads import is_hardware_thread, is_shared
+from ..analysis.threads import LANES, is_hardware_thread, is_of_a_warp, is_shared
 from ..conditions import all_of, is_const
-from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, Evaluate, For, ForKind, If, LetStmt, Seq, Stmt
+from ..nodes import (
+    Allocate,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    If,
+    Instruction,
+    LetStmt,
+    Seq,
+    Stmt,
+)
 from .separate_allocations import aligned_behind, in_own_part, widened
 
 
@@ -108,13 +121,28 @@ def _block(stmt: Stmt) -> Stmt:
     if isinstance(stmt, Allocate | LetStmt):
         return replace(stmt, body=_block(stmt.body))
     if is_hardware_loop(stmt):
-        return stmt
+        return _inside(stmt)
+    return _with_threads(stmt, ())
+
+
+def _inside(loop: Any, around: tuple[str, ...] = ()) -> Stmt:
+    """A loop over threads with those of the axes that only some statements inside have, around all that it does."""
+    bound = (*around, str(loop.thread))
+    if is_hardware_loop(loop.body):
+        return replace(loop, body=_inside(loop.body, bound))
+    return replace(loop, body=_with_threads(loop.body, bound))
+
+
+def _with_threads(stmt: Stmt, bound: tuple[str, ...]) -> Stmt:
+    """What the threads of a block do, inside of loops over the axes that are not bound around it."""
     axes: dict[str, list[For]] = {}
     for loop in (node for node in walk(stmt) if isinstance(node, For) and is_hardware_thread(node)):
-        axes.setdefault(str(loop.thread), []).append(loop)
+        if loop.thread not in bound:
+            axes.setdefault(str(loop.thread), []).append(loop)
     if not axes:
         return stmt
     threads = [_whole(axis, loops) for axis, loops in axes.items()]
+    threads.sort(key=lambda loop: loop.thread == LANES)  # what a warp owns stands around its lanes
     alone = all_of([EQ(l.var, l.start) for l in threads if not is_const(l.extent, 1)])
     inner = _stages(stmt, alone)
     for loop in reversed(threads):
@@ -156,7 +184,9 @@ def _stages(stmt: Stmt, alone: Expr) -> Stmt:
                 parts.append(_barrier())
             parts.append(_stages(part, alone))
         return Seq.of(*parts)
-    if not any(is_hardware_loop(node) for node in walk(stmt)):
+    if _together(stmt):
+        return stmt  # its threads do it together
+    if not any(is_hardware_loop(node) or _together(node) for node in walk(stmt)):
         shown = any(not touch.buffer.scope.startswith("local") for touch in effects(stmt).writes)
         return If(alone, stmt) if shown else stmt
     inner = map_children(stmt, lambda child: _stages(child, alone) if isinstance(child, Stmt) else child)
@@ -165,13 +195,18 @@ def _stages(stmt: Stmt, alone: Expr) -> Stmt:
     return inner
 
 
+def _together(node: Node) -> bool:
+    return isinstance(node, Instruction) and node.together > 1
+
+
 def _meet(first: Stmt, second: Stmt) -> bool:
     """Whether one stage may touch, in memory that is not the block's own, what the other one writes."""
     one, other = effects(first), effects(second)
 
     def seen(touches: Any) -> set[Buffer]:
         buffers = {touch.buffer for touch in touches}
-        return {b for b in buffers if not is_shared(b.scope) and not b.scope.startswith("local")}
+        own = (b for b in buffers if b.scope.startswith("local") or is_shared(b.scope) or is_of_a_warp(b.scope))
+        return buffers - set(own)
 
     wrote, writes = seen(one.writes), seen(other.writes)
     return bool(wrote & (seen(other.reads) | writes) or writes & seen(one.reads))

@@ -34,6 +34,7 @@ from ...expr import (
 )
 from ..nodes import (
     Allocate,
+    Async,
     Buffer,
     BufferLoad,
     BufferStore,
@@ -141,6 +142,10 @@ class _Vectorizer:
             return Seq.of(*(self.stmt(s, mask) for s in stmt.stmts))
         if isinstance(stmt, BufferStore):
             return self.store(stmt, mask)
+        if isinstance(stmt, Async):
+            store = self.store(stmt.body, mask)
+            copies = isinstance(store, BufferStore) and isinstance(store.value, BufferLoad)
+            return Async(store) if copies else store  # type: ignore[arg-type]
         if isinstance(stmt, If):
             return self.branch(stmt, mask)
         if isinstance(stmt, For):

@@ -13,6 +13,7 @@ from ..nodes import (
     BufferStore,
     For,
     ForKind,
+    Instruction,
     KernelCall,
     LetStmt,
     PrimFunc,
@@ -137,6 +138,20 @@ def conditions_are_bool(func: PrimFunc) -> Broken:
             vector = condition.dtype.lanes > 1 and not isinstance(node, Select)
             if not condition.dtype.is_bool or (scalar and vector):
                 yield node, f"{condition} has dtype {condition.dtype}"
+
+
+@rule(SHARED_RULES)
+def instructions_touch_their_operands(func: PrimFunc) -> Broken:
+    """what an instruction does is done to its tiles, and to nothing else outside of it"""
+    for node in every_node(func):
+        if not isinstance(node, Instruction):
+            continue
+        inside = {n.buffer for n in walk(node.body) if isinstance(n, Allocate)}
+        known = {tile.buffer for tile in node.tiles}
+        for part in walk(node.body):
+            buffer = used_buffer(part)
+            if buffer is not None and buffer not in known and buffer not in inside:
+                yield node, f"{buffer.name} is no operand of {node.name}"
 
 
 @rule(SHARED_RULES)

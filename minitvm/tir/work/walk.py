@@ -13,12 +13,14 @@ from ... import expr as e
 from ..nodes import (
     Allocate,
     Assert,
+    Async,
     Buffer,
     BufferLoad,
     BufferStore,
     Evaluate,
     For,
     If,
+    Instruction,
     LetStmt,
     Prefetch,
     Seq,
@@ -84,7 +86,7 @@ class Walk(Generic[D]):
         elif isinstance(s, LetStmt):
             self.value(s.value, d)
             self.stmt(s.body, d.let(s.var, s.value) if known_before_running(s.value) else d)
-        elif isinstance(s, Allocate):
+        elif isinstance(s, Allocate | Instruction | Async):
             self.stmt(s.body, d)
         elif isinstance(s, BufferStore):
             self.value(s.value, d)

@@ -96,8 +96,8 @@ def alignment_fits(
 @invariant
 def pipelines_well_formed(state: ScheduleState) -> Failure | None:
     """A loop annotated as software pipeline is serial, and has one stage and one place in the order, numbers from 0 on,
-    for each statement of its body; no stage is asynchronous. A block annotated as double buffer names, by its position,
-    a buffer that it writes, and stands in a loop that holds other statements beside it.
+    for each statement of its body; asynchronous stages are among these. A block annotated as double buffer names, by
+    its position, a buffer that it writes, and stands in a loop that holds other statements beside it.
     """
     failures = (software_pipelines.ill_formed(tree) for tree in state.schedulable_trees())
     return next((failure for failure in failures if failure is not None), None)
@@ -128,6 +128,8 @@ def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: s
     the statements run in stages, several iterations at work at once; "double_buffer_scope" on a block, with the
     position of a buffer that it writes, lets it run one iteration ahead. Both are refused, here and in every later
     step, where the values that are read would not be the same (`keeps_pipelines`).
+    "software_pipeline_async_stages" lists stages whose copies from global to shared storage arrive by the time that a
+    later stage reads them: `cp.async` of CUDA. Where a target or a copy has no such form, it is a plain copy.
 
     Two more say how kernels run. "vector_reduction": the innermost loop of a reduction accumulates in that many lanes.
     "prefetch": the vectors that an innermost loop reads one behind the other are asked for that many iterations ahead.

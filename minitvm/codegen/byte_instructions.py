@@ -1,0 +1,18 @@
+"""How kernels for Numba spell instructions on bytes: `vpdpbusd` of AVX-512 VNNI, `dp4a` of CUDA."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tir.nodes import Instruction, Tile
+from .operands import start_of
+
+
+def dot_4x16(emitter: Any, stmt: Instruction) -> None:
+    """`dot_4x16_u8i8i32`: sixteen sums of four products each, all in one operation on words."""
+    a, b, c = (o for o in stmt.operands if isinstance(o, Tile))
+    (bytes_of_a, at_a), (bytes_of_b, at_b), (sums, at_c) = (start_of(emitter, tile) for tile in (a, b, c))
+    load_words, load, store = map(emitter.use, ("load_words", "load", "store"))
+    word = f"{emitter.use('broadcast')}({emitter.use('extract')}({load_words}({bytes_of_a}, {at_a}, 1), 0), 16)"
+    total = f"{emitter.use('dot4_add')}({word}, {load_words}({bytes_of_b}, {at_b}, 16), {load}({sums}, {at_c}, 16))"
+    emitter.line(f"{store}({sums}, {at_c}, {total})")

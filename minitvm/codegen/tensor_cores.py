@@ -1,0 +1,144 @@
+"""How CUDA kernels spell the instructions of tensor cores: fragments as variables of a thread, lanes and their places.
+
+A fragment is cut into *pieces* of 8 x 8 elements. Of each piece a thread holds two neighbours: of the first factor and
+of an accumulator those in row g and columns 2t, 2t + 1, of the second factor rows (of the sum) 2t, 2t + 1 and column g,
+where g = lane // 4 and t = lane % 4. Two elements of 16 bits are one register, `u32`; of an accumulator each is one.
+PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import Unsupported, report
+from ..expr import EQ, IntImm, const
+from ..target.cuda_capability import capability
+from ..tir.analysis.threads import is_of_a_warp
+from ..tir.nodes import Buffer, Instruction, Tile
+from ..tir.script.printer import script
+from .operands import constant_stride, start_of, stride_of
+
+PIECE = 8
+_A = ((0, 0), (8, 0), (0, 8), (8, 8))  # the pieces of a tile in the order of an instruction's registers
+_ROWS = ((0, 0), (8, 0))
+_COLUMNS = ((0, 0), (0, 8))
+LOADS = {
+    "load_a": (_A, "ldmatrix_x4"),
+    "load_b": (_ROWS, "ldmatrix_x2_trans"),
+    "load_b_rows": (_COLUMNS, "ldmatrix_x2"),
+}
+
+
+def fill(emitter: Any, stmt: Instruction) -> None:
+    """An accumulator of zeros."""
+    _needs(emitter, stmt, 80)
+    zero = f"{emitter.use('f32')}(0.0)"
+    for name in _accumulators(emitter, _tiles(stmt)[0]):
+        emitter.line(f"{name} = {zero}")
+
+
+def store(emitter: Any, stmt: Instruction) -> None:
+    """An accumulator to memory: each thread its two neighbours of each piece."""
+    fragment, place = _tiles(stmt)
+    names = _accumulators(emitter, fragment)
+    array, start = start_of(emitter, place)
+    row = emitter.index(stride_of(emitter, place, 0))
+    base = emitter.names.fresh("at_piece")
+    lane = emitter.lane
+    emitter.line(f"{base} = {emitter.word(f'{start} + ({lane} >> 2) * ({row}) + ({lane} & 3) * 2')}")
+    for k, name in enumerate(names):
+        offset = f"{base} + {k % 2}" if k < 2 else f"{base} + 8 * ({row}) + {k % 2}"
+        emitter.line(f"{array}[{emitter.word(offset)}] = {name}")
+
+
+def load_a(emitter: Any, stmt: Instruction) -> None:
+    """`ldmatrix.x4`: lane l names row l % 16 of the left half of the tile, or of the right one."""
+    _load(emitter, stmt, "load_a", "({lane} & 15) * {row} + ({lane} >> 4) * 8")
+
+
+def load_b(emitter: Any, stmt: Instruction) -> None:
+    """`ldmatrix.x2.trans`: lanes 0 to 15 name the rows; the others name rows that nobody asks for."""
+    _load(emitter, stmt, "load_b", "({lane} & 15) * {row}")
+
+
+def load_b_rows(emitter: Any, stmt: Instruction) -> None:
+    """`ldmatrix.x2`: lanes 0 to 7 name the rows of the left half, 8 to 15 those of the right one."""
+    _load(emitter, stmt, "load_b_rows", "({lane} & 7) * {row} + (({lane} >> 3) & 1) * 8")
+
+
+def multiply(emitter: Any, stmt: Instruction) -> None:
+    """`mma.sync.m16n8k16`."""
+    _needs(emitter, stmt, 80)
+    a, b, c = _tiles(stmt)
+    sums = _accumulators(emitter, c)
+    of_b = _COLUMNS if stmt.name.endswith("_nt") else _ROWS
+    registers = [*_pieces(emitter, a, _A), *_pieces(emitter, b, of_b), *sums]
+    kind = "bf16" if a.buffer.dtype == "bfloat16" else "f16"
+    emitter.line(f"{', '.join(sums)} = {emitter.operation(f'mma_16x8x16_{kind}')}({', '.join(registers)})")
+
+
+def _load(emitter: Any, stmt: Instruction, kind: str, place: str) -> None:
+    _needs(emitter, stmt, 75)
+    memory, fragment = _tiles(stmt)
+    pieces, operation = LOADS[kind]
+    array, start = start_of(emitter, memory)
+    row = constant_stride(emitter, memory, 0)
+    first = memory.places[0].indices[0]
+    if row % PIECE or not emitter.analyzer.can_prove(EQ(_plain(emitter, first) % PIECE, const(0, first.dtype))):
+        raise _refused(emitter, stmt, "rows that begin at multiples of 16 bytes", f"the stride {row}, from {first}")
+    names = ", ".join(_pieces(emitter, fragment, pieces))
+    at = emitter.word(f"{start} + {place.format(lane=emitter.lane, row=row)}")
+    emitter.line(f"{names} = {emitter.operation(operation)}({array}, {at})")
+
+
+def _plain(emitter: Any, index: Any) -> Any:
+    from ..expr import substitute
+
+    return substitute(index, dict(emitter.lets)) if emitter.lets else index
+
+
+def _tiles(stmt: Instruction) -> list[Tile]:
+    return [o for o in stmt.operands if isinstance(o, Tile)]
+
+
+def _accumulators(emitter: Any, tile: Tile) -> list[str]:
+    return [f"{piece}_{half}" for piece in _pieces(emitter, tile, _ROWS) for half in "ab"]
+
+
+def _pieces(emitter: Any, tile: Tile, pieces: tuple[tuple[int, int], ...]) -> list[str]:
+    """The variables of the pieces of a tile; refuses one whose place is not constant, or beside the grid of pieces."""
+    buffer = tile.buffer
+    index = emitter.analyzer.simplify(tile.places[0].indices[0])
+    row, column = (stride_of(emitter, tile, axis) for axis in (0, 1))
+    if not is_of_a_warp(buffer.scope):
+        raise Unsupported(f"{buffer.name}: a fragment is storage of a warp, found {buffer.scope}")
+    if not isinstance(index, IntImm) or not isinstance(row, IntImm) or not isinstance(column, IntImm):
+        raise Unsupported(
+            f"{buffer.name}[{index}]: a fragment is held in registers, which have no addresses\n"
+            "  wanted: a constant place in it\n  try:    unroll the loops around the instruction"
+        )
+    fits = column.value == 1 and row.value % PIECE == 0 and index.value % PIECE == 0
+    if not fits or (index.value // row.value) % PIECE:
+        raise Unsupported(f"{buffer.name}[{index}]: tiles of a fragment lie at multiples of {PIECE} x {PIECE} elements")
+    return [emitter.piece(buffer, index.value + r * row.value + c) for r, c in pieces]
+
+
+def _needs(emitter: Any, stmt: Instruction, least: int) -> None:
+    found = capability(emitter.target)
+    if found < least:
+        raise _refused(emitter, stmt, f"a device of sm_{least} or newer", f"sm_{found}")
+
+
+def _refused(emitter: Any, stmt: Instruction, wanted: str, found: str) -> Unsupported:
+    program = script(emitter.kernel, mark={stmt: "here"}, context=2)
+    return Unsupported(
+        report(f"{emitter.kernel.name}: {stmt.name} cannot be used", program=program, wanted=wanted, found=found)
+    )
+
+
+def refuse_other_accesses(name: str, buffer: Buffer) -> Unsupported:
+    """The error for a load or store of a fragment outside of instructions."""
+    return Unsupported(
+        f"{name}: {buffer.name}, a fragment that a warp holds in registers, is accessed element by element\n"
+        "  wanted: only instructions on it\n  try:    tensorize the blocks that fill it and store it"
+    )

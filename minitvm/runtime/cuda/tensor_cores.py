@@ -1,0 +1,72 @@
+"""Tensor cores in CUDA kernels: `ldmatrix` and `mma.sync`, which all 32 threads of a warp run together.
+
+PTX ISA, "Warp-level matrix load instruction: ldmatrix" and "mma.sync.aligned.m16n8k16".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+
+from ..vectors.lanes import ANYTHING, Operation, marker
+from .async_copies import assembly, shared_address
+
+_I32, _F32 = ir.IntType(32), ir.FloatType()
+
+
+def _tuple(context: Any, builder: ir.IRBuilder, sig: Any, result: ir.Value, count: int) -> ir.Value:
+    values = [builder.extract_value(result, k) for k in range(count)] if count > 1 else [result]
+    return context.make_tuple(builder, sig.return_type, values)
+
+
+def _ldmatrix(count: int, trans: bool) -> Operation:
+    name = f"ldmatrix_x{count}{'_trans' if trans else ''}"
+    registers = types.UniTuple(types.uint32, count)
+
+    def typer(pointer: types.Type, index: types.Type) -> types.Type | None:
+        return registers if isinstance(pointer, types.CPointer) and isinstance(index, types.Integer) else None
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        row = shared_address(builder, builder.gep(args[0], [args[1]]))
+        outputs = ", ".join(f"${k}" for k in range(count))
+        text = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if trans else ''}.shared.b16 {{{outputs}}}, [${count}];"
+        kind = ir.LiteralStructType([_I32] * count) if count > 1 else _I32
+        result = assembly(builder, text, ",".join(["=r"] * count + ["r"]), row, result=kind)
+        return _tuple(context, builder, sig, result, count)
+
+    doc = f"{name}(S, i): {count} matrices of 8 x 8 elements of 16 bits; lane l names row l % 8 of matrix l // 8"
+    return Operation(marker(name, doc), typer, emit, (ANYTHING,))
+
+
+def _mma(kind: str) -> Operation:
+    name, sums = f"mma_16x8x16_{kind}", types.UniTuple(types.float32, 4)
+
+    def typer(*registers: types.Type) -> types.Type | None:
+        words = all(isinstance(r, types.Integer) for r in registers[:6])
+        return sums if len(registers) == 10 and words and all(r == types.float32 for r in registers[6:]) else None
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        words = [builder.trunc(a, _I32) if a.type.width > 32 else a for a in args[:6]]
+        text = (
+            f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 "
+            "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
+        )
+        constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
+        kind_of_result = ir.LiteralStructType([_F32] * 4)
+        values = [*words, *args[6:]]
+        signature = ir.FunctionType(kind_of_result, [v.type for v in values])
+        result = builder.call(ir.InlineAsm(signature, text, constraints, side_effect=True), values)
+        return _tuple(context, builder, sig, result, 4)
+
+    doc = f"{name}(a0..a3, b0, b1, c0..c3): the product of 16 x 16 and 16 x 8 elements of {kind}, added to c"
+    return Operation(marker(name, doc), typer, emit, (ANYTHING,))
+
+
+OPERATIONS = {
+    operation.name: operation
+    for operation in (
+        *(_ldmatrix(count, trans) for count in (1, 2, 4) for trans in (False, True)), _mma("f16"), _mma("bf16"),
+    )
+}  # fmt: skip

@@ -1,0 +1,128 @@
+"""Stages of a software pipeline whose copies are asynchronous: which copies, and where a part waits for them.
+
+    for i in range(n):              # software_pipeline_stage [0, 1], software_pipeline_async_stages [0]
+        load: S[...] = A[i]         # S: shared
+        use: C[i] = S[...]
+
+becomes, for 0 < i < n - 1,
+
+    load: async S[(i + 1) % 2, ...] = A[i + 1]
+    commit a group
+    wait until at most 1 group is under way
+    use: C[i] = S[i % 2, ...]
+
+Each time step that begins copies commits one group. Iteration i of a part of stage s began its copies in time step
+i + s; so a part waits until no groups are under way but those of later time steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...expr import map_children, walk
+from ..analysis.software_pipelines import ASYNC, Pipeline
+from ..analysis.threads import is_shared
+from ..async_copies import commit_group, wait_group
+from ..nodes import Async, Buffer, BufferLoad, BufferStore, Stmt
+
+
+def asynchronous_parts(pipeline: Pipeline) -> dict[int, Stmt]:
+    """The parts, by their numbers, of which copies become asynchronous, with these begun only.
+
+    They are of a stage that is listed, a later part reads what they bring, no other part writes their destination, and
+    the loop does not write their source.
+    """
+    stages = pipeline.loop.annotations.get(ASYNC, ())
+    begun: dict[int, Stmt] = {}
+    stored = [_stored(part) for part in pipeline.parts]
+    for number, part in enumerate(pipeline.parts):
+        if pipeline.stages[number] not in stages:
+            continue
+        others = set().union(*(s for k, s in enumerate(stored) if k != number))
+        loaded = _loaded(part)
+
+        def copied(store: BufferStore, others: set[Buffer] = others, loaded: set[Buffer] = loaded) -> bool:
+            source = store.value
+            return (
+                isinstance(source, BufferLoad)
+                and source.predicate is None
+                and store.predicate is None
+                and is_shared(store.buffer.scope)
+                and source.buffer.scope == "global"
+                and not any(source.buffer in written for written in stored)
+                and store.buffer not in others | loaded
+            )
+
+        copies = {n for n in walk(part) if isinstance(n, BufferStore) and copied(n)}
+        single = {s.buffer for s in copies} - {
+            n.buffer for n in walk(part) if isinstance(n, BufferStore) and n not in copies
+        }
+        copies = {s for s in copies if s.buffer in single and _is_read(pipeline, number, s.buffer)}
+        if copies:
+            begun[number] = _begun(part, copies)
+    return begun
+
+
+class Copies:
+    """The groups of a pipeline: what a part needs, and the statements of a time step with commits and waits."""
+
+    def __init__(self, pipeline: Pipeline, begun: Mapping[int, Stmt]) -> None:
+        self.stages, self.depth, self.begun = pipeline.stages, pipeline.depth, begun
+        self.groups: list[int] = []  # the time steps that committed one, of those written out so far
+        brought = {p: {n.body.buffer for n in walk(part) if isinstance(n, Async)} for p, part in begun.items()}
+        self.needs = {
+            p: [q for q, buffers in brought.items() if q != p and buffers & _touched(part)]
+            for p, part in enumerate(pipeline.parts)
+        }
+
+    def of_step(self, now: int, running: Mapping[int, Stmt]) -> Iterator[Stmt]:
+        """The statements of a time step that is written out, of the parts that run in it, in their order."""
+        last = [p for p in running if p in self.begun][-1:]
+        for p, stmt in running.items():
+            needed = [now - self.stages[p] + self.stages[q] for q in self.needs[p]]
+            if needed:
+                yield wait_group(sum(step > max(needed) for step in self.groups))
+            yield stmt
+            if [p] == last:
+                yield commit_group()
+                self.groups.append(now)
+
+    def of_any_step(self, every: Mapping[int, Stmt]) -> Iterator[Stmt]:
+        """Those of any time step in the middle: all parts run, and all steps before it committed a group."""
+        kept, first = self.groups, min((self.stages[p] for p in self.begun), default=0)
+        self.groups = list(range(first, self.depth))
+        yield from self.of_step(self.depth, every)
+        self.groups = kept
+
+    def passed(self, count: int) -> None:
+        """The loop over the steps in the middle ran, up to this one: each of them committed a group."""
+        if self.begun:
+            self.groups = list(range(min(self.stages[p] for p in self.begun), count))
+
+
+def _is_read(pipeline: Pipeline, number: int, buffer: Buffer) -> bool:
+    """Whether a part of a later stage, or a later one of the same, reads a buffer: there it is waited for."""
+    own = (pipeline.stages[number], pipeline.order[number])
+    return any(
+        (pipeline.stages[p], pipeline.order[p]) > own and buffer in _loaded(part)
+        for p, part in enumerate(pipeline.parts)
+    )
+
+
+def _stored(part: Stmt) -> set[Buffer]:
+    return {n.buffer for n in walk(part) if isinstance(n, BufferStore)}
+
+
+def _loaded(part: Stmt) -> set[Buffer]:
+    return {n.buffer for n in walk(part) if isinstance(n, BufferLoad)}
+
+
+def _touched(part: Stmt) -> set[Buffer]:
+    return _stored(part) | _loaded(part)
+
+
+def _begun(node: Any, copies: set[BufferStore]) -> Any:
+    if isinstance(node, BufferStore):
+        return Async(node) if node in copies else node
+    return map_children(node, lambda child: _begun(child, copies))

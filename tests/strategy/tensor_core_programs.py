@@ -1,0 +1,80 @@
+# mypy: ignore-errors
+"""Products of matrices on tensor cores, and checks of them that raise `AssertionError`."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+import minitvm
+from minitvm import reference, strategy, te, tir
+from minitvm.target import Target
+
+TARGET = "cuda -arch=sm_80"
+KNOBS = {"rows": 32, "columns": 16, "depth": 16, "warp_rows": 1, "warp_columns": 1}
+
+
+def product(m: int, n: int, k: int, dtype: str = "float16", *, transposed: bool = False, followed: bool = False,
+            batch: int | None = None) -> tir.PrimFunc:  # fmt: skip
+    """a [b, m, k] times b [b, k, n], or [b, n, k], summed in float32; `followed` by a bias and a conversion."""
+    lead = () if batch is None else (batch,)
+    a = te.placeholder((*lead, m, k), dtype, name="A")
+    b = te.placeholder((*lead, *((n, k) if transposed else (k, n))), dtype, name="B")
+    r = te.reduce_axis((0, k), name="k")
+
+    def element(*i):
+        second = b[(*i[:-2], i[-1], r)] if transposed else b[(*i[:-2], r, i[-1])]
+        return te.sum(a[(*i[:-1], r)].astype("float32") * second.astype("float32"), axis=r)
+
+    c = te.compute((*lead, m, n), element, name="C")
+    if not followed:
+        return te.create_prim_func([a, b, c])
+    bias = te.placeholder((n,), "float32", name="bias")
+    d = te.compute((*lead, m, n), lambda *i: c[i] + bias[i[-1]], name="D")
+    return te.create_prim_func([a, b, bias, te.compute((*lead, m, n), lambda *i: d[i].astype(dtype), name="E")])
+
+
+PRODUCTS = {
+    "float16": (product(32, 16, 48), KNOBS),
+    "bfloat16": (product(32, 16, 32, "bfloat16"), KNOBS),
+    "transposed": (product(32, 32, 32, transposed=True), {**KNOBS, "warp_columns": 2, "columns": 32}),
+    "two rows of warps": (product(64, 16, 32), {**KNOBS, "rows": 64, "columns": 16, "depth": 32, "warp_rows": 2}),
+    "followed": (product(32, 16, 32, followed=True), KNOBS),
+    "batched": (product(32, 16, 32, batch=2), KNOBS),
+}
+
+
+@functools.cache
+def scheduled(name: str) -> tir.PrimFunc:
+    func, knobs = PRODUCTS[name]
+    chosen = strategy.registry.chosen(func, Target(TARGET), knobs)
+    assert chosen.rule == "tensor_core", chosen.choice.refused
+    return chosen.schedule.func
+
+
+def means_the_same(name: str) -> None:
+    """The schedule, and the kernel: exact sums, and no thread reads what another one has not written."""
+    func, after = PRODUCTS[name][0], scheduled(name)
+    for program in (after, tir.transform.pipeline.lower(after, Target(TARGET))):
+        verdict = reference.check(func, program, modes=("exact", "shadow"))
+        assert verdict, verdict
+
+
+def runs_lane_by_lane(name: str) -> None:
+    """The text of the kernel, with fragments as PTX distributes them over the lanes."""
+    func = PRODUCTS[name][0]
+    rng = np.random.default_rng(3)
+    arrays = [rng.standard_normal([int(d.value) for d in p.shape]).astype(p.dtype.numpy) for p in func.buffers]
+    wanted, found = np.zeros_like(arrays[-1]), np.zeros_like(arrays[-1])
+    reference.tir.run(func, *arrays[:-1], wanted)
+    minitvm.build(scheduled(name), target=TARGET)(*arrays[:-1], found)
+    tolerance = 1e-5 if found.dtype == np.float32 else 2e-2
+    np.testing.assert_allclose(found.astype("float32"), wanted.astype("float32"), rtol=tolerance, atol=tolerance)
+
+
+CHECKS = [
+    *(functools.partial(runs_lane_by_lane, name) for name in ("float16", "transposed")),
+    *(functools.partial(means_the_same, name) for name in ("float16", "two rows of warps", "followed")),
+    *(functools.partial(runs_lane_by_lane, name) for name in ("bfloat16", "followed", "two rows of warps", "batched")),
+]

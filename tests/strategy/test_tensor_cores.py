@@ -1,0 +1,152 @@
+"""Products on tensor cores: the oracle on schedules and kernels, lanes in the simulator, PTX and cubins."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from minitvm import strategy, tir
+from minitvm.codegen import opencl
+from minitvm.codegen.numba_cuda import generate
+from minitvm.errors import InputError, Unsupported
+from minitvm.expr import walk
+from minitvm.script import from_source
+from minitvm.target import Target
+from minitvm.tir import Instruction, TensorIntrin
+from minitvm.tir.tensor_intrin import tensor_cores
+from minitvm.tir.transform.pipeline import lower
+
+from .tensor_core_programs import KNOBS, PRODUCTS, TARGET, means_the_same, product, runs_lane_by_lane, scheduled
+
+pytest.importorskip("numba_cuda")
+
+
+def kernel_of(func: tir.PrimFunc) -> tir.PrimFunc:
+    (kernel,) = [f for _, f in lower(func, Target(TARGET)).items() if not f.attrs.get("host")]
+    return kernel
+
+
+LONGER = [pytest.param(name, marks=[] if name == "float16" else pytest.mark.full) for name in PRODUCTS]
+
+
+@pytest.mark.parametrize("name", LONGER)
+def test_same_meaning(name: str) -> None:
+    means_the_same(name)
+
+
+@pytest.mark.parametrize("name", [*LONGER[:2], "transposed", *LONGER[3:]])
+def test_lanes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINITVM_CUDA_DEVICE", "simulator")
+    runs_lane_by_lane(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [("float16", "sm_80"), ("transposed", "sm_90a"), pytest.param("bfloat16", "sm_90", marks=pytest.mark.full)],
+)
+def test_ptx(name: str, arch: str) -> None:
+    from minitvm.runtime.cuda import compiler
+
+    kernel = kernel_of(scheduled(name))
+    source = generate(kernel, Target(f"cuda -arch={arch}"))
+    ptx = compiler.ptx_of(source, kernel.name, arch)
+    kind = "bf16" if name == "bfloat16" else "f16"
+    assert f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32" in ptx
+    assert "ldmatrix.sync.aligned.m8n8.x4.shared.b16" in ptx
+    assert ("ldmatrix.sync.aligned.m8n8.x2.shared.b16" if name == "transposed" else "m8n8.x2.trans.shared.b16") in ptx
+    assert "cp.async.cg.shared.global" in ptx and "cp.async.wait_group 1" in ptx
+    code, log = compiler.linked(ptx, arch)
+    used = compiler.resources(log)
+    assert code and used.spill_stores == used.spill_loads == used.stack_bytes == 0
+    assert used.shared_bytes <= 48 << 10
+
+
+@pytest.mark.full
+def test_a_large_product_spills_nothing() -> None:
+    from minitvm.runtime.cuda import compiler
+
+    target = Target("cuda -arch=sm_90a")
+    chosen = strategy.registry.chosen(product(1024, 1024, 1024), target)
+    assert chosen.rule == "tensor_core"
+    kernel = kernel_of(chosen.schedule.func)
+    _, log = compiler.linked(compiler.ptx_of(generate(kernel, target), kernel.name, "sm_90a"), "sm_90a")
+    used = compiler.resources(log)
+    assert used.spill_stores == 0 and used.registers <= 128 and used.shared_bytes <= 48 << 10
+
+
+def test_other_devices_and_shapes_have_other_rules() -> None:
+    for func, target in (
+        (product(32, 16, 32), "cuda -arch=sm_75"),
+        (product(33, 16, 32), TARGET),
+        (product(32, 16, 32, "float32"), TARGET),
+        (product(32, 16, 32), "opencl"),
+    ):
+        assert strategy.registry.chosen(func, Target(target)).rule == "contraction"
+
+
+def test_instructions_that_a_device_does_not_have_are_refused() -> None:
+    kernel = kernel_of(scheduled("float16"))
+    with pytest.raises(Unsupported, match=r"cannot be used") as refused:
+        generate(kernel, Target("cuda -arch=sm_75"))
+    assert "sm_80 or newer" in str(refused.value) and "sm_75" in str(refused.value)
+    with pytest.raises(Unsupported, match="has no spelling in opencl"):
+        opencl.generate(kernel, Target("opencl"))
+
+
+def test_fragments_are_registers_of_a_warp() -> None:
+    kernel = kernel_of(scheduled("float16"))
+    text = kernel.script()
+    fragment = next(n.buffer for n in walk(kernel.body) if isinstance(n, tir.Allocate) and "accum" in n.buffer.scope)
+    with pytest.raises(Unsupported, match="accessed element by element"):
+        generate(from_source(re.sub(r"(\n +)T.ptx_wait_group\(0\)", rf"\1{fragment.name}[0] = T.float32(1)", text)),
+                 Target(TARGET))  # fmt: skip
+    moving = re.sub(r"T.tile\(A_shared_warp_matrix_a\[0\]", "T.tile(A_shared_warp_matrix_a[k_1_0 * 8]", text)
+    if moving != text and "k_1_0" in text:
+        with pytest.raises(Unsupported, match="no addresses|multiples of"):
+            generate(from_source(moving), Target(TARGET))
+
+
+def test_a_warp_has_32_threads() -> None:
+    text = scheduled("float16").script().replace('thread_binding(32, thread="threadIdx.x")',
+                                                 'thread_binding(16, thread="threadIdx.x")')  # fmt: skip
+    with pytest.raises(Unsupported, match="run by 32 threads together"):
+        lower(from_source(text), Target(TARGET))
+
+
+def test_every_lane_reaches_an_instruction() -> None:
+    func = scheduled("float16")
+    kernel = kernel_of(func)
+    assert all(n.together == 32 for n in walk(kernel.body) if isinstance(n, Instruction))
+    text = """
+    @T.prim_func
+    def main(C: T.Buffer((16, 8))):
+        F = T.alloc_buffer((16, 8), scope="warp.accumulator")
+        for b in T.thread_binding(1, thread="blockIdx.x"):
+            for tx in T.thread_binding(32, thread="threadIdx.x"):
+                if tx < 16:
+                    with T.instruction("mma_fill_16x8_f32", T.tile(F[0, 0], F[1, 0], F[0, 1]), together=32):
+                        for i, j in T.grid(16, 8):
+                            F[i, j] = T.float32(0)
+                    with T.instruction("mma_store_16x8_f32", T.tile(F[0, 0], F[1, 0], F[0, 1]),
+                                       T.tile(C[0, 0], C[1, 0], C[0, 1]), together=32):
+                        for i, j in T.grid(16, 8):
+                            C[i, j] = F[i, j]
+    """
+    with pytest.raises(Unsupported, match="would not reach an instruction"):
+        lower(from_source(text), Target(TARGET))
+
+
+def test_knobs() -> None:
+    with pytest.raises(InputError, match="no knob"):
+        strategy.registry.chosen(PRODUCTS["float16"][0], Target(TARGET), {"nothing": 1})
+    assert set(KNOBS) == {"rows", "columns", "depth", "warp_rows", "warp_columns"}
+
+
+@pytest.mark.parametrize("dtype", tensor_cores.INPUTS)
+def test_descriptions_fit_their_instructions(dtype: str) -> None:
+    names = [tensor_cores.load_a(dtype), tensor_cores.multiply(dtype)]
+    names += [make(dtype, across) for across in (False, True) for make in (tensor_cores.load_b, tensor_cores.multiply)]
+    for name in names:
+        intrin = TensorIntrin.get(name)
+        assert intrin is not None and intrin.spelling("numba-cuda") is not None and intrin.spelling("opencl") is None
