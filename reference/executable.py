@@ -265,7 +265,7 @@ class _Machine:
         return step.engine if isinstance(step, n.CallExternal) else type(step).__name__.lower()
 
     def order(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, n.Step]]:
-        """The steps with their numbers in the order in which they run; a loop comes once, in front of its iterations."""
+        """The numbered steps in the order in which they run; a loop comes once, in front of its iterations."""
         index, steps = first, self.program.steps
         while index < (len(steps) if last is None else last):
             step = steps[index]
@@ -274,6 +274,9 @@ class _Machine:
             if isinstance(step, n.Loop):
                 while self._goes_on(index - 1, step):
                     yield from self.order(index, index + step.steps)
+                    for inner in steps[index : index + step.steps]:
+                        if isinstance(inner, n.BindSize):  # such a size has a value until here
+                            self.values.pop(inner.var, None)
                     self.since_barrier.clear()
                     self._count(step, self._word(index - 1, step.number) + 1)
                 index += step.steps

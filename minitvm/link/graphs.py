@@ -84,7 +84,7 @@ def _slots(
     level: Level, constants: Mapping[Any, int]
 ) -> tuple[dict[Any, Slot], dict[Any, Slot], list[tuple[Slot, Any]]]:
     """The places of inputs, constants and joined values; outputs that are written in place; outputs that are copied."""
-    fused, slots = level.graph, {}
+    fused, together, slots = level.graph, level.together, {}
     for value, number in level.updates.states.items():
         slots[value] = _slot(value, x.State(number))
     for number, value in enumerate(v for v in fused.inputs if v not in slots):
@@ -92,9 +92,16 @@ def _slots(
     slots.update(constant_slots(fused, constants))
     outputs: dict[Any, Slot] = {}
     copies: list[tuple[Slot, Any]] = []
+    views = {node.output: node.inputs[0] for node in fused.nodes if is_view(node)}
+    of_loops = {value for node in fused.nodes if node.op == LOOP for value in node.outputs}
     for number, (_, value) in enumerate(_returned(fused)):
         place = _slot(value, x.Output(number))
-        if value not in slots and value not in outputs:
+        source = value
+        while source in views:
+            source = views[source]
+        if source in of_loops and source not in outputs and source not in together.parts:
+            outputs[source] = place  # the rows of a loop, which end in a change of shape, are written where they end
+        elif value not in slots and value not in outputs:
             outputs[value] = place
         else:  # an input, a constant, or a value that is an output twice
             copies.append((place, value))
@@ -122,7 +129,7 @@ class _Linking:
     lowered: Mapping[bytes, LoweredFunc]
     constants: Mapping[int, int]
 
-    def nodes(self, level: Level, slots: dict[Any, Slot], outputs: Mapping[Any, Slot], name: str = "") -> None:
+    def nodes(self, level: Level, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
         """The steps of one graph; the places of its values are added to `slots`. Those of `outputs` are fixed."""
         together = level.together
         for value in [*reversed(together.wholes), *together.parts]:  # a result may be a part of a later one
@@ -136,7 +143,7 @@ class _Linking:
             slots[begin] = slots[result]
         for node in level.graph.nodes:
             if node.op == LOOP:
-                self.loop(level.bodies[node], node, slots, outputs)
+                self.loop(level, node, slots, outputs)
             elif node not in together.nodes:
                 self.operator(self.units[node], slots, outputs)
 
@@ -165,9 +172,10 @@ class _Linking:
         results = [] if updated is not None else [slots[value] for value in unit.node.outputs]
         linker.call(func, args, _symbolic(func, values), unit.name, results)
 
-    def loop(self, body: Level, node: Any, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
+    def loop(self, level: Level, node: Any, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
         """The steps of a loop. What it carries begins as a copy, unless it is computed in its place (`Level.taken`)."""
-        linker, graph = self.linker, body.graph
+        linker, body = self.linker, level.bodies[node]
+        graph = body.graph
         for value in node.outputs:
             if value not in slots:
                 slots[value] = outputs.get(value) or _slot(value)
@@ -182,7 +190,7 @@ class _Linking:
         results = graph.outputs[1:]
         own.update({results[k]: carried[k] for k in body.direct})
         always = _is_true(graph, graph.outputs[0])
-        going: Slot | None = slots[node.inputs[1]]
+        going: Slot | None = None if always and _is_true(level.graph, node.inputs[1]) else slots[node.inputs[1]]
         if not always:
             going = Slot("going", 1)
             linker.copy(going, slots[node.inputs[1]], "loop")

@@ -94,6 +94,11 @@ def bind_data_size(executable: Executable, step: BindSize, value: int, env: Bind
         )
     env[step.var] = value
     if executable.guards:
+        # What steps behind this one bind is unknown again: it was found by the run, or the iteration, before.
+        behind = executable.steps[executable.steps.index(step) + 1 :]
+        for other in behind:
+            if isinstance(other, BindSize):
+                env.pop(other.var, None)
         check_guards(executable, env, step.var)
 
 

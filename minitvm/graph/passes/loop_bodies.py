@@ -27,16 +27,16 @@ def loop_bodies(graph: Graph) -> Graph:
     constants = graph.arrays()
     nodes: list[OpNode] = []
     instead: dict[Value, Value] = {}
+    added: list[Constant] = []
     for item in graph.nodes:
         if item.op == LOOP:
             item = _read_only(item, instead)
-            item, moved = _without_invariants(
-                _with_constants(item, {c: constants[c] for c in item.inputs if c in constants})
-            )
+            item = _with_constants(item, {c: constants[c] for c in item.inputs if c in constants})
+            item, moved = _without_invariants(item, added)
             nodes += moved
             item = _without_idle_inputs(item)
         nodes.append(item)
-    return rebuild(graph, nodes, instead=instead)
+    return rebuild(graph, nodes, added, instead)
 
 
 def _read_only(item: OpNode, instead: dict[Value, Value]) -> OpNode:
@@ -76,28 +76,35 @@ def _with_constants(item: OpNode, arrays: dict[Value, object]) -> OpNode:
     return with_body(item, inner, (*item.inputs[: 2 + item.attrs["carried"]], *kept))
 
 
-def _without_invariants(item: OpNode) -> tuple[OpNode, list[OpNode]]:
-    """The loop without operators that do the same in each iteration, and these, for the place in front of it."""
+def _without_invariants(item: OpNode, added: list[Constant]) -> tuple[OpNode, list[OpNode]]:
+    """The loop without operators that do the same in each iteration, and these, for the place in front of it.
+
+    The constants that these read are added to `added`.
+    """
     body = item.body
     outer = dict(zip(own_outside(item), outside_inputs(item), strict=True))
-    constants = {c.value for c in body.constants}
+    arrays = body.arrays()
     moved: dict[OpNode, OpNode] = {}
     bound = {size for inner in body.nodes for size in inner.bound_sizes()}
     for inner in body.nodes:
-        read = [v for v in inner.inputs if v not in constants]
-        if not read or not all(v in outer for v in read) or len(read) < len(inner.inputs) or _stays(inner):
+        read = [v for v in inner.inputs if v not in arrays]
+        if not read or not all(v in outer for v in read) or _stays(inner):
             continue
         if bound.intersection(inner.mentioned()):
             continue
-        results = tuple(Value(v.name, v.shape, v.dtype) for v in inner.outputs)
-        moved[inner] = OpNode(inner.op, tuple(outer[v] for v in inner.inputs), inner.attrs, results)
-        outer.update(zip(inner.outputs, results, strict=True))
+        for v in inner.inputs:
+            if v not in outer:  # a constant
+                outer[v] = Value(v.name, v.shape, v.dtype)
+                added.append(Constant(outer[v], arrays[v]))
+        made = tuple(Value(v.name, v.shape, v.dtype) for v in inner.outputs)
+        moved[inner] = OpNode(inner.op, tuple(outer[v] for v in inner.inputs), inner.attrs, made)
+        outer.update(zip(inner.outputs, made, strict=True))
     if not moved:
         return item, []
-    added = [v for inner in moved for v in inner.outputs]
+    results = [v for inner in moved for v in inner.outputs]
     nodes = tuple(inner for inner in body.nodes if inner not in moved)
-    changed = replace(body, inputs=(*body.inputs, *added), nodes=nodes)
-    return with_body(item, changed, (*item.inputs, *(outer[v] for v in added))), list(moved.values())
+    changed = replace(body, inputs=(*body.inputs, *results), nodes=nodes)
+    return with_body(item, changed, (*item.inputs, *(outer[v] for v in results))), list(moved.values())
 
 
 def _stays(inner: OpNode) -> bool:

@@ -360,7 +360,9 @@ class BoundProgram:
     def _bind_size(self, number: int, step: BindSize, place: int) -> None:
         """Read a size, and fill in the arguments that follow from it, unless the sizes are those of the last run."""
         bind_data_size(self.program.executable, step, int(array_at(place, DType("int64"), (1,))[0]), self.env)
-        sizes = {var: int(self.env[var]) for var, other in self._binders.items() if other <= number}
+        # Those of a loop that had no iteration have no value, and nothing here needs one.
+        known = (var for var, other in self._binders.items() if other <= number and var in self.env)
+        sizes = {var: int(self.env[var]) for var in known}
         if all(self._made_for.get(var) == value for var, value in sizes.items()):
             return
         for slot, value, dtype in self._later[number]:
