@@ -30,7 +30,7 @@ def link_graph(
     kind: str,
     bounds: Iterable[Requirement] = (),
 ) -> x.Executable:
-    """The executable of an optimized graph whose functions are lowered, by their keys; `units` are these by their nodes.
+    """The executable of an optimized graph whose functions (`units`, by their nodes) are lowered, by their keys.
 
     Operators that the level lists change a state where it lies; other states are copied at the end of a run.
     """

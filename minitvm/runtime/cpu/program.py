@@ -381,7 +381,8 @@ class BoundProgram:
 
 
 _KINDS = {
-    BindSize: "bind_size", CallKernel: "kernel", Barrier: "barrier", Copy: "copy", CallExternal: "external", Loop: "loop",
+    BindSize: "bind_size", CallKernel: "kernel", Barrier: "barrier", Copy: "copy", CallExternal: "external",
+    Loop: "loop",
 }  # fmt: skip
 
 

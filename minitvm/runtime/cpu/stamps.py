@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...executable import Executable, Loop
 from ...executable.alignment import address
-from ..stamped import CLOCK
+from ..stamped import CLOCK, fill_skipped
 from .executor import STAMP
 from .segments import Segment, Table
 
@@ -49,18 +48,9 @@ class StampedProgram:
         if not _ends_in_table(self._segments):
             stamp(self._count)
         times = words[:, : self._count + 1].copy()
-        _fill(times, bound.program.executable)
+        fill_skipped(times, bound.program.executable)
         return times
 
 
 def _ends_in_table(segments: list[Segment]) -> bool:
     return bool(segments) and isinstance(segments[-1], Table)
-
-
-def _fill(times: np.ndarray[Any, Any], x: Executable) -> None:
-    """The steps of a loop that had no iteration take no time: they begin when what is behind the loop begins."""
-    for number in reversed(range(len(x.steps))):
-        step = x.steps[number]
-        if isinstance(step, Loop):
-            inside = times[:, number + 1 : number + 1 + step.steps]
-            inside[inside == 0] = np.broadcast_to(times[:, number + 1 + step.steps, None], inside.shape)[inside == 0]
