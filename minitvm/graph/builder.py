@@ -112,7 +112,7 @@ class GraphBuilder:
         found = self.op(LOOP, bound, condition, *begin, *outside, name=name, **attrs)
         values = found if isinstance(found, tuple) else (found,)
         kept = len(values) - len(buffers)
-        return (*values[:kept], *(self.op("reshape", v, newshape=v.shape[1:]) for v in values[kept:]))
+        return (*values[:kept], *(self.op("reshape", v, newshape=v.shape[1:], allowzero=True) for v in values[kept:]))
 
     def _room(self, row: Value, most: Dim | None, first: int) -> tuple[Dim, ...]:
         """The shape of the memory for the rows of all iterations, as `nn.cache_update` takes it."""
@@ -124,7 +124,7 @@ class GraphBuilder:
         return (1, most, *row.shape)
 
     def _with_row(self, buffer: Value, row: Value, number: Value) -> Value:
-        update = self.op("reshape", row, newshape=(1, 1, *row.shape))
+        update = self.op("reshape", row, newshape=(1, 1, *row.shape), allowzero=True)
         changed: Value = self.op("nn.cache_update", buffer, update, self.op("reshape", number, newshape=(1,)), axis=1)
         return changed
 
