@@ -81,12 +81,35 @@ def direct() -> Graph:
     return b.build(b.loop(body, [x], limit=n)[1])
 
 
+def exchanged() -> Graph:
+    """Two values change places, a third one stays; a flag that is carried ends the loop one iteration later."""
+    b = GraphBuilder("exchanged")
+    x, y, n = b.input("x", (4,)), b.input("y", (4,)), b.input("n", (), "int64")
+
+    def body(number: Any, p: Any, q: Any, kept: Any, flag: Any) -> Any:
+        return flag, [q, p, kept, b.op("less", number, 2)]
+
+    _, p, q, kept, _ = b.loop(body, [x, y, b.op("exp", x), np.array(True)], limit=n)
+    return b.build([p, q, b.op("add", kept, y)])
+
+
+def shared() -> Graph:
+    """A computed value with which a loop begins, and that is read behind the loop as well."""
+    b = GraphBuilder("shared")
+    x, n = b.input("x", (4,)), b.input("n", (), "int64")
+    begin = b.op("cumsum", x, axis=0)
+    _, last = b.loop(lambda _, v: (True, [b.op("nn.softmax", v)]), [begin], limit=n)
+    return b.build(b.op("add", last, begin))
+
+
 def number(value: int) -> np.ndarray:
     return np.array(value, np.int64)
 
 
 CASES: dict[str, tuple[Callable[[], Graph], list[Inputs]]] = {
     "swapped": (swapped, [{"x": X, "y": X * 10, "n": number(n)} for n in (0, 1, 2, 3, 7)]),
+    "exchanged": (exchanged, [{"x": X, "y": X * 10, "n": number(n)} for n in (0, 1, 2, 3, 4, 9)]),
+    "shared": (shared, [{"x": X, "n": number(n)} for n in (0, 1, 2)]),
     "rows": (rows, [{"x": X, "n": number(n)} for n in (0, 1, 4, 9, 30)]),
     "open rows": (
         lambda: rows(SizeVar("w")), [{"x": X[:w], "n": number(n)} for w, n in ((4, 9), (1, 3), (2, 0), (3, 30))],

@@ -50,13 +50,6 @@ LEFT.edit(
     "moved.append((going, own[graph.outputs[0]]))",
     "pass",
 )
-LEFT.edit(
-    "a value that is read behind the loop as well is computed where the loop carries it",
-    "_Linking.loop",
-    "if slots[begin] is not place:",
-    "if False:",
-)
-
 TAKEN = Faults("values that a loop takes over", "minitvm.link.levels", [repeated()])
 TAKEN.edit("a loop takes over a value that others read", "_taken", "readers[value] == 1 and ", "")
 
