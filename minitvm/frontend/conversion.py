@@ -104,7 +104,7 @@ class Conversion:
         return entry
 
     def bound(self, count: Operand, most: Dim, name: str = "count", size: SizeVar | None = None) -> SizeVar:
-        """A new size, or `size`: its value is a number that a run computes. The run stops unless that is 0 to `most`."""
+        """A new size, or `size`; its value is a number that a run computes. The run stops unless it is 0 to `most`."""
         size = SizeVar(name) if size is None else size
         self.op("bind_size", self.cast(self.reshape(count, ()), "int64"), size=size, most=most, where=self.where)
         return size
