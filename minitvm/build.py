@@ -16,9 +16,7 @@ from .errors import InputError, nearest
 from .executable import nodes as x
 from .link import link_function, link_graph
 from .link.bounds import input_bounds
-from .link.graphs import binding_of, is_view, writes_its_output
-from .link.in_place import in_place
-from .link.joined import joined
+from .link.levels import level_of, units_of
 from .lowering import Unit, lower_function, lower_functions, schedule_function, to_kernels, to_units
 from .lowering.units import named
 from .target import Target
@@ -276,14 +274,13 @@ def compile_executable(
         return link_function(lower_function(_single(model), target, callback), target.brief)
     graph = to_graph(model)
     fused = optimize_graph(graph, target, callback, accuracy)
-    updates = in_place(fused, is_view)
-    units = to_units(fused, updates.nodes)
-    copied = joined(fused, writes_its_output, updates.states).nodes
-    is_step = {unit.node for unit in units if unit.node in copied or binding_of(unit.node) is not None}
-    functions = list(dict.fromkeys(unit.function for unit in units if unit.node not in is_step))
+    level = level_of(fused)
+    units = units_of(level)
+    needed = [node for inner in level.all() for node in inner.graph.nodes if inner.needs_function(node)]
+    functions = list(dict.fromkeys(units[node].function for node in needed))
     report = (lambda done, total: progress("lowering", done, total)) if progress else None
     lowered = lower_functions(functions, target, callback, report)
-    return link_graph(fused, units, lowered, target.brief, updates, input_bounds(graph))
+    return link_graph(level, units, lowered, target.brief, input_bounds(graph))
 
 
 LEVELS_OF_OPERATOR = ("fused", "te", "tir", "schedule", "kernel", "source")

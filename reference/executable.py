@@ -8,7 +8,7 @@ between steps of different threads that touch the same bytes. Engines outside of
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,7 @@ def run(
     machine = _Machine(executable, inputs, Settings(shadow, order, seed, listeners, threads), mode, states or {})
     begin, end = events.heard(listeners, "step_begin"), events.heard(listeners, "step_end")
     with np.errstate(all="ignore"):
-        for index, step in enumerate(executable.steps):
+        for index, step in machine.order():
             record = events.Step(index, type(step).__name__, machine.name(step))
             if begin is not None:
                 begin(record, time.perf_counter())
@@ -264,10 +264,58 @@ class _Machine:
             return self.program.kernels[step.kernel].name
         return step.engine if isinstance(step, n.CallExternal) else type(step).__name__.lower()
 
+    def order(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, n.Step]]:
+        """The numbered steps in the order in which they run; a loop comes once, in front of its iterations."""
+        index, steps = first, self.program.steps
+        while index < (len(steps) if last is None else last):
+            step = steps[index]
+            yield index, step
+            index += 1
+            if isinstance(step, n.Loop):
+                while self._goes_on(index - 1, step):
+                    yield from self.order(index, index + step.steps)
+                    for inner in steps[index : index + step.steps]:
+                        if isinstance(inner, n.BindSize):  # such a size has a value until here
+                            self.values.pop(inner.var, None)
+                    self.since_barrier.clear()
+                    self._count(step, self._word(index - 1, step.number) + 1)
+                index += step.steps
+                self.since_barrier.clear()
+
+    def _goes_on(self, index: int, step: n.Loop) -> bool:
+        """Whether a loop has another iteration; InputError if it is one too many."""
+        number = self._word(index, step.number)
+        if number >= self._word(index, step.limit):
+            return False
+        if step.going is not None and not self._bytes(index, step.going, 1)[0]:
+            return False
+        if step.most is not None and number >= self.size(step.most):
+            raise InputError(f"{self.program.name}: {step.where}: more than {self.size(step.most)} iterations")
+        return True
+
+    def _word(self, index: int, location: n.Location) -> int:
+        return int(self._bytes(index, location, 8).view(np.int64)[0])
+
+    def _bytes(self, index: int, location: n.Location, count: int) -> np.ndarray:
+        """The first bytes of a place that a step reads itself."""
+        place = self.place(location)
+        if self.settings.shadow and not self.initialised(place)[:count].all():
+            raise ExecutionError(f"step {index} reads bytes of {location} that hold no value")
+        return self.pieces[place.key].data[place.start : place.start + count]
+
+    def _count(self, step: n.Loop, number: int) -> None:
+        place = self.place(step.number)
+        piece = self.pieces[place.key]
+        piece.data[place.start : place.start + 8] = np.array([number], np.int64).view(np.uint8)
+        piece.writer[place.start : place.start + 8] = self.places.setdefault(place, len(self.places) + 1)
+
     def step(self, index: int, step: n.Step) -> None:
-        """Do one step."""
+        """Do one step; of a loop its begin."""
         if isinstance(step, n.Barrier):
             self.since_barrier.clear()
+        elif isinstance(step, n.Loop):
+            self.since_barrier.clear()
+            self._count(step, 0)
         elif isinstance(step, n.CallKernel):
             self._call(index, step)
         elif isinstance(step, n.Copy):
@@ -349,10 +397,7 @@ class _Machine:
         self.pieces[target.key].writer[target.start : target.stop] = number
 
     def _bind_size(self, index: int, step: n.BindSize) -> None:
-        place = self.place(step.place)
-        if self.settings.shadow and not self.initialised(place).all():
-            raise ExecutionError(f"step {index}: {step.var.name} is bound to bytes that hold no value")
-        value = int(self.pieces[place.key].data[place.start : place.start + 8].view(np.int64)[0])
+        value = self._word(index, step.place)
         most = self.size(step.most)
         if not 0 <= value <= most:
             raise InputError(f"{self.program.name}: {step.where}: {step.var.name} is {value}; wanted 0 to {most}")

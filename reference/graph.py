@@ -17,7 +17,7 @@ import numpy as np
 from minitvm import events
 from minitvm import expr as x
 from minitvm.errors import ExecutionError, InputError, Unsupported, nearest
-from minitvm.graph.nodes import BIND_SIZE, FUSED, Graph, OpNode, Value
+from minitvm.graph.nodes import BIND_SIZE, FUSED, LOOP, Graph, OpNode, Value
 
 from .meaning.scalar import evaluate as evaluate_scalar
 from .operators import OPERATORS
@@ -137,7 +137,10 @@ def _node(item: OpNode, arrays: Arrays, dims: dict[x.Var, Any]) -> None:
     inputs = [arrays[v] for v in item.inputs]
     if item.op == BIND_SIZE:
         _learn(item, inputs[0], dims)
-    results = _fused(item.graph, inputs, dims) if item.op == FUSED else _operator(item, inputs, dims)
+    if item.op == LOOP:
+        results = _loop(item, inputs, dims)
+    else:
+        results = _fused(item.graph, inputs, dims) if item.op == FUSED else _operator(item, inputs, dims)
     for value, array in zip(item.outputs, results, strict=True):
         shape = _concrete(value.shape, dims)
         if array.dtype != value.dtype.numpy or array.shape != shape:
@@ -167,6 +170,38 @@ def _fused(graph: Graph, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -
         _node(item, inner, bound)
         dims.update({size: bound[size] for size in item.bound_sizes()})
     return [inner[v] for v in graph.outputs]
+
+
+def _loop(item: OpNode, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -> list[np.ndarray]:
+    """The number of iterations, then the carried values behind the last one."""
+    (limit, going), count = inputs[:2], item.attrs["carried"]
+    carried, outside = list(inputs[2 : 2 + count]), list(inputs[2 + count :])
+    most = None if item.attrs["most"] is None else _concrete(item.attrs["most"], dims)
+    body: Graph = item.attrs["body"]
+    number = 0
+    while number < int(limit) and bool(going):
+        if most is not None and number >= most:
+            raise InputError(f"{item.attrs['where'] or 'loop'}: more than {most} iterations")
+        going, *carried = _body(body, [np.array(number, np.int64), *carried, *outside], dims)
+        number += 1
+    return [np.array(number, np.int64), *carried]
+
+
+def _body(body: Graph, inputs: Sequence[np.ndarray], dims: Mapping[x.Var, Any]) -> list[np.ndarray]:
+    """One iteration. The sizes around the loop are known in it, and what it binds ends with it."""
+    own = dict(dims)
+    arrays: Arrays = {c.value: c.data for c in body.constants}
+    for value, array in zip(body.inputs, inputs, strict=True):
+        shape = _concrete(value.shape, own)
+        if array.dtype != value.dtype.numpy or array.shape != shape:
+            raise ExecutionError(
+                f"{body.name} takes {value.name}: {value.type}, which is {list(shape)}\n"
+                f"  found:  {array.dtype}{list(array.shape)}"
+            )
+        arrays[value] = array
+    for item in body.nodes:
+        _node(item, arrays, own)
+    return [arrays[v] for v in body.outputs]
 
 
 def _operator(item: OpNode, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -> list[np.ndarray]:

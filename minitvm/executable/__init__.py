@@ -30,6 +30,7 @@ from .nodes import (
     Kernel,
     KernelParam,
     Location,
+    Loop,
     Output,
     Resident,
     ScalarSpec,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BUFFER", "RULES", "SCALAR", "Arena", "ArenaSlice", "Argument", "Barrier", "BindSize", "Bound", "CallExternal",
     "CallKernel", "Constant", "ConstantRef", "Copy", "Dim", "Executable", "Guard", "Input", "Kernel", "KernelParam",
-    "Location", "Output", "Resident", "ScalarSpec", "State", "Step", "TensorSpec", "evaluate", "load", "save",
+    "Location", "Loop", "Output", "Resident", "ScalarSpec", "State", "Step", "TensorSpec", "evaluate", "load", "save",
     "script", "verify",
 ]  # fmt: skip
 

@@ -8,7 +8,7 @@ from math import prod
 
 from ..expr import Expr, Var, format_expr
 from .evaluation import Number, evaluate
-from .nodes import BindSize, CallExternal, CallKernel, Copy, Dim, Executable, Resident
+from .nodes import BindSize, CallExternal, CallKernel, Copy, Dim, Executable, Loop, Resident
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,8 @@ def _operator(executable: Executable, number: int) -> str:
         return step.operator or "copy"
     if isinstance(step, BindSize):
         return step.operator or "bind_size"
+    if isinstance(step, Loop):
+        return step.operator or "loop"
     return step.engine if isinstance(step, CallExternal) else "barrier"
 
 

@@ -1,14 +1,17 @@
 """Level 5, the executable: what every target compiles to. Plain data: constants, arenas, kernels and a list of steps.
 
     executable ::= inputs, outputs, states, constants, arenas, kernels, guard*, bound*, step*
-    step       ::= CallKernel | Barrier | Copy | CallExternal | BindSize
+    step       ::= CallKernel | Barrier | Copy | CallExternal | BindSize | Loop
     argument   ::= location | number | Expr                          numbers and Exprs are scalars
     location   ::= Input(i) | Output(i) | State(i) | ConstantRef(i) | ArenaSlice(arena, offset, nbytes)
 
 **Meaning.** A team of threads runs the steps in order. A `parallel` kernel call runs on every thread, each doing its
 share; every other step runs on thread 0 while the other threads continue with the next step. `Barrier` waits for all
 threads. So two steps that touch the same bytes, one of them writing, need a barrier between them unless both run on
-thread 0. `CallExternal`, `BindSize`, and the end of the program, are barriers too.
+thread 0. `CallExternal`, `BindSize`, and the end of the program, are barriers too; so are the begin of a `Loop`, the
+end of each of its iterations, and its end.
+
+A `Loop` repeats the steps behind it, so many as it says: a program is one list of steps, and loops are ranges of it.
 
 A *state* is memory that outlives a run: zeros before the first one, then what the run before left. Whoever runs the
 executable owns that memory; each module has its own.
@@ -213,7 +216,30 @@ class BindSize:
     operator: str = field(default="", compare=False)
 
 
-Step: TypeAlias = CallKernel | Barrier | Copy | CallExternal | BindSize
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Repeat the next `steps` steps; `number`, an int64 that thread 0 writes, counts the iterations that are done.
+
+        number = 0
+        while number < limit and going:     # the int64 at `limit`, the bool at `going`; without `going` it is true
+            the next `steps` steps
+            number = number + 1
+
+    The run ends with an error if `number` is `most` and the loop would go on; `where` names what needs that. Steps of
+    the body may write `going`. A body may hold loops, which end inside of it. A size that is bound in the body has a
+    value until the end of the iteration.
+    """
+
+    steps: int
+    number: Location
+    limit: Location
+    going: Location | None = None
+    most: Dim | None = None
+    where: str = field(default="", compare=False)
+    operator: str = field(default="", compare=False)
+
+
+Step: TypeAlias = CallKernel | Barrier | Copy | CallExternal | BindSize | Loop
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from .nodes import (
     Copy,
     Executable,
     Input,
+    Loop,
     Output,
     ScalarSpec,
     State,
@@ -46,11 +47,15 @@ def script(executable: Executable, mark: int | None = None, note: str = "") -> s
     for bound in x.bounds:
         name = _argument(x, bound.place)
         lines.append(f"    bound({bound.low} <= {name} <= {bound.high})  # {bound.where}".rstrip(" #"))
+    ends: list[int] = []  # of the loops around a step
     for i, step in enumerate(x.steps):
-        text = f"    {step_text(x, step)}"
+        ends = [end for end in ends if end > i]
+        text = f"{'    ' * (1 + len(ends))}{step_text(x, step)}"
         lines.append(f"{text}  # {i}")
         if i == mark:
-            lines.append(f"    {'^' * (len(text) - 4)} {note}".rstrip())
+            lead = len(text) - len(text.lstrip())
+            lines.append(f"{' ' * lead}{'^' * (len(text) - lead)} {note}".rstrip())
+        ends += [i + 1 + step.steps] if isinstance(step, Loop) else []
     if not x.steps:
         lines.append("    pass")
     return "\n".join(lines) + "\n"
@@ -64,6 +69,10 @@ def step_text(x: Executable, step: Step) -> str:
         return f"copy({_argument(x, step.dst)}, {_argument(x, step.src)}, {_number(step.nbytes)})"
     if isinstance(step, BindSize):
         return f"{step.var.name} = bind_size({_argument(x, step.place)}, most={_number(step.most)})"
+    if isinstance(step, Loop):
+        going = "" if step.going is None else f", while {_argument(x, step.going)}"
+        most = "" if step.most is None else f", most={_number(step.most)}"
+        return f"for {_argument(x, step.number)} in loop({_argument(x, step.limit)}{going}{most}):"
     args = [_argument(x, a) for a in step.args]
     if isinstance(step, CallExternal):
         attrs = [f"{k}={v!r}" for k, v in step.attrs.items()]

@@ -20,7 +20,7 @@ from ..errors import ArtifactError, Unsupported
 from . import nodes as n
 from .alignment import ALIGNMENT, aligned_empty
 
-VERSION = 7
+VERSION = 8
 _FORMAT = "minitvm-executable"
 
 _BINARY = {
@@ -83,6 +83,11 @@ class _Writer:
         if isinstance(s, n.BindSize):
             bound = {"var": self.expr(s.var), "place": self.argument(s.place), "most": self.expr(s.most)}
             return {"step": "bind", **bound, "where": s.where, "operator": s.operator}
+        if isinstance(s, n.Loop):
+            places = {"number": self.argument(s.number), "limit": self.argument(s.limit)}
+            going = None if s.going is None else self.argument(s.going)
+            about = {"going": going, "most": self.expr(s.most), "where": s.where, "operator": s.operator}
+            return {"step": "loop", "steps": s.steps, **places, **about}
         args = [self.argument(a) for a in s.args]
         if isinstance(s, n.CallKernel):
             call = {"step": "call", "kernel": s.kernel, "args": args}
@@ -199,6 +204,10 @@ class _Reader:
         if j["step"] == "bind":
             var, place, most = self.expr(j["var"]), self.argument(j["place"]), self.expr(j["most"])
             return n.BindSize(var, place, most, j["where"], j["operator"])
+        if j["step"] == "loop":
+            number, limit = self.argument(j["number"]), self.argument(j["limit"])
+            going = None if j["going"] is None else self.argument(j["going"])
+            return n.Loop(j["steps"], number, limit, going, self.expr(j["most"]), j["where"], j["operator"])
         args = tuple(map(self.argument, j["args"]))
         if j["step"] == "call":
             return n.CallKernel(j["kernel"], args, j["parallel"], j["operator"], tuple(map(self.expr, j["grid"])))

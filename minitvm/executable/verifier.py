@@ -27,6 +27,7 @@ from .nodes import (
     Executable,
     Input,
     Location,
+    Loop,
     Output,
     ScalarSpec,
     State,
@@ -54,6 +55,9 @@ def accesses(executable: Executable, step: Step) -> list[tuple[Location, str]]:
         return [(step.dst, "w"), (step.src, "r")]
     if isinstance(step, BindSize):
         return [(step.place, "r")]
+    if isinstance(step, Loop):
+        decides = [step.limit] if step.going is None else [step.limit, step.going]
+        return [(step.number, "w"), *((place, "r") for place in decides)]
     if isinstance(step, CallExternal):
         modes: list[str] = list(step.access)
     else:
@@ -123,6 +127,8 @@ def _indices(x: Executable, env: Env) -> Iterator[Breach]:
             args = (step.dst, step.src)
         elif isinstance(step, BindSize):
             args = (step.place,)
+        elif isinstance(step, Loop):
+            args = (step.number, step.limit) if step.going is None else (step.number, step.limit, step.going)
         for a in args:
             if not inside(a):
                 yield i, f"{a} does not exist"
@@ -153,6 +159,31 @@ def _arguments(x: Executable, env: Env) -> Iterator[Breach]:
                 yield i, f"{p.name} is a {p.role}, its argument is {a!r}"
             elif isinstance(a, Input | Output | State | ConstantRef) and not _holds(dtype := _dtype(x, a), p.dtype):
                 yield i, f"{p.name} is {p.dtype}, its argument is {dtype}"
+
+
+def _loops(x: Executable, env: Env) -> Iterator[Breach]:
+    ends = [len(x.steps)]  # of the loops around a step, the innermost last
+    for i, step in enumerate(x.steps):
+        while ends[-1] <= i:
+            ends.pop()
+        if not isinstance(step, Loop):
+            continue
+        end = i + 1 + step.steps
+        if step.steps < 0 or end > ends[-1]:
+            yield i, f"the loop repeats steps {i + 1} to {end - 1}; what is around it ends at step {ends[-1] - 1}"
+            return
+        ends.append(end)
+        places = [("number", step.number, "int64"), ("limit", step.limit, "int64"), ("condition", step.going, "bool")]
+        for what, place, wanted in places:
+            if isinstance(place, Input | Output | State | ConstantRef) and _dtype(x, place) != wanted:
+                yield i, f"the {what} of a loop is {wanted}, found {_dtype(x, place)}"
+
+
+def _behind(ends: list[int], i: int) -> int:
+    """Drop the ends of the loops that step i is behind of; returns how many they were."""
+    over = sum(end <= i for end in ends)
+    del ends[len(ends) - over :]
+    return over
 
 
 def _holds(dtype: str | None, wanted: str) -> bool:
@@ -199,15 +230,23 @@ def _symbols(x: Executable, env: Env) -> Iterator[Breach]:
             defined |= {d for d in spec.shape if isinstance(d, Var)}
             defined |= {found[0] for found in map(multiple, spec.shape) if found is not None}
     bound: dict[Var, int] = {}
+    until: dict[Var, int] = {}  # the end of the innermost loop around the step that binds it
+    ends: list[int] = []
     for i, step in enumerate(x.steps):
+        _behind(ends, i)
+        ends += [i + 1 + step.steps] if isinstance(step, Loop) else []
         if isinstance(step, BindSize):
             if step.var in defined or step.var in bound:
                 yield i, f"{step.var.name} has a value before"
             bound[step.var] = i
+            if ends:
+                until[step.var] = ends[-1]
     for where, n in _expressions(x):
         for v in free_vars(n) if isinstance(n, Expr) else ():
             if v in bound and (where is None or where <= bound[v]):
                 yield where, f"{v.name} has no value before step {bound[v]}"
+            elif v in until and where is not None and where >= until[v]:
+                yield where, f"{v.name} has no value behind its loop, which ends before step {until[v]}"
             elif v not in defined and v not in bound:
                 yield where, f"{v.name} is not a dimension of anything that the caller hands over"
 
@@ -220,11 +259,17 @@ def _expressions(x: Executable) -> Iterator[tuple[int | None, Dim | float]]:
             yield from ((None, d) for d in spec.shape)
     yield from ((end, d) for spec in x.outputs for d in spec.shape)
     yield from ((None, a.size) for a in x.arenas)
-    yield from ((end, side) for guard in x.guards for side in (guard.left, guard.right))
+    bound = {step.var: i for i, step in enumerate(x.steps) if isinstance(step, BindSize)}
+    for guard in x.guards:  # checked as soon as its last size is bound
+        sizes = {v for side in (guard.left, guard.right) if isinstance(side, Expr) for v in free_vars(side)}
+        at = max((bound[v] + 1 for v in sizes if v in bound), default=end)
+        yield from ((at, side) for side in (guard.left, guard.right))
     for i, step in enumerate(x.steps):
         if isinstance(step, Copy):
             yield i, step.nbytes
         if isinstance(step, BindSize):
+            yield i, step.most
+        if isinstance(step, Loop) and step.most is not None:
             yield i, step.most
         if isinstance(step, CallKernel):
             yield from ((i, d) for d in step.grid)
@@ -273,7 +318,12 @@ def _empty(x: Executable, place: Location, env: Env) -> bool:
 
 
 def _written(x: Executable, env: Env) -> Iterator[Breach]:
-    written = {p.index for s in x.steps for p, mode in accesses(x, s) if isinstance(p, Output) and "w" in mode}
+    written: set[int] = set()
+    end = 0  # of the outermost loop; a body may have no iteration
+    for i, step in enumerate(x.steps):
+        if i >= end:
+            written |= {p.index for p, mode in accesses(x, step) if isinstance(p, Output) and "w" in mode}
+            end = i + 1 + step.steps if isinstance(step, Loop) else end
     for i, spec in enumerate(x.outputs):
         if i not in written and not spec.inout and not _empty(x, Output(i), env):
             yield None, f"output {spec.name} is never written"
@@ -281,7 +331,11 @@ def _written(x: Executable, env: Env) -> Iterator[Breach]:
 
 def _initialised(x: Executable, env: Env) -> Iterator[Breach]:
     written: list[Location] = [Output(i) for i, spec in enumerate(x.outputs) if spec.inout]
+    ends: list[int] = []  # of the loops around a step, the innermost last
+    before: list[int] = []  # how much was written in front of each: its body may have no iteration
     for i, step in enumerate(x.steps):
+        for _ in range(_behind(ends, i)):
+            del written[before.pop() :]
         places = accesses(x, step)
         for place, mode in places:
             scratch = isinstance(place, ArenaSlice | Output)
@@ -289,13 +343,20 @@ def _initialised(x: Executable, env: Env) -> Iterator[Breach]:
                 if not any(overlap(place, w, env) for w in written):
                     yield i, f"{step_text(x, step)} reads what nothing wrote"
         written += [p for p, mode in places if "w" in mode]
+        if isinstance(step, Loop):
+            ends.append(i + 1 + step.steps)
+            before.append(len(written))
 
 
 def _ordered(x: Executable, env: Env) -> Iterator[Breach]:
     since: list[tuple[int, bool, Location, str]] = []  # step, on thread 0 only, place, mode: since the last barrier
+    ends: list[int] = []
     for i, step in enumerate(x.steps):
-        if isinstance(step, Barrier | CallExternal | BindSize):
+        if _behind(ends, i):
             since.clear()
+        if isinstance(step, Barrier | CallExternal | BindSize | Loop):
+            since.clear()
+            ends += [i + 1 + step.steps] if isinstance(step, Loop) else []
             continue
         alone = not (isinstance(step, CallKernel) and step.parallel)
         places = accesses(x, step)
@@ -311,6 +372,7 @@ RULES: tuple[Rule, ...] = (
     Rule("indices_in_range", "every kernel, input, output, constant and arena that a step names exists", _indices),
     Rule("calling_order", "the calling order names each input and output once", _calling),
     Rule("arguments_fit", "a kernel call has an argument of the right role and dtype for each parameter", _arguments),
+    Rule("loops_nest", "a loop ends inside of what is around it, and counts in int64", _loops),
     Rule("constants_fit", "a constant's data has the stated dtype and shape and is contiguous", _constants),
     Rule("states_fixed", "a state has a constant shape, and a bound is on integers", _states),
     Rule(

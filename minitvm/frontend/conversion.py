@@ -103,9 +103,9 @@ class Conversion:
         entry: Operand = self.op("squeeze", self.part(x, axis, position, position + 1), axis=(axis,))
         return entry
 
-    def bound(self, count: Operand, most: Dim, name: str = "count") -> SizeVar:
-        """A new size, whose value is a number that a run computes; the run stops if it is not from 0 to `most`."""
-        size = SizeVar(name)
+    def bound(self, count: Operand, most: Dim, name: str = "count", size: SizeVar | None = None) -> SizeVar:
+        """A new size, or `size`; its value is a number that a run computes. The run stops unless it is 0 to `most`."""
+        size = SizeVar(name) if size is None else size
         self.op("bind_size", self.cast(self.reshape(count, ()), "int64"), size=size, most=most, where=self.where)
         return size
 

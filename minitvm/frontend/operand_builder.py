@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -39,6 +40,7 @@ class OperandBuilder:
 
     def __init__(self, name: str) -> None:
         self._builder = GraphBuilder(name)
+        self._computed_here: list[Operand] = []  # those whose values are operators of the graph
 
     def input(self, name: str, shape: Sequence[Dim], dtype: str) -> Operand:
         """A new input of the graph, which depends on itself; raises `InputError` when the name is taken."""
@@ -129,9 +131,80 @@ class OperandBuilder:
             assert operand.data is not None
             if operand.is_symbolic:
                 operand.value = self._computed(operand, name)
+                self._computed_here.append(operand)
                 return operand.value
             operand.value = self._builder.constant(operand.data, name)
         return operand.value
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Takes back what was added inside of this context if it ends with an error."""
+        length = self._builder.length
+        try:
+            with self._forgetting(only_after_errors=True):
+                yield
+        except BaseException:
+            self._builder.undo(length)
+            raise
+
+    @contextmanager
+    def _forgetting(self, only_after_errors: bool = False) -> Iterator[None]:
+        """Behind this context, symbolic numbers that were computed inside of it are computed anew."""
+        first, done = len(self._computed_here), False
+        try:
+            yield
+            done = True
+        finally:
+            if not (done and only_after_errors):
+                for operand in self._computed_here[first:]:
+                    operand.value = None
+                del self._computed_here[first:]
+
+    def loop(
+        self,
+        body: Callable[..., tuple[Operand, Sequence[Operand], Sequence[Operand]]],
+        carried: Sequence[Operand],
+        limit: Operand | None,
+        going: Operand | None,
+        most: Dim | None,
+        where: str,
+        name: str = "loop",
+    ) -> list[Operand]:
+        """The number of iterations of a loop, its carried values, and the rows of all iterations: `GraphBuilder.loop`.
+
+        Raises `UnsupportedOperator` for a carried value whose type an iteration changes.
+        """
+        begin = [self.value(operand) for operand in carried]
+        bounds = {
+            key: self.value(operand) for key, operand in (("limit", limit), ("going", going)) if operand is not None
+        }
+        names = frozenset().union(*(o.depends for o in (*carried, limit, going) if o is not None))
+
+        def iteration(number: Value, *own: Value) -> tuple[Value, list[Value], list[Value]]:
+            nonlocal names
+            states = [Operand.of(v, o.depends) for v, o in zip(own, carried, strict=True)]
+            again, results, rows = body(Operand.of(number), *states)
+            results = [self._alike(*pair, where) for pair in zip(results, states, strict=True)]
+            names = names.union(*(o.depends for o in (again, *results, *rows)))
+            return self.value(again), [self.value(r) for r in results], [self.value(r) for r in rows]
+
+        with self._forgetting():
+            values = self._builder.loop(iteration, begin, most=most, where=where, name=name, **bounds)
+        return [Operand.of(v, names) for v in values]
+
+    def _alike(self, result: Operand, state: Operand, where: str) -> Operand:
+        """What an iteration makes of a carried value, with the type of that."""
+        pairs = [(new, old) for new, old in zip(result.shape, state.shape, strict=False) if not same(new, old)]
+        if (
+            result.dtype != state.dtype
+            or result.ndim != state.ndim
+            or any(differ(new, old) or not isinstance(new, Expr) for new, old in pairs)
+        ):
+            raise UnsupportedOperator(
+                f"{where}: a value begins as {state}, and an iteration makes {result} of it\n"
+                "  wanted: one type in all iterations, if their number is not known while importing"
+            )
+        return self.assume(result, pairs, where) if pairs else result
 
     def _computed(self, operand: Operand, name: str | None) -> Value:
         """Symbolic numbers as data, which a run computes from the sizes of its inputs."""

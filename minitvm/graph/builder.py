@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
-from ..expr import DType
+from ..expr import DType, Expr, free_vars
 from ..expr.names import fresh
 from . import registry
-from .nodes import Constant, Dim, Graph, OpNode, Value
+from .loops import UNLIMITED, body_of
+from .nodes import LOOP, Constant, Dim, Graph, OpNode, Value
 
 
 class GraphBuilder:
@@ -65,6 +66,79 @@ class GraphBuilder:
         )
         self._nodes.append(OpNode(op, values, complete, outputs))
         return outputs[0] if len(outputs) == 1 else outputs
+
+    def loop(
+        self,
+        body: Callable[..., tuple[Any, ...]],
+        carried: Sequence[Any],
+        *,
+        limit: Any = UNLIMITED,
+        going: Any = True,
+        most: Dim | None = None,
+        where: str = "",
+        name: str = "loop",
+    ) -> tuple[Value, ...]:
+        """The number of iterations of a loop, its carried values, and the rows of all iterations.
+
+        `graph.loops` has the meaning. `body(number, *carried)` is called once, to add the operators of an iteration; it
+        returns whether to go on, the new carried values and, if it has any, rows. What else it reads is read from
+        outside. Rows of shape [..] are put together as [most, ..]: those of the iterations, then zeros. The powers of
+        x that are below 100, at most 8 of them:
+
+            small = lambda number, x: (b.op("less", b.op("sum", x), 100.0), [b.op("multiply", x, x)], [x])
+            count, power, powers = b.loop(small, [x], limit=8, most=8)
+
+        Raises `InputError` for values that are not this builder's, and for rows without a bound, or whose shape
+        differs from iteration to iteration.
+        """
+        condition, *begin = self._values(LOOP, [np.array(going) if isinstance(going, bool) else going, *carried])
+        (bound,) = self._values(LOOP, [np.array(limit, np.int64) if isinstance(limit, int) else limit])
+        first = self.length
+        number = self._value("number", (), DType("int64"))
+        own = [self._value(v.name, v.shape, v.dtype) for v in begin]
+        try:
+            again, results, *more = body(number, *own)
+            rows = self._values(LOOP, more[0] if more else [])
+            buffers = [self._value("rows", self._room(row, most, first), row.dtype) for row in rows]
+            own += buffers
+            results = [*results, *(self._with_row(*pair, number) for pair in zip(buffers, rows, strict=True))]
+            outputs = self._values(LOOP, [np.array(again) if isinstance(again, bool) else again, *results])
+        finally:
+            nodes = self.undo(first)
+        self._known -= {number, *own}
+        begin += [self.op("full", shape=v.shape, fill_value=0, dtype=str(v.dtype)) for v in buffers]
+        inner, outside = body_of(nodes, [number, *own], outputs, self._constants, f"{name}_body")
+        attrs = {"body": inner, "carried": len(begin), "most": most, "where": where}
+        found = self.op(LOOP, bound, condition, *begin, *outside, name=name, **attrs)
+        values = found if isinstance(found, tuple) else (found,)
+        kept = len(values) - len(buffers)
+        return (*values[:kept], *(self.op("reshape", v, newshape=v.shape[1:], allowzero=True) for v in values[kept:]))
+
+    def _room(self, row: Value, most: Dim | None, first: int) -> tuple[Dim, ...]:
+        """The shape of the memory for the rows of all iterations, as `nn.cache_update` takes it."""
+        if most is None:
+            raise InputError(f"the loop has rows {row.type}, and no bound of how many\n  try:    most=...")
+        bound = {size for item in self._nodes[first:] for size in item.bound_sizes()}
+        if any(v in bound for d in row.shape if isinstance(d, Expr) for v in free_vars(d)):
+            raise InputError(f"the rows of a loop, {row.type}, have a size that each iteration decides")
+        return (1, most, *row.shape)
+
+    def _with_row(self, buffer: Value, row: Value, number: Value) -> Value:
+        update = self.op("reshape", row, newshape=(1, 1, *row.shape), allowzero=True)
+        changed: Value = self.op("nn.cache_update", buffer, update, self.op("reshape", number, newshape=(1,)), axis=1)
+        return changed
+
+    @property
+    def length(self) -> int:
+        """The number of operators so far, for `undo`."""
+        return len(self._nodes)
+
+    def undo(self, length: int) -> list[OpNode]:
+        """Take back all operators but the first `length`, and return them."""
+        nodes = self._nodes[length:]
+        del self._nodes[length:]
+        self._known.difference_update(v for item in nodes for v in item.outputs)
+        return nodes
 
     def build(self, outputs: Value | Sequence[Value], states: Mapping[Value, Value] | None = None) -> Graph:
         """The graph with those outputs.

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from ..expr.names import fresh, identifier
-from .nodes import FUSED, Graph
+from .nodes import FUSED, LOOP, Graph, OpNode
 
 MOST_PARTS = 4  # operators that a name lists; more become "etc"
 
 
-def operator_names(graph: Graph) -> list[str]:
-    """One unique name for each node of the graph, in order; `minitvm show` prints them and its --op takes them."""
+def operator_names(graph: Graph, within: str = "") -> list[str]:
+    """One unique name for each node of the graph, in order; `minitvm show` prints them and its --op takes them.
+
+    `within` is the name of the loop whose body the graph is: the names begin with it.
+    """
     names: list[str] = []
     used: set[str] = set()
     for item in graph.nodes:
         inner = item.graph.nodes if item.op == FUSED else (item,)
         parts = list(dict.fromkeys(n.op.split(".")[-1].removeprefix("contrib_") for n in inner))
         name = identifier("_".join(parts[:MOST_PARTS])) + ("_etc" if len(parts) > MOST_PARTS else "")
-        names.append(fresh(name, used))
+        names.append(fresh(f"{within}_{name}" if within else name, used))
     return names
+
+
+def functions(graph: Graph, within: str = "") -> list[tuple[str, OpNode]]:
+    """The nodes of an optimized graph that are functions, by name, with those in the bodies of its loops."""
+    listed: list[tuple[str, OpNode]] = []
+    for name, item in zip(operator_names(graph, within), graph.nodes, strict=True):
+        listed += functions(item.body, name) if item.op == LOOP else [(name, item)]
+    return listed

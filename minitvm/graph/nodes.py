@@ -15,6 +15,9 @@ an equality is as reliable as any other.
 
 A node `bind_size(count, size=n, most=m)` is `count`, one int64, and makes it the value of the variable n in everything
 behind the node: a size that data decide. It asserts that the count is from 0 to m; else the run stops there.
+
+A node `loop(limit, going, *carried, *outside, body=graph, carried=k, most=m)` runs its body as long as fewer than
+`limit` (one int64) iterations are done and `going` (one bool) holds. `graph.loops` has what the body takes and returns.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ Dim: TypeAlias = int | Expr
 FUSED = "fused"
 MATCH_CAST = "match_cast"
 BIND_SIZE = "bind_size"
+LOOP = "loop"
 
 
 @node
@@ -107,8 +111,16 @@ class OpNode(Node):
         inner: Graph = self.attrs["graph"]
         return inner
 
+    @property
+    def body(self) -> Graph:
+        """The body of a loop."""
+        if self.op != LOOP:
+            raise InputError(f"{self.op} is no loop")
+        inner: Graph = self.attrs["body"]
+        return inner
+
     def bound_sizes(self) -> tuple[SizeVar, ...]:
-        """The sizes that the node, or one inside of its group, binds to data."""
+        """The sizes that the node, or one inside of its group, binds to data; those of a loop's body end with it."""
         if self.op == FUSED:
             return tuple(size for item in self.graph.nodes for size in item.bound_sizes())
         return (self.attrs["size"],) if self.op == BIND_SIZE else ()
@@ -117,7 +129,7 @@ class OpNode(Node):
         """The variables in the shapes of the outputs, and in the attributes."""
         for value in self.outputs:
             yield from (v for dim in value.shape if isinstance(dim, Expr) for v in walk(dim) if isinstance(v, Var))
-        for item in self.graph.nodes if self.op == FUSED else ():
+        for item in self.graph.nodes if self.op == FUSED else self.body.nodes if self.op == LOOP else ():
             yield from item.mentioned()
         for dim in self.symbols():
             yield from (v for v in walk(dim) if isinstance(v, Var))

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import UnsupportedOperator
 from ..expr.names import fresh, identifier
 from .names import operator_names
-from .nodes import FUSED, Graph, Node, OpNode, Value
+from .nodes import FUSED, LOOP, Graph, Node, OpNode, Value
 
 
 def script(graph: Graph, mark: Mapping[Node, str] | None = None) -> str:
@@ -36,18 +36,20 @@ class _Names:
         return self.names[value]
 
 
-def _function(graph: Graph, name: str, names: _Names, mark: dict[Node, str]) -> list[str]:
+def _function(graph: Graph, name: str, names: _Names, mark: dict[Node, str], within: str = "") -> list[str]:
     groups: list[str] = []
     body: list[str] = []
     for constant in graph.constants:
         body.append(f"    {names(constant.value)} = constant({constant.value.type}){_literal(constant.data)}")
         body += _note(constant.value, body[-1], mark)
-    for item, called in zip(graph.nodes, operator_names(graph), strict=True):
+    for item, called in zip(graph.nodes, operator_names(graph, within), strict=True):
         label = item.op
         if item.op == FUSED:
             label = called
             groups += [*_function(item.graph, label, _Names(), mark), ""]
-        body.append("    " + _line(item, names, label))
+        elif item.op == LOOP:
+            groups += [*_function(item.body, f"{called}_body", _Names(), mark, called), ""]
+        body.append("    " + _line(item, names, label, called))
         for node in (item, *item.outputs):
             body += _note(node, body[-1], mark)
     body += [f"    # the next run's {names(old)} is {names(new)}" for old, new in graph.state_pairs()]
@@ -56,10 +58,12 @@ def _function(graph: Graph, name: str, names: _Names, mark: dict[Node, str]) -> 
     return [*groups, f"def {identifier(name)}({params}):", *body, f"    return {results}"]
 
 
-def _line(item: OpNode, names: _Names, label: str) -> str:
+def _line(item: OpNode, names: _Names, label: str, called: str = "") -> str:
     results = ", ".join(f"{names(v)}: {v.type}" if len(item.outputs) == 1 else names(v) for v in item.outputs)
     args = [names(v) for v in item.inputs]
-    args += [f"{key}={_attribute(value)}" for key, value in item.attrs.items() if _shown(item.op, key, value)]
+    attrs = {key: f"{called or label}_body" if isinstance(value, Graph) else _attribute(value)
+             for key, value in item.attrs.items() if _shown(item.op, key, value)}  # fmt: skip
+    args += [f"{key}={text}" for key, text in attrs.items()]
     types = "" if len(item.outputs) == 1 else "  # " + ", ".join(v.type for v in item.outputs)
     return f"{results} = {label}({', '.join(args)}){types}"
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from ..errors import MinitvmError, VerificationError
 from ..expr import Expr, free_vars, structural_equal
 from . import registry
-from .nodes import FUSED, Dim, Graph, Node, OpNode, Value
+from .loops import misfits
+from .nodes import FUSED, LOOP, Dim, Graph, Node, OpNode, Value
 from .printer import script
 
 Finding = tuple[Node, str]
@@ -114,6 +115,18 @@ def types_follow(graph: Graph) -> Iterator[Finding]:
             yield item, str(error)
             continue
         yield from _compare(item, types)
+        if item.op == LOOP:
+            yield from _loop_fits(item)
+
+
+def _loop_fits(item: OpNode) -> Iterator[Finding]:
+    if not isinstance(item.attrs["body"], Graph):
+        yield item, "a loop has an attribute body, a graph"
+        return
+    found = misfits(item, lambda a, b: _same_type(a, b.shape, b.dtype))
+    yield from ((item, text) for text in found)
+    if not found:
+        yield from ((item, f"in the body: {text}") for _, text in _findings(item.body))
 
 
 def _group_fits(item: OpNode) -> Iterator[Finding]:

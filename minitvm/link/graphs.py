@@ -3,82 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import VerificationError
 from ..executable import nodes as x
 from ..expr import Expr, Var, as_expr, structural_equal
 from ..expr.names import fresh
+from ..graph.loops import carried_inputs, outside_inputs, own_carried, own_outside
 from ..graph.lower import own_graph, own_scalars
-from ..graph.nodes import BIND_SIZE, FUSED, MATCH_CAST
+from ..graph.nodes import FUSED, LOOP, MATCH_CAST
 from ..lowering.lowered import LoweredFunc
 from ..lowering.units import Unit
 from ..tir.nodes import Buffer
 from .bounds import Requirement
-from .in_place import InPlace
-from .joined import Joined, joined
+from .levels import Level
 from .linker import Linker
 from .slots import Slot, constant, tensor_bytes
+from .views import binding_of, is_view
 
 
 def link_graph(
-    fused: Any,
-    units: Iterable[Unit],
+    level: Level,
+    units: Mapping[Any, Unit],
     lowered: Mapping[bytes, LoweredFunc],
     kind: str,
-    updates: InPlace | None = None,
     bounds: Iterable[Requirement] = (),
 ) -> x.Executable:
-    """The executable of an optimized graph whose functions are lowered, by their keys.
+    """The executable of an optimized graph whose functions (`units`, by their nodes) are lowered, by their keys.
 
-    `updates` are the operators that change a state where it lies; other states are copied at the end of a run.
+    Operators that the level lists change a state where it lies; other states are copied at the end of a run.
     """
-    linker = Linker(kind)
-    updates = updates or InPlace()
-    together = joined(fused, writes_its_output, updates.states)
-    slots, outputs, copies = _slots(fused, together, updates)
-    for unit in units:
-        if unit.node not in together.nodes:
-            _link(linker, unit, slots, outputs, lowered)
+    linker, fused = Linker(kind), level.graph
+    arrays: dict[int, Any] = {}  # by identity: graphs may share constants
+    for inner in level.all():
+        for item in inner.graph.constants:
+            arrays.setdefault(id(item.data), item)
+    numbers_of = {key: number for number, key in enumerate(arrays)}
+    slots, outputs, copies = _slots(level, numbers_of)
+    _Linking(linker, units, lowered, numbers_of).nodes(level, slots, outputs)
     for place, value in copies:
         linker.copy(place, slots[value])
-    _leave_states(linker, fused, slots, updates)
-    states = {old: number for number, (old, _) in enumerate(fused.state_pairs())}
-    inputs = [v for v in fused.inputs if v not in states]
+    late = [pair for k, pair in enumerate(fused.state_pairs()) if k not in level.updates.kept]
+    numbers = {old: number for number, (old, _) in enumerate(fused.state_pairs())}
+    leave(linker, [(_slot(old, x.State(numbers[old])), slots[new]) for old, new in late], "state")
+    inputs = [v for v in fused.inputs if v not in numbers]
     specs = [x.TensorSpec(v.name, v.dtype, v.shape) for v in inputs]
     results = [x.TensorSpec(name, v.dtype, v.shape) for name, v in _output_names(fused)]
-    constants = [constant(c.value.name, c.data) for c in fused.constants]
+    used: set[str] = set()
+    constants = [constant(fresh(item.value.name, used), item.data) for item in arrays.values()]
     places: dict[str, x.Input | x.State] = {v.name: x.Input(number) for number, v in enumerate(inputs)}
-    places.update({v.name: x.State(number) for v, number in states.items()})
+    places.update({v.name: x.State(number) for v, number in numbers.items()})
     return linker.finish(
         fused.name, specs, results, constants, guards=guards(fused),
-        states=[x.TensorSpec(v.name, v.dtype, v.shape) for v in states],
+        states=[x.TensorSpec(v.name, v.dtype, v.shape) for v in numbers],
         bounds=[x.Bound(places[b.name], b.low, b.high, b.where) for b in bounds],
     )  # fmt: skip
-
-
-def _leave_states(linker: Linker, fused: Any, slots: dict[Any, Slot], updates: InPlace) -> None:
-    """The copies of new states that were not computed in their places.
-
-    Such a value may lie in the memory of another state, which one of these copies overwrites: those are moved first.
-    """
-    late = [(number, old, new) for number, (old, new) in enumerate(fused.state_pairs()) if number not in updates.kept]
-    sources: dict[int, Slot] = {}
-    for number, _, new in late:
-        sources[number] = slots[new]
-        if isinstance(slots[new].storage()[0].location, x.State):
-            sources[number] = _slot(new)
-            linker.copy(sources[number], slots[new], "state")
-    for number, old, _ in late:
-        linker.copy(_slot(old, x.State(number)), sources[number], "state")
 
 
 def guards(graph: Any) -> list[x.Guard]:
     """The equalities of dimensions on which a graph relies, each once, under the first operator that needs it."""
     listed: list[x.Guard] = []
     for item in graph.nodes:
-        if item.op == FUSED:
-            new = guards(item.graph)
+        if item.op in (FUSED, LOOP):
+            new = guards(item.graph if item.op == FUSED else item.body)
         else:
             pairs = item.attrs["dims"] if item.op == MATCH_CAST else ()
             new = [x.Guard(left, right, item.attrs["where"]) for left, right in pairs]
@@ -93,29 +81,30 @@ def _same_guard(a: x.Guard, b: x.Guard) -> bool:
 
 
 def _slots(
-    fused: Any, together: Joined, updates: InPlace
+    level: Level, constants: Mapping[Any, int]
 ) -> tuple[dict[Any, Slot], dict[Any, Slot], list[tuple[Slot, Any]]]:
     """The places of inputs, constants and joined values; outputs that are written in place; outputs that are copied."""
-    slots: dict[Any, Slot] = {}
-    for value, number in updates.states.items():
+    fused, together, slots = level.graph, level.together, {}
+    for value, number in level.updates.states.items():
         slots[value] = _slot(value, x.State(number))
     for number, value in enumerate(v for v in fused.inputs if v not in slots):
         slots[value] = _slot(value, x.Input(number))
-    for number, item in enumerate(fused.constants):
-        slots[item.value] = Slot(item.value.name, item.data.nbytes, x.ConstantRef(number))
+    slots.update(constant_slots(fused, constants))
     outputs: dict[Any, Slot] = {}
     copies: list[tuple[Slot, Any]] = []
+    views = {node.output: node.inputs[0] for node in fused.nodes if is_view(node)}
+    of_loops = {value for node in fused.nodes if node.op == LOOP for value in node.outputs}
     for number, (_, value) in enumerate(_returned(fused)):
         place = _slot(value, x.Output(number))
-        if value not in slots and value not in outputs:
+        source = value
+        while source in views:
+            source = views[source]
+        if source in of_loops and source not in outputs and source not in together.parts:
+            outputs[source] = place  # the rows of a loop, which end in a change of shape, are written where they end
+        elif value not in slots and value not in outputs:
             outputs[value] = place
         else:  # an input, a constant, or a value that is an output twice
             copies.append((place, value))
-    for value in [*reversed(together.wholes), *together.parts]:  # a result may be a part of a later one
-        if value not in slots:
-            within, size = together.parts.get(value), tensor_bytes(value.shape, value.dtype)
-            home, offset = (slots[within.whole], within.offset) if within is not None else (None, 0)
-            slots[value] = Slot(value.name, size, home=home, offset=offset)
     return slots, outputs, copies
 
 
@@ -123,35 +112,125 @@ def _slot(value: Any, location: x.Location | None = None) -> Slot:
     return Slot(value.name, tensor_bytes(value.shape, value.dtype), location)
 
 
-def _link(
-    linker: Linker,
-    unit: Unit,
-    slots: dict[Any, Slot],
-    outputs: Mapping[Any, Slot],
-    lowered: Mapping[bytes, LoweredFunc],
-) -> None:
-    """The steps of one operator; its results are added to `slots`."""
-    binding = binding_of(unit.node)
-    if binding is not None:
-        attrs, count = binding.attrs, slots[unit.node.inputs[0]]
-        linker.bind_size(attrs["size"], count, attrs["most"], attrs["where"], unit.name)
-    if binding is not None or is_view(unit.node):
-        source, result = slots[unit.node.inputs[0]], unit.node.output
-        slots[result] = outputs.get(result, source)
-        if result in outputs:
-            linker.copy(outputs[result], source, unit.name)
-        return
-    for value in unit.node.outputs:
-        if value not in slots:
-            slots[value] = outputs.get(value) or _slot(value)
-    updated = unit.function.updated
-    values = [*(v for k, v in enumerate(unit.node.inputs) if k != updated), *unit.node.outputs]
-    func = lowered[unit.function.key]
-    args: list[Slot | Expr] = [slots[v] for v in values]
-    if any(isinstance(param, Var) for param in func.params):
-        args += own_scalars(own_graph(unit.node))
-    results = [] if updated is not None else [slots[value] for value in unit.node.outputs]
-    linker.call(func, args, _symbolic(func, values), unit.name, results)
+def constant_slots(graph: Any, constants: Mapping[int, int]) -> dict[Any, Slot]:
+    """The places of a graph's constants; `constants` are the numbers of arrays, by their identity."""
+    return {
+        item.value: Slot(item.value.name, item.data.nbytes, x.ConstantRef(constants[id(item.data)]))
+        for item in graph.constants
+    }
+
+
+@dataclass(slots=True)
+class _Linking:
+    """The steps of a graph, and of the bodies of its loops, operator after operator."""
+
+    linker: Linker
+    units: Mapping[Any, Unit]
+    lowered: Mapping[bytes, LoweredFunc]
+    constants: Mapping[int, int]
+
+    def nodes(self, level: Level, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
+        """The steps of one graph; the places of its values are added to `slots`. Those of `outputs` are fixed."""
+        together = level.together
+        for value in [*reversed(together.wholes), *together.parts]:  # a result may be a part of a later one
+            if value not in slots:
+                within = together.parts.get(value)
+                home, offset = (slots[within.whole], within.offset) if within is not None else (None, 0)
+                slots[value] = Slot(value.name, tensor_bytes(value.shape, value.dtype), home=home, offset=offset)
+        for begin, result in (level.taken or {}).items():
+            if result not in slots:
+                slots[result] = outputs.get(result) or _slot(result)
+            slots[begin] = slots[result]
+        for node in level.graph.nodes:
+            if node.op == LOOP:
+                self.loop(level, node, slots, outputs)
+            elif node not in together.nodes:
+                self.operator(self.units[node], slots, outputs)
+
+    def operator(self, unit: Unit, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
+        """The steps of one operator; its results are added to `slots`."""
+        linker = self.linker
+        binding = binding_of(unit.node)
+        if binding is not None:
+            attrs, count = binding.attrs, slots[unit.node.inputs[0]]
+            linker.bind_size(attrs["size"], count, attrs["most"], attrs["where"], unit.name)
+        if binding is not None or is_view(unit.node):
+            source, result = slots[unit.node.inputs[0]], unit.node.output
+            slots[result] = outputs.get(result, source)
+            if result in outputs:
+                linker.copy(outputs[result], source, unit.name)
+            return
+        for value in unit.node.outputs:
+            if value not in slots:
+                slots[value] = outputs.get(value) or _slot(value)
+        updated = unit.function.updated
+        values = [*(v for k, v in enumerate(unit.node.inputs) if k != updated), *unit.node.outputs]
+        func = self.lowered[unit.function.key]
+        args: list[Slot | Expr] = [slots[v] for v in values]
+        if any(isinstance(param, Var) for param in func.params):
+            args += own_scalars(own_graph(unit.node))
+        results = [] if updated is not None else [slots[value] for value in unit.node.outputs]
+        linker.call(func, args, _symbolic(func, values), unit.name, results)
+
+    def loop(self, level: Level, node: Any, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
+        """The steps of a loop. What it carries begins as a copy, unless it is computed in its place (`Level.taken`)."""
+        linker, body = self.linker, level.bodies[node]
+        graph = body.graph
+        for value in node.outputs:
+            if value not in slots:
+                slots[value] = outputs.get(value) or _slot(value)
+        number, *carried = (slots[value] for value in node.outputs)
+        for place, begin in zip(carried, carried_inputs(node), strict=True):
+            if slots[begin] is not place:
+                linker.copy(place, slots[begin], "loop")
+        own: dict[Any, Slot] = {graph.inputs[0]: number, **constant_slots(graph, self.constants)}
+        own.update(zip(own_carried(node), carried, strict=True))
+        own.update({inner: slots[v] for inner, v in zip(own_outside(node), outside_inputs(node), strict=True)})
+        own.update({value: carried[k] for value, k in body.updates.states.items()})
+        results = graph.outputs[1:]
+        own.update({results[k]: carried[k] for k in body.direct})
+        always = _is_true(graph, graph.outputs[0])
+        going: Slot | None = None if always and _is_true(level.graph, node.inputs[1]) else slots[node.inputs[1]]
+        if not always:
+            going = Slot("going", 1)
+            linker.copy(going, slots[node.inputs[1]], "loop")
+        attrs = node.attrs
+        with linker.loop(number, slots[node.inputs[0]], going, attrs["most"], attrs["where"], "loop"):
+            self.nodes(body, own, {} if going is None or always else {graph.outputs[0]: going})
+            moved = [(place, own[value]) for place, value in zip(carried, results, strict=True)]
+            if going is not None and not always:
+                moved.append((going, own[graph.outputs[0]]))
+            leave(linker, moved, "loop")
+
+
+def leave(linker: Linker, moved: Iterable[tuple[Slot, Slot]], operator: str) -> None:
+    """Copies of the second of each pair to the first, as if all were made at once; none where both are one place.
+
+    Such a value may lie where one of these copies goes: those are copied elsewhere first.
+    """
+    pairs = [(place, value) for place, value in moved if not _same_place(place, value)]
+    sources = []
+    for place, value in pairs:
+        if any(_same_memory(other, value) for other, _ in pairs if other is not place):
+            elsewhere = Slot(value.name, value.nbytes)
+            linker.copy(elsewhere, value, operator)
+            value = elsewhere
+        sources.append(value)
+    for (place, _), value in zip(pairs, sources, strict=True):
+        linker.copy(place, value, operator)
+
+
+def _same_memory(a: Slot, b: Slot) -> bool:
+    (one, _), (other, _) = a.storage(), b.storage()
+    return one is other or (one.location is not None and one.location == other.location)
+
+
+def _same_place(a: Slot, b: Slot) -> bool:
+    return _same_memory(a, b) and a.storage()[1] == b.storage()[1]
+
+
+def _is_true(graph: Any, value: Any) -> bool:
+    return value in graph.arrays() and bool(graph.arrays()[value])
 
 
 def _symbolic(func: LoweredFunc, values: Iterable[Any]) -> dict[Var, Expr]:
@@ -178,21 +257,3 @@ def _output_names(fused: Any) -> list[tuple[str, Any]]:
     """The returned outputs with unique names, even if one value is returned twice."""
     used: set[str] = set()
     return [(fresh(value.name, used), value) for _, value in _returned(fused)]
-
-
-def binding_of(node: Any) -> Any:
-    """The `bind_size` that a node is, or None: it is a step of the executable, and no function."""
-    inner = node.graph.nodes[0] if node.op == FUSED and len(node.graph.nodes) == 1 else node
-    return inner if inner.op == BIND_SIZE else None
-
-
-def is_view(node: Any) -> bool:
-    """Whether a node only gives its one input another shape: no data moves."""
-    from ..graph import registry
-
-    parts = node.graph.nodes if node.op == "fused" else (node,)
-    return len(node.inputs) == 1 and len(node.outputs) == 1 and all(registry.get(part.op).view for part in parts)
-
-
-def writes_its_output(node: Any) -> bool:
-    return not is_view(node) and binding_of(node) is None

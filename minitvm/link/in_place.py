@@ -91,6 +91,27 @@ class _Values:
         return before and through == 1 and memory not in self.returned
 
 
+def written_directly(
+    body: Any, updates: InPlace, is_view: Callable[[Any], bool], is_function: Callable[[Any], bool]
+) -> frozenset[int]:
+    """The states (numbers) whose new value may be written over the old one by the function that computes it.
+
+    That is so if all that read the old one, or a view of it, run before that function, and no other output is it.
+    """
+    values = _Values(body, is_view)
+    direct: dict[Any, int] = {}
+    for number, (old, new) in enumerate(body.state_pairs()):
+        node = values.producers.get(new)
+        if node is None or number in updates.kept or new in updates.states or new in direct:
+            continue
+        if not is_function(node) or is_view(node) or node in updates.nodes:
+            continue
+        before = all(values.position[reader] < values.position[node] for reader in values.readers.get(old, ()))
+        if before and old not in values.returned:
+            direct[new] = number
+    return frozenset(direct.values())
+
+
 def _updated(node: Any) -> int | None:
     """The number of the input that a group of one operator returns with some elements replaced; None for others."""
     if node.op != FUSED or len(node.graph.nodes) != 1:

@@ -8,6 +8,7 @@ It runs after lowering, so that workspaces share memory with the other values.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -48,7 +49,20 @@ class _Bind:
     operator: str
 
 
-_Step = _Call | _Copy | _Bind
+@dataclass(slots=True)
+class _Loop:
+    """A loop whose body is the steps behind it, up to the number `end`."""
+
+    number: Slot
+    limit: Slot
+    going: Slot | None
+    most: x.Dim | None
+    where: str
+    operator: str
+    end: int = 0
+
+
+_Step = _Call | _Copy | _Bind | _Loop
 
 
 def team_waits(parallel: Sequence[bool]) -> list[bool]:
@@ -106,6 +120,16 @@ class Linker:
         """Append the step that gives a size its value, the number in `count`; memory is planned for `most`."""
         self._most[var] = most
         self.steps.append(_Bind(var, count, most, where, operator))
+
+    @contextmanager
+    def loop(
+        self, number: Slot, limit: Slot, going: Slot | None, most: x.Dim | None, where: str, operator: str
+    ) -> Iterator[None]:
+        """The steps that are appended inside of this context are the body of a loop: `executable.Loop`."""
+        step = _Loop(number, limit, going, most, where, operator)
+        self.steps.append(step)
+        yield
+        step.end = len(self.steps)
 
     def _host(
         self, lowered: LoweredFunc, stmt: Stmt, places: dict[Any, Slot | Expr], scalars: Mapping[Var, Expr]
@@ -167,15 +191,20 @@ class Linker:
         Raises `InternalError` for an output that the steps do not write, or a slot that is read before it is written.
         """
         self._check_written(outputs)
-        parallel = [isinstance(step, _Call) and step.parallel for step in self.steps]
-        waits = (lookup(self.target, "waits") or team_waits)(parallel)
+        waits = self._waits()
         numbers = [number + barriers for number, barriers in enumerate(accumulate(waits))]
         arenas = self._plan(numbers)
         steps: list[x.Step] = []
-        for wait, step in zip(waits, self.steps, strict=True):
+        for position, (wait, step) in enumerate(zip(waits, self.steps, strict=True)):
             if wait:
                 steps.append(x.Barrier())
-            if isinstance(step, _Bind):
+            if isinstance(step, _Loop):
+                inside = numbers[step.end - 1] - len(steps) if step.end > position + 1 else 0
+                going = None if step.going is None else _place(step.going)
+                steps.append(
+                    x.Loop(inside, _place(step.number), _place(step.limit), going, step.most, step.where, step.operator)
+                )
+            elif isinstance(step, _Bind):
                 steps.append(x.BindSize(step.var, _place(step.count), step.most, step.where, step.operator))
             elif isinstance(step, _Copy):
                 steps.append(x.Copy(_place(step.dst), _place(step.src), step.src.nbytes, step.operator))
@@ -187,6 +216,16 @@ class Linker:
             name, self.target, tuple(inputs), tuple(outputs), tuple(constants), arenas, tuple(self.kernels),
             tuple(steps), tuple(calling), tuple(guards), tuple(states), tuple(bounds),
         )  # fmt: skip
+
+    def _waits(self) -> list[bool]:
+        """The steps before which all threads must wait. The begin and the end of a loop, or of an iteration, do."""
+        decide = lookup(self.target, "waits") or team_waits
+        borders = {
+            edge for k, step in enumerate(self.steps) if isinstance(step, _Loop) for edge in (k, k + 1, step.end)
+        }
+        edges = sorted({0, len(self.steps), *borders})
+        parallel = [isinstance(step, _Call) and step.parallel for step in self.steps]
+        return [wait for a, b in pairwise(edges) for wait in decide(parallel[a:b])]
 
     def _check_written(self, outputs: Sequence[x.TensorSpec]) -> None:
         """Refuse outputs that no step writes: a run would return whatever was in memory."""
@@ -238,6 +277,10 @@ class Linker:
         if isinstance(step, _Bind):
             yield step.count, "r", 0
             return
+        if isinstance(step, _Loop):
+            yield step.number, "w", 8
+            yield from ((slot, "r", 0) for slot in (step.limit, step.going) if slot is not None)
+            return
         kernel, params = lowered[step.kernel], self.kernels[step.kernel].params
         for param, count, arg in zip(params, kernel.written, step.args, strict=True):
             if isinstance(arg, Slot):
@@ -257,6 +300,13 @@ class Linker:
                     last[slot] = number
         if not first:
             return ()
+        for position, step in enumerate(self.steps):
+            if isinstance(step, _Loop):  # the outer ones come first, so that the range of an inner one lies inside
+                begin, end = numbers[position], numbers[step.end - 1]
+                for slot in first:
+                    # What is there before the loop, and used in it, is used in each iteration.
+                    if first[slot] <= begin <= last[slot] <= end:
+                        last[slot] = end
         slots = list(first)
         rooms = {slot: largest(slot.nbytes, self._most) for slot in {*slots, *parts}}
         plan = plan_memory([Lifetime(slot.name, rooms[slot], first[slot], last[slot]) for slot in slots])
@@ -271,6 +321,8 @@ class Linker:
 def _used(step: _Step) -> Sequence[Slot | Expr]:
     if isinstance(step, _Bind):
         return [step.count]
+    if isinstance(step, _Loop):
+        return [step.number, step.limit] if step.going is None else [step.number, step.limit, step.going]
     return [step.dst, step.src] if isinstance(step, _Copy) else step.args
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 
 from ..graph.lower import function_key, own_graph, to_prim_func
-from ..graph.names import operator_names
+from ..graph.names import functions
 from ..graph.nodes import Graph, OpNode
 from ..tir.nodes import PrimFunc
 from .updating import updating
@@ -48,8 +48,8 @@ class Unit:
 
 
 def named(fused: Graph) -> list[tuple[str, OpNode]]:
-    """The nodes of an optimized graph, each under a name made of its operators: `conv2d_add_relu_3`."""
-    return list(zip(operator_names(fused), fused.nodes, strict=True))
+    """The functions of an optimized graph, each under a name made of its operators: `conv2d_add_relu_3`."""
+    return functions(fused)
 
 
 def to_units(fused: Graph | Iterable[tuple[str, OpNode]], in_place: Mapping[OpNode, int] | None = None) -> list[Unit]:

@@ -19,6 +19,7 @@ from ..executable import (
     Copy,
     Executable,
     Location,
+    Loop,
     Output,
     State,
     evaluate,
@@ -203,6 +204,8 @@ def step_name(executable: Executable, number: int) -> str:
         return step.engine
     if isinstance(step, BindSize):
         return "bind_size"
+    if isinstance(step, Loop):
+        return "loop"
     return "copy" if isinstance(step, Copy) else "wait"
 
 

@@ -7,7 +7,7 @@ from functools import reduce
 from operator import mul
 
 from ..errors import InputError, report
-from ..executable import BindSize, Dim, Executable, ScalarSpec, TensorSpec, evaluate
+from ..executable import BindSize, Dim, Executable, Loop, ScalarSpec, TensorSpec, evaluate
 from ..executable.evaluation import Number
 from ..executable.largest import data_sizes, depends, largest
 from ..executable.nodes import Guard
@@ -94,7 +94,25 @@ def bind_data_size(executable: Executable, step: BindSize, value: int, env: Bind
         )
     env[step.var] = value
     if executable.guards:
+        # What steps behind this one bind is unknown again: it was found by the run, or the iteration, before.
+        behind = executable.steps[executable.steps.index(step) + 1 :]
+        for other in behind:
+            if isinstance(other, BindSize):
+                env.pop(other.var, None)
         check_guards(executable, env, step.var)
+
+
+def beyond_bound(executable: Executable, number: int, most: int) -> InputError:
+    """The error for a loop, step `number`, that would go on beyond its bound."""
+    step = executable.steps[number]
+    assert isinstance(step, Loop)
+    return InputError(
+        report(
+            f"{executable.name}: {step.where or step.operator}: the loop would go on beyond the memory for its results",
+            wanted=f"0 to {most} iterations",
+            found=f"more than {most}",
+        )
+    )
 
 
 def rooms(executable: Executable, env: Bindings) -> list[tuple[int, ...]]:

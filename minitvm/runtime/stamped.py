@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..executable import Executable, Loop
 from .shapes import Bindings
 
 # The clock of `time.perf_counter` on Linux.
@@ -26,3 +27,13 @@ class StampedRun:
     outputs: list[np.ndarray[Any, Any]]
     times: np.ndarray[Any, Any]
     sizes: Bindings
+
+
+def fill_skipped(times: np.ndarray[Any, Any], executable: Executable) -> None:
+    """Let the steps of a loop that had no iteration take no time: they begin when what is behind the loop begins."""
+    for number in reversed(range(len(executable.steps))):
+        step = executable.steps[number]
+        if isinstance(step, Loop):
+            inside = times[:, number + 1 : number + 1 + step.steps]
+            behind = np.broadcast_to(times[:, number + 1 + step.steps, None], inside.shape)
+            inside[inside == 0] = behind[inside == 0]

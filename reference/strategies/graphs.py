@@ -19,14 +19,15 @@ from hypothesis import strategies as st
 from minitvm.graph import Graph, Value
 
 from .graph_drawing import LARGEST, Drawing
+from .graph_loops import LOOPS
 from .graph_moves import MOVES as PLAIN
 from .graph_moves import WEIGHTED
 from .graph_operators import OPERATORS
 from .graph_patterns import PATTERNS
 
-MOVES = {**PLAIN, **PATTERNS, **OPERATORS}
+MOVES = {**PLAIN, **PATTERNS, **OPERATORS, **LOOPS}
 # Half of the moves are single operators of every kind, the rest what networks are made of and what passes look for.
-USUAL = (*WEIGHTED, *PATTERNS, *PATTERNS, *OPERATORS)
+USUAL = (*WEIGHTED, *PATTERNS, *PATTERNS, *OPERATORS, *LOOPS)
 ROUNDING = {
     "bfloat16": 2.0**-5,
     "float16": 2.0**-8,

@@ -21,9 +21,11 @@ from minitvm.errors import TargetError, Unsupported
 from minitvm.events import Listener, Step
 from minitvm.interop.to_onnx import to_onnx
 from minitvm.models.resnet import resnet18
+from minitvm.reference import graph as interpreter
 from minitvm.runtime import load
 from minitvm.target import Target
 from tests import toy_backend
+from tests.executable.loop_graphs import CASES, listed, same
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SMALL = (1, 3, 16, 16)
@@ -48,6 +50,14 @@ class _Steps(Listener):
 
     def step_begin(self, step: Step, time: float) -> None:
         self.kinds.append(step.kind)
+
+
+@pytest.mark.parametrize("name", ["swapped", "nested", "rows"])
+def test_the_host_repeats_loops(name: str) -> None:
+    make, runs = CASES[name]
+    module = minitvm.build(make(), target="toy")
+    for inputs in runs:
+        same(listed(module(**inputs)), interpreter.run(make(), inputs))
 
 
 def _softmax(name: str = "small") -> Any:

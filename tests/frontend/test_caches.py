@@ -233,7 +233,8 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (scattered, {"states": {"past": "present_0"}}, "states: the model has no input past; did you mean past_0 or at?"),
     (scattered, {"states": {"past_0": "present"}}, "states: the model has no output present; did you mean present_0?"),
     (scattered, {"states": {"past_0": "y", "new": "y"}}, "states: the output y belongs to two states"),
-    (scattered, {"max_length": 5}, "max_length=5 is the size of states: wanted a number from 1, and states=..."),
+    (scattered, {"max_length": 5}, "max_length=5 is the size of states, or the most iterations of a "
+     "loop that data end: wanted states=..."),
     (lambda: grown("whole"), {"states": True, "max_length": 5, "shapes": {"x": (1, 1, 4)}}, "the state past_0 grows by "
      "Concat, and no input says how long it is: none has a dimension past + ...\n  try:    a model that updates"),
     (lambda: grown("past + n"), {"states": True, "max_length": 5, "shapes": {"x": (1, 1, 4)}}, "the state past_0 grows "

@@ -272,14 +272,6 @@ def test_a_loop_of_known_length_is_written_out() -> None:
     np.testing.assert_array_equal(rows, [x, 2 * x, 3 * x])
 
 
-def test_a_loop_whose_length_is_data_is_refused() -> None:
-    nodes = [helper.make_node("Identity", ["going"], ["go_on"]), helper.make_node("Neg", ["v"], ["w"])]
-    body = _graph("body", nodes, ["i", "going", "v"], ["go_on", "w"])
-    node = helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)
-    with pytest.raises(ValueDependent, match="the number of steps depends on the contents of the input n"):
-        from_onnx(model([node], [("x", F32, [2]), ("n", I64, [])], ["y"]))
-
-
 def test_a_scan_runs_backwards_along_another_axis() -> None:
     nodes = [helper.make_node("Add", ["sum", "v"], ["next"]), helper.make_node("Identity", ["next"], ["out"])]
     body = _graph("body", nodes, ["sum", "v"], ["next", "out"])

@@ -4,6 +4,7 @@
 `machine_code(...)`  the same, compiled
 `imported(...)`      ONNX nodes: ONNX's own evaluator, the graph's interpreter, the operators' tensor expressions
 `remembered()`       programs with states, run after run: the graph's interpreter and the executable's
+`repeated()`         programs with loops: the graph's interpreter, the executable's, compiled code on request
 `converted()`        networks: the graph's interpreter before and after ConvertLayout
 `called(...)`        random calls of operators: the graph's interpreter, the tensor expression, the fold
 `interpreters(...)`  programs, and programs gone wrong, in the slow mode and in the fast one, as loops and as kernels
@@ -16,11 +17,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from minitvm import build
 from minitvm import lower as compile_graph
 from minitvm.errors import ExecutionError, MinitvmError
+from minitvm.executable import verify
 from minitvm.expr import rewrite, walk
 from minitvm.ir import IRModule
 from minitvm.reference import executable as executable_reference
@@ -28,10 +31,12 @@ from minitvm.reference import graph as graph_reference
 from minitvm.reference import kernel as kernel_reference
 from minitvm.reference import random_inputs
 from minitvm.reference import tir as tir_reference
+from minitvm.reference.strategies.graphs import RandomGraph, graphs
 from minitvm.reference.strategies.states import stateful
 from minitvm.tir.nodes import Evaluate, Seq
 from minitvm.tir.transform import lower as lower_function
 from tests.drawing import Seeded
+from tests.executable.loop_graphs import CASES
 from tests.frontend.random_nodes import OPERATORS, difference, nodes
 from tests.graph.layout_networks import means_the_same
 from tests.reference.graph_operators.random_calls import random_call
@@ -93,6 +98,56 @@ def remembered(examples: int = 200) -> Workload:
                 raise Noticed("states", f"{case!r}")
 
     return drawn("programs with states", body, examples)
+
+
+def repeated(machine: bool = False, examples: int = 60) -> Workload:
+    """Programs with loops, chosen ones and then random ones, as graphs, optimized, and as executables.
+
+    With `machine` the chosen ones are compiled and run by a team as well.
+    """
+
+    def body(trial: Trial, number: int) -> None:
+        trial.compared += 1
+        names = list(CASES)
+        if number < len(names):
+            make, runs = CASES[names[number]]
+            graph = make()
+        else:
+            case = random_loops(number)
+            graph, runs = case.graph, [case.inputs]
+        fused = compile_graph(graph, stop_at="fused")
+        executable = compile_graph(graph, stop_at="executable")
+        verify(executable)
+        module = build(graph, threads=2) if machine else None
+        for inputs in runs:
+            wanted = graph_reference.run(graph, inputs)
+            levels = {
+                "optimized": graph_reference.run(fused, inputs),
+                "executable": executable_reference.run(executable, inputs, threads=2),
+            }
+            if module is not None:
+                results = module(**inputs)
+                levels["machine"] = list(results) if isinstance(results, tuple) else [results]
+            for level, found in levels.items():
+                if not all(a.shape == b.shape and np.allclose(a, b, 1e-4) for a, b in zip(found, wanted, strict=True)):
+                    raise Noticed(level, f"{graph}\n{inputs}")
+
+    several = len(CASES) + (0 if machine else examples)
+    return directed("programs with loops", lambda: list(range(several)), body)
+
+
+def random_loops(number: int) -> RandomGraph:
+    """The random graph of that number, of loops alone."""
+    drawn_case: list[RandomGraph] = []
+
+    @seed(number)
+    @settings(max_examples=1, phases=[Phase.generate], database=None, deadline=None)
+    @given(graphs(2, moves=("loop",), symbolic=False, empty=False))
+    def draw(case: RandomGraph) -> None:
+        drawn_case.append(case)
+
+    draw()
+    return drawn_case[-1]
 
 
 def called(*families: str, calls: int = 200) -> Workload:

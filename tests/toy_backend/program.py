@@ -13,6 +13,7 @@ from minitvm import executable as x
 from minitvm.errors import Unsupported
 from minitvm.events import Listener, Step, heard
 from minitvm.executable.alignment import array_at
+from minitvm.runtime.loops import Memory, in_order
 from minitvm.runtime.shapes import Bindings, bind_data_size, rooms, shape_of
 from minitvm.runtime.states import zeros_of
 
@@ -55,7 +56,16 @@ class Bound:
     def run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener] = ()) -> None:
         """Take all steps in order."""
         begin, end = heard(listeners, "step_begin"), heard(listeners, "step_end")
-        for number, step in enumerate(self.program.executable.steps):
+
+        def count(place: Any, done: int) -> None:
+            self.argument(place, "int64", inputs, outputs)[0] = done
+
+        memory = Memory(
+            lambda place: int(self.argument(place, "int64", inputs, outputs)[0]),
+            lambda place: bool(self.argument(place, "bool", inputs, outputs)[0]),
+            count,
+        )
+        for number, step in in_order(self.program.executable, memory, self.env):
             event = Step(number, type(step).__name__, getattr(step, "operator", ""))
             if begin is not None:
                 begin(event, time.perf_counter())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
@@ -32,6 +33,7 @@ class Symbols:
         self._fixed: dict[str, int] = {}
         self._used: set[str] = set()
         self._variables: dict[str, SizeVar] = {}
+        self._bound: set[str] = set()
 
     def fix(self, name: str, sizes: Sequence[Any], shape: Sequence[Any]) -> None:
         """Give the symbols in the `sizes` of the input `name` their values from a shape; None and names leave one open.
@@ -57,6 +59,19 @@ class Symbols:
     def _allowed(self, expr: Any) -> str:
         bounds = self._ranges.get(str(expr))
         return f"a size such that {expr} fits" if bounds is None else f"{bounds.lower} to {bounds.upper}"
+
+    def unbound(self, sizes: Sequence[Any]) -> SizeVar | None:
+        """The variable of the first of these sizes that data decide and that was not asked for yet; None without one.
+
+        Whoever asks binds it.
+        """
+        for size in sizes:
+            symbol = None if isinstance(size, int) else size.node.expr
+            name = symbol.name if symbol is not None and symbol.is_Symbol else ""
+            if re.fullmatch(r"u\d+", name) and name not in self._bound:  # PyTorch calls only those that data decide so
+                self._bound.add(name)
+                return self.variable(name)
+        return None
 
     def variable(self, symbol: str) -> SizeVar:
         """The variable of a symbol."""

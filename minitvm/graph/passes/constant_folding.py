@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import InputError
 from .. import registry
-from ..nodes import BIND_SIZE, FUSED, MATCH_CAST, Constant, Graph, OpNode, Value
+from ..nodes import BIND_SIZE, FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
 from .rebuild import rebuild
 
 Evaluate = Callable[[OpNode, list[np.ndarray]], list[np.ndarray]]
@@ -31,7 +31,7 @@ def constant_folding(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
     constants: list[Constant] = []
     nodes: list[OpNode] = []
     for item in graph.nodes:
-        results = None if item.op in (BIND_SIZE, FUSED, MATCH_CAST) else _folded(item, arrays, evaluate)
+        results = None if item.op in (BIND_SIZE, FUSED, LOOP, MATCH_CAST) else _folded(item, arrays, evaluate)
         if results is None:
             nodes.append(item)
             continue

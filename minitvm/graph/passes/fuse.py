@@ -22,7 +22,7 @@ import numpy as np
 from ...expr import replace
 from ...expr.names import fresh
 from .. import registry
-from ..nodes import FUSED, MATCH_CAST, Constant, Graph, OpNode, Value
+from ..nodes import FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
 from ..registry import Pattern
 from .rebuild import same_shape
 
@@ -150,7 +150,9 @@ def fuse(graph: Graph) -> Graph:
     for group in fusion.groups:
         group.nodes.sort(key=lambda item: fusion.position[item])
     constants = graph.arrays()
-    nodes = [_fused(group, constants) for group in fusion.groups]
+    nodes = [
+        group.nodes[0] if group.nodes[0].op == LOOP else _fused(group, constants) for group in fusion.groups
+    ]  # a loop is no function
     read = {v for n in nodes for v in n.inputs} | fusion.returned
     kept = tuple(c for c in graph.constants if c.value in read)
     return replace(graph, constants=kept, nodes=tuple(nodes))

@@ -9,6 +9,7 @@ from ...backend import lookup
 from ...errors import verification_asked
 from ...target import Target
 from ...tir.pass_context import PassContext
+from ..loops import everywhere
 from ..nodes import Graph
 from ..verify import verify_graph
 from .common_subexpressions import common_subexpressions
@@ -17,6 +18,7 @@ from .dead_code import dead_code
 from .fold_batch_norm import fold_batch_norm
 from .fuse import fuse
 from .integer_products import integer_products
+from .loop_bodies import loop_bodies
 from .simplify import simplify
 from .split_conv_transpose import split_conv_transpose
 from .split_resize import split_resize
@@ -29,6 +31,7 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
     """The passes for a target, by name."""
     return [
         ("dead_code", dead_code),
+        ("loop_bodies", loop_bodies),
         ("integer_products", integer_products),
         ("constant_folding", lambda graph: constant_folding(graph, evaluate)),
         ("simplify", simplify),
@@ -60,7 +63,7 @@ def optimize(
     callback: Callback | None = None,
     accuracy: str = "fast",
 ) -> Graph:
-    """The graph after all passes: every node is a fused group.
+    """The graph after all passes: every node is a fused group, or a loop whose body consists of these.
 
     `evaluate(node, arrays) -> arrays` computes constant nodes that have no NumPy `fold`. `callback(name, before,
     after)` is called after each pass.
@@ -70,7 +73,7 @@ def optimize(
     machine = Target.of(target)
     checked = verification_asked()
     for name, function in passes(machine, evaluate, accuracy):
-        before, graph = graph, PassContext.current().run(name, function, graph)
+        before, graph = graph, PassContext.current().run(name, everywhere(function), graph)
         if checked:
             verify_graph(graph)
         if callback is not None:

@@ -4,6 +4,16 @@
 `End` have no arguments; `Copy` has destination, source and size in its argument table. A `Stamp` is: operation, POSIX
 clock, address of thread 0's word, words from one thread's to the next's; each thread writes the clock's value there.
 
+A loop is a part of the table:
+
+    Barrier, LoopBegin, [head] Barrier, LoopHead, body, Barrier, LoopNext, [behind]
+
+`LoopBegin` and `LoopNext` are thread 0's: it counts, decides whether the loop goes on, and leaves the decision in the
+arguments, where all threads read it at `LoopHead`, behind a barrier. The arguments are the addresses of the number (an
+int64), of the limit (an int64) and of the condition (a byte; 0: none), the bound (-1: none), and the decision: 0 leads
+behind the loop, 2 (it would go on beyond the bound) to the end of the table. `LoopHead` has the word of the end in
+place of a kernel, and that of what is behind as its last word; `LoopNext` has the word of the head there.
+
 **State table** (int64 words; words that different threads write are 128 bytes apart):
 
     EPOCH      counts launches; a worker that sees a new value runs PROGRAM
@@ -28,7 +38,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .program import LoadedCode
 
-END, PARALLEL, SEQUENTIAL, BARRIER, COPY, STAMP = range(6)
+END, PARALLEL, SEQUENTIAL, BARRIER, COPY, STAMP, LOOP_BEGIN, LOOP_HEAD, LOOP_NEXT = range(9)
 STEP_WORDS = 4
 
 EPOCH, COUNT, PHASE, PROGRAM, SPIN, YIELD, MODE, STOP, ASLEEP = 0, 16, 32, 48, 49, 50, 51, 52, 53
@@ -43,7 +53,7 @@ SOURCE = f"""\
 from minitvm.runtime.cpu.concurrency import (
     atomic_add, atomic_load, atomic_store, atomic_swap_if, call_address, clock_ns, copy_bytes, pause, yield_core,
 )
-from minitvm.runtime.vectors.simd import pointer_i64
+from minitvm.runtime.vectors.simd import pointer_i64, pointer_u8
 
 
 def {ENTRY}(state, thread, threads):
@@ -98,6 +108,36 @@ def {ENTRY}(state, thread, threads):
             elif operation == {STAMP}:
                 stamps = pointer_i64(program[at + 2])
                 stamps[thread * program[at + 3]] = clock_ns(program[at + 1])
+            elif operation == {LOOP_BEGIN} or operation == {LOOP_NEXT}:
+                loop = pointer_i64(program[at + 2])
+                if thread == 0:
+                    count = pointer_i64(loop[0])
+                    done = 0
+                    if operation == {LOOP_NEXT}:
+                        done = count[0] + 1
+                    count[0] = done
+                    limit = pointer_i64(loop[1])
+                    decision = 0
+                    if done < limit[0]:
+                        decision = 1
+                        if loop[2] != 0:
+                            going = pointer_u8(loop[2])
+                            if going[0] == 0:
+                                decision = 0
+                    if decision == 1 and loop[3] >= 0 and done >= loop[3]:
+                        decision = 2
+                    loop[4] = decision
+                if operation == {LOOP_NEXT}:
+                    at = program[at + 3]
+                    continue
+            elif operation == {LOOP_HEAD}:
+                loop = pointer_i64(program[at + 2])
+                if loop[4] != 1:
+                    if loop[4] == 0:
+                        at = program[at + 3]
+                    else:
+                        at = program[at + 1]
+                    continue
             elif threads > 1:  # a barrier, or the end, which is one
                 phase = atomic_load(state, {PHASE})
                 if atomic_add(state, {COUNT}, 1) == threads - 1:

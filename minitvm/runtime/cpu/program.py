@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -27,6 +28,7 @@ from ...executable import (
     Executable,
     Input,
     Location,
+    Loop,
     Output,
     State,
     evaluate,
@@ -34,10 +36,26 @@ from ...executable import (
 from ...executable.alignment import ALIGNMENT, address, aligned, aligned_empty, array_at
 from ...expr import DType, Expr, Var, free_vars
 from .. import externals
-from ..shapes import Bindings, bind_data_size, rooms, shape_of
+from ..shapes import Bindings, beyond_bound, bind_data_size, rooms, shape_of
 from ..states import zeros_of
 from ..words import scalar_word
-from .executor import BARRIER, COPY, END, PARALLEL, SEQUENTIAL, STEP_WORDS
+from .executor import BARRIER, COPY, PARALLEL, SEQUENTIAL
+from .segments import (
+    BEYOND,
+    DECISION,
+    GOING,
+    LIMIT,
+    LOOP_WORDS,
+    MOST,
+    NUMBER,
+    OVER,
+    Alone,
+    NativeStep,
+    Repeated,
+    Segment,
+    Table,
+    segments,
+)
 from .stamps import StampedProgram
 from .team import ThreadTeam, default_threads, shared_team
 
@@ -45,7 +63,6 @@ if TYPE_CHECKING:
     from ..program import Progress
 
 LANGUAGE = "numba"
-NativeStep = tuple[int, int, int, int]
 BOUND_LIMIT = 16  # shapes whose tables and arenas are kept; the least recently used go first
 
 
@@ -147,10 +164,7 @@ class BoundProgram:
         self._args = table.data
         self._starts = starts
         self._segments = self.segments()
-        self._single = [
-            (i, start) if isinstance(step, _ALONE) else _table([self._native_step(step, start)])
-            for i, (step, start) in enumerate(zip(x.steps, starts, strict=True))
-        ]
+        self._single: list[Segment] | None = None  # each step by itself, for listeners
         self._stamped: StampedProgram | None = None
 
     # -- the argument table
@@ -169,18 +183,33 @@ class BoundProgram:
             self._words.append(self._word(step.nbytes, "int64"))
         elif isinstance(step, BindSize):
             self._words.append(self._word(step.place, "handle"))
+        elif isinstance(step, Loop):
+            self._words += [0] * LOOP_WORDS
+            places = {NUMBER: step.number, LIMIT: step.limit, GOING: step.going}
+            for word, place in places.items():
+                if place is not None:
+                    self._set(start + word, place, "handle")
+            self._set(start + MOST, -1 if step.most is None else step.most, "int64")
         elif isinstance(step, CallExternal):
             for a in step.args:
                 self._words.append(self._word(a, "handle") if isinstance(a, Location) else 0)
         return start
 
     def _word(self, a: Argument, dtype: str) -> int:
-        """The word of an argument; inputs and outputs are recorded, since each call fills them in."""
+        """The word of an argument at the end of the table: see `_value`."""
+        return self._value(len(self._words), a, dtype)
+
+    def _set(self, at: int, a: Argument, dtype: str) -> None:
+        """Set a word in the middle of the table."""
+        self._words[at] = self._value(at, a, dtype)
+
+    def _value(self, at: int, a: Argument, dtype: str) -> int:
+        """The word `at` of an argument; inputs and outputs are recorded, since each call fills them in."""
         if isinstance(a, Input):
-            self._input_slots[a.index].append(len(self._words))
+            self._input_slots[a.index].append(at)
             return 0
         if isinstance(a, Output):
-            self._output_slots[a.index].append(len(self._words))
+            self._output_slots[a.index].append(at)
             return 0
         if isinstance(a, ConstantRef):
             return address(self.program.constants[a.index])
@@ -190,44 +219,29 @@ class BoundProgram:
             return address(self._arenas[a.arena]) + int(evaluate(a.offset, self.env))
         steps = [self._binders[v] for v in free_vars(a) if v in self._binders] if isinstance(a, Expr) else []
         if steps:
-            self._later[max(steps)].append((len(self._words), a, dtype))  # type: ignore[arg-type]
+            self._later[max(steps)].append((at, a, dtype))  # type: ignore[arg-type]
             return 0
         return scalar_word(evaluate(a, self.env), dtype)
 
     # -- the step table
 
-    def _native_step(self, step: Any, start: int) -> NativeStep:
-        args = address(self._table) + 8 * start
+    def _native_step(self, number: int) -> NativeStep:
+        step: Any = self.program.executable.steps[number]
         if isinstance(step, Barrier):
             return (BARRIER, 0, 0, 0)
+        args = self._arguments(number)
         if isinstance(step, Copy):
             return (COPY, 0, args, 0)
         operation = PARALLEL if step.parallel else SEQUENTIAL
         return (operation, self.program.kernels[step.kernel].address, args, 0)
 
-    def segments(self, stamp: Callable[[int], NativeStep] | None = None) -> list[Any]:
-        """Runs of native steps as tables `(array, address, parallel)`, and the steps between them that Python takes.
+    def _arguments(self, number: int) -> int:
+        """The address of a step's arguments."""
+        return address(self._table) + 8 * self._starts[number]
 
-        Such a step is `(its number, place of its first argument)`. `stamp(i)` returns a step, which is
-        inserted before step i and at the end of each run of native steps.
-        """
-        segments: list[Any] = []
-        run: list[NativeStep] = []
-        steps = self.program.executable.steps
-        for i, (step, start) in enumerate(zip(steps, self._starts, strict=True)):
-            alone = isinstance(step, _ALONE)
-            if stamp is not None and (run or not alone):
-                run.append(stamp(i))
-            if alone:
-                segments += [_table(run)] if run else []
-                segments.append((i, start))
-                run = []
-            else:
-                run.append(self._native_step(step, start))
-        if run:
-            run += [stamp(len(steps))] if stamp is not None else []
-            segments.append(_table(run))
-        return segments
+    def segments(self, stamp: Callable[[int], NativeStep] | None = None) -> list[Segment]:
+        """Tables of native steps, and the steps between them that Python takes, with stamps as `segments.segments`."""
+        return segments(self.program.executable, self._native_step, self._arguments, stamp)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener] = ()) -> None:
         """Run with the addresses of the input tensors (anything for scalars) and of the output tensors.
@@ -240,12 +254,45 @@ class BoundProgram:
         if begin is not None or end is not None:
             self._run_stepwise(begin, end)
             return
+        self.run_segments(self._segments)
+
+    def run_segments(self, parts: Sequence[Segment], stamp: Callable[[int], None] | None = None) -> None:
+        """Run segments in order; `stamp(i)` is called before each step i that Python takes."""
         team_run = self.program.team.run
-        for segment in self._segments:
-            if len(segment) == 3:
-                team_run(segment[1], segment[2])
+        for part in parts:
+            if isinstance(part, Table):
+                team_run(part.address, part.parallel)
+                if part.bounded:
+                    self._check_bounds(part.bounded)
+                continue
+            if stamp is not None:
+                stamp(part.number)
+            if isinstance(part, Repeated):
+                for _ in self._iterations(part.number):
+                    self.run_segments(part.inside, stamp)
             else:
-                self.run_alone(*segment)
+                self.run_alone(part.number)
+
+    def _iterations(self, number: int) -> Iterator[None]:
+        """One item for each iteration of a loop that Python repeats."""
+        start = self._starts[number]
+        args = self._args
+        done, limit = (array_at(args[start + word], DType("int64"), (1,)) for word in (NUMBER, LIMIT))
+        going = array_at(args[start + GOING], DType("bool"), (1,)) if args[start + GOING] else None
+        done[0] = 0
+        while done[0] < limit[0] and (going is None or going[0]):
+            if 0 <= args[start + MOST] <= done[0]:
+                raise beyond_bound(self.program.executable, number, args[start + MOST])
+            yield
+            done[0] += 1
+
+    def _check_bounds(self, loops: Sequence[int]) -> None:
+        """Raises `InputError` if a loop of a table ended because it would have gone on beyond its bound."""
+        for number in loops:
+            start = self._starts[number]
+            if self._args[start + DECISION] == BEYOND:
+                self._args[start + DECISION] = OVER
+                raise beyond_bound(self.program.executable, number, self._args[start + MOST])
 
     def run_stamped(self, inputs: Sequence[int], outputs: Sequence[int]) -> np.ndarray[Any, Any]:
         """Run as `run` does, and return when each thread reached each step: see `stamps.StampedProgram`."""
@@ -266,22 +313,45 @@ class BoundProgram:
 
     def _run_stepwise(self, begin: Any, end: Any) -> None:
         x = self.program.executable
-        for index, (step, segment) in enumerate(zip(x.steps, self._single, strict=False)):
+        if self._single is None:
+            self._single = [self._alone(number) for number in range(len(x.steps))]
+        self._run_range(0, len(x.steps), begin, end)
+
+    def _run_range(self, first: int, last: int, begin: Any, end: Any) -> None:
+        """Run steps one by one; the listeners hear of a loop in front of its iterations."""
+        x = self.program.executable
+        index = first
+        while index < last:
+            step = x.steps[index]
             event = Step(
                 index, _kind(step), x.kernels[step.kernel].name if isinstance(step, CallKernel) else _kind(step)
             )
             if begin is not None:
                 begin(event, time.perf_counter())
-            if len(segment) == 3:
-                self.program.team.run(segment[1], segment[2])
-            else:
-                self.run_alone(*segment)
+            if not isinstance(step, Loop):
+                assert self._single is not None
+                self.run_segments(self._single[index : index + 1])
             if end is not None:
                 end(event, time.perf_counter())
+            index += 1
+            if isinstance(step, Loop):
+                for _ in self._iterations(index - 1):
+                    self._run_range(index, index + step.steps, begin, end)
+                index += step.steps
 
-    def run_alone(self, number: int, start: int) -> None:
-        """Take a step that Python takes; `start` is the place of its arguments in the table."""
+    def _alone(self, number: int) -> Segment:
+        """One step by itself; a loop is taken by `_run_range`."""
+        x = self.program.executable
+        if isinstance(x.steps[number], Loop):
+            return Repeated(number, ())
+        only = replace(x, steps=x.steps[number : number + 1])
+        (segment,) = segments(only, lambda _: self._native_step(number), lambda _: self._arguments(number))
+        return segment if isinstance(segment, Table) else Alone(number)
+
+    def run_alone(self, number: int) -> None:
+        """Take a step that Python takes."""
         step: Any = self.program.executable.steps[number]
+        start = self._starts[number]
         if isinstance(step, BindSize):
             self._bind_size(number, step, self._args[start])
         else:
@@ -290,7 +360,9 @@ class BoundProgram:
     def _bind_size(self, number: int, step: BindSize, place: int) -> None:
         """Read a size, and fill in the arguments that follow from it, unless the sizes are those of the last run."""
         bind_data_size(self.program.executable, step, int(array_at(place, DType("int64"), (1,))[0]), self.env)
-        sizes = {var: int(self.env[var]) for var, other in self._binders.items() if other <= number}
+        # Those of a loop that had no iteration have no value, and nothing here needs one.
+        known = (var for var, other in self._binders.items() if other <= number and var in self.env)
+        sizes = {var: int(self.env[var]) for var in known}
         if all(self._made_for.get(var) == value for var, value in sizes.items()):
             return
         for slot, value, dtype in self._later[number]:
@@ -308,17 +380,10 @@ class BoundProgram:
         externals.engine(step.engine)(values, step.attrs)
 
 
-def _table(steps: list[NativeStep]) -> tuple[np.ndarray[Any, Any], int, bool]:
-    table = np.array([*steps, (END, 0, 0, 0)], np.int64)
-    assert table.shape[1] == STEP_WORDS
-    return table, address(table), any(s[0] == PARALLEL for s in steps)
-
-
-# Steps that Python takes, between runs of native ones.
-_ALONE = (CallExternal, BindSize)
-
-
-_KINDS = {BindSize: "bind_size", CallKernel: "kernel", Barrier: "barrier", Copy: "copy", CallExternal: "external"}
+_KINDS = {
+    BindSize: "bind_size", CallKernel: "kernel", Barrier: "barrier", Copy: "copy", CallExternal: "external",
+    Loop: "loop",
+}  # fmt: skip
 
 
 def _kind(step: Any) -> str:

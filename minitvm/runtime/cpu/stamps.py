@@ -2,6 +2,8 @@
 
 Stamps are steps of the executor's table like any other (`executor`), so that a timed run is still one program on the
 thread team, with no Python between kernels. A stamp takes some 25 ns of each thread.
+
+Of the steps of a loop the last iteration is timed; the time of those before it counts as the loop's own.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...executable.alignment import address
-from ..stamped import CLOCK
+from ..stamped import CLOCK, fill_skipped
 from .executor import STAMP
+from .segments import Segment, Table
 
 if TYPE_CHECKING:
     from .program import BoundProgram
@@ -37,14 +40,17 @@ class StampedProgram:
         """Run `bound` on the addresses that its argument table holds; `StampedRun.times`."""
         words = self._words
         words[...] = 0
-        native = False
-        for segment in self._segments:
-            native = len(segment) == 3
-            if native:
-                bound.program.team.run(segment[1], segment[2])
-            else:
-                words[0, segment[0]] = time.clock_gettime_ns(CLOCK)
-                bound.run_alone(*segment)
-        if not native:
-            words[0, self._count] = time.clock_gettime_ns(CLOCK)
-        return words[:, : self._count + 1].copy()
+
+        def stamp(number: int) -> None:
+            words[0, number] = time.clock_gettime_ns(CLOCK)
+
+        bound.run_segments(self._segments, stamp)
+        if not _ends_in_table(self._segments):
+            stamp(self._count)
+        times = words[:, : self._count + 1].copy()
+        fill_skipped(times, bound.program.executable)
+        return times
+
+
+def _ends_in_table(segments: list[Segment]) -> bool:
+    return bool(segments) and isinstance(segments[-1], Table)

@@ -27,6 +27,7 @@ from ...executable import (
     Copy,
     Input,
     Location,
+    Loop,
     Output,
     ScalarSpec,
     State,
@@ -36,8 +37,9 @@ from ...executable import (
 from ...executable.alignment import ALIGNMENT, array_at
 from ...expr import Expr, free_vars
 from .. import externals
+from ..loops import Memory, in_order
 from ..shapes import Bindings, bind_data_size, rooms, shape_of
-from ..stamped import CLOCK
+from ..stamped import CLOCK, fill_skipped
 from .arrays import DeviceArray
 from .device import Launch, Place, Shape, as_bytes, checked_shape
 
@@ -199,6 +201,7 @@ class BoundProgram:
             times[0, number] = time.clock_gettime_ns(CLOCK)
 
         self._run(inputs, outputs, (), stamp)
+        fill_skipped(times, self.program.executable)
         return times
 
     def _run(
@@ -214,7 +217,7 @@ class BoundProgram:
         if stamp is None and begin is None and end is None and self._recorded(memory):
             self._copy_out(memory, outputs)
             return
-        for number, step in enumerate(x.steps):
+        for number, step in in_order(x, self._counting(memory), self.env):
             if stamp is not None:
                 stamp(number)
             if begin is not None or end is not None:
@@ -247,8 +250,23 @@ class BoundProgram:
             bind_data_size(x, step, int(count_read[0]), self.env)
         elif isinstance(step, CallExternal):
             self._call_engine(step, memory)
-        elif not isinstance(step, Barrier):
+        elif not isinstance(step, Barrier | Loop):  # the host repeats a loop: `in_order`
             raise TargetError(f"a step {type(step).__name__} on {self.device.name}")
+
+    def _counting(self, memory: _Memory) -> Memory:
+        """What the host reads and writes to repeat a loop; it waits for what the device writes before."""
+
+        def read(at: Location, dtype: str) -> Any:
+            one = np.zeros(1, dtype)
+            self.device.read(as_bytes(one), self.place(at, memory))
+            self.device.finish()
+            return one[0]
+
+        def count(at: Location, done: int) -> None:
+            self.device.write(self.place(at, memory), as_bytes(np.array([done], np.int64)))
+            self.device.finish()
+
+        return Memory(lambda at: int(read(at, "int64")), lambda at: bool(read(at, "bool")), count)
 
     def _recorded(self, memory: _Memory) -> bool:
         """Run all steps as one command, from the second run in this memory on; False where that is not possible."""

@@ -359,8 +359,12 @@ def _places(d: _Draw) -> dict[str, list[Call]]:
         "gather.default": [_c(x, 1, d.i(0, 5, 4, 2, 6)), _c(x, 0, d.i(0, 4, 2, 5, 3))],
         "index.Tensor": [
             _c(x, [rows]), _c(x, [None, columns]), _c(x, [rows, columns]), _c(x, [None, columns, columns]),
-            _c(x, [columns % 4, None, columns]), _c(x, [vector.int()]),
+            _c(x, [columns % 4, None, columns]), _c(x, [vector.int()]), _c(x, [d.b(4)]), _c(x, [None, d.b(5, 6)]),
+            _c(x, [d.b(4, 5)]), _c(x, [torch.zeros(4, dtype=torch.bool)]),
         ],
+        "nonzero.default": [_c(d.i(0, 2, 4, 5)), _c(d.b(7)), _c(torch.zeros(2, 3)), _c(d.i(0, 3, 2, 3, 4))],
+        "where.default": [_c(d.b(4, 5)), _c(d.b(7))],
+        "masked_select.default": [_c(x, d.b(4, 5, 6)), _c(x, d.b(5, 1)), _c(d.f(6), d.b(3, 6))],
         "diagonal.default": [_c(d.f(4, 5)), _c(x, 1, 0, 2), _c(x, -2, 2, 1)],
         "unfold.default": [_c(d.f(2, 9), 1, 3, 2), _c(x, 0, 2, 1)],
         "as_strided.default": [_c(d.f(3, 4), [2, 2, 2], [4, 1, 2]), _c(d.f(9), [3, 3], [2, 1], 1)],

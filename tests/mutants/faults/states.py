@@ -26,8 +26,8 @@ IN_PLACE.edit(
 LEFT = Faults("states left", "minitvm.link.graphs", [remembered()])
 LEFT.edit(
     "a state is copied from another one that was changed before",
-    "_leave_states",
-    "if isinstance(slots[new].storage()[0].location, x.State):",
+    "leave",
+    "if any(_same_memory(other, value) for other, _ in pairs if other is not place):",
     "if False:",
 )
 

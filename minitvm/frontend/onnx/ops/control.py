@@ -1,20 +1,26 @@
-"""Control flow that is decided while importing: the branch that is taken, and loops that are unrolled."""
+"""Control flow: the branch that is taken, short loops that are written out, and others as loops of the graph."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from .... import te
 from ....arith import simplify
-from ....expr import Expr, IntImm, SizeVar, walk
-from ....topi.shapes import differ
+from ....errors import InputError, UnsupportedOperator
+from ....expr import Expr, IntImm, SizeVar, as_expr, walk
+from ....graph.loops import UNLIMITED
+from ....graph.nodes import Dim
+from ....topi.shapes import differ, same, simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
 
-LONGEST = 256  # unrolled steps of a loop, at most
+# A loop that is known to be at most so long is written out: its iterations fuse, and know their numbers.
+WRITTEN_OUT = 16
+LONGEST = 256  # and one that cannot be a loop, because its iterations differ in shapes
 
 
 @converter("If")
@@ -55,44 +61,118 @@ def _at_usual_sizes(condition: Expr) -> bool | None:
     return bool(decided.value) if isinstance(decided, IntImm) else None
 
 
-def _count(n: NodeContext, steps: Any) -> int:
-    if not isinstance(steps, int) or steps > LONGEST:
-        n.refuse(f"{steps} steps are not written out, {LONGEST} is the most")
-    return steps
+class _Undecided(Exception):
+    """A loop cannot be written out: whether it goes on is not known, or it is long."""
 
 
-def _body(n: NodeContext, graph: Any, inputs: list[Operand]) -> list[Operand]:
+def _body(n: NodeContext, graph: Any, inputs: Sequence[Operand]) -> list[Operand]:
     bound = {info.name: operand for info, operand in zip(graph.input, inputs, strict=True)}
     return n.importer.subgraph(graph, {**n.scope, **bound})
 
 
+def _written_out(n: NodeContext, iterations: Callable[[int], Any], looped: Callable[[], Any]) -> Any:
+    """A loop of at most WRITTEN_OUT iterations as these iterations; another one as a loop, where that is possible.
+
+    `iterations(most)` raises `_Undecided` if there are more, or data decide how many.
+    """
+    try:
+        with n.builder.attempt():
+            return iterations(WRITTEN_OUT)
+    except _Undecided:
+        pass
+    try:
+        with n.builder.attempt():
+            return looped()
+    except (UnsupportedOperator, InputError) as error:
+        try:  # an iteration may need its number, or shapes may change
+            with n.builder.attempt():
+                return iterations(LONGEST)
+        except _Undecided:
+            raise error from None
+
+
 def _stacked(n: NodeContext, rows: list[Operand], axis: int = 0) -> Operand:
-    if not rows:
-        n.refuse("a loop without a step has outputs of unknown shape")
     stacked: Operand = n.op("stack", *rows, axis=axis)
     return stacked
 
 
 @converter("Loop")
 def loop(n: NodeContext) -> Any:
-    """The number of steps, and the condition in each of them, must be known."""
-    body = n.attr("body")
+    """Written out if it is known to be short, else a loop of the graph.
+
+    Rows of all iterations need a bound of their number: the limit, or `max_length` of the import.
+    """
+    body, state = n.attr("body"), n.present_from(2)
     limit, condition = n.optional(0), n.optional(1)
-    steps = None if limit is None else int(n.scalar(limit, "the number of steps"))
-    going = True if condition is None else bool(n.scalar(condition, "the condition"))
-    state = list(n.present_from(2))
-    rows: list[list[Operand]] = [[] for _ in range(len(body.output) - 1 - len(state))]
-    number = 0
-    while going and (steps is None or number < steps):
-        _count(n, number)
-        flag = Operand.known(np.array(True))
-        outputs = _body(n, body, [Operand.known(np.array(number, np.int64)), flag, *state])
-        going = bool(n.scalar(outputs[0], "the condition"))
-        state = outputs[1 : 1 + len(state)]
-        for row, value in zip(rows, outputs[1 + len(state) :], strict=True):
-            row.append(value)
-        number += 1
-    return [*state, *(_stacked(n, row) for row in rows)]
+    condition = Operand.known(np.array(True)) if condition is None else condition
+
+    def iterations(most: int) -> list[Operand]:
+        if (limit is not None and limit.data is None) or condition.data is None:
+            raise _Undecided
+        if limit is not None and limit.is_symbolic:
+            raise _Undecided
+        steps = None if limit is None else int(n.scalar(limit, "the number of steps"))
+        going, states, number = bool(n.scalar(condition, "the condition")), list(state), 0
+        rows: list[list[Operand]] = [[] for _ in range(len(body.output) - 1 - len(state))]
+        while going and (steps is None or number < steps):
+            if number == most:
+                raise _Undecided
+            known = [Operand.known(np.array(number, np.int64)), Operand.known(np.array(True))]
+            again, *results = _body(n, body, [*known, *states])
+            if again.data is None or again.is_symbolic:
+                raise _Undecided
+            going = bool(n.scalar(again, "the condition"))
+            states = results[: len(states)]
+            for row, value in zip(rows, results[len(states) :], strict=True):
+                row.append(value)
+            number += 1
+        if rows and not number:
+            raise _Undecided  # the shape of rows follows from that of an iteration
+        return [*states, *(_stacked(n, row) for row in rows)]
+
+    return _written_out(n, iterations, lambda: _looped(n, body, state, limit, condition))
+
+
+def _looped(
+    n: NodeContext, body: Any, state: Sequence[Operand], limit: Operand | None, condition: Operand
+) -> list[Operand]:
+    has_rows = len(body.output) - 1 > len(state)
+    most = _most(n, limit) if has_rows else None
+    always = condition.data is not None and not condition.is_symbolic and bool(n.scalar(condition, "the condition"))
+
+    def iteration(number: Operand, *states: Operand) -> tuple[Operand, list[Operand], list[Operand]]:
+        nonlocal always
+        again, *results = _body(n, body, [number, Operand.known(np.array(True)), *states])
+        always = always and again.data is not None and not again.is_symbolic and bool(np.all(again.data))
+        return n.reshape(again, ()), results[: len(state)], results[len(state) :]
+
+    bound = None if limit is None else n.cast(n.reshape(limit, ()), "int64")
+    count, *results = n.builder.loop(iteration, state, bound, n.reshape(condition, ()), most, n.where)
+    if not has_rows or (always and limit is not None and limit.data is not None):
+        return results
+    assert most is not None
+    size = n.bound(count, most, "iterations")
+    return [*results[: len(state)], *(n.op("leading", rows, size=size) for rows in results[len(state) :])]
+
+
+def _most(n: NodeContext, limit: Operand | None) -> Dim:
+    """A bound of the number of iterations, for the memory of their rows."""
+    if limit is not None and limit.data is not None:
+        (steps,) = n.dims(limit, "the number of steps")
+        if isinstance(steps, int) and steps < UNLIMITED:
+            return max(steps, 0)
+        if isinstance(steps, SizeVar):
+            return steps
+        if isinstance(steps, Expr):
+            return simple(te.maximum(as_expr(steps), 0))
+    bound = n.importer.bound_of_iterations()
+    if bound is None:
+        why = "a condition ends it" if limit is None or limit.data is not None else "the number of steps is data"
+        n.refuse(
+            f"memory for the rows of all iterations cannot be planned: {why}, and nothing bounds how many there are\n"
+            "  try:    max_length=..., the most iterations that a run may have"
+        )
+    return bound
 
 
 @converter("OptionalHasElement", since=15)
@@ -113,7 +193,7 @@ def scan_of_batches(n: NodeContext) -> Any:
     if n.optional(0) is not None:
         n.refuse("sequence_lens is not supported")
     inputs = n.present_from(1)
-    batch = _count(n, inputs[0].shape[0])
+    batch = n.size(inputs[0], 0)
     axes, turns = (0,) * count, (0,) * count if turns is None else turns
     outputs = len(body.output) - (len(inputs) - count)
 
@@ -140,20 +220,58 @@ Walk = tuple[Sequence[int], Sequence[int]]  # for each tensor its axis, and 1 wh
 def _scanned(n: NodeContext, body: Any, count: int, inputs: list[Operand], read: Walk, write: Walk) -> list[Operand]:
     """The last states, and the other outputs stacked; the last `count` inputs are scanned."""
     states = len(inputs) - count
-    outputs = len(body.output) - states
     (in_axes, in_turns), (out_axes, out_turns) = read, write
-    state, scanned = inputs[:states], inputs[states:]
-    axes = [a % x.ndim for a, x in zip(in_axes, scanned, strict=True)]
-    steps = _count(n, scanned[0].shape[axes[0]])
-    rows: list[list[Operand]] = [[] for _ in range(outputs)]
-    for t in range(steps):
-        slices = []
-        for x, axis, turned in zip(scanned, axes, in_turns, strict=True):
-            at = steps - 1 - t if turned else t
-            slices.append(n.entry(x, at, axis))
-        results = _body(n, body, [*state, *slices])
-        state = results[:states]
-        for row, value in zip(rows, results[states:], strict=True):
-            row.append(value)
-    ordered = [row[::-1] if turned else row for row, turned in zip(rows, out_turns, strict=True)]
-    return [*state, *(_stacked(n, row, axis) for row, axis in zip(ordered, out_axes, strict=True))]
+    axes = [a % x.ndim for a, x in zip(in_axes, inputs[states:], strict=True)]
+    steps, scanned = _together(n, inputs[states:], axes)
+
+    def iterations(most: int) -> list[Operand]:
+        if not isinstance(steps, int) or not 0 < steps <= most:
+            raise _Undecided
+        state, rows = inputs[:states], []
+        for t in range(steps):
+            slices = [
+                n.entry(x, steps - 1 - t if turned else t, axis)
+                for x, axis, turned in zip(scanned, axes, in_turns, strict=True)
+            ]
+            results = _body(n, body, [*state, *slices])
+            state = results[:states]
+            rows.append(results[states:])
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        ordered = [row[::-1] if turned else row for row, turned in zip(columns, out_turns, strict=True)]
+        return [*state, *(_stacked(n, row, axis) for row, axis in zip(ordered, out_axes, strict=True))]
+
+    def looped() -> list[Operand]:
+        whole = Operand.known(np.array([steps, None], object)[:1].reshape(()), "int64")
+        length = whole if isinstance(steps, Expr) else Operand.known(np.array(steps, np.int64))
+
+        def iteration(number: Operand, *state: Operand) -> tuple[Operand, list[Operand], list[Operand]]:
+            last = n.op("subtract", length, np.array(1)) if any(in_turns) else length
+            slices = [
+                n.op("take", x, n.op("subtract", last, number) if turned else number, axis=axis)
+                for x, axis, turned in zip(scanned, axes, in_turns, strict=True)
+            ]
+            results = _body(n, body, [*state, *slices])
+            return Operand.known(np.array(True)), results[:states], results[states:]
+
+        _, *results = n.builder.loop(iteration, inputs[:states], length, None, steps, n.where)
+        columns = []
+        for rows, axis, turned in zip(results[states:], out_axes, out_turns, strict=True):
+            rows = n.op("reverse", rows, axis=0) if turned else rows
+            order = list(range(1, rows.ndim))
+            order.insert(axis % rows.ndim, 0)
+            columns.append(n.op("transpose", rows, axes=tuple(order)))
+        return [*results[:states], *columns]
+
+    return _written_out(n, iterations, looped)
+
+
+def _together(n: NodeContext, scanned: Sequence[Operand], axes: Sequence[int]) -> tuple[Dim, list[Operand]]:
+    """The number of slices that scanned inputs have, all of them the same."""
+    sizes = [x.shape[axis] for x, axis in zip(scanned, axes, strict=True)]
+    steps = next((d for d in sizes if isinstance(d, int)), sizes[0])
+    listed = []
+    for x, size in zip(scanned, sizes, strict=True):
+        if differ(size, steps):
+            n.refuse(f"the scanned inputs have {steps} and {size} slices")
+        listed.append(x if same(size, steps) else n.assume(x, (size, steps)))
+    return steps, listed

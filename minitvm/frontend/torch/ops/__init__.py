@@ -4,6 +4,7 @@ from . import (
     arithmetic,
     attention,
     convolution,
+    counted,
     creation,
     elementwise,
     indexing,

@@ -13,6 +13,7 @@ from ...blocks import blocks_to_picture
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
+from .counted import places_of
 from .shaping import reshaped
 
 
@@ -61,13 +62,26 @@ def index(n: NodeContext) -> Any:
 
 
 def indexed_axes(n: NodeContext) -> tuple[list[int], list[Operand]]:
-    """The axes that `indices` has something for, and the indices; raises for masks, whose shape depends on data."""
-    listed = n.attr("indices")
-    axes = [a for a, i in enumerate(listed) if i is not None]
-    for a in axes:
-        if listed[a].dtype.is_bool:
-            n.refuse("a mask as index: the shape of its result depends on the data")
-    return axes, [n.cast(listed[a], "int64") for a in axes]
+    """The axes that `indices` has something for, and the indices.
+
+    A mask stands for one vector of indices for each of its axes: as many as data decide.
+    """
+    axes: list[int] = []
+    indices: list[Operand] = []
+    axis = 0
+    for given in n.attr("indices"):
+        if given is None:
+            axis += 1
+            continue
+        masked = given.dtype.is_bool
+        if masked and given.ndim == 0:
+            n.refuse("a mask without dimensions")
+        places = places_of(n, given, n.node.meta["val"].shape) if masked else None
+        for k in range(given.ndim if masked else 1):
+            indices.append(n.cast(given, "int64") if places is None else n.entry(places, k, 1))
+            axes.append(axis)
+            axis += 1
+    return axes, indices
 
 
 def points_of(n: NodeContext, indices: list[Operand]) -> tuple[Operand, tuple[Dim, ...]]:

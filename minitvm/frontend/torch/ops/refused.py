@@ -6,7 +6,7 @@ from ..registry import refuse
 
 refuse(
     "the shape of its output depends on the data",
-    "masked_select", "nonzero", "nonzero_static", "unique_consecutive", "unique_dim", "_unique", "_unique2", "bincount",
+    "nonzero_static", "unique_consecutive", "unique_dim", "_unique", "_unique2", "bincount",
     "repeat_interleave",
 )  # fmt: skip
 refuse("the program reads an element as a number", "_local_scalar_dense", "item")

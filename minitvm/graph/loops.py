@@ -1,0 +1,120 @@
+"""Loops of a graph: what the body of a `loop` takes and returns, and how one is made of nodes.
+
+    count, *results = loop(limit, going, *carried, *outside, body=graph, carried=k, most=m)
+
+        number = 0
+        while number < limit and going:             a run in which number reaches `most` here stops with an error
+            going, *carried = body(number, *carried, *outside)
+            number = number + 1
+        count, *results = number, *carried
+
+`limit` and `number` are int64, `going` is bool, each one element. A carried value has one type in all iterations.
+`outside` are values that the body only reads. A slice of an outside value is a `take` at `number`; results of all
+iterations are a carried value, in which each iteration replaces a slice: linking shows that this needs no copy
+(`link.in_place`). XLA's While is the same. `most`, a dimension or None, bounds the number of iterations: the
+memory for what all of them leave.
+
+A size that is bound in the body (`bind_size`) has a value until the end of an iteration; nothing behind the loop
+mentions it, because carried values have the types that they begin with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..expr import DType, Expr, free_vars, replace
+from .nodes import LOOP, Constant, Graph, OpNode, Value
+
+UNLIMITED = 2**63 - 1  # the limit of a loop that a condition ends
+
+
+def carried_inputs(item: OpNode) -> tuple[Value, ...]:
+    """The values with which the carried ones begin."""
+    return item.inputs[2 : 2 + item.attrs["carried"]]
+
+
+def outside_inputs(item: OpNode) -> tuple[Value, ...]:
+    """The values that the body only reads, in the order of its last inputs."""
+    return item.inputs[2 + item.attrs["carried"] :]
+
+
+def own_carried(item: OpNode) -> tuple[Value, ...]:
+    """The body's names for the carried values."""
+    return item.body.inputs[1 : 1 + item.attrs["carried"]]
+
+
+def own_outside(item: OpNode) -> tuple[Value, ...]:
+    """The body's names for the values that it only reads."""
+    return item.body.inputs[1 + item.attrs["carried"] :]
+
+
+def with_body(item: OpNode, body: Graph, inputs: Sequence[Value] | None = None) -> OpNode:
+    """The loop with another body, and perhaps other inputs."""
+    return OpNode(item.op, item.inputs if inputs is None else tuple(inputs), {**item.attrs, "body": body}, item.outputs)
+
+
+def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
+    """The graph with the body of each of its loops changed; the graph itself if none was."""
+    nodes = []
+    changed = False
+    for item in graph.nodes:
+        body = change(item.body) if item.op == LOOP else None
+        changed = changed or (body is not None and body is not item.body)
+        nodes.append(item if body is None or body is item.body else with_body(item, body))
+    return replace(graph, nodes=tuple(nodes)) if changed else graph
+
+
+def everywhere(change: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
+    """A pass that also changes the bodies of loops, and the loops in these."""
+
+    def run(graph: Graph) -> Graph:
+        return with_bodies(change(graph), run)
+
+    return run
+
+
+def body_of(
+    nodes: Sequence[OpNode], inputs: Sequence[Value], outputs: Sequence[Value], constants: Sequence[Constant], name: str
+) -> tuple[Graph, tuple[Value, ...]]:
+    """The body that computes `outputs` of `inputs` by those nodes, and the values from outside that it reads.
+
+    What is one of `constants` outside is a constant of the body as well.
+    """
+    defined = {*inputs, *(v for item in nodes for v in item.outputs)}
+    read = dict.fromkeys(v for item in nodes for v in item.inputs if v not in defined)
+    read.update((v, None) for v in outputs if v not in defined)
+    arrays = {c.value: c.data for c in constants}
+    own = {v: Value(v.name, v.shape, v.dtype) for v in read}
+    kept = tuple(Constant(own[v], arrays[v]) for v in read if v in arrays)
+    outside = tuple(v for v in read if v not in arrays)
+    inner = tuple(
+        OpNode(item.op, tuple(own.get(v, v) for v in item.inputs), item.attrs, item.outputs) for item in nodes
+    )
+    returned = tuple(own.get(v, v) for v in outputs)
+    return Graph((*inputs, *(own[v] for v in outside)), kept, inner, returned, name), outside
+
+
+def misfits(item: OpNode, same_type: Callable[[Value, Value], bool]) -> list[str]:
+    """What is wrong with the types of a loop, as sentences."""
+    count, body = item.attrs["carried"], item.body
+    if len(item.inputs) < 2 + count:
+        return [f"a loop with {count} carried values has {len(item.inputs)} inputs"]
+    wanted = [Value("number", (), DType("int64")), *item.inputs[2:]]
+    if len(body.inputs) != len(wanted):
+        return [f"the body takes {len(body.inputs)} values, it is given {len(wanted)}"]
+    results = [Value("going", (), DType("bool")), *carried_inputs(item)]
+    if len(body.outputs) != len(results):
+        return [f"the body returns {len(body.outputs)} values, wanted {len(results)}"]
+    found = [
+        f"the {what} is {v.type}"
+        for what, v, dtype in (("limit", item.inputs[0], "int64"), ("condition", item.inputs[1], "bool"))
+        if v.shape != () or v.dtype != dtype
+    ]
+    pairs = [*zip(body.inputs, wanted, strict=True), *zip(body.outputs, results, strict=True)]
+    found += [f"the body has {a.type} for {b.name}: {b.type}" for a, b in pairs if not same_type(a, b)]
+    found += ["the body has states"] if body.states else []
+    bound = {size for inner in body.nodes for size in inner.bound_sizes()}
+    used: Any = (v for value in item.inputs for d in value.shape if isinstance(d, Expr) for v in free_vars(d))
+    found += [f"{size.name} is bound in the body and used around it" for size in dict.fromkeys(used) if size in bound]
+    return found

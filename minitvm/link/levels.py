@@ -1,0 +1,103 @@
+"""The graphs of a program, one inside of the other: the optimized graph, and the bodies of its loops.
+
+A `Level` has what linking needs to know of one of them: which operators update their input where it lies, which
+concatenations need no copy, and where values that a loop carries lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..expr import replace
+from ..graph.loops import carried_inputs, outside_inputs
+from ..graph.nodes import FUSED, LOOP, Graph
+from ..lowering.units import Unit, to_units
+from .in_place import InPlace, in_place, written_directly
+from .joined import Joined, joined
+from .views import binding_of, is_view, writes_its_output
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One graph.
+
+    `updates` are operators that change a state, or a carried value, where it lies: its `states` are numbered as the
+    pairs of the graph's states, or of what the loop carries. The carried values `direct` (numbers) are computed in
+    their place by an operator that does not read the old ones. `taken` are values that a loop of this graph begins
+    with, in the memory that it carries them in: they are computed there; each with the result of the loop.
+    """
+
+    graph: Graph
+    updates: InPlace
+    together: Joined
+    bodies: Mapping[Any, Level]
+    direct: frozenset[int] = frozenset()
+    taken: Mapping[Any, Any] | None = None
+
+    def all(self) -> Iterator[Level]:
+        """This level and those inside of it, in the order of the program."""
+        yield self
+        for body in self.bodies.values():
+            yield from body.all()
+
+    def needs_function(self, node: Any) -> bool:
+        """Whether kernels compute a node of this graph."""
+        return node.op != LOOP and node not in self.together.nodes and binding_of(node) is None
+
+
+def level_of(fused: Graph) -> Level:
+    """The level of an optimized graph."""
+    return _level(fused, in_place(fused, is_view), frozenset())
+
+
+def _level(graph: Graph, updates: InPlace, direct: frozenset[int]) -> Level:
+    bodies = {node: _body(node) for node in graph.nodes if node.op == LOOP}
+    together = joined(graph, writes_its_output, updates.states)
+    return Level(graph, updates, together, bodies, direct, _taken(graph, updates, together))
+
+
+def _body(node: Any) -> Level:
+    """The level of a loop's body, where what it carries is a state: it begins as an input, and is left as an output."""
+    pairs = tuple((1 + k, 1 + k) for k in range(node.attrs["carried"]))
+    carrying = replace(node.body, states=pairs)
+    updates = in_place(carrying, is_view)
+    level = _level(node.body, updates, frozenset())
+    return replace_direct(level, written_directly(carrying, updates, is_view, level.needs_function))
+
+
+def replace_direct(level: Level, direct: frozenset[int]) -> Level:
+    """The level with those carried values computed in their places."""
+    return Level(level.graph, level.updates, level.together, level.bodies, direct, level.taken)
+
+
+def _taken(graph: Graph, updates: InPlace, together: Joined) -> dict[Any, Any]:
+    """The values that may be computed where a loop carries them.
+
+    A function of this graph computes such a value, into memory of its own; the loop is the only one that reads it, and
+    carries it once.
+    """
+    readers: dict[Any, int] = {}
+    for node in graph.nodes:
+        for value in node.inputs:
+            readers[value] = readers.get(value, 0) + 1
+    producers = graph.producers()
+    taken: dict[Any, Any] = {}
+    for node in graph.nodes:
+        if node.op != LOOP:
+            continue
+        for value, result in zip(carried_inputs(node), node.outputs[1:], strict=True):
+            made = producers.get(value)
+            fixed = value in graph.outputs or value in together.parts or value in together.wholes
+            if made is None or made.op != FUSED or is_view(made) or binding_of(made) is not None or fixed:
+                continue
+            if readers[value] == 1 and value not in updates.states and value not in outside_inputs(node):
+                taken[value] = result
+    return taken
+
+
+def units_of(level: Level) -> dict[Any, Unit]:
+    """The functions of a program by their nodes; equal ones of all levels are shared."""
+    updates = {node: number for inner in level.all() for node, number in inner.updates.nodes.items()}
+    return {unit.node: unit for unit in to_units(level.graph, updates)}
