@@ -23,8 +23,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import Unsupported
-from ..expr import Call
+from ..expr import Call, IntImm
 from ..expr.conditions import is_const
+from ..expr.intrin import COLLECTIVES
 from ..tir.analysis.dynamic_shared import dynamic_storage
 from ..tir.analysis.threads import is_shared
 from ..tir.nodes import Allocate, Buffer, Evaluate, For, ForKind, Prefetch, PrimFunc
@@ -34,6 +35,7 @@ from .numba_expressions import short_name
 from .numba_statements import NumbaStatements, import_lines
 
 SHARED_BYTES = 48 << 10  # of the arrays that a kernel declares; a launch gives more, of scope shared.dyn
+_WARP = 32
 _EVERYBODY = "i64(cuda.blockIdx.x) * i64(cuda.blockDim.x) + i64(cuda.threadIdx.x)"
 _ALL = "i64(cuda.gridDim.x) * i64(cuda.blockDim.x)"
 
@@ -58,6 +60,7 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         self.names.used_names |= {"cuda"}
         self.dynamic, _ = dynamic_storage(kernel)  # where each buffer begins in what the launch gives
         self.shared: dict[Buffer, str] = {}  # declarations, which stand at the top of a kernel
+        self.of_warps: set[str] = set()  # operations of warps that it calls
 
     def module(self) -> str:
         self.check_grid()
@@ -73,10 +76,10 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         text = [f"# {line}" for part in self.header() for line in part.splitlines()]
         if any("cuda." in line for line in lines):
             text.append("from numba import cuda")
-        shared = sorted({
+        shared = {
             f"{'dynamic' if buffer in self.dynamic else 'shared'}_{short_name(buffer.dtype)}" for buffer in self.shared
-        })  # fmt: skip
-        text += import_lines(shared, "minitvm.runtime.cuda.operations")
+        }
+        text += import_lines(sorted(shared | self.of_warps), "minitvm.runtime.cuda.operations")
         text += import_lines(sorted(self.imports - {"INF", "NAN"}), "minitvm.runtime.vectors.simd")
         text += [*self.constants(), "", "", f"def {self.kernel.name}({', '.join(words)}):", *lines, ""]
         return "\n".join(text)
@@ -107,6 +110,19 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
     def evaluate(self, stmt: Evaluate) -> None:
         if isinstance(stmt.value, Call) and stmt.value.op == "tvm_storage_sync":
             self.line("cuda.syncthreads()")
+
+    def call(self, e: Call) -> str:
+        if e.op not in COLLECTIVES:
+            return super().call(e)
+        if e.op == "tvm_warp_activemask":
+            self.of_warps.add("warp_active")
+            return "warp_active()"
+        if not is_const(e.args[4], _WARP) or not isinstance(e.args[3], IntImm):
+            raise Unsupported(f"{e}: a warp of CUDA has {_WARP} threads, and a section a constant number of them")
+        name = e.op.removeprefix("tvm_")
+        self.of_warps.add(name)
+        mask, value, by = (self.vector(a) for a in e.args[:3])
+        return f"{name}({mask}, {value}, {by}, {e.args[3].value})"
 
     def prefetch(self, stmt: Prefetch) -> None:
         """A hint, which a device with thousands of threads does not need."""

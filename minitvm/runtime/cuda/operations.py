@@ -33,6 +33,7 @@ from ..vectors.lanes import (
     on_machine,
 )
 from ..vectors.masked import LANE_BY_LANE
+from . import warps
 
 ARCHITECTURE = "nvptx64"
 SHARED_SPACE = 3  # NVVM's number for the address space
@@ -133,9 +134,12 @@ _SHARED = {
 }
 
 
+_WARPS = warps.operations(accept)
+
+
 def __getattr__(name: str) -> Any:
-    if name in _SHARED:
-        return _SHARED[name]
+    if name in _SHARED or name in _WARPS:
+        return (_SHARED if name in _SHARED else _WARPS)[name]
     raise AttributeError(f"kernel source for CUDA has no {name!r}")
 
 

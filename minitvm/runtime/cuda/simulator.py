@@ -21,10 +21,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from . import simulated_warps
 from .faults import Address, KernelFault
 
 SIMD, SHARED = "minitvm.runtime.vectors.simd", "minitvm.runtime.cuda.operations"
-_BARRIER = "cuda.syncthreads("
+_WAITS = ("cuda.syncthreads(", "warp_")  # what makes threads wait for each other
 _DTYPES: dict[str, Any] = {
     "b1": np.bool_, "bf16": ml_dtypes.bfloat16, **{f"f{n}": getattr(np, f"float{n}") for n in (16, 32, 64)},
     **{f"i{n}": getattr(np, f"int{n}") for n in (8, 16, 32, 64)},
@@ -40,17 +41,18 @@ def simulated(source: str, entry: str) -> Run:
     """`run(blocks, threads, words, shared_bytes=0)` of the kernel `entry`: each thread of the grid runs the text.
 
     A word that is an `Address` says how long its parameter is: an access outside of it raises `KernelFault`. Blocks run
-    one after the other. Threads of a block run at the same time where the text has a barrier, else in order.
+    one after the other. Threads of a block run at the same time where the text has a barrier or shuffle, else in order.
     """
+    together = any(text in source for text in _WAITS)
     namespace: dict[str, Any] = {"__name__": f"minitvm_simulated_{entry}"}
-    namespace["__builtins__"] = {**vars(builtins), "__import__": _imported if _BARRIER in source else _without_numba}
+    namespace["__builtins__"] = {**vars(builtins), "__import__": _imported if together else _without_numba}
     exec(compile(source, f"<kernel {entry}>", "exec"), namespace)
     namespace["quiet"] = functools.partial(np.errstate, all="ignore")
     exec(f"def in_quiet(*words):\n    with quiet():\n        {entry}(*words)\n", namespace)
     kernel = namespace["in_quiet"]
 
     def run(blocks: Sequence[int], threads: Sequence[int], words: Sequence[int], shared_bytes: int = 0) -> None:
-        if _BARRIER in source:
+        if together:
             _side_by_side(kernel, blocks, threads, words, shared_bytes)
         else:
             _in_order(kernel, namespace, blocks, threads, words, shared_bytes)
@@ -451,6 +453,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "concat": lambda *vectors: np.concatenate(vectors), "lanes": lambda v, start, n: v[start : start + n].copy(),
     "extract": lambda v, i: _value(v[int(i)]),
     "insert": lambda v, i, x: np.where(np.arange(len(v)) == int(i), np.asarray(x).astype(v.dtype), v),
+    **{name: functools.partial(simulated_warps.shuffle, name) for name in (
+        "warp_shuffle", "warp_shuffle_up", "warp_shuffle_down", "warp_shuffle_xor")},
+    "warp_active": simulated_warps.active,
     **{f"reduce_{n}": _folded(_elementwise(_BINARY[f])) for n, f in (
         ("add", "add"), ("mul", "mul"), ("max", "maximum"), ("min", "minimum"), ("and", "bitand"), ("or", "bitor"))},
 }  # fmt: skip

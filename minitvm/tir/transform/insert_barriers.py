@@ -34,6 +34,7 @@ from ...expr import (
     substitute,
     walk,
 )
+from ...expr.intrin import COLLECTIVES
 from ..analysis.bindings import loop_ranges
 from ..analysis.dependences import point_at
 from ..analysis.effects import effects, guarded
@@ -211,8 +212,9 @@ class _Threads:
 
 
 def _waits(stmt: Stmt) -> bool:
+    """Whether threads wait for others in a statement: at a barrier, or at an operation of their warp."""
     calls: Iterable[Any] = (n for n in walk(stmt) if isinstance(n, Call))
-    return any(call.op == BARRIER for call in calls)
+    return any(call.op == BARRIER or call.op in COLLECTIVES for call in calls)
 
 
 def _is_common(scope: str) -> bool:
