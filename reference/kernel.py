@@ -24,6 +24,7 @@ from .fast.dependence import Dependence, facts_of
 from .fast.grid import MASK
 from .fast.lockstep import GridView, LockstepCompiler, NeedsOrder
 from .fast.tracking import Conflict, SeveralMasks
+from .fast.warps import shuffle
 from .judging.coverage import watched
 from .meaning import shadow as checks
 from .meaning.runner import Run
@@ -425,6 +426,12 @@ class LockstepKernels(LockstepCompiler):
         self.module, self.facts_of_kernels = module, facts
         self.calls: dict[str, _Call] = {}
 
+    def loop(self, s: t.For) -> Execute:
+        several = not (isinstance(s.extent, x.IntImm) and s.extent.value <= 1)
+        if _is_thread(s) and several and not self.grid(s) and any(map(is_collective, x.walk(s.body))):
+            raise NeedsOrder(f"the threads of {s.var.name}, which wait for each other in warps, run in order")
+        return super().loop(s)
+
     def note_masks(self, buffer: t.Buffer) -> None:
         for facts in self.facts_of_kernels.values():
             facts.several_masks.add(buffer)
@@ -452,7 +459,7 @@ class LockstepKernels(LockstepCompiler):
 
     def opaque(self, e: x.Call) -> Evaluate:
         if is_collective(e):
-            raise NeedsOrder(f"{e}: the threads of a warp wait for each other")
+            return shuffle(e, self.axes, [self.expr(a) for a in e.args])
         if not is_barrier(e):
             return super().opaque(e)
         slots, level = [], self.level
