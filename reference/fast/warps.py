@@ -45,6 +45,8 @@ def shuffle(e: x.Call, axes: Sequence[t.For], args: Sequence[Evaluate]) -> Evalu
         here = np.minimum(size, total - warp * size)  # lanes that a warp has
         if np.any(flat(mask).astype(np.uint64) != (np.uint64(1) << here.astype(np.uint64)) - np.uint64(1)):
             raise NeedsOrder(f"{e}: some lanes of a warp")
+        if not 0 < width <= size or width & (width - 1):
+            raise NeedsOrder(f"{e}: a width of {width}")
         source = _sources(e.op, lane, flat(by).astype(np.int64), int(width))
         if np.any((source < 0) | (source >= here)):
             raise NeedsOrder(f"{e}: from lanes that do not take part")

@@ -212,7 +212,7 @@ def _apart(stmt: x.Node, around: tuple[Wrapper, ...]) -> t.Stmt:
     if isinstance(stmt, t.BlockRealize) and _combines(stmt):
         return _apart(_opened(stmt), around)
     if isinstance(stmt, t.Allocate) and _combines(stmt):
-        return x.replace(stmt, body=_apart(stmt.body, around))
+        return _allocated(stmt, around)
     if isinstance(stmt, t.LetStmt) and _loads(stmt.value):
         return _held(stmt, around)
     if isinstance(stmt, t.LetStmt) or (isinstance(stmt, t.For) and _is_thread(stmt)):
@@ -255,6 +255,20 @@ def _opened(realize: t.BlockRealize) -> t.Stmt:
     for buffer in reversed(block.alloc_buffers):
         body = t.Allocate(buffer, body)
     return body
+
+
+def _allocated(stmt: t.Allocate, around: Sequence[Wrapper]) -> t.Stmt:
+    """Storage that each thread allocates, outside of the loops over them: a part for each."""
+    threads = [w for w in around if isinstance(w, t.For)]
+    wide = _copies(stmt.buffer, threads)
+    at = tuple(w.var - w.start for w in threads)
+
+    def change(node: x.Node) -> x.Node | None:
+        if not isinstance(node, t.BufferLoad | t.BufferStore) or node.buffer is not stmt.buffer:
+            return None
+        return x.replace(node, buffer=wide, indices=(*at, *node.indices))
+
+    return t.Allocate(wide, _apart(x.rewrite(stmt.body, change), tuple(around)))
 
 
 def _combined(stmt: AllReduce, around: Sequence[Wrapper]) -> t.Stmt:
