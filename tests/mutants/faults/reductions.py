@@ -1,16 +1,19 @@
-"""Faults in reductions over threads: in what a thread does of one, in how threads combine, and in what shuffles mean."""
+"""Faults in reductions over threads: in what a thread does of one, and in how threads combine."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from hypothesis import strategies as st
 
 from minitvm import te
+from minitvm.script import from_source
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
 
-from ..oracle import Draw, Trial, Workload, drawn
+from ..oracle import Trial, Workload, drawn
 from ..patch import Faults
 
 
@@ -22,7 +25,7 @@ def _scaled(n: int, m: int) -> PrimFunc:
 
 
 def _rows(target: str) -> Workload:
-    def body(trial: Trial, draw: Draw) -> None:
+    def body(trial: Trial, draw: Any) -> None:
         threads = draw(st.sampled_from((20, 40, 8, 64, 5)))
         func = _scaled(draw(st.integers(threads + 1, 90)), 2)
         sch = Schedule(func)
@@ -34,6 +37,26 @@ def _rows(target: str) -> Workload:
         trial.same(func, lower(sch.func, Target(target)), level="kernel")
 
     return drawn(f"sums by threads for {target}", body, 20)
+
+
+def _everybody() -> Workload:
+    """Threads that all use what they have combined."""
+
+    def body(trial: Trial, draw: Any) -> None:
+        threads = draw(st.integers(2, 9))
+        func = from_source(f"""
+@T.prim_func
+def main(A: T.Buffer(({threads},), "int32"), B: T.Buffer(({threads},), "int32")):
+    R = T.alloc_buffer((1,), "int32", scope="local")
+    for t in T.thread_binding({threads}, thread="threadIdx.x"):
+        with T.attr(T.comm_reducer(lambda x, y: x + y, [0]), "reduce_scope", T.reinterpret("handle", T.uint64(0))):
+            T.tvm_thread_allreduce(T.uint32(1), A[t], t > 0, R[0], t)
+        B[t] = R[0] - A[t]
+""")
+        assert isinstance(func, PrimFunc)
+        trial.same(func, lower(func), level="kernel")
+
+    return drawn("all-reductions of texts", body, 10)
 
 
 TREE, WARPS = _rows("opencl"), _rows("cuda")
@@ -56,8 +79,16 @@ COMBINED.edit(
     "me + step + 1, const(team.count)",
 )
 COMBINED.edit("a wrong offset", "_Lowering.by_a_tree", "at(me + step))", "at(me + 1))")
-COMBINED.edit("no broadcast", "_Lowering.by_a_tree", "in zip(own, at(const(0)), strict=True)]", "in zip(own, at(me), strict=True)]",
-              equivalent="the first thread alone reads the total: it writes the result")  # fmt: skip
+ALL = Faults("lower_thread_allreduce, all threads", TRANSFORM + "lower_thread_allreduce", [_everybody()])
+ALL.edit(
+    "no broadcast",
+    "_Lowering.by_a_tree",
+    "in zip(own, at(const(0)), strict=True)]",
+    "in zip(own, at(me), strict=True)]",
+)
+ALL.edit(
+    "the condition is forgotten", "_Lowering.lowered", "if not is_const(stmt.condition, 1) else v", "if False else v"
+)
 SHUFFLED = Faults("lower_thread_allreduce, shuffles", TRANSFORM + "lower_thread_allreduce", [WARPS])
 SHUFFLED.edit("a wrong offset", "_down", "step *= 2", "step *= 4")
 SHUFFLED.edit("lanes of no number of two reads beyond the last", "_down", "smaller(lane + step, last)", "lane + step")
