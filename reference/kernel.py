@@ -15,6 +15,7 @@ import numpy as np
 from minitvm import events
 from minitvm import expr as x
 from minitvm.errors import ExecutionError, InputError, Unsupported
+from minitvm.expr.conditions import certain_parts
 from minitvm.tir import nodes as t
 
 from .domains.domain import Domain
@@ -23,6 +24,7 @@ from .fast.dependence import Dependence, facts_of
 from .fast.grid import MASK
 from .fast.lockstep import GridView, LockstepCompiler, NeedsOrder
 from .fast.tracking import Conflict, SeveralMasks
+from .fast.warps import shuffle
 from .judging.coverage import watched
 from .meaning import shadow as checks
 from .meaning.runner import Run
@@ -32,8 +34,10 @@ from .meaning.slow import StatementCompiler
 from .meaning.steps import spend, statements
 from .meaning.storage import View, allocator, bind_dimensions
 from .meaning.text import statement_text
+from .meaning.warps import Request, is_collective, resolve
 
-Coroutine = Callable[[Environment], Iterator[None]]
+# What a thread does, up to where it waits: at a barrier (None), or at operations of its warp.
+Coroutine = Callable[[Environment], Iterator[Sequence[Request] | None]]
 
 
 def run(
@@ -110,9 +114,14 @@ def flattened(param: t.Buffer | x.Var, array: Any) -> Any:
     return array.reshape(-1) if is_flat and array.ndim != 1 else array
 
 
-def contains_barrier(node: x.Node) -> bool:
-    """Whether a barrier is somewhere in a statement."""
-    return any(isinstance(n, x.Call) and n.op == "tvm_storage_sync" for n in x.walk(node))
+def is_barrier(node: x.Node) -> bool:
+    """Whether a node is a barrier."""
+    return isinstance(node, x.Call) and node.op == "tvm_storage_sync"
+
+
+def waits(node: x.Node) -> bool:
+    """Whether a thread waits for others somewhere in a statement or expression."""
+    return any(is_barrier(n) or is_collective(n) for n in x.walk(node))
 
 
 def _is_thread(s: t.For) -> bool:
@@ -176,7 +185,7 @@ class KernelCompiler(StatementCompiler):
     def __init__(self, func: t.PrimFunc, settings: Settings, module: t.IRModule) -> None:
         super().__init__(func, settings, module)
         self.module, self.calls = module, {}  # type: ignore[var-annotated]
-        self.in_block = False
+        self.threads_around: list[tuple[str, int, Evaluate, Evaluate]] = []  # axis, slot, start and extent
 
     def kernel_call(self, s: t.KernelCall) -> Execute:
         kernel = _checked_args(s, self.module)
@@ -209,12 +218,12 @@ class KernelCompiler(StatementCompiler):
     # --- thread blocks ---------------------------------------------------------------------------------------------
 
     def opaque(self, e: x.Call) -> Evaluate:
-        if e.op == "tvm_storage_sync":
+        if is_barrier(e) or is_collective(e):
             raise Unsupported(f"{e} outside of a loop over threadIdx")
         return super().opaque(e)
 
     def loop(self, s: t.For) -> Execute:
-        if not (_is_thread(s) and contains_barrier(s.body)):
+        if not (_is_thread(s) and waits(s.body)):
             return super().loop(s)
         threads = self._threads(s)
 
@@ -225,8 +234,8 @@ class KernelCompiler(StatementCompiler):
         return run_block
 
     def _steps(self, s: t.Stmt) -> Coroutine:
-        """A statement that may contain barriers, as a coroutine that pauses at each."""
-        if not contains_barrier(s):
+        """A statement in which threads may wait, as a coroutine that pauses where they do."""
+        if not waits(s):
             execute = self.stmt(s)
 
             def plain(env: Environment) -> Iterator[None]:
@@ -235,8 +244,10 @@ class KernelCompiler(StatementCompiler):
                 yield
 
             return plain
-        if isinstance(s, t.Evaluate):
+        if isinstance(s, t.Evaluate) and is_barrier(s.value):
             return self._barrier(s)
+        if isinstance(s, t.BufferStore | t.Evaluate):
+            return self._together(s)
         if isinstance(s, t.Seq):
             parts = [self._steps(one) for one in s.stmts]
 
@@ -249,6 +260,8 @@ class KernelCompiler(StatementCompiler):
             return self._branch(s)
         if isinstance(s, t.For):
             return self._threads(s) if _is_thread(s) else self._loop(s)
+        if isinstance(s, t.LetStmt) and waits(s.value):
+            return self._together(s)
         if isinstance(s, t.LetStmt):
             value = self.expr(s.value)
             return self._scoped(value, self.define(s.var), s.body)
@@ -256,6 +269,47 @@ class KernelCompiler(StatementCompiler):
             make = allocator(self, s.buffer, self.settings.shadow)
             return self._scoped(make, self.define(s.buffer), s.body)
         raise Unsupported(f"a barrier inside of {type(s).__name__}")
+
+    def _together(self, s: t.BufferStore | t.Evaluate | t.LetStmt) -> Coroutine:
+        """A statement with operations of a warp in it: these come first, and their results get names."""
+        calls: list[tuple[x.Call, x.Var]] = []
+
+        def named(node: x.Node) -> x.Node | None:
+            if not is_collective(node):
+                return None
+            calls.append((node, x.DataVar("shuffled", node.dtype)))  # type: ignore[attr-defined, arg-type]
+            return calls[-1][1]
+
+        for node in x.walk(s if not isinstance(s, t.LetStmt) else s.value):
+            if isinstance(node, x.Expr) and any(map(waits, certain_parts(node)[1])):
+                raise Unsupported(f"{node}: a shuffle in a part that may be left out")
+        parts = {name: getattr(s, name) for name in s._children if name != "body"}
+        alone = x.replace(s, **{k: tuple(x.rewrite(i, named) for i in v) if isinstance(v, tuple) else
+                                x.rewrite(v, named) for k, v in parts.items() if v is not None})  # fmt: skip
+        steps = [self._request(call, var) for call, var in calls]
+        rest = self._steps(alone)
+
+        def together(env: Environment) -> Iterator[Sequence[Request] | None]:
+            for step in steps:
+                yield from step(env)
+            yield from rest(env)
+
+        return together
+
+    def _request(self, call: x.Call, var: x.Var) -> Coroutine:
+        around, args, slot = list(self.threads_around), [self.expr(a) for a in call.args], self.define(var)
+
+        def request(env: Environment) -> Iterator[Sequence[Request] | None]:
+            number, threads = 0, 1
+            for _, place, start, extent in sorted(around, key=lambda row: row[0]):  # along x first
+                number += (env[place] - start(env)) * threads
+                threads *= extent(env)
+            asked = Request(call, number, threads, tuple(a(env) for a in args))
+            while not asked.done:
+                yield (asked,)
+            env[slot] = asked.result
+
+        return request
 
     def _scoped(self, value: Evaluate, slot: int, body: t.Stmt) -> Coroutine:
         inner = self._steps(body)
@@ -309,30 +363,48 @@ class KernelCompiler(StatementCompiler):
         return loop
 
     def _threads(self, s: t.For) -> Coroutine:
-        """All iterations of a loop over threads, each to its next barrier in turn."""
+        """All iterations of a loop over threads, each to where it waits in turn."""
         start, extent = self.expr(s.start), self.expr(s.extent)
+        outermost = not self.threads_around
         with self.inside(s) as slot:
+            self.threads_around.append((str(s.thread), slot, start, extent))
             body, settings = self._steps(s.body), self.settings
-        barrier = next(n for n in x.walk(s.body) if isinstance(n, x.Call) and n.op == "tvm_storage_sync")
+            self.threads_around.pop()
+        barrier = next((n for n in x.walk(s.body) if is_barrier(n)), None)
 
-        def block(env: Environment) -> Iterator[None]:
+        def block(env: Environment) -> Iterator[Sequence[Request] | None]:
             first, outer, execution = start(env), env[ITERATION], next(settings.executions)
-            waiting: list[tuple[int, Iterator[None]]] = []
+            alive: list[tuple[int, Any]] = []
             for k in settings.iterations(extent(env)):
                 own = list(env)
                 own[slot] = first + k
                 own[ITERATION] = checks.Iteration.inside(outer, execution, first + k, s.var.name, True)
-                waiting.append((first + k, body(own)))
+                alive.append((first + k, body(own)))
             with settings.suspecting(outermost=outer is None):
-                while waiting:
-                    met = [(k, thread) for k, thread in waiting if next(thread, _DONE) is not _DONE]
-                    if met and len(met) < len(waiting):
-                        here = {k for k, _ in met}
-                        gone = next(k for k, _ in waiting if k not in here)
-                        raise checks.divergent_barrier(s.var.name, met[0][0], gone, barrier)
-                    waiting = met
-                    if waiting:
-                        yield
+                while alive:
+                    running, at_barrier = alive, set()
+                    while running:
+                        asked: list[Request] = []
+                        again = []
+                        for k, thread in running:
+                            reached = next(thread, _DONE)
+                            if reached is None:
+                                at_barrier.add(k)
+                            elif reached is not _DONE:
+                                asked += reached
+                                again.append((k, thread))
+                        running = again
+                        if asked and outermost:
+                            resolve(asked)
+                        elif asked:
+                            yield asked
+                    if at_barrier and len(at_barrier) < len(alive):
+                        waits_there = next(k for k, _ in alive if k in at_barrier)
+                        gone = next(k for k, _ in alive if k not in at_barrier)
+                        raise checks.divergent_barrier(s.var.name, waits_there, gone, barrier)
+                    alive = [(k, thread) for k, thread in alive if k in at_barrier]
+                    if alive:
+                        yield None
                         if outer is not None:  # the barrier was for the threads of all loops around this one, too
                             outer = env[ITERATION] = env[ITERATION].after_barrier()
 
@@ -354,6 +426,12 @@ class LockstepKernels(LockstepCompiler):
         super().__init__(func, settings, in_order, facts[func.name])
         self.module, self.facts_of_kernels = module, facts
         self.calls: dict[str, _Call] = {}
+
+    def loop(self, s: t.For) -> Execute:
+        several = not (isinstance(s.extent, x.IntImm) and s.extent.value <= 1)
+        if _is_thread(s) and several and not self.grid(s) and any(map(is_collective, x.walk(s.body))):
+            raise NeedsOrder(f"the threads of {s.var.name}, which wait for each other in warps, run in order")
+        return super().loop(s)
 
     def note_masks(self, buffer: t.Buffer) -> None:
         for facts in self.facts_of_kernels.values():
@@ -381,7 +459,9 @@ class LockstepKernels(LockstepCompiler):
         return execute
 
     def opaque(self, e: x.Call) -> Evaluate:
-        if e.op != "tvm_storage_sync":
+        if is_collective(e):
+            return shuffle(e, self.axes, [self.expr(a) for a in e.args])
+        if not is_barrier(e):
             return super().opaque(e)
         slots, level = [], self.level
         while level is not None and any(_is_thread(loop) for loop in level.loops):

@@ -23,8 +23,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import Unsupported
-from ..expr import Call, walk
+from ..expr import Call, IntImm, walk
 from ..expr.conditions import is_const
+from ..expr.intrin import COLLECTIVES
 from ..target.cuda_capability import capability
 from ..tir.analysis.dynamic_shared import dynamic_storage
 from ..tir.analysis.threads import LANES, is_of_a_warp, is_shared
@@ -49,6 +50,7 @@ from .numba_statements import NumbaStatements, import_lines
 from .tensor_cores import refuse_other_accesses
 
 SHARED_BYTES = 48 << 10  # of the arrays that a kernel declares; a launch gives more, of scope shared.dyn
+_WARP = 32
 _EVERYBODY = "i64(cuda.blockIdx.x) * i64(cuda.blockDim.x) + i64(cuda.threadIdx.x)"
 _ALL = "i64(cuda.gridDim.x) * i64(cuda.blockDim.x)"
 
@@ -164,6 +166,17 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
             for a in (store, load)
         )
         self.line(f"{self.operation('async_copy')}({to}, {source}, {lanes})")
+
+    def call(self, e: Call) -> str:
+        if e.op not in COLLECTIVES:
+            return super().call(e)
+        if e.op == "tvm_warp_activemask":
+            return f"{self.operation('warp_active')}()"
+        if not is_const(e.args[4], _WARP) or not isinstance(e.args[3], IntImm):
+            raise Unsupported(f"{e}: a warp of CUDA has {_WARP} threads, and a section a constant number of them")
+        name = self.operation(e.op.removeprefix("tvm_"))
+        mask, value, by = (self.vector(a) for a in e.args[:3])
+        return f"{name}({mask}, {value}, {by}, {e.args[3].value})"
 
     def prefetch(self, stmt: Prefetch) -> None:
         """A hint, which a device with thousands of threads does not need."""

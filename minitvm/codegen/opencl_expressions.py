@@ -45,6 +45,7 @@ from ..expr import (
     Var,
 )  # fmt: skip
 from ..expr.conditions import is_const
+from ..expr.intrin import COLLECTIVES
 from ..tir.analysis.registers import slot
 from ..tir.fixed_point import written_out
 from ..tir.nodes import Buffer, BufferLoad, PrimFunc
@@ -353,6 +354,12 @@ class OpenCLExpressions(Emitter):
             return self.reinterpreted(e)
         if e.op == "q_multiply_shift":
             return self.value(written_out(e))
+        if e.op in COLLECTIVES:
+            raise Unsupported(
+                f"{e.op} in an OpenCL kernel: OpenCL 1.2 has no warps whose threads read each other's registers\n"
+                "  try:    tvm_thread_allreduce, of which a tree in local memory is made\n"
+                "          a buffer in shared storage"
+            )
         args = [self.value(a) for a in e.args]
         if e.op.startswith("vector_reduce_"):
             return f"{self.use('reduce_' + e.op.removeprefix('vector_reduce_'), e.args[0].dtype)}({', '.join(args)})"

@@ -55,8 +55,6 @@ _OPS = [
                                  " tvm_global_barrier_kinit dma_copy dma_wait dma_start_group dma_end_group"),
     *_ops(_INSTRUCTION, "handle", "make_filled_simdgroup_matrix simdgroup_load simdgroup_store"
                                   " simdgroup_multiply_accumulate"),
-    *_ops(_INSTRUCTION, SECOND, "tvm_warp_shuffle tvm_warp_shuffle_up tvm_warp_shuffle_down"),
-    *_ops(_INSTRUCTION, "uint32", "tvm_warp_activemask"),
     *_ops(_INSTRUCTION, "int32", "dp4a"),
     *_ops(_RUNTIME, "handle", "tvm_stack_alloca tvm_stack_make_shape tvm_stack_make_array lookup_param"
                               " TVMBackendAllocWorkspace"),

@@ -14,7 +14,7 @@ from .nodes import Call, Expr, as_expr
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
-    """`result` is "same" (the first argument's dtype), "bool", "value" (the second argument's) or "void"."""
+    """`result`: "same" (the first argument's dtype), "value" (the second one's), "bool", "mask" (uint32) or "void"."""
 
     name: str
     arity: int
@@ -23,6 +23,8 @@ class Intrinsic:
     pure: bool = True
 
 
+SHUFFLES = ("tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down", "tvm_warp_shuffle_xor")
+COLLECTIVES = frozenset((*SHUFFLES, "tvm_warp_activemask"))  # what the threads of a warp do together
 _FLOAT_UNARY = (
     "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
     "sigmoid erf floor ceil trunc round nearbyint"
@@ -54,6 +56,10 @@ _INTRINSICS = [
     # Of asynchronous copies (`tir.nodes.Async`): those begun since are a group; all but so many groups have arrived.
     Intrinsic("ptx_commit_group", 0, "void", "any", pure=False),
     Intrinsic("ptx_wait_group", 1, "void", "any", pure=False),
+    # tvm_warp_shuffle*(mask, value, lane or offset, width, warp size): another lane's value, or the own one at the edge
+    # of a section of `width` lanes. All lanes of the mask do it together.
+    *(Intrinsic(name, 5, "value", "any", pure=False) for name in SHUFFLES),
+    Intrinsic("tvm_warp_activemask", 0, "mask", "any", pure=False),  # the lanes that do this together
 ]
 INTRINSICS: dict[str, Intrinsic] = {row.name: row for row in _INTRINSICS}
 
@@ -66,6 +72,8 @@ def call(name: str, *args: object) -> Expr:
     if len(args) != row.arity:
         raise TypeMismatch(f"{name} takes {row.arity} arguments, found {len(args)}")
     values = [as_expr(a) for a in args]
+    if name in COLLECTIVES:
+        return Call(values[1].dtype if values else DType("uint32"), name, tuple(values))
     if name == "if_then_else":
         from .nodes import match
 

@@ -150,6 +150,11 @@ def attempt(step: Callable[[], Any]) -> Any:
         return None
 
 
+def widest(block: Block) -> int:
+    """Bytes of the widest element that a block touches."""
+    return max((r.buffer.dtype.bytes for r in (*block.reads, *block.writes)), default=4)
+
+
 def shape_written(block: Block) -> list[int | None]:
     """The shape of what a block writes; None where a dimension is symbolic."""
     return extents(block.writes[0].buffer.shape)

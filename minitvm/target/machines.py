@@ -63,7 +63,8 @@ class GPU:
     """Limits of a GPU's thread blocks (OpenCL: work-groups); memory in bytes, `vector_bits` one thread's load.
 
     `vector_widths` are the numbers of lanes that vectors can have, () for any; `local_memory_helps` says whether
-    storage that a block shares is faster than memory.
+    storage that a block shares is faster than memory, `has_shuffles` whether the threads of a warp read each other's
+    registers.
     """
 
     name: str = "generic"
@@ -78,6 +79,7 @@ class GPU:
     vector_bits: int = 128
     local_memory_helps: bool = True
     vector_widths: tuple[int, ...] = ()
+    has_shuffles: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +187,15 @@ _CUDAS = {
     "sm_90": GPU("sm_90", "sm_90", max_shared_memory_per_block=227 * _KB),
     "sm_90a": GPU("sm_90a", "sm_90a", max_shared_memory_per_block=227 * _KB),
 }
+# OpenCL 1.2 has no shuffles.
 _WIDTHS = (2, 4, 8)  # of vectors in OpenCL C; those of 16 are of use to bytes alone, and break PoCL 3.0
-_OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), 32 * _KB, 0, 0, 0, 128, True, _WIDTHS)
+_OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), 32 * _KB, 0, 0, 0, 128, True, _WIDTHS, False)
 _OPENCLS = {
-    "mali": GPU("mali", "", 4, 256, (256, 256, 256), 32 * _KB, 0, 0, 4, 128, False, _WIDTHS),
-    "adreno": GPU("adreno", "", 64, 512, (512, 512, 512), 32 * _KB, 0, 0, 4, 128, False, _WIDTHS),
-    "amd": GPU("amd", "", 64, 256, (256, 256, 256), 64 * _KB, 0, 0, 64, 128, True, _WIDTHS),
-    "intel": GPU("intel", "", 16, 256, (256, 256, 256), 64 * _KB, 0, 0, 0, 128, True, _WIDTHS),
-    "pocl": GPU("pocl", "", 1, 4096, (4096, 4096, 4096), 512 * _KB, 0, 0, 0, 256, False, _WIDTHS),
+    "mali": GPU("mali", "", 4, 256, (256, 256, 256), 32 * _KB, 0, 0, 4, 128, False, _WIDTHS, False),
+    "adreno": GPU("adreno", "", 64, 512, (512, 512, 512), 32 * _KB, 0, 0, 4, 128, False, _WIDTHS, False),
+    "amd": GPU("amd", "", 64, 256, (256, 256, 256), 64 * _KB, 0, 0, 64, 128, True, _WIDTHS, False),
+    "intel": GPU("intel", "", 16, 256, (256, 256, 256), 64 * _KB, 0, 0, 0, 128, True, _WIDTHS, False),
+    "pocl": GPU("pocl", "", 1, 4096, (4096, 4096, 4096), 512 * _KB, 0, 0, 0, 256, False, _WIDTHS, False),
 }
 _ACCELERATORS = {"vta": Accelerator(), "vdla": Accelerator("vdla", 200, weight_buffer=32 * 1024)}
 

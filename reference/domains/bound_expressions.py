@@ -198,7 +198,13 @@ class BoundCompiler(GridCompiler):
             return self._decided(e)
         if e.op == "reinterpret" and (e.dtype.is_float or e.args[0].dtype.is_float):
             return self._reinterpret(e)
-        if not e.dtype.is_float or e.op == "if_then_else" or e.op in VECTOR_REDUCTIONS or e.op not in x.INTRINSICS:
+        if (
+            not e.dtype.is_float
+            or e.op == "if_then_else"
+            or e.op in VECTOR_REDUCTIONS
+            or e.op not in x.INTRINSICS
+            or not x.INTRINSICS[e.op].pure
+        ):
             return super()._call(e)
         args, f, name = [self.expr(a) for a in e.args], format_of(e.dtype), e.op
         return lambda env: functions.apply(name, [a(env) for a in args], f)

@@ -42,7 +42,7 @@ class DomainExpressions(ScalarCompiler):
 
     def _call(self, e: x.Call) -> Evaluate:
         floats = e.dtype.is_float or any(a.dtype.is_float for a in e.args)
-        plain = e.op in x.INTRINSICS and x.INTRINSICS[e.op].result != "void" and e.op != "if_then_else"
+        plain = e.op in x.INTRINSICS and x.INTRINSICS[e.op].pure and e.op != "if_then_else"
         if not (floats and plain) or e.op in VECTOR_REDUCTIONS:
             return super()._call(e)
         args, slot = [self.expr(a) for a in e.args], self.mask_slot

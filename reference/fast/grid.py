@@ -155,7 +155,7 @@ class GridCompiler(ScalarCompiler):
         return evaluate
 
     def _call(self, e: x.Call) -> Evaluate:
-        plain = e.op in x.INTRINSICS and x.INTRINSICS[e.op].result != "void" and e.op != "if_then_else"
+        plain = e.op in x.INTRINSICS and x.INTRINSICS[e.op].pure and e.op != "if_then_else"
         if not plain or e.op in VECTOR_REDUCTIONS:
             return super()._call(e)
         checked = self.index_sum(e)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from minitvm import expr as x
 from minitvm.tir import nodes as t
 
+from ..meaning.warps import is_collective
 from .dependence import Dependence, accesses_in, allocated_in
 
 
@@ -20,7 +21,7 @@ class Level:
         self.loops, self.outer = loops, outer
         self.body = loops[-1].body
         nodes = list(x.walk(self.body))
-        self.barrier = any(isinstance(n, x.Call) and n.op == "tvm_storage_sync" for n in nodes)
+        self.barrier = any((isinstance(n, x.Call) and n.op == "tvm_storage_sync") or is_collective(n) for n in nodes)
         self.own = {facts.root(b) for b in allocated_in(nodes)}
         sizes = [math.prod(d.value if isinstance(d, x.IntImm) else 64 for d in b.shape) for b in allocated_in(nodes)]
         self.private = max(1, sum(sizes))
@@ -31,9 +32,12 @@ class Level:
         accesses = accesses_in(nodes)
         for buffer, indices, _ in accesses:
             touched.setdefault(facts.root(buffer), []).append((buffer, indices))
+        in_phases = self.barrier and any((loop.thread or "").startswith("threadIdx") for loop in loops)
         inner = {n.var for n in nodes if isinstance(n, t.For) and not grid(n)}
         for root in {facts.root(b) for b, _, writes in accesses if writes} - self.own:
-            self.plans[root] = "once" if _same_element(touched[root], inner, facts) else "track"
+            # Behind a barrier a thread may touch what was another one's: only tracking knows of phases.
+            own = not in_phases and _same_element(touched[root], inner, facts)
+            self.plans[root] = "once" if own else "track"
 
 
 def _same_element(accesses: list[tuple[t.Buffer, tuple[x.Expr, ...]]], inner: set[x.Var], facts: Dependence) -> bool:

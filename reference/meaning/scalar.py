@@ -213,7 +213,7 @@ class ScalarCompiler:
         checked = self.index_sum(e)
         if checked is not None:
             return checked
-        if e.op not in x.INTRINSICS or x.INTRINSICS[e.op].result == "void":
+        if e.op not in x.INTRINSICS or not x.INTRINSICS[e.op].pure:
             return self.opaque(e)
         return self._function(e, [self.expr(a) for a in e.args])
 

@@ -1,6 +1,6 @@
 """What a grid of GPU threads means at level 3, written out in terms that every interpreter has.
 
-TVM's programs leave five things unsaid, which its lowering adds. `written_out` adds them for the interpreters:
+TVM's programs leave six things unsaid, which its lowering adds. `written_out` adds them for the interpreters:
 
 - **Threads that reduce go in order.** A loop over threadIdx that drives a reduction iterator of a block below it (a
   cross-thread reduction) is a serial loop. It owns no storage.
@@ -15,6 +15,8 @@ TVM's programs leave five things unsaid, which its lowering adds. `written_out` 
   What a let reads, all of them read before any goes on, and it stays what it was.
   So do they where a loop inside is parallel or vectorised: its iterations do not depend on each other, and all threads
   do one of them before any does the next.
+- **Threads that combine values wait for each other.** At an `AllReduce` all have given theirs before any gets the
+  result; the values are combined one after the other.
 - **What does not depend on the thread is done once.** A statement that writes "shared" and is the same for all threads
   of a loop is done by one of them.
 
@@ -29,6 +31,7 @@ from weakref import WeakKeyDictionary
 from minitvm import expr as x
 from minitvm.errors import ExecutionError, Unsupported
 from minitvm.tir import nodes as t
+from minitvm.tir.all_reduce import AllReduce
 
 from .text import statement_text
 
@@ -186,12 +189,16 @@ def _copies(buffer: t.Buffer, owners: Sequence[t.For]) -> t.Buffer:
 
 def _in_step(node: x.Node) -> x.Node:
     if _is_thread(node):
-        return _apart(node, ()) if _writes_shared(node) else node
+        return _apart(node, ()) if _writes_shared(node) or _combines(node) else node
     return x.map_children(node, lambda n: _in_step(n) if isinstance(n, t.Stmt) else n)
 
 
 def _writes_shared(node: x.Node) -> bool:
     return any(isinstance(n, t.BufferStore) and n.buffer.scope.startswith("shared") for n in x.walk(node))
+
+
+def _combines(node: x.Node) -> bool:
+    return any(isinstance(n, AllReduce) for n in x.walk(node))
 
 
 def _uses_shared(node: x.Node) -> bool:
@@ -203,6 +210,12 @@ def _apart(stmt: x.Node, around: tuple[Wrapper, ...]) -> t.Stmt:
     """A statement inside the `around` of its threads, its parts each in loops of their own."""
     if isinstance(stmt, t.Seq):
         return t.Seq.of(*(_apart(s, around) for s in stmt.stmts))
+    if isinstance(stmt, AllReduce):
+        return _combined(stmt, around)
+    if isinstance(stmt, t.BlockRealize) and _combines(stmt):
+        return _apart(_opened(stmt), around)
+    if isinstance(stmt, t.Allocate) and _combines(stmt):
+        return _allocated(stmt, around)
     if isinstance(stmt, t.LetStmt) and _loads(stmt.value):
         return _held(stmt, around)
     if isinstance(stmt, t.LetStmt) or (isinstance(stmt, t.For) and _is_thread(stmt)):
@@ -215,6 +228,8 @@ def _apart(stmt: x.Node, around: tuple[Wrapper, ...]) -> t.Stmt:
             return x.replace(stmt, body=_apart(stmt.body, around))
         if _uses_shared(stmt):
             raise Unsupported(f"{statement_text(stmt)} has another length in each thread, and uses shared storage")
+    if _combines(stmt):
+        raise Unsupported(f"{statement_text(stmt)}: threads combine values inside, and some may not get there")
     assert isinstance(stmt, t.Stmt)
     return _wrapped(stmt, around)
 
@@ -229,6 +244,88 @@ def _held(stmt: t.LetStmt, around: tuple[Wrapper, ...]) -> t.Stmt:
     at = tuple(w.var - w.start for w in threads)
     body = x.substitute(stmt.body, {stmt.var: t.BufferLoad(own, at)})
     return t.Allocate(own, t.Seq.of(_wrapped(t.BufferStore(own, stmt.value, at), around), _apart(body, around)))
+
+
+def _opened(realize: t.BlockRealize) -> t.Stmt:
+    """What a block does, with the values of its iterators."""
+    block = realize.block
+    values = {i.var: v.astype(i.var.dtype) for i, v in zip(block.iter_vars, realize.iter_values, strict=True)}
+    body: t.Stmt = x.substitute(block.body, values)
+    if block.init is not None or block.match_buffers:
+        raise Unsupported(f"block {block.name}, in which threads combine values, has an init or views")
+    always = isinstance(realize.predicate, x.IntImm) and realize.predicate.value == 1
+    body = body if always else t.If(realize.predicate, body)
+    for buffer in reversed(block.alloc_buffers):
+        body = t.Allocate(buffer, body)
+    return body
+
+
+def _allocated(stmt: t.Allocate, around: Sequence[Wrapper]) -> t.Stmt:
+    """Storage that each thread allocates, outside of the loops over them: a part for each."""
+    threads = [w for w in around if isinstance(w, t.For)]
+    wide = _copies(stmt.buffer, threads)
+    at = tuple(w.var - w.start for w in threads)
+
+    def change(node: x.Node) -> x.Node | None:
+        if not isinstance(node, t.BufferLoad | t.BufferStore) or node.buffer is not stmt.buffer:
+            return None
+        return x.replace(node, buffer=wide, indices=(*at, *node.indices))
+
+    return t.Allocate(wide, _apart(x.rewrite(stmt.body, change), tuple(around)))
+
+
+def _combined(stmt: AllReduce, around: Sequence[Wrapper]) -> t.Stmt:
+    """All threads put their values down; these are combined for each team of threads; all get what that gives."""
+    varying = _varying(around)
+    for w in around:
+        if isinstance(w, t.If) and any(v in varying for v in x.free_vars(w.condition)):
+            raise Unsupported(f"{w.condition}: some threads do not reach where values are combined")
+    loops = [w for w in around if isinstance(w, t.For)]
+    team = [next((l for l in loops if l.var is v), None) for v in stmt.threads]
+    if None in team:
+        raise ExecutionError("tvm_thread_allreduce: its threads are no loops around it")
+    others = [l for l in loops if l not in team]
+    pairs = list(zip(stmt.values, stmt.reducer.identity, strict=True))
+    given = [t.Buffer(f"given_{k}", tuple(l.extent for l in loops), i.dtype, "local") for k, (_, i) in enumerate(pairs)]
+    one = (x.const(1),)
+    whole = [
+        t.Buffer(f"whole_{k}", (*(l.extent for l in others), *one), i.dtype, "local") for k, (_, i) in enumerate(pairs)
+    ]
+    here = tuple(l.var - l.start for l in loops)
+    there = (*(l.var - l.start for l in others), x.const(0))
+    put = [
+        t.BufferStore(g, x.call("if_then_else", stmt.condition, v, i), here)
+        for g, (v, i) in zip(given, pairs, strict=True)
+    ]
+    acc = tuple(t.BufferLoad(w, there) for w in whole)
+    start = [t.BufferStore(w, i, there) for w, (_, i) in zip(whole, pairs, strict=True)]
+    results = stmt.reducer.apply(acc, tuple(t.BufferLoad(g, here) for g in given))
+    names = [x.DataVar(f"new_{k}", e.dtype) for k, e in enumerate(results)]
+    step: t.Stmt = t.Seq.of(*(t.BufferStore(w, n, there) for w, n in zip(whole, names, strict=True)))
+    for name, value in reversed(list(zip(names, results, strict=True))):
+        step = t.LetStmt(name, value, step)
+    for loop in reversed(team):
+        assert loop is not None
+        step = x.replace(loop, kind=t.ForKind.SERIAL, thread=None, body=step)
+    outside = [w for w in around if w not in team]
+    get = x.substitute(t.Seq.of(*stmt.stores), dict(zip(stmt.totals, acc, strict=True)))
+    # `whole` has a place for each team: what a thread of it puts there, the others find.
+    body = t.Seq.of(
+        _wrapped(t.Seq.of(*put), around),
+        _fresh(_wrapped(t.Seq.of(*start, step), outside)),
+        _fresh(_wrapped(get, around)),
+    )
+    for buffer in (*given, *whole):
+        body = t.Allocate(buffer, body)
+    return body
+
+
+def _fresh(stmt: t.Stmt) -> t.Stmt:
+    """The statement with loops and lets of its own."""
+    if isinstance(stmt, t.For | t.LetStmt):
+        var = stmt.var.with_name(stmt.var.name)
+        return x.replace(stmt, var=var, body=_fresh(x.substitute(stmt.body, {stmt.var: var})))
+    return x.replace(stmt, then_case=_fresh(stmt.then_case)) if isinstance(stmt, t.If) else stmt
 
 
 def _loads(e: x.Node) -> bool:

@@ -33,7 +33,7 @@ from ..vectors.lanes import (
     on_machine,
 )
 from ..vectors.masked import LANE_BY_LANE
-from . import async_copies, tensor_cores
+from . import async_copies, tensor_cores, warps
 
 ARCHITECTURE = "nvptx64"
 SHARED_SPACE = 3  # NVVM's number for the address space
@@ -138,9 +138,14 @@ for _operation in _OF_CUDA.values():
     accept(_operation)
 
 
+_WARPS = warps.operations(accept)
+
+
 def __getattr__(name: str) -> Any:
     if name in _OWN:
         return _OWN[name]
+    if name in _WARPS:
+        return _WARPS[name]
     raise AttributeError(f"kernel source for CUDA has no {name!r}")
 
 

@@ -21,11 +21,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from . import simulated_shuffles
 from .faults import Address, KernelFault
 from .simulated_warps import LANES, Meeting, ldmatrix, mma_16x8x16
 
 SIMD, SHARED = "minitvm.runtime.vectors.simd", "minitvm.runtime.cuda.operations"
-_TOGETHER = re.compile(r"cuda\.syncthreads\(|\b(?:ldmatrix|mma)_")  # what threads that run side by side do
+_TOGETHER = re.compile(r"cuda\.syncthreads\(|\b(?:ldmatrix|mma|warp)_")  # what threads that run side by side do
 _DTYPES: dict[str, Any] = {
     "b1": np.bool_, "bf16": ml_dtypes.bfloat16, **{f"f{n}": getattr(np, f"float{n}") for n in (16, 32, 64)},
     **{f"i{n}": getattr(np, f"int{n}") for n in (8, 16, 32, 64)},
@@ -41,20 +42,18 @@ def simulated(source: str, entry: str) -> Run:
     """`run(blocks, threads, words, shared_bytes=0)` of the kernel `entry`: each thread of the grid runs the text.
 
     A word that is an `Address` says how long its parameter is: an access outside of it raises `KernelFault`. Blocks run
-    one after the other. Threads of a block run at the same time where the text has a barrier, else in order.
+    one after the other. Threads of a block run at the same time where the text has a barrier or shuffle, else in order.
     """
+    together = bool(_TOGETHER.search(source))
     namespace: dict[str, Any] = {"__name__": f"minitvm_simulated_{entry}"}
-    namespace["__builtins__"] = {
-        **vars(builtins),
-        "__import__": _imported if _TOGETHER.search(source) else _without_numba,
-    }
+    namespace["__builtins__"] = {**vars(builtins), "__import__": _imported if together else _without_numba}
     exec(compile(source, f"<kernel {entry}>", "exec"), namespace)
     namespace["quiet"] = functools.partial(np.errstate, all="ignore")
     exec(f"def in_quiet(*words):\n    with quiet():\n        {entry}(*words)\n", namespace)
     kernel = namespace["in_quiet"]
 
     def run(blocks: Sequence[int], threads: Sequence[int], words: Sequence[int], shared_bytes: int = 0) -> None:
-        if _TOGETHER.search(source):
+        if together:
             _side_by_side(kernel, blocks, threads, words, shared_bytes)
         else:
             _in_order(kernel, namespace, blocks, threads, words, shared_bytes)
@@ -520,6 +519,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "concat": lambda *vectors: np.concatenate(vectors), "lanes": lambda v, start, n: v[start : start + n].copy(),
     "extract": lambda v, i: _value(v[int(i)]),
     "insert": lambda v, i, x: np.where(np.arange(len(v)) == int(i), np.asarray(x).astype(v.dtype), v),
+    **{name: functools.partial(simulated_shuffles.shuffle, name) for name in (
+        "warp_shuffle", "warp_shuffle_up", "warp_shuffle_down", "warp_shuffle_xor")},
+    "warp_active": simulated_shuffles.active,
     **{f"reduce_{n}": _folded(_elementwise(_BINARY[f])) for n, f in (
         ("add", "add"), ("mul", "mul"), ("max", "maximum"), ("min", "minimum"), ("and", "bitand"), ("or", "bitor"))},
 }  # fmt: skip

@@ -24,6 +24,7 @@ from ..blocks import (
     inline_injective,
     is_reduction,
     reduces_along_last,
+    widest,
 )
 from ..candidate import Candidate, Cost
 from ..registry import rule
@@ -218,11 +219,6 @@ def parallelized(sch: Schedule, loops: list[Any], amount: int, most: int = TASKS
 def vector_lanes(block: Block, target: Any) -> int:
     """Lanes of the widest element that a block touches."""
     return max(1, cpu_of(target).vector_bytes // widest(block))
-
-
-def widest(block: Block) -> int:
-    """Bytes of the widest element that a block touches."""
-    return max((r.buffer.dtype.bytes for r in (*block.reads, *block.writes)), default=4)
 
 
 def work(block: Block) -> int:

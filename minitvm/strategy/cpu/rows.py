@@ -14,59 +14,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...expr import REDUCE, const
 from ...tir import Schedule
 from ...tir.annotations import LANES
-from ...tir.nodes import Block, BufferStore, PrimFunc
-from ...tir.transform.affine import Affine, linear
+from ...tir.nodes import PrimFunc
 from ..blocks import (
     blocks_of,
-    contiguous_along_last,
     extents,
     inline_injective,
     is_reduction,
-    reduces_along_last,
     volume,
 )
 from ..candidate import Candidate, Cost, Unfit
 from ..registry import rule
+from ..rows import normalizes_rows
 from .generic import PARALLEL_WORK, constant_extent, vectorized, widest
 from .model import L3_BYTES, MEMORY_BYTES, shared
 from .streams import Stream, streams
 from .tasks import fused_tasks
 from .tiling import cpu_of
 
-_LONGEST = 1 << 17  # bytes of a row: several of them fit into an L2 cache
 _OPEN = 256  # what an open length counts as
 _SUMS = (4, 1)  # vectors in which a sum is kept: one waits for itself
 _TURNS = 4  # of a loop over several vectors of sums, which are enough to pay for adding these up
-
-
-def normalizes_rows(func: PrimFunc) -> bool:
-    """Whether the result's rows, along its last axis, depend on sums over the same rows, and on nothing between rows.
-
-    So there are a result and sums of a row by whatever leads; each other block is a row's, element for element.
-    """
-    *before, result = blocks_of(func)
-    sizes = [linear(axis.dom.extent) for axis in result.iter_vars]
-    if not any(map(is_reduction, before)) or is_reduction(result) or len(sizes) < 2:
-        return False
-    if not isinstance(result.body, BufferStore) or not contiguous_along_last(result):
-        return False
-    length = sizes[-1]
-    if length.is_const and not 1 < length.const <= _LONGEST // widest(result):
-        return False
-    return all(_of_a_row(block, sizes) for block in before)
-
-
-def _of_a_row(block: Block, sizes: list[Affine]) -> bool:
-    """Whether a block computes an element a row, from all of the row, or a row element for element."""
-    spatial = [linear(axis.dom.extent) for axis in block.iter_vars if axis.kind != REDUCE]
-    summed = [linear(axis.dom.extent) for axis in block.iter_vars if axis.kind == REDUCE]
-    an_element = spatial in (sizes[:-1], [*sizes[:-1], linear(const(1))])
-    if summed:
-        return an_element and summed == sizes[-1:] and reduces_along_last(block)
-    return (an_element or spatial == sizes) and isinstance(block.body, BufferStore)
 
 
 @rule("cpu", normalizes_rows)

@@ -6,7 +6,9 @@ A target's description decides: threads in a block, vectors, whether storage tha
 from typing import Any
 
 from ..registry import RULES, Rule
-from . import contraction, fallback, tensor_cores  # (the order of registration is the order in which rules are tried)
+
+from . import reductions  # isort: skip (the order of registration is the order in which rules are tried)
+from . import tensor_cores, contraction, fallback  # isort: skip
 
 __all__ = ["contraction", "fallback", "rules", "tensor_cores"]
 

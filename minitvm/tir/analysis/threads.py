@@ -8,14 +8,14 @@ storage go in step, from statement to statement. They are in the same iteration 
 too: that needs no order of its iterations. `reference.meaning.threads` writes that meaning out for the interpreters.
 
 A loop over threadIdx may drive a reduction (a *cross-thread reduction*). Its iterations mean what a serial loop means:
-they run in order and own no storage. How threads add up together is left to lowering, which refuses it so far.
+they run in order and own no storage. How threads add up together is left to lowering (`lower_thread_reductions`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from ...errors import Unsupported, report
+from ...errors import Unsupported
 from ...expr import REDUCE, Expr, IntImm, Node, Var, children, free_vars, structural_equal, walk
 from ..nodes import BlockRealize, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Stmt
 
@@ -74,25 +74,6 @@ def grid_of(kernel: Stmt) -> tuple[Expr, ...]:
         if decided:
             raise Unsupported(f"the loop over {node.thread} has the extent {node.extent}, which {decided[0]} decides")
     return tuple(extents.get(axis, IntImm(1)) for axis in GRID) if extents else ()
-
-
-def refuse_thread_reductions(func: PrimFunc) -> None:
-    """Raise `Unsupported` for a function with a cross-thread reduction, naming its loop and block."""
-    from ..script.printer import script
-
-    loop = thread_reduction(func)
-    if loop is None:
-        return
-    name = reductions_over(loop)[0].block.name
-    raise Unsupported(
-        report(
-            f"cross-thread reduction: {loop.var.name}, bound to {loop.thread}, drives a reduction of {name}",
-            program=script(func, mark={loop: "its threads compute one result together"}, context=6),
-            wanted="a reduction that each thread does for itself: lowering knows no other",
-            found=f"{loop.var.name} binds a reduction iterator of block {name}",
-            tries=(f"rfactor({loop.var.name}, ...) in place of bind, then bind the loop of the partial results",),
-        )
-    )
 
 
 def thread_reduction(func: PrimFunc) -> For | None:

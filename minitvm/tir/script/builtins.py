@@ -40,6 +40,7 @@ from ..nodes import Buffer as BufferNode
 from ..nodes import BufferLoad, BufferStore, ForKind, Prefetch, Tile
 from ..scopes_and_axes import THREAD_AXES, is_thread_axis
 from . import buffers
+from .all_reduce import attr, comm_reducer, tvm_thread_allreduce
 from .buffers import alloc_buffer, as_region, decl_buffer
 from .descriptions import (
     AsyncSpec,
@@ -416,6 +417,7 @@ _NAMES: dict[str, Any] = {
     "ramp": Ramp, "prefetch": prefetch, "broadcast": Broadcast, "Let": let, "Not": nodes.Not,
     **{kind.__name__: op.binary_of(kind) for kind in _OPERATORS},
     **{name: _with_dtype(f) for name, f in op.NAMED.items() if name not in ("Cast", "tvm_storage_sync")},
+    "attr": attr, "comm_reducer": comm_reducer, "tvm_thread_allreduce": tvm_thread_allreduce,
     "buffer_decl": decl_buffer, "block_alloc_buffer": alloc_buffer, "Ptr": HandleType(DType("handle")),
     "Range": span, "Var": Var, "SizeVar": SizeVar, "IntImm": IntImm, "FloatImm": FloatImm, "StringImm": StringImm,
     **{name: TypeName(DType(name)) for name in (

@@ -361,6 +361,22 @@ class Evaluator:
         self.variables = outer
         return Let(variable, value, body)
 
+    def _Lambda(self, node: ast.Lambda) -> Any:
+        """A function of expressions, in the language itself: its `and` and `<` make nodes."""
+        names = [argument.arg for argument in node.args.args]
+        plain = not (node.args.vararg or node.args.kwonlyargs or node.args.defaults)
+        if not plain:
+            return self._python(node)
+
+        def function(*values: Any) -> Any:
+            outer = self.variables
+            self.variables = {**outer, **dict(zip(names, values, strict=True))}
+            result = self.evaluate(node.body)
+            self.variables = outer
+            return result
+
+        return function
+
     def _python(self, node: ast.expr) -> Any:
         """Comprehensions, formatted strings and the like: plain Python over the names in scope."""
         code = compile(ast.Expression(node), self.source.file, "eval")

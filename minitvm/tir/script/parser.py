@@ -41,6 +41,7 @@ from ..nodes import (
     While,
     with_root,
 )
+from .all_reduce import ReduceScope, ThreadReduction
 from .buffers import as_region
 from .descriptions import (
     AllocSpec,
@@ -483,6 +484,12 @@ class FunctionParser(Evaluator):
             if isinstance(spec, InstructionSpec):
                 return Instruction(spec.name, spec.operands, body, spec.together)
             return Async(body)  # type: ignore[arg-type]  # its constructor checks it
+        if isinstance(spec, ReduceScope):
+            outer = dict(self.variables)
+            self.variables[_REDUCER] = spec.reducer
+            inside = self._suite(rest)
+            self.variables = outer
+            return inside
         if isinstance(spec, LoopSpec):
             target = item.optional_vars or ast.copy_location(ast.Name(spec.name or "t"), node)
             return self._nest([target], spec, rest)
@@ -534,6 +541,13 @@ class FunctionParser(Evaluator):
             return KernelCall(value.kernel, args, value.parallel, tuple(map(as_expr, value.grid)))
         if isinstance(value, Stmt):
             return value
+        if isinstance(value, ReduceScope):
+            return self._define(_REDUCER, value.reducer)
+        if isinstance(value, ThreadReduction):
+            if _REDUCER not in self.variables:
+                way = 'with T.attr(T.comm_reducer(lambda x, y: x + y, [T.float32(0)]), "reduce_scope", ...):'
+                raise self.error(node, "how do the threads combine their values?", tries=(f"{way} around it",))
+            return value.by(self.variables[_REDUCER])
         if isinstance(value, LoopSpec) and value.name:  # T.launch_thread(tx, 128), tx from T.env_thread
             return self._thread_rest(value.name, value)
         if is_scalar(value):
@@ -551,6 +565,8 @@ class FunctionParser(Evaluator):
         joined = header.what in ("func_attr", "block_attr")
         headers[header.what] = {**headers.get(header.what, {}), **header.value} if joined else header.value
 
+
+_REDUCER = "the reducer of T.attr"  # no name of Python's: what `T.attr` says of the statements behind it or inside
 
 # The attributes of a buffer that tell where in its storage it begins.
 _OFFSETS = ("elem_offset", "access_ptr")

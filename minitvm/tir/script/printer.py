@@ -24,6 +24,7 @@ from ...expr import (
     structural_equal,
     walk,
 )
+from ..all_reduce import AllReduce
 from ..conditions import is_const
 from ..nodes import (
     Allocate,
@@ -50,6 +51,7 @@ from ..nodes import (
     Tile,
     While,
 )
+from .all_reduce import reducer_text, reduction_text
 from .dialects import DIALECTS
 from .marks import annotate
 from .text import ProgramText, quote
@@ -267,6 +269,8 @@ class TirPrinter(ProgramText):
             self._indented(s.body)
         elif isinstance(s, Prefetch):
             self.line(f"T.prefetch({self.buffer(s.buffer)}[{self.expr(s.index)}])", s)
+        elif isinstance(s, AllReduce):
+            self._all_reduce(s)
         elif isinstance(s, KernelCall):
             args = [quote(s.kernel), *(self.buffer(a) if isinstance(a, Buffer) else self.expr(a) for a in s.args)]
             args += ["parallel=True"] if s.parallel else []
@@ -279,6 +283,15 @@ class TirPrinter(ProgramText):
 
     def _tile(self, tile: Tile) -> str:
         return f"T.tile({', '.join(map(self.expr, tile.places))})"
+
+    def _all_reduce(self, s: AllReduce) -> None:
+        self.names.push()
+        reducer = reducer_text(s.reducer, self.define, self.expr)
+        self.names.pop()
+        self.line(f'with T.attr({reducer}, "reduce_scope", T.reinterpret("handle", T.uint64(0))):', s)
+        self.depth += 1
+        self.line(reduction_text(s, lambda b: f"{self.buffer(b.buffer)}[{self._indices(b.indices)}]", self.expr))
+        self.depth -= 1
 
     def _indented(self, body: Stmt) -> None:
         self.depth += 1

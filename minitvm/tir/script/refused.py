@@ -21,9 +21,6 @@ _ATTRIBUTE = Refusal(
     "there are no attribute statements",
     ("annotations= of a loop", "T.block_attr({...}) in a block", 'T.thread_binding(extent, thread="threadIdx.x")'),
 )
-_REDUCTION = Refusal(
-    "a reduction over threads has no lowering here", ("sch.rfactor, and a loop that adds the parts up",)
-)
 _FLAT = Refusal(
     "accesses name a buffer and its indices, not an address", ("A[i] and A[i] = value", "T.match_buffer of a region")
 )
@@ -42,11 +39,8 @@ REFUSED: dict[str, Refusal] = {
     "vscale": _SCALABLE,
     "get_active_lane_mask": _SCALABLE,
     "get_vscale_expr": _SCALABLE,
-    "attr": _ATTRIBUTE,
     "iter_var": _ATTRIBUTE,
-    "tvm_thread_allreduce": _REDUCTION,
-    "comm_reducer": _REDUCTION,
-    "reduce": _REDUCTION,
+    "reduce": Refusal("a reduction over threads is a statement", ("T.tvm_thread_allreduce", "a block with T.init()")),
     "load": _FLAT,
     "store": _FLAT,
     "preflattened_buffer": _FLATTENED,

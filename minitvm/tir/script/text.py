@@ -22,6 +22,7 @@ from ...expr import (
     children,
 )
 from ...expr.foreign import FOREIGN
+from ...expr.intrin import COLLECTIVES
 from ...target import Target
 from ..conditions import is_const
 from ..nodes import Buffer, BufferData, BufferLoad, BufferRegion
@@ -179,6 +180,8 @@ def calls_by_name(e: Call) -> bool:
     if len(e.args) != row.arity or row.result == "given":
         return False
     dtypes = [a.dtype for a in e.args]
+    if e.op in COLLECTIVES:
+        return e.dtype == (dtypes[1] if dtypes else "uint32")
     if row.result == "value":
         return e.dtype == dtypes[1] == dtypes[2] and dtypes[0].is_bool
     if row.domain != "any" and any(d != dtypes[0] for d in dtypes):

@@ -35,6 +35,7 @@ from ...expr import (
     substitute,
     walk,
 )
+from ...expr.intrin import COLLECTIVES
 from ..analysis.bindings import loop_ranges
 from ..analysis.dependences import point_at
 from ..analysis.effects import effects, guarded
@@ -245,8 +246,9 @@ def _copies(node: Any) -> Any:
 
 
 def _waits(stmt: Stmt) -> bool:
+    """Whether threads wait for others in a statement: at a barrier, or at an operation of their warp."""
     calls: Iterable[Any] = (n for n in walk(stmt) if isinstance(n, Call))
-    return any(call.op == BARRIER for call in calls)
+    return any(call.op == BARRIER or call.op in COLLECTIVES for call in calls)
 
 
 def _is_common(scope: str) -> bool:

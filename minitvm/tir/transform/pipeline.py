@@ -9,7 +9,6 @@ from typing import Any
 
 from ...backend import lookup
 from ...expr.foreign import require_runnable
-from ..analysis.threads import refuse_thread_reductions
 from ..assumptions import left_out
 from ..meanings import written_out
 from ..nodes import IRModule, PrimFunc
@@ -30,6 +29,8 @@ from .insert_barriers import insert_barriers
 from .keep_roles import keep_roles
 from .lower_init import lower_init
 from .lower_match_buffers import lower_match_buffers
+from .lower_thread_allreduce import lower_thread_allreduce
+from .lower_thread_reductions import lower_thread_reductions
 from .parallel_loops import fuse_parallel_loops
 from .partition_loops import partition_loops
 from .place_allocations import place_allocations
@@ -68,8 +69,10 @@ PASSES: tuple[Pass, ...] = (
     _plain(lower_match_buffers, "accesses through views become accesses of the buffer viewed"),
     _plain(inject_double_buffer, "blocks that fill double buffers are to run an iteration ahead: as a pipeline"),
     _plain(inject_software_pipeline, "annotated loops run in stages, on several versions of their buffers"),
+    _plain(lower_thread_reductions, "threads that reduce have partial results, which they combine"),
     _plain(lower_init, "a block's init runs where its reduction iterators stand at their start"),
     _plain(drop_blocks, "iterators and lets become their values, predicates conditions, local buffers allocations"),
+    Pass("lower_thread_allreduce", lower_thread_allreduce, "threads combine values by shuffles, or by a shared tree"),
     _plain(bind_threads, "loops bound again are their thread, what all threads would do alike one does"),
     _plain(inject_virtual_thread, "the statements of virtual threads are interleaved"),
     _plain(simplify, "indices in linear form, decided branches and loops of one iteration gone"),
@@ -114,11 +117,10 @@ def lower(
     Passes named in `without` are left out: those that make kernels faster, not legal, may be.
     With MINITVM_VERIFY=1 the rules of level 3 are checked on `func` and those of the kernel level on the result.
     A nest of loops bound to a GPU's grid is a kernel; back ends without such a grid refuse it. Raises `Unsupported`
-    for a function that calls foreign code, or whose threads compute one result together.
+    for a function that calls foreign code, and for a reduction over threads of a form that no pass takes.
     """
     func = left_out(written_out(func))
     require_runnable(func)
-    refuse_thread_reductions(func)
     verify_if_asked("scheduling", func)
     context = PassContext.current()
     whole = func

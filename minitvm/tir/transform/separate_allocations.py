@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import Node, Var, map_children, replace, rewrite
+from ..analysis.threads import is_shared, is_thread
 from ..conditions import reads_memory, uses
 from ..nodes import (
     CONCURRENT,
@@ -53,6 +54,9 @@ def _visit(node: Any, named: frozenset[Var]) -> Any:
         return replace(new, kind=ForKind.SERIAL)  # how many parts there are is not known outside of all loops
     loop: Stmt = replace(new, body=body)
     for allocation in inside:
+        if is_shared(allocation.buffer.scope) and is_thread(new):
+            loop = Allocate(allocation.buffer, loop, allocation.annotations)  # it is the block's
+            continue
         wide = widened(new, allocation.buffer)
         loop = Allocate(wide, in_own_part(loop, allocation.buffer, wide, new), aligned_behind(allocation))
     return loop

@@ -42,7 +42,7 @@ from ...expr import (
     walk,
 )  # fmt: skip
 from ..analysis.effects import effects
-from ..analysis.threads import LANES, is_hardware_thread, is_of_a_warp, is_shared
+from ..analysis.threads import LANES, is_hardware_thread, is_of_a_warp, is_shared, is_virtual
 from ..conditions import all_of, is_const
 from ..nodes import (
     Allocate,
@@ -80,7 +80,7 @@ def threads_outside(body: Any) -> Any:
 def _of_the_block(allocation: Allocate) -> Allocate:
     """Local storage that belongs to no single thread, since several loops over threads use it, is the block's: shared.
 
-    It has a part for each thread of those loops that hold all its accesses.
+    It has a part for each thread of those loops that hold all its accesses. What several kernels use is global.
     """
     buffer, body = allocation.buffer, allocation.body
     if buffer.scope != "local":
@@ -90,7 +90,11 @@ def _of_the_block(allocation: Allocate) -> Allocate:
     blocks = [l for l, count in users if str(l.thread).startswith("blockIdx") and count == every]
     threads = [(l, count) for l, count in users if is_hardware_thread(l) and count]
     owners = {str(l.thread): l for l, count in threads if count == every}
-    if not blocks or all(str(l.thread) in owners for l, _ in threads):
+    if any(count for l, count in users if not is_virtual(l)) and not (blocks or owners):
+        # Kernels hand it on to each other: no block of threads has it for itself.
+        common = replace(buffer, scope="global")
+        return replace(allocation, buffer=common, body=_moved(body, buffer, common))
+    if all(str(l.thread) in owners for l, _ in threads):
         return allocation
     new = replace(allocation, buffer=replace(buffer, scope="shared"))
     new = replace(new, body=_moved(body, buffer, new.buffer))

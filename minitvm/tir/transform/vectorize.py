@@ -32,6 +32,7 @@ from ...expr import (
     replace,
     walk,
 )
+from ...expr.intrin import COLLECTIVES
 from ..nodes import (
     Allocate,
     Async,
@@ -298,7 +299,7 @@ class _Vectorizer:
             return Select(vector, taken, other)
         if e.op == "likely":
             return self.expr(e.args[0], mask)
-        if e.op.startswith("vector_reduce") or e.op == "tvm_storage_sync":
+        if e.op.startswith("vector_reduce") or e.op == "tvm_storage_sync" or e.op in COLLECTIVES:
             raise NotVectorizable(f"{e.op} inside a vector")
         return Call(dtype, e.op, tuple(self.widened(self.expr(a, mask)) for a in e.args))
 

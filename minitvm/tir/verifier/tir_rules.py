@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from ...arith import Analyzer
 from ...expr import REDUCE, IntImm, Range, Var, children, walk
+from ..all_reduce import AllReduce
 from ..analysis.accesses import handed_out
 from ..analysis.effects import effects
 from ..analysis.touches import Box, Touch, stretch
@@ -56,9 +57,9 @@ def iterators_are_bound(func: PrimFunc) -> Broken:
 
 @rule(TIR_RULES)
 def blocks_use_their_iterators(func: PrimFunc) -> Broken:
-    """a block uses the loops around it only through its iterators"""
+    """a block uses the loops around it only through its iterators, and where it names threads that combine values"""
     for node, scope in scoped(func):
-        for variable in children(node):
+        for variable in node.values if isinstance(node, AllReduce) else children(node):
             if isinstance(variable, Var) and variable in scope.block_loops and scope.block is not None:
                 yield node, f"the loop variable {variable.name} inside the block {scope.block.name}"
 

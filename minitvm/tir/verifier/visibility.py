@@ -71,8 +71,14 @@ def _visit(node: Node, scope: Surroundings, rows: list[tuple[Node, Surroundings]
         _visit_block(node, scope, rows)
     else:
         inner = replace(scope, guarded=True) if _guards(node) else scope
+        defined = [v for name in node._defs for v in _as_tuple(getattr(node, name)) if isinstance(v, Var)]
+        inner = inner.with_variables(*defined) if defined else inner
         for child in children(node):
             _visit(child, inner, rows)
+
+
+def _as_tuple(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _visit_block(block: Block, scope: Surroundings, rows: list[tuple[Node, Surroundings]]) -> None:

@@ -23,12 +23,13 @@ from ...analysis.block_kinds import loops_binding
 from ...analysis.declared import declared_regions
 from ...analysis.reducers import Match
 from ...analysis.tree import Tree
+from ...analysis.updates import Update, recognised
 from ...conditions import is_const
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, Seq, Stmt
 from ..registry import Failure, primitive, requirement
 from ..requirements import uses_loops
 from ..state import ScheduleState
-from ..updates import Update, copied_nest, recognised
+from ..updates import copied_nest
 from .reduction import reduction_block
 
 

@@ -26,6 +26,7 @@ from ...analysis.block_kinds import Scope, loops_binding, why_not_reduction
 from ...analysis.declared import declared_regions
 from ...analysis.reducers import Match
 from ...analysis.tree import Tree
+from ...analysis.updates import Update, recognised
 from ...conditions import all_of, conjuncts, is_const, uses
 from ...nodes import (
     Block,
@@ -41,7 +42,7 @@ from ...nodes import (
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import own_iterators_below, starts_at_zero
 from ..state import ScheduleState
-from ..updates import Update, copied_nest, fresh_loops, recognised, stored_together
+from ..updates import copied_nest, fresh_loops, stored_together
 from .kinds import serial_loop
 
 

@@ -1,0 +1,70 @@
+"""Runs the learner's tree as a kernel: its races by the shadow mode, its order by the elements that each sum holds."""
+
+from __future__ import annotations
+
+from math import ceil, log2
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from lessons.grading import attempt, cases, require
+from minitvm import reference
+from minitvm.expr import EQ, Call, DType, StringImm, Var, const
+from minitvm.reference.meaning.findings import UndefinedBehaviour
+from minitvm.tir.nodes import Allocate, Buffer, BufferStore, Evaluate, For, ForKind, If, PrimFunc, Seq, Stmt
+
+BARRIER = Evaluate(Call(DType("int32"), "tvm_storage_sync", (StringImm("shared"),)))
+
+
+def kernel(n: int, tree: list[list[tuple[int, int]]]) -> PrimFunc:
+    """The tree over powers of two, whose sum says what is in it."""
+    shared, out, thread = Buffer("S", (n,), "int64", scope="shared"), Buffer("R", (n,), "int64"), Var("t")
+    parts: list[Stmt] = [BufferStore(shared, out[thread], (thread,))]
+    for level in tree:
+        parts.append(BARRIER)
+        for to, source in level:
+            added = BufferStore(shared, shared[const(to)] + shared[const(source)], (const(to),))
+            parts.append(If(EQ(thread, const(to)), added))
+    parts += [BARRIER, BufferStore(out, shared[thread], (thread,))]
+    body = For(thread, const(0), const(n), ForKind.THREAD, Seq.of(*parts), "threadIdx.x")
+    return PrimFunc((out,), Allocate(shared, body), {"global_symbol": "tree"})
+
+
+def order_broken(n: int, tree: list[list[tuple[int, int]]]) -> str | None:
+    """The pair that takes values that are not right behind those of its element; None if there is none."""
+    held = [(k, k + 1) for k in range(n)]
+    for level in tree:
+        for to, source in level:
+            if held[to][1] != held[source][0]:
+                return f"({to}, {source}): element {to} holds values {held[to][0]} to {held[to][1] - 1}"
+            held[to] = (held[to][0], held[source][1])
+    return None
+
+
+def check(module: ModuleType) -> None:
+    """Raises AssertionError with the smallest number of threads for which the tree is wrong."""
+
+    @cases(40, n=st.integers(1, 40))
+    def it_adds_up_everything_in_few_levels(n: int) -> None:
+        what = f"for {n} threads "
+        tree: Any = attempt(f"{what}\n", module.levels, n)
+        pairs = [pair for level in tree for pair in level] if isinstance(tree, list) else None
+        fits = pairs is not None and all(
+            isinstance(p, tuple) and len(p) == 2 and all(isinstance(k, int) and 0 <= k < n for k in p) for p in pairs
+        )
+        require(fits, f"{what}levels returned {tree!r}; wanted lists of pairs of numbers below {n}")
+        values = np.array([1 << k for k in range(n)], "int64")
+        try:
+            reference.kernel.run(kernel(n, tree), values, inout=["R"])
+        except UndefinedBehaviour as error:
+            require(False, f"{what}levels returned {tree}, and there are {error}")
+        missing = [k for k in range(n) if not values[0] >> k & 1]
+        require(not missing, f"{what}levels returned {tree}, and the sum lacks value {missing[:1]}")
+        require(int(values[0]) == (1 << n) - 1, f"{what}levels returned {tree}, and a value is added twice")
+        broken = order_broken(n, tree)
+        require(broken is None, f"{what}levels returned {tree}, out of order at {broken}")
+        fewest = ceil(log2(n)) if n > 1 else 0
+        require(len(tree) <= fewest, f"{what}levels returned {len(tree)} levels; {fewest} are enough")
+        require(len(pairs or ()) == n - 1, f"{what}levels returned {len(pairs or ())} pairs; {n - 1} are enough")

@@ -1,0 +1,193 @@
+# %% [markdown]
+# # A reduction across threads
+#
+# One thread adds up a row in as many steps as the row is long. A block of threads does it together: each adds up a
+# share, and then their results must meet. Today they meet in three ways: in a loop of one thread, in a *tree* in shared
+# memory, and by *shuffles*, in which threads read each other's registers. We forget a barrier in the tree and find it
+# without a GPU, and count what each way costs.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+import numpy as np
+
+import minitvm
+from lessons.text import body_of
+from minitvm import reference, te, tir
+from minitvm.codegen import numba_cuda
+from minitvm.errors import ExecutionError
+from minitvm.events import Access, Listener
+from minitvm.script import tir as T
+from minitvm.tir.nodes import IRModule, PrimFunc
+
+# %% [markdown]
+# ## One thread
+#
+# Four rows of 64 elements, and the sum of each.
+
+
+# %%
+def sums() -> PrimFunc:
+    """Sums over the rows of a matrix."""
+    a = te.placeholder((4, 64), name="A")
+    k = te.reduce_axis((0, 64), name="k")
+    return te.create_prim_func([a, te.compute((4,), lambda i: te.sum(a[i, k], axis=k), name="B")])
+
+
+def serial() -> PrimFunc:
+    """A block of one thread a row."""
+    sch = tir.Schedule(sums())
+    i, _ = sch.get_loops("B")
+    sch.bind(i, "blockIdx.x")
+    return sch.func
+
+
+print(body_of(minitvm.lower(serial(), target="cuda", stop_at="kernel")["main"]["main_kernel_0"]))
+
+# %% [markdown]
+# 64 steps, one after the other, and all other threads of the block have nothing to do.
+#
+# ## Many threads
+#
+# `bind` takes a *reduction* loop too, if it is bound to `threadIdx`. The meaning stays: the iterations are added up.
+# How the threads do that is left to lowering.
+
+
+# %%
+def across(threads: int) -> PrimFunc:
+    """So many threads a row."""
+    sch = tir.Schedule(sums())
+    i, k = sch.get_loops("B")
+    sch.bind(i, "blockIdx.x")
+    sch.bind(sch.split(k, [None, threads])[1], "threadIdx.x")
+    return sch.func
+
+
+print(reference.check(sums(), across(8)))
+
+# %% [markdown]
+# On a target whose threads cannot read each other's registers, OpenCL for example, they meet in shared memory. Each
+# thread adds up its share: with 8 threads, 8 elements. Then neighbours add up: 8 results become 4, 2, 1.
+
+# %%
+tree = minitvm.lower(across(8), target="opencl", stop_at="kernel")["main"]
+print(body_of(tree["main_kernel_0"]))
+
+# %% [markdown]
+# Three levels for 8 threads: the number of steps is the logarithm. Before each level stands a barrier, because a thread
+# reads what its neighbour has written. There is one more behind the last: *all* threads read the total then. That is of
+# use in a softmax, where every thread divides by it.
+#
+# ## A barrier is forgotten
+#
+# The same tree by hand, for 4 threads, with one barrier too few:
+
+
+# %%
+@T.prim_func(lowered=True)
+def forgotten(A: T.Buffer((4,), "float32"), B: T.Buffer((1,), "float32")):
+    S = T.decl_buffer((4,), scope="shared")
+    for t in T.thread_binding(4, thread="threadIdx.x"):
+        S[t] = A[t]
+        T.tvm_storage_sync("shared")
+        if t % 2 == 0:
+            S[t] = S[t] + S[t + 1]
+        if t == 0:
+            B[0] = S[0] + S[2]
+
+
+def finding(kernel: PrimFunc) -> str:
+    """What the interpreter's shadow mode says of a kernel from 4 floats to one."""
+    try:
+        reference.kernel.run(kernel, np.arange(4, dtype="float32"), np.empty(1, "float32"))
+    except ExecutionError as error:
+        return str(error)
+    return "nothing to say"
+
+
+print(finding(forgotten))
+
+# %% [markdown]
+# Thread 0 may read `S[2]` before thread 2 has added to it. On a GPU it would be right most of the time.
+#
+# ## Shuffles
+#
+# 32 threads of NVIDIA's GPUs are a *warp*, and a thread can read a register of another one in it: a *shuffle*.
+# `tvm_warp_shuffle_down(mask, value, 4, 32, 32)` gives each lane the `value` of the lane 4 further on. No memory, no
+# barrier:
+
+# %%
+shuffles = minitvm.lower(across(8), target="cuda", stop_at="kernel")["main"]
+print(body_of(shuffles["main_kernel_0"]))
+
+# %% [markdown]
+# The mask names the lanes that take part. All of them must come, and none may read from a lane that is not among them:
+# CUDA says nothing about what it would get then. The interpreter does:
+
+
+# %%
+@T.prim_func(lowered=True)
+def too_far(A: T.Buffer((4,), "float32"), B: T.Buffer((1,), "float32")):
+    for t in T.thread_binding(4, thread="threadIdx.x"):
+        with T.LetStmt(T.tvm_warp_shuffle_down(T.uint32(15), A[t], 1, 32, 32)) as other:
+            if t == 0:
+                B[0] = A[t] + other
+
+
+print(finding(too_far))
+
+# %% [markdown]
+# Lane 3 reads from lane 4, and there are four lanes. That its value is thrown away does not help. With sections of four
+# lanes, `tvm_warp_shuffle_down(mask, value, 1, 4, 32)`, it would get its own value.
+#
+# ## What each costs
+#
+# We count while the interpreter runs: barriers of each thread, and loads of shared memory.
+
+
+# %%
+class Costs(Listener):
+    """Counts what a kernel does with shared memory."""
+
+    def __init__(self) -> None:
+        self.barriers = self.loads = 0
+
+    def barrier(self, scope: str) -> None:
+        """A thread comes to a barrier."""
+        self.barriers += 1
+
+    def load(self, access: Access) -> None:
+        """An element is read."""
+        self.loads += access.scope == "shared"
+
+
+def costs(module: IRModule, threads: int) -> tuple[int, int]:
+    """Barriers of one thread, and loads of shared memory of one block."""
+    seen = Costs()
+    reference.kernel.run(module, np.ones((4, 64), "float32"), np.empty(4, "float32"), mode="slow", listeners=[seen])
+    return seen.barriers // (4 * threads), seen.loads // 4
+
+
+print("threads   way        barriers   shared loads")
+for threads in (1, 8, 32, 64):
+    for way, target in (("tree", "opencl"), ("shuffles", "cuda")):
+        lowered = minitvm.lower(across(threads), target=target, stop_at="kernel")["main"]
+        barriers, loads = costs(lowered, threads)
+        print(f"{threads:>7}   {way:<9}  {barriers:>8}   {loads:>12}")
+
+# %% [markdown]
+# A block of 64 threads is two warps. Each adds up its own by shuffles, its first lane writes one element to shared
+# memory, all wait *once*, and each warp adds up these two: all threads have the total, and nobody waits again.
+#
+# In CUDA's source the shuffles are calls:
+
+# %%
+print("\n".join(numba_cuda.generate(shuffles["main_kernel_0"]).splitlines()[-9:]))
+
+# %% [markdown]
+# ## The exercise
+#
+# Write the steps of a tree that adds up any number of threads, also 5 or 7, in as few levels as possible:
+# `minitvm lesson 22 --check`.
