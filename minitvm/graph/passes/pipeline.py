@@ -16,6 +16,7 @@ from .constant_folding import Evaluate, constant_folding
 from .dead_code import dead_code
 from .fold_batch_norm import fold_batch_norm
 from .fuse import fuse
+from .half_products import half_products
 from .integer_products import integer_products
 from .simplify import simplify
 from .split_conv_transpose import split_conv_transpose
@@ -30,6 +31,7 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
     return [
         ("dead_code", dead_code),
         ("integer_products", integer_products),
+        ("half_products", lambda graph: half_products(graph, target, accuracy)),
         ("constant_folding", lambda graph: constant_folding(graph, evaluate)),
         ("simplify", simplify),
         ("fold_batch_norm", fold_batch_norm),
