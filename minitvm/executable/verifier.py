@@ -156,7 +156,7 @@ def _arguments(x: Executable, env: Env) -> Iterator[Breach]:
 
 
 def _holds(dtype: str | None, wanted: str) -> bool:
-    """Whether a tensor may be an argument: it has the dtype, or bytes of which the kernel sees words."""
+    """Whether a tensor may be an argument: it has the dtype, or bytes or bfloat16 of which the kernel sees words."""
     return dtype == wanted or (dtype in ("int8", "uint8", "bfloat16") and wanted == "int32")
 
 
