@@ -13,22 +13,19 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from minitvm import reference
-from minitvm.expr import Var, call, const
+from minitvm.expr import call, const
 from minitvm.reference.meaning.intrinsics import dot2_bf16
 from minitvm.runtime.cpu import operations
 from minitvm.runtime.cpu.compiler import kernel_assembly
 from minitvm.script import from_source
-from minitvm.tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc
+from minitvm.tir.nodes import PrimFunc
+from tests.codegen.brain_kernels import CORNERS, COUNT, products_alike, same
 from tests.codegen.cuda_kernels import run_simulated
+from tests.codegen.masked_kernels import run_compiled
 from tests.codegen.opencl_kernels import run_on_device
 
-COUNT = 48
 LANES = [0, 4, 8, 16]
 quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-# Subnormal numbers, zeros of both signs, ends, and what only one rounding of each product tells.
-CORNERS = [0x0000, 0x8000, 0x0001, 0x807F, 0x0080, 0x8080, 0x3F80, 0xBF80, 0x3F81, 0x7F7F, 0xFF7F, 0x7F80, 0xFF80,
-           0x7FC0, 0x1A80, 0x9A01, 0x0C00, 0x5A80]  # fmt: skip
 
 
 def words(size: int = COUNT) -> st.SearchStrategy[np.ndarray]:
@@ -44,13 +41,6 @@ def sums(size: int = COUNT) -> st.SearchStrategy[np.ndarray]:
     return hnp.arrays(np.uint32, size, elements=bits).map(lambda a: a.view(np.float32))
 
 
-def same(found: np.ndarray, wanted: np.ndarray) -> None:
-    """The same bits, but for the payload of a NaN."""
-    numbers = ~np.isnan(wanted)
-    np.testing.assert_array_equal(np.isnan(found), ~numbers)
-    np.testing.assert_array_equal(found[numbers].view(np.uint32), wanted[numbers].view(np.uint32))
-
-
 def source(lanes: int, why: str = "") -> str:
     """Kernel source that adds products of words of B and C to A, into R."""
     load = f"load({{}}, i, {lanes})" if lanes else "{}[i]"
@@ -62,16 +52,6 @@ def source(lanes: int, why: str = "") -> str:
         f"    for i in range(0, {COUNT}, {lanes or 1}):",
         f"        store(R, i, {call})" if lanes else f"        R[i] = {call}",
     ])  # fmt: skip
-
-
-def program() -> PrimFunc:
-    """A kernel: R = dot2_bf16(A, B, C), an element for each thread or work-item in turn."""
-    buffers = [Buffer(name, (const(COUNT),), d) for name, d in zip("ABCR", ("float32", "int32", "int32", "float32"))]
-    a, b, c, r = buffers
-    i = Var("i")
-    value = call("dot2_bf16", *(BufferLoad(x, (i,)) for x in (a, b, c)))
-    loop = For(i, const(0), const(COUNT), ForKind.PARALLEL, BufferStore(r, value, (i,)))
-    return PrimFunc(tuple(buffers), loop, {"global_symbol": "products"})
 
 
 @pytest.mark.parametrize("native", [True, False], ids=["the instruction", "by halves"])
@@ -105,21 +85,13 @@ def test_a_cpu_with_the_instruction_gets_it(monkeypatch: Any, lanes: int) -> Non
     assert "vfmadd" not in text
 
 
-@pytest.mark.parametrize("run", [run_on_device, run_simulated], ids=["OpenCL", "CUDA, simulated"])
-def test_bits_on_devices(run: Callable[[PrimFunc, Sequence[np.ndarray]], list[np.ndarray]]) -> None:
-    rng = np.random.default_rng(0)
-    func = program()
-    examples = [
-        (
-            rng.integers(0, 2**32, COUNT, np.uint32).view(np.float32),
-            *(rng.choice(np.array(CORNERS, np.uint16), 2 * COUNT).view(np.int32) for _ in range(2)),
-        )
-        for _ in range(4)
-    ]
-    ordinary = [rng.standard_normal(2 * COUNT).astype(ml_dtypes.bfloat16).view(np.int32) for _ in range(2)]
-    for c, a, b in [*examples, (rng.standard_normal(COUNT).astype("float32"), *ordinary)]:
-        result = run(func, [c, a, b, np.zeros(COUNT, np.float32)])[3]
-        same(result, dot2_bf16(c, a, b))
+@pytest.mark.parametrize(
+    "run", [run_compiled, run_on_device, run_simulated], ids=["this CPU", "OpenCL", "CUDA, simulated"]
+)
+def test_bits_of_kernels(run: Callable[[PrimFunc, Sequence[np.ndarray]], list[np.ndarray]]) -> None:
+    """Scalars and vectors; a sum with a product is one operation."""
+    for seed in range(8):
+        products_alike(seed, run)
 
 
 def exactly(acc: float, a: Sequence[float], b: Sequence[float]) -> float:

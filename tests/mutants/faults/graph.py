@@ -280,10 +280,10 @@ WORDS.edit(
     "words hold every fourth byte", "_words", "np.ascontiguousarray(array)", "np.ascontiguousarray(array[..., ::-1])"
 )
 WORDS.edit(
-    "channels of an incomplete block are lost",
-    "packed_filters",
-    "_padded(filters, 0, out_block)",
-    "_padded(filters[:, : max(in_block, filters.shape[1] // in_block * in_block)], 0, out_block)",
+    "the filling stands in front",
+    "_padded",
+    "(0, -extent % multiple if a == axis else 0)",
+    "(-extent % multiple if a == axis else 0, 0)",
 )
 
 HALF = Faults("half_products", PASSES + "half_products", [graphs(
