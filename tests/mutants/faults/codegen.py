@@ -64,9 +64,6 @@ BRAIN.edit(
     "subnormal operands are numbers", "_halves", "_flushed((bits & _HIGH).bitcast(F32))", "(bits & _HIGH).bitcast(F32)"
 )
 BRAIN.edit("subnormal sums lose their sign", "_flushed", "bits & _SIGN, bits", "bits & 0, bits")
-BRAIN.edit(
-    "the last sum is rounded twice", "_by_halves", 'a_low.intrinsic("fma", b_low, total)', "a_low * b_low + total"
-)
 
 SPELLING = Faults("spelling", CODEGEN + "spelling", [MASKED])
 SPELLING.edit("what an operator splits stands without brackets", "atom", "_ATOM.fullmatch(text) or _enclosed(text)",
