@@ -89,7 +89,11 @@ SIMULATOR.edit(
     "unmasked lanes are written", "_scatter", "        if m:\n            a[place] = x", "        a[place] = x"
 )
 SIMULATOR.edit(
-    "products of pairs are rounded twice", "_dot2", "np.where(odd,", "np.where(odd & False,", by=[PAIRS_IN_PYTHON]
+    "the low halves of pairs are added first",
+    "_dot2",
+    "((0xFFFF0000, 0), (0xFFFF, 16))",
+    "((0xFFFF, 16), (0xFFFF0000, 0))",
+    by=[PAIRS_IN_PYTHON],
 )
 SIMULATOR.edit("every step is one", "_ramp", "* np.asarray(stride).astype(dtype)", "")
 SIMULATOR.edit("parameters have no end", "_pointer", "word.nbytes // dtype.itemsize", "None", by=[PRETENDED])

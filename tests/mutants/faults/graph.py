@@ -296,7 +296,6 @@ PAIRS = Faults("blocked_brain", PASSES + "blocked_brain", [graphs(
     lambda graph: blocked_layout(half_products(graph, OF_PAIRS), OF_PAIRS), "products of pairs", ("half_product",),
     examples=300,
 )])  # fmt: skip
-PAIRS.edit("no matrix is turned", "dense", "if not turned:", "if False:")
 PAIRS.edit(
     "columns are rows", "dense", "columns = array if turned else array.T", "columns = array.T if turned else array"
 )
