@@ -351,10 +351,12 @@ class Blocking:
         if columns < self.lanes or depth == 0:
             return False
         packed = self.pack(weight, ("dense", self.lanes, turned))
+        rows, options = self.as_plain(data), {}
+        if data.dtype.is_half:  # weights are many, and stay as they are; an element of the data is read for each panel
+            rows, options = self.op("cast", rows, dtype="float32"), {"out_dtype": "float32"}
         self.plain[item.output] = self.op(
-            "nn.contrib_dense_packed", self.as_plain(data), packed, name=item.output.name, units=columns,
-            **({"out_dtype": "float32"} if data.dtype.is_half else {}),
-        )  # fmt: skip
+            "nn.contrib_dense_packed", rows, packed, name=item.output.name, units=columns, **options
+        )
         return True
 
 
