@@ -151,6 +151,7 @@ def test_products_of_bfloat16_go_through_onnx() -> None:
     assert len(products) == 3 and all(v.dtype == "bfloat16" for item in products for v in item.inputs)
 
 
+@pytest.mark.full
 def test_a_transformer_in_bfloat16() -> None:
     """Products of data with data are rounded, too: the scores of attention and what they weigh."""
     from minitvm.models.vit import vit_small
