@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from .errors import InputError, UnsupportedOperator, nearest, report
-from .expr import DType
 from .graph import Graph, GraphBuilder, OpNode, Value
 from .graph.passes.constant_folding import constant_folding
 from .graph.passes.dead_code import dead_code
@@ -302,9 +301,10 @@ def _in_brain(
     def operands(b: GraphBuilder, item: OpNode, _: Mapping[Value, Value], copies: Mapping[Value, Value]) -> _Operands:
         if item not in chosen:
             return None
+        half = next(copies[v].dtype for v in item.inputs if v not in arrays)
         for v in item.inputs:
             if v in arrays and v not in stored:
-                stored[v] = b.constant(arrays[v].astype(DType("bfloat16").numpy), f"{v.name}_bfloat16")
+                stored[v] = b.constant(arrays[v].astype(half.numpy), f"{v.name}_{half}")
         inputs = [stored[v] if v in arrays else copies[v] for v in item.inputs]
         return inputs, {"out_dtype": "float32"}
 
