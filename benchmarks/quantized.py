@@ -1,10 +1,12 @@
-"""Networks and layers in eight bits beside ONNX Runtime in eight bits, and beside our own in float32.
+"""Networks and layers in eight bits beside ONNX Runtime in eight bits, and products of bfloat16 beside our own float32.
 
-    python -m benchmarks.quantized [C2 resnet18 "int4, 1 row" ...]
+    python -m benchmarks.quantized [C2 resnet18 "int4, 1 row" "bfloat16, 1 row" ...]
 
 The layers are ResNet-18's C2 to C12 as QLinearConv, with a scale for each output channel; products of 4096 x 4096 have
 weights of 4 or 8 bits in blocks of 32 (MatMulNBits, data rounded to bytes). The networks are quantised
-by ONNX Runtime's own tool, to uint8 data and int8 weights in the QDQ form.
+by ONNX Runtime's own tool, to uint8 data and int8 weights in the QDQ form. Products of bfloat16 say which way they
+took: the instruction of CPUs that have it, elsewhere a conversion to float32 as operands are read; there the
+instruction written out is measured, too.
 """
 
 from __future__ import annotations
@@ -18,7 +20,11 @@ import numpy as np
 
 import minitvm
 from minitvm import frontend, models
+from minitvm.expr import DType
+from minitvm.graph import Graph, GraphBuilder
+from minitvm.graph.passes.blocked_brain import FEATURE, multiplies_pairs
 from minitvm.interop.to_onnx import to_onnx
+from minitvm.target import Target
 
 from . import harness, peers
 from .layers import CONVOLUTIONS
@@ -27,6 +33,10 @@ LAYERS = [name for name in CONVOLUTIONS if name != "C1"]
 # Chains of products with weights in blocks of 32: bits, rows. Each weight is read once from memory.
 BLOCKS = {"int4, 1 row": (4, 1), "int8, 1 row": (8, 1), "int4, 4 rows": (4, 4)}
 _CHAIN, _SIDE = 6, 4096
+# Chains of products of bfloat16: rows, side, products. One row waits for the weights, many for the arithmetic.
+BRAIN = {"bfloat16, 1 row": (1, 4096, 6), "bfloat16, 512 rows": (512, 512, 1)}
+_READ_HALF, _SUMMED = 1.5, 0.75  # how many times as fast as float32, without the instruction: one row, many rows
+_PAIRS_SUMMED = 1.3  # with it: 158 GFLOP/s, unblocked, on Zen 4, beside 94 of float32
 NETWORKS = ["resnet18", "resnet50", "mobilenet_v2"]
 WANTED = 1.1
 
@@ -77,6 +87,48 @@ def blocks(name: str) -> tuple[Any, dict[str, np.ndarray]]:
     return model, {"x": rng.standard_normal((rows, _SIDE)).astype("float32")}
 
 
+def brain(name: str, dtype: str) -> Graph:
+    """Products of random weights, operands rounded to the dtype, sums in float32."""
+    rows, side, products = BRAIN[name]
+    rng = np.random.default_rng(0)
+    b = GraphBuilder("brain")
+    x = b.input("x", (rows, side), "float32")
+    for k in range(products):
+        weight = rng.standard_normal((side, side)).astype("float32") / np.float32(side**0.5)
+        x = b.op("cast", x, dtype=dtype) if dtype != "float32" else x
+        x = b.op("nn.dense", x, b.constant(weight.astype(DType(dtype).numpy), f"w{k}"), out_dtype="float32")
+    return b.build(x)
+
+
+def brain_rows(name: str, threads: int) -> list[harness.Row]:
+    """Products of bfloat16 beside those of float32, the way that this CPU takes and, where it is another, pairs."""
+    rows, side, _ = BRAIN[name]
+    x = np.random.default_rng(1).standard_normal((rows, side)).astype("float32")
+    host = Target("cpu")
+    native = multiplies_pairs(host, "fast")
+    halves, floats = brain(name, "bfloat16"), brain(name, "float32")
+    built = {"the instruction" if native else "widened": minitvm.build(halves, host, threads=threads)}
+    if not native:
+        with_pairs = {**host.export(), "features": (*host.features, FEATURE)}
+        built["pairs written out"] = minitvm.build(halves, with_pairs, threads=threads)
+    plain = minitvm.build(floats, host, threads=threads)
+    wanted = np.asarray(plain(x))
+    for way, module in built.items():
+        error = np.abs(np.asarray(module(x)) - wanted).max() / np.abs(wanted).max()
+        if not error < 0.05:
+            raise AssertionError(f"{name}, {way}: {error:.3f} of the largest element away from float32")
+    runs = {way: (lambda module=module: module(x)) for way, module in built.items()}
+    medians = harness.interleaved({**runs, "float32": lambda: plain(x)}, 15, at_least=0.005, threads=threads)
+    least = _READ_HALF if rows == 1 else _PAIRS_SUMMED if native else _SUMMED
+    return [
+        harness.Row(
+            f"{name}, {way}", threads, medians[way], medians["float32"], "minitvm, float32",
+            0.0 if way == "pairs written out" else least,
+        )
+        for way in built
+    ]  # fmt: skip
+
+
 def network(name: str) -> tuple[Any, dict[str, np.ndarray]]:
     """A network in the QDQ form, calibrated on random pictures."""
     import onnx
@@ -104,6 +156,8 @@ def network(name: str) -> tuple[Any, dict[str, np.ndarray]]:
 
 def measured(name: str, threads: int) -> list[harness.Row]:
     """A layer or a network beside ONNX Runtime; a network also beside ours in float32, as a row of its own."""
+    if name in BRAIN:
+        return brain_rows(name, threads)
     model, inputs = (layer if name in CONVOLUTIONS else blocks if name in BLOCKS else network)(name)
     module = minitvm.build(frontend.from_onnx(model), threads=threads)
     others = {"ONNX Runtime, 8 bits": peers.onnx_runtime(model, inputs, threads)}
@@ -120,10 +174,9 @@ def measured(name: str, threads: int) -> list[harness.Row]:
 
 def main(names: list[str] | None = None) -> None:
     """Measure what is named, or everything, at one thread and at two."""
-    rows = [
-        row for threads in (1, 2) for name in names or [*LAYERS, *BLOCKS, *NETWORKS] for row in measured(name, threads)
-    ]
-    harness.table("eight bits", rows)
+    chosen = names or [*LAYERS, *BLOCKS, *BRAIN, *NETWORKS]
+    rows = [row for threads in (1, 2) for name in chosen for row in measured(name, threads)]
+    harness.table("eight bits, and sixteen", rows)
     means = {}
     for threads in (1, 2):
         ratios = [row.ratio for row in rows if row.name in CONVOLUTIONS and row.threads == threads]

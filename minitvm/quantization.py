@@ -1,25 +1,29 @@
-"""Post-training quantisation: a network of floats as one of bytes, its ranges taken from samples.
+"""Post-training quantisation: a network of floats as one of bytes or bfloat16, compared with the first on samples.
 
     quantized = minitvm.quantize(model, samples)
     module = minitvm.build(quantized.graph)
     print(quantized)                                # how far each layer is from that of floats
+    brain = minitvm.quantize(model, samples, dtype="bfloat16")
 
-What a product or an addition reads is quantised and dequantised in front of it, with the scale that just covers what
-the samples showed there; weights get one scale for each output channel. The pass `integer_products` then computes in
-bytes. The scheme is that of Jacob et al., "Quantization and training of neural networks for efficient
+In bytes, what a product or an addition reads is quantised and dequantised in front of it, with the scale that just
+covers what the samples showed there; weights get one scale for each output channel. The pass `integer_products` then
+computes in bytes. The scheme is that of Jacob et al., "Quantization and training of neural networks for efficient
 integer-arithmetic-only inference" (CVPR 2018), and the form that of ONNX's QDQ models.
+
+In bfloat16, the operands of products are rounded to 8 significant bits, weights as they are stored and data in front of
+a product; sums, and all between products, stay in float32. That needs no ranges: bfloat16 has float32's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .errors import InputError, UnsupportedOperator, report
+from .errors import InputError, UnsupportedOperator, nearest, report
 from .graph import Graph, GraphBuilder, OpNode, Value
 from .graph.passes.constant_folding import constant_folding
 from .graph.passes.dead_code import dead_code
@@ -32,16 +36,19 @@ _PRODUCTS = {"nn.conv1d": 0, "nn.conv2d": 0, "nn.conv3d": 0, "nn.dense": 0, "nn.
 # What stays in bytes between products: its operands are quantised, too.
 _BETWEEN = frozenset(("add", "concatenate", "nn.avg_pool2d", "nn.global_avg_pool", "nn.max_pool2d"))
 _LEVELS = 255
+# Products whose operands may be bfloat16: the two are multiplied as they are, weights or not.
+_BRAIN_PRODUCTS = frozenset((*_PRODUCTS, "nn.batch_matmul"))
+DTYPES = ("uint8", "bfloat16")
 
 Sample = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A quantised tensor: its name, the least and the greatest float that it holds, and the noise that bytes add.
+    """A quantised tensor: its name, the least and the greatest float that it holds, and the noise that rounding adds.
 
-    `noise` is the signal-to-noise ratio in decibels, of the network of bytes against that of floats on the samples:
-    20 is a tenth of the values' size, 40 a hundredth.
+    `noise` is the signal-to-noise ratio in decibels, of the quantised network against that of floats on the samples:
+    20 is a tenth of the values' size, 40 a hundredth. `scale` and `zero_point` are those of a tensor of bytes.
     """
 
     name: str
@@ -62,22 +69,21 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """A network of bytes: the `graph`, and what each of its layers loses, in program order; the outputs come last."""
+    """A network of bytes or bfloat16, `graph`, and what each layer loses, in program order; the outputs come last."""
 
     graph: Graph
     layers: tuple[Layer, ...]
     outputs: tuple[Layer, ...]
+    dtype: str = "uint8"
 
     def __str__(self) -> str:
         rows = [*self.layers, *self.outputs]
         width = max((len(row.name) for row in rows), default=0)
-        lines = [f"{'tensor':{width}}  {'low':>10} {'high':>10}  {'scale':>10}  signal to noise"]
-        for row in self.layers:
-            lines.append(
-                f"{row.name:{width}}  {row.low:10.4g} {row.high:10.4g}  {row.scale:10.4g}  {row.noise:5.1f} dB"
-            )
-        for row in self.outputs:
-            lines.append(f"{row.name:{width}}  {row.low:10.4g} {row.high:10.4g}  {'(output)':>10}  {row.noise:5.1f} dB")
+        in_bytes = self.dtype == "uint8"
+        lines = [f"{'tensor':{width}}  {'low':>10} {'high':>10}  {'scale' if in_bytes else '':>10}  signal to noise"]
+        notes = [f"{row.scale:.4g}" if in_bytes else "" for row in self.layers] + ["(output)"] * len(self.outputs)
+        for row, note in zip(rows, notes, strict=True):
+            lines.append(f"{row.name:{width}}  {row.low:10.4g} {row.high:10.4g}  {note:>10}  {row.noise:5.1f} dB")
         return "\n".join(lines)
 
 
@@ -85,39 +91,42 @@ def quantize(
     model: Graph | str | Path | Any,
     samples: Iterable[Sample | Sequence[Any] | np.ndarray],
     *,
+    dtype: str = "uint8",
     skip: Iterable[str] = (),
     percentile: float = 100.0,
 ) -> Quantized:
-    """A network in which products with constant weights are computed in bytes, calibrated on `samples`.
+    """A network in which products are computed in bytes, calibrated on `samples`, or in bfloat16.
 
     `model` is a graph, or anything that `frontend.from_onnx` reads. Each sample is a mapping from the names of inputs
-    to arrays, a sequence of arrays in the order of the inputs, or one array. `skip` names outputs of products that stay
-    in floats. With a `percentile` below 100 the values outside of it, on both sides, are cut off at the range's end.
-    Raises `InputError` without samples, for samples that do not fit the inputs or make a tensor infinite or NaN,
-    and for names in `skip` that no product has; `UnsupportedOperator` if the network has no product to quantise.
+    to arrays, a sequence of arrays in the order of the inputs, or one array. With `dtype` "uint8" the products with
+    constant weights have data of unsigned and weights of signed bytes; with "bfloat16" all products of float32 but
+    grouped convolutions have operands of bfloat16, and sums of float32. `skip` names outputs of products that stay in
+    floats. With a `percentile` below 100 the values outside of it, on both sides, are cut off at the range's end.
+    Raises `InputError` for another dtype, without samples, for samples that do not fit the inputs or make a tensor
+    infinite or NaN, for a percentile with bfloat16, and for names in `skip` that no product has; `UnsupportedOperator`
+    if the network has no product to quantise.
     """
-    graph = _prepared(model)
-    arrays = graph.arrays()
-    left_out = set(skip)
-    products = [n for n in graph.nodes if _is_product(n, arrays)]
-    names = [n.output.name for n in products]
-    for name in left_out:
-        if name not in names:
-            raise InputError(
-                report(f"quantize: no product is called {name!r}", wanted=", ".join(names[:12]) or "(none)")
-            )
-    products = [n for n in products if n.output.name not in left_out]
-    if not products:
-        raise UnsupportedOperator("quantize: the network has no convolution or product with constant weights")
+    if dtype not in DTYPES:
+        raise InputError(f"quantize: dtype is {' or '.join(DTYPES)}, found {dtype!r}; {nearest(dtype, DTYPES)}")
+    in_bytes = dtype == "uint8"
     if not 50.0 < percentile <= 100.0:
         raise InputError(f"quantize: percentile is above 50 and at most 100, found {percentile}")
-    watched = _watched(graph, products, arrays)
+    if percentile < 100 and not in_bytes:
+        raise InputError("quantize: a percentile cuts off a range of bytes; bfloat16 has the range of float32")
+    graph = _prepared(model)
+    arrays = graph.arrays()
+    chosen = _chosen(graph, arrays, set(skip), in_bytes)
+    watched = _watched(graph, chosen, arrays, in_bytes)
     given = [_named(graph, number, sample) for number, sample in enumerate(samples)]
     if not given:
         raise InputError("quantize: there are no samples\n  try:    a few inputs like those that the network will see")
     seen = _values(graph, [*watched, *graph.outputs], given)
-    ranges = {value: _range(value, found, percentile) for value, found in zip(watched, seen, strict=False)}
-    quantized, copies = _rewritten(graph, products, ranges, arrays)
+    if in_bytes:
+        ranges = {value: _range(value, found, percentile) for value, found in zip(watched, seen, strict=False)}
+        quantized, copies = _in_bytes(graph, chosen, ranges, arrays)
+    else:
+        ranges = {value: _ends(value, found) for value, found in zip(watched, seen, strict=False)}
+        quantized, copies = _in_brain(graph, chosen, watched, arrays)
     after = _values(quantized, [*(copies[v] for v in watched), *quantized.outputs], given)
     pairs = list(zip(seen, after, strict=True))
     layers = tuple(
@@ -128,7 +137,23 @@ def quantize(
         for value, (a, b) in zip(graph.outputs, pairs[len(watched) :], strict=True)
         if value.dtype.is_float
     )
-    return Quantized(quantized, layers, outputs)
+    return Quantized(quantized, layers, outputs, dtype)
+
+
+def _chosen(graph: Graph, arrays: Mapping[Value, np.ndarray], skip: set[str], in_bytes: bool) -> list[OpNode]:
+    """The products that are quantised."""
+    eligible = _is_product if in_bytes else _is_brain_product
+    products = [n for n in graph.nodes if eligible(n, arrays)]
+    names = [n.output.name for n in products]
+    for name in skip:
+        if name not in names:
+            raise InputError(
+                report(f"quantize: no product is called {name!r}", wanted=", ".join(names[:12]) or "(none)")
+            )
+    chosen = [n for n in products if n.output.name not in skip]
+    if not chosen:
+        raise UnsupportedOperator("quantize: the network has no convolution or product with constant weights")
+    return chosen
 
 
 def _prepared(model: Any) -> Graph:
@@ -150,12 +175,23 @@ def _is_product(item: OpNode, arrays: Mapping[Value, np.ndarray]) -> bool:
     return matrix and item.inputs[0].dtype == item.inputs[1].dtype == "float32"
 
 
-def _watched(graph: Graph, products: Sequence[OpNode], arrays: Mapping[Value, np.ndarray]) -> list[Value]:
-    """The tensors that are quantised, in program order: what products read, and what is between two of them."""
-    wanted = {item.inputs[0] for item in products}
+def _is_brain_product(item: OpNode, arrays: Mapping[Value, np.ndarray]) -> bool:
+    """A product of float32 of which one operand at least is data; a grouped convolution has few terms to add up."""
+    if item.op not in _BRAIN_PRODUCTS or len(item.inputs) != 2 or all(v in arrays for v in item.inputs):
+        return False
+    if item.attrs.get("groups", 1) != 1:
+        return False
+    return all(v.dtype == "float32" for v in (*item.inputs, item.output))
+
+
+def _watched(
+    graph: Graph, products: Sequence[OpNode], arrays: Mapping[Value, np.ndarray], in_bytes: bool
+) -> list[Value]:
+    """The tensors that are quantised, in program order: what products read and, of bytes, what is between two."""
+    wanted = {v for item in products for v in (item.inputs[:1] if in_bytes else item.inputs) if v not in arrays}
     producers = graph.producers()
     made = {item.output for item in products}
-    for item in graph.nodes:  # bytes reach as far as operators that keep them
+    for item in graph.nodes if in_bytes else ():  # bytes reach as far as operators that keep them
         if item.op in _BETWEEN and all(v in wanted or _from(v, producers, made | wanted) for v in item.inputs):
             wanted.update(v for v in item.inputs if v not in arrays and v.dtype == "float32")
     order = [*graph.inputs, *(v for item in graph.nodes for v in item.outputs)]
@@ -201,11 +237,23 @@ def _values(graph: Graph, values: Sequence[Value], samples: Sequence[Mapping[str
     return [[np.array(run[value]) for run in runs] for value in values]
 
 
-def _range(value: Value, found: Sequence[np.ndarray], percentile: float) -> tuple[float, float]:
-    """The least and the greatest value, 0 among them: a padded image holds zeros."""
+def _finite(value: Value, found: Sequence[np.ndarray]) -> np.ndarray:
+    """All elements that a tensor had; `InputError` unless they are numbers."""
     flat = np.concatenate([array.ravel() for array in found])
     if not np.isfinite(flat).all():
         raise InputError(f"quantize: {value.name} is infinite or NaN for a sample")
+    return flat
+
+
+def _ends(value: Value, found: Sequence[np.ndarray]) -> tuple[float, float]:
+    """The least and the greatest value."""
+    flat = _finite(value, found)
+    return (float(flat.min()), float(flat.max())) if flat.size else (0.0, 0.0)
+
+
+def _range(value: Value, found: Sequence[np.ndarray], percentile: float) -> tuple[float, float]:
+    """The least and the greatest value, 0 among them: a padded image holds zeros."""
+    flat = _finite(value, found)
     if not flat.size:
         return 0.0, 0.0
     low, high = np.percentile(flat, [100 - percentile, percentile]) if percentile < 100 else (flat.min(), flat.max())
@@ -215,39 +263,83 @@ def _range(value: Value, found: Sequence[np.ndarray], percentile: float) -> tupl
     return -zero * float(scale), (_LEVELS - zero) * float(scale)
 
 
-def _rewritten(
+def _in_bytes(
     graph: Graph, products: Sequence[OpNode], ranges: Mapping[Value, tuple[float, float]], arrays: Mapping[Value, Any]
 ) -> tuple[Graph, dict[Value, Value]]:
     """The graph with bytes in front of products, and the new value of each quantised tensor."""
+    chosen = set(products)
+
+    def rounded(b: GraphBuilder, value: Value, made: Value) -> Value:
+        layer = Layer(value.name, *ranges[value], 0.0)
+        scale = b.constant(np.array(layer.scale, "float32"), "scale")
+        zero = b.constant(np.array(layer.zero_point, "uint8"), "zero_point")
+        q = b.op("qnn.quantize", made, scale, zero, axis=0, out_dtype="uint8")
+        after: Value = b.op("qnn.dequantize", q, scale, zero, axis=0, name=f"{value.name}_bytes")
+        return after
+
+    def operands(b: GraphBuilder, item: OpNode, new: Mapping[Value, Value], copies: Mapping[Value, Value]) -> _Operands:
+        if item not in chosen and item.op not in _BETWEEN:
+            return None
+        inputs = [copies.get(v, new[v]) for v in item.inputs]
+        if item in chosen:
+            inputs[1] = _bytes_of_weights(b, item, arrays[item.inputs[1]])
+        return inputs, {}
+
+    return _rewritten(graph, ranges, rounded, operands)
+
+
+def _in_brain(
+    graph: Graph, products: Sequence[OpNode], watched: Sequence[Value], arrays: Mapping[Value, Any]
+) -> tuple[Graph, dict[Value, Value]]:
+    """The graph with bfloat16 as the operands of products, and the new value of each quantised tensor."""
+    chosen, stored = set(products), dict[Value, Value]()
+
+    def rounded(b: GraphBuilder, value: Value, made: Value) -> Value:
+        after: Value = b.op("cast", made, dtype="bfloat16", name=f"{value.name}_bfloat16")
+        return after
+
+    def operands(b: GraphBuilder, item: OpNode, _: Mapping[Value, Value], copies: Mapping[Value, Value]) -> _Operands:
+        if item not in chosen:
+            return None
+        half = next(copies[v].dtype for v in item.inputs if v not in arrays)
+        for v in item.inputs:
+            if v in arrays and v not in stored:
+                stored[v] = b.constant(arrays[v].astype(half.numpy), f"{v.name}_{half}")
+        inputs = [stored[v] if v in arrays else copies[v] for v in item.inputs]
+        return inputs, {"out_dtype": "float32"}
+
+    return _rewritten(graph, watched, rounded, operands)
+
+
+_Operands = tuple[list[Value], dict[str, Any]] | None  # of an operator, and attributes; None: those that it had
+
+
+def _rewritten(
+    graph: Graph, quantized: Iterable[Value], rounded: Callable[[GraphBuilder, Value, Value], Value],
+    operands: Callable[[GraphBuilder, OpNode, Mapping[Value, Value], Mapping[Value, Value]], _Operands],
+) -> tuple[Graph, dict[Value, Value]]:  # fmt: skip
+    """The graph with a rounded copy of each quantised tensor, and operators that read what `operands` returns."""
     b = GraphBuilder(graph.name)
     new: dict[Value, Value] = {}
-    rounded: dict[Value, Value] = {}
-    chosen = set(products)
+    copies: dict[Value, Value] = {}
+    to_round = set(quantized)
 
     def add(value: Value, made: Value) -> None:
         new[value] = made
-        if value in ranges:
-            low, high = ranges[value]
-            layer = Layer(value.name, low, high, 0.0)
-            scale = b.constant(np.array(layer.scale, "float32"), "scale")
-            zero = b.constant(np.array(layer.zero_point, "uint8"), "zero_point")
-            q = b.op("qnn.quantize", made, scale, zero, axis=0, out_dtype="uint8")
-            rounded[value] = b.op("qnn.dequantize", q, scale, zero, axis=0, name=f"{value.name}_bytes")
+        if value in to_round:
+            copies[value] = rounded(b, value, made)
 
     for value in graph.inputs:
         add(value, b.input(value.name, value.shape, value.dtype))
     for constant in graph.constants:
         new[constant.value] = b.constant(constant.data, constant.value.name)
     for item in graph.nodes:
-        bytes_ = item in chosen or item.op in _BETWEEN
-        inputs = [rounded.get(v, new[v]) if bytes_ else new[v] for v in item.inputs]
-        if item in chosen:
-            inputs[1] = _bytes_of_weights(b, item, arrays[item.inputs[1]])
-        results: Any = b.op(item.op, *inputs, name=item.outputs[0].name, **item.attrs)
+        inputs, attrs = operands(b, item, new, copies) or ([new[v] for v in item.inputs], {})
+        results: Any = b.op(item.op, *inputs, name=item.outputs[0].name, **{**item.attrs, **attrs})
         for value, made in zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True):
             add(value, made)
-    built = replace(b.build([new[v] for v in graph.outputs]), states=graph.states)
-    return built, {value: rounded[value] for value in ranges}
+    built = dead_code(replace(b.build([new[v] for v in graph.outputs]), states=graph.states))
+    return built, copies
 
 
 def _bytes_of_weights(b: GraphBuilder, item: OpNode, weight: np.ndarray) -> Value:

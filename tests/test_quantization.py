@@ -110,11 +110,73 @@ def test_onnx_runtime_gives_the_same(quantized: Quantized) -> None:
         ([np.full((1, 3, 12, 12), np.nan, "float32")], {}, "x is infinite or NaN for a sample"),
         (SAMPLES, {"skip": ["nothing"]}, "no product is called 'nothing'"),
         (SAMPLES, {"percentile": 20.0}, "percentile is above 50 and at most 100, found 20.0"),
+        (SAMPLES, {"percentile": 99.0, "dtype": "bfloat16"}, "bfloat16 has the range of float32"),
+        (SAMPLES, {"dtype": "bfloat"}, "dtype is uint8 or bfloat16, found 'bfloat'; did you mean"),
+        ([np.full((1, 3, 12, 12), np.nan, "float32")], {"dtype": "bfloat16"}, "x is infinite or NaN for a sample"),
     ],
 )
 def test_what_cannot_calibrate_is_said(samples: Any, options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         minitvm.quantize(network(), samples, **options)
+
+
+def test_products_of_bfloat16_are_near_those_of_floats() -> None:
+    brain = minitvm.quantize(network(), SAMPLES, dtype="bfloat16")
+    products = [item for item in brain.graph.nodes if item.op in ("nn.conv2d", "nn.dense")]
+    assert len(products) == 3
+    for item in products:
+        assert [v.dtype for v in item.inputs] == ["bfloat16", "bfloat16"] and item.output.dtype == "float32"
+    assert [layer.name for layer in brain.layers] == ["x", "first", "reshape"]
+    assert all(45 < layer.noise < 70 for layer in (*brain.layers, *brain.outputs))
+    text = str(brain)
+    assert text.splitlines()[0].split() == ["tensor", "low", "high", "signal", "to", "noise"]
+    assert text.count("dB") == 4 and text.count("(output)") == 1
+    expected = interpreter.run(brain.graph, [SAMPLES[0]])[0]
+    for target in ("cpu", "cpu -features=avx512_bf16"):
+        compiled = minitvm.build(brain.graph, target=target, threads=1)(SAMPLES[0])
+        np.testing.assert_allclose(compiled, expected, rtol=0, atol=1e-2 * np.abs(expected).max())
+
+
+def test_products_of_bfloat16_go_through_onnx() -> None:
+    """As products of widened operands, which mean the same, and are read as they are stored when they come back."""
+    from minitvm.frontend import from_onnx
+    from minitvm.graph.passes.half_products import half_products
+    from minitvm.target import Target
+
+    brain = minitvm.quantize(network(), SAMPLES[:1], dtype="bfloat16").graph
+    back = from_onnx(to_onnx(brain))
+    np.testing.assert_array_equal(interpreter.run(back, [SAMPLES[0]])[0], interpreter.run(brain, [SAMPLES[0]])[0])
+    again = half_products(back, Target("cpu -features=avx512_bf16"))
+    products = [item for item in again.nodes if item.op in ("nn.conv2d", "nn.dense", "nn.matmul")]
+    assert len(products) == 3 and all(v.dtype == "bfloat16" for item in products for v in item.inputs)
+
+
+@pytest.mark.full
+def test_a_transformer_in_bfloat16() -> None:
+    """Products of data with data are rounded, too: the scores of attention and what they weigh."""
+    from minitvm.models.vit import vit_small
+
+    graph = vit_small(shape=(1, 3, 32, 32), depth=1, width=64)
+    x = floats(1, 3, 32, 32)
+    brain = minitvm.quantize(graph, [x], dtype="bfloat16")
+    matrices = [item for item in brain.graph.nodes if item.op in ("nn.dense", "nn.matmul", "nn.batch_matmul")]
+    assert len(matrices) > 6 and all(v.dtype == "bfloat16" for item in matrices for v in item.inputs)
+    assert min(layer.noise for layer in (*brain.layers, *brain.outputs)) > 35
+    stored = [sum(c.data.nbytes for c in one.constants) for one in (brain.graph, graph)]
+    assert stored[0] < 0.6 * stored[1]
+    compiled = minitvm.build(brain.graph, target="cpu -features=avx512_bf16", threads=1)(x)
+    expected = interpreter.run(brain.graph, [x])[0]
+    np.testing.assert_allclose(compiled, expected, rtol=0, atol=2e-2 * np.abs(expected).max())
+
+
+def test_grouped_convolutions_and_what_is_skipped_stay_in_float32() -> None:
+    b = GraphBuilder("grouped")
+    x = b.op("nn.conv2d", b.input("x", (1, 4, 6, 6)), floats(4, 1, 3, 3), groups=4, name="grouped")
+    y = b.op("nn.conv2d", x, floats(4, 4, 1, 1), name="first")
+    graph = b.build(b.op("nn.conv2d", y, floats(4, 4, 1, 1), name="second"))
+    brain = minitvm.quantize(graph, [floats(1, 4, 6, 6)], dtype="bfloat16", skip=["second"]).graph
+    inputs = {item.output.name: item.inputs[0].dtype for item in brain.nodes if item.op == "nn.conv2d"}
+    assert inputs == {"grouped": "float32", "first": "bfloat16", "second": "float32"}
 
 
 def test_a_network_without_products() -> None:

@@ -45,6 +45,7 @@ from ..expr import (
     Shuffle,
     Sub,
     Var,
+    factors_of_words,
 )
 from ..expr.conditions import is_const
 from ..tir.analysis.registers import slot
@@ -60,7 +61,7 @@ _SIMD_NAMES = """
     load load_words store load_whole store_whole load_masked store_masked prefetch gather scatter
     ramp broadcast first select shuffle extract insert
     concat fma add sub mul div floordiv floormod truncdiv truncmod maximum minimum neg absolute
-    bitand bitor bitxor invert shl shr popcount dot4_u8i8 dot4_add lt le gt ge eq ne isnan isinf isfinite
+    bitand bitor bitxor invert shl shr popcount dot4_u8i8 dot4_add dot2_bf16 lt le gt ge eq ne isnan isinf isfinite
     sqrt rsqrt floor ceil trunc rint round_away copysign exp exp2 expm1 log log2 log10 log1p
     sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf pow atan2 hypot
     reduce_add reduce_mul reduce_max reduce_min
@@ -341,7 +342,7 @@ class NumbaExpressions(Emitter):
         return f"({self.vector(e.a)} {'&' if conjunction else '|'} {self.vector(e.b)})"
 
     def binary(self, e: BinaryOp) -> str:
-        fused = self.fused_multiply_add(e) or self.added_dot4(e)
+        fused = self.fused_multiply_add(e) or self.added_words(e)
         if fused is not None:
             return fused
         a, b = self.beside(e.a, e.b), self.beside(e.b, e.a)
@@ -367,14 +368,19 @@ class NumbaExpressions(Emitter):
         texts = [self.beside(p, vectors[0] if vectors else p) for p in parts]
         return f"{self.use('fma')}({', '.join(texts)})"
 
-    def added_dot4(self, e: BinaryOp) -> str | None:
-        """`c + dot4_u8i8(a, b)` is one instruction."""
+    def added_words(self, e: BinaryOp) -> str | None:
+        """`c + dot4_u8i8(a, b)` is one instruction, and so is `c + dot2_bf16(0, a, b)`."""
         if not isinstance(e, Add):
             return None
-        product, addend = (e.b, e.a) if isinstance(e.b, Call) else (e.a, e.b)
-        if not isinstance(product, Call) or product.op != "dot4_u8i8":
-            return None
-        return f"{self.use('dot4_add')}({', '.join(map(self.vector, (*product.args, addend)))})"
+        for product, addend in ((e.b, e.a), (e.a, e.b)):
+            words = factors_of_words(product)
+            if words is None or not isinstance(product, Call):
+                continue
+            a, b, c = map(self.vector, (*words, addend))
+            if product.op == "dot2_bf16":
+                return f"{self.use('dot2_bf16')}({c}, {a}, {b})"
+            return f"{self.use('dot4_add')}({a}, {b}, {c})"
+        return None
 
     def call(self, e: Call) -> str:
         if e.op == "if_then_else":

@@ -43,6 +43,7 @@ from ..expr import (
     Shuffle,
     Sub,
     Var,
+    factors_of_words,
 )  # fmt: skip
 from ..expr.conditions import is_const
 from ..expr.intrin import COLLECTIVES
@@ -340,6 +341,9 @@ class OpenCLExpressions(Emitter):
         """`c + a * b` in floats is rounded once, on devices that do so as fast as twice."""
         if not isinstance(e, Add) or not e.dtype.is_float or e.dtype.is_half:
             return None
+        for words, c in ((factors_of_words(e.b), e.a), (factors_of_words(e.a), e.b)):
+            if words is not None:  # of bfloat16, since this is a sum of floats
+                return f"{self.use('dot2_bf16', e.dtype)}({', '.join(map(self.value, (c, *words)))})"
         product, addend = (e.b, e.a) if isinstance(e.b, Mul) else (e.a, e.b)
         if not isinstance(product, Mul):
             return None
@@ -388,6 +392,8 @@ class OpenCLExpressions(Emitter):
             return f"({text} != 0)" if dtype.lanes == 1 else f"convert_char{dtype.lanes}({text})"
         if e.op == "sigmoid":
             return f"{self.use('sigmoid', dtype)}({args[0]})"
+        if e.op == "dot2_bf16":
+            return f"{self.use('dot2_bf16', dtype)}({', '.join(args)})"
         if e.op == "rsqrt":
             return library_round(self.library, dtype, f"(({value_type(dtype)})(1) / sqrt({args[0]}))")
         if e.op not in _FLOAT_CALLS:

@@ -198,6 +198,31 @@ def _dot4(library: Library, name: str, dtype: DType) -> str:
     return _function("int", name, "int a, int b", " + ".join(terms))
 
 
+def _dot2(library: Library, name: str, dtype: DType) -> str:
+    """c and the products of the two bfloat16 in words a and b, as one instruction of CPUs adds them up."""
+    t, n = value_type(dtype), "" if dtype.lanes == 1 else str(dtype.lanes)
+    flushed = library.use("flushed", dtype)
+
+    def half(word: str, low: bool) -> str:
+        bits = f"as_uint{n}({word})"
+        return f"{flushed}(as_{t}({bits} << 16))" if low else f"{flushed}(as_{t}({bits} & 0xffff0000u))"
+
+    high = f"fma({half('a', False)}, {half('b', False)}, {flushed}(c))"
+    return _function(
+        t, name, f"{t} c, int{n} a, int{n} b", f"{t} high = {flushed}({high});",
+        f"return {flushed}(fma({half('a', True)}, {half('b', True)}, high));",
+    )  # fmt: skip
+
+
+def _flushed(_: Library, name: str, dtype: DType) -> str:
+    """float32 with zeros, of the same sign, for subnormal numbers."""
+    t, n = value_type(dtype), "" if dtype.lanes == 1 else str(dtype.lanes)
+    return _function(
+        t, name, f"{t} x", f"uint{n} bits = as_uint{n}(x);",
+        f"return as_{t}((bits & 0x7f800000u) == 0 ? bits & 0x80000000u : bits);",
+    )  # fmt: skip
+
+
 def _reduction(op: str) -> Callable[[Library, str, DType], str]:
     """The lanes of a vector combined: the halves with one another, until one is left."""
 
@@ -325,6 +350,8 @@ _FUNCTIONS: dict[str, Callable[..., str]] = {
     "sigmoid": _sigmoid,
     "multiply_add": _multiply_add,
     "dot4_u8i8": _dot4,
+    "dot2_bf16": _dot2,
+    "flushed": _flushed,
     "first": _first,
     "load_masked": _load_masked,
     "store_masked": _store_masked,

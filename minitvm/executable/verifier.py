@@ -187,8 +187,8 @@ def _behind(ends: list[int], i: int) -> int:
 
 
 def _holds(dtype: str | None, wanted: str) -> bool:
-    """Whether a tensor may be an argument: it has the dtype, or bytes of which the kernel sees words."""
-    return dtype == wanted or (dtype in ("int8", "uint8") and wanted == "int32")
+    """Whether a tensor may be an argument: it has the dtype, or bytes or bfloat16 of which the kernel sees words."""
+    return dtype == wanted or (dtype in ("int8", "uint8", "bfloat16") and wanted == "int32")
 
 
 def _dtype(x: Executable, a: Location) -> str | None:

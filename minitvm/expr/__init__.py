@@ -1,7 +1,7 @@
 """Scalar expressions, dtypes, and the generic walks over every level's nodes: the foundation of te and tir."""
 
 from .dtypes import SCALARS, DType, dtype_of_value, promote
-from .intrin import INTRINSICS, call
+from .intrin import INTRINSICS, call, factors_of_words
 from .multiples import divided, multiple
 from .nodes import (
     EQ,
@@ -62,7 +62,7 @@ __all__ = [
     "BinaryOp", "Broadcast", "Call", "Cast", "CommReducer", "CompareOp", "DType", "DataVar", "Div", "Expr",
     "ExprPrinter", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "LogicalOp", "Max", "Min", "Mod",
     "Mul", "Node", "Not", "Or", "Ramp", "Range", "Reduce", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var",
-    "as_expr", "binary", "call", "children", "const", "divided", "dtype_of_value", "first_difference", "format_expr",
-    "free_vars", "map_children", "match", "multiple", "node", "promote", "replace", "rewrite", "rewrite_statements",
-    "structural_equal", "substitute", "walk",
+    "as_expr", "binary", "call", "children", "const", "divided", "dtype_of_value", "factors_of_words",
+    "first_difference", "format_expr", "free_vars", "map_children", "match", "multiple", "node", "promote", "replace",
+    "rewrite", "rewrite_statements", "structural_equal", "substitute", "walk",
 ]  # fmt: skip

@@ -9,18 +9,22 @@ from dataclasses import dataclass
 
 from ..errors import TypeMismatch, nearest
 from .dtypes import DType, promote
-from .nodes import Call, Expr, as_expr
+from .nodes import Broadcast, Call, Expr, FloatImm, as_expr
 
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
-    """`result`: "same" (the first argument's dtype), "value" (the second one's), "bool", "mask" (uint32) or "void"."""
+    """`result`: "same" (the first argument's dtype), "value" (the second one's), "bool", "mask" (uint32) or "void".
+
+    `operands` are the dtypes of the arguments where these are fixed, lanes apart.
+    """
 
     name: str
     arity: int
     result: str = "same"
     domain: str = "float"  # which dtypes it takes: float, int, any
     pure: bool = True
+    operands: tuple[str, ...] = ()
 
 
 SHUFFLES = ("tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down", "tvm_warp_shuffle_xor")
@@ -48,9 +52,12 @@ _INTRINSICS = [
     Intrinsic("bitwise_not", 1, domain="int"),
     Intrinsic("popcount", 1, domain="int"),
     # q_multiply_shift(x, y, q, s): x * y / 2**(q - s), ties rounded up, on int32; see `tir.fixed_point`.
-    Intrinsic("q_multiply_shift", 4, domain="int"),
+    Intrinsic("q_multiply_shift", 4, domain="int", operands=("int32",) * 4),
     # dot4_u8i8(a, b): words of four bytes, those of a unsigned, of b signed; the sum of their products, an int32.
-    Intrinsic("dot4_u8i8", 2, domain="int"),
+    Intrinsic("dot4_u8i8", 2, domain="int", operands=("int32",) * 2),
+    # dot2_bf16(acc, a, b): words of two bfloat16; fma(low, low, fma(high, high, acc)) in float32, each of the two
+    # rounded to nearest even, subnormal operands and results zeros of their sign.
+    Intrinsic("dot2_bf16", 3, domain="any", operands=("float32", "int32", "int32")),
     Intrinsic("reinterpret", 1, "given", "any"),  # the same bits as another dtype; the Call's dtype says which
     Intrinsic("tvm_storage_sync", 1, "void", "any", pure=False),  # barrier; the argument is the scope
     # Of asynchronous copies (`tir.nodes.Async`): those begun since are a group; all but so many groups have arrived.
@@ -88,9 +95,26 @@ def call(name: str, *args: object) -> Expr:
         raise TypeMismatch(f"{name} takes floats, found {values[0]} of dtype {values[0].dtype}")
     if row.domain == "int" and not (values[0].dtype.is_int or values[0].dtype.is_bool):
         raise TypeMismatch(f"{name} takes integers, found {values[0]} of dtype {values[0].dtype}")
-    if name in ("q_multiply_shift", "dot4_u8i8") and values[0].dtype.scalar != "int32":
-        raise TypeMismatch(f"{name} takes int32, found {values[0]} of dtype {values[0].dtype}")
+    for value, wanted in zip(values, row.operands, strict=False):
+        if value.dtype.scalar != wanted or value.dtype.lanes != values[0].dtype.lanes:
+            kinds = row.operands[0] if len(set(row.operands)) == 1 else ", ".join(row.operands)
+            raise TypeMismatch(f"{name} takes {kinds}, found {value} of dtype {value.dtype}")
     dtype = {"bool": DType("bool").with_lanes(values[0].dtype.lanes), "void": DType("int32")}.get(
         row.result, values[0].dtype
     )
     return Call(dtype, name, tuple(values))
+
+
+def factors_of_words(e: Expr) -> tuple[Expr, Expr] | None:
+    """The two words whose product an expression is: of four bytes, or of two bfloat16 added to 0; else None.
+
+    `c + dot2_bf16(0, a, b)` may be computed as `dot2_bf16(c, a, b)`, as `c + a * b` may be `fma(a, b, c)`.
+    """
+    if not isinstance(e, Call) or e.op not in ("dot4_u8i8", "dot2_bf16"):
+        return None
+    *acc, a, b = e.args
+    return (a, b) if all(map(_is_zero, acc)) else None
+
+
+def _is_zero(e: Expr) -> bool:
+    return _is_zero(e.value) if isinstance(e, Broadcast) else isinstance(e, FloatImm) and e.value == 0

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnsupportedOperator, missing_extra, nearest
-from ..expr import Expr, IntImm, SizeVar
+from ..expr import DType, Expr, IntImm, SizeVar
 from ..graph import Graph, OpNode, Value
 from .to_onnx_counted import COUNTED
 from .to_onnx_recurrent import GATES, write_recurrent
@@ -169,11 +169,24 @@ for _ours, _theirs in (
     _plain(_ours, _theirs)
 
 
+def _summed(writer: _Writer, node: OpNode) -> list[str]:
+    """The operands of a product in the dtype of its sums: ONNX sums in the dtype of the data."""
+    dtype, names = DType(node.attrs["out_dtype"] or node.inputs[0].dtype), []
+    if not dtype.is_float and any(v.dtype != dtype for v in node.inputs):
+        raise UnsupportedOperator(f"{node.op}: ONNX has no products of {node.inputs[0].dtype} with sums of {dtype}")
+    for position, value in enumerate(node.inputs):
+        names.append(value.name)
+        if value.dtype != dtype:
+            names[-1] = f"{node.outputs[0].name}_operand_{position}"
+            writer.node("Cast", [value.name], [names[-1]], to=writer.element_type(node.outputs[0]))
+    return names
+
+
 @_export("nn.matmul")
 def _matmul(writer: _Writer, node: OpNode) -> None:
     if node.attrs["transpose_a"] or node.attrs["transpose_b"]:
         raise UnsupportedOperator("nn.matmul: ONNX's MatMul does not transpose; put a transpose in front of it")
-    writer.node("MatMul", [v.name for v in node.inputs], [node.outputs[0].name])
+    writer.node("MatMul", _summed(writer, node), [node.outputs[0].name])
 
 
 def _check_layouts(node: OpNode) -> None:
@@ -188,11 +201,9 @@ def _check_layouts(node: OpNode) -> None:
 def _conv(writer: _Writer, node: OpNode) -> None:
     rank = node.inputs[0].ndim - 2
     _check_layouts(node)
-    if node.attrs["out_dtype"] not in ("", node.inputs[0].dtype):
-        raise UnsupportedOperator(f"{node.op}: ONNX's Conv sums in the dtype of its data, not in another out_dtype")
     writer.node(
         "Conv",
-        [v.name for v in node.inputs],
+        _summed(writer, node),
         [node.outputs[0].name],
         strides=_spatial(node, "strides", rank),
         pads=_pads(node, rank),
@@ -242,13 +253,13 @@ def _bias_add(writer: _Writer, node: OpNode) -> None:
 
 @_export("nn.dense")
 def _dense(writer: _Writer, node: OpNode) -> None:
-    data, weight = node.inputs
-    if data.ndim == 2:
-        writer.node("Gemm", [data.name, weight.name], [node.outputs[0].name], transB=1)
+    data, weight = _summed(writer, node)
+    if node.inputs[0].ndim == 2:
+        writer.node("Gemm", [data, weight], [node.outputs[0].name], transB=1)
         return
     turned = f"{node.outputs[0].name}_weight"
-    writer.node("Transpose", [weight.name], [turned], perm=[1, 0])
-    writer.node("MatMul", [data.name, turned], [node.outputs[0].name])
+    writer.node("Transpose", [weight], [turned], perm=[1, 0])
+    writer.node("MatMul", [data, turned], [node.outputs[0].name])
 
 
 @_export("concatenate")

@@ -15,7 +15,21 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from ..expr import REDUCE, Add, Call, Cast, Expr, FloorDiv, FloorMod, IntImm, Mul, Node, Var, children, walk
+from ..expr import (
+    REDUCE,
+    Add,
+    Cast,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    Node,
+    Var,
+    children,
+    factors_of_words,
+    walk,
+)
 from ..expr.conditions import is_const
 from ..tir import IndexMap, Schedule
 from ..tir.nodes import Block, BufferLoad, BufferStore
@@ -106,7 +120,7 @@ class Roles:
 def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
     """The two loads whose products a block adds up, conversions left out; None for any other block.
 
-    Words of four bytes have a product, too: `dot4_u8i8`.
+    Words of four bytes, or of two bfloat16, have a product, too: `dot4_u8i8`, `dot2_bf16`.
     """
     body = block.body
     if not isinstance(body, BufferStore) or not isinstance(body.value, Add) or block.init is None:
@@ -229,7 +243,7 @@ def _group(block: Block, axis: Axis, vectors: BufferLoad) -> int:
 def _factors(e: Expr) -> tuple[Expr, Expr] | None:
     if isinstance(e, Mul):
         return e.a, e.b
-    return (e.args[0], e.args[1]) if isinstance(e, Call) and e.op == "dot4_u8i8" else None
+    return factors_of_words(e)
 
 
 def _load(e: Expr) -> BufferLoad | None:

@@ -16,6 +16,7 @@ from .blocked import (
     unblock_axis,
 )
 from .boxes import all_class_non_max_suppression
+from .brain_products import brain_conv2d_nchwc, brain_dense_packed, brain_matmul
 from .broadcast import (
     add,
     arange,
@@ -49,7 +50,7 @@ from .broadcast import (
     subtract,
     where,
 )
-from .byte_products import byte_conv2d, byte_conv2d_nchwc, byte_dense, byte_dense_packed, dense_of_blocks, words
+from .byte_products import byte_conv2d, byte_conv2d_nchwc, byte_dense, byte_dense_packed, dense_of_blocks
 from .cached import cache_update, cached_attention
 from .conv import conv1d, conv2d, conv3d
 from .conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
@@ -176,6 +177,7 @@ from .transform import (
     trilu,
 )
 from .winograd import winograd_conv2d_nchwc
+from .words import words
 
 __all__ = [
     "abs",

@@ -195,8 +195,20 @@ def depthwise_conv2d_rows(
     return te.compute((n, channels, out_height, out_width), lambda *i: whole_rows[i], name="rows_cut")
 
 
-def dense_packed(data: Tensor, weight: Tensor, *, units: int = 0) -> Tensor:
-    """`data` [.., K] times packed `weight` [N/x, K, x]: the first `units` columns (0: all) of [.., N/x * x]."""
+def dense_packed(data: Tensor, weight: Tensor, *, units: int = 0, out_dtype: str = "") -> Tensor:
+    """`data` [.., K] times packed `weight` [N/x, K, x]: the first `units` columns (0: all) of [.., N/x * x].
+
+    Sums have `out_dtype` (the data's if empty).
+    """
+    dtype = out_dtype or data.dtype
+    attrs = {"op": "nn.contrib_dense_packed"}
+    return dense_of_panels(data, weight, lambda a, b: a.astype(dtype) * b.astype(dtype), units, attrs)
+
+
+def dense_of_panels(
+    data: Tensor, weight: Tensor, multiply: Callable[[Expr, Expr], Expr], units: int, attrs: Mapping[str, Any]
+) -> Tensor:
+    """The sums over k of what `multiply` makes of data [.., k] and weights [N/x, k, x]: the first `units` columns."""
     *leading, depth = dims(data)
     blocks, _, block = dims(weight, "N/x, K, x")
     if not leading:
@@ -205,10 +217,9 @@ def dense_packed(data: Tensor, weight: Tensor, *, units: int = 0) -> Tensor:
 
     def element(*index: Expr) -> Expr:
         *rows, column = index
-        return te.sum(data[(*rows, k)] * weight[column // block, k, column % block], axis=k)
+        return te.sum(multiply(data[(*rows, k)], weight[column // block, k, column % block]), axis=k)
 
-    attrs = {"op": "nn.contrib_dense_packed"}
-    return te.compute((*leading, units or blocks * block), element, name="dense", attrs=attrs)
+    return te.compute((*leading, units or blocks * block), element, name="dense", attrs=dict(attrs))
 
 
 def _padded(data: Tensor, padding: int | Sequence[int], pad_value: Expr | None = None) -> tuple[Tensor, int, int]:

@@ -1,6 +1,6 @@
 """Products of bytes, summed in int32: what quantised networks compute, plain and on words of four bytes.
 
-A word is an int32 that holds four neighbours of the last axis. Vectors of words meet in the intrinsic `dot4_u8i8`,
+A word holds four neighbours of the last axis (`words`). Vectors of words meet in the intrinsic `dot4_u8i8`,
 which multiplies unsigned bytes by signed ones: one instruction on many machines (`vpdpbusd`, `usdot`, `dp4a`).
 """
 
@@ -11,37 +11,19 @@ from typing import Any
 
 from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import Call, DType, Expr, const
+from ..expr import Expr, const
 from ..expr.intrin import call
 from ..te import Tensor
-from .blocked import conv2d_of_blocks
+from .blocked import conv2d_of_blocks, dense_of_panels
 from .conv import conv2d
 from .matmul import dense
 from .shapes import constant, dims
 from .shapes import same as is_equal
+from .words import BYTES, check_words
 
-__all__ = ["byte_conv2d", "byte_conv2d_nchwc", "byte_dense", "byte_dense_packed", "dense_of_blocks", "words"]
+__all__ = ["byte_conv2d", "byte_conv2d_nchwc", "byte_dense", "byte_dense_packed", "dense_of_blocks"]
 
 Ints = int | Sequence[int]
-
-
-def words(x: Tensor) -> Tensor:
-    """Bytes [.., 4 k] as int32 [.., k]: the first of four is the lowest."""
-    *outer, last = dims(x)
-    extent = constant(last, "an axis of words")
-    if x.dtype not in ("int8", "uint8") or extent % 4:
-        raise TypeMismatch(f"words: wanted int8 or uint8, a multiple of four along the last axis, found {x}")
-
-    def element(*index: Expr) -> Expr:
-        *at, word = index
-        total: Expr = const(0)
-        for k in range(4):
-            byte = Call(DType("uint8"), "reinterpret", (x[(*at, word * 4 + k)],)).astype("int32")
-            shifted = call("shift_left", byte, const(8 * k)) if k else byte
-            total = call("bitwise_or", total, shifted) if k else shifted
-        return total
-
-    return te.compute((*outer, extent // 4), element, name="words")
 
 
 def byte_conv2d(
@@ -61,7 +43,7 @@ def byte_dense(data: Tensor, weight: Tensor, *, zero_point: int = 0) -> Tensor:
 
 
 def _shifted(data: Tensor, zero_point: int) -> Tensor:
-    if data.dtype not in ("int8", "uint8"):
+    if data.dtype not in BYTES:
         raise TypeMismatch(f"a product of bytes: wanted data of int8 or uint8, found {data}")
     if not data.dtype.min <= zero_point <= data.dtype.max:
         raise InputError(f"a product of bytes: the zero point of {data.dtype} data cannot be {zero_point}")
@@ -78,7 +60,7 @@ def byte_conv2d_nchwc(
 
     The result [N, O/y, OH, OW, y] has int32. The image is padded with the byte `pad_value`.
     """
-    _check_words("conv2d", data, weight)
+    check_words("conv2d", "bytes", data, weight)
     return conv2d_of_blocks(
         data, weight, lambda a, b: call("dot4_u8i8", a, b), const(_word(pad_value)), strides, padding, dilation,
         {"op": "qnn.contrib_conv2d_NCHWc", **({"algorithm": algorithm} if algorithm else {})},
@@ -90,17 +72,9 @@ def byte_dense_packed(data: Tensor, weight: Tensor, *, units: int = 0) -> Tensor
 
     With `units` 0 it is all of them.
     """
-    _check_words("dense", data, weight)
-    *leading, depth = dims(data)
-    blocks, _, block = dims(weight, "N/x, K, x")
-    k = te.reduce_axis((0, depth), name="k")
-
-    def element(*index: Expr) -> Expr:
-        *rows, column = index
-        return te.sum(call("dot4_u8i8", data[(*rows, k)], weight[column // block, k, column % block]), axis=k)
-
+    check_words("dense", "bytes", data, weight)
     attrs = {"op": "qnn.contrib_dense_packed"}
-    return te.compute((*leading, units or blocks * block), element, name="dense", attrs=attrs)
+    return dense_of_panels(data, weight, lambda a, b: call("dot4_u8i8", a, b), units, attrs)
 
 
 def dense_of_blocks(
@@ -118,7 +92,7 @@ def dense_of_blocks(
     """
     *rows, blocks, count = dims(data)
     panels, weight_blocks, words_of_weight, lanes = (constant(d, "a dimension of weights") for d in dims(weight))
-    _check_words("dense", data, weight)
+    check_words("dense", "bytes", data, weight)
     each = constant(count, "the words of a block")
     if bits not in (4, 8) or words_of_weight * 8 != each * bits or not is_equal(blocks, weight_blocks):
         raise InputError(f"dense_of_blocks: data {data} and weights {weight} of {bits} bits do not fit")
@@ -147,11 +121,6 @@ def dense_of_blocks(
 def _nibbles(word: Expr, shift: int) -> Expr:
     """Four of the eight nibbles of a word, as bytes."""
     return call("bitwise_and", call("shift_right", word, const(shift)) if shift else word, const(0x0F0F0F0F))
-
-
-def _check_words(what: str, data: Tensor, weight: Tensor) -> None:
-    if data.ndim < 1 or data.dtype != "int32" or weight.dtype != "int32":
-        raise TypeMismatch(f"{what} of bytes: wanted int32 words of four bytes, found {data} and {weight}")
 
 
 def _word(byte: int) -> int:

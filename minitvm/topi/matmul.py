@@ -5,10 +5,12 @@ Products and sums have `out_dtype` (the first operand's if empty), to which both
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .. import te
 from ..errors import TypeMismatch
+from ..expr import Expr
 from ..te import Tensor
 from .shapes import agree, broadcast_point, broadcast_shapes, dims
 
@@ -56,9 +58,18 @@ def batch_matmul(
 
 
 def _matmul(op: str, a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str) -> Tensor:
+    _check_dtypes(op, a, b, out_dtype)
+    dtype = out_dtype or a.dtype
+    return product_of_matrices(op, a, b, lambda x, y: x.astype(dtype) * y.astype(dtype), transpose_a, transpose_b)
+
+
+def product_of_matrices(
+    op: str, a: Tensor, b: Tensor, multiply: Callable[[Expr, Expr], Expr], transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> Tensor:  # fmt: skip
+    """The sums of what `multiply` makes of two matrices' elements; see `matmul`. `op` is the operator's name."""
     if a.ndim < 1 or b.ndim < 1:
         raise TypeMismatch(f"{op}: wanted two tensors of at least one dimension, found {a} and {b}")
-    _check_dtypes(op, a, b, out_dtype)
     rows = [] if a.ndim == 1 else [dims(a)[-1 if transpose_a else -2]]
     columns = [] if b.ndim == 1 else [dims(b)[-2 if transpose_b else -1]]
     inner = dims(a)[-2 if transpose_a else -1]
@@ -69,7 +80,6 @@ def _matmul(op: str, a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool,
             f"{', a transposed' if transpose_a else ''}{', b transposed' if transpose_b else ''}"
         )
     leading = broadcast_shapes(dims(a)[:-2], dims(b)[:-2])
-    dtype = out_dtype or a.dtype
     k = te.reduce_axis((0, inner), name="k")
 
     def place(tensor: Tensor, batch: tuple[Any, ...], outer: tuple[Any, ...], transposed: bool) -> Any:
@@ -82,7 +92,7 @@ def _matmul(op: str, a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool,
         batch, rest = indices[: len(leading)], indices[len(leading) :]
         i, j = rest[: len(rows)], rest[len(rows) :]
         x, y = place(a, batch, i, transpose_a), place(b, batch, j, not transpose_b)
-        return te.sum(x.astype(dtype) * y.astype(dtype), axis=k)
+        return te.sum(multiply(x, y), axis=k)
 
     names = [*(f"b{n}" for n in range(len(leading))), *("i" for _ in rows), *("j" for _ in columns)]
     attrs = {"op": op, "transpose_a": transpose_a, "transpose_b": transpose_b}

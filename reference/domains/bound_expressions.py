@@ -64,6 +64,10 @@ class BoundCompiler(GridCompiler):
         if function is None:
             raise Unsupported(f"bound mode: no error analysis for {type(e).__name__} on {e.a.dtype}")
         a, b = self.expr(e.a), self.expr(e.b)
+        if isinstance(e, x.Add) and e.dtype.is_float and any(map(x.factors_of_words, (e.a, e.b))):
+            # The instruction that multiplies words may do this addition, too; it flushes both addends and the sum.
+            flush = functions.flushable
+            return lambda env: flush(numbers.add(flush(a(env)), flush(b(env)), f))
         return lambda env: function(a(env), b(env), f)
 
     def _cast(self, e: x.Cast) -> Evaluate:

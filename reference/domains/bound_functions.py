@@ -15,13 +15,14 @@ import numpy as np
 
 from minitvm.errors import Unsupported
 
-from ..meaning.intrinsics import _erf, _round_half_away
+from ..meaning.intrinsics import _erf, _round_half_away, halves_of_words
 from .bound_numbers import (
     Format,
     Value,
     add,
     declared,
     error_of,
+    exact,
     extreme,
     monotone,
     multiply,
@@ -166,10 +167,35 @@ def _abs(a: Value, f: Format) -> Value:
     return single_term(np.abs(a["value"]), error_of(a, f), sums_of(a), f)
 
 
+# The instruction for words of bfloat16 flushes what is below the first to zero. A sum that is not below the second
+# rounds by more than that anyway.
+_NORMAL, _ROUNDS_MORE = 2.0**-126, 2.0**-90
+
+
+def _dot2_bf16(acc: Value, a: Any, b: Any, f: Format) -> Value:
+    """The products of two words added to a sum; what may be flushed on the way is an error of its own."""
+    total = flushable(acc)
+    for left, right in zip(halves_of_words(a), halves_of_words(b), strict=True):
+        total = flushable(add(total, multiply(exact(left), exact(right), f), f))
+    return total
+
+
+def flushable(a: Value) -> Value:
+    """A sum, of which a part may have been flushed to zero because it was no normal float32."""
+    near = (a["mass"] > 0) & (a["mass"] < _ROUNDS_MORE)
+    if not np.any(near):
+        return a
+    out = np.array(a)
+    for field in ("terms", "mass"):
+        out[field] = out[field] + np.where(near, _NORMAL, 0.0)
+    return out[()]
+
+
 _OTHER: dict[str, Callable[..., Value]] = {
     "sin": _wave(np.sin, "sin"), "cos": _wave(np.cos, "cos"), "tan": _tan, "cosh": _cosh, "pow": _pow,
     "atan2": _atan2, "hypot": _hypot, "copysign": _copysign, "abs": _abs, "likely": lambda a, f: a,
     "fmod": lambda a, b, f: remainder(a, b, f, np.trunc),
+    "dot2_bf16": _dot2_bf16,
     "fma": lambda a, b, c, f: add(multiply(a, b, f), c, f),
 }  # fmt: skip
 

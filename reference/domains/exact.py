@@ -23,6 +23,7 @@ from minitvm.tir import nodes as t
 from ..fast.grid import GridCompiler
 from ..fast.lockstep import LockstepCompiler
 from ..kernel import LockstepKernels
+from ..meaning.intrinsics import halves_of_words
 from ..meaning.scalar import Evaluate, Execute, Value
 
 EXACT_BELOW = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24, "float64": 2**53}
@@ -106,12 +107,24 @@ class MagnitudeCompiler(GridCompiler):
         if e.op == "fma":
             a, b, c = (self.expr(arg) for arg in e.args)
             return lambda env: peaks.note(dtype, a(env) * b(env) + c(env))
+        if e.op == "dot2_bf16":
+            acc, left, right = (self.expr(arg) for arg in e.args)
+            return lambda env: peaks.note(dtype, acc(env) + _sizes_of_products(left(env), right(env), e))
         if e.op == "vector_reduce_add":
             total = super()._call(e)
             return lambda env: peaks.note(dtype, total(env))
         if e.op == "vector_reduce_min":
             return self._vector_reduce(x.Call(dtype, "vector_reduce_max", e.args))
         raise Unsupported(f"exact mode: {e.op} rounds: {e}")
+
+
+def _sizes_of_products(a: Value, b: Value, e: x.Expr) -> Value:
+    """A bound of a product of words of whole bfloat16; `Unsupported` where one is no whole number."""
+    parts = [np.abs(half) for half in (*halves_of_words(a), *halves_of_words(b))]
+    if not all((half == np.trunc(half)).all() for half in parts):
+        raise Unsupported(f"exact mode: a bfloat16 of a word that is not an integer: {e}")
+    (a_low, a_high, b_low, b_high) = parts
+    return (a_low * b_low + a_high * b_high)[()]
 
 
 def is_identity(e: x.Expr) -> bool:

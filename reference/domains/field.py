@@ -19,7 +19,7 @@ import numpy as np
 from minitvm import expr as x
 from minitvm.errors import Unsupported
 
-from ..meaning.intrinsics import meaning
+from ..meaning.intrinsics import halves_of_words, meaning
 from . import field_numbers as f
 from .domain import Value
 from .exact import is_identity
@@ -123,6 +123,8 @@ class Field:
     def call(self, op: str, dtype: x.DType, args: Sequence[x.DType], at: x.Expr) -> Callable[..., Value]:
         if op == "fma":
             return lambda needed, a, b, c: self.add(self.multiply(a, b), c)
+        if op == "dot2_bf16":
+            return lambda needed, acc, a, b: self._with_products(acc, a, b, needed, at)
         if op == "likely":
             return lambda needed, a: a
         if op == "rsqrt":
@@ -137,6 +139,16 @@ class Field:
         if op in HASHED:
             return lambda needed, *values: self.hash(op, *values)
         return self.ordered_call(op, at)
+
+    def _with_products(self, acc: Value, a: Value, b: Value, needed: Any, at: x.Expr) -> Value:
+        """The products of the bfloat16 in two words added to an element: words are integers, so these are numbers."""
+        for left, right in zip(halves_of_words(a), halves_of_words(b), strict=True):
+            pair = np.broadcast_arrays(left, right)
+            finite = np.isfinite(pair[0]) & np.isfinite(pair[1])
+            if not np.all(finite if needed is None else finite | ~np.asarray(needed)):
+                raise Unsupported(f"field mode: a bfloat16 of a word that is infinite or not a number: {at}")
+            acc = self.add(acc, self.multiply(*(self.lift(np.where(finite, half, 0))[()] for half in pair)))
+        return acc
 
     def _one(self) -> Value:
         return self.embed(1, x.DType("int32"))

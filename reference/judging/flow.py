@@ -18,6 +18,8 @@ from minitvm.tir import nodes as t
 from ..domains.field import FUNCTIONS
 from .programs import Program, entry
 
+_ROUNDING = ("dot2_bf16", "fma", "fmod", "vector_reduce_add")
+
 Key = Any  # a buffer, a tensor or a variable
 
 
@@ -166,7 +168,7 @@ def keys(program: Program) -> tuple[Key, ...]:
 def computes_with_floats(n: x.Node) -> bool:
     """Whether a node rounds floats: arithmetic and functions, and not what compares, converts or picks them."""
     if isinstance(n, x.Call):
-        return n.dtype.is_float and (n.op in FUNCTIONS or n.op in ("fma", "fmod", "vector_reduce_add"))
+        return n.dtype.is_float and (n.op in FUNCTIONS or n.op in _ROUNDING)
     return isinstance(n, x.Add | x.Sub | x.Mul | x.Div) and n.a.dtype.is_float
 
 

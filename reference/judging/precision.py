@@ -105,7 +105,7 @@ def _rounding(every: Iterable[x.Node]) -> dict[str, set[str]]:
         kind = _KINDS.get(type(n))
         if isinstance(n, x.Call) and n.op in FUNCTIONS:
             kind = "functions"
-        if isinstance(n, x.Call) and n.op == "fma":
+        if isinstance(n, x.Call) and n.op in ("dot2_bf16", "fma"):
             kind = "sums"
         if kind is not None and isinstance(n, x.Expr) and n.dtype.is_float:
             kinds.setdefault(kind, set()).add(str(n.dtype.scalar))

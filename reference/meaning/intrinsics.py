@@ -32,6 +32,8 @@ def meaning(op: str, dtype: DType, arg: DType) -> Callable[..., Value]:
     if op in _INTEGER and (arg.is_int or arg.is_bool):
         function = _INTEGER[op]
         return lambda *args: as_value(function(*(np.asarray(a, arg.numpy) for a in args)), dtype)
+    if op == "dot2_bf16":
+        return dot2_bf16
     if op == "likely":
         return lambda a: a
     if op == "reinterpret":
@@ -136,6 +138,30 @@ def _fma_narrow(a: Value, b: Value, c: Value, numpy: Any) -> Value:
     nudge = np.isfinite(total) & np.isfinite(error) & (error != 0) & ((total.view(np.int64) & 1) == 0)
     toward = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
     return np.where(nudge, toward, total).astype(numpy)[()]
+
+
+def halves_of_words(words: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The two bfloat16 of int32 words as float32, the low one first; subnormal ones are zeros of their sign."""
+    bits = np.asarray(words).astype(np.int32).view(np.uint32)
+    return flushed((bits << np.uint32(16)).view(np.float32)), flushed((bits & np.uint32(0xFFFF0000)).view(np.float32))
+
+
+def flushed(x: Any) -> np.ndarray:
+    """float32 without subnormal numbers: zeros of their sign instead."""
+    x = np.asarray(x, np.float32)
+    return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x)
+
+
+def dot2_bf16(acc: Value, a: Value, b: Value) -> Value:
+    """`vdpbf16ps` of AVX-512 BF16: acc + a[1] * b[1] rounded, then + a[0] * b[0] rounded, for words of two bfloat16.
+
+    Each product is added with one rounding to nearest even. Subnormal operands count as zeros, and subnormal sums
+    become zeros, of their sign (Intel's Software Developer's Manual: DAZ and FTZ, whatever MXCSR says).
+    """
+    (a_low, a_high), (b_low, b_high) = halves_of_words(a), halves_of_words(b)
+    with np.errstate(all="ignore"):
+        high = flushed(_fma_narrow(a_high, b_high, flushed(acc), np.float32))
+        return flushed(_fma_narrow(a_low, b_low, high, np.float32))[()]
 
 
 def _fma_exact(a: float, b: float, c: float) -> float:

@@ -19,6 +19,7 @@ from . import (
     resizing,
     sampling,
     shaping,
+    words,
 )
 from .table import OPERATORS
 

@@ -98,8 +98,8 @@ def depthwise_conv2d_rows(
 
 
 @operator("nn.contrib_dense_packed")
-def dense_packed(data: np.ndarray, weight: np.ndarray, units: int) -> np.ndarray:
+def dense_packed(data: np.ndarray, weight: np.ndarray, units: int, out_dtype: str) -> np.ndarray:
     """[.., k] times [n / x, k, x], the first `units` columns (0: all)."""
     blocks, depth, block = weight.shape
-    flat = product(data, weight.transpose(1, 0, 2).reshape(depth, blocks * block), str(data.dtype))
-    return flat[..., : units or blocks * block]
+    columns = weight.transpose(1, 0, 2).reshape(depth, blocks * block)
+    return product(data, columns, out_dtype or str(data.dtype))[..., : units or blocks * block]

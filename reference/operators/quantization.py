@@ -9,6 +9,7 @@ import numpy as np
 from .convolution import convolve
 from .linear import product
 from .table import before_after, operator
+from .words import bytes_of
 
 
 def _along(parameter: np.ndarray, axis: int, data: np.ndarray, block_size: int) -> np.ndarray:
@@ -70,20 +71,6 @@ def conv2d(
 @operator("qnn.dense")
 def dense(data: np.ndarray, weight: np.ndarray, zero_point: int) -> np.ndarray:
     return product(data.astype(np.int32) - zero_point, weight.T.astype(np.int32), "int32")
-
-
-@operator("layout.words")
-def words(x: np.ndarray) -> np.ndarray:
-    """Four bytes as one int32, the first of them lowest."""
-    four = x.reshape(*x.shape[:-1], -1, 4).astype(np.int64) & 255
-    word = four @ np.array([1, 1 << 8, 1 << 16, 1 << 24])
-    return word.astype(np.uint32).astype(np.int32)
-
-
-def bytes_of(words: np.ndarray, dtype: str) -> np.ndarray:
-    """The bytes of int32 words, four along a new last axis."""
-    unsigned = words.astype(np.int64)[..., None] >> np.array([0, 8, 16, 24]) & 255
-    return unsigned.astype(np.uint8).astype(dtype)
 
 
 @operator("qnn.contrib_conv2d_NCHWc")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 
 from minitvm.expr import (
@@ -92,7 +93,8 @@ def _intrinsic(draw: Draw, inner: st.SearchStrategy[Expr], dtype: DType) -> Expr
     of_any = ["let", "abs", "likely", "reinterpret"]
     of_floats = (*WHOLE, "copysign", "fmod", "test", "fma")
     fixed_point = ("q_multiply_shift", "dot4_u8i8") if dtype == "int32" else ()
-    kind = draw(st.sampled_from([*of_any, *(of_floats if dtype.is_float else (*_BITS, *fixed_point))]))
+    of_words = ("dot2_bf16",) if dtype == "float32" else ()
+    kind = draw(st.sampled_from([*of_any, *((*of_floats, *of_words) if dtype.is_float else (*_BITS, *fixed_point))]))
     if kind == "let":
         variable = Var("t", dtype)
         return Let(variable, a, variable * variable - draw(inner))
@@ -109,6 +111,9 @@ def _intrinsic(draw: Draw, inner: st.SearchStrategy[Expr], dtype: DType) -> Expr
         return Select(call(draw(st.sampled_from(_TESTS)), a), draw(inner), a)
     if kind == "fma":
         return call("fma", a, draw(inner), draw(inner))
+    if kind == "dot2_bf16":
+        words = call(kind, draw(st.sampled_from([const(0.0, "float32"), a])), draw(_words()), draw(_words()))
+        return a + words
     if kind == "fmod":
         return call("fmod", a, const(draw(st.sampled_from([2, 3, -3])), dtype))
     if kind == "q_multiply_shift":
@@ -116,6 +121,12 @@ def _intrinsic(draw: Draw, inner: st.SearchStrategy[Expr], dtype: DType) -> Expr
     if kind.startswith("shift"):
         return call(kind, a, const(draw(st.integers(0, 3)), dtype))
     return call(kind, a, draw(inner))
+
+
+def _words() -> st.SearchStrategy[Expr]:
+    """Two small whole numbers in bfloat16, as an int32."""
+    pairs = st.lists(st.integers(-3, 3), min_size=2, max_size=2)
+    return pairs.map(lambda pair: const(int(np.array(pair, DType("bfloat16").numpy).view(np.int32)[0])))
 
 
 def _nonzero(low: int, high: int) -> st.SearchStrategy[int]:

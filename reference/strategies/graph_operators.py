@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from minitvm.graph import Value
 
-from .graph_drawing import LARGEST, Drawing, fixed
+from .graph_drawing import EXACT_BELOW, LARGEST, Drawing, fixed
 
 # Where a function is defined and steep nowhere.
 DOMAINS = {
@@ -230,8 +230,40 @@ def byte_product(d: Drawing) -> None:
         d.op("qnn.quantize", y, d.holding(np.float32(64), 64, constant=True), after, peak=255, out_dtype="uint8")
 
 
+def half_product(d: Drawing) -> None:
+    """A product of 16-bit floats, with sums of float32 or of 16 bits; all numbers are whole, and sums are exact."""
+    dtype = d.one_of(["bfloat16", "bfloat16", "float16"])
+    kind = d.one_of(["nn.conv2d", "nn.dense", "nn.matmul", "nn.batch_matmul"])
+    inner, outer, rows = d.one_of([1, 2, 4, 6]), d.one_of([1, 5, 8]), d.one_of([1, 3, 17])
+    attrs: dict[str, Any] = {}
+    if kind == "nn.conv2d":
+        shape, stored = [1, inner, 3, 4], [outer, inner, 2, 3]
+        attrs["padding"] = (1, 0, 1, 2)
+    elif kind == "nn.matmul":
+        attrs["transpose_b"] = turned = d.flag()
+        shape, stored = [rows, 2 * inner], [outer, 2 * inner] if turned else [2 * inner, outer]
+    else:
+        batch = [2] if kind == "nn.batch_matmul" else []
+        shape, stored = [*batch, rows, 2 * inner], [*batch, outer, 2 * inner]
+    x = d.fresh(shape, dtype, -2, 2, constant=False)
+    form, peak = d.one_of(["float32", "16 bits", "widened", "widened weights"]), 4.0 * 6 * inner
+    if form == "widened weights":  # among them a number with more bits than the dtype has
+        weights = d.data(stored, "float32", -2, 2)
+        most = d.one_of([2.0, EXACT_BELOW[dtype] + 1])
+        weights.reshape(-1)[:1] = most
+        w, peak = d.holding(weights, most, constant=True), most * 2 * 6 * inner
+    else:
+        w = d.fresh(stored, dtype, -2, 2)
+        w = d.op("cast", w, peak=2, dtype="float32") if form == "widened" else w
+    if form.startswith("widened"):
+        x = d.op("cast", x, peak=2, dtype="float32")
+    if form == "float32":
+        attrs["out_dtype"] = "float32"
+    d.op(kind, x, w, peak=peak, **attrs)
+
+
 OPERATORS: dict[str, Callable[[Drawing], None]] = {
     "smooth": function, "jumping": jumping, "power": power, "window": window, "norm": norm, "fold": fold,
     "shape": shape, "layout": layout, "quantized": quantized,
-    "byte_product": byte_product,
+    "byte_product": byte_product, "half_product": half_product,
 }  # fmt: skip

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tests.codegen.brain_kernels import products_alike
 from tests.codegen.cuda_kernels import run_simulated
-from tests.codegen.masked_kernels import masks_alike
+from tests.codegen.masked_kernels import masks_alike, run_compiled
 from tests.codegen.opencl_kernels import run_on_device
 from tests.codegen.test_backends import GRIDS, PROGRAMS, parallel_tiles, runs_alike
 from tests.codegen.test_random_kernels import (
@@ -70,6 +71,9 @@ _GRIDS = [(program, schedule) for program in PROGRAMS for schedule in (*GRIDS, p
 ON_GRIDS = _seeded("grids on a device", lambda k: runs_alike(*_GRIDS[k]), len(_GRIDS))
 IN_PYTHON = _seeded("random kernels for CUDA in Python", lambda seed: kernel_alike(seed, run_simulated), 30)
 MASKS_IN_PYTHON = _seeded("masks for CUDA in Python", lambda seed: masks_alike(seed, run_simulated), 10)
+PAIRS = _seeded("products of pairs in machine code", lambda seed: products_alike(seed, run_compiled), 12)
+PAIRS_ON_A_DEVICE = _seeded("products of pairs on a device", lambda seed: products_alike(seed, run_on_device), 12)
+PAIRS_IN_PYTHON = _seeded("products of pairs for CUDA", lambda seed: products_alike(seed, run_simulated), 12)
 ON_CUDA_GRIDS = _seeded("grids for CUDA in Python", lambda k: runs_alike(*_GRIDS[k], "cuda"), len(_GRIDS))
 INSTRUCTIONS = _seeded(
     "instructions and asynchronous copies", lambda k: INSTRUCTION_CHECKS[k](), len(INSTRUCTION_CHECKS)

@@ -1,3 +1,16 @@
 """The operators of level 1 by family; importing this package registers all of them."""
 
-from . import blocked, byte_products, caches, counted, elementwise, layouts, loops, nn, recurrent, reduce, transform
+from . import (
+    blocked,
+    brain_products,
+    byte_products,
+    caches,
+    counted,
+    elementwise,
+    layouts,
+    loops,
+    nn,
+    recurrent,
+    reduce,
+    transform,
+)

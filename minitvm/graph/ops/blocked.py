@@ -93,6 +93,16 @@ def depthwise_conv2d_rows(
 
 
 @register("nn.contrib_dense_packed", pattern=Pattern.COMPLEX_OUT_FUSABLE)
-def dense_packed(data: Any, weight: Any, *, units: int = 0) -> Any:
+def dense_packed(data: Any, weight: Any, *, units: int = 0, out_dtype: str = "") -> Any:
     """[.., K] times weights packed as [N/x, K, x], only the first `units` columns (0: all)."""
-    return topi.dense_packed(data, weight, units=units)
+    return topi.dense_packed(data, weight, units=units, out_dtype=out_dtype)
+
+
+def _words(x: Any) -> Any:
+    return np.ascontiguousarray(x).view(np.int32)
+
+
+@register("layout.words", pattern=Pattern.OPAQUE, fold=_words, view=True)
+def words(x: Any) -> Any:
+    """Four neighbouring bytes, or two bfloat16, along the last axis as one int32: the same memory, the first lowest."""
+    return topi.words(x)

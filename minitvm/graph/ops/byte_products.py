@@ -5,23 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ... import topi
 from ..registry import Pattern, register
 
 register("qnn.conv2d", pattern=Pattern.COMPLEX_OUT_FUSABLE)(topi.byte_conv2d)
 register("qnn.dense", pattern=Pattern.COMPLEX_OUT_FUSABLE)(topi.byte_dense)
-
-
-def _words(x: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(x).view(np.int32)
-
-
-@register("layout.words", pattern=Pattern.OPAQUE, fold=_words, view=True)
-def words(x: Any) -> Any:
-    """Four neighbouring bytes along the last axis as one int32, the first of them lowest: the same memory."""
-    return topi.words(x)
 
 
 @register("qnn.contrib_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=("layout.unblock_axis",))

@@ -21,7 +21,7 @@ from ...topi.winograd import transformed_weights
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
 from ..registry import Pattern, get
-from . import blocked_bytes
+from . import blocked_brain, blocked_bytes
 from .rebuild import with_output_names
 
 # Attributes that refer to the axes of the plain layout.
@@ -181,6 +181,8 @@ class Blocking:
         return self.b.constant(self.split_channels(full, width))
 
     def conv2d(self, item: OpNode) -> bool:
+        if blocked_brain.conv2d(self, item):
+            return True
         data, weight = item.inputs[:2]
         attrs = dict(item.attrs)
         groups = attrs.pop("groups", 1)
@@ -335,18 +337,25 @@ class Blocking:
 
     def dense(self, item: OpNode) -> bool:
         """A product with a constant matrix: its columns are packed into panels, as wide as a vector."""
+        if blocked_brain.dense(self, item):
+            return True
         data, weight = item.inputs[:2]
         if len(item.inputs) != 2 or weight not in self.data or weight.ndim != 2 or data.ndim < 2:
             return False
-        if {data.dtype, weight.dtype, item.output.dtype} != {"float32"} or item.attrs.get("transpose_a"):
+        if item.output.dtype != "float32" or data.dtype != weight.dtype or item.attrs.get("transpose_a"):
+            return False
+        if data.dtype != "float32" and not data.dtype.is_half:
             return False
         turned = item.op == "nn.dense" or bool(item.attrs.get("transpose_b"))
         depth, columns = (int(d) for d in (weight.shape[::-1] if turned else weight.shape))  # type: ignore[arg-type]
         if columns < self.lanes or depth == 0:
             return False
         packed = self.pack(weight, ("dense", self.lanes, turned))
+        rows, options = self.as_plain(data), {}
+        if data.dtype.is_half:  # weights are many, and stay as they are; an element of the data is read for each panel
+            rows, options = self.op("cast", rows, dtype="float32"), {"out_dtype": "float32"}
         self.plain[item.output] = self.op(
-            "nn.contrib_dense_packed", self.as_plain(data), packed, name=item.output.name, units=columns
+            "nn.contrib_dense_packed", rows, packed, name=item.output.name, units=columns, **options
         )
         return True
 
@@ -408,4 +417,5 @@ _RULES: Mapping[str, Callable[[Blocking, OpNode], bool]] = {
     "qnn.conv2d": blocked_bytes.conv2d,
     "qnn.dense": blocked_bytes.dense,
     "nn.matmul": Blocking.dense,
+    "nn.batch_matmul": blocked_brain.dense,
 }

@@ -17,6 +17,7 @@ from .constant_folding import Evaluate, constant_folding
 from .dead_code import dead_code
 from .fold_batch_norm import fold_batch_norm
 from .fuse import fuse
+from .half_products import half_products
 from .integer_products import integer_products
 from .loop_bodies import loop_bodies
 from .simplify import simplify
@@ -33,6 +34,7 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
         ("dead_code", dead_code),
         ("loop_bodies", loop_bodies),
         ("integer_products", integer_products),
+        ("half_products", lambda graph: half_products(graph, target, accuracy)),
         ("constant_folding", lambda graph: constant_folding(graph, evaluate)),
         ("simplify", simplify),
         ("fold_batch_norm", fold_batch_norm),

@@ -7,9 +7,8 @@ from numba.core import types
 from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import builtin_registry
 
-from ..vectors import simd  # noqa: F401 (registers the operations)
-from ..vectors.byte_products import INSTRUCTIONS
-from ..vectors.lanes import I32, Operation, Value, declare, on_machine
+from ..vectors import brain_products, byte_products, simd  # noqa: F401 (simd registers the operations)
+from ..vectors.lanes import F32, I32, Operation, Value, declare, on_machine
 from .loader import cpu_description
 
 
@@ -30,12 +29,46 @@ def dot4_add(a: Value, b: Value, c: Value) -> Value | None:
     return a.wrap(a.builder.call(function, [c.llvm, a.llvm, b.llvm]))
 
 
+def dot2_bf16(c: Value, a: Value, b: Value) -> Value | None:
+    """AVX-512 BF16's `vdpbf16ps`; None where this CPU does not have it for so many words."""
+    if not has_bf16(a.lanes):
+        return None
+    sums, pairs = ir.VectorType(F32.llvm, a.lanes), ir.VectorType(_Brain(), 2 * a.lanes)
+    name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * a.lanes}"
+    function = declare(a.builder, name, ir.FunctionType(sums, [sums, pairs, pairs]))
+    return c.wrap(a.builder.call(function, [c.llvm, *(a.builder.bitcast(w.llvm, pairs) for w in (a, b))]))
+
+
+class _Brain(ir.Type):
+    """LLVM's bfloat, which llvmlite does not have."""
+
+    def __str__(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Brain)
+
+    def __hash__(self) -> int:
+        return hash(_Brain)
+
+
+def has_bf16(lanes: int) -> bool:
+    """Whether the machine that kernels are compiled for multiplies bfloat16 in vectors of so many words."""
+    features = _features()
+    return "avx512bf16" in features and (lanes == 16 or (lanes in (4, 8) and "avx512vl" in features))
+
+
+def _features() -> set[str]:
+    return {name[1:] for name in cpu_description()[1].split(",") if name.startswith("+")}
+
+
 def has_vnni(lanes: int) -> bool:
     """Whether the machine that kernels are compiled for multiplies bytes in vectors of so many words."""
-    features = {name[1:] for name in cpu_description()[1].split(",") if name.startswith("+")}
+    features = _features()
     narrow = "avxvnni" in features or {"avx512vnni", "avx512vl"} <= features
     return (lanes == 16 and "avx512vnni" in features) or (lanes in (4, 8) and narrow)
 
 
-INSTRUCTIONS["x86_64"] = dot4_add
+byte_products.INSTRUCTIONS["x86_64"] = dot4_add
+brain_products.INSTRUCTIONS["x86_64"] = dot2_bf16
 on_machine(accept)

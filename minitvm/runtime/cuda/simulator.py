@@ -211,6 +211,24 @@ def _dot4(a: Any, b: Any, c: Any = None) -> Any:
     return sums if c is None else sums + c
 
 
+def _dot2(c: Any, a: Any, b: Any) -> Any:
+    """Both products of bfloat16 added to c in float32, rounded through float64 rounded to odd; subnormals are zeros."""
+
+    def flush(x: Any) -> Any:
+        return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x)
+
+    total = flush(c)
+    for mask, left in ((0xFFFF0000, 0), (0xFFFF, 16)):
+        x, y = (flush(((np.asarray(w).view(np.uint32) & mask) << left).view(np.float32)) for w in (a, b))
+        product, before = np.float64(x) * np.float64(y), np.float64(total)
+        sums = product + before
+        back = sums - product
+        lost = (product - (sums - back)) + (before - back)
+        odd = np.isfinite(sums) & (lost != 0) & (np.asarray(sums).view(np.int64) % 2 == 0)
+        total = flush(np.where(odd, np.nextafter(sums, np.copysign(np.inf, lost)), sums).astype(np.float32))
+    return total[()]
+
+
 def _round_away(x: Any) -> Any:
     magnitude = np.abs(x)
     return np.copysign(np.where(magnitude % 1 == 0.5, np.ceil(magnitude), np.rint(magnitude)), x)
@@ -514,7 +532,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
        for n in (1, 2, 4) for t in (False, True)},
     **{f"mma_16x8x16_{kind}": functools.partial(_mma, kind) for kind in ("f16", "bf16")},
     "broadcast": lambda x, lanes: np.full(lanes, x, _dtype((x,))), "select": _select,
-    "first": lambda n, lanes: np.arange(lanes) < int(n),
+    "dot2_bf16": _dot2, "first": lambda n, lanes: np.arange(lanes) < int(n),
     "shuffle": lambda a, b, *picks: np.concatenate([a, b])[list(picks)],
     "concat": lambda *vectors: np.concatenate(vectors), "lanes": lambda v, start, n: v[start : start + n].copy(),
     "extract": lambda v, i: _value(v[int(i)]),

@@ -15,8 +15,8 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
-from . import byte_products, functions
-from .lanes import B1, Element, Value, VectorType, marker, numba_type, register, shape_of, value_of
+from . import brain_products, byte_products, functions
+from .lanes import B1, F32, I32, Element, Value, VectorType, marker, numba_type, register, shape_of, value_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,3 +189,21 @@ def _define(row: Operation) -> Any:
 
 OPERATIONS = {row.name: row for row in _rows()}
 MARKERS: dict[str, Any] = {row.name: _define(row) for row in OPERATIONS.values()}
+
+
+def _dot2_bf16() -> Any:
+    """The one operation with operands of two dtypes: float32 sums, int32 words."""
+    wanted = (F32, I32, I32)
+
+    def typer(*args: types.Type) -> types.Type | None:
+        shapes = [shape_of(a) for a in args]
+        lanes = next((s[1] for s in shapes if s is not None), 0)
+        return numba_type(F32, lanes) if shapes == [(element, lanes) for element in wanted] else None
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> Any:
+        return brain_products.dot2(*(value_of(builder, ty, a) for ty, a in zip(sig.args, args, strict=True))).llvm
+
+    return register(marker("dot2_bf16", brain_products.dot2.__doc__), typer, emit)
+
+
+MARKERS["dot2_bf16"] = _dot2_bf16()

@@ -33,6 +33,7 @@ vector is converted to its dtype and broadcast.
     maximum minimum (NaN wins)               max_select min_select (a if a > b else b)
     bitand bitor bitxor invert shl shr       popcount clz ctz
     dot4_u8i8 dot4_add (a, b, c: c + dot4_u8i8(a, b))    int32 words of four bytes, a's unsigned, b's signed
+    dot2_bf16(c, a, b)                       c (f32) + the products of int32 words of two bfloat16; `brain_products`
     lt le gt ge eq ne isnan isinf isfinite   -> mask (b1, b1xN)
     sqrt rsqrt floor ceil trunc rint round_away copysign
     exp log tanh sigmoid erf                 f32: polynomials, at most 4 ulp (erf: 2e-7 absolute); else libm

@@ -184,6 +184,8 @@ def calls_by_name(e: Call) -> bool:
         return e.dtype == (dtypes[1] if dtypes else "uint32")
     if row.result == "value":
         return e.dtype == dtypes[1] == dtypes[2] and dtypes[0].is_bool
+    if row.operands and ([d.scalar for d in dtypes] != list(row.operands) or len({d.lanes for d in dtypes}) > 1):
+        return False
     if row.domain != "any" and any(d != dtypes[0] for d in dtypes):
         return False
     if (row.domain == "float" and not dtypes[0].is_float) or (row.domain == "int" and dtypes[0].kind not in _INTEGRAL):

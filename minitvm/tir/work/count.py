@@ -17,7 +17,7 @@ from .intervals import Intervals, TooMany, union
 from .walk import Walk
 
 # Operations that multiply; one that adds fits into the same instruction.
-PRODUCTS = ("mul", "dot4_u8i8")
+PRODUCTS = ("mul", "dot4_u8i8", "dot2_bf16")
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,9 @@ from ..nodes import (
     While,
 )
 
-# An operation on floats is one, whatever it costs; a fused multiply-add is two; a product of four bytes has seven.
-_FLOPS = {"fma": 2, "dot4_u8i8": 7}
+# An operation on floats is one, whatever it costs; a fused multiply-add is two; a product of four bytes has seven, one
+# of two bfloat16 three: the sum with what is no zero is one more.
+_FLOPS = {"fma": 2, "dot4_u8i8": 7, "dot2_bf16": 3}
 _REDUCTIONS = {"vector_reduce_add": "add", "vector_reduce_min": "min", "vector_reduce_max": "max"}
 
 

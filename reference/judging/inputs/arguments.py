@@ -14,6 +14,7 @@ from ...meaning.scalar import evaluate
 from ..programs import Parameter, Program, parameters
 from .endings import ending
 from .index_ranges import Span, index_spans
+from .words import places_of_words, random_words
 
 
 def random_inputs(program: Program, seed: int = 0, sizes: Mapping[str, int] | None = None,
@@ -21,14 +22,16 @@ def random_inputs(program: Program, seed: int = 0, sizes: Mapping[str, int] | No
     """An argument for each parameter: random values for what is read, garbage for what is written.
 
     Floats are normally distributed, or integers up to `magnitude`; integers lie between -8 and 8, but those that are
-    indices in the extent of what they index. Symbolic dimensions take the value of `sizes` under their name, or a
-    random one from 1 to 9. Where a `while` does not end on them, others are tried (`reference.judging.inputs.endings`).
+    indices in the extent of what they index, and words of two bfloat16 hold such floats. Symbolic dimensions take the
+    value of `sizes` under their name, or a random one from 1 to 9. Where a `while` does not end on them, others are
+    tried (`reference.judging.inputs.endings`).
     """
     rng = np.random.default_rng(seed)
     dims = dimensions(program, rng, sizes or {})
     every = parameters(program)
-    spans = index_spans(program, dims) if any(p.is_input and p.dtype.is_int and p.shape for p in every) else {}
-    drawn = [_argument(p, dims, rng, magnitude, spans.get(k)) for k, p in enumerate(every)]
+    has_integers = any(p.is_input and p.dtype.is_int and p.shape for p in every)
+    spans, words = (index_spans(program, dims), places_of_words(program)) if has_integers else ({}, set())
+    drawn = [_argument(p, dims, rng, magnitude, spans.get(k), k in words) for k, p in enumerate(every)]
     return ending(program, drawn, sizes or {})
 
 
@@ -77,7 +80,7 @@ def copies(args: Sequence[Any]) -> list[Any]:
 
 
 def _argument(p: Parameter, dims: Mapping[x.Var, int], rng: np.random.Generator, magnitude: int | None,
-              span: Span | None = None) -> Any:  # fmt: skip
+              span: Span | None = None, of_words: bool = False) -> Any:  # fmt: skip
     if p.shape is None:
         if p.var is not None and p.var in dims:
             return dims[p.var]
@@ -86,6 +89,8 @@ def _argument(p: Parameter, dims: Mapping[x.Var, int], rng: np.random.Generator,
     shape = extents(p, dims)
     if not p.is_input:
         return garbage(shape, p.dtype)
+    if of_words:
+        return random_words(rng, shape, magnitude)
     if p.dtype.is_float and magnitude is None:
         return rng.standard_normal(shape).astype(p.dtype.numpy)
     if span is not None:

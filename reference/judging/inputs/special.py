@@ -20,6 +20,7 @@ from minitvm.expr.dtypes import is_floating, limits
 from ...domains import bound
 from ..programs import Parameter, Program, parameters
 from .arguments import dimensions, extents, random_inputs
+from .words import places_of_words, words_of
 
 DENSITY = 0.5  # of the elements are special
 TURNS = 4  # at least
@@ -34,13 +35,15 @@ def special_inputs(program: Program, seed: int, sizes: Mapping[str, int], kind: 
     Turn after turn, as many as `turns` says, each argument gets every value.
     """
     args = random_inputs(program, seed + turn, sizes)
+    words = places_of_words(program)
     dims = dimensions(program, np.random.default_rng(seed), sizes)
     lists = np.random.default_rng((seed, 0x5BEC))  # the same in every turn
     rng = np.random.default_rng((seed, turn))
     for k, p in enumerate(parameters(program)):
-        if not _is_planted(p, dims) or (not p.dtype.is_float and kind != "all"):
+        if not _is_planted(p, dims) or (not p.dtype.is_float and k not in words and kind != "all"):
             continue
-        values = lists.permutation(special_values(p.dtype, kind != "finite floats"))
+        infinite = kind != "finite floats"
+        values = lists.permutation(special_words(infinite) if k in words else special_values(p.dtype, infinite))
         array = np.array(args[k])
         flat = array.reshape(-1)
         count = _planted(flat.size)
@@ -53,10 +56,12 @@ def special_inputs(program: Program, seed: int, sizes: Mapping[str, int], kind: 
 def turns(program: Program, sizes: Mapping[str, int]) -> int:
     """After how many turns every value was planted in every argument that has elements."""
     needed, dims = [TURNS], dimensions(program, np.random.default_rng(0), sizes)
-    for p in parameters(program):
+    words = places_of_words(program)
+    for k, p in enumerate(parameters(program)):
         size = math.prod(extents(p, dims))
         if size and _is_planted(p, dims):
-            needed.append(math.ceil(special_values(p.dtype).size / _planted(size)))
+            values = special_words() if k in words else special_values(p.dtype)
+            needed.append(math.ceil(values.size / _planted(size)))
     return max(needed)
 
 
@@ -79,6 +84,12 @@ def special_values(dtype: x.DType, infinite: bool = True) -> np.ndarray:
     sides = [0.0, info.smallest_subnormal, info.smallest_subnormal * 3, info.tiny, 1.0, info.max, info.max / 2]
     beyond = [np.inf, -np.inf, np.nan, np.nan] if infinite else []
     return np.array([*sides, *(-v for v in sides), *beyond], numpy)
+
+
+def special_words(infinite: bool = True) -> np.ndarray:
+    """Words of two bfloat16 at which their arithmetic changes its ways: each value once low and once high."""
+    halves = special_values(x.DType("bfloat16"), infinite)
+    return words_of(np.stack([halves, np.roll(halves, 5)], axis=-1))
 
 
 def same_bits(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 generated code calls; and in linking: memory plans and barriers."""
 
 from ..patch import Faults
-from ..seeded import FRACTIONS
+from ..seeded import FRACTIONS, PAIRS
 from ..seeded import MASKS as MASKED
 from ..workloads import compiled, families, linked, random_blocks
 
@@ -44,6 +44,26 @@ SCALAR.edit(
     "({self.vector(a)} if {self.value(condition)} else {self.vector(b)})",
     "({self.vector(b)} if not {self.value(condition)} else {self.vector(b)})",
 )
+
+SUMS = Faults("numba_cpu sums of words", CODEGEN + "numba_expressions", [PAIRS])
+SUMS.edit(
+    "a product of pairs is added to nothing",
+    "NumbaExpressions.added_words",
+    "({c}, {a}, {b})",
+    "({self.vector(product.args[0])}, {a}, {b})",
+)
+
+BRAIN = Faults("products of bfloat16 without the instruction", "minitvm.runtime.vectors.brain_products", [PAIRS])
+BRAIN.edit(
+    "the low halves are added first",
+    "_by_halves",
+    "(a_low, a_high), (b_low, b_high)",
+    "(a_high, a_low), (b_high, b_low)",
+)
+BRAIN.edit(
+    "subnormal operands are numbers", "_halves", "_flushed((bits & _HIGH).bitcast(F32))", "(bits & _HIGH).bitcast(F32)"
+)
+BRAIN.edit("subnormal sums lose their sign", "_flushed", "bits & _SIGN, bits", "bits & 0, bits")
 
 SPELLING = Faults("spelling", CODEGEN + "spelling", [MASKED])
 SPELLING.edit("what an operator splits stands without brackets", "atom", "_ATOM.fullmatch(text) or _enclosed(text)",

@@ -1,7 +1,16 @@
 """Faults in kernels for OpenCL devices, and in how they are launched."""
 
 from ..patch import Faults
-from ..seeded import IN_PYTHON, MASKS_IN_PYTHON, ON_A_DEVICE, ON_CUDA_GRIDS, ON_GRIDS, PRETENDED
+from ..seeded import (
+    IN_PYTHON,
+    MASKS_IN_PYTHON,
+    ON_A_DEVICE,
+    ON_CUDA_GRIDS,
+    ON_GRIDS,
+    PAIRS_IN_PYTHON,
+    PAIRS_ON_A_DEVICE,
+    PRETENDED,
+)
 from ..seeded import MASKS_ON_A_DEVICE as MASKED
 
 CODEGEN = "minitvm.codegen."
@@ -20,6 +29,9 @@ EXPRESSIONS.edit(
 LIBRARY = Faults("opencl library", CODEGEN + "opencl_library", [ON_A_DEVICE, MASKED])
 LIBRARY.edit("the remainder has the dividend's sign", "_floormod", "r + b : r);", "r : r);")
 LIBRARY.edit("small integers do not wrap", "added", "dtype.bits < 32 and dtype.lanes == 1", "False")
+PAIRED = Faults("opencl library, products of pairs", CODEGEN + "opencl_library", [PAIRS_ON_A_DEVICE])
+PAIRED.edit("subnormal numbers are numbers", "_flushed", "& 0x7f800000u) == 0", "& 0x7fffffffu) == 0")
+PAIRED.edit("the high halves are multiplied twice", "_dot2", "if low else", "if False else")
 TYPES = Faults("opencl types", CODEGEN + "opencl_types", [ON_A_DEVICE])
 TYPES.edit("unsigned integers are signed", "_SCALARS", 'f"u{name}" for', "name for")
 TYPES.edit("doubles are floats", "_SCALARS", '"float64": "double"', '"float64": "float"')
@@ -75,6 +87,13 @@ ALIGNED.edit("every second place is a multiple", "is_whole", "base % index.lanes
 SIMULATOR = Faults("simulator of CUDA", "minitvm.runtime.cuda.simulator", [IN_PYTHON, MASKS_IN_PYTHON])
 SIMULATOR.edit(
     "unmasked lanes are written", "_scatter", "        if m:\n            a[place] = x", "        a[place] = x"
+)
+SIMULATOR.edit(
+    "the low halves of pairs are added first",
+    "_dot2",
+    "((0xFFFF0000, 0), (0xFFFF, 16))",
+    "((0xFFFF, 16), (0xFFFF0000, 0))",
+    by=[PAIRS_IN_PYTHON],
 )
 SIMULATOR.edit("every step is one", "_ramp", "* np.asarray(stride).astype(dtype)", "")
 SIMULATOR.edit("parameters have no end", "_pointer", "word.nbytes // dtype.itemsize", "None", by=[PRETENDED])

@@ -8,6 +8,7 @@ from minitvm.graph.passes.convert_layout import ConvertLayout
 from minitvm.graph.passes.dead_code import dead_code
 from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
+from minitvm.graph.passes.half_products import half_products
 from minitvm.graph.passes.integer_products import integer_products
 from minitvm.graph.passes.simplify import simplify
 from minitvm.graph.passes.split_conv_transpose import split_conv_transpose
@@ -19,6 +20,10 @@ from ..siblings import converted
 from ..workloads import graphs, networks
 
 PASSES = "minitvm.graph.passes."
+
+
+# A CPU that multiplies pairs of bfloat16, in vectors of four.
+OF_PAIRS = Target("cpu -vector_bits=128 -features=avx512_bf16")
 
 
 def in_blocks(graph: Graph) -> Graph:
@@ -268,6 +273,30 @@ BYTES.edit("what the zero point adds stays in the sum", "conv2d", "if shift.any(
 BYTES.edit("what the zero point adds stays in the product", "dense", "if shift.any()", "if False")
 BYTES.edit("signed bytes are taken for unsigned ones", "_unsigned", "np.int16(_SIGN)", "np.int16(0)")
 BYTES.edit("the image is padded with zero", "conv2d", "pad_value=zero_point", "pad_value=0")
-BYTES.edit(
+WORDS = Faults("blocked_words", PASSES + "blocked_words", [graphs(
+    lambda graph: in_blocks(integer_products(graph)), "blocked words of bytes", ("byte_product",), examples=300
+)])  # fmt: skip
+WORDS.edit(
     "words hold every fourth byte", "_words", "np.ascontiguousarray(array)", "np.ascontiguousarray(array[..., ::-1])"
 )
+WORDS.edit(
+    "the filling stands in front",
+    "_padded",
+    "(0, -extent % multiple if a == axis else 0)",
+    "(-extent % multiple if a == axis else 0, 0)",
+)
+
+HALF = Faults("half_products", PASSES + "half_products", [graphs(
+    lambda graph: half_products(graph, OF_PAIRS), "half_products", ("half_product",), examples=300
+)])  # fmt: skip
+HALF.edit("the result stays float32", "half_products", "if is_half else total", "if False else total")
+HALF.edit("constants with more bits are narrowed", "_narrow", "if np.array_equal(", "if True or np.array_equal(")
+
+PAIRS = Faults("blocked_brain", PASSES + "blocked_brain", [graphs(
+    lambda graph: blocked_layout(half_products(graph, OF_PAIRS), OF_PAIRS), "products of pairs", ("half_product",),
+    examples=300,
+)])  # fmt: skip
+PAIRS.edit(
+    "columns are rows", "dense", "columns = array if turned else array.T", "columns = array.T if turned else array"
+)
+PAIRS.edit("the convolution has no padding", "conv2d", '("strides", "padding", "dilation")', '("strides", "dilation")')

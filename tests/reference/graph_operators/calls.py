@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minitvm.expr import SizeVar
+from minitvm.expr import DType, SizeVar
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,11 @@ def i(*shape: int, low: int = -9, high: int = 9, dtype: str = "int32") -> np.nda
 def word(*shape: int) -> np.ndarray:
     """Words of four bytes."""
     return i(*shape, low=-(2**31), high=2**31 - 1, dtype="int64").astype("int32")
+
+
+def pair(*shape: int) -> np.ndarray:
+    """Words of two bfloat16, whole numbers."""
+    return i(*shape, 2, low=-4, high=4, dtype="int64").astype(DType("bfloat16").numpy).view(np.int32)[..., 0]
 
 
 def b(*shape: int) -> np.ndarray:
@@ -413,6 +418,9 @@ def _layouts() -> list[Call]:
     ]
 
 
+_SUMS = {"out_dtype": "float32"}
+
+
 def _blocked() -> list[Call]:
     x, w = f(1, 2, 5, 5, 4), f(2, 2, 3, 3, 4, 8)
     attrs = {"strides": (2, 1), "padding": (1, 1)}
@@ -433,6 +441,12 @@ def _blocked() -> list[Call]:
             exact=True,
         ),
         Call("qnn.contrib_dense_packed", (word(3, 5), word(2, 5, 4)), {"units": 7}, exact=True),
+        Call("layout.words", (f(2, 6, dtype="bfloat16"),), exact=True),
+        Call("nn.contrib_dense_packed", (f(3, 5, dtype="bfloat16"), f(2, 5, 4, dtype="bfloat16")), _SUMS),
+        Call("nn.contrib_dense_packed_words", (pair(3, 5), pair(2, 5, 4)), {"units": 7}, exact=True),
+        Call("nn.contrib_conv2d_NCHWc_words", (pair(1, 2, 5, 5, 2), pair(2, 2, 3, 3, 2, 8)), attrs, exact=True),
+        Call("nn.contrib_matmul_words", (pair(3, 5), pair(4, 5)), exact=True),
+        Call("nn.contrib_matmul_words", (pair(2, 1, 3, 5), pair(3, 4, 5)), exact=True),
         Call(
             "qnn.contrib_dense_of_blocks",
             (word(3, 2, 4), f(3, 2), f(3, 2), word(2, 2, 2, 4), f(2, 2, 4), f(2, 2, 4)),

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minitvm.expr import SizeVar
+from minitvm.expr import DType, SizeVar
 from tests.drawing import Drawing, Seeded
 
 from .calls import Call
@@ -140,11 +140,34 @@ def _bytes(d: Drawing) -> Call:
     return Call("qnn.conv2d", (x, w), {**attrs, "groups": groups, "zero_point": zero})
 
 
+def _pairs(d: Drawing, blocks: int) -> Call:
+    """Words of two bfloat16, whole numbers."""
+
+    def data(*shape: int) -> np.ndarray:
+        halves = d.rng.integers(-3, 4, (*shape, 2)).astype(DType("bfloat16").numpy)
+        return halves.view(np.int32)[..., 0]
+
+    kind, k = d.one("words", "dense", "conv", "matmul"), d.int(1, 3)
+    if kind == "words":
+        return Call("layout.words", (d.data([*d.shape(0, 2), 2 * k]).astype(DType("bfloat16").numpy),))
+    if kind == "dense":
+        units = d.one(0, 2 * blocks)
+        return Call("nn.contrib_dense_packed_words", (data(d.int(1, 4), k), data(blocks, k, 2)), {"units": units})
+    if kind == "matmul":
+        batch = d.one((), (2,))
+        return Call("nn.contrib_matmul_words", (data(*batch, d.int(1, 4), k), data(d.int(1, 4), k)))
+    extents = [d.int(1, 5), d.int(1, 5)]
+    kernel, attrs = _window(d, extents)
+    w = data(d.int(1, 2), blocks, *kernel, k, d.int(1, 3))
+    return Call("nn.contrib_conv2d_NCHWc_words", (data(1, blocks, *extents, k), w), attrs)
+
+
 def _blocked(d: Drawing) -> Call:
     blocks, block = d.int(1, 2), d.one(1, 2, 3)
     kind = d.one(
-        "block", "unblock", "pack", "conv", "depthwise", "rows", "winograd", "winograd", "dense", "words", "words"
-    )
+        "block", "unblock", "pack", "conv", "depthwise", "rows", "winograd", "winograd", "dense", "words", "words",
+        "pairs", "pairs",
+    )  # fmt: skip
     if kind == "block":
         shape = d.shape(1, 4)
         return Call("layout.block_axis", (d.data(shape),), {"axis": d.int(0, len(shape) - 1), "block": d.int(1, 4)})
@@ -159,8 +182,8 @@ def _blocked(d: Drawing) -> Call:
     if kind == "dense":
         m, k = d.int(1, 4), d.int(1, 5)
         return Call("nn.contrib_dense_packed", (d.data([m, k]), d.data([blocks, k, block])))
-    if kind == "words":
-        return _words(d, blocks)
+    if kind in ("words", "pairs"):
+        return (_words if kind == "words" else _pairs)(d, blocks)
     extents = [d.int(1, 5), d.int(1, 5)]
     if kind == "winograd":
         tile = d.one(2, 4)
