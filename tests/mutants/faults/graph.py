@@ -224,6 +224,20 @@ HASH = Faults("structural hash", "minitvm.expr.structural_hash", [
     networks(("arg", "arg", "cumsum", "reduction", "transpose"), largest=5),
     networks(("arithmetic", "arithmetic", "unary", "transpose"), largest=6),
 ])  # fmt: skip
+GRAPH_LOWER.edit(
+    "a result that is an input is passed as the input",
+    "_of_their_own",
+    "(*taken, *own)",
+    "own",
+    by=[networks(("nearly_nothing",), largest=2)],
+)
+GRAPH_LOWER.edit(
+    "a result is every input's copy",
+    "_of_their_own",
+    "identity(tensor) if any",
+    "identity(taken[0]) if any",
+    by=[networks(("nearly_nothing",), largest=2)],
+)
 HASH.edit("attributes do not tell functions apart", "_Hash.add", "self.add(item[key])", "pass")
 HASH.edit(
     "operands in any order are one function",
