@@ -225,7 +225,7 @@ class BoundProgram:
             return scalar_word(self._evaluated(a), dtype)
         steps = [self._binders[v] for v in free_vars(a) if v in self._binders]
         if steps:
-            self._later[max(steps)].append((at, a, dtype))  # type: ignore[arg-type]
+            self._later[max(steps)].append((at, a, dtype))
             return 0
         return scalar_word(self._evaluated(a), dtype)
 
