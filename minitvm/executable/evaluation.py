@@ -54,51 +54,70 @@ def evaluate(x: int | float | e.Expr, env: Environment) -> Number:
     Raises `InputError` for a variable without a value and for a division by zero, `Unsupported` for an expression that
     executables do not contain (a load, for example).
     """
-    if not isinstance(x, e.Expr):
-        return x
-    if isinstance(x, e.IntImm):
-        return x.value
-    if isinstance(x, e.FloatImm):
-        return float(x.value)
-    if isinstance(x, e.Var):
-        if x not in env:
-            raise InputError(f"the symbolic dimension {x.name} has no value")
-        return env[x]
-    if isinstance(x, e.And):
-        return evaluate(x.a, env) and evaluate(x.b, env)
-    if isinstance(x, e.Or):
-        return evaluate(x.a, env) or evaluate(x.b, env)
-    if isinstance(x, e.Not):
-        return not evaluate(x.a, env)
-    if isinstance(x, e.Select):
-        return evaluate(x.true_value if evaluate(x.condition, env) else x.false_value, env)
-    if isinstance(x, e.Cast):
-        return _cast(evaluate(x.value, env), x.dtype)
-    if isinstance(x, e.Let):
-        return evaluate(x.body, {**env, x.var: evaluate(x.value, env)})
-    if isinstance(x, e.Call):
-        return _call(x, env)
-    operation = _BINARY.get(type(x))
-    if operation is None or not isinstance(x, e.BinaryOp):
-        raise Unsupported(f"{type(x).__name__} in an executable's expression: {x}")
-    a, b = evaluate(x.a, env), evaluate(x.b, env)
-    try:
-        result: Number = operation(a, b)
-    except ZeroDivisionError:
-        raise InputError(f"{x} divides by zero where {_bindings(env)}") from None
-    return result
+    return Evaluation(env)(x)
 
 
-def _call(x: e.Call, env: Environment) -> Number:
-    if x.op == "if_then_else":
-        return evaluate(x.args[1] if evaluate(x.args[0], env) else x.args[2], env)
-    if x.op == "likely":
-        return evaluate(x.args[0], env)
-    if x.op == "abs":
-        return abs(evaluate(x.args[0], env))
-    if x.op in _BITS:
-        return _BITS[x.op](int(evaluate(x.args[0], env)), int(evaluate(x.args[1], env)))
-    raise Unsupported(f"{x.op} in an executable's expression: {x}")
+class Evaluation:
+    """`evaluate` for many expressions in one environment: a node that several of them share is evaluated once.
+
+    The offsets in an arena are sums that contain each other, so without this their cost is quadratic in their number.
+    """
+
+    def __init__(self, env: Environment) -> None:
+        self.env = env
+        self._values: dict[e.Expr, Number] = {}
+
+    def __call__(self, x: int | float | e.Expr) -> Number:
+        if not isinstance(x, e.Expr):
+            return x
+        if isinstance(x, e.IntImm):
+            return x.value
+        value = self._values.get(x)
+        if value is None:
+            value = self._values[x] = self._value(x)
+        return value
+
+    def _value(self, x: e.Expr) -> Number:
+        if isinstance(x, e.FloatImm):
+            return float(x.value)
+        if isinstance(x, e.Var):
+            if x not in self.env:
+                raise InputError(f"the symbolic dimension {x.name} has no value")
+            return self.env[x]
+        if isinstance(x, e.And):
+            return self(x.a) and self(x.b)
+        if isinstance(x, e.Or):
+            return self(x.a) or self(x.b)
+        if isinstance(x, e.Not):
+            return not self(x.a)
+        if isinstance(x, e.Select):
+            return self(x.true_value if self(x.condition) else x.false_value)
+        if isinstance(x, e.Cast):
+            return _cast(self(x.value), x.dtype)
+        if isinstance(x, e.Let):
+            return evaluate(x.body, {**self.env, x.var: self(x.value)})
+        if isinstance(x, e.Call):
+            return self._call(x)
+        operation = _BINARY.get(type(x))
+        if operation is None or not isinstance(x, e.BinaryOp):
+            raise Unsupported(f"{type(x).__name__} in an executable's expression: {x}")
+        a, b = self(x.a), self(x.b)
+        try:
+            result: Number = operation(a, b)
+        except ZeroDivisionError:
+            raise InputError(f"{x} divides by zero where {_bindings(self.env)}") from None
+        return result
+
+    def _call(self, x: e.Call) -> Number:
+        if x.op == "if_then_else":
+            return self(x.args[1] if self(x.args[0]) else x.args[2])
+        if x.op == "likely":
+            return self(x.args[0])
+        if x.op == "abs":
+            return abs(self(x.args[0]))
+        if x.op in _BITS:
+            return _BITS[x.op](int(self(x.args[0])), int(self(x.args[1])))
+        raise Unsupported(f"{x.op} in an executable's expression: {x}")
 
 
 def _cast(value: Number, dtype: e.DType) -> Number:

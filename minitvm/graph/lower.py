@@ -38,6 +38,7 @@ from ..te import (
 )
 from ..te.nodes import PlaceholderOp
 from ..tir.nodes import PrimFunc
+from ..topi.elementwise import identity
 from ..topi.shapes import assuming
 from . import registry
 from .nodes import BIND_SIZE, FUSED, MATCH_CAST, Constant, Dim, Graph, OpNode, Value, as_dim
@@ -71,8 +72,16 @@ def to_te(node: OpNode | Graph) -> list[Tensor]:
             results = operator.to_te([tensors[v] for v in item.inputs], item.attrs)
         for value, result in zip(item.outputs, results, strict=True):
             tensors[value] = _with_shape(result, forms.of(value.shape, result.shape))
-    outputs = _with_scalars([tensors[v] for v in graph.outputs], scalars)
-    return [*(tensors[v] for v in graph.inputs), *outputs]
+    inputs = [tensors[v] for v in graph.inputs]
+    return [*inputs, *_of_their_own(_with_scalars([tensors[v] for v in graph.outputs], scalars), inputs)]
+
+
+def _of_their_own(outputs: list[Tensor], taken: list[Tensor]) -> list[Tensor]:
+    """The outputs, copied where an operator returned its input or another output: each parameter has its own place."""
+    own: list[Tensor] = []
+    for tensor in outputs:
+        own.append(identity(tensor) if any(tensor is other for other in (*taken, *own)) else tensor)
+    return own
 
 
 class _Forms:

@@ -146,10 +146,20 @@ def roles(block: Block) -> list[Roles]:
                 continue
             step = step_along(vectors, last[column])
             panel = None if step == 1 else _panel(vectors, last[column])
-            rows = [(p, _group(block, axes[p], vectors)) for p in range(len(axes)) if depends(scalars, last[p])]
+            rows = [(p, _group(block, axes[p], vectors)) for p in _rows(block, axes) if depends(scalars, last[p])]
             tiled: list[tuple[int | None, int | None]] = [(p, group or None) for p, group in rows if group != 1]
             ways += [Roles(block, axes, p, column, read, panel, group, step) for p, group in tiled or [(None, None)]]
     return ways
+
+
+def _rows(block: Block, axes: Sequence[Axis]) -> list[int]:
+    """The axes in the order in which they are preferred as rows where they cost the same: of open ones the inner first.
+
+    The outer one is a batch as a rule, often of a single element, and tiles of rows along it would be empty.
+    """
+    is_open = [None in extents(block.iter_vars[p].dom.extent for p in axis) for axis in axes]
+    inner_first = iter([p for p in reversed(range(len(axes))) if is_open[p]])
+    return [next(inner_first) if is_open[p] else p for p in range(len(axes))]
 
 
 def depends(access: Access, var: Var) -> bool:

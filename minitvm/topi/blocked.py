@@ -13,7 +13,7 @@ from .. import te
 from ..errors import InputError
 from ..expr import Expr
 from ..te import Tensor
-from .shapes import constant, dims, paddings, per_axis, plus, times
+from .shapes import constant, dims, may_exceed, paddings, per_axis, plus, times
 
 __all__ = [
     "block_axis", "conv2d_nchwc", "dense_packed", "depthwise_conv2d_nchwc", "depthwise_conv2d_rows", "pack_weights",
@@ -176,9 +176,9 @@ def depthwise_conv2d_rows(
     columns = -(-((whole - 1) * sx + dx * (kw - 1) + 1) // lanes) * lanes
 
     def padded_element(b: Expr, c: Expr, y: Expr, x: Expr) -> Expr:
-        inside = [x < width + left] if columns > width + left else []
+        inside = [x < width + left] if may_exceed(columns, width + left) else []
         inside += [x >= left] if left else []
-        inside += [y < height + top] if rows > height + top else []
+        inside += [y < height + top] if may_exceed(rows, height + top) else []
         inside += [y >= top] if top else []
         value = data[b, c, plus(y, -top), plus(x, -left)]
         return te.if_then_else(te.all(*inside), value, te.const(0, data.dtype)) if inside else value

@@ -158,11 +158,11 @@ def full(*, shape: Sequence[Dim], fill_value: float, dtype: str = "float32") -> 
 
 
 def arange(*, start: Dim = 0, stop: Dim, step: float = 1, dtype: str = "int64") -> Tensor:
-    """start, start + step, ... before `stop`; with symbolic ends the step must be 1."""
+    """start, start + step, ... before `stop`; a symbolic end needs an integer step, and is never before the start."""
     symbolic = isinstance(start, Expr) or isinstance(stop, Expr)
-    if symbolic and step != 1:
-        raise InputError("arange: a symbolic end needs the step 1")
-    count = simple(stop - start) if symbolic else max(0, math.ceil((stop - start) / step))
+    if symbolic and (int(step) != step or step == 0):
+        raise InputError(f"arange: a symbolic end needs an integer step, found {step}")
+    count = _steps(start, stop, int(step)) if symbolic else max(0, math.ceil((stop - start) / step))
 
     def element(i: Expr) -> Expr:
         if const(0, dtype).dtype.is_float:
@@ -170,6 +170,13 @@ def arange(*, start: Dim = 0, stop: Dim, step: float = 1, dtype: str = "int64") 
         return as_expr(start).astype(dtype) + i.astype(dtype) * const(int(step), dtype)
 
     return te.compute((count,), element, name="T_arange")
+
+
+def _steps(start: Dim, stop: Dim, step: int) -> Dim:
+    """The distance from start to stop in steps, rounded up."""
+    distance = stop - start if step > 0 else start - stop
+    size = abs(step)
+    return simple(distance if size == 1 else (distance + (size - 1)) // size)
 
 
 def elementwise_sum(*data: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..errors import InputError, TypeMismatch
-from ..expr import EQ, Expr, IntImm, SizeVar, as_expr, structural_equal, walk
+from ..expr import EQ, GT, Expr, IntImm, SizeVar, as_expr, structural_equal, walk
 from ..te import Tensor
 
 Dim = Any  # int | Expr, for arithmetic that both support
@@ -83,6 +83,14 @@ def differ(a: Dim, b: Dim) -> bool:
     """Whether two dimensions are different for all values of their variables."""
     equal = simple(EQ(as_expr(a), as_expr(b))) if isinstance(a, Expr) or isinstance(b, Expr) else int(a == b)
     return isinstance(equal, int) and not equal
+
+
+def may_exceed(a: Dim, b: Dim) -> bool:
+    """Whether a dimension is more than another for some values of their variables, or that is not decided."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a > b
+    more = simple(GT(as_expr(a), as_expr(b)))
+    return not isinstance(more, int) or bool(more)
 
 
 def at_least_one(dim: Dim) -> Dim:

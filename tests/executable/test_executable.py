@@ -255,6 +255,21 @@ def test_evaluate_is_python(a: int, b: int) -> None:
             evaluate(x // y, env)
 
 
+def test_a_shared_node_is_evaluated_once() -> None:
+    """Offsets in an arena contain each other; here each sum is twice in the next, 2^200 nodes as a tree."""
+    total: e.Expr = N
+    for _ in range(200):
+        total = e.Add(total, total)
+    assert evaluate(total, {N: 3}) == 3 << 200
+
+
+def test_an_evaluation_keeps_what_a_let_binds_apart() -> None:
+    v = e.Var("v")
+    shared = v + N
+    both = e.Add(e.Let(v, e.IntImm(1), shared), e.Let(v, e.IntImm(20), shared))
+    assert evaluate(e.Add(both, shared), {N: 100, v: 3}) == 101 + 120 + 103
+
+
 def test_evaluate_refuses_what_it_does_not_know() -> None:
     with pytest.raises(InputError, match="dimension n has no value"):
         evaluate(N + 1, {})

@@ -98,6 +98,46 @@ def test_attributes_may_hold_dimensions_that_no_operand_has(n: int, m: int) -> N
             np.testing.assert_array_equal(found, wanted)
 
 
+@given(step=st.sampled_from([-3, -2, -1, 1, 2, 5]), n=sizes)
+@settings(max_examples=20)
+def test_ranges_with_symbolic_ends_have_any_step(step: int, n: int) -> None:
+    """Positions that count down, as relative attention has them, or every few, as frames have them."""
+    ends = ("length", "none") if step > 0 else ("length", "below")
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Squeeze", ["s"], ["length"]),
+        helper.make_node("Neg", ["length"], ["below"]),
+        helper.make_node("Add", ["length", "length"], ["none"]),
+        helper.make_node("Range", [ends[0], ends[1], "step"], ["places"]),
+        helper.make_node("Identity", ["x"], ["y"]),
+    ]
+    proto = model(nodes, [("x", F32, ["n"])], ["places", "y"], {"step": np.array(step)})
+    found = interpreter.run(from_onnx(proto), [floats(n)])[0]
+    np.testing.assert_array_equal(found, np.arange(n, 2 * n if step > 0 else -n, step))
+
+
+@pytest.mark.parametrize("name, inputs, attributes, constants, opset", [
+    ("STFT", {"x": ("n", "t")}, {}, {"hop": np.array(3), "window": np.hanning(8).astype(np.float32)}, 17),
+    ("DeformConv", {"x": ("n", 2, 5, 4), "moved": ("n", 18, 3, 2)}, {"kernel_shape": [3, 3]},
+     {"w": floats(3, 2, 3, 3)}, 19),
+])  # fmt: skip
+def test_batches_and_signals_of_open_size(
+    name: str, inputs: dict[str, Any], attributes: dict[str, Any], constants: dict[str, np.ndarray], opset: int
+) -> None:
+    """As a build for the sizes computes it; `random_nodes` holds those against the standard."""
+    order = ["x", *constants] if name == "STFT" else ["x", *constants, "moved"]
+    node = helper.make_node(name, order, ["y"], **attributes)
+    proto = model([node], [(key, F32, list(dims)) for key, dims in inputs.items()], ["y"], constants, opset=opset)
+    graph = from_onnx(proto)
+    for n, t in ((1, 8), (3, 25)):
+        shapes = {key: tuple({"n": n, "t": t}.get(d, d) for d in dims) for key, dims in inputs.items()}
+        data = [floats(*shape) for shape in shapes.values()]
+        fixed = from_onnx(proto, shapes=shapes)
+        np.testing.assert_allclose(
+            interpreter.run(graph, data)[0], interpreter.run(fixed, data)[0], rtol=1e-5, atol=1e-5
+        )
+
+
 # --- dimensions taken for equal ---
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from minitvm import te
 from minitvm.errors import InputError, UnsupportedOperator, VerificationError
-from minitvm.expr import replace, structural_equal
+from minitvm.expr import SizeVar, replace, structural_equal
 from minitvm.graph import (
     Constant,
     Graph,
@@ -23,6 +23,7 @@ from minitvm.graph import (
     registry,
     verify_graph,
 )
+from minitvm.graph.lower import to_prim_func, to_te
 from minitvm.graph.passes.fuse import fuse
 from minitvm.te import Tensor
 
@@ -133,6 +134,27 @@ def test_an_operator_is_one_function_from_anywhere() -> None:
     assert len(fused.nodes) == 1
     arrays = {"x": np.array([1, 2, -5], "float32"), "z": np.array([0, 1, 2], "float32")}
     np.testing.assert_array_equal(by_te(fused, arrays)[0], [1, 4, 0])
+
+
+@pytest.mark.parametrize("op, attrs", [
+    ("image.resize", {"size": (SizeVar("n"), 1, 3)}),
+    ("nn.pad", {"pad_width": ((0, 0), (0, 0), (0, 0))}),
+])  # fmt: skip
+def test_an_operator_that_returns_its_input_has_a_result_of_its_own(op: str, attrs: dict[str, Any]) -> None:
+    """In an operator of its own, in one with a second result, and twice in one."""
+    b = GraphBuilder()
+    x = b.input("x", (attrs["size"][0] if "size" in attrs else SizeVar("n"), 1, 3))
+    same = b.op(op, x, **attrs)
+    data = np.arange(6, dtype="float32").reshape(2, 1, 3)
+    for outputs, expected in (
+        ([same], [data]),
+        ([same, b.op("nn.relu", same)], [data, data]),
+        ([same, b.op(op, same, **attrs), b.op("negative", same)], [data, data, -data]),
+    ):
+        graph = b.build(outputs)
+        tensors = to_te(graph)
+        assert len({id(t) for t in tensors}) == len(tensors) == len(to_prim_func(graph).params)
+        np.testing.assert_array_equal(by_te(optimize(graph), {"x": data}), expected)
 
 
 @pytest.mark.usefixtures("plug_in")

@@ -150,6 +150,25 @@ def test_batch_norm_of_a_value_with_other_readers_becomes_arithmetic() -> None:
     assert operators(after) == {"nn.conv2d": 1, "multiply": 1, "add": 1}
 
 
+@pytest.mark.parametrize("op, attrs, results", [
+    ("split", {"indices_or_sections": 2, "axis": 1}, 2), ("topk", {"k": 4, "axis": 1}, 2),
+])  # fmt: skip
+@pytest.mark.parametrize("biased", [False, True])
+def test_batch_norm_behind_an_operator_with_several_results(
+    op: str, attrs: dict[str, Any], results: int, biased: bool
+) -> None:
+    """As behind a recurrent layer: there are no weights that take the scale."""
+    b, normal = network()
+    parts = b.op(op, b.input("x", (2, 8)), **attrs)
+    assert len(parts) == results
+    value = b.op("nn.bias_add", parts[0], normal(4)) if biased else parts[0]
+    graph = b.build(b.op("nn.batch_norm", value, normal(4), normal(4), normal(4), np.abs(normal(4)) + 0.5))
+    after = dead_code(fold_batch_norm(graph))
+    assert not operators(after).get("nn.batch_norm")
+    inputs = feed(graph)
+    same(interpreter.run(after, inputs), interpreter.run(graph, inputs))
+
+
 def test_residual_block_is_two_functions() -> None:
     fused = fuse(dead_code(fold_batch_norm(residual_block())))
     assert groups(fused) == [

@@ -6,6 +6,7 @@
 `remembered()`       programs with states, run after run: the graph's interpreter and the executable's
 `repeated()`         programs with loops: the graph's interpreter, the executable's, compiled code on request
 `converted()`        networks: the graph's interpreter before and after ConvertLayout
+`unchanged()`        operators that return what they got, and depthwise convolutions of open images: tensor expressions
 `called(...)`        random calls of operators: the graph's interpreter, the tensor expression, the fold
 `interpreters(...)`  programs, and programs gone wrong, in the slow mode and in the fast one, as loops and as kernels
 `expressions()`      index expressions under ranges and conditions, beside their values at every point
@@ -24,7 +25,9 @@ from minitvm import build
 from minitvm import lower as compile_graph
 from minitvm.errors import ExecutionError, MinitvmError
 from minitvm.executable import verify
-from minitvm.expr import rewrite, walk
+from minitvm.expr import SizeVar, rewrite, walk
+from minitvm.graph import Graph, GraphBuilder
+from minitvm.graph.lower import to_te
 from minitvm.ir import IRModule
 from minitvm.reference import executable as executable_reference
 from minitvm.reference import graph as graph_reference
@@ -38,6 +41,7 @@ from minitvm.tir.transform import lower as lower_function
 from tests.drawing import Seeded
 from tests.executable.loop_graphs import CASES
 from tests.frontend.random_nodes import OPERATORS, difference, nodes
+from tests.graph.graphs import by_te
 from tests.graph.layout_networks import means_the_same
 from tests.reference.graph_operators.random_calls import random_call
 from tests.reference.graph_operators.runs import difference as difference_of_call
@@ -160,6 +164,36 @@ def called(*families: str, calls: int = 200) -> Workload:
             raise Noticed(found.split(":")[0], found)
 
     return directed(f"calls of {listed(families)}", lambda: [(f, k) for k in range(calls) for f in families], body)
+
+
+def unchanged() -> Workload:
+    """Graphs of one operator: one that returns its input, or a depthwise convolution of an image of open size."""
+
+    def cases() -> list[tuple[Graph, np.ndarray]]:
+        b, size = GraphBuilder(), SizeVar("n")
+        x, attrs = b.input("x", (size, 1, 20)), {"size": (size, 1, 20)}
+        relu = b.op("nn.relu", x)
+        several = [b.op("image.resize", x, **attrs), relu, b.op("image.resize", relu, **attrs)]
+        graphs = [(b.build(several), np.arange(40.0).reshape(2, 1, 20) - 9)]
+        for stride, padding in ((1, 0), (2, 0), (3, 1)):
+            b = GraphBuilder()
+            x, weight = b.input("x", (1, 2, size, SizeVar("m"))), np.arange(8, dtype="float32").reshape(2, 1, 2, 2)
+            attrs = {"strides": stride, "padding": padding, "lanes": 4}
+            rows = b.op("nn.contrib_depthwise_conv2d_rows", x, weight, **attrs)
+            graphs.append((b.build(rows), np.arange(2.0 * 5 * 9).reshape(1, 2, 5, 9)))
+        return graphs
+
+    def body(trial: Trial, case: tuple[Graph, np.ndarray]) -> None:
+        graph, inputs = case[0], {"x": case[1].astype("float32")}
+        trial.compared += 1
+        tensors = [*map(to_te, graph.nodes), *([] if graph.constants else [to_te(graph)])]
+        if any(len({id(tensor) for tensor in one}) != len(one) for one in tensors):
+            raise Noticed("te", f"{graph}: a tensor has two places")
+        for found, wanted in zip(by_te(graph, inputs), graph_reference.run(graph, inputs), strict=True):
+            if not np.array_equal(found, wanted):
+                raise Noticed("te", f"{graph}: another result")
+
+    return directed("results that are inputs, open images", cases, body)
 
 
 def converted(networks: int = 500) -> Workload:

@@ -1,4 +1,4 @@
-"""The stated errors of exp, log, tanh, sigmoid and erf, measured; and that the rest is libm's."""
+"""The stated errors of exp, log, tanh, sigmoid, erf, sin and cos, measured; and that the rest is libm's."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ RANGE = {
     "tanh": (-12.0, 12.0),
     "sigmoid": (-110.0, 110.0),
     "erf": (-6.0, 6.0),
+    "sin": (-1000.0, 1000.0),
+    "cos": (-10.0, 10.0),
 }
 EXACT: dict[str, Callable[[Any], Any]] = {
     "exp": np.exp, "log": np.log, "tanh": np.tanh, "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "erf": np.vectorize(erf),
+    "sin": np.sin, "cos": np.cos,
 }  # fmt: skip
-ULPS = {"exp": 2, "log": 2, "tanh": 3, "sigmoid": 4}
+ULPS = {"exp": 2, "log": 2, "tanh": 3, "sigmoid": 4, "sin": 2, "cos": 2}
 
 
 def vector_kernel(name: str, element: str = "f32", lanes: int = 16) -> str:

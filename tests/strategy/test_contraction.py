@@ -67,6 +67,18 @@ def test_neighbours_that_are_one_axis_everywhere_are_joined() -> None:
     assert rows == {"v_b0", "v_i"}, "an open extent inside: the place along it is no division by a constant"
 
 
+def test_of_open_rows_the_inner_are_tiled() -> None:
+    """A batch of sequences, both open: tiles along a batch of one would have a single row each."""
+    batch, length = te.size_var("batch"), te.size_var("length")
+    a, b = te.placeholder((batch, length, 32), name="a"), te.placeholder((32, 64), name="b")
+    func = te.create_prim_func([a, b, topi.matmul(a, b)])
+    assert [way[0] for way in named(func)] == ["v_i", "v_b0"]
+    choice = strategy.choice_of(strategy.scheduled(func, CPU))
+    assert choice is not None and choice.weighed[0].knobs["row"] == "v_i"
+    c = te.placeholder((batch, 4, length, 32), name="c")
+    assert [way[0] for way in named(te.create_prim_func([c, b, topi.matmul(c, b)]))] == ["v_i", "v_b0*v_b1"]
+
+
 def test_packed_columns_are_contiguous_in_their_panels() -> None:
     a, w = te.placeholder((4, 5), name="a"), te.placeholder((3, 5, 8), name="w")
     (way,) = roles(reduction(te.create_prim_func([a, w, topi.dense_packed(a, w, units=20)])))

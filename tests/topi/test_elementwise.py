@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from minitvm import te, topi
 from minitvm.errors import InputError, TypeMismatch
+from minitvm.expr import SizeVar
+from minitvm.reference.te import evaluate
 
 Run = Callable[..., Any]
 
@@ -165,6 +167,22 @@ def test_arange(run: Run, start: float, stop: float, step: float) -> None:
     dtype = "float32" if isinstance(step, float) else "int64"
     found = run(topi.arange, start=start, stop=stop, step=step, dtype=dtype)
     np.testing.assert_allclose(found, np.arange(start, stop, step, dtype), rtol=1e-6)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, -1, -2, -3])
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_arange_with_symbolic_ends(step: int, n: int) -> None:
+    """From n - 1 to 2n up, from n - 1 to -n down."""
+    size = SizeVar("n")
+    x = te.placeholder((size,), name="x")
+    places = topi.arange(start=size - 1, stop=2 * size if step > 0 else -size, step=step)
+    (found,) = evaluate([places], {x: np.zeros(n, "float32")})
+    np.testing.assert_array_equal(found, np.arange(n - 1, 2 * n if step > 0 else -n, step))
+
+
+def test_arange_refuses_a_symbolic_end_with_a_fraction() -> None:
+    with pytest.raises(InputError, match="needs an integer step, found 0.5"):
+        topi.arange(stop=SizeVar("n"), step=0.5, dtype="float32")
 
 
 def test_errors_name_the_operands() -> None:

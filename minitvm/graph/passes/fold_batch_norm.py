@@ -56,7 +56,7 @@ def fold_batch_norm(graph: Graph) -> Graph:
                 chain = [product, *chain] if product is not None else []
         shift = (bias - mean) * scale + beta
         dtype = item.output.dtype.numpy
-        if product is not None and all(private(n.output) for n in chain) and _foldable(product, axis, arrays):
+        if product is not None and _foldable(product, axis, arrays) and all(private(n.output) for n in chain):
             weight = product.inputs[1]
             scaled = arrays[weight].astype(np.float64) * _along(scale, _out_channels(product), weight.ndim)
             new_weight = constant(scaled.astype(dtype), f"{weight.name}_scaled")

@@ -34,6 +34,7 @@ from ...executable import (
     evaluate,
 )
 from ...executable.alignment import ALIGNMENT, address, aligned, aligned_empty, array_at
+from ...executable.evaluation import Evaluation
 from ...expr import DType, Expr, Var, free_vars
 from .. import externals
 from ..shapes import Bindings, beyond_bound, bind_data_size, rooms, shape_of
@@ -91,6 +92,7 @@ class CpuProgram:
         self.kernels = load_kernels(executable, workers, progress) if kernels is None else kernels
         self.team = team or shared_team(default_threads() if threads is None else threads)
         self.constants = [aligned(c.data) for c in executable.constants]
+        self.constant_places = [address(array) for array in self.constants]
         self.states = [zeros_of(spec) for spec in executable.states]
         # Shared by programs bound to different shapes, only one of which runs at a time; they only grow.
         self._arenas = [aligned_empty(0, a.alignment) for a in executable.arenas]
@@ -150,7 +152,9 @@ class BoundProgram:
 
             verify(x, env)
         self.output_shapes = rooms(x, env)
-        self._arenas = [program.arena(i, int(evaluate(a.size, env))) for i, a in enumerate(x.arenas)]
+        self._evaluated = Evaluation(env)  # for the tables that are made here; no size that a step binds is in it
+        self._arenas = [program.arena(i, int(self._evaluated(a.size))) for i, a in enumerate(x.arenas)]
+        self._places = [address(arena) for arena in self._arenas]
         self._input_slots: list[list[int]] = [[] for _ in x.inputs]
         self._output_slots: list[list[int]] = [[] for _ in x.outputs]
         self._words: list[int] = []
@@ -160,7 +164,7 @@ class BoundProgram:
         self._made_for: dict[Var, int] = {}
         starts = [self._lay_out(step) for step in x.steps]
         table = np.array(self._words or [0], np.int64)
-        self._table = table
+        self._table, self._table_place = table, address(table)
         self._args = table.data
         self._starts = starts
         self._segments = self.segments()
@@ -212,16 +216,18 @@ class BoundProgram:
             self._output_slots[a.index].append(at)
             return 0
         if isinstance(a, ConstantRef):
-            return address(self.program.constants[a.index])
+            return self.program.constant_places[a.index]
         if isinstance(a, State):
             return address(self.program.states[a.index])
         if isinstance(a, ArenaSlice):
-            return address(self._arenas[a.arena]) + int(evaluate(a.offset, self.env))
-        steps = [self._binders[v] for v in free_vars(a) if v in self._binders] if isinstance(a, Expr) else []
+            return self._places[a.arena] + int(self._evaluated(a.offset))
+        if not self._binders or not isinstance(a, Expr):
+            return scalar_word(self._evaluated(a), dtype)
+        steps = [self._binders[v] for v in free_vars(a) if v in self._binders]
         if steps:
-            self._later[max(steps)].append((at, a, dtype))  # type: ignore[arg-type]
+            self._later[max(steps)].append((at, a, dtype))
             return 0
-        return scalar_word(evaluate(a, self.env), dtype)
+        return scalar_word(self._evaluated(a), dtype)
 
     # -- the step table
 
@@ -237,7 +243,7 @@ class BoundProgram:
 
     def _arguments(self, number: int) -> int:
         """The address of a step's arguments."""
-        return address(self._table) + 8 * self._starts[number]
+        return self._table_place + 8 * self._starts[number]
 
     def segments(self, stamp: Callable[[int], NativeStep] | None = None) -> list[Segment]:
         """Tables of native steps, and the steps between them that Python takes, with stamps as `segments.segments`."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from .lanes import BF16, F16, F32, I32, Value, library_function
+from .lanes import BF16, F16, F32, F64, I32, I64, Value, library_function
 
 
 def horner(x: Value, coefficients: tuple[float, ...]) -> Value:
@@ -141,6 +141,56 @@ def erf_f32(x: Value) -> Value:
     return (magnitude < 0.9375).select(near, x.is_nan().select(x, far))
 
 
+# sin r = r + r^3 p(r^2) and cos r = 1 - r^2/2 + r^4 q(r^2) on |r| <= pi/4
+_SIN = (-0.1666666716337204, 0.008333329111337662, -0.00019839320157188922, 2.7181924906471977e-06)
+_COS = (0.0416666679084301, -0.0013888883404433727, 2.479949216649402e-05, -2.720817349199933e-07)
+_HALF_PI_HIGH, _HALF_PI_LOW = 1.5707963267948966, 6.123233995736766e-17
+_ROUND_F64 = 1.5 * 2**52  # as `_ROUND`, for numbers below 2^51
+_FAR = 2.0**30  # a larger argument is not reduced here
+
+
+def sin_f32(x: Value) -> Value:
+    """The sine within 2 ulp."""
+    return _circular(x, "sin", 0)
+
+
+def cos_f32(x: Value) -> Value:
+    """The cosine within 2 ulp."""
+    return _circular(x, "cos", 1)
+
+
+def _circular(x: Value, name: str, quarters: int) -> Value:
+    """The sine of x and so many quarters of a turn; lanes whose argument is far are `name` of libm."""
+    near = _circular_near(x, quarters)
+    far = x.intrinsic("fabs") > _FAR
+    b = x.builder
+    some = b.bitcast(far.llvm, ir.IntType(x.lanes)) if x.lanes else far.llvm
+    before = b.basic_block
+    with b.if_then(b.icmp_unsigned("!=", some, ir.Constant(some.type, 0)), likely=False):
+        rare = far.select(libm(name, 1)(x), near)
+        after = b.basic_block
+    result = b.phi(near.llvm.type)
+    result.add_incoming(near.llvm, before)
+    result.add_incoming(rare.llvm, after)
+    return near.wrap(result)
+
+
+def _circular_near(x: Value, quarters: int) -> Value:
+    # x = n pi/2 + r. In float64 n pi/2 is exact enough for every n that occurs, and its low bits count the quarters.
+    wide = x.cast(F64)
+    rounded = wide.intrinsic("fma", wide.constant(2.0 / math.pi), wide.constant(_ROUND_F64))
+    n = rounded - _ROUND_F64
+    r_wide = n.intrinsic("fma", n.constant(-_HALF_PI_HIGH), wide)
+    r = n.intrinsic("fma", n.constant(-_HALF_PI_LOW), r_wide).cast(F32)
+    quarter = rounded.bitcast(I64).cast(I32) + quarters
+    square = r * r
+    sine = (r * square).intrinsic("fma", horner(square, _SIN), r)
+    tail = (square * square) * horner(square, _COS)
+    cosine = square.intrinsic("fma", square.constant(-0.5), tail) + 1.0
+    value = ((quarter & 1) == 0).select(sine, cosine)
+    return (value.bitcast(I32) ^ ((quarter & 2) << 30)).bitcast(F32)
+
+
 def libm(name: str, arity: int) -> Callable[..., Value]:
     """The C library's function, one call a lane: `sinf` for float32, `sin` for float64."""
 
@@ -176,7 +226,7 @@ def _exp10(x: Value) -> Value:
 _exp = _with_float32("exp", exp_f32)
 
 _LIBM_UNARY = (
-    "exp2", "expm1", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
+    "exp2", "expm1", "log2", "log10", "log1p", "tan", "asin", "acos", "atan",
     "sinh", "cosh", "asinh", "acosh", "atanh",
 )  # fmt: skip
 
@@ -186,6 +236,8 @@ UNARY: dict[str, Callable[..., Value]] = {
     "tanh": _with_float32("tanh", tanh_f32),
     "sigmoid": in_float32(sigmoid),
     "erf": _with_float32("erf", erf_f32),
+    "sin": _with_float32("sin", sin_f32),
+    "cos": _with_float32("cos", cos_f32),
     "exp10": in_float32(_exp10),
     **{name: in_float32(libm(name, 1)) for name in _LIBM_UNARY},
 }

@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minitvm.expr import SizeVar
 from minitvm.graph import Graph, GraphBuilder, Value, verify_graph
 from minitvm.graph.passes.blocked_layout import block_of, blocked_layout
 from minitvm.graph.passes.constant_folding import constant_folding
 from minitvm.graph.passes.dead_code import dead_code
 from minitvm.reference import graph as interpreter
 from minitvm.target import Target
+
+from ..graphs import by_te
 
 # 3 and 4 are blocks of their own; 5, 6 and 7 have none; 8, 12 and 16 have whole vectors of 8, 4 and 8.
 CHANNELS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 18, 18, 18)  # 18: many, of which the last block of 4 is not full
@@ -253,6 +256,30 @@ def test_a_depthwise_convolution_between_plain_values_changes_no_layout() -> Non
     np.testing.assert_allclose(
         interpreter.run(after, inputs)[0], interpreter.run(graph, inputs)[0], rtol=1e-4, atol=1e-5
     )
+
+
+@given(
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 4)), strides=st.tuples(st.integers(1, 2), st.integers(1, 3)),
+    padding=st.tuples(*[st.integers(0, 2)] * 4), dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    image=st.tuples(st.integers(8, 12), st.integers(8, 40)), is_open=st.sampled_from(["h", "w", "hw"]),
+)  # fmt: skip
+@settings(max_examples=25)
+def test_depthwise_convolutions_of_open_images_on_rows(
+    kernel: Any, strides: Any, padding: Any, dilation: Any, image: tuple[int, int], is_open: str
+) -> None:
+    """Whether a row of whole vectors ends behind the image depends on the size, and is decided when it runs."""
+    b = GraphBuilder()
+    shape = [SizeVar(name) if name in is_open else extent for name, extent in zip("hw", image, strict=True)]
+    x = b.input("x", (1, 3, *shape))
+    weight = np.random.default_rng(0).integers(-2, 3, (3, 1, *kernel)).astype("float32")
+    attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": 3}
+    graph = b.build(b.op("nn.conv2d", x, weight, **attrs))
+    after = blocked_layout(graph, machine(8))
+    assert operators(after) == {"nn.contrib_depthwise_conv2d_rows": 1}
+    inputs = {"x": np.random.default_rng(1).integers(-3, 4, (1, 3, *image)).astype("float32")}
+    expected = interpreter.run(graph, inputs)
+    np.testing.assert_array_equal(interpreter.run(after, inputs), expected)
+    np.testing.assert_array_equal(by_te(after, inputs), expected)
 
 
 def test_operators_that_name_axes_see_the_plain_layout() -> None:

@@ -16,7 +16,7 @@ from minitvm.graph.passes.split_resize import split_resize
 from minitvm.target import Target
 
 from ..patch import Faults
-from ..siblings import converted
+from ..siblings import converted, unchanged
 from ..workloads import graphs, networks
 
 PASSES = "minitvm.graph.passes."
@@ -225,10 +225,32 @@ GRAPH_LOWER = Faults("graph lowering", "minitvm.graph.lower", [
     networks(("arg", "arg", "cumsum", "reduction", "transpose"), largest=5),
     networks(("arithmetic", "arithmetic", "unary", "transpose"), largest=6),
 ])  # fmt: skip
+SHAPES = Faults("topi shapes", "minitvm.topi.shapes", [unchanged()])
+SHAPES.edit(
+    "what is not decided is not more",
+    "may_exceed",
+    "not isinstance(more, int) or bool(more)",
+    "isinstance(more, int) and bool(more)",
+)
+SHAPES.edit("more is not more", "may_exceed", "simple(GT(", "simple(EQ(")
 HASH = Faults("structural hash", "minitvm.expr.structural_hash", [
     networks(("arg", "arg", "cumsum", "reduction", "transpose"), largest=5),
     networks(("arithmetic", "arithmetic", "unary", "transpose"), largest=6),
 ])  # fmt: skip
+GRAPH_LOWER.edit(
+    "a result that is an input is passed as the input",
+    "_of_their_own",
+    "(*taken, *own)",
+    "own",
+    by=[unchanged()],
+)
+GRAPH_LOWER.edit(
+    "two results that are one tensor have one place",
+    "_of_their_own",
+    "(*taken, *own)",
+    "taken",
+    by=[unchanged()],
+)
 HASH.edit("attributes do not tell functions apart", "_Hash.add", "self.add(item[key])", "pass")
 HASH.edit(
     "operands in any order are one function",

@@ -158,8 +158,8 @@ ONNX_SPECTRAL.edit(
 ONNX_SPECTRAL.edit(
     "the last frame is lost",
     "stft",
-    "np.arange(0, samples - length + 1, step)",
-    "np.arange(0, max(samples - length, 1), step)",
+    "stop=samples - length + 1",
+    "stop=max(samples - length, 1)",
 )
 
 ONNX_REGIONS = Faults("onnx regions", "minitvm.frontend.onnx.ops.regions", [])

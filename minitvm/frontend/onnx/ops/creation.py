@@ -42,9 +42,9 @@ def range_(n: NodeContext) -> Any:
     dtype = n[0].dtype
     first, limit, step = (p.reshape(()).item() for p in parts)
     if any(isinstance(v, Expr) for v in (first, limit, step)):
-        if step != 1:
-            n.refuse("a range with symbolic ends has the step 1")
-        return n.op("arange", start=first, stop=limit, step=1, dtype=str(dtype))
+        if not isinstance(step, int) or step == 0:
+            n.refuse(f"a range with symbolic ends has a constant integer step, found {step}")
+        return n.op("arange", start=first, stop=limit, step=step, dtype=str(dtype))
     count = max(0, math.ceil((limit - first) / step))
     return Operand.known((first + step * np.arange(count)).astype(dtype.numpy))
 

@@ -98,7 +98,8 @@ def deform_conv(n: NodeContext) -> Any:
     bias, mask = n.optional(3), n.optional(4)
     if x.ndim != 4:
         n.refuse(f"{x} by {weight} is not supported: wanted pictures of two dimensions")
-    batch, channels, *extents = n.sizes(x)
+    batch = x.shape[0]
+    channels, *extents = n.sizes(x, 1)
     filters, of_group, *kernel = n.sizes(weight)
     groups, moved = n.attr("group", 1), n.attr("offset_group", 1)
     strides, dilations = n.attr("strides", (1, 1)), n.attr("dilations", (1, 1))

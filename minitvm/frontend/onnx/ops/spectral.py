@@ -77,17 +77,18 @@ def stft(n: NodeContext) -> Any:
     onesided = bool(n.attr("onesided", 1))
     if x.ndim == 2:
         x = n.op("expand_dims", x, axis=(2,))
-    samples, parts = n.sizes(x, 1)
+    samples, parts = x.shape[1], n.size(x, 2)
     if given is not None:
         length = int(n.scalar(given, "the length of a frame"))
     elif window is not None:
         length = n.size(window, 0)
     else:
         n.refuse("neither a window nor the length of a frame is given")
-    if parts not in (1, 2) or step < 1 or not 1 <= length <= samples:
+    if parts not in (1, 2) or step < 1 or length < 1 or (isinstance(samples, int) and length > samples):
         n.refuse(f"frames of {length} every {step} of {x} are not supported")
-    starts = np.arange(0, samples - length + 1, step)
-    frames = n.op("take", x, starts[:, None] + np.arange(length), axis=1)
+    starts = n.op("arange", start=0, stop=samples - length + 1, step=step, dtype="int64")
+    places = n.op("add", n.op("expand_dims", starts, axis=(1,)), np.arange(length))
+    frames = n.op("take", x, places, axis=1)
     if window is not None:
         frames = n.op("multiply", frames, n.op("reshape", n.cast(window, x.dtype), newshape=(1, 1, length, 1)))
     return _transformed(n, frames, 2, None, onesided=onesided)

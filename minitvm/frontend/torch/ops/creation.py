@@ -80,9 +80,9 @@ def arange(n: NodeContext) -> Any:
     step = n.attr("step") if "step" in n.values else 1
     stop = n.attr("end")
     if any(isinstance(v, Expr) for v in (start, step, stop)):
-        if step != 1:
+        if not isinstance(step, int) or step == 0:
             n.refuse(f"a range by {step} with symbolic ends")
-        return n.op("arange", start=start, stop=stop, step=1, dtype=str(n.dtype))
+        return n.op("arange", start=start, stop=stop, step=step, dtype=str(n.dtype))
     return Operand.known((start + step * np.arange(max(0, math.ceil((stop - start) / step)))).astype(n.dtype.numpy))
 
 
