@@ -66,8 +66,8 @@ STEPS.edit(
     "while at < number + step.steps:",
 )
 STEPS.edit(
-    "a loop goes back to its begin",
+    "a loop ends behind its first iteration",
     "_Segments.append",
     "rows += [_BARRIER, (LOOP_NEXT, 0, args, head * STEP_WORDS)]",
-    "rows += [_BARRIER, (LOOP_NEXT, 0, args, (head + 2) * STEP_WORDS)]",
+    "rows += [_BARRIER, (LOOP_NEXT, 0, args, (len(rows) + 2) * STEP_WORDS)]",
 )
