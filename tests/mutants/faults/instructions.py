@@ -34,5 +34,3 @@ THREADS = Faults("what a warp does together", "minitvm.tir.transform.bind_thread
 THREADS.edit(
     "every lane does it", "_by_one_lane", "replace(node, body=If(EQ(lanes.var, lanes.start), node.body))", "node"
 )
-OWNERS = Faults("what a warp owns", "minitvm.tir.analysis.threads", [TENSOR_CORES])
-OWNERS.edit("all warps share fragments", "owns", "return loop.thread != LANES", "return False")
