@@ -30,7 +30,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 FOUNDATION = "errors events absent notebook target expr backend store workers garbage"
 NODES = (
-    "errors events notebook expr te.nodes tir.nodes tir.meanings graph.nodes executable.nodes accel.config accel.isa"
+    "errors events notebook expr te.nodes tir.nodes tir.all_reduce tir.meanings graph.nodes executable.nodes"
+    " accel.config accel.isa"
 )
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
 COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link lowering"

@@ -14,6 +14,7 @@ open_lessons()
 import numpy as np
 
 import minitvm
+from lessons import example, ledger
 from lessons.text import body_of
 from minitvm import reference, te, tir
 from minitvm.codegen import numba_cuda
@@ -185,6 +186,32 @@ for threads in (1, 8, 32, 64):
 
 # %%
 print("\n".join(numba_cuda.generate(shuffles["main_kernel_0"]).splitlines()[-9:]))
+
+# %% [markdown]
+# ## The ledger
+#
+# Our example with a block for each element of C, whose 8 threads share out the sum: the products are as many, and all
+# that the threads do to combine theirs comes on top.
+
+
+# %%
+def on_teams(n: int) -> PrimFunc:
+    """The example with side n, 8 threads an element of C."""
+    sch = tir.Schedule(example.blocks(n, n, n))
+    i, j, k = sch.get_loops("C")
+    sch.bind(i, "blockIdx.x")
+    sch.bind(j, "blockIdx.y")
+    sch.bind(sch.split(k, [None, 8])[1], "threadIdx.x")
+    return sch.func
+
+
+args = example.inputs(16, 16, 16)
+columns = {}
+for name, program in (("serial", example.blocks(16, 16, 16)), ("in teams", on_teams(16))):
+    lowered = minitvm.lower(program, target="cuda", stop_at="kernel")["example"]
+    assert reference.check(example.blocks(16, 16, 16), lowered, modes=("exact", "shadow"))
+    columns[name] = ledger.measure(lowered, *args)
+ledger.show(columns)
 
 # %% [markdown]
 # ## The exercise

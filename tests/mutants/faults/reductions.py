@@ -67,9 +67,6 @@ SHARES.edit(
     "a share beyond the end", "_Share.update", "return stmt if is_const(predicate, 1) else", "return stmt if True else"
 )
 SHARES.edit("all threads write the result", "_Share.finish", "write = If(all_of(alone), ", "write = If(const(True), ")
-SHARES.edit(
-    "a decomposed sum forgets its init", "_Share.write", "stmt: Stmt = goes_on", "stmt: Stmt = _stored(places, total)"
-)
 COMBINED = Faults("lower_thread_allreduce, a tree", TRANSFORM + "lower_thread_allreduce", [TREE])
 COMBINED.edit("a partner beyond the end", "_Lowering.by_a_tree", "if team.count % (2 * step):", "if False:")
 COMBINED.edit(
