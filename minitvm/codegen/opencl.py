@@ -21,7 +21,7 @@ from ..errors import Unsupported
 from ..expr import Call, DType, Expr, IntImm, StringImm, Var, substitute
 from ..expr.conditions import is_const
 from ..tir.analysis.registers import Register, registers_of
-from ..tir.analysis.threads import is_shared
+from ..tir.analysis.threads import grid_of, is_shared
 from ..tir.nodes import (
     Allocate,
     Assert,
@@ -85,8 +85,13 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
             head.append("#pragma OPENCL EXTENSION cl_khr_fp64 : enable")
         head.append("#pragma OPENCL FP_CONTRACT OFF")
         listed = ",\n    ".join(parameters) or "void"
-        signature = f"__kernel void {self.kernel.name}(\n    {listed}\n) {{"
+        signature = f"__kernel {self.work_group()}void {self.kernel.name}(\n    {listed}\n) {{"
         return "\n".join([*head, "", *self.library.text(), signature, *body, "}", ""])
+
+    def work_group(self) -> str:
+        """The attribute that fixes the threads of a block where they are constants: compilers count on it."""
+        extents = [d.value for d in grid_of(self.kernel.body)[3:] if isinstance(d, IntImm)]
+        return f"__attribute__((reqd_work_group_size({', '.join(map(str, extents))}))) " if len(extents) == 3 else ""
 
     def parameter(self, param: Buffer | Var) -> list[str]:
         """The declarations of a parameter; lines of the body bring it into the form that statements use."""

@@ -296,15 +296,23 @@ def _first(_: Library, name: str, dtype: DType) -> str:
 
 
 def _load_masked(library: Library, name: str, dtype: DType, space: str) -> str:
-    """Neighbours in memory, zeros for the lanes that are left out."""
+    """Neighbours in memory, zeros for the lanes that are left out; most often there are none: then it is one load."""
     t, truth = value_type(dtype), "-" if dtype.is_bool else ""
     lanes = _each(dtype, f"m.s{{k}} ? {truth}{element(library, dtype, 'p', '{n}')} : {_zero(dtype)}")
-    return _function(t, name, f"const {space} {memory_type(dtype)} *p, char{dtype.lanes} m", f"({t})({lanes})")
+    whole = [] if dtype.is_half or dtype.is_bool else [f"if (all(m)) return vload{dtype.lanes}(0, p);"]
+    parameters = f"const {space} {memory_type(dtype)} *p, char{dtype.lanes} m"
+    return (
+        _function(t, name, parameters, *whole, f"return ({t})({lanes});")
+        if whole
+        else _function(t, name, parameters, f"({t})({lanes})")
+    )
 
 
 def _store_masked(library: Library, name: str, dtype: DType, space: str) -> str:
     t, truth = value_type(dtype), "-" if dtype.is_bool else ""
     lines = [f"if (m.s{k:x}) {put(library, dtype, 'p', str(k), f'{truth}x.s{k:x}')}" for k in range(dtype.lanes)]
+    if not dtype.is_half and not dtype.is_bool:
+        lines.insert(0, f"if (all(m)) {{ vstore{dtype.lanes}(x, 0, p); return; }}")
     return _function("void", name, f"{space} {memory_type(dtype)} *p, {t} x, char{dtype.lanes} m", *lines)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import TargetError, nearest
@@ -65,6 +65,9 @@ class GPU:
     `vector_widths` are the numbers of lanes that vectors can have, () for any; `local_memory_helps` says whether
     storage that a block shares is faster than memory, `has_shuffles` whether the threads of a warp read each other's
     registers.
+    `vector_registers` are those of a processor, whose cores run the
+    threads of a block one after the other; 0 for GPUs. A multiprocessor starts a multiply-add in so many `lanes` each
+    cycle, and keeps so many threads and so much shared memory (0: as much as a block).
     """
 
     name: str = "generic"
@@ -80,6 +83,17 @@ class GPU:
     local_memory_helps: bool = True
     vector_widths: tuple[int, ...] = ()
     has_shuffles: bool = True
+    vector_registers: int = 0
+    lanes: int = 64
+    threads_per_multiprocessor: int = 1024
+    shared_memory_per_multiprocessor: int = 0
+
+    @property
+    def processor(self) -> CPU | None:
+        """The device as a CPU, for schedules and cost models; None for a GPU."""
+        if not self.vector_registers:
+            return None
+        return CPU(self.name, self.vector_bits, self.vector_registers, cores=max(1, self.multiprocessors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,30 +187,58 @@ _CPUS = {
     "znver3": CPU("znver3", 256, 16, 2, 4, True, 8, 0.0, Cache(32 * _KB, 8), Cache(512 * _KB, 8), Cache(32 * _MB, 16)),
     "cortex-a72": CPU("cortex-a72", 128, 32, 2, 7, True, 4, 1.5, Cache(32 * _KB, 2), Cache(_MB, 16), Cache(0, 1)),
 }
+
+
+def _capability(arch: str, block_kb: int, shared_kb: int, lanes: int, threads: int) -> GPU:
+    """A compute capability: shared memory of a block and of a multiprocessor, its lanes for float32, its threads."""
+    return GPU(
+        arch, arch, max_shared_memory_per_block=block_kb * _KB, lanes=lanes, threads_per_multiprocessor=threads,
+        shared_memory_per_multiprocessor=shared_kb * _KB,
+    )  # fmt: skip
+
+
 _GPUS = {
-    "h100": GPU("h100", "sm_90", max_shared_memory_per_block=227 * _KB, multiprocessors=132),
-    "a100": GPU("a100", "sm_80", max_shared_memory_per_block=163 * _KB, multiprocessors=108),
+    "h100": replace(_capability("sm_90", 227, 228, 128, 2048), name="h100", multiprocessors=132),
+    "a100": replace(_capability("sm_80", 163, 164, 64, 2048), name="a100", multiprocessors=108),
     "gtx-1080-ti": GPU("gtx-1080-ti", "sm_61", multiprocessors=28),
 }
 # By compute capability, from the tables of NVIDIA's programming guide.
 _CUDAS = {
-    "sm_75": GPU("sm_75", "sm_75", max_shared_memory_per_block=64 * _KB),
-    "sm_80": GPU("sm_80", "sm_80", max_shared_memory_per_block=163 * _KB),
-    "sm_86": GPU("sm_86", "sm_86", max_shared_memory_per_block=99 * _KB),
-    "sm_89": GPU("sm_89", "sm_89", max_shared_memory_per_block=99 * _KB),
-    "sm_90": GPU("sm_90", "sm_90", max_shared_memory_per_block=227 * _KB),
-    "sm_90a": GPU("sm_90a", "sm_90a", max_shared_memory_per_block=227 * _KB),
+    "sm_75": _capability("sm_75", 64, 64, 64, 1024),
+    "sm_80": _capability("sm_80", 163, 164, 64, 2048),
+    "sm_86": _capability("sm_86", 99, 100, 128, 1536),
+    "sm_89": _capability("sm_89", 99, 100, 128, 1536),
+    "sm_90": _capability("sm_90", 227, 228, 128, 2048),
+    "sm_90a": _capability("sm_90a", 227, 228, 128, 2048),
 }
 # OpenCL 1.2 has no shuffles.
 _WIDTHS = (2, 4, 8)  # of vectors in OpenCL C; those of 16 are of use to bytes alone, and break PoCL 3.0
 _OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), 32 * _KB, 0, 0, 0, 128, True, _WIDTHS, False)
+# Registers of a thread of 32 bits: 16 of 128 bits on Mali; 128 of 256 bits for 16 threads on Intel; 256 on AMD.
 _OPENCLS = {
-    "mali": GPU("mali", "", 4, 256, (256, 256, 256), 32 * _KB, 0, 0, 4, 128, False, _WIDTHS, False),
-    "adreno": GPU("adreno", "", 64, 512, (512, 512, 512), 32 * _KB, 0, 0, 4, 128, False, _WIDTHS, False),
-    "amd": GPU("amd", "", 64, 256, (256, 256, 256), 64 * _KB, 0, 0, 64, 128, True, _WIDTHS, False),
-    "intel": GPU("intel", "", 16, 256, (256, 256, 256), 64 * _KB, 0, 0, 0, 128, True, _WIDTHS, False),
-    "pocl": GPU("pocl", "", 1, 4096, (4096, 4096, 4096), 512 * _KB, 0, 0, 0, 256, False, _WIDTHS, False),
-}
+    "mali": replace(
+        _OPENCL, name="mali", warp_size=4, max_registers_per_thread=64, multiprocessors=4, local_memory_helps=False,
+        lanes=16, threads_per_multiprocessor=256,
+    ),
+    "adreno": replace(
+        _OPENCL, name="adreno", warp_size=64, max_threads_per_block=512, max_block_dim=(512, 512, 512),
+        multiprocessors=4,
+        local_memory_helps=False, lanes=128,
+    ),
+    "amd": replace(
+        _OPENCL, name="amd", warp_size=64, max_shared_memory_per_block=64 * _KB, registers_per_block=65536,
+        max_registers_per_thread=256, multiprocessors=64, threads_per_multiprocessor=2560,
+    ),
+    "intel": replace(
+        _OPENCL, name="intel", warp_size=16, max_shared_memory_per_block=64 * _KB, max_registers_per_thread=64,
+        threads_per_multiprocessor=896,
+    ),
+    "pocl": replace(
+        _OPENCL, name="pocl", max_threads_per_block=4096, max_block_dim=(4096, 4096, 4096),
+        max_shared_memory_per_block=512 * _KB, multiprocessors=2, vector_bits=256, local_memory_helps=False,
+        vector_registers=16,
+    ),
+}  # fmt: skip
 _ACCELERATORS = {"vta": Accelerator(), "vdla": Accelerator("vdla", 200, weight_buffer=32 * 1024)}
 
 register_kind(

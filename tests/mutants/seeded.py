@@ -42,7 +42,7 @@ from .devices import CHECKS, checked
 from .oracle import Noticed, Trial, Workload, directed
 
 
-def _seeded(name: str, check: Callable[[int], None], count: int) -> Workload:
+def seeded(name: str, check: Callable[[int], None], count: int) -> Workload:
     def seeds() -> Sequence[int]:
         return range(count)
 
@@ -56,33 +56,33 @@ def _seeded(name: str, check: Callable[[int], None], count: int) -> Workload:
     return directed(name, seeds, body)
 
 
-BLOCKS = _seeded("programs of blocks through the passes", blocks_keep_the_meaning, 1200)
-THREADS = _seeded("programs of threads through the passes", threads_keep_the_meaning, 400)
-STAGES = _seeded("programs of stages through the passes", stages_keep_the_meaning, 400)
-WHOLE_REGIONS = _seeded("what blocks do to whole regions", lambda k: whole_holds(list(WHOLE)[k]), len(WHOLE))
-KERNELS = _seeded("flat kernels through the passes", kernels_keep_the_meaning, 1200)
-GONE_WRONG = _seeded("programs gone wrong in both modes", goes_wrong_alike, 500)
-MASKS = _seeded("machine code of masks", masks_alike, 30)
+BLOCKS = seeded("programs of blocks through the passes", blocks_keep_the_meaning, 1200)
+THREADS = seeded("programs of threads through the passes", threads_keep_the_meaning, 400)
+STAGES = seeded("programs of stages through the passes", stages_keep_the_meaning, 400)
+WHOLE_REGIONS = seeded("what blocks do to whole regions", lambda k: whole_holds(list(WHOLE)[k]), len(WHOLE))
+KERNELS = seeded("flat kernels through the passes", kernels_keep_the_meaning, 1200)
+GONE_WRONG = seeded("programs gone wrong in both modes", goes_wrong_alike, 500)
+MASKS = seeded("machine code of masks", masks_alike, 30)
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
-FRACTIONS = _seeded("fractions", lambda k: fractions_are_rounded_once(_FLOATS[k]), len(_FLOATS))
-ON_A_DEVICE = _seeded("random kernels on a device", lambda seed: kernel_alike(seed, run_on_device), 30)
-MASKS_ON_A_DEVICE = _seeded("masks on a device", lambda seed: masks_alike(seed, run_on_device), 10)
+FRACTIONS = seeded("fractions", lambda k: fractions_are_rounded_once(_FLOATS[k]), len(_FLOATS))
+ON_A_DEVICE = seeded("random kernels on a device", lambda seed: kernel_alike(seed, run_on_device), 30)
+MASKS_ON_A_DEVICE = seeded("masks on a device", lambda seed: masks_alike(seed, run_on_device), 10)
 _GRIDS = [(program, schedule) for program in PROGRAMS for schedule in (*GRIDS, parallel_tiles)]
-ON_GRIDS = _seeded("grids on a device", lambda k: runs_alike(*_GRIDS[k]), len(_GRIDS))
-IN_PYTHON = _seeded("random kernels for CUDA in Python", lambda seed: kernel_alike(seed, run_simulated), 30)
-MASKS_IN_PYTHON = _seeded("masks for CUDA in Python", lambda seed: masks_alike(seed, run_simulated), 10)
-PAIRS = _seeded("products of pairs in machine code", lambda seed: products_alike(seed, run_compiled), 12)
-PAIRS_ON_A_DEVICE = _seeded("products of pairs on a device", lambda seed: products_alike(seed, run_on_device), 12)
-PAIRS_IN_PYTHON = _seeded("products of pairs for CUDA", lambda seed: products_alike(seed, run_simulated), 12)
-ON_CUDA_GRIDS = _seeded("grids for CUDA in Python", lambda k: runs_alike(*_GRIDS[k], "cuda"), len(_GRIDS))
-INSTRUCTIONS = _seeded(
+ON_GRIDS = seeded("grids on a device", lambda k: runs_alike(*_GRIDS[k]), len(_GRIDS))
+IN_PYTHON = seeded("random kernels for CUDA in Python", lambda seed: kernel_alike(seed, run_simulated), 30)
+MASKS_IN_PYTHON = seeded("masks for CUDA in Python", lambda seed: masks_alike(seed, run_simulated), 10)
+PAIRS = seeded("products of pairs in machine code", lambda seed: products_alike(seed, run_compiled), 12)
+PAIRS_ON_A_DEVICE = seeded("products of pairs on a device", lambda seed: products_alike(seed, run_on_device), 12)
+PAIRS_IN_PYTHON = seeded("products of pairs for CUDA", lambda seed: products_alike(seed, run_simulated), 12)
+ON_CUDA_GRIDS = seeded("grids for CUDA in Python", lambda k: runs_alike(*_GRIDS[k], "cuda"), len(_GRIDS))
+INSTRUCTIONS = seeded(
     "instructions and asynchronous copies", lambda k: INSTRUCTION_CHECKS[k](), len(INSTRUCTION_CHECKS)
 )
-TENSOR_CORES = _seeded("products on tensor cores", lambda k: TENSOR_CORE_CHECKS[k](), len(TENSOR_CORE_CHECKS))
-PRETENDED = _seeded("programs on a pretended device", checked, len(CHECKS))
-EFFECTS = _seeded("effects of programs of blocks", effects_hold, 120)
-KERNEL_EFFECTS = _seeded("effects of kernels", kernel_effects_hold, 60)
-EXPOSED = _seeded("whether iterations find what others left", lambda k: exposure_holds(list(ALONE)[k]), len(ALONE))
+TENSOR_CORES = seeded("products on tensor cores", lambda k: TENSOR_CORE_CHECKS[k](), len(TENSOR_CORE_CHECKS))
+PRETENDED = seeded("programs on a pretended device", checked, len(CHECKS))
+EFFECTS = seeded("effects of programs of blocks", effects_hold, 120)
+KERNEL_EFFECTS = seeded("effects of kernels", kernel_effects_hold, 60)
+EXPOSED = seeded("whether iterations find what others left", lambda k: exposure_holds(list(ALONE)[k]), len(ALONE))
 _COUNTED = [*COUNTS, *SURELY_READ]
-COUNTED = _seeded("how many elements loops touch", lambda k: count_holds(_COUNTED[k]), len(_COUNTED))
-KERNELS = _seeded("random kernels through the passes on flat code", keeps_the_meaning, 600)
+COUNTED = seeded("how many elements loops touch", lambda k: count_holds(_COUNTED[k]), len(_COUNTED))
+KERNELS = seeded("random kernels through the passes on flat code", keeps_the_meaning, 600)

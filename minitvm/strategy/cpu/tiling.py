@@ -30,8 +30,9 @@ class RegisterTile:
 
 
 def cpu_of(target: Any) -> Any:
-    """The description of the CPU; that of a generic one where there is no target."""
-    return (target if target is not None else Target("cpu")).description
+    """The description of the CPU, also of one behind another interface; that of this machine without a target."""
+    description = (target if target is not None else Target("cpu")).description
+    return getattr(description, "processor", None) or description
 
 
 def register_tile(m: int, n: int, dtype: str, target: Any) -> RegisterTile:

@@ -3,18 +3,21 @@
 A target's description decides: threads in a block, vectors, whether storage that a block shares is faster than memory.
 """
 
-from typing import Any
+from . import reductions  # isort: skip  (the order of registration is the order in which rules are tried)
+from . import windows, tensor_cores, contraction, fallback, processors  # isort: skip
 
-from ..registry import RULES, Rule
+from typing import Any  # isort: skip
 
-from . import reductions  # isort: skip (the order of registration is the order in which rules are tried)
-from . import tensor_cores, contraction, fallback  # isort: skip
+from ..registry import RULES, Rule  # isort: skip
 
-__all__ = ["contraction", "fallback", "rules", "tensor_cores"]
+__all__ = ["contraction", "fallback", "processors", "rules", "tensor_cores", "windows"]
 
 KIND = "gpu"  # rules are registered under this name, for all kinds of GPUs
 
 
 def rules(target: Any) -> list[Rule]:
     """The part "rules" of the back ends of GPUs: those of the target's own kind, then the rules for all GPUs."""
-    return [*RULES.get(target.kind, ()), *RULES[KIND]]
+    own = RULES.get(target.kind, ())
+    if target.processor is not None:
+        return [*own, *processors.rules(target)]
+    return [*own, *RULES[KIND]]

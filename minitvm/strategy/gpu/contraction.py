@@ -14,6 +14,8 @@ along the column. Rows divide their axis where it is known: nothing is computed 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product as product_of
 from math import ceil
 from typing import Any
 
@@ -24,13 +26,15 @@ from ..blocks import attempt, block_of, blocks_of, divisors, is_reduction
 from ..candidate import Candidate, Cost, Knob, Unfit
 from ..epilogues import epilogue
 from ..registry import rule
-from ..roles import Roles, depends, join_axes, names_of, operands, roles
+from ..roles import LONG, Product, Roles, depends, join_axes, names_of, operands, roles
+from .costs import BlockTile, ThreadTile, contraction_cost
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
+from .shared_tiles import schedule_shared
 
-_ACCUMULATORS = 12  # vectors of a thread's tile: with what is loaded beside them they stay in 16 registers
+_ACCUMULATORS = 16  # vectors of a thread's tile, where its registers have room
 _ROWS = 16
-_LATENCY = 6.0  # steps that a multiply-add takes, while others may start
-_BUSY = 4096  # threads that keep a device busy
+_REGISTERS = 128  # of a thread, where a target does not say
+_SHARED = 48 * 1024  # bytes that a kernel may declare
 
 
 def has_contraction(func: PrimFunc) -> bool:
@@ -49,41 +53,106 @@ def _reduction(func: PrimFunc) -> Block | None:
 
 @rule("gpu", has_contraction)
 def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
-    """A thread for each tile of `blocks` by `rows` by `vectors` of `lanes`, along the axes `row` and `column`."""
+    """A thread for each tile of `blocks` by `rows` by `vectors` of `lanes`, along the axes `row` and `column`.
+
+    With `shared` a block of `row_threads` by `threads // row_threads` fetches what it reads, `depth` steps of the sum
+    at a time, with `double` while it computes with what came before.
+    """
     block = _reduction(func)
     if block is None:
         return
     ways = {names_of(way): way for way in roles(block)}
+    sizes = {names: _sizes(way) for names, way in ways.items()}
     widest = max(1, int(target.vector_lanes("float32")))
     others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
 
-    def price(row: str, column: str, blocks: int, rows: int, vectors: int, lanes: int, threads: int) -> Cost:
-        product = ways[row, column].product
-        tiles = product.outside / blocks * ceil(product.m / rows) * ceil(product.n / (vectors * lanes))
-        loads = rows + blocks * vectors * (1 if product.contiguous else lanes)
-        step = max(float(blocks * rows * vectors), float(loads), _LATENCY)
-        step += 4.0 * vectors * rows if product.n % (vectors * lanes) else 0.0
-        alone = max(1.0, _BUSY / max(1.0, tiles)) ** 0.5
-        return Cost(tiles * product.depth * step * alone + threads / 1e3)
+    def price(
+        row: str, column: str, blocks: int, rows: int, vectors: int, lanes: int, threads: int, row_threads: int,
+        depth: int, shared: bool, double: bool,
+    ) -> Cost:  # fmt: skip
+        product, columns, outside = sizes[row, column]
+        tile = ThreadTile(rows, vectors, lanes, blocks)
+        over = BlockTile(row_threads, max(1, threads // row_threads), depth, 0, double)
+        if shared:
+            copied = row_threads * rows + over.column_threads * tile.columns
+            over = replace(over, copied=copied)
+        vector = lanes if product.contiguous else 1
+        return contraction_cost(product, tile, over, columns, outside, target, vector)
 
-    def apply(sch: Schedule, row: str, column: str, threads: int, **tile: int) -> None:
-        used = _schedule(sch, ways[row, column], threads, **tile)
+    def apply(
+        sch: Schedule, row: str, column: str, blocks: int, rows: int, vectors: int, lanes: int, threads: int,
+        row_threads: int, depth: int, shared: bool, double: bool,
+    ) -> None:  # fmt: skip
+        way, tile = ways[row, column], ThreadTile(rows, vectors, lanes, blocks)
+        handle, main = _prepared(sch, way)
+        if shared:
+            over = BlockTile(row_threads, max(1, threads // row_threads), depth, 1, double)
+            used = schedule_shared(sch, way, handle, main, _further(way), tile, over)
+        else:
+            used = _schedule(sch, way, handle, main, threads, tile)
         for name in [b.name for b in blocks_of(sch.func)]:
             if name not in used:
                 attempt(lambda name=name: on_the_grid(sch, name, others, widest))  # type: ignore[misc]
 
     for (row, column), way in ways.items():
-        product, further = way.product, _further(way)
-        for lanes in sorted({n for n in (widest, widest // 2, 1) if 0 < n <= max(1, product.n)}):
-            for rows in _row_tiles(way):
-                for vectors in (1, 2, 3, 4):
-                    for blocks in divisors(None if further is None else way.extent(further), 4):
-                        if blocks * rows * vectors <= _ACCUMULATORS * max(1, widest // lanes):
-                            knobs: dict[str, Knob] = {
-                                "row": row, "column": column, "blocks": blocks, "rows": rows, "vectors": vectors,
-                                "lanes": lanes, "threads": THREADS,
-                            }  # fmt: skip
-                            yield Candidate(knobs=knobs, price=price, apply=apply)
+        for tile, over in [*_register_tiles(way, target), *_shared_tiles(way, target)]:
+            knobs: dict[str, Knob] = {
+                "row": row, "column": column, "blocks": tile.blocks, "rows": tile.rows, "vectors": tile.vectors,
+                "lanes": tile.lanes, "threads": over.threads, "row_threads": over.row_threads, "depth": over.depth,
+                "shared": bool(over.copied), "double": over.double,
+            }  # fmt: skip
+            yield Candidate(knobs=knobs, price=price, apply=apply)
+
+
+def _sizes(way: Roles) -> tuple[Product, int, int]:
+    """The product, its columns with those of the further axis, and how many such products there are."""
+    product, further = way.product, _further(way)
+    columns = product.n * (1 if further is None else way.extent(further) or LONG)
+    return product, columns, ceil(product.outside * product.n / columns)
+
+
+def _lanes(way: Roles, target: Any) -> list[int]:
+    """How wide vectors may be."""
+    widest = max(1, int(target.vector_lanes("float32")))
+    return sorted({n for n in (widest, widest // 2, 1) if 0 < n <= max(1, way.product.n)})
+
+
+def _fits(tile: ThreadTile, target: Any) -> bool:
+    """Whether a tile stays in the registers of a thread."""
+    return tile.registers <= (target.max_registers_per_thread or _REGISTERS)
+
+
+def _register_tiles(way: Roles, target: Any) -> Iterator[tuple[ThreadTile, BlockTile]]:
+    """Tiles of threads that share nothing: neighbours of one row are neighbouring threads."""
+    further = _further(way)
+    for lanes in _lanes(way, target):
+        for rows in _row_tiles(way):
+            for vectors in (1, 2, 3, 4):
+                for blocks in divisors(None if further is None else way.extent(further), 4):
+                    tile = ThreadTile(rows, vectors, lanes, blocks)
+                    if blocks * rows * vectors <= _ACCUMULATORS * max(1, max(_lanes(way, target)) // lanes) and _fits(
+                        tile, target
+                    ):
+                        yield tile, BlockTile(1, THREADS)
+
+
+def _shared_tiles(way: Roles, target: Any) -> Iterator[tuple[ThreadTile, BlockTile]]:
+    """Tiles of blocks of threads that fetch together."""
+    product, further = way.product, _further(way)
+    if way.row is None or way.group is not None or product.packed:
+        return
+    lanes = max(_lanes(way, target))
+    narrow = further is not None and product.n <= lanes
+    for rows, vectors, row_threads, column_threads in product_of((2, 4, 8), (1, 2), (4, 8, 16), (4, 8, 16, 32)):
+        tile = ThreadTile(rows, 1 if narrow else vectors, lanes, vectors if further is not None and narrow else 1)
+        over = BlockTile(row_threads, column_threads)
+        if not 32 <= over.threads <= target.max_threads_per_block or not _fits(tile, target):
+            continue
+        for depth, double in product_of((8, 16), (False, True)):
+            copied = row_threads * rows + column_threads * tile.columns
+            whole = replace(over, depth=min(depth, product.depth), copied=copied, double=double)
+            if whole.shared_bytes <= min(_SHARED, target.max_shared_memory_per_block):
+                yield tile, whole
 
 
 def _row_tiles(way: Roles) -> list[int]:
@@ -106,10 +175,8 @@ def _further(way: Roles) -> int | None:
     return None
 
 
-def _schedule(
-    sch: Schedule, way: Roles, threads: int, blocks: int, rows: int, vectors: int, lanes: int
-) -> set[str]:  # fmt: skip
-    """The contraction and what follows it element by element; gives the names of the blocks that it scheduled."""
+def _prepared(sch: Schedule, way: Roles) -> tuple[Any, Any]:
+    """The sum, in registers, and the block that writes what follows it element by element, their axes joined."""
     kinds = [axis.kind for axis in way.block.iter_vars]
     spatial = len(kinds) - kinds.count(REDUCE)
     if kinds != sorted(kinds, key=lambda kind: kind == REDUCE):
@@ -120,13 +187,19 @@ def _schedule(
         raise Unfit("contraction: wanted as many axes behind the sum as the sum has")
     if len(way.axes) < spatial:
         join_axes(sch, block, main, way)
+    return block, main
+
+
+def _schedule(sch: Schedule, way: Roles, block: Any, main: Any, threads: int, tile: ThreadTile) -> set[str]:
+    """A thread for each tile; gives the names of the blocks that it scheduled."""
+    lanes = tile.lanes
     loops = list(sch.get_loops(main))
-    tiles = {way.column: vectors * lanes}
+    tiles = {way.column: tile.vectors * lanes}
     if way.row is not None:
-        tiles[way.row] = rows
+        tiles[way.row] = tile.rows
     further = _further(way)
     if further is not None:
-        tiles[further] = blocks
+        tiles[further] = tile.blocks
     inside = [position for position in (further, way.row, way.column) if position is not None]
     halves = {position: sch.split(loops[position], [None, tiles[position]]) for position in inside}
     outer = [loop for position, loop in enumerate(loops) if position not in halves]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -104,6 +105,9 @@ class Effects:
 
 
 _NOTHING = Effects()
+_AROUND: ContextVar[tuple[For, ...]] = ContextVar(
+    "around", default=()
+)  # the loops around a statement that is asked for
 
 
 def effects(node: Node, of: Some = None) -> Effects:
@@ -127,12 +131,20 @@ def _cache(stmt: Stmt) -> dict[Some, Effects]:  # noqa: ARG001 (the key of the c
     return {}
 
 
-def exposes(stmt: Stmt, buffer: Buffer) -> bool:
+def exposes(stmt: Stmt, buffer: Buffer, around: Sequence[For] = ()) -> bool:
     """Whether a run of a statement may read from a buffer what was there before the run.
 
-    For a loop's body: whether an iteration may read what another one wrote.
+    For a loop's body: whether an iteration may read what another one wrote. `around` are the loops outside of it,
+    outermost first: what is read at each of their iterations is compared with what is written there.
     """
-    return bool(effects(stmt, frozenset([buffer])).exposed)
+    own = effects(stmt, frozenset([buffer]))
+    if not own.exposed or not around:
+        return bool(own.exposed)
+    token = _AROUND.set(tuple(around))
+    try:
+        return any(True for _ in own.expose())
+    finally:
+        _AROUND.reset(token)
 
 
 @kept_with_node
@@ -267,8 +279,9 @@ def _behind(touch: Touch, stores: Sequence[Touch]) -> Touch | None:
     own = [s for s in stores if s.buffer is touch.buffer]
     if not own:
         return touch
+    analyzer = Analyzer.inside(*_AROUND.get())
     for store in own:
-        if store.least is not None and holds(store.least, touch.most, touch.buffer, Analyzer()):
+        if store.least is not None and holds(store.least, touch.most, touch.buffer, analyzer):
             return None
     steps = touch.steps()
     if steps is not None and any(_same_pattern(store, steps) for store in own):

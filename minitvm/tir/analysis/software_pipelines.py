@@ -197,7 +197,8 @@ def _private_buffers(tree: Tree, loop: For, by_part: Sequence[Sequence[Access]])
     written = {a.buffer for part in by_part for a in part if a.is_write}
     local = {b for s in statements(loop) if isinstance(s, Block) for b in s.alloc_buffers}
     candidates = [b for b in allocated if b in written and b not in local and _uses(func.body, b) == _uses(loop, b)]
-    return [b for b in candidates if not _exposes(tree, loop, b)]
+    around = tree.all_loops_above(loop)
+    return [b for b in candidates if not exposes(loop.body, b, around) or not _exposes(tree, loop, b)]
 
 
 def _exposes(tree: Tree, loop: For, buffer: Buffer) -> bool:

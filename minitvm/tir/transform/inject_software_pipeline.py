@@ -93,6 +93,16 @@ def emit(func: PrimFunc, pipeline: Pipeline) -> PrimFunc:
     return func.with_body(_replaced(func.body, loop, Seq(tuple(steps)), versions))
 
 
+def for_one_iteration(func: PrimFunc, loop: For, buffers: Sequence[Buffer]) -> PrimFunc:
+    """The function with buffers as large as what an iteration of a loop uses: none passes values to the next one."""
+    versions = {b: _versions(Tree(func), loop, b, 1) for b in buffers}
+    changed = {b: to for b, to in versions.items() if any(start is not None for start in to.starts)}
+    if not changed:
+        return func
+    inside = replace(loop, body=_with_versions(loop.body, changed))
+    return func.with_body(_replaced(func.body, loop, inside, changed))
+
+
 def _replaced(stmt: Any, loop: For, steps: Stmt, versions: Mapping[Buffer, _Versions]) -> Any:
     # Sequences stay nested: the steps are one part of a pipeline outside.
     if not isinstance(stmt, Stmt):

@@ -26,6 +26,7 @@ from ...expr import (
     Call,
     DType,
     Expr,
+    IntImm,
     Not,
     StringImm,
     Var,
@@ -131,7 +132,7 @@ class _Threads:
                 parts.append(_barrier())
                 earlier = []
             parts.append(self.visit(part))
-            earlier += own + self.arrivals(part)
+            earlier = [*([] if _ends_waiting(parts[-1]) else [*earlier, *own]), *self.arrivals(part)]
         return Seq.of(*parts)
 
     def after_reading(self, values: Sequence[Expr], stmt: Stmt, rebuilt: Stmt) -> Stmt:
@@ -254,6 +255,17 @@ def _waits(stmt: Stmt) -> bool:
 def _is_common(scope: str) -> bool:
     """Whether storage of a scope is seen by threads of several blocks, or by those of one."""
     return not scope.startswith("local") and not is_of_a_warp(scope)
+
+
+def _ends_waiting(stmt: Stmt) -> bool:
+    """Whether all threads surely wait for each other at the end of a statement: of a loop that runs, say."""
+    if isinstance(stmt, Seq):
+        return bool(stmt.stmts) and _ends_waiting(stmt.stmts[-1])
+    if isinstance(stmt, Allocate | LetStmt):
+        return _ends_waiting(stmt.body)
+    if isinstance(stmt, For):
+        return isinstance(stmt.extent, IntImm) and stmt.extent.value > 0 and _ends_waiting(stmt.body)
+    return _is_barrier(stmt)
 
 
 def _is_barrier(stmt: Stmt) -> bool:

@@ -38,6 +38,7 @@ from .promote_accumulators import promote_accumulators
 from .separate_allocations import separate_allocations
 from .share_indices import share_indices
 from .share_loads import share_loads
+from .shrink_shared import shrink_shared
 from .simplify import simplify
 from .split_host import split_host
 from .strided_loads import strided_loads
@@ -70,6 +71,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(inject_double_buffer, "blocks that fill double buffers are to run an iteration ahead: as a pipeline"),
     _plain(inject_software_pipeline, "annotated loops run in stages, on several versions of their buffers"),
     _plain(lower_thread_reductions, "threads that reduce have partial results, which they combine"),
+    _plain(shrink_shared, "storage that threads share shrinks to what one iteration of their loop uses"),
     _plain(lower_init, "a block's init runs where its reduction iterators stand at their start"),
     _plain(drop_blocks, "iterators and lets become their values, predicates conditions, local buffers allocations"),
     Pass("lower_thread_allreduce", lower_thread_allreduce, "threads combine values by shuffles, or by a shared tree"),

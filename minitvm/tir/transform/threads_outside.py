@@ -194,7 +194,7 @@ def _stages(stmt: Stmt, alone: Expr) -> Stmt:
         shown = any(not touch.buffer.scope.startswith("local") for touch in effects(stmt).writes)
         return If(alone, stmt) if shown else stmt
     inner = map_children(stmt, lambda child: _stages(child, alone) if isinstance(child, Stmt) else child)
-    if isinstance(inner, For) and isinstance(stmt, For) and _meet(stmt.body, stmt.body):
+    if isinstance(inner, For) and isinstance(stmt, For) and not is_virtual(stmt) and _meet(stmt.body, stmt.body):
         return replace(inner, body=Seq.of(inner.body, _barrier()))  # the next iteration comes after this one
     return inner
 

@@ -225,6 +225,29 @@ def on_a_grid() -> PrimFunc:
     return turned
 
 
+def pieces_on_a_grid() -> PrimFunc:
+    """A sum in pieces through storage that threads share, which is as large as one piece."""
+
+    @T.prim_func
+    def pieces(A: T.Buffer((4, 32), "float32"), C: T.Buffer((4, 8), "float32")):
+        S = T.alloc_buffer((32,), scope="shared")
+        for b in T.thread_binding(4, thread="blockIdx.x"):
+            for t in T.thread_binding(8, thread="threadIdx.x"):
+                for ko in range(4):
+                    for u in T.thread_binding(8, thread="threadIdx.x"):
+                        with T.block("S"):
+                            vb, vk = T.axis.spatial(4, b), T.axis.spatial(32, ko * 8 + u)
+                            S[vk] = A[vb, vk]
+                    for ki in range(8):
+                        with T.block("C"):
+                            vb, vt, vk = T.axis.spatial(4, b), T.axis.spatial(8, t), T.axis.reduce(32, ko * 8 + ki)
+                            with T.init():
+                                C[vb, vt] = T.float32(0.0)
+                            C[vb, vt] = C[vb, vt] + S[vk]
+
+    return pieces
+
+
 def arrays_for(func: PrimFunc) -> list[np.ndarray]:
     rng = np.random.default_rng(1)
     shapes = [tuple(int(d) for d in b.shape) for b in func.buffers]
@@ -263,7 +286,7 @@ def test_every_pass_changes_one_of_the_programs() -> None:
         if isinstance(after, PrimFunc) and not structural_equal(before.body, after.body):
             changed.add(step)
 
-    for make in (*PROGRAMS.values(), on_a_grid, open_rows):
+    for make in (*PROGRAMS.values(), on_a_grid, pieces_on_a_grid, open_rows):
         lower(make(), callback=compare)
     assert [p.name for p in PASSES if p.name not in changed] == []
 

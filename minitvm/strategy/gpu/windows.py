@@ -1,0 +1,141 @@
+"""Sums and extremes over windows that share nothing along channels: depthwise convolutions, pools.
+
+    for each tile, on the grid:
+        acc[pixels, lanes] = 0
+        for the window: acc[p, l] += x[p * stride + tap, l] * w[tap, l]
+        out[pixels, lanes] = epilogue(acc)
+
+A thread computes some neighbours along a row, of one vector of channels in a blocked layout: a weight serves all of
+them. Padding in front is computed where it is read, so that one kernel is all; memory bounds it either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+from typing import Any
+
+from ...expr import REDUCE
+from ...tir import Schedule
+from ...tir.nodes import Block, PrimFunc
+from ..blocks import (
+    attempt,
+    block_of,
+    blocks_of,
+    constant_extent,
+    contiguous_along_last,
+    divisors,
+    inlinable,
+    is_reduction,
+    reduced,
+    shape_written,
+    volume,
+)
+from ..candidate import Candidate, Cost, Unfit
+from ..epilogues import epilogue
+from ..registry import rule
+from ..roles import roles
+from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
+
+DEPTHWISE = (
+    *(f"nn.depthwise_conv{rank}d" for rank in (1, 2, 3)),
+    "nn.contrib_depthwise_conv2d_NCHWc",
+    "nn.contrib_depthwise_conv2d_rows",
+)
+POOLS = tuple(f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3))
+_WINDOW = 128  # taps, beyond which threads should share them
+_PIXELS = 8
+_LINE = 0.25  # of what a pixel costs, a pixel that a neighbour in the same thread reads too
+
+
+def has_window(func: PrimFunc) -> bool:
+    """Whether the only reduction of a function runs over a small window, and is a pool or a depthwise convolution."""
+    block = _window(func)
+    if block is None:
+        return False
+    if volume(reduced(block), _WINDOW + 1) > _WINDOW:
+        return False
+    op = block.annotations.get("op")
+    return op in POOLS or (op in DEPTHWISE and all(way.row is None for way in roles(block)))
+
+
+def _window(func: PrimFunc) -> Block | None:
+    found = [block for block in blocks_of(func) if is_reduction(block)]
+    return found[0] if len(found) == 1 else None
+
+
+@rule("gpu", has_window)
+def windows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """A thread for each tile of `pixels` by `lanes` along the last axes."""
+    block = _window(func)
+    assert block is not None
+    shape = shape_written(block)
+    widest = max(1, int(target.vector_lanes("float32")))
+    others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
+    along = contiguous_along_last(block)
+    lanes_of = [n for n in (widest, 1) if n == 1 or (along and shape[-1] is not None and shape[-1] % n == 0)]
+
+    def price(pixels: int, lanes: int, threads: int) -> Cost:
+        results = volume(shape) / (pixels * lanes)
+        read = volume(reduced(block)) * (1.0 + _LINE * (pixels - 1)) + pixels
+        return Cost(ceil(results / threads) * threads * read)
+
+    def apply(sch: Schedule, pixels: int, lanes: int, threads: int) -> None:
+        used = _schedule(sch, block.name, pixels, lanes, threads)
+        for name in [b.name for b in blocks_of(sch.func)]:
+            if name not in used:
+                attempt(lambda name=name: on_the_grid(sch, name, others, widest))  # type: ignore[misc]
+
+    for lanes in lanes_of:
+        axis = -2 if lanes > 1 and shape[-1] == lanes else -1
+        row = shape[axis] if len(shape) >= -axis else 1
+        for pixels in divisors(None if row is None else row // (lanes if axis == -1 else 1), _PIXELS):
+            yield Candidate(knobs={"pixels": pixels, "lanes": lanes, "threads": THREADS}, price=price, apply=apply)
+
+
+def _schedule(sch: Schedule, name: str, pixels: int, lanes: int, threads: int) -> set[str]:
+    """The window and what follows it; returns the names of the blocks that it scheduled."""
+    block = sch.get_block(name)
+    kinds = [axis.kind for axis in block_of(sch, block).iter_vars]
+    if kinds != sorted(kinds, key=lambda kind: kind == REDUCE):
+        raise Unfit("windows: wanted the axes of the window behind those of the result")
+    for producer in sch.get_producers(block):
+        if inlinable(sch.func, block_of(sch, producer)):
+            attempt(lambda producer=producer: sch.compute_inline(producer))  # type: ignore[misc]
+    main = epilogue(sch, block)
+    loops = list(sch.get_loops(main))
+    if len(loops) != len(kinds) - kinds.count(REDUCE):
+        raise Unfit("windows: wanted as many axes behind the window as it has")
+    whole = list(loops)
+    inside: list[Any] = []
+    if lanes > 1:
+        over, lane = sch.split(whole.pop(), [None, lanes])
+        whole.append(over)
+        inside.append(lane)
+    place = len(whole) - 2 if lanes > 1 and len(whole) > 1 and _is_one(sch, over) else len(whole) - 1
+    over, some = sch.split(whole[place], [None, pixels])
+    whole[place] = over
+    inside.insert(0, some)
+    sch.reorder(*whole, *inside)
+    sch.compute_at(block, whole[-1], preserve_unit_loops=True)
+    own = list(sch.get_loops(block))[len(whole) :]
+    axes, window = own[: len(loops)], own[len(loops) :]
+    sch.reorder(*window, *axes)
+    init = sch.decompose_reduction(block, window[0])
+    for nest in (axes, list(sch.get_loops(init))[len(whole) :], inside):
+        for loop in nest[:-1]:
+            sch.unroll(loop)
+        if lanes > 1:
+            sch.vectorize(nest[-1])
+        else:
+            sch.unroll(nest[-1])
+    grid = sch.fuse(*whole) if len(whole) > 1 else whole[0]
+    over, thread = sch.split(grid, [None, threads])
+    sch.bind(over, "blockIdx.x")
+    sch.bind(thread, "threadIdx.x")
+    return {block_of(sch, part).name for part in (init, block, main)}
+
+
+def _is_one(sch: Schedule, over: Any) -> bool:
+    """Whether one vector is all of the last axis, so that neighbours lie along the axis before it."""
+    return constant_extent(sch, over) == 1
