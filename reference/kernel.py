@@ -37,7 +37,8 @@ from .meaning.text import statement_text
 from .meaning.warps import Request, is_collective, resolve
 
 # What a thread does, up to where it waits: at a barrier (None), or at operations of its warp.
-Coroutine = Callable[[Environment], Iterator[Sequence[Request] | None]]
+Steps = Iterator[Sequence[Request] | None]  # up to where a thread waits: for a barrier, or what a warp does together
+Coroutine = Callable[[Environment], Steps]
 
 
 def run(
@@ -238,7 +239,7 @@ class KernelCompiler(StatementCompiler):
         if not waits(s):
             execute = self.stmt(s)
 
-            def plain(env: Environment) -> Iterator[None]:
+            def plain(env: Environment) -> Steps:
                 execute(env)
                 return
                 yield
@@ -251,7 +252,7 @@ class KernelCompiler(StatementCompiler):
         if isinstance(s, t.Seq):
             parts = [self._steps(one) for one in s.stmts]
 
-            def sequence(env: Environment) -> Iterator[None]:
+            def sequence(env: Environment) -> Steps:
                 for part in parts:
                     yield from part(env)
 
@@ -289,7 +290,7 @@ class KernelCompiler(StatementCompiler):
         steps = [self._request(call, var) for call, var in calls]
         rest = self._steps(alone)
 
-        def together(env: Environment) -> Iterator[Sequence[Request] | None]:
+        def together(env: Environment) -> Steps:
             for step in steps:
                 yield from step(env)
             yield from rest(env)
@@ -299,7 +300,7 @@ class KernelCompiler(StatementCompiler):
     def _request(self, call: x.Call, var: x.Var) -> Coroutine:
         around, args, slot = list(self.threads_around), [self.expr(a) for a in call.args], self.define(var)
 
-        def request(env: Environment) -> Iterator[Sequence[Request] | None]:
+        def request(env: Environment) -> Steps:
             number, threads = 0, 1
             for _, place, start, extent in sorted(around, key=lambda row: row[0]):  # along x first
                 number += (env[place] - start(env)) * threads
@@ -314,7 +315,7 @@ class KernelCompiler(StatementCompiler):
     def _scoped(self, value: Evaluate, slot: int, body: t.Stmt) -> Coroutine:
         inner = self._steps(body)
 
-        def scope(env: Environment) -> Iterator[None]:
+        def scope(env: Environment) -> Steps:
             env[slot] = value(env)
             yield from inner(env)
 
@@ -325,7 +326,7 @@ class KernelCompiler(StatementCompiler):
         scope = s.value.args[0] if isinstance(s.value, x.Call) else None
         name = scope.value if isinstance(scope, x.StringImm) else "shared"
 
-        def meet(env: Environment) -> Iterator[None]:
+        def meet(env: Environment) -> Steps:
             if report is not None:
                 report(name)
             yield
@@ -338,7 +339,7 @@ class KernelCompiler(StatementCompiler):
         condition, yes = self.expr(s.condition), self._steps(s.then_case)
         no = self._steps(s.else_case) if s.else_case is not None else None
 
-        def branch(env: Environment) -> Iterator[None]:
+        def branch(env: Environment) -> Steps:
             if condition(env):
                 yield from yes(env)
             elif no is not None:
@@ -353,7 +354,7 @@ class KernelCompiler(StatementCompiler):
         with self.inside(s) as slot:
             body, each = self._steps(s.body), statements(s.body)
 
-        def loop(env: Environment) -> Iterator[None]:
+        def loop(env: Environment) -> Steps:
             first, count = start(env), extent(env)
             spend(each * max(0, count))
             for value in range(first, first + count):
@@ -372,7 +373,7 @@ class KernelCompiler(StatementCompiler):
             self.threads_around.pop()
         barrier = next((n for n in x.walk(s.body) if is_barrier(n)), None)
 
-        def block(env: Environment) -> Iterator[Sequence[Request] | None]:
+        def block(env: Environment) -> Steps:
             first, outer, execution = start(env), env[ITERATION], next(settings.executions)
             alive: list[tuple[int, Any]] = []
             for k in settings.iterations(extent(env)):
@@ -387,7 +388,7 @@ class KernelCompiler(StatementCompiler):
                         asked: list[Request] = []
                         again = []
                         for k, thread in running:
-                            reached = next(thread, _DONE)
+                            reached: Any = next(thread, _DONE)
                             if reached is None:
                                 at_barrier.add(k)
                             elif reached is not _DONE:

@@ -238,7 +238,7 @@ def _team(stmt: AllReduce, loops: Sequence[For]) -> Team:
     for loop in mine:
         place = loop.var - loop.start if not is_const(loop.start, 0) else loop.var
         index = place if is_const(index, 0) else index * loop.extent + place
-    return Team(tuple(mine), prod(int(l.extent.value) for l in mine), index)  # type: ignore[attr-defined]
+    return Team(tuple(mine), prod([int(l.extent.value) for l in mine]), index)  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ class _Warps:
         mine = [str(loop.thread)[-1] for loop in reversed(team.loops)]
         if counted[: len(mine)] != mine or team.count > size * size:
             return None
-        whole = prod(int(e.value) for e in extents)  # type: ignore[attr-defined]
+        whole = prod([int(e.value) for e in extents])  # type: ignore[attr-defined]
         others = tuple(l for l in loops if l not in team.loops)
         full = IntImm((1 << size) - 1, DType("uint32"))
         power = team.count & (team.count - 1) == 0

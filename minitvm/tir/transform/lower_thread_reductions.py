@@ -264,7 +264,7 @@ def _without(node: Any, loops: set[Var], instead: Mapping[Node, Stmt]) -> Any:
         return node
     if node in instead:
         return instead[node]
-    new = map_children(node, lambda child: _without(child, loops, instead))
+    new: Any = map_children(node, lambda child: _without(child, loops, instead))
     return new.body if isinstance(node, For) and node.var in loops else new
 
 
