@@ -1,4 +1,4 @@
-"""Exercise 23: place the tokens.
+"""Exercise 24: place the tokens.
 
 Three modules run at the same time, "load", "compute" and "store", each through its own instructions in order. Write
 
@@ -22,7 +22,7 @@ be in order.
     tokens([load0, load1, ("compute", {"inp0", "inp1"}, {"acc0"})])     ->   [(1, 2)]
     tokens([load0, ("compute", {"inp1"}, {"acc0"}), store])             ->   [(1, 2)]
 
-Check it with: minitvm lesson 23 --check
+Check it with: minitvm lesson 24 --check
 """
 
 from __future__ import annotations

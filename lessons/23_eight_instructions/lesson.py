@@ -168,5 +168,5 @@ ledger.show({"three loops": loops, "accelerator": array})
 # Write the machine: an interpreter for eight instructions, with an array of one number. The check runs random
 # programs on it and on the reference interpreter.
 #
-#     minitvm lesson 22 --start     (writes exercise_22.py, for you to fill in)
-#     minitvm lesson 22 --check
+#     minitvm lesson 23 --start     (writes exercise_23.py, for you to fill in)
+#     minitvm lesson 23 --check

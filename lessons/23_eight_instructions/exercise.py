@@ -1,4 +1,4 @@
-"""Exercise 22: a machine of eight instructions.
+"""Exercise 23: a machine of eight instructions.
 
 Write
 
@@ -25,7 +25,7 @@ number from -128 to 127: 200 is stored as -56.
          ("store", 0, 2, 1, 1, 1), ("finish",)], memory)
     memory["dram"]   ->   [3, 5, 15]
 
-Check it with: minitvm lesson 22 --check
+Check it with: minitvm lesson 23 --check
 """
 
 from __future__ import annotations

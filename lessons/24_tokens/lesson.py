@@ -165,5 +165,5 @@ ledger.show(columns)
 #
 # Place the tokens of a program: none too few, and none too many. The accelerator's verifier judges.
 #
-#     minitvm lesson 23 --start     (writes exercise_23.py, for you to fill in)
-#     minitvm lesson 23 --check
+#     minitvm lesson 24 --start     (writes exercise_24.py, for you to fill in)
+#     minitvm lesson 24 --check
