@@ -1,4 +1,4 @@
-"""Exercise 22: a machine of eight instructions.
+"""Exercise 23: a machine of eight instructions.
 
 Write
 

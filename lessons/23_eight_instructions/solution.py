@@ -1,4 +1,4 @@
-"""One answer to exercise 22."""
+"""One answer to exercise 23."""
 
 from __future__ import annotations
 

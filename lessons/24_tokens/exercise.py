@@ -1,4 +1,4 @@
-"""Exercise 23: place the tokens.
+"""Exercise 24: place the tokens.
 
 Three modules run at the same time, "load", "compute" and "store", each through its own instructions in order. Write
 

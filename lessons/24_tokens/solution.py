@@ -1,4 +1,4 @@
-"""One answer to exercise 23."""
+"""One answer to exercise 24."""
 
 from __future__ import annotations
 
