@@ -242,7 +242,7 @@ class KernelCompiler(StatementCompiler):
             def plain(env: Environment) -> Steps:
                 execute(env)
                 return
-                yield
+                yield None
 
             return plain
         if isinstance(s, t.Evaluate) and is_barrier(s.value):
@@ -329,7 +329,7 @@ class KernelCompiler(StatementCompiler):
         def meet(env: Environment) -> Steps:
             if report is not None:
                 report(name)
-            yield
+            yield None
             if env[ITERATION] is not None:
                 env[ITERATION] = env[ITERATION].after_barrier()
 

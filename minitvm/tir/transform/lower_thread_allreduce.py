@@ -116,7 +116,7 @@ class _Lowering:
         ]
         step = 1
         while step < team.count:
-            conditions = [EQ(me % (2 * step), const(0))]
+            conditions: list[Expr] = [EQ(me % (2 * step), const(0))]
             if team.count % (2 * step):
                 conditions.append(LT(me + step, const(team.count)))
             combined = stmt.reducer.apply(at(me), at(me + step))
@@ -238,7 +238,7 @@ def _team(stmt: AllReduce, loops: Sequence[For]) -> Team:
     for loop in mine:
         place = loop.var - loop.start if not is_const(loop.start, 0) else loop.var
         index = place if is_const(index, 0) else index * loop.extent + place
-    return Team(tuple(mine), prod([int(l.extent.value) for l in mine]), index)  # type: ignore[attr-defined]
+    return Team(tuple(mine), prod(_number(l.extent) for l in mine), index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ class _Warps:
         mine = [str(loop.thread)[-1] for loop in reversed(team.loops)]
         if counted[: len(mine)] != mine or team.count > size * size:
             return None
-        whole = prod([int(e.value) for e in extents])  # type: ignore[attr-defined]
+        whole = prod(map(_number, extents))
         others = tuple(l for l in loops if l not in team.loops)
         full = IntImm((1 << size) - 1, DType("uint32"))
         power = team.count & (team.count - 1) == 0
@@ -297,3 +297,8 @@ def _stored(places: Sequence[BufferLoad], values: Sequence[Expr]) -> Stmt:
     for name, value in reversed(list(zip(names, values, strict=True))):
         body = LetStmt(name, value, body)
     return body
+
+
+def _number(extent: Expr) -> int:
+    assert isinstance(extent, IntImm)  # `lower_thread_allreduce` refused other extents
+    return int(extent.value)
