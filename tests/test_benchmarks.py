@@ -42,3 +42,31 @@ def test_a_benchmark_without_agreement_does_not_stop_the_others(
     assert every.main() == 1
     assert "failed: benchmarks.matmul" in capsys.readouterr().err
     assert ran == [module.__name__ for module in every.BENCHMARKS if module is not every.matmul]
+
+
+def test_the_benchmark_of_gpus_says_what_is_missing(
+    load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu = load("gpu")
+    if not gpu.missing():
+        pytest.skip("there is a CUDA device")
+    gpu.main(["matmul"])
+    assert capsys.readouterr().out.startswith("gpu: not measured: ")
+
+
+def test_the_graphs_of_that_benchmark_run_on_a_simulated_device(
+    load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numba_cuda")
+    monkeypatch.setenv("MINITVM_CUDA_DEVICE", "simulator")
+    gpu, rng = load("gpu"), np.random.default_rng(0)
+    x, y = (rng.standard_normal((16, 16)).astype(np.float32) for _ in "xy")
+    for dtype, most in (("float32", 1e-5), ("float16", 1e-2)):
+        run = gpu.ours(gpu.product(16, dtype), {"x": x.astype(dtype), "y": y.astype(dtype)})
+        np.testing.assert_allclose(run().numpy(), x @ y, atol=most * 20)
+    moved = x - x.mean(-1, keepdims=True)
+    powers = np.exp(moved)
+    expected = {"softmax": powers / powers.sum(-1, keepdims=True), "layer norm": moved / x.std(-1, keepdims=True)}
+    for name, values in expected.items():
+        run = gpu.ours(gpu.row_graph(name, 16, 16), {"x": x})
+        np.testing.assert_allclose(run().numpy(), values, atol=1e-4)

@@ -112,10 +112,12 @@ def run(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     timeline = simulate(program, config, verified=True)
     print(f"timed in {time.perf_counter() - start:.2f} s")
-    print(timeline.text())
     if "output" in targets:
         save(targets["output"], outputs)
-    _pictures(timeline, targets)
+    written = _pictures(timeline, targets)  # before the table, of which a reader may take the head alone
+    print(timeline.text())
+    for target in written:
+        print(f"wrote {target}")
     return 0
 
 
@@ -158,14 +160,17 @@ def _right(name: str, config: AccelConfig, inputs: dict[str, Any], outputs: dict
     return same
 
 
-def _pictures(timeline: Timeline, targets: dict[str, Path]) -> None:
+def _pictures(timeline: Timeline, targets: dict[str, Path]) -> list[Path]:
+    """Write the pictures that were asked for; returns their files."""
     from ..accel.viz.page import page
     from ..accel.viz.trace import chrome_trace
 
+    written = []
     for name, draw in (("timeline", page), ("trace", chrome_trace)):
         if name in targets:
             targets[name].write_text(draw(timeline), encoding="utf-8")
-            print(f"wrote {targets[name]}")
+            written.append(targets[name])
+    return written
 
 
 def show(options: argparse.Namespace) -> int:
