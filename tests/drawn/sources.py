@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from minitvm import strategy, te
 from minitvm.errors import MinitvmError, ScheduleError, Unsupported
 from minitvm.expr import SCALARS, DType, Var
-from minitvm.graph import optimize
+from minitvm.graph import Graph, optimize
+from minitvm.graph.loops import LOOP
 from minitvm.graph.lower import to_prim_func
 from minitvm.graph.passes.convert_layout import ConvertLayout
 from minitvm.reference.strategies import NEST_KINDS, any_calls, exprs, graphs, prim_funcs, te_computes
@@ -31,17 +32,20 @@ from tests.mutants import programs, structures
 from tests.reference.graph_operators.random_calls import FAMILIES as OPERATORS
 from tests.reference.graph_operators.random_calls import random_call
 from tests.reference.graph_operators.runs import graph_of
+from tests.tir.instruction_programs import pipeline, rows_of_words, tensorized
 from tests.tir.schedule import pipeline_programs
 from tests.tir.schedule.property_programs import PROGRAMS
 from tests.tir.schedule.thread_programs import scheduled_for_gpu, scratch_of_threads
 from tests.tir.transform.block_programs import block_program
 from tests.tir.transform.grid_programs import grid_program
+from tests.tir.transform.reductions_on_threads import on_threads
 from tests.tir.transform.staged_programs import staged_program
 
 from .tally import Tally
 
 SEED = 0
 CPU = Target("cpu -vector_bits=256 -vector_registers=16")
+CUDA = Target("cuda -arch=sm_80")
 NAMES = tuple(p.name for p in transforms())
 LOOPS = ("split", "split", "reorder", "fuse", "vectorize", "vectorize", "unroll", "parallel", "compute_at")
 ALL_KINDS = (*BUILD, *(k for k in BUILD if k not in NEST_KINDS))
@@ -175,6 +179,30 @@ def _pipelines(tally: Tally, draw: Draw) -> None:
     _lowered(tally, sch.func, None)
 
 
+def _reductions_on_threads(tally: Tally, draw: Draw) -> None:
+    """Reductions whose threads add up together: by shuffles, and in shared storage."""
+    with contextlib.suppress(ScheduleError):
+        _, sch = on_threads(draw)
+        tally.program(sch.func)
+        _lowered(tally, sch.func, draw(st.sampled_from([None, CUDA])))
+
+
+def _instructions(tally: Tally, draw: Draw) -> None:
+    """Stages that copy asynchronously, and products by an instruction."""
+    if draw(st.booleans()):
+        length = draw(st.sampled_from([16, 32, 64, 80, None]))
+        stages = (0, draw(st.integers(0, 3)))
+        order = (0, 1) if stages[1] == 0 else draw(st.sampled_from([(0, 1), (1, 0)]))
+        func = pipeline(length, stages, order)
+        tally.program(func)
+        _lowered(tally, func, CUDA)
+        return
+    n, blocks, words = (draw(st.integers(1, 3)) for _ in range(3))
+    func = tensorized(rows_of_words(n, blocks, words)).func
+    tally.program(func)
+    _lowered(tally, func, CPU)
+
+
 def _tensor_expressions(tally: Tally, draw: Draw) -> None:
     tensors = draw(te_computes(functions=ROUNDING[:4]))
     tally.tensors(tensors)
@@ -210,7 +238,16 @@ def _networks(tally: Tally, draw: Draw) -> None:
         tally.passed("ConvertLayout", str(graph) != str(changed))
         graph = changed
     fused = optimize(graph, CPU, callback=tally.graph_pass)
+    _functions(tally, fused)
+
+
+def _functions(tally: Tally, fused: Graph) -> None:
+    """The functions of a network, those of its loops' bodies among them."""
     for node in fused.nodes:
+        if node.op == LOOP:
+            tally.graph(node.body)
+            _functions(tally, node.body)
+            continue
         tally.graph(node.attrs["graph"])
         _lowered(tally, strategy.schedule(to_prim_func(node), CPU).func, CPU)
 
@@ -228,6 +265,8 @@ SOURCES = (
     Source("families of nests", _families, 300),
     Source("threads of a GPU", _threads, 150),
     Source("pipelines", _pipelines, 150),
+    Source("reductions on threads", _reductions_on_threads, 150),
+    Source("instructions and asynchronous copies", _instructions, 40),
     Source("blocks, grids and stages", _seeded_programs, 600),
     Source("te_computes", _tensor_expressions, 200),
     Source("graphs", _networks, 500),
