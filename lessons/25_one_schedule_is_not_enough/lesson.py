@@ -309,7 +309,7 @@ for gpu in GPUS[:1] + GPUS[2:]:
 
 # %% [markdown]
 # It does, on both GPUs. The figures are a model's: none of them was measured on such a GPU, and where two are a few
-# per cent apart, a measurement may say otherwise (`minitvm tune` measures). But nobody had to write a second kernel.
+# per cent apart, a measurement may say otherwise. But nobody had to write a second kernel.
 #
 # ## The ledger
 #
