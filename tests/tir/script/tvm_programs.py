@@ -327,10 +327,6 @@ CARRIED: dict[str, tuple[str, str]] = {
         ),
     ),
     "a packed function": ("call_packed", _foreign('T.call_packed("tvm.contrib.sort", A.data, B.data)')),
-    "a warp's shuffle": (
-        "tvm_warp_shuffle",
-        _foreign("B[0, 0] = T.tvm_warp_shuffle(T.tvm_warp_activemask(), A[0, 0], 1, 32, 32)"),
-    ),
     "an assumption in an expression": (
         "assume",
         _foreign("if T.assume(A[0, 0] == T.float32(0)):\n    B[0, 0] = A[0, 0]"),
