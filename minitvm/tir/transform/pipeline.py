@@ -9,6 +9,7 @@ from typing import Any
 
 from ...backend import lookup
 from ...expr.foreign import require_runnable
+from ...target import Target
 from ..assumptions import left_out
 from ..meanings import written_out
 from ..nodes import IRModule, PrimFunc
@@ -121,6 +122,7 @@ def lower(
     A nest of loops bound to a GPU's grid is a kernel; back ends without such a grid refuse it. Raises `Unsupported`
     for a function that calls foreign code, and for a reduction over threads of a form that no pass takes.
     """
+    target = Target(target) if isinstance(target, str) else target
     func = left_out(written_out(func))
     require_runnable(func)
     verify_if_asked("scheduling", func)

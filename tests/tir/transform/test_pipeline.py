@@ -248,6 +248,16 @@ def pieces_on_a_grid() -> PrimFunc:
     return pieces
 
 
+def sums_of_teams() -> PrimFunc:
+    """Sums over rows, whose terms the threads of a block share."""
+    a, k = te.placeholder((3, 20), name="A"), te.reduce_axis((0, 20), name="k")
+    sch = Schedule(te.create_prim_func([a, te.compute((3,), lambda i: te.sum(a[i, k], axis=k), name="B")]))
+    i, inner = sch.get_loops("B")
+    sch.bind(i, "blockIdx.x")
+    sch.bind(sch.split(inner, [None, 8])[1], "threadIdx.x")
+    return sch.func
+
+
 def arrays_for(func: PrimFunc) -> list[np.ndarray]:
     rng = np.random.default_rng(1)
     shapes = [tuple(int(d) for d in b.shape) for b in func.buffers]
@@ -286,7 +296,7 @@ def test_every_pass_changes_one_of_the_programs() -> None:
         if isinstance(after, PrimFunc) and not structural_equal(before.body, after.body):
             changed.add(step)
 
-    for make in (*PROGRAMS.values(), on_a_grid, pieces_on_a_grid, open_rows):
+    for make in (*PROGRAMS.values(), on_a_grid, pieces_on_a_grid, open_rows, sums_of_teams):
         lower(make(), callback=compare)
     assert [p.name for p in PASSES if p.name not in changed] == []
 
