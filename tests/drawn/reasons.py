@@ -11,7 +11,7 @@ _GRID = "an axis as the others of its kind; schedules of random programs have tw
 REASONS: dict[Row, str] = {
     **{("storage scope", name): _ACCELERATOR for name in
        ("warp", "wmma", "m16n8k8", "metal", "texture", "amx", "vtcm", "acc", "inp", "wgt", "out")},
-    **{("thread axis", name): _GRID for name in ("blockIdx.z", "threadIdx.z", "vthread.y", "vthread.z")},
+    **{("thread axis", name): _GRID for name in ("blockIdx.z", "vthread.y", "vthread.z")},
     ("expression", "BufferData"): "the address in a foreign call, which has no meaning that could be run",
     ("pass changes nothing", "drop_blocks"): "every function has a root block",
 }  # fmt: skip
