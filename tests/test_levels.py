@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from minitvm.build import link_graph, optimize_graph, to_units
+from minitvm.build import link_graph, optimize_graph
 from minitvm.cli.levels import LEVELS as RUN
 from minitvm.cli.levels import Descent
 from minitvm.executable import verify as verify_executable
 from minitvm.expr import Var
 from minitvm.graph import verify_graph
+from minitvm.link.levels import level_of, units_of
 from minitvm.reference import executable as executables
 from minitvm.reference import graph as graphs
 from minitvm.reference.meaning.scalar import evaluate
@@ -37,10 +38,12 @@ class Compilation:
         self.case, self.target = case, target
         self.fused = optimize_graph(case.graph, target)
         verify_graph(self.fused)
-        self.units = to_units(self.fused)
+        level = level_of(self.fused)
+        by_node = units_of(level)
+        self.units = list(by_node.values())
         self.descents = {unit.function.key: Descent(unit.func, target, unit.node) for unit in self.units}
         lowered = {key: descent.lowered for key, descent in self.descents.items()}
-        self.executable = link_graph(self.fused, self.units, lowered, target.kind)
+        self.executable = link_graph(level, by_node, lowered, target.kind)
         verify_executable(self.executable)
 
     def by_operator(self, level: str, **options: Any) -> list[np.ndarray]:

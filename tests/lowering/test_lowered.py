@@ -13,7 +13,8 @@ from minitvm.errors import ExecutionError
 from minitvm.executable.serialize import to_json
 from minitvm.expr import structural_equal
 from minitvm.link import link_function, link_graph
-from minitvm.lowering import lower_function, lower_functions, schedule_function, to_units
+from minitvm.link.levels import level_of, units_of
+from minitvm.lowering import lower_function, lower_functions, schedule_function
 from minitvm.lowering.cache import decode, encode
 from minitvm.reference import executable as executables
 from minitvm.reference import graph as graphs
@@ -30,11 +31,12 @@ CPU = Target("cpu -vector_bits=256 -vector_registers=16")
 def test_graphs_link_alike(drawn: RandomGraph) -> None:
     """The executables say the same; the interpreter reads the kernels' text where there is no tree."""
     fused = optimize_graph(drawn.graph, CPU)
-    units = to_units(fused)
-    lowered = lower_functions(list(dict.fromkeys(u.function for u in units)), CPU)
+    level = level_of(fused)
+    units = units_of(level)
+    lowered = lower_functions(list(dict.fromkeys(u.function for u in units.values())), CPU)
     kept = {key: decode(encode(func)) for key, func in lowered.items()}
     assert None not in kept.values()
-    fresh, read = (link_graph(fused, units, which, "cpu") for which in (lowered, kept))  # type: ignore[arg-type]
+    fresh, read = (link_graph(level, units, which, "cpu") for which in (lowered, kept))  # type: ignore[arg-type]
     assert to_json(fresh) == to_json(read)
     try:
         expected = executables.run(fresh, drawn.inputs)

@@ -274,7 +274,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                         T.writes(A[vi])
                         A[vi] = B[j]
                                 ^^^^ the loop variable j inside the block b
-          wanted: a block uses the loops around it only through its iterators
+          wanted: a block uses the loops around it only through its iterators, and where it names threads that combine values
           found:  the loop variable j inside the block b
         """,
     ),

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import prod
 
 from ...arith import Analyzer, regions
 from ...arith.affine import Affine, variables
@@ -124,10 +123,6 @@ class Touch:
         """
         if not self.sure or None in self.ranges:
             return None
-        still = tuple(still)
-        joined = self._joined(still)
-        if joined is not None:
-            return joined.certain(analyzer, still)
         loops = self._loops_but(still)
         domains = {l.var: Range(l.start, l.extent) for l in loops}
         indices: list[Expr] = []
@@ -155,8 +150,7 @@ class Touch:
         if not swept.exact and not (
             _by_parts(indices) and reaches_every_point(indices, {**domains, **lanes}, analyzer)
         ):
-            joined = self._joined_parts(still)
-            return None if joined is None else joined.certain(analyzer, still)
+            return None
         if not all(self._runs(l, indices, {**domains, **lanes}, analyzer) for l in loops):
             return None
         box = list(swept.box)
@@ -166,68 +160,6 @@ class Touch:
             stop = r.start + r.extent if end is None else Min(r.start + r.extent, end)
             box[d] = Range(start, analyzer.simplify(Max(stop - start, const(0, start.dtype))))
         return tuple(box)
-
-    # A loop that was split by a factor that does not divide it runs where `outer * factor + inner < extent`. If the
-    # loops count in mixed radix, each value below the extent comes once: one loop up to there, without a condition.
-    def _joined(self, still: Iterable[Var]) -> Touch | None:
-        """The same with the loops of a condition `i * 4 + j < 10` as one of 10 iterations; None if there is none."""
-        for condition in self.conditions:
-            if isinstance(condition, LT) and isinstance(condition.b, IntImm):
-                joined = self._as_one(condition.a, still, condition)
-                if joined is not None:
-                    return joined
-        return None
-
-    def _joined_parts(self, still: Iterable[Var]) -> Touch | None:
-        """The same with the loops of an index `(i * 4 + j) // 5` as one; None if there is none."""
-        for r in self.ranges:
-            for node in walk(r.start) if r is not None else ():
-                if isinstance(node, FloorDiv | FloorMod):
-                    joined = self._as_one(node.a, still)
-                    if joined is not None:
-                        return joined
-        return None
-
-    def _as_one(self, count: Expr, still: Iterable[Var], below: LT | None = None) -> Touch | None:
-        """The same with the loops that `count` counts as one, up to where a condition ends it; None if they do not."""
-        held = set(still)
-        loops = {l.var: l for l in self.loops if l.var not in held and is_const(l.start, 0)}
-        number = Analyzer().affine(count)
-        digits: list[tuple[int, For, int]] = []
-        for v, step in number.terms.items():
-            loop = loops.get(v) if isinstance(v, Var) else None
-            if loop is None or not isinstance(loop.extent, IntImm):
-                return None
-            digits.append((step, loop, loop.extent.value))
-        digits.sort(key=lambda digit: digit[0])
-        total = prod(size for _, _, size in digits)
-        inner = {loop.var for _, loop, _ in digits}
-        if (
-            number.const
-            or len(digits) < 2
-            or total < 1
-            or any(uses(l.start, inner) or uses(l.extent, inner) for l in self.loops)
-        ):
-            return None
-        if [step for step, _, _ in digits] != [prod(size for _, _, size in digits[:k]) for k in range(len(digits))]:
-            return None
-        first = digits[0][1]
-        one = Var("joined", first.var.dtype)
-        last = below.b.value if below is not None and isinstance(below.b, IntImm) else total
-        end = const(max(0, min(last, total)), one.dtype)
-        analyzer = Analyzer()
-        analyzer.bind(one, Range(const(0, one.dtype), end))
-        values = {
-            loop.var: analyzer.simplify(one // const(step, one.dtype) % const(size, one.dtype))
-            for step, loop, size in digits
-        }
-        rest = tuple(c for c in self.conditions if c is not below)
-        same = dataclasses.replace(self, loops=(), conditions=rest, after=()).at(values)
-        ranges = tuple(None if r is None else Range(analyzer.simplify(r.start), r.extent) for r in same.ranges)
-        place = next(k for k, l in enumerate(self.loops) if l.var in inner)
-        kept = [l for l in self.loops if l.var not in inner]
-        kept.insert(place, dataclasses.replace(first, var=one, extent=end))
-        return dataclasses.replace(self, ranges=ranges, loops=tuple(kept), conditions=same.conditions, after=())
 
     def _starts(self, loops: Sequence[For]) -> dict[Var, Expr]:
         """The starts of the loops that do not decide which element is touched."""

@@ -113,7 +113,6 @@ DRIVER.edit(
     "loaded[code], kernel.entry",
     "next(iter(loaded.values())), kernel.entry",
 )
-DRIVER.edit("threads are blocks", "CudaDevice.launch", "*shape.blocks, *shape.threads", "*shape.threads, *shape.blocks")
 DRIVER.edit("what is recorded is run while it is", "CudaDevice.recorded", "            queue()\n",
             "            queue()\n            self.finish()\n")  # fmt: skip
 MACHINES = Faults("architectures of CUDA", "minitvm.runtime.cuda.architectures", [PRETENDED])

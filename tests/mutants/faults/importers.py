@@ -202,12 +202,6 @@ ONNX_POOLING.edit(
 )  # fmt: skip
 
 ONNX_CONTROL = Faults("onnx control", "minitvm.frontend.onnx.ops.control", [imported("scan")])
-ONNX_CONTROL.edit(
-    "scan_output_directions is ignored",
-    "_scanned",
-    "ordered = [row[::-1] if turned else row for row, turned in zip(rows, out_turns, strict=True)]",
-    "ordered = rows",
-)
 
 ONNX_SHAPING = Faults("onnx shaping", "minitvm.frontend.onnx.ops.shaping", [imported("split")])
 ONNX_SHAPING.edit(

@@ -89,7 +89,6 @@ DOUBLE.edit(
 )
 PIPELINE = Faults("inject_software_pipeline", TRANSFORM + "inject_software_pipeline", [STAGED, STAGES_INSIDE])
 PIPELINE.edit("the epilogue is lost", "_time_steps", "written_out(count, count + depth)", "pass")
-PIPELINE.edit("the prologue is lost", "_time_steps", "written_out(0, depth)\n    body", "body")
 PIPELINE.edit(
     "the loop one iteration longer", "_time_steps", "const(count - depth, dtype)", "const(count - depth + 1, dtype)"
 )
@@ -97,7 +96,6 @@ PIPELINE.edit("one version less", "_versions", "if count == 1:", "count = max(1,
 PIPELINE.edit("every iteration in the first version", "_versions",
               "(loop.var - loop.start) % const(count, loop.var.dtype)",
               "(loop.var - loop.var) % const(count, loop.var.dtype)")  # fmt: skip
-PIPELINE.edit("parts in the order of the program", "emit", "for p in pipeline.in_order]", "for p in range(len(parts))]")
 PIPELINE.edit("copies share what they allocate", "_own_buffers", "if not fresh:", "if True:", by=[STAGES_INSIDE],
               equivalent="each copy's block allocates it anew: what has one name is never one storage")  # fmt: skip
 

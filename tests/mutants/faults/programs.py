@@ -101,12 +101,6 @@ SEPARATE_ALLOCATIONS_OF_THREADS.edit(
 
 INSERT_BARRIERS = Faults("programs: insert_barriers", "minitvm.tir.transform.insert_barriers", [THREADS])
 INSERT_BARRIERS.edit(
-    "only the last statement before is looked at for a barrier",
-    "_Threads.sequence",
-    "earlier += own",
-    "earlier = own",
-)
-INSERT_BARRIERS.edit(
     "a loop of several statements needs no barrier at its end",
     "_Threads.visit",
     "if self.meet_later(stmt, is_shared):",
@@ -157,12 +151,6 @@ INJECT_SOFTWARE_PIPELINE.edit(
     "_Versions.moved",
     "i if start is None else i - start",
     "i",
-)
-INJECT_SOFTWARE_PIPELINE.edit(
-    "the steady loop runs parts one iteration late",
-    "_time_steps",
-    "part.at(step + const(depth - part.stage, dtype))",
-    "part.at(step + const(max(depth - part.stage - 1, 0), dtype))",
 )
 
 BIND_THREADS = Faults("programs: bind_threads", "minitvm.tir.transform.bind_threads", [THREADS])
