@@ -288,7 +288,7 @@ def check_vectors(case: Case, bits: int, registers: int) -> None:
 
 def test_more_registers_make_larger_tiles() -> None:
     """The description is read: with twice the registers more results are kept."""
-    for name in ("pointwise", "matmul"):
+    for name in ("dense", "matmul"):
         case = next(c for c in CASES if c.name == name)
         few, many = (tile_bytes(kernels(case, 256, registers)) for registers in (16, 32))
         assert few < many, name
