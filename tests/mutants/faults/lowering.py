@@ -89,6 +89,7 @@ DOUBLE.edit(
 )
 PIPELINE = Faults("inject_software_pipeline", TRANSFORM + "inject_software_pipeline", [STAGED, STAGES_INSIDE])
 PIPELINE.edit("the epilogue is lost", "_time_steps", "written_out(count, count + depth)", "pass")
+PIPELINE.edit("the prologue is lost", "_time_steps", "written_out(0, depth)", "pass")
 PIPELINE.edit(
     "the loop one iteration longer", "_time_steps", "const(count - depth, dtype)", "const(count - depth + 1, dtype)"
 )

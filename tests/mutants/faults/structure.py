@@ -51,8 +51,9 @@ PASSES.edit(
     "BufferStore(element.buffer, reference.init, element.indices)",
 )
 UPDATES = Faults(
-    "rows of a reduction", "minitvm.tir.schedule.updates", [primitive("rfactor", modes=ROUNDED, examples=120)]
+    "rows of a reduction", "minitvm.tir.analysis.updates", [primitive("rfactor", modes=ROUNDED, examples=120)]
 )
+UPDATES.edit("a row is read at another place", "Element.place", "places[-1] + 1 if places", "places[-1] if places")
 EPILOGUE = Faults("fuse_reduction_epilogue", PRIMITIVES + "for_tvm.epilogue", [primitive("fuse_reduction_epilogue")])
 EPILOGUE.edit(
     "the addend is lost",
