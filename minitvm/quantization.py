@@ -3,12 +3,17 @@
     quantized = minitvm.quantize(model, samples)
     module = minitvm.build(quantized.graph)
     print(quantized)                                # how far each layer is from that of floats
+    shifts = minitvm.quantize(model, samples, dtype="int8")
     brain = minitvm.quantize(model, samples, dtype="bfloat16")
 
-In bytes, what a product or an addition reads is quantised and dequantised in front of it, with the scale that just
-covers what the samples showed there; weights get one scale for each output channel. The pass `integer_products` then
-computes in bytes. The scheme is that of Jacob et al., "Quantization and training of neural networks for efficient
+In unsigned bytes, what a product or an addition reads is quantised and dequantised in front of it, with the scale that
+just covers what the samples showed there; weights get one scale for each output channel. The pass `integer_products`
+then computes in bytes. The scheme is that of Jacob et al., "Quantization and training of neural networks for efficient
 integer-arithmetic-only inference" (CVPR 2018), and the form that of ONNX's QDQ models.
+
+In signed bytes every tensor, weights too, has one scale, and that is a power of two: the one of three with the least
+squared error on the samples. The pass `shifted_scales` then leaves integers and shifts alone between the first
+quantisation and the last product, which is what an accelerator without floats computes (VTA, Moreau et al., 2018).
 
 In bfloat16, the operands of products are rounded to 8 significant bits, weights as they are stored and data in front of
 a product; sums, and all between products, stay in float32. That needs no ranges: bfloat16 has float32's.
@@ -29,6 +34,7 @@ from .graph.passes.constant_folding import constant_folding
 from .graph.passes.dead_code import dead_code
 from .graph.passes.fold_batch_norm import fold_batch_norm
 from .graph.passes.rebuild import with_output_names
+from .graph.passes.shifted_scales import shifted_scales
 from .graph.passes.simplify import simplify
 
 # Products with constant weights, by the axis of the output channels in their weights.
@@ -36,9 +42,11 @@ _PRODUCTS = {"nn.conv1d": 0, "nn.conv2d": 0, "nn.conv3d": 0, "nn.dense": 0, "nn.
 # What stays in bytes between products: its operands are quantised, too.
 _BETWEEN = frozenset(("add", "concatenate", "nn.avg_pool2d", "nn.global_avg_pool", "nn.max_pool2d"))
 _LEVELS = 255
+_EXPONENTS = (-60, 60)  # of powers of two as scales: a product of two is a normal float32
 # Products whose operands may be bfloat16: the two are multiplied as they are, weights or not.
 _BRAIN_PRODUCTS = frozenset((*_PRODUCTS, "nn.batch_matmul"))
-DTYPES = ("uint8", "bfloat16")
+_RUNS_WORTH_COMPILING = 32
+DTYPES = ("uint8", "int8", "bfloat16")
 
 Sample = Mapping[str, Any]
 
@@ -48,13 +56,14 @@ class Layer:
     """A quantised tensor: its name, the least and the greatest float that it holds, and the noise that rounding adds.
 
     `noise` is the signal-to-noise ratio in decibels, of the quantised network against that of floats on the samples:
-    20 is a tenth of the values' size, 40 a hundredth. `scale` and `zero_point` are those of a tensor of bytes.
+    20 is a tenth of the values' size, 40 a hundredth. `scale` and `zero_point` are those of a tensor of bytes, `dtype`.
     """
 
     name: str
     low: float
     high: float
     noise: float
+    dtype: str = "uint8"
 
     @property
     def scale(self) -> float:
@@ -64,26 +73,33 @@ class Layer:
     @property
     def zero_point(self) -> int:
         """The byte that stands for 0."""
-        return round(-self.low / self.scale)
+        return (-128 if self.dtype == "int8" else 0) - round(self.low / self.scale)
 
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """A network of bytes or bfloat16, `graph`, and what each layer loses, in program order; the outputs come last."""
+    """A network of bytes or bfloat16, `graph`, and what each layer loses, in program order; the outputs come last.
+
+    `agreement` is the share of rows of the first output, of all samples, whose greatest element is where it was with
+    floats; None if no output of floats has a last dimension above 1.
+    """
 
     graph: Graph
     layers: tuple[Layer, ...]
     outputs: tuple[Layer, ...]
     dtype: str = "uint8"
+    agreement: float | None = None
 
     def __str__(self) -> str:
         rows = [*self.layers, *self.outputs]
         width = max((len(row.name) for row in rows), default=0)
-        in_bytes = self.dtype == "uint8"
+        in_bytes = self.dtype != "bfloat16"
         lines = [f"{'tensor':{width}}  {'low':>10} {'high':>10}  {'scale' if in_bytes else '':>10}  signal to noise"]
         notes = [f"{row.scale:.4g}" if in_bytes else "" for row in self.layers] + ["(output)"] * len(self.outputs)
         for row, note in zip(rows, notes, strict=True):
             lines.append(f"{row.name:{width}}  {row.low:10.4g} {row.high:10.4g}  {note:>10}  {row.noise:5.1f} dB")
+        if self.agreement is not None:
+            lines.append(f"the greatest element of a row is the same in {100 * self.agreement:.1f} % of rows")
         return "\n".join(lines)
 
 
@@ -99,7 +115,8 @@ def quantize(
 
     `model` is a graph, or anything that `frontend.from_onnx` reads. Each sample is a mapping from the names of inputs
     to arrays, a sequence of arrays in the order of the inputs, or one array. With `dtype` "uint8" the products with
-    constant weights have data of unsigned and weights of signed bytes; with "bfloat16" all products of float32 but
+    constant weights have data of unsigned and weights of signed bytes; with "int8" both have signed bytes and scales
+    that are powers of two, and integers are between one and the next; with "bfloat16" all products of float32 but
     grouped convolutions have operands of bfloat16, and sums of float32. `skip` names outputs of products that stay in
     floats. With a `percentile` below 100 the values outside of it, on both sides, are cut off at the range's end.
     Raises `InputError` for another dtype, without samples, for samples that do not fit the inputs or make a tensor
@@ -107,8 +124,10 @@ def quantize(
     if the network has no product to quantise.
     """
     if dtype not in DTYPES:
-        raise InputError(f"quantize: dtype is {' or '.join(DTYPES)}, found {dtype!r}; {nearest(dtype, DTYPES)}")
-    in_bytes = dtype == "uint8"
+        raise InputError(
+            f"quantize: dtype is {', '.join(DTYPES[:-1])} or {DTYPES[-1]}, found {dtype!r}; {nearest(dtype, DTYPES)}"
+        )
+    in_bytes = dtype != "bfloat16"
     if not 50.0 < percentile <= 100.0:
         raise InputError(f"quantize: percentile is above 50 and at most 100, found {percentile}")
     if percentile < 100 and not in_bytes:
@@ -122,22 +141,27 @@ def quantize(
         raise InputError("quantize: there are no samples\n  try:    a few inputs like those that the network will see")
     seen = _values(graph, [*watched, *graph.outputs], given)
     if in_bytes:
-        ranges = {value: _range(value, found, percentile) for value, found in zip(watched, seen, strict=False)}
-        quantized, copies = _in_bytes(graph, chosen, ranges, arrays)
+        limits = _range if dtype == "uint8" else _power_of_two_range
+        ranges = {value: limits(value, found, percentile) for value, found in zip(watched, seen, strict=False)}
+        quantized, copies = _in_bytes(graph, chosen, ranges, arrays, dtype)
     else:
         ranges = {value: _ends(value, found) for value, found in zip(watched, seen, strict=False)}
         quantized, copies = _in_brain(graph, chosen, watched, arrays)
-    after = _values(quantized, [*(copies[v] for v in watched), *quantized.outputs], given)
-    pairs = list(zip(seen, after, strict=True))
+    visible = replace(quantized, outputs=(*(copies[v] for v in watched), *quantized.outputs))
+    if dtype == "int8":
+        quantized, visible = shifted_scales(quantized), shifted_scales(visible)
+    pairs = list(zip(seen, _values(visible, visible.outputs, given), strict=True))
     layers = tuple(
-        Layer(value.name, *ranges[value], _noise(a, b)) for value, (a, b) in zip(watched, pairs, strict=False)
+        Layer(value.name, *ranges[value], _noise(a, b), dtype) for value, (a, b) in zip(watched, pairs, strict=False)
     )
+    results = [(value, a, b) for value, (a, b) in zip(graph.outputs, pairs[len(watched) :], strict=True)]
+    results = [(value, a, b) for value, a, b in results if value.dtype.is_float]
     outputs = tuple(
-        Layer(value.name, float(min(map(np.min, a))), float(max(map(np.max, a))), _noise(a, b))
-        for value, (a, b) in zip(graph.outputs, pairs[len(watched) :], strict=True)
-        if value.dtype.is_float
+        Layer(value.name, float(min(map(np.min, a))), float(max(map(np.max, a))), _noise(a, b), dtype)
+        for value, a, b in results
     )
-    return Quantized(quantized, layers, outputs, dtype)
+    agreement = next((_agreement(a, b) for _, a, b in results if a[0].ndim and a[0].shape[-1] > 1), None)
+    return Quantized(quantized, layers, outputs, dtype, agreement)
 
 
 def _chosen(graph: Graph, arrays: Mapping[Value, np.ndarray], skip: set[str], in_bytes: bool) -> list[OpNode]:
@@ -226,15 +250,28 @@ def _named(graph: Graph, number: int, sample: Any) -> dict[str, np.ndarray]:
 
 def _values(graph: Graph, values: Sequence[Value], samples: Sequence[Mapping[str, Any]]) -> list[list[np.ndarray]]:
     """What tensors hold for each of the samples."""
-    from .build import build
-
     distinct = list(dict.fromkeys(values))
-    module = build(Graph(graph.inputs, graph.constants, graph.nodes, tuple(distinct), graph.name))
+    run = _runner(Graph(graph.inputs, graph.constants, graph.nodes, tuple(distinct), graph.name), len(samples))
     runs = []
     for sample in samples:
+        runs.append(dict(zip(distinct, map(np.array, run(sample)), strict=True)))
+    return [[results[value] for results in runs] for value in values]
+
+
+def _runner(graph: Graph, runs: int) -> Callable[[Sample], Sequence[Any]]:
+    """What computes a graph's outputs: compiled if it will run often enough for that to take less time."""
+    from .build import build
+    from .reference import graph as interpreter
+
+    if runs < _RUNS_WORTH_COMPILING:
+        return lambda sample: interpreter.run(graph, [np.asarray(sample[value.name]) for value in graph.inputs])
+    module = build(graph)
+
+    def compiled(sample: Sample) -> Sequence[Any]:
         results = module(**sample)
-        runs.append(dict(zip(distinct, results if isinstance(results, tuple) else (results,), strict=True)))
-    return [[np.array(run[value]) for run in runs] for value in values]
+        return results if isinstance(results, tuple) else (results,)
+
+    return compiled
 
 
 def _finite(value: Value, found: Sequence[np.ndarray]) -> np.ndarray:
@@ -263,17 +300,49 @@ def _range(value: Value, found: Sequence[np.ndarray], percentile: float) -> tupl
     return -zero * float(scale), (_LEVELS - zero) * float(scale)
 
 
+def _power_of_two_range(value: Value, found: Sequence[np.ndarray], percentile: float) -> tuple[float, float]:
+    """What int8 with a power of two as scale can hold."""
+    flat = np.abs(_finite(value, found))
+    if percentile < 100 and flat.size:
+        exponent = _covering(float(np.percentile(flat, percentile)))
+    else:
+        exponent = _exponent(flat)
+    step = float(np.ldexp(1.0, -exponent))
+    return -128 * step, 127 * step
+
+
+def _covering(largest: float) -> int:
+    """The largest e for which `largest` * 2^e rounds to an int8."""
+    return int(np.clip(np.floor(np.log2(127.5 / largest)), *_EXPONENTS)) if largest > 0 else 0
+
+
+def _exponent(flat: np.ndarray) -> int:
+    """The e for which int8 in units of 2^-e are next to `flat` in the squares of their distances.
+
+    Next to the unit that covers all elements, the two smaller ones are tried, which cut the largest elements off.
+    """
+    covering = _covering(float(np.abs(flat).max(initial=0)))
+    wide = flat.astype(np.float64)
+
+    def error(exponent: int) -> float:
+        rounded = np.ldexp(np.clip(np.rint(np.ldexp(wide, exponent)), -128, 127), -exponent)
+        return float(np.square(rounded - wide).sum())
+
+    return min(range(covering, covering + 3), key=error)
+
+
 def _in_bytes(
-    graph: Graph, products: Sequence[OpNode], ranges: Mapping[Value, tuple[float, float]], arrays: Mapping[Value, Any]
-) -> tuple[Graph, dict[Value, Value]]:
+    graph: Graph, products: Sequence[OpNode], ranges: Mapping[Value, tuple[float, float]], arrays: Mapping[Value, Any],
+    dtype: str,
+) -> tuple[Graph, dict[Value, Value]]:  # fmt: skip
     """The graph with bytes in front of products, and the new value of each quantised tensor."""
     chosen = set(products)
 
     def rounded(b: GraphBuilder, value: Value, made: Value) -> Value:
-        layer = Layer(value.name, *ranges[value], 0.0)
+        layer = Layer(value.name, *ranges[value], 0.0, dtype)
         scale = b.constant(np.array(layer.scale, "float32"), "scale")
-        zero = b.constant(np.array(layer.zero_point, "uint8"), "zero_point")
-        q = b.op("qnn.quantize", made, scale, zero, axis=0, out_dtype="uint8")
+        zero = b.constant(np.array(layer.zero_point, dtype), "zero_point")
+        q = b.op("qnn.quantize", made, scale, zero, axis=0, out_dtype=dtype)
         after: Value = b.op("qnn.dequantize", q, scale, zero, axis=0, name=f"{value.name}_bytes")
         return after
 
@@ -282,7 +351,7 @@ def _in_bytes(
             return None
         inputs = [copies.get(v, new[v]) for v in item.inputs]
         if item in chosen:
-            inputs[1] = _bytes_of_weights(b, item, arrays[item.inputs[1]])
+            inputs[1] = _bytes_of_weights(b, item, arrays[item.inputs[1]], dtype)
         return inputs, {}
 
     return _rewritten(graph, ranges, rounded, operands)
@@ -342,14 +411,16 @@ def _rewritten(
     return built, copies
 
 
-def _bytes_of_weights(b: GraphBuilder, item: OpNode, weight: np.ndarray) -> Value:
-    """Weights as int8 with a scale for each output channel, dequantised."""
+def _bytes_of_weights(b: GraphBuilder, item: OpNode, weight: np.ndarray, dtype: str) -> Value:
+    """Weights as int8, dequantised: with a scale for each output channel, or beside data of int8 with one for all."""
     axis = _PRODUCTS[item.op] % weight.ndim
     if item.op == "nn.matmul" and item.attrs.get("transpose_b"):
         axis = 0
     others = tuple(a for a in range(weight.ndim) if a != axis)
     scale = (np.abs(weight).max(axis=others) / np.float32(127)).astype(np.float32)
     scale[scale == 0] = 1
+    if dtype == "int8":
+        scale = np.full_like(scale, np.ldexp(np.float32(1), -_exponent(weight.ravel())))
     along = [-1 if a == axis else 1 for a in range(weight.ndim)]
     stored = np.clip(np.rint(weight / scale.reshape(along)), -127, 127).astype(np.int8)
     name = item.inputs[1].name
@@ -365,3 +436,9 @@ def _noise(exact: Sequence[np.ndarray], rounded: Sequence[np.ndarray]) -> float:
     signal = sum(float(np.sum(np.square(a, dtype=np.float64))) for a in exact)
     noise = sum(float(np.sum(np.square(np.asarray(a, np.float64) - b))) for a, b in zip(exact, rounded, strict=True))
     return float("inf") if noise == 0 else float(10 * np.log10(max(signal, 1e-300) / noise))
+
+
+def _agreement(exact: Sequence[np.ndarray], rounded: Sequence[np.ndarray]) -> float:
+    """The share of rows whose greatest element is at the same place."""
+    same = [np.argmax(a, axis=-1) == np.argmax(b, axis=-1) for a, b in zip(exact, rounded, strict=True)]
+    return float(np.mean(np.concatenate([one.ravel() for one in same])))

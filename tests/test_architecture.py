@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, str] = {
     "transform": f"{FOUNDATION} tir te graph ir",
     "nd": "runtime",
     "testing": "absent",
-    "quantization": "errors graph frontend build",
+    "quantization": "errors graph frontend reference build",
     # the one place that knows the whole way: build; lowering, from operators to kernels; link, from there on
     "lowering": f"{MIDDLE} executable",
     "link": f"{MIDDLE} executable lowering",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,7 @@ def test_onnx_runtime_gives_the_same(quantized: Quantized) -> None:
         (SAMPLES, {"skip": ["nothing"]}, "no product is called 'nothing'"),
         (SAMPLES, {"percentile": 20.0}, "percentile is above 50 and at most 100, found 20.0"),
         (SAMPLES, {"percentile": 99.0, "dtype": "bfloat16"}, "bfloat16 has the range of float32"),
-        (SAMPLES, {"dtype": "bfloat"}, "dtype is uint8 or bfloat16, found 'bfloat'; did you mean"),
+        (SAMPLES, {"dtype": "bfloat"}, "dtype is uint8, int8 or bfloat16, found 'bfloat'; did you mean"),
         ([np.full((1, 3, 12, 12), np.nan, "float32")], {"dtype": "bfloat16"}, "x is infinite or NaN for a sample"),
     ],
 )
@@ -149,6 +150,40 @@ def test_products_of_bfloat16_go_through_onnx() -> None:
     again = half_products(back, Target("cpu -features=avx512_bf16"))
     products = [item for item in again.nodes if item.op in ("nn.conv2d", "nn.dense", "nn.matmul")]
     assert len(products) == 3 and all(v.dtype == "bfloat16" for item in products for v in item.inputs)
+
+
+def test_signed_bytes_with_powers_of_two_are_integers_from_layer_to_layer() -> None:
+    shifts = minitvm.quantize(network(), SAMPLES, dtype="int8")
+    graph = shifts.graph
+    products = [item for item in graph.nodes if item.op in ("qnn.conv2d", "qnn.dense")]
+    assert len(products) == 3 and all(v.dtype == "int8" for item in products for v in item.inputs)
+    floats_left = [item.op for item in graph.nodes if item.output.dtype == "float32"]
+    assert floats_left == ["qnn.dequantize", "nn.global_avg_pool", "reshape", "cast", "multiply"]
+    assert all(math.frexp(layer.scale)[0] == 0.5 and layer.zero_point == 0 for layer in shifts.layers)
+    assert all(layer.noise > 25 for layer in (*shifts.layers, *shifts.outputs))
+    assert shifts.agreement == 1.0 and "is the same in 100.0 % of rows" in str(shifts)
+    expected = interpreter.run(graph, [SAMPLES[0]])[0]
+    np.testing.assert_array_equal(minitvm.build(graph, threads=1)(SAMPLES[0]), expected)
+
+
+def test_of_three_powers_of_two_the_one_with_the_least_error_is_taken() -> None:
+    lonely = SAMPLES[0].copy()
+    lonely[0, 0, 0, 0] = 33.0  # covered by steps of 1/2 only, which would be coarse for all others
+    first = minitvm.quantize(network(), [lonely], dtype="int8").layers[0]
+    errors = {}
+    for exponent in range(5):
+        rounded = np.clip(np.rint(lonely * 2.0**exponent), -128, 127) / 2.0**exponent
+        errors[exponent] = float(np.square(lonely - rounded).sum())
+    assert first.scale == 2.0 ** -min((1, 2, 3), key=lambda e: errors[e])
+    assert minitvm.quantize(network(), [lonely], dtype="int8", percentile=99.0).layers[0].high < 8
+
+
+def test_agreement_is_the_share_of_rows_whose_greatest_element_stays() -> None:
+    from minitvm.quantization import _agreement
+
+    a = [np.array([[1.0, 2.0], [4.0, 3.0]]), np.array([[1.0, 2.0], [1.0, 3.0]])]
+    b = [np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0.0, 9.0], [1.0, 3.0]])]
+    assert _agreement(a, b) == 0.75
 
 
 @pytest.mark.full

@@ -28,7 +28,7 @@ from .rebuild import with_replaced
 def integer_products(graph: Graph) -> Graph:
     """The graph with `qnn.conv2d` and `qnn.dense` wherever both factors are dequantised bytes, the second constant."""
     arrays, producers = graph.arrays(), graph.producers()
-    found = ((item, _product(item, arrays, producers)) for item in graph.nodes)
+    found = ((item, bytes_product(item, arrays, producers)) for item in graph.nodes)
     products = {item: product for item, product in found if product is not None}
     known = {**arrays, **_dequantized(graph, arrays)}
     divided, quantized = _divisors(graph, products, known)
@@ -89,8 +89,8 @@ def _divisors(
 
 
 @dataclass(frozen=True, slots=True)
-class _Product:
-    """An operator on `data` and constant bytes, whose result times `scale` is that of the floats."""
+class BytesProduct:
+    """The operator `op` on `data` and constant bytes, whose result times `scale` is that of the floats."""
 
     op: str
     data: Value
@@ -100,7 +100,13 @@ class _Product:
     attrs: dict[str, Any]
 
 
-def _product(item: OpNode, arrays: dict[Value, np.ndarray], producers: dict[Value, OpNode]) -> _Product | None:
+def bytes_product(
+    item: OpNode, arrays: Mapping[Value, np.ndarray], producers: Mapping[Value, OpNode], *, grouped: bool = False
+) -> BytesProduct | None:
+    """What an operator on dequantised bytes and constant dequantised bytes multiplies; None for another operator.
+
+    A convolution may have groups if `grouped` is true.
+    """
     if item.op not in ("nn.conv2d", "nn.dense", "nn.matmul") or len(item.inputs) != 2:
         return None
     if item.output.dtype != "float32" or item.attrs.get("transpose_a"):
@@ -120,7 +126,9 @@ def _product(item: OpNode, arrays: dict[Value, np.ndarray], producers: dict[Valu
     attrs = dict(item.attrs)
     attrs.pop("out_dtype", None)
     if item.op == "nn.conv2d":
-        if attrs.pop("data_layout") != "NCHW" or attrs.pop("kernel_layout") != "OIHW" or attrs["groups"] != 1:
+        if attrs.pop("data_layout") != "NCHW" or attrs.pop("kernel_layout") != "OIHW":
+            return None
+        if attrs["groups"] != 1 and not grouped:
             return None
         columns = _along(step, weight, 0)
         shape: tuple[int, ...] = (1, -1, 1, 1)
@@ -135,7 +143,7 @@ def _product(item: OpNode, arrays: dict[Value, np.ndarray], producers: dict[Valu
         return None
     op = "qnn.conv2d" if item.op == "nn.conv2d" else "qnn.dense"
     factor = columns.reshape(shape if columns.size > 1 else ())
-    return _Product(op, data.inputs[0], int(zero.reshape(())), shifted, factor, attrs)
+    return BytesProduct(op, data.inputs[0], int(zero.reshape(())), shifted, factor, attrs)
 
 
 def _parameters(item: OpNode, arrays: Mapping[Value, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -143,7 +151,7 @@ def _parameters(item: OpNode, arrays: Mapping[Value, np.ndarray]) -> tuple[np.nd
     return scale, zero[0] if zero else np.zeros((), np.int64)
 
 
-def _weight(item: OpNode, arrays: dict[Value, np.ndarray]) -> tuple[np.ndarray | None, np.ndarray]:
+def _weight(item: OpNode, arrays: Mapping[Value, np.ndarray]) -> tuple[np.ndarray | None, np.ndarray]:
     """The weights less their zero points as int8, None where they are no such bytes; and their scales."""
     stored, (scale, zero) = arrays[item.inputs[0]], _parameters(item, arrays)
     if stored.dtype not in (np.int8, np.uint8) or item.attrs["block_size"]:

@@ -1,5 +1,7 @@
 """Faults in the graph's passes."""
 
+import numpy as np
+
 from minitvm.graph import Graph
 from minitvm.graph.passes.blocked_layout import blocked_layout
 from minitvm.graph.passes.common_subexpressions import common_subexpressions
@@ -10,14 +12,18 @@ from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
 from minitvm.graph.passes.half_products import half_products
 from minitvm.graph.passes.integer_products import integer_products
+from minitvm.graph.passes.shifted_scales import shifted_scales
 from minitvm.graph.passes.simplify import simplify
 from minitvm.graph.passes.split_conv_transpose import split_conv_transpose
 from minitvm.graph.passes.split_resize import split_resize
+from minitvm.reference import graph as graph_reference
 from minitvm.target import Target
+from tests.graph.passes.shifted_networks import chain
 
+from ..oracle import Noticed, Trial, drawn
 from ..patch import Faults
 from ..siblings import converted, unchanged
-from ..workloads import graphs, networks
+from ..workloads import Draw, graphs, networks
 
 PASSES = "minitvm.graph.passes."
 
@@ -322,3 +328,22 @@ PAIRS.edit(
     "columns are rows", "dense", "columns = array if turned else array.T", "columns = array.T if turned else array"
 )
 PAIRS.edit("the convolution has no padding", "conv2d", '("strides", "padding", "dilation")', '("strides", "dilation")')
+
+
+def _shifted_chain(trial: Trial, draw: Draw) -> None:
+    """A chain of int8 is what exact numbers say, halves rounded up."""
+    case = chain(draw)
+    trial.compared += 1
+    found = graph_reference.run(shifted_scales(case.graph), list(case.inputs))[0]
+    if not np.array_equal(found, case.result):
+        raise Noticed("graph", f"{found} instead of {case.result}")
+
+
+SHIFTS = Faults("shifted_scales", PASSES + "shifted_scales", [drawn("chains of int8", _shifted_chain, 100)])
+SHIFTS.edit("a shift rounds down", "_narrowed", "1 << (places - 1) if places > 0 else 0", "0")
+SHIFTS.edit("limits are forgotten", "_narrowed", "a_min=low, a_max=high", "a_min=-128, a_max=127")
+SHIFTS.edit("a shift to smaller units goes the other way", "_narrowed", '"left_shift"', '"right_shift"')
+SHIFTS.edit("sums of two tensors ignore their units", "_Chains._both", "one.shifted(finest - one.exponent)", "one")
+SHIFTS.edit("a bias keeps the units of floats", "_Chains._added", "np.ldexp(offset, total.exponent)", "offset")
+SHIFTS.edit("a limit keeps the units of floats", "_units", "float(limit), exponent", "float(limit), 0")
+SHIFTS.edit("the upper limit is lost", "_Chains._quantized", "min(high, _units(most, exponent))", "high")
