@@ -17,7 +17,16 @@ from .executable import nodes as x
 from .link import link_function, link_graph
 from .link.bounds import input_bounds
 from .link.levels import level_of, units_of
-from .lowering import Unit, lower_function, lower_functions, schedule_function, to_kernels, to_units
+from .lowering import (
+    Unit,
+    host_of,
+    lower_function,
+    lower_placed,
+    place,
+    schedule_function,
+    to_kernels,
+    to_units,
+)
 from .lowering.units import named
 from .target import Target
 from .tir.nodes import IRModule, PrimFunc
@@ -196,7 +205,7 @@ def lower(
     for count, unit in enumerate(units):
         key = unit.function.key
         if key not in levels:
-            levels[key] = _descend(unit.func, machine, stop_at, callback)
+            levels[key] = _descend(unit.func, place(unit.func, machine).target, stop_at, callback)
         programs[unit.name] = levels[key]
         if progress:
             progress(f"lowering to {stop_at}", count + 1, len(units))
@@ -279,8 +288,8 @@ def compile_executable(
     needed = [node for inner in level.all() for node in inner.graph.nodes if inner.needs_function(node)]
     functions = list(dict.fromkeys(units[node].function for node in needed))
     report = (lambda done, total: progress("lowering", done, total)) if progress else None
-    lowered = lower_functions(functions, target, callback, report)
-    return link_graph(level, units, lowered, target.brief, input_bounds(graph))
+    lowered = lower_placed(functions, target, callback, report)
+    return link_graph(level, units, lowered, host_of(target).brief, input_bounds(graph))
 
 
 LEVELS_OF_OPERATOR = ("fused", "te", "tir", "schedule", "kernel", "source")
@@ -294,7 +303,7 @@ def stage(unit: Unit, target: Target, level: str) -> Any:
         from .graph.lower import to_te
 
         return to_te(unit.node)
-    return _descend(unit.func, target, level, None)
+    return _descend(unit.func, place(unit.func, target).target, level, None)
 
 
 def _descend(func: PrimFunc, target: Target, stop_at: str, callback: PassCallback | None, schedule: bool = True) -> Any:
@@ -313,7 +322,7 @@ def optimize_graph(graph: Any, target: Target, callback: PassCallback | None = N
     from .graph.passes.pipeline import optimize
 
     def evaluate(node: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return evaluate_node(node, arrays, target)
+        return evaluate_node(node, arrays, host_of(target))
 
     return optimize(graph, target, evaluate=evaluate, callback=callback, accuracy=accuracy)
 

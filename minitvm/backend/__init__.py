@@ -15,7 +15,9 @@ happens without it. Three parts have no default, and a back end without them is 
     tir.transform.pipeline            passes             which passes lower a scheduled function to kernels
     build                             generate           the source of a kernel
     link                              language, waits    the language of the source; which steps wait for those before
+    lowering                          refusal            which operators of a network run on the host instead
     runtime                           program            what runs an executable: `runtime.program.Program`
+    runtime.cpu                       hosted             what runs a kernel in the middle of a program of the CPU
     cli.info                          devices            which devices there are
     runtime.artifact                  machine_code       how compiled kernels are saved and loaded
 
@@ -32,6 +34,8 @@ is wanted.
 """
 
 from .parts import PARTS, Backend, Part
-from .registry import find, get, lookup, names, own, register, registered
+from .registry import find, find_language, get, lookup, names, own, register, registered
 
-__all__ = ["PARTS", "Backend", "Part", "find", "get", "lookup", "names", "own", "register", "registered"]
+__all__ = [
+    "PARTS", "Backend", "Part", "find", "find_language", "get", "lookup", "names", "own", "register", "registered",
+]  # fmt: skip

@@ -70,6 +70,14 @@ PARTS: tuple[Part, ...] = (
         "program", "program(executable, threads, workers=, progress=, kernels=) -> runtime.program.Program",
         "the runtime to run an executable", arguments=("executable", "threads"), methods=("bind", "holds"),
     ),
+    Part(
+        "hosted", "hosted(kernel) -> run(arguments)", "a program on the CPU to run a kernel in the host's memory",
+        default="kernels run in programs of this back end alone", arguments=("kernel",),
+    ),
+    Part(
+        "refusal", "refusal(func, target) -> str", "a network to run an operator on the host, and to say why",
+        default="all operators of a network run on the target", arguments=("func", "target"),
+    ),
     Part("devices", "devices() -> [str]", "info to list the devices of this machine", default="none is listed",
          arguments=()),
     Part(
@@ -100,6 +108,8 @@ class Backend:
     assembly: AnyPart = None
     waits: AnyPart = None
     program: AnyPart = None
+    hosted: AnyPart = None
+    refusal: AnyPart = None
     devices: AnyPart = None
     memory: AnyPart = None
     machine_code: Any = None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
-from ..backend import get, lookup
+from ..backend import lookup
 from ..errors import InternalError
 from ..executable import nodes as x
 from ..executable.largest import largest
@@ -85,11 +85,7 @@ class Linker:
     _numbers: dict[tuple[LoweredKernel, tuple[x.KernelParam, ...]], int] = field(default_factory=dict)
     _undefined: set[Slot] = field(default_factory=set)
     _operator: str = ""
-    _language: str = ""
     _most: dict[Var, x.Dim] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._language = str(get(self.target).language)
 
     def call(
         self,
@@ -164,7 +160,7 @@ class Linker:
             self.kernels.append(
                 x.Kernel(
                     name,
-                    self._language,
+                    kernel.language,
                     kernel.source,
                     kernel.name,
                     params,

@@ -5,14 +5,16 @@ function.py   one function: schedule, kernels, sources
 lowered.py    the result, with the facts that linking needs
 cache.py      results on disk
 many.py       all functions of a graph: from the cache, else in other processes, else here
+placement.py  which of them run on the host of a target that refuses some
 """
 
 from .function import lower_function, schedule_function, to_kernels
 from .lowered import LoweredFunc, LoweredKernel
 from .many import lower_functions
+from .placement import Placement, host_of, lower_placed, place
 from .units import SharedFunction, Unit, to_units
 
 __all__ = [
-    "LoweredFunc", "LoweredKernel", "SharedFunction", "Unit", "lower_function", "lower_functions",
-    "schedule_function", "to_kernels", "to_units",
+    "LoweredFunc", "LoweredKernel", "Placement", "SharedFunction", "Unit", "host_of", "lower_function",
+    "lower_functions", "lower_placed", "place", "schedule_function", "to_kernels", "to_units",
 ]  # fmt: skip

@@ -104,6 +104,7 @@ def encode(func: LoweredFunc) -> bytes:
             "written": k.written,
             "surely_read": k.surely_read,
             "script": k.script,
+            "language": k.language,
             "shared_bytes": k.shared_bytes,
         }
         for k in func.kernels.values()
@@ -125,6 +126,7 @@ def decode(data: bytes) -> LoweredFunc | None:
                 tuple(k["written"]),
                 tuple(k["surely_read"]),
                 k["script"],
+                k["language"],
                 None,
                 k["shared_bytes"],
             )

@@ -16,7 +16,7 @@ from ..tir.nodes import Buffer, IRModule, PrimFunc
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredKernel:
-    """A kernel, with the facts that linking needs.
+    """A kernel in a back end's `language`, with the facts that linking needs.
 
     One run stores at most `written[k]` elements of parameter k (None: unknown), and reads at least
     `surely_read[k]`. `func` is the kernel as a program; if it comes from the cache, that is None, and `script` is
@@ -29,6 +29,7 @@ class LoweredKernel:
     written: tuple[int | None, ...]
     surely_read: tuple[int, ...]
     script: str
+    language: str
     func: PrimFunc | None = None
     shared_bytes: int = 0  # of storage whose size the launch says
 
@@ -67,14 +68,14 @@ def _parsed(script: str) -> PrimFunc:
     return parsed if isinstance(parsed, PrimFunc) else next(iter(parsed.functions.values()))
 
 
-def lowered(func: PrimFunc, module: IRModule, sources: Mapping[str, str]) -> LoweredFunc:
-    """Combines a function, the module that it was lowered to, and the sources of its kernels."""
+def lowered(func: PrimFunc, module: IRModule, sources: Mapping[str, str], language: str) -> LoweredFunc:
+    """Combines a function, the module that it was lowered to, and the sources of its kernels in a language."""
     host = next(f for _, f in module.items() if f.attrs.get("host"))
-    kernels = {name: _kernel(module[name], source) for name, source in sources.items()}
+    kernels = {name: _kernel(module[name], source, language) for name, source in sources.items()}
     return LoweredFunc(func.name, func.params, host, kernels)
 
 
-def _kernel(func: PrimFunc, source: str) -> LoweredKernel:
+def _kernel(func: PrimFunc, source: str, language: str) -> LoweredKernel:
     written = elements_written(func.body)
     buffers = [p if isinstance(p, Buffer) else None for p in func.params]
     return LoweredKernel(
@@ -84,6 +85,7 @@ def _kernel(func: PrimFunc, source: str) -> LoweredKernel:
         tuple(written.get(b, 0) if b is not None else 0 for b in buffers),
         tuple(elements_surely_read(func.body, b) if b is not None else 0 for b in buffers),
         func.script(),
+        language,
         func,
         dynamic_storage(func)[1],
     )

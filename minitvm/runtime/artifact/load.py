@@ -49,9 +49,14 @@ def load(
     with _put_together(container):
         executable = from_json(_json(container, "program"), container.sections["weights"])
         index = _json(container, "code")
-        code: MachineCode | None = get(executable.target).part("machine_code")
+        backend = get(executable.target)
+        code: MachineCode | None = backend.part("machine_code")
         data = container.sections["machine_code"]
-        kernels = None if code is None else code.unpack(index, data, len(executable.kernels))
+        kernels = (
+            None
+            if code is None
+            else code.unpack(index, data, sum(k.language == backend.language for k in executable.kernels))
+        )
         kind = _KINDS[container.about["kind"]]
     if kernels is None:
         return _recompiled(container, executable, kind, threads, progress)

@@ -16,6 +16,7 @@ from ..program import Progress
 from . import executor, identity
 from .image import CodeImage, map_image
 from .link import link
+from .segments import LANGUAGE
 
 if TYPE_CHECKING:
     from .program import LoadedCode
@@ -26,13 +27,14 @@ IMAGE, OBJECTS = "image", "objects"
 def pack(
     executable: Executable, architectures: Sequence[str] = (), progress: Progress | None = None
 ) -> tuple[dict[str, Any], bytes]:
-    """The index of the kernels' code, and the code; the last kernel is the executor."""
+    """The index of the code of kernels for CPUs, and the code; the last kernel is the executor."""
     if architectures:
         raise InputError(f"code for {', '.join(architectures)}: an artifact for CPUs has code for this CPU alone")
     from . import kernel_cache  # needed to save code, not to load it
     from .compile_pool import compile_kernels
 
-    jobs = [*((k.source, k.entry) for k in executable.kernels), (executor.SOURCE, executor.ENTRY)]
+    own = [k for k in executable.kernels if k.language == LANGUAGE]
+    jobs = [*((k.source, k.entry) for k in own), (executor.SOURCE, executor.ENTRY)]
     distinct = list(dict.fromkeys(jobs))
     codes = kernel_cache.compiled(distinct, lambda absent: compile_kernels(absent, None, progress))
     about = {

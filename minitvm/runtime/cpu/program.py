@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ...errors import TargetError, verification_asked
+from ...errors import verification_asked
 from ...events import Listener, Step, heard
 from ...executable import (
     ArenaSlice,
@@ -37,6 +37,7 @@ from ...executable.alignment import ALIGNMENT, address, aligned, aligned_empty, 
 from ...executable.evaluation import Evaluation
 from ...expr import DType, Expr, Var, free_vars
 from .. import externals
+from ..hosted import hosted, room
 from ..shapes import Bindings, beyond_bound, bind_data_size, rooms, shape_of
 from ..states import zeros_of
 from ..words import scalar_word
@@ -45,6 +46,7 @@ from .segments import (
     BEYOND,
     DECISION,
     GOING,
+    LANGUAGE,
     LIMIT,
     LOOP_WORDS,
     MOST,
@@ -63,7 +65,6 @@ from .team import ThreadTeam, default_threads, shared_team
 if TYPE_CHECKING:
     from ..program import Progress
 
-LANGUAGE = "numba"
 BOUND_LIMIT = 16  # shapes whose tables and arenas are kept; the least recently used go first
 
 
@@ -87,9 +88,11 @@ class CpuProgram:
         team: ThreadTeam | None = None,
         kernels: Sequence[LoadedCode] | None = None,
     ) -> None:
-        """`kernels` brings code for the executable's kernels, in order; without it they are compiled."""
+        """`kernels` brings code for the executable's own kernels, in order; without it they are compiled."""
         self.executable = executable
-        self.kernels = load_kernels(executable, workers, progress) if kernels is None else kernels
+        self.hosted = {n: hosted(k, LANGUAGE) for n, k in enumerate(executable.kernels) if k.language != LANGUAGE}
+        ready = load_kernels(executable, workers, progress) if kernels is None else kernels
+        self.kernels = by_number(executable, ready)
         self.team = team or shared_team(default_threads() if threads is None else threads)
         self.constants = [aligned(c.data) for c in executable.constants]
         self.constant_places = [address(array) for array in self.constants]
@@ -127,17 +130,20 @@ class CpuProgram:
 
 
 def load_kernels(executable: Executable, workers: int | None, progress: Progress | None) -> Sequence[LoadedCode]:
-    """All kernels of an executable, compiled if they are not in the cache, and loaded."""
+    """An executable's kernels for CPUs in order, compiled if they are not in the cache, and loaded."""
     from . import kernel_cache
     from .compile_pool import compile_kernels
     from .loader import load_kernel
 
-    for kernel in executable.kernels:
-        if kernel.language != LANGUAGE:
-            raise TargetError(f"kernel {kernel.name} is written in {kernel.language}; this runtime runs {LANGUAGE}")
-    jobs = [(k.source, k.entry) for k in executable.kernels]
+    jobs = [(k.source, k.entry) for k in executable.kernels if k.language == LANGUAGE]
     codes = kernel_cache.compiled(jobs, lambda absent: compile_kernels(absent, workers, progress))
     return [load_kernel(code, entry) for code, (_, entry) in zip(codes, jobs, strict=True)]
+
+
+def by_number(executable: Executable, kernels: Sequence[LoadedCode]) -> dict[int, LoadedCode]:
+    """The code of an executable's kernels for CPUs, in order, by the kernels' numbers."""
+    own = [number for number, kernel in enumerate(executable.kernels) if kernel.language == LANGUAGE]
+    return dict(zip(own, kernels, strict=True))
 
 
 class BoundProgram:
@@ -360,8 +366,22 @@ class BoundProgram:
         start = self._starts[number]
         if isinstance(step, BindSize):
             self._bind_size(number, step, self._args[start])
+        elif isinstance(step, CallKernel):
+            self._run_hosted(step, start)
         else:
             self._run_external(step, start)
+
+    def _run_hosted(self, step: CallKernel, start: int) -> None:
+        """Run a kernel of another machine."""
+        x = self.program.executable
+        values: list[Any] = []
+        for i, (a, param) in enumerate(zip(step.args, x.kernels[step.kernel].params, strict=True)):
+            if isinstance(a, Location):
+                count = room(x, a, self.env) // param.dtype.bytes
+                values.append(array_at(self._args[start + i], param.dtype, (count,)))
+            else:
+                values.append(evaluate(a, self.env))
+        self.program.hosted[step.kernel](values)
 
     def _bind_size(self, number: int, step: BindSize, place: int) -> None:
         """Read a size, and fill in the arguments that follow from it, unless the sizes are those of the last run."""

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...executable import BindSize, CallExternal, Executable, Loop
+from ...executable import BindSize, CallExternal, CallKernel, Executable, Loop, Step
 from ...executable.alignment import address
 from .executor import BARRIER, END, LOOP_BEGIN, LOOP_HEAD, LOOP_NEXT, PARALLEL, STEP_WORDS
 
@@ -22,8 +22,14 @@ NUMBER, LIMIT, GOING, MOST, DECISION = range(5)
 LOOP_WORDS = 5
 OVER, ON, BEYOND = range(3)  # values of DECISION: it is over, it goes on, it would go on beyond its bound
 
-# Steps that Python takes.
-ALONE = (CallExternal, BindSize)
+LANGUAGE = "numba"  # of the kernels that the team runs
+
+
+def is_alone(x: Executable, step: Step) -> bool:
+    """Whether Python takes a step: an engine, a size, a kernel of another machine."""
+    if isinstance(step, CallKernel):
+        return x.kernels[step.kernel].language != LANGUAGE
+    return isinstance(step, CallExternal | BindSize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ class _Segments:
         while at < last:
             step = self.x.steps[at]
             end = at + 1 + step.steps if isinstance(step, Loop) else at + 1
-            if any(isinstance(inner, ALONE) for inner in self.x.steps[at:end]):
+            if any(is_alone(self.x, inner) for inner in self.x.steps[at:end]):
                 if rows and self.stamp is not None:
                     rows.append(self.stamp(at))
                 close(at)
