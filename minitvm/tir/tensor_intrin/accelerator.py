@@ -29,7 +29,9 @@ DIALECT = "accel-asm"
 PREFIX = "accel."
 _SPELLINGS = "minitvm.codegen.accel:"
 _NAME = re.compile(r"accel\.(\w+)\.(\d+)x(\d+)x(\d+)\.i(\d+)i(\d+)i(\d+)i(\d+)\Z")
+_TOKEN = re.compile(r"accel\.(push|pop)\.(\w+)\.(\w+)\Z")
 ALU = ("min", "max", "add", "shr", "mul")
+FINISH = PREFIX + "finish"  # the host may read the results
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,28 @@ def operation_of(name: str) -> str | None:
     """"gemm" for "accel.gemm.1x16x16.i8i8i32i8"; None for an instruction of another machine."""
     match = _NAME.match(name)
     return match.group(1) if match else None
+
+
+def module_of(name: str) -> str:
+    """Which of the machine's modules runs an instruction: load, compute or store."""
+    operation = operation_of(name) or ""
+    if operation == "store":
+        return "store"
+    return "load" if operation.startswith(("load_inp", "load_wgt")) else "compute"
+
+
+def token(verb: str, source: str, target: str) -> str:
+    """The name of the instruction that pushes a token from a module to another one, or lets that pop it.
+
+    A push belongs to the instruction of `source` before it, a pop to the one of `target` behind it.
+    """
+    return f"{PREFIX}{verb}.{source}.{target}"
+
+
+def token_of(name: str) -> tuple[str, str, str] | None:
+    """(verb, source, target) of the name of a token; None for any other name."""
+    match = _TOKEN.match(name)
+    return (match.group(1), match.group(2), match.group(3)) if match else None
 
 
 def register_named(name: str) -> None:
