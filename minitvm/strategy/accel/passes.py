@@ -7,6 +7,7 @@ from ...tir.transform.accelerator import (
     fetch_order,
     fold_nests,
     insert_tokens,
+    join_contexts,
     place_scratchpads,
     reuse_registers,
 )
@@ -21,6 +22,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("fold_nests", lambda func, _: fold_nests(func), "loops around an element's instruction are the instruction's"),
     Pass("reuse_registers", lambda func, _: reuse_registers(func), "ALU operations work in place"),
     _SHARED["inject_virtual_thread"],
+    Pass("join_contexts", lambda func, _: join_contexts(func), "loads of a context stand together"),
     _SHARED["flatten_buffers"],
     Pass("fetch_order", lambda func, _: fetch_order(func), "a sequence of instructions, no loops"),
     Pass("insert_tokens", insert_tokens, "modules wait for each other by tokens"),
