@@ -13,25 +13,26 @@ Parameters of the kernel are buffers in DRAM, in their order, each at a multiple
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, product
 from math import prod
 from typing import Any
 
+from ..accel.assembler import assemble
 from ..accel.config import AccelConfig, Scratchpad
-from ..accel.disassembler import disassemble
+from ..accel.disassembler import disassemble, instruction_text
+from ..accel.encoding import encode
 from ..accel.isa import Alu, AluOp, Finish, Gemm, Instruction, Load, MicroOp, Module, Program, Store
 from ..accel.stream import Kernel, Stream
-from ..errors import InputError, Unsupported, report
-from ..expr import Call, Expr, IntImm
+from ..errors import Unsupported, report
+from ..expr import IntImm
 from ..tir import nodes as t
 from ..tir.analysis.scratchpads import (
     Strided,
     extents_of,
     is_scratchpad,
     planned,
-    read_and_written,
     scalars_of,
     strided,
 )
@@ -69,11 +70,18 @@ class AccelEmitter:
     def __init__(self, kernel: t.PrimFunc, config: AccelConfig) -> None:
         self.kernel, self.config = kernel, config
         self.stream = Stream(config, kernel.name)
-        self.first = planned(kernel.body, config.depths(), config.elements())
         body: t.Stmt = kernel.body
         while isinstance(body, t.Allocate):
             body = body.body
-        self.stmts = body.stmts if isinstance(body, t.Seq) else (body,)
+        self.stmts: list[t.Instruction] = []
+        for stmt in body.stmts if isinstance(body, t.Seq) else (body,):
+            if not isinstance(stmt, t.Instruction):
+                raise self.refused(
+                    stmt, "instructions of the accelerator alone", f"a statement {type(stmt).__name__}",
+                    "strategy.schedule(func, target), which tensorizes what the machine can do",
+                )  # fmt: skip
+            self.stmts.append(stmt)
+        self.first = planned(kernel.body, config.depths(), config.elements())
         self.buffers = {p: self._in_dram(p) for p in kernel.params if isinstance(p, t.Buffer)}
         self.popped: dict[Module, dict[str, bool]] = {module: {} for module in Module}  # for its next instruction
         self.last: dict[Module, int] = {}
@@ -81,8 +89,6 @@ class AccelEmitter:
     def program(self) -> Program:
         """The program; raises `Unsupported` and `InputError`."""
         for stmt in self.stmts:
-            if not isinstance(stmt, t.Instruction):
-                raise self.refused(stmt, "instructions of the accelerator alone", f"a {type(stmt).__name__}")
             token = token_of(stmt.name)
             if token is not None:
                 self.token(*token)
@@ -126,7 +132,7 @@ class AccelEmitter:
         """The buffer of a parameter: which kind of elements it holds follows from who touches it."""
         kinds: set[Scratchpad] = set()
         for stmt in self.stmts:
-            if isinstance(stmt, t.Instruction) and any(tile.buffer is param for tile in stmt.tiles):
+            if any(tile.buffer is param for tile in stmt.tiles):
                 operation = operation_of(stmt.name) or ""
                 kinds.add(Scratchpad.OUT if operation == "store" else Scratchpad[operation.split("_")[1].upper()])
         if len(kinds) != 1:
@@ -170,11 +176,11 @@ class AccelEmitter:
         none: tuple[int, tuple[int, ...]] = (1, (0,) * len(operands))
         return self.stream.micro_ops(ops), ([none, none] + [loops[k] for k in chosen])[-2:]
 
-    def refused(self, stmt: t.Stmt, wanted: str, found: str) -> Unsupported:
+    def refused(self, stmt: t.Stmt, wanted: str, found: str, *tries: str) -> Unsupported:
         """The error for a statement, with the program around it."""
         program = script(self.kernel, mark={stmt: "here"}, context=2)
         title = f"{self.kernel.name}: no program of {self.config.name}"
-        return Unsupported(report(title, program=program, wanted=wanted, found=found))
+        return Unsupported(report(title, program=program, wanted=wanted, found=found, tries=tries))
 
 
 def _joined(loops: Loops) -> Loops:
@@ -270,3 +276,11 @@ def _fields(kernel: Kernel, loops: Loops, operands: Sequence[str]) -> dict[str, 
     (outer, outer_steps), (inner, inner_steps) = loops
     factors = {f"{name}_factors": (outer_steps[k], inner_steps[k]) for k, name in enumerate(operands)}
     return {"uop_begin": kernel[0], "uop_end": kernel[1], "outer": outer, "inner": inner, **factors}
+
+
+def assembly(source: str, entry: str, target: Any) -> str:  # noqa: ARG001
+    """What the machine runs: the instructions in their 128 bits, hexadecimal, beside their text."""
+    config: AccelConfig = target.config
+    program = assemble(source, config, entry)
+    rows = [f"{encode(one, config):032x}  {instruction_text(one, program.buffers, config)}" for one in program.instructions]
+    return "\n".join(rows) + "\n"

@@ -277,4 +277,4 @@ register_kind(
     Kind(("cuda",), GPU, GPU, "cuda", {**_GPUS, **_CUDAS}, {"max_num_threads": "max_threads_per_block"}, "arch")
 )
 register_kind(Kind(("opencl",), GPU, lambda: _OPENCL, "opencl", _OPENCLS, {"device": "model"}))
-register_kind(Kind(("accel",), Accelerator, Accelerator, "accel", _ACCELERATORS))
+register_kind(Kind(("accel", "vta"), Accelerator, Accelerator, "accel", _ACCELERATORS))
