@@ -100,7 +100,7 @@ class GPU:
 class Accelerator:
     """The simulated tensor accelerator: one GEMM of batch x block_in x block_out a cycle; scratchpads in bytes.
 
-    `memory` is "tsim" or "board", of a latency of 1 or 100 cycles.
+    `memory` is "tsim" or "board", of a latency of 1 or 100 cycles; it moves `bytes_per_cycle`.
     """
 
     name: str = "vta"
@@ -116,6 +116,7 @@ class Accelerator:
     weight_buffer: int = 256 * 1024
     accumulator_buffer: int = 128 * 1024
     memory: str = "tsim"
+    bytes_per_cycle: int = 8
 
     @property
     def config(self) -> Any:
@@ -140,7 +141,10 @@ def _configured(machine: Accelerator) -> Any:
         "clock_mhz": machine.mhz,
     }  # fmt: skip
     changed = {name: value for name, value in fields.items() if value != getattr(CONFIGS[known], name)}
-    return configured(known, machine.memory, **changed)
+    made = configured(known, machine.memory, **changed)
+    rate = machine.bytes_per_cycle
+    burst = max(made.dram.burst // rate, 1) * rate
+    return replace(made, dram=replace(made.dram, bytes_per_cycle=rate, burst=burst))
 
 
 @dataclass(frozen=True, slots=True)
