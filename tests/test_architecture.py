@@ -28,7 +28,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FOUNDATION = "errors events absent notebook target expr backend store workers garbage"
+FOUNDATION = "errors events absent notebook accel target expr backend store workers garbage"
 NODES = (
     "errors events notebook expr te.nodes tir.nodes tir.all_reduce tir.meanings graph.nodes executable.nodes"
     " accel.config accel.isa"
@@ -44,7 +44,9 @@ MAY_IMPORT: dict[str, str] = {
     "absent": "",
     "notebook": "",
     "expr": "errors",
-    "target": "errors",
+    # the simulated accelerator: what its programs are, and how long they take
+    "accel": "errors",
+    "target": "errors accel",
     "backend": "errors target",
     "store": "",
     "garbage": "",
@@ -61,8 +63,6 @@ MAY_IMPORT: dict[str, str] = {
     "strategy": f"{FOUNDATION} arith tir te topi",
     "graph": f"{FOUNDATION} arith tir te topi strategy",
     "frontend": f"{FOUNDATION} arith tir te topi strategy graph",
-    # the simulated accelerator: what its programs are, and how long they take
-    "accel": "errors",
     # TVM's names for what is defined elsewhere
     "ir": f"{FOUNDATION} arith tir te graph",
     "script": f"{FOUNDATION} tir ir",
@@ -95,6 +95,7 @@ LAZY_DOORS = [
     ("tir.schedule", "reference", "Schedule(..., verify=True) compares each step with the interpreter"),
     ("reference", "te.printer", "a counterexample prints tensor expressions as Python"),
     ("cli", "reference", "`minitvm check` compares every level with its interpreter"),
+    ("runtime.accel", "reference", "the accelerator is simulated: its interpreter is the machine"),
     ("runtime", "profile", "`module.profile()` counts the work of kernels, which are tir functions"),
 ]
 
@@ -108,8 +109,8 @@ NEVER = [
 
 # What is of one kind of machine. Other modules ask its back end (`minitvm/backend`), but for those listed here.
 OF_ONE_MACHINE = (
-    "backend.kinds strategy.cpu strategy.gpu codegen.numba_cpu codegen.numba_cuda codegen.opencl "
-    "codegen.opencl_expressions codegen.opencl_library codegen.opencl_types runtime.cpu runtime.cuda runtime.opencl"
+    "backend.kinds strategy.accel strategy.cpu strategy.gpu codegen.accel codegen.numba_cpu codegen.numba_cuda codegen.opencl "
+    "codegen.opencl_expressions codegen.opencl_library codegen.opencl_types runtime.accel runtime.cpu runtime.cuda runtime.opencl"
 )
 MEANT_FOR_ONE_MACHINE = {
     "backend.registry": "backend.kinds",  # looks through the folder

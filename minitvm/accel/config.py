@@ -161,6 +161,14 @@ class AccelConfig:
         held = Scratchpad.ACC if pad is Scratchpad.OUT else pad
         return int(getattr(self, f"{held.word}_bytes")) // self.element_bytes(held)
 
+    def depths(self) -> dict[str, int]:
+        """How many elements inp, wgt and acc hold, by their names, which are the scopes of storage in a compiler."""
+        return {pad.word: self.depth(pad) for pad in (Scratchpad.INP, Scratchpad.WGT, Scratchpad.ACC)}
+
+    def elements(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of their elements."""
+        return {pad.word: self.shape(pad) for pad in (Scratchpad.INP, Scratchpad.WGT, Scratchpad.ACC)}
+
     @property
     def macs_per_cycle(self) -> int:
         """Multiply-adds of a cycle: the size of the array."""

@@ -121,6 +121,10 @@ class Stream:
         """The program: the micro-ops are loaded first, and FINISH waits for the last store."""
         stores = [i for i, one in enumerate(self.instructions) if isinstance(one, Store)]
         self._add(Finish(), stores[-1:])
+        return self.finished()
+
+    def finished(self) -> Program:
+        """The program of the instructions as they are, FINISH among them: the micro-ops are loaded first."""
         buffers, instructions = tuple(self.buffers), tuple(self.instructions)
         if self.uops:
             table = replace(self.buffer("micro_ops", "constant", Scratchpad.UOP, len(self.uops)), uops=tuple(self.uops))

@@ -51,7 +51,8 @@ def subspace_divide(bindings: Sequence[Any], iters: Loops, inner: Collection[Var
     """Divide `bindings` over the loops `iters` between those of `inner` and the others.
 
     The inner parts together are a bijective quasi-affine map of the inner loops (each of which starts at 0 and has an
-    extent that no outer loop decides), the outer parts a surjective one of the outer loops. Each condition that
+    extent that no outer loop decides). The outer parts are functions of the outer loops, which take all values of their
+    ranges, except where outer loops overlap (a tile with a halo): any values in between then. Each condition that
     `predicate` joins is one of outer or of inner loops alone; under those of the inner loops the inner parts take their
     first values only, without a hole.
     """
@@ -146,13 +147,24 @@ def _ranges(outer: list[Expr], condition: Expr, around: Loops, analyzer: Analyze
         # The domains without the predicate are larger, which an iterator's domain may be.
         steps = detect(outer, around, True, "surjective", Analyzer())
     if not steps:
-        raise _Indivisible(*steps.errors)
+        return _domains(outer, around, steps.errors)
     ranges = []
     for e, row in zip(outer, steps.sums, strict=True):
         reached = values(row)
         if reached is None:
             raise _Indivisible(f"{e} does not take consecutive values")
         ranges.append(Range(*(analyzer.simplify(analyzer.to_expr(x, e.dtype)) for x in reached)))
+    return ranges
+
+
+def _domains(outer: list[Expr], around: Loops, errors: Sequence[str]) -> list[Range]:
+    """Intervals that hold the values of outer parts whose steps overlap, as those of a halo do."""
+    analyzer, ranges = Analyzer(around), []
+    for e in outer:
+        low, high = analyzer.bounds(e)
+        if low is None or high is None:
+            raise _Indivisible(*errors)
+        ranges.append(Range(const(low, e.dtype), const(high - low + 1, e.dtype)))
     return ranges
 
 

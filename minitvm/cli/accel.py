@@ -82,13 +82,13 @@ def _numbers(text: str) -> list[int]:
 
 def _read(options: argparse.Namespace) -> tuple[Program, AccelConfig]:
     from ..accel.assembler import read
-    from ..accel.config import configured
-    from ..accel.layers import RESNET18, conv2d
+    from ..accel.layers import RESNET18
+    from .accel_layers import compiled, machine
 
-    config = configured(options.config, options.memory)
+    target = machine(options.config, options.memory)
+    config = target.config
     if options.program in RESNET18:
-        layer = RESNET18[options.program]
-        return conv2d(layer, config, contexts=options.contexts, name=options.program), config
+        return compiled(RESNET18[options.program], target, options.contexts, options.program), config
     path = Path(options.program)
     if not path.is_file():
         near = f"; {nearest(options.program, list(RESNET18))}" if path.parent == Path(".") else ""
@@ -188,39 +188,36 @@ def show(options: argparse.Namespace) -> int:
 
 
 def sweep(options: argparse.Namespace) -> int:
-    from dataclasses import replace
-
-    from ..accel.config import configured, scaled
-    from ..accel.layers import RESNET18, Conv2d, best_tile, conv2d
+    from ..accel.layers import RESNET18, Conv2d
     from ..accel.timing import simulate
+    from .accel_layers import compiled, machine
 
     unknown = [name for name in options.layers if name not in RESNET18]
     if unknown:
         raise InputError(f"no layer is called {unknown[0]!r}: {nearest(unknown[0], list(RESNET18))}")
-    known = configured(options.config, options.memory)
-    machines = []
-    for block in options.array:
-        for bandwidth in options.bandwidth:
-            burst = max(known.dram.burst // bandwidth, 1) * bandwidth
-            dram = replace(known.dram, bytes_per_cycle=bandwidth, burst=burst)
-            machines.append(replace(scaled(known, block), dram=dram))
+    targets = [
+        machine(options.config, options.memory, block, bandwidth)
+        for block in options.array
+        for bandwidth in options.bandwidth
+    ]
 
     def row(layer: Conv2d) -> list[str]:
         cells = []
-        for machine in machines:
-            if layer.in_channels % machine.block_in or layer.out_channels % machine.block_out:
+        for target in targets:
+            config = target.config
+            if layer.in_channels % config.block_in or layer.out_channels % config.block_out:
                 cells.append("does not fit")
                 continue
-            # One tile for both, so that they differ in what runs at the same time, and in nothing else.
-            tile = best_tile(layer, machine)
-            alone, hidden = (
-                simulate(conv2d(layer, machine, contexts=n, tile=tile), machine, verified=True) for n in (1, 2)
-            )
+            alone, hidden = (simulate(compiled(layer, target, n), config, verified=True) for n in (1, 2))
             cells.append(f"{hidden.cycles:,} {alone.utilisation:.2f} {hidden.utilisation:.2f}")
         return cells
 
-    heads = [f"{m.block_in}x{m.block_out}, {m.dram.bytes_per_cycle} B" for m in machines]
-    print(f"{known.name}, {known.dram.name} memory: cycles, and the array's use with one context and with two")
+    configs = [target.config for target in targets]
+    heads = [f"{c.block_in}x{c.block_out}, {c.dram.bytes_per_cycle} B" for c in configs]
+    print(
+        f"{options.config}, {options.memory} memory: cycles, and the array's use with one context and with two,"
+        " of compiled programs"
+    )
     _table(heads, {name: row(RESNET18[name]) for name in options.layers or RESNET18})
     return 0
 

@@ -98,7 +98,10 @@ class GPU:
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """The simulated tensor accelerator: one GEMM of batch x block_in x block_out a cycle; scratchpads in bytes."""
+    """The simulated tensor accelerator: one GEMM of batch x block_in x block_out a cycle; scratchpads in bytes.
+
+    `memory` is "tsim" or "board", of a latency of 1 or 100 cycles; it moves `bytes_per_cycle`.
+    """
 
     name: str = "vta"
     mhz: int = 100
@@ -112,6 +115,36 @@ class Accelerator:
     input_buffer: int = 32 * 1024
     weight_buffer: int = 256 * 1024
     accumulator_buffer: int = 128 * 1024
+    memory: str = "tsim"
+    bytes_per_cycle: int = 8
+
+    @property
+    def config(self) -> Any:
+        """The machine in full, an `accel.config.AccelConfig`: what drives programs, meaning and cycles alike.
+
+        A model's name brings fields, queues and pipelines; index fields are as wide as these scratchpads need. Raises
+        `InputError` for a machine that cannot be.
+        """
+        return _configured(self)
+
+
+@functools.cache
+def _configured(machine: Accelerator) -> Any:
+    from ..accel.config import CONFIGS, configured
+
+    known = machine.name if machine.name in CONFIGS else "vta"
+    fields = {
+        "batch": machine.batch, "block_in": machine.block_in, "block_out": machine.block_out,
+        "inp_dtype": f"int{machine.input_bits}", "wgt_dtype": f"int{machine.weight_bits}",
+        "acc_dtype": f"int{machine.accumulator_bits}", "uop_bytes": machine.uop_buffer,
+        "inp_bytes": machine.input_buffer, "wgt_bytes": machine.weight_buffer, "acc_bytes": machine.accumulator_buffer,
+        "clock_mhz": machine.mhz,
+    }  # fmt: skip
+    changed = {name: value for name, value in fields.items() if value != getattr(CONFIGS[known], name)}
+    made = configured(known, machine.memory, **changed)
+    rate = machine.bytes_per_cycle
+    burst = max(made.dram.burst // rate, 1) * rate
+    return replace(made, dram=replace(made.dram, bytes_per_cycle=rate, burst=burst))
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,4 +281,4 @@ register_kind(
     Kind(("cuda",), GPU, GPU, "cuda", {**_GPUS, **_CUDAS}, {"max_num_threads": "max_threads_per_block"}, "arch")
 )
 register_kind(Kind(("opencl",), GPU, lambda: _OPENCL, "opencl", _OPENCLS, {"device": "model"}))
-register_kind(Kind(("accel",), Accelerator, Accelerator, "accel", _ACCELERATORS))
+register_kind(Kind(("accel", "vta"), Accelerator, Accelerator, "accel", _ACCELERATORS))

@@ -57,6 +57,7 @@ from .conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
 from .counted import argwhere, bind_size, leading, unique
 from .cumulative import cumprod, cumsum
 from .einsum import einsum
+from .elements import conv2d_elements, requantize_elements
 from .elementwise import (
     abs,
     acos,
@@ -221,6 +222,7 @@ __all__ = [
     "conv1d",
     "conv1d_transpose",
     "conv2d",
+    "conv2d_elements",
     "conv2d_nchwc",
     "conv2d_transpose",
     "conv3d",
@@ -317,6 +319,7 @@ __all__ = [
     "relu",
     "repeat",
     "reshape",
+    "requantize_elements",
     "resize",
     "resize2d",
     "reverse",

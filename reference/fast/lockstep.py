@@ -255,7 +255,7 @@ class LockstepCompiler(Statements, GridElements):
             for f, n, limit, stride in zip(starts, count, view.shape, view.strides, strict=True):
                 first, wrong = inside(f(env), limit - n + 1, env[MASK])
                 if wrong is not None:
-                    raise ExecutionError(f"{m.buffer.name} views a region outside {view.memory.name}")
+                    raise NeedsOrder(f"{m.buffer.name} views a region outside {view.memory.name}")
                 offset = offset + first * stride
             if any(n != 1 for n in count[:kept]):
                 raise ExecutionError(

@@ -181,7 +181,10 @@ class StatementCompiler(Statements, ElementCompiler):
         return run
 
     def match_buffer(self, m: t.MatchBufferRegion) -> Execute:
-        """Bind a buffer to a region of another one, with the layout that the region has there."""
+        """Bind a buffer to a region of another one, with the layout that the region has there.
+
+        A region that is not wholly inside has no elements.
+        """
         source = self.slot(m.source.buffer)
         starts = [self.expr(r.start) for r in m.source.region]
         extents = [self.expr(r.extent) for r in m.source.region]
@@ -197,11 +200,7 @@ class StatementCompiler(Statements, ElementCompiler):
         def bind(env: Environment) -> None:
             view: View = env[source]
             first, count = integers(starts, env), integers(extents, env)
-            for i, n, limit in zip(first, count, view.shape, strict=False):
-                if i < 0 or i + n > limit:
-                    raise ExecutionError(
-                        f"{m.buffer.name} views a region outside {view.memory.name}: [{i}, {i + n}) of {limit}"
-                    )
+            outside = any(i < 0 or i + n > limit for i, n, limit in zip(first, count, view.shape, strict=False))
             if any(n != 1 for n in count[: len(count) - rank]):
                 raise ExecutionError(f"{m.buffer.name} has {rank} dimensions and views a region of shape {count}")
             offset = view.offset + sum(i * s for i, s in zip(first, view.strides, strict=False))
@@ -209,6 +208,8 @@ class StatementCompiler(Statements, ElementCompiler):
             bound = env[slot] = View(view.memory, count[kept:], view.strides[kept:], offset)
             for check in unify:
                 check(env, bound)
+            if outside:  # it has no elements: whoever accesses one is out of bounds, a condition may see that nobody does
+                env[slot] = View(view.memory, (0,) * rank, view.strides[kept:], offset)
 
         return bind
 

@@ -43,14 +43,14 @@ _KNOWN: WeakKeyDictionary[t.PrimFunc, t.PrimFunc | None] = WeakKeyDictionary()
 
 
 def written_out(func: t.PrimFunc) -> t.PrimFunc:
-    """The function with what its threads own, and when they wait, as loops and dimensions; itself without a grid.
+    """The function with what its threads own, and when they wait, as loops and dimensions; itself without threads.
 
     Raises `ExecutionError` where an axis is bound again with another extent, `Unsupported` where threads that share
     storage run loops of different lengths.
     """
     if func not in _KNOWN:
-        on_a_grid = any(isinstance(n, t.For) and _on_grid(n) for n in x.walk(func.body))
-        _KNOWN[func] = func.with_body(_explicit(func.body)) if on_a_grid else None
+        threads = any(isinstance(n, t.For) and n.kind is t.ForKind.THREAD for n in x.walk(func.body))
+        _KNOWN[func] = func.with_body(_explicit(func.body)) if threads else None
     return _KNOWN[func] or func
 
 

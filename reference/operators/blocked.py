@@ -103,3 +103,23 @@ def dense_packed(data: np.ndarray, weight: np.ndarray, units: int, out_dtype: st
     blocks, depth, block = weight.shape
     columns = weight.transpose(1, 0, 2).reshape(depth, blocks * block)
     return product(data, columns, out_dtype or str(data.dtype))[..., : units or blocks * block]
+
+
+@operator("nn.contrib_conv2d_elements")
+def conv2d_elements(
+    image: np.ndarray, filters: np.ndarray, stride: int, padding: int, out_dtype: str = "int32"
+) -> np.ndarray:
+    """Elements taken apart: [n/b, c/i, h, w, b, i] is NCHW in blocks of batches and of channels."""
+    n, c, height, width, batch, block_in = image.shape
+    outs, _, kh, kw, block_out, _ = filters.shape
+    plain = image.transpose(0, 4, 1, 5, 2, 3).reshape(n * batch, c * block_in, height, width)
+    weights = filters.transpose(0, 4, 1, 5, 2, 3).reshape(outs * block_out, c * block_in, kh, kw)
+    convolved = convolve(plain, weights, (stride, stride), (padding, padding), (1, 1), 1, out_dtype)
+    apart = convolved.reshape(n, batch, outs, block_out, *convolved.shape[2:])
+    return apart.transpose(0, 2, 4, 5, 1, 3)
+
+
+@operator("nn.contrib_requantize_elements")
+def requantize_elements(sums: np.ndarray, shift: int, least: int, most: int, dtype: str) -> np.ndarray:
+    """Division by a power of two towards minus infinity, then the nearest number between `least` and `most`."""
+    return np.clip(np.floor_divide(sums, 2**shift), least, most).astype(dtype)

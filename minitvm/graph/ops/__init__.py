@@ -6,6 +6,7 @@ from . import (
     byte_products,
     caches,
     counted,
+    elements,
     elementwise,
     layouts,
     loops,

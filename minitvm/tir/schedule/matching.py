@@ -2,8 +2,8 @@
 
 Loops, blocks, stores and loads correspond one to one, in order. Indices are compared by what they are worth, other
 expressions by their structure; the operands of `+`, `*`, `min` and `max` may have changed places. A buffer of the
-description stands for a box of one in the program: the first access tells where that begins. Loops and iterators of
-one iteration that the description lacks do not count.
+description stands for a box of one in the program: the first access tells where that begins. Loops of one iteration that
+the description lacks, and iterators of one value that either lacks, do not count.
 """
 
 from __future__ import annotations
@@ -172,6 +172,9 @@ class Matcher:
             self.analyzer.bind(it)
             self.bound.add(it.var)
         for described, value in zip(b.block.iter_vars, b.iter_values, strict=True):
+            if is_const(described.dom.extent, 1) and not (mine and self._same_iterator(mine[0], described, value)):
+                self.vars[described.var] = described.dom.start  # the program has none for its one value
+                continue
             while mine and not self._same_iterator(mine[0], described, value):
                 it, shown = mine[0]
                 if not self.analyzer.can_prove(it.dom.extent <= 1):

@@ -421,6 +421,10 @@ def _layouts() -> list[Call]:
 _SUMS = {"out_dtype": "float32"}
 
 
+def byte(*shape: int) -> np.ndarray:
+    return i(*shape, low=-128, high=127, dtype="int8")
+
+
 def _blocked() -> list[Call]:
     x, w = f(1, 2, 5, 5, 4), f(2, 2, 3, 3, 4, 8)
     attrs = {"strides": (2, 1), "padding": (1, 1)}
@@ -430,6 +434,19 @@ def _blocked() -> list[Call]:
         Call("layout.pack_weights", (f(5, 3, 2, 2),), {"in_block": 2, "out_block": 4}, exact=True),
         Call("nn.contrib_conv2d_NCHWc", (x, w), attrs),
         Call("nn.contrib_depthwise_conv2d_NCHWc", (x, f(2, 3, 3, 4)), attrs),
+        *(
+            Call(
+                "nn.contrib_conv2d_elements",
+                (byte(2, 2, 5, 4, 2, 4), byte(3, 2, size, size, 8, 4)),
+                {"stride": stride, "padding": size // 2},
+                exact=True,
+            )
+            for size, stride in ((3, 1), (3, 2), (1, 2))
+        ),
+        Call(
+            "nn.contrib_requantize_elements", (i(1, 2, 3, 3, 1, 4, low=-40000, high=40000, dtype="int32"),),
+            {"shift": 6, "least": -100}, exact=True,
+        ),
         Call("nn.contrib_depthwise_conv2d_rows", (f(1, 3, 5, 7), f(3, 1, 3, 3)), {**attrs, "lanes": 4}),
         Call("nn.contrib_dense_packed", (f(3, 5), f(2, 5, 4))),
         Call("layout.words", (i(2, 8, low=0, high=255, dtype="uint8"),), exact=True),

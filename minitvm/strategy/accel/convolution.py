@@ -1,0 +1,290 @@
+"""Convolutions and products of matrices for the accelerator: tiles in scratchpads, two contexts that take turns.
+
+    for each tile of `outs` x `rows` elements of the result, all columns:
+        vthread context:                        # 2: each has its own half of the scratchpads
+            acc = 0                             # gemm reset
+            for each `ins` blocks of input channels:
+                inp = image's rows, wgt = filters       # load
+                acc += inp @ wgt.T                      # gemm
+            acc = shift, cut (acc)                      # alu
+            result = acc                                # store
+
+The virtual threads are interleaved, so one context is loaded while the array computes on the other: decoupled access
+and execute, as VTA's compiler does it (Moreau et al., "A hardware-software blueprint for flexible deep learning
+specialization"). Tiles follow from the machine's figures by a formula: the longer of the array's cycles and the
+memory's, and what nothing hides at the beginning and at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from ...expr import REDUCE, Add, Call, Cast, Expr, IntImm, Max, Min, Mul, Var, structural_equal, walk
+from ...tir import Schedule
+from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
+from ...tir.tensor_intrin.accelerator import Elements
+from ..blocks import blocks_of, extents, is_reduction
+from ..candidate import Candidate, Cost, Knob
+from ..registry import rule
+from ..roles import operands
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A block behind the sums, element by element: the machine's operation, and which of its reads is another tensor.
+
+    `other` is the position among the block's reads of a tensor that comes from memory; None without one.
+    """
+
+    block: str
+    operation: str
+    other: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A sum of products of elements, the stages behind it, and the extents of its axes in elements.
+
+    `image` and `filters` are the positions of the operands among the reads of the block; `pad` is the block that
+    computes the image in the scratchpad, if there is one.
+    """
+
+    block: str
+    image: int
+    filters: int
+    pad: str | None
+    stages: tuple[Stage, ...]
+    outs: int
+    rows: int
+    columns: int
+    ins: int  # blocks of input channels
+    points: int  # of a filter
+    kernel_rows: int
+    image_columns: int
+    row_step: int
+    padded: bool
+
+
+def convolution_of(func: PrimFunc) -> Convolution | None:
+    """The convolution that a function consists of; None where it is anything else."""
+    blocks = list(blocks_of(func))
+    sums = [block for block in blocks if is_reduction(block)]
+    if len(sums) != 1:
+        return None
+    (block,) = sums
+    loads, kinds = operands(block), [axis.kind for axis in block.iter_vars]
+    sizes = extents(axis.dom.extent for axis in block.iter_vars)
+    if loads is None or None in sizes or kinds != ["S"] * 6 + ["R"] * 4 or not isinstance(block.body, BufferStore):
+        return None
+    axes = [axis.var for axis in block.iter_vars]
+    _, o, y, x, i, j, ko, dy, dx, ki = axes
+    image = next((load for load in loads if load.indices[-2:] == (i, ki) and load.indices[1] is ko), None)
+    filters = next((load for load in loads if load.indices == (o, ko, dy, dx, j, ki)), None)
+    if image is None or filters is None or list(block.body.indices) != axes[:6]:
+        return None
+    stages = _stages(blocks[blocks.index(block) + 1 :], block.writes[0].buffer)
+    before = blocks[: blocks.index(block)]
+    pads = [b for b in before if b.writes[0].buffer is image.buffer]
+    if stages is None or len(before) != len(pads) or len(pads) > 1:
+        return None
+    at = {r.buffer: k for k, r in enumerate(block.reads)}
+    _, outs, rows, columns, _, _, ins, kernel_rows, kernel_columns, _ = (size or 1 for size in sizes)
+    row_step, column_step = _step(image.indices[2], y), _step(image.indices[3], x)
+    if row_step is None or column_step is None:
+        return None
+    return Convolution(
+        block.name, at[image.buffer], at[filters.buffer], pads[0].name if pads else None, stages, outs, rows, columns,
+        ins, kernel_rows * kernel_columns, kernel_rows, (columns - 1) * column_step + kernel_columns, row_step,
+        bool(pads) and any(isinstance(n, Call) and n.op == "if_then_else" for n in walk(pads[0].body)),
+    )  # fmt: skip
+
+
+def _step(index: Expr, var: Var) -> int | None:
+    from ...tir.transform.affine import coefficient, linear
+
+    return coefficient(linear(index), var) or None
+
+
+def _stages(blocks: Sequence[Block], sums: Any) -> tuple[Stage, ...] | None:
+    """What each block behind the sums is on the machine; the last one is a store. None where one is nothing."""
+    stages: list[Stage] = []
+    held = sums
+    for block in blocks:
+        if not isinstance(block.body, BufferStore) or list(block.body.indices) != [a.var for a in block.iter_vars]:
+            return None
+        stage = _stage(block, block.body, held)
+        if stage is None:
+            return None
+        stages.append(stage)
+        held = block.body.buffer
+    return tuple(stages) if stages and stages[-1].operation == "store" else None
+
+
+_OPERATORS = {Add: "add", Mul: "mul", Max: "max", Min: "min"}
+
+
+def _stage(block: Block, store: BufferStore, held: Any) -> Stage | None:
+    value = store.value
+    if isinstance(value, Cast):
+        return Stage(block.name, "store") if _whole(value.value, store, held) else None
+    if isinstance(value, Call) and value.op == "shift_right":
+        first, second, op = *value.args, "shr"
+    elif type(value) in _OPERATORS:
+        first, second, op = value.a, value.b, _OPERATORS[type(value)]  # type: ignore[attr-defined]
+        if _whole(second, store, held):
+            first, second = second, first
+    else:
+        return None
+    if not _whole(first, store, held):
+        return None
+    if isinstance(second, IntImm):
+        return Stage(block.name, f"alu_{op}_imm")
+    if isinstance(second, BufferLoad) and second.buffer is not held and _whole(second, store, second.buffer):
+        return Stage(block.name, f"alu_{op}", [r.buffer for r in block.reads].index(second.buffer))
+    return None
+
+
+def _whole(e: Expr, store: BufferStore, buffer: Any) -> bool:
+    """Whether an expression is the element of a buffer that stands where the result will."""
+    return isinstance(e, BufferLoad) and e.buffer is buffer and structural_equal(e.indices, store.indices)
+
+
+def is_convolution(func: PrimFunc) -> bool:
+    """Whether a function is a convolution on elements, with what the machine can do behind it."""
+    return convolution_of(func) is not None
+
+
+@rule("accel", is_convolution)
+def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """Tiles of `rows` x `outs` elements, sums in steps of `ins` blocks of channels, `contexts` that take turns."""
+    conv, config = convolution_of(func), target.config
+    if conv is None:
+        return
+    depths, elements = config.depths(), Elements(
+        config.batch, config.block_in, config.block_out, config.inp_dtype, config.wgt_dtype, config.acc_dtype,
+        config.out_dtype,
+    )  # fmt: skip
+
+    def price(rows: int, outs: int, ins: int, contexts: int) -> Cost:
+        return _cost(conv, config, rows, outs, ins, contexts)
+
+    def apply(sch: Schedule, rows: int, outs: int, ins: int, contexts: int) -> None:
+        _schedule(sch, conv, elements, rows, outs, ins, contexts)
+
+    for rows in _divisors(conv.rows):
+        for outs in _divisors(conv.outs):
+            for ins in _divisors(conv.ins):
+                for contexts in (2, 1):
+                    if contexts == 2 and (conv.rows // rows) % 2 and (conv.outs // outs) % 2:
+                        continue
+                    if _fits(conv, depths, config, rows, outs, ins, contexts):
+                        knobs: dict[str, Knob] = {"rows": rows, "outs": outs, "ins": ins, "contexts": contexts}
+                        yield Candidate(knobs=knobs, price=price, apply=apply)
+
+
+def _divisors(n: int) -> list[int]:
+    return [d for d in range(1, n + 1) if n % d == 0]
+
+
+def _image_rows(conv: Convolution, rows: int) -> int:
+    return (rows - 1) * conv.row_step + conv.kernel_rows
+
+
+def _fits(conv: Convolution, depths: Any, config: Any, rows: int, outs: int, ins: int, contexts: int) -> bool:
+    """Whether the contexts' tiles fit the scratchpads, and their micro-ops the store for these."""
+    others = sum(stage.other is not None for stage in conv.stages)
+    needs = {
+        "acc": rows * conv.columns * outs * (1 + others),
+        "inp": _image_rows(conv, rows) * conv.image_columns * ins,
+        "wgt": outs * ins * conv.points,
+    }
+    return all(contexts * n <= depths[pad] for pad, n in needs.items()) and (
+        contexts * _micro_ops(conv, rows, outs, ins) <= config.uop_bytes // 4
+    )
+
+
+def _micro_ops(conv: Convolution, rows: int, outs: int, ins: int) -> int:
+    """Of a context: the loops of a product but the two longest, and one list for each block of channels."""
+    filter_rows = conv.kernel_rows
+    loops = sorted((rows, conv.columns, outs, ins, filter_rows, conv.points // filter_rows))
+    return prod(loops[:-2]) + 2 * outs
+
+
+def _cost(conv: Convolution, config: Any, rows: int, outs: int, ins: int, contexts: int) -> Cost:
+    """The longer of the array's cycles and the memory's, and what nothing hides; with one context their sum."""
+    dram, loading = config.dram, len(conv.stages) - 1
+    sizes = {pad: prod(shape) for pad, shape in config.elements().items()}
+    steps, tiles = conv.ins // ins, (conv.rows // rows) * (conv.outs // outs)
+    registers = conv.rows * conv.columns * conv.outs
+    compute = registers * (conv.ins * conv.points + 1 + loading) + tiles * (steps + 1 + loading) * config.pipelines.gemm
+    image = ins * _image_rows(conv, rows) * conv.image_columns * sizes["inp"]
+    filters = outs * ins * conv.points * sizes["wgt"]
+    step = (image + filters) / dram.bytes_per_cycle + dram.latency * (ins + 1)
+    stored = config.batch * config.block_out / dram.bytes_per_cycle
+    memory = tiles * steps * step + registers * stored
+    micro_ops = contexts * _micro_ops(conv, rows, outs, ins) * 4 / dram.bytes_per_cycle
+    last = rows * conv.columns * outs * (1 + loading + stored)
+    if contexts == 1:
+        return Cost(compute + micro_ops, memory)
+    return Cost(compute, max(0.0, memory - compute) + 2 * step + last + micro_ops)
+
+
+def _schedule(
+    sch: Schedule, conv: Convolution, elements: Elements, rows: int, outs: int, ins: int, contexts: int
+) -> None:
+    block, last = sch.get_block(conv.block), sch.get_block(conv.stages[-1].block)
+    n, o, y, *_ = sch.get_loops(last)
+    (o, tile_o), (y, tile_y) = sch.split(o, [None, outs]), sch.split(y, [None, rows])
+    thread = None
+    if contexts > 1 and (conv.outs // outs) % contexts == 0:
+        o, thread = sch.split(o, [None, contexts])
+    elif contexts > 1:
+        y, thread = sch.split(y, [None, contexts])
+    order = [n, o, y, *([] if thread is None else [thread]), tile_o, tile_y]
+    sch.reorder(*order)
+    tile = y if thread is None else thread
+    for stage in reversed(conv.stages[:-1]):
+        _staged(sch, sch.get_block(stage.block), tile, "acc")
+    _staged(sch, block, tile, "acc")
+    *_, o, y, x, i, j, ko, dy, dx, ki = sch.get_loops(block)
+    step, ko = sch.split(ko, [None, ins])
+    sch.reorder(step, y, x, ko, dy, dx, o, i, j, ki)
+    filters = sch.cache_read(block, conv.filters, "wgt")
+    if conv.pad is None:
+        image = sch.cache_read(block, conv.image, "inp")
+    else:
+        image = sch.get_block(conv.pad)
+        sch.set_scope(image, 0, "inp")
+    for copy in (image, filters):
+        sch.compute_at(copy, step, preserve_unit_loops=True)
+    init = sch.decompose_reduction(block, step)
+    others = []
+    for stage in conv.stages:
+        if stage.other is not None:
+            other = sch.cache_read(sch.get_block(stage.block), stage.other, "acc")
+            sch.compute_at(other, tile, preserve_unit_loops=True)
+            others.append(other)
+    if thread is not None:
+        sch.bind(thread, "vthread")
+    sch.tensorize(i, elements.name("gemm"))
+    _element(sch, init, elements.name("reset"))
+    _element(sch, image, elements.name("load_inp_padded" if conv.padded else "load_inp"))
+    _element(sch, filters, elements.name("load_wgt"))
+    for other in others:
+        _element(sch, other, elements.name("load_acc"))
+    for stage in conv.stages:
+        _element(sch, sch.get_block(stage.block), elements.name(stage.operation))
+
+
+def _staged(sch: Schedule, block: Any, tile: Any, scope: str) -> None:
+    """Compute a tile of a block's result in a scratchpad."""
+    sch.set_scope(block, 0, scope)
+    sch.compute_at(block, tile, preserve_unit_loops=True)
+
+
+def _element(sch: Schedule, block: Any, name: str) -> None:
+    """The last two loops of a block are an element's, one instruction."""
+    sch.tensorize(sch.get_loops(block)[-2], name)

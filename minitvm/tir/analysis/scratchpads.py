@@ -1,0 +1,123 @@
+"""Scratchpads of an accelerator: memories of their own, in elements of a fixed size, that only its instructions touch.
+
+A buffer of scope "inp", "wgt" or "acc" lies in one. Which elements of it an instruction touches is read off its tiles:
+the first one, and how far the next one along each loop is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError, Unsupported, report
+from ...expr import IntImm, walk
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, Instruction, Stmt, Tile
+
+SCRATCHPADS = ("inp", "wgt", "acc")
+Array = np.ndarray[Any, Any]
+
+
+def is_scratchpad(scope: str) -> bool:
+    """Whether storage of a scope is a scratchpad of an accelerator."""
+    return scope in SCRATCHPADS
+
+
+@dataclass(frozen=True, slots=True)
+class Strided:
+    """The elements of a flat buffer that an instruction touches: `first`, and `strides` along its loops, in elements.
+
+    An element has `shape`; all numbers count whole elements.
+    """
+
+    buffer: Buffer
+    first: int
+    strides: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def indices(self, extents: Sequence[int]) -> Array:
+        """The element of each iteration of the loops."""
+        total = np.full(tuple(extents), self.first, np.int64)
+        for axis, (n, s) in enumerate(zip(extents, self.strides, strict=True)):
+            total += (np.arange(n) * s).reshape([-1 if k == axis else 1 for k in range(len(extents))])
+        return total
+
+
+def extents_of(stmt: Instruction) -> tuple[int, ...]:
+    """The loops of an instruction: the numbers in front of its tiles."""
+    extents: list[int] = []
+    for operand in stmt.operands:
+        if not isinstance(operand, IntImm):
+            break
+        extents.append(operand.value)
+    return tuple(extents)
+
+
+def scalars_of(stmt: Instruction) -> tuple[Any, ...]:
+    """The operands behind the tiles."""
+    last = max((i for i, o in enumerate(stmt.operands) if isinstance(o, Tile)), default=len(stmt.operands) - 1)
+    return stmt.operands[last + 1 :]
+
+
+def strided(stmt: Instruction, tile: Tile, element: Sequence[int]) -> Strided:
+    """The places of a tile of a flat buffer with constant places, whose elements have the shape `element`.
+
+    Raises `Unsupported` where a place is not constant, or elements do not lie there as the machine has them.
+    """
+    at = [place.indices[-1] for place in tile.places]
+    if any(len(place.indices) != 1 for place in tile.places) or not all(isinstance(i, IntImm) for i in at):
+        raise Unsupported(f"{stmt.name}: a place of {tile.buffer.name} is not constant: {tile.places[0]}")
+    first, *others = [i.value for i in at]  # type: ignore[attr-defined]
+    loops = len(extents_of(stmt))
+    size, steps = prod(element), [other - first for other in others]
+    dense = [prod(element[k + 1 :]) if n > 1 else 0 for k, n in enumerate(element)]
+    if steps[loops:] != dense or any(n % size for n in (first, *steps[:loops])):
+        raise Unsupported(
+            report(
+                f"{stmt.name}: {tile.buffer.name} does not hold whole elements",
+                wanted=f"elements of {'x'.join(map(str, element))}, dense, one behind the other",
+                found=f"the first at {first}, the next ones {', '.join(map(str, steps))} numbers apart",
+            )
+        )
+    return Strided(tile.buffer, first // size, tuple(s // size for s in steps[:loops]), tuple(element))
+
+
+def read_and_written(stmt: Instruction) -> tuple[set[Buffer], set[Buffer]]:
+    """The buffers that an instruction reads, and those that it writes."""
+    reads = {n.buffer for n in walk(stmt.body) if isinstance(n, BufferLoad)}
+    return reads, {n.buffer for n in walk(stmt.body) if isinstance(n, BufferStore)}
+
+
+def allocations(stmt: Stmt) -> Iterator[Allocate]:
+    """The scratchpad storage of a program, in its order."""
+    return (n for n in walk(stmt) if isinstance(n, Allocate) and is_scratchpad(n.buffer.scope))
+
+
+def planned(body: Stmt, depths: Mapping[str, int], elements: Mapping[str, Sequence[int]]) -> dict[Buffer, int]:
+    """Where each flat buffer begins in its scratchpad, one behind the other, in elements.
+
+    `depths` are how many elements each scratchpad has, `elements` their shapes. Raises `InputError` where they do not
+    suffice, with what needs how much.
+    """
+    ends: dict[str, int] = dict.fromkeys(SCRATCHPADS, 0)
+    first: dict[Buffer, int] = {}
+    for allocation in allocations(body):
+        buffer = allocation.buffer
+        (length,) = buffer.shape
+        if not isinstance(length, IntImm):
+            raise Unsupported(f"{buffer.name} in {buffer.scope} has {length} elements: wanted a constant number")
+        first[buffer] = ends[buffer.scope]
+        ends[buffer.scope] += -(-length.value // prod(elements[buffer.scope]))
+    for scope, end in ends.items():
+        if end > depths[scope]:
+            sizes = [f"{b.name} from {at} on" for b, at in first.items() if b.scope == scope]
+            raise InputError(
+                report(
+                    f"the scratchpad {scope} is too small", wanted=f"at most {depths[scope]} elements",
+                    found=f"{end}: {', '.join(sizes)}", tries=("smaller tiles", "one context instead of two"),
+                )
+            )  # fmt: skip
+    return first

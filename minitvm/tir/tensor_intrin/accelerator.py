@@ -1,0 +1,238 @@
+# mypy: ignore-errors
+# What stands in a @T.prim_func is TVMScript: names that Python never evaluates.
+"""The tensor accelerator: what one micro-op, or one element of a transfer, does, as instructions.
+
+    load_inp, load_wgt, load_acc        an element from memory into a scratchpad
+    load_inp_padded                     the same, or zeros where the element lies in the frame around the tensor
+    reset                               a register = 0
+    gemm                                a register += inp @ wgt^T
+    alu_max_imm, alu_add, ...           a register = op(a register, a constant or another register)
+    store                               a register, cut to its low bits, to memory
+
+An element of a scratchpad is a vector or matrix that the array takes at once, so each description is over whole
+elements: with `Elements(1, 16, 16)` those of inp have 1 x 16 numbers, of wgt 16 x 16, of registers 1 x 16. Names end in
+these sizes and the dtypes of inp, wgt, registers and results: "accel.gemm.1x16x16.i8i8i32i8". How many elements an
+instruction of the machine takes, in which loops, is lowering's business (`tir.transform.accelerator`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ...errors import InputError
+from ..nodes import PrimFunc
+from . import TensorIntrin
+
+INP, WGT, ACC = "inp", "wgt", "acc"  # the scopes of the scratchpads
+DIALECT = "accel-asm"
+PREFIX = "accel."
+_SPELLINGS = "minitvm.codegen.accel:"
+_NAME = re.compile(r"accel\.(\w+)\.(\d+)x(\d+)x(\d+)\.i(\d+)i(\d+)i(\d+)i(\d+)\Z")
+_TOKEN = re.compile(r"accel\.(push|pop)\.(\w+)\.(\w+)\Z")
+ALU = ("min", "max", "add", "shr", "mul")
+FINISH = PREFIX + "finish"  # the host may read the results
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """The sizes of the array, `batch` x `block_in` by `block_out` x `block_in`, and the dtypes of what it takes."""
+
+    batch: int
+    block_in: int
+    block_out: int
+    inp: str = "int8"
+    wgt: str = "int8"
+    acc: str = "int32"
+    out: str = "int8"
+
+    def name(self, operation: str) -> str:
+        """The name of an intrinsic; it becomes known if it was not."""
+        bits = "".join(f"i{dtype[3:]}" for dtype in (self.inp, self.wgt, self.acc, self.out))
+        name = f"{PREFIX}{operation}.{self.batch}x{self.block_in}x{self.block_out}.{bits}"
+        if name not in TensorIntrin.KNOWN:
+            self._register(name, operation)
+        return name
+
+    def _register(self, name: str, operation: str) -> None:
+        kind, _, detail = operation.partition("_")
+        makers = {"load": _load, "gemm": _gemm, "reset": _reset, "store": _store, "alu": _alu}
+        if kind not in makers or operation not in OPERATIONS:
+            raise InputError(f"the accelerator has no operation {operation!r}: {', '.join(OPERATIONS)}")
+        TensorIntrin.register(name, makers[kind](self, detail), instruction={DIALECT: f"{_SPELLINGS}{kind}"})
+
+
+OPERATIONS = (
+    "load_inp", "load_inp_padded", "load_wgt", "load_acc", "reset", "gemm", "store",
+    *(f"alu_{op}{second}" for op in ALU for second in ("", "_imm")),
+)  # fmt: skip
+
+
+def operation_of(name: str) -> str | None:
+    """"gemm" for "accel.gemm.1x16x16.i8i8i32i8"; None for an instruction of another machine."""
+    match = _NAME.match(name)
+    return match.group(1) if match else None
+
+
+def module_of(name: str) -> str:
+    """Which of the machine's modules runs an instruction: load, compute or store."""
+    operation = operation_of(name) or ""
+    if operation == "store":
+        return "store"
+    return "load" if operation.startswith(("load_inp", "load_wgt")) else "compute"
+
+
+def token(verb: str, source: str, target: str) -> str:
+    """The name of the instruction that pushes a token from a module to another one, or lets that pop it.
+
+    A push belongs to the instruction of `source` before it, a pop to the one of `target` behind it.
+    """
+    return f"{PREFIX}{verb}.{source}.{target}"
+
+
+def token_of(name: str) -> tuple[str, str, str] | None:
+    """(verb, source, target) of the name of a token; None for any other name."""
+    match = _TOKEN.match(name)
+    return (match.group(1), match.group(2), match.group(3)) if match else None
+
+
+def register_named(name: str) -> None:
+    """Make the intrinsic of this name known, if it is one of the accelerator's."""
+    match = _NAME.match(name)
+    if match and match.group(1) in OPERATIONS:
+        sizes, dtypes = map(int, match.groups()[1:4]), (f"int{bits}" for bits in match.groups()[4:])
+        Elements(*sizes, *dtypes).name(match.group(1))
+
+
+def _load(e: Elements, what: str) -> PrimFunc:
+    from ..script import builtins as T
+
+    scope, padded = what.partition("_")[::2]
+    rows, columns = {INP: (e.batch, e.block_in), WGT: (e.block_out, e.block_in), ACC: (e.batch, e.block_out)}[scope]
+    dtype = {INP: e.inp, WGT: e.wgt, ACC: e.acc}[scope]
+    if padded:
+
+        @T.prim_func
+        def desc(
+            S: T.Buffer((rows, columns), dtype), D: T.Buffer((rows, columns), dtype, scope=scope), inside: T.bool
+        ) -> None:
+            with T.block("root"):
+                T.reads(S[0:rows, 0:columns])
+                T.writes(D[0:rows, 0:columns])
+                for i, j in T.grid(rows, columns):
+                    with T.block("load"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        D[vi, vj] = T.if_then_else(inside, S[vi, vj], T.Cast(dtype, 0))
+
+        return desc
+
+    @T.prim_func
+    def plain(S: T.Buffer((rows, columns), dtype), D: T.Buffer((rows, columns), dtype, scope=scope)) -> None:
+        with T.block("root"):
+            T.reads(S[0:rows, 0:columns])
+            T.writes(D[0:rows, 0:columns])
+            for i, j in T.grid(rows, columns):
+                with T.block("load"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    D[vi, vj] = S[vi, vj]
+
+    return plain
+
+
+def _store(e: Elements, _: str) -> PrimFunc:
+    from ..script import builtins as T
+
+    rows, columns, acc, out = e.batch, e.block_out, e.acc, e.out
+
+    @T.prim_func
+    def desc(S: T.Buffer((rows, columns), acc, scope="acc"), D: T.Buffer((rows, columns), out)) -> None:
+        with T.block("root"):
+            T.reads(S[0:rows, 0:columns])
+            T.writes(D[0:rows, 0:columns])
+            for i, j in T.grid(rows, columns):
+                with T.block("store"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    D[vi, vj] = T.Cast(out, S[vi, vj])
+
+    return desc
+
+
+def _reset(e: Elements, _: str) -> PrimFunc:
+    from ..script import builtins as T
+
+    rows, columns, acc = e.batch, e.block_out, e.acc
+
+    @T.prim_func
+    def desc(D: T.Buffer((rows, columns), acc, scope="acc")) -> None:
+        with T.block("root"):
+            T.reads()
+            T.writes(D[0:rows, 0:columns])
+            for i, j in T.grid(rows, columns):
+                with T.block("reset"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    D[vi, vj] = T.Cast(acc, 0)
+
+    return desc
+
+
+def _gemm(e: Elements, _: str) -> PrimFunc:
+    from ..script import builtins as T
+
+    batch, inner, outer, inp, wgt, acc = e.batch, e.block_in, e.block_out, e.inp, e.wgt, e.acc
+
+    @T.prim_func
+    def desc(
+        A: T.Buffer((batch, inner), inp, scope="inp"),
+        B: T.Buffer((outer, inner), wgt, scope="wgt"),
+        C: T.Buffer((batch, outer), acc, scope="acc"),
+    ) -> None:
+        with T.block("root"):
+            T.reads(C[0:batch, 0:outer], A[0:batch, 0:inner], B[0:outer, 0:inner])
+            T.writes(C[0:batch, 0:outer])
+            for i, j, k in T.grid(batch, outer, inner):
+                with T.block("update"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    C[vi, vj] = C[vi, vj] + T.Cast(acc, A[vi, vk]) * T.Cast(acc, B[vj, vk])
+
+    return desc
+
+
+def _alu(e: Elements, what: str) -> PrimFunc:
+    from ..script import builtins as T
+
+    rows, columns, acc = e.batch, e.block_out, e.acc
+    op, immediate = what.partition("_")[::2]
+    apply = {
+        "min": T.min, "max": T.max, "add": lambda a, b: a + b, "shr": T.shift_right, "mul": lambda a, b: a * b,
+    }[op]  # fmt: skip
+    if immediate:
+
+        @T.prim_func
+        def desc(
+            S: T.Buffer((rows, columns), acc, scope="acc"), D: T.Buffer((rows, columns), acc, scope="acc"), imm: T.int32
+        ) -> None:
+            with T.block("root"):
+                T.reads(S[0:rows, 0:columns])
+                T.writes(D[0:rows, 0:columns])
+                for i, j in T.grid(rows, columns):
+                    with T.block("alu"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        D[vi, vj] = apply(S[vi, vj], imm)
+
+        return desc
+
+    @T.prim_func
+    def two(
+        S: T.Buffer((rows, columns), acc, scope="acc"),
+        R: T.Buffer((rows, columns), acc, scope="acc"),
+        D: T.Buffer((rows, columns), acc, scope="acc"),
+    ) -> None:
+        with T.block("root"):
+            T.reads(S[0:rows, 0:columns], R[0:rows, 0:columns])
+            T.writes(D[0:rows, 0:columns])
+            for i, j in T.grid(rows, columns):
+                with T.block("alu"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    D[vi, vj] = apply(S[vi, vj], R[vi, vj])
+
+    return two

@@ -1,0 +1,80 @@
+"""Loops around an element's instruction become the instruction's own: what the machine's sequencers run through.
+
+    for y, x in grid(4, 8):
+        instruction("accel.reset", tile(C[y*8 + x, 0], ..)): ...
+->
+    instruction("accel.reset", 4, 8, tile(C[0, 0], C[8, 0], C[1, 0], ..)):
+        for y, x in grid(4, 8): ...
+
+The numbers in front are the loops' extents. A tile names its first element, the next one along each of the loops, and
+then, as before, the next ones within an element. The body is the whole nest, so the meaning is what it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....expr import Expr, IntImm, Var, const, free_vars, map_children, replace, substitute
+from ...nodes import BufferLoad, For, ForKind, Instruction, PrimFunc, Stmt, Tile
+from ...tensor_intrin.accelerator import operation_of
+from ..affine import Affine, expr, linear, moves
+
+
+def fold_nests(func: PrimFunc) -> PrimFunc:
+    """Fold each perfect nest of serial loops of constant extents around one instruction. Needs indices without blocks."""
+    return func.with_body(_fold(func.body))
+
+
+def _fold(stmt: Any) -> Any:
+    if not isinstance(stmt, Stmt):
+        return stmt
+    if isinstance(stmt, For):
+        loops, inner = _nest(stmt)
+        if isinstance(inner, Instruction) and operation_of(inner.name) is not None and _affine(loops, inner):
+            return _folded(loops, inner)
+    if isinstance(stmt, Instruction):
+        return stmt
+    return map_children(stmt, _fold)
+
+
+def _nest(stmt: For) -> tuple[list[For], Stmt]:
+    loops: list[For] = []
+    inner: Stmt = stmt
+    while isinstance(inner, For) and inner.kind in (ForKind.SERIAL, ForKind.UNROLLED):
+        if not isinstance(inner.extent, IntImm) or not isinstance(inner.start, IntImm) or inner.start.value:
+            break
+        loops.append(inner)
+        inner = inner.body
+    return loops, inner
+
+
+def _affine(loops: list[For], instruction: Instruction) -> bool:
+    """Whether each place moves by a constant step along each loop."""
+    variables = [loop.var for loop in loops]
+    terms = (
+        term for tile in instruction.tiles for place in tile.places for i in place.indices for term in linear(i).terms
+    )
+    return all(isinstance(term, Var) or not moves(Affine.of(term), variables) for term in terms)
+
+
+def _folded(loops: list[For], instruction: Instruction) -> Instruction:
+    variables = [loop.var for loop in loops]
+    zero: dict[Var, Expr] = {v: const(0, v.dtype) for v in variables}
+
+    def place(load: BufferLoad, moved: Var | None = None) -> BufferLoad:
+        values = zero if moved is None else {**zero, moved: const(1, moved.dtype)}
+        indices = tuple(expr(linear(substitute(i, values)), i.dtype) for i in load.indices)
+        return BufferLoad(load.buffer, indices)
+
+    operands: list[Tile | Expr] = [const(loop.extent.value, "int32") for loop in loops]  # type: ignore[attr-defined]
+    for operand in instruction.operands:
+        if isinstance(operand, Tile):
+            first, *inner = operand.places
+            along = [place(first, loop.var if loop.extent.value > 1 else None) for loop in loops]  # type: ignore[attr-defined]
+            operands.append(Tile((place(first), *along, *map(place, inner))))
+        elif not any(v in variables for v in free_vars(operand)):
+            operands.append(operand)  # what differs from element to element is in the body
+    body = instruction.body
+    for loop in reversed(loops):
+        body = replace(loop, kind=ForKind.SERIAL, body=body)
+    return Instruction(instruction.name, tuple(operands), body, instruction.together)
