@@ -8,6 +8,7 @@ happens without it. Three parts have no default, and a back end without them is 
 
     asked by                          part               question
     target.find_kind                  machine            which options describe such a machine
+    graph.passes.pipeline             products           in which numbers products are computed
     graph.passes.pipeline             layouts            which graph passes put values into the machine's layouts
     strategy.registry                 rules              which schedules a function may get
     graph.passes.blocked_layout       algorithms         which algorithm a convolution gets

@@ -34,6 +34,12 @@ PARTS: tuple[Part, ...] = (
         default="the kind of target that is registered under the name",
     ),
     Part(
+        "products", "products(target, accuracy) -> [(name, pass on a Graph)]",
+        "graph passes to choose the numbers in which products are computed",
+        default="in integers where operands are bytes, as the target computes them in 16-bit floats",
+        arguments=("target", "accuracy"),
+    ),
+    Part(
         "layouts", "layouts(target, accuracy) -> [(name, pass on a Graph)]", "graph passes to put values into layouts",
         default="values stay in the layouts that the model has", arguments=("target", "accuracy"),
     ),
@@ -98,6 +104,7 @@ class Backend:
 
     kind: str
     machine: Kind | None = None
+    products: AnyPart = None
     layouts: AnyPart = None
     rules: AnyPart = None
     algorithms: AnyPart = None

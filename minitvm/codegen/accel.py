@@ -226,7 +226,9 @@ def _rows(
         if len(loops) == 1 and sram_across == 1:  # one column
             (y, (down, _)), (x, _) = loops[0], (1, (1, 1))
         else:
-            raise emitter.refused(stmt, "rows of elements one behind the other, and a dense scratchpad", f"loops {loops}")
+            raise emitter.refused(
+                stmt, "rows of elements one behind the other, and a dense scratchpad", f"loops {loops}"
+            )
     above, below, left, right = frame.pads if frame else (0, 0, 0, 0)
     first = dram.first + above * down + left * across
     fields = {"dram": first, "y_size": y - above - below, "x_size": x - left - right, "x_stride": max(down, 1)}
@@ -282,5 +284,7 @@ def assembly(source: str, entry: str, target: Any) -> str:  # noqa: ARG001
     """What the machine runs: the instructions in their 128 bits, hexadecimal, beside their text."""
     config: AccelConfig = target.config
     program = assemble(source, config, entry)
-    rows = [f"{encode(one, config):032x}  {instruction_text(one, program.buffers, config)}" for one in program.instructions]
+    rows = [
+        f"{encode(one, config):032x}  {instruction_text(one, program.buffers, config)}" for one in program.instructions
+    ]
     return "\n".join(rows) + "\n"

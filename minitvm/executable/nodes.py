@@ -70,7 +70,8 @@ class Kernel:
     """A compiled unit. `source` is text in `language`, which the back end of the executable's target writes and reads.
 
     `script` is the kernel-level TVMScript. `func()` is the kernel-level PrimFunc for the interpreter: opaque here, and
-    not serialised. `shared_bytes` is how much a launch gives a block for storage of scope "shared.dyn".
+    not serialised. `shared_bytes` is how much a launch gives a block for storage of scope "shared.dyn". `target` is
+    that of the machine on which the kernel runs, if it is not the executable's: see `runtime.hosted`.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Kernel:
     script: str = ""
     func: Callable[[], Any] | None = None
     shared_bytes: int = 0
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -106,7 +106,7 @@ class _Writer:
         params = [[p.name, str(p.dtype), p.role, p.access] for p in k.params]
         return {
             "name": k.name, "language": k.language, "source": k.source, "entry": k.entry, "params": params,
-            "script": k.script, "shared_bytes": k.shared_bytes,
+            "script": k.script, "shared_bytes": k.shared_bytes, "target": k.target,
         }  # fmt: skip
 
 
@@ -219,7 +219,9 @@ class _Reader:
 
     def kernel(self, j: Any) -> n.Kernel:
         params = tuple(n.KernelParam(name, e.DType(dtype), role, access) for name, dtype, role, access in j["params"])
-        return n.Kernel(j["name"], j["language"], j["source"], j["entry"], params, j["script"], None, j["shared_bytes"])
+        return n.Kernel(
+            j["name"], j["language"], j["source"], j["entry"], params, j["script"], None, j["shared_bytes"], j["target"]
+        )
 
 
 def from_json(body: Mapping[str, Any], data: bytes | bytearray | memoryview) -> n.Executable:

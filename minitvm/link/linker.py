@@ -167,6 +167,7 @@ class Linker:
                     kernel.script,
                     kernel.program,
                     kernel.shared_bytes,
+                    "" if kernel.target == self.target else kernel.target,
                 )
             )
         return self._numbers[kernel, params]

@@ -105,6 +105,7 @@ def encode(func: LoweredFunc) -> bytes:
             "surely_read": k.surely_read,
             "script": k.script,
             "language": k.language,
+            "target": k.target,
             "shared_bytes": k.shared_bytes,
         }
         for k in func.kernels.values()
@@ -127,6 +128,7 @@ def decode(data: bytes) -> LoweredFunc | None:
                 tuple(k["surely_read"]),
                 k["script"],
                 k["language"],
+                k["target"],
                 None,
                 k["shared_bytes"],
             )

@@ -34,8 +34,7 @@ def to_kernels(func: PrimFunc, target: Target, callback: PassCallback | None = N
 @collected_seldom()
 def lower_function(func: PrimFunc, target: Target, callback: PassCallback | None = None) -> LoweredFunc:
     """A scheduled level-3 function as a host function and its kernels, with the sources of the kernels."""
-    backend = get_backend(target)
-    generate = backend.part("generate")
+    generate = get_backend(target).part("generate")
     module = to_kernels(func, target, callback)
     sources = {name: generate(kernel, target) for name, kernel in module.items() if not kernel.attrs.get("host")}
-    return lowered(func, module, sources, str(backend.language))
+    return lowered(func, module, sources, target)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from ..backend import get as get_backend
 from ..executable.nodes import BUFFER, SCALAR, KernelParam
 from ..expr import Var
+from ..target import Target
 from ..tir.analysis.dynamic_shared import dynamic_storage
 from ..tir.analysis.kernel_access import buffer_access, elements_surely_read, elements_written
 from ..tir.nodes import Buffer, IRModule, PrimFunc
@@ -16,7 +18,7 @@ from ..tir.nodes import Buffer, IRModule, PrimFunc
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredKernel:
-    """A kernel in a back end's `language`, with the facts that linking needs.
+    """A kernel for a `target`, in its back end's `language`, with the facts that linking needs.
 
     One run stores at most `written[k]` elements of parameter k (None: unknown), and reads at least
     `surely_read[k]`. `func` is the kernel as a program; if it comes from the cache, that is None, and `script` is
@@ -30,6 +32,7 @@ class LoweredKernel:
     surely_read: tuple[int, ...]
     script: str
     language: str
+    target: str
     func: PrimFunc | None = None
     shared_bytes: int = 0  # of storage whose size the launch says
 
@@ -68,14 +71,14 @@ def _parsed(script: str) -> PrimFunc:
     return parsed if isinstance(parsed, PrimFunc) else next(iter(parsed.functions.values()))
 
 
-def lowered(func: PrimFunc, module: IRModule, sources: Mapping[str, str], language: str) -> LoweredFunc:
-    """Combines a function, the module that it was lowered to, and the sources of its kernels in a language."""
+def lowered(func: PrimFunc, module: IRModule, sources: Mapping[str, str], target: Target) -> LoweredFunc:
+    """Combines a function, the module that it was lowered to for a target, and the sources of its kernels."""
     host = next(f for _, f in module.items() if f.attrs.get("host"))
-    kernels = {name: _kernel(module[name], source, language) for name, source in sources.items()}
+    kernels = {name: _kernel(module[name], source, target) for name, source in sources.items()}
     return LoweredFunc(func.name, func.params, host, kernels)
 
 
-def _kernel(func: PrimFunc, source: str, language: str) -> LoweredKernel:
+def _kernel(func: PrimFunc, source: str, target: Target) -> LoweredKernel:
     written = elements_written(func.body)
     buffers = [p if isinstance(p, Buffer) else None for p in func.params]
     return LoweredKernel(
@@ -85,7 +88,8 @@ def _kernel(func: PrimFunc, source: str, language: str) -> LoweredKernel:
         tuple(written.get(b, 0) if b is not None else 0 for b in buffers),
         tuple(elements_surely_read(func.body, b) if b is not None else 0 for b in buffers),
         func.script(),
-        language,
+        str(get_backend(target).language),
+        target.brief,
         func,
         dynamic_storage(func)[1],
     )

@@ -4,10 +4,14 @@ from ..parts import Backend
 
 BACKEND = Backend(
     kind="accel",
+    products="minitvm.graph.passes.element_layout:products",
+    layouts="minitvm.graph.passes.element_layout:layouts",
     rules="minitvm.strategy.accel:rules",
     passes="minitvm.strategy.accel:PASSES",
     language="accel-asm",
     generate="minitvm.codegen.accel:generate",
     assembly="minitvm.codegen.accel:assembly",
     program="minitvm.runtime.accel.program:AccelProgram",
+    hosted="minitvm.runtime.accel.program:hosted",
+    refusal="minitvm.strategy.accel:refusal",
 )

@@ -33,8 +33,7 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
     return [
         ("dead_code", dead_code),
         ("loop_bodies", loop_bodies),
-        ("integer_products", integer_products),
-        ("half_products", lambda graph: half_products(graph, target, accuracy)),
+        *product_passes(target, accuracy),
         ("constant_folding", lambda graph: constant_folding(graph, evaluate)),
         ("simplify", simplify),
         ("fold_batch_norm", fold_batch_norm),
@@ -48,6 +47,20 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
         ("common_subexpressions", common_subexpressions),
         ("dead_code", dead_code),
         ("fuse", fuse),
+    ]
+
+
+def product_passes(target: Target, accuracy: str = "fast") -> list[Pass]:
+    """The passes that choose the numbers in which products are computed."""
+    products = lookup(target, "products") or products_of_bytes_and_halves
+    return list(products(target, accuracy))
+
+
+def products_of_bytes_and_halves(target: Target, accuracy: str) -> list[Pass]:
+    """Integers where operands are bytes, and what the target does best where they are 16-bit floats."""
+    return [
+        ("integer_products", integer_products),
+        ("half_products", lambda graph: half_products(graph, target, accuracy)),
     ]
 
 

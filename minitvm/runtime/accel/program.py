@@ -28,6 +28,7 @@ from ..device.program import DeviceProgram
 if TYPE_CHECKING:
     from ..program import Progress
 
+LANGUAGE = "accel-asm"
 _EXTENDED = 12  # DLPack's kDLExtDev: a device of an extension
 
 
@@ -97,7 +98,9 @@ class AccelDevice:
             for buffer, place in zip(kernel.buffers, values, strict=False):
                 nbytes = buffer.count * self.config.element_bytes(buffer.kind)
                 memory[buffer.name] = place.buffer[place.offset : place.offset + nbytes]
-            inputs = {b.name: memory[b.name].view(self.config.dtype(b.kind)) for b in kernel.buffers if b.role == "input"}
+            inputs = {
+                b.name: memory[b.name].view(self.config.dtype(b.kind)) for b in kernel.buffers if b.role == "input"
+            }
             for name, result in accel.run(kernel, self.config, inputs).items():
                 memory[name][:] = result.reshape(-1).view(np.uint8)
 
@@ -117,7 +120,23 @@ def verified(kernel: Kernel, config: AccelConfig) -> Program:
     return program
 
 
+def hosted(kernel: Kernel) -> Callable[[Sequence[Any]], None]:
+    """What runs a kernel in the middle of a program of the host, on arrays in its memory."""
+    device = AccelDevice(Target(kernel.target).config)
+    program = verified(kernel, device.config)
+
+    def run(arguments: Sequence[Any]) -> None:
+        places = [Place(array.view(np.uint8)) for array in arguments]
+        device.launch(program, kernel, places, Shape((1, 1, 1), (1, 1, 1)))()
+
+    return run
+
+
 def timelines(executable: Executable) -> dict[str, Timeline]:
     """The cycles of each kernel of an executable for the accelerator, by its name, as the simulator counts them."""
-    config: AccelConfig = Target(executable.target).config
-    return {k.name: simulate(verified(k, config), config, verified=True) for k in executable.kernels}
+    found = {}
+    for kernel in executable.kernels:
+        if kernel.language == LANGUAGE:
+            config: AccelConfig = Target(kernel.target or executable.target).config
+            found[kernel.name] = simulate(verified(kernel, config), config, verified=True)
+    return found

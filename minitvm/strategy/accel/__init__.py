@@ -1,13 +1,14 @@
 """Schedules for the tensor accelerator (`minitvm.accel`): convolutions and products of matrices on whole elements."""
 
-from . import convolution
+from __future__ import annotations
+
+from typing import Any
+
+from ..registry import RULES, Rule
+from .convolution import refusal
 from .passes import PASSES
 
-from typing import Any  # isort: skip
-
-from ..registry import RULES, Rule  # isort: skip
-
-__all__ = ["PASSES", "convolution", "rules"]
+__all__ = ["PASSES", "refusal", "rules"]
 
 
 def rules(target: Any) -> list[Rule]:

@@ -36,12 +36,14 @@ from ..roles import operands
 class Stage:
     """A block behind the sums, element by element: the machine's operation, and which of its reads is another tensor.
 
-    `other` is the position among the block's reads of a tensor that comes from memory; None without one.
+    `other` is the position among the block's reads of a tensor that comes from memory; None without one. A tensor that
+    is `spread` has one element for all pixels of a channel, such as a bias.
     """
 
     block: str
     operation: str
     other: int | None = None
+    spread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +144,18 @@ def _stage(block: Block, store: BufferStore, held: Any) -> Stage | None:
         return None
     if isinstance(second, IntImm):
         return Stage(block.name, f"alu_{op}_imm")
-    if isinstance(second, BufferLoad) and second.buffer is not held and _whole(second, store, second.buffer):
-        return Stage(block.name, f"alu_{op}", [r.buffer for r in block.reads].index(second.buffer))
+    if isinstance(second, BufferLoad) and second.buffer is not held and _covers(second, store):
+        spread = isinstance(second.indices[2], IntImm) and isinstance(second.indices[3], IntImm)
+        return Stage(block.name, f"alu_{op}", [r.buffer for r in block.reads].index(second.buffer), spread)
     return None
+
+
+def _covers(load: BufferLoad, store: BufferStore) -> bool:
+    """Whether a load is the element of a tensor that stands where the result will, or that is stretched along axes."""
+    return len(load.indices) == len(store.indices) and all(
+        structural_equal(at, to) or (axis < 4 and isinstance(at, IntImm) and at.value == 0)
+        for axis, (at, to) in enumerate(zip(load.indices, store.indices, strict=True))
+    )
 
 
 def _whole(e: Expr, store: BufferStore, buffer: Any) -> bool:
@@ -195,9 +206,10 @@ def _image_rows(conv: Convolution, rows: int) -> int:
 
 def _fits(conv: Convolution, depths: Any, config: Any, rows: int, outs: int, ins: int, contexts: int) -> bool:
     """Whether the contexts' tiles fit the scratchpads, and their micro-ops the store for these."""
-    others = sum(stage.other is not None for stage in conv.stages)
+    others = sum(stage.other is not None and not stage.spread for stage in conv.stages)
+    spread = sum(stage.spread for stage in conv.stages)
     needs = {
-        "acc": rows * conv.columns * outs * (1 + others),
+        "acc": rows * conv.columns * outs * (1 + others) + outs * spread,
         "inp": _image_rows(conv, rows) * conv.image_columns * ins,
         "wgt": outs * ins * conv.points,
     }
@@ -288,3 +300,12 @@ def _staged(sch: Schedule, block: Any, tile: Any, scope: str) -> None:
 def _element(sch: Schedule, block: Any, name: str) -> None:
     """The last two loops of a block are an element's, one instruction."""
     sch.tensorize(sch.get_loops(block)[-2], name)
+
+
+def refusal(func: PrimFunc, target: Any) -> str:
+    """Why a function does not run on the accelerator; "" for one that does. The part "refusal" of its back end."""
+    if not is_convolution(func):
+        return "it is no convolution on elements of int8, with operations of the ALU behind it"
+    if next(conv2d_elements(func, target), None) is None:
+        return "no tile of it fits the scratchpads"
+    return ""

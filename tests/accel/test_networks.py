@@ -1,0 +1,101 @@
+"""Networks of int8 on the simulated accelerator and its host, bit for bit what the graph's interpreter computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minitvm
+from minitvm.frontend import from_onnx
+from minitvm.graph import Graph, GraphBuilder
+from minitvm.interop.to_onnx import to_onnx
+from minitvm.models import example_inputs, get
+from minitvm.reference import graph as interpreter
+from minitvm.runtime import load
+from minitvm.runtime.accel.program import LANGUAGE, timelines
+from tests.graph.passes.element_networks import network
+from tests.graph.passes.shifted_networks import dequantized
+from tests.graph.passes.shifted_networks import quantized as quantized_to
+
+SMALL = (
+    "vta -batch=2 -block_in=4 -block_out=4 -uop_buffer=4096 -input_buffer=4096 -weight_buffer=8192 "
+    "-accumulator_buffer=16384"
+)
+
+
+@settings(max_examples=12)
+@given(st.data())
+def test_random_layers(data: Any) -> None:
+    graph, inputs = network(data.draw)
+    module = minitvm.build(graph, target=SMALL, threads=1)
+    assert LANGUAGE in {kernel.language for kernel in module.executable.kernels}
+    results = module(*inputs)
+    for found, expected in zip(
+        results if isinstance(results, tuple) else [results], interpreter.run(graph, inputs), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return (np.random.default_rng(sum(shape)).standard_normal(shape) * 0.2).astype("float32")
+
+
+def residual() -> Graph:
+    """A block of ResNet between a first convolution of three channels and a classifier."""
+    b = GraphBuilder("residual")
+    x = b.op("nn.conv2d", b.input("x", (1, 3, 16, 16)), floats(16, 3, 3, 3), padding=1, strides=2)
+    x = b.op("nn.relu", x)
+    y = b.op("nn.relu", b.op("nn.bias_add", b.op("nn.conv2d", x, floats(32, 16, 3, 3), padding=1), floats(32), axis=1))
+    y = b.op("nn.conv2d", y, floats(16, 32, 3, 3), padding=1)
+    y = b.op("nn.relu", b.op("add", x, y))
+    pooled = b.op("reshape", b.op("nn.global_avg_pool", y), newshape=(1, 16))
+    return b.build(b.op("nn.dense", pooled, floats(10, 16)))
+
+
+@pytest.fixture(scope="module")
+def quantized() -> Graph:
+    return minitvm.quantize(residual(), [floats(1, 3, 16, 16)], dtype="int8").graph
+
+
+def test_a_quantised_network_is_that_of_the_interpreter(quantized: Graph, tmp_path: Any) -> None:
+    module = minitvm.build(quantized, target="vta")
+    kernels = module.executable.kernels
+    assert [k.target.split()[0] for k in kernels if k.language == LANGUAGE] == ["accel", "accel"]
+    assert len(kernels) > 4
+    x = floats(1, 3, 16, 16)
+    (expected,) = interpreter.run(quantized, [x])
+    np.testing.assert_array_equal(module(x), expected)
+    assert all(line.cycles > 100 for line in timelines(module.executable).values())
+    module.export(tmp_path / "two.mtvm")
+    np.testing.assert_array_equal(load(tmp_path / "two.mtvm")(x), expected)
+
+
+def qdq() -> Graph:
+    """A convolution between a quantisation and a dequantisation, as files have it."""
+    b = GraphBuilder("qdq")
+    x = dequantized(b, quantized_to(b, b.input("x", (1, 16, 6, 6)), 5), 5)
+    weight = dequantized(b, b.constant(np.rint(floats(16, 16, 3, 3) * 128).astype(np.int8), "w"), 7)
+    y = b.op("nn.bias_add", b.op("nn.conv2d", x, weight, padding=1), floats(16), axis=1)
+    return b.build(dequantized(b, quantized_to(b, b.op("nn.relu", y), 4), 4))
+
+
+def test_files_with_powers_of_two_as_scales_come_in() -> None:
+    graph = from_onnx(to_onnx(qdq()))
+    module = minitvm.build(graph, target="vta")
+    assert sum(kernel.language == LANGUAGE for kernel in module.executable.kernels) == 1
+    x = floats(1, 16, 6, 6) * 10
+    np.testing.assert_allclose(module(x), interpreter.run(graph, [x])[0], atol=2.0**-4)  # halves are rounded up
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet"])
+def test_a_whole_network(name: str) -> None:
+    graph = get(name)
+    inputs = example_inputs(graph)
+    quantised = minitvm.quantize(graph, [inputs], dtype="int8").graph
+    module = minitvm.build(quantised, target="vta")
+    np.testing.assert_array_equal(module(**inputs), interpreter.run(quantised, list(inputs.values()))[0])

@@ -1,0 +1,60 @@
+"""Networks of layers that a machine with a matrix array takes: products of int8 with their requantisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from minitvm.accel.config import configured
+from minitvm.graph import Graph, GraphBuilder, Value
+
+# A small array, two rows of data at once, so that small tensors have several blocks.
+SMALL = configured(
+    "vta", "tsim", batch=2, block_in=4, block_out=4, uop_bytes=4096, inp_bytes=4096, wgt_bytes=8192, acc_bytes=16384
+)
+
+
+def pixels(rng: Any, shape: tuple[int, ...]) -> np.ndarray:
+    numbers: np.ndarray = rng.integers(-128, 128, shape)
+    return numbers.astype(np.int8)
+
+
+def layer(
+    b: GraphBuilder, x: Value, weight: np.ndarray, *, shift: int = 7, low: int = -128, high: int = 127, offset: Any = None,
+    **attrs: Any,
+) -> Value:  # fmt: skip
+    """A product, an offset of its channels, a shift, limits, int8."""
+    y = b.op("qnn.conv2d" if weight.ndim == 4 else "qnn.dense", x, weight, **attrs)
+    if offset is not None:
+        y = b.op("add", y, np.asarray(offset, np.int32).reshape(-1, *[1] * (weight.ndim - 2)))
+    if shift:
+        y = b.op("right_shift", y, np.int32(shift))
+    narrow: Value = b.op("cast", b.op("clip", y, a_min=low, a_max=high), dtype="int8")
+    return narrow
+
+
+def network(draw: Any, batch: int = 2, block: int = 4) -> tuple[Graph, list[np.ndarray]]:
+    """One to three layers one behind the other, a sum beside one of them, and an input."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+    b = GraphBuilder("layers")
+    flat = draw(st.booleans())
+    channels = draw(st.integers(-(-block // 2), 2 * block + 1))
+    shape = (batch * draw(st.integers(1, 2)), channels, *(() if flat else (draw(st.integers(3, 6)), 5)))
+    x = y = b.input("x", shape, "int8")
+    outputs = []
+    for _ in range(draw(st.integers(1, 3))):
+        out = draw(st.integers(-(-block // 2), 2 * block + 1))
+        kernel = draw(st.sampled_from([1, 3]))
+        attrs: dict[str, Any] = {}
+        if not flat:
+            attrs = {"padding": kernel // 2, "strides": draw(st.sampled_from([1, 2]))}
+        weight = pixels(rng, (out, channels, *(() if flat else (kernel, kernel))))
+        offset = rng.integers(-5000, 5000, out) if draw(st.booleans()) else None
+        low = draw(st.sampled_from([-128, 0]))
+        y = layer(b, y, weight, shift=draw(st.integers(0, 9)), low=low, offset=offset, **attrs)
+        if draw(st.booleans()):  # the host reads it, too
+            outputs.append(b.op("cast", y, dtype="int32"))
+        channels = out
+    return b.build([*outputs, y]), [pixels(rng, x.shape)]
