@@ -226,7 +226,9 @@ def _rows(
         if len(loops) == 1 and sram_across == 1:  # one column
             (y, (down, _)), (x, _) = loops[0], (1, (1, 1))
         else:
-            raise emitter.refused(stmt, "rows of elements one behind the other, and a dense scratchpad", f"loops {loops}")
+            raise emitter.refused(
+                stmt, "rows of elements one behind the other, and a dense scratchpad", f"loops {loops}"
+            )
     above, below, left, right = frame.pads if frame else (0, 0, 0, 0)
     first = dram.first + above * down + left * across
     fields = {"dram": first, "y_size": y - above - below, "x_size": x - left - right, "x_stride": max(down, 1)}
@@ -278,9 +280,11 @@ def _fields(kernel: Kernel, loops: Loops, operands: Sequence[str]) -> dict[str, 
     return {"uop_begin": kernel[0], "uop_end": kernel[1], "outer": outer, "inner": inner, **factors}
 
 
-def assembly(source: str, entry: str, target: Any) -> str:  # noqa: ARG001
+def assembly(source: str, entry: str, target: Any) -> str:
     """What the machine runs: the instructions in their 128 bits, hexadecimal, beside their text."""
     config: AccelConfig = target.config
     program = assemble(source, config, entry)
-    rows = [f"{encode(one, config):032x}  {instruction_text(one, program.buffers, config)}" for one in program.instructions]
+    rows = [
+        f"{encode(one, config):032x}  {instruction_text(one, program.buffers, config)}" for one in program.instructions
+    ]
     return "\n".join(rows) + "\n"

@@ -208,7 +208,9 @@ class StatementCompiler(Statements, ElementCompiler):
             bound = env[slot] = View(view.memory, count[kept:], view.strides[kept:], offset)
             for check in unify:
                 check(env, bound)
-            if outside:  # it has no elements: whoever accesses one is out of bounds, a condition may see that nobody does
+            if (
+                outside
+            ):  # it has no elements: whoever accesses one is out of bounds, a condition may see that nobody does
                 env[slot] = View(view.memory, (0,) * rank, view.strides[kept:], offset)
 
         return bind

@@ -96,7 +96,7 @@ SHIFT = """
 with T.instruction("reset", 4, T.tile(C[0], C[4], C[0], C[1])):
     for n, j in T.grid(4, 4):
         C[n * 4 + j] = 0
-with T.instruction("alu_shr_imm", 4, T.tile(C[0], C[4], C[0], C[1]), T.tile(C[{at}], C[{next}], C[{at}], C[{one}]), {by}):
+with T.instruction("alu_shr_imm", 4, T.tile(C[0], C[4], C[0], C[1]), {into}, {by}):
     for n, j in T.grid(4, 4):
         C[{at} + n * 4 + j] = T.shift_right(C[n * 4 + j], {by})
 with T.instruction("store", 4, T.tile(C[0], C[4], C[0], C[1]), T.tile(D[0], D[4], D[0], D[1])):
@@ -106,7 +106,8 @@ with T.instruction("store", 4, T.tile(C[0], C[4], C[0], C[1]), T.tile(D[0], D[4]
 
 
 def shift(by: int, at: int = 0) -> str:
-    return SHIFT.format(by=by, at=at, next=at + 4, one=at + 1)
+    into = f"T.tile(C[{at}], C[{at + 4}], C[{at}], C[{at + 1}])"
+    return SHIFT.format(by=by, at=at, into=into)
 
 
 def test_an_instruction_as_text() -> None:
@@ -123,7 +124,7 @@ def test_an_instruction_as_text() -> None:
     [
         (shift(40000), "wanted: a constant of 16 bits"),
         (shift(3, at=16), "wanted: a result in the registers of the first operand"),
-        (shift(3).replace("C[4], C[0], C[1]", "C[6], C[0], C[1]", 1), "found:  the first at 0, the next ones 6, 0, 1 numbers"),
+        (shift(3).replace("C[4], C[0], C[1]", "C[6], C[0], C[1]", 1), "the first at 0, the next ones 6, 0, 1 numbers"),
         (shift(3).replace("D[4]", "D[8]"), None),
         (shift(3).replace("C[4], C[0], C[1]), T.tile(D", "C[8], C[0], C[1]), T.tile(D"), "a dense scratchpad"),
         ("for n in range(4):\n    C[n] = 0", "wanted: instructions of the accelerator alone"),
@@ -141,7 +142,11 @@ def test_kernels_that_are_no_program(body: str, words: str | None) -> None:
 
 def test_names_of_instructions() -> None:
     assert operation_of(NAMES.name("gemm")) == "gemm" and operation_of("mma_16x8x16_f16") is None
-    assert [module_of(NAMES.name(op)) for op in ("load_inp_padded", "load_acc", "store")] == ["load", "compute", "store"]
+    assert [module_of(NAMES.name(op)) for op in ("load_inp_padded", "load_acc", "store")] == [
+        "load",
+        "compute",
+        "store",
+    ]
     assert token_of(token("push", "load", "compute")) == ("push", "load", "compute")
     assert token_of(NAMES.name("gemm")) is None
     with pytest.raises(InputError, match="the accelerator has no operation 'fly'"):

@@ -114,7 +114,7 @@ def machine_computes_it(seed: int) -> None:
 
 
 def tokens_matter(seed: int) -> None:
-    """Without any one of its tokens the verifier refuses the program: none is there for nothing, and none is missing."""
+    """Without any one of its tokens the verifier refuses the program: none is there for nothing."""
     _, _, program, target = compiled(seed)
     verify(program, target.config)
     for pusher, popper, broken in without_a_token(program):

@@ -97,7 +97,9 @@ class AccelDevice:
             for buffer, place in zip(kernel.buffers, values, strict=False):
                 nbytes = buffer.count * self.config.element_bytes(buffer.kind)
                 memory[buffer.name] = place.buffer[place.offset : place.offset + nbytes]
-            inputs = {b.name: memory[b.name].view(self.config.dtype(b.kind)) for b in kernel.buffers if b.role == "input"}
+            inputs = {
+                b.name: memory[b.name].view(self.config.dtype(b.kind)) for b in kernel.buffers if b.role == "input"
+            }
             for name, result in accel.run(kernel, self.config, inputs).items():
                 memory[name][:] = result.reshape(-1).view(np.uint8)
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from ...expr import REDUCE, Add, Call, Cast, Expr, IntImm, Max, Min, Mul, Var, structural_equal, walk
+from ...expr import Add, Call, Cast, Expr, IntImm, Max, Min, Mul, Var, structural_equal, walk
 from ...tir import Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ...tir.tensor_intrin.accelerator import Elements

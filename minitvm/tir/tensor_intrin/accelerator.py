@@ -69,7 +69,7 @@ OPERATIONS = (
 
 
 def operation_of(name: str) -> str | None:
-    """"gemm" for "accel.gemm.1x16x16.i8i8i32i8"; None for an instruction of another machine."""
+    """ "gemm" for "accel.gemm.1x16x16.i8i8i32i8"; None for an instruction of another machine."""
     match = _NAME.match(name)
     return match.group(1) if match else None
 

@@ -444,8 +444,10 @@ def _blocked() -> list[Call]:
             for size, stride in ((3, 1), (3, 2), (1, 2))
         ),
         Call(
-            "nn.contrib_requantize_elements", (i(1, 2, 3, 3, 1, 4, low=-40000, high=40000, dtype="int32"),),
-            {"shift": 6, "least": -100}, exact=True,
+            "nn.contrib_requantize_elements",
+            (i(1, 2, 3, 3, 1, 4, low=-40000, high=40000, dtype="int32"),),
+            {"shift": 6, "least": -100},
+            exact=True,
         ),
         Call("nn.contrib_depthwise_conv2d_rows", (f(1, 3, 5, 7), f(3, 1, 3, 3)), {**attrs, "lanes": 4}),
         Call("nn.contrib_dense_packed", (f(3, 5), f(2, 5, 4))),

@@ -93,8 +93,8 @@ def _number(func: PrimFunc, stmt: Stmt, e: Expr, values: Mapping[Var, Expr]) -> 
 
 def _refused(func: PrimFunc, stmt: Stmt, wanted: str, found: str) -> Unsupported:
     program = script(func, mark={stmt: "here"}, context=3)
-    return Unsupported(report(f"{func.name} is no program of the accelerator", program=program, wanted=wanted, found=found,
-                              tries=("tensorize this block with an intrinsic of the accelerator",)))  # fmt: skip
+    title, hint = f"{func.name} is no program of the accelerator", "tensorize this block with one of its intrinsics"
+    return Unsupported(report(title, program=program, wanted=wanted, found=found, tries=(hint,)))
 
 
 # --- transfers ------------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from typing import Any
 
 from ....errors import Unsupported
 from ....expr import EQ, GE, GT, LE, LT, NE, Call, Expr, IntImm, Var, walk
-from ...conditions import conjuncts
 from ...analysis.scratchpads import extents_of
+from ...conditions import conjuncts
 from ...nodes import For, Instruction, Stmt
 from ..affine import linear
 
