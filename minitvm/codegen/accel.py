@@ -215,7 +215,7 @@ def store(emitter: AccelEmitter, stmt: t.Instruction) -> None:
 
 def _rows(
     emitter: AccelEmitter, stmt: t.Instruction, dram: Strided, sram: Strided, frame: Frame | None
-) -> tuple[dict[str, int], tuple[int, int, int, int]]:
+) -> tuple[dict[str, Any], tuple[int, int, int, int]]:
     """(the fields of a transfer, its frame): two loops, of which the scratchpad takes all iterations densely."""
     loops: Loops = [
         (n, (d, s)) for n, d, s in zip(extents_of(stmt), dram.strides, sram.strides, strict=True) if n > 1 or frame
@@ -231,7 +231,12 @@ def _rows(
             )
     above, below, left, right = frame.pads if frame else (0, 0, 0, 0)
     first = dram.first + above * down + left * across
-    fields = {"dram": first, "y_size": y - above - below, "x_size": x - left - right, "x_stride": max(down, 1)}
+    fields: dict[str, Any] = {
+        "dram": first,
+        "y_size": y - above - below,
+        "x_size": x - left - right,
+        "x_stride": max(down, 1),
+    }
     if fields["y_size"] == 1:
         fields["x_stride"] = max(fields["x_size"], 1)
     return fields, (above, below, left, right)
@@ -280,7 +285,7 @@ def _fields(kernel: Kernel, loops: Loops, operands: Sequence[str]) -> dict[str, 
     return {"uop_begin": kernel[0], "uop_end": kernel[1], "outer": outer, "inner": inner, **factors}
 
 
-def assembly(source: str, entry: str, target: Any) -> str:  # noqa: ARG001
+def assembly(source: str, entry: str, target: Any) -> str:
     """What the machine runs: the instructions in their 128 bits, hexadecimal, beside their text."""
     config: AccelConfig = target.config
     program = assemble(source, config, entry)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from ...expr import REDUCE, Add, Call, Cast, Expr, IntImm, Max, Min, Mul, Var, structural_equal, walk
+from ...expr import Add, Call, Cast, Expr, IntImm, Max, Min, Mul, Var, structural_equal, walk
 from ...tir import Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ...tir.tensor_intrin.accelerator import Elements
@@ -135,7 +135,7 @@ def _stage(block: Block, store: BufferStore, held: Any) -> Stage | None:
     if isinstance(value, Call) and value.op == "shift_right":
         first, second, op = *value.args, "shr"
     elif type(value) in _OPERATORS:
-        first, second, op = value.a, value.b, _OPERATORS[type(value)]  # type: ignore[attr-defined]
+        first, second, op = value.a, value.b, _OPERATORS[type(value)]  # type: ignore[attr-defined, index]
         if _whole(second, store, held):
             first, second = second, first
     else:
@@ -226,22 +226,26 @@ def _micro_ops(conv: Convolution, rows: int, outs: int, ins: int) -> int:
 
 
 def _cost(conv: Convolution, config: Any, rows: int, outs: int, ins: int, contexts: int) -> Cost:
-    """The longer of the array's cycles and the memory's, and what nothing hides; with one context their sum."""
-    dram, loading = config.dram, len(conv.stages) - 1
+    """For each step the longer of its loads and its products, of which loads run one step ahead; with one context their
+    sum. The ALU's work hides the loads of the next tile's first step. Nothing hides the first loads and the last store.
+    """
+    dram, stages = config.dram, len(conv.stages) - 1
     sizes = {pad: prod(shape) for pad, shape in config.elements().items()}
     steps, tiles = conv.ins // ins, (conv.rows // rows) * (conv.outs // outs)
-    registers = conv.rows * conv.columns * conv.outs
-    compute = registers * (conv.ins * conv.points + 1 + loading) + tiles * (steps + 1 + loading) * config.pipelines.gemm
+    registers = rows * conv.columns * outs
+    multiply = registers * ins * conv.points + config.pipelines.gemm
+    other = (1 + stages) * (registers + config.pipelines.alu)
     image = ins * _image_rows(conv, rows) * conv.image_columns * sizes["inp"]
     filters = outs * ins * conv.points * sizes["wgt"]
-    step = (image + filters) / dram.bytes_per_cycle + dram.latency * (ins + 1)
-    stored = config.batch * config.block_out / dram.bytes_per_cycle
-    memory = tiles * steps * step + registers * stored
+    load = (image + filters) / dram.bytes_per_cycle + dram.latency * (ins + 1)
+    store = registers * config.batch * config.block_out / dram.bytes_per_cycle
+    compute = tiles * (steps * multiply + other)
     micro_ops = contexts * _micro_ops(conv, rows, outs, ins) * 4 / dram.bytes_per_cycle
-    last = rows * conv.columns * outs * (1 + loading + stored)
     if contexts == 1:
-        return Cost(compute + micro_ops, memory)
-    return Cost(compute, max(0.0, memory - compute) + 2 * step + last + micro_ops)
+        return Cost(compute, tiles * (steps * load + store) + micro_ops)
+    shared = load + store / steps  # loads and stores have one memory
+    waiting = (steps - 1) * max(0.0, shared - multiply) + max(0.0, shared - multiply - other)
+    return Cost(compute, tiles * waiting + max(micro_ops, load) + store)
 
 
 def _schedule(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...tir.transform import pipeline
 from ...tir.transform.accelerator import (
+    delay_resets,
     fetch_order,
     fold_nests,
     insert_tokens,
@@ -25,5 +26,6 @@ PASSES: tuple[Pass, ...] = (
     Pass("join_contexts", lambda func, _: join_contexts(func), "loads of a context stand together"),
     _SHARED["flatten_buffers"],
     Pass("fetch_order", lambda func, _: fetch_order(func), "a sequence of instructions, no loops"),
+    Pass("delay_resets", delay_resets, "registers are set to zero where they are first needed"),
     Pass("insert_tokens", insert_tokens, "modules wait for each other by tokens"),
 )

@@ -2,8 +2,8 @@
 
 Loops, blocks, stores and loads correspond one to one, in order. Indices are compared by what they are worth, other
 expressions by their structure; the operands of `+`, `*`, `min` and `max` may have changed places. A buffer of the
-description stands for a box of one in the program: the first access tells where that begins. Loops of one iteration that
-the description lacks, and iterators of one value that either lacks, do not count.
+description stands for a box of one in the program: the first access tells where that begins. Loops of one iteration
+that the description lacks, and iterators of one value that either lacks, do not count.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ It carries the description, which is what interpreters run and analyses read. `s
 language of a code generator (`codegen.emitter.Emitter.dialect`); it is a function, or "module:function". A language
 without a spelling refuses the instruction by name.
 
-The intrinsics of this package, `cpu.py`, `tensor_cores.py` and `accelerator.py`, are known by their names without being imported.
+The intrinsics of this package, `cpu.py`, `tensor_cores.py` and `accelerator.py`, are known by their names without being
+imported.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def is_grid(stmt: Stmt) -> bool:
 
 
 def is_stack(buffer: Buffer) -> bool:
-    """Whether a buffer lives inside a kernel: on the stack of one thread, in storage that those of a block share, in a scratchpad."""
+    """Whether a buffer lives inside a kernel: on a thread's stack, in storage that a block shares, in a scratchpad."""
     scope = buffer.scope
     return scope == "local" or is_shared(scope) or is_of_a_warp(scope) or is_scratchpad(scope)
 

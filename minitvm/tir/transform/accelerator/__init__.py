@@ -5,12 +5,14 @@
     reuse_registers       an ALU operation writes where its first operand lay
     join_contexts         what one module does for a virtual thread stands together
     fetch_order           loops around instructions are written out: what the machine fetches, in order
+    delay_resets          registers are set to zero where they are first needed
     insert_tokens         modules wait for one another; machines whose hardware tracks hazards leave this out
 
 They work on any instruction whose operands are tiles; which ones are transfers, products or ALU operations is read off
 the names of the intrinsics (`tir.tensor_intrin.accelerator`).
 """
 
+from .delay_resets import delay_resets
 from .fetch_order import fetch_order
 from .fold_nests import fold_nests
 from .insert_tokens import insert_tokens
@@ -18,4 +20,12 @@ from .join_contexts import join_contexts
 from .place_scratchpads import place_scratchpads
 from .reuse_registers import reuse_registers
 
-__all__ = ["fetch_order", "fold_nests", "insert_tokens", "join_contexts", "place_scratchpads", "reuse_registers"]
+__all__ = [
+    "delay_resets",
+    "fetch_order",
+    "fold_nests",
+    "insert_tokens",
+    "join_contexts",
+    "place_scratchpads",
+    "reuse_registers",
+]

@@ -13,7 +13,7 @@ from typing import Any
 from ....errors import Unsupported, report
 from ....expr import Expr, IntImm, Var, const, substitute
 from ...analysis.scratchpads import extents_of, is_scratchpad
-from ...nodes import Allocate, For, ForKind, If, Instruction, LetStmt, PrimFunc, Seq, Stmt
+from ...nodes import Allocate, BufferLoad, For, ForKind, If, Instruction, LetStmt, PrimFunc, Seq, Stmt, Tile
 from ...script.printer import script
 from ...tensor_intrin.accelerator import FINISH, operation_of
 from ..affine import linear
@@ -93,8 +93,8 @@ def _number(func: PrimFunc, stmt: Stmt, e: Expr, values: Mapping[Var, Expr]) -> 
 
 def _refused(func: PrimFunc, stmt: Stmt, wanted: str, found: str) -> Unsupported:
     program = script(func, mark={stmt: "here"}, context=3)
-    return Unsupported(report(f"{func.name} is no program of the accelerator", program=program, wanted=wanted, found=found,
-                              tries=("tensorize this block with an intrinsic of the accelerator",)))  # fmt: skip
+    title, hint = f"{func.name} is no program of the accelerator", "tensorize this block with one of its intrinsics"
+    return Unsupported(report(title, program=program, wanted=wanted, found=found, tries=(hint,)))
 
 
 # --- transfers ------------------------------------------------------------------------------------------------------
@@ -122,10 +122,10 @@ def _without_first(stmt: Instruction, outer: For, i: int) -> Instruction:
     """One iteration of an instruction's first loop."""
     operands: list[Any] = list(stmt.operands[1 : len(extents_of(stmt))])
     for operand in stmt.operands[len(extents_of(stmt)) :]:
-        if hasattr(operand, "places"):
+        if isinstance(operand, Tile):
             first, along, *others = operand.places
             step = [_value(b) - _value(a) for a, b in zip(first.indices, along.indices, strict=True)]
-            operand = type(operand)(tuple(_shifted(place, [i * s for s in step]) for place in (first, *others)))
+            operand = Tile(tuple(_shifted(place, [i * s for s in step]) for place in (first, *others)))
         operands.append(operand)
     body = bind(outer.body, {outer.var: const(i, outer.var.dtype)})
     return Instruction(stmt.name, tuple(operands), body, stmt.together)
@@ -137,9 +137,9 @@ def _value(index: Expr) -> int:
     return form.const
 
 
-def _shifted(place: Any, steps: list[int]) -> Any:
+def _shifted(place: BufferLoad, steps: list[int]) -> BufferLoad:
     indices = tuple(const(_value(i) + s, i.dtype) for i, s in zip(place.indices, steps, strict=True))
-    return type(place)(place.buffer, indices)
+    return BufferLoad(place.buffer, indices)
 
 
 def _loops_left(stmt: Instruction) -> int:

@@ -21,7 +21,7 @@ from ..affine import Affine, expr, linear, moves
 
 
 def fold_nests(func: PrimFunc) -> PrimFunc:
-    """Fold each perfect nest of serial loops of constant extents around one instruction. Needs indices without blocks."""
+    """Fold each perfect nest of serial loops of constant extents around one instruction.."""
     return func.with_body(_fold(func.body))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ....errors import Unsupported
 from ....expr import EQ, GE, GT, LE, LT, NE, Call, Expr, IntImm, Var, walk
-from ...conditions import conjuncts
 from ...analysis.scratchpads import extents_of
+from ...conditions import conjuncts
 from ...nodes import For, Instruction, Stmt
 from ..affine import linear
 
@@ -20,7 +21,7 @@ class Frame:
     pads: tuple[int, int, int, int]
 
 
-_HOLDS = {
+_HOLDS: dict[type[Expr], Callable[[int], bool]] = {
     GE: lambda a: a >= 0, GT: lambda a: a > 0, LE: lambda a: a <= 0, LT: lambda a: a < 0, EQ: lambda a: a == 0,
     NE: lambda a: a != 0,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Modules wait for each other by tokens: between instructions of two modules that touch an element, one of which writes.
+"""Modules wait for each other by tokens: between instructions of two modules that touch an element, if one writes.
 
     load A; gemm A   ->   load A; push(load, compute); pop(load, compute); gemm A
 
@@ -100,13 +100,9 @@ def _ordered(stmts: list[Stmt], memory: _Memory) -> list[Stmt]:
         if stmt.name == FINISH:
             wanted["store"] = stored
         waits = {m: at for m, at in wanted.items() if m != module and at > now[module][m]}
-        implied = {m for m, at in waits.items() for other, there in waits.items()
-                   if other != m and ended[there][m] >= at}  # fmt: skip
         pops.append([])
         pushes.append([])
         for other, at in waits.items():
-            if other in implied:
-                continue
             if (other, module) not in NEIGHBOURS:
                 raise Unsupported(f"instruction {number}, {stmt.name}, has to wait for {other}, which is no neighbour")
             pushes[at].append(token("push", other, module))

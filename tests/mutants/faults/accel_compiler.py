@@ -1,0 +1,103 @@
+"""Faults in the compiler path of the accelerator: intrinsics, schedules, passes, tokens, assembly."""
+
+from tests.codegen.test_accel import test_kernels_that_are_no_program as no_program
+from tests.codegen.test_accel import test_storage_that_does_not_fit
+from tests.strategy.accel_programs import machine_computes_it, passes_keep_the_meaning, tokens_matter
+
+from ..patch import Faults
+from ..seeded import seeded
+from ..streams import by_hand
+
+MACHINE = seeded("random layers on the accelerator", machine_computes_it, 40)
+PASSES = seeded("random layers through the accelerator's passes", passes_keep_the_meaning, 20)
+TOKENS = seeded("random layers without one token", tokens_matter, 20)
+CAPACITY = by_hand("scratchpads that are too small", test_storage_that_does_not_fit)
+
+
+def test_a_constant_that_does_not_fit() -> None:
+    from tests.codegen.test_accel import shift
+
+    no_program(shift(40000), "wanted: a constant of 16 bits")
+
+
+def test_a_result_elsewhere() -> None:
+    from tests.codegen.test_accel import shift
+
+    no_program(shift(3, at=16), "wanted: a result in the registers of the first operand")
+
+
+REFUSED = by_hand("kernels that are no program", test_a_constant_that_does_not_fit, test_a_result_elsewhere)
+BOTH = [MACHINE, PASSES]
+_HOME = "minitvm.tir.transform.accelerator"
+
+INTRINSICS = Faults("accel intrinsics", "minitvm.tir.tensor_intrin.accelerator", [*BOTH, TOKENS])
+INTRINSICS.edit("weights are loaded by the compute module", "module_of", '("load_inp", "load_wgt")', '("load_inp",)')
+INTRINSICS.edit("stores are the compute module's", "module_of", 'if operation == "store":', "if False:")
+
+PLACE = Faults("accel place_scratchpads", f"{_HOME}.place_scratchpads", BOTH)
+PLACE.edit("storage goes into any loop", "_placed", "not exposes(stmt.body, buffer)", "True")
+PLACE.edit("the last user alone has the storage", "_placed", "if len(users) == 1:\n            (at,) = users",
+           "if users:\n            at = users[-1]")  # fmt: skip
+
+FOLD = Faults("accel fold_nests", f"{_HOME}.fold_nests", BOTH)
+FOLD.edit("the next element of a loop is two steps away", "_folded", "moved: const(1, moved.dtype)",
+          "moved: const(2, moved.dtype)")  # fmt: skip
+FOLD.edit("loops stand in the other order", "_folded", "for loop in reversed(loops):", "for loop in loops[1:]:")
+
+REUSE = Faults("accel reuse_registers", f"{_HOME}.reuse_registers", [*BOTH, REFUSED])
+REUSE.edit("a register is not renamed further on", "_in_sequence", "for p in parts[i:])", "for p in parts[i : i + 1])")
+REUSE.edit("the other operand's registers are taken", "_operands", "stmt.tiles[0], stmt.tiles[-1]",
+           "stmt.tiles[len(stmt.tiles) - 2], stmt.tiles[-1]")  # fmt: skip
+
+JOIN = Faults("accel join_contexts", f"{_HOME}.join_contexts", BOTH)
+JOIN.edit("the second loop's variable is lost", "_joined", "{second.var: first.var}", "{second.var: second.start}")
+JOIN.edit(
+    "any loops are joined", "_joined", "len(modules) != 1 or None in modules or not _apart(first, second)", "False"
+)
+
+FETCH = Faults("accel fetch_order", f"{_HOME}.fetch_order", BOTH)
+FETCH.edit("the first iteration is left out", "_written_out", "range(start, start + extent)",
+           "range(start + (extent > 1), start + extent)")  # fmt: skip
+FETCH.edit(
+    "pieces of a transfer begin at one place", "_without_first", "[i * s for s in step]", "[0 * s for s in step]"
+)
+FETCH.edit("loops are one if their steps are", "_loops_left", "inner[0] * s for s in inner[1]", "s for s in inner[1]")
+
+FRAMES = Faults("accel frames", f"{_HOME}.frames", [MACHINE])
+FRAMES.edit("rows below are read", "frame_of", "sizes[var] - 1 - inside[-1]", "0")
+FRAMES.edit("an edge belongs to the frame", "_HOLDS", "GE: lambda a: a >= 0", "GE: lambda a: a > 0")
+FRAMES.edit("columns are rows", "frame_of", "for var in (row, column):", "for var in (column, row):")
+
+TOKEN = Faults("accel insert_tokens", f"{_HOME}.insert_tokens", [MACHINE, TOKENS])
+TOKEN.edit(
+    "loads need not wait for who reads", "_Memory.before", "(self.touched if writes else self.wrote)", "self.wrote"
+)
+TOKEN.edit("who writes is forgotten", "_Memory.touch", "if writes:", "if False:")
+TOKEN.edit("a wait tells everything before", "_ordered", "ended[at][m])", "ended[-1][m])")
+TOKEN.edit("nothing is known by earlier waits", "_ordered", "at > now[module][m]}", "at > -1}")
+TOKEN.edit("the end waits for nothing", "_ordered", 'wanted["store"] = stored', "pass")
+TOKEN.edit("places count from each buffer's beginning", "_Memory.places", "+ self.first[tile.buffer]", "+ 0")
+
+PADS = Faults("accel scratchpads", "minitvm.tir.analysis.scratchpads", [MACHINE, CAPACITY])
+PADS.edit("all storage begins at 0", "planned", "first[buffer] = ends[buffer.scope]", "first[buffer] = 0")
+PADS.edit("scratchpads have no end", "planned", "if end > depths[scope]:", "if False:")
+PADS.edit("strides count numbers", "strided", "s // size for s in steps[:loops]", "s for s in steps[:loops]")
+
+ASSEMBLY = Faults("accel assembly", "minitvm.codegen.accel", [MACHINE, REFUSED])
+ASSEMBLY.edit("a push goes to the other side", "AccelEmitter.token", '"prev" if here.prev is there else "next"',
+              '"next" if here.prev is there else "prev"')  # fmt: skip
+ASSEMBLY.edit("pops are lost", "AccelEmitter.add", "replace(instruction, **pops)", "instruction")
+ASSEMBLY.edit("factors of the loops change places", "_fields", "(outer_steps[k], inner_steps[k])",
+              "(inner_steps[k], outer_steps[k])")  # fmt: skip
+ASSEMBLY.edit("micro-ops begin at 0", "AccelEmitter.looped", "[s.first + sum(", "[sum(")
+ASSEMBLY.edit(
+    "a frame's rows are read", "_rows", "dram.first + above * down + left * across", "dram.first + left * across"
+)
+ASSEMBLY.edit("loops of any steps are one", "_joined", "if all(s == i * inner for", "if all(s >= i * inner for")
+ASSEMBLY.edit("a constant is cut to its bits", "alu", "not -(1 << bits - 1) <= value.value < 1 << bits - 1", "False")
+ASSEMBLY.edit("a result may lie anywhere", "alu", "replace(others[0], buffer=into.buffer) != into", "False")
+
+LAYERS = Faults("accel schedules", "minitvm.strategy.accel.convolution", BOTH)
+LAYERS.edit("any step of rows is one", "_image_rows", "(rows - 1) * conv.row_step + conv.kernel_rows", "rows")
+LAYERS.edit("what is subtracted may come first", "_stage", 'first, second, op = *value.args, "shr"',
+            'second, first, op = *value.args, "shr"')  # fmt: skip

@@ -1,0 +1,128 @@
+"""Random convolutions for a small accelerator, compiled: what tests ask of each, and faults are judged by."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+
+from minitvm import strategy, te, topi
+from minitvm.accel.isa import Program
+from minitvm.accel.verifier import verify
+from minitvm.codegen.accel import program_of
+from minitvm.errors import VerificationError
+from minitvm.reference import accel
+from minitvm.reference import tir as interpreter
+from minitvm.strategy.accel import PASSES
+from minitvm.target import Target
+from minitvm.tir.nodes import PrimFunc
+from tests.accel.programs import without_a_token
+
+SMALL = Target(
+    "accel -block_in=4 -block_out=4 -uop_buffer=4096 -input_buffer=8192 -weight_buffer=16384 -accumulator_buffer=32768"
+)
+TWO_ROWS = Target(f"{SMALL} -batch=2 -input_buffer=16384 -accumulator_buffer=65536")
+# After these, storage that each virtual thread owns stands outside of their loop, until it is placed.
+OUTSIDE = ("drop_blocks", "simplify")
+
+
+def layer(draw: random.Random, target: Target = SMALL) -> PrimFunc:
+    """A convolution of any kind, with what may stand behind it."""
+    c = target.config
+    ins, outs, size = draw.randint(1, 2), draw.choice((1, 2, 4)), draw.choice((1, 1, 3))
+    stride, padding = draw.randint(1, 2), draw.choice((0, size // 2))
+    height, width = draw.choice((4, 5, 6)), draw.choice((3, 4, 5))
+    image = te.placeholder((1, ins, height, width, c.batch, c.block_in), "int8", name="image")
+    filters = te.placeholder((outs, ins, size, size, c.block_out, c.block_in), "int8", name="filters")
+    sums = topi.conv2d_elements(image, filters, stride=stride, padding=padding)
+    others = []
+    if draw.random() < 0.4:
+        other = te.placeholder(sums.shape, "int32", name="other")
+        others.append(other)
+        held = sums
+        sums = te.compute(sums.shape, lambda *i: held[i] + other[i], name="added")
+    result = topi.requantize_elements(sums, shift=draw.choice((0, 3)), least=draw.choice((-128, 0)))
+    return te.create_prim_func([image, filters, *others, result])
+
+
+def knobs(draw: random.Random, func: PrimFunc, target: Target) -> dict[str, Any]:
+    """Those of any candidate."""
+    return dict(draw.choice(strategy.candidates(func, target)).knobs)
+
+
+def lowered(func: PrimFunc, target: Target) -> PrimFunc:
+    for step in PASSES:
+        func = step.run(func, target)
+    return func
+
+
+def compiled(seed: int) -> tuple[PrimFunc, PrimFunc, Program, Target]:
+    """A function, its schedule, the program, and the machine."""
+    draw = random.Random(seed)
+    target = draw.choice((SMALL, SMALL, TWO_ROWS))
+    func = layer(draw, target)
+    scheduled = strategy.schedule(func, target, knobs=knobs(draw, func, target)).func
+    return func, scheduled, program_of(lowered(scheduled, target), target.config), target
+
+
+def arguments(func: PrimFunc, seed: int = 0) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    arrays: list[Any] = []
+    for p in func.params:
+        shape, dtype = [d.value for d in p.shape], p.dtype.numpy  # type: ignore[union-attr]
+        limits = np.iinfo(dtype) if dtype == np.int8 else np.iinfo(np.int16)
+        arrays.append(rng.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True))
+    return arrays
+
+
+def results(func: PrimFunc, arrays: list[Any]) -> Any:
+    """What a function's interpreter computes."""
+    *inputs, result = arrays
+    found = np.zeros_like(result)
+    interpreter.run(func, *[a.reshape([d.value for d in p.shape]) for a, p in zip(inputs, func.params)],
+                    found := found.reshape([d.value for d in func.params[-1].shape]))  # fmt: skip
+    return found.reshape(-1)
+
+
+def passes_keep_the_meaning(seed: int) -> None:
+    """The interpreter sees the same before and after each pass, from the expression to the sequence of instructions."""
+    draw = random.Random(seed)
+    func = layer(draw)
+    arrays = arguments(func, seed)
+    expected = results(func, arrays)
+    stage = strategy.schedule(func, SMALL, knobs=knobs(draw, func, SMALL)).func
+    assert np.array_equal(results(stage, arrays), expected), "the schedule"
+    for step in PASSES:
+        stage = step.run(stage, SMALL)
+        if step.name in OUTSIDE:
+            continue
+        assert np.array_equal(results(stage, arrays), expected), step.name
+
+
+def machine_computes_it(seed: int) -> None:
+    """The program passes the verifier, gives one result in all orders, and that is the expression's."""
+    func, _, program, target = compiled(seed)
+    arrays = arguments(func, seed)
+    try:
+        verify(program, target.config)
+    except VerificationError as error:
+        raise AssertionError(str(error)) from None
+    inputs = {p.name: a.reshape(-1) for p, a in zip(func.params[:-1], arrays)}
+    found = accel.check(program, target.config, inputs, orders=7, seed=seed).outputs["result"]
+    assert np.array_equal(found.reshape(-1), results(func, arrays))
+
+
+def tokens_matter(seed: int) -> None:
+    """Without any one of its tokens the verifier refuses the program: none is there for nothing."""
+    _, _, program, target = compiled(seed)
+    verify(program, target.config)
+    for pusher, popper, broken in without_a_token(program):
+        try:
+            verify(broken, target.config)
+        except VerificationError:
+            continue
+        raise AssertionError(f"the token from {pusher} to {popper} is not needed")
+
+
+CHECKS = (passes_keep_the_meaning, machine_computes_it, tokens_matter)
