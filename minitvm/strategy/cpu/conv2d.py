@@ -50,14 +50,15 @@ class DirectConvolution:
     @staticmethod
     def of(block: Block) -> DirectConvolution:
         """Those of a block. If a row is of symbolic width it is taken for a long one, other symbolic extents for 1."""
-        batch, blocks, height, width, lanes = shape_written(block)
-        if pixel_axis(block) == 2:
-            height, width = width, height
+        shape = shape_written(block)
+        batch, blocks, *image, lanes = shape
+        pixels, lines = pixel_axis(block), line_axis(block)
+        width, height = shape[pixels], 1 if lines is None else shape[lines] or 1
         depth = volume(reduced(block))
         item = block.writes[0].buffer.dtype.bytes
         weights = item * depth * (blocks or 1) * (lanes or 1)
-        images, lines = batch or 1, (batch or 1) * (height or 1)
-        return DirectConvolution(lines, width or _LONG_ROW, blocks or 1, depth, weights, images)
+        images = volume([batch, *image[:-2]])
+        return DirectConvolution(images * height, width or _LONG_ROW, blocks or 1, depth, weights, images)
 
     def cost(self, cpu: CPU, pixels: int, blocks: int, lines: int = 1) -> Cost:
         """Of a tile of `lines` by `pixels` by `blocks`: half of the time of its loads passes beside the multiply-adds.
@@ -93,22 +94,34 @@ class DirectConvolution:
 
 def pixel_axis(block: Block) -> int:
     """The axis of the result along which pixels of a tile lie: rows, or columns of an image that is one pixel wide."""
-    return 2 if shape_written(block)[3] == 1 else 3
+    shape = shape_written(block)
+    rows = len(shape) - 2
+    return rows - 1 if shape[rows] == 1 and rows > 2 else rows
 
 
-@rule("cpu", computes("nn.contrib_conv2d_NCHWc", "qnn.contrib_conv2d_NCHWc"))
+def line_axis(block: Block) -> int | None:
+    """The axis along which lines of pixels lie beside one another; None where the image is one line."""
+    last = len(shape_written(block)) - 2
+    return None if last == 2 else 2 * last - 1 - pixel_axis(block)
+
+
+OPS = ("nn.contrib_conv2d_NCHWc", "nn.contrib_conv3d_NCHWc", "qnn.contrib_conv2d_NCHWc")
+
+
+@rule("cpu", computes(*OPS))
 def conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
-    """[N, O/y, OH, OW, y]: tiles of pixels along a row times a few blocks of output channels.
+    """[N, O/y, .., OW, y]: tiles of pixels along a row times a few blocks of output channels, in any rank.
 
     Where a change of layout follows, it may be made in the cache, of some rows of the image at a time.
     """
-    conv, cpu = block_named(func, "conv2d"), cpu_of(target)
+    conv, cpu = next(b for b in blocks_of(func) if b.annotations.get("op") in OPS), cpu_of(target)
     shape = DirectConvolution.of(conv)
-    last = _unblocking(func)
-    turned = None if last is None or pixel_axis(conv) == 2 else _Turned.of(conv, last, cpu)
+    last = _unblocking(func, conv)
+    on_rows = pixel_axis(conv) == len(shape_written(conv)) - 2
+    turned = _Turned.of(conv, last, cpu) if last is not None and on_rows else None
     for number, tile in enumerate(shape.tiles(cpu)):
         if turned is None:
-            apply = partial(_blocked, target, "" if last is None else last.name)
+            apply = partial(_blocked, target, conv.name, "" if last is None else last.name)
             yield Candidate(knobs=tile, price=partial(shape.cost, cpu), apply=apply)
             continue
         rows = [some for some in turned.rows(tile["blocks"]) if some >= tile.get("lines", 1)]
@@ -117,12 +130,14 @@ def conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         yield turned.candidate(shape, target, tile, False, 1)
 
 
-def _blocked(target: Any, before: str, sch: Schedule, pixels: int, blocks: int, lines: int = 1) -> None:
+def _blocked(target: Any, name: str, before: str, sch: Schedule, pixels: int, blocks: int, lines: int = 1) -> None:
     """Tiles in registers, the epilogue up to the block `before`; the other blocks each by itself."""
-    conv = sch.get_block("conv2d")
-    axis = pixel_axis(block_of(sch, conv))
-    tile = {1: blocks, 5 - axis: lines, axis: pixels}
-    used = tile_in_registers(sch, conv, tile, parallel_axes=3, before=before)
+    conv = sch.get_block(name)
+    block = block_of(sch, conv)
+    tile, across = {1: blocks, pixel_axis(block): pixels}, line_axis(block)
+    if across is not None:
+        tile[across] = lines
+    used = tile_in_registers(sch, conv, tile, parallel_axes=len(shape_written(block)) - 2, before=before)
     schedule_other_blocks(sch, target, used)
 
 
@@ -135,22 +150,23 @@ class _Turned:
         for <tile>: turn it around          # out of the cache into the plain result
     """
 
+    conv: str
     block: str
-    shape: tuple[int, int, int, int, int]
+    shape: tuple[int, ...]
     item: int
     cpu: CPU
 
     @staticmethod
     def of(conv: Block, last: Block, cpu: CPU) -> _Turned | None:
         """None where the image has no tiles that can be turned around in registers, or the result is cut."""
-        shape = [extent for extent in shape_written(conv) if extent is not None]
-        if len(shape) < 5:
+        shape = tuple(extent for extent in shape_written(conv) if extent is not None)
+        if len(shape) < len(shape_written(conv)) or len(shape) < 5:
             return None
-        batch, channel_blocks, height, width, lanes = shape
+        channel_blocks, lanes = shape[1], shape[-1]
         result = last.writes[0].buffer
         if lanes not in _SIDES or not structural_equal(result.shape[1], const(channel_blocks * lanes)):
             return None
-        turned = _Turned(last.name, (batch, channel_blocks, height, width, lanes), result.dtype.bytes, cpu)
+        turned = _Turned(conv.name, last.name, shape, result.dtype.bytes, cpu)
         return turned if turned.rows(1) else None
 
     def side(self, rows: int) -> int:
@@ -160,12 +176,12 @@ class _Turned:
 
     def tasks(self, blocks: int, rows: int) -> int:
         """How many tasks there are, as far as more of them share the work more evenly."""
-        _, channel_blocks, height, _, _ = self.shape
-        return min(channel_blocks // blocks * (height // rows), _TASKS_A_CORE * self.cpu.cores)
+        _, channel_blocks, *planes, height, _, _ = self.shape
+        return min(channel_blocks // blocks * volume(planes) * (height // rows), _TASKS_A_CORE * self.cpu.cores)
 
     def rows(self, blocks: int) -> list[int]:
         """How many rows may be turned around at a time: first what gives many tasks, then large tiles."""
-        _, _, height, width, lanes = self.shape
+        *_, height, width, lanes = self.shape
         fitting = [
             rows
             for rows in range(1, height + 1)
@@ -183,7 +199,7 @@ class _Turned:
         def price(pixels: int, blocks: int, in_cache: bool, rows: int, lines: int = 1) -> Cost:
             elements = volume(self.shape)
             before = shape.cost(self.cpu, pixels, blocks, lines)
-            side = self.side(rows if in_cache else self.shape[2]) or 1
+            side = self.side(rows if in_cache else self.shape[-3]) or 1
             turn = elements * _TURN * (2 + side.bit_length() - 1) / side
             if not in_cache:
                 return before + Cost(turn, 2 * elements * self.item / L3_BYTES)
@@ -193,37 +209,38 @@ class _Turned:
 
         def apply(sch: Schedule, pixels: int, blocks: int, in_cache: bool, rows: int, lines: int = 1) -> None:
             if not in_cache:
-                _blocked(target, self.block, sch, pixels, blocks, lines)
+                _blocked(target, self.conv, self.block, sch, pixels, blocks, lines)
                 return
-            if self.shape[2] % rows or not self.side(rows):
+            if self.shape[-3] % rows or not self.side(rows):
                 raise ScheduleError(f"conv2d_nchwc: {rows} rows of the image have no tiles that can be turned around")
-            used = self.schedule(sch, rows, {1: blocks, 2: lines, 3: pixels})
+            last = len(self.shape) - 2
+            used = self.schedule(sch, rows, {1: blocks, last - 1: lines, last: pixels})
             schedule_other_blocks(sch, target, used)
 
         return Candidate(knobs={**tile, "in_cache": in_cache, "rows": rows}, price=price, apply=apply)
 
     def schedule(self, sch: Schedule, rows: int, tiles: dict[int, int]) -> set[str]:
         """`rows` of the image at a time; returns the names of the blocks that are scheduled."""
-        conv = sch.get_block("conv2d")
+        conv = sch.get_block(self.conv)
         main = epilogue(sch, conv, before=self.block)
-        batch, channel, y, x = sch.get_loops(self.block)
+        batch, channel, *planes, y, x = sch.get_loops(self.block)
         over, block, lane = sch.split(channel, [None, tiles[1], self.shape[-1]])
         y, row = sch.split(y, [None, rows])
-        sch.reorder(batch, over, y, block, lane, row, x)
+        sch.reorder(batch, over, *planes, y, block, lane, row, x)
         tile, column = sch.split(sch.fuse(row, x), [None, self.side(rows)])
         sch.reorder(block, tile, lane, column)
         sch.unroll(lane)
         sch.vectorize(column)
-        task = sch.fuse(batch, over, y)
+        task = sch.fuse(batch, over, *planes, y)
         sch.compute_at(main, task, preserve_unit_loops=True)
         _, init = tile_reduction(sch, conv, main, sch.get_loops(main)[1:], tiles, PREFETCH_AHEAD)
         sch.parallel(task)
         return {self.block, *(block_of(sch, part).name for part in (conv, init, main))}
 
 
-def _unblocking(func: PrimFunc) -> Block | None:
+def _unblocking(func: PrimFunc, conv: Block) -> Block | None:
     """The change back to the plain layout behind a convolution."""
-    names = behind(func, "conv2d")
+    names = behind(func, conv.name)
     found = (b for b in blocks_of(func) if b.name in names and b.annotations.get("op") == "layout_transform")
     return next(found, None)
 
