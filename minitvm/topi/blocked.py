@@ -146,8 +146,12 @@ def conv_of_blocks(
         product = multiply(padded[(b, ib, *at, ic)], weight[(ob, ib, *taps, ic, oc)])
         return te.sum(product, axis=[ib, *taps, ic])
 
+    own = dict(attrs)
+    if any(l > 1 for l in dilate):  # then a tap may read nothing but padding
+        before, after = paddings(padding, rank)
+        own |= {"strides": stride, "padding": (*before, *after), "dilation": dilate}
     return te.compute(
-        (n, out_blocks, *out, out_block), element, name=f"conv{rank}d", attrs=dict(attrs),
+        (n, out_blocks, *out, out_block), element, name=f"conv{rank}d", attrs=own,
         varargs_names=[*SPATIAL[rank], "oc"],
     )  # fmt: skip
 

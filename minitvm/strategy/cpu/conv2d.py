@@ -12,8 +12,9 @@ from ...errors import ScheduleError
 from ...expr import const, structural_equal
 from ...target import CPU
 from ...tir import Schedule
+from ...tir.annotations import SKIP_ZEROS
 from ...tir.nodes import Block, PrimFunc
-from ..blocks import attempt, behind, block_named, block_of, blocks_of, computes, reduced, shape_written, volume
+from ..blocks import attempt, behind, block_named, block_of, blocks_of, computes, extents, reduced, shape_written, volume
 from ..candidate import Candidate, Cost
 from ..epilogues import epilogue
 from ..register_tile import tile_reduction
@@ -33,11 +34,39 @@ _TURN = 0.25  # cycles an instruction that turns a tile around
 
 
 @dataclass(frozen=True, slots=True)
+class Taps:
+    """Of a dilated kernel along one axis: how far apart its taps are, and where they meet padding."""
+
+    count: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+
+    def kept(self, extent: int, tile: int) -> float:
+        """The part of the products that is left where taps that see only padding for a whole tile are skipped."""
+        return _kept(self, extent, tile)
+
+
+@lru_cache(maxsize=4096)
+def _kept(taps: Taps, extent: int, tile: int) -> float:
+    image = (extent - 1) * taps.stride + taps.dilation * (taps.count - 1) + 1 - taps.before - taps.after
+    some = 0
+    for first in range(0, extent, tile):
+        size = min(tile, extent - first)
+        for tap in range(taps.count):
+            low = first * taps.stride + tap * taps.dilation - taps.before
+            some += size if low < image and low + (size - 1) * taps.stride >= 0 else 0
+    return some / (extent * taps.count)
+
+
+@dataclass(frozen=True, slots=True)
 class DirectConvolution:
     """The extents on which the cost of a direct convolution depends.
 
     `lines` rows of `width` pixels (all `images` together) of `blocks` vectors of output channels, each of which is a
-    sum of `depth` products; `weights` bytes are read.
+    sum of `depth` products; `weights` bytes are read. `taps` are those along a line and across lines, where the kernel
+    is dilated.
     """
 
     lines: int
@@ -46,6 +75,7 @@ class DirectConvolution:
     depth: int
     weights: int
     images: int = 1
+    taps: tuple[Taps, Taps] | None = None
 
     @staticmethod
     def of(block: Block) -> DirectConvolution:
@@ -58,7 +88,8 @@ class DirectConvolution:
         item = block.writes[0].buffer.dtype.bytes
         weights = item * depth * (blocks or 1) * (lanes or 1)
         images = volume([batch, *image[:-2]])
-        return DirectConvolution(images * height, width or _LONG_ROW, blocks or 1, depth, weights, images)
+        taps = None if lines is None else _taps(block, pixels - 2, lines - 2)
+        return DirectConvolution(images * height, width or _LONG_ROW, blocks or 1, depth, weights, images, taps)
 
     def cost(self, cpu: CPU, pixels: int, blocks: int, lines: int = 1) -> Cost:
         """Of a tile of `lines` by `pixels` by `blocks`: half of the time of its loads passes beside the multiply-adds.
@@ -66,11 +97,18 @@ class DirectConvolution:
         A tile of several lines has whole ones, as if the image were one long row; it makes fewer tasks.
         """
         groups, height = ceil(self.blocks / blocks), self.lines // self.images
-        steps = self.lines * self.width * self.depth * blocks * groups
+        steps = self.lines * self.width * self.depth * blocks * groups * self._kept(pixels, lines)
         width = self.width if lines == 1 else self.width * height
         step = (1 / cpu.fma_ports + weighted_loads(width, lines * pixels, blocks, cpu)) / 2
         fewer = shared(groups * self.images * ceil(height / lines), cpu) / shared(groups * self.lines, cpu)
         return Cost(steps * step * fewer / KERNEL_EFFICIENCY, self.weights / MEMORY_STALL)
+
+    def _kept(self, pixels: int, lines: int) -> float:
+        """The part of the products that is left where padding is skipped."""
+        if self.taps is None:
+            return 1.0
+        along, across = self.taps
+        return along.kept(self.width, pixels) * across.kept(self.lines // self.images, lines)
 
     def tiles(self, cpu: CPU) -> list[dict[str, int]]:
         """The tiles that do not spill, of one line or of several whole ones, the cheapest first."""
@@ -90,6 +128,20 @@ class DirectConvolution:
     def cheapest(self, cpu: CPU) -> Cost:
         """Of the tile that is taken."""
         return self.cost(cpu, **self.tiles(cpu)[0])
+
+
+def _taps(block: Block, *axes: int) -> tuple[Taps, Taps] | None:
+    """The taps along two spatial axes of a dilated convolution."""
+    notes = block.annotations
+    if "dilation" not in notes:
+        return None
+    kernel = [axis for axis in extents(reduced(block))[1:-1]]
+    rank, padding = len(kernel), notes["padding"]
+    first, second = (
+        Taps(kernel[a] or 1, *(int(notes[n][a]) for n in ("strides", "dilation")), int(padding[a]), int(padding[rank + a]))
+        for a in axes
+    )
+    return first, second
 
 
 def pixel_axis(block: Block) -> int:
@@ -138,6 +190,7 @@ def _blocked(target: Any, name: str, before: str, sch: Schedule, pixels: int, bl
     if across is not None:
         tile[across] = lines
     used = tile_in_registers(sch, conv, tile, parallel_axes=len(shape_written(block)) - 2, before=before)
+    _skip_padding(sch, conv)
     schedule_other_blocks(sch, target, used)
 
 
@@ -215,6 +268,7 @@ class _Turned:
                 raise ScheduleError(f"conv2d_nchwc: {rows} rows of the image have no tiles that can be turned around")
             last = len(self.shape) - 2
             used = self.schedule(sch, rows, {1: blocks, last - 1: lines, last: pixels})
+            _skip_padding(sch, sch.get_block(self.conv))
             schedule_other_blocks(sch, target, used)
 
         return Candidate(knobs={**tile, "in_cache": in_cache, "rows": rows}, price=price, apply=apply)
@@ -236,6 +290,17 @@ class _Turned:
         _, init = tile_reduction(sch, conv, main, sch.get_loops(main)[1:], tiles, PREFETCH_AHEAD)
         sch.parallel(task)
         return {self.block, *(block_of(sch, part).name for part in (conv, init, main))}
+
+
+def _skip_padding(sch: Schedule, conv: Any) -> None:
+    """Note the loops over taps, where the kernel is so wide that many of them read nothing but padding."""
+    block = block_of(sch, conv)
+    if "dilation" not in block.annotations:
+        return
+    spatial = len(shape_written(block))
+    loops = sch.get_loops(conv)[: -spatial]  # around the tile
+    for loop in loops[-len(reduced(block)) :][1:-1]:
+        sch.annotate(loop, SKIP_ZEROS, True)
 
 
 def _unblocking(func: PrimFunc, conv: Block) -> Block | None:
