@@ -20,8 +20,8 @@ Ints = int | Sequence[int]
 SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}  # names of the spatial axes
 
 __all__ = [
-    "block_axis", "conv2d_nchwc", "conv3d_nchwc", "dense_packed", "depthwise_conv2d_nchwc", "depthwise_conv2d_rows", "pack_weights",
-    "unblock_axis",
+    "block_axis", "conv2d_nchwc", "conv3d_nchwc", "dense_packed", "depthwise_conv2d_nchwc", "depthwise_conv2d_rows",
+    "pack_weights", "unblock_axis",
 ]  # fmt: skip
 
 

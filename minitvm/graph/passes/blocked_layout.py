@@ -7,7 +7,7 @@ time. What TVM calls AlterOpLayout; the idea is from Liu et al., "Optimizing CNN
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np

@@ -14,7 +14,17 @@ from ...target import CPU
 from ...tir import Schedule
 from ...tir.annotations import SKIP_ZEROS
 from ...tir.nodes import Block, PrimFunc
-from ..blocks import attempt, behind, block_named, block_of, blocks_of, computes, extents, reduced, shape_written, volume
+from ..blocks import (
+    attempt,
+    behind,
+    block_of,
+    blocks_of,
+    computes,
+    extents,
+    reduced,
+    shape_written,
+    volume,
+)
 from ..candidate import Candidate, Cost
 from ..epilogues import epilogue
 from ..register_tile import tile_reduction
@@ -135,12 +145,10 @@ def _taps(block: Block, *axes: int) -> tuple[Taps, Taps] | None:
     notes = block.annotations
     if "dilation" not in notes:
         return None
-    kernel = [axis for axis in extents(reduced(block))[1:-1]]
-    rank, padding = len(kernel), notes["padding"]
-    first, second = (
-        Taps(kernel[a] or 1, *(int(notes[n][a]) for n in ("strides", "dilation")), int(padding[a]), int(padding[rank + a]))
-        for a in axes
-    )
+    kernel = extents(reduced(block))[1:-1]
+    strides, dilation, padding = (tuple(map(int, notes[name])) for name in ("strides", "dilation", "padding"))
+    before, after = padding[: len(kernel)], padding[len(kernel) :]
+    first, second = (Taps(kernel[a] or 1, strides[a], dilation[a], before[a], after[a]) for a in axes)
     return first, second
 
 
@@ -298,7 +306,7 @@ def _skip_padding(sch: Schedule, conv: Any) -> None:
     if "dilation" not in block.annotations:
         return
     spatial = len(shape_written(block))
-    loops = sch.get_loops(conv)[: -spatial]  # around the tile
+    loops = sch.get_loops(conv)[:-spatial]  # around the tile
     for loop in loops[-len(reduced(block)) :][1:-1]:
         sch.annotate(loop, SKIP_ZEROS, True)
 

@@ -14,15 +14,34 @@ and products of zero with weights, which are zero where the weights are finite.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...expr import Add, Call, Cast, Expr, FloatImm, IntImm, Max, Min, Mul, Node, Var, const, factors_of_words, map_children, replace, walk
+from ...expr import (
+    Add,
+    Call,
+    Cast,
+    Expr,
+    FloatImm,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Node,
+    Var,
+    const,
+    factors_of_words,
+    map_children,
+    replace,
+    rewrite_statements,
+    walk,
+)
 from ...expr.structural import structural_equal
 from ..annotations import SKIP_ZEROS
-from ..conditions import conjuncts
-from ..nodes import Buffer, BufferLoad, BufferStore, For, If, LetStmt, PrimFunc, Seq, Stmt
+from ..conditions import all_of, conjuncts
+from ..nodes import Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 from .affine import Affine, Ranges, coefficient, expr, interval, linear, moves, slack, split, with_loop
 
 
@@ -34,11 +53,109 @@ class _Image:
     behind: dict[int, Affine] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Skipping:
+    """The pass at work: `narrow` counts where a read meets no zeros any more along a dimension."""
+
+    images: Mapping[Buffer, _Image]
+    narrow: Counter[tuple[BufferLoad, int]] = field(default_factory=Counter)
+
+    def visit(self, stmt: Any, ranges: Ranges) -> Any:
+        """The statement with bounds in place of notes."""
+        if not isinstance(stmt, Stmt):
+            return stmt
+        if not isinstance(stmt, For):
+            return map_children(stmt, lambda child: self.visit(child, ranges))
+        inner = with_loop(stmt, ranges)
+        if SKIP_ZEROS in stmt.annotations and stmt.kind == ForKind.SERIAL:
+            notes = {key: value for key, value in stmt.annotations.items() if key != SKIP_ZEROS}
+            stmt = self.clipped(replace(stmt, annotations=notes))
+        return replace(stmt, body=self.visit(stmt.body, inner))
+
+    def clipped(self, loop: For) -> For:
+        """The loop over those iterations in which some element of the image is read."""
+        reads = list(_sums(loop.body, {}))
+        found = [None if read is None else self.reach(loop, *read) for read in reads]
+        first = found[0] if found else None
+        # Several sums stay together where they need the same iterations.
+        if first is None or any(other is None or not first.same(other) for other in found):
+            return loop
+        low, high = loop.start, loop.start + loop.extent
+        low = low if first.begin is None else Max(low, first.begin)
+        high = high if first.end is None else Min(high, first.end)
+        for read, reach in zip(reads, found, strict=True):
+            if read is not None and reach is not None and reach.single:
+                self.narrow[read[0], reach.dim] += 1
+        return replace(loop, start=low, extent=Max(high - low, const(0, loop.extent.dtype)))
+
+    def reach(self, loop: For, read: BufferLoad, ranges: Ranges) -> _Reach | None:
+        """In which iterations an element of the image may be read; None where that cannot be said."""
+        image, inside = self.images.get(read.buffer), {*ranges, loop.var}
+        for dim, index in enumerate(read.indices):
+            form = linear(index)
+            step = coefficient(form, loop.var)
+            if image is None or step < 1 or not (dim in image.first or dim in image.behind):
+                continue
+            outer, moved = split(form.without(loop.var), inside)
+            limits = interval(moved, ranges)
+            if limits is None or moves(outer, inside):
+                return None
+            least, greatest = limits
+            dtype, first, behind = loop.var.dtype, image.first.get(dim), image.behind.get(dim)
+            # step * k + outer + greatest >= first, and step * k + outer + least < behind
+            begin = None if first is None else expr(first - outer - greatest + (step - 1), dtype) // step
+            end = None if behind is None else expr(behind - outer - least + (step - 1), dtype) // step
+            return _Reach(dim, begin, end, least == greatest)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """The iterations from `begin` on and before `end` read the image along `dim`, at a `single` place or at several."""
+
+    dim: int
+    begin: Expr | None
+    end: Expr | None
+    single: bool
+
+    def same(self, other: _Reach) -> bool:
+        """Whether the iterations are the same."""
+        ends = ((self.begin, other.begin), (self.end, other.end))
+        return all(a is b or (a is not None and b is not None and structural_equal(a, b)) for a, b in ends)
+
+
 def skip_zeros(func: PrimFunc) -> PrimFunc:
-    """Follow the notes `skip_zeros` of loops; a loop that does anything but sum up keeps its bounds."""
+    """Follow the notes `skip_zeros` of loops; a loop that does anything but sum up keeps its bounds.
+
+    Lines of a copy that are left out of every sum are not written either.
+    """
     if not any(isinstance(node, For) and SKIP_ZEROS in node.annotations for node in walk(func.body)):
         return func
-    return func.with_body(_skipping(func.body, _images(func), {}))
+    skipping = _Skipping(_images(func))
+    body = skipping.visit(func.body, {})
+    return func.with_body(_without_unread(body, skipping))
+
+
+def _without_unread(body: Stmt, skipping: _Skipping) -> Stmt:
+    """Elements of images are written where no dimension is narrowed for every read."""
+    # A node may stand in several places, of which each has to be narrowed.
+    reads = Counter(n for n in walk(body) if isinstance(n, BufferLoad) and n.buffer in skipping.images)
+    narrow = {buffer: set(range(buffer.ndim)) for buffer in skipping.images}
+    for read, count in reads.items():
+        narrow[read.buffer] &= {dim for dim in range(read.buffer.ndim) if skipping.narrow[read, dim] == count}
+
+    def guarded(node: Node) -> Any:
+        if not isinstance(node, BufferStore) or not narrow.get(node.buffer):
+            return None
+        image, conditions = skipping.images[node.buffer], []
+        for dim in sorted(narrow[node.buffer]):
+            place = node.indices[dim]
+            conditions += [place >= expr(f, place.dtype) for f in [image.first.get(dim)] if f is not None]
+            conditions += [place < expr(f, place.dtype) for f in [image.behind.get(dim)] if f is not None]
+        return If(all_of(conditions), node)
+
+    written: Stmt = rewrite_statements(body, guarded)
+    return written
 
 
 def _images(func: PrimFunc) -> dict[Buffer, _Image]:
@@ -79,68 +196,6 @@ def _padded(store: BufferStore, inner: Collection[Var]) -> _Image | None:
 def _is_zero(e: Expr) -> bool:
     """Whether it is the constant 0, and no negative zero, whose products have other signs."""
     return isinstance(e, IntImm | FloatImm) and e.value == 0
-
-
-def _skipping(stmt: Any, images: Mapping[Buffer, _Image], ranges: Ranges) -> Any:
-    if not isinstance(stmt, Stmt):
-        return stmt
-    if not isinstance(stmt, For):
-        return map_children(stmt, lambda child: _skipping(child, images, ranges))
-    inner = with_loop(stmt, ranges)
-    if SKIP_ZEROS in stmt.annotations:
-        notes = {key: value for key, value in stmt.annotations.items() if key != SKIP_ZEROS}
-        stmt = _clipped(replace(stmt, annotations=notes), images)
-    return replace(stmt, body=_skipping(stmt.body, images, inner))
-
-
-def _clipped(loop: For, images: Mapping[Buffer, _Image]) -> For:
-    """The loop over those iterations in which some element of the image is read."""
-    sums = list(_sums(loop.body, {}))
-    if not sums or any(part is None for part in sums):
-        return loop
-    low, high = loop.start, loop.start + loop.extent
-    ends: list[tuple[Expr | None, Expr | None]] = []
-    for part in sums:
-        assert part is not None
-        read, ranges = part
-        image = images.get(read.buffer)
-        if image is None:
-            return loop
-        ends.append(_reach(loop, read, image, ranges))
-    # Of several sums those iterations stay that one of them needs: here all of them have the same bounds.
-    first, *others = ends
-    if any(not _equal(first, other) for other in others) or first == (None, None):
-        return loop
-    if first[0] is not None:
-        low = Max(low, first[0])
-    if first[1] is not None:
-        high = Min(high, first[1])
-    zero = const(0, loop.extent.dtype)
-    return replace(loop, start=low, extent=Max(high - low, zero))
-
-
-def _equal(a: tuple[Expr | None, Expr | None], b: tuple[Expr | None, Expr | None]) -> bool:
-    return all(x is y or (x is not None and y is not None and structural_equal(x, y)) for x, y in zip(a, b, strict=True))
-
-
-def _reach(loop: For, read: BufferLoad, image: _Image, ranges: Ranges) -> tuple[Expr | None, Expr | None]:
-    """From which iteration on, and up to which, an element of the image may be read."""
-    inside = {*ranges, loop.var}
-    for dim, index in enumerate(read.indices):
-        form = linear(index)
-        step = coefficient(form, loop.var)
-        if step < 1:
-            continue
-        outer, moved = split(form.without(loop.var), inside)
-        limits = interval(moved, ranges)
-        if limits is None or moves(outer, inside):
-            continue
-        dtype, first, behind = loop.var.dtype, image.first.get(dim), image.behind.get(dim)
-        # step * k + outer + greatest >= first, and step * k + outer + least < behind
-        begins = None if first is None else expr(first - outer - limits[1] + (step - 1), dtype) // step
-        ends = None if behind is None else expr(behind - outer - limits[0] + (step - 1), dtype) // step
-        return begins, ends
-    return None, None
 
 
 def _sums(stmt: Stmt, ranges: Ranges) -> Iterator[tuple[BufferLoad, Ranges] | None]:
