@@ -38,6 +38,9 @@ from .tiling import cpu_of
 # Measured on Zen 5: 7 x 2, 7 x 3 and 10 x 2 reach 240 GFLOP/s; 4 x 4, with more weights a multiply-add, reaches 210.
 _PIXEL, _WEIGHTS = 0.5, 2.0
 _LONG_ROW = 64
+# A row of symbolic width is all of these, in the mean: a tile that suits one alone leaves a piece of others.
+_OPEN_ROWS = (14, 17, 28, 33, 56, 64, 65)
+_OPEN_PIXELS = 16
 _SIDES = (16, 8, 4)  # of tiles that are turned around in registers
 _TASKS_A_CORE = 8  # enough for an even share
 _TURN = 0.25  # cycles an instruction that turns a tile around
@@ -86,10 +89,11 @@ class DirectConvolution:
     weights: int
     images: int = 1
     taps: tuple[Taps, Taps] | None = None
+    is_open: bool = False
 
     @staticmethod
     def of(block: Block) -> DirectConvolution:
-        """Those of a block. If a row is of symbolic width it is taken for a long one, other symbolic extents for 1."""
+        """Those of a block. A row of symbolic width `is_open`, other symbolic extents are taken for 1."""
         shape = shape_written(block)
         batch, blocks, *image, lanes = shape
         pixels, lines = pixel_axis(block), line_axis(block)
@@ -99,7 +103,10 @@ class DirectConvolution:
         weights = item * depth * (blocks or 1) * (lanes or 1)
         images = volume([batch, *image[:-2]])
         taps = None if lines is None else _taps(block, pixels - 2, lines - 2)
-        return DirectConvolution(images * height, width or _LONG_ROW, blocks or 1, depth, weights, images, taps)
+        is_open = width is None
+        return DirectConvolution(
+            images * height, width or _LONG_ROW, blocks or 1, depth, weights, images, taps, is_open
+        )
 
     def cost(self, cpu: CPU, pixels: int, blocks: int, lines: int = 1) -> Cost:
         """Of a tile of `lines` by `pixels` by `blocks`: half of the time of its loads passes beside the multiply-adds.
@@ -108,8 +115,11 @@ class DirectConvolution:
         """
         groups, height = ceil(self.blocks / blocks), self.lines // self.images
         steps = self.lines * self.width * self.depth * blocks * groups * self._kept(pixels, lines)
-        width = self.width if lines == 1 else self.width * height
-        step = (1 / cpu.fma_ports + weighted_loads(width, lines * pixels, blocks, cpu)) / 2
+        if self.is_open:
+            loads = sum(weighted_loads(row, pixels, blocks, cpu) for row in _OPEN_ROWS) / len(_OPEN_ROWS)
+        else:
+            loads = weighted_loads(self.width if lines == 1 else self.width * height, lines * pixels, blocks, cpu)
+        step = (1 / cpu.fma_ports + loads) / 2
         fewer = shared(groups * self.images * ceil(height / lines), cpu) / shared(groups * self.lines, cpu)
         return Cost(steps * step * fewer / KERNEL_EFFICIENCY, self.weights / MEMORY_STALL)
 
@@ -118,6 +128,8 @@ class DirectConvolution:
         if self.taps is None:
             return 1.0
         along, across = self.taps
+        if self.is_open:
+            return sum(along.kept(row, pixels) for row in _OPEN_ROWS) / len(_OPEN_ROWS)
         return along.kept(self.width, pixels) * across.kept(self.lines // self.images, lines)
 
     def tiles(self, cpu: CPU) -> list[dict[str, int]]:
@@ -125,6 +137,8 @@ class DirectConvolution:
         tiles = [
             {"pixels": pixels, "blocks": blocks} for (pixels, blocks), _ in conv_tiles(self.width, self.blocks, cpu)
         ]
+        if self.is_open:  # what is left of a row has a kernel for each number of pixels
+            tiles = [tile for tile in tiles if tile["pixels"] <= _OPEN_PIXELS]
         tiles += [{"pixels": self.width, "blocks": blocks, "lines": lines} for lines, blocks in self._several(cpu)]
         return sorted(tiles, key=lambda tile: self.cost(cpu, **tile).cycles)
 
