@@ -15,15 +15,15 @@ from .choice import Weighed
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """What a 2-D convolution without groups computes; `image` is (height, width) of its result."""
+    """What a convolution without groups computes, in any rank; `image` are the spatial extents of its result."""
 
     batch: int
     in_channels: int
     out_channels: int
-    image: tuple[int, int]
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
-    dilation: tuple[int, int]
+    image: tuple[int, ...]
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
 
 
 DIRECT, WINOGRAD = "direct", "winograd"

@@ -7,7 +7,8 @@ from math import prod
 from typing import Any
 
 from ..errors import ScheduleError
-from ..expr import REDUCE, Call, IntImm, Node, children, walk
+from ..expr import REDUCE, Call, Div, IntImm, Node, children, walk
+from ..expr.conditions import is_const
 from ..tir import Schedule
 from ..tir.nodes import Block, BufferLoad, BufferStore, PrimFunc, root_block
 from ..tir.transform.affine import coefficient, linear, moves
@@ -118,11 +119,22 @@ def behind(func: PrimFunc, name: str) -> set[str]:
     return found
 
 
+def _divides(block: Block) -> bool:
+    return any(isinstance(n, Div) for n in walk(block.body))
+
+
+def _axes(block: Block) -> int:
+    """How many axes of a block's result have more than one element."""
+    return sum(not is_const(axis.dom.extent, 1) for axis in block.iter_vars if axis.kind != REDUCE)
+
+
 def inlinable(func: PrimFunc, block: Block) -> bool:
     """Whether a block is element-wise, and cheap enough to be computed again by each of its readers."""
     if is_reduction(block) or not isinstance(block.body, BufferStore):
         return False
     consumers = readers(func, block)
+    if _divides(block) and any(_axes(reader) > _axes(block) for reader in consumers):
+        return False  # a table: each of its elements is used many times
     return bool(consumers) and (is_cheap(block) or (len(consumers) == 1 and not is_reduction(consumers[0])))
 
 

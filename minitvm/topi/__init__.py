@@ -9,6 +9,7 @@ from __future__ import annotations
 from .blocked import (
     block_axis,
     conv2d_nchwc,
+    conv3d_nchwc,
     dense_packed,
     depthwise_conv2d_nchwc,
     depthwise_conv2d_rows,
@@ -226,6 +227,7 @@ __all__ = [
     "conv2d_nchwc",
     "conv2d_transpose",
     "conv3d",
+    "conv3d_nchwc",
     "conv3d_transpose",
     "cos",
     "cosh",

@@ -15,9 +15,13 @@ from ..expr import Expr
 from ..te import Tensor
 from .shapes import constant, dims, may_exceed, paddings, per_axis, plus, times
 
+Ints = int | Sequence[int]
+
+SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}  # names of the spatial axes
+
 __all__ = [
-    "block_axis", "conv2d_nchwc", "dense_packed", "depthwise_conv2d_nchwc", "depthwise_conv2d_rows", "pack_weights",
-    "unblock_axis",
+    "block_axis", "conv2d_nchwc", "conv3d_nchwc", "dense_packed", "depthwise_conv2d_nchwc", "depthwise_conv2d_rows",
+    "pack_weights", "unblock_axis",
 ]  # fmt: skip
 
 
@@ -57,69 +61,99 @@ def unblock_axis(x: Tensor, *, axis: int, extent: int) -> Tensor:
 
 
 def pack_weights(w: Tensor, *, in_block: int, out_block: int) -> Tensor:
-    """Weights [O, I, kh, kw] of a convolution as [O/out, I/in, kh, kw, in, out], zeros filling incomplete blocks."""
-    out, inner, kh, kw = (constant(d, "a dimension of packed weights") for d in dims(w))
+    """Weights [O, I, k..] of a convolution as [O/out, I/in, k.., in, out], zeros filling incomplete blocks."""
+    out, inner, *kernel = (constant(d, "a dimension of packed weights") for d in dims(w))
 
-    def element(ob: Expr, ib: Expr, y: Expr, x: Expr, i: Expr, o: Expr) -> Expr:
+    def element(ob: Expr, ib: Expr, *at: Expr) -> Expr:
+        *taps, i, o = at
         out_channel, in_channel = plus(times(ob, out_block), o), plus(times(ib, in_block), i)
-        value = w[out_channel, in_channel, y, x]
+        value = w[(out_channel, in_channel, *taps)]
         inside = [out_channel < out] if out % out_block else []
         inside += [in_channel < inner] if inner % in_block else []
         return te.if_then_else(te.all(*inside), value, te.const(0, w.dtype)) if inside else value
 
-    shape = (-(-out // out_block), -(-inner // in_block), kh, kw, in_block, out_block)
+    shape = (-(-out // out_block), -(-inner // in_block), *kernel, in_block, out_block)
     return te.compute(shape, element, name="packed_weights")
 
 
 def conv2d_nchwc(
-    data: Tensor,
-    weight: Tensor,
-    *,
-    strides: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
-    out_dtype: str = "",
+    data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, out_dtype: str = "",
     algorithm: Sequence[Any] = (),
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Convolution of `data` [N, I/x, H, W, x] with `weight` [O/y, I/x, kh, kw, x, y]: [N, O/y, OH, OW, y].
 
     Sums have `out_dtype` (the data's if empty). The annotation `algorithm` records why this algorithm was chosen.
     """
+    return _conv_nchwc(2, data, weight, strides, padding, dilation, out_dtype, algorithm)
+
+
+def conv3d_nchwc(
+    data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, out_dtype: str = "",
+    algorithm: Sequence[Any] = (),
+) -> Tensor:  # fmt: skip
+    """Convolution of `data` [N, I/x, D, H, W, x] with `weight` [O/y, I/x, kd, kh, kw, x, y]: [N, O/y, OD, OH, OW, y].
+
+    Sums have `out_dtype` (the data's if empty). The annotation `algorithm` records why this algorithm was chosen.
+    """
+    return _conv_nchwc(3, data, weight, strides, padding, dilation, out_dtype, algorithm)
+
+
+def _conv_nchwc(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints, dilation: Ints, out_dtype: str,
+                algorithm: Sequence[Any]) -> Tensor:  # fmt: skip
     dtype = out_dtype or data.dtype
-    attrs = {"op": "nn.contrib_conv2d_NCHWc", **({"algorithm": algorithm} if algorithm else {})}
+    attrs = {"op": f"nn.contrib_conv{rank}d_NCHWc", **({"algorithm": algorithm} if algorithm else {})}
+    image, kernel = ", ".join("DHW"[-rank:]), ", ".join(f"k{a}" for a in "dhw"[-rank:])
+    dims(data, f"N, C/x, {image}, x")
+    dims(weight, f"O/y, C/x, {kernel}, x, y")
     zero = te.const(0, data.dtype)
-    return conv2d_of_blocks(
+    return conv_of_blocks(
         data, weight, lambda a, b: a.astype(dtype) * b.astype(dtype), zero, strides, padding, dilation, attrs
     )
 
 
-def conv2d_of_blocks(
+def conv_of_blocks(
     data: Tensor,
     weight: Tensor,
     multiply: Callable[[Expr, Expr], Expr],
     pad_value: Expr,
-    strides: int | Sequence[int],
-    padding: int | Sequence[int],
-    dilation: int | Sequence[int],
+    strides: Ints,
+    padding: Ints,
+    dilation: Ints,
     attrs: Mapping[str, Any],
 ) -> Tensor:
-    """The sum of what `multiply` makes of pixels and weights in blocks; `attrs` are those of the tensor."""
-    n, in_blocks, _, _, block = dims(data, "N, C/x, H, W, x")
-    out_blocks, weight_in, kh, kw, weight_block, out_block = dims(weight, "O/y, C/x, kh, kw, x, y")
+    """The sum of what `multiply` makes of pixels [N, I/x, .., x] and weights [O/y, I/x, k.., x, y]: [N, O/y, .., y].
+
+    There are one to three spatial axes. `attrs` are those of the tensor.
+    """
+    n, in_blocks, *_, block = dims(data)
+    out_blocks, weight_in, *kernel, weight_block, out_block = dims(weight)
+    rank = len(kernel)
+    if rank not in SPATIAL or data.ndim != rank + 3:
+        raise InputError(f"a convolution of blocks: data {data} and weight {weight} do not have as many spatial axes")
     if (in_blocks, block) != (weight_in, weight_block):
-        raise InputError(f"conv2d_nchwc: data has {in_blocks} blocks of {block}, weights {weight_in} of {weight_block}")
-    (sy, sx), (dy, dx) = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")
-    padded, height, width = _padded(data, padding, pad_value)
-    out_height, out_width = (height - dy * (kh - 1) - 1) // sy + 1, (width - dx * (kw - 1) - 1) // sx + 1
-    ib = te.reduce_axis((0, in_blocks), name="ib")
-    ky, kx = te.reduce_axis((0, kh), name="ky"), te.reduce_axis((0, kw), name="kx")
-    ic = te.reduce_axis((0, block), name="ic")
+        raise InputError(
+            f"conv{rank}d_nchwc: data has {in_blocks} blocks of {block}, weights {weight_in} of {weight_block}"
+        )
+    stride, dilate = per_axis(strides, rank, "strides"), per_axis(dilation, rank, "dilation")
+    padded, image = _padded(data, padding, pad_value)
+    out = [(d - l * (k - 1) - 1) // s + 1 for d, k, l, s in zip(image, kernel, dilate, stride, strict=True)]
+    ib, ic = te.reduce_axis((0, in_blocks), name="ib"), te.reduce_axis((0, block), name="ic")
+    taps = [te.reduce_axis((0, k), name=f"k{a}") for k, a in zip(kernel, SPATIAL[rank], strict=True)]
 
-    def element(b: Expr, ob: Expr, y: Expr, x: Expr, oc: Expr) -> Expr:
-        pixel = padded[b, ib, times(y, sy) + times(ky, dy), times(x, sx) + times(kx, dx), ic]
-        return te.sum(multiply(pixel, weight[ob, ib, ky, kx, ic, oc]), axis=[ib, ky, kx, ic])
+    def element(b: Expr, ob: Expr, *place: Expr) -> Expr:
+        *point, oc = place
+        at = [plus(times(p, s), times(t, l)) for p, s, t, l in zip(point, stride, taps, dilate, strict=True)]
+        product = multiply(padded[(b, ib, *at, ic)], weight[(ob, ib, *taps, ic, oc)])
+        return te.sum(product, axis=[ib, *taps, ic])
 
-    return te.compute((n, out_blocks, out_height, out_width, out_block), element, name="conv2d", attrs=dict(attrs))
+    own = dict(attrs)
+    if any(l > 1 for l in dilate):  # then a tap may read nothing but padding
+        before, after = paddings(padding, rank)
+        own |= {"strides": stride, "padding": (*before, *after), "dilation": dilate}
+    return te.compute(
+        (n, out_blocks, *out, out_block), element, name=f"conv{rank}d", attrs=own,
+        varargs_names=[*SPATIAL[rank], "oc"],
+    )  # fmt: skip
 
 
 def depthwise_conv2d_nchwc(
@@ -136,7 +170,7 @@ def depthwise_conv2d_nchwc(
     n, blocks, _, _, block = dims(data, "N, C/x, H, W, x")
     _, kh, kw, _ = dims(weight, "C/x, kh, kw, x")
     (sy, sx), (dy, dx) = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")
-    padded, height, width = _padded(data, padding)
+    padded, (height, width) = _padded(data, padding)
     out_height, out_width = (height - dy * (kh - 1) - 1) // sy + 1, (width - dx * (kw - 1) - 1) // sx + 1
     ky, kx = te.reduce_axis((0, kh), name="ky"), te.reduce_axis((0, kw), name="kx")
 
@@ -222,22 +256,26 @@ def dense_of_panels(
     return te.compute((*leading, units or blocks * block), element, name="dense", attrs=dict(attrs))
 
 
-def _padded(data: Tensor, padding: int | Sequence[int], pad_value: Expr | None = None) -> tuple[Tensor, int, int]:
-    """`data` with zeros, or another value, around its image: a stage, so that the loops over it need no condition."""
-    (top, left), (bottom, right) = paddings(padding, 2)
-    n, blocks, height, width, block = dims(data, "N, C/x, H, W, x")
-    full_height, full_width = height + top + bottom, width + left + right
-    if not (top or left or bottom or right):
-        return data, height, width
+def _padded(data: Tensor, padding: Ints, pad_value: Expr | None = None) -> tuple[Tensor, tuple[Any, ...]]:
+    """`data` with zeros, or another value, around its image: a stage, so that the loops over it need no condition.
 
-    def element(b: Expr, cb: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+    The second result is the extent of the padded image.
+    """
+    n, blocks, *image, block = dims(data)
+    before, after = paddings(padding, len(image))
+    full = tuple(d + b + a for d, b, a in zip(image, before, after, strict=True))
+    if not any((*before, *after)):
+        return data, tuple(image)
+
+    def element(b: Expr, cb: Expr, *place: Expr) -> Expr:
+        *point, c = place
         inside = []
-        inside += [y >= top] if top else []
-        inside += [y < height + top] if bottom else []
-        inside += [x >= left] if left else []
-        inside += [x < width + left] if right else []
-        value = data[b, cb, plus(y, -top), plus(x, -left), c]
+        for at, first, behind, extent in zip(point, before, after, image, strict=True):
+            inside += [at >= first] if first else []
+            inside += [at < extent + first] if behind else []
+        value = data[(b, cb, *(plus(at, -first) for at, first in zip(point, before, strict=True)), c)]
         return te.if_then_else(te.all(*inside), value, te.const(0, data.dtype) if pad_value is None else pad_value)
 
-    padded = te.compute((n, blocks, full_height, full_width, block), element, name="data_pad")
-    return padded, full_height, full_width
+    names = [*SPATIAL[len(image)], "c"]
+    padded = te.compute((n, blocks, *full, block), element, name="data_pad", varargs_names=names)
+    return padded, full

@@ -13,7 +13,7 @@ from .. import te
 from ..expr import Expr, const
 from ..expr.intrin import call
 from ..te import Tensor
-from .blocked import conv2d_of_blocks, dense_of_panels
+from .blocked import conv_of_blocks, dense_of_panels
 from .matmul import product_of_matrices
 from .words import check_words
 
@@ -36,7 +36,7 @@ def brain_conv2d_nchwc(
     """
     check_words("conv2d", "bfloat16", data, weight)
     attrs = {"op": "nn.contrib_conv2d_NCHWc_words", **({"algorithm": algorithm} if algorithm else {})}
-    return conv2d_of_blocks(data, weight, _multiplied, const(0), strides, padding, dilation, attrs)
+    return conv_of_blocks(data, weight, _multiplied, const(0), strides, padding, dilation, attrs)
 
 
 def brain_dense_packed(data: Tensor, weight: Tensor, *, units: int = 0) -> Tensor:

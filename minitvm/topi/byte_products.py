@@ -14,7 +14,7 @@ from ..errors import InputError, TypeMismatch
 from ..expr import Expr, const
 from ..expr.intrin import call
 from ..te import Tensor
-from .blocked import conv2d_of_blocks, dense_of_panels
+from .blocked import conv_of_blocks, dense_of_panels
 from .conv import conv2d
 from .matmul import dense
 from .shapes import constant, dims
@@ -61,7 +61,7 @@ def byte_conv2d_nchwc(
     The result [N, O/y, OH, OW, y] has int32. The image is padded with the byte `pad_value`.
     """
     check_words("conv2d", "bytes", data, weight)
-    return conv2d_of_blocks(
+    return conv_of_blocks(
         data, weight, lambda a, b: call("dot4_u8i8", a, b), const(_word(pad_value)), strides, padding, dilation,
         {"op": "qnn.contrib_conv2d_NCHWc", **({"algorithm": algorithm} if algorithm else {})},
     )  # fmt: skip

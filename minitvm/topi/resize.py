@@ -172,15 +172,18 @@ def _nearest(
 
 
 def _linear(data: Tensor, axis: int, size: Dim, source: Callable[[Expr], Expr], outside: float | None) -> Tensor:
+    """Between the two neighbours of a position; these and their weights are stages: one of each an output index."""
     extent = dims(data)[axis]
+    places = te.compute((size,), lambda i: te.floor(source(i)).astype("int32"), name="T_linear_places")
+    shares = te.compute(
+        (size,), lambda i: (source(i) - te.floor(source(i))).astype(data.dtype), name="T_linear_weights"
+    )
 
     def element(i: Expr, read: Any) -> Expr:
-        at = source(i)
-        low = te.floor(at)
-        weight = (at - low).astype(data.dtype)
-        first = low.astype("int32")
+        weight, first = shares[i], places[i]
         value = read(_clamped(first, extent)) * (const(1, data.dtype) - weight)
-        return _guarded(value + read(_clamped(first + 1, extent)) * weight, at, extent, outside)
+        whole = value + read(_clamped(first + 1, extent)) * weight
+        return whole if outside is None else _guarded(whole, source(i), extent, outside)
 
     return _stage(data, axis, size, element, "T_resize_linear")
 

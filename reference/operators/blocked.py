@@ -36,13 +36,15 @@ def _plain(data: np.ndarray) -> np.ndarray:
     return unblock_axis(data, 1, data.shape[1] * data.shape[-1])
 
 
-@operator("nn.contrib_conv2d_NCHWc")
-def conv2d_nchwc(
+@operator("nn.contrib_conv2d_NCHWc", "nn.contrib_conv3d_NCHWc")
+def conv_nchwc(
     data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any, out_dtype: str = "",
     algorithm: str = "",
 ) -> np.ndarray:  # fmt: skip
-    out_blocks, in_blocks, height, width, in_block, out_block = weight.shape
-    filters = weight.transpose(0, 5, 1, 4, 2, 3).reshape(out_blocks * out_block, in_blocks * in_block, height, width)
+    out_blocks, in_blocks, *kernel, in_block, out_block = weight.shape
+    last = weight.ndim - 1
+    ordered = weight.transpose(0, last, 1, last - 1, *range(2, last - 1))
+    filters = ordered.reshape(out_blocks * out_block, in_blocks * in_block, *kernel)
     convolved = convolve(_plain(data), filters, strides, padding, dilation, 1, out_dtype)
     return block_axis(convolved, 1, out_block)
 

@@ -7,6 +7,7 @@
 `repeated()`         programs with loops: the graph's interpreter, the executable's, compiled code on request
 `converted()`        networks: the graph's interpreter before and after ConvertLayout
 `unchanged()`        operators that return what they got, and depthwise convolutions of open images: tensor expressions
+`padded_sums()`      sums over padded inputs, the taps that see only padding left out: loops and kernels
 `called(...)`        random calls of operators: the graph's interpreter, the tensor expression, the fold
 `interpreters(...)`  programs, and programs gone wrong, in the slow mode and in the fast one, as loops and as kernels
 `expressions()`      index expressions under ranges and conditions, beside their values at every point
@@ -46,9 +47,26 @@ from tests.graph.layout_networks import means_the_same
 from tests.reference.graph_operators.random_calls import random_call
 from tests.reference.graph_operators.runs import difference as difference_of_call
 from tests.tir.schedule.thread_programs import scratch_of_threads
+from tests.tir.transform.padded_sums import convolution
 
 from .oracle import Noticed, Trial, Workload, directed, drawn
 from .workloads import Draw, Family, beside_the_interpreter, listed
+
+
+def padded_sums(examples: int = 60) -> Workload:
+    """Random convolutions of one dimension whose loops over taps skip zeros, beside the same as loops."""
+
+    def body(trial: Trial, number: int) -> None:
+        rng = np.random.default_rng(number)
+        taps, dilation, before, after = (int(rng.integers(1, most)) for most in (4, 6, 7, 7))
+        least = max(1, dilation * (taps - 1) + 1 - before - after)
+        func = convolution(
+            int(rng.integers(least, least + 6)), taps, int(rng.integers(1, 4)), dilation, before, after,
+            tile=int(rng.integers(1, 5)), filled=bool(rng.integers(2)),
+        )  # fmt: skip
+        trial.same(func, lower_function(func, None, "main"), level="kernel")
+
+    return directed("padded sums", lambda: range(examples), body)
 
 
 def as_written(of: Family, examples: int = 300, **options: Any) -> Workload:

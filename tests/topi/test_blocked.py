@@ -44,25 +44,26 @@ def test_packed_weights_fold_as_they_compute(out, inner, out_block, in_block, se
 
 
 @st.composite
-def convolutions(draw):
-    kernel = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
-    dilation = draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
-    padding = draw(st.tuples(*[st.integers(0, 2)] * 4))
-    strides = draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
+def convolutions(draw, rank=2):
+    kernel = draw(st.tuples(*[st.integers(1, 3)] * rank))
+    dilation = draw(st.tuples(*[st.integers(1, 2)] * rank))
+    padding = draw(st.tuples(*[st.integers(0, 2)] * (2 * rank)))
+    strides = draw(st.tuples(*[st.integers(1, 2)] * rank))
     least = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
-    image = tuple(draw(st.integers(size, size + 3)) for size in least)
+    image = tuple(draw(st.integers(size, size + 6 - rank - 1)) for size in least)
     return kernel, image, {"strides": strides, "padding": padding, "dilation": dilation}
 
 
-@given(convolutions(), st.integers(1, 2), st.integers(1, 2), st.integers(0, 2**32 - 1))
+@given(st.sampled_from([2, 3]).flatmap(convolutions), st.integers(1, 2), st.integers(1, 2), st.integers(0, 2**32 - 1))
 def test_a_blocked_convolution_is_the_plain_one(case, in_blocks, out_blocks, seed):
     kernel, image, attrs = case
     x, w = integers(seed, 1, in_blocks * 2, *image), integers(seed + 1, out_blocks * 3, in_blocks * 2, *kernel)
-    plain = run(lambda a, b: topi.conv2d(a, b, **attrs), x, w)
+    conv, on_blocks = (topi.conv2d, topi.conv2d_nchwc) if len(kernel) == 2 else (topi.conv3d, topi.conv3d_nchwc)
+    plain = run(lambda a, b: conv(a, b, **attrs), x, w)
 
     def blocked(a, b):
         packed = topi.pack_weights(b, in_block=2, out_block=3)
-        made = topi.conv2d_nchwc(topi.block_axis(a, axis=1, block=2), packed, **attrs)
+        made = on_blocks(topi.block_axis(a, axis=1, block=2), packed, **attrs)
         return topi.unblock_axis(made, axis=1, extent=out_blocks * 3)
 
     np.testing.assert_array_equal(run(blocked, x, w), plain)
@@ -95,5 +96,7 @@ def test_errors_name_the_dimensions_that_are_wanted():
         topi.depthwise_conv2d_nchwc(data, plain)
     with pytest.raises(InputError, match=r"w: wanted the dimensions \[N, C/x, H, W, x\]"):
         topi.conv2d_nchwc(plain, plain)
+    with pytest.raises(InputError, match=r"data: wanted the dimensions \[N, C/x, D, H, W, x\]"):
+        topi.conv3d_nchwc(data, data)
     with pytest.raises(InputError, match=r"w: wanted the dimensions \[N, C, H, W\]"):
         topi.depthwise_conv2d_rows(plain, plain)

@@ -45,7 +45,7 @@ def unblock_axis(x: Any, *, axis: int = REQUIRED, extent: int = REQUIRED) -> Any
 
 @register("layout.pack_weights", pattern=Pattern.INJECTIVE, fold=_pack)
 def pack_weights(w: Any, *, in_block: int = REQUIRED, out_block: int = REQUIRED) -> Any:  # type: ignore[assignment]
-    """Weights [O, I, kh, kw] as [O/out, I/in, kh, kw, in, out]."""
+    """Weights [O, I, k..] as [O/out, I/in, k.., in, out]."""
     return topi.pack_weights(w, in_block=in_block, out_block=out_block)
 
 
@@ -56,6 +56,17 @@ def conv2d_nchwc(
 ) -> Any:  # fmt: skip
     """Convolution on NCHW[x]c data and packed weights; `algorithm` says why it is done this way."""
     return topi.conv2d_nchwc(
+        data, weight, strides=strides, padding=padding, dilation=dilation, out_dtype=out_dtype, algorithm=algorithm
+    )
+
+
+@register("nn.contrib_conv3d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=("layout.unblock_axis",))
+def conv3d_nchwc(
+    data: Any, weight: Any, *, strides: Any = (1, 1, 1), padding: Any = (0, 0, 0), dilation: Any = (1, 1, 1),
+    out_dtype: str = "", algorithm: Sequence[Any] = (),
+) -> Any:  # fmt: skip
+    """Convolution on NCDHW[x]c data and packed weights; `algorithm` says why it is done this way."""
+    return topi.conv3d_nchwc(
         data, weight, strides=strides, padding=padding, dilation=dilation, out_dtype=out_dtype, algorithm=algorithm
     )
 

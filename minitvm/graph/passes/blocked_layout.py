@@ -7,7 +7,7 @@ time. What TVM calls AlterOpLayout; the idea is from Liu et al., "Optimizing CNN
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,7 @@ class Blocking:
 
     def block(self, value: Value) -> int | None:
         """The block of a value's channels, or None if it cannot be blocked."""
-        if value.ndim != 4 or value.dtype not in _BLOCKED or 0 in value.shape:
+        if value.ndim not in (4, 5) or value.dtype not in _BLOCKED or 0 in value.shape:
             return None
         channels = value.shape[1]
         if not isinstance(channels, int):
@@ -160,7 +160,8 @@ class Blocking:
 
     def operand(self, value: Value, output: Value) -> Value | None:
         """An operand that broadcasts to the blocked form of `output`; None where it cannot."""
-        if value.ndim == 4 and value.shape[1] == output.shape[1] and value.dtype in _BLOCKED:
+        rank = output.ndim
+        if value.ndim == rank and value.shape[1] == output.shape[1] and value.dtype in _BLOCKED:
             if value not in self.data:
                 return self.as_blocked(value)
         elif value not in self.data and value.ndim:
@@ -168,9 +169,9 @@ class Blocking:
         if value not in self.data:
             return self.as_plain(value)
         array = self.data[value]
-        if array.ndim > 4:
+        if array.ndim > rank:
             return None
-        full = array.reshape((1,) * (4 - array.ndim) + array.shape) if array.ndim else array
+        full = array.reshape((1,) * (rank - array.ndim) + array.shape) if array.ndim else array
         if not full.ndim or full.size == 1:
             return self.b.constant(full.reshape(()))
         channels = output.shape[1]
@@ -180,22 +181,24 @@ class Blocking:
         assert width is not None
         return self.b.constant(self.split_channels(full, width))
 
-    def conv2d(self, item: OpNode) -> bool:
-        if blocked_brain.conv2d(self, item):
+    def conv(self, item: OpNode) -> bool:
+        """A convolution of two or three spatial axes, of one group, or in two dimensions depthwise."""
+        flat = item.op == "nn.conv2d"
+        if flat and blocked_brain.conv2d(self, item):
             return True
         data, weight = item.inputs[:2]
         attrs = dict(item.attrs)
         groups = attrs.pop("groups", 1)
         if len(item.inputs) != 2 or weight not in self.data or not _summed_in_vectors(item):
             return False
-        if (attrs.pop("data_layout"), attrs.pop("kernel_layout")) != ("NCHW", "OIHW"):
+        if flat and (attrs.pop("data_layout"), attrs.pop("kernel_layout")) != ("NCHW", "OIHW"):
             return False  # the user's own choice
         in_block, out_block = self.block(data), self.block(item.output)
         if in_block is None or out_block is None or item.output.shape[1] == 1:
             return False
         channels = data.shape[1]
         depthwise = groups == channels == item.output.shape[1] and groups != 1
-        if groups != 1 and not depthwise:
+        if groups != 1 and not (depthwise and flat):
             return False
         name = item.output.name
         if depthwise and data not in self.blocked and self.on_rows(item):
@@ -231,7 +234,7 @@ class Blocking:
         todo, seen = [value], {value}
         while todo:
             for reader in self.consumers.get(todo.pop(), ()):
-                if reader.op == "nn.conv2d":
+                if reader.op in ("nn.conv2d", "nn.conv3d"):
                     return True
                 if get(reader.op).pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST):
                     new = [v for v in reader.outputs if v not in seen]
@@ -246,10 +249,9 @@ class Blocking:
         # If the batch is open, one image counts; an image of open extents is not cut into Winograd's tiles.
         batch, _, *image = (d if isinstance(d, int) else 1 for d in item.output.shape)
         is_open = not all(isinstance(d, int) for d in item.output.shape[2:])
-        strides, dilation = (per_axis(attrs[name], 2, name) for name in ("strides", "dilation"))
-        what = Convolution(
-            batch, in_channels, out_channels, _pair(image), _pair(kernel), _pair(strides), _pair(dilation)
-        )
+        rank = len(kernel)
+        strides, dilation = (tuple(per_axis(attrs[name], rank, name)) for name in ("strides", "dilation"))
+        what = Convolution(batch, in_channels, out_channels, tuple(image), tuple(kernel), strides, dilation)
         exact = not item.output.dtype.is_float  # Winograd's transforms contain fractions, which integers cannot hold
         accuracy = "strict" if exact or is_open else self.accuracy
         algorithms = (lookup(self.target, "algorithms") or direct_alone)(what, out_block, self.target, accuracy)
@@ -262,7 +264,8 @@ class Blocking:
                 padding=attrs["padding"], algorithm=weighed,
             )  # fmt: skip
         packed = self.pack(weight, ("conv2d", in_block, out_block))
-        return self.op("nn.contrib_conv2d_NCHWc", self.as_blocked(data), packed, name=name, algorithm=weighed, **attrs)
+        op = f"nn.contrib_conv{rank}d_NCHWc"
+        return self.op(op, self.as_blocked(data), packed, name=name, algorithm=weighed, **attrs)
 
     def pack(self, weight: Value, form: tuple[Any, ...]) -> Value:
         """`weight` packed in that form, once for all operators that read it: packed weights are copies."""
@@ -299,7 +302,8 @@ class Blocking:
         if data not in self.blocked or not self.block(item.output):
             return False
         op = {"nn.global_avg_pool": "mean", "nn.global_max_pool": "max"}[item.op]
-        self.blocked[item.output] = self.op(op, self.blocked[data], name=item.output.name, axis=(2, 3), keepdims=True)
+        axes = tuple(range(2, data.ndim))
+        self.blocked[item.output] = self.op(op, self.blocked[data], name=item.output.name, axis=axes, keepdims=True)
         return True
 
     def concatenate(self, item: OpNode) -> bool:
@@ -320,7 +324,7 @@ class Blocking:
         if data not in self.blocked or bias not in self.data or item.attrs["axis"] != 1 or not self.block(data):
             return False
         width = self.block(data) or 1
-        array = self.split_channels(self.data[bias].reshape(1, -1, 1, 1), width)
+        array = self.split_channels(self.data[bias].reshape(1, -1, *[1] * (data.ndim - 2)), width)
         self.blocked[item.output] = self.op("add", self.blocked[data], self.b.constant(array), name=item.output.name)
         return True
 
@@ -398,13 +402,9 @@ def _pack_winograd(weight: np.ndarray, tile: int, in_block: int, out_block: int,
     return np.ascontiguousarray(split.transpose(2, 0, 1, 5, 6, 3, 4))
 
 
-def _pair(values: Sequence[Any]) -> tuple[int, int]:
-    first, second = values
-    return int(first), int(second)
-
-
 _RULES: Mapping[str, Callable[[Blocking, OpNode], bool]] = {
-    "nn.conv2d": Blocking.conv2d,
+    "nn.conv2d": Blocking.conv,
+    "nn.conv3d": Blocking.conv,
     "nn.max_pool2d": Blocking.pool2d,
     "nn.avg_pool2d": Blocking.pool2d,
     "qnn.quantize": Blocking.quantize,

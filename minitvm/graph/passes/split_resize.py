@@ -1,4 +1,4 @@
-"""A resize of known sizes becomes one interpolation for each axis, whose places and weights are constants.
+"""A resize becomes one interpolation for each axis; with known sizes their places and weights are constants.
 
 The tables are those of `topi.resize_tables`. Axes that shrink come first and those that grow last; of several that grow
 the last one comes first, since its inputs do not lie together in memory: it has fewer elements then.
@@ -7,6 +7,7 @@ the last one comes first, since its inputs do not lie together in memory: it has
 from __future__ import annotations
 
 from ...topi.resize_tables import nearest_places, positions, tables
+from ...topi.shapes import same
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
 from .rebuild import with_replaced
@@ -14,7 +15,40 @@ from .rebuild import with_replaced
 
 def split_resize(graph: Graph) -> Graph:
     """The graph with interpolations, or a `take`, an axis in place of resizes of known sizes."""
-    return with_replaced(graph, _splits, lambda b, item, inputs: _along_the_axes(b, item, inputs[0]))
+    graph = with_replaced(graph, _splits, lambda b, item, inputs: _along_the_axes(b, item, inputs[0]))
+    return with_replaced(graph, _is_open, lambda b, item, inputs: _one_axis_a_time(b, item, inputs[0]))
+
+
+def _is_open(item: OpNode) -> bool:
+    """Whether a resize has open extents and sums over several axes, of which each can have an operator of its own."""
+    if item.op != "image.resize" or item.attrs["coordinate_transformation_mode"] == "tf_crop_and_resize":
+        return False
+    sums = item.attrs["method"] != "nearest_neighbor" and item.output.dtype.is_float
+    return sums and not (item.inputs[0].is_static and item.output.is_static) and len(_open_axes(item)) > 1
+
+
+def _open_axes(item: OpNode) -> list[int]:
+    """The axes along which a resize of open extents may change its input."""
+    pairs, scales = zip(item.output.shape, item.inputs[0].shape, strict=True), item.attrs.get("scales")
+    return [
+        axis
+        for axis, (size, extent) in enumerate(pairs)
+        if not same(size, extent) or (scales is not None and scales[axis] != 1.0)
+    ]
+
+
+def _one_axis_a_time(b: GraphBuilder, item: OpNode, data: Value) -> Value:
+    """A resize for each axis, the last axis first, as if all of them grow; places and weights are known in a run."""
+    scales = item.attrs.get("scales")
+    for axis in reversed(_open_axes(item)):
+        attrs = dict(item.attrs)
+        attrs["size"] = tuple(
+            size if a == axis else d for a, (size, d) in enumerate(zip(attrs["size"], data.shape, strict=True))
+        )
+        if scales is not None:
+            attrs["scales"] = tuple(s if a == axis else 1.0 for a, s in enumerate(scales))
+        data = b.op("image.resize", data, **attrs)
+    return data
 
 
 def _splits(item: OpNode) -> bool:

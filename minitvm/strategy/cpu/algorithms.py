@@ -6,7 +6,7 @@ Winograd's algorithm and what its tasks read again. There is no search, and no m
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 from ...topi.winograd import TILES
@@ -33,10 +33,11 @@ def convolution_algorithms(conv: Convolution, block: int, target: Any, accuracy:
 
 
 def _direct(conv: Convolution, block: int, cpu: Any) -> Cost:
-    (height, width), (kh, kw) = conv.image, conv.kernel
-    depth = conv.in_channels * kh * kw
+    *lines, width = conv.image
+    depth = conv.in_channels * prod(conv.kernel)
     blocks = ceil(conv.out_channels / block)
-    return DirectConvolution(conv.batch * height, width, blocks, depth, 4 * depth * conv.out_channels).cheapest(cpu)
+    weights = 4 * depth * conv.out_channels
+    return DirectConvolution(conv.batch * prod(lines), width, blocks, depth, weights).cheapest(cpu)
 
 
 def _winograd(conv: Convolution, block: int, tile: int, cpu: Any) -> Option:

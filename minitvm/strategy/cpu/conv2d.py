@@ -12,8 +12,19 @@ from ...errors import ScheduleError
 from ...expr import const, structural_equal
 from ...target import CPU
 from ...tir import Schedule
+from ...tir.annotations import SKIP_ZEROS
 from ...tir.nodes import Block, PrimFunc
-from ..blocks import attempt, behind, block_named, block_of, blocks_of, computes, reduced, shape_written, volume
+from ..blocks import (
+    attempt,
+    behind,
+    block_of,
+    blocks_of,
+    computes,
+    extents,
+    reduced,
+    shape_written,
+    volume,
+)
 from ..candidate import Candidate, Cost
 from ..epilogues import epilogue
 from ..register_tile import tile_reduction
@@ -27,9 +38,39 @@ from .tiling import cpu_of
 # Measured on Zen 5: 7 x 2, 7 x 3 and 10 x 2 reach 240 GFLOP/s; 4 x 4, with more weights a multiply-add, reaches 210.
 _PIXEL, _WEIGHTS = 0.5, 2.0
 _LONG_ROW = 64
+# A row of symbolic width is all of these, in the mean: a tile that suits one alone leaves a piece of others.
+_OPEN_ROWS = (14, 17, 28, 33, 56, 64, 65)
+_OPEN_PIXELS = 16
 _SIDES = (16, 8, 4)  # of tiles that are turned around in registers
 _TASKS_A_CORE = 8  # enough for an even share
 _TURN = 0.25  # cycles an instruction that turns a tile around
+
+
+@dataclass(frozen=True, slots=True)
+class Taps:
+    """Of a dilated kernel along one axis: how far apart its taps are, and where they meet padding."""
+
+    count: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+
+    def kept(self, extent: int, tile: int) -> float:
+        """The part of the products that is left where taps that see only padding for a whole tile are skipped."""
+        return _kept(self, extent, tile)
+
+
+@lru_cache(maxsize=4096)
+def _kept(taps: Taps, extent: int, tile: int) -> float:
+    image = (extent - 1) * taps.stride + taps.dilation * (taps.count - 1) + 1 - taps.before - taps.after
+    some = 0
+    for first in range(0, extent, tile):
+        size = min(tile, extent - first)
+        for tap in range(taps.count):
+            low = first * taps.stride + tap * taps.dilation - taps.before
+            some += size if low < image and low + (size - 1) * taps.stride >= 0 else 0
+    return some / (extent * taps.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +78,8 @@ class DirectConvolution:
     """The extents on which the cost of a direct convolution depends.
 
     `lines` rows of `width` pixels (all `images` together) of `blocks` vectors of output channels, each of which is a
-    sum of `depth` products; `weights` bytes are read.
+    sum of `depth` products; `weights` bytes are read. `taps` are those along a line and across lines, where the kernel
+    is dilated.
     """
 
     lines: int
@@ -46,18 +88,25 @@ class DirectConvolution:
     depth: int
     weights: int
     images: int = 1
+    taps: tuple[Taps, Taps] | None = None
+    is_open: bool = False
 
     @staticmethod
     def of(block: Block) -> DirectConvolution:
-        """Those of a block. If a row is of symbolic width it is taken for a long one, other symbolic extents for 1."""
-        batch, blocks, height, width, lanes = shape_written(block)
-        if pixel_axis(block) == 2:
-            height, width = width, height
+        """Those of a block. A row of symbolic width `is_open`, other symbolic extents are taken for 1."""
+        shape = shape_written(block)
+        batch, blocks, *image, lanes = shape
+        pixels, lines = pixel_axis(block), line_axis(block)
+        width, height = shape[pixels], 1 if lines is None else shape[lines] or 1
         depth = volume(reduced(block))
         item = block.writes[0].buffer.dtype.bytes
         weights = item * depth * (blocks or 1) * (lanes or 1)
-        images, lines = batch or 1, (batch or 1) * (height or 1)
-        return DirectConvolution(lines, width or _LONG_ROW, blocks or 1, depth, weights, images)
+        images = volume([batch, *image[:-2]])
+        taps = None if lines is None else _taps(block, pixels - 2, lines - 2)
+        is_open = width is None
+        return DirectConvolution(
+            images * height, width or _LONG_ROW, blocks or 1, depth, weights, images, taps, is_open
+        )
 
     def cost(self, cpu: CPU, pixels: int, blocks: int, lines: int = 1) -> Cost:
         """Of a tile of `lines` by `pixels` by `blocks`: half of the time of its loads passes beside the multiply-adds.
@@ -65,17 +114,31 @@ class DirectConvolution:
         A tile of several lines has whole ones, as if the image were one long row; it makes fewer tasks.
         """
         groups, height = ceil(self.blocks / blocks), self.lines // self.images
-        steps = self.lines * self.width * self.depth * blocks * groups
-        width = self.width if lines == 1 else self.width * height
-        step = (1 / cpu.fma_ports + weighted_loads(width, lines * pixels, blocks, cpu)) / 2
+        steps = self.lines * self.width * self.depth * blocks * groups * self._kept(pixels, lines)
+        if self.is_open:
+            loads = sum(weighted_loads(row, pixels, blocks, cpu) for row in _OPEN_ROWS) / len(_OPEN_ROWS)
+        else:
+            loads = weighted_loads(self.width if lines == 1 else self.width * height, lines * pixels, blocks, cpu)
+        step = (1 / cpu.fma_ports + loads) / 2
         fewer = shared(groups * self.images * ceil(height / lines), cpu) / shared(groups * self.lines, cpu)
         return Cost(steps * step * fewer / KERNEL_EFFICIENCY, self.weights / MEMORY_STALL)
+
+    def _kept(self, pixels: int, lines: int) -> float:
+        """The part of the products that is left where padding is skipped."""
+        if self.taps is None:
+            return 1.0
+        along, across = self.taps
+        if self.is_open:
+            return sum(along.kept(row, pixels) for row in _OPEN_ROWS) / len(_OPEN_ROWS)
+        return along.kept(self.width, pixels) * across.kept(self.lines // self.images, lines)
 
     def tiles(self, cpu: CPU) -> list[dict[str, int]]:
         """The tiles that do not spill, of one line or of several whole ones, the cheapest first."""
         tiles = [
             {"pixels": pixels, "blocks": blocks} for (pixels, blocks), _ in conv_tiles(self.width, self.blocks, cpu)
         ]
+        if self.is_open:  # what is left of a row has a kernel for each number of pixels
+            tiles = [tile for tile in tiles if tile["pixels"] <= _OPEN_PIXELS]
         tiles += [{"pixels": self.width, "blocks": blocks, "lines": lines} for lines, blocks in self._several(cpu)]
         return sorted(tiles, key=lambda tile: self.cost(cpu, **tile).cycles)
 
@@ -91,24 +154,48 @@ class DirectConvolution:
         return self.cost(cpu, **self.tiles(cpu)[0])
 
 
+def _taps(block: Block, *axes: int) -> tuple[Taps, Taps] | None:
+    """The taps along two spatial axes of a dilated convolution."""
+    notes = block.annotations
+    if "dilation" not in notes:
+        return None
+    kernel = extents(reduced(block))[1:-1]
+    strides, dilation, padding = (tuple(map(int, notes[name])) for name in ("strides", "dilation", "padding"))
+    before, after = padding[: len(kernel)], padding[len(kernel) :]
+    first, second = (Taps(kernel[a] or 1, strides[a], dilation[a], before[a], after[a]) for a in axes)
+    return first, second
+
+
 def pixel_axis(block: Block) -> int:
     """The axis of the result along which pixels of a tile lie: rows, or columns of an image that is one pixel wide."""
-    return 2 if shape_written(block)[3] == 1 else 3
+    shape = shape_written(block)
+    rows = len(shape) - 2
+    return rows - 1 if shape[rows] == 1 and rows > 2 else rows
 
 
-@rule("cpu", computes("nn.contrib_conv2d_NCHWc", "qnn.contrib_conv2d_NCHWc"))
+def line_axis(block: Block) -> int | None:
+    """The axis along which lines of pixels lie beside one another; None where the image is one line."""
+    last = len(shape_written(block)) - 2
+    return None if last == 2 else 2 * last - 1 - pixel_axis(block)
+
+
+OPS = ("nn.contrib_conv2d_NCHWc", "nn.contrib_conv3d_NCHWc", "qnn.contrib_conv2d_NCHWc")
+
+
+@rule("cpu", computes(*OPS))
 def conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
-    """[N, O/y, OH, OW, y]: tiles of pixels along a row times a few blocks of output channels.
+    """[N, O/y, .., OW, y]: tiles of pixels along a row times a few blocks of output channels, in any rank.
 
     Where a change of layout follows, it may be made in the cache, of some rows of the image at a time.
     """
-    conv, cpu = block_named(func, "conv2d"), cpu_of(target)
+    conv, cpu = next(b for b in blocks_of(func) if b.annotations.get("op") in OPS), cpu_of(target)
     shape = DirectConvolution.of(conv)
-    last = _unblocking(func)
-    turned = None if last is None or pixel_axis(conv) == 2 else _Turned.of(conv, last, cpu)
+    last = _unblocking(func, conv)
+    on_rows = pixel_axis(conv) == len(shape_written(conv)) - 2
+    turned = _Turned.of(conv, last, cpu) if last is not None and on_rows else None
     for number, tile in enumerate(shape.tiles(cpu)):
         if turned is None:
-            apply = partial(_blocked, target, "" if last is None else last.name)
+            apply = partial(_blocked, target, conv.name, "" if last is None else last.name)
             yield Candidate(knobs=tile, price=partial(shape.cost, cpu), apply=apply)
             continue
         rows = [some for some in turned.rows(tile["blocks"]) if some >= tile.get("lines", 1)]
@@ -117,12 +204,15 @@ def conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         yield turned.candidate(shape, target, tile, False, 1)
 
 
-def _blocked(target: Any, before: str, sch: Schedule, pixels: int, blocks: int, lines: int = 1) -> None:
+def _blocked(target: Any, name: str, before: str, sch: Schedule, pixels: int, blocks: int, lines: int = 1) -> None:
     """Tiles in registers, the epilogue up to the block `before`; the other blocks each by itself."""
-    conv = sch.get_block("conv2d")
-    axis = pixel_axis(block_of(sch, conv))
-    tile = {1: blocks, 5 - axis: lines, axis: pixels}
-    used = tile_in_registers(sch, conv, tile, parallel_axes=3, before=before)
+    conv = sch.get_block(name)
+    block = block_of(sch, conv)
+    tile, across = {1: blocks, pixel_axis(block): pixels}, line_axis(block)
+    if across is not None:
+        tile[across] = lines
+    used = tile_in_registers(sch, conv, tile, parallel_axes=len(shape_written(block)) - 2, before=before)
+    _skip_padding(sch, conv)
     schedule_other_blocks(sch, target, used)
 
 
@@ -135,22 +225,23 @@ class _Turned:
         for <tile>: turn it around          # out of the cache into the plain result
     """
 
+    conv: str
     block: str
-    shape: tuple[int, int, int, int, int]
+    shape: tuple[int, ...]
     item: int
     cpu: CPU
 
     @staticmethod
     def of(conv: Block, last: Block, cpu: CPU) -> _Turned | None:
         """None where the image has no tiles that can be turned around in registers, or the result is cut."""
-        shape = [extent for extent in shape_written(conv) if extent is not None]
-        if len(shape) < 5:
+        shape = tuple(extent for extent in shape_written(conv) if extent is not None)
+        if len(shape) < len(shape_written(conv)) or len(shape) < 5:
             return None
-        batch, channel_blocks, height, width, lanes = shape
+        channel_blocks, lanes = shape[1], shape[-1]
         result = last.writes[0].buffer
         if lanes not in _SIDES or not structural_equal(result.shape[1], const(channel_blocks * lanes)):
             return None
-        turned = _Turned(last.name, (batch, channel_blocks, height, width, lanes), result.dtype.bytes, cpu)
+        turned = _Turned(conv.name, last.name, shape, result.dtype.bytes, cpu)
         return turned if turned.rows(1) else None
 
     def side(self, rows: int) -> int:
@@ -160,12 +251,12 @@ class _Turned:
 
     def tasks(self, blocks: int, rows: int) -> int:
         """How many tasks there are, as far as more of them share the work more evenly."""
-        _, channel_blocks, height, _, _ = self.shape
-        return min(channel_blocks // blocks * (height // rows), _TASKS_A_CORE * self.cpu.cores)
+        _, channel_blocks, *planes, height, _, _ = self.shape
+        return min(channel_blocks // blocks * volume(planes) * (height // rows), _TASKS_A_CORE * self.cpu.cores)
 
     def rows(self, blocks: int) -> list[int]:
         """How many rows may be turned around at a time: first what gives many tasks, then large tiles."""
-        _, _, height, width, lanes = self.shape
+        *_, height, width, lanes = self.shape
         fitting = [
             rows
             for rows in range(1, height + 1)
@@ -183,7 +274,7 @@ class _Turned:
         def price(pixels: int, blocks: int, in_cache: bool, rows: int, lines: int = 1) -> Cost:
             elements = volume(self.shape)
             before = shape.cost(self.cpu, pixels, blocks, lines)
-            side = self.side(rows if in_cache else self.shape[2]) or 1
+            side = self.side(rows if in_cache else self.shape[-3]) or 1
             turn = elements * _TURN * (2 + side.bit_length() - 1) / side
             if not in_cache:
                 return before + Cost(turn, 2 * elements * self.item / L3_BYTES)
@@ -193,37 +284,50 @@ class _Turned:
 
         def apply(sch: Schedule, pixels: int, blocks: int, in_cache: bool, rows: int, lines: int = 1) -> None:
             if not in_cache:
-                _blocked(target, self.block, sch, pixels, blocks, lines)
+                _blocked(target, self.conv, self.block, sch, pixels, blocks, lines)
                 return
-            if self.shape[2] % rows or not self.side(rows):
+            if self.shape[-3] % rows or not self.side(rows):
                 raise ScheduleError(f"conv2d_nchwc: {rows} rows of the image have no tiles that can be turned around")
-            used = self.schedule(sch, rows, {1: blocks, 2: lines, 3: pixels})
+            last = len(self.shape) - 2
+            used = self.schedule(sch, rows, {1: blocks, last - 1: lines, last: pixels})
+            _skip_padding(sch, sch.get_block(self.conv))
             schedule_other_blocks(sch, target, used)
 
         return Candidate(knobs={**tile, "in_cache": in_cache, "rows": rows}, price=price, apply=apply)
 
     def schedule(self, sch: Schedule, rows: int, tiles: dict[int, int]) -> set[str]:
         """`rows` of the image at a time; returns the names of the blocks that are scheduled."""
-        conv = sch.get_block("conv2d")
+        conv = sch.get_block(self.conv)
         main = epilogue(sch, conv, before=self.block)
-        batch, channel, y, x = sch.get_loops(self.block)
+        batch, channel, *planes, y, x = sch.get_loops(self.block)
         over, block, lane = sch.split(channel, [None, tiles[1], self.shape[-1]])
         y, row = sch.split(y, [None, rows])
-        sch.reorder(batch, over, y, block, lane, row, x)
+        sch.reorder(batch, over, *planes, y, block, lane, row, x)
         tile, column = sch.split(sch.fuse(row, x), [None, self.side(rows)])
         sch.reorder(block, tile, lane, column)
         sch.unroll(lane)
         sch.vectorize(column)
-        task = sch.fuse(batch, over, y)
+        task = sch.fuse(batch, over, *planes, y)
         sch.compute_at(main, task, preserve_unit_loops=True)
         _, init = tile_reduction(sch, conv, main, sch.get_loops(main)[1:], tiles, PREFETCH_AHEAD)
         sch.parallel(task)
         return {self.block, *(block_of(sch, part).name for part in (conv, init, main))}
 
 
-def _unblocking(func: PrimFunc) -> Block | None:
+def _skip_padding(sch: Schedule, conv: Any) -> None:
+    """Note the loops over taps, where the kernel is so wide that many of them read nothing but padding."""
+    block = block_of(sch, conv)
+    if "dilation" not in block.annotations:
+        return
+    spatial = len(shape_written(block))
+    loops = sch.get_loops(conv)[:-spatial]  # around the tile
+    for loop in loops[-len(reduced(block)) :][1:-1]:
+        sch.annotate(loop, SKIP_ZEROS, True)
+
+
+def _unblocking(func: PrimFunc, conv: Block) -> Block | None:
     """The change back to the plain layout behind a convolution."""
-    names = behind(func, "conv2d")
+    names = behind(func, conv.name)
     found = (b for b in blocks_of(func) if b.name in names and b.annotations.get("op") == "layout_transform")
     return next(found, None)
 

@@ -41,6 +41,7 @@ from .share_indices import share_indices
 from .share_loads import share_loads
 from .shrink_shared import shrink_shared
 from .simplify import simplify
+from .skip_zeros import skip_zeros
 from .split_host import split_host
 from .strided_loads import strided_loads
 from .transpose_tiles import transpose_tiles
@@ -79,6 +80,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(bind_threads, "loops bound again are their thread, what all threads would do alike one does"),
     _plain(inject_virtual_thread, "the statements of virtual threads are interleaved"),
     _plain(simplify, "indices in linear form, decided branches and loops of one iteration gone"),
+    _plain(skip_zeros, "noted loops of a sum run only where they read something but padding"),
     _plain(fuse_parallel_loops, "one parallel loop a kernel, outermost"),
     _plain(separate_allocations, "what an iteration of a concurrent loop allocates is its own, wherever it is placed"),
     _plain(insert_barriers, "threads wait where one may touch shared storage that another one touched before"),

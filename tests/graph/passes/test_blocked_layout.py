@@ -308,3 +308,32 @@ def test_what_cannot_be_blocked_is_left_alone() -> None:
 )
 def test_blocks(channels: int, lanes: int, block: int | None) -> None:
     assert block_of(channels, lanes) == block
+
+
+@given(
+    channels=st.lists(st.sampled_from([1, 3, 4, 7, 8, 16, 18]), min_size=3, max_size=3),
+    lanes=st.sampled_from([4, 8]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=25)
+def test_networks_of_volumes_mean_the_same(channels: list[int], lanes: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    first, second, third = channels
+
+    def weights(*shape: int) -> np.ndarray:
+        return rng.integers(-1, 2, shape).astype("float32")
+
+    b = GraphBuilder()
+    x = b.input("x", (1, first, 3, 4, 5))
+    y = b.op("nn.conv3d", x, weights(second, first, 3, 2, 3), padding=(1, 1, 1, 1, 0, 1), strides=(1, 1, 2))
+    y = b.op("nn.relu", b.op("add", b.op("nn.bias_add", y, weights(second)), weights(second, 1, 1, 1)))
+    z = b.op("multiply", b.op("nn.conv3d", y, weights(second, second, 1, 1, 1)), b.op("nn.global_avg_pool", y))
+    both = b.op("concatenate", y, z, axis=1)
+    last = b.op("nn.conv3d", both, weights(third, 2 * second, 3, 3, 3), dilation=(1, 2, 1), padding=(1, 2, 1))
+    graph = b.build([b.op("nn.max_pool3d", last, pool_size=2), z])
+    after = blocked_layout(graph, machine(lanes))
+    verify_graph(after)
+    assert not any(item.op == "nn.conv3d" for item in after.nodes) or 1 in channels or 7 in channels or 18 in channels
+    arrays = feed(graph, seed)
+    for found, wanted in zip(interpreter.run(after, arrays), interpreter.run(graph, arrays), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitvm
+from minitvm.expr import SizeVar
 from minitvm.graph import Graph, GraphBuilder, optimize, verify_graph
 from minitvm.graph.nodes import FUSED
 from minitvm.graph.passes.split_resize import split_resize
@@ -58,3 +59,26 @@ def test_nothing_is_left_to_compute_an_element_but_products_and_sums() -> None:
     array = np.random.default_rng(0).standard_normal((1, 3, 5, 6)).astype("float32")
     found = np.asarray(minitvm.build(graph)(x=array))
     np.testing.assert_allclose(found, interpreter.run(graph, {"x": array})[0], rtol=1e-4, atol=1e-5)
+
+
+@given(
+    st.sampled_from(["linear", "cubic"]), st.sampled_from(MODES), st.tuples(st.integers(1, 6), st.integers(1, 6)),
+    st.tuples(st.integers(1, 9), st.integers(1, 9)), st.booleans(),
+)  # fmt: skip
+@settings(max_examples=40)
+def test_open_sizes_are_resized_an_axis_at_a_time(
+    method: str, mode: str, image: tuple[int, int], size: tuple[int, int], given_scales: bool
+) -> None:
+    h, w, other_h, other_w = (SizeVar(name) for name in ("h", "w", "H", "W"))
+    b = GraphBuilder()
+    x, like = b.input("x", (1, 2, h, w)), b.input("like", (other_h, other_w))
+    attrs: dict[str, Any] = {"method": method, "coordinate_transformation_mode": mode}
+    scales = (1.0, 1.0, 1.0, 1.5) if given_scales and mode != "align_corners" else None
+    y = b.op("image.resize", x, size=(1, 2, other_h, other_w), scales=scales, **attrs)
+    graph = b.build([y, b.op("negative", like)])
+    after = split_resize(graph)
+    assert [item.op for item in after.nodes] == ["image.resize", "image.resize", "negative"]
+    rng = np.random.default_rng(0)
+    arrays = {"x": rng.integers(-9, 9, (1, 2, *image)).astype("float32"), "like": np.zeros(size, "float32")}
+    found, wanted = interpreter.run(after, arrays)[0], interpreter.run(graph, arrays)[0]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)

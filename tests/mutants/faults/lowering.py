@@ -3,7 +3,7 @@
 from ..contracts import storage
 from ..patch import Faults
 from ..seeded import KERNELS
-from ..siblings import as_written
+from ..siblings import as_written, padded_sums
 from ..workloads import (
     KINDS,
     families,
@@ -444,6 +444,22 @@ PROMOTE.edit(
     "start = const(place)",
     "start = const(0)",
     by=[lowered(families("contraction"), ("split", "reorder", "reorder", "unroll", "unroll", "vectorize"))],
+)
+
+# -- skip_zeros
+
+SKIP = Faults("skip_zeros", TRANSFORM + "skip_zeros", [padded_sums()])
+SKIP.edit(
+    "a tile needs what its first place needs", "_Skipping.reach", "first - outer - greatest", "first - outer - least"
+)
+SKIP.edit(
+    "the last tap that meets the image is left out",
+    "_Skipping.reach",
+    "behind - outer - least + (step - 1)",
+    "behind - outer - least",
+)
+SKIP.edit(
+    "padding that another block reads is not written", "_without_unread", "skipping.narrow[read, dim] == count", "True"
 )
 
 # -- inject_prefetch

@@ -433,6 +433,11 @@ def _blocked() -> list[Call]:
         Call("layout.unblock_axis", (f(2, 2, 3, 4),), {"axis": 1, "extent": 7}, exact=True),
         Call("layout.pack_weights", (f(5, 3, 2, 2),), {"in_block": 2, "out_block": 4}, exact=True),
         Call("nn.contrib_conv2d_NCHWc", (x, w), attrs),
+        Call(
+            "nn.contrib_conv3d_NCHWc",
+            (f(1, 2, 4, 5, 5, 4), f(2, 2, 2, 3, 3, 4, 8)),
+            {"strides": (1, 2, 1), "padding": (1, 0, 1), "dilation": (2, 1, 2)},
+        ),
         Call("nn.contrib_depthwise_conv2d_NCHWc", (x, f(2, 3, 3, 4)), attrs),
         *(
             Call(

@@ -194,6 +194,11 @@ def _blocked(d: Drawing) -> Call:
     kernel, attrs = _window(d, extents)
     if kind == "conv":
         w = d.data([d.int(1, 2), blocks, *kernel, block, d.int(1, 3)])
+        if d.int(0, 2) == 0:
+            deep = [d.int(1, 3), *extents]
+            kernel, attrs = _window(d, deep)
+            w = d.data([d.int(1, 2), blocks, *kernel, block, d.int(1, 3)])
+            return Call("nn.contrib_conv3d_NCHWc", (d.data([1, blocks, *deep, block]), w), attrs)
         return Call("nn.contrib_conv2d_NCHWc", (d.data([1, blocks, *extents, block]), w), attrs)
     if kind == "depthwise":
         w = d.data([blocks, *kernel, block])
