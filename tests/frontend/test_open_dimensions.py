@@ -255,6 +255,26 @@ def test_a_guard_names_the_node_the_dimensions_and_both_values(tmp_path: Path) -
         executables.run(module.executable, {"x": x, "y": floats(5, 4)})
 
 
+def test_sizes_at_which_a_tensor_inside_would_have_a_negative_extent_are_refused(tmp_path: Path) -> None:
+    """The output's shape does not show that the kernel is longer than the data."""
+    weight = np.ones((2, 1, 4), np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[4]),
+        helper.make_node("ReduceSum", ["c", "axis"], ["y"], keepdims=0),
+    ]
+    proto = model(nodes, [("x", F32, ["n", 1, "t"])], ["y"], {"w": weight, "axis": np.array([2])})
+    module = tvm.build(proto, threads=1)
+    module.export(tmp_path / "saved")
+    for program in (module, runtime.load(tmp_path / "saved")):
+        for length in (9, 4, 3):
+            np.testing.assert_array_equal(program(np.ones((2, 1, length), np.float32)), np.full((2, 2), 4 * (length - 3)))
+        for length in (2, 0):
+            with pytest.raises(InputError, match=r"nn\.conv1d c does not take these sizes: t - 3 >= 0 must hold"):
+                program(np.ones((2, 1, length), np.float32))
+    with pytest.raises(InputError, match=r"t - 3 >= 0"):
+        executables.run(module.executable, {"x": np.ones((2, 1, 2), np.float32)})
+
+
 def test_what_is_taken_for_equal_joins_the_operators_around_it() -> None:
     """A cast moves nothing and parts no group: one kernel computes the sum of both."""
     b, n, m = GraphBuilder(), SizeVar("n"), SizeVar("m")

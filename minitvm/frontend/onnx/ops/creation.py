@@ -10,6 +10,7 @@ import numpy as np
 from ....expr import Expr
 from ...operand import Operand
 from ..context import NodeContext
+from ..dtypes import narrow_bits
 from ..registry import converter
 
 
@@ -26,7 +27,7 @@ def constant(n: NodeContext) -> Any:
     for name in ("sparse_value", "value_string", "value_strings"):
         if n.has(name):
             n.refuse(f"attribute {name} is not supported")
-    return Operand.known(n.attr("value"))
+    return Operand.known(n.attr("value"), bits=narrow_bits(n.attributes["value"].t.data_type))
 
 
 @converter("ConstantOfShape")
