@@ -65,9 +65,8 @@ def link_graph(
 def guards(graph: Any) -> list[x.Guard]:
     """What a graph relies on of its sizes, each once, under the first operator that needs it.
 
-    Dimensions that were taken for equal are so, and no tensor has a negative extent: a convolution's result whose kernel
-    is longer than the data, a slice of fewer than no elements. Memory of such an extent is none, loops over it read
-    where nothing is.
+    Dimensions that were taken for equal are so, and no tensor has a negative extent, as the result of a convolution has
+    whose kernel is longer than the data. There is no memory for such a tensor, and its readers would read elsewhere.
     """
     listed: list[x.Guard] = []
     seen: list[Expr] = []

@@ -267,7 +267,9 @@ def test_sizes_at_which_a_tensor_inside_would_have_a_negative_extent_are_refused
     module.export(tmp_path / "saved")
     for program in (module, runtime.load(tmp_path / "saved")):
         for length in (9, 4, 3):
-            np.testing.assert_array_equal(program(np.ones((2, 1, length), np.float32)), np.full((2, 2), 4 * (length - 3)))
+            np.testing.assert_array_equal(
+                program(np.ones((2, 1, length), np.float32)), np.full((2, 2), 4 * (length - 3))
+            )
         for length in (2, 0):
             with pytest.raises(InputError, match=r"nn\.conv1d c does not take these sizes: t - 3 >= 0 must hold"):
                 program(np.ones((2, 1, length), np.float32))

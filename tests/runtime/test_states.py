@@ -123,7 +123,9 @@ def test_a_position_in_a_loop_has_the_bound_of_all_its_iterations(limit: int) ->
         assert module(one, np.array([at])).tolist() == [[limit, limit]]
         module.reset()
     for at in (-2, 5 - limit):
-        with pytest.raises(InputError, match=f"wanted: at from -1 to {4 - limit}\n  found:  {at}\n  nothing was changed"):
+        with pytest.raises(
+            InputError, match=f"wanted: at from -1 to {4 - limit}\n  found:  {at}\n  nothing was changed"
+        ):
             module(one, np.array([at]))
         assert not module.state["rows"].any()
 

@@ -15,7 +15,7 @@ _DTYPES = {
     11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16",
 }  # fmt: skip
 
-# Integers of fewer bits than a byte, which are constants or the results of a quantisation: their numbers, each in a byte.
+# Integers of fewer bits than a byte, each stored in one: constants, and the results of a quantisation.
 _NARROW = {21: ("uint8", 4), 22: ("int8", 4)}
 
 

@@ -473,8 +473,18 @@ VALUES = Faults(
     TRANSFORM + "share_values",
     [lowered(families("repeated"), ("split", "unroll", "vectorize", "fuse"))],
 )
-VALUES.edit("what a condition leaves out is certain", "stored", "sure.update(self.certain[number])", "sure.update(self.parts[number])")
-VALUES.edit("operands are told apart by their kind only", "add", "(type(e), *map(structural_key, own), numbers)", "(type(e), *map(structural_key, own), numbers[:1])")
+VALUES.edit(
+    "what a condition leaves out is certain",
+    "stored",
+    "sure.update(self.certain[number])",
+    "sure.update(self.parts[number])",
+)
+VALUES.edit(
+    "operands are told apart by their kind only",
+    "add",
+    "(type(e), *map(structural_key, own), numbers)",
+    "(type(e), *map(structural_key, own), numbers[:1])",
+)
 VALUES.edit("the first let is outermost of none", "stored", "in reversed(named)", "in named")
 
 LOADS = Faults(
