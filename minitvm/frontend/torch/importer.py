@@ -12,6 +12,7 @@ from ..operand import Operand
 from ..operand_builder import OperandBuilder
 from .context import NodeContext, label
 from .dtypes import array_of, dtype_of
+from .regions import convert, is_region
 from .registry import find
 from .symbols import Symbols
 from .unsupported import ASSERTIONS, is_inlined, refuse_unsupported
@@ -98,6 +99,8 @@ class Importer:
             return self.symbols.dim(example, label(node)) if _is_integer(example) else None
         if is_inlined(node):
             return self._inlined(module, node)
+        if is_region(node):
+            return self._declared(node, convert(self, node, self._value(node.args)))
         return self._converted(node)
 
     def _item(self, node: Any) -> Any:
@@ -110,8 +113,10 @@ class Importer:
     def _inlined(self, module: Any, node: Any) -> Any:
         """The results of a module that is called within a mode, such as `torch.no_grad()`."""
         place = next(k for k, arg in enumerate(node.args) if getattr(arg, "op", None) == "get_attr")
-        inner = getattr(module, node.args[place].target)
-        arguments = [self._value(arg) for arg in node.args[place + 1 :]]
+        return self.region(self._value(node.args[place]), [self._value(arg) for arg in node.args[place + 1 :]])
+
+    def region(self, inner: Any, arguments: Sequence[Any]) -> list[Any]:
+        """The results of a module of the program for those arguments."""
         placeholders = [n for n in inner.graph.nodes if n.op == "placeholder"]
         for placeholder, value in zip(placeholders, arguments, strict=True):
             self.bind(placeholder, value)

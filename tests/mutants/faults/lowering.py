@@ -474,18 +474,11 @@ VALUES = Faults(
     [lowered(families("repeated"), ("split", "unroll", "vectorize", "fuse"))],
 )
 VALUES.edit(
-    "what a condition leaves out is certain",
-    "stored",
-    "sure.update(self.certain[number])",
+    "what a condition leaves out is certain", "stored", "sure.update(self.certain[number])",
     "sure.update(self.parts[number])",
-)
-VALUES.edit(
-    "operands are told apart by their kind only",
-    "add",
-    "(type(e), *map(structural_key, own), numbers)",
-    "(type(e), *map(structural_key, own), numbers[:1])",
-)
-VALUES.edit("the first let is outermost of none", "stored", "in reversed(named)", "in named")
+)  # fmt: skip
+VALUES.edit("operands but the first are not compared", "add", "own), numbers)", "own), numbers[:1])")
+VALUES.edit("the last let is the outermost", "stored", "in reversed(named)", "in named")
 
 LOADS = Faults(
     "share_loads",
