@@ -439,3 +439,31 @@ def test_an_open_axis_is_split(n: int, count: int, listed: bool) -> None:
     x = floats(n)
     for found, wanted in zip(interpreter.run(graph, [x]), np.split(x, ends), strict=False):
         np.testing.assert_array_equal(found, wanted)
+
+
+# --- operators that count along an open dimension ---
+
+ALONG = {
+    "Hardmax": (helper.make_node("Hardmax", ["x"], ["y"], axis=1), {}),
+    "ReverseSequence": (
+        helper.make_node("ReverseSequence", ["x", "l"], ["y"], time_axis=1, batch_axis=2),
+        {"l": [2, 1, 3, 2]},
+    ),
+    "EyeLike": (helper.make_node("EyeLike", ["s"], ["y"], k=1, dtype=F32), {"axis": [0]}),
+}
+
+
+@pytest.mark.parametrize("op", ALONG)
+def test_operators_that_count_along_an_open_dimension(op: str) -> None:
+    node, constants = ALONG[op]
+    nodes = [node]
+    if op == "EyeLike":
+        nodes.insert(0, helper.make_node("ReduceSum", ["x", "axis"], ["s"], keepdims=0))
+    arrays = {name: np.array(value) for name, value in constants.items()}
+    proto = model(nodes, [("x", F32, [2, "n", 4])], ["y"], arrays)
+    module, graph = tvm.build(proto, threads=1), from_onnx(proto)
+    for n in (3, 5, 9):
+        x = floats(2, n, 4)
+        (wanted,) = ReferenceEvaluator(proto).run(None, {"x": x})
+        np.testing.assert_array_equal(interpreter.run(graph, [x])[0], wanted)
+        np.testing.assert_array_equal(module(x), wanted)

@@ -92,7 +92,7 @@ def _while_loop(n: RegionContext) -> list[Operand]:
         (condition,) = n.run(going, [*state, *read])
         return n.reshape(condition, ())
 
-    def iteration(number: Operand, *state: Operand) -> tuple[Operand, list[Operand], list[Operand]]:
+    def iteration(_: Operand, *state: Operand) -> tuple[Operand, list[Operand], list[Operand]]:
         new = n.run(body, [*state, *read])
         return goes_on(new), new, []
 

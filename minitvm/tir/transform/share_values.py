@@ -79,7 +79,7 @@ class _Dag:
         for number, e in enumerate(self.nodes):
             value = self._with_operands(e, [written[n] for n in self.parts[number]])
             if number in sure and number != root and uses[number] > 1 and self._size(number) >= LEAST:
-                var = DataVar("value", e.dtype)
+                var: Var = DataVar("value", e.dtype)
                 named.append((var, value))
                 value = var
             written.append(value)

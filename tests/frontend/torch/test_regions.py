@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+pytest.importorskip("torch", reason="the extra torch is not installed")
+
+import torch
 
 import minitvm as tvm
 from minitvm.errors import UnsupportedOperator

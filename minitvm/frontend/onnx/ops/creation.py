@@ -54,8 +54,11 @@ def range_(n: NodeContext) -> Any:
 def eye_like(n: NodeContext) -> Any:
     dtype = n.dtype_attr("dtype", n[0].dtype)
     assert dtype is not None
-    rows, columns = (d if isinstance(d, int) else n.refuse(f"the dimension {d} is symbolic") for d in n[0].shape)
-    return Operand.known(np.eye(rows, columns, n.attr("k", 0), dtype.numpy))
+    rows, columns = n[0].shape
+    if isinstance(rows, int) and isinstance(columns, int):
+        return Operand.known(np.eye(rows, columns, n.attr("k", 0), dtype.numpy))
+    diagonal = n.op("add", n.numbers(rows, 0, 2), n.attr("k", 0))
+    return n.cast(n.op("equal", n.numbers(columns, 1, 2), diagonal), dtype)
 
 
 @converter("OneHot", since=9)
