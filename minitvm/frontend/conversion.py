@@ -103,6 +103,13 @@ class Conversion:
         entry: Operand = self.op("squeeze", self.part(x, axis, position, position + 1), axis=(axis,))
         return entry
 
+    def numbers(self, extent: Dim, axis: int, ndim: int) -> Operand:
+        """0, 1, ... up to `extent` along one of `ndim` axes, the others of extent 1; int64."""
+        shape = tuple(extent if a == axis else 1 for a in range(ndim))
+        line = self.op("arange", start=0, stop=extent, step=1, dtype="int64")
+        numbers: Operand = self.op("reshape", line, newshape=shape)
+        return numbers
+
     def bound(self, count: Operand, most: Dim, name: str = "count", size: SizeVar | None = None) -> SizeVar:
         """A new size, or `size`; its value is a number that a run computes. The run stops unless it is 0 to `most`."""
         size = SizeVar(name) if size is None else size

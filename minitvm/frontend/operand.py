@@ -24,10 +24,11 @@ class Operand:
     """A tensor of known type; `data` holds its contents where they are known while importing.
 
     `data` has dtype object where it holds symbolic dimensions. `value` is its place in the graph, made on first use for
-    a constant. `depends` names the graph inputs whose contents (not: shapes) it is computed from.
+    a constant. `depends` names the graph inputs whose contents (not: shapes) it is computed from. `bits` is set where
+    the model's integers have fewer bits than those of `dtype`.
     """
 
-    __slots__ = ("data", "depends", "dtype", "shape", "value")
+    __slots__ = ("bits", "data", "depends", "dtype", "shape", "value")
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class Operand:
         depends: frozenset[str] = frozenset(),
     ) -> None:
         self.shape, self.dtype, self.value, self.data, self.depends = shape, dtype, value, data, depends
+        self.bits: int | None = None
 
     @staticmethod
     def of(value: Value, depends: frozenset[str] = frozenset()) -> Operand:
@@ -45,10 +47,14 @@ class Operand:
         return Operand(value.shape, value.dtype, value, None, depends)
 
     @staticmethod
-    def known(data: Any, dtype: DType | str | None = None, depends: frozenset[str] = frozenset()) -> Operand:
+    def known(
+        data: Any, dtype: DType | str | None = None, depends: frozenset[str] = frozenset(), bits: int | None = None
+    ) -> Operand:
         """The operand with those contents; `dtype` is needed for an object array."""
         array = np.asarray(data)
-        return Operand(array.shape, DType(dtype or array.dtype.name), None, array, depends)
+        operand = Operand(array.shape, DType(dtype or array.dtype.name), None, array, depends)
+        operand.bits = bits
+        return operand
 
     @property
     def ndim(self) -> int:

@@ -6,17 +6,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..expr import Expr, Var, as_expr, replace, substitute
-from .nodes import BIND_SIZE, FUSED, Constant, Graph, OpNode, Value
+from .nodes import BIND_SIZE, FUSED, LOOP, Constant, Graph, OpNode, Value
 
 
 def at_bounds(graph: Graph) -> Graph:
     """The graph with each size that data decide (`bind_size`) written as its bound; its bindings become copies."""
     sizes: dict[Var, Expr] = {}
-    for item in graph.nodes:
-        for binding in item.graph.nodes if item.op == FUSED else (item,):
-            if binding.op == BIND_SIZE:
-                sizes[binding.attrs["size"]] = as_expr(_at(binding.attrs["most"], sizes))
+    _bind(graph, sizes)
     return _rewritten(graph, sizes) if sizes else graph
+
+
+def _bind(graph: Graph, sizes: dict[Var, Expr]) -> None:
+    """Add the sizes that a graph binds, in its groups and loops too, each with its bound."""
+    for item in graph.nodes:
+        if item.op == FUSED:
+            _bind(item.graph, sizes)
+        elif item.op == LOOP:
+            _bind(item.body, sizes)
+        elif item.op == BIND_SIZE:
+            sizes[item.attrs["size"]] = as_expr(_at(item.attrs["most"], sizes))
 
 
 def _rewritten(graph: Graph, sizes: Mapping[Var, Expr]) -> Graph:
@@ -30,6 +38,8 @@ def _rewritten(graph: Graph, sizes: Mapping[Var, Expr]) -> Graph:
         op, attrs = item.op, {name: _at(value, sizes) for name, value in item.attrs.items()}
         if op == FUSED:
             attrs = {"graph": _rewritten(item.graph, sizes)}
+        elif op == LOOP:
+            attrs["body"] = _rewritten(item.body, sizes)
         elif op == BIND_SIZE:
             op, attrs = "copy", {}
         nodes.append(OpNode(op, of(item.inputs), attrs, of(item.outputs)))

@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UnsupportedOperator, missing_extra, nearest
-from ..expr import DType, Expr, IntImm, SizeVar
-from ..graph import Graph, OpNode, Value
+from ..errors import UnsupportedOperator, missing_extra
+from ..expr import DType
+from ..graph import Graph, OpNode
 from .to_onnx_counted import COUNTED
+from .to_onnx_loops import LOOPS
 from .to_onnx_recurrent import GATES, write_recurrent
+from .to_onnx_writer import Writer, dim_of
 
 OPSET = 17
 IR_VERSION = 8
@@ -36,86 +38,16 @@ def to_onnx(graph: Graph, opset: int = OPSET) -> Any:
         from onnx import helper, numpy_helper
     except ImportError:
         raise missing_extra("onnx", "onnx") from None
-    writer = _Writer(helper, numpy_helper, graph)
-    for constant in graph.constants:
-        writer.initializers.append(numpy_helper.from_array(constant.data, constant.value.name))
-    for node in graph.nodes:
-        if node.op not in EXPORTS:
-            raise UnsupportedOperator(f"no ONNX operator is known for {node.op}; {nearest(node.op, list(EXPORTS))}")
-        EXPORTS[node.op](writer, node)
-    outputs = writer.outputs(helper, graph)
-    writer.drop_unused([info.name for info in outputs])
-    inputs = [_info(helper, v) for v in graph.inputs]
-    onnx_graph = helper.make_graph(writer.nodes, graph.name, inputs, outputs, writer.initializers)
+    writer = Writer(helper, numpy_helper, graph, EXPORTS)
+    writer.operators()
+    onnx_graph = writer.graph(graph.name, graph.inputs, writer.outputs_of(graph.outputs))
     model = helper.make_model(onnx_graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
     onnx.checker.check_model(model)
     return model
 
 
-Export = Callable[["_Writer", OpNode], None]
+Export = Callable[[Writer, OpNode], None]
 EXPORTS: dict[str, Export] = {}
-
-
-class _Writer:
-    """Collects the nodes and weights of an ONNX graph."""
-
-    def __init__(self, helper: Any, numpy_helper: Any, graph: Graph) -> None:
-        self._helper, self._numpy_helper = helper, numpy_helper
-        self.producers, self.arrays = graph.producers(), graph.arrays()
-        self.nodes: list[Any] = []
-        self.initializers: list[Any] = []
-        self.results: dict[Value, str] = {}  # what a value has before the zeros that fill it up
-        self.sizes: dict[Expr, tuple[str, Value]] = {}  # of sizes that data decide: the name of a vector, the count
-
-    def node(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
-        """One ONNX node; attributes that are None are left out."""
-        present = {name: value for name, value in attributes.items() if value is not None}
-        self.nodes.append(self._helper.make_node(op, list(inputs), list(outputs), **present))
-
-    def element_type(self, value: Value) -> int:
-        """ONNX's number of a value's dtype."""
-        return int(self._helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype.numpy)))
-
-    def weight(self, name: str, array: Any, dtype: str = "int64") -> str:
-        """The name of a new constant."""
-        self.initializers.append(self._numpy_helper.from_array(np.asarray(array, dtype), name))
-        return name
-
-    def outputs(self, helper: Any, graph: Graph) -> list[Any]:
-        """The outputs; one that is an input, a constant or given twice gets a name of its own."""
-        produced = {value for node in graph.nodes for value in node.outputs}
-        infos = []
-        for position, value in enumerate(graph.outputs):
-            if value in produced:
-                produced.discard(value)
-                infos.append(_info(helper, value))
-                continue
-            name = f"{value.name}_output_{position}"
-            self.node("Identity", [value.name], [name])
-            infos.append(_info(helper, value, name))
-        return infos
-
-    def drop_unused(self, outputs: Sequence[str]) -> None:
-        """Drop the nodes and weights on which none of the outputs depend."""
-        needed, kept = set(outputs), []
-        for node in reversed(self.nodes):
-            if needed & set(node.output):
-                needed.update(node.input)
-                kept.append(node)
-        self.nodes = kept[::-1]
-        self.initializers = [weight for weight in self.initializers if weight.name in needed]
-
-
-def _info(helper: Any, value: Value, name: str | None = None) -> Any:
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype.numpy))
-    return helper.make_tensor_value_info(name or value.name, kind, [_dim(d) for d in value.shape])
-
-
-def _dim(dim: Any) -> int | str | None:
-    """A dimension as ONNX declares it: a number, a name, or unknown."""
-    if isinstance(dim, int | IntImm):
-        return int(dim) if isinstance(dim, int) else int(dim.value)
-    return dim.name if isinstance(dim, SizeVar) else None
 
 
 def _known(node: OpNode, name: str) -> tuple[int, ...]:
@@ -153,7 +85,7 @@ def _export(*names: str) -> Callable[[Export], Export]:
 def _plain(name: str, onnx_name: str) -> None:
     """An operator with the same inputs in the same order, and without attributes."""
 
-    def export(writer: _Writer, node: OpNode) -> None:
+    def export(writer: Writer, node: OpNode) -> None:
         writer.node(onnx_name, [v.name for v in node.inputs], [v.name for v in node.outputs])
 
     EXPORTS[name] = export
@@ -165,11 +97,14 @@ for _ours, _theirs in (
     ("negative", "Neg"), ("copy", "Identity"), ("nn.global_avg_pool", "GlobalAveragePool"),
     ("nn.global_max_pool", "GlobalMaxPool"), ("nn.hard_swish", "HardSwish"), ("divide", "Div"), ("where", "Where"),
     ("maximum", "Max"), ("minimum", "Min"), ("sin", "Sin"), ("cos", "Cos"), ("reciprocal", "Reciprocal"),
+    ("equal", "Equal"), ("less", "Less"), ("less_equal", "LessOrEqual"), ("greater", "Greater"), ("floor", "Floor"),
+    ("greater_equal", "GreaterOrEqual"), ("logical_and", "And"), ("logical_or", "Or"), ("logical_xor", "Xor"),
+    ("logical_not", "Not"), ("ceil", "Ceil"), ("sign", "Sign"),
 ):  # fmt: skip
     _plain(_ours, _theirs)
 
 
-def _summed(writer: _Writer, node: OpNode) -> list[str]:
+def _summed(writer: Writer, node: OpNode) -> list[str]:
     """The operands of a product in the dtype of its sums: ONNX sums in the dtype of the data."""
     dtype, names = DType(node.attrs["out_dtype"] or node.inputs[0].dtype), []
     if not dtype.is_float and any(v.dtype != dtype for v in node.inputs):
@@ -183,7 +118,7 @@ def _summed(writer: _Writer, node: OpNode) -> list[str]:
 
 
 @_export("nn.matmul")
-def _matmul(writer: _Writer, node: OpNode) -> None:
+def _matmul(writer: Writer, node: OpNode) -> None:
     if node.attrs["transpose_a"] or node.attrs["transpose_b"]:
         raise UnsupportedOperator("nn.matmul: ONNX's MatMul does not transpose; put a transpose in front of it")
     writer.node("MatMul", _summed(writer, node), [node.outputs[0].name])
@@ -198,7 +133,7 @@ def _check_layouts(node: OpNode) -> None:
 
 
 @_export("nn.conv1d", "nn.conv2d", "nn.conv3d")
-def _conv(writer: _Writer, node: OpNode) -> None:
+def _conv(writer: Writer, node: OpNode) -> None:
     rank = node.inputs[0].ndim - 2
     _check_layouts(node)
     writer.node(
@@ -213,7 +148,7 @@ def _conv(writer: _Writer, node: OpNode) -> None:
 
 
 @_export("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d", "nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
-def _pool(writer: _Writer, node: OpNode) -> None:
+def _pool(writer: Writer, node: OpNode) -> None:
     rank = node.inputs[0].ndim - 2
     _check_layouts(node)
     is_max = "max" in node.op
@@ -233,7 +168,7 @@ def _pool(writer: _Writer, node: OpNode) -> None:
 
 
 @_export("nn.batch_norm")
-def _batch_norm(writer: _Writer, node: OpNode) -> None:
+def _batch_norm(writer: Writer, node: OpNode) -> None:
     if node.attrs["axis"] != 1:
         raise UnsupportedOperator(f"nn.batch_norm: ONNX has the channels on axis 1, found {node.attrs['axis']}")
     names = [v.name for v in node.inputs]
@@ -241,18 +176,18 @@ def _batch_norm(writer: _Writer, node: OpNode) -> None:
 
 
 @_export("nn.bias_add")
-def _bias_add(writer: _Writer, node: OpNode) -> None:
+def _bias_add(writer: Writer, node: OpNode) -> None:
     data, bias = node.inputs
     axis = node.attrs["axis"] % data.ndim
     shaped = f"{node.outputs[0].name}_bias"
-    size = _dim(bias.shape[0])
+    size = dim_of(bias.shape[0])
     shape = writer.weight(f"{shaped}_shape", [size if a == axis else 1 for a in range(data.ndim)])
     writer.node("Reshape", [bias.name, shape], [shaped])
     writer.node("Add", [data.name, shaped], [node.outputs[0].name])
 
 
 @_export("nn.dense")
-def _dense(writer: _Writer, node: OpNode) -> None:
+def _dense(writer: Writer, node: OpNode) -> None:
     data, weight = _summed(writer, node)
     if node.inputs[0].ndim == 2:
         writer.node("Gemm", [data, weight], [node.outputs[0].name], transB=1)
@@ -263,12 +198,12 @@ def _dense(writer: _Writer, node: OpNode) -> None:
 
 
 @_export("concatenate")
-def _concatenate(writer: _Writer, node: OpNode) -> None:
+def _concatenate(writer: Writer, node: OpNode) -> None:
     writer.node("Concat", [v.name for v in node.inputs], [node.outputs[0].name], axis=node.attrs["axis"])
 
 
 @_export("qnn.quantize", "qnn.dequantize")
-def _quantize(writer: _Writer, node: OpNode) -> None:
+def _quantize(writer: Writer, node: OpNode) -> None:
     if node.attrs["block_size"]:
         raise UnsupportedOperator(f"{node.op}: ONNX has no block_size before opset 21")
     narrow = (node.outputs if node.op == "qnn.quantize" else node.inputs)[0].dtype
@@ -282,20 +217,20 @@ def _quantize(writer: _Writer, node: OpNode) -> None:
 
 
 @_export("nn.softmax", "nn.log_softmax")
-def _softmax(writer: _Writer, node: OpNode) -> None:
+def _softmax(writer: Writer, node: OpNode) -> None:
     name = "Softmax" if node.op == "nn.softmax" else "LogSoftmax"
     writer.node(name, [node.inputs[0].name], [node.outputs[0].name], axis=node.attrs["axis"])
 
 
 @_export("transpose")
-def _transpose(writer: _Writer, node: OpNode) -> None:
+def _transpose(writer: Writer, node: OpNode) -> None:
     axes = node.attrs["axes"]
     writer.node("Transpose", [node.inputs[0].name], [node.outputs[0].name], perm=list(axes) if axes else None)
 
 
 @_export("reshape", "squeeze", "expand_dims", "nn.batch_flatten")
-def _reshape(writer: _Writer, node: OpNode) -> None:
-    shape = [_dim(d) for d in node.outputs[0].shape]
+def _reshape(writer: Writer, node: OpNode) -> None:
+    shape = [dim_of(d) for d in node.outputs[0].shape]
     if sum(not isinstance(d, int) for d in shape) > 1:
         raise UnsupportedOperator(f"{node.op}: ONNX's Reshape leaves one dimension open, found {node.outputs[0].type}")
     numbers = [d if isinstance(d, int) else -1 for d in shape]
@@ -304,7 +239,7 @@ def _reshape(writer: _Writer, node: OpNode) -> None:
 
 
 @_export("clip")
-def _clip(writer: _Writer, node: OpNode) -> None:
+def _clip(writer: Writer, node: OpNode) -> None:
     data, output = node.inputs[0], node.outputs[0]
     low = writer.weight(f"{output.name}_min", node.attrs["a_min"], str(data.dtype))
     high = writer.weight(f"{output.name}_max", node.attrs["a_max"], str(data.dtype))
@@ -312,7 +247,7 @@ def _clip(writer: _Writer, node: OpNode) -> None:
 
 
 @_export("nn.lrn")
-def _lrn(writer: _Writer, node: OpNode) -> None:
+def _lrn(writer: Writer, node: OpNode) -> None:
     if node.attrs["axis"] != 1:
         raise UnsupportedOperator(f"nn.lrn: ONNX has the channels on axis 1, found {node.attrs['axis']}")
     settings = {name: node.attrs[name] for name in ("size", "bias", "alpha", "beta")}
@@ -320,24 +255,24 @@ def _lrn(writer: _Writer, node: OpNode) -> None:
 
 
 @_export("nn.silu")
-def _silu(writer: _Writer, node: OpNode) -> None:
+def _silu(writer: Writer, node: OpNode) -> None:
     data, output = node.inputs[0].name, node.outputs[0].name
     writer.node("Sigmoid", [data], [f"{output}_gate"])
     writer.node("Mul", [data, f"{output}_gate"], [output])
 
 
 @_export("nn.leaky_relu")
-def _leaky_relu(writer: _Writer, node: OpNode) -> None:
+def _leaky_relu(writer: Writer, node: OpNode) -> None:
     writer.node("LeakyRelu", [node.inputs[0].name], [node.outputs[0].name], alpha=node.attrs["alpha"])
 
 
 @_export("nn.hard_sigmoid")
-def _hard_sigmoid(writer: _Writer, node: OpNode) -> None:
+def _hard_sigmoid(writer: Writer, node: OpNode) -> None:
     writer.node("HardSigmoid", [node.inputs[0].name], [node.outputs[0].name], **node.attrs)
 
 
 @_export("nn.gelu")
-def _gelu(writer: _Writer, node: OpNode) -> None:
+def _gelu(writer: Writer, node: OpNode) -> None:
     """Written as PyTorch's exporter writes it: ONNX has an operator for it from opset 20 on only."""
     data, output, dtype = node.inputs[0].name, node.outputs[0].name, str(node.inputs[0].dtype)
 
@@ -360,14 +295,14 @@ def _gelu(writer: _Writer, node: OpNode) -> None:
 
 
 @_export("nn.layer_norm")
-def _layer_norm(writer: _Writer, node: OpNode) -> None:
+def _layer_norm(writer: Writer, node: OpNode) -> None:
     axis = _last_axes(node)
     names = [v.name for v in node.inputs]
     writer.node("LayerNormalization", names, [node.outputs[0].name], axis=axis, epsilon=node.attrs["epsilon"])
 
 
 @_export("nn.rms_norm")
-def _rms_norm(writer: _Writer, node: OpNode) -> None:
+def _rms_norm(writer: Writer, node: OpNode) -> None:
     """Written as exporters of language models do: ONNX has an operator for it from opset 23 on only."""
     (data, weight), output, axis = (v.name for v in node.inputs), node.outputs[0].name, _last_axes(node)
     dtype, rank = str(node.inputs[0].dtype), node.inputs[0].ndim
@@ -390,7 +325,7 @@ def _last_axes(node: OpNode) -> int:
 
 
 @_export("mean", "sum", "max", "min", "prod")
-def _reduced(writer: _Writer, node: OpNode) -> None:
+def _reduced(writer: Writer, node: OpNode) -> None:
     data, output, keepdims = node.inputs[0], node.outputs[0].name, int(node.attrs["keepdims"])
     axes = list(range(data.ndim)) if node.attrs["axis"] is None else list(_known(node, "axis"))
     if node.op == "sum":  # the only one whose axes are an input in opset 13
@@ -400,9 +335,9 @@ def _reduced(writer: _Writer, node: OpNode) -> None:
 
 
 @_export("split")
-def _split(writer: _Writer, node: OpNode) -> None:
+def _split(writer: Writer, node: OpNode) -> None:
     data, axis = node.inputs[0], node.attrs["axis"] % node.inputs[0].ndim
-    sizes = [_dim(v.shape[axis]) for v in node.outputs]
+    sizes = [dim_of(v.shape[axis]) for v in node.outputs]
     if not all(isinstance(size, int) for size in sizes):
         raise UnsupportedOperator(f"split: ONNX wants the parts as numbers, found {data.type}")
     parts = writer.weight(f"{node.outputs[0].name}_sizes", sizes)
@@ -410,7 +345,7 @@ def _split(writer: _Writer, node: OpNode) -> None:
 
 
 @_export("strided_slice")
-def _strided_slice(writer: _Writer, node: OpNode) -> None:
+def _strided_slice(writer: Writer, node: OpNode) -> None:
     data, output = node.inputs[0], node.outputs[0].name
     begin, end = _known(node, "begin"), _known(node, "end")
     axes = range(len(begin)) if node.attrs["axes"] is None else _known(node, "axes")
@@ -422,7 +357,7 @@ def _strided_slice(writer: _Writer, node: OpNode) -> None:
 
 
 @_export("take")
-def _take(writer: _Writer, node: OpNode) -> None:
+def _take(writer: Writer, node: OpNode) -> None:
     data, indices = (v.name for v in node.inputs)
     axis = node.attrs["axis"]
     if axis is None:
@@ -433,12 +368,12 @@ def _take(writer: _Writer, node: OpNode) -> None:
 
 
 @_export("cast")
-def _cast(writer: _Writer, node: OpNode) -> None:
+def _cast(writer: Writer, node: OpNode) -> None:
     writer.node("Cast", [node.inputs[0].name], [node.outputs[0].name], to=writer.element_type(node.outputs[0]))
 
 
 @_export("nn.pad")
-def _pad(writer: _Writer, node: OpNode) -> None:
+def _pad(writer: Writer, node: OpNode) -> None:
     data, output, mode = node.inputs[0], node.outputs[0].name, node.attrs["pad_mode"]
     if mode == "wrap":
         raise UnsupportedOperator("nn.pad: ONNX has no wrapping pad before opset 19")
@@ -454,7 +389,7 @@ def _pad(writer: _Writer, node: OpNode) -> None:
 
 
 @_export("nn.conv2d_transpose")
-def _conv_transpose(writer: _Writer, node: OpNode) -> None:
+def _conv_transpose(writer: Writer, node: OpNode) -> None:
     rank = node.inputs[0].ndim - 2
     writer.node(
         "ConvTranspose",
@@ -469,11 +404,35 @@ def _conv_transpose(writer: _Writer, node: OpNode) -> None:
 
 
 @_export("broadcast_to")
-def _broadcast_to(writer: _Writer, node: OpNode) -> None:
+def _broadcast_to(writer: Writer, node: OpNode) -> None:
     output = node.outputs[0].name
     shape = writer.weight(f"{output}_shape", list(_known(node, "shape")))
     writer.node("Expand", [node.inputs[0].name, shape], [output])
 
 
+@_export("not_equal")
+def _not_equal(writer: Writer, node: OpNode) -> None:
+    output = node.output.name
+    writer.node("Equal", [v.name for v in node.inputs], [f"{output}_equal"])
+    writer.node("Not", [f"{output}_equal"], [output])
+
+
+@_export("full")
+def _full(writer: Writer, node: OpNode) -> None:
+    output = node.output.name
+    value = writer.weight(f"{output}_value", node.attrs["fill_value"], str(node.output.dtype))
+    writer.node("Expand", [value, writer.weight(f"{output}_shape", list(_known(node, "shape")))], [output])
+
+
+@_export("stack")
+def _stack(writer: Writer, node: OpNode) -> None:
+    output, axis = node.output.name, node.attrs["axis"] % node.output.ndim
+    at = writer.weight(f"{output}_axis", [axis])
+    for k, value in enumerate(node.inputs):
+        writer.node("Unsqueeze", [value.name, at], [f"{output}_part_{k}"])
+    writer.node("Concat", [f"{output}_part_{k}" for k in range(len(node.inputs))], [output], axis=axis)
+
+
 EXPORTS.update(dict.fromkeys(GATES, write_recurrent))
 EXPORTS.update(COUNTED)
+EXPORTS.update(LOOPS)

@@ -14,10 +14,10 @@ from ..expr import Expr
 from ..graph import OpNode, Value
 
 if TYPE_CHECKING:
-    from .to_onnx import _Writer
+    from .to_onnx_writer import Writer
 
 
-def _padded(writer: _Writer, value: Value, results: str) -> None:
+def _padded(writer: Writer, value: Value, results: str) -> None:
     """A value: the results, and zeros behind them."""
     name, total = value.name, value.shape[0]
     if isinstance(total, Expr):
@@ -32,18 +32,18 @@ def _padded(writer: _Writer, value: Value, results: str) -> None:
     writer.node("Pad", [results, f"{name}_amounts"], [name])
 
 
-def _number(writer: _Writer, name: str, results: str) -> str:
+def _number(writer: Writer, name: str, results: str) -> str:
     """How many results there are, in a vector."""
     writer.node("Shape", [results], [f"{name}_shape"])
     writer.node("Gather", [f"{name}_shape", writer.weight(f"{name}_first", [0])], [f"{name}_number"], axis=0)
     return f"{name}_number"
 
 
-def _count(writer: _Writer, value: Value, number: str) -> None:
+def _count(writer: Writer, value: Value, number: str) -> None:
     writer.node("Reshape", [number, writer.weight(f"{value.name}_scalar", [])], [value.name])
 
 
-def _argwhere(writer: _Writer, node: OpNode) -> None:
+def _argwhere(writer: Writer, node: OpNode) -> None:
     places, count = node.outputs
     writer.node("NonZero", [node.inputs[0].name], [f"{places.name}_columns"])
     writer.node("Transpose", [f"{places.name}_columns"], [f"{places.name}_results"], perm=[1, 0])
@@ -51,7 +51,7 @@ def _argwhere(writer: _Writer, node: OpNode) -> None:
     _count(writer, count, f"{places.name}_number")
 
 
-def _unique(writer: _Writer, node: OpNode) -> None:
+def _unique(writer: Writer, node: OpNode) -> None:
     rows = node.inputs[0]
     first, inverse, counts, number = node.outputs
     outputs = [f"{first.name}_values", f"{first.name}_results", inverse.name, f"{counts.name}_results"]
@@ -62,7 +62,7 @@ def _unique(writer: _Writer, node: OpNode) -> None:
     _count(writer, number, f"{first.name}_number")
 
 
-def _suppression(writer: _Writer, node: OpNode) -> None:
+def _suppression(writer: Writer, node: OpNode) -> None:
     boxes, scores, limit, *thresholds = node.inputs
     selected, count = node.outputs
     most = node.attrs["most"]
@@ -81,7 +81,7 @@ def _suppression(writer: _Writer, node: OpNode) -> None:
     _count(writer, count, f"{name}_number")
 
 
-def _bind_size(writer: _Writer, node: OpNode) -> None:
+def _bind_size(writer: Writer, node: OpNode) -> None:
     """The number of results itself; that it is at most its bound ONNX cannot say."""
     count, output = node.inputs[0], node.output.name
     writer.node("Identity", [count.name], [output])
@@ -89,7 +89,7 @@ def _bind_size(writer: _Writer, node: OpNode) -> None:
     writer.sizes[node.attrs["size"]] = (f"{output}_size", count)
 
 
-def _leading(writer: _Writer, node: OpNode) -> None:
+def _leading(writer: Writer, node: OpNode) -> None:
     data, output, size = node.inputs[0], node.output.name, node.attrs["size"]
     end, count = writer.sizes.get(size, ("", None))
     if not end and isinstance(size, Expr):
@@ -102,7 +102,7 @@ def _leading(writer: _Writer, node: OpNode) -> None:
     writer.node("Slice", [data.name, begin, end or writer.weight(f"{output}_end", [size]), axis], [output])
 
 
-COUNTED: dict[str, Callable[[_Writer, OpNode], None]] = {
+COUNTED: dict[str, Callable[[Writer, OpNode], None]] = {
     "argwhere": _argwhere,
     "bind_size": _bind_size,
     "leading": _leading,

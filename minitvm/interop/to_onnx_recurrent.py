@@ -18,13 +18,13 @@ from ..frontend.onnx.ops.recurrent import ACTIVATIONS
 from ..graph import OpNode, Value
 
 if TYPE_CHECKING:
-    from .to_onnx import _Writer
+    from .to_onnx_writer import Writer
 
 GATES: Mapping[str, tuple[str, int]] = {"nn.rnn": ("RNN", 1), "nn.gru": ("GRU", 3), "nn.lstm": ("LSTM", 4)}
 _INT32 = 6  # ONNX's number of the dtype
 
 
-def write_recurrent(writer: _Writer, node: OpNode) -> None:
+def write_recurrent(writer: Writer, node: OpNode) -> None:
     """Write one of these operators; raises UnsupportedOperator if the size of a state is open."""
     op, gates = GATES[node.op]
     (x, r, *states), attrs, output = node.inputs, node.attrs, node.outputs[0].name
@@ -72,7 +72,7 @@ def write_recurrent(writer: _Writer, node: OpNode) -> None:
     )  # fmt: skip
 
 
-def _product(writer: _Writer, x: Value) -> tuple[Value, np.ndarray, np.ndarray | None] | None:
+def _product(writer: Writer, x: Value) -> tuple[Value, np.ndarray, np.ndarray | None] | None:
     """The data [steps, batch, n], the weights and the bias of which `x` is the product, if it is one."""
     reshape = writer.producers.get(x)
     if reshape is None or reshape.op != "reshape":

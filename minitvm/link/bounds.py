@@ -1,17 +1,21 @@
 """The bounds that operators need of data: an element of an input that says where to write must name a place.
 
 An operator that writes at a position (`nn.cache_update`) means nothing for a position outside of what it writes to.
-Where the position is an input of the graph, or a state, or a sum of one and constants, the executable has the bound: a
-run with another position is refused before anything is changed.
+Where the position is an input of the graph, or a state, or a sum of one with constants and numbers of iterations, the
+executable has the bound: a run with another position is refused before anything is changed. An update in the body of a
+loop counts as if the loop had all iterations that it may have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+
+from ..graph.loops import outside_inputs, own_outside
+from ..graph.nodes import LOOP
 
 _IDLE = ("reshape", "expand_dims", "squeeze", "copy", "match_cast")  # the same elements
 
@@ -40,51 +44,99 @@ def input_bounds(graph: Any) -> list[Requirement]:
 
 
 def _all(graph: Any) -> Iterator[Requirement]:
-    producers, arrays = graph.producers(), graph.arrays()
-    for node in graph.nodes:
-        if node.op == "nn.cache_update" and node.attrs["mode"] == "linear":
-            cache, new, position = node.inputs
-            axis = node.attrs["axis"] % cache.ndim
-            rows, written = cache.shape[axis], new.shape[axis]
-        elif node.op == "nn.cached_attention":
-            new, cache, _, position = node.inputs
-            rows, written = cache.shape[2], new.shape[2]
-        else:
+    inputs = frozenset(graph.inputs)
+    for scope in _scopes(graph, _Scope({}, {}, {}, {})):
+        for node in scope.nodes:
+            if node.op == "nn.cache_update" and node.attrs["mode"] == "linear":
+                cache, new, position = node.inputs
+                axis = node.attrs["axis"] % cache.ndim
+                rows, written = cache.shape[axis], new.shape[axis]
+            elif node.op == "nn.cached_attention":
+                new, cache, _, position = node.inputs
+                rows, written = cache.shape[2], new.shape[2]
+            else:
+                continue
+            if not isinstance(rows, int) or not isinstance(written, int):
+                continue
+            source = scope.source(position)
+            if source is None:
+                continue
+            value, least, most = source
+            if value in inputs:
+                verb = "writes" if node.op == "nn.cache_update" else "is for"
+                where = f"{node.output.name} {verb} {written} of {rows} places of {cache.name}"
+                yield Requirement(value.name, -least, rows - written - most, where)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What is known in a graph, or in the body of a loop, of its values and of those around it."""
+
+    producers: Mapping[Any, Any]
+    arrays: Mapping[Any, np.ndarray]
+    outside: Mapping[Any, Any]  # what a body calls the values that it only reads, and what they are around it
+    numbers: Mapping[Any, int]  # the numbers of iterations, each with the largest, where that is known
+    nodes: Sequence[Any] = ()
+
+    def range(self, value: Any) -> tuple[int, int] | None:
+        """The least and the most that the elements of a value are, if it is no sum with an input."""
+        value = self.same(value)
+        if value in self.arrays:
+            array = self.arrays[value]
+            return (int(array.min()), int(array.max())) if array.size else (0, 0)
+        return (0, self.numbers[value]) if value in self.numbers else None
+
+    def same(self, value: Any) -> Any:
+        """The first value with the same elements."""
+        while True:
+            node = self.producers.get(value)
+            if value in self.outside:
+                value = self.outside[value]
+            elif node is not None and (node.op in _IDLE or _is_conversion(node)):
+                value = node.inputs[0]
+            else:
+                return value
+
+    def source(self, value: Any) -> tuple[Any, int, int] | None:
+        """The input that a value is, up to what is added to its elements: from the second number to the third."""
+        least = most = 0
+        while (value := self.same(value)) in self.producers:
+            node = self.producers[value]
+            if node.op not in ("add", "subtract"):
+                return None
+            value, other = node.inputs
+            added = self.range(other)
+            if node.op == "add" and added is None:
+                value, other = other, value
+                added = self.range(other)
+            if added is None:
+                return None
+            low, high = added if node.op == "add" else (-added[1], -added[0])
+            least, most = least + low, most + high
+        return None if self.range(value) is not None else (value, least, most)
+
+
+def _is_conversion(node: Any) -> bool:
+    return node.op == "cast" and node.output.dtype.is_int and node.inputs[0].dtype.is_int
+
+
+def _scopes(graph: Any, around: _Scope) -> Iterator[_Scope]:
+    """The graph and the bodies of its loops, each with what it knows."""
+    scope = replace(
+        around,
+        producers={**around.producers, **graph.producers()},
+        arrays={**around.arrays, **graph.arrays()},
+        nodes=graph.nodes,
+    )
+    yield scope
+    for item in graph.nodes:
+        if item.op != LOOP:
             continue
-        if not isinstance(rows, int) or not isinstance(written, int):
-            continue
-        source = _source(position, producers, arrays)
-        if source is None:
-            continue
-        value, least, most = source
-        if value in graph.inputs:
-            verb = "writes" if node.op == "nn.cache_update" else "is for"
-            where = f"{node.output.name} {verb} {written} of {rows} places of {cache.name}"
-            yield Requirement(value.name, -least, rows - written - most, where)
-
-
-def _source(value: Any, producers: Any, arrays: Any) -> tuple[Any, int, int] | None:
-    """The input that a value is, up to what is added to its elements: from the second number to the third."""
-    least = most = 0
-    while value in producers:
-        node = producers[value]
-        inputs = list(node.inputs)
-        if (node.op == "cast" and node.output.dtype.is_int and inputs[0].dtype.is_int) or node.op in _IDLE:
-            value = inputs[0]
-        elif node.op == "add" and any(v in arrays for v in inputs):
-            value, added = inputs if inputs[1] in arrays else inputs[::-1]
-            least, most = least + _least(arrays[added]), most + _most(arrays[added])
-        elif node.op == "subtract" and inputs[1] in arrays:
-            value, taken = inputs
-            least, most = least - _most(arrays[taken]), most - _least(arrays[taken])
-        else:
-            return None
-    return None if value in arrays else (value, least, most)
-
-
-def _least(array: np.ndarray) -> int:
-    return int(array.min()) if array.size else 0
-
-
-def _most(array: np.ndarray) -> int:
-    return int(array.max()) if array.size else 0
+        limit, most = scope.range(item.inputs[0]), item.attrs["most"]
+        ends = [n for n in (None if limit is None else limit[1], most) if isinstance(n, int)]
+        number = {item.body.inputs[0]: max(min(ends) - 1, 0)} if ends else {}
+        outside = dict(zip(own_outside(item), outside_inputs(item), strict=True))
+        yield from _scopes(
+            item.body,
+            replace(scope, outside={**scope.outside, **outside}, numbers={**scope.numbers, **number}),
+        )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..arith import Analyzer
 from ..errors import VerificationError
 from ..executable import nodes as x
-from ..expr import Expr, Var, as_expr, structural_equal
+from ..expr import GE, Expr, IntImm, Var, as_expr, const, structural_equal
 from ..expr.names import fresh
 from ..graph.loops import carried_inputs, outside_inputs, own_carried, own_outside
 from ..graph.lower import own_graph, own_scalars
@@ -62,18 +63,39 @@ def link_graph(
 
 
 def guards(graph: Any) -> list[x.Guard]:
-    """The equalities of dimensions on which a graph relies, each once, under the first operator that needs it."""
+    """What a graph relies on of its sizes, each once, under the first operator that needs it.
+
+    Dimensions that were taken for equal are so, and no tensor has a negative extent, as the result of a convolution has
+    whose kernel is longer than the data. There is no memory for such a tensor, and its readers would read elsewhere.
+    """
     listed: list[x.Guard] = []
-    for item in graph.nodes:
-        if item.op in (FUSED, LOOP):
-            new = guards(item.graph if item.op == FUSED else item.body)
-        else:
-            pairs = item.attrs["dims"] if item.op == MATCH_CAST else ()
-            new = [x.Guard(left, right, item.attrs["where"]) for left, right in pairs]
+    seen: list[Expr] = []
+    analyzer = Analyzer()
+    for item in _operators(graph):
+        pairs = item.attrs["dims"] if item.op == MATCH_CAST else ()
+        new = [x.Guard(left, right, item.attrs["where"]) for left, right in pairs]
+        for value in item.outputs:
+            for dim in value.shape:
+                if isinstance(dim, Var | IntImm | int) or any(structural_equal(dim, other) for other in seen):
+                    continue
+                seen.append(dim)
+                if not analyzer.can_prove_nonnegative(dim):
+                    new.append(x.Guard(GE(dim, const(0, dim.dtype)), 1, f"{item.op} {value.name}"))
         for guard in new:
             if not any(_same_guard(guard, other) for other in listed):
                 listed.append(guard)
     return listed
+
+
+def _operators(graph: Any) -> Iterator[Any]:
+    """All operators of a graph, those in fused groups and bodies of loops too."""
+    for item in graph.nodes:
+        if item.op == FUSED:
+            yield from _operators(item.graph)
+        else:
+            if item.op == LOOP:
+                yield from _operators(item.body)
+            yield item
 
 
 def _same_guard(a: x.Guard, b: x.Guard) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from minitvm.events import Listener
 from minitvm.expr import DType
 from minitvm.expr.dtypes import is_floating
-from minitvm.graph.nodes import Constant, Graph, OpNode, Value
+from minitvm.graph.nodes import LOOP, Constant, Graph, OpNode, Value
 
 from ..graph import evaluate
 
@@ -35,6 +35,8 @@ def in_float64(graph: Graph) -> Graph:
     nodes = []
     for item in graph.nodes:
         attrs = {k: _WIDER.get(v, v) if isinstance(v, str) and "dtype" in k else v for k, v in item.attrs.items()}
+        if item.op == LOOP:
+            attrs["body"] = in_float64(item.body)
         nodes.append(OpNode(item.op, tuple(map(widened, item.inputs)), attrs, tuple(map(widened, item.outputs))))
     inputs, outputs = tuple(map(widened, graph.inputs)), tuple(map(widened, graph.outputs))
     return Graph(inputs, constants, tuple(nodes), outputs, graph.name)

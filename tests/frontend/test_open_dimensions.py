@@ -255,6 +255,28 @@ def test_a_guard_names_the_node_the_dimensions_and_both_values(tmp_path: Path) -
         executables.run(module.executable, {"x": x, "y": floats(5, 4)})
 
 
+def test_sizes_at_which_a_tensor_inside_would_have_a_negative_extent_are_refused(tmp_path: Path) -> None:
+    """The output's shape does not show that the kernel is longer than the data."""
+    weight = np.ones((2, 1, 4), np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[4]),
+        helper.make_node("ReduceSum", ["c", "axis"], ["y"], keepdims=0),
+    ]
+    proto = model(nodes, [("x", F32, ["n", 1, "t"])], ["y"], {"w": weight, "axis": np.array([2])})
+    module = tvm.build(proto, threads=1)
+    module.export(tmp_path / "saved")
+    for program in (module, runtime.load(tmp_path / "saved")):
+        for length in (9, 4, 3):
+            np.testing.assert_array_equal(
+                program(np.ones((2, 1, length), np.float32)), np.full((2, 2), 4 * (length - 3))
+            )
+        for length in (2, 0):
+            with pytest.raises(InputError, match=r"nn\.conv1d c does not take these sizes: t - 3 >= 0 must hold"):
+                program(np.ones((2, 1, length), np.float32))
+    with pytest.raises(InputError, match=r"t - 3 >= 0"):
+        executables.run(module.executable, {"x": np.ones((2, 1, 2), np.float32)})
+
+
 def test_what_is_taken_for_equal_joins_the_operators_around_it() -> None:
     """A cast moves nothing and parts no group: one kernel computes the sum of both."""
     b, n, m = GraphBuilder(), SizeVar("n"), SizeVar("m")
@@ -417,3 +439,31 @@ def test_an_open_axis_is_split(n: int, count: int, listed: bool) -> None:
     x = floats(n)
     for found, wanted in zip(interpreter.run(graph, [x]), np.split(x, ends), strict=False):
         np.testing.assert_array_equal(found, wanted)
+
+
+# --- operators that count along an open dimension ---
+
+ALONG = {
+    "Hardmax": (helper.make_node("Hardmax", ["x"], ["y"], axis=1), {}),
+    "ReverseSequence": (
+        helper.make_node("ReverseSequence", ["x", "l"], ["y"], time_axis=1, batch_axis=2),
+        {"l": [2, 1, 3, 2]},
+    ),
+    "EyeLike": (helper.make_node("EyeLike", ["s"], ["y"], k=1, dtype=F32), {"axis": [0]}),
+}
+
+
+@pytest.mark.parametrize("op", ALONG)
+def test_operators_that_count_along_an_open_dimension(op: str) -> None:
+    node, constants = ALONG[op]
+    nodes = [node]
+    if op == "EyeLike":
+        nodes.insert(0, helper.make_node("ReduceSum", ["x", "axis"], ["s"], keepdims=0))
+    arrays = {name: np.array(value) for name, value in constants.items()}
+    proto = model(nodes, [("x", F32, [2, "n", 4])], ["y"], arrays)
+    module, graph = tvm.build(proto, threads=1), from_onnx(proto)
+    for n in (3, 5, 9):
+        x = floats(2, n, 4)
+        (wanted,) = ReferenceEvaluator(proto).run(None, {"x": x})
+        np.testing.assert_array_equal(interpreter.run(graph, [x])[0], wanted)
+        np.testing.assert_array_equal(module(x), wanted)

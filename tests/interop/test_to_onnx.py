@@ -13,11 +13,14 @@ from minitvm.errors import UnsupportedOperator
 from minitvm.expr import SizeVar
 from minitvm.frontend.onnx import from_onnx
 from minitvm.graph import Graph, GraphBuilder
+from minitvm.graph.nodes import LOOP
 from minitvm.interop.to_onnx import EXPORTS, to_onnx
 from minitvm.reference import graph as reference
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
+COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+LOGICAL = ("logical_and", "logical_or", "logical_xor")
 IMAGE, ROWS = (2, 4, 9, 7), (3, 6)
 # operator -> input shapes and attributes, several where they change what is written; of the attributes, "positive" is
 # for all inputs, and "whole" has the dtype of some, and the number below which their elements are
@@ -150,6 +153,13 @@ CASES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Any]]]] = {
     ],
     "bind_size": [([()], {"size": SizeVar("n"), "most": 4, "whole": {0: ("int64", 4)}})],
     "leading": [([ROWS], {"size": 2}), ([ROWS], {"size": 0, "axis": 1})],
+    "full": [([], {"shape": (2, 3), "fill_value": 2.5, "dtype": "float32"})],
+    "stack": [([ROWS, ROWS], {"axis": -1}), ([ROWS, ROWS, ROWS], {"axis": 0})],
+    "nn.cache_update": [([(1, 5, 3), (1, 2, 3), (1,)], {"axis": 1, "whole": {2: ("int64", 4)}})],
+    **{name: [([ROWS, (6,)], {"whole": {0: ("int64", 3), 1: ("int64", 3)}})] for name in COMPARISONS},
+    **{name: [([ROWS, (6,)], {"whole": {0: ("bool", 2), 1: ("bool", 2)}})] for name in LOGICAL},
+    "logical_not": [([ROWS], {"whole": {0: ("bool", 2)}})],
+    **{name: [([ROWS], {})] for name in ("floor", "ceil", "sign")},
     "nn.lrn": [([IMAGE], {"size": 3, "bias": 1.5, "alpha": 0.1, "beta": 0.7})],
 }
 
@@ -170,7 +180,7 @@ def _made(op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Any]) -> tupl
 
 
 def test_every_export_has_its_case() -> None:
-    assert sorted(EXPORTS) == sorted(CASES)
+    assert sorted(EXPORTS) == sorted([*CASES, LOOP])  # which has tests of its own
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,9 @@ from minitvm.expr import (
     Cast,
     Expr,
     Max,
+    Min,
+    Range,
+    Select,
     Var,
     binary,
     call,
@@ -28,6 +31,7 @@ from minitvm.script import from_source
 from minitvm.tir.nodes import (
     BlockRealize,
     Buffer,
+    BufferRegion,
     BufferStore,
     For,
     ForKind,
@@ -492,3 +496,35 @@ def filtered_sums(draw: Any) -> list[te.Tensor]:
     width = draw(st.integers(1, 3))
     c = te.compute((rows, width), lambda i, j: b[i] - b[rows - 1 - i] * Cast(b.dtype, j), name="C")
     return [a, b, c] if draw(st.booleans()) else [a, c]
+
+
+def repeated(draw: Draw) -> PrimFunc:
+    """One statement whose value has the same parts many times: each step reads what it is made of twice, or three
+    times, once perhaps where a condition leaves it out."""
+    rows, columns = draw(st.integers(1, 3)), draw(st.sampled_from([4, 8, 11]))
+    dtype = draw(st.sampled_from(["int32", "float32"]))
+    a, b = Buffer("A", (rows, columns), dtype), Buffer("B", (rows, columns), dtype)
+    limit, shift = draw(st.integers(0, columns)), draw(st.integers(0, 1))
+    steps = draw(st.lists(st.sampled_from(["square", "chosen", "larger", "guarded", "halves"]), min_size=3, max_size=5))
+
+    def body(i: Expr, j: Expr) -> tuple[Stmt, None, list, list]:
+        value: Expr = a[i, j] + const(1, dtype)
+        other: Expr = a[i, j] * const(3, dtype) - const(2, dtype)
+        for number, kind in enumerate(steps):
+            if kind == "square":
+                value = value * (value - other) + value
+            elif kind == "chosen":
+                value = Select(value > other, value + const(number, dtype), value - other)
+            elif kind == "larger":
+                value = Max(value, other) - Min(value - const(1, dtype), other)
+            elif kind == "guarded":
+                guarded = call("if_then_else", j + shift < limit, a[i, j + shift] + value, other * value)
+                value = value + guarded * guarded
+            else:
+                value, other = value + other, value - other
+            if dtype == "float32":
+                value = Max(Min(value, const(9.0, dtype)), const(-9.0, dtype))
+        whole = BufferRegion(a, tuple(Range(const(0), d) for d in a.shape))
+        return BufferStore(b, value, (i, j)), None, [whole], [region(b, (i, j))]
+
+    return with_root((a, b), nest([rows, columns], "SS", "B", body), ATTRS)

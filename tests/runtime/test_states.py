@@ -102,6 +102,34 @@ def test_a_position_beyond_the_bound_is_refused_before_anything_is_written(execu
         oracle.run(log(), row(7, at), states={})
 
 
+def repeated_log(limit: int) -> Graph:
+    """Each run writes `limit` rows from a place on, one in each iteration of a loop."""
+    b = GraphBuilder("log")
+    rows, row, at = b.input("rows", (1, 5, 2)), b.input("row", (1, 1, 2)), b.input("at", (1,), "int64")
+
+    def iteration(number: Any, old: Any) -> Any:
+        place = b.op("add", b.op("reshape", number, newshape=(1,)), b.op("add", at, 1))
+        return True, [b.op("nn.cache_update", old, row, place, axis=1)]
+
+    _, new = b.loop(iteration, [rows], limit=limit)
+    return b.build(b.op("sum", new, axis=(1,)), states={rows: new})
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_a_position_in_a_loop_has_the_bound_of_all_its_iterations(limit: int) -> None:
+    module = tvm.build(repeated_log(limit), threads=1)
+    one = np.ones((1, 1, 2), np.float32)
+    for at in (-1, 4 - limit):
+        assert module(one, np.array([at])).tolist() == [[limit, limit]]
+        module.reset()
+    for at in (-2, 5 - limit):
+        with pytest.raises(
+            InputError, match=f"wanted: at from -1 to {4 - limit}\n  found:  {at}\n  nothing was changed"
+        ):
+            module(one, np.array([at]))
+        assert not module.state["rows"].any()
+
+
 def test_a_state_can_be_the_position() -> None:
     b = GraphBuilder("tape")
     tape, at, x = b.input("tape", (1, 2), "int32"), b.input("at", (1,), "int32"), b.input("x", (1, 1), "int32")

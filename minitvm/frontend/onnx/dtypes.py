@@ -9,11 +9,24 @@ import numpy as np
 from ...errors import UnsupportedOperator
 from ...expr import DType
 
-# TensorProto.DataType by number. Missing ones are refused by name: string, complex, float8, int4, ...
+# TensorProto.DataType by number. Missing ones are refused by name: string, complex, float8, ...
 _DTYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
     11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16",
 }  # fmt: skip
+
+# Integers of fewer bits than a byte, each stored in one: constants, and the results of a quantisation.
+_NARROW = {21: ("uint8", 4), 22: ("int8", 4)}
+
+
+def narrow_bits(elem_type: int) -> int | None:
+    """The bits of an integer that takes less than a byte; None for all other types."""
+    return _NARROW[elem_type][1] if elem_type in _NARROW else None
+
+
+def stored_dtype(elem_type: int, where: str) -> DType:
+    """The dtype that holds the elements: a byte for integers of 4 bits, else the dtype itself."""
+    return DType(_NARROW[elem_type][0]) if elem_type in _NARROW else dtype_of(elem_type, where)
 
 
 def dtype_of(elem_type: int, where: str) -> DType:
@@ -27,11 +40,11 @@ def dtype_of(elem_type: int, where: str) -> DType:
 
 
 def array_of(tensor: Any, where: str) -> np.ndarray:
-    """The contents of a TensorProto."""
+    """The contents of a TensorProto; integers of 4 bits come one in a byte."""
     import onnx.numpy_helper
 
-    dtype = dtype_of(tensor.data_type, where)
-    return np.asarray(onnx.numpy_helper.to_array(tensor), dtype.numpy)
+    dtype = stored_dtype(tensor.data_type, where)
+    return np.asarray(onnx.numpy_helper.to_array(tensor)).astype(dtype.numpy, copy=False)
 
 
 def tensor_type(info: Any, where: str) -> tuple[DType, list[int | str] | None]:

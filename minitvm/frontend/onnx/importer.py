@@ -14,7 +14,7 @@ from ...graph.nodes import Dim, Graph, Value, as_dim
 from ..operand import Operand
 from ..operand_builder import OperandBuilder
 from .context import NodeContext, label
-from .dtypes import array_of, tensor_type
+from .dtypes import array_of, narrow_bits, tensor_type
 from .functions import body_of
 from .grown import Grown, extends, length_with_new
 from .loading import OLDEST
@@ -130,7 +130,10 @@ class Importer:
     def _initializers(self, graph: Any) -> dict[str, Operand]:
         if graph.sparse_initializer:
             raise UnsupportedOperator("sparse initializers are not supported")
-        return {t.name: Operand.known(array_of(t, f"initializer {t.name}")) for t in graph.initializer}
+        return {
+            t.name: Operand.known(array_of(t, f"initializer {t.name}"), bits=narrow_bits(t.data_type))
+            for t in graph.initializer
+        }
 
     def _inputs(self, graph: Any, scope: dict[str, Operand]) -> None:
         inputs = [i for i in graph.input if i.name not in scope]

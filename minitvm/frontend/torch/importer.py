@@ -12,6 +12,7 @@ from ..operand import Operand
 from ..operand_builder import OperandBuilder
 from .context import NodeContext, label
 from .dtypes import array_of, dtype_of
+from .regions import convert, is_region
 from .registry import find
 from .symbols import Symbols
 from .unsupported import ASSERTIONS, is_inlined, refuse_unsupported
@@ -76,7 +77,7 @@ class Importer:
             if node.op == "get_attr":
                 self._values[node] = self._attribute(module, node)
             elif node.op == "call_function":
-                self._values[node] = self._call(module, node)
+                self._values[node] = self._call(node)
             elif node.op == "output":
                 returned = node.args[0] if isinstance(node.args[0], list | tuple) else (node.args[0],)
                 return returned, [self._value(value) for value in returned]
@@ -88,7 +89,7 @@ class Importer:
             found = getattr(found, part)
         return Operand.known(array_of(found, f"constant {node.target}")) if hasattr(found, "dtype") else found
 
-    def _call(self, module: Any, node: Any) -> Any:
+    def _call(self, node: Any) -> Any:
         if node.target is operator.getitem:
             return self._item(node)
         if str(node.target) in ASSERTIONS:
@@ -97,7 +98,9 @@ class Importer:
             example = node.meta["val"]
             return self.symbols.dim(example, label(node)) if _is_integer(example) else None
         if is_inlined(node):
-            return self._inlined(module, node)
+            return self._inlined(node)
+        if is_region(node):
+            return self._declared(node, convert(self, node, self._value(node.args)))
         return self._converted(node)
 
     def _item(self, node: Any) -> Any:
@@ -107,11 +110,13 @@ class Importer:
             raise UnsupportedOperator(f"{label(node.args[0])}: result {position} is not supported")
         return value
 
-    def _inlined(self, module: Any, node: Any) -> Any:
+    def _inlined(self, node: Any) -> Any:
         """The results of a module that is called within a mode, such as `torch.no_grad()`."""
         place = next(k for k, arg in enumerate(node.args) if getattr(arg, "op", None) == "get_attr")
-        inner = getattr(module, node.args[place].target)
-        arguments = [self._value(arg) for arg in node.args[place + 1 :]]
+        return self.region(self._value(node.args[place]), [self._value(arg) for arg in node.args[place + 1 :]])
+
+    def region(self, inner: Any, arguments: Sequence[Any]) -> list[Any]:
+        """The results of a module of the program for those arguments."""
         placeholders = [n for n in inner.graph.nodes if n.op == "placeholder"]
         for placeholder, value in zip(placeholders, arguments, strict=True):
             self.bind(placeholder, value)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...errors import UnsupportedOperator, report
 from .context import source_line
+from .regions import is_region
 from .registry import find, refusal
 
 LONGEST = 12  # operators that an error lists
@@ -50,9 +51,10 @@ def _unsupported(module: Any) -> Iterator[Any]:
             yield node
         if node.op != "call_function" or node.target is operator.getitem or str(node.target) in ASSERTIONS:
             continue
-        if is_inlined(node):
-            inner = next(arg.target for arg in node.args if getattr(arg, "op", None) == "get_attr")
-            yield from _unsupported(getattr(module, inner))
+        if is_inlined(node) or is_region(node):
+            for inner in (arg.target for arg in node.args if getattr(arg, "op", None) == "get_attr"):
+                if hasattr(getattr(module, inner), "graph"):
+                    yield from _unsupported(getattr(module, inner))
         elif type(node.meta.get("val")).__name__ in ("SymInt", "SymFloat", "SymBool", "int", "float", "bool"):
             if not _is_about_sizes(node):
                 yield node

@@ -39,6 +39,7 @@ from .promote_accumulators import promote_accumulators
 from .separate_allocations import separate_allocations
 from .share_indices import share_indices
 from .share_loads import share_loads
+from .share_values import share_values
 from .shrink_shared import shrink_shared
 from .simplify import simplify
 from .skip_zeros import skip_zeros
@@ -94,6 +95,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(vectorize_reductions, "annotated reduction loops accumulate in several lanes"),
     _plain(transpose_tiles, "copies that turn a tile around become shuffles of vectors"),
     Pass("vectorize", vectorize, "vectorised loops become vector statements, or plain loops where they cannot"),
+    _plain(share_values, "what an expression computes many times, for it was inlined at many places, is computed once"),
     _plain(unroll, "unrolled loops become sequences"),
     Pass("simplify_again", lambda func, target: simplify(func), "constants of unrolled iterations folded"),
     _plain(promote_accumulators, "an element that a loop reduces into stays in a register while it runs"),

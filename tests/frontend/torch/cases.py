@@ -126,7 +126,7 @@ def _arithmetic(d: _Draw) -> dict[str, list[Call]]:
     table["atan2.default"] = [_c(d.f(9), d.f(9))]
     for name in ("maximum", "minimum"):
         table[f"{name}.default"] = [_c(d.f(3, 4), d.f(4)), _c(d.i(0, 9, 4), d.f(4)), _c(d.b(8), d.b(8))]
-    for name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+    for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "__and__", "__or__", "__xor__"):
         table[f"{name}.Tensor"] = [_c(d.i(0, 9, 6), d.i(0, 9, 6)), _c(d.b(6), d.b(6))]
         table[f"{name}.Scalar"] = [_c(d.i(0, 9, 6), 5)]
     for name in ("__lshift__", "__rshift__"):

@@ -482,7 +482,19 @@ PREFETCH.edit(
     "replace(loop, extent=loop.extent - loop.extent + 1, annotations",
 )
 
-# -- share_loads, share_indices
+# -- share_values, share_loads, share_indices
+
+VALUES = Faults(
+    "share_values",
+    TRANSFORM + "share_values",
+    [lowered(families("repeated"), ("split", "unroll", "vectorize", "fuse"))],
+)
+VALUES.edit(
+    "what a condition leaves out is certain", "stored", "sure.update(self.certain[number])",
+    "sure.update(self.parts[number])",
+)  # fmt: skip
+VALUES.edit("operands but the first are not compared", "add", "own), numbers)", "own), numbers[:1])")
+VALUES.edit("the last let is the outermost", "stored", "in reversed(named)", "in named")
 
 LOADS = Faults(
     "share_loads",

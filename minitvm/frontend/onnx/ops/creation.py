@@ -10,6 +10,7 @@ import numpy as np
 from ....expr import Expr
 from ...operand import Operand
 from ..context import NodeContext
+from ..dtypes import narrow_bits
 from ..registry import converter
 
 
@@ -26,7 +27,7 @@ def constant(n: NodeContext) -> Any:
     for name in ("sparse_value", "value_string", "value_strings"):
         if n.has(name):
             n.refuse(f"attribute {name} is not supported")
-    return Operand.known(n.attr("value"))
+    return Operand.known(n.attr("value"), bits=narrow_bits(n.attributes["value"].t.data_type))
 
 
 @converter("ConstantOfShape")
@@ -53,8 +54,11 @@ def range_(n: NodeContext) -> Any:
 def eye_like(n: NodeContext) -> Any:
     dtype = n.dtype_attr("dtype", n[0].dtype)
     assert dtype is not None
-    rows, columns = (d if isinstance(d, int) else n.refuse(f"the dimension {d} is symbolic") for d in n[0].shape)
-    return Operand.known(np.eye(rows, columns, n.attr("k", 0), dtype.numpy))
+    rows, columns = n[0].shape
+    if isinstance(rows, int) and isinstance(columns, int):
+        return Operand.known(np.eye(rows, columns, n.attr("k", 0), dtype.numpy))
+    diagonal = n.op("add", n.numbers(rows, 0, 2), n.attr("k", 0))
+    return n.cast(n.op("equal", n.numbers(columns, 1, 2), diagonal), dtype)
 
 
 @converter("OneHot", since=9)

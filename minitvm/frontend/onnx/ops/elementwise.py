@@ -42,6 +42,8 @@ def cast(n: NodeContext) -> Any:
 @converter("CastLike")
 def cast_like(n: NodeContext) -> Any:
     n.ignore("saturate", "round_mode")
+    if n[1].bits is not None:
+        n.refuse(f"a cast to integers of {n[1].bits} bits is not supported")
     return n.cast(n[0], n[1].dtype)
 
 

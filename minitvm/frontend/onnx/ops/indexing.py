@@ -112,15 +112,10 @@ def reverse_sequence(n: NodeContext) -> Any:
     """The first lengths[b] elements along the time axis are reversed, the others stay."""
     x, lengths = n[0], n[1]
     batch, time = n.attr("batch_axis", 1), n.attr("time_axis", 0)
-    steps = x.shape[time]
-    if isinstance(steps, Expr):
-        n.refuse(f"the time axis {steps} is symbolic")
-
-    def along(axis: int, size: int) -> tuple[int, ...]:
-        return tuple(size if a == axis else 1 for a in range(x.ndim))
-
-    size = n.op("reshape", n.cast(lengths, "int64"), newshape=along(batch, -1))
-    place = np.arange(steps, dtype=np.int64).reshape(along(time, steps))
+    batch, time = batch % x.ndim, time % x.ndim
+    shape = tuple(-1 if a == batch else 1 for a in range(x.ndim))
+    size = n.op("reshape", n.cast(lengths, "int64"), newshape=shape)
+    place = n.numbers(x.shape[time], time, x.ndim)
     turned = n.op("subtract", n.op("subtract", size, 1), place)
     source = n.op("where", n.op("less", place, size), turned, place)
     return n.op("gather", x, n.op("broadcast_to", source, shape=x.shape), axis=time)

@@ -64,11 +64,8 @@ def hardmax(n: NodeContext) -> Any:
 def _hardmax(n: NodeContext, x: Operand, axis: int) -> Operand:
     """1 at the first largest element, 0 elsewhere."""
     axis = axis % x.ndim
-    depth = x.shape[axis]
-    if not isinstance(depth, int):
-        n.refuse(f"the dimension {depth} is symbolic")
-    best = n.op("argmax", x, axis=axis)
-    hot: Operand = n.op("one_hot", best, depth=depth, axis=axis, dtype=str(x.dtype))
+    best = n.op("argmax", x, axis=axis, keepdims=True)
+    hot: Operand = n.cast(n.op("equal", n.numbers(x.shape[axis], axis, x.ndim), n.cast(best, "int64")), x.dtype)
     return hot
 
 

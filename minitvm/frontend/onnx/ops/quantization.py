@@ -8,6 +8,7 @@ import numpy as np
 
 from ...operand import Operand
 from ..context import NodeContext
+from ..dtypes import narrow_bits, stored_dtype
 from ..registry import converter
 
 _ONE = np.array(1.0, "float32")
@@ -15,10 +16,10 @@ _ONE = np.array(1.0, "float32")
 
 def _granularity(n: NodeContext, scale: Operand) -> dict[str, int]:
     """The attributes that decide which elements share a scale: all, those at a place along an axis, or a block."""
-    block_size = n.attr("block_size", 0)
+    block_size, axis = n.attr("block_size", 0), n.attr("axis", 1)  # one scale for all has no axis, whatever it says
     if scale.ndim > 1 and not block_size:
         n.refuse(f"a scale of the shape {scale.shape} without a block_size is not supported")
-    return {"axis": n.attr("axis", 1) if scale.ndim else 0, "block_size": block_size}
+    return {"axis": axis if scale.ndim else 0, "block_size": block_size}
 
 
 @converter("QuantizeLinear", since=10)
@@ -26,11 +27,18 @@ def quantize(n: NodeContext) -> Any:
     x, scale, zero = n[0], n[1], n.optional(2)
     shared = _granularity(n, scale)
     n.ignore("saturate", "precision")
-    out = n.dtype_attr("output_dtype") if n.attr("output_dtype", 0) else None
-    dtype = zero.dtype if zero is not None else out or "uint8"
+    code = n.attr("output_dtype", 0)
+    dtype = zero.dtype if zero is not None else stored_dtype(code, n.where) if code else "uint8"
+    bits = zero.bits if zero is not None else narrow_bits(code)
     wide = n.cast(x, "float32") if not x.dtype.is_float else x
     inputs = [wide, n.cast(scale, wide.dtype)] + ([] if zero is None else [zero])
-    return n.op("qnn.quantize", *inputs, **shared, out_dtype=str(dtype))
+    quantized = n.op("qnn.quantize", *inputs, **shared, out_dtype=str(dtype))
+    if bits is None:
+        return quantized
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype == "int8" else (0, (1 << bits) - 1)
+    quantized = n.op("clip", quantized, a_min=low, a_max=high)
+    quantized.bits = bits
+    return quantized
 
 
 @converter("DequantizeLinear", since=10)

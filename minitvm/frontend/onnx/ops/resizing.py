@@ -7,6 +7,7 @@ from typing import Any
 
 from ....graph.nodes import Dim
 from ....topi.resize_tables import positions, tables
+from ....topi.shapes import same
 from ...operand import Operand
 from ...symbolic import Quotient, scaled
 from ..context import NodeContext
@@ -147,12 +148,13 @@ def _antialiased(n: NodeContext, scales: tuple[Any, ...] | None, size: tuple[Dim
         n.refuse("antialias=1 with coordinate_transformation_mode=tf_crop_and_resize is not supported")
     if not x.dtype.is_float:
         n.refuse(f"antialias=1 of {x.dtype} is not supported: wanted floats")
-    for axis, (extent, wanted) in enumerate(zip(n.sizes(x), size, strict=True)):
+    for axis, wanted in enumerate(size):
+        if same(x.shape[axis], wanted) and (scales is None or scales[axis] == 1.0):
+            continue
+        extent = n.size(x, axis)
         if not isinstance(wanted, int):
             n.refuse(f"antialias=1 with the open dimension {wanted} is not supported")
         scale = float(scales[axis]) if scales is not None else wanted / extent
-        if extent == wanted and scale == 1.0:
-            continue
         at = positions(mode, extent, wanted, scale)
         places, weights = tables(
             at, extent, attrs["method"], attrs["cubic_alpha"], attrs["cubic_exclude"], antialias=scale

@@ -13,7 +13,9 @@ from ..registry import converter
 _SAME = {
     "mul": ("multiply", "logical_and"), "maximum": ("maximum", "logical_or"), "minimum": ("minimum", "logical_and"),
     "bitwise_and": ("bitwise_and", "logical_and"), "bitwise_or": ("bitwise_or", "logical_or"),
-    "bitwise_xor": ("bitwise_xor", "logical_xor"), "fmod": ("mod", ""), "remainder": ("floor_mod", ""),
+    "bitwise_xor": ("bitwise_xor", "logical_xor"), "__and__": ("bitwise_and", "logical_and"),
+    "__or__": ("bitwise_or", "logical_or"), "__xor__": ("bitwise_xor", "logical_xor"),
+    "fmod": ("mod", ""), "remainder": ("floor_mod", ""),
     "atan2": ("atan2", ""), "__lshift__": ("left_shift", ""), "__rshift__": ("right_shift", ""),
     "bitwise_left_shift": ("left_shift", ""), "bitwise_right_shift": ("right_shift", ""),
 }  # fmt: skip

@@ -1,0 +1,100 @@
+"""Values that a stored expression computes several times are computed once and named.
+
+An operator that reads its operand twice (GELU, a quantisation that keeps NaN out) doubles the expression of what is
+inlined into it, and k of these in a row are 2^k copies. LLVM would find that they are equal, but each copy costs time
+to compile. The dag of the distinct parts is small, so what the tree has more than once becomes a let.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...arith.affine import structural_key
+from ...expr import DataVar, Expr, Node, Var, map_children, rewrite, walk
+from ...expr.conditions import certain_parts
+from ..nodes import BufferLoad, BufferStore, Instruction, LetStmt, PrimFunc, Stmt
+
+WORTH = 64  # nodes of a tree that repetitions must save, before any of it is named
+LEAST = 4  # nodes of a part that is named
+
+
+def share_values(func: PrimFunc) -> PrimFunc:
+    """`C[i] = f(g(x)) * g(x)` -> `v = g(x); C[i] = f(v) * v`, where that makes an expression much smaller."""
+    return func.with_body(rewrite(func.body, _share, leave=(Expr, Instruction)))
+
+
+def _share(node: Node) -> Any:
+    if not isinstance(node, BufferStore):
+        return None
+    dag = _Dag()
+    root = dag.add(node.value)
+    if dag.trees[root] - len(dag.nodes) < WORTH:
+        return None
+    return dag.stored(node, root)
+
+
+class _Dag:
+    """The distinct parts of an expression by number, operands first."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Any, int] = {}
+        self.nodes: list[Expr] = []
+        self.parts: list[tuple[int, ...]] = []  # numbers of the operands
+        self.certain: list[tuple[int, ...]] = []  # of those that are computed whenever the node is
+        self.trees: list[int] = []  # how many nodes the tree of each has
+
+    def add(self, e: Any) -> int:
+        """The number of an expression."""
+        if isinstance(e, BufferLoad) or not isinstance(e, Expr) or not e._children:
+            operands: list[Expr] = []
+            key: Any = structural_key(e)
+        else:
+            certain, perhaps = certain_parts(e)
+            operands = [*certain, *perhaps]  # type: ignore[list-item]
+            key = None
+        numbers = tuple(self.add(operand) for operand in operands)
+        if key is None:
+            own = (getattr(e, name) for name in e.__dataclass_fields__ if name not in e._children)
+            key = (type(e), *map(structural_key, own), numbers)
+        number = self.numbers.setdefault(key, len(self.nodes))
+        if number == len(self.nodes):
+            self.nodes.append(e)
+            self.parts.append(numbers)
+            self.certain.append(numbers[: len(certain_parts(e)[0])] if operands else ())
+            self.trees.append(1 + sum(self.trees[n] for n in numbers))
+        return number
+
+    def stored(self, store: BufferStore, root: int) -> Stmt:
+        """The store, inside of lets for the parts that it certainly computes and that several nodes read."""
+        sure = {root}
+        for number in range(root, -1, -1):  # readers have higher numbers
+            if number in sure:
+                sure.update(self.certain[number])
+        uses = [0] * len(self.nodes)
+        for numbers in self.parts:
+            for number in numbers:
+                uses[number] += 1
+        written: list[Expr] = []
+        named: list[tuple[Var, Expr]] = []
+        for number, e in enumerate(self.nodes):
+            value = self._with_operands(e, [written[n] for n in self.parts[number]])
+            if number in sure and number != root and uses[number] > 1 and self._size(number) >= LEAST:
+                var: Var = DataVar("value", e.dtype)
+                named.append((var, value))
+                value = var
+            written.append(value)
+        result: Stmt = BufferStore(store.buffer, written[root], store.indices, store.predicate)
+        for var, value in reversed(named):
+            result = LetStmt(var, value, result)
+        return result
+
+    def _size(self, number: int) -> int:
+        e = self.nodes[number]
+        return self.trees[number] if self.parts[number] else sum(1 for _ in walk(e)) if isinstance(e, BufferLoad) else 0
+
+    def _with_operands(self, e: Expr, operands: list[Expr]) -> Expr:
+        if not operands:
+            return e
+        certain, perhaps = certain_parts(e)
+        new = {id(old): part for old, part in zip([*certain, *perhaps], operands, strict=True)}
+        return map_children(e, lambda child: new[id(child)])
