@@ -41,4 +41,8 @@ def decisions(functions: Sequence[SharedFunction], target: Target, tuned: str | 
 def _found(functions: Sequence[SharedFunction], target: Target, url: str) -> dict[bytes, Decision]:
     with Database.open(url) as database:
         best = database.best_of([function.key.hex() for function in functions], target_key(target))
-    return {bytes.fromhex(task): record.decision for task, record in best.items() if not record.untuned and record.gain >= LEAST}
+    return {
+        bytes.fromhex(task): record.decision
+        for task, record in best.items()
+        if not record.untuned and record.gain >= LEAST
+    }

@@ -1,7 +1,7 @@
-"""A decision: the rule and the knobs by which a function is scheduled. Data, so that it can be kept and carried out later.
+"""A decision: the rule and the knobs by which a function is scheduled. It is data that can be kept.
 
-    decision = Decision("contraction", {"row": "i", "column": "j", "rows": 8, "vectors": 3, ...})
-    scheduled(func, target, decision)
+decision = Decision("contraction", {"row": "i", "column": "j", "rows": 8, "vectors": 3, ...})
+scheduled(func, target, decision)
 """
 
 from __future__ import annotations

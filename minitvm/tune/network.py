@@ -18,6 +18,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..records.database import Database
+from ..records.record import OK
 from ..target import Target
 from ..tir import Schedule
 from ..tir.nodes import PrimFunc
@@ -29,6 +30,8 @@ from .task import Task, extract
 RUNS = 100_000  # of the model, that a saving is thought to last for
 FIRST = 0.1
 _SECONDS = 3.0  # of a batch, before one was timed
+_BEGINNING = 0.6  # of the budget, for what a build without records takes
+_AT_ONCE = 6  # tasks that begin together
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +133,7 @@ def tune(
         return tune_tasks(tasks, database, start, budget, trials, seed, report, runs, limits)
 
 
-def tune_func(
-    func: PrimFunc, target: str | Target = "cpu", budget: float | None = 60.0, **options: Any
-) -> Schedule:
+def tune_func(func: PrimFunc, target: str | Target = "cpu", budget: float | None = 60.0, **options: Any) -> Schedule:
     """Tune one function (level 3, not scheduled) and return the best schedule; the options are those of `tune`."""
     from ..strategy import chosen, decided
 
@@ -167,7 +168,7 @@ def tune_tasks(
         searches = [Search(task, database, runner, Options(seed=seed)) for task in closed]
         lines = [Line(search, number) for number, search in enumerate(searches, 1)]
         try:
-            _begin(lines, runner, end, tuned)
+            _begin(lines, runner, end if budget is None else start + budget * _BEGINNING, tuned)
             tuned.ended = _batches(lines, end, trials, report, runs)
         except KeyboardInterrupt:
             tuned.ended = "interrupted"
@@ -181,10 +182,21 @@ def tune_tasks(
 
 
 def _begin(lines: Sequence[Line], runner: Runner, end: float, tuned: Tuned) -> None:
-    """Measure what a build without records takes, all tasks compiled at once."""
+    """Measure what a build without records takes, the tasks with the most predicted cycles first, some at a time.
+
+    Ends at the moment `end`: the other tasks stay as they are.
+    """
+    order = sorted(lines, key=lambda line: -line.search.task.weight * line.search.space.cheapest)
+    for start in range(0, len(order), _AT_ONCE):
+        if time.monotonic() > end:
+            return
+        _begin_some(order[start : start + _AT_ONCE], runner, end, tuned)
+
+
+def _begin_some(lines: Sequence[Line], runner: Runner, end: float, tuned: Tuned) -> None:
     found = checked([(line.search.task, None) for line in lines])
     paths = [runner.folder / f"untuned-{line.number}.mtvm" for line in lines]
-    ready = [n for n, one in enumerate(found) if one.outcome == "ok"]
+    ready = [n for n, one in enumerate(found) if one.outcome == OK]
     made = artifacts([(lines[n].search.task, found[n], paths[n]) for n in ready], runner.key)
     faults = dict(zip(ready, made, strict=True))
     for number, (line, one, path) in enumerate(zip(lines, found, paths, strict=True)):
@@ -231,6 +243,4 @@ def _status(line: Line, total: int, trials: int | None, finished: bool) -> Statu
     current = 0.0 if search.current is None else search.current.gflops
     planned = trials or max(search.trials, search.space.size)
     best = search.flops * (search.best.gain or 1.0) / search.baseline / 1e9 if search.baseline else 0.0
-    return Status(
-        line.number, total, search.task.name, current, best, search.trials, planned, line.seconds, finished
-    )
+    return Status(line.number, total, search.task.name, current, best, search.trials, planned, line.seconds, finished)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import MinitvmError
+from ..errors import MinitvmError, ScheduleError
 from ..expr.as_json import from_json
 from ..link import link_function
 from ..lowering import LoweredFunc, cache, lower_function
@@ -63,9 +63,13 @@ def checked(asked: Sequence[tuple[Task, Decision | None]], workers: int | None =
     return [
         Checked(
             Decision.from_json(reply["decision"]) if "decision" in reply else (one or Decision("", {})),
-            reply["outcome"], reply.get("message", ""), reply.get("lowered", ""), reply.get("code", ""),
-            reply.get("cost", (0.0, 0.0)), reply.get("figures", {}),
-        )  # fmt: skip
+            reply["outcome"],
+            reply.get("message", ""),
+            reply.get("lowered", ""),
+            reply.get("code", ""),
+            reply.get("cost", (0.0, 0.0)),
+            reply.get("figures", {}),
+        )
         for (_, one), reply in zip(asked, replies, strict=True)
     ]
 
@@ -73,9 +77,7 @@ def checked(asked: Sequence[tuple[Task, Decision | None]], workers: int | None =
 def artifacts(asked: Sequence[tuple[Task, Checked, Path]], key: bytes, workers: int | None = None) -> list[str]:
     """Compile candidates, each to a file signed with `key`; returns for each what went wrong, "" for nothing."""
     requests = [
-        json.dumps(
-            {"lowered": one.lowered, "target": task.target.brief, "path": str(path), "key": key.hex()}
-        ).encode()
+        json.dumps({"lowered": one.lowered, "target": task.target.brief, "path": str(path), "key": key.hex()}).encode()
         for task, one, path in asked
     ]
     return [json.loads(reply).get("message", "") for reply in pool.run(COMPILE, requests, workers)]
@@ -137,7 +139,7 @@ def figures(lowered: LoweredFunc) -> dict[str, float]:
 
 
 def _one_line(error: MinitvmError) -> str:
-    return reason(error) if hasattr(error, "requirement") else str(error).splitlines()[0]
+    return reason(error) if isinstance(error, ScheduleError) else str(error).splitlines()[0]
 
 
 @lru_cache(maxsize=4)

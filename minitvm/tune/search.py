@@ -18,11 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ..errors import ScheduleError
 from ..records.database import Database
 from ..records.record import CRASHED, OK, PAIRED, REFUSED, Record, typical
 from ..strategy import Candidate, Decision, candidate_of
 from ..strategy.candidate import Cost
-from ..errors import ScheduleError
 from .measure import Measured, Runner, caches
 from .prepare import Checked, artifacts, checked
 from .residual import Features, Residual, features
@@ -141,7 +141,9 @@ class Search:
             if one.outcome != OK:
                 self._keep(one.decision, Cost(*one.cost), Measured(one.outcome, (), one.message))
             elif one.code in self.codes:
-                self.seen[one.decision] = self._record(one.decision, Cost(*one.cost), Measured(REFUSED, (), "as another"))
+                self.seen[one.decision] = self._record(
+                    one.decision, Cost(*one.cost), Measured(REFUSED, (), "as another")
+                )
             else:
                 self.codes.add(one.code)
                 self.waiting[one.decision] = one

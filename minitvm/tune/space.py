@@ -31,6 +31,11 @@ class Space:
         every = {Decision.of(one): one for one in candidates(self.task.func, self.task.target, for_tuning=True)}
         return sorted(every.values(), key=lambda one: one.cost.cycles)
 
+    @property
+    def cheapest(self) -> float:
+        """The fewest predicted cycles; 0 where no rule fits."""
+        return self.yielded[0].cost.cycles if self.yielded else 0.0
+
     @cached_property
     def values(self) -> dict[tuple[str, frozenset[str]], dict[str, list[Knob]]]:
         """The values of each knob, by rule and the names of its knobs."""
@@ -50,7 +55,7 @@ class Space:
         return sum(prod(len(values) for values in knobs.values()) for knobs in self.values.values())
 
     def nearby(self, candidate: Candidate) -> Iterator[Candidate]:
-        """Candidates that differ in one knob: each other value that the rule has for it, and an integer's neighbours."""
+        """Candidates that differ in one knob: by each other value that the rule has, and by an integer's neighbours."""
         values = self.values.get(_family(candidate), {})
         for name, value in candidate.knobs.items():
             others: list[Knob] = [v for v in values.get(name, ()) if v != value]
