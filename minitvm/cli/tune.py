@@ -35,6 +35,8 @@ def register(commands: Any) -> None:
     parser.add_argument("file", nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("--budget", type=_seconds, metavar="5m", help="time in all: 90, 60s, 5m, 1h; default: no limit")
     parser.add_argument("--trials", type=opt.thread_count, metavar="N", help="measured candidates in all")
+    parser.add_argument("--runs", type=opt.thread_count, metavar="N", help="of the model, which a saving should pay for; "
+                        "default: a million")  # fmt: skip
     parser.add_argument("--db", metavar="URL", help="a path, sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME; "
                         "default: MINITVM_RECORDS, else your own")  # fmt: skip
     parser.add_argument("--seed", type=opt.natural, default=0, metavar="N", help="of what is drawn at random")
@@ -67,13 +69,16 @@ def _tune(options: argparse.Namespace) -> int:
     import time
 
     from ..records.database import Database
-    from ..tune.network import tune_tasks
+    from ..tune.network import RUNS, tune_tasks
 
     start = time.monotonic()
     with Database.open(options.db) as database:
         tasks = _tasks(options, options.model)
         with _Progress() as progress:
-            tuned = tune_tasks(tasks, database, start, options.budget, options.trials, options.seed, progress.report)
+            tuned = tune_tasks(
+                tasks, database, start, options.budget, options.trials, options.seed, progress.report,
+                options.runs or RUNS,
+            )  # fmt: skip
         for line in summary(tuned):
             print(line)
         print(f"records     {database.count()} in {database.url}")

@@ -27,7 +27,7 @@ from .prepare import artifacts, checked
 from .search import BATCH, Options, Search
 from .task import Task, extract
 
-RUNS = 100_000  # of the model, that a saving is thought to last for
+RUNS = 1_000_000  # of the model, that a saving is thought to last for
 FIRST = 0.1
 _SECONDS = 3.0  # of a batch, before one was timed
 _BEGINNING = 0.6  # of the budget, for what a build without records takes
@@ -210,7 +210,8 @@ def _begin_some(lines: Sequence[Line], runner: Runner, end: float, tuned: Tuned)
 
 
 def _batches(lines: Sequence[Line], end: float, trials: int | None, report: Report | None, runs: int) -> str:
-    """Batch after batch; returns why it ended."""
+    """Batch after batch, small ones where several tasks wait; returns why it ended."""
+    size = BATCH if len(lines) == 1 else BATCH // 2
     while True:
         now, left = time.monotonic(), None if trials is None else trials - sum(line.search.trials for line in lines)
         if left is not None and left <= 0:
@@ -219,7 +220,7 @@ def _batches(lines: Sequence[Line], end: float, trials: int | None, report: Repo
         if not worth:
             return "gain"
         line = max(worth, key=lambda line: line.gain / line.cost)
-        count = min(BATCH, _fitting(line, end - now), BATCH if left is None else left)
+        count = min(size, _fitting(line, size, end - now), size if left is None else left)
         if count < 1:
             return "budget"
         improved = line.search.step(count, lambda: time.monotonic() > end)
@@ -230,11 +231,9 @@ def _batches(lines: Sequence[Line], end: float, trials: int | None, report: Repo
             report(_status(line, len(lines), trials, line.search.finished))
 
 
-def _fitting(line: Line, seconds: float) -> int:
-    """Candidates whose measurement should end within so many seconds."""
-    if seconds == float("inf"):
-        return BATCH
-    return int(BATCH * seconds / line.cost)
+def _fitting(line: Line, size: int, seconds: float) -> int:
+    """Of a batch of `size` candidates, how many should be measured after so many seconds."""
+    return size if seconds == float("inf") else int(size * seconds / line.cost)
 
 
 def _status(line: Line, total: int, trials: int | None, finished: bool) -> Status:
