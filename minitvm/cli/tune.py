@@ -35,7 +35,7 @@ def register(commands: Any) -> None:
     parser.add_argument("file", nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("--budget", type=_seconds, metavar="5m", help="time in all: 90, 60s, 5m, 1h; default: no limit")
     parser.add_argument("--trials", type=opt.thread_count, metavar="N", help="measured candidates in all")
-    parser.add_argument("--runs", type=opt.thread_count, metavar="N", help="of the model, which a saving should pay for; "
+    parser.add_argument("--runs", type=opt.thread_count, metavar="N", help="of the model, that a saving lasts for; "
                         "default: a million")  # fmt: skip
     parser.add_argument("--db", metavar="URL", help="a path, sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME; "
                         "default: MINITVM_RECORDS, else your own")  # fmt: skip

@@ -123,8 +123,8 @@ class Database:
         new = 0
         with _reported(_sqlalchemy(), self.url, "written"), self._engine.begin() as connection:
             for part in _parts(list(rows.values())):
-                done = connection.execute(self._insert(self._table).values(part).on_conflict_do_nothing())
-                new += max(0, done.rowcount)
+                insert = self._insert(self._table).values(part).on_conflict_do_nothing()
+                new += len(connection.execute(insert.returning(self._table.c.number)).all())
         return new
 
     def records(

@@ -83,7 +83,7 @@ class Record:
         try:
             data = json.loads(text)
         except ValueError:
-            data = None
+            raise InputError(f"not a record: wanted a line of JSON, found {text[:60]!r}") from None
         return Record.from_data(data)
 
     @staticmethod
