@@ -107,6 +107,7 @@ class Runner:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
+            self._stop()
             path = os.pathsep.join([_ROOT, *(p or os.getcwd() for p in sys.path)])
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "minitvm.tune.runner"],

@@ -50,9 +50,8 @@ class Status:
 
     def __str__(self) -> str:
         """The line that users of AutoTVM know."""
-        width = len(str(self.total))
         line = (
-            f"[Task {self.number:>{width + 1}}/{self.total}]  Current/Best: {self.current:7.2f}/{self.best:7.2f} GFLOPS"
+            f"[Task {self.number:>2}/{self.total:>2}]  Current/Best: {self.current:7.2f}/{self.best:7.2f} GFLOPS"
             f" | Progress: ({self.done}/{self.planned}) | {self.seconds:.2f} s"
         )
         return f"{line} Done." if self.finished else line

@@ -106,8 +106,7 @@ def _child(request: Mapping[str, Any], writing: int, said: int) -> None:
             pipe.write(json.dumps(reply).encode())
         code = 0
     except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
+        os.write(2, traceback.format_exc().encode())
     finally:
         os._exit(code)
 

@@ -74,7 +74,8 @@ def extract(model: Any, target: str | Target = "cpu", accuracy: str = "fast", **
 
 def function_task(func: PrimFunc, target: str | Target = "cpu") -> Task:
     """The task of one function."""
-    return Task(func.name, func, code_target(target), structural_digest(func).hex())
+    nameless = func.with_attr("global_symbol", "")
+    return Task(func.name, func, code_target(target), structural_digest(nameless).hex())
 
 
 def _merged(tasks: Sequence[Task]) -> list[Task]:
