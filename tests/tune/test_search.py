@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,13 @@ UNTUNED = Decision("contraction", {})
 
 
 @pytest.fixture
-def faked(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+def faked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Compiling is left out: each decision is its own code."""
+    return without_compiling(monkeypatch)
+
+
+def without_compiling(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Replace what compiles; the result says what is refused, and which decisions come to the same code."""
     state: dict[str, Any] = {"refuse": lambda decision: False, "code": lambda decision: decision.to_json()}
 
     def checked(asked: Any, workers: Any = None) -> list[Checked]:
@@ -77,7 +82,7 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     for module in (searching, tuning):
         monkeypatch.setattr(module, "checked", checked)
         monkeypatch.setattr(module, "artifacts", artifacts)
-    yield state
+    return state
 
 
 def seconds(value: float) -> Measured:
