@@ -21,7 +21,7 @@ from ..lowering import LoweredFunc, cache, lower_function
 from ..records.record import CRASHED, OK, REFUSED
 from ..strategy import Decision, decided
 from ..strategy.candidate import reason
-from ..strategy.choice import CHOICE
+from ..strategy.choice import CHOICE, choice_of
 from ..strategy.registry import chosen
 from ..target import Target
 from ..tir.work import count
@@ -55,7 +55,12 @@ def checked(asked: Sequence[tuple[Task, Decision | None]], workers: int | None =
     """Each decision, scheduled and lowered; None is the schedule of a build without records."""
     requests = [
         json.dumps(
-            {"func": task.text, "target": task.target.to_json(), "decision": None if one is None else one.to_json()}
+            {
+                "func": task.text,
+                "target": task.target.to_json(),
+                "decision": None if one is None else one.to_json(),
+                "built": task.built if one is None else "",
+            }
         ).encode()
         for task, one in asked
     ]
@@ -87,15 +92,16 @@ def check_request(request: bytes) -> bytes:
     """Runs in a worker: schedule and lower one candidate, and count its work."""
     body = json.loads(request)
     target = _target(body["target"])
-    func = _function(body["func"])
     asked = None if body["decision"] is None else Decision.from_json(body["decision"])
-    try:
-        taken = chosen(func, target) if asked is None else decided(func, target, asked)
-        scheduled = taken.schedule.func.with_attr(CHOICE, taken.choice.data)
-        lowered = lower_function(scheduled, target)
-    except MinitvmError as error:
-        return json.dumps({"outcome": REFUSED, "message": _one_line(error)}).encode()
-    option = taken.choice.taken
+    lowered = cache.decode(body["built"].encode()) if body["built"] else None
+    if lowered is None:
+        func = _function(body["func"])
+        try:
+            taken = chosen(func, target) if asked is None else decided(func, target, asked)
+            lowered = lower_function(taken.schedule.func.with_attr(CHOICE, taken.choice.data), target)
+        except MinitvmError as error:
+            return json.dumps({"outcome": REFUSED, "message": _one_line(error)}).encode()
+    option = choice_of(lowered.host).taken
     decision = asked or (Decision("", {}) if option is None else Decision(option.rule, option.knobs))
     reply = {
         "outcome": OK,

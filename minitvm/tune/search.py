@@ -36,6 +36,7 @@ SAMPLES = 32  # points of the space that a draft looks at beside those that rule
 HOPELESS = 1.5  # times the best: stops after two runs
 BETTER = 0.98  # of the best time: worth a pair, and won if the pair says so
 PAIRS = 40  # runs of each of a pair
+_LONGER = 4  # times the seconds of other measurements: those that decide
 _GHZ = 3.0  # where the target does not say
 _PRIORS = 2000  # records of other tasks and targets that the residual learns from
 
@@ -87,7 +88,8 @@ class Search:
         self.codes.add(untuned.code)
         for record in self.database.records(self.task.key, self.task.target_key):
             self.seen[record.decision] = record
-        measured = _failed(untuned, fault) or self.runner.run(self.task, [path], self._expected)
+        seconds = _LONGER * self.runner.limits.seconds
+        measured = _failed(untuned, fault) or self.runner.run(self.task, [path], self._expected, seconds=seconds)
         if measured.outcome == OK:
             self.baseline = typical(measured.seconds[0])
             measured = replace(measured, outcome=PAIRED)
@@ -198,7 +200,7 @@ class Search:
     def _pair(self, decision: Decision, cost: Cost, path: Path) -> None:
         """Run a candidate in turn with the best, and let that decide which is."""
         assert self.best is not None and self._best_path is not None
-        seconds = 4 * self.runner.limits.seconds
+        seconds = _LONGER * self.runner.limits.seconds
         measured = self.runner.run(self.task, [path, self._best_path], self._expected, runs=PAIRS, seconds=seconds)
         if measured.outcome != OK:
             self._keep(decision, cost, measured)
@@ -206,9 +208,12 @@ class Search:
         own, other = map(typical, measured.seconds)
         # What the untuned program would take now, by how many times as fast as it the best is.
         baseline = other * (self.best.gain or 1.0)
+        self.baseline = min(self.baseline, baseline)
         record = self._keep(decision, cost, Measured(PAIRED, measured.seconds[:1]), baseline)
         if own < BETTER * other:
             self.best, self._best_path = record, path
+        else:  # what it takes now is what others have to be faster than
+            self.best = replace(self.best, seconds=measured.seconds[1], baseline=baseline)
 
     # -- records and what they teach
 

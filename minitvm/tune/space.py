@@ -33,8 +33,9 @@ class Space:
 
     @property
     def cheapest(self) -> float:
-        """The fewest predicted cycles; 0 where no rule fits."""
-        return self.yielded[0].cost.cycles if self.yielded else 0.0
+        """The fewest predicted cycles of what a build may take; 0 where no rule fits."""
+        offered = candidates(self.task.func, self.task.target)
+        return min((one.cost.cycles for one in offered), default=0.0)
 
     @cached_property
     def values(self) -> dict[tuple[str, frozenset[str]], dict[str, list[Knob]]]:

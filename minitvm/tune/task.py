@@ -14,6 +14,7 @@ from ..expr import Var, free_vars
 from ..expr.as_json import to_json
 from ..expr.structural_hash import structural_digest
 from ..link.levels import level_of, units_of
+from ..lowering import SharedFunction, cache
 from ..records.record import target_key
 from ..target import Target
 from ..tir.nodes import Buffer, IRModule, PrimFunc
@@ -31,6 +32,15 @@ class Task:
     target: Target
     key: str
     weight: int = 1
+    shared: SharedFunction | None = None  # of a model: a build may have lowered it before
+
+    @property
+    def built(self) -> str:
+        """What a build without records lowered it to, as text, if that is on disk; else ""."""
+        if self.shared is None or not cache.usable(self.target) or not cache.keeps(self.shared):
+            return ""
+        lowered = cache.get(self.shared, self.target)
+        return "" if lowered is None else cache.encode(lowered).decode()
 
     @cached_property
     def target_key(self) -> str:
@@ -67,7 +77,7 @@ def extract(model: Any, target: str | Target = "cpu", accuracy: str = "fast", **
     uses = Counter(units[node].function.key for node in nodes)
     functions = {units[node].function.key: units[node].function for node in reversed(nodes)}
     return [
-        Task(functions[key].name, functions[key].func, machine, key.hex(), uses[key])
+        Task(functions[key].name, functions[key].func, machine, key.hex(), uses[key], functions[key])
         for key in dict.fromkeys(units[node].function.key for node in nodes)
     ]
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests import conftest  # noqa: F401  (it loads the profile of properties)
 from tests.records import test_database, test_lookup, test_record
 from tests.strategy import test_sketch
 from tests.tune import test_measure, test_residual, test_search, test_task

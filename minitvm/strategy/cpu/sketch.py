@@ -21,11 +21,13 @@ from ...expr import REDUCE
 from ...tir import Schedule
 from ...tir.nodes import Block, PrimFunc
 from ..blocks import block_of, blocks_of, constant_extent, inline_injective, is_reduction
-from ..candidate import Candidate, Cost, Unfit
+from ..candidate import Candidate, Cost, Knob, Unfit
 from ..epilogues import epilogue
 from ..registry import rule
 from .conv2d import schedule_other_blocks
+from .generic import BlockKnobs, stream_cost
 from .sketch_costs import Reduction, TilingCost, fitting_tiles, knob, reduction_of, tiling_cost
+from .streams import streams
 from .tasks import in_parallel
 from .tiling import cpu_of
 
@@ -61,8 +63,10 @@ def sketch(func: PrimFunc, target: Any) -> Iterator[Candidate]:
             costs[key] = tiling_cost(reduction, vector, lanes, inner, cpu)
         return costs[key]
 
+    rest = _others(func, reduction, target)
+
     def price(vector: str, lanes: int, inner: str, **others: Any) -> Cost:
-        return Cost(*map(float, cost_of(vector, lanes, inner).at(others)))
+        return Cost(*map(float, cost_of(vector, lanes, inner).at(others))) + rest
 
     def apply(sch: Schedule, **knobs: Any) -> None:
         used = _tiled(sch, reduction, **knobs)
@@ -77,11 +81,20 @@ def sketch(func: PrimFunc, target: Any) -> Iterator[Candidate]:
             for number, tile in enumerate(tiles):
                 for how in producers if number < 2 else producers[:1]:
                     for last in reduction.summed if number == 0 else reduction.summed[-1:]:
-                        knobs = {
+                        knobs: dict[str, Knob] = {
                             "vector": vector.name, "lanes": lanes, "inner": inner.name, "last": last.name,
                             "unroll": 1, "producers": how, **tile,
                         }  # fmt: skip
-                        yield Candidate(knobs=knobs, price=price, apply=apply, formulas=formulas.text())
+                        yield Candidate(knobs=knobs, price=price, apply=apply, formulas=formulas.formulas())
+
+
+def _others(func: PrimFunc, reduction: Reduction, target: Any) -> Cost:
+    """The cost of the other blocks, each by itself; what is inlined costs nothing."""
+    total, knobs, cpu = Cost(0.0), BlockKnobs.of(target), cpu_of(target)
+    for block, stream in zip(blocks_of(func), streams(func), strict=True):
+        if block is not reduction.block:
+            total += stream_cost(stream, True, knobs, cpu)
+    return total
 
 
 def _lanes(columns: int, widest: int) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arith.formula import Formula, clamped, formula, largest, quotient, rated, symbol
+from ...arith.formula import Formula, clamped, formula, largest, quotient, symbol
 from ...expr import REDUCE, Call, Node, Var, children, walk
 from ...tir.nodes import Block, BufferLoad, BufferStore
 from ...tir.transform.affine import coefficient, linear, moves
@@ -145,9 +145,9 @@ class TilingCost:
         values = [tiles[name] for name in self.names]
         return self.compute.compiled(self.names)(*values), self.memory.compiled(self.names)(*values)
 
-    def text(self) -> dict[str, str]:
-        """The formulas, to read."""
-        return {"compute": str(self.compute), "memory": str(self.memory), "registers": str(self.registers)}
+    def formulas(self) -> dict[str, Formula]:
+        """The formulas by what they are."""
+        return {"compute": self.compute, "memory": self.memory, "registers": self.registers}
 
 
 def knob(axis: Axis) -> str:
@@ -197,11 +197,13 @@ def fitting_tiles(
     reduction: Reduction, vector: str, lanes: int, cost: TilingCost, registers: int, most: int
 ) -> list[dict[str, int]]:
     """The tiles that fit the registers, `most` of them, the cheapest first: all are ranked at once."""
-    options = [_extents(axis, lanes if axis.name == vector else 1, registers) for axis in reduction.tiled]
-    grid = np.meshgrid(*options, indexing="ij")
-    points = {name: axis.ravel() for name, axis in zip(cost.names, grid, strict=True)}
-    used = cost.registers.compiled(cost.names)(*points.values())
-    fits = np.broadcast_to(np.asarray(used) <= registers, grid[0].size)
+    grid = np.ones((1, 0), np.int64)
+    for axis in reduction.tiled:
+        options = _extents(axis, lanes if axis.name == vector else 1, registers)
+        grid = np.hstack([np.repeat(grid, len(options), axis=0), np.tile(options, len(grid))[:, None]])
+        grid = grid[grid.prod(axis=1) <= registers]  # the results of a tile are in registers
+    points = dict(zip(cost.names, grid.T, strict=True))
+    fits = np.broadcast_to(np.asarray(cost.registers.compiled(cost.names)(*grid.T)) <= registers, len(grid))
     points = {name: column[fits] for name, column in points.items()}
     compute, memory = cost.at(points)
     order = np.argsort(np.broadcast_to(compute + memory, int(fits.sum())), kind="stable")[:most]
@@ -212,6 +214,11 @@ def _extents(axis: Axis, lanes: int, registers: int) -> np.ndarray[Any, Any]:
     """Extents of a tile along an axis that are worth a look: all small ones, and the axis as a whole."""
     whole = -(-axis.extent // lanes)
     return np.arange(1, min(whole, registers) + 1, dtype=np.int64)
+
+
+def rated(f: Formula, per_cycle: float) -> Formula:
+    """Cycles for so many things, as `arith.formula.rated`; factors stay factors, which is faster and reads better."""
+    return Formula(f.expr * (1 / per_cycle), f.exact)
 
 
 def _product(factors: Any) -> Formula:
