@@ -28,6 +28,7 @@ from .lowering import (
     to_units,
 )
 from .lowering.units import named
+from .records.lookup import decisions
 from .target import Target
 from .tir.nodes import IRModule, PrimFunc
 
@@ -59,6 +60,7 @@ class _BuildOptions(TypedDict, total=False):
     max_length: int | None
     progress: Progress | None
     accuracy: str
+    tuned: str | None
 
 
 class _LowerOptions(TypedDict, total=False):
@@ -85,6 +87,7 @@ def build(
     model: Any, target: str | Target = ..., threads: int | None = ..., params: Mapping[str, np.ndarray] | None = ...,
     shapes: Shapes | None = ..., progress: Progress | None = ..., accuracy: str = ...,
     stop_before: str | None = ..., states: Mapping[str, str] | bool | None = ..., max_length: int | None = ...,
+    tuned: str | None = ...,
 ) -> Any: ...  # fmt: skip
 def build(
     model: Any,
@@ -97,6 +100,7 @@ def build(
     stop_before: str | None = None,
     states: Mapping[str, str] | bool | None = None,
     max_length: int | None = None,
+    tuned: str | None = "auto",
 ) -> Any:
     """Compile a model to a `runtime.GraphModule`, or a tir function to a `runtime.Function`.
 
@@ -109,7 +113,9 @@ def build(
     ONNX model that are outputs of the run before, {"past": "present"}, or True for the usual names; `max_length` bounds
     the context that they hold (see `frontend.onnx.from_onnx`). `progress(stage, done, total)` is called during the
     work. `accuracy="strict"` allows only algorithms that round no worse than the sums as written: no Winograd
-    convolution, which also spreads NaN and infinity to a whole tile of up to 4 x 4 results.
+    convolution, which also spreads NaN and infinity to a whole tile of up to 4 x 4 results. `tuned` is the database
+    from which a model's operators take the schedules that won when they were tuned (`minitvm tune`): its path or URL,
+    None for none, or "auto", the user's own (MINITVM_RECORDS) if there is one.
     Raises a `MinitvmError` for every fault of the arguments.
     """
     from .runtime import Function, GraphModule
@@ -126,7 +132,7 @@ def build(
     is_function = isinstance(model, PrimFunc | IRModule)
     if not is_function:
         model = to_graph(model, shapes, params, stop_before, states, max_length)
-    executable = compile_executable(model, machine, progress=progress, accuracy=accuracy)
+    executable = compile_executable(model, machine, progress=progress, accuracy=accuracy, tuned=tuned)
     compiling = (lambda done, total, name: progress("compiling", done, total)) if progress else None
     make = Function if is_function else GraphModule
     return make(executable, threads=threads, progress=compiling)
@@ -277,6 +283,7 @@ def compile_executable(
     callback: PassCallback | None = None,
     progress: Progress | None = None,
     accuracy: str = "fast",
+    tuned: str | None = None,
 ) -> x.Executable:
     """Everything up to the executable; its kernels are source, not yet machine code."""
     if isinstance(model, PrimFunc | IRModule):
@@ -288,7 +295,7 @@ def compile_executable(
     needed = [node for inner in level.all() for node in inner.graph.nodes if inner.needs_function(node)]
     functions = list(dict.fromkeys(units[node].function for node in needed))
     report = (lambda done, total: progress("lowering", done, total)) if progress else None
-    lowered = lower_placed(functions, target, callback, report)
+    lowered = lower_placed(functions, target, callback, report, lambda group, machine: decisions(group, machine, tuned))
     return link_graph(level, units, lowered, host_of(target).brief, input_bounds(graph))
 
 

@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # Set before anything of minitvm is imported. The folder stays between runs, so that a second run compiles nothing anew;
 # xdist's workers share it, as processes of a user would.
 os.environ.setdefault("MINITVM_CACHE_DIR", str(ROOT / ".test_cache"))
+# What the user measured is not what tests see; a folder that is not there has no records.
+os.environ["MINITVM_RECORDS"] = str(ROOT / ".test_cache" / "no_records" / "records.db")
 # Every schedule step, lowered kernel, graph pass and executable of every test goes through its verifier.
 os.environ.setdefault("MINITVM_VERIFY", "1")
 

@@ -34,8 +34,8 @@ NODES = (
     " accel.config accel.isa"
 )
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
-COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link lowering"
-EVERYTHING = f"{COMPILER} quantization interop profile models gallery accel"
+COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link lowering records"
+EVERYTHING = f"{COMPILER} quantization interop profile models gallery accel tune"
 
 MAY_IMPORT: dict[str, str] = {
     # what everything stands on
@@ -73,10 +73,13 @@ MAY_IMPORT: dict[str, str] = {
     # the one place that knows the whole way: build; lowering, from operators to kernels; link, from there on
     "lowering": f"{MIDDLE} executable",
     "link": f"{MIDDLE} executable lowering",
-    "build": f"{MIDDLE} executable runtime codegen frontend ir link lowering",
+    # what was measured: its decisions are what a build takes
+    "records": f"{MIDDLE} executable lowering",
+    "build": f"{MIDDLE} executable runtime codegen frontend ir link lowering records",
     # on top
     "interop": COMPILER,
     "profile": COMPILER,
+    "tune": COMPILER,
     "gallery": f"{FOUNDATION} arith tir te script",
     "models": f"{FOUNDATION} arith tir te topi strategy graph",
     "cli": EVERYTHING,
@@ -127,6 +130,8 @@ ONLY_IMPORTED_BY: dict[str, str] = {
     "onnx": "frontend interop models build cli",
     "hypothesis": "reference.strategies",
     "torch": "frontend.torch interop",
+    "sqlalchemy": "records",
+    "lightgbm": "tune",
 }
 
 # Installed with minitvm itself. Anything else is an extra: imported inside a function, or in a `try` that turns its
@@ -163,7 +168,10 @@ NOT_LOADED_BY: dict[str, str] = {
     "graph": "onnx numba",
     "frontend": "onnx numba",
     "gallery": "onnx numba",
-    "cli": COMPILER_LIBRARIES,
+    "records": "onnx numba sqlalchemy",
+    "tune": f"{COMPILER_LIBRARIES} sqlalchemy lightgbm matplotlib",
+    "tune.runner": "sympy islpy onnx sqlalchemy lightgbm matplotlib minitvm.tir.schedule minitvm.strategy",
+    "cli": f"{COMPILER_LIBRARIES} sqlalchemy",
     "reference": f"{COMPILER_LIBRARIES} hypothesis {TRANSFORMS}",
 }
 

@@ -31,7 +31,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     from .. import __version__
-    from . import accel, check, check_schedules, demo, explain, export, info, lesson, models, profile, run, show
+    from . import accel, check, check_schedules, demo, explain, export, info, lesson, models, profile, run, show, tune
 
     parser = _Parser(
         prog="minitvm",
@@ -41,7 +41,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"minitvm {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (run, export, show, check, check_schedules, profile, accel, demo, models, info, lesson, explain):
+    for module in (
+        run,
+        export,
+        show,
+        check,
+        check_schedules,
+        profile,
+        tune,
+        accel,
+        demo,
+        models,
+        info,
+        lesson,
+        explain,
+    ):
         module.register(commands)
     return parser
 

@@ -22,6 +22,7 @@ from ..expr import DType
 from ..expr.as_json import from_json, to_json
 from ..graph import registry
 from ..store import Store
+from ..strategy.decision import Decision
 from ..strategy.registry import rules
 from ..target import Target
 from ..tir.pass_context import PassContext
@@ -75,23 +76,24 @@ def code_version() -> bytes:
     return h.digest()
 
 
-def key_of(function: SharedFunction, target: Target) -> bytes:
-    """The 32-byte key of the result of lowering a function for a target."""
+def key_of(function: SharedFunction, target: Target, decision: Decision | None = None) -> bytes:
+    """The 32-byte key of the result of lowering a function for a target, scheduled by a decision if there is one."""
     h = hashlib.sha256(code_version())
-    for part in (function.key, function.name.encode(), target.code_identity().encode()):
+    decided = () if decision is None else (decision.to_json().encode(),)
+    for part in (function.key, function.name.encode(), target.code_identity().encode(), *decided):
         h.update(len(part).to_bytes(8, "little") + part)
     return h.digest()
 
 
-def get(function: SharedFunction, target: Target) -> LoweredFunc | None:
+def get(function: SharedFunction, target: Target, decision: Decision | None = None) -> LoweredFunc | None:
     """The stored result for a function, or None."""
-    data = FUNCTIONS.get(key_of(function, target), function.name)
+    data = FUNCTIONS.get(key_of(function, target, decision), function.name)
     return None if data is None else decode(data)
 
 
-def put(function: SharedFunction, target: Target, data: bytes) -> None:
+def put(function: SharedFunction, target: Target, data: bytes, decision: Decision | None = None) -> None:
     """Store the result for a function, as returned by `encode`."""
-    FUNCTIONS.put(key_of(function, target), function.name, data)
+    FUNCTIONS.put(key_of(function, target, decision), function.name, data)
 
 
 def encode(func: LoweredFunc) -> bytes:

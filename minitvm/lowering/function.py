@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..backend import get as get_backend
 from ..expr.names import identifier
 from ..garbage import collected_seldom
+from ..strategy.decision import Decision
 from ..target import Target
 from ..tir.nodes import IRModule, PrimFunc
 from ..tir.transform.pipeline import PassCallback
@@ -12,15 +13,15 @@ from .lowered import LoweredFunc, lowered
 
 
 @collected_seldom()
-def schedule_function(func: PrimFunc, target: Target) -> PrimFunc:
-    """The function as the target's strategy schedules it.
+def schedule_function(func: PrimFunc, target: Target, decision: Decision | None = None) -> PrimFunc:
+    """The function as the target's strategy schedules it, or by a `decision` that was measured, where it still applies.
 
     Its attributes "schedule_trace" and "schedule_choice" hold the steps, and the record of the chosen and the rejected
     candidates.
     """
     from .. import strategy
 
-    return strategy.scheduled(func, target)
+    return strategy.scheduled(func, target, decision=decision)
 
 
 @collected_seldom()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 
 from ..events import unheard
 from ..expr.as_json import from_json, to_json
-from ..strategy.registry import report_refusals
+from ..strategy.decision import Decision
+from ..strategy.registry import not_carried_out, report_refusals
 from ..target import Target
 from ..tir.transform.pipeline import PassCallback
 from ..workers import pool
@@ -17,6 +19,7 @@ from .lowered import LoweredFunc
 from .units import SharedFunction
 
 Progress = Callable[[int, int], None]  # functions done, their total
+Decisions = Mapping[bytes, Decision]  # by the keys of functions
 
 TASK = pool.Task(f"{__name__}:lower_request", worth_starting=8)
 
@@ -26,14 +29,35 @@ def lower_functions(
     target: Target,
     callback: PassCallback | None = None,
     progress: Progress | None = None,
+    decisions: Decisions | None = None,
 ) -> dict[bytes, LoweredFunc]:
-    """Each function, scheduled and lowered, by its key. With a `callback` all passes run in this process."""
+    """Each function, scheduled and lowered, by its key. With a `callback` all passes run in this process.
+
+    `decisions` says how some of them are scheduled, by their keys. One that no longer applies costs one warning.
+    """
+    decisions = decisions or {}
+    lowered = _lowered(functions, target, callback, progress, decisions)
+    for function in functions:
+        decision = decisions.get(function.key)
+        refused = "" if decision is None else not_carried_out(lowered[function.key].host, decision)
+        if refused:
+            warnings.warn(f"the record of {function.name} no longer applies: {refused}", RuntimeWarning, stacklevel=2)
+    return lowered
+
+
+def _lowered(
+    functions: Sequence[SharedFunction],
+    target: Target,
+    callback: PassCallback | None,
+    progress: Progress | None,
+    decisions: Decisions,
+) -> dict[bytes, LoweredFunc]:
     if callback is not None or not cache.usable(target):
-        return _here(functions, target, callback, progress)
+        return _here(functions, target, callback, progress, decisions)
     done: dict[bytes, LoweredFunc] = {}
     absent = []
     for function in functions:
-        kept = cache.get(function, target) if cache.keeps(function) else None
+        kept = cache.get(function, target, decisions.get(function.key)) if cache.keeps(function) else None
         if kept is None:
             absent.append(function)
         else:
@@ -41,10 +65,12 @@ def lower_functions(
     if progress is not None and done:
         progress(len(done), len(functions))
     others = [f for f in absent if not cache.keeps(f)]
-    compiled = _in_workers([f for f in absent if cache.keeps(f)], target, progress, len(done), len(functions))
+    known = [f for f in absent if cache.keeps(f)]
+    compiled = _in_workers(known, target, progress, decisions, len(done), len(functions))
     for lowered in (*done.values(), *compiled.values()):
         report_refusals(lowered.host)
-    return {**done, **compiled, **_here(others, target, None, progress, len(done) + len(compiled), len(functions))}
+    here = _here(others, target, None, progress, decisions, len(done) + len(compiled), len(functions))
+    return {**done, **compiled, **here}
 
 
 def _here(
@@ -52,31 +78,46 @@ def _here(
     target: Target,
     callback: PassCallback | None,
     progress: Progress | None,
+    decisions: Decisions,
     before: int = 0,
     total: int | None = None,
 ) -> dict[bytes, LoweredFunc]:
     done = {}
     for number, function in enumerate(functions, before + 1):
-        done[function.key] = lower_function(schedule_function(function.func, target), target, callback)
+        scheduled = schedule_function(function.func, target, decisions.get(function.key))
+        done[function.key] = lower_function(scheduled, target, callback)
         if progress is not None:
             progress(number, total or len(functions))
     return done
 
 
 def _in_workers(
-    functions: Sequence[SharedFunction], target: Target, progress: Progress | None, before: int, total: int
+    functions: Sequence[SharedFunction],
+    target: Target,
+    progress: Progress | None,
+    decisions: Decisions,
+    before: int,
+    total: int,
 ) -> dict[bytes, LoweredFunc]:
     """Lower functions in the processes of `pool.run`, this one included, and store the results."""
+    by = [decisions.get(f.key) for f in functions]
     requests = [
         json.dumps(
-            {"name": f.name, "graph": to_json(f.graph), "updated": f.updated, "target": target.to_json()}
+            {
+                "name": f.name,
+                "graph": to_json(f.graph),
+                "updated": f.updated,
+                "target": target.to_json(),
+                "decision": None if decision is None else decision.to_json(),
+            }
         ).encode()
-        for f in functions
+        for f, decision in zip(functions, by, strict=True)
     ]
     report = None if progress is None else lambda done, all_, number: progress(before + done, total)
     done = {}
-    for function, data in zip(functions, pool.run(TASK, requests, None, report), strict=True):
-        cache.put(function, target, data)
+    results = pool.run(TASK, requests, None, report)
+    for function, decision, data in zip(functions, by, results, strict=True):
+        cache.put(function, target, data, decision)
         lowered = cache.decode(data)
         assert lowered is not None
         done[function.key] = lowered
@@ -90,5 +131,6 @@ def lower_request(request: bytes) -> bytes:
     body = json.loads(request)
     function = SharedFunction(body["name"], from_json(body["graph"]), body["updated"])
     target = Target.from_json(body["target"])
+    decision = None if body["decision"] is None else Decision.from_json(body["decision"])
     with unheard():  # no listener is in this process: the parent reports refusals from the result
-        return cache.encode(lower_function(schedule_function(function.func, target), target))
+        return cache.encode(lower_function(schedule_function(function.func, target, decision), target))

@@ -6,7 +6,7 @@ executable, which is the host's (`runtime.hosted`). So is everything between the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..backend import lookup
@@ -14,8 +14,10 @@ from ..target import Target
 from ..tir.nodes import PrimFunc
 from ..tir.transform.pipeline import PassCallback
 from .lowered import LoweredFunc
-from .many import Progress, lower_functions
+from .many import Decisions, Progress, lower_functions
 from .units import SharedFunction
+
+Decided = Callable[[Sequence[SharedFunction], Target], Decisions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +47,21 @@ def lower_placed(
     target: Target,
     callback: PassCallback | None = None,
     progress: Progress | None = None,
+    decided: Decided = lambda functions, target: {},
 ) -> dict[bytes, LoweredFunc]:
-    """Each function by its key, scheduled and lowered for the target where it runs."""
+    """Each function by its key, scheduled and lowered for the target where it runs.
+
+    `decided(functions, target)` is the `decisions` of `lower_functions` for those that run on a target.
+    """
     if lookup(target, "refusal") is None:
-        return lower_functions(functions, target, callback, progress)
+        return lower_functions(functions, target, callback, progress, decided(functions, target))
     places = [place(function.func, target).target for function in functions]
     lowered: dict[bytes, LoweredFunc] = {}
     for machine in dict.fromkeys(places):
         group = [function for function, its in zip(functions, places, strict=True) if its == machine]
         before = len(lowered)
         report = None if progress is None else _shifted(progress, before, len(functions))
-        lowered.update(lower_functions(group, machine, callback, report))
+        lowered.update(lower_functions(group, machine, callback, report, decided(group, machine)))
     return lowered
 
 

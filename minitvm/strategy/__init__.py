@@ -1,17 +1,19 @@
 """Which algorithm, layout and schedule an operator gets on a target.
 
 `schedule(func, target)` is the entry. `candidates(func, target)` lists what it chooses from; `choice_of(func)` says
-what was taken for a scheduled function, over what, and what was refused.
+what was taken for a scheduled function, over what, and what was refused. `decided(func, target, decision)` schedules by
+a decision that was taken elsewhere.
 """
 
 from ..backend import own
 from .candidate import Candidate, Cost, Knob, Option, Unfit
 from .choice import CHOICE, Choice, Weighed, choice_of
-from .registry import RULES, Chosen, Rule, candidates, chosen, rule, schedule, scheduled
+from .decision import Decision
+from .registry import RULES, Chosen, Rule, candidate_of, candidates, chosen, decided, rule, schedule, scheduled
 
 __all__ = [
-    "CHOICE", "RULES", "Candidate", "Choice", "Chosen", "Cost", "Knob", "Option", "Rule", "Unfit", "Weighed",
-    "candidates", "choice_of", "chosen", "rule", "schedule", "scheduled",
+    "CHOICE", "RULES", "Candidate", "Choice", "Chosen", "Cost", "Decision", "Knob", "Option", "Rule", "Unfit",
+    "Weighed", "candidate_of", "candidates", "choice_of", "chosen", "decided", "rule", "schedule", "scheduled",
 ]  # fmt: skip
 
 # The rules of the package's back ends come before those that somebody else registers.

@@ -85,10 +85,12 @@ class Option:
 class Candidate(Option):
     """One way to schedule a function: `apply(sch, **knobs)` schedules in place.
 
-    It raises `ScheduleError` where these knobs do not fit the function, `Unfit` where no others would.
+    It raises `ScheduleError` where these knobs do not fit the function, `Unfit` where no others would. `formulas` are
+    those of its cost by what they are, where the rule has them in closed form: objects that print.
     """
 
     apply: Apply
+    formulas: Mapping[str, object] = field(default_factory=dict)
 
     def schedule(self, func: PrimFunc) -> Schedule:
         """A schedule of the function with these decisions; raises `ScheduleError` where they do not fit it."""

@@ -24,6 +24,7 @@ from ..tir import Schedule
 from ..tir.nodes import PrimFunc
 from .candidate import Candidate, Cost, Knob, Unfit, cheapest_first, reason
 from .choice import CHOICE, KEPT, Choice, Weighed, algorithms_of, choice_of
+from .decision import Decision
 
 Propose = Callable[[PrimFunc, Any], Iterable[Candidate]]
 Matches = Callable[[PrimFunc], bool]
@@ -35,12 +36,16 @@ PATIENCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`propose(func, target)` yields candidates for functions for which `matches(func)` holds."""
+    """`propose(func, target)` yields candidates for functions for which `matches(func)` holds.
+
+    One that is `for_tuning` schedules a function only by a `Decision`, which somebody measured.
+    """
 
     name: str
     matches: Matches
     propose: Propose
     fallback: bool = False
+    for_tuning: bool = False
 
     def candidates(self, func: PrimFunc, target: Any, knobs: Mapping[str, Knob] | None = None) -> list[Candidate]:
         """Its candidates, the cheapest first; with `knobs` those that are left when all have these values.
@@ -57,17 +62,20 @@ class Rule:
 RULES: dict[str, list[Rule]] = {}
 
 
-def rule(kind: str, matches: Matches, first: bool = False, fallback: bool = False) -> Callable[[Propose], Propose]:
+def rule(
+    kind: str, matches: Matches, first: bool = False, fallback: bool = False, for_tuning: bool = False
+) -> Callable[[Propose], Propose]:
     """Register a rule for a target kind: a function from a function and a target to candidates.
 
     Rules are tried in order of registration; `first` puts one in front, a `fallback` comes behind all that are none.
+    One `for_tuning` is not tried: a tuner measures its candidates.
     """
 
     def register(propose: Propose) -> Propose:
         rows = RULES.setdefault(kind, [])
-        specific = sum(not row.fallback for row in rows)
-        row = Rule(propose.__name__, matches, propose, fallback)
-        rows.insert(0 if first else len(rows) if fallback else specific, row)
+        specific = sum(not row.fallback and not row.for_tuning for row in rows)
+        row = Rule(propose.__name__, matches, propose, fallback, for_tuning)
+        rows.insert(0 if first else len(rows) if fallback or for_tuning else specific, row)
         return propose
 
     return register
@@ -96,9 +104,15 @@ def schedule(func: PrimFunc, target: Any, knobs: Mapping[str, Knob] | None = Non
     return chosen(func, target, knobs).schedule
 
 
-def scheduled(func: PrimFunc, target: Any, knobs: Mapping[str, Knob] | None = None) -> PrimFunc:
-    """The function that `schedule` makes; its attributes keep the trace and the record of the choice."""
-    taken = chosen(func, target, knobs)
+def scheduled(
+    func: PrimFunc, target: Any, knobs: Mapping[str, Knob] | None = None, decision: Decision | None = None
+) -> PrimFunc:
+    """The function that `schedule` makes; its attributes keep the trace and the record of the choice.
+
+    It is scheduled by a `decision` where that can be carried out. Where not, it is scheduled as without one, and the
+    reason is among what the record says was refused.
+    """
+    taken = chosen(func, target, knobs) if decision is None else decided_or_chosen(func, target, decision)
     traced = taken.schedule.func.with_attr("schedule_trace", taken.schedule.trace.as_python())
     return traced.with_attr(CHOICE, taken.choice.data)
 
@@ -110,9 +124,73 @@ def rules(target: Any) -> Sequence[Rule]:
     return RULES.get(asked.kind, []) if part is None else part(asked)
 
 
-def candidates(func: PrimFunc, target: Any) -> list[Candidate]:
-    """What may be chosen for a function: the candidates of the rules that fit, rule by rule, the cheapest first."""
-    return [one for row in rules(target) if row.matches(func) for one in row.candidates(func, target)]
+def candidates(func: PrimFunc, target: Any, for_tuning: bool = False) -> list[Candidate]:
+    """What may be chosen for a function: the candidates of the rules that fit, rule by rule, the cheapest first.
+
+    With `for_tuning` also those of rules that only a tuner asks; a rule that cannot look at the function has none.
+    """
+    every: list[Candidate] = []
+    for row in rules(target):
+        if (row.for_tuning and not for_tuning) or not row.matches(func):
+            continue
+        try:
+            every += row.candidates(func, target)
+        except ScheduleError:
+            if not for_tuning:
+                raise
+    return every
+
+
+def candidate_of(func: PrimFunc, target: Any, decision: Decision) -> Candidate:
+    """The candidate of a rule that has these knobs, whether the rule would yield it or not.
+
+    Raises `ScheduleError` if the rule is not there any more, does not fit the function, or has other knobs.
+    """
+    row = next((row for row in rules(target) if row.name == decision.rule), None)
+    if row is None:
+        raise ScheduleError(f"{decision.rule}: no rule of that name for {getattr(target, 'kind', 'cpu')}")
+    proposed = row.candidates(func, target) if row.matches(func) else []
+    if not proposed:
+        raise ScheduleError(f"{decision.rule}: not a rule for this function")
+    names = set(decision.knobs)
+    alike = [one for one in proposed if set(one.knobs) == names]
+    if not alike:
+        known = ", ".join(proposed[0].knobs) or "none"
+        raise ScheduleError(f"{decision.rule}: other knobs than {', '.join(sorted(names)) or 'none'}; it has {known}")
+    exact = next((one for one in alike if dict(one.knobs) == dict(decision.knobs)), None)
+    try:
+        return exact if exact is not None else alike[0].with_knobs(**decision.knobs)
+    except (InputError, LookupError, ArithmeticError) as error:
+        raise ScheduleError(f"{decision.rule}: {error}") from error
+
+
+def decided(func: PrimFunc, target: Any, decision: Decision) -> Chosen:
+    """The function scheduled by a decision; raises `ScheduleError` if that cannot be carried out (any more)."""
+    candidate = candidate_of(func, target, decision)
+    try:
+        result = candidate.schedule(func)
+    except (LookupError, ArithmeticError, ValueError, TypeError) as error:  # values that the rule never meant
+        raise ScheduleError(f"{decision}: {type(error).__name__}: {error}") from error
+    return Chosen(result, Choice(decision.rule, (Weighed.of(candidate),), 1, (), algorithms_of(func)))
+
+
+def decided_or_chosen(func: PrimFunc, target: Any, decision: Decision) -> Chosen:
+    """The function scheduled by a decision, else as without one; then the first refusal of the record says why."""
+    try:
+        return decided(func, target, decision)
+    except ScheduleError as error:
+        usual = chosen(func, target)
+        first = Weighed(decision.rule, dict(decision.knobs), Cost(0.0), reason(error))
+        return replace(usual, choice=replace(usual.choice, refused=(first, *usual.choice.refused)))
+
+
+def not_carried_out(func: PrimFunc, decision: Decision) -> str:
+    """Why a function that should be scheduled by a decision was not, on one line; "" where it was."""
+    choice = choice_of(func)
+    if choice.taken is not None and Decision(choice.rule, choice.taken.knobs) == decision:
+        return ""
+    refusals = (one.refused for one in choice.refused if Decision(one.rule, one.knobs) == decision)
+    return next(refusals, f"{decision}: another schedule was taken")
 
 
 def chosen(
@@ -128,7 +206,7 @@ def chosen(
         if report is not None:
             report(Refusal(row.name, values, why))
 
-    for row in (row for row in rules(target) if row.matches(func)):
+    for row in (row for row in rules(target) if not row.for_tuning and row.matches(func)):
         try:
             proposed = row.candidates(func, target, knobs)
             if not proposed:

@@ -1,6 +1,7 @@
 """Many requests at once, in worker processes that live as long as this process.
 
-Results do not depend on which worker did what. A worker that dies is dropped, and this process handles its request.
+Results do not depend on which worker did what. A worker that dies is dropped, and this process handles its request,
+unless the task says what is answered then.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ class Task:
     """The work on each request: `"module:function"` names a function from bytes to bytes.
 
     A worker takes about half a second to start, in which time this process does some requests itself: fewer than
-    `worth_starting` are done here, or fewer than `worth_using` if workers are running already.
+    `worth_starting` are done here, or fewer than `worth_using` if workers are running already. With `died`, the result
+    of a request whose worker dies, none is done here: what may end a process must not end this one.
     """
 
     function: str
     worth_starting: int
     worth_using: int = 2
+    died: bytes | None = None
 
     def here(self, request: bytes) -> bytes:
         """The result of one request, computed in this process."""
@@ -101,8 +104,12 @@ def run(
     """
     count = min(len(available_cores()) if workers is None else workers, len(requests))
     enough = task.worth_using if len(_workers) >= count else task.worth_starting
-    if count < 2 or len(requests) < enough:
+    if task.died is not None:
+        count = min(max(1, count), len(requests))
+    elif count < 2 or len(requests) < enough:
         return _here(task, requests, progress)
+    if not requests:
+        return []
     with _lock:
         return _in_workers(task, requests, count, progress, sizes or [len(r) for r in requests])
 
@@ -154,12 +161,19 @@ def _in_workers(
     for worker in [w for w in _workers if w.process.poll() is not None]:
         worker.close()
         _workers.remove(worker)
+    if task.died is not None:
+        waited = [i for i in range(len(requests)) if i not in results]  # every worker died before their turn
+        if waited and len(waited) < len(requests):
+            some = [requests[i] for i in waited], min(count, len(waited)), progress, [sizes[i] for i in waited]
+            results.update(zip(waited, _in_workers(task, *some), strict=True))
     done: list[bytes] = []
     for i, request in enumerate(requests):
         result = results.get(i)
         if isinstance(result, Exception):
             raise result
-        done.append(task.here(request) if result is None else result)
+        if result is None:
+            result = task.here(request) if task.died is None else task.died
+        done.append(result)
     return done
 
 

@@ -186,7 +186,7 @@ class _Packing:
 
     def pack(self, b: GraphBuilder, data: Value) -> Value:
         """NCHW, or a matrix, as [n/b, c/i, rows, columns, b, i]."""
-        n, channels, height, width = (*data.shape, *[1] * (4 - data.ndim))
+        n, channels, height, width = _four(data.shape)
         batch, block = self.config.batch, self.config.block_in
         missing = -channels % block
         if missing:
@@ -211,7 +211,7 @@ class _Packing:
 
     def _filters(self, weight: np.ndarray) -> np.ndarray:
         """OIHW, or a matrix of rows, as [o/k, c/i, rows, columns, k, i]."""
-        out, ins, kh, kw = (*weight.shape, *[1] * (4 - weight.ndim))
+        out, ins, kh, kw = _four(weight.shape)
         k, i = self.config.block_out, self.config.block_in
         filled = np.pad(weight.reshape(out, ins, kh, kw), ((0, -out % k), (0, -ins % i), (0, 0), (0, 0)))
         parted = filled.reshape(filled.shape[0] // k, k, filled.shape[1] // i, i, kh, kw)
@@ -222,3 +222,8 @@ class _Packing:
         k, batch = self.config.block_out, self.config.batch
         filled = np.pad(offset, (0, -offset.size % k)).reshape(1, -1, 1, 1, 1, k)
         return np.ascontiguousarray(np.broadcast_to(filled, (1, filled.shape[1], 1, 1, batch, k)))
+
+
+def _four(shape: Sequence[Any]) -> list[int]:
+    """The sizes of an image or of filters; a matrix has one row and one column of pixels."""
+    return [int(size) for size in [*shape, 1, 1][:4]]

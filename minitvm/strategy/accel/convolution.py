@@ -310,6 +310,6 @@ def refusal(func: PrimFunc, target: Any) -> str:
     """Why a function does not run on the accelerator; "" for one that does. The part "refusal" of its back end."""
     if not is_convolution(func):
         return "it is no convolution on elements of int8, with operations of the ALU behind it"
-    if next(conv2d_elements(func, target), None) is None:
+    if next(iter(conv2d_elements(func, target)), None) is None:
         return "no tile of it fits the scratchpads"
     return ""

@@ -81,7 +81,7 @@ def block_by_block(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     def price(inline: bool, **knobs: Any) -> Cost:
         total = Cost(0.0)
         for stream in work_of:
-            total += _cost(stream, inline, BlockKnobs(**knobs), cpu)
+            total += stream_cost(stream, inline, BlockKnobs(**knobs), cpu)
         return total
 
     def apply(sch: Schedule, inline: bool, **knobs: Any) -> None:
@@ -112,7 +112,7 @@ def _changes(work_of: list[Stream], usual: BlockKnobs) -> Iterator[dict[str, boo
         yield {"unroll": _WRITTEN_OUT}
 
 
-def _cost(stream: Stream, inline: bool, knobs: BlockKnobs, cpu: Any) -> Cost:
+def stream_cost(stream: Stream, inline: bool, knobs: BlockKnobs, cpu: Any) -> Cost:
     """Of one block: its operations in vectors, and the bytes that it moves; what is inlined stays in registers."""
     lanes = max(1, min(knobs.vector_bytes, cpu.vector_bytes) // stream.itemsize)
     if stream.turns and not knobs.turn:

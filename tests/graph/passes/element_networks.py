@@ -22,8 +22,8 @@ def pixels(rng: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def layer(
-    b: GraphBuilder, x: Value, weight: np.ndarray, *, shift: int = 7, low: int = -128, high: int = 127, offset: Any = None,
-    **attrs: Any,
+    b: GraphBuilder, x: Value, weight: np.ndarray, *, shift: int = 7, low: int = -128, high: int = 127,
+    offset: Any = None, **attrs: Any,
 ) -> Value:  # fmt: skip
     """A product, an offset of its channels, a shift, limits, int8."""
     y = b.op("qnn.conv2d" if weight.ndim == 4 else "qnn.dense", x, weight, **attrs)

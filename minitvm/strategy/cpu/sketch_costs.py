@@ -1,0 +1,238 @@
+"""What a tiling of a reduction costs, as closed formulas in the extents of the tile, read off the block's accesses.
+
+    S[i..] = op(S[i..], e(A[f(i, k)], B[g(i, k)], ..))
+
+A tile has `tile_i` results along each axis i of the result, vectors of `lanes` along one of them. An access depends on
+some of the axes, and along the vectors it is contiguous, the same for all lanes, or neither. From that follow, for one
+step of the sum: operations, loads, registers. For the whole: tiles (what sticks out of the result counts as if it were
+in it), their share among the cores, and the bytes that come from beyond the first cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ...arith.formula import Formula, clamped, formula, largest, quotient, symbol
+from ...expr import REDUCE, Call, Node, Var, children, walk
+from ...tir.nodes import Block, BufferLoad, BufferStore
+from ...tir.transform.affine import coefficient, linear, moves
+from ..blocks import COSTLY, extents
+from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES, LOADS, MEMORY_STALL
+
+_COSTLY = 20  # operations that a function such as exp is as good as
+_HIDDEN = 4  # of the time in which bytes come from a cache, one part in so many is not beside the arithmetic
+CONTIGUOUS, SAME, SCATTERED = "contiguous", "same", "scattered"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis of the block: its name, its extent."""
+
+    name: str
+    extent: int
+    var: Var
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An access: the names of the axes on which it depends, its bytes an element and in all."""
+
+    load: BufferLoad
+    axes: frozenset[str]
+    itemsize: int
+    nbytes: int
+
+    def along(self, axis: Axis) -> str:
+        """What neighbours along an axis read: neighbours, the same, or neither."""
+        if axis.name not in self.axes:
+            return SAME
+        *others, last = self.load.indices
+        form = linear(last)
+        alone = coefficient(form, axis.var) == 1 and not moves(form.without(axis.var), [axis.var])
+        return CONTIGUOUS if alone and not any(n is axis.var for i in others for n in walk(i)) else SCATTERED
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A block that sums, multiplies, or takes extremes: axes of its result and of its sum, what it reads.
+
+    `operations` are those of one term, its joining included.
+    """
+
+    block: Block
+    spatial: tuple[Axis, ...]
+    summed: tuple[Axis, ...]
+    operands: tuple[Operand, ...]
+    operations: int
+    itemsize: int
+
+    @property
+    def depth(self) -> int:
+        """Terms of one result."""
+        return prod(axis.extent for axis in self.summed)
+
+    @property
+    def tiled(self) -> tuple[Axis, ...]:
+        """The axes of the result that are longer than one element; along the others a tile has one."""
+        return tuple(axis for axis in self.spatial if axis.extent > 1)
+
+    def axis(self, name: str) -> Axis:
+        """The axis of the result of that name."""
+        return next(axis for axis in self.spatial if axis.name == name)
+
+    def vector_axes(self) -> list[Axis]:
+        """Axes along which the result is contiguous."""
+        store = self.block.body
+        assert isinstance(store, BufferStore)
+        written = Operand(BufferLoad(store.buffer, store.indices), frozenset(a.name for a in self.spatial), 4, 0)
+        return [axis for axis in self.spatial if written.along(axis) == CONTIGUOUS]
+
+
+def reduction_of(block: Block) -> Reduction | None:
+    """A block as a reduction; None where it is not one, or an extent is open."""
+    store, kinds = block.body, [axis.kind for axis in block.iter_vars]
+    sizes = extents(axis.dom.extent for axis in block.iter_vars)
+    named = len({axis.var.name for axis in block.iter_vars}) == len(kinds)
+    if block.init is None or not isinstance(store, BufferStore) or None in sizes or not named:
+        return None
+    axes = [Axis(axis.var.name, size or 0, axis.var) for axis, size in zip(block.iter_vars, sizes, strict=True)]
+    own = [n for n in walk(store.value) if isinstance(n, BufferLoad) and n.buffer is not store.buffer]
+    known = {axis.var: axis.name for axis in axes}
+    operands = tuple(
+        Operand(
+            load,
+            frozenset(known[n] for i in load.indices for n in walk(i) if isinstance(n, Var) and n in known),
+            load.buffer.dtype.bytes,
+            load.buffer.dtype.bytes * prod(size or 1 for size in extents(load.buffer.shape)),
+        )
+        for load in {load.buffer: load for load in own}.values()
+    )
+    spatial = tuple(axis for axis, kind in zip(axes, kinds, strict=True) if kind != REDUCE)
+    summed = tuple(axis for axis, kind in zip(axes, kinds, strict=True) if kind == REDUCE)
+    if not summed or all(axis.extent == 1 for axis in spatial) or not all(axis.extent > 0 for axis in axes):
+        return None
+    return Reduction(block, spatial, summed, operands, _operations(store.value), store.buffer.dtype.bytes)
+
+
+def _operations(node: Node) -> int:
+    """Operations on data of one term; a product that is added is one of them."""
+    if isinstance(node, BufferLoad):
+        return 0
+    inner = list(children(node))
+    own = _COSTLY if isinstance(node, Call) and node.op in COSTLY else 1 if inner else 0
+    return own + sum(map(_operations, inner))
+
+
+@dataclass(frozen=True, slots=True)
+class TilingCost:
+    """Cycles of one core for a choice of the vectors' axis, of `lanes`, and of the tiles' innermost axis.
+
+    They are formulas in the extents of the tile, one for each of `names`.
+    """
+
+    names: tuple[str, ...]
+    compute: Formula
+    memory: Formula
+    registers: Formula
+
+    def at(self, tiles: Mapping[str, Any]) -> tuple[Any, Any]:
+        """(arithmetic, memory) for extents of the tile: numbers, or arrays of them."""
+        values = [tiles[name] for name in self.names]
+        return self.compute.compiled(self.names)(*values), self.memory.compiled(self.names)(*values)
+
+    def formulas(self) -> dict[str, Formula]:
+        """The formulas by what they are."""
+        return {"compute": self.compute, "memory": self.memory, "registers": self.registers}
+
+
+def knob(axis: Axis) -> str:
+    """The name of an axis' extent in the tile."""
+    return f"tile_{axis.name}"
+
+
+def tiling_cost(reduction: Reduction, vector: str, lanes: int, inner: str, cpu: Any) -> TilingCost:
+    """The formulas; see `TilingCost`."""
+    names = tuple(knob(axis) for axis in reduction.tiled)
+    tile = {axis.name: Formula(symbol(knob(axis))) for axis in reduction.tiled}
+    tile = {axis.name: tile.get(axis.name, formula(1)) for axis in reduction.spatial}
+    wide = {axis.name: tile[axis.name] * (lanes if axis.name == vector else 1) for axis in reduction.spatial}
+    tiles = {axis.name: _ceil(axis.extent, wide[axis.name]) for axis in reduction.spatial}
+    results = _product(tile.values())
+
+    loads, fewest = formula(0), formula(1)
+    for operand in reduction.operands:
+        kind = operand.along(reduction.axis(vector))
+        own = _product(tile[name] for name in sorted(operand.axes & set(tile)))
+        loads = loads + own * (lanes if kind == SCATTERED else 1)
+        fewest = fewest if kind == SAME else fewest + tile[vector]
+    registers = results + fewest
+    spilled = Formula(clamped(registers.expr - cpu.vector_registers))
+    chains = formula(cpu.fma_latency)
+    work = max(1, reduction.operations - 1)  # the multiply-add of a sum of products is one instruction
+    step = largest(rated(results * work, cpu.fma_ports), chains, rated(loads, LOADS)) + rated(spilled, LOADS / 2)
+
+    all_tiles = _product(tiles.values())
+    rounds = _ceil(all_tiles, formula(cpu.cores)) * cpu.cores
+    compute = rated(rounds * step * reduction.depth, KERNEL_EFFICIENCY)
+
+    sums = {axis.name: axis.extent for axis in reduction.summed}
+    distinct = sum(operand.nbytes for operand in reduction.operands)
+    streamed = formula(0)
+    for operand in reduction.operands:
+        around = [tiles[name] for name in tiles if name != inner or name in operand.axes]
+        one = _product(wide[name] for name in sorted(operand.axes & set(wide)))
+        terms = prod(sums[name] for name in operand.axes & set(sums))
+        streamed = streamed + _product(around) * one * (terms * operand.itemsize)
+    near = L2_BYTES if distinct <= cpu.l2.size // 2 else L3_BYTES
+    memory = rated(streamed, near * _HIDDEN) + rated(formula(distinct), MEMORY_STALL)
+    return TilingCost(names, compute, memory, registers)
+
+
+def fitting_tiles(
+    reduction: Reduction, vector: str, lanes: int, cost: TilingCost, registers: int, most: int
+) -> list[dict[str, int]]:
+    """The tiles that fit the registers, `most` of them, the cheapest first: all are ranked at once."""
+    grid = np.ones((1, 0), np.int64)
+    for axis in reduction.tiled:
+        options = _extents(axis, lanes if axis.name == vector else 1, registers)
+        grid = np.hstack([np.repeat(grid, len(options), axis=0), np.tile(options, len(grid))[:, None]])
+        grid = grid[grid.prod(axis=1) <= registers]  # the results of a tile are in registers
+    points = dict(zip(cost.names, grid.T, strict=True))
+    fits = np.broadcast_to(np.asarray(cost.registers.compiled(cost.names)(*grid.T)) <= registers, len(grid))
+    points = {name: column[fits] for name, column in points.items()}
+    compute, memory = cost.at(points)
+    order = np.argsort(np.broadcast_to(compute + memory, int(fits.sum())), kind="stable")[:most]
+    return [{name: int(column[i]) for name, column in points.items()} for i in order]
+
+
+def _extents(axis: Axis, lanes: int, registers: int) -> np.ndarray[Any, Any]:
+    """Extents of a tile along an axis that are worth a look: all small ones, and the axis as a whole."""
+    whole = -(-axis.extent // lanes)
+    return np.arange(1, min(whole, registers) + 1, dtype=np.int64)
+
+
+def rated(f: Formula, per_cycle: float) -> Formula:
+    """Cycles for so many things, as `arith.formula.rated`; factors stay factors, which is faster and reads better."""
+    return Formula(f.expr * (1 / per_cycle), f.exact)
+
+
+def _product(factors: Any) -> Formula:
+    result = formula(1)
+    for factor in factors:
+        result = result * factor
+    return result
+
+
+def _ceil(a: Formula | int, b: Formula) -> Formula:
+    """a / b rounded up."""
+    return formula(1) if a == 1 else Formula(quotient(formula(a).expr + b.expr - 1, b.expr))
+
+
+__all__ = [
+    "Axis", "Operand", "Reduction", "TilingCost", "fitting_tiles", "knob", "reduction_of", "tiling_cost",
+]  # fmt: skip

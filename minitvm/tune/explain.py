@@ -1,0 +1,71 @@
+"""Predicted beside measured, candidate by candidate, in lines to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..records.database import Database
+from ..records.record import MEASURED, PAIRED, Record
+from ..strategy import candidates
+from ..strategy.candidate import Candidate
+from .task import Task
+
+SHOWN = 12
+_GHZ = 3.0  # where the target does not say
+
+
+def seconds_predicted(record: Record, task: Task) -> float:
+    """The formula's prediction for a record: its cycles of one core, shared by the cores."""
+    return (record.compute + record.memory) * seconds_a_cycle(task)
+
+
+def seconds_a_cycle(task: Task) -> float:
+    """Seconds of a cycle of all cores together."""
+    description = task.target.description
+    ghz = getattr(description, "ghz", 0.0) or _GHZ
+    return 1e-9 / ghz / max(1, getattr(description, "cores", 1))
+
+
+def latest(records: Iterable[Record]) -> list[Record]:
+    """One record of each decision that ran, the last one; a pair counts more than what was measured alone."""
+    found: dict[object, Record] = {}
+    for record in records:
+        if record.outcome in MEASURED:
+            before = found.get(record.decision)
+            if before is None or record.outcome == PAIRED or before.outcome != PAIRED:
+                found[record.decision] = record
+    return sorted(found.values(), key=lambda record: record.time)
+
+
+def lines(task: Task, database: Database) -> list[str]:
+    """The formulas of the rules that have some, then the measured candidates from the fastest on."""
+    records = latest(database.records(task.key, task.target_key))
+    best = database.best(task.key, task.target_key)
+    shown = [f"{task.name}, {task.weight} {'use' if task.weight == 1 else 'uses'} a run"]
+    known: dict[str, Candidate] = {}
+    every = candidates(task.func, task.target, for_tuning=True)
+    for one in every:
+        known.setdefault(one.rule, one)
+    for rule, one in known.items():
+        shown.append(
+            f"  {rule}: {sum(c.rule == rule for c in every)} candidates, knobs {', '.join(one.knobs) or 'none'}"
+        )
+        shown += [f"    {name:<9} {text}" for name, text in one.formulas.items()]
+    if not records:
+        return [*shown, f"  nothing measured yet: minitvm tune MODEL --op {task.name}"]
+    shown.append(f"  {'predicted':>12} {'measured':>12} {'ratio':>7}   candidate")
+    for record in records[:SHOWN]:
+        predicted = seconds_predicted(record, task)
+        ratio = f"{record.time / predicted:7.2f}" if predicted else "      -"
+        marks = [word for word, holds in (("untuned", record.untuned), ("taken", _is_best(record, best))) if holds]
+        note = f"  <- {', '.join(marks)}" if marks else ""
+        shown.append(f"  {predicted * 1e3:9.3f} ms {record.time * 1e3:9.3f} ms {ratio}   {record.decision}{note}")
+    if len(records) > SHOWN:
+        shown.append(f"  and {len(records) - SHOWN} more")
+    close = [r for r in records if 0.75 <= r.time / (seconds_predicted(r, task) or float("inf")) <= 1.25]
+    shown.append(f"  {len(close)} of {len(records)} within 25% of the formula")
+    return shown
+
+
+def _is_best(record: Record, best: Record | None) -> bool:
+    return best is not None and record.decision == best.decision

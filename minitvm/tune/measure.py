@@ -1,0 +1,163 @@
+"""Seconds of candidates, from the runner: a process of its own that outlives crashes of what it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from ..expr import walk
+from ..records.record import CRASHED, OK
+from ..strategy.blocks import blocks_of
+from ..tir.nodes import Buffer, BufferLoad, BufferStore, For, PrimFunc
+from ..workers.process import read_message, write_message
+from .task import Task
+
+RUNS, LEAST = 30, 5  # timed runs of a candidate: at most, and at least in spite of the time
+_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a measurement may take: `seconds` of timed runs, `hang` after which it has hung, bytes of memory."""
+
+    seconds: float = 0.1
+    hang: float = 20.0
+    memory: int = 8 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What came of running: an outcome of `records.record`, seconds of each run of each artifact, a message."""
+
+    outcome: str
+    seconds: tuple[tuple[float, ...], ...] = ()
+    message: str = ""
+
+
+class Runner:
+    """The process; started when it is first asked, and again after it ended. `folder` is for artifacts and results."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.key = secrets.token_bytes(32)
+        self._folder = tempfile.TemporaryDirectory(prefix="minitvm-tune-")
+        self.folder = Path(self._folder.name)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process and remove the folder."""
+        self._stop()
+        self._folder.cleanup()
+
+    def run(
+        self,
+        task: Task,
+        artifacts: Sequence[Path],
+        expected: Path,
+        hopeless: float = 0.0,
+        runs: int = RUNS,
+        seconds: float | None = None,
+    ) -> Measured:
+        """Run one artifact, or two in turn, and compare their results with `expected`; the first run of all writes it.
+
+        A run that is slower than `hopeless` seconds twice is given up.
+        """
+        known = expected.exists()
+        request = {
+            "artifacts": [str(path) for path in artifacts], "key": self.key.hex(), "zeros": indices(task.func),
+            "expected": str(expected) if known else "", "results": str(expected), "runs": runs, "least": LEAST,
+            "hopeless": hopeless, "seconds": self.limits.seconds if seconds is None else seconds,
+            "between": apart_bytes(task), "limit": self.limits.hang, "memory": self.limits.memory,
+        }  # fmt: skip
+        reply = self._ask(request)
+        return Measured(reply["outcome"], tuple(map(tuple, reply["seconds"])), reply["message"])
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        process = self._started()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            write_message(process.stdin, json.dumps(request).encode())  # type: ignore[arg-type]
+            reply = read_message(process.stdout)  # type: ignore[arg-type]
+        except OSError:
+            reply = None
+        except BaseException:  # Ctrl-C: a reply would be taken for the next one's
+            self._stop()
+            raise
+        if reply is None:
+            status = process.poll()
+            self._stop()
+            return {"outcome": CRASHED, "seconds": [], "message": f"the runner ended (exit status {status})"}
+        answer: dict[str, Any] = json.loads(reply)
+        return answer
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self._stop()
+            path = os.pathsep.join([_ROOT, *(p or os.getcwd() for p in sys.path)])
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "minitvm.tune.runner"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
+            )
+        return self._process
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        process.wait()
+
+
+def apart_bytes(task: Task) -> int:
+    """Bytes that a run touches before it sees the same arguments again: twice the second-level caches of all cores."""
+    description = task.target.description
+    l2, cores = getattr(description, "l2", None), getattr(description, "cores", 1)
+    return 2 * l2.size * cores if l2 is not None else 0
+
+
+def caches(task: Task) -> str:
+    """Where a run finds its arguments, for the record."""
+    nbytes = apart_bytes(task)
+    return f"arguments are used again after {nbytes >> 10} KiB of others" if nbytes else "warm"
+
+
+def indices(func: PrimFunc) -> list[int]:
+    """The positions of the parameters whose elements index others, or decide how often a loop runs."""
+    deciding: set[Buffer] = set()
+    for block in blocks_of(func):
+        deciding |= _loaded(axis.dom.extent for axis in block.iter_vars)
+    for node in walk(func.body):
+        if isinstance(node, BufferLoad | BufferStore):
+            deciding |= _loaded(node.indices)
+        elif isinstance(node, For):
+            deciding |= _loaded((node.start, node.extent))
+    return [position for position, param in enumerate(func.params) if param in deciding]
+
+
+def _loaded(expressions: Iterable[Any]) -> set[Buffer]:
+    return {n.buffer for e in expressions for n in walk(e) if isinstance(n, BufferLoad)}
+
+
+__all__ = ["OK", "Limits", "Measured", "Runner", "apart_bytes", "caches", "indices"]

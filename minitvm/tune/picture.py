@@ -1,0 +1,89 @@
+"""The course of tuning, and predicted against measured, as a picture (matplotlib)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, missing_extra
+from ..records.database import Database
+from ..records.record import Record
+from .explain import latest, seconds_predicted
+from .task import Task
+
+_MOST = 12  # tasks with a line of their own
+
+
+def require() -> None:
+    """Raise `MissingExtra` without matplotlib."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise missing_extra("matplotlib", "viz") from None
+
+
+def draw(tasks: Sequence[Task], database: Database, path: str | os.PathLike[str]) -> Path:
+    """Write a PNG: GFLOP/s of the best over seconds, a line a task, and predicted against measured, a dot a candidate.
+
+    Seconds are those between the first record and the others, pauses of over a minute left out. Raises `InputError` if
+    nothing was measured.
+    """
+    require()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    records = {task.key: list(database.records(task.key, task.target_key)) for task in tasks}
+    if not any(record.time < float("inf") for found in records.values() for record in found):
+        raise InputError("nothing was measured yet: minitvm tune MODEL")
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    course, dots = figure.subplots(1, 2)
+    moments = _moments([record for found in records.values() for record in found])
+    shown = sorted(tasks, key=lambda task: -_cost(task, records[task.key]))[:_MOST]
+    for task in shown:
+        seconds, best = _course(records[task.key], moments)
+        if seconds:
+            course.step(seconds, best, where="post", label=task.name[:30])
+    course.set(xlabel="seconds of tuning", ylabel="GFLOP/s of the best", ylim=(0, None))
+    course.legend(fontsize=7)
+    _scatter(dots, shown, records)
+    figure.savefig(path, dpi=120)
+    return Path(path)
+
+
+def _scatter(axes: Any, tasks: Sequence[Task], records: dict[str, list[Record]]) -> None:
+    ends: list[float] = []
+    for task in tasks:
+        points = [(seconds_predicted(r, task) * 1e3, r.time * 1e3) for r in latest(records[task.key]) if r.compute]
+        if points:
+            axes.scatter(*zip(*points, strict=True), s=9, label=task.name[:30])
+            ends += [value for point in points for value in point]
+    if ends:
+        axes.plot([min(ends), max(ends)], [min(ends), max(ends)], color="grey", linewidth=0.8)
+    axes.set(xscale="log", yscale="log", xlabel="predicted ms", ylabel="measured ms")
+
+
+def _moments(records: Sequence[Record]) -> dict[float, float]:
+    """The seconds of tuning at which each record was made, by its time."""
+    moments, seconds, before = {}, 0.0, None
+    for when in sorted({record.when for record in records}):
+        seconds += 0.0 if before is None or when - before > 60 else when - before
+        moments[when], before = seconds, when
+    return moments
+
+
+def _course(records: Sequence[Record], moments: dict[float, float]) -> tuple[list[float], list[float]]:
+    seconds: list[float] = []
+    best: list[float] = []
+    for record in records:
+        if record.gflops:
+            seconds.append(moments[record.when])
+            best.append(max([record.gflops, *best[-1:]]))
+    return seconds, best
+
+
+def _cost(task: Task, records: Sequence[Record]) -> float:
+    times = [record.time for record in records if record.time < float("inf")]
+    return task.weight * min(times, default=0.0)

@@ -1,0 +1,158 @@
+"""From a decision to figures and to an artifact, in the processes of `workers.pool`.
+
+`checked` schedules and lowers candidates: what is refused ends here, of the rest the exact work is counted.
+`artifacts` compiles those that are worth it to files that the runner loads. A worker that dies costs its candidate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ..errors import MinitvmError, ScheduleError
+from ..expr.as_json import from_json
+from ..link import link_function
+from ..lowering import LoweredFunc, cache, lower_function
+from ..records.record import CRASHED, OK, REFUSED
+from ..strategy import Decision, decided
+from ..strategy.candidate import reason
+from ..strategy.choice import CHOICE, choice_of
+from ..strategy.registry import chosen
+from ..target import Target
+from ..tir.work import count
+from ..workers import pool
+from .task import Task
+
+_DIED = json.dumps({"outcome": CRASHED, "message": "the process that compiled it died"}).encode()
+CHECK = pool.Task(f"{__name__}:check_request", worth_starting=1, worth_using=1, died=_DIED)
+COMPILE = pool.Task(f"{__name__}:artifact_request", worth_starting=1, worth_using=1, died=_DIED)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A candidate that was lowered: `outcome` "ok" with its code and figures, or why it cannot be had.
+
+    `decision` is the one that was asked for, or the one that a build takes; `code` is a hash of its kernels, `cost` its
+    predicted cycles (arithmetic, memory). `figures` are exact counts of one run: flops, slots (multiply-add
+    instructions), loads and stores of memory, and the distinct bytes of the arguments.
+    """
+
+    decision: Decision
+    outcome: str
+    message: str = ""
+    lowered: str = ""
+    code: str = ""
+    cost: tuple[float, float] = (0.0, 0.0)
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+def checked(asked: Sequence[tuple[Task, Decision | None]], workers: int | None = None) -> list[Checked]:
+    """Each decision, scheduled and lowered; None is the schedule of a build without records."""
+    requests = [
+        json.dumps(
+            {
+                "func": task.text,
+                "target": task.target.to_json(),
+                "decision": None if one is None else one.to_json(),
+                "built": task.built if one is None else "",
+            }
+        ).encode()
+        for task, one in asked
+    ]
+    replies = [json.loads(reply) for reply in pool.run(CHECK, requests, workers)]
+    return [
+        Checked(
+            Decision.from_json(reply["decision"]) if "decision" in reply else (one or Decision("", {})),
+            reply["outcome"],
+            reply.get("message", ""),
+            reply.get("lowered", ""),
+            reply.get("code", ""),
+            reply.get("cost", (0.0, 0.0)),
+            reply.get("figures", {}),
+        )
+        for (_, one), reply in zip(asked, replies, strict=True)
+    ]
+
+
+def artifacts(asked: Sequence[tuple[Task, Checked, Path]], key: bytes, workers: int | None = None) -> list[str]:
+    """Compile candidates, each to a file signed with `key`; returns for each what went wrong, "" for nothing."""
+    requests = [
+        json.dumps({"lowered": one.lowered, "target": task.target.brief, "path": str(path), "key": key.hex()}).encode()
+        for task, one, path in asked
+    ]
+    return [json.loads(reply).get("message", "") for reply in pool.run(COMPILE, requests, workers)]
+
+
+def check_request(request: bytes) -> bytes:
+    """Runs in a worker: schedule and lower one candidate, and count its work."""
+    body = json.loads(request)
+    target = _target(body["target"])
+    asked = None if body["decision"] is None else Decision.from_json(body["decision"])
+    lowered = cache.decode(body["built"].encode()) if body["built"] else None
+    if lowered is None:
+        func = _function(body["func"])
+        try:
+            taken = chosen(func, target) if asked is None else decided(func, target, asked)
+            lowered = lower_function(taken.schedule.func.with_attr(CHOICE, taken.choice.data), target)
+        except MinitvmError as error:
+            return json.dumps({"outcome": REFUSED, "message": _one_line(error)}).encode()
+    option = choice_of(lowered.host).taken
+    decision = asked or (Decision("", {}) if option is None else Decision(option.rule, option.knobs))
+    reply = {
+        "outcome": OK,
+        "decision": decision.to_json(),
+        "lowered": cache.encode(lowered).decode(),
+        "code": hashlib.sha256("\0".join(lowered.sources.values()).encode()).hexdigest(),
+        "cost": (0.0, 0.0) if option is None else (option.cost.compute, option.cost.memory),
+        "figures": figures(lowered),
+    }
+    return json.dumps(reply).encode()
+
+
+def artifact_request(request: bytes) -> bytes:
+    """Runs in a worker: link and compile one candidate."""
+    from ..runtime.artifact.export import export
+
+    body = json.loads(request)
+    lowered = cache.decode(body["lowered"].encode())
+    assert lowered is not None
+    try:
+        export(link_function(lowered, body["target"]), body["path"], key=bytes.fromhex(body["key"]))
+    except MinitvmError as error:
+        return json.dumps({"message": _one_line(error)}).encode()
+    return b"{}"
+
+
+def figures(lowered: LoweredFunc) -> dict[str, float]:
+    """The work of a function's kernels in numbers, all kernels together."""
+    total = dict.fromkeys(("flops", "slots", "loads", "stores", "moved"), 0.0)
+    for kernel in lowered.kernels.values():
+        program = kernel.program()
+        work = count(program)
+        memory = [buffer for buffer in work.loads if buffer.scope == "global"]
+        stored = [buffer for buffer in work.stores if buffer.scope == "global"]
+        total["flops"] += work.flops
+        total["slots"] += work.slots
+        total["loads"] += sum(work.loads[buffer] for buffer in memory)
+        total["stores"] += sum(work.stores[buffer] for buffer in stored)
+        total["moved"] += work.moved(program)
+    return total
+
+
+def _one_line(error: MinitvmError) -> str:
+    return reason(error) if isinstance(error, ScheduleError) else str(error).splitlines()[0]
+
+
+@lru_cache(maxsize=4)
+def _function(text: str) -> Any:
+    return from_json(json.loads(text))
+
+
+@lru_cache(maxsize=4)
+def _target(text: str) -> Target:
+    return Target.from_json(text)

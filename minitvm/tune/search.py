@@ -1,0 +1,274 @@
+"""The search for one task: draft, check, measure, learn.
+
+    draft     every candidate that is known, by predicted cycles times the learned residual: NumPy, no schedule is made
+    check     the best of them and some at random are scheduled and lowered; ranked again with their exact figures
+    measure   the best of these, one after the other; one that is hopeless stops after two runs
+    pair      one that seems faster than the best runs again, in turn with it: only that decides
+    learn     the residual of measured over predicted is fitted again
+
+What a build without records takes is measured first. It is what results are compared with, and what gains are of.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import ScheduleError
+from ..records.database import Database
+from ..records.record import CRASHED, OK, PAIRED, REFUSED, Record, typical
+from ..strategy import Candidate, Decision, candidate_of
+from ..strategy.candidate import Cost
+from .measure import Measured, Runner, caches
+from .prepare import Checked, artifacts, checked
+from .residual import Features, Residual, features
+from .space import Space
+from .task import Task
+
+BATCH = 6  # candidates that are measured between two fits
+CHECKED = 2  # lowered for each that is measured
+SHARES = (0.6, 0.25, 0.15)  # of what is lowered: what rules yield, what is near the best, what is drawn at random
+SAMPLES = 32  # points of the space that a draft looks at beside those that rules yield
+HOPELESS = 1.5  # times the best: stops after two runs
+BETTER = 0.98  # of the best time: worth a pair, and won if the pair says so
+PAIRS = 40  # runs of each of a pair
+_LONGER = 4  # times the seconds of other measurements: those that decide
+_GHZ = 3.0  # where the target does not say
+_PRIORS = 2000  # records of other tasks and targets that the residual learns from
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a task is searched: `trials` measured candidates at most (None: no limit), `seed` of what is random.
+
+    `workers` are processes that lower and compile (None: one per core).
+    """
+
+    trials: int | None = None
+    seed: int = 0
+    workers: int | None = None
+
+
+class Search:
+    """One task, its records, and what they taught."""
+
+    def __init__(self, task: Task, database: Database, runner: Runner, options: Options | None = None) -> None:
+        self.task, self.database, self.runner, self.options = task, database, runner, options or Options()
+        self.space = Space(task)
+        self.seen: dict[Decision, Record] = {}
+        self.codes: set[str] = set()  # hashes of kernels that were measured: other knobs may come to the same
+        self.waiting: dict[Decision, Checked] = {}  # lowered, and not measured yet
+        self.baseline = 0.0  # seconds of the untuned program
+        self.untuned = Decision("", {})
+        self.best: Record | None = None
+        self.current: Record | None = None  # measured last
+        self.flops = 0
+        self.trials = 0
+        self.finished = False
+        self.residual = Residual()
+        self._figures: dict[Decision, Checked] = {}
+        self._best_path: Path | None = None
+        self._generator = np.random.default_rng(options.seed if options else 0)
+        self._expected = runner.folder / f"{task.key[:16]}.npz"
+        self._numbers = iter(range(1 << 30))
+
+    # -- the first measurement
+
+    def begin(self, untuned: Checked, path: Path, fault: str) -> None:
+        """Take what a build without records takes, compiled at `path`, as the first record; read what is known.
+
+        A task whose untuned program does not run has nothing that results could be compared with: it is finished.
+        """
+        self.untuned, self.flops = untuned.decision, int(untuned.figures.get("flops", 0))
+        self._figures[untuned.decision] = untuned
+        self.codes.add(untuned.code)
+        for record in self.database.records(self.task.key, self.task.target_key):
+            self.seen[record.decision] = record
+        seconds = _LONGER * self.runner.limits.seconds
+        measured = _failed(untuned, fault) or self.runner.run(self.task, [path], self._expected, seconds=seconds)
+        if measured.outcome == OK:
+            self.baseline = typical(measured.seconds[0])
+            measured = replace(measured, outcome=PAIRED)
+        self.best = self._keep(untuned.decision, Cost(*untuned.cost), measured)
+        self._best_path = path
+        self.finished = measured.outcome != PAIRED
+        known = self.database.best(self.task.key, self.task.target_key)
+        if not self.finished and known is not None and not known.untuned:
+            self._resume(known.decision)
+        self._learn()
+
+    def _resume(self, decision: Decision) -> None:
+        """The best of an earlier session runs again, in turn with the untuned program of this one."""
+        (again,) = checked([(self.task, decision)], self.options.workers)
+        path = self._path()
+        fault = artifacts([(self.task, again, path)], self.runner.key)[0] if again.outcome == OK else ""
+        if again.outcome == OK and not fault:
+            self._figures[decision] = again
+            self.codes.add(again.code)
+            self._pair(decision, Cost(*again.cost), path)
+
+    # -- a batch
+
+    def step(self, count: int = BATCH, hurry: Callable[[], bool] = lambda: False) -> float:
+        """Measure up to `count` more candidates; returns by how much the best became faster, as a part of its time.
+
+        `hurry()` says that there is no time for another measurement.
+        """
+        before = self.best.time / (self.best.baseline or 1.0) if self.best else 1.0
+        batch = self._batch(count)
+        compiled = [(self.task, one, self._path()) for one in batch]
+        faults = artifacts(compiled, self.runner.key, self.options.workers)
+        for (_, one, path), fault in zip(compiled, faults, strict=True):
+            if hurry():
+                break
+            self.waiting.pop(one.decision, None)
+            self._measure(one, path, fault)
+        self._learn()
+        if not batch or (self.options.trials is not None and self.trials >= self.options.trials):
+            self.finished = True
+        after = self.best.time / (self.best.baseline or 1.0) if self.best else 1.0
+        return max(0.0, 1.0 - after / before)
+
+    def _batch(self, count: int) -> list[Checked]:
+        """The candidates to measure next, lowered."""
+        if self.options.trials is not None:
+            count = min(count, self.options.trials - self.trials)
+        drafted = self.draft(CHECKED * count)
+        for one in checked([(self.task, d) for d in drafted], self.options.workers):
+            self._figures[one.decision] = one
+            if one.outcome != OK:
+                self._keep(one.decision, Cost(*one.cost), Measured(one.outcome, (), one.message))
+            elif one.code in self.codes:
+                self.seen[one.decision] = self._record(
+                    one.decision, Cost(*one.cost), Measured(REFUSED, (), "as another")
+                )
+            else:
+                self.codes.add(one.code)
+                self.waiting[one.decision] = one
+        ready = list(self.waiting.values())
+        order = np.argsort(self.predicted([self._features(one) for one in ready], [Cost(*one.cost) for one in ready]))
+        return [ready[int(i)] for i in order[:count]]
+
+    def draft(self, count: int) -> list[Decision]:
+        """The most promising decisions that were not tried: SHARES of what rules yield, of what is near the best, and
+        of what is drawn at random, each in the order of its prediction. Where one has too few, the others have more.
+        """
+        taken: dict[Decision, None] = {}
+        sources = [self._ranked(one) for one in (self.space.yielded, self._around(), self._samples())]
+        for source, share in zip(sources, SHARES, strict=True):
+            fresh = [decision for decision in source if decision not in taken]
+            taken.update(dict.fromkeys(fresh[: round(share * count)]))
+        rest = [decision for source in sources for decision in source if decision not in taken]
+        return [*taken, *dict.fromkeys(rest)][:count]
+
+    def _ranked(self, candidates: Sequence[Candidate]) -> list[Decision]:
+        """Decisions that were not tried, the one with the shortest predicted time first."""
+        fresh = {Decision.of(one): one for one in candidates}
+        fresh = {d: one for d, one in fresh.items() if d not in self.seen and d not in self.waiting}
+        options = list(fresh.values())
+        rows = [features(one.rule, one.knobs, one.cost) for one in options]
+        times = self.predicted(rows, [one.cost for one in options])
+        decisions = list(fresh)
+        return [decisions[int(i)] for i in np.argsort(times, kind="stable")]
+
+    def _around(self) -> list[Candidate]:
+        """Candidates that differ from the best in one knob."""
+        if self.best is None or not self.best.rule:
+            return []
+        try:
+            return list(self.space.nearby(candidate_of(self.task.func, self.task.target, self.best.decision)))
+        except ScheduleError:
+            return []
+
+    def _samples(self) -> list[Candidate]:
+        drawn = (self.space.sample(self._generator) for _ in range(SAMPLES))
+        return [one for one in drawn if one is not None]
+
+    def _measure(self, one: Checked, path: Path, fault: str) -> None:
+        assert self.best is not None
+        hopeless = HOPELESS * self.best.time
+        measured = _failed(one, fault) or self.runner.run(self.task, [path], self._expected, hopeless)
+        self.trials += 1
+        record = self._keep(one.decision, Cost(*one.cost), measured)
+        if record.time < BETTER * self.best.time:
+            self._pair(one.decision, Cost(*one.cost), path)
+
+    def _pair(self, decision: Decision, cost: Cost, path: Path) -> None:
+        """Run a candidate in turn with the best, and let that decide which is."""
+        assert self.best is not None and self._best_path is not None
+        seconds = _LONGER * self.runner.limits.seconds
+        measured = self.runner.run(self.task, [path, self._best_path], self._expected, runs=PAIRS, seconds=seconds)
+        if measured.outcome != OK:
+            self._keep(decision, cost, measured)
+            return
+        own, other = map(typical, measured.seconds)
+        # What the untuned program would take now, by how many times as fast as it the best is.
+        baseline = other * (self.best.gain or 1.0)
+        self.baseline = min(self.baseline, baseline)
+        record = self._keep(decision, cost, Measured(PAIRED, measured.seconds[:1]), baseline)
+        if own < BETTER * other:
+            self.best, self._best_path = record, path
+        else:  # what it takes now is what others have to be faster than
+            self.best = replace(self.best, seconds=measured.seconds[1], baseline=baseline)
+
+    # -- records and what they teach
+
+    def _keep(self, decision: Decision, cost: Cost, measured: Measured, baseline: float = 0.0) -> Record:
+        record = self._record(decision, cost, measured, baseline)
+        self.database.add([record])
+        self.seen[decision] = self.current = record
+        return record
+
+    def _record(self, decision: Decision, cost: Cost, measured: Measured, baseline: float = 0.0) -> Record:
+        return Record(
+            task=self.task.key, target=self.task.target_key, machine=self.task.target.brief, name=self.task.name,
+            rule=decision.rule, knobs=dict(decision.knobs), outcome=measured.outcome, message=measured.message,
+            seconds=measured.seconds[0] if measured.seconds else (), compute=cost.compute, memory=cost.memory,
+            flops=self.flops, untuned=decision == self.untuned, baseline=baseline or self.baseline,
+            threads=getattr(self.task.target.description, "cores", 1), caches=caches(self.task), when=time.time(),
+        )  # fmt: skip
+
+    def predicted(self, rows: Sequence[Features], costs: Sequence[Cost]) -> np.ndarray:
+        """Seconds of candidates: the formula's cycles, and what was learned of it."""
+        cycles = np.array([max(cost.cycles, 1.0) for cost in costs])
+        return cycles * self._seconds_a_cycle() * np.exp(self.residual.predict(rows))
+
+    def _seconds_a_cycle(self) -> float:
+        description = self.task.target.description
+        ghz = getattr(description, "ghz", 0.0) or _GHZ
+        return 1e-9 / ghz / max(1, getattr(description, "cores", 1))
+
+    def _features(self, one: Checked) -> Features:
+        return features(one.decision.rule, one.decision.knobs, Cost(*one.cost), one.figures)
+
+    def _learn(self) -> None:
+        """Fit the residual to this task's records; to others of the same rules too, while those are few."""
+        own = [record for record in self.seen.values() if record.time < float("inf") and record.compute > 0]
+        rows, ratios = [], []
+        for record in [*own, *(self._priors() if len(own) < 4 * BATCH else [])]:
+            cost, known = Cost(record.compute, record.memory), self._figures.get(record.decision)
+            figures = known.figures if known is not None and record.task == self.task.key else None
+            rows.append(features(record.rule, record.knobs, cost, figures))
+            ratios.append(record.time / (max(cost.cycles, 1.0) * self._seconds_a_cycle()))
+        self.residual.fit(rows, ratios)
+
+    def _priors(self) -> list[Record]:
+        """Records of the same rules, of other tasks and other targets: they say where to look, not what is best."""
+        rules = sorted({one.rule for one in self.space.yielded})
+        others = self.database.records(rules=rules)
+        found = [r for r in others if r.time < float("inf") and r.compute > 0 and r.task != self.task.key]
+        return found[-_PRIORS:]
+
+    def _path(self) -> Path:
+        return self.runner.folder / f"{self.task.key[:16]}-{next(self._numbers)}.mtvm"
+
+
+def _failed(one: Checked, fault: str) -> Measured | None:
+    """Why a candidate cannot be run; None where it can."""
+    if one.outcome != OK:
+        return Measured(one.outcome, (), one.message)
+    return Measured(CRASHED if "died" in fault else REFUSED, (), fault) if fault else None

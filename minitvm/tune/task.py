@@ -1,0 +1,98 @@
+"""What is tuned: the distinct operators of a model, each once, with the number of its uses."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..build import code_target, optimize_graph, to_graph
+from ..expr import Var, free_vars
+from ..expr.as_json import to_json
+from ..expr.structural_hash import structural_digest
+from ..link.levels import level_of, units_of
+from ..lowering import SharedFunction, cache
+from ..records.record import target_key
+from ..target import Target
+from ..tir.nodes import Buffer, IRModule, PrimFunc
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One function (level 3, not scheduled) on one target, which a model calls `weight` times a run.
+
+    `key` is the structural hash of the function, which a build finds again whatever the operator is called there.
+    """
+
+    name: str
+    func: PrimFunc
+    target: Target
+    key: str
+    weight: int = 1
+    shared: SharedFunction | None = None  # of a model: a build may have lowered it before
+
+    @property
+    def built(self) -> str:
+        """What a build without records lowered it to, as text, if that is on disk; else ""."""
+        if self.shared is None or not cache.usable(self.target) or not cache.keeps(self.shared):
+            return ""
+        lowered = cache.get(self.shared, self.target)
+        return "" if lowered is None else cache.encode(lowered).decode()
+
+    @cached_property
+    def target_key(self) -> str:
+        """The part of a record's key that stands for the target."""
+        return target_key(self.target)
+
+    @cached_property
+    def text(self) -> str:
+        """The function as JSON, for other processes."""
+        return json.dumps(to_json(self.func))
+
+    @cached_property
+    def open_sizes(self) -> list[str]:
+        """The names of sizes that are only known when the function runs: such a task cannot be measured."""
+        dims = [dim for param in self.func.params if isinstance(param, Buffer) for dim in param.shape]
+        scalars = [param for param in self.func.params if isinstance(param, Var)]
+        return sorted({v.name for v in (*scalars, *(v for dim in dims for v in free_vars(dim)))})
+
+
+def extract(model: Any, target: str | Target = "cpu", accuracy: str = "fast", **options: Any) -> list[Task]:
+    """The tasks of a model, a function or a module of functions, in the order of their first use.
+
+    `options` are those of `build` that say what the model is: shapes, params, states, max_length, stop_before. The
+    bodies of loops count once.
+    """
+    machine = code_target(target)
+    if isinstance(model, PrimFunc):
+        return [function_task(model, machine)]
+    if isinstance(model, IRModule):
+        return _merged([function_task(func, machine) for _, func in model.items()])
+    level = level_of(optimize_graph(to_graph(model, **options), machine, accuracy=accuracy))
+    units = units_of(level)
+    nodes = [node for inner in level.all() for node in inner.graph.nodes if inner.needs_function(node)]
+    uses = Counter(units[node].function.key for node in nodes)
+    functions = {units[node].function.key: units[node].function for node in reversed(nodes)}
+    return [
+        Task(functions[key].name, functions[key].func, machine, key.hex(), uses[key], functions[key])
+        for key in dict.fromkeys(units[node].function.key for node in nodes)
+    ]
+
+
+def function_task(func: PrimFunc, target: str | Target = "cpu") -> Task:
+    """The task of one function."""
+    nameless = func.with_attr("global_symbol", "")
+    return Task(func.name, func, code_target(target), structural_digest(nameless).hex())
+
+
+def _merged(tasks: Sequence[Task]) -> list[Task]:
+    """Equal functions once."""
+    uses = Counter(task.key for task in tasks)
+    first = {task.key: task for task in reversed(tasks)}
+    return [
+        Task(first[key].name, first[key].func, first[key].target, key, uses[key])
+        for key in dict.fromkeys(task.key for task in tasks)
+    ]

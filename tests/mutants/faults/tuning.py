@@ -1,0 +1,118 @@
+"""Faults in the tuner: what is kept, what a build takes of it, what is searched, predicted and run."""
+
+from ..patch import Faults
+from ..tuning import kept, predicted, ran, searched
+
+RECORDS = Faults("records", "minitvm.records.record", [kept()])
+RECORDS.edit(
+    "whether it was untuned is forgotten", "_plain", 'if f.name != "knobs"', 'if f.name not in ("knobs", "untuned")'
+)
+RECORDS.edit("the slowest quarter decides", "typical", "len(seconds) // 4", "len(seconds) * 3 // 4")
+RECORDS.edit("what failed has a time", "Record.time", "if self.outcome in MEASURED and self.seconds", "if self.seconds")
+RECORDS.edit("targets of one kind are one", "target_key", "target.code_identity()", "target.kind")
+
+DATABASE = Faults("records database", "minitvm.records.database", [kept()])
+DATABASE.edit(
+    "a record comes twice",
+    "Database.add",
+    "{record.uid: _row(record) for record in records}",
+    "{i: _row(record) for i, record in enumerate(records)}",
+)
+DATABASE.edit(
+    "what was measured alone wins", "Database.best_of", "columns.outcome == PAIRED", "columns.outcome != 'wrong'"
+)
+DATABASE.edit("another target's record wins", "Database.best_of", "columns.target == target, ", "")
+DATABASE.edit(
+    "the first pair of a decision counts",
+    "Database.best_of",
+    "last[record.task, record.decision] = record",
+    "last.setdefault((record.task, record.decision), record)",
+)
+DATABASE.edit(
+    "seconds decide, not gains", "Database.best_of", "record.gain > best[task].gain", "record.time < best[task].time"
+)
+DATABASE.edit("a newer schema is read", "Database._prepare", "int(version) > SCHEMA", "int(version) > 10 * SCHEMA")
+DATABASE.edit("a damaged file is used", "Database._prepare", 'if fault != "ok":', "if False:")
+DATABASE.edit(
+    "tables of somebody else are joined", "Database._prepare", 'if names and "about" not in names:', "if False:"
+)
+
+LOOKUP = Faults("records lookup", "minitvm.records.lookup", [kept()])
+LOOKUP.edit("what is hardly faster is taken", "_found", " and record.gain >= LEAST", "")
+
+CACHE = Faults("lowering by decision", "minitvm.lowering.cache", [kept()])
+CACHE.edit("the decision is no part of the key", "key_of", "if decision is None else", "if True else")
+
+MANY = Faults("lowering many by decision", "minitvm.lowering.many", [kept()])
+MANY.edit("nobody hears that a record no longer applies", "lower_functions", "if refused:", "if False:")
+
+SEARCH = Faults("search", "minitvm.tune.search", [searched()])
+SEARCH.edit("what seems faster wins without a pair", "Search._pair", "if own < BETTER * other:", "if True:")
+SEARCH.edit("a candidate is tried again", "Search._ranked", "d not in self.seen and", "")
+SEARCH.edit("equal code is measured again", "Search._batch", "elif one.code in self.codes:", "elif False:")
+SEARCH.edit(
+    "an earlier session is forgotten",
+    "Search.begin",
+    "if not self.finished and known is not None and not known.untuned:",
+    "if False:",
+)
+SEARCH.edit("the baseline is the best before", "Search._pair", "other * (self.best.gain or 1.0)", "other")
+SEARCH.edit(
+    "what failed is no record",
+    "Search._batch",
+    "self._keep(one.decision, Cost(*one.cost), Measured(one.outcome, (), one.message))",
+    "pass",
+)
+
+NETWORK = Faults("tuning a network", "minitvm.tune.network", [searched()])
+NETWORK.edit(
+    "weights do not count",
+    "Line.gain",
+    "self.search.task.weight * best.time",
+    "best.time",
+)
+NETWORK.edit("the shortest task comes first", "_batches", "max(worth", "min(worth")
+NETWORK.edit(
+    "what is not worth its cost is measured", "_batches", "line.gain * runs > line.cost", "not line.search.finished"
+)
+
+TASK = Faults("tasks", "minitvm.tune.task", [searched()])
+TASK.edit("the name is a part of the key", "function_task", 'func.with_attr("global_symbol", "")', "func")
+TASK.edit("equal operators count once", "extract", "uses[key])", "1)")
+
+RESIDUAL = Faults("residual", "minitvm.tune.residual", [predicted()])
+RESIDUAL.edit("the mean is lost", "_ridge", "return mean + np.clip", "return np.clip")
+RESIDUAL.edit(
+    "a correction without bounds",
+    "_ridge",
+    "np.clip((other - middle) / spread @ weights, -_FARTHEST, _FARTHEST)",
+    "(other - middle) / spread @ weights",
+)
+RESIDUAL.edit(
+    "columns change places",
+    "Residual._matrix",
+    "x[number, self._names[name]] = value",
+    "x[number, -self._names[name]] = value",
+)
+
+COSTS = Faults("sketch costs", "minitvm.strategy.cpu.sketch_costs", [predicted()])
+COSTS.edit("what sticks out is not counted", "_ceil", "formula(a).expr + b.expr - 1", "formula(a).expr")
+COSTS.edit("spills are free", "tiling_cost", "+ rated(spilled, LOADS / 2)", "")
+COSTS.edit(
+    "a step backwards is contiguous",
+    "Operand.along",
+    "coefficient(form, axis.var) == 1",
+    "coefficient(form, axis.var) != 0",
+)
+COSTS.edit("the innermost axis reuses nothing", "tiling_cost", "if name != inner or name in operand.axes", "")
+COSTS.edit("the dearest tiles first", "fitting_tiles", "compute + memory, int", "-compute - memory, int")
+
+RUNNER = Faults("runner", "minitvm.tune.runner", [ran()])
+RUNNER.edit("NaN equals everything", "_difference", "not np.isfinite(found[finite]).all()", "False")
+RUNNER.edit("integers may differ", "_difference", "float(np.any(wanted != found))", "0.0")
+RUNNER.edit("a crash is a success", "in_a_child", "if os.WIFSIGNALED(status):", "if False:")
+RUNNER.edit("a hang is waited for", "in_a_child", '_read_all(reading, request["limit"])', "_read_all(reading, 25.0)")
+
+MEASURE = Faults("measuring", "minitvm.tune.measure", [ran()])
+MEASURE.edit("one core's cache is enough", "apart_bytes", "2 * l2.size * cores", "2 * l2.size")
+MEASURE.edit("the caches are not stated", "caches", 'if nbytes else "warm"', 'if not nbytes else "warm"')

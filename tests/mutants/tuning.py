@@ -1,0 +1,127 @@
+"""Workloads of the tuner: its records and database, its formulas, its search with a runner that answers from a table.
+
+`kept()`       records there and back, and which of them a build takes
+`searched()`   the search and the division of time among tasks
+`predicted()`  the residual, and the formulas of tilings beside loops over tiles
+`ran()`        what a child of the runner does to itself, and results that differ
+"""
+
+from __future__ import annotations
+
+import inspect
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import conftest  # noqa: F401  (it loads the profile of properties)
+from tests.records import test_database, test_lookup, test_record
+from tests.strategy import test_sketch
+from tests.tune import test_measure, test_residual, test_search, test_task
+
+from .oracle import Workload, directed
+from .streams import holds
+
+
+def given_arguments(test: Callable[..., None], **arguments: Any) -> Callable[[], None]:
+    """A test without arguments: its fixtures are made here, and others are given."""
+
+    def run() -> None:
+        names = inspect.signature(test).parameters
+        with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+            made = {"monkeypatch": patch, "tmp_path": Path(folder), "url": f"{folder}/records.db"}
+            if "faked" in names:
+                made["faked"] = test_search.without_compiling(patch)
+            test(**{name: made[name] for name in names if name in made}, **arguments)
+
+    run.__name__ = test.__name__
+    return run
+
+
+def tests(name: str, *checks: Callable[..., None]) -> Workload:
+    """Tests of the suite that need no fixtures but those made here."""
+    return directed(f"tuner: {name}", lambda: [given_arguments(one) for one in checks], lambda _, one: holds(one))
+
+
+def listed(name: str, test: Callable[..., None], **values: Any) -> Callable[..., None]:
+    """A test with some of its arguments, under its name."""
+    one = partial(test, **values)
+    one.__name__ = f"{test.__name__} {name}"  # type: ignore[attr-defined]
+    return one
+
+
+def kept() -> Workload:
+    return tests(
+        "records",
+        test_record.test_a_record_comes_back_from_its_line,
+        test_record.test_two_records_share_a_uid_only_if_they_are_equal,
+        test_record.test_a_decision_comes_back_from_its_text_whatever_the_order_of_its_knobs,
+        test_record.test_only_what_was_measured_has_a_time,
+        test_record.test_slower_runs_of_a_disturbed_machine_count_for_little,
+        test_record.test_targets_for_which_code_differs_have_other_keys,
+        test_database.test_what_was_added_is_there_once_in_its_order,
+        test_database.test_the_best_is_the_one_with_the_largest_gain_in_its_last_pair,
+        test_database.test_a_newer_schema_is_refused,
+        test_database.test_a_database_of_something_else_is_refused,
+        test_database.test_a_damaged_database_is_reported_wherever_it_is_damaged,
+        test_lookup.test_lowered_functions_are_kept_apart_by_decision,
+        listed("another target", test_lookup.test_what_did_not_win_here_is_not_taken, parts={"target": "another"}),
+        listed("alone", test_lookup.test_what_did_not_win_here_is_not_taken, parts={"outcome": "ok"}),
+        listed("hardly", test_lookup.test_what_did_not_win_here_is_not_taken, parts={"baseline": 1.005e-3}),
+        test_lookup.test_a_record_that_no_longer_applies_is_one_warning,
+    )
+
+
+def searched() -> Workload:
+    return tests(
+        "search",
+        test_search.test_the_untuned_program_is_measured_first_and_is_the_best_until_a_pair_is_won,
+        test_search.test_the_fastest_wins_in_the_end_and_the_database_says_so,
+        test_search.test_no_candidate_is_tried_twice_and_none_of_the_same_code,
+        test_search.test_the_end_of_the_space_is_the_end_of_the_search,
+        test_search.test_what_looks_faster_alone_and_is_not_beside_the_best_does_not_win,
+        test_search.test_the_next_session_goes_on_where_the_last_one_was,
+        test_search.test_records_of_another_target_are_priors_and_never_the_answer,
+        listed("wrong", test_search.test_what_goes_wrong_is_recorded_and_never_wins, outcome="wrong"),
+        test_search.test_trials_bound_the_measured_candidates_of_all_tasks,
+        test_search.test_nothing_is_measured_that_is_not_worth_it,
+        test_search.test_time_goes_to_the_task_that_takes_the_most,
+        test_search.test_the_gain_of_a_task_is_what_a_run_of_the_model_would_save,
+        test_task.test_equal_operators_are_one_task_with_the_number_of_their_uses,
+        test_task.test_a_function_has_one_key_whatever_it_is_called,
+        test_task.test_sizes_that_stay_open_are_named,
+    )
+
+
+def predicted() -> Workload:
+    return tests(
+        "predictions",
+        test_sketch.test_the_formulas_of_a_product_are_those_of_its_accesses,
+        test_sketch.test_what_neighbours_read_is_told_apart,
+        test_sketch.test_all_tiles_are_ranked_by_the_formulas_and_fit_the_registers,
+        test_residual.test_a_smooth_residual_is_learned_from_a_dozen_points,
+        test_residual.test_a_machine_that_is_slower_by_a_factor_moves_all_predictions_by_it,
+        test_residual.test_far_from_what_was_seen_the_correction_is_bounded,
+        test_residual.test_features_tell_candidates_apart_and_know_figures,
+        listed("nhwc", test_sketch.test_sketches_keep_the_meaning_or_are_refused, family="nhwc"),
+    )
+
+
+def ran() -> Workload:
+    nan = float("nan")
+    differences = test_measure.test_differences
+    return tests(
+        "runner",
+        listed("NaN", differences, wanted=[1.0, 2.0], found=[1.0, nan], apart=float("inf")),
+        listed("a quarter", differences, wanted=[1.0, -4.0], found=[1.0, -3.0], apart=0.25),
+        listed("NaN wanted", differences, wanted=[nan, 2.0], found=[1.0, 2.0], apart=float("inf")),
+        test_measure.test_integers_have_to_be_equal,
+        test_measure.test_a_crash_is_recorded_with_its_signal_and_what_was_said,
+        test_measure.test_a_hang_ends_at_the_limit,
+        test_measure.test_an_error_is_recorded_with_its_last_line,
+        test_measure.test_memory_errors_are_told_apart,
+        test_measure.test_the_state_of_the_caches_is_stated,
+    )

@@ -1,0 +1,186 @@
+"""Measuring: what a candidate does to its process is a record, and the next one is measured as if nothing had been."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minitvm import te
+from minitvm.link import link_function
+from minitvm.lowering import lower_function
+from minitvm.runtime.artifact.export import export
+from minitvm.strategy import scheduled
+from minitvm.tir.nodes import PrimFunc
+from minitvm.tune import runner as program
+from minitvm.tune.measure import Limits, Runner, apart_bytes, caches, indices
+from minitvm.tune.task import Task
+
+from .programs import SHORT, product, task
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    with Runner(SHORT) as one:
+        yield one
+
+
+def compiled(runner: Runner, func: PrimFunc, name: str) -> Path:
+    """The function as an artifact that the runner runs."""
+    one = task(func)
+    path = runner.folder / f"{name}.mtvm"
+    lowered = lower_function(scheduled(one.func, one.target), one.target)
+    export(link_function(lowered, one.target.brief), path, key=runner.key)
+    return path
+
+
+def changed(factor: float) -> PrimFunc:
+    """The product, times a factor."""
+    a, b = te.placeholder((32, 16), name="A"), te.placeholder((16, 48), name="B")
+    r = te.reduce_axis((0, 16), name="k")
+    c = te.compute((32, 48), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
+    return te.create_prim_func([a, b, te.compute((32, 48), lambda i, j: c[i, j] * factor, name="D")])
+
+
+def test_the_first_run_says_what_is_right_and_others_are_compared_with_it(runner: Runner) -> None:
+    expected = runner.folder / "product.npz"
+    good, other = compiled(runner, product(), "good"), compiled(runner, changed(1.0), "same")
+    first = runner.run(task(), [good], expected)
+    assert first.outcome == "ok" and len(first.seconds) == 1 and len(first.seconds[0]) >= 5
+    assert all(0 < seconds < 10 for seconds in first.seconds[0])
+    with np.load(expected) as file:
+        assert file["arr_0"].shape == (32, 48) and np.array_equal(file["arr_0"], np.round(file["arr_0"]))
+    assert runner.run(task(), [other], expected).outcome == "ok"
+    wrong = runner.run(task(), [compiled(runner, changed(1.01), "wrong")], expected)
+    assert wrong.outcome == "wrong" and wrong.seconds == ()
+    assert wrong.message == "result 0 is 0.01 of its largest value from that of the untuned program"
+
+
+def test_two_take_turns(runner: Runner) -> None:
+    paths = [compiled(runner, product(), "one"), compiled(runner, changed(1.0), "two")]
+    both = runner.run(task(), paths, runner.folder / "pair.npz", runs=7, seconds=5.0)
+    assert both.outcome == "ok" and [len(seconds) for seconds in both.seconds] == [7, 7]
+
+
+def test_a_hopeless_candidate_stops_after_two_runs(runner: Runner) -> None:
+    path = compiled(runner, product(), "hopeless")
+    given_up = runner.run(task(), [path], runner.folder / "hopeless.npz", hopeless=1e-9)
+    assert given_up.outcome == "ok" and len(given_up.seconds[0]) == 2
+    fast = runner.run(task(), [path], runner.folder / "hopeless.npz", hopeless=100.0)
+    assert len(fast.seconds[0]) >= 5
+
+
+def test_an_artifact_that_nobody_signed_does_not_run(runner: Runner) -> None:
+    path = compiled(runner, product(), "altered")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    refused = runner.run(task(), [path], runner.folder / "altered.npz")
+    assert refused.outcome == "crashed" and refused.message.startswith("exit status 1: minitvm.errors.ArtifactError")
+    assert runner.run(task(), [compiled(runner, product(), "after")], runner.folder / "after.npz").outcome == "ok"
+
+
+def test_the_runner_is_started_again_after_it_was_killed(runner: Runner) -> None:
+    path = compiled(runner, product(), "again")
+    assert runner.run(task(), [path], runner.folder / "again.npz").outcome == "ok"
+    assert runner._process is not None
+    runner._process.kill()
+    runner._process.wait()
+    assert runner.run(task(), [path], runner.folder / "again.npz").outcome == "ok"
+
+
+# -- a child that goes wrong: `in_a_child` is what the runner does for each request
+
+
+def child(monkeypatch: pytest.MonkeyPatch, does: Any, **request: Any) -> dict[str, Any]:
+    """What the runner answers if a measurement `does` this."""
+    monkeypatch.setattr(program, "measured", does)
+    return program.in_a_child({"limit": 20.0, "memory": 0, **request})
+
+
+def test_a_crash_is_recorded_with_its_signal_and_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crashes(request: Any) -> Any:
+        os.write(2, b"first\nloop 3 ran away\n")
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    assert child(monkeypatch, crashes) == {"outcome": "crashed", "message": "SIGSEGV: loop 3 ran away", "seconds": []}
+
+
+def test_a_hang_ends_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = time.monotonic()
+    answer = child(monkeypatch, lambda request: time.sleep(100), limit=0.3)
+    assert answer == {"outcome": "hung", "message": "no end after 0.3 s", "seconds": []}
+    assert time.monotonic() - start < 20
+
+
+def test_too_much_memory_is_recorded(runner: Runner) -> None:
+    tight = Runner(Limits(seconds=0.01, hang=60.0, memory=64 << 20))  # Python and NumPy alone have more
+    with tight:
+        path = compiled(tight, product(), "tight")
+        answer = tight.run(task(), [path], tight.folder / "tight.npz")
+    assert answer.outcome in ("memory", "crashed") and answer.seconds == ()
+    assert "0.0671 GB" in answer.message or "exit status" in answer.message or "SIG" in answer.message
+
+
+def test_an_error_is_recorded_with_its_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(request: Any) -> Any:
+        raise ValueError("no such axis")
+
+    assert child(monkeypatch, raises)["message"] == "exit status 1: ValueError: no such axis"
+
+
+def test_memory_errors_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*args: Any, **options: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr("minitvm.runtime.load", load)
+    answer = program.measured({"artifacts": ["x"], "key": "", "memory": 3e9})
+    assert answer == {"outcome": "memory", "message": "more than 3 GB", "seconds": []}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "apart"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], 0.0),
+        ([1.0, -4.0], [1.0, -3.0], 0.25),
+        ([0.0, 0.0], [0.0, 0.5], 0.5),
+        ([math.nan, math.inf, 1.0], [math.nan, math.inf, 1.0], 0.0),
+        ([math.inf, 1.0], [-math.inf, 1.0], math.inf),
+        ([1.0, 2.0], [1.0, math.nan], math.inf),
+        ([math.nan, 2.0], [1.0, 2.0], math.inf),
+    ],
+)
+def test_differences(wanted: list[float], found: list[float], apart: float) -> None:
+    assert program._difference(np.array(wanted, np.float32), np.array(found, np.float32)) == apart
+
+
+def test_integers_have_to_be_equal() -> None:
+    assert program._difference(np.array([1, 2]), np.array([1, 2])) == 0
+    assert program._difference(np.array([1, 2]), np.array([1, 3])) == 1
+
+
+def gather() -> PrimFunc:
+    """Rows of a table, and how many there are is read as well."""
+    table, rows = te.placeholder((4, 8), name="table"), te.placeholder((3,), "int32", name="rows")
+    return te.create_prim_func([table, rows, te.compute((3, 8), lambda i, j: table[rows[i], j], name="taken")])
+
+
+def test_arguments_that_index_are_zeros(runner: Runner) -> None:
+    assert indices(gather()) == [1] and indices(product()) == []
+    path = compiled(runner, gather(), "gather")
+    assert (
+        runner.run(Task("gather", gather(), task().target, "k"), [path], runner.folder / "gather.npz").outcome == "ok"
+    )
+
+
+def test_the_state_of_the_caches_is_stated() -> None:
+    one = task()
+    assert apart_bytes(one) == 2 * one.target.description.l2.size * 2
+    assert caches(one) == f"arguments are used again after {apart_bytes(one) >> 10} KiB of others"

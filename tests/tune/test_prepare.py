@@ -1,0 +1,70 @@
+"""Candidates are scheduled, counted and compiled in other processes; one that ends its process costs itself alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from minitvm.strategy import Decision
+from minitvm.tune.prepare import artifacts, checked
+from minitvm.tune.space import Space
+from minitvm.workers import pool
+
+from .programs import product, task
+
+REPLIES = pool.Task(f"{__name__}:reply", worth_starting=1, worth_using=1, died=b"died")
+
+
+def reply(request: bytes) -> bytes:
+    """A worker's function: ends its process if it is asked to."""
+    if request == b"end":
+        os._exit(3)
+    return request.upper()
+
+
+@pytest.fixture(autouse=True)
+def _found_by_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workers import this module by its name."""
+    monkeypatch.setattr(pool, "_workers", [])
+    folder = str(Path(__file__).resolve().parents[2])
+    monkeypatch.setenv("PYTHONPATH", folder)
+    monkeypatch.syspath_prepend(folder)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    "requests", [["a"], ["end"], ["a", "end", "b"], ["end", "end", "a", "end", "b"], []], ids=lambda r: "+".join(r)
+)
+def test_a_worker_that_dies_costs_its_request_alone(requests: list[str], workers: int) -> None:
+    if not __name__.startswith("tests."):
+        pytest.skip("this module has no name that a worker can import")
+    try:
+        results = pool.run(REPLIES, [one.encode() for one in requests], workers)
+        assert [one.decode() for one in results] == ["died" if one == "end" else one.upper() for one in requests]
+    finally:
+        pool.shutdown()
+
+
+def test_candidates_are_lowered_and_counted_and_refusals_have_a_reason(tmp_path: Path) -> None:
+    one = task(product(32, 48, 16))
+    space = Space(one)
+    asked = [None, Decision.of(space.yielded[0]), Decision("nothing", {})]
+    try:
+        usual, first, refused = checked([(one, decision) for decision in asked], workers=1)
+        assert usual.outcome == first.outcome == "ok" and usual.decision.rule == "contraction"
+        assert usual.figures["flops"] == 2 * 32 * 48 * 16 and usual.figures["slots"] == 32 * 48 * 16
+        assert usual.figures["moved"] == 4 * (32 * 16 + 16 * 48 + 32 * 48)
+        assert usual.cost[0] > 0 and json.loads(usual.lowered)["name"] == "main"
+        assert refused.outcome == "refused" and refused.message == "nothing: no rule of that name for cpu"
+        assert (usual.code == first.code) == (usual.decision == first.decision)
+        path = tmp_path / "usual.mtvm"
+        assert artifacts([(one, usual, path)], b"k" * 32, workers=1) == [""]
+        assert path.stat().st_size > 1000 and path.stat().st_mtime <= time.time()
+        (fault,) = artifacts([(one, usual, tmp_path / "none" / "usual.mtvm")], b"k" * 32, workers=1)
+        assert "none" in fault and "\n" not in fault
+    finally:
+        pool.shutdown()

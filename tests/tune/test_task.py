@@ -1,0 +1,55 @@
+"""Tasks: each distinct operator once, with the number of its uses, under a key that a build finds again."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from minitvm import te
+from minitvm.build import compile_executable
+from minitvm.ir import IRModule
+from minitvm.lowering import many
+from minitvm.target import Target
+from minitvm.tune.task import Task, extract, function_task
+
+from .programs import network, product
+
+CPU = Target("cpu -cores=2")
+
+
+def test_equal_operators_are_one_task_with_the_number_of_their_uses() -> None:
+    tasks = extract(network(), CPU)
+    assert [(task.name, task.weight) for task in tasks] == [("matmul_relu", 2), ("matmul_relu_2", 1)]
+    assert len({task.key for task in tasks}) == 2
+
+
+def test_the_keys_are_those_that_a_build_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    lower = many.lower_functions
+
+    def spy(functions, *rest):  # type: ignore[no-untyped-def]
+        asked.extend(function.key.hex() for function in functions)
+        return lower(functions, *rest)
+
+    monkeypatch.setattr(importlib.import_module("minitvm.build"), "lower_functions", spy)
+    compile_executable(network(), CPU)
+    assert set(asked) == {task.key for task in extract(network(), CPU)}
+
+
+def test_a_function_has_one_key_whatever_it_is_called() -> None:
+    first, other = function_task(product(name="a"), CPU), function_task(product(name="b"), CPU)
+    assert first.key == other.key and first.target_key == other.target_key
+    assert function_task(product(33), CPU).key != first.key
+    assert function_task(product(), Target("cpu -cores=1")).target_key != first.target_key
+
+
+def test_a_module_of_functions_has_equal_ones_once() -> None:
+    module = IRModule({"a": product(name="a"), "b": product(name="b"), "c": product(8, name="c")})
+    assert [(task.name, task.weight) for task in extract(module, CPU)] == [("a", 2), ("c", 1)]
+
+
+def test_sizes_that_stay_open_are_named() -> None:
+    tasks: list[Task] = extract(network(open_size=True), CPU)
+    assert [task.open_sizes for task in tasks] == [["n"]] * len(tasks)
+    assert te.size_var("n").name == "n" and extract(network(), CPU)[0].open_sizes == []
