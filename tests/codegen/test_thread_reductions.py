@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from minitvm import build, lower
 from minitvm.errors import ScheduleError, Unsupported
-from minitvm.expr import IntImm
+from minitvm.expr import IntImm, walk
 from minitvm.reference import tir as reference
 from minitvm.target import Target
 from minitvm.tir import Schedule
-from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.nodes import BufferStore, PrimFunc
 from tests.tir.transform.reductions_on_threads import on_threads
 from tests.tir.transform.test_thread_reductions import summed
 
@@ -50,13 +50,15 @@ def reduced_alike(draw: Any, target: str) -> None:
 
 
 def arrays_for(func: PrimFunc, rows: int, seed: int) -> list[np.ndarray]:
-    """Random arguments; an open extent is `rows`, and what is written is 77."""
+    """Random arguments; an open extent is `rows`, and what a function writes is 77."""
     rng, arrays = np.random.default_rng(seed), []
     for buffer in func.buffers:
         shape = tuple(int(d.value) if isinstance(d, IntImm) else rows for d in buffer.shape)
         arrays.append(rng.choice([-2, -1, 1, 2], shape).astype(buffer.dtype.numpy))
-    for array in arrays[1:]:
-        array[...] = 77
+    written = {n.buffer.name for n in walk(func.body) if isinstance(n, BufferStore)}
+    for buffer, array in zip(func.buffers, arrays, strict=True):
+        if buffer.name in written:
+            array[...] = 77
     return arrays
 
 

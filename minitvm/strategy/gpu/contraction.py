@@ -29,6 +29,7 @@ from ..registry import rule
 from ..roles import LONG, Product, Roles, depends, join_axes, names_of, operands, roles
 from .costs import BlockTile, ThreadTile, contraction_cost
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
+from .grid import over_blocks_and_threads
 from .shared_tiles import schedule_shared
 
 _ACCUMULATORS = 16  # vectors of a thread's tile, where its registers have room
@@ -220,8 +221,5 @@ def _schedule(sch: Schedule, way: Roles, block: Any, main: Any, threads: int, ti
             sch.vectorize(nest[-1])
         else:
             sch.unroll(nest[-1])
-    whole = sch.fuse(*outer) if len(outer) > 1 else outer[0]
-    over, inner = sch.split(whole, [None, threads])
-    sch.bind(over, "blockIdx.x")
-    sch.bind(inner, "threadIdx.x")
+    over_blocks_and_threads(sch, outer, threads)
     return {block_of(sch, part).name for part in (init, block, main)}

@@ -30,6 +30,7 @@ from ..candidate import Candidate, Cost, Knob, Unfit
 from ..registry import rule
 from ..roles import operands
 from .fallback import THREADS, on_the_grid
+from .grid import fused
 
 LEAST = 80  # the compute capability from which devices have mma.sync.m16n8k16 and cp.async
 _SHARED = 48 << 10  # bytes that a kernel declares
@@ -172,7 +173,7 @@ def _schedule(
     ko, k1 = sch.split(k, [None, depth])
     ki, kk = sch.split(k1, [None, 16])
     sch.reorder(warp_row, warp_column, ko, ki, mi, nj, ii, jj, kk)
-    warp = sch.fuse(warp_row, warp_column)
+    warp = fused(sch, [warp_row, warp_column])
     sch.bind(warp, "threadIdx.y")
     sch.reverse_compute_at(writer, warp)
     staged = []
@@ -224,7 +225,7 @@ def _tile(sch: Schedule, block: Any, rows: int, columns: int) -> list[Any]:
     grid_j, tile_j = sch.split(j, [None, columns])
     sch.reorder(*outside, grid_i, grid_j, tile_i, tile_j, *rest)
     if outside:
-        sch.bind(sch.fuse(*outside) if len(outside) > 1 else outside[0], "blockIdx.z")
+        sch.bind(fused(sch, outside), "blockIdx.z")
     sch.bind(grid_i, "blockIdx.y")
     sch.bind(grid_j, "blockIdx.x")
     return [grid_j, tile_i, tile_j, *rest]
