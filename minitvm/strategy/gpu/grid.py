@@ -1,8 +1,8 @@
 """Loops over a grid: which of them become which axis of blocks.
 
-An index of fused loops is taken apart by quotients and remainders of all extents but the first. The proofs behind `bind`
-decide these where the extents are constant, so each loop of an open extent begins an axis, and constant ones join it.
-There are three axes; of more such loops the outer ones share one, and `bind` refuses what it cannot decide.
+An index of fused loops is taken apart by quotients and remainders of all extents but the first. The proofs behind
+`bind` decide these where the extents are constant, so each loop of an open extent begins an axis, which constant ones
+join. There are three axes; of more such loops the outer ones share one, and `bind` refuses what it cannot decide.
 """
 
 from __future__ import annotations

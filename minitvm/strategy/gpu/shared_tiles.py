@@ -33,11 +33,8 @@ from ...tir import IndexMap, Schedule
 from ...tir.nodes import BufferLoad, BufferStore
 from ..blocks import block_of, constant_extent, extents, inlinable, largest_divisor
 from ..roles import Roles, depends, operands, step_along
-from .costs import BlockTile, ThreadTile
+from .costs import APART, BANKS, BlockTile, ThreadTile
 from .grid import fused, over_blocks
-
-_BANKS = 32
-_APART = 4  # elements between lines that a bank would share: a whole vector, so that vectors stay aligned
 
 
 def schedule_shared(
@@ -190,8 +187,8 @@ def _fetch(sch: Schedule, copy: Any, load: BufferLoad, tile: ThreadTile, threads
     own = list(sch.get_loops(copy))[-len(iterators) :]
     ordered = [own[p] for p in [*(p for p in places if p != along), along]]
     turned = along != places[-1]
-    if turned and len(places) > 1 and tile.rows % _APART == 0:
-        sch.storage_align(copy, 0, len(places) - 2, _BANKS, _APART)
+    if turned and len(places) > 1 and tile.rows % APART == 0:
+        sch.storage_align(copy, 0, len(places) - 2, BANKS, APART)
     is_whole = not any(isinstance(n, Select | Call) for n in walk(made.body.value))
     vector = _vector(sch, own[along], source, tile.lanes) if is_whole and not turned else 1
     sch.reorder(*ordered)
