@@ -45,10 +45,11 @@ def together(what: str, mask: int, brings: Any, work: Work) -> Any:
         raise KernelFault(f"{what}: lane {lane} is not in its mask {hex(mask)}")
     with _met:
         meetings = thread._manager.__dict__.setdefault("minitvm_meetings", {})
-        meeting = meetings.setdefault((warp, mask), _Meeting())
+        place = (warp, mask)
+        meeting = meetings.setdefault(place, _Meeting())
         meeting.brought[lane] = (what, brings)
         if meeting.brought.keys() == named:
-            del meetings[warp, mask]
+            del meetings[place]
             kinds = sorted({kind for kind, _ in meeting.brought.values()})
             if len(kinds) > 1:
                 raise KernelFault(f"the lanes of a warp do different things together: {', '.join(kinds)}")

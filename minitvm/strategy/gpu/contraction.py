@@ -150,6 +150,8 @@ def _shared_tiles(way: Roles, target: Any) -> Iterator[tuple[ThreadTile, BlockTi
             continue
         for depth, double in product_of((8, 16), (False, True)):
             whole = _with_copies(way, tile, replace(over, depth=min(depth, product.depth), double=double))
+            if double and whole.depth == product.depth:
+                continue  # nothing is left to fetch meanwhile
             if whole.shared_bytes <= min(_SHARED, target.max_shared_memory_per_block):
                 yield tile, whole
 
