@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minitvm import reference, strategy, te, topi
-from minitvm.errors import ScheduleError
+from minitvm.arith import Analyzer
+from minitvm.codegen.numba_cuda import generate
+from minitvm.errors import ScheduleError, Unsupported
+from minitvm.expr import IntImm, Range, Var
+from minitvm.runtime.cuda import simulated_warps
+from minitvm.runtime.cuda.faults import KernelFault
 from minitvm.strategy.gpu.costs import BlockTile, ThreadTile, residents
+from minitvm.strategy.registry import chosen
 from minitvm.target import Target
+from minitvm.tir.analysis.bindings import reaches_every_point
 from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.transform import lower
+from tests.runtime.test_cuda_warps import lanes_of
+from tests.tir.transform.test_separate_allocations import blocks_with_scratch
 from tests.tir.transform.test_shrink_shared import cut_off, handed_on, pieces, shape_of_shared, shrink_shared
 
 
@@ -56,4 +66,66 @@ def chosen_where_it_helps() -> None:
     assert residents(ThreadTile(1, 1, 4), BlockTile(8, 8, 16, 1024, False), Target("cuda -arch=sm_75")) == 1
 
 
-CHECKS: tuple[Callable[[], None], ...] = (shrunk, chosen_where_it_helps, even, uneven_and_double)
+def open_extents_have_a_grid() -> None:
+    m, n, k = (te.size_var(name) for name in "mnk")
+    a, b = te.placeholder((1, m, k), name="a"), te.placeholder((1, k, n), name="b")
+    func = te.create_prim_func([a, b, topi.matmul(a, b)])
+    made = chosen(func, Target("cuda -arch=sm_80"))
+    assert made.rule == "contraction", [one.refused for one in made.choice.refused]
+    assert {"blockIdx.x", "blockIdx.y", "blockIdx.z"} <= set(str(made.schedule.func).split('"'))
+
+
+def chosen_tiles_fit() -> None:
+    """The lines of a tile that is turned around are longer; the tile of a convolution is one piece of the sum."""
+    x, w = te.placeholder((1, 16, 56, 56, 4), name="x"), te.placeholder((16, 16, 3, 3, 4, 4), name="w")
+    convolution = te.create_prim_func([x, w, topi.conv2d_nchwc(x, w, padding=1)])
+    target = Target("cuda -arch=sm_90")
+    for func in (_product(1024, 1024, 1024), convolution):
+        made = chosen(func, target)
+        assert not made.choice.refused, [one.refused for one in made.choice.refused]
+        for name, kernel in lower(made.schedule.func, target).items():
+            if kernel.attrs.get("host"):
+                continue
+            try:
+                generate(kernel, target)
+            except Unsupported as error:
+                raise AssertionError(f"{name}: {error}") from error
+
+
+def owners_do_not_meet() -> None:
+    for scope in ("shared", "local"):
+        func = blocks_with_scratch("n", scope)
+        verdict = reference.check(func, lower(func), modes=["exact", "shadow"])
+        assert verdict.equal, str(verdict)
+
+
+def all_parts_are_reached() -> None:
+    a, b, c = (Var(name, "int32") for name in "abc")
+    fused = a * 256 + b * 4 + c
+    domains = {v: Range(IntImm(0), IntImm(n)) for v, n in ((a, 3), (b, 64), (c, 4))}
+    assert reaches_every_point([fused // 64 % 4, fused // 4 % 16], domains, Analyzer())
+
+
+def lanes_meet() -> None:
+    simulated_warps.PATIENCE = 2.0
+    for name, source in (
+        ("warp_shuffle_down", lambda t: t + 3 if t % 8 < 5 else t),
+        ("warp_shuffle_xor", lambda t: t ^ 3),
+    ):
+        assert lanes_of(f"B[t] = {name}({simulated_warps.WHOLE}, A[t], 3, 8)", 64) == [source(t) for t in range(64)]
+    odd, even = (f"B[t] = warp_shuffle({mask}, A[t], {by}, 32)" for mask, by in (("0xAAAAAAAA", 5), ("0x55555555", 8)))
+    parted = f"if t % 2:\n    {odd}\nelse:\n    {even}"
+    assert lanes_of(parted) == [8, 5] * 16
+    try:
+        lanes_of("if t < 8:\n    B[t] = warp_shuffle_down(0xFF, A[t], 1, 32)")
+    except KernelFault as fault:
+        assert "does not take part" in str(fault)
+    else:
+        raise AssertionError("a value from a lane that does not take part")
+
+
+CHECKS: tuple[Callable[[], None], ...] = (
+    shrunk, chosen_where_it_helps, even, uneven_and_double, owners_do_not_meet, open_extents_have_a_grid,
+    all_parts_are_reached, chosen_tiles_fit,
+)  # fmt: skip
+LANES: tuple[Callable[[], None], ...] = (lanes_meet,)

@@ -1,21 +1,30 @@
 """Kernels under Oclgrind, which reports races and uninitialised reads on stderr: a script of its own process.
 
-OCLGRIND_DATA_RACES=1 OCLGRIND_UNINITIALIZED=1 python -m tests.runtime.oclgrind_run [canary]
+OCLGRIND_DATA_RACES=1 OCLGRIND_UNINITIALIZED=1 python -m tests.runtime.oclgrind_run [canary|candidates N|reductions N]
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
 
-from minitvm import build
+from minitvm import build, strategy
+from minitvm.errors import ScheduleError, Unsupported
 from minitvm.executable import Kernel
 from minitvm.reference import tir as reference
 from minitvm.runtime.opencl.devices import current, pyopencl
 from minitvm.runtime.opencl.kernels import compiled
+from minitvm.target import Target
 from minitvm.tir import Schedule
+from minitvm.tir.nodes import PrimFunc
 from tests.codegen.test_backends import GRIDS, PROGRAMS, inputs_for
+from tests.codegen.test_thread_reductions import arrays_for, on_a_grid
+from tests.strategy.families import GPU_FAMILIES, Family
 
 # Each work-item writes its own element and reads its neighbour's, and nobody waits.
 CANARY = """
@@ -55,6 +64,63 @@ def grids() -> None:
             print(program.__name__, schedule.__name__, "right", flush=True)
 
 
+def candidates(count: int) -> None:
+    """Candidates of each rule for GPUs, `count` of each family: tiles that blocks share, windows, rows, reductions."""
+    kept: list[Any] = []
+
+    def one(family: Family, data: Any) -> None:
+        func = family.draw(data.draw)
+        target = Target(data.draw(st.sampled_from([name for name in family.targets if name.startswith("opencl")])))
+        fitting = [c for c in strategy.candidates(func, target) if c.rule == family.rule and family.among(c.knobs)]
+        assume(fitting)
+        candidate = data.draw(st.sampled_from(fitting))
+        try:
+            schedule = candidate.schedule(func)
+        except ScheduleError:
+            assume(False)
+        _alike(func, schedule, target, data, kept)
+        print(family.rule, dict(candidate.knobs), "right", flush=True)
+
+    for family in GPU_FAMILIES:
+        if any(name.startswith("opencl") for name in family.targets):
+            _drawn(count, lambda data, family=family: one(family, data))
+
+
+def reductions(count: int) -> None:
+    """Reductions over the threads of a block, drawn."""
+    kept: list[Any] = []
+
+    def one(data: Any) -> None:
+        try:
+            func, sch = on_a_grid(data.draw)
+            _alike(func, sch, Target("opencl"), data, kept)
+        except (ScheduleError, Unsupported):
+            assume(False)
+        print("reduction right", flush=True)
+
+    _drawn(count, one)
+
+
+def _drawn(count: int, check: Callable[[Any], None]) -> None:
+    quick = settings(
+        derandomize=True, deadline=None, database=None, phases=[Phase.generate], max_examples=count,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    given(data=st.data())(quick(lambda data: check(data)))()
+
+
+def _alike(func: PrimFunc, schedule: Schedule, target: Target, data: Any, kept: list[Any]) -> None:
+    """Build and run a schedule, and compare what it leaves with the interpreter; the module is kept."""
+    arrays = arrays_for(func, data.draw(st.integers(1, 5)), data.draw(st.integers(0, 99)))
+    expected = [a.copy() for a in arrays]
+    reference.run(func, *expected)
+    kept.append(build(schedule.func, target))
+    kept[-1](*arrays)
+    for found, wanted in zip(arrays, expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
 if __name__ == "__main__":
     print(current().name)
-    (canary if "canary" in sys.argv else grids)()
+    what, *number = sys.argv[1:] or ["grids"]
+    {"canary": canary, "grids": grids, "candidates": candidates, "reductions": reductions}[what](*map(int, number))

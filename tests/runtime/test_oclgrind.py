@@ -10,6 +10,7 @@ import pytest
 
 from tests.codegen.test_backends import GRIDS, PROGRAMS
 from tests.conftest import ROOT
+from tests.strategy.families import GPU_FAMILIES
 
 pytest.importorskip("pyopencl")
 REPORTS = ("data race", "Uninitialized", "Invalid read", "Invalid write", "divergence")
@@ -31,6 +32,30 @@ def test_a_planted_race_is_reported() -> None:
 
 
 def test_kernels_on_grids_are_not_reported() -> None:
-    out, reports = under_oclgrind()
-    assert not [line for line in reports.splitlines() if any(word in line for word in REPORTS)]
-    assert out.count("right") == len(PROGRAMS) * len(GRIDS)
+    assert unreported("grids").count("right") == len(PROGRAMS) * len(GRIDS)
+
+
+def unreported(*words: str) -> str:
+    """What a run prints that is reported nowhere."""
+    out, reports = under_oclgrind(*words)
+    assert not [line for line in reports.splitlines() if any(word in line for word in REPORTS)], reports[:3000]
+    return out
+
+
+def test_candidates_for_gpus_are_not_reported() -> None:
+    """Of each rule some are drawn: tiles that blocks share, windows, rows and reductions over threads."""
+    out = unreported("candidates", "2")
+    assert {line.split()[0] for line in out.splitlines() if line.endswith("right")} == {
+        family.rule for family in GPU_FAMILIES if any(name.startswith("opencl") for name in family.targets)
+    }
+    assert "'shared': True" in out
+
+
+def test_reductions_over_threads_are_not_reported() -> None:
+    assert unreported("reductions", "6").count("right") >= 4
+
+
+@pytest.mark.full
+def test_many_candidates_and_reductions_are_not_reported() -> None:
+    assert unreported("candidates", "25").count("right") > 75
+    assert unreported("reductions", "60").count("right") > 40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,21 +13,31 @@ from minitvm import strategy, te, topi
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 
+from .tensor_core_programs import product
+
 LANES = 4
 TARGET = "cpu -vector_bits=128 -vector_registers=16 -cores=2"
+GPUS = ("cuda -arch=sm_80", "opencl -device=amd", "opencl -device=mali")
 Draw = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class Family:
-    """A rule's name, and how to draw a function that it is the first to fit.
+    """A rule's name, and how to draw a function that it is the first to fit on each of some targets.
 
-    `examples` is how many of them `make test` tries; 0 where each takes seconds.
+    `examples` is how many of them `make test` tries; 0 where each takes seconds. Candidates are drawn of those whose
+    knobs are `among` the family's.
     """
 
     rule: str
     draw: Callable[[Draw], PrimFunc]
     examples: int = 3
+    targets: tuple[str, ...] = (TARGET,)
+    among: Callable[[Mapping[str, Any]], bool] = lambda knobs: True
+    what: str = ""  # of a rule's candidates, where a rule has several families
+
+    def __str__(self) -> str:
+        return "-".join(filter(None, (self.targets[0].split()[0], self.rule, self.what)))
 
 
 def _size(draw: Draw, low: int, high: int) -> int:
@@ -168,3 +178,52 @@ FAMILIES = [
     Family("rows", _rows),
     Family("generic", _generic),
 ]
+
+
+# -- GPUs
+
+
+def _first_on_gpus(rule: str, *draws: Callable[[Draw], PrimFunc]) -> Callable[[Draw], PrimFunc]:
+    """Functions that a rule is the first to fit on all GPUs."""
+
+    def drawn(draw: Draw) -> PrimFunc:
+        func: PrimFunc = draw(st.sampled_from(draws))(draw)
+        for target in GPUS:
+            assume(strategy.candidates(func, Target(target))[0].rule == rule)
+        return func
+
+    return drawn
+
+
+def _reduced(draw: Draw) -> PrimFunc:
+    """Long sums and maxima of rows, along either axis."""
+    x = te.placeholder((_perhaps_open(draw, "n", _size(draw, 1, 5)), _size(draw, 2, 90)), name="x")
+    reduce = draw(st.sampled_from([topi.sum, topi.max]))
+    return _with_epilogue(draw, [x], reduce(x, axis=draw(st.sampled_from([0, 1]))))
+
+
+def _half_product(draw: Draw) -> PrimFunc:
+    """Products of 16-bit floats, summed in float32, whose extents tiles of tensor cores divide, or nearly so."""
+    m, n, k = (16 * _size(draw, 1, 3) - draw(st.sampled_from([0, 0, 1])) for _ in range(3))
+    return product(
+        m, n, k, draw(st.sampled_from(["float16", "bfloat16"])), transposed=draw(st.booleans()),
+        followed=draw(st.booleans()), batch=draw(st.sampled_from([None, 2])),
+    )  # fmt: skip
+
+
+def _few(knobs: Mapping[str, Any]) -> bool:
+    """Blocks of few threads: interpreters run each of them."""
+    return int(knobs.get("threads", 1)) <= 32
+
+
+_GPU_PRODUCTS = _first_on_gpus("contraction", _matmul, _plain_conv, _conv)
+GPU_FAMILIES = [
+    Family("contraction", _GPU_PRODUCTS, 4, GPUS, lambda knobs: knobs["shared"] and _few(knobs), "in shared tiles"),
+    Family("contraction", _GPU_PRODUCTS, 2, GPUS, lambda knobs: not knobs["shared"], "in registers"),
+    Family("windows", _first_on_gpus("windows", _pool, _depthwise), 3, GPUS),
+    Family("rows", _first_on_gpus("rows", _rows), 1, GPUS, _few),
+    Family("reduction", _first_on_gpus("reduction", _reduced), 2, GPUS, _few),
+    Family("tensor_core", _half_product, 2, GPUS[:1]),
+    Family("fallback", _first_on_gpus("fallback", _generic), 2, GPUS, _few),
+]
+FAMILIES += GPU_FAMILIES

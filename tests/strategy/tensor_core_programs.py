@@ -42,6 +42,8 @@ PRODUCTS = {
     "two rows of warps": (product(64, 16, 32), {**KNOBS, "rows": 64, "columns": 16, "depth": 32, "warp_rows": 2}),
     "followed": (product(32, 16, 32, followed=True), KNOBS),
     "batched": (product(32, 16, 32, batch=2), KNOBS),
+    "padded": (product(19, 21, 37), KNOBS),
+    "padded and followed": (product(30, 17, 16, transposed=True, followed=True, batch=2), KNOBS),
 }
 
 
@@ -74,6 +76,7 @@ def runs_lane_by_lane(name: str) -> None:
 
 
 CHECKS = [
+    functools.partial(means_the_same, "padded"),
     *(functools.partial(runs_lane_by_lane, name) for name in ("float16", "transposed")),
     *(functools.partial(means_the_same, name) for name in ("float16", "two rows of warps", "followed")),
     *(functools.partial(runs_lane_by_lane, name) for name in ("bfloat16", "followed", "two rows of warps", "batched")),

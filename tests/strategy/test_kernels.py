@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from minitvm import reference, strategy, te, topi
@@ -14,37 +14,44 @@ from minitvm.strategy import choice_of
 from minitvm.target import Target
 from minitvm.tir.transform import lower
 
-from .families import FAMILIES, TARGET
+from .families import FAMILIES, GPU_FAMILIES, Family
 
-CPU = Target(TARGET)
 QUICK = settings(derandomize=True, deadline=None, phases=[Phase.generate])
-DRAWN = {family.rule: family.draw for family in FAMILIES}
-RULES = ["contraction", "depthwise_conv2d_nchwc", "rows", "generic"]
+LOWERED = [
+    family
+    for family in FAMILIES
+    if family.rule in ("contraction", "depthwise_conv2d_nchwc", "rows", "generic") or family in GPU_FAMILIES
+]
 
 
-def kernels_are_right(rule: str, data: Any) -> None:
+def kernels_are_right(family: Family, data: Any) -> None:
     """The kernels of one candidate, from passes and all."""
-    func = DRAWN[rule](data.draw)
-    candidates = [one for one in strategy.candidates(func, CPU) if one.rule == rule]
+    func, target = family.draw(data.draw), Target(data.draw(st.sampled_from(family.targets)))
+    candidates = [
+        one for one in strategy.candidates(func, target) if one.rule == family.rule and family.among(one.knobs)
+    ]
+    assume(candidates)
     candidate = data.draw(st.sampled_from(candidates[:4] + candidates[-4:]))
     try:
         schedule = candidate.schedule(func)
     except ScheduleError:
         return
     # In "shadow" a sum without terms is undefined.
-    verdict = reference.check(func, lower(schedule.func, CPU, "main"), modes=["exact", "shadow"])
+    verdict = reference.check(func, lower(schedule.func, target, "main"), modes=["exact", "shadow"])
     assert verdict.equal, f"{dict(candidate.knobs)}\n{verdict}"
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_kernels_of_drawn_functions(rule: str) -> None:
-    given(data=st.data())(settings(QUICK, max_examples=3)(lambda data: kernels_are_right(rule, data)))()
+@pytest.mark.parametrize("family", LOWERED, ids=str)
+def test_kernels_of_drawn_functions(family: Family) -> None:
+    examples = 1 if family in GPU_FAMILIES else 3
+    given(data=st.data())(settings(QUICK, max_examples=examples)(lambda data: kernels_are_right(family, data)))()
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("rule", RULES)
-def test_kernels_of_many_drawn_functions(rule: str) -> None:
-    given(data=st.data())(settings(QUICK, max_examples=150)(lambda data: kernels_are_right(rule, data)))()
+@pytest.mark.parametrize("family", LOWERED, ids=str)
+def test_kernels_of_many_drawn_functions(family: Family) -> None:
+    examples = 20 if family in GPU_FAMILIES else 150
+    given(data=st.data())(settings(QUICK, max_examples=examples)(lambda data: kernels_are_right(family, data)))()
 
 
 def test_open_sums_and_open_rows_have_the_rules_of_known_ones() -> None:

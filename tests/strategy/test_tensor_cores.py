@@ -27,7 +27,7 @@ def kernel_of(func: tir.PrimFunc) -> tir.PrimFunc:
     return kernel
 
 
-LONGER = [pytest.param(name, marks=[] if name == "float16" else pytest.mark.full) for name in PRODUCTS]
+LONGER = [pytest.param(name, marks=[] if name in ("float16", "padded") else pytest.mark.full) for name in PRODUCTS]
 
 
 @pytest.mark.parametrize("name", LONGER)
@@ -35,7 +35,7 @@ def test_same_meaning(name: str) -> None:
     means_the_same(name)
 
 
-@pytest.mark.parametrize("name", [*LONGER[:2], "transposed", *LONGER[3:]])
+@pytest.mark.parametrize("name", [*LONGER[:2], "transposed", *LONGER[3:-2], "padded", LONGER[-1]])
 def test_lanes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINITVM_CUDA_DEVICE", "simulator")
     runs_lane_by_lane(name)
@@ -78,11 +78,21 @@ def test_a_large_product_spills_nothing() -> None:
 def test_other_devices_and_shapes_have_other_rules() -> None:
     for func, target in (
         (product(32, 16, 32), "cuda -arch=sm_75"),
-        (product(33, 16, 32), TARGET),
         (product(32, 16, 32, "float32"), TARGET),
         (product(32, 16, 32), "opencl"),
     ):
         assert strategy.registry.chosen(func, Target(target)).rule == "contraction"
+
+
+def test_extents_that_tiles_do_not_divide_are_padded() -> None:
+    chosen = strategy.registry.chosen(product(1000, 1000, 1000), Target("cuda -arch=sm_90"))
+    taken = chosen.choice.taken
+    assert taken is not None and chosen.rule == "tensor_core" and not chosen.choice.refused
+    assert int(taken.knobs["rows"]) * int(taken.knobs["columns"]) >= 64 * 64
+    copies = [n for n in walk(kernel_of(chosen.schedule.func).body) if isinstance(n, tir.Async)]
+    assert not copies  # zeros beside what is copied: no asynchronous copy
+    even = strategy.registry.chosen(product(1024, 1024, 1024), Target("cuda -arch=sm_90"))
+    assert any(isinstance(n, tir.Async) for n in walk(kernel_of(even.schedule.func).body))
 
 
 def test_instructions_that_a_device_does_not_have_are_refused() -> None:

@@ -1,12 +1,17 @@
-"""What warps of the simulator do together, lane by lane: `ldmatrix` and `mma.sync` by the tables of PTX's ISA.
+"""What warps of the simulator do together: shuffles, and `ldmatrix` and `mma.sync` by the tables of PTX's ISA.
 
-Each lane brings its registers; the last one to come works out the registers of all 32, each by its own row and column.
+Python runs the threads of a block side by side. At such an operation a thread waits until all lanes that its mask names
+are there, with the same operation and the same mask ("shfl.sync", PTX ISA); the last one to come computes the results
+of all. A lane outside of its mask, a value from a lane outside of it, lanes that do different things, and a lane that
+does not come are errors.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -15,37 +20,111 @@ import numpy as np
 from .faults import KernelFault
 
 LANES = 32
-_PATIENCE = 60.0  # seconds that a lane waits for the others
+WHOLE = (1 << LANES) - 1  # the mask of all lanes
+PATIENCE = 20.0  # seconds, after which a lane is taken never to come
+
+Work = Callable[[Mapping[int, Any]], Mapping[int, Any] | Sequence[Any]]
+
+_met = threading.Condition()
 
 
-class Meeting:
-    """Where the lanes of one warp meet, again and again."""
+@dataclass(slots=True)
+class _Meeting:
+    """Lanes of a warp that named each other: what each does and brings, and its result once all are there."""
 
-    def __init__(self) -> None:
-        self.condition = threading.Condition()
-        self.brought: dict[int, tuple[str, Any]] = {}
-        self.results: Sequence[Any] = ()
-        self.round = 0
-
-    def together(self, lane: int, what: str, brings: Any, work: Callable[[Sequence[Any]], Sequence[Any]]) -> Any:
-        """What `work` makes of what all lanes bring, for this lane. They must all do the same."""
-        with self.condition:
-            mine = self.round
-            self.brought[lane] = (what, brings)
-            if len(self.brought) == LANES:
-                kinds = {kind for kind, _ in self.brought.values()}
-                if len(kinds) > 1:
-                    raise KernelFault(f"the lanes of a warp do different things together: {', '.join(sorted(kinds))}")
-                self.results = work([self.brought[k][1] for k in range(LANES)])
-                self.brought = {}
-                self.round += 1
-                self.condition.notify_all()
-            elif not self.condition.wait_for(lambda: self.round > mine, _PATIENCE):
-                raise KernelFault(f"{what}: {len(self.brought)} of {LANES} lanes of a warp came")
-            return self.results[lane]
+    brought: dict[int, tuple[str, Any]] = field(default_factory=dict)
+    results: Mapping[int, Any] | Sequence[Any] | None = None
 
 
-def ldmatrix(rows: Sequence[Any], count: int, trans: bool) -> list[tuple[np.uint32, ...]]:
+def together(what: str, mask: int, brings: Any, work: Work) -> Any:
+    """The result for the lane that asks of `work`, which gets what each lane of the mask brings, by lane."""
+    thread: Any = threading.current_thread()
+    warp, lane = divmod(thread.thread_id, LANES)
+    named = {k for k in range(LANES) if mask >> k & 1}
+    if lane not in named:
+        raise KernelFault(f"{what}: lane {lane} is not in its mask {hex(mask)}")
+    with _met:
+        meetings = thread._manager.__dict__.setdefault("minitvm_meetings", {})
+        place = (warp, mask)
+        meeting = meetings.setdefault(place, _Meeting())
+        meeting.brought[lane] = (what, brings)
+        if meeting.brought.keys() == named:
+            del meetings[place]
+            kinds = sorted({kind for kind, _ in meeting.brought.values()})
+            if len(kinds) > 1:
+                raise KernelFault(f"the lanes of a warp do different things together: {', '.join(kinds)}")
+            meeting.results = work({k: brings for k, (_, brings) in meeting.brought.items()})
+            _met.notify_all()
+        began = time.monotonic()
+        while meeting.results is None:
+            _met.wait(0.1)
+            if thread.abort:
+                raise RuntimeError("another thread failed")
+            if time.monotonic() - began > PATIENCE:
+                missing = min(named - meeting.brought.keys(), default=lane)
+                raise KernelFault(
+                    f"{what}: lane {missing} of warp {warp}, which the mask {hex(mask)} names, never comes"
+                )
+        return meeting.results[lane]
+
+
+def active() -> int:
+    """The mask of the lanes that a warp has: a program that asks has not parted them."""
+    thread: Any = threading.current_thread()
+    x, y, z = thread._manager._block_dim
+    return (1 << min(LANES, x * y * z - thread.thread_id // LANES * LANES)) - 1
+
+
+# -- shuffles
+
+
+def shuffle(name: str, mask: Any, value: Any, by: Any, width: Any) -> Any:
+    """What the lane gets from the lane that `name` and `by` say; `by` may differ from lane to lane, `width` not."""
+    by, width = int(by), int(width)
+
+    def exchanged(brought: Mapping[int, Any]) -> dict[int, Any]:
+        results = {}
+        for lane, (_, offset) in brought.items():
+            source = _source(name, lane, offset, width)
+            if source not in brought:
+                raise KernelFault(f"{name}: lane {lane} reads from lane {source}, which does not take part")
+            results[lane] = brought[source][0]
+        return results
+
+    return together(f"{name} over {width} lanes", int(mask) & WHOLE, (value, by), exchanged)
+
+
+def _source(name: str, lane: int, by: int, width: int) -> int:
+    base, place = lane // width * width, lane % width
+    if name == "warp_shuffle":
+        return base + by % width
+    if name == "warp_shuffle_down":
+        return lane + by if place + by < width else lane
+    if name == "warp_shuffle_up":
+        return lane - by if place >= by else lane
+    return lane ^ by if (lane ^ by) // width * width <= base else lane
+
+
+# -- tiles, in registers of all lanes
+
+
+def ldmatrix(row: Any, count: int, trans: bool) -> tuple[np.uint32, ...]:
+    """The lane's words of `count` matrices. `row`, 8 elements, is row `lane % 8` of matrix `lane // 8`."""
+    registers: tuple[np.uint32, ...] = together(
+        "ldmatrix", WHOLE, row, lambda rows: _matrices([rows[k] for k in range(LANES)], count, trans)
+    )
+    return registers
+
+
+def mma_16x8x16(held: Sequence[Any], kind: str) -> tuple[np.float32, ...]:
+    """The lane's four sums. `held` are its registers: four of a, two of b, four of c."""
+    sums: tuple[np.float32, ...] = together(
+        "mma", WHOLE, held, lambda lanes: _product_16x8x16([lanes[k] for k in range(LANES)], kind)
+    )
+    return sums
+
+
+def _matrices(rows: Sequence[Any], count: int, trans: bool) -> list[tuple[np.uint32, ...]]:
     """Of each lane the words of `count` matrices. Row r of matrix m is what lane 8 m + r named: 8 elements."""
     matrices = [np.stack([rows[8 * m + r] for r in range(8)]) for m in range(count)]
     registers = []
@@ -59,7 +138,7 @@ def ldmatrix(rows: Sequence[Any], count: int, trans: bool) -> list[tuple[np.uint
     return registers
 
 
-def mma_16x8x16(registers: Sequence[Sequence[Any]], kind: str) -> list[tuple[np.float32, ...]]:
+def _product_16x8x16(registers: Sequence[Sequence[Any]], kind: str) -> list[tuple[np.float32, ...]]:
     """Of each lane the four sums. Every element is looked up where its lane holds it."""
     dtype = np.float16 if kind == "f16" else ml_dtypes.bfloat16
     a, b = np.zeros((16, 16), np.float64), np.zeros((16, 8), np.float64)

@@ -21,9 +21,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from . import simulated_shuffles
+from . import simulated_warps
 from .faults import Address, KernelFault
-from .simulated_warps import LANES, Meeting, ldmatrix, mma_16x8x16
 
 SIMD, SHARED = "minitvm.runtime.vectors.simd", "minitvm.runtime.cuda.operations"
 _TOGETHER = re.compile(r"cuda\.syncthreads\(|\b(?:ldmatrix|mma|warp)_")  # what threads that run side by side do
@@ -476,23 +475,15 @@ def _async_wait(pending: int) -> None:
 # -- warps
 
 
-def _together(what: str, brings: Any, work: Callable[[Any], Any]) -> Any:
-    """What a warp does together, for the lane that asks."""
-    arrays, number = _of_the_block(), getattr(threading.current_thread(), "thread_id", 0)
-    with _lock:
-        meeting = arrays.setdefault(("warp", number // LANES), Meeting())
-    return meeting.together(number % LANES, what, brings, work)
-
-
 def _ldmatrix(count: int, trans: bool, s: Pointer, index: Any) -> Any:
     if (s.address + int(index) * s.dtype.itemsize) % 16:
         raise KernelFault("ldmatrix of a row that does not begin at a multiple of 16 bytes")
     row = s.elements(index, 8).view(np.uint16).copy()
-    return _together("ldmatrix", row, lambda rows: ldmatrix(rows, count, trans))
+    return simulated_warps.ldmatrix(row, count, trans)
 
 
 def _mma(kind: str, *registers: Any) -> Any:
-    return _together("mma", registers, lambda held: mma_16x8x16(held, kind))
+    return simulated_warps.mma_16x8x16(registers, kind)
 
 
 # -- lanes
@@ -537,9 +528,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "concat": lambda *vectors: np.concatenate(vectors), "lanes": lambda v, start, n: v[start : start + n].copy(),
     "extract": lambda v, i: _value(v[int(i)]),
     "insert": lambda v, i, x: np.where(np.arange(len(v)) == int(i), np.asarray(x).astype(v.dtype), v),
-    **{name: functools.partial(simulated_shuffles.shuffle, name) for name in (
+    **{name: functools.partial(simulated_warps.shuffle, name) for name in (
         "warp_shuffle", "warp_shuffle_up", "warp_shuffle_down", "warp_shuffle_xor")},
-    "warp_active": simulated_shuffles.active,
+    "warp_active": simulated_warps.active,
     **{f"reduce_{n}": _folded(_elementwise(_BINARY[f])) for n, f in (
         ("add", "add"), ("mul", "mul"), ("max", "maximum"), ("min", "minimum"), ("and", "bitand"), ("or", "bitor"))},
 }  # fmt: skip

@@ -26,9 +26,10 @@ from ..blocks import attempt, block_of, blocks_of, divisors, is_reduction
 from ..candidate import Candidate, Cost, Knob, Unfit
 from ..epilogues import epilogue
 from ..registry import rule
-from ..roles import LONG, Product, Roles, depends, join_axes, names_of, operands, roles
-from .costs import BlockTile, ThreadTile, contraction_cost
+from ..roles import LONG, Product, Roles, depends, join_axes, names_of, operands, roles, step_along
+from .costs import BlockTile, ThreadTile, contraction_cost, gap
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
+from .grid import over_blocks_and_threads
 from .shared_tiles import schedule_shared
 
 _ACCUMULATORS = 16  # vectors of a thread's tile, where its registers have room
@@ -70,12 +71,11 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         row: str, column: str, blocks: int, rows: int, vectors: int, lanes: int, threads: int, row_threads: int,
         depth: int, shared: bool, double: bool,
     ) -> Cost:  # fmt: skip
-        product, columns, outside = sizes[row, column]
+        way, (product, columns, outside) = ways[row, column], sizes[row, column]
         tile = ThreadTile(rows, vectors, lanes, blocks)
         over = BlockTile(row_threads, max(1, threads // row_threads), depth, 0, double)
         if shared:
-            copied = row_threads * rows + over.column_threads * tile.columns
-            over = replace(over, copied=copied)
+            over = _with_copies(way, tile, over)
         vector = lanes if product.contiguous else 1
         return contraction_cost(product, tile, over, columns, outside, target, vector)
 
@@ -149,10 +149,24 @@ def _shared_tiles(way: Roles, target: Any) -> Iterator[tuple[ThreadTile, BlockTi
         if not 32 <= over.threads <= target.max_threads_per_block or not _fits(tile, target):
             continue
         for depth, double in product_of((8, 16), (False, True)):
-            copied = row_threads * rows + column_threads * tile.columns
-            whole = replace(over, depth=min(depth, product.depth), copied=copied, double=double)
+            whole = _with_copies(way, tile, replace(over, depth=min(depth, product.depth), double=double))
+            if double and whole.depth == product.depth:
+                continue  # nothing is left to fetch meanwhile
             if whole.shared_bytes <= min(_SHARED, target.max_shared_memory_per_block):
                 yield tile, whole
+
+
+def _with_copies(way: Roles, tile: ThreadTile, over: BlockTile) -> BlockTile:
+    """A tile of a block with how much it copies: a line of each operand for a step of the sum."""
+    loads = operands(way.block)
+    assert loads is not None and way.row is not None
+    lines = {way.row: over.row_threads * tile.rows, way.column: over.column_threads * tile.columns}
+    gaps = 0
+    for load in loads:
+        axis = way.column if load is way.vectors else way.row
+        if step_along(load, way.block.iter_vars[way.axes[axis][-1]].var) != 1:
+            gaps += gap(lines[axis], tile.rows)
+    return replace(over, copied=sum(lines.values()), gaps=gaps)
 
 
 def _row_tiles(way: Roles) -> list[int]:
@@ -220,8 +234,5 @@ def _schedule(sch: Schedule, way: Roles, block: Any, main: Any, threads: int, ti
             sch.vectorize(nest[-1])
         else:
             sch.unroll(nest[-1])
-    whole = sch.fuse(*outer) if len(outer) > 1 else outer[0]
-    over, inner = sch.split(whole, [None, threads])
-    sch.bind(over, "blockIdx.x")
-    sch.bind(inner, "threadIdx.x")
+    over_blocks_and_threads(sch, outer, threads)
     return {block_of(sch, part).name for part in (init, block, main)}

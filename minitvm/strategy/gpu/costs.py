@@ -18,6 +18,8 @@ from typing import Any
 from ..candidate import Cost
 from ..roles import Product
 
+BANKS = 32  # of shared storage, a word of 32 bits each
+APART = 4  # elements between lines that a bank would share: a whole vector, so that vectors stay aligned
 WARP = 32  # threads of which costs are counted, whatever a device's warps are
 _BROADCAST = 1.0  # cycles of a load that is the same for most threads of a warp
 _ROW = 4.0  # cycles of a load of 16 bytes a thread: four rows of 128 bytes
@@ -63,8 +65,8 @@ class ThreadTile:
 class BlockTile:
     """The threads of a block over rows and columns, and the `depth` of the sum for which they fetch at a time.
 
-    `copied` is how many elements a step of the sum adds to shared storage; 0 where there is none. `double` keeps what
-    is computed with apart from what is fetched.
+    `copied` is how many elements a step of the sum copies to shared storage, 0 where there is none; `gaps` how many lie
+    unused between its lines. `double` keeps what is computed with apart from what is fetched.
     """
 
     row_threads: int
@@ -72,6 +74,7 @@ class BlockTile:
     depth: int = 1
     copied: int = 0
     double: bool = False
+    gaps: int = 0
 
     @property
     def threads(self) -> int:
@@ -79,7 +82,12 @@ class BlockTile:
 
     @property
     def shared_bytes(self) -> int:
-        return 4 * self.copied * self.depth * (2 if self.double else 1)
+        return 4 * (self.copied + self.gaps) * self.depth * (2 if self.double else 1)
+
+
+def gap(line: int, rows: int) -> int:
+    """How many elements lie unused behind a line of a tile that is turned around on the way to shared storage."""
+    return (APART - line) % BANKS if rows % APART == 0 else 0
 
 
 def contraction_cost(

@@ -26,6 +26,7 @@ from ..blocks import (
 )  # fmt: skip
 from ..candidate import Candidate, Cost
 from ..registry import rule
+from .grid import over_blocks_and_threads
 
 THREADS = 64  # of a block: two warps, a wavefront, or what a Mali core likes
 _BLOCKS = 64  # that are enough for a device whose cores run the threads of a block one after the other
@@ -95,10 +96,6 @@ def on_the_grid(sch: Schedule, name: str, threads: int, lanes: int = 1) -> None:
             last, vector = sch.split(spatial[-1], [None, lanes])
             sch.vectorize(vector)
             spatial = [*spatial[:-1], last]
-    whole = sch.fuse(*spatial) if len(spatial) > 1 else spatial[0]
-    extent = constant_extent(sch, whole)
     if lanes > 1 and reduced and reduces_along_last(block):
         attempt(lambda: sch.annotate(reduced[-1], LANES, lanes))
-    blocks, inner = sch.split(whole, [None, threads if extent is None else min(threads, extent)])
-    sch.bind(blocks, "blockIdx.x")
-    sch.bind(inner, "threadIdx.x")
+    over_blocks_and_threads(sch, spatial, threads)

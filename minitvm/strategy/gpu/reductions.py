@@ -28,7 +28,6 @@ from ..blocks import (
     attempt,
     block_of,
     blocks_of,
-    constant_extent,
     extents,
     inline_injective,
     is_reduction,
@@ -41,6 +40,7 @@ from ..candidate import Candidate, Cost, Knob, Unfit
 from ..registry import rule
 from ..rows import normalizes_rows
 from .fallback import on_the_grid, spatial_instances, threads_of_a_block
+from .grid import fused, over_blocks, over_blocks_and_threads
 
 _OPEN = 256  # what an open length counts as
 _SHUFFLE, _BARRIER = 2.0, 12.0  # steps of a loop that one takes
@@ -88,11 +88,7 @@ def rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
 def _thread_a_row(sch: Schedule, leading: list[Any], before: list[str], threads: int, lanes: int) -> None:
     """Each row by one thread, with what is one for a row in its registers."""
-    whole = sch.fuse(*leading) if len(leading) > 1 else leading[0]
-    extent = constant_extent(sch, whole)
-    over, row = sch.split(whole, [None, threads if extent is None else min(threads, extent)])
-    sch.bind(over, "blockIdx.x")
-    sch.bind(row, "threadIdx.x")
+    row = over_blocks_and_threads(sch, leading, threads)
     for name in reversed(before):
         sch.compute_at(sch.get_block(name), row, preserve_unit_loops=True)
     for name in before:
@@ -179,12 +175,10 @@ def _team_a_result(sch: Schedule, name: str, threads: int, ordered: bool) -> Non
 
 
 def _blocks_of_threads(sch: Schedule, loops: list[Any]) -> Any:
-    """Some loops as one over blocks of threads."""
+    """Some loops over blocks of threads; returns the innermost that results."""
     if not loops:
         raise ScheduleError("wanted a loop over rows")
-    whole = sch.fuse(*loops) if len(loops) > 1 else loops[0]
-    sch.bind(whole, "blockIdx.x")
-    return whole
+    return over_blocks(sch, loops)
 
 
 def _shared_out(sch: Schedule, name: str, threads: int, outside: int, ordered: bool = False) -> None:
@@ -193,7 +187,7 @@ def _shared_out(sch: Schedule, name: str, threads: int, outside: int, ordered: b
     inner = [loop for loop in inner if getattr(sch.get(loop), "thread", None) is None]
     if not inner:
         return
-    whole = sch.fuse(*inner) if len(inner) > 1 else inner[0]
+    whole = fused(sch, inner)
     own, team = sch.split(whole, [None, threads]) if not ordered else reversed(sch.split(whole, [threads, None]))
     del own
     sch.bind(team, "threadIdx.x")

@@ -33,10 +33,8 @@ from ...tir import IndexMap, Schedule
 from ...tir.nodes import BufferLoad, BufferStore
 from ..blocks import block_of, constant_extent, extents, inlinable, largest_divisor
 from ..roles import Roles, depends, operands, step_along
-from .costs import BlockTile, ThreadTile
-
-_BANKS = 32
-_APART = 4  # elements between lines that a bank would share: a whole vector, so that vectors stay aligned
+from .costs import APART, BANKS, BlockTile, ThreadTile
+from .grid import fused, over_blocks
 
 
 def schedule_shared(
@@ -60,20 +58,19 @@ def schedule_shared(
             spread.append(parts.pop())
         apart += parts
     sch.reorder(*outer, *apart, *spread, *written)
-    grid = sch.fuse(*outer) if len(outer) > 1 else outer[0]
-    thread = sch.fuse(*spread) if len(spread) > 1 else spread[0]
-    sch.bind(grid, "blockIdx.x")
+    thread = fused(sch, spread)
+    over_blocks(sch, outer)
     for loop in apart:
         sch.bind(loop, "vthread")
     sch.bind(thread, "threadIdx.x")
     sch.compute_at(block, thread, preserve_unit_loops=True)
-    around = 2 + len(apart)
+    around = list(sch.get_loops(block)).index(thread) + 1
     own = list(sch.get_loops(block))[around:]
     axes, reduction = own[: len(loops)], own[len(loops) :]
     pieces, inner = _pieces(sch, reduction, threads.depth)
     ordered = [*(axes[p] for p in range(len(axes)) if p not in halves), *(axes[p] for p in halves)]
     sch.reorder(*pieces, *inner, *ordered)
-    piece = sch.fuse(*pieces) if len(pieces) > 1 else pieces[0]
+    piece = fused(sch, pieces)
     for copy in copies:
         sch.compute_at(copy, piece, preserve_unit_loops=True)
     for copy, load in zip(copies, loads, strict=True):
@@ -190,12 +187,12 @@ def _fetch(sch: Schedule, copy: Any, load: BufferLoad, tile: ThreadTile, threads
     own = list(sch.get_loops(copy))[-len(iterators) :]
     ordered = [own[p] for p in [*(p for p in places if p != along), along]]
     turned = along != places[-1]
-    if turned and len(places) > 1 and tile.rows % _APART == 0:
-        sch.storage_align(copy, 0, len(places) - 2, _BANKS, _APART)
+    if turned and len(places) > 1 and tile.rows % APART == 0:
+        sch.storage_align(copy, 0, len(places) - 2, BANKS, APART)
     is_whole = not any(isinstance(n, Select | Call) for n in walk(made.body.value))
     vector = _vector(sch, own[along], source, tile.lanes) if is_whole and not turned else 1
     sch.reorder(*ordered)
-    whole = sch.fuse(*ordered) if len(ordered) > 1 else ordered[0]
+    whole = fused(sch, ordered)
     if _inline_producers(sch, copy):
         vector = 1
     _, thread, *lanes = sch.split(whole, [None, threads, *_some(vector)])

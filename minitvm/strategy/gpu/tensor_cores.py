@@ -9,15 +9,17 @@
         out = epilogue(acc)                         # by way of shared storage, where something follows
 
 Rows of the tiles are 16 bytes longer than they need be, so that `ldmatrix` reads them from different banks. After
-CUTLASS ("Efficient GEMM in CUDA") and TVM's schedules with tensor intrinsics (TensorIR, ASPLOS 2023). Extents must be
-multiples of the instruction's, 16 x 8 x 16; for others this rule has no candidate.
+CUTLASS ("Efficient GEMM in CUDA") and TVM's schedules with tensor intrinsics (TensorIR, ASPLOS 2023).
+
+Extents that tiles do not divide are padded: operands with zeros where they are copied to shared storage, which is then
+no asynchronous copy, and results there on the way back, of which those outside are not stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 from ...expr import REDUCE, Cast, Expr, Mul
@@ -30,12 +32,15 @@ from ..candidate import Candidate, Cost, Knob, Unfit
 from ..registry import rule
 from ..roles import operands
 from .fallback import THREADS, on_the_grid
+from .grid import fused
 
 LEAST = 80  # the compute capability from which devices have mma.sync.m16n8k16 and cp.async
 _SHARED = 48 << 10  # bytes that a kernel declares
 _ACCUMULATORS = 64  # of a thread
 _WARPS = 8
 _BUSY = 132  # multiprocessors
+_WASTE = 0.125  # of an extent may be padding
+_PADDED = 1.25  # times as long takes a step whose copies are not asynchronous
 _PAD = 8  # elements behind a row of a tile
 
 
@@ -105,12 +110,14 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     others = behind(func, product.block.name)
 
     def price(rows: int, columns: int, depth: int, warp_rows: int, warp_columns: int) -> Cost:
-        blocks = product.outside * (product.m / rows) * (product.n / columns)
+        blocks = product.outside * ceil(product.m / rows) * ceil(product.n / columns)
         warps = warp_rows * warp_columns
         step = rows * columns / 64 / min(warps, 4)  # one in four warps has a tensor core at a time
         loads = (rows / warp_rows * warp_columns + columns / warp_columns * warp_rows + rows + columns) / 8
-        steps = product.k + 24 * product.k / depth  # threads wait twice in a step
-        return Cost(max(1.0, blocks / _BUSY) * steps * (step + loads) / min(1.0, blocks / _BUSY) ** 0.1)
+        pieces = ceil(product.k / depth)
+        steps = pieces * (depth + 24)  # threads wait twice in a step
+        slower = 1.0 if _divide(product, (rows, columns, depth)) else _PADDED
+        return Cost(slower * max(1.0, blocks / _BUSY) * steps * (step + loads) / min(1.0, blocks / _BUSY) ** 0.1)
 
     def apply(sch: Schedule, **knobs: int) -> None:
         used = _schedule(sch, product, **knobs)
@@ -118,21 +125,24 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
             if name not in used:
                 attempt(lambda name=name: on_the_grid(sch, name, THREADS))  # type: ignore[misc]
 
-    for rows in _dividing(product.m, (16, 32, 64, 128)):
-        for columns in _dividing(product.n, (8, 16, 32, 64, 128)):
-            for depth in _dividing(product.k, (16, 32, 64)):
+    for rows in _sizes(product.m, (16, 32, 64, 128)):
+        for columns in _sizes(product.n, (8, 16, 32, 64, 128)):
+            for depth in _sizes(product.k, (16, 32, 64)):
                 for warp_rows in (1, 2, 4):
                     for warp_columns in (1, 2, 4):
                         knobs: dict[str, Knob] = {
                             "rows": rows, "columns": columns, "depth": depth,
                             "warp_rows": warp_rows, "warp_columns": warp_columns,
                         }  # fmt: skip
-                        if _fits(rows, columns, depth, warp_rows, warp_columns, bool(others)):
+                        staged = bool(others) or product.m % rows != 0 or product.n % columns != 0
+                        if _fits(rows, columns, depth, warp_rows, warp_columns, staged):
                             yield Candidate(knobs=knobs, price=price, apply=apply)
 
 
-def _dividing(extent: int, sizes: tuple[int, ...]) -> list[int]:
-    return [size for size in sizes if extent % size == 0]
+def _sizes(extent: int, sizes: tuple[int, ...]) -> list[int]:
+    """Those that divide an extent or leave little of it to padding; all up to the next larger if there is none."""
+    little = [size for size in sizes if -extent % size <= extent * _WASTE]
+    return little or [size for size in sizes if size // 2 < extent or size == sizes[0]]
 
 
 def _fits(rows: int, columns: int, depth: int, warp_rows: int, warp_columns: int, staged: bool) -> bool:
@@ -152,9 +162,10 @@ def _schedule(
     """The product and what follows it element by element; returns the names of the blocks that it scheduled."""
     block, dtype = sch.get_block(product.block.name), product.dtype
     inline_injective(sch, within=behind(sch.func, product.block.name))
-    consumers = sch.get_consumers(block)
-    if len(consumers) > 1:
+    if len(sch.get_consumers(block)) > 1:
         raise Unfit("tensor_core: wanted one block behind the product, which the others were inlined into")
+    fillers = _padded(sch, block, product, (rows, columns, depth))
+    consumers = sch.get_consumers(block)
     warps = warp_rows * warp_columns
     writer = sch.cache_write(block, 0, tensor_cores.ACCUMULATOR)
     last = consumers[0] if consumers else None
@@ -172,7 +183,7 @@ def _schedule(
     ko, k1 = sch.split(k, [None, depth])
     ki, kk = sch.split(k1, [None, 16])
     sch.reorder(warp_row, warp_column, ko, ki, mi, nj, ii, jj, kk)
-    warp = sch.fuse(warp_row, warp_column)
+    warp = fused(sch, [warp_row, warp_column])
     sch.bind(warp, "threadIdx.y")
     sch.reverse_compute_at(writer, warp)
     staged = []
@@ -185,6 +196,8 @@ def _schedule(
         sch.compute_at(fragment, ki)
         sch.compute_at(shared, ko)
         staged.append((shared, fragment, name, scope))
+    for filler in fillers:
+        sch.compute_inline(filler)
     for shared, _, _, _ in staged:
         _copied_by_all(sch, shared, warps, 8)
         sch.storage_align(shared, 0, -2, 16, _PAD)
@@ -208,6 +221,24 @@ def _schedule(
     return {b.name for b in blocks_of(sch.func) if _belongs(b, product.block.name)} | _names(sch, last)
 
 
+def _divide(product: Product, tile: tuple[int, int, int]) -> bool:
+    return product.m % tile[0] == product.n % tile[1] == product.k % tile[2] == 0
+
+
+def _padded(sch: Schedule, block: Any, product: Product, tile: tuple[int, int, int]) -> list[Any]:
+    """Pad the product to multiples of a tile; returns the blocks that fill its operands, to be inlined into copies."""
+    if _divide(product, tile):
+        return []
+    before = {b.name for b in blocks_of(sch.func)}
+    spatial = len(product.block.iter_vars) - 3
+    sch.pad_einsum(block, [*[1] * spatial, *tile])
+    (cut,) = sch.get_consumers(block) or [None]
+    behind_cut = [] if cut is None or block_of(sch, cut).name in before else sch.get_consumers(cut)
+    if behind_cut:
+        sch.compute_inline(cut)
+    return [one for one in sch.get_producers(block) if block_of(sch, one).name not in before]
+
+
 def _names(sch: Schedule, last: Any) -> set[str]:
     return set() if last is None else {block_of(sch, last).name}
 
@@ -224,7 +255,7 @@ def _tile(sch: Schedule, block: Any, rows: int, columns: int) -> list[Any]:
     grid_j, tile_j = sch.split(j, [None, columns])
     sch.reorder(*outside, grid_i, grid_j, tile_i, tile_j, *rest)
     if outside:
-        sch.bind(sch.fuse(*outside) if len(outside) > 1 else outside[0], "blockIdx.z")
+        sch.bind(fused(sch, outside), "blockIdx.z")
     sch.bind(grid_i, "blockIdx.y")
     sch.bind(grid_j, "blockIdx.x")
     return [grid_j, tile_i, tile_j, *rest]

@@ -36,6 +36,7 @@ from ..epilogues import epilogue
 from ..registry import rule
 from ..roles import roles
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
+from .grid import over_blocks_and_threads
 
 DEPTHWISE = (
     *(f"nn.depthwise_conv{rank}d" for rank in (1, 2, 3)),
@@ -129,10 +130,7 @@ def _schedule(sch: Schedule, name: str, pixels: int, lanes: int, threads: int) -
             sch.vectorize(nest[-1])
         else:
             sch.unroll(nest[-1])
-    grid = sch.fuse(*whole) if len(whole) > 1 else whole[0]
-    over, thread = sch.split(grid, [None, threads])
-    sch.bind(over, "blockIdx.x")
-    sch.bind(thread, "threadIdx.x")
+    over_blocks_and_threads(sch, whole, threads)
     return {block_of(sch, part).name for part in (init, block, main)}
 
 

@@ -140,7 +140,10 @@ def reaches_every_point(indices: Sequence[Expr], domains: Mapping[Var, Range], a
     # Where a fused loop was split another way (`a // 2` here and `a % 2` there): the parts of the loops tell.
     if around.unbounded or any(uses(e, domains) for r in domains.values() for e in (r.start, r.extent)):
         return False
-    simple = [analyzer.simplify(index) for index in indices]
+    with analyzer.constraint():
+        for var, r in domains.items():
+            analyzer.bind(var, r)
+        simple = [analyzer.simplify(index) for index in indices]  # `(4 * a + b) // 4` is `a` where b is below 4
     mapping = iter_map.detect(simple, domains, level="surjective", analyzer=analyzer)
     return bool(mapping) and all(_reaches(row, r, analyzer) for row, r in zip(mapping.sums, around.box, strict=True))
 

@@ -236,7 +236,9 @@ def _one_iteration(tree: Tree, loop: For, buffer: Buffer) -> list[Range | None]:
     # Iterations of a concurrent loop outside lie apart in the buffer, and must stay so.
     apart = [l.var for l in tree.all_loops_above(loop) if l.kind in CONCURRENT]
     shrinks = [
-        isinstance(r.extent, IntImm) and analyzer.can_prove(r.extent < dim) and not uses(r.start, apart)
+        isinstance(r.extent, IntImm)
+        and (not isinstance(dim, IntImm) or r.extent.value < dim.value)
+        and not uses(r.start, apart)
         for r, dim in zip(box, buffer.shape, strict=True)
     ]
     return [r if small else None for r, small in zip(box, shrinks, strict=True)]

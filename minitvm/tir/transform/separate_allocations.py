@@ -12,14 +12,18 @@ becomes
 
 so that it may be placed outside of the loop without the iterations meeting in it. Where it fits the stack of a thread,
 `place_allocations` moves it back in, and `compact_buffers` takes the dimension away again.
+
+Storage that blocks or threads of a grid own (scopes "shared", "local", "warp") is theirs wherever it is allocated. So
+it first moves into the innermost loop of its owners, where it shrinks to what one of them uses. Without that, a buffer
+that does not fit a block's storage, or has an open size, would be one workspace in which the blocks meet.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...expr import Node, Var, map_children, replace, rewrite
-from ..analysis.threads import is_shared, is_thread
+from ...expr import Node, Var, children, map_children, replace, rewrite, walk
+from ..analysis.threads import is_shared, is_thread, owns
 from ..conditions import reads_memory, uses
 from ..nodes import (
     CONCURRENT,
@@ -31,13 +35,47 @@ from ..nodes import (
     ForKind,
     LetStmt,
     PrimFunc,
+    Seq,
     Stmt,
 )
+from .affine import Ranges, with_loop
+from .compact_buffers import shrunk
 
 
 def separate_allocations(func: PrimFunc) -> PrimFunc:
     """Allocations inside parallel, vectorised and thread loops move outside, one part an iteration."""
-    return func.with_body(_visit(func.body, frozenset()))
+    return func.with_body(_visit(_into_owners(func.body, {}), frozenset()))
+
+
+def _into_owners(stmt: Any, ranges: Ranges) -> Any:
+    """Allocations move into the innermost loop that owns them, of those that hold all accesses."""
+    if not isinstance(stmt, Stmt):
+        return stmt
+    inner = with_loop(stmt, ranges) if isinstance(stmt, For) else ranges
+    new = map_children(stmt, lambda child: _into_owners(child, inner))
+    if not isinstance(new, Allocate):
+        return new
+    return _moved_in(new.body, new, ranges) or new
+
+
+def _moved_in(stmt: Stmt, allocation: Allocate, ranges: Ranges) -> Stmt | None:
+    """A statement that holds all uses of an allocation, with it inside of a loop; None where no loop owns it."""
+    if isinstance(stmt, Seq):
+        using = [k for k, part in enumerate(stmt.stmts) if _uses(part, allocation.buffer)]
+        inside = _moved_in(stmt.stmts[using[0]], allocation, ranges) if len(using) == 1 else None
+        return None if inside is None else Seq(tuple(inside if k == using[0] else s for k, s in enumerate(stmt.stmts)))
+    parts = [child for child in children(stmt) if _uses(child, allocation.buffer)]
+    if len(parts) != 1 or not isinstance(parts[0], Stmt):
+        return None
+    inner = with_loop(stmt, ranges) if isinstance(stmt, For) else ranges
+    inside = _moved_in(parts[0], allocation, inner)
+    if inside is None and isinstance(stmt, For) and owns(stmt, allocation.buffer.scope):
+        inside = shrunk(replace(allocation, body=parts[0]), inner)
+    return None if inside is None else map_children(stmt, lambda child: inside if child is parts[0] else child)
+
+
+def _uses(node: Node, buffer: Buffer) -> bool:
+    return any(isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer for n in walk(node))
 
 
 def _visit(node: Any, named: frozenset[Var]) -> Any:

@@ -1,10 +1,12 @@
 """Faults in the schedules that `build` chooses for GPUs, and in how shared storage shrinks."""
 
-from ..gpu import CHECKS
+from ..gpu import CHECKS, LANES
 from ..patch import Faults
 from ..seeded import seeded
 
 TILES_ON_GPUS = seeded("tiles of blocks of threads", lambda k: CHECKS[k](), len(CHECKS))
+
+WARPS = seeded("warps of the simulator", lambda k: LANES[k](), len(LANES))
 
 SHRINK = Faults("shrink_shared", "minitvm.tir.transform.shrink_shared", [TILES_ON_GPUS])
 SHRINK.edit(
@@ -21,3 +23,18 @@ COSTS = Faults("costs on GPUs", "minitvm.strategy.gpu.costs", [TILES_ON_GPUS])
 COSTS.edit("local memory is as fast everywhere", "_loads", "1.0 if target.local_memory_helps else _NOT_LOCAL", "1.0")
 COSTS.edit("registers have no end", "residents", "if target.registers_per_block:", "if False:")
 COSTS.edit("shared storage has no end", "residents", "if block.copied:", "if False:")
+COSTS.edit("gaps between lines take no room", "gap", "(APART - line) % BANKS", "0 * (APART - line)")
+GRID = Faults("grids of open extents", "minitvm.strategy.gpu.grid", [TILES_ON_GPUS])
+GRID.edit("open extents are fused", "_axes", "constant_extent(sch, loop) is None", "False")
+GRID.edit("all blocks are along one axis", "over_blocks", "zip(axes, AXES, strict=False)", "[(axes[0], AXES[0])]")
+OWNED = Faults("separate_allocations: storage of owners", "minitvm.tir.transform.separate_allocations", [TILES_ON_GPUS])
+OWNED.edit("it stays where it is allocated", "_moved_in", "owns(stmt, allocation.buffer.scope)", "False")
+PARTS = Faults("parts of fused loops", "minitvm.tir.analysis.bindings", [TILES_ON_GPUS])
+PARTS.edit("their bounds are unknown", "reaches_every_point", "analyzer.bind(var, r)", "pass")
+MEETINGS = Faults("warps of the simulator", "minitvm.runtime.cuda.simulated_warps", [WARPS])
+MEETINGS.edit("sections are forgotten", "_source", "lane + by if place + by < width else lane", "lane + by")
+MEETINGS.edit("lanes with other masks meet", "together", "place = (warp, mask)", "place = (warp, 0)")
+MEETINGS.edit(
+    "a lane that takes no part has a value", "shuffle", "if source not in brought:",
+    "brought = {**dict.fromkeys(range(LANES), (0, 0)), **brought}\n            if source not in brought:",
+)  # fmt: skip

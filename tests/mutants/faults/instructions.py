@@ -34,3 +34,6 @@ THREADS = Faults("what a warp does together", "minitvm.tir.transform.bind_thread
 THREADS.edit(
     "every lane does it", "_by_one_lane", "replace(node, body=If(EQ(lanes.var, lanes.start), node.body))", "node"
 )
+PADDED = Faults("products on tensor cores", "minitvm.strategy.gpu.tensor_cores", [TENSOR_CORES])
+PADDED.edit("extents that do not divide are not padded", "_divide", "return product.m", "return True or product.m")
+PADDED.edit("the sum alone is padded", "_padded", "[*[1] * spatial, *tile]", "[*[1] * spatial, 1, 1, tile[2]]")
