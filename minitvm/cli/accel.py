@@ -1,6 +1,8 @@
 """`minitvm accel`: run, show and time programs of the simulated tensor accelerator.
 
 minitvm accel run PROGRAM.asm     verify a program, run it in several orders, time it; or a layer: C2 ... C12
+minitvm accel run MODEL           quantise a network, run it on the accelerator and its host, count cycles
+minitvm accel explain MODEL       where each product of a network runs, and why not on the accelerator
 minitvm accel show PROGRAM        the text of a program, a binary or a layer
 minitvm accel sweep C2 C12        cycles of layers for several arrays and memories
 """
@@ -41,6 +43,11 @@ def register(commands: Any) -> None:
     run_parser.add_argument("--timeline", metavar="OUT.html", help="write a page with the Gantt chart")
     run_parser.add_argument("--trace", metavar="OUT.json", help="write a trace for Perfetto or chrome://tracing")
     run_parser.set_defaults(function=run)
+    explain_parser = actions.add_parser("explain", help="say which layers of a network the accelerator runs, and why")
+    explain_parser.add_argument("program", metavar="MODEL", help="an ONNX file, or a network of `minitvm models`")
+    explain_parser.add_argument("--input", metavar="X.npz", help="a sample to quantise with; default: seeded random")
+    _machine(explain_parser)
+    explain_parser.set_defaults(function=explain)
     show_parser = actions.add_parser("show", help="print the text of a program, a binary or a layer")
     _program(show_parser)
     show_parser.add_argument("--binary", metavar="OUT.bin", help="write the instructions there, 16 bytes each")
@@ -62,7 +69,7 @@ def _machine(parser: argparse.ArgumentParser) -> None:
 
 def _program(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "program", metavar="PROGRAM", help="a text of instructions, or a layer of ResNet-18: C2 ... C12"
+        "program", metavar="PROGRAM", help="a text of instructions, a layer of ResNet-18 (C2 ... C12), or a network"
     )
     _machine(parser)
     parser.add_argument(
@@ -99,7 +106,12 @@ def _read(options: argparse.Namespace) -> tuple[Program, AccelConfig]:
 def run(options: argparse.Namespace) -> int:
     from ..accel.timing import simulate
     from ..accel.verifier import verify
+    from .accel_layers import machine
 
+    if _is_network(options.program):
+        from .accel_network import run as run_network
+
+        return run_network(options, machine(options.config, options.memory))
     program, config = _read(options)
     targets = {name: output_path(value, f"--{name}") for name in ("output", "timeline", "trace")
                if (value := getattr(options, name))}  # fmt: skip
@@ -119,6 +131,20 @@ def run(options: argparse.Namespace) -> int:
     for target in written:
         print(f"wrote {target}")
     return 0
+
+
+def _is_network(name: str) -> bool:
+    """Whether a name is that of an ONNX file, or of a network of this package."""
+    from ..models import ALL
+
+    return name.endswith(".onnx") or name in ALL
+
+
+def explain(options: argparse.Namespace) -> int:
+    from .accel_layers import machine
+    from .accel_network import explain as explain_network
+
+    return explain_network(options, machine(options.config, options.memory))
 
 
 def _inputs(program: Program, config: AccelConfig, given: dict[str, Any] | None) -> dict[str, Any]:

@@ -73,39 +73,77 @@ def element_layout(graph: Graph, config: Any) -> Graph:
     return dead_code(with_replaced(graph, layers.__contains__, make, new))
 
 
+def refusals(graph: Graph, config: Any) -> dict[OpNode, str]:
+    """Why products stay on the host, by product, in program order; "" for one that the machine takes."""
+    arrays = graph.arrays()
+    return {
+        item: layer if isinstance(layer, str) else ""
+        for item in graph.nodes
+        if item.op in _PRODUCTS
+        for layer, _ in [_layer_of(item, graph, arrays, config)]
+    }
+
+
+_PRODUCTS = ("nn.conv2d", "nn.dense", "nn.matmul", "qnn.conv2d", "qnn.dense")
+
+
 def _layers(graph: Graph, config: Any) -> dict[OpNode, _Layer]:
     """The layers that the machine takes, by their last operators."""
-    arrays, consumers, outputs = graph.arrays(), graph.consumers(), set(graph.outputs)
+    arrays = graph.arrays()
     layers = {}
-    for product in graph.nodes:
-        if not _fits(product, arrays, config):
-            continue
-        chain, value = [product], product.output
-        while len(readers := consumers.get(value, [])) == 1 and value not in outputs:
-            chain.append(readers[0])
-            value = readers[0].outputs[0]
-            if value.dtype != "int32":
-                break
-        layer = _layer(chain, arrays)
-        if layer is not None:
-            layers[chain[-1]] = layer
+    for item in graph.nodes:
+        if item.op in _PRODUCTS:
+            layer, last = _layer_of(item, graph, arrays, config)
+            if isinstance(layer, _Layer):
+                layers[last] = layer
     return layers
 
 
-def _fits(item: OpNode, arrays: Mapping[Value, np.ndarray], config: Any) -> bool:
-    """Whether an operator is a product of the machine's numbers, of known sizes."""
-    if item.op not in ("qnn.conv2d", "qnn.dense") or item.inputs[1] not in arrays or item.attrs["zero_point"]:
-        return False
-    data, weight = item.inputs
+def _layer_of(
+    product: OpNode, graph: Graph, arrays: Mapping[Value, np.ndarray], config: Any
+) -> tuple[_Layer | str, OpNode]:
+    """A product as a layer, or why it is none; and the last operator of the layer."""
+    misfit = _misfit(product, arrays, config)
+    if misfit:
+        return misfit, product
+    consumers, outputs = graph.consumers(), set(graph.outputs)
+    chain, value = [product], product.output
+    while len(readers := consumers.get(value, [])) == 1 and value not in outputs:
+        chain.append(readers[0])
+        value = readers[0].outputs[0]
+        if value.dtype != "int32":
+            break
+    return _layer(chain, arrays), chain[-1]
+
+
+def _misfit(item: OpNode, arrays: Mapping[Value, np.ndarray], config: Any) -> str:
+    """Why an operator is no product of the machine's numbers, of sizes that are known; "" if it is one."""
+    data, weight = item.inputs[:2]
+    if not item.op.startswith("qnn."):
+        return f"it multiplies {data.dtype}: quantise the network with dtype='int8'"
+    if weight not in arrays:
+        return "its weights are no constants"
     if data.dtype != config.inp_dtype or weight.dtype != config.wgt_dtype:
-        return False
+        return f"it multiplies {data.dtype} by {weight.dtype}, not {config.inp_dtype} by {config.wgt_dtype}"
+    if item.attrs["zero_point"]:
+        return f"its data have the zero point {item.attrs['zero_point']}"
     if not all(isinstance(d, int) and d > 0 for v in (data, item.output) for d in v.shape):
-        return False
-    if config.block_in != config.block_out or data.shape[0] % config.batch or 2 * data.shape[1] < config.block_in:
-        return False
+        return "its sizes are open"
+    if config.block_in != config.block_out:
+        return f"the array is not square: {config.block_in} x {config.block_out}"
+    if data.shape[0] % config.batch:
+        return f"the batch of {data.shape[0]} is no multiple of {config.batch}"
+    if 2 * data.shape[1] < config.block_in:
+        return f"{data.shape[1]} channels leave more than half of a block of {config.block_in} empty"
     if item.op == "qnn.dense":
-        return data.ndim == 2
-    return item.attrs["groups"] == 1 and _one(item.attrs["dilation"]) == 1 and None not in _square(item)
+        return "" if data.ndim == 2 else f"its data have {data.ndim} dimensions, not 2"
+    stated = {
+        "groups": item.attrs["groups"] == 1, "dilation": _one(item.attrs["dilation"]) == 1,
+        "strides": _square(item)[0] is not None, "padding": _square(item)[1] is not None,
+    }  # fmt: skip
+    return next(
+        (f"{name} {item.attrs[name]} is beyond the schedule" for name, holds in stated.items() if not holds), ""
+    )
 
 
 def _one(value: Any) -> int | None:
@@ -119,34 +157,39 @@ def _square(item: OpNode) -> tuple[int | None, int | None]:
     return _one(item.attrs["strides"]), _one(item.attrs["padding"])
 
 
-def _layer(chain: Sequence[OpNode], arrays: Mapping[Value, np.ndarray]) -> _Layer | None:
-    """A product with operators behind it as a layer; None where they are no requantisation."""
+_ORDER = ("add", "right_shift", "clip", "cast")
+
+
+def _layer(chain: Sequence[OpNode], arrays: Mapping[Value, np.ndarray]) -> _Layer | str:
+    """A product with the operators behind it, or why they are no requantisation."""
     product, *rest = chain
     channels = product.inputs[1].shape[0]
     assert isinstance(channels, int)
     offset, shift, least, most = np.zeros(channels, np.int32), 0, -128, 127
-    stages = {"add": 0, "right_shift": 1, "clip": 2, "cast": 3}
     before = -1
     for item in rest:
-        stage = stages.get(item.op, -1)
+        stage = _ORDER.index(item.op) if item.op in _ORDER else -1
         if stage <= before:
-            return None
+            return f"{item.op} follows its sums, where the ALU adds, shifts, limits and stores, in this order"
         before = stage
         if item.op == "add":
             other = next((arrays[v] for v in item.inputs if v in arrays), None)
             along = None if other is None else _per_channel(other, channels, product)
             if along is None:
-                return None
+                return "what is added to its sums is not one number for each channel"
             offset = along
         elif item.op == "right_shift":
             places = arrays.get(item.inputs[1])
             if places is None or places.size != 1:
-                return None
+                return "its sums are shifted by more than one number"
             shift = int(places.reshape(()))
         elif item.op == "clip":
-            least, most = item.attrs["a_min"], item.attrs["a_max"]
-    whole = before == stages["cast"] and rest[-1].output.dtype == "int8" and any(n.op == "clip" for n in rest)
-    return _Layer(product, offset, shift, int(least), int(most)) if whole and least <= 0 <= most else None
+            least, most = int(item.attrs["a_min"]), int(item.attrs["a_max"])
+    if not rest or rest[-1].op != "cast" or rest[-1].output.dtype != "int8" or not any(n.op == "clip" for n in rest):
+        return "its sums are read before they are int8 again"
+    if not least <= 0 <= most:
+        return f"its results are kept between {least} and {most}, and channels that fill a block up are 0"
+    return _Layer(product, offset, shift, least, most)
 
 
 def _per_channel(offset: np.ndarray, channels: int, product: OpNode) -> np.ndarray | None:
