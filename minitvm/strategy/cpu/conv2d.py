@@ -290,7 +290,6 @@ class _Turned:
                 raise ScheduleError(f"conv2d_nchwc: {rows} rows of the image have no tiles that can be turned around")
             last = len(self.shape) - 2
             used = self.schedule(sch, rows, {1: blocks, last - 1: lines, last: pixels})
-            _skip_padding(sch, sch.get_block(self.conv))
             schedule_other_blocks(sch, target, used)
 
         return Candidate(knobs={**tile, "in_cache": in_cache, "rows": rows}, price=price, apply=apply)
@@ -310,6 +309,7 @@ class _Turned:
         task = sch.fuse(batch, over, *planes, y)
         sch.compute_at(main, task, preserve_unit_loops=True)
         _, init = tile_reduction(sch, conv, main, sch.get_loops(main)[1:], tiles, PREFETCH_AHEAD)
+        _skip_padding(sch, conv)
         sch.parallel(task)
         return {self.block, *(block_of(sch, part).name for part in (conv, init, main))}
 
