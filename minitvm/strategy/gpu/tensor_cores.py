@@ -232,10 +232,9 @@ def _padded(sch: Schedule, block: Any, product: Product, tile: tuple[int, int, i
     before = {b.name for b in blocks_of(sch.func)}
     spatial = len(product.block.iter_vars) - 3
     sch.pad_einsum(block, [*[1] * spatial, *tile])
-    (cut,) = sch.get_consumers(block) or [None]
-    behind_cut = [] if cut is None or block_of(sch, cut).name in before else sch.get_consumers(cut)
-    if behind_cut:
-        sch.compute_inline(cut)
+    for cut in sch.get_consumers(block):
+        if block_of(sch, cut).name not in before and sch.get_consumers(cut):
+            sch.compute_inline(cut)  # what follows takes the results inside itself
     return [one for one in sch.get_producers(block) if block_of(sch, one).name not in before]
 
 
