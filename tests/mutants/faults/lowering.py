@@ -490,11 +490,11 @@ VALUES = Faults(
     [lowered(families("repeated"), ("split", "unroll", "vectorize", "fuse"))],
 )
 VALUES.edit(
-    "what a condition leaves out is certain", "stored", "sure.update(self.certain[number])",
+    "what a condition leaves out is certain", "_Dag.stored", "sure.update(self.certain[number])",
     "sure.update(self.parts[number])",
 )  # fmt: skip
-VALUES.edit("operands but the first are not compared", "add", "own), numbers)", "own), numbers[:1])")
-VALUES.edit("the last let is the outermost", "stored", "in reversed(named)", "in named")
+VALUES.edit("operands but the first are not compared", "_Dag.add", "own), numbers)", "own), numbers[:1])")
+VALUES.edit("the last let is the outermost", "_Dag.stored", "in reversed(named)", "in named")
 
 LOADS = Faults(
     "share_loads",
