@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, str] = {
     "transform": f"{FOUNDATION} tir te graph ir",
     "nd": "runtime",
     "testing": "absent",
-    "quantization": "errors graph frontend reference build",
+    "quantization": "errors graph frontend build",
     # the one place that knows the whole way: build; lowering, from operators to kernels; link, from there on
     "lowering": f"{MIDDLE} executable",
     "link": f"{MIDDLE} executable lowering",
@@ -98,6 +98,11 @@ LAZY_DOORS = [
     ("tir.schedule", "reference", "Schedule(..., verify=True) compares each step with the interpreter"),
     ("reference", "te.printer", "a counterexample prints tensor expressions as Python"),
     ("cli", "reference", "`minitvm check` compares every level with its interpreter"),
+    (
+        "quantization",
+        "reference",
+        "a network is calibrated on a few samples by its interpreter, which needs no kernels",
+    ),
     ("runtime.accel", "reference", "the accelerator is simulated: its interpreter is the machine"),
     ("runtime", "profile", "`module.profile()` counts the work of kernels, which are tir functions"),
 ]
