@@ -68,6 +68,10 @@ FRAMES.edit("rows below are read", "frame_of", "sizes[var] - 1 - inside[-1]", "0
 FRAMES.edit("an edge belongs to the frame", "_HOLDS", "GE: lambda a: a >= 0", "GE: lambda a: a > 0")
 FRAMES.edit("columns are rows", "frame_of", "for var in (row, column):", "for var in (column, row):")
 
+DELAY = Faults("accel delay_resets", f"{_HOME}.delay_resets", BOTH)
+DELAY.edit("resets stand at the end", "delay_resets", "if _meet(one[1], places)]", "if False]")
+DELAY.edit("a reset is due for any register", "_meet", "> 0", "> len(one[b]) - 1")
+
 TOKEN = Faults("accel insert_tokens", f"{_HOME}.insert_tokens", [MACHINE, TOKENS])
 TOKEN.edit(
     "loads need not wait for who reads", "_Memory.before", "(self.touched if writes else self.wrote)", "self.wrote"
