@@ -61,7 +61,7 @@ FETCH.edit("the first iteration is left out", "_written_out", "range(start, star
 FETCH.edit(
     "pieces of a transfer begin at one place", "_without_first", "[i * s for s in step]", "[0 * s for s in step]"
 )
-FETCH.edit("loops are one if their steps are", "_loops_left", "inner[0] * s for s in inner[1]", "s for s in inner[1]")
+FETCH.edit("a transfer has three loops", "_transfers", "_loops_left(stmt) <= 2", "_loops_left(stmt) <= 3")
 
 FRAMES = Faults("accel frames", f"{_HOME}.frames", [MACHINE])
 FRAMES.edit("rows below are read", "frame_of", "sizes[var] - 1 - inside[-1]", "0")
