@@ -61,12 +61,16 @@ FETCH.edit("the first iteration is left out", "_written_out", "range(start, star
 FETCH.edit(
     "pieces of a transfer begin at one place", "_without_first", "[i * s for s in step]", "[0 * s for s in step]"
 )
-FETCH.edit("loops are one if their steps are", "_loops_left", "inner[0] * s for s in inner[1]", "s for s in inner[1]")
+FETCH.edit("a transfer has three loops", "_transfers", "_loops_left(stmt) <= 2", "_loops_left(stmt) <= 3")
 
 FRAMES = Faults("accel frames", f"{_HOME}.frames", [MACHINE])
 FRAMES.edit("rows below are read", "frame_of", "sizes[var] - 1 - inside[-1]", "0")
 FRAMES.edit("an edge belongs to the frame", "_HOLDS", "GE: lambda a: a >= 0", "GE: lambda a: a > 0")
 FRAMES.edit("columns are rows", "frame_of", "for var in (row, column):", "for var in (column, row):")
+
+DELAY = Faults("accel delay_resets", f"{_HOME}.delay_resets", BOTH)
+DELAY.edit("resets stand at the end", "delay_resets", "if _meet(one[1], places)]", "if False]")
+DELAY.edit("a reset is due for any register", "_meet", "> 0", "> len(one[b]) - 1")
 
 TOKEN = Faults("accel insert_tokens", f"{_HOME}.insert_tokens", [MACHINE, TOKENS])
 TOKEN.edit(
