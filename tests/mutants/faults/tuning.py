@@ -13,12 +13,6 @@ RECORDS.edit("targets of one kind are one", "target_key", "target.code_identity(
 
 DATABASE = Faults("records database", "minitvm.records.database", [kept()])
 DATABASE.edit(
-    "a record comes twice",
-    "Database.add",
-    "{record.uid: _row(record) for record in records}",
-    "{i: _row(record) for i, record in enumerate(records)}",
-)
-DATABASE.edit(
     "what was measured alone wins", "Database.best_of", "columns.outcome == PAIRED", "columns.outcome != 'wrong'"
 )
 DATABASE.edit("another target's record wins", "Database.best_of", "columns.target == target, ", "")
