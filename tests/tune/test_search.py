@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -273,7 +274,8 @@ def test_a_budget_ends_it(faked: Any, tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_the_gain_of_a_task_is_what_a_run_of_the_model_would_save(faked: Any, tmp_path: Path) -> None:
     line = Line(begun(tmp_path, lambda decision: seconds(2e-3)), 1)
-    assert line.gain == pytest.approx(line.search.task.weight * 2e-3 * tuning.FIRST)
+    line.search.task = replace(line.search.task, weight=3)
+    assert line.gain == pytest.approx(3 * 2e-3 * tuning.FIRST)
     line.search.finished = True
     assert line.gain == 0.0
 
