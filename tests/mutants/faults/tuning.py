@@ -66,9 +66,6 @@ NETWORK.edit(
     "best.time",
 )
 NETWORK.edit("the shortest task comes first", "_batches", "max(worth", "min(worth")
-NETWORK.edit(
-    "what is not worth its cost is measured", "_batches", "line.gain * runs > line.cost", "not line.search.finished"
-)
 
 TASK = Faults("tasks", "minitvm.tune.task", [searched()])
 TASK.edit("the name is a part of the key", "function_task", 'func.with_attr("global_symbol", "")', "func")
