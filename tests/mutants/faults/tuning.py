@@ -69,7 +69,7 @@ NETWORK.edit("the shortest task comes first", "_batches", "max(worth", "min(wort
 
 TASK = Faults("tasks", "minitvm.tune.task", [searched()])
 TASK.edit("the name is a part of the key", "function_task", 'func.with_attr("global_symbol", "")', "func")
-TASK.edit("equal operators count once", "extract", "uses[key])", "1)")
+TASK.edit("equal operators count once", "extract", "uses[key], functions[key])", "1, functions[key])")
 
 RESIDUAL = Faults("residual", "minitvm.tune.residual", [predicted()])
 RESIDUAL.edit("the mean is lost", "_ridge", "return mean + np.clip", "return np.clip")
@@ -80,10 +80,7 @@ RESIDUAL.edit(
     "(other - middle) / spread @ weights",
 )
 RESIDUAL.edit(
-    "columns change places",
-    "Residual._matrix",
-    "x[number, self._names[name]] = value",
-    "x[number, -self._names[name]] = value",
+    "features are not standardised when it is asked", "_ridge", "(other - middle) / spread", "(other - middle)"
 )
 
 COSTS = Faults("sketch costs", "minitvm.strategy.cpu.sketch_costs", [predicted()])
