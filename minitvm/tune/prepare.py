@@ -19,11 +19,11 @@ from ..expr.as_json import from_json
 from ..link import link_function
 from ..lowering import LoweredFunc, cache, lower_function
 from ..records.record import CRASHED, OK, REFUSED
-from ..strategy import Decision, decided
+from ..strategy import Decision, decided, scheduled
 from ..strategy.candidate import reason
 from ..strategy.choice import CHOICE, choice_of
-from ..strategy.registry import chosen
 from ..target import Target
+from ..tir.nodes import PrimFunc
 from ..tir.work import count
 from ..workers import pool
 from .task import Task
@@ -65,6 +65,9 @@ def checked(asked: Sequence[tuple[Task, Decision | None]], workers: int | None =
         for task, one in asked
     ]
     replies = [json.loads(reply) for reply in pool.run(CHECK, requests, workers)]
+    for (task, one), reply in zip(asked, replies, strict=True):
+        if one is None and reply["outcome"] == OK:
+            task.keep_built(reply["lowered"])
     return [
         Checked(
             Decision.from_json(reply["decision"]) if "decision" in reply else (one or Decision("", {})),
@@ -97,8 +100,7 @@ def check_request(request: bytes) -> bytes:
     if lowered is None:
         func = _function(body["func"])
         try:
-            taken = chosen(func, target) if asked is None else decided(func, target, asked)
-            lowered = lower_function(taken.schedule.func.with_attr(CHOICE, taken.choice.data), target)
+            lowered = lower_function(_scheduled(func, target, asked), target)
         except MinitvmError as error:
             return json.dumps({"outcome": REFUSED, "message": _one_line(error)}).encode()
     option = choice_of(lowered.host).taken
@@ -112,6 +114,13 @@ def check_request(request: bytes) -> bytes:
         "figures": figures(lowered),
     }
     return json.dumps(reply).encode()
+
+
+def _scheduled(func: PrimFunc, target: Target, asked: Decision | None) -> PrimFunc:
+    if asked is None:
+        return scheduled(func, target)
+    taken = decided(func, target, asked)
+    return taken.schedule.func.with_attr(CHOICE, taken.choice.data)
 
 
 def artifact_request(request: bytes) -> bytes:

@@ -42,6 +42,11 @@ class Task:
         lowered = cache.get(self.shared, self.target)
         return "" if lowered is None else cache.encode(lowered).decode()
 
+    def keep_built(self, lowered: str) -> None:
+        """Keep what `built` returns, for builds and the next session."""
+        if self.shared is not None and cache.usable(self.target) and cache.keeps(self.shared):
+            cache.put(self.shared, self.target, lowered.encode())
+
     @cached_property
     def target_key(self) -> str:
         """The part of a record's key that stands for the target."""

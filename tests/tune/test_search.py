@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +153,14 @@ def test_what_looks_faster_alone_and_is_not_beside_the_best_does_not_win(faked: 
 
     def lucky_once(decision: Decision) -> Measured:
         times[decision] = times.get(decision, 0) + 1
-        return seconds(1e-3 if decision.rule == "contraction" and times[decision] > 1 else 0.9e-3)
+        return seconds(0.5e-3 if len(times) > 1 and times[decision] == 1 else 1e-3)
 
     search = begun(tmp_path, lucky_once)
     first = search.untuned
     search.step(6)
-    assert search.best is not None
-    assert search.best.decision == first or search.best.gain > 1.02
+    assert search.best is not None and search.best.decision == first
+    paired = [one for one in search.database.records() if one.outcome == "paired" and not one.untuned]
+    assert len(paired) == 6 and {one.gain for one in paired} == {1.0}
 
 
 @pytest.mark.parametrize("outcome", ["wrong", "crashed", "hung", "memory"])
@@ -272,7 +274,8 @@ def test_a_budget_ends_it(faked: Any, tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_the_gain_of_a_task_is_what_a_run_of_the_model_would_save(faked: Any, tmp_path: Path) -> None:
     line = Line(begun(tmp_path, lambda decision: seconds(2e-3)), 1)
-    assert line.gain == pytest.approx(line.search.task.weight * 2e-3 * tuning.FIRST)
+    line.search.task = replace(line.search.task, weight=3)
+    assert line.gain == pytest.approx(3 * 2e-3 * tuning.FIRST)
     line.search.finished = True
     assert line.gain == 0.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,9 @@ from minitvm.build import compile_executable
 from minitvm.ir import IRModule
 from minitvm.lowering import many
 from minitvm.target import Target
+from minitvm.tune.prepare import checked
 from minitvm.tune.task import Task, extract, function_task
+from minitvm.workers import pool
 
 from .programs import network, product
 
@@ -53,3 +56,21 @@ def test_sizes_that_stay_open_are_named() -> None:
     tasks: list[Task] = extract(network(open_size=True), CPU)
     assert [task.open_sizes for task in tasks] == [["n"]] * len(tasks)
     assert te.size_var("n").name == "n" and extract(network(), CPU)[0].open_sizes == []
+
+
+def test_what_was_built_is_not_lowered_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINITVM_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("MINITVM_VERIFY", "0")
+    tasks = extract(network(), CPU)
+    assert [task.built for task in tasks] == ["", ""]
+    compile_executable(network(), CPU)
+    built = [task.built for task in tasks]
+    assert all(built) and all(text.startswith('{"name": "matmul_relu') for text in built)
+    first, other = checked([(task, None) for task in tasks], workers=1)
+    assert (first.lowered, other.lowered) == tuple(built) and first.figures["flops"] > 0
+    for file in tmp_path.glob("*.fn"):
+        file.unlink()
+    fresh = checked([(task, None) for task in tasks], workers=1)
+    pool.shutdown()
+    assert [task.built for task in tasks] == [one.lowered for one in fresh]
+    assert [one.code for one in fresh] == [first.code, other.code]
