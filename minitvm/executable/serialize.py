@@ -20,7 +20,7 @@ from ..errors import ArtifactError, Unsupported
 from . import nodes as n
 from .alignment import ALIGNMENT, aligned_empty
 
-VERSION = 8
+VERSION = 9
 _FORMAT = "minitvm-executable"
 
 _BINARY = {
