@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitvm
+from minitvm.cli import main
 from minitvm.frontend import from_onnx
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.interop.to_onnx import to_onnx
@@ -99,3 +100,38 @@ def test_a_whole_network(name: str) -> None:
     quantised = minitvm.quantize(graph, [inputs], dtype="int8").graph
     module = minitvm.build(quantised, target="vta")
     np.testing.assert_array_equal(module(**inputs), interpreter.run(quantised, list(inputs.values()))[0])
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: Any) -> str:
+    path = tmp_path_factory.mktemp("models") / "residual.onnx"
+    path.write_bytes(to_onnx(residual()).SerializeToString())
+    return str(path)
+
+
+def test_explain_says_why_a_layer_stays_on_the_host(file: str, capsys: Any) -> None:
+    assert main(["accel", "explain", file]) == 0
+    lines = [line.split(maxsplit=3) for line in capsys.readouterr().out.splitlines()]
+    layers = {line[2]: line[3] for line in lines if line[1].startswith("qnn.")}
+    assert layers == {
+        "16x3x3x3": "host: 3 channels leave more than half of a block of 16 empty",
+        "32x16x3x3": "accelerator",
+        "16x32x3x3": "accelerator",
+        "10x16": "host: its sums are read before they are int8 again",
+    }
+    assert " ".join(lines[-1]).startswith("2 of 4 products run on the accelerator; ")
+
+
+def test_run_counts_the_cycles_of_a_network(file: str, capsys: Any) -> None:
+    assert main(["accel", "run", file, "--memory", "board"]) == 0
+    out = capsys.readouterr().out
+    assert "the result is the interpreter's, bit by bit" in out
+    assert out.count("array in use") == 2
+    total = sum(int(line.split()[1].replace(",", "")) for line in out.splitlines() if "array in use" in line)
+    assert f"kernel calls are the accelerator's: {total:,} cycles" in out
+
+
+def test_a_network_that_is_not_there(capsys: Any) -> None:
+    assert main(["accel", "explain", "nothing.onnx"]) == 2
+    error = capsys.readouterr().err
+    assert "nothing.onnx" in error and "Traceback" not in error

@@ -69,8 +69,8 @@ Faults("topi sampling: calls", "minitvm.topi.sampling", [called("sample")]).edit
 Faults("topi blocked: calls", "minitvm.topi.blocked", [called("blocked")]).edit(
     "rows below the image are read where nothing is padded above",
     "_padded",
-    "inside += [y < height + top] if bottom else []",
-    "inside += [y < height + top] if top else []",
+    "inside += [at < extent + first] if behind else []",
+    "inside += [at < extent + first] if first else []",
 )
 
 Faults("topi winograd: calls", "minitvm.topi.winograd", [called("blocked")]).edit(

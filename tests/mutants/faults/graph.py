@@ -8,6 +8,7 @@ from minitvm.graph.passes.common_subexpressions import common_subexpressions
 from minitvm.graph.passes.constant_folding import constant_folding
 from minitvm.graph.passes.convert_layout import ConvertLayout
 from minitvm.graph.passes.dead_code import dead_code
+from minitvm.graph.passes.element_layout import element_layout
 from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
 from minitvm.graph.passes.half_products import half_products
@@ -18,6 +19,7 @@ from minitvm.graph.passes.split_conv_transpose import split_conv_transpose
 from minitvm.graph.passes.split_resize import split_resize
 from minitvm.reference import graph as graph_reference
 from minitvm.target import Target
+from tests.graph.passes.element_networks import SMALL, network
 from tests.graph.passes.shifted_networks import chain
 
 from ..oracle import Noticed, Trial, drawn
@@ -347,3 +349,24 @@ SHIFTS.edit("sums of two tensors ignore their units", "_Chains._both", "one.shif
 SHIFTS.edit("a bias keeps the units of floats", "_Chains._added", "np.ldexp(offset, total.exponent)", "offset")
 SHIFTS.edit("a limit keeps the units of floats", "_units", "float(limit), exponent", "float(limit), 0")
 SHIFTS.edit("the upper limit is lost", "_Chains._quantized", "min(high, _units(most, exponent))", "high")
+
+
+def _elements(trial: Trial, draw: Draw) -> None:
+    """Layers on elements compute what they did."""
+    graph, inputs = network(draw)
+    trial.compared += 1
+    wanted = graph_reference.run(graph, inputs)
+    found = graph_reference.run(element_layout(graph, SMALL), inputs)
+    if not all(map(np.array_equal, found, wanted)):
+        raise Noticed("graph", f"{found} instead of {wanted}")
+
+
+ELEMENTS = Faults("element_layout", PASSES + "element_layout", [drawn("layers of int8", _elements, 60)])
+ELEMENTS.edit("filters are turned in their blocks", "_Packing._filters", "(0, 2, 4, 5, 1, 3)", "(0, 2, 4, 5, 3, 1)")
+ELEMENTS.edit("offsets are forgotten", "_Packing.layer", "if layer.offset.any():", "if False:")
+ELEMENTS.edit("sums are not shifted", "_Packing.layer", "shift=layer.shift", "shift=0")
+ELEMENTS.edit("the lower limit is forgotten", "_Packing.layer", "least=layer.least", "least=-128")
+ELEMENTS.edit("channels are filled up in front", "_Packing.pack", "pads[3] = missing", "pads[2] = missing")
+ELEMENTS.edit(
+    "elements of a batch are taken for channels", "_Packing.unpack", "(0, 4, 1, 5, 2, 3)", "(0, 5, 1, 4, 2, 3)"
+)
