@@ -59,6 +59,9 @@ def register(commands: Any) -> None:
     sweep_parser.add_argument(
         "--bandwidth", type=_numbers, default=[8], metavar="8,16,64", help="bytes that DRAM moves in a cycle"
     )
+    sweep_parser.add_argument(
+        "--roofline", metavar="OUT.png", help="draw the layers on the first machine under its roofs"
+    )
     sweep_parser.set_defaults(function=sweep)
 
 
@@ -216,6 +219,7 @@ def show(options: argparse.Namespace) -> int:
 def sweep(options: argparse.Namespace) -> int:
     from ..accel.layers import RESNET18, Conv2d
     from ..accel.timing import simulate
+    from ..accel.viz import roofline
     from .accel_layers import compiled, machine
 
     unknown = [name for name in options.layers if name not in RESNET18]
@@ -227,7 +231,12 @@ def sweep(options: argparse.Namespace) -> int:
         for bandwidth in options.bandwidth
     ]
 
-    def row(layer: Conv2d) -> list[str]:
+    drawing = output_path(options.roofline, "--roofline") if options.roofline else None
+    if drawing:
+        roofline.require()
+    drawn: dict[str, tuple[Timeline, Timeline]] = {}
+
+    def row(name: str, layer: Conv2d) -> list[str]:
         cells = []
         for target in targets:
             config = target.config
@@ -235,6 +244,8 @@ def sweep(options: argparse.Namespace) -> int:
                 cells.append("does not fit")
                 continue
             alone, hidden = (simulate(compiled(layer, target, n), config, verified=True) for n in (1, 2))
+            if target is targets[0]:
+                drawn[name] = alone, hidden
             cells.append(f"{hidden.cycles:,} {alone.utilisation:.2f} {hidden.utilisation:.2f}")
         return cells
 
@@ -244,7 +255,10 @@ def sweep(options: argparse.Namespace) -> int:
         f"{options.config}, {options.memory} memory: cycles, and the array's use with one context and with two,"
         " of compiled programs"
     )
-    _table(heads, {name: row(RESNET18[name]) for name in options.layers or RESNET18})
+    _table(heads, {name: row(name, RESNET18[name]) for name in options.layers or RESNET18})
+    if drawing and drawn:
+        roofline.save(drawn, drawing)
+        print(f"wrote {drawing}")
     return 0
 
 

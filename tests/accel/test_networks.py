@@ -28,7 +28,7 @@ SMALL = (
 )
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(st.data())
 def test_random_layers(data: Any) -> None:
     graph, inputs = network(data.draw)

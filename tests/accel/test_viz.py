@@ -15,6 +15,7 @@ from minitvm.accel.layers import Conv2d, conv2d
 from minitvm.accel.timeline import UNITS
 from minitvm.accel.timing import simulate
 from minitvm.accel.viz.page import PLACE, data, page
+from minitvm.accel.viz.roofline import figure, point, save
 from minitvm.accel.viz.trace import chrome_trace
 
 from .programs import VTA, twice
@@ -104,3 +105,18 @@ def test_a_browser_draws_the_page(tmp_path: Path) -> None:
     wanted = {"load.inp": "1f78b4", "gemm": "2ca02c", "alu": "e6862a", "store": "7b5bb5", "waits for compute": "fbd5a5"}
     missing = [name for name, code in wanted.items() if tuple(bytes.fromhex(code)) not in colours]
     assert missing == []
+
+
+def test_the_roofline_has_a_point_for_each_number_of_contexts(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    alone, hidden = layer(1), layer(2)
+    macs = Conv2d(8, 8, 64, 64, 3).macs
+    (intensity, rate), (same, faster) = point(alone), point(hidden)
+    assert rate == macs / alone.cycles < faster == macs / hidden.cycles <= 256
+    # The image and the filters come at least once, and each result goes.
+    assert intensity == pytest.approx(same, rel=0.1) and intensity < macs / (8 * 8 * 64 + 64 * 64 * 9 + 8 * 8 * 64)
+    drawn = figure({"small": (alone, hidden)})
+    (axes,) = drawn.axes
+    assert [line.get_label() for line in axes.get_lines()] == ["DRAM: 8 bytes a cycle", "array: 256 a cycle"]
+    save({"small": (alone, hidden)}, tmp_path / "roof.png")
+    assert (tmp_path / "roof.png").read_bytes().startswith(b"\x89PNG")
