@@ -184,7 +184,7 @@ def test_an_open_image_that_is_smaller_than_the_kernel_is_refused() -> None:
     x = b.input("x", (1, 8, te.size_var("h"), te.size_var("w")))
     m = minitvm.build(b.build(b.op("nn.conv2d", x, WEIGHTS)), threads=1)
     assert m(array(1, 8, 3, 4)).shape == (1, 8, 1, 2) and m(array(1, 8, 2, 4)).shape == (1, 8, 0, 2)
-    with pytest.raises(InputError, match=r"would have shape \(1, 8, -1, 2\)"):
+    with pytest.raises(InputError, match="conv2d does not take these sizes: h - 2 >= 0 must hold"):
         m(array(1, 8, 1, 4))
 
 

@@ -15,7 +15,7 @@ from minitvm import strategy
 from minitvm.build import compile_executable
 from minitvm.errors import ArtifactError
 from minitvm.graph import Graph, GraphBuilder
-from minitvm.lowering import cache, lower_functions, to_units
+from minitvm.lowering import cache, lower_placed, to_units
 from minitvm.records import Record
 from minitvm.records.database import Database
 from minitvm.records.lookup import decisions
@@ -54,7 +54,7 @@ def kept(path: Path, decision: Decision, **parts: Any) -> None:
 def scheduled_by(tuned: str | None) -> strategy.Weighed:
     """What the only function of the layer was scheduled by."""
     lowered: list[Any] = []
-    original = lower_functions
+    original = lower_placed
 
     def spy(*arguments: Any) -> Any:
         lowered.append(original(*arguments))
@@ -62,7 +62,7 @@ def scheduled_by(tuned: str | None) -> strategy.Weighed:
 
     module = sys.modules["minitvm.build"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "lower_functions", spy)
+        patch.setattr(module, "lower_placed", spy)
         compile_executable(layer(), CPU, tuned=tuned)
     (function,) = lowered[-1].values()
     taken = strategy.choice_of(function.host).taken
