@@ -43,6 +43,8 @@ from minitvm.tir.transform.simplify import fold
 from minitvm.tir.transform.unroll import STATEMENT_BUDGET, unroll
 from minitvm.tir.verifier import verify
 
+from .padded_sums import convolution
+
 
 def tiled_matmul() -> PrimFunc:
     """Imperfect tiles, a packed operand, vectors and unrolling."""
@@ -289,6 +291,24 @@ def test_every_pass_keeps_the_meaning(name: str) -> None:
     verify(module, "kernel")
 
 
+def dilated_taps() -> PrimFunc:
+    """Taps that read nothing but padding at the edges."""
+    return convolution(64, 3, dilation=8, before=8, after=8, tile=8)
+
+
+def read_twice() -> PrimFunc:
+    """One statement whose value has each part of it two times."""
+    a = te.placeholder((16,), name="A")
+
+    def value(i: Any) -> Any:
+        e = a[i]
+        for _ in range(6):
+            e = te.exp(e) * te.sqrt(e + 1.0)
+        return e
+
+    return te.create_prim_func([a, te.compute((16,), value, name="B")])
+
+
 def test_every_pass_changes_one_of_the_programs() -> None:
     changed: set[str] = set()
 
@@ -296,7 +316,7 @@ def test_every_pass_changes_one_of_the_programs() -> None:
         if isinstance(after, PrimFunc) and not structural_equal(before.body, after.body):
             changed.add(step)
 
-    for make in (*PROGRAMS.values(), on_a_grid, pieces_on_a_grid, open_rows, sums_of_teams):
+    for make in (*PROGRAMS.values(), on_a_grid, pieces_on_a_grid, open_rows, sums_of_teams, dilated_taps, read_twice):
         lower(make(), callback=compare)
     assert [p.name for p in PASSES if p.name not in changed] == []
 
