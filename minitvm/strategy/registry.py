@@ -112,7 +112,11 @@ def scheduled(
     It is scheduled by a `decision` where that can be carried out. Where not, it is scheduled as without one, and the
     reason is among what the record says was refused.
     """
-    taken = chosen(func, target, knobs) if decision is None else decided_or_chosen(func, target, decision)
+    return with_record(chosen(func, target, knobs) if decision is None else decided_or_chosen(func, target, decision))
+
+
+def with_record(taken: Chosen) -> PrimFunc:
+    """A scheduled function whose attributes keep the trace and the record of the choice."""
     traced = taken.schedule.func.with_attr("schedule_trace", taken.schedule.trace.as_python())
     return traced.with_attr(CHOICE, taken.choice.data)
 

@@ -21,7 +21,8 @@ from ..lowering import LoweredFunc, cache, lower_function
 from ..records.record import CRASHED, OK, REFUSED
 from ..strategy import Decision, decided, scheduled
 from ..strategy.candidate import reason
-from ..strategy.choice import CHOICE, choice_of
+from ..strategy.choice import choice_of
+from ..strategy.registry import with_record
 from ..target import Target
 from ..tir.nodes import PrimFunc
 from ..tir.work import count
@@ -119,8 +120,7 @@ def check_request(request: bytes) -> bytes:
 def _scheduled(func: PrimFunc, target: Target, asked: Decision | None) -> PrimFunc:
     if asked is None:
         return scheduled(func, target)
-    taken = decided(func, target, asked)
-    return taken.schedule.func.with_attr(CHOICE, taken.choice.data)
+    return with_record(decided(func, target, asked))
 
 
 def artifact_request(request: bytes) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from minitvm import te
 from minitvm.build import compile_executable
 from minitvm.ir import IRModule
-from minitvm.lowering import many
+from minitvm.lowering import placement
 from minitvm.target import Target
 from minitvm.tune.prepare import checked
 from minitvm.tune.task import Task, extract, function_task
@@ -29,13 +29,13 @@ def test_equal_operators_are_one_task_with_the_number_of_their_uses() -> None:
 
 def test_the_keys_are_those_that_a_build_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    lower = many.lower_functions
+    lower = placement.lower_placed
 
     def spy(functions, *rest):  # type: ignore[no-untyped-def]
         asked.extend(function.key.hex() for function in functions)
         return lower(functions, *rest)
 
-    monkeypatch.setattr(importlib.import_module("minitvm.build"), "lower_functions", spy)
+    monkeypatch.setattr(importlib.import_module("minitvm.build"), "lower_placed", spy)
     compile_executable(network(), CPU)
     assert set(asked) == {task.key for task in extract(network(), CPU)}
 
