@@ -19,6 +19,7 @@ from minitvm.cli.levels import Descent
 from minitvm.executable import verify as verify_executable
 from minitvm.expr import Var
 from minitvm.graph import verify_graph
+from minitvm.graph.nodes import LOOP
 from minitvm.link.levels import level_of, units_of
 from minitvm.reference import executable as executables
 from minitvm.reference import graph as graphs
@@ -46,8 +47,13 @@ class Compilation:
         self.executable = link_graph(level, by_node, lowered, target.kind)
         verify_executable(self.executable)
 
-    def by_operator(self, level: str, **options: Any) -> list[np.ndarray]:
-        """The outputs, each fused operator run at a level on what came before."""
+    def by_operator(self, level: str, **options: Any) -> list[np.ndarray] | None:
+        """The outputs, each fused operator run at a level on what came before; None for a network that has loops.
+
+        How often the operators of a loop's body run is the executable's to say.
+        """
+        if any(node.op == LOOP for node in self.fused.nodes):
+            return None
         arrays: dict[Any, np.ndarray] = {v: self.case.inputs[v.name] for v in self.fused.inputs}
         arrays.update(self.fused.arrays())
         for unit in self.units:
@@ -76,7 +82,7 @@ def _compiled(c: Compilation, threads: int) -> list[np.ndarray]:
     return list(results)
 
 
-LEVELS: dict[str, Callable[[Compilation], list[np.ndarray]]] = {
+LEVELS: dict[str, Callable[[Compilation], list[np.ndarray] | None]] = {
     "optimized graph": lambda c: graphs.run(c.fused, c.case.inputs),
     "te": lambda c: c.by_operator("te"),
     "tir": lambda c: c.by_operator("tir"),
@@ -97,6 +103,8 @@ def check(case: RandomGraph, bits: int, levels: tuple[str, ...] = tuple(LEVELS))
     compilation = Compilation(case, TARGETS[bits])
     for level in levels:
         found = LEVELS[level](compilation)
+        if found is None:
+            continue
         for value, a, b, tolerance in zip(case.graph.outputs, found, wanted, case.tolerances, strict=True):
             note = f"{level}, {value.name}\n{case}"
             assert (a.shape, a.dtype) == (b.shape, b.dtype), note
