@@ -35,8 +35,8 @@ is wanted.
 """
 
 from .parts import PARTS, Backend, Part
-from .registry import find, find_language, get, lookup, names, own, register, registered
+from .registry import find, get, lookup, names, own, register, registered
 
 __all__ = [
-    "PARTS", "Backend", "Part", "find", "find_language", "get", "lookup", "names", "own", "register", "registered",
+    "PARTS", "Backend", "Part", "find", "get", "lookup", "names", "own", "register", "registered",
 ]  # fmt: skip

@@ -158,11 +158,6 @@ def find(target: Target | str | None) -> Backend | None:
     return _BACKENDS.get(kind) or _BACKENDS.get(find_kind(kind).device)
 
 
-def find_language(language: str) -> Backend | None:
-    """The back end whose kernels are written in a language; None where there is none."""
-    return next((backend for backend in registered().values() if backend.language == language), None)
-
-
 def lookup(target: Target | str | None, part: str) -> Any:
     """A part of a target's back end; None where it has none, or there is no back end."""
     backend = find(target)

@@ -90,21 +90,20 @@ def explain(options: argparse.Namespace, target: Target) -> int:
     """Print where each product of a network runs, and why not on the accelerator."""
     from ..build import optimize_graph
     from ..graph.passes.element_layout import refusals
-    from ..graph.passes.pipeline import passes
     from ..lowering import place, to_units
 
     graph, _ = read(options)
-    before = graph
-    for name, function in passes(target):
+    rows: dict[Any, str] = {}
+
+    def look(name: str, before: Any, after: Any) -> None:
         if name == "element_layout":
-            break
-        before = function(before)
-    rows = [(item, why) for item, why in refusals(before, target.config).items()]
-    width = max((len(item.output.name) for item, _ in rows), default=0)
-    for item, why in rows:
+            rows.update(refusals(before, target.config))
+
+    units = to_units(optimize_graph(graph, target, look))
+    width = max((len(item.output.name) for item in rows), default=0)
+    for item, why in rows.items():
         shape = "x".join(map(str, item.inputs[1].shape))
         print(f"{item.output.name:{width}}  {item.op:<10} {shape:>16}  {'host: ' + why if why else 'accelerator'}")
-    units = to_units(optimize_graph(graph, target))
     late = {unit.name: place(unit.func, target).refusal for unit in units if "conv2d_elements" in unit.name}
     for name, why in late.items():
         if why:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
-from ..backend import lookup
+from ..backend import get, lookup
 from ..errors import InternalError
 from ..executable import nodes as x
 from ..executable.largest import largest
@@ -160,7 +160,7 @@ class Linker:
             self.kernels.append(
                 x.Kernel(
                     name,
-                    kernel.language,
+                    str(get(kernel.target).language),
                     kernel.source,
                     kernel.name,
                     params,

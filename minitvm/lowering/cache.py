@@ -106,7 +106,6 @@ def encode(func: LoweredFunc) -> bytes:
             "written": k.written,
             "surely_read": k.surely_read,
             "script": k.script,
-            "language": k.language,
             "target": k.target,
             "shared_bytes": k.shared_bytes,
         }
@@ -129,7 +128,6 @@ def decode(data: bytes) -> LoweredFunc | None:
                 tuple(k["written"]),
                 tuple(k["surely_read"]),
                 k["script"],
-                k["language"],
                 k["target"],
                 None,
                 k["shared_bytes"],

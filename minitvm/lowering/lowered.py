@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ..backend import get as get_backend
 from ..executable.nodes import BUFFER, SCALAR, KernelParam
 from ..expr import Var
 from ..target import Target
@@ -18,7 +17,7 @@ from ..tir.nodes import Buffer, IRModule, PrimFunc
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredKernel:
-    """A kernel for a `target`, in its back end's `language`, with the facts that linking needs.
+    """A kernel for a `target`, with the facts that linking needs.
 
     One run stores at most `written[k]` elements of parameter k (None: unknown), and reads at least
     `surely_read[k]`. `func` is the kernel as a program; if it comes from the cache, that is None, and `script` is
@@ -31,7 +30,6 @@ class LoweredKernel:
     written: tuple[int | None, ...]
     surely_read: tuple[int, ...]
     script: str
-    language: str
     target: str
     func: PrimFunc | None = None
     shared_bytes: int = 0  # of storage whose size the launch says
@@ -88,7 +86,6 @@ def _kernel(func: PrimFunc, source: str, target: Target) -> LoweredKernel:
         tuple(written.get(b, 0) if b is not None else 0 for b in buffers),
         tuple(elements_surely_read(func.body, b) if b is not None else 0 for b in buffers),
         func.script(),
-        str(get_backend(target).language),
         target.brief,
         func,
         dynamic_storage(func)[1],

@@ -32,7 +32,7 @@ def host_of(target: Target) -> Target:
     """The target whose program runs a network: the host if the target refuses operators, else the target itself."""
     if lookup(target, "refusal") is None:
         return target
-    return target.host or Target("cpu")
+    return target.own_host
 
 
 def place(func: PrimFunc, target: Target) -> Placement:

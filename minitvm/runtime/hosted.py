@@ -1,4 +1,4 @@
-"""Kernels of other machines in a program of the host: they run in the host's memory, by the back end of their language.
+"""Kernels of other machines in a program of the host: they run in the host's memory, by the back end of their target.
 
 A simulated accelerator is such a machine, and so may be a chip that reads the memory of its processor. The program
 takes them step by step, between the tables that its threads run.
@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..backend import find_language
+from ..backend import lookup
 from ..errors import TargetError
 from ..executable import ArenaSlice, ConstantRef, Executable, Input, Kernel, Location, State, evaluate
 from .shapes import rooms, shape_of
@@ -24,10 +24,9 @@ Run = Callable[[Sequence[Any]], None]
 def hosted(kernel: Kernel, own: str) -> Run:
     """What runs a kernel on its arguments, in order: flat arrays of the parameters' dtypes, and numbers.
 
-    Raises `TargetError` if the back end of the kernel's language cannot do that beside a program in the language `own`.
+    Raises `TargetError` if the back end of the kernel's target cannot do that beside a program in the language `own`.
     """
-    backend = find_language(kernel.language)
-    make = None if backend is None else backend.part("hosted")
+    make = lookup(kernel.target or None, "hosted")
     if make is None:
         raise TargetError(f"kernel {kernel.name} is written in {kernel.language}; this runtime runs {own}")
     run: Run = make(kernel)

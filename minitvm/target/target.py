@@ -112,6 +112,11 @@ class Target:
         return f"Target({str(self)!r})"
 
     @property
+    def own_host(self) -> Target:
+        """The target of the code around its kernels: `host`, or this machine's CPU where none is named."""
+        return self.host or Target("cpu")
+
+    @property
     def brief(self) -> str:
         """The shortest text that `Target` reads back: its model, and the options that differ from the model's.
 

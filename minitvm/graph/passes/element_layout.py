@@ -31,7 +31,7 @@ def products(target: Target, accuracy: str) -> list[Pass]:
     """The part "products" of the accelerator's back end."""
     from .pipeline import product_passes
 
-    return [("shifted_scales", shifted_scales), *product_passes(_host(target), accuracy)]
+    return [("shifted_scales", shifted_scales), *product_passes(target.own_host, accuracy)]
 
 
 def layouts(target: Target, accuracy: str) -> list[Pass]:
@@ -39,11 +39,7 @@ def layouts(target: Target, accuracy: str) -> list[Pass]:
     from .pipeline import layout_passes
 
     own = ("element_layout", lambda graph: element_layout(graph, target.config))
-    return [own, *layout_passes(_host(target), accuracy)]
-
-
-def _host(target: Target) -> Target:
-    return target.host or Target("cpu")
+    return [own, *layout_passes(target.own_host, accuracy)]
 
 
 @dataclass(frozen=True, slots=True)
