@@ -8,7 +8,9 @@ The command line prints `str(error)` of a `MinitvmError` and exits with status 2
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 
 class MinitvmError(Exception):
@@ -111,9 +113,25 @@ def nearest(name: str, names: Sequence[str], count: int = 3) -> str:
     return "known: " + ", ".join(sorted(names)[:12]) + (", ..." if len(names) > 12 else "")
 
 
+_unverified: ContextVar[bool] = ContextVar("unverified", default=False)
+
+
+@contextmanager
+def not_verified() -> Iterator[None]:
+    """No level verifies what is made inside, whatever MINITVM_VERIFY says: for what is compared with a verified one."""
+    token = _unverified.set(True)
+    try:
+        yield
+    finally:
+        _unverified.reset(token)
+
+
 def verification_asked() -> bool:
-    """Whether every level verifies its programs as they are made: MINITVM_VERIFY is set, and neither empty nor 0."""
-    return os.environ.get("MINITVM_VERIFY", "0") not in ("", "0")
+    """Whether every level verifies its programs as they are made: MINITVM_VERIFY is set, and neither empty nor 0.
+
+    Not inside of `not_verified`.
+    """
+    return not _unverified.get() and os.environ.get("MINITVM_VERIFY", "0") not in ("", "0")
 
 
 def missing_extra(package: str, extra: str) -> MissingExtra:

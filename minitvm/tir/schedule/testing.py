@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ...errors import InternalError
+from ...errors import InputError, InternalError, not_verified
 from ...expr import first_difference
+from ...expr.structural_hash import structural_hash
 from ..nodes import IRModule, PrimFunc
 from .handles import LoopRV
 from .registry import PRIMITIVES
@@ -23,23 +24,36 @@ def verify_trace_roundtrip(
     debug_mask: str | int = "all",  # noqa: ARG001 (TVM's argument)
     text_format: str | Sequence[str] = ("python", "json"),
 ) -> Schedule:
-    """Replay the trace of `sch` on `mod`, as JSON and as Python text, and compare; returns the schedule from the JSON.
+    """Replay the trace of `sch` on `mod`, as JSON and as Python text, and compare; returns the last schedule so made.
 
-    Raises `InternalError` that names the first difference.
+    Raises `InternalError` that names the first difference, and `InputError` for a format of another name.
     """
     formats = [text_format] if isinstance(text_format, str) else list(text_format)
-    replayed = Schedule(mod)
-    Trace.apply_json_to_schedule(json.loads(json.dumps(sch.trace.as_json())), replayed)
-    _assert_same(sch, replayed, "JSON")
-    if "python" in formats:
-        from ... import tir
-
-        names: dict[str, Any] = {"tir": tir}
-        exec(str(sch.trace), names)
-        printed = Schedule(mod)
-        names["apply_trace"](printed)
-        _assert_same(sch, printed, "Python")
+    unknown = [name for name in formats if name not in _FORMATS]
+    if unknown or not formats:
+        raise InputError(f"formats of traces are {' and '.join(_FORMATS)}, not {', '.join(unknown) or 'none'}")
+    for name in formats:
+        replayed = Schedule(mod)
+        with not_verified():  # the program is compared with one that was verified
+            _FORMATS[name](sch.trace, replayed)
+        _assert_same(sch, replayed, _TITLES[name])
     return replayed
+
+
+def _as_json(trace: Trace, sch: Schedule) -> None:
+    Trace.apply_json_to_schedule(json.loads(json.dumps(trace.as_json())), sch)
+
+
+def _as_python(trace: Trace, sch: Schedule) -> None:
+    from ... import tir
+
+    names: dict[str, Any] = {"tir": tir}
+    exec(str(trace), names)
+    names["apply_trace"](sch)
+
+
+_FORMATS = {"json": _as_json, "python": _as_python}
+_TITLES = {"json": "JSON", "python": "Python"}
 
 
 def _assert_same(expected: Schedule, actual: Schedule, kind: str) -> None:
@@ -56,11 +70,16 @@ def loop_handles(sch: Schedule) -> list[LoopRV]:
     return [LoopRV(var) for var, loop in tree.loops.items() if tree.blocks_in(loop)]
 
 
+# What was replayed in this process: the program before, the trace as Python text, the program after, by their hashes.
+_REPLAYED: set[tuple[int, str, int]] = set()
+
+
 @contextmanager
 def replayed_at_the_end(most: int = 20) -> Iterator[None]:
     """Whatever schedules are made inside: at the end, their traces are replayed on the modules they were made for.
 
-    Only the first `most`. A schedule with a primitive that is not registered any more is left out. Raises as
+    Only the first `most`, one as JSON and the next as Python text; a trace of a program that was replayed before in
+    this process is not again. A schedule with a primitive that is not registered any more is left out. Raises as
     `verify_trace_roundtrip`.
     """
     recorded: list[tuple[Schedule, IRModule]] = []
@@ -74,10 +93,14 @@ def replayed_at_the_end(most: int = 20) -> Iterator[None]:
         yield
     finally:
         WATCHERS.remove(watch)
-    for sch, mod in recorded:
+    for number, (sch, mod) in enumerate(recorded):
         registered = all(PRIMITIVES.get(inst.primitive.name) is inst.primitive for inst in sch.trace)
-        if registered and len(sch.trace):
-            verify_trace_roundtrip(sch, mod)
+        if not registered or not len(sch.trace):
+            continue
+        key = (structural_hash(mod), str(sch.trace), structural_hash(sch.mod))
+        if key not in _REPLAYED:
+            verify_trace_roundtrip(sch, mod, text_format=list(_FORMATS)[number % len(_FORMATS)])
+            _REPLAYED.add(key)
 
 
 @contextmanager
