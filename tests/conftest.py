@@ -31,11 +31,13 @@ os.environ.setdefault("MINITVM_OPENCL_DEVICE", "pocl")
 # And kernels for CUDA are run by Python. Tests marked `gpu` open the device.
 os.environ.setdefault("MINITVM_CUDA_DEVICE", "simulator")
 
-# dev: quick, for one person and one test. ci: what `make test` runs, the same cases every time. deep: `make fuzz`.
+# dev: quick, for one person and one test. ci and full: what `make test` and `make test-full` run, the same cases every
+# time. deep: `make fuzz`.
 # None minds the machine's speed: a first call compiles a kernel, and that is not what these tests measure.
 _ANY_SPEED: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
 hypothesis.settings.register_profile("dev", **_ANY_SPEED, max_examples=30)
-hypothesis.settings.register_profile("ci", **_ANY_SPEED, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("ci", **_ANY_SPEED, derandomize=True, print_blob=True, max_examples=60)
+hypothesis.settings.register_profile("full", **_ANY_SPEED, derandomize=True, print_blob=True, max_examples=200)
 hypothesis.settings.register_profile("deep", **_ANY_SPEED, max_examples=1000, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 

@@ -56,7 +56,7 @@ _BUILDERS: Mapping[str, Callable[[], Network]] = {
     **{name: (lambda name=name: _light(name)) for name in light.NETWORKS},  # type: ignore[misc]
 }
 _SLOW_TO_INTERPRET = {"vgg19", "densenet121", "alexnet", "zfnet512", "inception_v2"}
-_QUICK_TO_COMPILE = {"recogniser", "squeezenet"}
+_QUICK_TO_COMPILE = {"squeezenet"}
 
 
 @cache

@@ -64,7 +64,7 @@ def test_show_prints_what_reads_back_and_writes_a_binary(program: str, tmp_path:
 
 
 def test_sweep_over_arrays_and_bandwidths(capsys) -> None:
-    assert main(["accel", "sweep", "C8", "--array", "16,64,512", "--bandwidth", "8,32"]) == 0
+    assert main(["accel", "sweep", "C11", "--array", "16,64,512", "--bandwidth", "8,32"]) == 0
     head, columns, row = capsys.readouterr().out.splitlines()
     assert head.startswith("vta, tsim memory: cycles")
     assert columns.split() == ["16x16,", "8", "B", "16x16,", "32", "B", "64x64,", "8", "B", "64x64,", "32", "B",

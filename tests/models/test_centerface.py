@@ -57,6 +57,7 @@ def _overlap(a: list[float], b: list[float]) -> float:
     return x * y / (sum(areas) - x * y)
 
 
+@pytest.mark.full
 def test_it_finds_the_faces_of_a_picture_as_many_as_there_are(astronaut: np.ndarray) -> None:
     head = astronaut[0:256, 96:352]
     crowd = np.concatenate([head, head[:, ::-1], head], axis=1)[:224, 32:]

@@ -44,6 +44,7 @@ def test_the_interpreter_finds_what_onnx_runtime_finds_and_the_number_is_data() 
     assert len(numbers) > 1 and min(numbers) > 0 and max(numbers) < 100
 
 
+@pytest.mark.full
 def test_the_compiled_detector_finds_the_same_also_from_a_file(tmp_path: Path) -> None:
     graph = light()
     module = minitvm.build(graph, threads=2)

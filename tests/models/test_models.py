@@ -13,7 +13,6 @@ from minitvm.interop.to_onnx import to_onnx
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-QUICK = ("squeezenet1_1",)  # to compile; the others are in make test-full
 # Millions of weights, and of multiply-adds at the size that the papers give.
 SIZES = {
     "alexnet": 61.1, "densenet121": 8.0, "inception_v3": 23.8, "mobilenet": 4.2, "mobilenet_v2": 3.5, "resnet18": 11.7,
@@ -27,9 +26,8 @@ def _expected(graph: Graph, seed: int) -> np.ndarray:
     return answer
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in models.NETWORKS]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("name", models.NETWORKS)
 def test_compiled_networks_answer_as_onnx_runtime_does(name: str) -> None:
     graph = models.get(name)
     weights = sum(c.data.size for c in graph.constants) / 1e6
@@ -38,7 +36,7 @@ def test_compiled_networks_answer_as_onnx_runtime_does(name: str) -> None:
     largest = np.abs(wanted[0]).max()
     assert 0.5 < largest < 5000
     assert np.abs(wanted[0] - wanted[1]).max() > 0.05 * largest, "the answer hardly depends on the picture"
-    for threads in (2,) if name in QUICK else (1, 2):
+    for threads in (1, 2):
         module = minitvm.build(graph, threads=threads)
         for seed, answer in enumerate(wanted):
             found = np.asarray(module(**models.example_inputs(graph, seed)))
