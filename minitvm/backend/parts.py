@@ -61,6 +61,10 @@ PARTS: tuple[Part, ...] = (
         "passes", "passes: (tir.transform.pipeline.Pass, ...)", "lowering a scheduled function to kernels",
         default="tir.transform.pipeline.PASSES",
     ),
+    Part(
+        "instructions", "instructions: tir.tensor_intrin.accelerator.InstructionSet",
+        "tensorize to name what a machine with scratchpads does to one element", default="no names begin with the kind",
+    ),
     Part("language", "language: str", "kernels to say what their source is written in"),
     Part("generate", "generate(kernel, target) -> str", "build to get the source of a kernel",
          arguments=("kernel", "target")),
@@ -110,6 +114,7 @@ class Backend:
     algorithms: AnyPart = None
     explain: AnyPart = None
     passes: Sequence[Any] | str | None = None
+    instructions: Any = None
     language: str | None = None
     generate: AnyPart = None
     assembly: AnyPart = None

@@ -8,6 +8,7 @@ BACKEND = Backend(
     layouts="minitvm.graph.passes.element_layout:layouts",
     rules="minitvm.strategy.accel:rules",
     passes="minitvm.strategy.accel:PASSES",
+    instructions="minitvm.tir.tensor_intrin.accelerator:SET",
     language="accel-asm",
     generate="minitvm.codegen.accel:generate",
     assembly="minitvm.codegen.accel:assembly",

@@ -31,8 +31,8 @@ BOTH = [MACHINE, PASSES]
 _HOME = "minitvm.tir.transform.accelerator"
 
 INTRINSICS = Faults("accel intrinsics", "minitvm.tir.tensor_intrin.accelerator", [*BOTH, TOKENS])
-INTRINSICS.edit("weights are loaded by the compute module", "module_of", '("load_inp", "load_wgt")', '("load_inp",)')
-INTRINSICS.edit("stores are the compute module's", "module_of", 'if operation == "store":', "if False:")
+INTRINSICS.edit("weights are loaded by the compute module", "_unit", '("load_inp", "load_wgt")', '("load_inp",)')
+INTRINSICS.edit("stores are the compute module's", "_unit", 'if operation == "store":', "if False:")
 
 PLACE = Faults("accel place_scratchpads", f"{_HOME}.place_scratchpads", BOTH)
 PLACE.edit("storage goes into any loop", "_placed", "not exposes(stmt.body, buffer)", "True")
