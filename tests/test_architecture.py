@@ -123,7 +123,6 @@ OF_ONE_MACHINE = (
 )
 MEANT_FOR_ONE_MACHINE = {
     "backend.registry": "backend.kinds",  # looks through the folder
-    "cli.accel_network": "runtime.accel",  # counts the cycles of its programs
     "cli.info": "runtime.cpu",
 }
 

@@ -85,6 +85,10 @@ PARTS: tuple[Part, ...] = (
         default="kernels run in programs of this back end alone", arguments=("kernel",),
     ),
     Part(
+        "timed", "timed(kernel, target) -> accel.timeline.Timeline", "`minitvm accel` to count a kernel's cycles",
+        default="nobody counts them", arguments=("kernel", "target"),
+    ),
+    Part(
         "refusal", "refusal(func, target) -> str", "a network to run an operator on the host, and to say why",
         default="all operators of a network run on the target", arguments=("func", "target"),
     ),
@@ -121,6 +125,7 @@ class Backend:
     waits: AnyPart = None
     program: AnyPart = None
     hosted: AnyPart = None
+    timed: AnyPart = None
     refusal: AnyPart = None
     devices: AnyPart = None
     memory: AnyPart = None

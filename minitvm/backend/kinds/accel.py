@@ -14,5 +14,6 @@ BACKEND = Backend(
     assembly="minitvm.codegen.accel:assembly",
     program="minitvm.runtime.accel.program:AccelProgram",
     hosted="minitvm.runtime.accel.program:hosted",
+    timed="minitvm.runtime.accel.program:timed",
     refusal="minitvm.strategy.accel:refusal",
 )
