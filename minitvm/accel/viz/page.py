@@ -15,7 +15,7 @@ def data(timeline: Timeline) -> dict[str, Any]:
     """What the page shows: plain lists, numbers in place of names."""
     units, reasons = timeline.units, list(timeline.reasons)
     texts = [str(one) for one in timeline.program.instructions]
-    spans = {i.instruction: i for i in timeline.intervals if i.unit != "fetch"}
+    spans = {i.instruction: i for i in timeline.intervals if i.unit != units[0]}
     rows = {unit: [[i.start, i.end, i.instruction] for i in timeline.intervals if i.unit == unit] for unit in units}
     rows[units[0]] = _merged(rows[units[0]])
     stalls: dict[str, list[list[int]]] = {unit: [] for unit in units}

@@ -25,7 +25,7 @@ def chrome_trace(timeline: Timeline) -> str:
     spans = {}
     for i in timeline.intervals:
         text = str(instructions[i.instruction])
-        if i.unit != "fetch":
+        if i.unit != timeline.units[0]:
             spans[i.instruction] = i
         events.append(
             {

@@ -102,23 +102,22 @@ def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
 
 def _cost(conv: Convolution, config: Gemmini, rows: int, outs: int, ins: int, contexts: int) -> Cost:
-    """The longer of the array's cycles and the memory's with two contexts, their sum with one, and what nothing hides:
-    the first loads, the last stores, and the array's depth where a tile's last sums leave it.
+    """The array's cycles, and those in which it waits. With two contexts a step's loads run during the other one's
+    step, and so does, between two tiles, the way out. Nothing hides the first loads and the last way out. Of tiles
+    that are equally fast, those of which the program is short.
     """
-    side, rate, steps = config.side, config.dram.bytes_per_cycle, conv.ins // ins
+    side, rate, latency, steps = config.side, config.dram.bytes_per_cycle, config.dram.latency, conv.ins // ins
     tiles = (conv.rows // rows) * (conv.outs // outs)
     pixels = rows * conv.columns
-    multiply = steps * outs * ins * conv.points * max(pixels, side)
+    multiply = outs * ins * conv.points * max(pixels, side)  # of a step
     image = ins * image_rows(conv, rows) * conv.image_columns * side
-    load = (image + outs * ins * conv.points * side * side) / rate + 2 * config.dram.latency
-    frame = 2 * ins * image_rows(conv, rows) if conv.padded else 0
-    bias = pixels * outs * 4 * side / rate * (len(conv.stages) - 4)
-    store = pixels * outs * side / rate + config.dram.latency
-    around = load + store + bias + config.drain
+    load = (image + outs * ins * conv.points * side * side) / rate + 2 * latency
+    out = pixels * outs * side * (1 + 4 * (len(conv.stages) - 4)) / rate + latency + config.drain
+    instructions = tiles * steps * (2 * outs * ins * conv.points + 5 * ins)
     if contexts == 1:
-        return Cost(tiles * multiply, tiles * (steps * (load + frame) + store + bias + config.drain))
-    waiting = max(0.0, steps * (load + frame) + store + bias - multiply)
-    return Cost(tiles * multiply, tiles * waiting + around)
+        return Cost(tiles * steps * multiply, tiles * (steps * load + out) + instructions / 8)
+    waiting = (steps - 1) * max(0.0, load - multiply) + max(0.0, load + out - multiply)
+    return Cost(tiles * steps * multiply, tiles * waiting + load + out + instructions / 8)
 
 
 def refusal(func: PrimFunc, target: Any) -> str:

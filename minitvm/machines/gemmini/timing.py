@@ -192,6 +192,7 @@ class _Simulation:
         )
         self.timeline = Timeline(program, config, products, moved, ROWS, WORK, REASONS)
         self.until = dict.fromkeys(ROWS, 0)
+        self.on_the_way: dict[str, tuple[int, int, int]] = {}
 
     def run(self) -> Timeline:
         """Until all have ended."""
@@ -282,7 +283,8 @@ class _Simulation:
         if not move.requests:
             del self.moving[unit]
             self.free[unit] = max(move.asks_at, move.began + 1)
-            self.work(unit, "transfer", move.number, move.began, self.free[unit])
+            self.until[unit] = self.free[unit]
+            self.on_the_way[unit] = (move.number, move.began, answered)
             self.end(move.number, unit, answered)
 
     def end(self, number: int, unit: str, when: int) -> None:
@@ -297,6 +299,9 @@ class _Simulation:
 
     def stand(self, row: str, now: int, reason: str, number: int) -> None:
         """A row of the chart stood still until now."""
+        if row in self.on_the_way:  # a transfer is shown until its data are there, or the next one begins
+            last, began, answered = self.on_the_way.pop(row)
+            self.work(row, "transfer", last, began, min(now, answered))
         since = self.until[row]
         if now > since:
             spent = self.timeline.spent[row]
