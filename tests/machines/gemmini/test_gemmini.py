@@ -146,8 +146,8 @@ def test_no_tokens_are_inserted() -> None:
 def test_queues_that_are_full_keep_loads_back() -> None:
     """In the order of the kernel loads stand behind the products before them; in that of beginnings they do not."""
     target = Target("gemmini -memory=board")
-    tiles = {"rows": 2, "outs": 1, "ins": 2, "contexts": 2}
-    func = strategy.schedule(layer_function(Conv2d(8, 8, 64, 64, 1), target.config), target, knobs=tiles).func
+    tiles = {"rows": 2, "outs": 4, "ins": 4, "contexts": 2}
+    func = strategy.schedule(layer_function(Conv2d(16, 8, 64, 64, 1), target.config), target, knobs=tiles).func
     by_kernel = GemminiEmitter(lowered(func, target), target.config).program()
     sent = by_start(by_kernel, target.config)
     assert simulate(sent, target.config).cycles < 0.9 * simulate(by_kernel, target.config).cycles
