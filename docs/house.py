@@ -22,7 +22,7 @@ LANES = {
     "cli": 4.5, "interop": 3.4, "profile": 5.6, "build": 4.5, "link": 2.8, "lowering": 2.8, "frontend": 4.5,
     "models": 6.6, "graph": 5.6, "strategy": 5.6, "topi": 5.6, "gallery": 7.6, "te": 6.6, "codegen": 3.8,
     "runtime": 1.4, "tir": 5.2, "executable": 2.2, "arith": 5.2, "accel": 9.2,
-    "tune": 6.7, "records": 4.0,
+    "tune": 6.7, "records": 4.0, "machines": 1.4,
 }  # fmt: skip
 TVMS_NAMES = ("ir", "nd", "script", "testing", "transform")
 

@@ -75,6 +75,8 @@ MAY_IMPORT: dict[str, str] = {
     "link": f"{MIDDLE} executable lowering",
     # what was measured: its decisions are what a build takes
     "records": f"{MIDDLE} executable lowering",
+    # machines of which each is one folder: `target` finds them by looking into the folder
+    "machines": f"{MIDDLE} executable runtime codegen",
     "build": f"{MIDDLE} executable runtime codegen frontend ir link lowering records",
     # on top
     "interop": COMPILER,
@@ -113,17 +115,18 @@ NEVER = [
     ("tir.analysis", "tir.transform"),
     ("tir.transform", "tir.schedule"),
     ("tir.schedule", "tir.transform"),
+    ("machines.gemmini.interpreter", "tir"),  # what is judged, and by whom
+    ("machines.gemmini.interpreter", "machines.gemmini.timing"),
 ]
 
 # What is of one kind of machine. Other modules ask its back end (`minitvm/backend`), but for those listed here.
 OF_ONE_MACHINE = (
-    "backend.kinds strategy.accel strategy.cpu strategy.gpu codegen.accel codegen.numba_cpu codegen.numba_cuda "
+    "backend.kinds machines strategy.accel strategy.cpu strategy.gpu codegen.accel codegen.numba_cpu codegen.numba_cuda "
     "codegen.opencl codegen.opencl_expressions codegen.opencl_library codegen.opencl_types "
     "runtime.accel runtime.cpu runtime.cuda runtime.opencl"
 )
 MEANT_FOR_ONE_MACHINE = {
     "backend.registry": "backend.kinds",  # looks through the folder
-    "cli.accel_network": "runtime.accel",  # counts the cycles of its programs
     "cli.info": "runtime.cpu",
 }
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-
-from .config import AccelConfig
-from .isa import Gemm, Program, Queue
+from typing import Any
 
 UNITS = ("fetch", "load", "compute", "store")
 
@@ -53,7 +51,7 @@ class Stall:
 class TokenUse:
     """A token: pushed by an instruction at one cycle, popped by another one later."""
 
-    queue: Queue
+    queue: Any  # accel.isa.Queue
     pushed_by: int
     pushed_at: int
     popped_by: int
@@ -62,21 +60,35 @@ class TokenUse:
 
 @dataclass(slots=True)
 class Timeline:
-    """When everything happened. `spent[unit][what]` are cycles; each unit's add up to `cycles`."""
+    """When everything happened. `spent[unit][what]` are cycles; each unit's add up to `cycles`.
 
-    program: Program
-    config: AccelConfig
+    `program` has a `name` and `instructions`, `config` the `name`, `clock_mhz`, `macs_per_cycle` and `dram` of the
+    machine, whose units are `units`. `work` names what a unit's cycles can be, `reasons` why there is no work in one.
+    `micro_ops` are the cycles in which the array multiplies, the fewest that it needs; `moved` the bytes that transfers
+    bring from DRAM or take there.
+    """
+
+    program: Any
+    config: Any
+    micro_ops: int = 0
+    moved: int = 0
+    units: tuple[str, ...] = UNITS
+    work: tuple[str, ...] = WORK
+    reasons: Mapping[str, str] = field(default_factory=lambda: STALLS)
     cycles: int = 0
     intervals: list[Interval] = field(default_factory=list)
     stalls: list[Stall] = field(default_factory=list)
     tokens: list[TokenUse] = field(default_factory=list)
-    spent: dict[str, dict[str, int]] = field(default_factory=lambda: {unit: {} for unit in UNITS})
+    spent: dict[str, dict[str, int]] = field(init=False)
     channel: dict[str, int] = field(default_factory=dict)  # cycles in which DRAM served a unit
 
+    def __post_init__(self) -> None:
+        self.spent = {unit: {} for unit in self.units}
+
     @property
-    def micro_ops(self) -> int:
-        """Micro-ops of the array, resets aside: the fewest cycles that the array needs."""
-        return sum(one.count for one in self.program.instructions if isinstance(one, Gemm) and not one.reset)
+    def bound(self) -> tuple[int, str]:
+        """The cycles that no order of the same instructions can beat, and what needs them: the array, or DRAM."""
+        return max((self.micro_ops, "array"), (-(-self.moved // self.config.dram.bytes_per_cycle), "DRAM"))
 
     @property
     def utilisation(self) -> float:
@@ -95,8 +107,8 @@ class Timeline:
     def table(self) -> list[tuple[str, dict[str, int]]]:
         """Rows (what, cycles of each unit) of all that occurs, work first."""
         rows = []
-        for what in (*WORK, *STALLS):
-            row = {unit: self.spent[unit].get(what, 0) for unit in UNITS}
+        for what in (*self.work, *self.reasons):
+            row = {unit: self.spent[unit].get(what, 0) for unit in self.units}
             if any(row.values()):
                 rows.append((what, row))
         return rows
@@ -107,10 +119,13 @@ class Timeline:
             f"{self.cycles:,} cycles, {self.milliseconds:.3f} ms at {self.config.clock_mhz} MHz",
             f"array in use {self.utilisation:.1%}, DRAM in use {self.bandwidth:.1%} ({self.config.dram.name}: "
             f"{self.config.dram.bytes_per_cycle} bytes a cycle, latency {self.config.dram.latency})",
-            f"{'cycles':<20}" + "".join(f"{unit:>12}" for unit in UNITS),
+            f"its bound, {self.bound[0]:,} cycles of the {self.bound[1]}, is {self.bound[0] / self.cycles:.1%} of that"
+            if self.cycles
+            else "nothing ran",
+            f"{'cycles':<20}" + "".join(f"{unit:>12}" for unit in self.units),
         ]
         lines += [
-            f"{what:<20}" + "".join(f"{row[unit]:>12,}" if row[unit] else f"{'-':>12}" for unit in UNITS)
+            f"{what:<20}" + "".join(f"{row[unit]:>12,}" if row[unit] else f"{'-':>12}" for unit in self.units)
             for what, row in self.table()
         ]
         return "\n".join(lines)

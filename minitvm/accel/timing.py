@@ -46,7 +46,11 @@ class _Simulation:
 
     def __init__(self, program: Program, config: AccelConfig) -> None:
         self.config, self.instructions = config, program.instructions
-        self.timeline = Timeline(program, config)
+        products = sum(one.count for one in program.instructions if isinstance(one, Gemm) and not one.reset)
+        moved = sum(
+            one.elements * config.element_bytes(one.memory) for one in program.instructions if isinstance(one, Transfer)
+        )
+        self.timeline = Timeline(program, config, products, moved)
         self.channel = Channel(config.dram)
         self.events: list[tuple[int, int, str]] = []  # (when, number, who is woken, by the answer to a request or not)
         self.count = 0

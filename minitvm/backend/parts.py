@@ -61,6 +61,10 @@ PARTS: tuple[Part, ...] = (
         "passes", "passes: (tir.transform.pipeline.Pass, ...)", "lowering a scheduled function to kernels",
         default="tir.transform.pipeline.PASSES",
     ),
+    Part(
+        "instructions", "instructions: tir.tensor_intrin.accelerator.InstructionSet",
+        "tensorize to name what a machine with scratchpads does to one element", default="no names begin with the kind",
+    ),
     Part("language", "language: str", "kernels to say what their source is written in"),
     Part("generate", "generate(kernel, target) -> str", "build to get the source of a kernel",
          arguments=("kernel", "target")),
@@ -79,6 +83,10 @@ PARTS: tuple[Part, ...] = (
     Part(
         "hosted", "hosted(kernel) -> run(arguments)", "a program on the CPU to run a kernel in the host's memory",
         default="kernels run in programs of this back end alone", arguments=("kernel",),
+    ),
+    Part(
+        "timed", "timed(kernel, target) -> accel.timeline.Timeline", "`minitvm accel` to count a kernel's cycles",
+        default="nobody counts them", arguments=("kernel", "target"),
     ),
     Part(
         "refusal", "refusal(func, target) -> str", "a network to run an operator on the host, and to say why",
@@ -110,12 +118,14 @@ class Backend:
     algorithms: AnyPart = None
     explain: AnyPart = None
     passes: Sequence[Any] | str | None = None
+    instructions: Any = None
     language: str | None = None
     generate: AnyPart = None
     assembly: AnyPart = None
     waits: AnyPart = None
     program: AnyPart = None
     hosted: AnyPart = None
+    timed: AnyPart = None
     refusal: AnyPart = None
     devices: AnyPart = None
     memory: AnyPart = None

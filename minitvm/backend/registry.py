@@ -15,6 +15,7 @@ from typing import Any
 
 from ..errors import TargetError, report
 from ..target import KINDS, Target, find_kind, register_kind
+from ..target.machines import machines_in_folders
 from . import kinds
 from .parts import PARTS, Backend, Part
 
@@ -127,12 +128,13 @@ def _name(value: Any) -> str:
 
 @functools.cache
 def own() -> tuple[Backend, ...]:
-    """The back ends of this package, every module in `kinds/`; registered when they are first asked for.
+    """The back ends of this package, every module in `kinds/` and in `machines/`; registered when first asked for.
 
-    Their machines are rows of `target.machines`: `Target` knows them before it asks for a back end.
+    The machines of `kinds/` are rows of `target.machines`: `Target` knows them before it asks for a back end.
     """
     modules = [f"{kinds.__name__}.{module.name}" for module in pkgutil.iter_modules(kinds.__path__)]
-    return tuple(_register(importlib.import_module(module).BACKEND) for module in modules)
+    found = [importlib.import_module(module).BACKEND for module in modules]
+    return tuple(_register(backend) for backend in (*found, *machines_in_folders()))
 
 
 def registered() -> dict[str, Backend]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..accel.config import AccelConfig
     from ..accel.isa import Program
     from ..accel.timeline import Timeline
+    from ..target import Target
 
 
 def register(commands: Any) -> None:
@@ -55,9 +56,9 @@ def register(commands: Any) -> None:
     sweep_parser = actions.add_parser("sweep", help="time layers on several arrays and memories")
     sweep_parser.add_argument("layers", nargs="*", metavar="LAYER", help="C2 ... C12; default: all")
     _machine(sweep_parser)
-    sweep_parser.add_argument("--array", type=_numbers, default=[16], metavar="8,16,32", help="sides of the array")
+    sweep_parser.add_argument("--array", type=_numbers, default=[None], metavar="8,16,32", help="sides of the array")
     sweep_parser.add_argument(
-        "--bandwidth", type=_numbers, default=[8], metavar="8,16,64", help="bytes that DRAM moves in a cycle"
+        "--bandwidth", type=_numbers, default=[None], metavar="8,16,64", help="bytes that DRAM moves in a cycle"
     )
     sweep_parser.add_argument(
         "--roofline", metavar="OUT.png", help="draw the layers on the first machine under its roofs"
@@ -66,7 +67,7 @@ def register(commands: Any) -> None:
 
 
 def _machine(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", default="vta", help="the machine: vta or vdla; default: vta")
+    parser.add_argument("--config", default="vta", help="the machine: vta, vdla or gemmini; default: vta")
     parser.add_argument("--memory", default="tsim", help="tsim (a latency of one cycle) or board (100); default: tsim")
 
 
@@ -115,9 +116,12 @@ def run(options: argparse.Namespace) -> int:
         from .accel_network import run as run_network
 
         return run_network(options, machine(options.config, options.memory))
-    program, config = _read(options)
     targets = {name: output_path(value, f"--{name}") for name in ("output", "timeline", "trace")
                if (value := getattr(options, name))}  # fmt: skip
+    chosen = machine(options.config, options.memory)
+    if chosen.kind != "accel":
+        return _run_elsewhere(options, chosen, targets)
+    program, config = _read(options)
     verify(program, config)
     inputs = _inputs(program, config, opt.load_arrays(options.input) if options.input else None)
     outputs = _interpreted(program, config, inputs, max(1, options.orders))
@@ -134,6 +138,28 @@ def run(options: argparse.Namespace) -> int:
     for target in written:
         print(f"wrote {target}")
     return 0
+
+
+def _run_elsewhere(options: argparse.Namespace, target: Target, targets: dict[str, Path]) -> int:
+    """A layer on a machine of another kind: what its back end runs and counts."""
+    from ..accel.layers import RESNET18
+    from .accel_layers import run as run_layer
+
+    if options.program not in RESNET18 or options.input:
+        raise InputError(
+            f"on {target.kind} run a layer, {', '.join(RESNET18)}, on random inputs, or a network; "
+            f"found {options.program!r}"
+        )
+    outputs, timeline, same = run_layer(options.program, RESNET18[options.program], target, options.contexts)
+    print(opt.describe(outputs))
+    print("the result is NumPy's, bit by bit" if same else "the result is NOT that of NumPy")
+    if "output" in targets:
+        save(targets["output"], outputs)
+    written = _pictures(timeline, targets)
+    print(timeline.text())
+    for file in written:
+        print(f"wrote {file}")
+    return 0 if same else 1
 
 
 def _is_network(name: str) -> bool:
@@ -218,9 +244,8 @@ def show(options: argparse.Namespace) -> int:
 
 def sweep(options: argparse.Namespace) -> int:
     from ..accel.layers import RESNET18, Conv2d
-    from ..accel.timing import simulate
     from ..accel.viz import roofline
-    from .accel_layers import compiled, machine
+    from .accel_layers import machine, timed
 
     unknown = [name for name in options.layers if name not in RESNET18]
     if unknown:
@@ -243,7 +268,7 @@ def sweep(options: argparse.Namespace) -> int:
             if layer.in_channels % config.block_in or layer.out_channels % config.block_out:
                 cells.append("does not fit")
                 continue
-            alone, hidden = (simulate(compiled(layer, target, n), config, verified=True) for n in (1, 2))
+            alone, hidden = (timed(layer, target, n, name) for n in (1, 2))
             if target is targets[0]:
                 drawn[name] = alone, hidden
             cells.append(f"{hidden.cycles:,} {alone.utilisation:.2f} {hidden.utilisation:.2f}")

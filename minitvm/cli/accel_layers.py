@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+import numpy as np
+
+from ..errors import InputError, nearest
 
 if TYPE_CHECKING:
     from ..accel.config import AccelConfig
     from ..accel.isa import Program
     from ..accel.layers import Conv2d
+    from ..accel.timeline import Timeline
     from ..target import Target
     from ..tir import PrimFunc
 
@@ -18,10 +21,21 @@ if TYPE_CHECKING:
 def machine(config: str, memory: str, array: int | None = None, bandwidth: int | None = None) -> Target:
     """The target of a predefined machine, with an array of another size (and scratchpads of as many elements), or
     memory of another bandwidth. Raises `InputError` for unknown names.
+
+    A machine that is no model of the tensor accelerator is a kind of target, whose back end counts cycles.
     """
-    from ..accel.config import configured, scaled
+    from ..accel.config import CONFIGS, configured, scaled
+    from ..backend import registered
     from ..target import Target
 
+    kinds = [kind for kind, backend in registered().items() if backend.timed is not None and kind != "accel"]
+    if config in kinds:
+        if array is not None:
+            raise InputError(f"--array is for {' and '.join(CONFIGS)}; Target({config!r}) has options for its array")
+        rate = "" if bandwidth is None else f" -bytes_per_cycle={bandwidth}"
+        return Target(f"{config} -memory={memory}{rate}")
+    if config not in CONFIGS:
+        raise InputError(f"no machine is called {config!r}; {nearest(config, [*CONFIGS, *kinds])}")
     known = configured(config, memory)
     target = Target(f"accel -model={config} -memory={memory}")
     changed = known if array is None else scaled(known, array)
@@ -58,17 +72,52 @@ def compiled(layer: Conv2d, target: Target, contexts: int = 2, name: str = "conv
     With one context it has the tiles of the schedule with two, where there is one: they differ in what runs at the same
     time, and in nothing else. Raises `InputError` for a layer of which nothing fits.
     """
-    from .. import strategy
     from ..accel.assembler import assemble
     from ..build import lower
 
-    config = target.config
-    func = layer_function(layer, config)
+    (kernel,) = lower(scheduled(layer, target, contexts), target, stop_at="executable").kernels
+    return replace(assemble(kernel.source, target.config, name), name=name)
+
+
+def scheduled(layer: Conv2d, target: Target, contexts: int = 2) -> PrimFunc:
+    """A layer in the tiles that the schedule with two contexts chooses; see `compiled`."""
+    from .. import strategy
+
+    func = layer_function(layer, target.config)
     candidates = strategy.candidates(func, target)
     if not candidates:
-        raise InputError(f"{layer}: not even one row of output fits {config.name}'s scratchpads")
+        raise InputError(f"{layer}: not even one row of output fits {target.config.name}'s scratchpads")
     two = next((one for one in candidates if one.knobs["contexts"] == 2), candidates[0])
     knobs = {**two.knobs, "contexts": contexts if two.knobs["contexts"] == 2 else 1}
-    scheduled = strategy.schedule(func, target, knobs=knobs).func
-    (kernel,) = lower(scheduled, target, stop_at="executable").kernels
-    return replace(assemble(kernel.source, config, name), name=name)
+    return strategy.schedule(func, target, knobs=knobs).func
+
+
+def timed(layer: Conv2d, target: Target, contexts: int = 2, name: str = "conv2d") -> Timeline:
+    """The cycles of a layer, as the target's back end counts them."""
+    from ..build import lower
+    from ..runtime.device.simulated import timelines
+
+    executable = lower(scheduled(layer, target, contexts), target, stop_at="executable")
+    (timeline,) = timelines(executable).values()
+    timeline.program = replace(timeline.program, name=name)
+    return timeline
+
+
+def run(name: str, layer: Conv2d, target: Target, contexts: int) -> tuple[dict[str, Any], Timeline, bool]:
+    """(the result, the cycles, whether it is NumPy's) of a layer on seeded random inputs, by any machine's runtime."""
+    from ..accel.layers import pack_filters, pack_image, random_tensors, unpack_result
+    from ..build import build
+    from ..runtime.device.simulated import timelines
+
+    image, filters = random_tensors(layer)
+    func, config = scheduled(layer, target, contexts), target.config
+    module = build(func, target=target)
+    shapes = [[d.value for d in p.shape] for p in func.params]  # type: ignore[union-attr]
+    arrays = (pack_image(image, config), pack_filters(filters, config), np.zeros(shapes[2], config.out_dtype))
+    arguments = [array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True)]
+    module(*arguments)
+    result = arguments[2]
+    same = bool((unpack_result(result, layer, config) == layer.reference(image, filters)).all())
+    (timeline,) = timelines(module.executable).values()
+    timeline.program = replace(timeline.program, name=name)
+    return {"result": result}, timeline, same

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace, target: Target) -> int:
     """Run a network, compare it with the interpreter bit by bit, and print the cycles of each kernel."""
     from ..build import build
     from ..reference import graph as interpreter
-    from ..runtime.accel.program import timelines
+    from ..runtime.device.simulated import timelines
     from .progress import progress
 
     graph, inputs = read(options)

@@ -25,36 +25,20 @@ from ..accel.disassembler import disassemble, instruction_text
 from ..accel.encoding import encode
 from ..accel.isa import Alu, AluOp, Finish, Gemm, Instruction, Load, MicroOp, Module, Program, Store
 from ..accel.stream import Kernel, Stream
-from ..errors import Unsupported, report
+from ..errors import Unsupported
 from ..expr import IntImm
 from ..tir import nodes as t
-from ..tir.analysis.scratchpads import (
-    Strided,
-    extents_of,
-    is_scratchpad,
-    planned,
-    scalars_of,
-    strided,
-)
-from ..tir.script.printer import script
-from ..tir.tensor_intrin import TensorIntrin
+from ..tir.analysis.scratchpads import Strided, extents_of, scalars_of
 from ..tir.tensor_intrin.accelerator import DIALECT, FINISH, operation_of, token_of
-from ..tir.transform.accelerator.frames import Frame, frame_of
-
-Loops = list[tuple[int, tuple[int, ...]]]  # extent, and the step of each operand
+from ..tir.transform.accelerator.frames import frame_of
+from .elements import ElementEmitter, Loops, Rows, joined, trace_of
 
 
 def generate(kernel: t.PrimFunc, target: Any) -> str:
     """The assembly of a kernel; raises `Unsupported` for what is no program of the machine."""
     config: AccelConfig = target.config
-    steps = [str(step) for step in _trace(kernel)]
-    lines = [f"; kernel {kernel.name}", *(f";   {step}" for step in steps)]
+    lines = [f"; kernel {kernel.name}", *(f";   {step}" for step in trace_of(kernel))]
     return "\n".join(lines) + "\n" + disassemble(program_of(kernel, config), config)
-
-
-def _trace(kernel: t.PrimFunc) -> Sequence[Any]:
-    trace = kernel.attrs.get("schedule_trace", ())
-    return trace.split("\n") if isinstance(trace, str) else list(trace)
 
 
 def program_of(kernel: t.PrimFunc, config: AccelConfig) -> Program:
@@ -62,26 +46,15 @@ def program_of(kernel: t.PrimFunc, config: AccelConfig) -> Program:
     return AccelEmitter(kernel, config).program()
 
 
-class AccelEmitter:
-    """Walks the instructions of a kernel and writes the machine's."""
+class AccelEmitter(ElementEmitter):
+    """Writes the machine's instructions."""
 
     dialect = DIALECT
+    config: AccelConfig
 
     def __init__(self, kernel: t.PrimFunc, config: AccelConfig) -> None:
-        self.kernel, self.config = kernel, config
+        super().__init__(kernel, config)
         self.stream = Stream(config, kernel.name)
-        body: t.Stmt = kernel.body
-        while isinstance(body, t.Allocate):
-            body = body.body
-        self.stmts: list[t.Instruction] = []
-        for stmt in body.stmts if isinstance(body, t.Seq) else (body,):
-            if not isinstance(stmt, t.Instruction):
-                raise self.refused(
-                    stmt, "instructions of the accelerator alone", f"a statement {type(stmt).__name__}",
-                    "strategy.schedule(func, target), which tensorizes what the machine can do",
-                )  # fmt: skip
-            self.stmts.append(stmt)
-        self.first = planned(kernel.body, config.depths(), config.elements())
         self.buffers = {p: self._in_dram(p) for p in kernel.params if isinstance(p, t.Buffer)}
         self.popped: dict[Module, dict[str, bool]] = {module: {} for module in Module}  # for its next instruction
         self.last: dict[Module, int] = {}
@@ -97,13 +70,6 @@ class AccelEmitter:
             else:
                 self.spelled(stmt)
         return self.stream.finished()
-
-    def spelled(self, stmt: t.Instruction) -> None:
-        intrin = TensorIntrin.get(stmt.name, allow_missing=True)
-        spell = None if intrin is None else intrin.spelling(self.dialect)
-        if spell is None:
-            raise self.refused(stmt, f"an instruction with a spelling in {self.dialect}", stmt.name)
-        spell(self, stmt)
 
     # --- tokens -----------------------------------------------------------------------------------------------------
 
@@ -150,17 +116,17 @@ class AccelEmitter:
         role = "output" if kind is Scratchpad.OUT else "input"
         return self.stream.buffer(param.name, role, kind, length.value // size)
 
-    def place(self, stmt: t.Instruction, tile: t.Tile, pad: Scratchpad) -> Strided:
-        """Where a tile lies: in its scratchpad, or in its buffer in DRAM, counted in elements from address 0."""
-        found = strided(stmt, tile, self.config.shape(pad))
-        if is_scratchpad(tile.buffer.scope):
-            return replace(found, first=found.first + self.first[tile.buffer])
-        buffer = self.buffers[tile.buffer]
-        return replace(found, first=found.first + buffer.address // self.config.element_bytes(pad))
+    def address(self, param: t.Buffer) -> int:
+        buffer = self.buffers[param]
+        return int(buffer.address) // self.config.element_bytes(buffer.kind)
+
+    def lies(self, stmt: t.Instruction, tile: t.Tile, pad: Scratchpad) -> Strided:
+        """Where a tile of elements of a scratchpad's kind lies."""
+        return self.place(stmt, tile, self.config.shape(pad))
 
     def looped(self, extents: Sequence[int], operands: Sequence[Strided]) -> tuple[Kernel, Loops]:
         """Micro-ops and the two loops of the machine: those that together run longest, of whose steps fields hold."""
-        loops = _joined([(n, tuple(s.strides[k] for s in operands)) for k, n in enumerate(extents) if n > 1])
+        loops = joined([(n, tuple(s.strides[k] for s in operands)) for k, n in enumerate(extents) if n > 1])
         widths = self.config.widths
         most = [(1 << bits) - 1 for bits in (widths.acc, max(widths.inp, widths.acc), widths.wgt)]
         fitting = [k for k, (n, steps) in enumerate(loops)
@@ -176,75 +142,31 @@ class AccelEmitter:
         none: tuple[int, tuple[int, ...]] = (1, (0,) * len(operands))
         return self.stream.micro_ops(ops), ([none, none] + [loops[k] for k in chosen])[-2:]
 
-    def refused(self, stmt: t.Stmt, wanted: str, found: str, *tries: str) -> Unsupported:
-        """The error for a statement, with the program around it."""
-        program = script(self.kernel, mark={stmt: "here"}, context=2)
-        title = f"{self.kernel.name}: no program of {self.config.name}"
-        return Unsupported(report(title, program=program, wanted=wanted, found=found, tries=tries))
-
-
-def _joined(loops: Loops) -> Loops:
-    """Loops of which the inner one runs on where the outer one's step ends are one."""
-    joined: Loops = []
-    for n, steps in reversed(loops):
-        if joined:
-            inner, inner_steps = joined[-1]
-            if all(s == i * inner for s, i in zip(steps, inner_steps, strict=True)):
-                joined[-1] = (n * inner, inner_steps)
-                continue
-        joined.append((n, steps))
-    return joined[::-1]
-
 
 def load(emitter: AccelEmitter, stmt: t.Instruction) -> None:
     """Rows of DRAM into a scratchpad, with a frame where the elements of it are not there."""
     pad = Scratchpad[(operation_of(stmt.name) or "").split("_")[1].upper()]
-    source, into = (emitter.place(stmt, tile, pad) for tile in stmt.tiles)
-    frame = frame_of(stmt)
-    rows, dense = _rows(emitter, stmt, source, into, frame)
-    emitter.add(Load(memory=pad, sram=into.first, **rows, pads=dense))
+    source, into = (emitter.lies(stmt, tile, pad) for tile in stmt.tiles)
+    rows = emitter.rows(stmt, source, into, frame_of(stmt))
+    emitter.add(Load(memory=pad, sram=into.first, **_transfer(rows), pads=rows.pads))
 
 
 def store(emitter: AccelEmitter, stmt: t.Instruction) -> None:
     """Registers to rows of DRAM."""
     registers, into = stmt.tiles
-    source = emitter.place(stmt, registers, Scratchpad.ACC)
-    rows, _ = _rows(emitter, stmt, emitter.place(stmt, into, Scratchpad.OUT), source, None)
-    emitter.add(Store(sram=source.first, **rows))
+    source = emitter.lies(stmt, registers, Scratchpad.ACC)
+    rows = emitter.rows(stmt, emitter.lies(stmt, into, Scratchpad.OUT), source, None)
+    emitter.add(Store(sram=source.first, **_transfer(rows)))
 
 
-def _rows(
-    emitter: AccelEmitter, stmt: t.Instruction, dram: Strided, sram: Strided, frame: Frame | None
-) -> tuple[dict[str, Any], tuple[int, int, int, int]]:
-    """(the fields of a transfer, its frame): two loops, of which the scratchpad takes all iterations densely."""
-    loops: Loops = [
-        (n, (d, s)) for n, d, s in zip(extents_of(stmt), dram.strides, sram.strides, strict=True) if n > 1 or frame
-    ]
-    loops = loops if frame else _joined(loops)
-    *outer, (y, (down, sram_down)), (x, (across, sram_across)) = [(1, (0, 1)), (1, (1, 1)), *loops]
-    if [n for n, _ in outer if n > 1] or (x > 1 and (across, sram_across) != (1, 1)) or (y > 1 and sram_down != x):
-        if len(loops) == 1 and sram_across == 1:  # one column
-            (y, (down, _)), (x, _) = loops[0], (1, (1, 1))
-        else:
-            raise emitter.refused(
-                stmt, "rows of elements one behind the other, and a dense scratchpad", f"loops {loops}"
-            )
-    above, below, left, right = frame.pads if frame else (0, 0, 0, 0)
-    first = dram.first + above * down + left * across
-    fields: dict[str, Any] = {
-        "dram": first,
-        "y_size": y - above - below,
-        "x_size": x - left - right,
-        "x_stride": max(down, 1),
-    }
-    if fields["y_size"] == 1:
-        fields["x_stride"] = max(fields["x_size"], 1)
-    return fields, (above, below, left, right)
+def _transfer(rows: Rows) -> dict[str, Any]:
+    stride = max(rows.x, 1) if rows.y == 1 else rows.stride
+    return {"dram": rows.first, "y_size": rows.y, "x_size": rows.x, "x_stride": stride}
 
 
 def reset(emitter: AccelEmitter, stmt: t.Instruction) -> None:
     """Registers = 0."""
-    where = emitter.place(stmt, stmt.tiles[0], Scratchpad.ACC)
+    where = emitter.lies(stmt, stmt.tiles[0], Scratchpad.ACC)
     kernel, loops = emitter.looped(extents_of(stmt), [where])
     emitter.add(Gemm(**_fields(kernel, loops, ("dst",)), reset=True))
 
@@ -252,7 +174,7 @@ def reset(emitter: AccelEmitter, stmt: t.Instruction) -> None:
 def gemm(emitter: AccelEmitter, stmt: t.Instruction) -> None:
     """Products of the array."""
     pads = (Scratchpad.INP, Scratchpad.WGT, Scratchpad.ACC)
-    inp, wgt, acc = (emitter.place(stmt, tile, pad) for tile, pad in zip(stmt.tiles, pads, strict=True))
+    inp, wgt, acc = (emitter.lies(stmt, tile, pad) for tile, pad in zip(stmt.tiles, pads, strict=True))
     kernel, loops = emitter.looped(extents_of(stmt), [acc, inp, wgt])
     emitter.add(Gemm(**_fields(kernel, loops, ("dst", "src", "wgt"))))
 
@@ -260,7 +182,7 @@ def gemm(emitter: AccelEmitter, stmt: t.Instruction) -> None:
 def alu(emitter: AccelEmitter, stmt: t.Instruction) -> None:
     """An operation on registers, in place."""
     _, name, *immediate = (operation_of(stmt.name) or "").split("_")
-    *others, into = (emitter.place(stmt, tile, Scratchpad.ACC) for tile in stmt.tiles)
+    *others, into = (emitter.lies(stmt, tile, Scratchpad.ACC) for tile in stmt.tiles)
     if replace(others[0], buffer=into.buffer) != into:
         tiles = stmt.tiles
         raise emitter.refused(

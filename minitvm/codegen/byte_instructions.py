@@ -1,11 +1,11 @@
-"""How kernels for Numba spell instructions on bytes: `vpdpbusd` of AVX-512 VNNI, `dp4a` of CUDA."""
+"""How kernels for Numba spell instructions on bytes: `vpdpbusd` of AVX-512 VNNI, `dp4a` of CUDA, `tdpbssd` of AMX."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..tir.nodes import Instruction, Tile
-from .operands import start_of
+from .operands import start_of, stride_of
 
 
 def dot_4x16(emitter: Any, stmt: Instruction) -> None:
@@ -16,3 +16,11 @@ def dot_4x16(emitter: Any, stmt: Instruction) -> None:
     word = f"{emitter.use('broadcast')}({emitter.use('extract')}({load_words}({bytes_of_a}, {at_a}, 1), 0), 16)"
     total = f"{emitter.use('dot4_add')}({word}, {load_words}({bytes_of_b}, {at_b}, 16), {load}({sums}, {at_c}, 16))"
     emitter.line(f"{store}({sums}, {at_c}, {total})")
+
+
+def tile_dot(emitter: Any, stmt: Instruction) -> None:
+    """`tile_dot_16x16x64_i8i8i32`: rows of each tile may lie anywhere apart."""
+    places = []
+    for tile in (o for o in stmt.operands if isinstance(o, Tile)):
+        places += [*start_of(emitter, tile), emitter.place(stride_of(emitter, tile, 0))]
+    emitter.line(f"{emitter.use('tile_dot_i8')}({', '.join(places)})")

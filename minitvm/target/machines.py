@@ -6,6 +6,8 @@ A description's fields are its options: `Target("cpu -vector_bits=256 -cores=4")
 from __future__ import annotations
 
 import functools
+import importlib
+import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -166,6 +168,7 @@ class Kind:
 
 KINDS: dict[str, Kind] = {}
 PLUG_INS = "minitvm.backends"  # the group of entry points
+IN_A_FOLDER = "minitvm.machines"  # of this package: each module there is a machine, with its back end `BACKEND`
 
 
 def register_kind(kind: Kind) -> Kind:
@@ -184,6 +187,10 @@ def find_kind(name: str) -> Kind:
     A name that is not known yet imports what installed distributions name as entry points of PLUG_INS.
     """
     if name not in KINDS:
+        for machine in machines_in_folders():
+            if machine.kind not in KINDS:
+                register_kind(machine.machine)
+    if name not in KINDS:
         _import_plug_ins()
     if name not in KINDS:
         names = ", ".join(sorted(KINDS))
@@ -191,6 +198,14 @@ def find_kind(name: str) -> Kind:
         guess = f"{hint} (known: {names})" if hint.startswith("did you mean") else f"known: {names}"
         raise TargetError(f"unknown target {name!r}; {guess}")
     return KINDS[name]
+
+
+@functools.cache
+def machines_in_folders() -> tuple[Any, ...]:
+    """The back ends of machines of which each is one folder of IN_A_FOLDER; imported when they are first asked for."""
+    folder = importlib.import_module(IN_A_FOLDER)
+    modules = (f"{IN_A_FOLDER}.{module.name}" for module in pkgutil.iter_modules(folder.__path__))
+    return tuple(importlib.import_module(module).BACKEND for module in modules)
 
 
 @functools.cache

@@ -17,7 +17,8 @@ from minitvm.interop.to_onnx import to_onnx
 from minitvm.models import example_inputs, get
 from minitvm.reference import graph as interpreter
 from minitvm.runtime import load
-from minitvm.runtime.accel.program import LANGUAGE, timelines
+from minitvm.runtime.accel.program import LANGUAGE
+from minitvm.runtime.device.simulated import timelines
 from tests.graph.passes.element_networks import network
 from tests.graph.passes.shifted_networks import dequantized
 from tests.graph.passes.shifted_networks import quantized as quantized_to

@@ -17,7 +17,7 @@ from minitvm.codegen.accel import program_of
 from minitvm.errors import InputError, Unsupported
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.reference import graph as interpreter
-from minitvm.runtime.accel.program import timelines
+from minitvm.runtime.device.simulated import timelines
 from minitvm.script import from_source
 from minitvm.target import Target
 from minitvm.tir.tensor_intrin.accelerator import OPERATIONS, Elements, module_of, operation_of, token, token_of

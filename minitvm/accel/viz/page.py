@@ -6,33 +6,34 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from ..timeline import STALLS, UNITS, Timeline
+from ..timeline import Timeline
 
 PLACE = "/* the data */ null"
 
 
 def data(timeline: Timeline) -> dict[str, Any]:
     """What the page shows: plain lists, numbers in place of names."""
-    reasons = list(STALLS)
+    units, reasons = timeline.units, list(timeline.reasons)
     texts = [str(one) for one in timeline.program.instructions]
-    spans = {i.instruction: i for i in timeline.intervals if i.unit != "fetch"}
-    rows = {unit: [[i.start, i.end, i.instruction] for i in timeline.intervals if i.unit == unit] for unit in UNITS}
-    rows["fetch"] = _merged(rows["fetch"])
-    stalls: dict[str, list[list[int]]] = {unit: [] for unit in UNITS}
+    spans = {i.instruction: i for i in timeline.intervals if i.unit != units[0]}
+    rows = {unit: [[i.start, i.end, i.instruction] for i in timeline.intervals if i.unit == unit] for unit in units}
+    rows[units[0]] = _merged(rows[units[0]])
+    stalls: dict[str, list[list[int]]] = {unit: [] for unit in units}
     for s in timeline.stalls:
         stalls[s.unit].append([s.start, s.end, reasons.index(s.reason)])
     tokens = [
-        [t.pushed_at, UNITS.index(spans[t.pushed_by].unit), t.popped_at, UNITS.index(spans[t.popped_by].unit),
+        [t.pushed_at, units.index(spans[t.pushed_by].unit), t.popped_at, units.index(spans[t.popped_by].unit),
          t.pushed_by, t.popped_by]
         for t in timeline.tokens
     ]  # fmt: skip
     config = timeline.config
     title = f"{timeline.program.name} on {config.name}, {config.dram.name} memory"
     return {
-        "title": title, "cycles": timeline.cycles, "mhz": config.clock_mhz, "units": list(UNITS), "texts": texts,
-        "intervals": rows, "stalls": stalls, "reasons": [[name, STALLS[name]] for name in reasons], "tokens": tokens,
+        "title": title, "cycles": timeline.cycles, "mhz": config.clock_mhz, "units": list(units), "texts": texts,
+        "intervals": rows, "stalls": stalls, "tokens": tokens,
+        "reasons": [[name, timeline.reasons[name]] for name in reasons],
         "utilisation": timeline.utilisation, "bandwidth": timeline.bandwidth,
-        "table": [[what, [row[unit] for unit in UNITS]] for what, row in timeline.table()],
+        "table": [[what, [row[unit] for unit in units]] for what, row in timeline.table()],
     }  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import missing_extra
-from ..isa import Transfer
 
 if TYPE_CHECKING:
     from ..timeline import Timeline
@@ -30,12 +29,8 @@ def require() -> Any:
 
 def point(timeline: Timeline) -> tuple[float, float]:
     """Multiply-adds for each byte that goes to or from DRAM, and for each cycle."""
-    config, program = timeline.config, timeline.program
-    moved = sum(
-        one.elements * config.element_bytes(one.memory) for one in program.instructions if isinstance(one, Transfer)
-    )
-    work = timeline.micro_ops * config.macs_per_cycle
-    return work / moved, work / timeline.cycles
+    work = timeline.micro_ops * timeline.config.macs_per_cycle
+    return work / timeline.moved, work / timeline.cycles
 
 
 def figure(layers: Mapping[str, Pair]) -> Any:

@@ -8,10 +8,12 @@ BACKEND = Backend(
     layouts="minitvm.graph.passes.element_layout:layouts",
     rules="minitvm.strategy.accel:rules",
     passes="minitvm.strategy.accel:PASSES",
+    instructions="minitvm.tir.tensor_intrin.accelerator:SET",
     language="accel-asm",
     generate="minitvm.codegen.accel:generate",
     assembly="minitvm.codegen.accel:assembly",
     program="minitvm.runtime.accel.program:AccelProgram",
     hosted="minitvm.runtime.accel.program:hosted",
+    timed="minitvm.runtime.accel.program:timed",
     refusal="minitvm.strategy.accel:refusal",
 )

@@ -1,14 +1,14 @@
-"""Programs on the simulated accelerator: `runtime.device` with NumPy arrays for its memory.
+"""Programs on the simulated accelerator: `runtime.device.simulated` with the machine of `reference.accel`.
 
-A kernel's source is assembly. A launch brings its arguments into the machine's DRAM, runs the program on the
-interpreter (`reference.accel`), and takes the results back. There is no other such machine than that interpreter, so
-the runtime leans on it here. It also judges: two instructions that no tokens order are an error, whatever the result.
+A launch brings its arguments into the machine's DRAM, runs the program on the interpreter, and takes the results back.
+There is no other such machine than that interpreter, so the runtime leans on it here. It also judges: two instructions
+that no tokens order are an error, whatever the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,18 +18,12 @@ from ...accel.isa import Program
 from ...accel.timeline import Timeline
 from ...accel.timing import simulate
 from ...accel.verifier import verify
-from ...errors import MinitvmError, TargetError
-from ...executable import Executable, Kernel
-from ...executable.alignment import array_at
+from ...executable import Kernel
 from ...target import Target
-from ..device.device import Bytes, Launch, Limits, Place, Shape
 from ..device.program import DeviceProgram
-
-if TYPE_CHECKING:
-    from ..program import Progress
+from ..device.simulated import Array, SimulatedDevice, hosted_on
 
 LANGUAGE = "accel-asm"
-_EXTENDED = 12  # DLPack's kDLExtDev: a device of an extension
 
 
 class AccelProgram(DeviceProgram):
@@ -39,78 +33,21 @@ class AccelProgram(DeviceProgram):
         return AccelDevice(Target(self.executable.target).config)
 
 
-class AccelDevice:
-    """`runtime.device.Device`: each command is done at once."""
+class AccelDevice(SimulatedDevice):
+    """The accelerator: programs are verified before they run."""
 
-    dlpack = (_EXTENDED, 0)
-    stream = None
-    shares_host = False
-    errors: tuple[type[Exception], ...] = (MinitvmError,)
-    limits = Limits(threads=1, axes=(1, 1, 1), piece=1 << 31, units=1)
+    def program(self, kernel: Kernel) -> Program:
+        return verified(kernel, self.config)
 
-    def __init__(self, config: AccelConfig) -> None:
-        self.config, self.identity = config, config
+    def run(self, program: Program, arguments: Sequence[Array]) -> None:
+        from minitvm.reference import accel
 
-    @property
-    def name(self) -> str:
-        return f"the simulated accelerator {self.config.name}"
-
-    def enter(self) -> None:
-        """Every thread may."""
-
-    def compiled(self, executable: Executable, progress: Progress | None, codes: Sequence[Any] | None) -> list[Any]:  # noqa: ARG002
-        programs = []
-        for number, kernel in enumerate(executable.kernels):
-            programs.append(verified(kernel, self.config))
-            if progress:
-                progress(number + 1, len(executable.kernels), kernel.name)
-        return programs
-
-    def over_host(self, address: int, nbytes: int) -> Any:
-        return array_at(address, "uint8", (nbytes,))
-
-    def adopted(self, address: int, nbytes: int) -> Any:  # noqa: ARG002
-        raise TargetError(f"{self.name} has no addresses that libraries share")
-
-    def address(self, buffer: Any) -> int:
-        return int(buffer.ctypes.data)
-
-    def is_aligned(self, buffer: Any) -> bool:  # noqa: ARG002 (arguments are copied into its DRAM)
-        return True
-
-    def allocated(self, nbytes: int) -> Any:
-        return np.zeros(nbytes, np.uint8)
-
-    def write(self, place: Place, data: Bytes) -> None:
-        place.buffer[place.offset : place.offset + data.nbytes] = data
-
-    def read(self, data: Bytes, place: Place) -> None:
-        data[:] = place.buffer[place.offset : place.offset + data.nbytes]
-
-    def copy(self, to: Place, source: Place, nbytes: int) -> None:
-        to.buffer[to.offset : to.offset + nbytes] = source.buffer[source.offset : source.offset + nbytes]
-
-    def launch(self, kernel: Program, about: Kernel, values: Sequence[Any], shape: Shape) -> Launch:  # noqa: ARG002
-        def launch() -> None:
-            from minitvm.reference import accel
-
-            memory = {}
-            for buffer, place in zip(kernel.buffers, values, strict=False):
-                nbytes = buffer.count * self.config.element_bytes(buffer.kind)
-                memory[buffer.name] = place.buffer[place.offset : place.offset + nbytes]
-            inputs = {
-                b.name: memory[b.name].view(self.config.dtype(b.kind)) for b in kernel.buffers if b.role == "input"
-            }
-            for name, result in accel.run(kernel, self.config, inputs).items():
-                memory[name][:] = result.reshape(-1).view(np.uint8)
-
-        return launch
-
-    def finish(self) -> None:
-        """Nothing is under way."""
-
-    def recorded(self, queue: Callable[[], None]) -> Launch | None:  # noqa: ARG002
-        return None
+        memory = {}
+        for buffer, argument in zip(program.buffers, arguments, strict=False):
+            memory[buffer.name] = argument[: buffer.count * self.config.element_bytes(buffer.kind)]
+        inputs = {b.name: memory[b.name].view(self.config.dtype(b.kind)) for b in program.buffers if b.role == "input"}
+        for name, result in accel.run(program, self.config, inputs).items():
+            memory[name][:] = result.reshape(-1).view(np.uint8)
 
 
 def verified(kernel: Kernel, config: AccelConfig) -> Program:
@@ -122,21 +59,10 @@ def verified(kernel: Kernel, config: AccelConfig) -> Program:
 
 def hosted(kernel: Kernel) -> Callable[[Sequence[Any]], None]:
     """What runs a kernel in the middle of a program of the host, on arrays in its memory."""
-    device = AccelDevice(Target(kernel.target).config)
-    program = verified(kernel, device.config)
-
-    def run(arguments: Sequence[Any]) -> None:
-        places = [Place(array.view(np.uint8)) for array in arguments]
-        device.launch(program, kernel, places, Shape((1, 1, 1), (1, 1, 1)))()
-
-    return run
+    return hosted_on(AccelDevice, kernel)
 
 
-def timelines(executable: Executable) -> dict[str, Timeline]:
-    """The cycles of each kernel of an executable for the accelerator, by its name, as the simulator counts them."""
-    found = {}
-    for kernel in executable.kernels:
-        if kernel.language == LANGUAGE:
-            config: AccelConfig = Target(kernel.target or executable.target).config
-            found[kernel.name] = simulate(verified(kernel, config), config, verified=True)
-    return found
+def timed(kernel: Kernel, target: Target) -> Timeline:
+    """The cycles of a kernel, as the simulator counts them: the part "timed" of the back end."""
+    config: AccelConfig = target.config
+    return simulate(verified(kernel, config), config, verified=True)

@@ -7,7 +7,7 @@ from numba.core import types
 from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import builtin_registry
 
-from ..vectors import brain_products, byte_products, simd  # noqa: F401 (simd registers the operations)
+from ..vectors import brain_products, byte_products, simd, tile_products  # noqa: F401 (simd registers the operations)
 from ..vectors.lanes import F32, I32, Operation, Value, declare, on_machine
 from .loader import cpu_description
 
@@ -27,6 +27,38 @@ def dot4_add(a: Value, b: Value, c: Value) -> Value | None:
     vector = ir.VectorType(I32.llvm, a.lanes)
     function = declare(a.builder, f"llvm.x86.avx512.vpdpbusd.{32 * a.lanes}", ir.FunctionType(vector, [vector] * 3))
     return a.wrap(a.builder.call(function, [c.llvm, a.llvm, b.llvm]))
+
+
+def tile_dot(builder: ir.IRBuilder, a: tile_products.Tile, b: tile_products.Tile, c: tile_products.Tile) -> bool:
+    """AMX's `tdpbssd`, with the loads and the store of its tiles; False where this CPU does not have it.
+
+    LLVM chooses the tile registers, and configures them where a function uses some.
+    """
+    if not {"amx-tile", "amx-int8"} <= _features():
+        return False
+    tile, short, wide = _Tile(), ir.IntType(16), ir.IntType(64)
+    memory = [short, short, ir.IntType(8).as_pointer(), wide]
+    size = [ir.Constant(short, tile_products.ROWS), ir.Constant(short, 4 * tile_products.WORDS)]
+    load = declare(builder, "llvm.x86.tileloadd64.internal", ir.FunctionType(tile, memory))
+    product = declare(builder, "llvm.x86.tdpbssd.internal", ir.FunctionType(tile, [*[short] * 3, *[tile] * 3]))
+    store = declare(builder, "llvm.x86.tilestored64.internal", ir.FunctionType(ir.VoidType(), [*memory, tile]))
+    sums, left, right = (builder.call(load, [*size, *one]) for one in (c, a, b))
+    total = builder.call(product, [*size, size[1], sums, left, right])
+    builder.call(store, [*size, *c, total])
+    return True
+
+
+class _Tile(ir.Type):
+    """LLVM's x86_amx, a tile register, which llvmlite does not have."""
+
+    def __str__(self) -> str:
+        return "x86_amx"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Tile)
+
+    def __hash__(self) -> int:
+        return hash(_Tile)
 
 
 def dot2_bf16(c: Value, a: Value, b: Value) -> Value | None:
@@ -71,4 +103,5 @@ def has_vnni(lanes: int) -> bool:
 
 byte_products.INSTRUCTIONS["x86_64"] = dot4_add
 brain_products.INSTRUCTIONS["x86_64"] = dot2_bf16
+tile_products.INSTRUCTIONS["x86_64"] = tile_dot
 on_machine(accept)

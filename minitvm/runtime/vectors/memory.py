@@ -38,7 +38,7 @@ _I32 = ir.IntType(32)
 MARKERS: dict[str, Any] = {}
 
 
-def _operation(name: str, typer: Callable[..., types.Type | None], doc: str) -> Callable[[Any], Any]:
+def operation(name: str, typer: Callable[..., types.Type | None], doc: str) -> Callable[[Any], Any]:
     """Register `emit` under `name`; the typer sees Numba types, `emit(builder, sig, *llvm values)` emits."""
 
     def decorate(emit: Callable[..., Any]) -> Any:
@@ -78,14 +78,14 @@ def _define_pointers(element: Element) -> None:
     def typer(address: types.Type) -> types.Type | None:
         return pointer if _is_index(address) else None
 
-    @_operation(f"pointer_{element.name}", typer, f"an int64 address as a pointer to {element.dtype}")
+    @operation(f"pointer_{element.name}", typer, f"an int64 address as a pointer to {element.dtype}")
     def pointer_of(builder: ir.IRBuilder, sig: Any, address: ir.Value) -> ir.Value:
         return builder.inttoptr(address, element.memory.as_pointer())
 
     def stack_typer(size: types.Type) -> types.Type | None:
         return pointer if _literal(size) is not None else None
 
-    @_operation(f"stack_{element.name}", stack_typer, f"a {element.dtype} array of a literal size on the stack")
+    @operation(f"stack_{element.name}", stack_typer, f"a {element.dtype} array of a literal size on the stack")
     def stack(builder: ir.IRBuilder, sig: Any, size: ir.Value) -> ir.Value:
         array = ir.ArrayType(element.memory, _literal(sig.args[0]))
         # Not cgutils.alloca_once: it stores a zero array, for which LLVM needs minutes if the array is large.
@@ -122,7 +122,7 @@ def _define_scalar(element: Element) -> None:
     def typer(word: types.Type) -> types.Type | None:
         return element.numba if word == types.int64 else None
 
-    @_operation(f"scalar_{element.name}", typer, f"a {element.dtype} argument out of its word of the argument table")
+    @operation(f"scalar_{element.name}", typer, f"a {element.dtype} argument out of its word of the argument table")
     def scalar(builder: ir.IRBuilder, sig: Any, word: ir.Value) -> ir.Value:
         value = Value(builder, I64, 0, word)
         if element.kind != "f":
@@ -165,12 +165,12 @@ def _load_type(pointer: types.Type, index: types.Type, lanes: types.Type, *more:
     return VectorType(element, n)
 
 
-@_operation("load", _load_type, "load(A, i, lanes): A[i : i + lanes]")
+@operation("load", _load_type, "load(A, i, lanes): A[i : i + lanes]")
 def load(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, lanes: ir.Value) -> ir.Value:
     return _load(builder, sig, pointer, index, aligned=1)
 
 
-@_operation("load_whole", _load_type, "load_whole(A, i, lanes): as load, of an address that its size divides")
+@operation("load_whole", _load_type, "load_whole(A, i, lanes): as load, of an address that its size divides")
 def load_whole(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, lanes: ir.Value) -> ir.Value:
     return _load(builder, sig, pointer, index, aligned=sig.return_type.lanes)
 
@@ -190,7 +190,7 @@ def _words_type(pointer: types.Type, index: types.Type, words: types.Type) -> ty
     return VectorType(ELEMENTS["i32"], n) if bytes_only and n and _is_index(index) else None
 
 
-@_operation("load_words", _words_type, "load_words(A, i, n): n words of four of A's bytes, as int32, from A[i] on")
+@operation("load_words", _words_type, "load_words(A, i, n): n words of four of A's bytes, as int32, from A[i] on")
 def load_words(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, words: ir.Value) -> ir.Value:
     vector = ir.VectorType(_I32, sig.return_type.lanes)
     at = _address(builder, pointer, _index64(builder, sig.args[1], index), vector)
@@ -203,12 +203,12 @@ def _store_type(pointer: types.Type, index: types.Type, v: types.Type) -> types.
     return types.void if fits else None
 
 
-@_operation("store", _store_type, "store(A, i, v): A[i : i + lanes] = v")
+@operation("store", _store_type, "store(A, i, v): A[i : i + lanes] = v")
 def store(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, v: ir.Value) -> None:
     _store(builder, sig, pointer, index, v, aligned=1)
 
 
-@_operation("store_whole", _store_type, "store_whole(A, i, v): as store, to an address that v's size divides")
+@operation("store_whole", _store_type, "store_whole(A, i, v): as store, to an address that v's size divides")
 def store_whole(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, v: ir.Value) -> None:
     _store(builder, sig, pointer, index, v, aligned=sig.args[2].lanes)
 
@@ -223,7 +223,7 @@ def _prefetch_type(pointer: types.Type, index: types.Type) -> types.Type | None:
     return types.void if _pointee(pointer) is not None and _is_index(index) else None
 
 
-@_operation("prefetch", _prefetch_type, "prefetch(A, i): A[i]'s cache line will be read; a hint, any address will do")
+@operation("prefetch", _prefetch_type, "prefetch(A, i): A[i]'s cache line will be read; a hint, any address will do")
 def prefetch(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value) -> None:
     byte = ir.IntType(8).as_pointer()
     at = builder.bitcast(builder.gep(pointer, [_index64(builder, sig.args[1], index)]), byte)
@@ -249,7 +249,7 @@ def _passthrough(builder: ir.IRBuilder, sig: Any, at: int, args: Sequence[ir.Val
     return Value(builder, stored, n, args[0]).constant(0)
 
 
-@_operation("load_masked", _masked_load_type, "load_masked(A, i, mask[, other]): unmasked lanes are not touched")
+@operation("load_masked", _masked_load_type, "load_masked(A, i, mask[, other]): unmasked lanes are not touched")
 def load_masked(builder: ir.IRBuilder, sig: Any, *args: ir.Value) -> ir.Value:
     element, n = sig.return_type.element, sig.return_type.lanes
     stored = _stored(element)
@@ -264,7 +264,7 @@ def _masked_store_type(pointer: types.Type, index: types.Type, v: types.Type, ma
     return types.void if fits else None
 
 
-@_operation("store_masked", _masked_store_type, "store_masked(A, i, v, mask): unmasked lanes are not touched")
+@operation("store_masked", _masked_store_type, "store_masked(A, i, v, mask): unmasked lanes are not touched")
 def store_masked(
     builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, v: ir.Value, mask: ir.Value
 ) -> None:
@@ -288,7 +288,7 @@ def _gather_type(pointer: types.Type, index: types.Type, *more: types.Type) -> t
     return VectorType(element, index.lanes)
 
 
-@_operation("gather", _gather_type, "gather(A, indices[, mask[, other]]): A[indices[l]] in lane l")
+@operation("gather", _gather_type, "gather(A, indices[, mask[, other]]): A[indices[l]] in lane l")
 def gather(builder: ir.IRBuilder, sig: Any, *args: ir.Value) -> ir.Value:
     element = sig.return_type.element
     stored = _stored(element)
@@ -307,7 +307,7 @@ def _scatter_type(pointer: types.Type, index: types.Type, v: types.Type, *mask: 
     return types.void
 
 
-@_operation("scatter", _scatter_type, "scatter(A, indices, v[, mask]): A[indices[l]] = v[l], in order of lanes")
+@operation("scatter", _scatter_type, "scatter(A, indices, v[, mask]): A[indices[l]] = v[l], in order of lanes")
 def scatter(builder: ir.IRBuilder, sig: Any, *args: ir.Value) -> None:
     index = value_of(builder, sig.args[1], args[1])
     value = _to_memory(value_of(builder, sig.args[2], args[2]))
@@ -324,7 +324,7 @@ def _ramp_type(base: types.Type, stride: types.Type, lanes: types.Type) -> types
     return VectorType(shape[0], n)
 
 
-@_operation("ramp", _ramp_type, "ramp(base, stride, lanes): base + l * stride in lane l, in the dtype of base")
+@operation("ramp", _ramp_type, "ramp(base, stride, lanes): base + l * stride in lane l, in the dtype of base")
 def ramp(builder: ir.IRBuilder, sig: Any, base: ir.Value, stride: ir.Value, lanes: ir.Value) -> ir.Value:
     element, n = sig.return_type.element, sig.return_type.lanes
     start = bring(builder, sig.args[0], base, (element, n))
@@ -338,7 +338,7 @@ def _broadcast_type(x: types.Type, lanes: types.Type) -> types.Type | None:
     return None if shape is None or shape[1] or n is None or n < 1 else VectorType(shape[0], n)
 
 
-@_operation("broadcast", _broadcast_type, "broadcast(x, lanes): x in every lane")
+@operation("broadcast", _broadcast_type, "broadcast(x, lanes): x in every lane")
 def broadcast(builder: ir.IRBuilder, sig: Any, x: ir.Value, lanes: ir.Value) -> ir.Value:
     return value_of(builder, sig.args[0], x).splat(sig.return_type.lanes).llvm
 
@@ -348,7 +348,7 @@ def _first_type(n: types.Type, lanes: types.Type) -> types.Type | None:
     return VectorType(B1, count) if _is_index(n) and count else None
 
 
-@_operation("first", _first_type, "first(n, lanes): the mask of the first n lanes (n below 0 is 0)")
+@operation("first", _first_type, "first(n, lanes): the mask of the first n lanes (n below 0 is 0)")
 def first(builder: ir.IRBuilder, sig: Any, n: ir.Value, lanes: ir.Value) -> ir.Value:
     # Clamp in 64 bits, compare in 32: an AVX-512 machine compares 16 int32 in one instruction.
     wide = value_of(builder, sig.args[0], n).cast(I64)
@@ -379,7 +379,7 @@ def _bitcast_marker(element: Element) -> None:
             return None
         return numba_type(element, shape[1])
 
-    @_operation(f"as_{element.name}", typer, f"the same bits as {element.dtype}")
+    @operation(f"as_{element.name}", typer, f"the same bits as {element.dtype}")
     def reinterpret(builder: ir.IRBuilder, sig: Any, x: ir.Value) -> ir.Value:
         return value_of(builder, sig.args[0], x).bitcast(element).llvm
 
@@ -401,7 +401,7 @@ def _select_type(mask: types.Type, a: types.Type, b: types.Type) -> types.Type |
     return numba_type(to[0], lanes) if shape[1] in (0, lanes) else None
 
 
-@_operation("select", _select_type, "select(mask, a, b): a where mask, else b")
+@operation("select", _select_type, "select(mask, a, b): a where mask, else b")
 def select(builder: ir.IRBuilder, sig: Any, mask: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
     to = shape_of(sig.return_type)
     assert to is not None
@@ -417,7 +417,7 @@ def _shuffle_type(a: types.Type, b: types.Type, *lanes: types.Type) -> types.Typ
     return VectorType(a.element, len(picks)) if inside else None
 
 
-@_operation("shuffle", _shuffle_type, "shuffle(a, b, l0, l1, ...): lanes l0, l1, ... (literals) of a followed by b")
+@operation("shuffle", _shuffle_type, "shuffle(a, b, l0, l1, ...): lanes l0, l1, ... (literals) of a followed by b")
 def shuffle(builder: ir.IRBuilder, sig: Any, a: ir.Value, b: ir.Value, *lanes: ir.Value) -> ir.Value:
     picks = [_literal(ty) or 0 for ty in sig.args[2:]]
     return value_of(builder, sig.args[0], a).shuffle(value_of(builder, sig.args[1], b), picks).llvm
@@ -429,7 +429,7 @@ def _concat_type(*vectors: types.Type) -> types.Type | None:
     return VectorType(vectors[0].element, vectors[0].lanes * len(vectors))
 
 
-@_operation("concat", _concat_type, "concat(a, b, ...): the lanes of all, in order")
+@operation("concat", _concat_type, "concat(a, b, ...): the lanes of all, in order")
 def concat(builder: ir.IRBuilder, sig: Any, *vectors: ir.Value) -> ir.Value:
     values = [value_of(builder, ty, v) for ty, v in zip(sig.args, vectors, strict=False)]
     total = values[0]
@@ -448,7 +448,7 @@ def _slice_type(v: types.Type, start: types.Type, lanes: types.Type) -> types.Ty
     return VectorType(v.element, n)
 
 
-@_operation("lanes", _slice_type, "lanes(v, start, n): n lanes from start on (literals)")
+@operation("lanes", _slice_type, "lanes(v, start, n): n lanes from start on (literals)")
 def lanes(builder: ir.IRBuilder, sig: Any, v: ir.Value, start: ir.Value, n: ir.Value) -> ir.Value:
     at = _literal(sig.args[1]) or 0
     return value_of(builder, sig.args[0], v).shuffle(None, range(at, at + sig.return_type.lanes)).llvm
@@ -471,7 +471,7 @@ def _insert_type(v: types.Type, i: types.Type, x: types.Type) -> types.Type | No
     return v if fits else None
 
 
-@_operation("insert", _insert_type, "insert(v, i, x): v with x in lane i")
+@operation("insert", _insert_type, "insert(v, i, x): v with x in lane i")
 def insert(builder: ir.IRBuilder, sig: Any, v: ir.Value, i: ir.Value, x: ir.Value) -> ir.Value:
     return value_of(builder, sig.args[0], v).with_lane(i, value_of(builder, sig.args[2], x)).llvm
 
@@ -499,7 +499,7 @@ def _define_reduction(name: str, combine: Callable[[Value, Value], Value], kinds
     def typer(v: types.Type) -> types.Type | None:
         return v.element.numba if isinstance(v, VectorType) and v.element.kind in kinds else None
 
-    @_operation(name, typer, doc)
+    @operation(name, typer, doc)
     def reduce(builder: ir.IRBuilder, sig: Any, v: ir.Value) -> ir.Value:
         return _tree(value_of(builder, sig.args[0], v), combine).llvm
 

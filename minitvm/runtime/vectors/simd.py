@@ -50,6 +50,7 @@ when the kernel returns. `i` counts elements; unaligned is fine. bools are bytes
     load_masked(A, i, m[, other])   store_masked(A, i, v, m)      lanes outside m are not touched (loads: other or 0)
     load_words(A, i, n)             n int32 of four bytes each, of an array of bytes
     gather(A, iv[, m[, other]])     scatter(A, iv, v[, m])        iv: integer vector of element indices
+    tile_dot_i8(A, i, rows, B, j, rows, C, k, rows)               products of tiles of bytes; `tile_products`
     prefetch(A, i)                  A[i] will be read soon: a hint, i may be anything
     first(n, lanes)                 the mask of the first n lanes: the tail of a loop
 
@@ -67,7 +68,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from . import arithmetic, memory
+from . import arithmetic, memory, tile_products  # noqa: F401 (registers an operation among those of memory)
 from .lanes import ELEMENTS, MAX_LANES
 
 _NAMES: dict[str, Any] = {**arithmetic.MARKERS, **memory.MARKERS}

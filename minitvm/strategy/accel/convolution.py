@@ -17,7 +17,7 @@ memory's, and what nothing hides at the beginning and at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -183,16 +183,29 @@ def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         return _cost(conv, config, rows, outs, ins, contexts)
 
     def apply(sch: Schedule, rows: int, outs: int, ins: int, contexts: int) -> None:
-        _schedule(sch, conv, elements, rows, outs, ins, contexts)
+        schedule_tiles(sch, conv, elements, rows, outs, ins, contexts)
 
+    def fits(rows: int, outs: int, ins: int, contexts: int) -> bool:
+        return _fits(conv, depths, config, rows, outs, ins, contexts)
+
+    yield from tilings(conv, fits, price, apply)
+
+
+def tilings(
+    conv: Convolution, fits: Callable[..., bool], price: Callable[..., Cost], apply: Callable[..., None]
+) -> Iterator[Candidate]:
+    """The candidates of a machine: tiles that divide the extents, for two contexts where tiles are even, and for one.
+
+    `fits`, `price` and `apply` take the knobs `rows`, `outs`, `ins` and `contexts`.
+    """
     for rows in _divisors(conv.rows):
         for outs in _divisors(conv.outs):
             for ins in _divisors(conv.ins):
                 for contexts in (2, 1):
                     if contexts == 2 and (conv.rows // rows) % 2 and (conv.outs // outs) % 2:
                         continue
-                    if _fits(conv, depths, config, rows, outs, ins, contexts):
-                        knobs: dict[str, Knob] = {"rows": rows, "outs": outs, "ins": ins, "contexts": contexts}
+                    knobs: dict[str, Knob] = {"rows": rows, "outs": outs, "ins": ins, "contexts": contexts}
+                    if fits(**knobs):
                         yield Candidate(knobs=knobs, price=price, apply=apply)
 
 
@@ -200,7 +213,8 @@ def _divisors(n: int) -> list[int]:
     return [d for d in range(1, n + 1) if n % d == 0]
 
 
-def _image_rows(conv: Convolution, rows: int) -> int:
+def image_rows(conv: Convolution, rows: int) -> int:
+    """The rows of the image that so many rows of the result read."""
     return (rows - 1) * conv.row_step + conv.kernel_rows
 
 
@@ -210,7 +224,7 @@ def _fits(conv: Convolution, depths: Any, config: Any, rows: int, outs: int, ins
     spread = sum(stage.spread for stage in conv.stages)
     needs = {
         "acc": rows * conv.columns * outs * (1 + others) + outs * spread,
-        "inp": _image_rows(conv, rows) * conv.image_columns * ins,
+        "inp": image_rows(conv, rows) * conv.image_columns * ins,
         "wgt": outs * ins * conv.points,
     }
     return all(contexts * n <= depths[pad] for pad, n in needs.items()) and (
@@ -235,7 +249,7 @@ def _cost(conv: Convolution, config: Any, rows: int, outs: int, ins: int, contex
     registers = rows * conv.columns * outs
     multiply = registers * ins * conv.points + config.pipelines.gemm
     other = (1 + stages) * (registers + config.pipelines.alu)
-    image = ins * _image_rows(conv, rows) * conv.image_columns * sizes["inp"]
+    image = ins * image_rows(conv, rows) * conv.image_columns * sizes["inp"]
     filters = outs * ins * conv.points * sizes["wgt"]
     load = (image + filters) / dram.bytes_per_cycle + dram.latency * (ins + 1)
     store = registers * config.batch * config.block_out / dram.bytes_per_cycle
@@ -248,9 +262,10 @@ def _cost(conv: Convolution, config: Any, rows: int, outs: int, ins: int, contex
     return Cost(compute, tiles * waiting + max(micro_ops, load) + store)
 
 
-def _schedule(
+def schedule_tiles(
     sch: Schedule, conv: Convolution, elements: Elements, rows: int, outs: int, ins: int, contexts: int
 ) -> None:
+    """The program of this file's beginning, in the instructions that `elements` names."""
     block, last = sch.get_block(conv.block), sch.get_block(conv.stages[-1].block)
     n, o, y, *_ = sch.get_loops(last)
     (o, tile_o), (y, tile_y) = sch.split(o, [None, outs]), sch.split(y, [None, rows])

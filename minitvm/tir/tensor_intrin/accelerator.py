@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # What stands in a @T.prim_func is TVMScript: names that Python never evaluates.
-"""The tensor accelerator: what one micro-op, or one element of a transfer, does, as instructions.
+"""Machines with scratchpads: what one micro-op, or one element of a transfer, does, as instructions.
 
     load_inp, load_wgt, load_acc        an element from memory into a scratchpad
     load_inp_padded                     the same, or zeros where the element lies in the frame around the tensor
@@ -18,20 +18,38 @@ instruction of the machine takes, in which loops, is lowering's business (`tir.t
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from ...errors import InputError
+from ...backend import lookup
+from ...errors import InputError, TargetError
 from ..nodes import PrimFunc
 from . import TensorIntrin
 
 INP, WGT, ACC = "inp", "wgt", "acc"  # the scopes of the scratchpads
 DIALECT = "accel-asm"
 PREFIX = "accel."
-_SPELLINGS = "minitvm.codegen.accel:"
-_NAME = re.compile(r"accel\.(\w+)\.(\d+)x(\d+)x(\d+)\.i(\d+)i(\d+)i(\d+)i(\d+)\Z")
+_NAME = re.compile(r"(\w+)\.(\w+)\.(\d+)x(\d+)x(\d+)\.i(\d+)i(\d+)i(\d+)i(\d+)\Z")
 _TOKEN = re.compile(r"accel\.(push|pop)\.(\w+)\.(\w+)\Z")
-ALU = ("min", "max", "add", "shr", "mul")
 FINISH = PREFIX + "finish"  # the host may read the results
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionSet:
+    """What a machine does to one element, by operation; the part "instructions" of its back end.
+
+    Passes read three things off an operation's name: "load..." and "store..." are transfers, "..._padded" has a frame
+    of zeros, and "alu..." leaves its result where its first operand lay. `unit_of` names the unit of the machine that
+    runs an operation; each unit runs its instructions in order. The function "module:word", where `word` is the first
+    word of the operation, spells it in the language `dialect`; `spellings` is that module.
+    """
+
+    machine: str
+    dialect: str
+    spellings: str
+    operations: Mapping[str, Callable[[Elements], PrimFunc]]
+    unit_of: Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,38 +63,56 @@ class Elements:
     wgt: str = "int8"
     acc: str = "int32"
     out: str = "int8"
+    machine: str = "accel"
 
     def name(self, operation: str) -> str:
         """The name of an intrinsic; it becomes known if it was not."""
         bits = "".join(f"i{dtype[3:]}" for dtype in (self.inp, self.wgt, self.acc, self.out))
-        name = f"{PREFIX}{operation}.{self.batch}x{self.block_in}x{self.block_out}.{bits}"
+        name = f"{self.machine}.{operation}.{self.batch}x{self.block_in}x{self.block_out}.{bits}"
         if name not in TensorIntrin.KNOWN:
             self._register(name, operation)
         return name
 
     def _register(self, name: str, operation: str) -> None:
-        kind, _, detail = operation.partition("_")
-        makers = {"load": _load, "gemm": _gemm, "reset": _reset, "store": _store, "alu": _alu}
-        if kind not in makers or operation not in OPERATIONS:
-            raise InputError(f"the accelerator has no operation {operation!r}: {', '.join(OPERATIONS)}")
-        TensorIntrin.register(name, makers[kind](self, detail), instruction={DIALECT: f"{_SPELLINGS}{kind}"})
+        its = instruction_set(self.machine)
+        operations = {} if its is None else its.operations
+        if its is None or operation not in operations:
+            names = ", ".join(operations) or "none at all"
+            raise InputError(f"{self.machine}: the accelerator has no operation {operation!r}: {names}")
+        spelling = f"{its.spellings}:{operation.partition('_')[0]}"
+        TensorIntrin.register(name, operations[operation](self), instruction={its.dialect: spelling})
 
 
-OPERATIONS = (
-    "load_inp", "load_inp_padded", "load_wgt", "load_acc", "reset", "gemm", "store",
-    *(f"alu_{op}{second}" for op in ALU for second in ("", "_imm")),
-)  # fmt: skip
+_SETS: dict[str, InstructionSet] = {}
+
+
+def instruction_set(machine: str) -> InstructionSet | None:
+    """The instructions of a kind of target for elements; None where it has none."""
+    if machine not in _SETS:
+        try:
+            its = lookup(machine, "instructions")
+        except TargetError:  # no kind of target is called so
+            its = None
+        if its is None:
+            return None
+        _SETS[machine] = its
+    return _SETS[machine]
 
 
 def operation_of(name: str) -> str | None:
-    """ "gemm" for "accel.gemm.1x16x16.i8i8i32i8"; None for an instruction of another machine."""
+    """ "gemm" for "accel.gemm.1x16x16.i8i8i32i8"; None for an instruction that is not one for elements."""
     match = _NAME.match(name)
-    return match.group(1) if match else None
+    return match.group(2) if match else None
 
 
 def module_of(name: str) -> str:
-    """Which of the machine's modules runs an instruction: load, compute or store."""
-    operation = operation_of(name) or ""
+    """Which unit of the machine runs an instruction; that of the tensor accelerator is load, compute or store."""
+    match = _NAME.match(name)
+    its = instruction_set(match.group(1)) if match else None
+    return "compute" if match is None or its is None else its.unit_of(match.group(2))
+
+
+def _unit(operation: str) -> str:
     if operation == "store":
         return "store"
     return "load" if operation.startswith(("load_inp", "load_wgt")) else "compute"
@@ -97,14 +133,16 @@ def token_of(name: str) -> tuple[str, str, str] | None:
 
 
 def register_named(name: str) -> None:
-    """Make the intrinsic of this name known, if it is one of the accelerator's."""
+    """Make the intrinsic of this name known, if it is one of a machine with scratchpads."""
     match = _NAME.match(name)
-    if match and match.group(1) in OPERATIONS:
-        sizes, dtypes = map(int, match.groups()[1:4]), (f"int{bits}" for bits in match.groups()[4:])
-        Elements(*sizes, *dtypes).name(match.group(1))
+    its = instruction_set(match.group(1)) if match else None
+    if match and its is not None and match.group(2) in its.operations:
+        sizes, dtypes = map(int, match.groups()[2:5]), (f"int{bits}" for bits in match.groups()[5:])
+        Elements(*sizes, *dtypes, machine=its.machine).name(match.group(2))
 
 
-def _load(e: Elements, what: str) -> PrimFunc:
+def load(e: Elements, what: str) -> PrimFunc:
+    """An element of the scratchpad `what` from memory; "inp_padded": zeros where a condition does not hold."""
     from ..script import builtins as T
 
     scope, padded = what.partition("_")[::2]
@@ -139,7 +177,7 @@ def _load(e: Elements, what: str) -> PrimFunc:
     return plain
 
 
-def _store(e: Elements, _: str) -> PrimFunc:
+def _store(e: Elements) -> PrimFunc:
     from ..script import builtins as T
 
     rows, columns, acc, out = e.batch, e.block_out, e.acc, e.out
@@ -157,7 +195,8 @@ def _store(e: Elements, _: str) -> PrimFunc:
     return desc
 
 
-def _reset(e: Elements, _: str) -> PrimFunc:
+def reset(e: Elements) -> PrimFunc:
+    """A register = 0."""
     from ..script import builtins as T
 
     rows, columns, acc = e.batch, e.block_out, e.acc
@@ -175,7 +214,8 @@ def _reset(e: Elements, _: str) -> PrimFunc:
     return desc
 
 
-def _gemm(e: Elements, _: str) -> PrimFunc:
+def gemm(e: Elements) -> PrimFunc:
+    """A register += inp @ wgt^T."""
     from ..script import builtins as T
 
     batch, inner, outer, inp, wgt, acc = e.batch, e.block_in, e.block_out, e.inp, e.wgt, e.acc
@@ -236,3 +276,16 @@ def _alu(e: Elements, what: str) -> PrimFunc:
                     D[vi, vj] = apply(S[vi, vj], R[vi, vj])
 
     return two
+
+
+ALU = ("min", "max", "add", "shr", "mul")
+SET = InstructionSet(
+    "accel", DIALECT, "minitvm.codegen.accel",
+    {
+        **{f"load_{what}": partial(load, what=what) for what in ("inp", "inp_padded", "wgt", "acc")},
+        "reset": reset, "gemm": gemm, "store": _store,
+        **{f"alu_{what}": partial(_alu, what=what) for op in ALU for what in (op, f"{op}_imm")},
+    },
+    _unit,
+)  # fmt: skip
+OPERATIONS = tuple(SET.operations)

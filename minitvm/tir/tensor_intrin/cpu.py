@@ -4,6 +4,8 @@
 
 `dot_4x4_i8i8i32`: four bytes against four rows of four bytes, as `vpdpbusd` (AVX-512 VNNI) and `sdot` (ARM) do for
 whole registers. `dot_4x16_u8i8i32` is that instruction: sixteen rows at once, with a spelling where kernels have it.
+`tile_dot_16x16x64_i8i8i32` is `tdpbssd` of Intel's AMX: a tile of sixteen rows of 64 bytes against another one, whose
+rows are sixteen words of four bytes each.
 `matmul_4x4x4_f32`: a 4 x 4 tile of results, kept in registers while four steps are added.
 """
 
@@ -18,6 +20,7 @@ DOT_4_I8I8I32 = "dot_4_i8i8i32"
 MATMUL_4X4X4_F32 = "matmul_4x4x4_f32"
 FILL_4X4_F32 = "fill_4x4_f32"
 DOT_4X16_U8I8I32 = "dot_4x16_u8i8i32"
+TILE_DOT_I8I8I32 = "tile_dot_16x16x64_i8i8i32"
 _DOT_SPELLING = "minitvm.codegen.byte_instructions:dot_4x16"
 
 
@@ -35,6 +38,30 @@ def register_all() -> None:
     if DOT_4X16_U8I8I32 not in TensorIntrin.KNOWN:
         spellings = {"numba-cpu": _DOT_SPELLING, "numba-cuda": _DOT_SPELLING}
         TensorIntrin.register(DOT_4X16_U8I8I32, _dot_4x16(), instruction=spellings)
+
+    if TILE_DOT_I8I8I32 not in TensorIntrin.KNOWN:
+        spellings = {"numba-cpu": "minitvm.codegen.byte_instructions:tile_dot"}
+        TensorIntrin.register(TILE_DOT_I8I8I32, _tile_dot(), instruction=spellings)
+
+
+def _tile_dot() -> PrimFunc:
+    from ..script import builtins as T
+
+    @T.prim_func
+    def desc(a: T.handle, b: T.handle, c: T.handle) -> None:
+        row_a, row_b, row_c = T.int32(), T.int32(), T.int32()
+        A = T.match_buffer(a, (16, 64), "int8", strides=[row_a, 1])
+        B = T.match_buffer(b, (16, 16, 4), "int8", strides=[row_b, 4, 1])
+        C = T.match_buffer(c, (16, 16), "int32", strides=[row_c, 1])
+        with T.block("root"):
+            T.reads(C[0:16, 0:16], A[0:16, 0:64], B[0:16, 0:16, 0:4])
+            T.writes(C[0:16, 0:16])
+            for i, j, k, b in T.grid(16, 16, 16, 4):
+                with T.block("update"):
+                    vi, vj, vk, vb = T.axis.remap("SSRR", [i, j, k, b])
+                    C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vk * 4 + vb]) * T.Cast("int32", B[vk, vj, vb])
+
+    return desc
 
 
 def _dot_4x16() -> PrimFunc:

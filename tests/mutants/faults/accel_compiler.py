@@ -31,8 +31,8 @@ BOTH = [MACHINE, PASSES]
 _HOME = "minitvm.tir.transform.accelerator"
 
 INTRINSICS = Faults("accel intrinsics", "minitvm.tir.tensor_intrin.accelerator", [*BOTH, TOKENS])
-INTRINSICS.edit("weights are loaded by the compute module", "module_of", '("load_inp", "load_wgt")', '("load_inp",)')
-INTRINSICS.edit("stores are the compute module's", "module_of", 'if operation == "store":', "if False:")
+INTRINSICS.edit("weights are loaded by the compute module", "_unit", '("load_inp", "load_wgt")', '("load_inp",)')
+INTRINSICS.edit("stores are the compute module's", "_unit", 'if operation == "store":', "if False:")
 
 PLACE = Faults("accel place_scratchpads", f"{_HOME}.place_scratchpads", BOTH)
 PLACE.edit("storage goes into any loop", "_placed", "not exposes(stmt.body, buffer)", "True")
@@ -94,14 +94,18 @@ ASSEMBLY.edit("pops are lost", "AccelEmitter.add", "replace(instruction, **pops)
 ASSEMBLY.edit("factors of the loops change places", "_fields", "(outer_steps[k], inner_steps[k])",
               "(inner_steps[k], outer_steps[k])")  # fmt: skip
 ASSEMBLY.edit("micro-ops begin at 0", "AccelEmitter.looped", "[s.first + sum(", "[sum(")
-ASSEMBLY.edit(
-    "a frame's rows are read", "_rows", "dram.first + above * down + left * across", "dram.first + left * across"
+WALK = Faults("accel walk", "minitvm.codegen.elements", [MACHINE, REFUSED])
+WALK.edit(
+    "a frame's rows are read",
+    "ElementEmitter.rows",
+    "dram.first + above * down + left * across",
+    "dram.first + left * across",
 )
-ASSEMBLY.edit("loops of any steps are one", "_joined", "if all(s == i * inner for", "if all(s >= i * inner for")
+WALK.edit("loops of any steps are one", "joined", "if all(s == i * inner for", "if all(s >= i * inner for")
 ASSEMBLY.edit("a constant is cut to its bits", "alu", "not -(1 << bits - 1) <= value.value < 1 << bits - 1", "False")
 ASSEMBLY.edit("a result may lie anywhere", "alu", "replace(others[0], buffer=into.buffer) != into", "False")
 
 LAYERS = Faults("accel schedules", "minitvm.strategy.accel.convolution", BOTH)
-LAYERS.edit("any step of rows is one", "_image_rows", "(rows - 1) * conv.row_step + conv.kernel_rows", "rows")
+LAYERS.edit("any step of rows is one", "image_rows", "(rows - 1) * conv.row_step + conv.kernel_rows", "rows")
 LAYERS.edit("what is subtracted may come first", "_stage", 'first, second, op = *value.args, "shr"',
             'second, first, op = *value.args, "shr"')  # fmt: skip

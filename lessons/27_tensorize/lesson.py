@@ -1,0 +1,143 @@
+# %% [markdown]
+# # Tensorize: loops that are one instruction
+#
+# A vector instruction does one thing to many numbers, and compilers find a use for it on their own. Newer
+# instructions multiply whole matrices, and no compiler finds those by chance. So a schedule says it: *these loops are
+# that instruction*. The primitive is called `tensorize`. It needs to know what the instruction does, and it checks
+# that the loops do the same.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+import numpy as np
+
+from lessons import example, ledger
+from minitvm import reference, te, tir
+from minitvm.errors import ScheduleError
+from minitvm.script import tir as T
+from minitvm.tir import TensorIntrin
+
+dot = TensorIntrin.get("dot_4x16_u8i8i32")
+print(dot.desc.script(with_header=False))
+
+# %% [markdown]
+# This is `vpdpbusd`, an instruction of CPUs since 2019: four bytes of A against sixteen rows of four bytes, and
+# sixteen sums. The text above is its *description*: plain loops that anybody can run. Beside it stands a *spelling*
+# for each language that has the instruction, which only a code generator reads.
+#
+# ## A product of bytes
+#
+# B comes in the order in which the instruction reads it: blocks of sixteen columns and four rows. That is the price
+# of such an instruction, and layouts pay it before the kernel runs.
+
+# %%
+A = te.placeholder((4, 16), "uint8", name="A")
+B = te.placeholder((1, 4, 16, 4), "int8", name="B")
+ko, ki = te.reduce_axis((0, 4), name="ko"), te.reduce_axis((0, 4), name="ki")
+Y = te.compute(
+    (4, 1, 16),
+    lambda i, jo, ji: te.sum(A[i, ko * 4 + ki].astype("int32") * B[jo, ko, ji, ki].astype("int32"), axis=[ko, ki]),
+    name="Y",
+)
+before = te.create_prim_func([A, B, Y])
+
+sch = tir.Schedule(before)
+i, jo, ji, ko, ki = sch.get_loops("Y")
+sch.reorder(i, jo, ko, ji, ki)
+sch.decompose_reduction("Y", ko)
+sch.tensorize(ji, "dot_4x16_u8i8i32")
+print(sch.func.script(with_header=False))
+
+# %% [markdown]
+# One statement, `T.instruction`, has taken the place of two loops. It carries its description, so interpreters run it
+# like anything else, dependences are read off it, and nothing in the compiler has to know what `dot_4x16` is.
+
+# %%
+print(reference.check(before, sch.func))
+
+# %% [markdown]
+# ## What it asks for
+#
+# The loops have to be the instruction's: as many, of these extents, over operands of these types, in these places. Two
+# ways to get it wrong:
+
+# %%
+for name, wrong in (("four rows at once", "i"), ("the loop of the sum", "ko")):
+    sch = tir.Schedule(before)
+    loops = dict(zip(("i", "jo", "ji", "ko", "ki"), sch.get_loops("Y"), strict=True))
+    try:
+        sch.tensorize(loops[wrong], "dot_4x16_u8i8i32")
+    except ScheduleError as error:
+        print(f"{name}:\n{error}\n")
+
+# %% [markdown]
+# ## An instruction that nobody has built
+#
+# An instruction is a description and a spelling, so you can have the ones that you wish for. Here is one that adds
+# eight numbers. Its spelling is never called: we run the description.
+
+
+# %%
+@T.prim_func
+def add_8(A: T.Buffer((8,), strides=(1,)), B: T.Buffer((8,), strides=(1,)), C: T.Buffer((8,), strides=(1,))):
+    with T.block("root"):
+        T.reads(A[0:8], B[0:8])
+        T.writes(C[0:8])
+        for i in range(8):
+            with T.block("add"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = A[vi] + B[vi]
+
+
+TensorIntrin.register("lesson.add_8", add_8, instruction={"numba-cpu": print}, override=True)
+x, y = te.placeholder((32,), name="x"), te.placeholder((32,), name="y")
+plain = te.create_prim_func([x, y, te.compute((32,), lambda i: x[i] + y[i], name="z")])
+sch = tir.Schedule(plain)
+_, eight = sch.split(sch.get_loops("z")[0], [None, 8])
+sch.tensorize(eight, "lesson.add_8")
+print(reference.check(plain, sch.func))
+
+# %% [markdown]
+# ## Two machines, one description
+#
+# An accelerator of the lessons before multiplies a row by a matrix. So does a machine with a *systolic array*, in which
+# weights lie still and rows pass through. They have different instructions, memories and programs; for `tensorize`
+# they are the same loops under two names.
+
+# %%
+from minitvm.tir.tensor_intrin.accelerator import Elements
+
+for machine in ("accel", "gemmini"):
+    name = Elements(1, 16, 16, machine=machine).name("gemm")
+    its = TensorIntrin.get(name)
+    print(name, "written in", *its.instruction)
+    print("   ", "\n    ".join(str(its.desc.script(with_header=False)).splitlines()[-5:]))
+
+# %% [markdown]
+# ## The ledger
+#
+# The example in three loops, and the product of bytes with the instruction. The interpreter counts what the
+# description does: the work stays, the loops around it are fewer.
+
+# %%
+loops = ledger.measure(example.three_loops(4, 16, 16), *example.inputs(4, 16, 16)).lesson_rows()
+sch = tir.Schedule(before)
+i, jo, ji, ko, ki = sch.get_loops("Y")
+sch.reorder(i, jo, ko, ji, ki)
+sch.decompose_reduction("Y", ko)
+sch.tensorize(ji, "dot_4x16_u8i8i32")
+rng = np.random.default_rng(0)
+numbers = rng.integers(0, 200, (4, 16)).astype("uint8"), rng.integers(-99, 99, (1, 4, 16, 4)).astype("int8")
+tensorized = ledger.measure(sch.func, *numbers, np.zeros((4, 1, 16), "int32")).lesson_rows()
+ledger.show({"three loops": loops, "dot_4x16": tensorized})
+
+# %% [markdown]
+# ## Your turn
+#
+# Which loops are the instruction's? A person sees it; a compiler tries. Write the search: given the loops and operands
+# of a computation and of an instruction, all the ways in which one is the other.
+#
+#     minitvm lesson 27 --start     (writes exercise_27.py, for you to fill in)
+#     minitvm lesson 27 --check

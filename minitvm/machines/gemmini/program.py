@@ -1,0 +1,45 @@
+"""The runtime: programs run on the interpreter, in the memory of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...accel.timeline import Timeline
+from ...executable import Kernel
+from ...runtime.device.program import DeviceProgram
+from ...runtime.device.simulated import Array, SimulatedDevice, hosted_on
+from ...target import Target
+from . import interpreter
+from .isa import Program, assemble
+from .timing import simulate
+
+
+class GemminiProgram(DeviceProgram):
+    """An executable whose kernels are programs of the machine."""
+
+    def open_device(self) -> GemminiDevice:
+        return GemminiDevice(Target(self.executable.target).config)
+
+
+class GemminiDevice(SimulatedDevice):
+    """The machine."""
+
+    def program(self, kernel: Kernel) -> Program:
+        return assemble(kernel.source, kernel.name)
+
+    def run(self, program: Program, arguments: Sequence[Array]) -> None:
+        memory = {b.name: a[: b.nbytes] for b, a in zip(program.buffers, arguments, strict=False)}
+        inputs = {b.name: memory[b.name] for b in program.buffers if b.role == "input"}
+        for name, result in interpreter.run(program, self.config, inputs).items():
+            memory[name][:] = result
+
+
+def hosted(kernel: Kernel) -> Callable[[Sequence[Any]], None]:
+    """The part "hosted" of the back end."""
+    return hosted_on(GemminiDevice, kernel)
+
+
+def timed(kernel: Kernel, target: Target) -> Timeline:
+    """The part "timed" of the back end."""
+    return simulate(assemble(kernel.source, kernel.name), target.config)

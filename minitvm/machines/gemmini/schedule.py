@@ -1,0 +1,128 @@
+"""Tiles, passes and refusals. The program is that of `strategy.accel.convolution`; what follows the sums is another.
+
+    acc = products of the tile          # preload, compute; the first ones overwrite
+    acc += bias                         # mvin that adds, where there is one
+    result = shifted, cut (acc)         # mvout
+
+Shift and cut are inlined into the block that leaves the accumulator: one instruction does all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from ...expr import IntImm, Max, Min
+from ...strategy import Candidate, Cost
+from ...strategy.accel.convolution import Convolution, Stage, convolution_of, image_rows, schedule_tiles, tilings
+from ...strategy.blocks import block_named
+from ...strategy.registry import RULES, Rule, rule
+from ...tir import Schedule
+from ...tir.nodes import PrimFunc
+from ...tir.tensor_intrin.accelerator import Elements
+from ...tir.transform import pipeline
+from ...tir.transform.accelerator import fetch_order, fold_nests, join_contexts, place_scratchpads, reuse_registers
+from ...tir.transform.pipeline import Pass
+from .config import Gemmini
+
+_SHARED = {step.name: step for step in pipeline.PASSES}
+
+PASSES: tuple[Pass, ...] = (
+    *(_SHARED[name] for name in ("dense_parameters", "lower_match_buffers", "lower_init", "drop_blocks", "simplify")),
+    Pass("place_scratchpads", lambda func, _: place_scratchpads(func), "storage is that of one tile"),
+    _SHARED["compact_buffers"],
+    Pass("fold_nests", lambda func, _: fold_nests(func), "loops around an element's instruction are the instruction's"),
+    Pass("reuse_registers", lambda func, _: reuse_registers(func), "biases are added in place"),
+    _SHARED["inject_virtual_thread"],
+    Pass("join_contexts", lambda func, _: join_contexts(func), "loads of a context stand together"),
+    _SHARED["flatten_buffers"],
+    Pass("fetch_order", lambda func, _: fetch_order(func), "a sequence of instructions, no loops"),
+)
+
+WAY_OUT = ("alu_shr_imm", "alu_max_imm", "alu_min_imm", "store")
+
+
+def rules(target: Any) -> list[Rule]:
+    """The part "rules" of the back end."""
+    return list(RULES[target.kind])
+
+
+def misfit(func: PrimFunc) -> str:
+    """Why a function is nothing that the machine computes; "" if it is."""
+    conv = convolution_of(func)
+    if conv is None:
+        return "it is no convolution on elements of int8, with a way out behind it"
+    operations = tuple(stage.operation for stage in conv.stages)
+    if operations not in (WAY_OUT, ("alu_add", *WAY_OUT)):
+        return f"behind its sums are {', '.join(operations)}; the way out is a bias, a shift, two limits and bytes"
+    least, most = (_limit(func, stage) for stage in conv.stages[-3:-1])
+    if least not in (-128, 0) or most != 127:
+        return f"results are kept between {least} and {most}; the way out has -128 or 0, and 127"
+    return ""
+
+
+def _limit(func: PrimFunc, stage: Stage) -> int | None:
+    value = block_named(func, stage.block).body.value  # type: ignore[attr-defined]
+    assert isinstance(value, Max | Min)
+    return next((side.value for side in (value.a, value.b) if isinstance(side, IntImm)), None)
+
+
+def fits_the_machine(func: PrimFunc) -> bool:
+    """Whether a function is a convolution that the machine computes, to the last stage."""
+    return misfit(func) == ""
+
+
+@rule("gemmini", fits_the_machine)
+def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """Tiles of `rows` x `outs` elements, sums in steps of `ins` blocks of channels, `contexts` that take turns."""
+    conv, config = convolution_of(func), target.config
+    if conv is None:
+        return
+    elements = Elements(1, config.side, config.side, machine="gemmini")
+    *bias, shift, least, most, store = conv.stages
+    behind = (*(Stage(stage.block, "alu_accumulate") for stage in bias), Stage(store.block, "store"))
+
+    def price(rows: int, outs: int, ins: int, contexts: int) -> Cost:
+        return _cost(conv, config, rows, outs, ins, contexts)
+
+    def apply(sch: Schedule, rows: int, outs: int, ins: int, contexts: int) -> None:
+        for stage in (shift, least, most):
+            sch.compute_inline(sch.get_block(stage.block))
+        schedule_tiles(sch, replace(conv, stages=behind), elements, rows, outs, ins, contexts)
+
+    def fits(rows: int, outs: int, ins: int, contexts: int) -> bool:
+        image = image_rows(conv, rows) * conv.image_columns * ins
+        return (
+            contexts * (image + outs * ins * conv.points * config.side) <= config.scratchpad_rows
+            and contexts * rows * conv.columns * outs <= config.accumulator_rows
+        )
+
+    yield from tilings(conv, fits, price, apply)
+
+
+def _cost(conv: Convolution, config: Gemmini, rows: int, outs: int, ins: int, contexts: int) -> Cost:
+    """The array's cycles, and those in which it waits. With two contexts a step's loads run during the other one's
+    step, and so does, between two tiles, the way out. Nothing hides the first loads and the last way out. A step counts
+    eight cycles more than it takes: of tiles that are about as fast, those with the shorter program are better.
+    """
+    side, rate, latency, steps = config.side, config.dram.bytes_per_cycle, config.dram.latency, conv.ins // ins
+    tiles = (conv.rows // rows) * (conv.outs // outs)
+    pixels = rows * conv.columns
+    multiply = outs * ins * conv.points * max(pixels, side)  # of a step
+    image = ins * image_rows(conv, rows) * conv.image_columns * side
+    load = (image + outs * ins * conv.points * side * side) / rate + 2 * latency
+    out = pixels * outs * side * (1 + 4 * (len(conv.stages) - 4)) / rate + latency + config.drain
+    longer = 8 * tiles * steps
+    if contexts == 1:
+        return Cost(tiles * steps * multiply, tiles * (steps * load + out) + longer)
+    waiting = (steps - 1) * max(0.0, load - multiply) + max(0.0, load + out - multiply)
+    return Cost(tiles * steps * multiply, tiles * waiting + load + out + longer)
+
+
+def refusal(func: PrimFunc, target: Any) -> str:
+    """Why a function does not run on the machine; "" for one that does. The part "refusal" of the back end."""
+    why = misfit(func)
+    if not why and next(iter(conv2d_elements(func, target)), None) is None:
+        return "no tile of it fits the scratchpad and the accumulator"
+    return why
