@@ -220,10 +220,10 @@ def _panel(access: BufferLoad, var: Var) -> int:
     if not isinstance(last, FloorMod) or last.a is not var or not isinstance(last.b, IntImm):
         return 0
     width = int(last.b.value)
-    return width if _quotients(others, var) == {width} else 0
+    return width if quotients(others, var) == {width} else 0
 
 
-def _quotients(nodes: Sequence[Node], var: Var) -> set[int] | None:
+def quotients(nodes: Sequence[Node], var: Var) -> set[int] | None:
     """The constants by which a variable is divided wherever it occurs; None where it occurs as itself."""
     constants: set[int] = set()
     todo = list(nodes)
@@ -243,11 +243,11 @@ def _group(block: Block, axis: Axis, vectors: BufferLoad) -> int:
     if not any(depends(vectors, block.iter_vars[p].var) for p in axis):
         return 0
     inner, extent = block.iter_vars[axis[-1]].var, block.iter_vars[axis[-1]].dom.extent
-    quotients = _quotients(vectors.indices, inner) if len(axis) == 1 else None
-    if not quotients or not isinstance(extent, IntImm):
+    constants = quotients(vectors.indices, inner) if len(axis) == 1 else None
+    if not constants or not isinstance(extent, IntImm):
         return 1
-    group = min(quotients)
-    return group if all(n % group == 0 for n in (extent.value, *quotients)) else 1
+    group = min(constants)
+    return group if all(n % group == 0 for n in (extent.value, *constants)) else 1
 
 
 def _factors(e: Expr) -> tuple[Expr, Expr] | None:
