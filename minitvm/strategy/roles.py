@@ -18,6 +18,7 @@ from typing import Any
 from ..expr import (
     REDUCE,
     Add,
+    Call,
     Cast,
     Expr,
     FloorDiv,
@@ -118,7 +119,7 @@ class Roles:
 
 
 def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
-    """The two loads whose products a block adds up, conversions left out; None for any other block.
+    """The two loads whose products a block adds up, conversions and roundings left out; None for any other block.
 
     Words of four bytes, or of two bfloat16, have a product, too: `dot4_u8i8`, `dot2_bf16`.
     """
@@ -257,8 +258,8 @@ def _factors(e: Expr) -> tuple[Expr, Expr] | None:
 
 
 def _load(e: Expr) -> BufferLoad | None:
-    while isinstance(e, Cast):
-        e = e.value
+    while isinstance(e, Cast) or (isinstance(e, Call) and e.op == "round_tf32"):
+        e = e.value if isinstance(e, Cast) else e.args[0]
     return e if isinstance(e, BufferLoad) else None
 
 

@@ -68,6 +68,8 @@ class GPU:
     `vector_registers` are those of a processor, whose cores run the
     threads of a block one after the other; 0 for GPUs. A multiprocessor starts a multiply-add in so many `lanes` each
     cycle, and keeps so many threads and so much shared memory (0: as much as a block).
+    Tensor cores multiply matrices of `matrix_dtypes` with sums in float32; "tfloat32" are float32 rounded to 10 bits of
+    mantissa, which is done where `allow_tf32` says so.
     """
 
     name: str = "generic"
@@ -87,6 +89,8 @@ class GPU:
     lanes: int = 64
     threads_per_multiprocessor: int = 1024
     shared_memory_per_multiprocessor: int = 0
+    matrix_dtypes: tuple[str, ...] = ()
+    allow_tf32: bool = False
 
     @property
     def processor(self) -> CPU | None:
@@ -222,11 +226,14 @@ _CPUS = {
 }
 
 
+_MATRICES = ("float16", "bfloat16", "tfloat32")  # from sm_80 on, by instructions that we have
+
+
 def _capability(arch: str, block_kb: int, shared_kb: int, lanes: int, threads: int) -> GPU:
     """A compute capability: shared memory of a block and of a multiprocessor, its lanes for float32, its threads."""
     return GPU(
         arch, arch, max_shared_memory_per_block=block_kb * _KB, lanes=lanes, threads_per_multiprocessor=threads,
-        shared_memory_per_multiprocessor=shared_kb * _KB,
+        shared_memory_per_multiprocessor=shared_kb * _KB, matrix_dtypes=() if arch == "sm_75" else _MATRICES,
     )  # fmt: skip
 
 
@@ -278,7 +285,15 @@ register_kind(
     Kind(("cpu", "llvm"), CPU, _host, "cpu", _CPUS, {"width": "vector_bits", "num-cores": "cores", "mcpu": "model"})
 )
 register_kind(
-    Kind(("cuda",), GPU, GPU, "cuda", {**_GPUS, **_CUDAS}, {"max_num_threads": "max_threads_per_block"}, "arch")
+    Kind(
+        ("cuda",),
+        GPU,
+        lambda: GPU(matrix_dtypes=_MATRICES),
+        "cuda",
+        {**_GPUS, **_CUDAS},
+        {"max_num_threads": "max_threads_per_block"},
+        "arch",
+    )
 )
 register_kind(Kind(("opencl",), GPU, lambda: _OPENCL, "opencl", _OPENCLS, {"device": "model"}))
 register_kind(Kind(("accel", "vta"), Accelerator, Accelerator, "accel", _ACCELERATORS))

@@ -1,10 +1,12 @@
-"""Products of 16-bit floats, summed in float32, on tensor cores: tiles in shared storage, fragments in registers.
+"""Products on tensor cores, summed in float32, of 16-bit floats and of float32 that are rounded to 10 bits of mantissa.
+
+Tiles of operands are in shared storage, fragments of them in registers:
 
     for each tile of bm x bn, on the grid:
         for ko:                                     # a software pipeline: the copies of step ko + 1 are under way
             async A_shared, B_shared = the tiles of step ko
             for ki:
-                a, b = ldmatrix of A_shared, B_shared
+                a, b = fragments of A_shared, B_shared     # ldmatrix
                 acc += a * b                        # mma.sync, for each 16 x 8 tile of the warp
         out = epilogue(acc)                         # by way of shared storage, where something follows
 
@@ -27,7 +29,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
 
-from ...expr import REDUCE, Cast
+from ...expr import REDUCE, Add, Call, Cast, Expr, Mul
 from ...expr.conditions import is_const
 from ...target.cuda_capability import capability
 from ...tir import IndexMap, Schedule
@@ -49,8 +51,9 @@ _WARPS = 8
 _BUSY = 132  # multiprocessors
 _WASTE = 0.125  # of an extent may be padding
 _PADDED = 1.25  # times as long takes a step whose copies are not asynchronous
-_PAD = 8  # elements behind a row of a tile
-_AT_ONCE = 8  # elements that a thread fetches at once: 16 bytes
+_PAD = 8  # elements behind a row of a tile, at most
+_AT_ONCE = 16  # bytes that a thread fetches
+_DEPTHS = {2: (16, 32, 64), 4: (8, 16, 32)}  # steps of a piece, by the bytes of an element
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,24 @@ class Product:
     @property
     def dtype(self) -> str:
         return str(self.a.buffer.dtype)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of an element of an operand."""
+        return int(self.a.buffer.dtype.bytes)
+
+    @property
+    def widest(self) -> int:
+        """Elements that a thread fetches at once, at most."""
+        return _AT_ONCE // self.bytes
+
+    def gap(self, tile: Sequence[Sequence[int]]) -> tuple[int, int]:
+        """(factor, offset): the rows of a tile are apart by a multiple of `factor` elements, and `offset`.
+
+        Then the 8 rows that `ldmatrix` reads begin in different banks; of float32, which each thread loads by itself,
+        those of 8 rows and 4 neighbouring steps, or 4 steps and 8 neighbouring columns.
+        """
+        return (8, 4) if self.bytes == 4 and tile[-1] == self.steps else (16, 8)
 
     @property
     def axes(self) -> list[tuple[int, ...]]:
@@ -134,11 +155,15 @@ class Product:
     def at_once(self) -> tuple[int, int]:
         """How many elements of each operand a thread fetches at once."""
         tiles = ((self.a, self.tile_a), (self.b, self.tile_b))
-        inner = [(load, tile, along(self.block, load, tile)) for load, tile in tiles]
-        a, b = (
-            run_of(self.block, load, tile[axis], _AT_ONCE) if axis == len(tile) - 1 else 1 for load, tile, axis in inner
-        )
+        a, b = (self.fetched(load, tile)[1] for load, tile in tiles)
         return a, b
+
+    def fetched(self, load: BufferLoad, tile: Sequence[Sequence[int]]) -> tuple[int, int]:
+        """The axis of a tile along which threads fetch neighbours, and how many each fetches at once."""
+        axis = along(self.block, load, tile)
+        if axis != len(tile) - 1:
+            return axis, 1  # turned around on the way
+        return axis, run_of(self.block, load, tile[axis], self.widest)
 
 
 def product_of(func: PrimFunc) -> Product | None:
@@ -177,16 +202,18 @@ def product_of(func: PrimFunc) -> Product | None:
 
 
 def _multiplies(block: Block, loads: Sequence[BufferLoad]) -> bool:
-    """Whether what is added is the product of two elements, each as a float32."""
-    from ...expr import Add, Mul
-
+    """Whether what is added is the product of two elements, each as tensor cores read it."""
     value = block.body.value  # type: ignore[union-attr]
     assert isinstance(value, Add)
     products = [part for part in (value.a, value.b) if isinstance(part, Mul)]
-    return any(
-        all(isinstance(f, Cast) and f.dtype == "float32" and f.value in loads for f in (part.a, part.b))
-        for part in products
-    )
+    return any(all(_is_factor(f, loads) for f in (part.a, part.b)) for part in products)
+
+
+def _is_factor(e: Expr, loads: Sequence[BufferLoad]) -> bool:
+    """Whether a factor is an element of 16 bits as a float32, or a float32 rounded to 10 bits of mantissa."""
+    if isinstance(e, Call) and e.op == "round_tf32":
+        return e.args[0] in loads
+    return isinstance(e, Cast) and e.dtype == "float32" and e.value in loads
 
 
 def has_product(func: PrimFunc) -> bool:
@@ -206,9 +233,10 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     def price(rows: int, columns: int, depth: int, warp_rows: int, warp_columns: int) -> Cost:
         blocks = product.count * ceil(product.m / rows) * ceil(product.n / columns)
         warps = warp_rows * warp_columns
-        step = rows * columns / 64 / min(warps, 4)  # one in four warps has a tensor core at a time
+        # One in four warps has a tensor core at a time; one of float32 does half as much.
+        step = rows * columns / 64 / min(warps, 4) * product.bytes / 2
         fragments = rows / warp_rows * warp_columns + columns / warp_columns * warp_rows
-        loads = fragments / 8 + rows / at_once[0] + columns / at_once[1]
+        loads = fragments / product.widest + rows / at_once[0] + columns / at_once[1]
         pieces = ceil(product.k / depth)
         steps = pieces * (depth + 24)  # threads wait twice in a step
         slower = 1.0 if product.divides(rows, columns, depth) else _PADDED
@@ -222,7 +250,7 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
     for rows in _sizes(product.m, (16, 32, 64, 128)):
         for columns in _sizes(product.n, (8, 16, 32, 64, 128)):
-            for depth in _sizes(product.k, (16, 32, 64)):
+            for depth in _sizes(product.k, _DEPTHS[product.bytes]):
                 for warp_rows in (1, 2, 4):
                     for warp_columns in (1, 2, 4):
                         knobs: dict[str, Knob] = {
@@ -230,7 +258,7 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
                             "warp_rows": warp_rows, "warp_columns": warp_columns,
                         }  # fmt: skip
                         by_way = bool(others) or not product.is_plain or not product.divides(rows, columns, depth)
-                        if _fits(at_once, rows, columns, depth, warp_rows, warp_columns, by_way):
+                        if _fits(product, rows, columns, depth, warp_rows, warp_columns, by_way):
                             yield Candidate(knobs=knobs, price=price, apply=apply)
 
 
@@ -241,18 +269,18 @@ def _sizes(extent: int, sizes: tuple[int, ...]) -> list[int]:
 
 
 def _fits(
-    at_once: tuple[int, int], rows: int, columns: int, depth: int, warp_rows: int, warp_columns: int, by_way: bool
+    product: Product, rows: int, columns: int, depth: int, warp_rows: int, warp_columns: int, by_way: bool
 ) -> bool:
     """Whether tiles are whole for warps and copies, and fit registers and shared storage.
 
-    `at_once` elements of each operand are fetched together; results go by way of shared storage, or do not.
+    `by_way`: results go by way of shared storage.
     """
     warps = warp_rows * warp_columns
     whole = rows % (16 * warp_rows) == 0 and columns % (8 * warp_columns) == 0
-    sizes = zip((rows, columns), at_once, strict=True)
+    sizes = zip((rows, columns), product.at_once(), strict=True)
     copied = all(size * depth % (32 * warps * lanes) == 0 for size, lanes in sizes)
     kept = rows * columns // (32 * warps)
-    tiles = 2 * 2 * (rows * (depth + _PAD) + max(columns * (depth + _PAD), depth * (columns + _PAD)))
+    tiles = 2 * product.bytes * (rows * (depth + _PAD) + max(columns * (depth + _PAD), depth * (columns + _PAD)))
     used = tiles + (4 * rows * (columns + _PAD) if by_way else 0)
     return whole and copied and warps <= _WARPS and kept <= _ACCUMULATORS and used <= _SHARED
 
@@ -276,7 +304,8 @@ def _schedule(
     warp_column, warp_j = sch.split(j, [warp_columns, None])
     (mi, ii), (nj, jj) = sch.split(warp_i, [None, 16]), sch.split(warp_j, [None, 8])
     ko, k1 = sch.split(k, [None, depth])
-    ki, kk = sch.split(k1, [None, 16])
+    steps = tensor_cores.depth_of(dtype)
+    ki, kk = sch.split(k1, [None, steps])
     sch.reorder(warp_row, warp_column, ko, ki, mi, nj, ii, jj, kk)
     warp = fused(sch, [warp_row, warp_column])
     sch.bind(warp, "threadIdx.y")
@@ -292,14 +321,13 @@ def _schedule(
         read = next(p for p, r in enumerate(block_of(sch, block).reads) if r.buffer.name == tile)
         fragment = sch.cache_read(block, read, scope)
         sch.compute_at(fragment, ki)
-        sch.compute_at(copy, ko)
+        sch.compute_at(copy, ko, preserve_unit_loops=True)
         fragments.append((fragment, name, scope))
     for copy, load, axes in zip(copies, (product.a, product.b), (product.tile_a, product.tile_b), strict=True):
-        inner_axis = along(product.block, load, axes)
-        lanes = run_of(product.block, load, axes[inner_axis], _AT_ONCE) if inner_axis == len(axes) - 1 else 1
+        inner_axis, lanes = product.fetched(load, axes)
         whole = [("threadIdx.y", warps), ("threadIdx.x", tensor_cores.WARP)]
         fetched(sch, copy, len(axes), inner_axis, lanes, whole)
-        sch.storage_align(copy, 0, -2, 16, _PAD)
+        sch.storage_align(copy, 0, -2, *product.gap(axes))
     init = sch.decompose_reduction(block, ko)
     *_, init_m, init_n, init_i, _ = sch.get_loops(init)
     for loop in (init_m, init_n, mi, nj):
@@ -307,8 +335,8 @@ def _schedule(
     sch.tensorize(init_i, tensor_cores.FILL)
     sch.tensorize(ii, tensor_cores.multiply(dtype, product.transposed))
     for fragment, name, scope in fragments:
-        across = (8, 16) if product.transposed else (16, 8)
-        _in_tiles(sch, fragment, (16, 16) if scope == tensor_cores.MATRIX_A else across, name)
+        across = (8, steps) if product.transposed else (steps, 8)
+        _in_tiles(sch, fragment, (16, steps) if scope == tensor_cores.MATRIX_A else across, name)
     _in_tiles(sch, writer, (16, 8), tensor_cores.STORE if last is None else tensor_cores.STORE_SHARED)
     for loop, stages in ((ki, [0, 0, 0]), (ko, [0, 0, 1])):
         sch.annotate(loop, "software_pipeline_stage", stages)
