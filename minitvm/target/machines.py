@@ -62,6 +62,8 @@ class CPU:
 class GPU:
     """Limits of a GPU's thread blocks (OpenCL: work-groups); memory in bytes, `vector_bits` one thread's load.
 
+    `max_block_dim` are the threads of a block along each axis, `max_grid_dim` its blocks, () for any number.
+
     `vector_widths` are the numbers of lanes that vectors can have, () for any; `local_memory_helps` says whether
     storage that a block shares is faster than memory, `has_shuffles` whether the threads of a warp read each other's
     registers.
@@ -77,6 +79,7 @@ class GPU:
     warp_size: int = 32
     max_threads_per_block: int = 1024
     max_block_dim: tuple[int, ...] = (1024, 1024, 64)
+    max_grid_dim: tuple[int, ...] = (2**31 - 1, 65535, 65535)
     max_shared_memory_per_block: int = 48 * 1024
     registers_per_block: int = 65536
     max_registers_per_thread: int = 255
@@ -253,7 +256,7 @@ _CUDAS = {
 }
 # OpenCL 1.2 has no shuffles.
 _WIDTHS = (2, 4, 8)  # of vectors in OpenCL C; those of 16 are of use to bytes alone, and break PoCL 3.0
-_OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), 32 * _KB, 0, 0, 0, 128, True, _WIDTHS, False)
+_OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), (), 32 * _KB, 0, 0, 0, 128, True, _WIDTHS, False)
 # Registers of a thread of 32 bits: 16 of 128 bits on Mali; 128 of 256 bits for 16 threads on Intel; 256 on AMD.
 _OPENCLS = {
     "mali": replace(

@@ -35,14 +35,14 @@ from ...target.cuda_capability import capability
 from ...tir import IndexMap, Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ...tir.tensor_intrin import tensor_cores
-from ..blocks import attempt, behind, block_of, blocks_of, extents, inline_injective, is_reduction
+from ..blocks import attempt, behind, block_of, blocks_of, constant_extent, extents, inline_injective, is_reduction
 from ..candidate import Candidate, Cost, Knob, Unfit
 from ..epilogues import inlined_forward
 from ..registry import rule
 from ..roles import depends, operands, step_along
 from .fallback import THREADS, on_the_grid
 from .fetched_tiles import along, fetched, joined, padded, relooped, run_of, staged
-from .grid import fused
+from .grid import MOST, fused
 
 LEAST = 80  # the compute capability from which devices have mma.sync.m16n8k16 and cp.async
 _SHARED = 48 << 10  # bytes that a kernel declares
@@ -388,9 +388,13 @@ def _tile(sch: Schedule, block: Any, rows: int, columns: int) -> list[Any]:
     grid_i, tile_i = sch.split(i, [None, rows])
     grid_j, tile_j = sch.split(j, [None, columns])
     sch.reorder(*outside, grid_i, grid_j, tile_i, tile_j, *rest)
-    if outside:
-        sch.bind(fused(sch, outside), "blockIdx.z")
-    sch.bind(grid_i, "blockIdx.y")
+    counts = [prod(constant_extent(sch, loop) or 1 for loop in loops) for loops in (outside, [grid_i])]
+    if max(counts) > MOST:  # only along x there may be so many
+        grid_j = fused(sch, [*outside, grid_i, grid_j])
+    else:
+        if outside:
+            sch.bind(fused(sch, outside), "blockIdx.z")
+        sch.bind(grid_i, "blockIdx.y")
     sch.bind(grid_j, "blockIdx.x")
     return [grid_j, tile_i, tile_j, *rest]
 

@@ -25,6 +25,8 @@ COSTS.edit("local memory is as fast everywhere", "_loads", "1.0 if target.local_
 COSTS.edit("registers have no end", "residents", "if target.registers_per_block:", "if False:")
 COSTS.edit("shared storage has no end", "residents", "if block.copied:", "if False:")
 COSTS.edit("gaps between lines take no room", "gap", "(APART - line) % BANKS", "0 * (APART - line)")
+LIMITS = Faults("limits of grids", "minitvm.codegen.grids", [TILES_ON_GPUS])
+LIMITS.edit("axes have no end", "GridEmitter.check_grid", "if number > most", "if number > 2 * most")
 GRID = Faults("grids of open extents", "minitvm.strategy.gpu.grid", [TILES_ON_GPUS])
 GRID.edit("open extents are fused", "_axes", "constant_extent(sch, loop) is None", "False")
 GRID.edit("all blocks are along one axis", "over_blocks", "zip(axes, AXES, strict=False)", "[(axes[0], AXES[0])]")

@@ -37,7 +37,7 @@ TF32.edit("nobody is asked", "tf32_products", "not target.rounds_to_tf32", 'targ
 TF32.edit("strict accuracy rounds too", "tf32_products", 'accuracy == "strict"', "False")
 TEN_BITS = Faults("rounding to 10 bits", "minitvm.tir.tfloat32", [CONSENT])
 TEN_BITS.edit("what is dropped is cut off", "written_out", "1 << (_DROPPED - 1)", "0")
-TEN_BITS.edit("NaN are rounded", "written_out", 'call("isfinite", x)', 'call("isfinite", x * 0.0 + 1.0)')
+TEN_BITS.edit("NaN are rounded", "written_out", 'call("isfinite", x)', 'call("isfinite", const(0.0, x.dtype))')
 THREADS = Faults("what a warp does together", "minitvm.tir.transform.bind_threads", [TENSOR_CORES])
 THREADS.edit(
     "every lane does it", "_by_one_lane", "replace(node, body=If(EQ(lanes.var, lanes.start), node.body))", "node"
