@@ -25,6 +25,23 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
+class ThreadAccess:
+    """An element that a thread of a grid read or wrote, `verb`, in storage that the threads of a block share.
+
+    `node` is the load or store, `moment` the values of the serial loops around it, outer ones first, `threads` those of
+    the loops over threads and blocks, by their axis; `offset` is in elements, `bytes` those of an element.
+    """
+
+    verb: str
+    node: Any
+    moment: tuple[int, ...]
+    threads: tuple[tuple[str, int], ...]
+    buffer: str
+    offset: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Loop:
     """A loop as a listener sees it: the variable's name, its first value, the extent and the kind of loop."""
 
@@ -60,6 +77,9 @@ class Listener:
 
     def store(self, access: Access) -> None:
         """An element was written."""
+
+    def thread_access(self, access: ThreadAccess) -> None:
+        """An element was read or written by a thread, in storage that the threads of a block share."""
 
     def operation(self, name: str, dtype: str) -> None:
         """A float or integer operation on data was done: "add", "mul", "fma", "exp", ...; not index arithmetic."""

@@ -258,6 +258,10 @@ class Normalizer:
                 return int(source.min), int(source.max)
         if isinstance(e, FloorMod) and isinstance(e.b, IntImm) and e.b.value > 0:
             return 0, e.b.value - 1  # of data that may wrap, too
+        if isinstance(e, Call) and e.op in ("bitwise_xor", "bitwise_or"):
+            low, high = hull(*map(self._bounded, e.args))
+            if low is not None and low >= 0 and high is not None:  # no bit is set that neither may have
+                return 0, (1 << high.bit_length()) - 1
         if isinstance(e, Select):
             return intersect(limits, hull(self._bounded(e.true_value), self._bounded(e.false_value)))
         if isinstance(e, Call) and e.op == "if_then_else":

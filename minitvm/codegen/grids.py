@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from ..errors import InternalError, Unsupported, report
 from ..expr import IntImm
 from ..tir.analysis.dynamic_shared import SCOPE as DYNAMIC
@@ -22,16 +24,25 @@ class GridEmitter(Emitter):
     declared_bytes = 0  # those among them that the kernel declares
 
     def check_grid(self) -> None:
-        """Refuse a grid inside of other loops, and one whose blocks are too large for the target."""
-        inner = [int(d.value) for d in grid_of(self.kernel.body)[3:] if isinstance(d, IntImm)]
-        threads, limit = 1, getattr(self.target, "max_threads_per_block", None)
-        for extent in inner:
-            threads *= extent
+        """Refuse a grid inside of other loops, and one that is too large for the target where its size is known."""
+        extents = [int(d.value) if isinstance(d, IntImm) else 1 for d in grid_of(self.kernel.body)]
+        blocks, inner = extents[:3], extents[3:]
+        threads, limit = prod(inner), getattr(self.target, "max_threads_per_block", None)
         if limit is not None and threads > limit:
             raise self.refusal(
                 "a block of too many threads", f"at most {limit} threads in a block, the limit of the target",
                 f"{' * '.join(map(str, inner))} = {threads}", "fewer iterations in the loops bound to threadIdx",
             )  # fmt: skip
+        for index, numbers, limits in (
+            ("threadIdx", inner, getattr(self.target, "max_block_dim", ())),
+            ("blockIdx", blocks, getattr(self.target, "max_grid_dim", ())),
+        ):
+            for axis, number, most in zip("xyz", numbers, limits, strict=False):
+                if number > most:
+                    raise self.refusal(
+                        f"too many iterations along {index}.{axis}", f"at most {most}, the limit of the target",
+                        str(number), f"split the loop, and fuse the outer part with that bound to {index}.x",
+                    )  # fmt: skip
         if inner and not is_grid(self.kernel.body):
             raise self.refusal(
                 "a grid inside of another loop or condition", "loops bound to blockIdx and threadIdx outermost",

@@ -48,8 +48,8 @@ from ..expr import (
     factors_of_words,
 )
 from ..expr.conditions import is_const
+from ..tir import fixed_point, tfloat32
 from ..tir.analysis.registers import slot
-from ..tir.fixed_point import written_out
 from ..tir.nodes import Buffer, BufferLoad, PrimFunc
 from .alignment import is_whole
 from .emitter import Emitter
@@ -393,7 +393,9 @@ class NumbaExpressions(Emitter):
         if e.op == "reinterpret":
             return f"{self.use('as_' + short_name(e.dtype.scalar))}({self.value(e.args[0])})"
         if e.op == "q_multiply_shift":
-            return self.value(written_out(e))
+            return self.value(fixed_point.written_out(e))
+        if e.op == "round_tf32":
+            return self.value(tfloat32.written_out(e))
         if e.op == "exp10":
             return f"{self.use('pow')}({self.use(short_name(e.dtype))}(10), {self.vector(e.args[0])})"
         if e.op not in _CALLS:

@@ -47,8 +47,8 @@ from ..expr import (
 )  # fmt: skip
 from ..expr.conditions import is_const
 from ..expr.intrin import COLLECTIVES
+from ..tir import fixed_point, tfloat32
 from ..tir.analysis.registers import slot
-from ..tir.fixed_point import written_out
 from ..tir.nodes import Buffer, BufferLoad, PrimFunc
 from .alignment import is_whole
 from .emitter import Emitter
@@ -357,7 +357,9 @@ class OpenCLExpressions(Emitter):
         if e.op == "reinterpret":
             return self.reinterpreted(e)
         if e.op == "q_multiply_shift":
-            return self.value(written_out(e))
+            return self.value(fixed_point.written_out(e))
+        if e.op == "round_tf32":
+            return self.value(tfloat32.written_out(e))
         if e.op in COLLECTIVES:
             raise Unsupported(
                 f"{e.op} in an OpenCL kernel: OpenCL 1.2 has no warps whose threads read each other's registers\n"

@@ -3,7 +3,9 @@
 A fragment is cut into *pieces* of 8 x 8 elements. Of each piece a thread holds two neighbours: of the first factor and
 of an accumulator those in row g and columns 2t, 2t + 1, of the second factor rows (of the sum) 2t, 2t + 1 and column g,
 where g = lane // 4 and t = lane % 4. Two elements of 16 bits are one register, `u32`; of an accumulator each is one.
-PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
+Of float32 that are rounded to 10 bits, a thread holds one element of pieces of 8 x 4 and 4 x 8: row g and column t of
+the first factor, row t and column g of the second one.
+PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", "Matrix Fragments for mma.m16n8k8".
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ PIECE = 8
 _A = ((0, 0), (8, 0), (0, 8), (8, 8))  # the pieces of a tile in the order of an instruction's registers
 _ROWS = ((0, 0), (8, 0))
 _COLUMNS = ((0, 0), (0, 8))
+_A_WORDS = ((0, 0), (8, 0), (0, 4), (8, 4))
+_ROWS_OF_WORDS = ((0, 0), (4, 0))
+_COLUMNS_OF_WORDS = ((0, 0), (0, 4))
 LOADS = {
     "load_a": (_A, "ldmatrix_x4"),
     "load_b": (_ROWS, "ldmatrix_x2_trans"),
@@ -66,15 +71,48 @@ def load_b_rows(emitter: Any, stmt: Instruction) -> None:
     _load(emitter, stmt, "load_b_rows", "({lane} & 7) * {row} + (({lane} >> 3) & 1) * 8")
 
 
+def load_a_words(emitter: Any, stmt: Instruction) -> None:
+    """Each thread its elements of the first factor."""
+    _load_words(emitter, stmt, _A_WORDS, turned=False)
+
+
+def load_b_words(emitter: Any, stmt: Instruction) -> None:
+    """Each thread its elements of the second factor, of which t counts rows."""
+    _load_words(emitter, stmt, _ROWS_OF_WORDS, turned=True)
+
+
+def load_b_rows_words(emitter: Any, stmt: Instruction) -> None:
+    """The same of its transpose, of which t counts columns."""
+    _load_words(emitter, stmt, _COLUMNS_OF_WORDS, turned=False)
+
+
+def _load_words(emitter: Any, stmt: Instruction, pieces: tuple[tuple[int, int], ...], turned: bool) -> None:
+    # Products round them. Nobody else reads a fragment: an element is rounded once, here, however many they are.
+    _needs(emitter, stmt, 80)
+    memory, fragment = _tiles(stmt)
+    array, start = start_of(emitter, memory)
+    row = emitter.index(stride_of(emitter, memory, 0))
+    group, thread = f"({emitter.lane} >> 2)", f"({emitter.lane} & 3)"
+    down, across = (thread, group) if turned else (group, thread)
+    base = emitter.names.fresh("at_piece")
+    emitter.line(f"{base} = {emitter.word(f'{start} + {down} * ({row}) + {across}')}")
+    for name, (r, c) in zip(_pieces(emitter, fragment, pieces), pieces, strict=True):
+        element = f"{array}[{emitter.word(f'{base} + {r} * ({row}) + {c}')}]"
+        emitter.line(f"{name} = {emitter.operation('tf32')}({element})")
+
+
 def multiply(emitter: Any, stmt: Instruction) -> None:
-    """`mma.sync.m16n8k16`."""
+    """`mma.sync.m16n8k16`; `m16n8k8` of float32 that were rounded when they were loaded."""
     _needs(emitter, stmt, 80)
     a, b, c = _tiles(stmt)
-    sums = _accumulators(emitter, c)
-    of_b = _COLUMNS if stmt.name.endswith("_nt") else _ROWS
-    registers = [*_pieces(emitter, a, _A), *_pieces(emitter, b, of_b), *sums]
-    kind = "bf16" if a.buffer.dtype == "bfloat16" else "f16"
-    emitter.line(f"{', '.join(sums)} = {emitter.operation(f'mma_16x8x16_{kind}')}({', '.join(registers)})")
+    sums, turned = _accumulators(emitter, c), stmt.name.endswith("_nt")
+    if a.buffer.dtype == "float32":
+        of_a, of_b, kind = _A_WORDS, _COLUMNS_OF_WORDS if turned else _ROWS_OF_WORDS, "8_tf32"
+    else:
+        kind = "16_bf16" if a.buffer.dtype == "bfloat16" else "16_f16"
+        of_a, of_b = _A, _COLUMNS if turned else _ROWS
+    registers = [*_pieces(emitter, a, of_a), *_pieces(emitter, b, of_b), *sums]
+    emitter.line(f"{', '.join(sums)} = {emitter.operation(f'mma_16x8x{kind}')}({', '.join(registers)})")
 
 
 def _load(emitter: Any, stmt: Instruction, kind: str, place: str) -> None:

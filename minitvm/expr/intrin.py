@@ -58,6 +58,8 @@ _INTRINSICS = [
     # dot2_bf16(acc, a, b): words of two bfloat16; fma(low, low, fma(high, high, acc)) in float32, each of the two
     # rounded to nearest even, subnormal operands and results zeros of their sign.
     Intrinsic("dot2_bf16", 3, domain="any", operands=("float32", "int32", "int32")),
+    # round_tf32(x): to 10 bits of mantissa, ties away from zero; infinities and NaN stay. See `tir.tfloat32`.
+    Intrinsic("round_tf32", 1, operands=("float32",)),
     Intrinsic("reinterpret", 1, "given", "any"),  # the same bits as another dtype; the Call's dtype says which
     Intrinsic("tvm_storage_sync", 1, "void", "any", pure=False),  # barrier; the argument is the scope
     # Of asynchronous copies (`tir.nodes.Async`): those begun since are a group; all but so many groups have arrived.

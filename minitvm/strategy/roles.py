@@ -18,6 +18,7 @@ from typing import Any
 from ..expr import (
     REDUCE,
     Add,
+    Call,
     Cast,
     Expr,
     FloorDiv,
@@ -118,7 +119,7 @@ class Roles:
 
 
 def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
-    """The two loads whose products a block adds up, conversions left out; None for any other block.
+    """The two loads whose products a block adds up, conversions and roundings left out; None for any other block.
 
     Words of four bytes, or of two bfloat16, have a product, too: `dot4_u8i8`, `dot2_bf16`.
     """
@@ -220,10 +221,10 @@ def _panel(access: BufferLoad, var: Var) -> int:
     if not isinstance(last, FloorMod) or last.a is not var or not isinstance(last.b, IntImm):
         return 0
     width = int(last.b.value)
-    return width if _quotients(others, var) == {width} else 0
+    return width if quotients(others, var) == {width} else 0
 
 
-def _quotients(nodes: Sequence[Node], var: Var) -> set[int] | None:
+def quotients(nodes: Sequence[Node], var: Var) -> set[int] | None:
     """The constants by which a variable is divided wherever it occurs; None where it occurs as itself."""
     constants: set[int] = set()
     todo = list(nodes)
@@ -243,11 +244,11 @@ def _group(block: Block, axis: Axis, vectors: BufferLoad) -> int:
     if not any(depends(vectors, block.iter_vars[p].var) for p in axis):
         return 0
     inner, extent = block.iter_vars[axis[-1]].var, block.iter_vars[axis[-1]].dom.extent
-    quotients = _quotients(vectors.indices, inner) if len(axis) == 1 else None
-    if not quotients or not isinstance(extent, IntImm):
+    constants = quotients(vectors.indices, inner) if len(axis) == 1 else None
+    if not constants or not isinstance(extent, IntImm):
         return 1
-    group = min(quotients)
-    return group if all(n % group == 0 for n in (extent.value, *quotients)) else 1
+    group = min(constants)
+    return group if all(n % group == 0 for n in (extent.value, *constants)) else 1
 
 
 def _factors(e: Expr) -> tuple[Expr, Expr] | None:
@@ -257,8 +258,8 @@ def _factors(e: Expr) -> tuple[Expr, Expr] | None:
 
 
 def _load(e: Expr) -> BufferLoad | None:
-    while isinstance(e, Cast):
-        e = e.value
+    while isinstance(e, Cast) or (isinstance(e, Call) and e.op == "round_tf32"):
+        e = e.value if isinstance(e, Cast) else e.args[0]
     return e if isinstance(e, BufferLoad) else None
 
 

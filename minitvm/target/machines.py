@@ -64,12 +64,16 @@ class CPU:
 class GPU:
     """Limits of a GPU's thread blocks (OpenCL: work-groups); memory in bytes, `vector_bits` one thread's load.
 
+    `max_block_dim` are the threads of a block along each axis, `max_grid_dim` its blocks, () for any number.
+
     `vector_widths` are the numbers of lanes that vectors can have, () for any; `local_memory_helps` says whether
     storage that a block shares is faster than memory, `has_shuffles` whether the threads of a warp read each other's
     registers.
     `vector_registers` are those of a processor, whose cores run the
     threads of a block one after the other; 0 for GPUs. A multiprocessor starts a multiply-add in so many `lanes` each
     cycle, and keeps so many threads and so much shared memory (0: as much as a block).
+    Tensor cores multiply matrices of `matrix_dtypes` with sums in float32; "tfloat32" are float32 rounded to 10 bits of
+    mantissa, which is done where `allow_tf32` says so.
     """
 
     name: str = "generic"
@@ -77,6 +81,7 @@ class GPU:
     warp_size: int = 32
     max_threads_per_block: int = 1024
     max_block_dim: tuple[int, ...] = (1024, 1024, 64)
+    max_grid_dim: tuple[int, ...] = (2**31 - 1, 65535, 65535)
     max_shared_memory_per_block: int = 48 * 1024
     registers_per_block: int = 65536
     max_registers_per_thread: int = 255
@@ -89,6 +94,8 @@ class GPU:
     lanes: int = 64
     threads_per_multiprocessor: int = 1024
     shared_memory_per_multiprocessor: int = 0
+    matrix_dtypes: tuple[str, ...] = ()
+    allow_tf32: bool = False
 
     @property
     def processor(self) -> CPU | None:
@@ -237,11 +244,14 @@ _CPUS = {
 }
 
 
+_MATRICES = ("float16", "bfloat16", "tfloat32")  # from sm_80 on, by instructions that we have
+
+
 def _capability(arch: str, block_kb: int, shared_kb: int, lanes: int, threads: int) -> GPU:
     """A compute capability: shared memory of a block and of a multiprocessor, its lanes for float32, its threads."""
     return GPU(
         arch, arch, max_shared_memory_per_block=block_kb * _KB, lanes=lanes, threads_per_multiprocessor=threads,
-        shared_memory_per_multiprocessor=shared_kb * _KB,
+        shared_memory_per_multiprocessor=shared_kb * _KB, matrix_dtypes=() if arch == "sm_75" else _MATRICES,
     )  # fmt: skip
 
 
@@ -261,7 +271,7 @@ _CUDAS = {
 }
 # OpenCL 1.2 has no shuffles.
 _WIDTHS = (2, 4, 8)  # of vectors in OpenCL C; those of 16 are of use to bytes alone, and break PoCL 3.0
-_OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), 32 * _KB, 0, 0, 0, 128, True, _WIDTHS, False)
+_OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), (), 32 * _KB, 0, 0, 0, 128, True, _WIDTHS, False)
 # Registers of a thread of 32 bits: 16 of 128 bits on Mali; 128 of 256 bits for 16 threads on Intel; 256 on AMD.
 _OPENCLS = {
     "mali": replace(
@@ -293,7 +303,15 @@ register_kind(
     Kind(("cpu", "llvm"), CPU, _host, "cpu", _CPUS, {"width": "vector_bits", "num-cores": "cores", "mcpu": "model"})
 )
 register_kind(
-    Kind(("cuda",), GPU, GPU, "cuda", {**_GPUS, **_CUDAS}, {"max_num_threads": "max_threads_per_block"}, "arch")
+    Kind(
+        ("cuda",),
+        GPU,
+        lambda: GPU(matrix_dtypes=_MATRICES),
+        "cuda",
+        {**_GPUS, **_CUDAS},
+        {"max_num_threads": "max_threads_per_block"},
+        "arch",
+    )
 )
 register_kind(Kind(("opencl",), GPU, lambda: _OPENCL, "opencl", _OPENCLS, {"device": "model"}))
 register_kind(Kind(("accel", "vta"), Accelerator, Accelerator, "accel", _ACCELERATORS))

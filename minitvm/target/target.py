@@ -98,6 +98,15 @@ class Target:
         bits = getattr(self.description, "vector_bits", 0)
         return max(1, int(bits) // _element_bits(str(dtype)))
 
+    def multiplies_matrices(self, dtype: str) -> bool:
+        """Whether the machine has tensor cores that multiply matrices of a dtype, with sums in float32."""
+        return str(dtype) in getattr(self.description, "matrix_dtypes", ())
+
+    @property
+    def rounds_to_tf32(self) -> bool:
+        """Whether products of float32 are to be those of operands rounded to 10 bits of mantissa: by consent only."""
+        return getattr(self.description, "allow_tf32", False) and self.multiplies_matrices("tfloat32")
+
     def __str__(self) -> str:
         """Text that `Target` reads back."""
         parts = [self.kind]

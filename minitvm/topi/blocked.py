@@ -13,6 +13,7 @@ from .. import te
 from ..errors import InputError
 from ..expr import Expr
 from ..te import Tensor
+from .factors import factor
 from .shapes import constant, dims, may_exceed, paddings, per_axis, plus, times
 
 Ints = int | Sequence[int]
@@ -107,7 +108,7 @@ def _conv_nchwc(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding:
     dims(weight, f"O/y, C/x, {kernel}, x, y")
     zero = te.const(0, data.dtype)
     return conv_of_blocks(
-        data, weight, lambda a, b: a.astype(dtype) * b.astype(dtype), zero, strides, padding, dilation, attrs
+        data, weight, lambda a, b: factor(a, dtype) * factor(b, dtype), zero, strides, padding, dilation, attrs
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from .. import te
 from ..errors import InputError, TypeMismatch
 from ..te import Tensor
+from .factors import factor
 from .layouts import AxisOrder
 from .pad import constant_pad
 from .shapes import agree, constant, dims, is_one, paddings, per_axis, plus, simple, times
@@ -77,7 +78,7 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
         # The sum follows the order in memory: in channels-last layouts the channels are summed innermost.
         last = data_layout.endswith("C")
         axes = axes if depthwise else [*axes, rc] if last else [rc, *axes]
-        product = x.astype(dtype) * w.astype(dtype)
+        product = factor(x, dtype) * factor(w, dtype)
         return te.sum(product, axis=axes) if axes else product
 
     name = ("depthwise_" if depthwise else "group_" if groups > 1 else "") + f"conv{rank}d_{order.stored.lower()}"

@@ -12,6 +12,7 @@ from .. import te
 from ..errors import TypeMismatch
 from ..expr import Expr
 from ..te import Tensor
+from .factors import factor
 from .shapes import agree, broadcast_point, broadcast_shapes, dims
 
 
@@ -25,7 +26,7 @@ def dense(data: Tensor, weight: Tensor, *, out_dtype: str = "") -> Tensor:
 
     def element(*indices: Any) -> Any:
         *rows, j = indices
-        return te.sum(data[(*rows, k.var)].astype(dtype) * weight[j, k.var].astype(dtype), axis=k)
+        return te.sum(factor(data[(*rows, k.var)], dtype) * factor(weight[j, k.var], dtype), axis=k)
 
     names = _names(data.ndim - 1)
     return te.compute(
@@ -60,7 +61,7 @@ def batch_matmul(
 def _matmul(op: str, a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str) -> Tensor:
     _check_dtypes(op, a, b, out_dtype)
     dtype = out_dtype or a.dtype
-    return product_of_matrices(op, a, b, lambda x, y: x.astype(dtype) * y.astype(dtype), transpose_a, transpose_b)
+    return product_of_matrices(op, a, b, lambda x, y: factor(x, dtype) * factor(y, dtype), transpose_a, transpose_b)
 
 
 def product_of_matrices(

@@ -15,7 +15,7 @@ import numpy as np
 
 from minitvm.errors import Unsupported
 
-from ..meaning.intrinsics import _erf, _round_half_away, halves_of_words
+from ..meaning.intrinsics import _erf, _round_half_away, halves_of_words, round_tf32
 from .bound_numbers import (
     Format,
     Value,
@@ -73,6 +73,7 @@ _MONOTONE: dict[str, Callable[[Any], Any]] = {
 _INTEGRAL: dict[str, Callable[[Any], Any]] = {
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "nearbyint": np.rint,
     "round": lambda x: _round_half_away(x.astype(np.longdouble)).astype(np.float64),
+    "round_tf32": lambda x: round_tf32(np.asarray(x).astype(np.float32)).astype(np.float64),
 }  # fmt: skip
 
 
@@ -82,7 +83,7 @@ def apply(name: str, args: list[Value], f: Format) -> Value:
     if name in _MONOTONE:
         ulps, absolute = DECLARED[name].of(f)
         return monotone(_MONOTONE[name], a, f, ulps, absolute)
-    if name in _INTEGRAL:
+    if name in _INTEGRAL:  # monotone, and without an error of its own
         return rounded_to_integral(a, _INTEGRAL[name], f)
     if name in _OTHER:
         return _OTHER[name](*args, f)

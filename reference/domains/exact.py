@@ -107,6 +107,9 @@ class MagnitudeCompiler(GridCompiler):
         if e.op == "fma":
             a, b, c = (self.expr(arg) for arg in e.args)
             return lambda env: peaks.note(dtype, a(env) * b(env) + c(env))
+        if e.op == "round_tf32":  # as many bits of mantissa as a float16
+            value = self.expr(e.args[0])
+            return lambda env: peaks.note(x.DType("float16"), value(env))
         if e.op == "dot2_bf16":
             acc, left, right = (self.expr(arg) for arg in e.args)
             return lambda env: peaks.note(dtype, acc(env) + _sizes_of_products(left(env), right(env), e))

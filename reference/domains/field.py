@@ -125,7 +125,7 @@ class Field:
             return lambda needed, a, b, c: self.add(self.multiply(a, b), c)
         if op == "dot2_bf16":
             return lambda needed, acc, a, b: self._with_products(acc, a, b, needed, at)
-        if op == "likely":
+        if op in ("likely", "round_tf32"):  # like a cast to fewer bits
             return lambda needed, a: a
         if op == "rsqrt":
             return lambda needed, a: self.divide(self._one(), self.hash("sqrt", a))

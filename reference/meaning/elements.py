@@ -22,7 +22,8 @@ from .settings import Settings, stored_buffers
 from .storage import Memory, View
 
 _REPORTS = (
-    "load", "store", "operation", "loop_enter", "loop_iteration", "loop_exit", "block", "barrier", "allocate", "free"
+    "load", "store", "thread_access", "operation", "loop_enter", "loop_iteration", "loop_exit", "block", "barrier",
+    "allocate", "free",
 )  # fmt: skip
 
 
@@ -108,22 +109,43 @@ class ElementCompiler(ScalarCompiler):
                 return view.data[offset] if single_float else view.data.item(offset)
 
             read = checked
-        touch, inner = self._touch(buffer), read
+        touch, inner = self._touch(buffer, node), read
         if touch is None:
             return read
 
         def heard(env: Environment, view: View, offset: int) -> Value:
-            touch(view, offset)
+            touch(env, view, offset)
             return inner(env, view, offset)
 
         return heard
 
-    def _touch(self, buffer: t.Buffer) -> Callable[[View, int], None] | None:
+    def _touch(self, buffer: t.Buffer, node: Any) -> Callable[[Environment, View, int], None] | None:
         """How listeners hear of a load; None where nobody listens."""
-        report, size = self.hear["load"], buffer.dtype.scalar.bytes
+        report, by_thread, size = self.hear["load"], self._by_thread("read", buffer, node), buffer.dtype.scalar.bytes
         if report is None:
+            return by_thread
+
+        def touch(env: Environment, view: View, offset: int) -> None:
+            report(events.Access(view.memory.name, view.memory.scope, offset, size))
+            if by_thread is not None:
+                by_thread(env, view, offset)
+
+        return touch
+
+    def _by_thread(self, verb: str, buffer: t.Buffer, node: Any) -> Callable[[Environment, View, int], None] | None:
+        """How listeners hear which thread accesses shared storage; None where nobody listens, or it is not shared."""
+        report, size, threads = self.hear["thread_access"], buffer.dtype.scalar.bytes, self.threads
+        if report is None or not buffer.scope.startswith("shared"):
             return None
-        return lambda view, offset: report(events.Access(view.memory.name, view.memory.scope, offset, size))
+        parallel = {slot for _, slot in threads}
+        serial = [slot for _, slot in self.around if slot not in parallel]
+
+        def tell(env: Environment, view: View, offset: int) -> None:
+            moment = tuple(int(env[slot]) for slot in serial)
+            own = tuple((axis, int(env[slot])) for axis, slot in threads)
+            report(events.ThreadAccess(verb, node, moment, own, view.memory.name, offset, size))
+
+        return tell
 
     def _put(self, buffer: t.Buffer, node: Any) -> Callable[[Environment, View, int, Value], None]:
         """How one element is written: (environment, view, flat offset, value)."""
@@ -151,13 +173,16 @@ class ElementCompiler(ScalarCompiler):
                 view.data[offset] = value
 
             write = checked
-        report = self.hear["store"]
-        if report is None:
+        report, by_thread = self.hear["store"], self._by_thread("written", buffer, node)
+        if report is None and by_thread is None:
             return write
         inner, size = write, buffer.dtype.scalar.bytes
 
         def heard(env: Environment, view: View, offset: int, value: Value) -> None:
-            report(events.Access(view.memory.name, view.memory.scope, offset, size))
+            if report is not None:
+                report(events.Access(view.memory.name, view.memory.scope, offset, size))
+            if by_thread is not None:
+                by_thread(env, view, offset)
             inner(env, view, offset, value)
 
         return heard
@@ -243,7 +268,7 @@ class ElementCompiler(ScalarCompiler):
         offsets = self._vector_places(e.buffer, e.indices, e)
         explain, fetch, slot = self._explain, self._fetch(e.buffer, e), self.slot(e.buffer)
         mask = self._indices([e.predicate])[0] if e.predicate is not None else None
-        numpy, lanes, touch = self.cells(e.dtype), e.dtype.lanes, self._touch(e.buffer)
+        numpy, lanes, touch = self.cells(e.dtype), e.dtype.lanes, self._touch(e.buffer, e)
         is_picked = [True] * lanes if picked is None else picked.tolist()
 
         def evaluate(env: Environment) -> Value:
@@ -257,7 +282,7 @@ class ElementCompiler(ScalarCompiler):
                 if is_picked[lane]:
                     result[lane] = fetch(env, view, places[lane])
                 elif touch is not None:
-                    touch(view, places[lane])
+                    touch(env, view, places[lane])
             return result
 
         return evaluate

@@ -79,9 +79,19 @@ _WIDENED: dict[str, Callable[..., Any]] = {
     "erf": _erf,
     "round": _round_half_away,
 }  # fmt: skip
+
+
+def round_tf32(a: Any) -> Any:
+    """A float32 rounded to 10 bits of mantissa, ties away from zero: by integers, which have its order."""
+    bits = np.asarray(a, np.float32).view(np.uint32)
+    rounded = ((bits + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)).view(np.float32)
+    return np.where(np.isfinite(a), rounded, a)[()]
+
+
 _NATIVE_FLOAT: dict[str, Callable[..., Any]] = {
     "sqrt": np.sqrt, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "nearbyint": np.rint, "abs": np.abs,
     "copysign": np.copysign, "fmod": np.fmod, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
+    "round_tf32": round_tf32,
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from minitvm.expr.dtypes import is_floating
 
+from ..meaning.intrinsics import round_tf32
 from .table import before_after, operator, pair, reordered
 
 
@@ -33,6 +34,8 @@ def convolve(
     """Data [n, c, ...] with filters [o, c / groups, ...]."""
     rank = x.ndim - 2
     dtype = out_dtype or str(x.dtype)
+    if dtype == "tfloat32":  # see `linear.product`
+        x, w, dtype = round_tf32(x), round_tf32(w), "float32"
     before, after = before_after(padding, rank)
     padded = np.pad(x.astype(_summed(dtype), copy=False), [(0, 0), (0, 0), *zip(before, after, strict=True)])
     filters = w.astype(_summed(dtype), copy=False)

@@ -6,11 +6,17 @@ import numpy as np
 
 from minitvm.expr.dtypes import is_floating
 
+from ..meaning.intrinsics import round_tf32
 from .table import operator
 
 
 def product(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
-    """`a @ b` summed in the dtype of the result; half floats are summed in float32."""
+    """`a @ b` summed in the dtype of the result; half floats are summed in float32.
+
+    "tfloat32": float32 of operands that are rounded to 10 bits of mantissa.
+    """
+    if dtype == "tfloat32":
+        a, b, dtype = round_tf32(a), round_tf32(b), "float32"
     summed = np.float32 if is_floating(dtype) and np.dtype(dtype).itemsize == 2 else np.dtype(dtype)
     return np.asarray(np.matmul(a.astype(summed, copy=False), b.astype(summed, copy=False))).astype(dtype, copy=False)
 

@@ -93,7 +93,7 @@ def _intrinsic(draw: Draw, inner: st.SearchStrategy[Expr], dtype: DType) -> Expr
     of_any = ["let", "abs", "likely", "reinterpret"]
     of_floats = (*WHOLE, "copysign", "fmod", "test", "fma")
     fixed_point = ("q_multiply_shift", "dot4_u8i8") if dtype == "int32" else ()
-    of_words = ("dot2_bf16",) if dtype == "float32" else ()
+    of_words = ("dot2_bf16", "round_tf32") if dtype == "float32" else ()
     kind = draw(st.sampled_from([*of_any, *((*of_floats, *of_words) if dtype.is_float else (*_BITS, *fixed_point))]))
     if kind == "let":
         variable = Var("t", dtype)
@@ -114,6 +114,8 @@ def _intrinsic(draw: Draw, inner: st.SearchStrategy[Expr], dtype: DType) -> Expr
     if kind == "dot2_bf16":
         words = call(kind, draw(st.sampled_from([const(0.0, "float32"), a])), draw(_words()), draw(_words()))
         return a + words
+    if kind == "round_tf32":
+        return call(kind, a + const(1 / 2048, dtype))
     if kind == "fmod":
         return call("fmod", a, const(draw(st.sampled_from([2, 3, -3])), dtype))
     if kind == "q_multiply_shift":

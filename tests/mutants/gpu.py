@@ -17,6 +17,7 @@ from minitvm.target import Target
 from minitvm.tir.analysis.bindings import reaches_every_point
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.transform import lower
+from tests.runtime.grids_along import along
 from tests.runtime.test_cuda_warps import lanes_of
 from tests.tir.transform.test_separate_allocations import blocks_with_scratch
 from tests.tir.transform.test_shrink_shared import cut_off, handed_on, pieces, shape_of_shared, shrink_shared
@@ -75,6 +76,16 @@ def open_extents_have_a_grid() -> None:
     assert {"blockIdx.x", "blockIdx.y", "blockIdx.z"} <= set(str(made.schedule.func).split('"'))
 
 
+def axes_are_limited() -> None:
+    for axis, most in (("blockIdx.y", 65535), ("threadIdx.z", 64)):
+        generate(along(axis, most), Target("cuda"))
+        try:
+            generate(along(axis, most + 1), Target("cuda"))
+        except Unsupported:
+            continue
+        raise AssertionError(f"{most + 1} iterations along {axis}")
+
+
 def chosen_tiles_fit() -> None:
     """The lines of a tile that is turned around are longer; the tile of a convolution is one piece of the sum."""
     x, w = te.placeholder((1, 16, 56, 56, 4), name="x"), te.placeholder((16, 16, 3, 3, 4, 4), name="w")
@@ -125,7 +136,8 @@ def lanes_meet() -> None:
 
 
 CHECKS: tuple[Callable[[], None], ...] = (
-    shrunk, chosen_where_it_helps, even, uneven_and_double, owners_do_not_meet, open_extents_have_a_grid,
+    axes_are_limited, shrunk, chosen_where_it_helps, even, uneven_and_double, owners_do_not_meet,
+    open_extents_have_a_grid,
     all_parts_are_reached, chosen_tiles_fit,
 )  # fmt: skip
 LANES: tuple[Callable[[], None], ...] = (lanes_meet,)

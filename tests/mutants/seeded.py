@@ -16,6 +16,7 @@ from tests.codegen.test_random_kernels import (
 from tests.codegen.test_random_kernels import (
     test_fractions_beside_the_middle_of_two_numbers_are_rounded_once as fractions_are_rounded_once,
 )
+from tests.graph.passes.test_tf32_products import CHECKS as ROUNDING_CHECKS
 from tests.reference.gone_wrong import goes_wrong_alike
 from tests.strategy.tensor_core_programs import CHECKS as TENSOR_CORE_CHECKS
 from tests.tir.analysis.followed import (
@@ -78,6 +79,7 @@ ON_CUDA_GRIDS = seeded("grids for CUDA in Python", lambda k: runs_alike(*_GRIDS[
 INSTRUCTIONS = seeded(
     "instructions and asynchronous copies", lambda k: INSTRUCTION_CHECKS[k](), len(INSTRUCTION_CHECKS)
 )
+CONSENT = seeded("rounding to 10 bits of mantissa", lambda k: ROUNDING_CHECKS[k](), len(ROUNDING_CHECKS))
 TENSOR_CORES = seeded("products on tensor cores", lambda k: TENSOR_CORE_CHECKS[k](), len(TENSOR_CORE_CHECKS))
 PRETENDED = seeded("programs on a pretended device", checked, len(CHECKS))
 EFFECTS = seeded("effects of programs of blocks", effects_hold, 120)

@@ -27,6 +27,7 @@ _NO_IMAGE = SimpleNamespace(name="CUDA_ERROR_NO_BINARY_FOR_GPU")
 STREAM = 77
 ATTRIBUTES = {
     "MAX_THREADS_PER_BLOCK": 1024, "MAX_BLOCK_DIM_X": 1024, "MAX_BLOCK_DIM_Y": 1024, "MAX_BLOCK_DIM_Z": 64,
+    "MAX_GRID_DIM_X": 2**31 - 1, "MAX_GRID_DIM_Y": 65535, "MAX_GRID_DIM_Z": 65535,
     "MULTIPROCESSOR_COUNT": 2, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 163 << 10,
 }  # fmt: skip
 
@@ -40,7 +41,11 @@ class FakeDriver:
     """The module `cuda.bindings.driver` of a machine with one device of the architecture `arch`."""
 
     CUresult = SimpleNamespace(CUDA_SUCCESS=_SUCCESS)
-    CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="dynamic")
+    CUfunction_attribute = SimpleNamespace(
+        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="dynamic", CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK="threads",
+        CU_FUNC_ATTRIBUTE_NUM_REGS="registers",
+    )  # fmt: skip
+    registers = 32  # of a thread, in all kernels
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1)
 
     def __init__(self, arch: str = "sm_80", total: int = 1 << 30) -> None:
@@ -168,6 +173,10 @@ class FakeDriver:
         if value > self.attributes["MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"]:
             raise ValueError
         kernel.shared_most = value
+
+    def _cuFuncGetAttribute(self, attribute: str, kernel: Any) -> int:
+        most = min(self.attributes["MAX_THREADS_PER_BLOCK"], 65536 // self.registers // 32 * 32)
+        return {"threads": most, "registers": self.registers}[attribute]
 
     def _cuLaunchKernel(
         self, kernel: Any, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: int,

@@ -32,6 +32,7 @@ from minitvm.tir import Schedule
 from minitvm.tir.analysis.dynamic_shared import dynamic_storage
 from minitvm.tir.transform import lower
 from tests.codegen.test_backends import through_shared_storage
+from tests.runtime.grids_along import along
 from tests.runtime.test_opencl import on_a_grid
 
 pytest.importorskip("numba_cuda")
@@ -289,6 +290,13 @@ def test_a_block_of_too_many_threads_is_refused() -> None:
     kernel = lower(on_a_grid(256).func, Target("cuda"), "main")["main_kernel_0"]
     with pytest.raises(Unsupported, match="main_kernel_0 cannot become a CUDA kernel: a block of too many threads"):
         generate(kernel, Target("cuda -max_threads_per_block=128"))
+
+
+@pytest.mark.parametrize(("axis", "most"), [("blockIdx.y", 65535), ("blockIdx.z", 65535), ("threadIdx.z", 64)])
+def test_an_axis_of_too_many_blocks_or_threads_is_refused(axis: str, most: int) -> None:
+    generate(along(axis, most), Target("cuda"))
+    with pytest.raises(Unsupported, match=f"too many iterations along {axis}(.|\n)*at most {most}(.|\n)*{most + 1}"):
+        generate(along(axis, most + 1), Target("cuda"))
 
 
 def tiles(scope: str, n: int = 800) -> Any:

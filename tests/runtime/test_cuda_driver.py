@@ -14,12 +14,22 @@ from minitvm.errors import ExecutionError, TargetError
 from minitvm.executable import Kernel
 from minitvm.expr import SizeVar
 from minitvm.runtime.cuda import driver
+from minitvm.script import from_source
 from tests.runtime import fake_cuda
 from tests.runtime.fake_cuda import FakeDriver
 from tests.runtime.test_devices import alike, network
 from tests.runtime.test_states import log, row
 
 pytest.importorskip("numba_cuda")
+PLUS_ONE = """
+@T.prim_func
+def main(A: T.Buffer((512,)), B: T.Buffer((512,))):
+    for b in T.thread_binding(512 // 256, thread="blockIdx.x"):
+        for t in T.thread_binding(256, thread="threadIdx.x"):
+            with T.block("B"):
+                vi = T.axis.spatial(512, b * 256 + t)
+                B[vi] = A[vi] + T.float32(1)
+"""
 Plug = Callable[..., FakeDriver]
 
 
@@ -109,3 +119,30 @@ def test_a_kernel_of_another_language_is_refused(plugged: Plug) -> None:
     other = replace(executable, kernels=(Kernel("k", "opencl", "", "k", ()),))
     with pytest.raises(TargetError, match="kernel k is written in opencl; this runtime runs numba-cuda"):
         driver.CudaDevice(0).compiled(other, None, None)
+
+
+def test_a_block_with_too_many_registers_is_refused_before_it_is_launched(plugged: Plug) -> None:
+    fake = plugged()
+    fake.registers = 250
+    func = from_source(PLUS_ONE.replace("512 // 256", "1").replace("256", "512"))
+    module = minitvm.build(func, target="cuda")
+    with pytest.raises(
+        TargetError, match="kernel main_kernel_0 has blocks of 512 threads, each with 250 registers"
+    ) as e:
+        module(np.zeros(512, np.float32), np.zeros(512, np.float32))
+    assert "runs up to 256 such threads" in str(e.value) and "cuLaunchKernel" not in fake.commands
+    fake.registers = 32
+    result = np.zeros(512, np.float32)
+    module(np.ones(512, np.float32), result)
+    assert (result == 2).all()  # the process, and the module, stay usable
+
+
+def test_a_grid_beyond_the_device_is_refused_before_it_is_launched(plugged: Plug) -> None:
+    fake = plugged()
+    fake.attributes["MAX_GRID_DIM_Y"] = 3
+    module = minitvm.build(
+        from_source(PLUS_ONE.replace("blockIdx.x", "blockIdx.y").replace("512", "1024")), target="cuda"
+    )
+    with pytest.raises(TargetError, match=r"a grid of 1 x 4 x 1 groups\n.*up to 2147483647 x 3 x 65535"):
+        module(np.zeros(1024, np.float32), np.zeros(1024, np.float32))
+    assert "cuLaunchKernel" not in fake.commands

@@ -8,7 +8,9 @@ import functools
 import numpy as np
 
 import minitvm
-from minitvm import reference, strategy, te, tir
+from minitvm import reference, strategy, te, tir, topi
+from minitvm.errors import ScheduleError
+from minitvm.expr import call
 from minitvm.target import Target
 
 TARGET = "cuda -arch=sm_80"
@@ -23,9 +25,11 @@ def product(m: int, n: int, k: int, dtype: str = "float16", *, transposed: bool 
     b = te.placeholder((*lead, *((n, k) if transposed else (k, n))), dtype, name="B")
     r = te.reduce_axis((0, k), name="k")
 
+    wide = (lambda e: call("round_tf32", e)) if dtype == "float32" else (lambda e: e.astype("float32"))
+
     def element(*i):
         second = b[(*i[:-2], i[-1], r)] if transposed else b[(*i[:-2], r, i[-1])]
-        return te.sum(a[(*i[:-1], r)].astype("float32") * second.astype("float32"), axis=r)
+        return te.sum(wide(a[(*i[:-1], r)]) * wide(second), axis=r)
 
     c = te.compute((*lead, m, n), element, name="C")
     if not followed:
@@ -35,6 +39,20 @@ def product(m: int, n: int, k: int, dtype: str = "float16", *, transposed: bool 
     return te.create_prim_func([a, b, bias, te.compute((*lead, m, n), lambda *i: d[i].astype(dtype), name="E")])
 
 
+def convolution(channels: int, image: int, out: int, kernel: int, *, batch: int = 1, strides: int = 1,
+                dtype: str = "float16", block: int = 0) -> tir.PrimFunc:  # fmt: skip
+    """A convolution summed in float32, then ReLU: of channels in blocks, or [N, C, H, W], which is converted back."""
+    options = {"padding": kernel // 2, "strides": strides, "out_dtype": "float32"}
+    if block:
+        x = te.placeholder((batch, channels // block, image, image, block), dtype, name="x")
+        w = te.placeholder((out // block, channels // block, kernel, kernel, block, block), dtype, name="w")
+        return te.create_prim_func([x, w, topi.relu(topi.conv2d_nchwc(x, w, **options))])
+    x = te.placeholder((batch, channels, image, image), dtype, name="x")
+    w = te.placeholder((out, channels, kernel, kernel), dtype, name="w")
+    return te.create_prim_func([x, w, topi.cast(topi.relu(topi.conv2d(x, w, **options)), dtype=dtype)])
+
+
+_SMALL = {**KNOBS, "rows": 16, "columns": 8}
 PRODUCTS = {
     "float16": (product(32, 16, 48), KNOBS),
     "bfloat16": (product(32, 16, 32, "bfloat16"), KNOBS),
@@ -43,6 +61,10 @@ PRODUCTS = {
     "followed": (product(32, 16, 32, followed=True), KNOBS),
     "batched": (product(32, 16, 32, batch=2), KNOBS),
     "padded": (product(19, 21, 37), KNOBS),
+    "convolution": (convolution(3, 4, 9, 2, batch=2, strides=2), _SMALL),
+    "convolution of blocks": (convolution(16, 3, 8, 2, block=8), {**_SMALL, "depth": 32}),
+    "tf32": (product(32, 16, 24, "float32"), {**KNOBS, "rows": 16, "columns": 16, "depth": 8}),
+    "tf32, transposed": (product(16, 13, 19, "float32", transposed=True, followed=True), {**_SMALL, "depth": 8}),
     "padded and followed": (product(30, 17, 16, transposed=True, followed=True, batch=2), KNOBS),
 }
 
@@ -50,7 +72,10 @@ PRODUCTS = {
 @functools.cache
 def scheduled(name: str) -> tir.PrimFunc:
     func, knobs = PRODUCTS[name]
-    chosen = strategy.registry.chosen(func, Target(TARGET), knobs)
+    try:
+        chosen = strategy.registry.chosen(func, Target(TARGET), knobs)
+    except ScheduleError as error:
+        raise AssertionError(str(error)) from error
     assert chosen.rule == "tensor_core", chosen.choice.refused
     return chosen.schedule.func
 
@@ -77,6 +102,9 @@ def runs_lane_by_lane(name: str) -> None:
 
 CHECKS = [
     functools.partial(means_the_same, "padded"),
+    functools.partial(means_the_same, "convolution of blocks"),
+    functools.partial(means_the_same, "convolution"),
+    *(functools.partial(runs_lane_by_lane, name) for name in ("tf32", "tf32, transposed")),
     *(functools.partial(runs_lane_by_lane, name) for name in ("float16", "transposed")),
     *(functools.partial(means_the_same, name) for name in ("float16", "two rows of warps", "followed")),
     *(functools.partial(runs_lane_by_lane, name) for name in ("bfloat16", "followed", "two rows of warps", "batched")),

@@ -23,6 +23,7 @@ from ..nodes import Graph, OpNode, Value
 from ..registry import Pattern, get
 from . import blocked_brain, blocked_bytes
 from .rebuild import with_output_names
+from .tf32_products import TF32
 
 # Attributes that refer to the axes of the plain layout.
 _AXES = frozenset({"axis", "shape"})
@@ -36,7 +37,8 @@ def layouts(target: Target, accuracy: str) -> list[tuple[str, Callable[[Graph], 
 def blocked_layout(graph: Graph, target: Target, accuracy: str = "fast") -> Graph:
     """The graph with blocked convolutions, each by the algorithm that the target's model finds the cheapest.
 
-    Blocks are as wide as the target's vectors. `accuracy="strict"` leaves out Winograd's algorithm.
+    Blocks are as wide as the target's vectors of float32, or of the 16-bit floats that its tensor cores multiply, where
+    the graph has such convolutions. `accuracy="strict"` leaves out Winograd's algorithm.
     """
     return Blocking(graph, target, accuracy).run()
 
@@ -80,7 +82,7 @@ class Blocking:
         self.graph = graph
         self.target = target
         self.accuracy = accuracy
-        self.lanes = target.vector_lanes("float32")
+        self.lanes = max(map(target.vector_lanes, _vectors_of(graph, target)))
         self.b = GraphBuilder(graph.name)
         self.plain: dict[Value, Value] = {}
         self.blocked: dict[Value, Value] = {}
@@ -189,7 +191,7 @@ class Blocking:
         data, weight = item.inputs[:2]
         attrs = dict(item.attrs)
         groups = attrs.pop("groups", 1)
-        if len(item.inputs) != 2 or weight not in self.data or not _summed_in_vectors(item):
+        if len(item.inputs) != 2 or weight not in self.data or not _summed_in_vectors(item, self.target):
             return False
         if flat and (attrs.pop("data_layout"), attrs.pop("kernel_layout")) != ("NCHW", "OIHW"):
             return False  # the user's own choice
@@ -350,6 +352,8 @@ class Blocking:
             return False
         if data.dtype != "float32" and not data.dtype.is_half:
             return False
+        if self.target.multiplies_matrices(str(data.dtype)) or item.attrs.get("out_dtype") == TF32:
+            return False  # tensor cores read matrices as they are
         turned = item.op == "nn.dense" or bool(item.attrs.get("transpose_b"))
         depth, columns = (int(d) for d in (weight.shape[::-1] if turned else weight.shape))  # type: ignore[arg-type]
         if columns < self.lanes or depth == 0:
@@ -371,11 +375,25 @@ def _row_lanes(width: int, lanes: int) -> int:
     return lanes
 
 
-def _summed_in_vectors(item: OpNode) -> bool:
-    """Whether a convolution sums float32 from float32, or int32 from integers."""
+def _vectors_of(graph: Graph, target: Target) -> set[str]:
+    """The dtypes whose vectors decide how wide blocks are: of casts between them both sides have the same blocks."""
+    halves = {str(item.inputs[0].dtype) for item in graph.nodes if _on_tensor_cores(item, target)}
+    return {"float32", *halves}
+
+
+def _on_tensor_cores(item: OpNode, target: Target) -> bool:
+    """Whether an operator is a convolution of 16-bit floats that tensor cores compute."""
+    if item.op != "nn.conv2d" or item.attrs["groups"] != 1 or item.output.dtype != "float32":
+        return False
+    data, weight = (value.dtype for value in item.inputs[:2])
+    return data == weight and data.is_half and target.multiplies_matrices(str(data))
+
+
+def _summed_in_vectors(item: OpNode, target: Target) -> bool:
+    """Whether a convolution sums float32 from float32, or from what tensor cores multiply, or int32 from integers."""
     data, weight = (v.dtype for v in item.inputs)
     if item.output.dtype == "float32":
-        return data == weight == "float32"
+        return data == weight == "float32" or _on_tensor_cores(item, target)
     return item.output.dtype == "int32" and data.is_int and weight.is_int
 
 

@@ -7,13 +7,14 @@
 A product of two such floats is exact in float32, and the sum is rounded there once for each addition and at the end,
 where the tensor expression rounds each sum to 16 bits: no result has a larger bound. That is what the interpreter of
 graphs, ONNX Runtime and our importers do. Matrices are read as they are stored, which halves what a product with few
-rows waits for; a convolution reads each element often, so it reads float32, unless the machine multiplies pairs of
-bfloat16. A constant that was widened before counts as one of 16 bits if its elements are.
+rows waits for; a convolution reads each element often, so it reads float32, unless the machine multiplies matrices of
+that dtype (tensor cores) or pairs of bfloat16. A constant that was widened before counts as one of 16 bits if its
+elements are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from ..nodes import Graph, OpNode, Value
 from .blocked_brain import multiplies_pairs
 from .rebuild import with_replaced
 
+_HALVES = ("float16", "bfloat16")
 _MATRICES = frozenset(("nn.batch_matmul", "nn.dense", "nn.matmul"))
 _PRODUCTS = _MATRICES | {"nn.conv1d", "nn.conv2d", "nn.conv3d"}
 
@@ -31,8 +33,8 @@ _PRODUCTS = _MATRICES | {"nn.conv1d", "nn.conv2d", "nn.conv3d"}
 def half_products(graph: Graph, target: Target, accuracy: str = "fast") -> Graph:
     """The graph whose products of 16-bit floats are summed in float32, each in the form that the target computes."""
     arrays, producers = graph.arrays(), graph.producers()
-    pairs = multiplies_pairs(target, accuracy)
-    plans = {item: plan for item in graph.nodes if (plan := _plan(item, arrays, producers, pairs)) is not None}
+    direct = {half for half in _HALVES if _multiplies(target, accuracy, half)}
+    plans = {item: plan for item in graph.nodes if (plan := _plan(item, arrays, producers, direct)) is not None}
     new: dict[Value, Value] = {}
 
     def make(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Value:
@@ -56,18 +58,18 @@ def half_products(graph: Graph, target: Target, accuracy: str = "fast") -> Graph
 
 
 def _plan(
-    item: OpNode, arrays: Mapping[Value, np.ndarray], producers: Mapping[Value, OpNode], pairs: bool
+    item: OpNode, arrays: Mapping[Value, np.ndarray], producers: Mapping[Value, OpNode], direct: Collection[str]
 ) -> tuple[DType, bool] | None:
     """The 16-bit dtype of a product that is to be changed, and whether it reads its operands as they are stored.
 
-    `pairs`: the machine multiplies pairs of bfloat16.
+    The machine multiplies elements of `direct` dtypes without widening them.
     """
     if item.op not in _PRODUCTS or len(item.inputs) != 2:
         return None
     dtypes, result = [v.dtype for v in item.inputs], item.output.dtype
     if dtypes[0] == dtypes[1] and dtypes[0].is_half:
         half = dtypes[0]
-        stored = _reads_halves(item, half, pairs)
+        stored = _reads_halves(item, half, direct)
         is_done = result == "float32" and stored
         return (half, stored) if result in (half, "float32") and not is_done else None
     if result != "float32" or dtypes != ["float32", "float32"]:
@@ -77,15 +79,20 @@ def _plan(
     if len(sources) != 1:
         return None
     (half,) = sources
-    if not _reads_halves(item, half, pairs):
+    if not _reads_halves(item, half, direct):
         return None
     return (half, True) if all(_narrow(v, arrays, producers, half) is not None for v in item.inputs) else None
 
 
-def _reads_halves(item: OpNode, half: DType, pairs: bool) -> bool:
+def _reads_halves(item: OpNode, half: DType, direct: Collection[str]) -> bool:
     if item.op in _MATRICES:
         return True
-    return item.op == "nn.conv2d" and item.attrs["groups"] == 1 and half == "bfloat16" and pairs
+    return item.op == "nn.conv2d" and item.attrs["groups"] == 1 and half in direct
+
+
+def _multiplies(target: Target, accuracy: str, half: str) -> bool:
+    """Whether the machine multiplies two elements of a 16-bit dtype, or matrices of them, without widening them."""
+    return target.multiplies_matrices(half) or (half == "bfloat16" and multiplies_pairs(target, accuracy))
 
 
 def _narrow(

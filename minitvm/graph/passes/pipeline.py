@@ -23,6 +23,7 @@ from .loop_bodies import loop_bodies
 from .simplify import simplify
 from .split_conv_transpose import split_conv_transpose
 from .split_resize import split_resize
+from .tf32_products import tf32_products
 
 Pass = tuple[str, Callable[[Graph], Graph]]
 Callback = Callable[[str, Any, Any], None]
@@ -61,6 +62,7 @@ def products_of_bytes_and_halves(target: Target, accuracy: str) -> list[Pass]:
     return [
         ("integer_products", integer_products),
         ("half_products", lambda graph: half_products(graph, target, accuracy)),
+        ("tf32_products", lambda graph: tf32_products(graph, target, accuracy)),
     ]
 
 

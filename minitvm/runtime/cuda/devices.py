@@ -79,7 +79,7 @@ class SimulatedDevice:
     """Kernels run by Python, in the memory of this process."""
 
     name = "simulator of CUDA"
-    limits = Limits(threads=1024, axes=(1024, 1024, 64), piece=1 << 40, units=1)
+    limits = Limits(1024, (1024, 1024, 64), piece=1 << 40, units=1, blocks=(2**31 - 1, 65535, 65535))
     errors: tuple[type[Exception], ...] = (KernelFault,)
 
     def compiled(self, executable: Executable, progress: Progress | None, codes: Sequence[Any] | None) -> list[Any]:  # noqa: ARG002

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,9 +105,10 @@ class CudaDevice:
         )
         self.shared_limit = self._attribute(handle, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
         axes = tuple(self._attribute(handle, f"MAX_BLOCK_DIM_{axis}") for axis in "XYZ")
+        blocks = tuple(self._attribute(handle, f"MAX_GRID_DIM_{axis}") for axis in "XYZ")
         memory = int(self.call("cuDeviceTotalMem", handle))
         units = self._attribute(handle, "MULTIPROCESSOR_COUNT")
-        self.limits = Limits(self._attribute(handle, "MAX_THREADS_PER_BLOCK"), axes, memory, units)
+        self.limits = Limits(self._attribute(handle, "MAX_THREADS_PER_BLOCK"), axes, memory, units, blocks)
 
     def _attribute(self, handle: Any, name: str) -> int:
         attribute = getattr(self.driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
@@ -133,6 +135,20 @@ class CudaDevice:
             except CudaError as error:
                 raise TargetError(f"{self.name} does not take kernel {kernel.name}: {error}") from None
         return functions
+
+    def _check_registers(self, kernel: Any, name: str, shape: Shape) -> None:
+        """Refuse a block whose threads need more registers, or storage of their own, than a multiprocessor has."""
+        attributes = self.driver.CUfunction_attribute
+        most = int(self.call("cuFuncGetAttribute", attributes.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel))
+        threads = prod(shape.threads)
+        if threads <= most:
+            return
+        registers = int(self.call("cuFuncGetAttribute", attributes.CU_FUNC_ATTRIBUTE_NUM_REGS, kernel))
+        raise TargetError(
+            f"kernel {name} has blocks of {threads} threads, each with {registers} registers\n"
+            f"  found:  {self.name} runs up to {most} such threads in a block\n"
+            "  try:    a target with fewer max_threads_per_block, or smaller tiles"
+        )
 
     def _allow_shared(self, function: Any, kernel: Kernel) -> None:
         """Let launches of a kernel give its blocks what it needs; more than `SHARED_BYTES` must be asked for."""
@@ -205,6 +221,7 @@ class CudaDevice:
         self.call("cuMemcpyDtoDAsync", _address(to), _address(source), nbytes, self.queue)
 
     def launch(self, kernel: Any, about: Kernel, values: Sequence[Any], shape: Shape) -> Launch:
+        self._check_registers(kernel, about.name, shape)
         words = np.array(words_of(values, about, _address), np.int64)
         pointers = words.ctypes.data + 8 * np.arange(len(words), dtype=np.uint64)
 

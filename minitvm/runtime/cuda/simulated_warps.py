@@ -124,6 +124,14 @@ def mma_16x8x16(held: Sequence[Any], kind: str) -> tuple[np.float32, ...]:
     return sums
 
 
+def mma_16x8x8(held: Sequence[Any]) -> tuple[np.float32, ...]:
+    """The lane's four sums of float32 that are rounded. `held` are its registers: four of a, two of b, four of c."""
+    sums: tuple[np.float32, ...] = together(
+        "mma", WHOLE, held, lambda lanes: _product_16x8x8([lanes[k] for k in range(LANES)])
+    )
+    return sums
+
+
 def _matrices(rows: Sequence[Any], count: int, trans: bool) -> list[tuple[np.uint32, ...]]:
     """Of each lane the words of `count` matrices. Row r of matrix m is what lane 8 m + r named: 8 elements."""
     matrices = [np.stack([rows[8 * m + r] for r in range(8)]) for m in range(count)]
@@ -159,3 +167,31 @@ def _product_16x8x16(registers: Sequence[Sequence[Any]], kind: str) -> list[tupl
         tuple(sums[lane // 4 + (8 if i >= 2 else 0), (lane % 4) * 2 + (i & 1)] for i in range(4))
         for lane in range(LANES)
     ]
+
+
+def _product_16x8x8(registers: Sequence[Sequence[Any]]) -> list[tuple[np.float32, ...]]:
+    """Of each lane the four sums of products of float32, of which the last 13 bits are not looked at."""
+    a, b, c = np.zeros((16, 8)), np.zeros((8, 8)), np.zeros((16, 8))
+    for lane, held in enumerate(registers):
+        group, thread = lane // 4, lane % 4
+        factors = (np.array(held[:6], np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+        for i in range(4):
+            a[group + 8 * (i & 1), thread + 4 * (i >> 1)] = factors[i]
+            c[group + 8 * (i >> 1), thread * 2 + (i & 1)] = held[6 + i]
+        for i in range(2):
+            b[thread + 4 * i, group] = factors[4 + i]
+    with np.errstate(all="ignore"):
+        sums = (a @ b + c).astype(np.float32)
+    return [tuple(sums[lane // 4 + 8 * (i >> 1), (lane % 4) * 2 + (i & 1)] for i in range(4)) for lane in range(LANES)]
+
+
+def tf32(value: Any) -> np.uint32:
+    """The word of a float32 with 10 bits of mantissa, to the nearest, ties away from zero."""
+    number = float(value)
+    if np.isfinite(number) and number != 0.0:
+        _, exponent = np.frexp(number)  # 0.5 <= |mantissa| < 1: 11 bits, the first of which is implied
+        exponent = max(int(exponent), -125)  # below it numbers have no smaller power of 2
+        scaled = np.floor(abs(number) * 2.0 ** (11 - exponent) + 0.5)
+        number = float(np.copysign(scaled * 2.0 ** (exponent - 11), number))
+    with np.errstate(over="ignore"):
+        return np.uint32(np.array(number, np.float32).view(np.uint32)[()])

@@ -486,6 +486,10 @@ def _mma(kind: str, *registers: Any) -> Any:
     return simulated_warps.mma_16x8x16(registers, kind)
 
 
+def _mma_tf32(*registers: Any) -> Any:
+    return simulated_warps.mma_16x8x8(registers)
+
+
 # -- lanes
 
 
@@ -522,6 +526,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     **{f"ldmatrix_x{n}{'_trans' if t else ''}": functools.partial(_ldmatrix, n, t)
        for n in (1, 2, 4) for t in (False, True)},
     **{f"mma_16x8x16_{kind}": functools.partial(_mma, kind) for kind in ("f16", "bf16")},
+    "mma_16x8x8_tf32": _mma_tf32, "tf32": simulated_warps.tf32,
     "broadcast": lambda x, lanes: np.full(lanes, x, _dtype((x,))), "select": _select,
     "dot2_bf16": _dot2, "first": lambda n, lanes: np.arange(lanes) < int(n),
     "shuffle": lambda a, b, *picks: np.concatenate([a, b])[list(picks)],

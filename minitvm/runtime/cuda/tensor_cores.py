@@ -1,6 +1,7 @@
 """Tensor cores in CUDA kernels: `ldmatrix` and `mma.sync`, which all 32 threads of a warp run together.
 
-PTX ISA, "Warp-level matrix load instruction: ldmatrix" and "mma.sync.aligned.m16n8k16".
+PTX ISA, "Warp-level matrix load instruction: ldmatrix", "mma.sync.aligned.m16n8k16", "mma.sync.aligned.m16n8k8" and
+"cvt.rna.tf32.f32".
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def _ldmatrix(count: int, trans: bool) -> Operation:
 
 
 def _mma(kind: str) -> Operation:
-    name, sums = f"mma_16x8x16_{kind}", types.UniTuple(types.float32, 4)
+    depth = 8 if kind == "tf32" else 16
+    name, sums = f"mma_16x8x{depth}_{kind}", types.UniTuple(types.float32, 4)
 
     def typer(*registers: types.Type) -> types.Type | None:
         words = all(isinstance(r, types.Integer) for r in registers[:6])
@@ -50,7 +52,7 @@ def _mma(kind: str) -> Operation:
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         words = [builder.trunc(a, _I32) if a.type.width > 32 else a for a in args[:6]]
         text = (
-            f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 "
+            f"mma.sync.aligned.m16n8k{depth}.row.col.f32.{kind}.{kind}.f32 "
             "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
         )
         constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
@@ -60,13 +62,25 @@ def _mma(kind: str) -> Operation:
         result = builder.call(ir.InlineAsm(signature, text, constraints, side_effect=True), values)
         return _tuple(context, builder, sig, result, 4)
 
-    doc = f"{name}(a0..a3, b0, b1, c0..c3): the product of 16 x 16 and 16 x 8 elements of {kind}, added to c"
+    doc = f"{name}(a0..a3, b0, b1, c0..c3): the product of 16 x {depth} and {depth} x 8 of {kind}, added to c"
     return Operation(marker(name, doc), typer, emit, (ANYTHING,))
+
+
+def _tf32() -> Operation:
+    def typer(value: types.Type) -> types.Type | None:
+        return types.uint32 if value == types.float32 else None
+
+    def emit(_context: Any, builder: ir.IRBuilder, _sig: Any, args: Any) -> ir.Value:
+        kind = ir.FunctionType(_I32, [_F32])
+        return builder.call(ir.InlineAsm(kind, "cvt.rna.tf32.f32 $0, $1;", "=r,f", side_effect=False), [args[0]])
+
+    return Operation(marker("tf32", "tf32(x): the word of x rounded to 10 bits of mantissa"), typer, emit, (ANYTHING,))
 
 
 OPERATIONS = {
     operation.name: operation
     for operation in (
         *(_ldmatrix(count, trans) for count in (1, 2, 4) for trans in (False, True)), _mma("f16"), _mma("bf16"),
+        _mma("tf32"), _tf32(),
     )
 }  # fmt: skip

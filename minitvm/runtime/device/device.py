@@ -30,12 +30,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of a device: threads in a block (in all, along each axis), bytes in one piece of memory, its units."""
+    """Of a device: threads in a block (in all, along each axis), bytes in one piece of memory, its units.
+
+    `blocks` are those of a grid along each axis, () for any number.
+    """
 
     threads: int
     axes: tuple[int, ...]
     piece: int
     units: int
+    blocks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,5 +142,11 @@ def checked_shape(device: Device, name: str, extents: Sequence[int]) -> Shape:
             f"kernel {name} has groups of {' x '.join(map(str, threads))} work-items\n"
             f"  found:  {device.name} runs up to {limits.threads} in a group, "
             f"{' x '.join(map(str, limits.axes))} along its axes"
+        )
+    if any(n > most for n, most in zip(blocks, limits.blocks, strict=False)):
+        raise TargetError(
+            f"kernel {name} has a grid of {' x '.join(map(str, blocks))} groups\n"
+            f"  found:  {device.name} runs up to {' x '.join(map(str, limits.blocks))} along its axes\n"
+            "  try:    a smaller batch, or shorter dimensions"
         )
     return Shape(blocks, threads)

@@ -14,6 +14,7 @@ from ...tir import Schedule
 from ..blocks import constant_extent
 
 AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+MOST = 65535  # blocks along y and z, on devices of NVIDIA
 
 
 def fused(sch: Schedule, loops: Sequence[Any]) -> Any:

@@ -23,17 +23,16 @@ matrix of implicit GEMM, and padding in front of it is computed where the tile i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from math import prod
 from typing import Any
 
-from ...errors import ScheduleError
-from ...expr import REDUCE, Call, Select, Var, walk
-from ...tir import IndexMap, Schedule
-from ...tir.nodes import BufferLoad, BufferStore
-from ..blocks import block_of, constant_extent, extents, inlinable, largest_divisor
-from ..roles import Roles, depends, operands, step_along
+from ...expr import REDUCE
+from ...tir import Schedule
+from ...tir.nodes import Block, BufferLoad
+from ..blocks import block_of, constant_extent, extents, largest_divisor
+from ..roles import Roles, depends, operands
 from .costs import APART, BANKS, BlockTile, ThreadTile
+from .fetched_tiles import Axes, along, fetched, padded, run_of, staged
 from .grid import fused, over_blocks
 
 
@@ -43,9 +42,11 @@ def schedule_shared(
     """Schedule the sum `block` and what follows it, `main`; returns the names of the blocks that it scheduled."""
     wide = way.column if further is None or way.product.n > tile.lanes else further
     factors = _factors(way, further, wide, tile, threads)
-    loads = _loads(way)
-    copies = [_copied(sch, way, block, load, further) for load in loads]
-    _pad(sch, block, main, copies, factors, threads.depth)
+    now = block_of(sch, block)
+    loads = _loads(now, way.vectors.buffer.name)
+    axes_of = [_axes(way, now, load, load is loads[1], further) for load in loads]
+    copies = [staged(sch, block, load.buffer.name, axes) for load, axes in zip(loads, axes_of, strict=True)]
+    padded(sch, block, main, copies, _multiples(now, factors, threads.depth), "local")
     loops = list(sch.get_loops(main))
     halves = {position: sch.split(loops[position], [None, *parts]) for position, parts in factors.items()}
     outer = [loop for position, loop in enumerate(loops) if position not in halves]
@@ -73,8 +74,8 @@ def schedule_shared(
     piece = fused(sch, pieces)
     for copy in copies:
         sch.compute_at(copy, piece, preserve_unit_loops=True)
-    for copy, load in zip(copies, loads, strict=True):
-        _fetch(sch, copy, load, tile, threads.threads)
+    for copy, load, tile_axes in zip(copies, loads, axes_of, strict=True):
+        _fetch(sch, copy, now, load, tile_axes, tile, threads.threads)
     init = sch.decompose_reduction(block, piece)
     for nest in (ordered, list(sch.get_loops(init))[around:], written):
         for loop in nest[:-1]:
@@ -104,51 +105,34 @@ def _some(factor: int) -> list[int]:
     return [factor] if factor > 1 else []
 
 
-def _loads(way: Roles) -> tuple[BufferLoad, BufferLoad]:
-    """The operand of the rows, and that of the vectors."""
-    loads = operands(way.block)
+def _loads(block: Block, vectors: str) -> tuple[BufferLoad, BufferLoad]:
+    """The operand of the rows, and that of the vectors, which has this name."""
+    loads = operands(block)
     assert loads is not None
     one, other = loads
-    return (one, other) if other is way.vectors else (other, one)
+    return (one, other) if other.buffer.name == vectors else (other, one)
 
 
 # -- the tiles
 
 
-def _copied(sch: Schedule, way: Roles, block: Any, load: BufferLoad, further: int | None) -> Any:
-    """A copy of an operand in the order of its tile: what is outside, the axes of the sum, those of the tile."""
-    now = block_of(sch, block)
-    read = next(p for p, region in enumerate(now.reads) if region.buffer.name == load.buffer.name)
-    operand = next(l for l in operands(now) or () if l.buffer is now.reads[read].buffer)
-    used = [p for p, axis in enumerate(now.iter_vars) if depends(operand, axis.var)]
-    last = way.column if load is way.vectors else way.row
-    summed = [p for p in used if now.iter_vars[p].kind == REDUCE]
+def _axes(way: Roles, block: Block, load: BufferLoad, is_of_vectors: bool, further: int | None) -> list[list[int]]:
+    """The axes of an operand's tile: what is outside, the axes of the sum, those of the results.
+
+    `block` is the sum after axes were joined, in which `way` counts.
+    """
+    used = [p for p, axis in enumerate(block.iter_vars) if depends(load, axis.var)]
+    last = way.column if is_of_vectors else way.row
+    summed = [p for p in used if block.iter_vars[p].kind == REDUCE]
     tiled = [p for p in (further, last) if p in used]
-    order = [*(p for p in used if p not in summed and p not in tiled), *summed, *tiled]
-    as_tile = IndexMap.from_func(lambda *i: tuple(i[p] for p in order), ndim=len(now.iter_vars))
-    return sch.reindex_cache_read(block, read, "shared", as_tile)
+    return [[p] for p in (*(p for p in used if p not in summed and p not in tiled), *summed, *tiled)]
 
 
-def _pad(sch: Schedule, block: Any, main: Any, copies: list[Any], factors: Mapping[int, list[int]], depth: int) -> None:
-    """Pad the sum where tiles do not divide it; the copies become those that are padded."""
-    now = block_of(sch, block)
-    sizes = extents(axis.dom.extent for axis in now.iter_vars)
-    spatial = [p for p, axis in enumerate(now.iter_vars) if axis.kind != REDUCE]
-    multiples = [prod(factors.get(p, [1])) for p in spatial]
-    multiples += _steps(sizes[len(spatial) :], depth)
-    if all(size is not None and size % some == 0 for size, some in zip(sizes, multiples, strict=True)):
-        return
-    sch.pad_einsum(block, multiples)
-    for number, copy in enumerate(copies):
-        (reader,) = sch.get_consumers(copy)
-        if block_of(sch, reader).name != block_of(sch, block).name:
-            sch.compute_inline(copy)
-            sch.set_scope(reader, 0, "shared")
-            copies[number] = reader
-    (reader,) = sch.get_consumers(block)
-    if block_of(sch, reader).name != block_of(sch, main).name:
-        sch.compute_inline(reader)
-        sch.set_scope(block, 0, "local")
+def _multiples(block: Block, factors: Mapping[int, list[int]], depth: int) -> list[int]:
+    """What the extent of each iterator is to be a multiple of."""
+    sizes = extents(axis.dom.extent for axis in block.iter_vars)
+    spatial = [p for p, axis in enumerate(block.iter_vars) if axis.kind != REDUCE]
+    return [*(prod(factors.get(p, [1])) for p in spatial), *_steps(sizes[len(spatial) :], depth)]
 
 
 def _steps(sizes: Sequence[int | None], depth: int) -> list[int]:
@@ -174,47 +158,13 @@ def _pieces(sch: Schedule, reduction: Sequence[Any], depth: int) -> tuple[list[A
     return [over for over, _ in halves], [part for _, part in halves]
 
 
-def _fetch(sch: Schedule, copy: Any, load: BufferLoad, tile: ThreadTile, threads: int) -> None:
-    """Share out among all threads of the block what a piece needs of an operand."""
-    made = block_of(sch, copy)
-    assert isinstance(made.body, BufferStore)
-    source = next(n for n in walk(made.body.value) if isinstance(n, BufferLoad) and n.buffer.name == load.buffer.name)
-    iterators = [axis.var for axis in made.iter_vars]
-    places = [
-        iterators.index(index) for index in made.body.indices if isinstance(index, Var)
-    ]  # as they lie in shared storage
-    along = next((p for p in reversed(places) if step_along(source, iterators[p]) == 1), places[-1])
-    own = list(sch.get_loops(copy))[-len(iterators) :]
-    ordered = [own[p] for p in [*(p for p in places if p != along), along]]
-    turned = along != places[-1]
-    if turned and len(places) > 1 and tile.rows % APART == 0:
-        sch.storage_align(copy, 0, len(places) - 2, BANKS, APART)
-    is_whole = not any(isinstance(n, Select | Call) for n in walk(made.body.value))
-    vector = _vector(sch, own[along], source, tile.lanes) if is_whole and not turned else 1
-    sch.reorder(*ordered)
-    whole = fused(sch, ordered)
-    if _inline_producers(sch, copy):
-        vector = 1
-    _, thread, *lanes = sch.split(whole, [None, threads, *_some(vector)])
-    sch.bind(thread, "threadIdx.x")
-    for lane in lanes:
-        sch.vectorize(lane)
-
-
-def _vector(sch: Schedule, loop: Any, source: BufferLoad, lanes: int) -> int:
-    """How many neighbours are fetched at once: those that surely lie at a multiple of their size."""
-    extent, row = constant_extent(sch, loop), extents(source.buffer.shape)[-1]
-    while lanes > 1 and (extent is None or row is None or extent % lanes or row % lanes):
-        lanes //= 2
-    return lanes
-
-
-def _inline_producers(sch: Schedule, copy: Any) -> bool:
-    """Compute what fills an operand where it is fetched, padding say; whether there was any."""
-    inlined = False
-    for producer in sch.get_producers(copy):
-        if inlinable(sch.func, block_of(sch, producer)):
-            with suppress(ScheduleError):
-                sch.compute_inline(producer)
-                inlined = True
-    return inlined
+def _fetch(
+    sch: Schedule, copy: Any, block: Block, load: BufferLoad, axes: Axes, tile: ThreadTile, threads: int
+) -> None:  # fmt: skip
+    """Share out among all threads of the block what a piece needs of an operand; `block` and `load` are the sum's."""
+    inner, last = along(block, load, axes), len(axes) - 1
+    turned = inner != last
+    if turned and tile.rows % APART == 0:
+        sch.storage_align(copy, 0, last - 1, BANKS, APART)
+    lanes = 1 if turned else run_of(block, load, axes[inner], tile.lanes)
+    fetched(sch, copy, len(axes), inner, lanes, [("threadIdx.x", threads)])

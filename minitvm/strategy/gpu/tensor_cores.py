@@ -1,15 +1,22 @@
-"""Products of 16-bit floats, summed in float32, on tensor cores: tiles in shared storage, fragments in registers.
+"""Products on tensor cores, summed in float32, of 16-bit floats and of float32 that are rounded to 10 bits of mantissa.
+
+Tiles of operands are in shared storage, fragments of them in registers:
 
     for each tile of bm x bn, on the grid:
         for ko:                                     # a software pipeline: the copies of step ko + 1 are under way
             async A_shared, B_shared = the tiles of step ko
             for ki:
-                a, b = ldmatrix of A_shared, B_shared
+                a, b = fragments of A_shared, B_shared     # ldmatrix
                 acc += a * b                        # mma.sync, for each 16 x 8 tile of the warp
         out = epilogue(acc)                         # by way of shared storage, where something follows
 
+A sum is a product of matrices if each axis of its result is one of the first operand, of the second, or of both. The
+axes of each kind are joined: to rows, columns, and products outside of each other; those of the sum to its steps. So a
+convolution is the product of implicit GEMM, of which blocks fetch the tiles (`fetched_tiles`).
+
 Rows of the tiles are 16 bytes longer than they need be, so that `ldmatrix` reads them from different banks. After
-CUTLASS ("Efficient GEMM in CUDA") and TVM's schedules with tensor intrinsics (TensorIR, ASPLOS 2023).
+CUTLASS ("Efficient GEMM in CUDA", "Implicit GEMM Convolution") and TVM's schedules with tensor intrinsics (TensorIR,
+ASPLOS 2023).
 
 Extents that tiles do not divide are padded: operands with zeros where they are copied to shared storage, which is then
 no asynchronous copy, and results there on the way back, of which those outside are not stored.
@@ -17,22 +24,25 @@ no asynchronous copy, and results there on the way back, of which those outside 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
 
-from ...expr import REDUCE, Cast, Expr, Mul
+from ...expr import REDUCE, Add, Call, Cast, Expr, Mul
+from ...expr.conditions import is_const
 from ...target.cuda_capability import capability
-from ...tir import Schedule
+from ...tir import IndexMap, Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ...tir.tensor_intrin import tensor_cores
-from ..blocks import attempt, behind, block_of, blocks_of, extents, inline_injective, is_reduction
+from ..blocks import attempt, behind, block_of, blocks_of, constant_extent, extents, inline_injective, is_reduction
 from ..candidate import Candidate, Cost, Knob, Unfit
+from ..epilogues import inlined_forward
 from ..registry import rule
-from ..roles import operands
+from ..roles import depends, operands, step_along
 from .fallback import THREADS, on_the_grid
-from .grid import fused
+from .fetched_tiles import along, fetched, joined, padded, relooped, run_of, staged
+from .grid import MOST, fused
 
 LEAST = 80  # the compute capability from which devices have mma.sync.m16n8k16 and cp.async
 _SHARED = 48 << 10  # bytes that a kernel declares
@@ -41,22 +51,119 @@ _WARPS = 8
 _BUSY = 132  # multiprocessors
 _WASTE = 0.125  # of an extent may be padding
 _PADDED = 1.25  # times as long takes a step whose copies are not asynchronous
-_PAD = 8  # elements behind a row of a tile
+_PAD = 8  # elements behind a row of a tile, at most
+_AT_ONCE = 16  # bytes that a thread fetches
+_DEPTHS = {2: (16, 32, 64), 4: (8, 16, 32)}  # steps of a piece, by the bytes of an element
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product of matrices as a block computes it: `outside` of m x k by k x n, or n x k if `transposed`."""
+    """A sum of products as a product of matrices: `a` of rows by steps, `b` of steps by columns, `outside` of these.
+
+    Each axis is a group of the block's iterators, by their positions.
+    """
 
     block: Block
-    a: int  # the positions of the operands among the block's reads
-    b: int
-    transposed: bool
-    outside: int
-    m: int
-    n: int
-    k: int
-    dtype: str
+    a: BufferLoad
+    b: BufferLoad
+    outside: tuple[int, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    def _extent(self, axis: Sequence[int]) -> int:
+        return prod(size or 0 for size in extents(self.block.iter_vars[position].dom.extent for position in axis))
+
+    @property
+    def count(self) -> int:
+        """How many products there are."""
+        return self._extent(self.outside)
+
+    @property
+    def m(self) -> int:
+        return self._extent(self.rows)
+
+    @property
+    def n(self) -> int:
+        return self._extent(self.columns)
+
+    @property
+    def k(self) -> int:
+        return self._extent(self.steps)
+
+    @property
+    def dtype(self) -> str:
+        return str(self.a.buffer.dtype)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of an element of an operand."""
+        return int(self.a.buffer.dtype.bytes)
+
+    @property
+    def widest(self) -> int:
+        """Elements that a thread fetches at once, at most."""
+        return _AT_ONCE // self.bytes
+
+    def gap(self, tile: Sequence[Sequence[int]]) -> tuple[int, int]:
+        """(factor, offset): the rows of a tile are apart by a multiple of `factor` elements, and `offset`.
+
+        Then the 8 rows that `ldmatrix` reads begin in different banks; of float32, which each thread loads by itself,
+        those of 8 rows and 4 neighbouring steps, or 4 steps and 8 neighbouring columns.
+        """
+        return (8, 4) if self.bytes == 4 and tile[-1] == self.steps else (16, 8)
+
+    @property
+    def axes(self) -> list[tuple[int, ...]]:
+        """The axes of the block: those outside, each by itself, rows, columns, steps."""
+        return [*((p,) for p in self.outside), self.rows, self.columns, self.steps]
+
+    @property
+    def tile_a(self) -> list[tuple[int, ...]]:
+        """The axes of the first operand's tile: rows by steps."""
+        return [*((p,) for p in self._outside_of(self.a)), self.rows, self.steps]
+
+    @property
+    def tile_b(self) -> list[tuple[int, ...]]:
+        """Those of the second one's: steps by columns, or columns by steps if they are neighbours along the steps."""
+        last = [self.columns, self.steps] if self.transposed else [self.steps, self.columns]
+        return [*((p,) for p in self._outside_of(self.b)), *last]
+
+    @property
+    def transposed(self) -> bool:
+        """Whether the second operand's tile is columns by steps."""
+        both = [self.columns, self.steps]
+        return along(self.block, self.b, both) == 1 and step_along(self.b, self._last(self.steps)) == 1
+
+    def _last(self, axis: Sequence[int]) -> Any:
+        sizes = extents(self.block.iter_vars[position].dom.extent for position in axis)
+        moving = [position for position, size in zip(axis, sizes, strict=True) if size != 1]
+        return self.block.iter_vars[(moving or list(axis))[-1]].var
+
+    def _outside_of(self, load: BufferLoad) -> list[int]:
+        return [p for p in self.outside if depends(load, self.block.iter_vars[p].var)]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rows and columns are an iterator each."""
+        return len(self.rows) == len(self.columns) == 1
+
+    def divides(self, rows: int, columns: int, depth: int) -> bool:
+        """Whether tiles of this size are whole."""
+        return self.m % rows == self.n % columns == self.k % depth == 0
+
+    def at_once(self) -> tuple[int, int]:
+        """How many elements of each operand a thread fetches at once."""
+        tiles = ((self.a, self.tile_a), (self.b, self.tile_b))
+        a, b = (self.fetched(load, tile)[1] for load, tile in tiles)
+        return a, b
+
+    def fetched(self, load: BufferLoad, tile: Sequence[Sequence[int]]) -> tuple[int, int]:
+        """The axis of a tile along which threads fetch neighbours, and how many each fetches at once."""
+        axis = along(self.block, load, tile)
+        if axis != len(tile) - 1:
+            return axis, 1  # turned around on the way
+        return axis, run_of(self.block, load, tile[axis], self.widest)
 
 
 def product_of(func: PrimFunc) -> Product | None:
@@ -66,34 +173,47 @@ def product_of(func: PrimFunc) -> Product | None:
         return None
     block = reductions[0]
     loads, store = operands(block), block.body
-    kinds = [axis.kind for axis in block.iter_vars]
-    if loads is None or not isinstance(store, BufferStore) or kinds.count(REDUCE) != 1 or kinds[-1] != REDUCE:
+    if loads is None or not isinstance(store, BufferStore) or store.buffer.dtype != "float32":
         return None
     dtype = str(loads[0].buffer.dtype)
-    factors = [e for e in _casts(store.value) if isinstance(e.value, BufferLoad)]
-    if store.buffer.dtype != "float32" or len(factors) != 2 or dtype not in tensor_cores.INPUTS:
+    if dtype not in tensor_cores.INPUTS or loads[1].buffer.dtype != dtype or not _multiplies(block, loads):
         return None
-    variables = [axis.var for axis in block.iter_vars]
-    if loads[1].buffer.dtype != dtype or len(kinds) < 3 or list(store.indices) != variables[:-1]:
+    iterators = block.iter_vars
+    spatial = [p for p, axis in enumerate(iterators) if axis.kind != REDUCE]
+    steps = [p for p, axis in enumerate(iterators) if axis.kind == REDUCE]
+    is_known = None not in extents(axis.dom.extent for axis in iterators)
+    is_whole = list(store.indices) == [iterators[p].var for p in spatial]
+    if not is_known or not is_whole or spatial != list(range(len(spatial))):
         return None
-    i, j, k = variables[-3:]
-    sizes = extents(axis.dom.extent for axis in block.iter_vars)
-    if None in sizes:
+    if not all(depends(load, iterators[p].var) for load in loads for p in steps):
         return None
-    for first, second in (loads, loads[::-1]):
-        if first.indices[-2:] != (i, k) or second.indices[-2:] not in ((k, j), (j, k)):
-            continue
-        at = [next((p for p, r in enumerate(block.reads) if r.buffer is load.buffer), -1) for load in (first, second)]
-        *outside, m, n, depth = (size or 0 for size in sizes)
-        across = second.indices[-2:] == (j, k)
-        return Product(block, at[0], at[1], across, prod(outside), m, n, depth, dtype) if min(at) >= 0 else None
-    return None
+    uses = {p: tuple(depends(load, iterators[p].var) for load in loads) for p in spatial}
+    moving = [p for p in spatial if not is_const(iterators[p].dom.extent, 1)]
+    # Results that are neighbours are columns.
+    first, second = loads if not moving or uses[moving[-1]] == (False, True) else loads[::-1]
+    swapped = first is not loads[0]
+    rows = [p for p in spatial if uses[p] == ((False, True) if swapped else (True, False))]
+    columns = [p for p in spatial if uses[p] == ((True, False) if swapped else (False, True))]
+    # One image, and its operand has no index for it.
+    outside = tuple(p for p in spatial if p not in rows and p not in columns)
+    if not rows or not columns or any(uses[p] == (False, False) and p in moving for p in outside):
+        return None
+    return Product(block, first, second, outside, tuple(rows), tuple(columns), tuple(steps))
 
 
-def _casts(e: Expr) -> list[Cast]:
-    """The conversions of the factors of `sum + a * b`."""
-    parts = [p for p in (getattr(e, "a", None), getattr(e, "b", None)) if isinstance(p, Mul)]
-    return [f for p in parts for f in (p.a, p.b) if isinstance(f, Cast)]
+def _multiplies(block: Block, loads: Sequence[BufferLoad]) -> bool:
+    """Whether what is added is the product of two elements, each as tensor cores read it."""
+    value = block.body.value  # type: ignore[union-attr]
+    assert isinstance(value, Add)
+    products = [part for part in (value.a, value.b) if isinstance(part, Mul)]
+    return any(all(_is_factor(f, loads) for f in (part.a, part.b)) for part in products)
+
+
+def _is_factor(e: Expr, loads: Sequence[BufferLoad]) -> bool:
+    """Whether a factor is an element of 16 bits as a float32, or a float32 rounded to 10 bits of mantissa."""
+    if isinstance(e, Call) and e.op == "round_tf32":
+        return e.args[0] in loads
+    return isinstance(e, Cast) and e.dtype == "float32" and e.value in loads
 
 
 def has_product(func: PrimFunc) -> bool:
@@ -108,15 +228,18 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     if product is None or capability(target) < LEAST:
         return
     others = behind(func, product.block.name)
+    at_once = product.at_once()
 
     def price(rows: int, columns: int, depth: int, warp_rows: int, warp_columns: int) -> Cost:
-        blocks = product.outside * ceil(product.m / rows) * ceil(product.n / columns)
+        blocks = product.count * ceil(product.m / rows) * ceil(product.n / columns)
         warps = warp_rows * warp_columns
-        step = rows * columns / 64 / min(warps, 4)  # one in four warps has a tensor core at a time
-        loads = (rows / warp_rows * warp_columns + columns / warp_columns * warp_rows + rows + columns) / 8
+        # One in four warps has a tensor core at a time; one of float32 does half as much.
+        step = rows * columns / 64 / min(warps, 4) * product.bytes / 2
+        fragments = rows / warp_rows * warp_columns + columns / warp_columns * warp_rows
+        loads = fragments / product.widest + rows / at_once[0] + columns / at_once[1]
         pieces = ceil(product.k / depth)
         steps = pieces * (depth + 24)  # threads wait twice in a step
-        slower = 1.0 if _divide(product, (rows, columns, depth)) else _PADDED
+        slower = 1.0 if product.divides(rows, columns, depth) else _PADDED
         return Cost(slower * max(1.0, blocks / _BUSY) * steps * (step + loads) / min(1.0, blocks / _BUSY) ** 0.1)
 
     def apply(sch: Schedule, **knobs: int) -> None:
@@ -127,15 +250,15 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
     for rows in _sizes(product.m, (16, 32, 64, 128)):
         for columns in _sizes(product.n, (8, 16, 32, 64, 128)):
-            for depth in _sizes(product.k, (16, 32, 64)):
+            for depth in _sizes(product.k, _DEPTHS[product.bytes]):
                 for warp_rows in (1, 2, 4):
                     for warp_columns in (1, 2, 4):
                         knobs: dict[str, Knob] = {
                             "rows": rows, "columns": columns, "depth": depth,
                             "warp_rows": warp_rows, "warp_columns": warp_columns,
                         }  # fmt: skip
-                        staged = bool(others) or product.m % rows != 0 or product.n % columns != 0
-                        if _fits(rows, columns, depth, warp_rows, warp_columns, staged):
+                        by_way = bool(others) or not product.is_plain or not product.divides(rows, columns, depth)
+                        if _fits(product, rows, columns, depth, warp_rows, warp_columns, by_way):
                             yield Candidate(knobs=knobs, price=price, apply=apply)
 
 
@@ -145,14 +268,20 @@ def _sizes(extent: int, sizes: tuple[int, ...]) -> list[int]:
     return little or [size for size in sizes if size // 2 < extent or size == sizes[0]]
 
 
-def _fits(rows: int, columns: int, depth: int, warp_rows: int, warp_columns: int, staged: bool) -> bool:
-    """Whether tiles are whole for warps and copies, and fit registers and shared storage."""
+def _fits(
+    product: Product, rows: int, columns: int, depth: int, warp_rows: int, warp_columns: int, by_way: bool
+) -> bool:
+    """Whether tiles are whole for warps and copies, and fit registers and shared storage.
+
+    `by_way`: results go by way of shared storage.
+    """
     warps = warp_rows * warp_columns
     whole = rows % (16 * warp_rows) == 0 and columns % (8 * warp_columns) == 0
-    copied = all(size % (32 * warps * 8) == 0 for size in (rows * depth, columns * depth))
+    sizes = zip((rows, columns), product.at_once(), strict=True)
+    copied = all(size * depth % (32 * warps * lanes) == 0 for size, lanes in sizes)
     kept = rows * columns // (32 * warps)
-    tiles = 2 * 2 * (rows * (depth + _PAD) + max(columns * (depth + _PAD), depth * (columns + _PAD)))
-    used = tiles + (4 * rows * (columns + _PAD) if staged else 0)
+    tiles = 2 * product.bytes * (rows * (depth + _PAD) + max(columns * (depth + _PAD), depth * (columns + _PAD)))
+    used = tiles + (4 * rows * (columns + _PAD) if by_way else 0)
     return whole and copied and warps <= _WARPS and kept <= _ACCUMULATORS and used <= _SHARED
 
 
@@ -161,16 +290,10 @@ def _schedule(
 ) -> set[str]:
     """The product and what follows it element by element; returns the names of the blocks that it scheduled."""
     block, dtype = sch.get_block(product.block.name), product.dtype
-    inline_injective(sch, within=behind(sch.func, product.block.name))
-    if len(sch.get_consumers(block)) > 1:
-        raise Unfit("tensor_core: wanted one block behind the product, which the others were inlined into")
-    fillers = _padded(sch, block, product, (rows, columns, depth))
-    consumers = sch.get_consumers(block)
+    last, copies = _as_matrices(sch, product, block, (rows, columns, depth))
     warps = warp_rows * warp_columns
     writer = sch.cache_write(block, 0, tensor_cores.ACCUMULATOR)
-    last = consumers[0] if consumers else None
     if last is not None:
-        sch.set_scope(writer, 0, "shared")
         inner = _tile(sch, last, rows, columns)
         sch.compute_at(writer, inner[0])
         sch.compute_at(block, inner[0])
@@ -181,88 +304,105 @@ def _schedule(
     warp_column, warp_j = sch.split(j, [warp_columns, None])
     (mi, ii), (nj, jj) = sch.split(warp_i, [None, 16]), sch.split(warp_j, [None, 8])
     ko, k1 = sch.split(k, [None, depth])
-    ki, kk = sch.split(k1, [None, 16])
+    steps = tensor_cores.depth_of(dtype)
+    ki, kk = sch.split(k1, [None, steps])
     sch.reorder(warp_row, warp_column, ko, ki, mi, nj, ii, jj, kk)
     warp = fused(sch, [warp_row, warp_column])
     sch.bind(warp, "threadIdx.y")
     sch.reverse_compute_at(writer, warp)
-    staged = []
-    for position, scope, name in (
-        (product.a, tensor_cores.MATRIX_A, tensor_cores.load_a(dtype)),
-        (product.b, tensor_cores.MATRIX_B, tensor_cores.load_b(dtype, product.transposed)),
+    fragments = []
+    for copy, scope, name in zip(
+        copies,
+        (tensor_cores.MATRIX_A, tensor_cores.MATRIX_B),
+        (tensor_cores.load_a(dtype), tensor_cores.load_b(dtype, product.transposed)),
+        strict=True,
     ):
-        shared = sch.cache_read(block, position, "shared")
-        fragment = sch.cache_read(block, position, scope)
+        tile = block_of(sch, copy).writes[0].buffer.name
+        read = next(p for p, r in enumerate(block_of(sch, block).reads) if r.buffer.name == tile)
+        fragment = sch.cache_read(block, read, scope)
         sch.compute_at(fragment, ki)
-        sch.compute_at(shared, ko)
-        staged.append((shared, fragment, name, scope))
-    for filler in fillers:
-        sch.compute_inline(filler)
-    for shared, _, _, _ in staged:
-        _copied_by_all(sch, shared, warps, 8)
-        sch.storage_align(shared, 0, -2, 16, _PAD)
+        sch.compute_at(copy, ko, preserve_unit_loops=True)
+        fragments.append((fragment, name, scope))
+    for copy, load, axes in zip(copies, (product.a, product.b), (product.tile_a, product.tile_b), strict=True):
+        inner_axis, lanes = product.fetched(load, axes)
+        whole = [("threadIdx.y", warps), ("threadIdx.x", tensor_cores.WARP)]
+        fetched(sch, copy, len(axes), inner_axis, lanes, whole)
+        sch.storage_align(copy, 0, -2, *product.gap(axes))
     init = sch.decompose_reduction(block, ko)
     *_, init_m, init_n, init_i, _ = sch.get_loops(init)
     for loop in (init_m, init_n, mi, nj):
         sch.unroll(loop)
     sch.tensorize(init_i, tensor_cores.FILL)
     sch.tensorize(ii, tensor_cores.multiply(dtype, product.transposed))
-    for _, fragment, name, scope in staged:
-        across = (8, 16) if product.transposed else (16, 8)
-        _in_tiles(sch, fragment, (16, 16) if scope == tensor_cores.MATRIX_A else across, name)
+    for fragment, name, scope in fragments:
+        across = (8, steps) if product.transposed else (steps, 8)
+        _in_tiles(sch, fragment, (16, steps) if scope == tensor_cores.MATRIX_A else across, name)
     _in_tiles(sch, writer, (16, 8), tensor_cores.STORE if last is None else tensor_cores.STORE_SHARED)
     for loop, stages in ((ki, [0, 0, 0]), (ko, [0, 0, 1])):
         sch.annotate(loop, "software_pipeline_stage", stages)
         sch.annotate(loop, "software_pipeline_order", [0, 1, 2])
     sch.annotate(ko, "software_pipeline_async_stages", [0])
     if last is not None:
-        lanes = 4 if block_of(sch, last).writes[0].buffer.dtype.bytes >= 4 else 8
-        _copied_by_all(sch, last, warps, lanes)
-    return {b.name for b in blocks_of(sch.func) if _belongs(b, product.block.name)} | _names(sch, last)
-
-
-def _divide(product: Product, tile: tuple[int, int, int]) -> bool:
-    return product.m % tile[0] == product.n % tile[1] == product.k % tile[2] == 0
-
-
-def _padded(sch: Schedule, block: Any, product: Product, tile: tuple[int, int, int]) -> list[Any]:
-    """Pad the product to multiples of a tile; returns the blocks that fill its operands, to be inlined into copies."""
-    if _divide(product, tile):
-        return []
-    before = {b.name for b in blocks_of(sch.func)}
-    spatial = len(product.block.iter_vars) - 3
-    sch.pad_einsum(block, [*[1] * spatial, *tile])
-    for cut in sch.get_consumers(block):
-        if block_of(sch, cut).name not in before and sch.get_consumers(cut):
-            sch.compute_inline(cut)  # what follows takes the results inside itself
-    return [one for one in sch.get_producers(block) if block_of(sch, one).name not in before]
-
-
-def _names(sch: Schedule, last: Any) -> set[str]:
-    return set() if last is None else {block_of(sch, last).name}
+        _stored_by_all(sch, last, warps)
+    own = {b.name for b in blocks_of(sch.func) if _belongs(b, product.block.name)}
+    return own | ({block_of(sch, last).name} if last is not None else set())
 
 
 def _belongs(block: Block, name: str) -> bool:
     return block.name.startswith(name) or any(r.buffer.scope != "global" for r in block.writes)
 
 
+def _as_matrices(sch: Schedule, product: Product, block: Any, tile: tuple[int, int, int]) -> tuple[Any, list[Any]]:
+    """The sum as a product of matrices, padded to multiples of a tile, each operand a tile in shared storage.
+
+    Returns the block that takes the result from shared storage, None if it can be stored from the accumulators, and the
+    copies of the operands.
+    """
+    inline_injective(sch, within=behind(sch.func, product.block.name))
+    consumers = sch.get_consumers(block)
+    if len(consumers) > 1:
+        raise Unfit("tensor_core: wanted one block behind the product, which the others were inlined into")
+    iterators, spatial = product.block.iter_vars, len(product.block.iter_vars) - len(product.steps)
+    result = product.axes[:-1]
+    last = None
+    if consumers or not product.is_plain or not product.divides(*tile):
+        matrix = IndexMap.from_func(lambda *i: joined(i, iterators, result), ndim=len(iterators))
+        last = inlined_forward(sch, sch.reindex_cache_write(block, 0, "shared", matrix))
+        if len(block_of(sch, last).iter_vars) != spatial:
+            raise Unfit("tensor_core: wanted as many axes behind the product as it has")
+        relooped(sch, last, iterators, result)
+    copies = [
+        staged(sch, block, product.a.buffer.name, product.tile_a),
+        staged(sch, block, product.b.buffer.name, product.tile_b),
+    ]
+    relooped(sch, block, iterators, product.axes)
+    if last is not None:
+        padded(sch, block, last, copies, [*[1] * len(product.outside), *tile], "shared")
+    return last, copies
+
+
 def _tile(sch: Schedule, block: Any, rows: int, columns: int) -> list[Any]:
     """Tile the loops over m and n and bind those outside of a tile; returns the innermost of these and the others."""
-    *outside, i, j = sch.get_loops(block)[: len([a for a in block_of(sch, block).iter_vars if a.kind != REDUCE])]
+    *outside, i, j = sch.get_loops(block)[: sum(axis.kind != REDUCE for axis in block_of(sch, block).iter_vars)]
     rest = list(sch.get_loops(block))[len(outside) + 2 :]
     grid_i, tile_i = sch.split(i, [None, rows])
     grid_j, tile_j = sch.split(j, [None, columns])
     sch.reorder(*outside, grid_i, grid_j, tile_i, tile_j, *rest)
-    if outside:
-        sch.bind(fused(sch, outside), "blockIdx.z")
-    sch.bind(grid_i, "blockIdx.y")
+    counts = [prod(constant_extent(sch, loop) or 1 for loop in loops) for loops in (outside, [grid_i])]
+    if max(counts) > MOST:  # only along x there may be so many
+        grid_j = fused(sch, [*outside, grid_i, grid_j])
+    else:
+        if outside:
+            sch.bind(fused(sch, outside), "blockIdx.z")
+        sch.bind(grid_i, "blockIdx.y")
     sch.bind(grid_j, "blockIdx.x")
     return [grid_j, tile_i, tile_j, *rest]
 
 
-def _copied_by_all(sch: Schedule, block: Any, warps: int, lanes: int) -> None:
-    """The last two loops of a block shared out among the threads, vectors of neighbours to each."""
+def _stored_by_all(sch: Schedule, block: Any, warps: int) -> None:
+    """The tile of results shared out among the threads, vectors of neighbours to each."""
     row, column = sch.get_loops(block)[-2:]
+    lanes = 4 if block_of(sch, block).writes[0].buffer.dtype.bytes >= 4 else 8
     vectors, lane = sch.split(column, [None, lanes])
     _, warp, thread = sch.split(sch.fuse(row, vectors), [None, warps, tensor_cores.WARP])
     sch.bind(warp, "threadIdx.y")

@@ -7,11 +7,16 @@
     mma_16x8x16_f16, mma_16x8x16_f16_nt                                accumulator += a * b, or a * b^T
     mma_store_16x8_f32, mma_store_16x8_f32_shared                      an accumulator -> memory
 
-and the same for bf16. A *fragment* is a tile that the registers of a warp hold, each thread some of its elements. In a
+and the same for bf16; of float32 that are rounded to 10 bits of mantissa,
+
+    load_16x8_tf32_a, load_8x8_tf32_b, load_8x8_tf32_b_rows            shared storage -> fragments, not rounded
+    mma_16x8x8_tf32, mma_16x8x8_tf32_nt                                accumulator += round(a) * round(b), or round(b)^T
+
+A *fragment* is a tile that the registers of a warp hold, each thread some of its elements. In a
 program it is storage of scope "warp.matrix_a", "warp.matrix_b" or "warp.accumulator", which a warp owns and only these
 instructions touch. So each description is over whole tiles, and says nothing of threads: `together` says that 32 of
 them do it as one. Which register of which thread holds which element follows from the scope (`codegen.tensor_cores`).
-PTX ISA, "Matrix Fragments for mma.m16n8k16" and "ldmatrix".
+PTX ISA, "Matrix Fragments for mma.m16n8k16", "mma.m16n8k8" and "ldmatrix".
 """
 
 from __future__ import annotations
@@ -20,25 +25,34 @@ from ..nodes import PrimFunc
 from . import TensorIntrin
 
 WARP = 32
-INPUTS = {"float16": "f16", "bfloat16": "bf16"}
+INPUTS = {"float16": "f16", "bfloat16": "bf16", "float32": "tf32"}
 MATRIX_A, MATRIX_B, ACCUMULATOR = "warp.matrix_a", "warp.matrix_b", "warp.accumulator"
 FILL, STORE, STORE_SHARED = "mma_fill_16x8_f32", "mma_store_16x8_f32", "mma_store_16x8_f32_shared"
 _SPELLINGS = "minitvm.codegen.tensor_cores:"
 
 
+def depth_of(dtype: str) -> int:
+    """The steps of the sum of one instruction."""
+    return 8 if dtype == "float32" else 16
+
+
 def load_a(dtype: str) -> str:
-    """The name of the intrinsic that loads a 16 x 16 tile of the first factor."""
+    """The name of the intrinsic that loads a tile of the first factor, of 16 rows and as many columns as steps."""
+    if dtype == "float32":
+        return "load_16x8_tf32_a"
     return f"ldmatrix_16x16_{INPUTS[dtype]}_a"
 
 
 def load_b(dtype: str, transposed: bool = False) -> str:
-    """Of the second factor, 16 x 8; `transposed`: 8 x 16, as the columns of a^T b's second factor lie."""
+    """Of the second factor, steps x 8; `transposed`: 8 x steps, as the columns of a^T b's second factor lie."""
+    if dtype == "float32":
+        return f"load_8x8_tf32_b{'_rows' if transposed else ''}"
     return f"ldmatrix_{'8x16' if transposed else '16x8'}_{INPUTS[dtype]}_b"
 
 
 def multiply(dtype: str, transposed: bool = False) -> str:
     """The name of the product."""
-    return f"mma_16x8x16_{INPUTS[dtype]}{'_nt' if transposed else ''}"
+    return f"mma_16x8x{depth_of(dtype)}_{INPUTS[dtype]}{'_nt' if transposed else ''}"
 
 
 def register_all() -> None:
@@ -47,11 +61,15 @@ def register_all() -> None:
     _register(STORE, _store, "store")
     _register(STORE_SHARED, lambda: _store("shared"), "store")
     for dtype in INPUTS:
-        _register(load_a(dtype), lambda dtype=dtype: _load(dtype, (16, 16), MATRIX_A), "load_a")
-        _register(load_b(dtype), lambda dtype=dtype: _load(dtype, (16, 8), MATRIX_B), "load_b")
-        _register(load_b(dtype, True), lambda dtype=dtype: _load(dtype, (8, 16), MATRIX_B), "load_b_rows")
-        _register(multiply(dtype), lambda dtype=dtype: _product(dtype), "multiply")
-        _register(multiply(dtype, True), lambda dtype=dtype: _product_nt(dtype), "multiply")
+        steps, words = depth_of(dtype), "_words" if dtype == "float32" else ""
+        _register(load_a(dtype), lambda dtype=dtype, k=steps: _load(dtype, (16, k), MATRIX_A), f"load_a{words}")
+        _register(load_b(dtype), lambda dtype=dtype, k=steps: _load(dtype, (k, 8), MATRIX_B), f"load_b{words}")
+        _register(
+            load_b(dtype, True), lambda dtype=dtype, k=steps: _load(dtype, (8, k), MATRIX_B), f"load_b_rows{words}"
+        )
+        for transposed in (False, True):
+            make = _product_nt if transposed else _product
+            _register(multiply(dtype, transposed), lambda dtype=dtype, make=make: make(dtype), "multiply")
 
 
 def _register(name: str, make, spelling: str) -> None:
@@ -118,16 +136,35 @@ def _load(dtype: str, shape: tuple[int, int], scope: str) -> PrimFunc:
 def _product(dtype: str) -> PrimFunc:
     from ..script import builtins as T
 
+    steps = depth_of(dtype)
+    if dtype == "float32":
+
+        @T.prim_func
+        def rounded(
+            A: T.Buffer((16, 8), "float32", scope=MATRIX_A),
+            B: T.Buffer((8, 8), "float32", scope=MATRIX_B),
+            C: T.Buffer((16, 8), "float32", scope=ACCUMULATOR),
+        ) -> None:
+            with T.block("root"):
+                T.reads(C[0:16, 0:8], A[0:16, 0:8], B[0:8, 0:8])
+                T.writes(C[0:16, 0:8])
+                for i, j, k in T.grid(16, 8, 8):
+                    with T.block("update"):
+                        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                        C[vi, vj] = C[vi, vj] + T.round_tf32(A[vi, vk]) * T.round_tf32(B[vk, vj])
+
+        return rounded
+
     @T.prim_func
     def desc(
-        A: T.Buffer((16, 16), dtype, scope=MATRIX_A),
-        B: T.Buffer((16, 8), dtype, scope=MATRIX_B),
+        A: T.Buffer((16, steps), dtype, scope=MATRIX_A),
+        B: T.Buffer((steps, 8), dtype, scope=MATRIX_B),
         C: T.Buffer((16, 8), "float32", scope=ACCUMULATOR),
     ) -> None:
         with T.block("root"):
-            T.reads(C[0:16, 0:8], A[0:16, 0:16], B[0:16, 0:8])
+            T.reads(C[0:16, 0:8], A[0:16, 0:steps], B[0:steps, 0:8])
             T.writes(C[0:16, 0:8])
-            for i, j, k in T.grid(16, 8, 16):
+            for i, j, k in T.grid(16, 8, steps):
                 with T.block("update"):
                     vi, vj, vk = T.axis.remap("SSR", [i, j, k])
                     C[vi, vj] = C[vi, vj] + T.Cast("float32", A[vi, vk]) * T.Cast("float32", B[vk, vj])
@@ -138,16 +175,35 @@ def _product(dtype: str) -> PrimFunc:
 def _product_nt(dtype: str) -> PrimFunc:
     from ..script import builtins as T
 
+    steps = depth_of(dtype)
+    if dtype == "float32":
+
+        @T.prim_func
+        def rounded(
+            A: T.Buffer((16, 8), "float32", scope=MATRIX_A),
+            B: T.Buffer((8, 8), "float32", scope=MATRIX_B),
+            C: T.Buffer((16, 8), "float32", scope=ACCUMULATOR),
+        ) -> None:
+            with T.block("root"):
+                T.reads(C[0:16, 0:8], A[0:16, 0:8], B[0:8, 0:8])
+                T.writes(C[0:16, 0:8])
+                for i, j, k in T.grid(16, 8, 8):
+                    with T.block("update"):
+                        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                        C[vi, vj] = C[vi, vj] + T.round_tf32(A[vi, vk]) * T.round_tf32(B[vj, vk])
+
+        return rounded
+
     @T.prim_func
     def desc(
-        A: T.Buffer((16, 16), dtype, scope=MATRIX_A),
-        B: T.Buffer((8, 16), dtype, scope=MATRIX_B),
+        A: T.Buffer((16, steps), dtype, scope=MATRIX_A),
+        B: T.Buffer((8, steps), dtype, scope=MATRIX_B),
         C: T.Buffer((16, 8), "float32", scope=ACCUMULATOR),
     ) -> None:
         with T.block("root"):
-            T.reads(C[0:16, 0:8], A[0:16, 0:16], B[0:8, 0:16])
+            T.reads(C[0:16, 0:8], A[0:16, 0:steps], B[0:8, 0:steps])
             T.writes(C[0:16, 0:8])
-            for i, j, k in T.grid(16, 8, 16):
+            for i, j, k in T.grid(16, 8, steps):
                 with T.block("update"):
                     vi, vj, vk = T.axis.remap("SSR", [i, j, k])
                     C[vi, vj] = C[vi, vj] + T.Cast("float32", A[vi, vk]) * T.Cast("float32", B[vj, vk])

@@ -34,7 +34,7 @@ from ...expr import (
     replace,
 )
 from ..conditions import is_const, reads_memory
-from ..nodes import Allocate, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While
+from ..nodes import Allocate, Async, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While
 from .affine import Ranges
 
 
@@ -67,7 +67,7 @@ def _simplified(stmt: Stmt, analyzer: Analyzer) -> Stmt:
                 analyzer.bind_value(stmt.var, value)
             body = _simplified(stmt.body, analyzer)
         return body if is_no_op(body) else _same_or(stmt, value=value, body=body)
-    if isinstance(stmt, Allocate):
+    if isinstance(stmt, Allocate | Async):
         body = _simplified(stmt.body, analyzer)
         return body if is_no_op(body) else _same_or(stmt, body=body)
     if isinstance(stmt, While):

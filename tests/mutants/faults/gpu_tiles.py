@@ -2,7 +2,7 @@
 
 from ..gpu import CHECKS, LANES
 from ..patch import Faults
-from ..seeded import seeded
+from ..seeded import TENSOR_CORES, seeded
 
 TILES_ON_GPUS = seeded("tiles of blocks of threads", lambda k: CHECKS[k](), len(CHECKS))
 
@@ -16,14 +16,17 @@ SHRINK.edit(
     "False",
 )
 SHRINK.edit("nothing shrinks", "_loop_of", "_uses(loop, buffer) == every", "_uses(loop, buffer) < every")
-SHARED = Faults("shared tiles", "minitvm.strategy.gpu.shared_tiles", [TILES_ON_GPUS])
-SHARED.edit("what does not divide is not padded", "_pad", "size % some == 0 for", "size % some >= 0 for")
-SHARED.edit("copies are no tiles that threads share", "_copied", '"shared", as_tile', '"global", as_tile')
+SHARED = Faults("tiles that blocks fetch", "minitvm.strategy.gpu.fetched_tiles", [TILES_ON_GPUS, TENSOR_CORES])
+SHARED.edit("what does not divide is not padded", "padded", "size % some == 0 for", "size % some >= 0 for")
+SHARED.edit("copies are no tiles that threads share", "staged", "read, scope, tile)", 'read, "global", tile)')
+SHARED.edit("joined axes overlap", "joined", "iterators[position].dom.extent +", "1 +")
 COSTS = Faults("costs on GPUs", "minitvm.strategy.gpu.costs", [TILES_ON_GPUS])
 COSTS.edit("local memory is as fast everywhere", "_loads", "1.0 if target.local_memory_helps else _NOT_LOCAL", "1.0")
 COSTS.edit("registers have no end", "residents", "if target.registers_per_block:", "if False:")
 COSTS.edit("shared storage has no end", "residents", "if block.copied:", "if False:")
 COSTS.edit("gaps between lines take no room", "gap", "(APART - line) % BANKS", "0 * (APART - line)")
+LIMITS = Faults("limits of grids", "minitvm.codegen.grids", [TILES_ON_GPUS])
+LIMITS.edit("axes have no end", "GridEmitter.check_grid", "if number > most", "if number > 2 * most")
 GRID = Faults("grids of open extents", "minitvm.strategy.gpu.grid", [TILES_ON_GPUS])
 GRID.edit("open extents are fused", "_axes", "constant_extent(sch, loop) is None", "False")
 GRID.edit("all blocks are along one axis", "over_blocks", "zip(axes, AXES, strict=False)", "[(axes[0], AXES[0])]")

@@ -1,7 +1,7 @@
 """Faults in instructions, in asynchronous copies, and in the products that tensor cores compute."""
 
 from ..patch import Faults
-from ..seeded import INSTRUCTIONS, TENSOR_CORES
+from ..seeded import CONSENT, INSTRUCTIONS, TENSOR_CORES
 
 STAGES = Faults("asynchronous stages", "minitvm.tir.transform.asynchronous_stages", [INSTRUCTIONS])
 STAGES.edit("a part waits for one group less", "Copies.of_step", "step > max(needed)", "step >= max(needed)")
@@ -30,10 +30,19 @@ CORES.edit("pieces of the first factor change places", "_A", "(8, 0), (0, 8)", "
 CORES.edit("lanes name rows of the left half alone", "load_a", "({lane} >> 4) * 8", "({lane} >> 4) * 0")
 CORES.edit("columns of the second factor are rows", "LOADS", '"ldmatrix_x2_trans"', '"ldmatrix_x2"')
 CORES.edit("lower rows are stored again", "store", "8 * ({row})", "0 * ({row})")
+CORES.edit("float32 are not rounded", "_load_words", "emitter.operation('tf32')", "emitter.use('as_u32')")
+CORES.edit("steps of float32 are columns", "load_b_words", "turned=True", "turned=False")
+TF32 = Faults("float32 on tensor cores", "minitvm.graph.passes.tf32_products", [CONSENT])
+TF32.edit("nobody is asked", "tf32_products", "not target.rounds_to_tf32", 'target.kind != "cuda"')
+TF32.edit("strict accuracy rounds too", "tf32_products", 'accuracy == "strict"', "False")
+TEN_BITS = Faults("rounding to 10 bits", "minitvm.tir.tfloat32", [CONSENT])
+TEN_BITS.edit("what is dropped is cut off", "written_out", "1 << (_DROPPED - 1)", "0")
+TEN_BITS.edit("NaN are rounded", "written_out", 'call("isfinite", x)', 'call("isfinite", const(0.0, x.dtype))')
 THREADS = Faults("what a warp does together", "minitvm.tir.transform.bind_threads", [TENSOR_CORES])
 THREADS.edit(
     "every lane does it", "_by_one_lane", "replace(node, body=If(EQ(lanes.var, lanes.start), node.body))", "node"
 )
 PADDED = Faults("products on tensor cores", "minitvm.strategy.gpu.tensor_cores", [TENSOR_CORES])
-PADDED.edit("extents that do not divide are not padded", "_divide", "return product.m", "return True or product.m")
-PADDED.edit("the sum alone is padded", "_padded", "[*[1] * spatial, *tile]", "[*[1] * spatial, 1, 1, tile[2]]")
+PADDED.edit("extents that do not divide are not padded", "Product.divides", "return self.m", "return True or self.m")
+PADDED.edit("the sum alone is padded", "_as_matrices", '*tile], "shared"', '1, 1, tile[2]], "shared"')
+PADDED.edit("neighbouring results are rows", "product_of", "else loads[::-1]", "else loads")

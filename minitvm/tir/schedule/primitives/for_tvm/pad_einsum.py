@@ -12,6 +12,7 @@ from .....expr import (
     SPATIAL,
     Add,
     BinaryOp,
+    Call,
     Cast,
     Div,
     Expr,
@@ -191,8 +192,8 @@ class _Padded:
             return e.value if isinstance(e, IntImm) else float(e.value)
         if isinstance(e, BufferLoad):
             return self.pad if any(isinstance(i, Var) and i in self.variables for i in e.indices) else None
-        if isinstance(e, Cast):
-            inside = self.value(e.value)
+        if isinstance(e, Cast) or (isinstance(e, Call) and e.op == "round_tf32"):
+            inside = self.value(e.value if isinstance(e, Cast) else e.args[0])
             # A value that both dtypes have in common.
             return inside if inside in (0, 1) else None
         if isinstance(e, BinaryOp):
