@@ -23,6 +23,7 @@ from ..records.record import OK
 from ..target import Target
 from ..tir import Schedule
 from ..tir.nodes import PrimFunc
+from ..workers.cores import available_cores
 from .measure import Limits, Measuring, Runner
 from .prepare import artifacts, checked
 from .search import BATCH, Options, Search
@@ -32,7 +33,6 @@ RUNS = 1_000_000  # of the model, that a saving is thought to last for
 FIRST = 0.1
 _SECONDS = 3.0  # of a batch, before one was timed
 _BEGINNING = 0.6  # of the budget, for what a build without records takes
-_AT_ONCE = 6  # tasks that begin together
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,9 @@ class Line:
     search: Search
     number: int
     seconds: float = 0.0
+    first: float = 0.0  # seconds until the untuned program was measured
     batches: int = 0
+    batch_seconds: float = 0.0
     expected: float = FIRST
 
     @property
@@ -79,8 +81,8 @@ class Line:
 
     @property
     def cost(self) -> float:
-        """Seconds that another batch should take."""
-        return self.seconds / self.batches if self.batches else _SECONDS
+        """Seconds that another batch should take; before the first one, as many as its candidates alone."""
+        return self.batch_seconds / self.batches if self.batches else max(_SECONDS, self.first * BATCH / 2)
 
 
 @dataclass(slots=True)
@@ -204,27 +206,32 @@ def tune_tasks(
 def _begin(lines: Sequence[Line], runner: Measuring, end: float, tuned: Tuned) -> None:
     """Measure what a build without records takes, the tasks with the most predicted cycles first, some at a time.
 
-    Ends at the moment `end`: the other tasks stay as they are.
+    Tasks that should not be ready by the moment `end` stay as they are; the first ones begin in any case.
     """
     order = sorted(lines, key=lambda line: -line.search.task.weight * line.search.space.cheapest)
-    for start in range(0, len(order), _AT_ONCE):
-        if time.monotonic() > end:
+    at_once = len(available_cores())
+    longest = 0.0
+    for start in range(0, len(order), at_once):
+        began = time.monotonic()
+        if start and began + longest > end:
             return
-        _begin_some(order[start : start + _AT_ONCE], runner, end, tuned)
+        _begin_some(order[start : start + at_once], runner, tuned)
+        longest = max(longest, time.monotonic() - began)
 
 
-def _begin_some(lines: Sequence[Line], runner: Measuring, end: float, tuned: Tuned) -> None:
+def _begin_some(lines: Sequence[Line], runner: Measuring, tuned: Tuned) -> None:
+    began = time.monotonic()
     found = checked([(line.search.task, None) for line in lines])
     paths = [runner.folder / f"untuned-{line.number}.mtvm" for line in lines]
     ready = [n for n, one in enumerate(found) if one.outcome == OK]
     made = artifacts([(lines[n].search.task, found[n], paths[n]) for n in ready], runner.key)
     faults = dict(zip(ready, made, strict=True))
+    prepared = (time.monotonic() - began) / len(lines)
     for number, (line, one, path) in enumerate(zip(lines, found, paths, strict=True)):
-        if time.monotonic() > end:
-            return
         began = time.monotonic()
         line.search.begin(one, path, faults.get(number, ""))
-        line.seconds += time.monotonic() - began
+        line.first = time.monotonic() - began + prepared
+        line.seconds += line.first
         if line.search.finished and line.search.best is not None:
             tuned.skipped.append((line.search.task.name, f"{line.search.best.outcome}: {line.search.best.message}"))
 
@@ -241,13 +248,14 @@ def _batches(
             return "trials"
         worth = [line for line in lines if line.gain * runs > line.cost]
         if not worth:
-            return "gain"
+            return "budget" if any(line.search.best is None for line in lines) else "gain"
         line = max(worth, key=lambda line: line.gain / line.cost)
         count = min(size, _fitting(line, size, end - now), size if left is None else left)
         if count < 1:
             return "budget"
         improved = line.search.step(count, lambda: time.monotonic() > end)
         line.seconds += time.monotonic() - now
+        line.batch_seconds += time.monotonic() - now
         line.batches += 1
         line.expected = (line.expected + improved) / 2
         if report is not None:
