@@ -6,7 +6,9 @@ BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 TEXT   ?=
 FUZZ_MINUTES ?= 10
-export TEXT FUZZ_MINUTES
+WORKERS ?=
+FARM_KEY ?=
+export TEXT FUZZ_MINUTES WORKERS FARM_KEY
 
 # What is used comes from the environment below, not from packages that a user installed for himself.
 export PYTHONNOUSERSITE := 1
@@ -54,7 +56,7 @@ docs: $(STAMPS)/test ## run the snippets of the documentation and write down wha
 	$(BIN)/python docs/generate.py
 
 .PHONY: fuzz
-fuzz: $(STAMPS)/test ## run the property tests deeply, with new seeds, for FUZZ_MINUTES (10)
+fuzz: $(STAMPS)/test ## run the property tests deeply, with new seeds, for FUZZ_MINUTES (10); WORKERS=tcp://... on a farm
 	HYPOTHESIS_PROFILE=deep $(BIN)/python tests/fuzz.py
 
 .PHONY: fuzz-tvm

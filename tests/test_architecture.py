@@ -35,7 +35,7 @@ NODES = (
 )
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
 COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link lowering records"
-EVERYTHING = f"{COMPILER} quantization interop profile models gallery accel tune"
+EVERYTHING = f"{COMPILER} quantization interop profile models gallery accel farm tune"
 
 MAY_IMPORT: dict[str, str] = {
     # what everything stands on
@@ -81,7 +81,8 @@ MAY_IMPORT: dict[str, str] = {
     # on top
     "interop": COMPILER,
     "profile": COMPILER,
-    "tune": COMPILER,
+    "farm": FOUNDATION + " runtime executable",
+    "tune": f"{COMPILER} farm",
     "gallery": f"{FOUNDATION} arith tir te script",
     "models": f"{FOUNDATION} arith tir te topi strategy graph",
     "cli": EVERYTHING,
@@ -141,6 +142,7 @@ ONLY_IMPORTED_BY: dict[str, str] = {
     "torch": "frontend.torch interop",
     "sqlalchemy": "records",
     "lightgbm": "tune",
+    "distributed": "farm",
 }
 
 # Installed with minitvm itself. Anything else is an extra: imported inside a function, or in a `try` that turns its

@@ -31,7 +31,22 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     from .. import __version__
-    from . import accel, check, check_schedules, demo, explain, export, info, lesson, models, profile, run, show, tune
+    from . import (
+        accel,
+        check,
+        check_schedules,
+        demo,
+        explain,
+        export,
+        farm,
+        info,
+        lesson,
+        models,
+        profile,
+        run,
+        show,
+        tune,
+    )
 
     parser = _Parser(
         prog="minitvm",
@@ -49,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         check_schedules,
         profile,
         tune,
+        farm,
         accel,
         demo,
         models,

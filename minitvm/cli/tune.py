@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
+from . import farm
 from . import options as opt
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ def register(commands: Any) -> None:
     parser.add_argument("--seed", type=opt.natural, default=0, metavar="N", help="of what is drawn at random")
     parser.add_argument("--op", metavar="NAME", help="one operator, by its name in minitvm show --level fused")
     parser.add_argument("--png", metavar="FILE", help="where `report` draws; default: tune.png")
+    parser.add_argument("--workers", metavar="ADDRESS", help="measure on the workers of this scheduler of Dask's, such "
+                        "as tcp://host:8786 (see minitvm worker)")  # fmt: skip
+    farm.add_security(parser)
     parser.set_defaults(function=tune)
 
 
@@ -69,15 +73,19 @@ def _tune(options: argparse.Namespace) -> int:
     import time
 
     from ..records.database import Database
-    from ..tune.network import RUNS, tune_tasks
+    from ..tune.network import RUNS, on_farm, tune_tasks
 
     start = time.monotonic()
     with Database.open(options.db) as database:
+        measuring = None
+        if options.workers is not None:
+            target = opt.target(options.target)
+            measuring = on_farm(options.workers, target, options.key, security=farm.security(options))
         tasks = _tasks(options, options.model)
         with _Progress() as progress:
             tuned = tune_tasks(
                 tasks, database, start, options.budget, options.trials, options.seed, progress.report,
-                options.runs or RUNS,
+                options.runs or RUNS, measuring=measuring,
             )  # fmt: skip
         for line in summary(tuned):
             print(line)

@@ -49,6 +49,7 @@ class _Writer:
     def __init__(self) -> None:
         self.rows: list[list[Any]] = []
         self.numbers: dict[Node, int] = {}
+        self.classes = _classes()  # looking through all classes takes as long as writing a dozen nodes
 
     def value(self, item: Any) -> Any:
         if item is None or type(item) in (bool, int, str):
@@ -76,7 +77,7 @@ class _Writer:
     def node(self, item: Node) -> int:
         if item not in self.numbers:
             name = type(item).__name__
-            cls, fields = _classes().get(name, (None, ()))
+            cls, fields = self.classes.get(name, (None, ()))
             if cls is not type(item):
                 raise Unsupported(f"nodes of the class {type(item).__module__}.{name} have no JSON form")
             row = [name, *(self.value(getattr(item, field)) for field in fields)]

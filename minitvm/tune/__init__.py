@@ -7,6 +7,7 @@ task.py          what is tuned: the distinct operators of a model, with the numb
 space.py         the candidates of a task: those that rules yield, their neighbours, samples
 prepare.py       from a decision to figures (check) and to an artifact, in other processes
 runner.py        the process that runs one artifact or two beside each other; a crash ends a child of it
+remote.py        the same on the workers of a farm
 measure.py       talks to the runner: seconds, or crashed, hung, out of memory, wrong
 residual.py      what measurements say over predictions: ridge regression, or LightGBM
 search.py        one task: draft, check, measure, learn

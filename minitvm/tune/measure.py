@@ -9,10 +9,10 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from ..expr import walk
 from ..records.record import CRASHED, OK
@@ -42,6 +42,55 @@ class Measured:
     seconds: tuple[tuple[float, ...], ...] = ()
     message: str = ""
 
+    @staticmethod
+    def from_reply(reply: Mapping[str, Any]) -> Measured:
+        """From the reply of the program `runner`."""
+        return Measured(reply["outcome"], tuple(map(tuple, reply["seconds"])), reply["message"])
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A measurement to make; the fields are the arguments of `Runner.run`."""
+
+    task: Task
+    artifacts: Sequence[Path]
+    expected: Path
+    hopeless: float = 0.0
+    runs: int = RUNS
+    seconds: float | None = None
+
+
+class Measuring(Protocol):
+    """Who measures: a `Runner` on this machine, a `remote.RemoteRunner` on others."""
+
+    limits: Limits
+    key: bytes  # that signs what it runs
+    folder: Path  # for artifacts and results
+
+    def __enter__(self) -> Self:
+        """Itself; on leaving, processes and files are gone."""
+
+    def __exit__(self, *error: object) -> None:
+        """Ends processes, removes files."""
+
+    @property
+    def width(self) -> int:
+        """How many measurements run at once."""
+
+    def run(
+        self,
+        task: Task,
+        artifacts: Sequence[Path],
+        expected: Path,
+        hopeless: float = 0.0,
+        runs: int = RUNS,
+        seconds: float | None = None,
+    ) -> Measured:
+        """One measurement."""
+
+    def each(self, asked: Iterable[Asked]) -> Iterator[tuple[int, Measured]]:
+        """Some; the result of each with its number."""
+
 
 class Runner:
     """The process; started when it is first asked, and again after it ended. `folder` is for artifacts and results."""
@@ -52,6 +101,11 @@ class Runner:
         self._folder = tempfile.TemporaryDirectory(prefix="minitvm-tune-")
         self.folder = Path(self._folder.name)
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def width(self) -> int:
+        """How many measurements run at once: two would disturb each other."""
+        return 1
 
     def __enter__(self) -> Self:
         return self
@@ -77,15 +131,21 @@ class Runner:
 
         A run that is slower than `hopeless` seconds twice is given up.
         """
-        known = expected.exists()
-        request = {
-            "artifacts": [str(path) for path in artifacts], "key": self.key.hex(), "zeros": indices(task.func),
-            "expected": str(expected) if known else "", "results": str(expected), "runs": runs, "least": LEAST,
-            "hopeless": hopeless, "seconds": self.limits.seconds if seconds is None else seconds,
-            "between": apart_bytes(task), "limit": self.limits.hang, "memory": self.limits.memory,
+        asked = Asked(task, artifacts, expected, hopeless, runs, seconds)
+        return self.ask(request_of(asked, self.limits), artifacts, expected)
+
+    def each(self, asked: Iterable[Asked]) -> Iterator[tuple[int, Measured]]:
+        """Measure one after the other; yields the number of each and its result. `asked` is read as measuring goes."""
+        for number, one in enumerate(asked):
+            yield number, self.run(one.task, one.artifacts, one.expected, one.hopeless, one.runs, one.seconds)
+
+    def ask(self, request: Mapping[str, Any], artifacts: Sequence[Path], expected: Path) -> Measured:
+        """`run` for a request of `request_of`."""
+        paths = {
+            "artifacts": [str(path) for path in artifacts], "key": self.key.hex(), "results": str(expected),
+            "expected": str(expected) if expected.exists() else "",
         }  # fmt: skip
-        reply = self._ask(request)
-        return Measured(reply["outcome"], tuple(map(tuple, reply["seconds"])), reply["message"])
+        return Measured.from_reply(self._ask({**request, **paths}))
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         process = self._started()
@@ -130,6 +190,15 @@ class Runner:
         process.wait()
 
 
+def request_of(asked: Asked, limits: Limits) -> dict[str, Any]:
+    """What the program `runner` is asked, without paths and key: it may run on another machine."""
+    return {
+        "zeros": indices(asked.task.func), "runs": asked.runs, "least": LEAST, "hopeless": asked.hopeless,
+        "seconds": limits.seconds if asked.seconds is None else asked.seconds, "between": apart_bytes(asked.task),
+        "limit": limits.hang, "memory": limits.memory,
+    }  # fmt: skip
+
+
 def apart_bytes(task: Task) -> int:
     """Bytes that a run touches before it sees the same arguments again: twice the second-level caches of all cores."""
     description = task.target.description
@@ -160,4 +229,4 @@ def _loaded(expressions: Iterable[Any]) -> set[Buffer]:
     return {n.buffer for e in expressions for n in walk(e) if isinstance(n, BufferLoad)}
 
 
-__all__ = ["OK", "Limits", "Measured", "Runner", "apart_bytes", "caches", "indices"]
+__all__ = ["OK", "Asked", "Limits", "Measured", "Runner", "apart_bytes", "caches", "indices", "request_of"]

@@ -16,13 +16,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..build import code_target
 from ..errors import InputError
 from ..records.database import Database
 from ..records.record import OK
 from ..target import Target
 from ..tir import Schedule
 from ..tir.nodes import PrimFunc
-from .measure import Limits, Runner
+from ..workers.cores import available_cores
+from .measure import Limits, Measuring, Runner
 from .prepare import artifacts, checked
 from .search import BATCH, Options, Search
 from .task import Task, extract
@@ -31,7 +33,6 @@ RUNS = 1_000_000  # of the model, that a saving is thought to last for
 FIRST = 0.1
 _SECONDS = 3.0  # of a batch, before one was timed
 _BEGINNING = 0.6  # of the budget, for what a build without records takes
-_AT_ONCE = 6  # tasks that begin together
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,9 @@ class Line:
     search: Search
     number: int
     seconds: float = 0.0
+    first: float = 0.0  # seconds until the untuned program was measured
     batches: int = 0
+    batch_seconds: float = 0.0
     expected: float = FIRST
 
     @property
@@ -78,8 +81,8 @@ class Line:
 
     @property
     def cost(self) -> float:
-        """Seconds that another batch should take."""
-        return self.seconds / self.batches if self.batches else _SECONDS
+        """Seconds that another batch should take; before the first one, as many as its candidates alone."""
+        return self.batch_seconds / self.batches if self.batches else max(_SECONDS, self.first * BATCH / 2)
 
 
 @dataclass(slots=True)
@@ -113,14 +116,19 @@ def tune(
     report: Report | None = None,
     runs: int = RUNS,
     limits: Limits | None = None,
+    workers: str | None = None,
+    key: Any = None,
     **options: Any,
 ) -> Tuned:
     """Tune the operators of a model; what is measured is in the database `db` (default: the user's own) at once.
 
     Ends after `budget` seconds, after `trials` measured candidates in all, or when nothing is worth its cost: the
     seconds that another batch should save in `runs` runs of the model. Ctrl-C ends it as well. The same call resumes.
-    `options` are those of `task.extract`. `report` hears where a task is after each batch. Raises `InputError` for a
-    budget or number that is not above 0, and a `MinitvmError` for a model that does not compile.
+    `options` are those of `task.extract`. `report` hears where a task is after each batch. `workers` is the address of
+    a farm's scheduler, on whose workers of this target candidates are measured, with `key` as in `farm.client.Farm`.
+    Raises `InputError` for a budget or number that is not above 0 and for a farm that cannot be reached or has no
+    worker of the target, `ExecutionError` for a farm that goes away, and a `MinitvmError` for a model that does not
+    compile.
     """
     if budget is not None and not budget > 0:
         raise InputError(f"budget={budget}: wanted seconds, more than 0")
@@ -128,8 +136,19 @@ def tune(
         raise InputError(f"trials={trials}: wanted a number from 1")
     start = time.monotonic()
     with Database.open(db) as database:
+        measuring = None if workers is None else on_farm(workers, code_target(target), key, limits)
         tasks = extract(model, target, **options)
-        return tune_tasks(tasks, database, start, budget, trials, seed, report, runs, limits)
+        return tune_tasks(tasks, database, start, budget, trials, seed, report, runs, limits, measuring)
+
+
+def on_farm(
+    address: str, target: Target, key: Any = None, limits: Limits | None = None, security: Any = None
+) -> Measuring:
+    """Who measures on the workers of a farm; the arguments are those of `farm.client.Farm`."""
+    from ..farm.client import Farm
+    from .remote import RemoteRunner
+
+    return RemoteRunner(Farm(address, str(target), key, security), limits)
 
 
 def tune_func(func: PrimFunc, target: str | Target = "cpu", budget: float | None = 60.0, **options: Any) -> Schedule:
@@ -153,8 +172,12 @@ def tune_tasks(
     report: Report | None = None,
     runs: int = RUNS,
     limits: Limits | None = None,
+    measuring: Measuring | None = None,
 ) -> Tuned:
-    """`tune` for tasks; `start` is the moment of `time.monotonic` from which the budget counts."""
+    """`tune` for tasks; `start` is the moment of `time.monotonic` from which the budget counts.
+
+    Candidates run where `measuring` runs them (default: a process on this machine).
+    """
     tuned = Tuned()
     end = float("inf") if budget is None else start + budget
     closed = []
@@ -163,12 +186,12 @@ def tune_tasks(
             tuned.skipped.append((task.name, f"the sizes {', '.join(task.open_sizes)} are open; give --shape"))
         else:
             closed.append(task)
-    with Runner(limits) as runner:
+    with measuring or Runner(limits) as runner:
         searches = [Search(task, database, runner, Options(seed=seed)) for task in closed]
         lines = [Line(search, number) for number, search in enumerate(searches, 1)]
         try:
             _begin(lines, runner, end if budget is None else start + budget * _BEGINNING, tuned)
-            tuned.ended = _batches(lines, end, trials, report, runs)
+            tuned.ended = _batches(lines, runner, end, trials, report, runs)
         except KeyboardInterrupt:
             tuned.ended = "interrupted"
         tuned.searches = [line.search for line in lines if line.search.best is not None]
@@ -180,50 +203,59 @@ def tune_tasks(
     return tuned
 
 
-def _begin(lines: Sequence[Line], runner: Runner, end: float, tuned: Tuned) -> None:
+def _begin(lines: Sequence[Line], runner: Measuring, end: float, tuned: Tuned) -> None:
     """Measure what a build without records takes, the tasks with the most predicted cycles first, some at a time.
 
-    Ends at the moment `end`: the other tasks stay as they are.
+    Tasks that should not be ready by the moment `end` stay as they are; the first ones begin in any case.
     """
     order = sorted(lines, key=lambda line: -line.search.task.weight * line.search.space.cheapest)
-    for start in range(0, len(order), _AT_ONCE):
-        if time.monotonic() > end:
+    at_once = len(available_cores())
+    longest = 0.0
+    for start in range(0, len(order), at_once):
+        began = time.monotonic()
+        if start and began + longest > end:
             return
-        _begin_some(order[start : start + _AT_ONCE], runner, end, tuned)
+        _begin_some(order[start : start + at_once], runner, tuned)
+        longest = max(longest, time.monotonic() - began)
 
 
-def _begin_some(lines: Sequence[Line], runner: Runner, end: float, tuned: Tuned) -> None:
+def _begin_some(lines: Sequence[Line], runner: Measuring, tuned: Tuned) -> None:
+    began = time.monotonic()
     found = checked([(line.search.task, None) for line in lines])
     paths = [runner.folder / f"untuned-{line.number}.mtvm" for line in lines]
     ready = [n for n, one in enumerate(found) if one.outcome == OK]
     made = artifacts([(lines[n].search.task, found[n], paths[n]) for n in ready], runner.key)
     faults = dict(zip(ready, made, strict=True))
+    prepared = (time.monotonic() - began) / len(lines)
     for number, (line, one, path) in enumerate(zip(lines, found, paths, strict=True)):
-        if time.monotonic() > end:
-            return
         began = time.monotonic()
         line.search.begin(one, path, faults.get(number, ""))
-        line.seconds += time.monotonic() - began
+        line.first = time.monotonic() - began + prepared
+        line.seconds += line.first
         if line.search.finished and line.search.best is not None:
             tuned.skipped.append((line.search.task.name, f"{line.search.best.outcome}: {line.search.best.message}"))
 
 
-def _batches(lines: Sequence[Line], end: float, trials: int | None, report: Report | None, runs: int) -> str:
-    """Batch after batch, small ones where several tasks wait; returns why it ended."""
-    size = BATCH if len(lines) == 1 else BATCH // 2
+def _batches(
+    lines: Sequence[Line], runner: Measuring, end: float, trials: int | None, report: Report | None, runs: int
+) -> str:
+    """Batch after batch, small ones where several tasks wait, none smaller than what runs at once; returns why it
+    ended."""
     while True:
+        size = max(BATCH if len(lines) == 1 else BATCH // 2, runner.width)
         now, left = time.monotonic(), None if trials is None else trials - sum(line.search.trials for line in lines)
         if left is not None and left <= 0:
             return "trials"
         worth = [line for line in lines if line.gain * runs > line.cost]
         if not worth:
-            return "gain"
+            return "budget" if any(line.search.best is None for line in lines) else "gain"
         line = max(worth, key=lambda line: line.gain / line.cost)
         count = min(size, _fitting(line, size, end - now), size if left is None else left)
         if count < 1:
             return "budget"
         improved = line.search.step(count, lambda: time.monotonic() > end)
         line.seconds += time.monotonic() - now
+        line.batch_seconds += time.monotonic() - now
         line.batches += 1
         line.expected = (line.expected + improved) / 2
         if report is not None:

@@ -105,8 +105,9 @@ def _child(request: Mapping[str, Any], writing: int, said: int) -> None:
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(json.dumps(reply).encode())
         code = 0
-    except BaseException:
-        os.write(2, traceback.format_exc().encode())
+    except BaseException as error:
+        summary = traceback.format_exception_only(error)[-1].splitlines()[0]  # some errors have several lines
+        os.write(2, f"{traceback.format_exc()}{summary}\n".encode())
     finally:
         os._exit(code)
 

@@ -12,7 +12,7 @@ What a build without records takes is measured first. It is what results are com
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from ..records.database import Database
 from ..records.record import CRASHED, OK, PAIRED, REFUSED, Record, typical
 from ..strategy import Candidate, Decision, candidate_of
 from ..strategy.candidate import Cost
-from .measure import Measured, Runner, caches
+from .measure import Asked, Measured, Measuring, caches
 from .prepare import Checked, artifacts, checked
 from .residual import Features, Residual, features
 from .space import Space
@@ -56,7 +56,7 @@ class Options:
 class Search:
     """One task, its records, and what they taught."""
 
-    def __init__(self, task: Task, database: Database, runner: Runner, options: Options | None = None) -> None:
+    def __init__(self, task: Task, database: Database, runner: Measuring, options: Options | None = None) -> None:
         self.task, self.database, self.runner, self.options = task, database, runner, options or Options()
         self.space = Space(task)
         self.seen: dict[Decision, Record] = {}
@@ -120,13 +120,25 @@ class Search:
         """
         before = self.best.time / (self.best.baseline or 1.0) if self.best else 1.0
         batch = self._batch(count)
-        compiled = [(self.task, one, self._path()) for one in batch]
+        compiled = [] if hurry() else [(self.task, one, self._path()) for one in batch]
         faults = artifacts(compiled, self.runner.key, self.options.workers)
+        ready = []
         for (_, one, path), fault in zip(compiled, faults, strict=True):
-            if hurry():
-                break
-            self.waiting.pop(one.decision, None)
-            self._measure(one, path, fault)
+            failed = _failed(one, fault)
+            if failed is None:
+                ready.append((one, path))
+            else:
+                self._measured(one, path, failed)
+
+        def asked() -> Iterator[Asked]:
+            for _, path in ready:
+                if hurry():
+                    return
+                assert self.best is not None
+                yield Asked(self.task, [path], self._expected, HOPELESS * self.best.time)
+
+        for number, measured in self.runner.each(asked()):
+            self._measured(*ready[number], measured)
         self._learn()
         if not batch or (self.options.trials is not None and self.trials >= self.options.trials):
             self.finished = True
@@ -188,10 +200,10 @@ class Search:
         drawn = (self.space.sample(self._generator) for _ in range(SAMPLES))
         return [one for one in drawn if one is not None]
 
-    def _measure(self, one: Checked, path: Path, fault: str) -> None:
+    def _measured(self, one: Checked, path: Path, measured: Measured) -> None:
+        """Keep what came of a candidate; run it in turn with the best if it seems faster."""
         assert self.best is not None
-        hopeless = HOPELESS * self.best.time
-        measured = _failed(one, fault) or self.runner.run(self.task, [path], self._expected, hopeless)
+        self.waiting.pop(one.decision, None)
         self.trials += 1
         record = self._keep(one.decision, Cost(*one.cost), measured)
         if record.time < BETTER * self.best.time:

@@ -3,11 +3,13 @@
 `kept()`       records there and back, and which of them a build takes
 `searched()`   the search and the division of time among tasks
 `predicted()`  the residual, and the formulas of tilings beside loops over tiles
+`farmed()`     what workers of a farm refuse, and what they measure
 `ran()`        what a child of the runner does to itself, and results that differ
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import tempfile
 from collections.abc import Callable
@@ -18,9 +20,10 @@ from typing import Any
 import pytest
 
 from tests import conftest  # noqa: F401  (it loads the profile of properties)
+from tests.farm import test_message
 from tests.records import test_database, test_lookup, test_record
 from tests.strategy import test_sketch
-from tests.tune import test_measure, test_residual, test_search, test_task
+from tests.tune import test_measure, test_remote, test_residual, test_search, test_task
 
 from .oracle import Workload, directed
 from .streams import holds
@@ -31,10 +34,16 @@ def given_arguments(test: Callable[..., None], **arguments: Any) -> Callable[[],
 
     def run() -> None:
         names = inspect.signature(test).parameters
-        with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            tempfile.TemporaryDirectory() as folder,
+            contextlib.ExitStack() as stack,
+        ):
             made = {"monkeypatch": patch, "tmp_path": Path(folder), "url": f"{folder}/records.db"}
             if "faked" in names:
                 made["faked"] = test_search.without_compiling(patch)
+            if "here" in names:
+                made["here"] = stack.enter_context(test_remote.a_farm_here(patch))
             test(**{name: made[name] for name in names if name in made}, **arguments)
 
     run.__name__ = test.__name__
@@ -107,6 +116,17 @@ def predicted() -> Workload:
         test_residual.test_far_from_what_was_seen_the_correction_is_bounded,
         test_residual.test_features_tell_candidates_apart_and_know_figures,
         listed("nhwc", test_sketch.test_sketches_keep_the_meaning_or_are_refused, family="nhwc"),
+    )
+
+
+def farmed() -> Workload:
+    return tests(
+        "farm",
+        test_message.test_a_request_with_another_bit_is_refused,
+        test_message.test_a_request_of_another_key_is_refused,
+        test_message.test_a_signed_artifact_is_no_signed_request,
+        test_message.test_a_worker_does_what_is_signed_and_nothing_else,
+        test_remote.test_a_worker_that_never_saw_the_untuned_program_finds_out_what_is_right,
     )
 
 

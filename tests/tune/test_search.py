@@ -39,6 +39,12 @@ class FakeRunner:
     def __exit__(self, *error: object) -> None:
         return None
 
+    width = 1
+
+    def each(self, asked: Any) -> Any:
+        for number, one in enumerate(asked):
+            yield number, self.run(one.task, one.artifacts, one.expected)
+
     def run(self, task: Task, paths: list[Path], expected: Path, *rest: Any, **named: Any) -> Measured:
         answers = []
         for path in paths:

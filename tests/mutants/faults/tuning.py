@@ -1,7 +1,7 @@
 """Faults in the tuner: what is kept, what a build takes of it, what is searched, predicted and run."""
 
 from ..patch import Faults
-from ..tuning import kept, predicted, ran, searched
+from ..tuning import farmed, kept, predicted, ran, searched
 
 RECORDS = Faults("records", "minitvm.records.record", [kept()])
 RECORDS.edit(
@@ -98,3 +98,18 @@ RUNNER.edit("a hang is waited for", "in_a_child", '_read_all(reading, request["l
 MEASURE = Faults("measuring", "minitvm.tune.measure", [ran()])
 MEASURE.edit("one core's cache is enough", "apart_bytes", "2 * l2.size * cores", "2 * l2.size")
 MEASURE.edit("the caches are not stated", "caches", 'if nbytes else "warm"', 'if not nbytes else "warm"')
+
+MESSAGE = Faults("farm messages", "minitvm.farm.message", [farmed()])
+MESSAGE.edit(
+    "any signature will do", "checked", "if not hmac.compare_digest(signature, _signature(body, key)):", "if False:"
+)
+MESSAGE.edit("the signature is of the name alone", "_signature", "_PURPOSE + body", "_PURPOSE + body.split(b'\\0')[0]")
+MESSAGE.edit("a signature of an artifact will do", "_signature", "_PURPOSE + body", "b'minitvm artifact\\0' + body")
+
+WORK = Faults("farm work", "minitvm.farm.worker", [farmed()])
+WORK.edit("any function is work", "_named", 'if name.partition(".")[0] not in _OURS:', "if False:")
+
+REMOTE = Faults("remote measuring", "minitvm.tune.remote", [farmed()])
+REMOTE.edit("nothing is compared with on another board", "measured", "if not expected.exists() and", "if False and")
+REMOTE.edit("the first to end is the first asked", "RemoteRunner.each", "yield number, Measured", "yield 0, Measured")
+REMOTE.edit("artifacts stay", "_in_runner", "path.unlink(missing_ok=True)", "pass")

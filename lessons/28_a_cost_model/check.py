@@ -1,0 +1,74 @@
+"""Holds the learner's formulas against loops over tiles, bands and panels, which count one after the other."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from lessons.grading import attempt, cases, require
+from lessons.pipeline import Core
+
+Tile = tuple[int, int]
+
+
+def cycles_of(m: int, n: int, k: int, tile: Tile, lanes: int, core: Core) -> Fraction:
+    """Tile by tile and step by step."""
+    rows, vectors = tile
+    total = Fraction(0)
+    for _ in range(0, m, rows):
+        for _ in range(0, n, vectors * lanes):
+            for _ in range(k):
+                work, loads = Fraction(rows * vectors, core.ports), Fraction(rows + vectors, core.loads)
+                total += max(work, loads, Fraction(core.latency))
+    return total
+
+
+def fetched_of(m: int, n: int, k: int, tile: Tile, lanes: int, cache: int) -> int:
+    """Panel by panel, and in each band by band."""
+    rows, width = tile[0], tile[1] * lanes
+    total = 0
+    for panel in range(0, n, width):
+        columns = min(width, n - panel)
+        for number, band in enumerate(range(0, m, rows)):
+            total += k * min(rows, m - band)
+            if number == 0 or k * width > cache:
+                total += k * columns
+    return total
+
+
+def check(module: ModuleType) -> None:
+    """Raises AssertionError with a small product for which a number is wrong."""
+    size, few = st.integers(1, 9), st.integers(1, 3)
+    cores = st.builds(Core, registers=st.just(16), latency=st.integers(1, 6), ports=few, loads=few)
+    tiles = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 3)), min_size=1, max_size=4)
+
+    def numbers(case: str, function: Any, *args: Any) -> list[float]:
+        found = attempt(case, function, *args)
+        require(isinstance(found, np.ndarray) and found.ndim == 1, f"{case} returned {found!r}, wanted an array")
+        require(len(found) == len(args[3]), f"{case} has {len(found)} numbers, wanted one for each tile")
+        return [float(one) for one in found]
+
+    @cases(150, m=size, n=size, k=st.integers(1, 4), tile=tiles, lanes=st.sampled_from([1, 2, 4]), core=cores)
+    def counts_the_cycles(m: int, n: int, k: int, tile: list[Tile], lanes: int, core: Core) -> None:
+        rows, vectors = (np.array(axis) for axis in zip(*tile, strict=True))
+        case = f"cycles({m}, {n}, {k}, {rows!r}, {vectors!r}, {lanes}, {core})"
+        for one, found in zip(tile, numbers(case, module.cycles, m, n, k, rows, vectors, lanes, core), strict=True):
+            wanted = cycles_of(m, n, k, one, lanes, core)
+            require(abs(found - float(wanted)) < 1e-6 * float(wanted),
+                    f"{case}: {found:g} for the tile of {one[0]} rows and {one[1]} vectors\n"
+                    f"done one after the other, its steps take {float(wanted):g} cycles")  # fmt: skip
+
+    @cases(
+        150, m=size, n=size, k=st.integers(1, 4), tile=tiles, lanes=st.sampled_from([1, 2, 4]), cache=st.integers(1, 40)
+    )
+    def counts_what_is_fetched(m: int, n: int, k: int, tile: list[Tile], lanes: int, cache: int) -> None:
+        rows, vectors = (np.array(axis) for axis in zip(*tile, strict=True))
+        case = f"fetched({m}, {n}, {k}, {rows!r}, {vectors!r}, {lanes}, {cache})"
+        for one, found in zip(tile, numbers(case, module.fetched, m, n, k, rows, vectors, lanes, cache), strict=True):
+            wanted = fetched_of(m, n, k, one, lanes, cache)
+            require(found == wanted, f"{case}: {found:g} for the tile of {one[0]} rows and {one[1]} vectors\n"
+                    f"counted band by band, {wanted} elements are fetched")  # fmt: skip

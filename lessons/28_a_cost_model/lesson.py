@@ -1,0 +1,158 @@
+# %% [markdown]
+# # A cost model: predicted first, measured last
+#
+# There are thousands of ways to tile one product. To measure one takes a second, nearly all of it in the compiler; to
+# compute a formula for *all* of them takes a millisecond. In this lesson we derive the formula from what a core does,
+# rank every tile with it, and measure only a few. Then we see how far the formula is from the clock, and why.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+import time
+
+import numpy as np
+
+import minitvm
+from lessons import example, ledger
+from minitvm import tir
+from minitvm.target import Target
+
+cpu = Target("cpu").description
+lanes = cpu.vector_bytes // 4
+M, N, K = 96, 512, 256
+print(f"{cpu.name}: vectors of {lanes} floats, {cpu.vector_registers} registers, {cpu.fma_ports} multiply-adds a cycle")
+
+# %% [markdown]
+# ## What a tile costs
+#
+# The tile of lesson 13: `rows` x `vectors` registers of C stay where they are while r runs over all K terms. Each step
+# of r
+#
+# - starts rows * vectors multiply-adds, of which `fma_ports` start in a cycle;
+# - loads rows + vectors times, of which two start in a cycle;
+# - cannot start before the sums of the step before are there: `fma_latency` cycles.
+#
+# These three overlap, so the slowest of them decides: a *maximum*, not a sum. And there are as many tiles as are needed
+# to cover C. A tile that sticks out does all of its work, so each axis is rounded up *by itself*.
+#
+# Everything is NumPy, so `rows` and `vectors` may be numbers or arrays of a million of them.
+
+
+# %%
+def arithmetic(rows: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Cycles of one core for the sums."""
+    tiles = -(-M // rows) * -(-N // (vectors * lanes))
+    step = np.maximum(np.maximum(rows * vectors / cpu.fma_ports, (rows + vectors) / 2), cpu.fma_latency)
+    return tiles * K * step
+
+
+# %% [markdown]
+# Registers are few. A tile that needs more of them spills: each register too many is stored and loaded again in each
+# step. And bytes have to come from somewhere. If a panel of B, K rows of a tile's width, stays in the first cache, B
+# comes from the second cache once, and A once for each panel; else B comes once for each band of rows.
+
+# %%
+BYTES_A_CYCLE = 32  # from the second cache
+
+
+def spilled(rows: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Registers too many: the tile's, one for each vector of B, one for an element of A."""
+    return np.maximum(0, rows * vectors + vectors + 1 - cpu.vector_registers)
+
+
+def memory(rows: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Cycles in which bytes come from beyond the first cache."""
+    panels, bands = -(-N // (vectors * lanes)), -(-M // rows)
+    stays = 4 * K * vectors * lanes <= cpu.l1.size // 2
+    return (4 * M * K * panels + 4 * K * N * np.where(stays, 1, bands)) / BYTES_A_CYCLE
+
+
+def predicted(rows: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Cycles of one core."""
+    tiles = -(-M // rows) * -(-N // (vectors * lanes))
+    return arithmetic(rows, vectors) + tiles * K * spilled(rows, vectors) + memory(rows, vectors)
+
+
+rows, vectors = (axis.ravel() for axis in np.meshgrid(np.arange(1, 25), np.arange(1, 9), indexing="ij"))
+start = time.perf_counter()
+cycles = predicted(rows, vectors)
+seconds = time.perf_counter() - start
+order = np.argsort(cycles, kind="stable")
+print(f"{len(cycles)} tiles in {seconds * 1e6:.0f} us")
+for n in order[:5]:
+    print(f"  {rows[n]:>2} x {vectors[n]}: {cycles[n] / 1e3:6.0f} thousand cycles")
+
+# %% [markdown]
+# ## Predicted beside measured
+#
+# We measure the best by formula, and some that it finds bad for different reasons: too few chains, too many loads, and
+# registers that spill.
+
+
+# %%
+def measured(tile: tuple[int, int]) -> float:
+    """Seconds of the example with a tile, on one core; the result is checked."""
+    sch = tir.Schedule(example.blocks(M, N, K))
+    i, j, r = sch.get_loops("C")
+    i_0, row = sch.split(i, factors=[None, tile[0]])
+    j_0, vector, lane = sch.split(j, factors=[None, tile[1], lanes])
+    sch.reorder(j_0, i_0, r, row, vector, lane)
+    sch.vectorize(lane)
+    sch.unroll(vector)
+    sch.unroll(row)
+    function = minitvm.build(sch.func, threads=1)
+    args = example.inputs(M, N, K)
+    function(*args)
+    assert (args[-1] == example.expected(*args[:3])).all()
+    return ledger.best_of(30, lambda: function(*args))
+
+
+most = cpu.vector_registers  # the largest tile of two vectors that fits, of rows that divide 96
+best = max((r, 2) for r in (1, 2, 3, 4, 6, 8, 12) if 2 * r + 3 <= most)
+tiles = [best, (1, 1), (2, 1), (4, 1), (8, 1), (2, 4), (24, 4)]
+clock = {tile: measured(tile) for tile in tiles}
+ghz = getattr(cpu, "ghz", 0.0) or 3.0
+ratios = []
+print(f"  tile   predicted    measured   ratio   registers spilled      (a clock of {ghz:.2f} GHz)")
+for tile, found in sorted(clock.items(), key=lambda item: item[1]):
+    said = float(predicted(*map(np.array, tile))) / ghz * 1e-9
+    ratios.append(found / said)
+    print(f"{tile[0]:>4} x {tile[1]} {said * 1e6:>8.0f} us {found * 1e6:>8.0f} us {ratios[-1]:>7.2f} "
+          f"{int(spilled(*map(np.array, tile))):>9}")  # fmt: skip
+
+# %% [markdown]
+# The ratio is not 1, and is not meant to be: the formula knows nothing of the loop itself, of the bias and the maximum,
+# nor of another program on this machine. What counts is whether a tile that the formula finds twice as good is better
+# on the clock. So a ratio that is the same for all tiles costs nothing, and only its *spread* leads us astray. Lesson
+# 29 learns what is left.
+
+# %%
+print(f"ratios from {min(ratios):.2f} to {max(ratios):.2f}")
+
+# %% [markdown]
+# `minitvm tune` does the same for each operator of a network. It reads the formulas off the accesses of a block instead
+# of having them written by hand: `minitvm tune explain MODEL` prints them, and predicted beside measured.
+#
+# ## The ledger
+#
+# Multiplications of a small example with a tile that fits, and with one that sticks out.
+
+
+# %%
+def small(size: int) -> ledger.LessonLedger:
+    """12 rows, in tiles of `size` rows whose rest is computed all the same."""
+    padded = -(-12 // size) * size
+    return ledger.measure(example.blocks(padded, 8, 8), *example.inputs(padded, 8, 8))
+
+
+ledger.show({"12 rows by 6": small(6), "12 rows by 5, so 15": small(5)})
+
+# %% [markdown]
+# ## Your turn
+#
+# Write the model for any product and any core, for a million tiles at once.
+#
+#     minitvm lesson 28 --start     (writes exercise_28.py, for you to fill in)
+#     minitvm lesson 28 --check

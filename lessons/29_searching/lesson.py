@@ -1,0 +1,223 @@
+# %% [markdown]
+# # Searching: chance, evolution, and a formula that learns
+#
+# A candidate is a choice for each of a few knobs. Measuring one costs a second; how many seconds until we have a good
+# one? We let four searchers loose on the same machine and draw their progress on one plot. To give each of them twenty
+# tries, the machine is a simulated one: it takes the cycles that are played on the small core of lesson 13, and some
+# that no formula of ours knows of.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from lessons import example, ledger
+from lessons.picture import Picture
+from lessons.pipeline import Core, cycles_a_step
+
+core = Core(registers=16, latency=4, ports=2, loads=2)
+M, N, LANES = 100, 200, 8
+KNOBS = {
+    "rows": range(1, 13),
+    "vectors": range(1, 7),
+    "unroll": (1, 2, 4, 8),
+    "order": (0, 1),
+    "ahead": (1, 2, 4, 8, 16, 32),
+}
+SPACE = [
+    (rows, vectors, unroll, order, ahead)
+    for rows in KNOBS["rows"] for vectors in KNOBS["vectors"]
+    for unroll in KNOBS["unroll"] for order in KNOBS["order"] for ahead in KNOBS["ahead"]
+]  # fmt: skip
+Candidate = tuple[int, int, int, int, int]
+
+# %% [markdown]
+# ## The machine
+#
+# What it takes: the steps as they are played, on all tiles with their tails; and, hidden from the formula, the loop
+# around the steps (less of it when it is unrolled), a small instruction cache that long code overflows, columns that
+# collide if the tiles are walked in the wrong order, and data that is asked for too late, or so early that it is gone
+# again.
+
+
+# %%
+@cache
+def played(rows: int, vectors: int) -> float:
+    """Cycles of a step on the small core."""
+    return cycles_a_step(rows, vectors, core, steps=18)
+
+
+def tiles(rows: int, vectors: int) -> int:
+    """How many tiles cover the result."""
+    return -(-M // rows) * -(-N // (vectors * LANES))
+
+
+def spilled(rows: int, vectors: int) -> int:
+    """Registers too many."""
+    return max(0, rows * vectors + vectors + 1 - core.registers)
+
+
+def machine(candidate: Candidate) -> float:
+    """A measurement: cycles for each term of the sums."""
+    rows, vectors, unroll, order, ahead = candidate
+    step = played(rows, vectors) + 1.4 * spilled(rows, vectors) + 3 / unroll
+    crowded = 1.0 + 0.02 * max(0, rows * vectors * unroll - 48)
+    late = 1.0 + 0.05 * (np.log2(ahead) - 3) ** 2
+    return tiles(rows, vectors) * step * crowded * late * (1.15 if order == 0 and vectors > 1 else 1.0)
+
+
+def formula(candidate: Candidate) -> float:
+    """What lesson 28 predicts: it knows the tile, and nothing of the other knobs."""
+    rows, vectors, *_ = candidate
+    step = max(core.latency, rows * vectors / core.ports, (rows + vectors) / core.loads) + spilled(rows, vectors)
+    return tiles(rows, vectors) * step
+
+
+truth = np.array([machine(one) for one in SPACE])
+said = np.array([formula(one) for one in SPACE])
+print(f"{len(SPACE)} candidates, from {truth.min():.0f} to {truth.max():.0f} cycles; the best: {SPACE[truth.argmin()]}")
+print(f"measured over predicted: from {(truth / said).min():.2f} to {(truth / said).max():.2f}")
+
+# %% [markdown]
+# ## Four searchers
+#
+# Each gets the numbers of the candidates that were measured, and their cycles, and names the next one.
+#
+# - *random* draws;
+# - *evolution* takes one of the four best so far and changes a knob of it;
+# - *formula* takes the best prediction that was not measured;
+# - *learned* multiplies each prediction by a *residual*: what measured over predicted was, as a smooth function of the
+#   knobs. Until four points are known it is as the formula.
+#
+# The residual is a plane through the logarithms: ridge regression, which you will write. It is fitted to a few points,
+# so it must not believe them too much. That is what the penalty is for.
+
+# %%
+rng = np.random.default_rng(0)
+INDEX = {one: number for number, one in enumerate(SPACE)}
+Known = dict[int, float]
+
+
+def random(known: Known) -> int:
+    """Any that was not measured."""
+    return int(rng.choice([n for n in range(len(SPACE)) if n not in known]))
+
+
+def evolution(known: Known) -> int:
+    """A good one with another value of one knob."""
+    for _ in range(50):
+        if len(known) < 4:
+            break
+        parent = list(SPACE[int(rng.choice(sorted(known, key=lambda n: known[n])[:4]))])
+        knob = int(rng.integers(len(KNOBS)))
+        parent[knob] = int(rng.choice([*KNOBS.values()][knob]))
+        if (child := INDEX[tuple(parent)]) not in known:
+            return child
+    return random(known)
+
+
+def first(order: np.ndarray, known: Known) -> int:
+    """The first in an order that was not measured."""
+    return next(int(n) for n in order if n not in known)
+
+
+def by_formula(known: Known) -> int:
+    """The best prediction; equal ones in any order."""
+    return first(np.lexsort((rng.random(len(SPACE)), said)), known)
+
+
+knobs = np.log2(np.array([(r, v, u, o + 1, a) for r, v, u, o, a in SPACE]))
+features = np.concatenate([knobs, knobs**2, knobs[:, :1] * knobs[:, 1:3]], axis=1)
+features = (features - features.mean(axis=0)) / features.std(axis=0)
+
+
+def plane(x: np.ndarray, y: np.ndarray, penalty: float) -> np.ndarray:
+    """The residual of all candidates: the plane w with the least |y - mean - x w|^2 + penalty |w|^2."""
+    middle = x.mean(axis=0)
+    z = x - middle
+    weights = np.linalg.solve(z.T @ z + penalty * np.eye(x.shape[1]), z.T @ (y - y.mean()))
+    return y.mean() + (features - middle) @ weights
+
+
+def learned(known: Known) -> int:
+    """The best prediction times its residual."""
+    if len(known) < 4:
+        return by_formula(known)
+    numbers = list(known)
+    residual = plane(features[numbers], np.log(np.array(list(known.values())) / said[numbers]), penalty=0.1)
+    return first(np.argsort(said * np.exp(residual), kind="stable"), known)
+
+
+# %% [markdown]
+# ## One plot
+
+# %%
+TRIALS, TRIES = 40, 20
+
+
+def course(searcher: Callable[[Known], int]) -> np.ndarray:
+    """The best so far after each measurement, as a multiple of the optimum; the median of all tries."""
+    tries = []
+    for _ in range(TRIES):
+        known: Known = {}
+        while len(known) < TRIALS:
+            number = searcher(known)
+            known[number] = truth[number]
+        tries.append(np.minimum.accumulate(list(known.values())) / truth.min())
+    return np.median(tries, axis=0)
+
+
+searchers = {"random": random, "evolution": evolution, "formula": by_formula, "learned": learned}
+curves = {name: course(searcher) for name, searcher in searchers.items()}
+print(f"{'measurements':<14}" + "".join(f"{n:>8}" for n in (1, 5, 10, 20, 40)) + "   within 5 % after")
+for name, curve in curves.items():
+    close = np.flatnonzero(curve <= 1.05)
+    print(f"{name:<14}" + "".join(f"{curve[n - 1]:>8.2f}" for n in (1, 5, 10, 20, 40))
+          + f"   {close[0] + 1 if len(close) else f'more than {TRIALS}'}")  # fmt: skip
+
+picture = Picture(560, 300)
+colours = {"random": "#999999", "evolution": "#33a02c", "formula": "#1f78b4", "learned": "#e31a1c"}
+for level in (1.0, 1.25, 1.5, 1.75, 2.0):
+    picture.line([(50, 260 - 220 * (level - 1)), (450, 260 - 220 * (level - 1))], "#dddddd", 1)
+    picture.words(44, 264 - 220 * (level - 1), f"{level:.2f}", 10, "end")
+for number, (name, curve) in enumerate(curves.items()):
+    points = [(50 + 400 * n / (TRIALS - 1), 260 - 220 * (min(2.0, float(v)) - 1)) for n, v in enumerate(curve)]
+    picture.line(points, colours[name])
+    picture.box(466, 40 + 24 * number, 12, 12, colours[name])
+    picture.words(484, 51 + 24 * number, name)
+for n in (1, 10, 20, 30, 40):
+    picture.words(50 + 400 * (n - 1) / (TRIALS - 1), 276, str(n), 10, "middle")
+picture.words(250, 294, "measurements", 11, "middle")
+picture.words(50, 24, "cycles of the best so far, over the optimum (median of 20 tries)", 11)
+for row in range(0, TRIALS, 4):
+    picture.box(50 + 400 * row / (TRIALS - 1) - 1.5, 258, 3, 4, "#666666")
+print(picture.save("searching"))
+
+# %% [markdown]
+# The formula starts where evolution arrives after many measurements: it knows the tile. But it finds candidates equal
+# that differ in what it does not know, and has to try them in turn. The residual learns that from the first few. It
+# works because the large and crooked part, how tiles fit registers and matrix, is in the formula; what is left is small
+# and smooth, and a plane is enough for it.
+#
+# `minitvm tune` is the fourth one. Its formulas come from the accesses of the operator, its residual from all records
+# that it has of the same rules, and a candidate wins only when it runs in turn with the best and is faster.
+#
+# ## The ledger
+#
+# All candidates do the same sums; one of them, small:
+
+# %%
+ledger.show({"any candidate": ledger.measure(example.blocks(8, 8, 8), *example.inputs(8, 8, 8))})
+
+# %% [markdown]
+# ## Your turn
+#
+# Write the ridge regression.
+#
+#     minitvm lesson 29 --start     (writes exercise_29.py, for you to fill in)
+#     minitvm lesson 29 --check

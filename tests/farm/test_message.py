@@ -1,0 +1,62 @@
+"""What travels to workers: read back as it was, and refused if a single bit of it is another one's."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minitvm.errors import ArtifactError
+from minitvm.farm import worker
+from minitvm.farm.message import checked, packed, signed, unpacked
+from minitvm.runtime.artifact import sign
+
+KEY = bytes(range(32))
+names = st.sampled_from(["minitvm.tune.remote:measured", "tests.fuzz:one_round", "a:b"])
+
+
+@given(names, st.binary())
+def test_a_request_is_read_back(name: str, argument: bytes) -> None:
+    assert checked(signed(name, argument, KEY), KEY) == (name, argument)
+
+
+@given(names, st.binary(), st.data())
+def test_a_request_with_another_bit_is_refused(name: str, argument: bytes, data: st.DataObject) -> None:
+    request = bytearray(signed(name, argument, KEY))
+    bit = data.draw(st.integers(0, 8 * len(request) - 1))
+    request[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(ArtifactError, match="was not signed with this worker's key"):
+        checked(bytes(request), KEY)
+
+
+@given(names, st.binary(), st.binary(min_size=16, max_size=64))
+def test_a_request_of_another_key_is_refused(name: str, argument: bytes, other: bytes) -> None:
+    if other != KEY:
+        with pytest.raises(ArtifactError, match="was not signed"):
+            checked(signed(name, argument, other), KEY)
+
+
+def test_a_signed_artifact_is_no_signed_request() -> None:
+    body = b"os:system\0true"
+    with pytest.raises(ArtifactError, match="was not signed"):
+        checked(sign.signature(body, KEY) + body, KEY)
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.lists(st.text())), st.lists(st.binary()))
+def test_packed_bytes_are_read_back(head: dict[str, object], blobs: list[bytes]) -> None:
+    head.pop("sizes", None)
+    assert unpacked(packed(head, blobs)) == (head, blobs)
+
+
+def test_a_worker_does_what_is_signed_and_nothing_else(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "worker_key", lambda: KEY)
+    assert worker.work(signed("tests.farm.boards:echo", b"0 abc", KEY)).startswith(b"\0cba ")
+    assert worker.work(signed("os:system", b"true", KEY)).startswith(b"\1os:system is not work for a worker")
+    assert b"has no tests.farm.boards:none" in worker.work(signed("tests.farm.boards:none", b"", KEY))
+    assert worker.work(signed("tests.farm.boards:echo", b"0 abc", b"x" * 32)).startswith(b"\1the work was not signed")
+
+
+def test_a_worker_without_a_key_refuses(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    monkeypatch.delenv(worker.KEY, raising=False)
+    monkeypatch.setenv("MINITVM_CONFIG_DIR", f"{tmp_path}/nobody")
+    assert worker.work(signed("tests.farm.boards:echo", b"0 abc", KEY)).startswith(b"\1this worker has no key")
