@@ -21,6 +21,7 @@ from ..graph import Graph, OpNode
 from .to_onnx_counted import COUNTED
 from .to_onnx_loops import LOOPS
 from .to_onnx_recurrent import GATES, write_recurrent
+from .to_onnx_sizes import SIZES, vector
 from .to_onnx_writer import Writer, dim_of
 
 OPSET = 17
@@ -230,11 +231,11 @@ def _transpose(writer: Writer, node: OpNode) -> None:
 
 @_export("reshape", "squeeze", "expand_dims", "nn.batch_flatten")
 def _reshape(writer: Writer, node: OpNode) -> None:
-    shape = [dim_of(d) for d in node.outputs[0].shape]
-    if sum(not isinstance(d, int) for d in shape) > 1:
-        raise UnsupportedOperator(f"{node.op}: ONNX's Reshape leaves one dimension open, found {node.outputs[0].type}")
-    numbers = [d if isinstance(d, int) else -1 for d in shape]
-    name = writer.weight(f"{node.outputs[0].name}_shape", numbers)
+    dims = list(node.outputs[0].shape)
+    open_places = [k for k, d in enumerate(dims) if not isinstance(dim_of(d), int)]
+    if len(open_places) == 1:
+        dims[open_places[0]] = -1
+    name = vector(writer, f"{node.outputs[0].name}_shape", dims)
     writer.node("Reshape", [node.inputs[0].name, name], [node.outputs[0].name])
 
 
@@ -337,23 +338,31 @@ def _reduced(writer: Writer, node: OpNode) -> None:
 @_export("split")
 def _split(writer: Writer, node: OpNode) -> None:
     data, axis = node.inputs[0], node.attrs["axis"] % node.inputs[0].ndim
-    sizes = [dim_of(v.shape[axis]) for v in node.outputs]
-    if not all(isinstance(size, int) for size in sizes):
-        raise UnsupportedOperator(f"split: ONNX wants the parts as numbers, found {data.type}")
-    parts = writer.weight(f"{node.outputs[0].name}_sizes", sizes)
+    sizes = [v.shape[axis] for v in node.outputs]
+    parts = vector(writer, f"{node.outputs[0].name}_sizes", sizes)
     writer.node("Split", [data.name, parts], [v.name for v in node.outputs], axis=axis)
 
 
 @_export("strided_slice")
 def _strided_slice(writer: Writer, node: OpNode) -> None:
     data, output = node.inputs[0], node.outputs[0].name
-    begin, end = _known(node, "begin"), _known(node, "end")
+    begin, end = node.attrs["begin"], node.attrs["end"]
     axes = range(len(begin)) if node.attrs["axes"] is None else _known(node, "axes")
     strides = (1,) if node.attrs["strides"] is None else _known(node, "strides")
     steps = strides * len(begin) if len(strides) == 1 else strides
     settings = {"begin": begin, "end": end, "axes": axes, "steps": steps}
-    names = [writer.weight(f"{output}_{name}", list(values)) for name, values in settings.items()]
+    names = [vector(writer, f"{output}_{name}", list(values)) for name, values in settings.items()]
     writer.node("Slice", [data.name, *names], [output])
+
+
+@_export("reverse")
+def _reverse(writer: Writer, node: OpNode) -> None:
+    output, axis = node.output.name, node.attrs["axis"]
+    axes = [axis] if isinstance(axis, int) else list(axis)
+    places = {"begin": [-1], "end": [-(2**63) + 1], "step": [-1]}
+    names = [writer.weight(f"{output}_{name}", number * len(axes)) for name, number in places.items()]
+    names.insert(2, writer.weight(f"{output}_axes", axes))
+    writer.node("Slice", [node.inputs[0].name, *names], [output])
 
 
 @_export("take")
@@ -378,7 +387,7 @@ def _pad(writer: Writer, node: OpNode) -> None:
     if mode == "wrap":
         raise UnsupportedOperator("nn.pad: ONNX has no wrapping pad before opset 19")
     width = node.attrs["pad_width"]
-    amounts = writer.weight(f"{output}_amounts", [pair[0] for pair in width] + [pair[1] for pair in width])
+    amounts = vector(writer, f"{output}_amounts", [pair[0] for pair in width] + [pair[1] for pair in width])
     inputs = [data.name, amounts]
     if mode == "constant":
         if len(node.inputs) > 1:
@@ -406,7 +415,7 @@ def _conv_transpose(writer: Writer, node: OpNode) -> None:
 @_export("broadcast_to")
 def _broadcast_to(writer: Writer, node: OpNode) -> None:
     output = node.outputs[0].name
-    shape = writer.weight(f"{output}_shape", list(_known(node, "shape")))
+    shape = vector(writer, f"{output}_shape", node.attrs["shape"])
     writer.node("Expand", [node.inputs[0].name, shape], [output])
 
 
@@ -417,11 +426,18 @@ def _not_equal(writer: Writer, node: OpNode) -> None:
     writer.node("Not", [f"{output}_equal"], [output])
 
 
+@_export("floor_mod")
+def _floor_mod(writer: Writer, node: OpNode) -> None:
+    if node.output.dtype.is_float:
+        raise UnsupportedOperator("floor_mod: ONNX's remainder of floats has the sign of the dividend")
+    writer.node("Mod", [v.name for v in node.inputs], [node.output.name])
+
+
 @_export("full")
 def _full(writer: Writer, node: OpNode) -> None:
     output = node.output.name
     value = writer.weight(f"{output}_value", node.attrs["fill_value"], str(node.output.dtype))
-    writer.node("Expand", [value, writer.weight(f"{output}_shape", list(_known(node, "shape")))], [output])
+    writer.node("Expand", [value, vector(writer, f"{output}_shape", node.attrs["shape"])], [output])
 
 
 @_export("stack")
@@ -436,3 +452,4 @@ def _stack(writer: Writer, node: OpNode) -> None:
 EXPORTS.update(dict.fromkeys(GATES, write_recurrent))
 EXPORTS.update(COUNTED)
 EXPORTS.update(LOOPS)
+EXPORTS.update(SIZES)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ..errors import UnsupportedOperator
 from ..expr import Expr
 from ..graph import OpNode, Value
+from .to_onnx_sizes import vector
 
 if TYPE_CHECKING:
     from .to_onnx_writer import Writer
@@ -19,12 +20,10 @@ if TYPE_CHECKING:
 
 def _padded(writer: Writer, value: Value, results: str) -> None:
     """A value: the results, and zeros behind them."""
-    name, total = value.name, value.shape[0]
-    if isinstance(total, Expr):
-        raise UnsupportedOperator(f"{name}: ONNX wants the most results as a number, found {value.type}")
+    name = value.name
     writer.results[value] = results
     number = _number(writer, name, results)
-    writer.node("Sub", [writer.weight(f"{name}_most", [total]), number], [f"{name}_missing"])
+    writer.node("Sub", [vector(writer, f"{name}_most", value.shape[:1]), number], [f"{name}_missing"])
     before, after = [0] * value.ndim, [0] * (value.ndim - 1)
     parts = [writer.weight(f"{name}_before", before), f"{name}_missing"]
     parts += [writer.weight(f"{name}_after", after)] if after else []
@@ -91,15 +90,13 @@ def _bind_size(writer: Writer, node: OpNode) -> None:
 
 def _leading(writer: Writer, node: OpNode) -> None:
     data, output, size = node.inputs[0], node.output.name, node.attrs["size"]
-    end, count = writer.sizes.get(size, ("", None))
-    if not end and isinstance(size, Expr):
-        raise UnsupportedOperator(f"leading: ONNX wants a number, or a size that data decide, found {size}")
+    _, count = writer.sizes.get(size, ("", None))
     producer = writer.producers.get(data)
     if data in writer.results and node.attrs["axis"] == 0 and producer is not None and count in producer.outputs:
         writer.node("Identity", [writer.results[data]], [output])
         return
     begin, axis = writer.weight(f"{output}_begin", [0]), writer.weight(f"{output}_axis", [node.attrs["axis"]])
-    writer.node("Slice", [data.name, begin, end or writer.weight(f"{output}_end", [size]), axis], [output])
+    writer.node("Slice", [data.name, begin, vector(writer, f"{output}_end", [size]), axis], [output])
 
 
 COUNTED: dict[str, Callable[[Writer, OpNode], None]] = {

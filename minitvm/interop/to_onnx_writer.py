@@ -17,19 +17,24 @@ Exports = Mapping[str, Callable[[Any, OpNode], None]]
 class Writer:
     """Collects the nodes and weights of an ONNX graph."""
 
-    def __init__(self, helper: Any, numpy_helper: Any, graph: Graph, exports: Exports) -> None:
+    def __init__(
+        self, helper: Any, numpy_helper: Any, graph: Graph, exports: Exports, around: Writer | None = None
+    ) -> None:
         self._exports = exports
         self._helper, self._numpy_helper = helper, numpy_helper
         self._graph = graph
+        self.around = around  # who writes the graph around a body, whose values the body sees
+        self.inputs = graph.inputs
         self.producers, self.arrays = graph.producers(), graph.arrays()
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
         self.results: dict[Value, str] = {}  # what a value has before the zeros that fill it up
-        self.sizes: dict[Expr, tuple[str, Value]] = {}  # of sizes that data decide: the name of a vector, the count
+        # The vectors that hold sizes which are known in this graph; with the count for those that data decide.
+        self.sizes: dict[Expr, tuple[str, Value | None]] = {}
 
     def inside(self, body: Graph) -> Writer:
         """A writer for the body of a loop, which may use the sizes that are known around it."""
-        writer = Writer(self._helper, self._numpy_helper, body, self._exports)
+        writer = Writer(self._helper, self._numpy_helper, body, self._exports, around=self)
         writer.sizes.update(self.sizes)
         return writer
 
@@ -55,7 +60,11 @@ class Writer:
     @property
     def integer(self) -> int:
         """ONNX's number of int64."""
-        return int(self._helper.np_dtype_to_tensor_dtype(np.dtype("int64")))
+        return self.number_of("int64")
+
+    def number_of(self, dtype: str) -> int:
+        """ONNX's number of a dtype."""
+        return int(self._helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def node(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
         """One ONNX node; attributes that are None are left out."""

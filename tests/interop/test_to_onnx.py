@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from minitvm import models
 from minitvm.errors import UnsupportedOperator
@@ -16,6 +18,7 @@ from minitvm.graph import Graph, GraphBuilder
 from minitvm.graph.nodes import LOOP
 from minitvm.interop.to_onnx import EXPORTS, to_onnx
 from minitvm.reference import graph as reference
+from tests.frontend.shape_arithmetic import shape_arithmetics
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -23,7 +26,7 @@ COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_e
 LOGICAL = ("logical_and", "logical_or", "logical_xor")
 IMAGE, ROWS = (2, 4, 9, 7), (3, 6)
 # operator -> input shapes and attributes, several where they change what is written; of the attributes, "positive" is
-# for all inputs, and "whole" has the dtype of some, and the number below which their elements are
+# for all inputs, and "whole" has the dtype of some, the number below which their elements are, and the least one (0)
 CASES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Any]]]] = {
     **{name: [([ROWS, (6,)], {})] for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum")},
     **{
@@ -153,6 +156,14 @@ CASES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Any]]]] = {
     ],
     "bind_size": [([()], {"size": SizeVar("n"), "most": 4, "whole": {0: ("int64", 4)}})],
     "leading": [([ROWS], {"size": 2}), ([ROWS], {"size": 0, "axis": 1})],
+    "shape_to_tensor": [([], {"values": (3, 4, 5, 6), "shape": (2, 2), "dtype": "int32"})],
+    "shape_of": [([IMAGE], {"dtype": "int64"})],
+    "arange": [
+        ([], {"start": 1, "stop": 3.2, "step": 0.5, "dtype": "float32"}),
+        ([], {"start": 9, "stop": -4, "step": -3}),
+    ],
+    "reverse": [([IMAGE], {"axis": (1, -1)}), ([ROWS], {})],
+    "floor_mod": [([ROWS, (6,)], {"whole": {0: ("int64", 9), 1: ("int64", 4, 1)}})],
     "full": [([], {"shape": (2, 3), "fill_value": 2.5, "dtype": "float32"})],
     "stack": [([ROWS, ROWS], {"axis": -1}), ([ROWS, ROWS, ROWS], {"axis": 0})],
     "nn.cache_update": [([(1, 5, 3), (1, 2, 3), (1,)], {"axis": 1, "whole": {2: ("int64", 4)}})],
@@ -174,8 +185,8 @@ def _made(op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Any]) -> tupl
     arrays = {v.name: rng.standard_normal(s).astype(np.float32) for v, s in zip(inputs, shapes, strict=True)}
     if positive:
         arrays = {name: np.abs(array) + np.float32(0.5) for name, array in arrays.items()}
-    for k, (dtype, below) in whole.items():
-        arrays[f"x{k}"] = rng.integers(0, below, shapes[k]).astype(dtype)
+    for k, (dtype, below, *least) in whole.items():
+        arrays[f"x{k}"] = rng.integers(least[0] if least else 0, below, shapes[k]).astype(dtype)
     return b.build(b.op(op, *inputs, **settings)), arrays
 
 
@@ -257,3 +268,15 @@ def test_the_product_in_front_of_a_recurrent_layer_becomes_its_weights() -> None
     shapes = {weight.name: list(weight.dims) for weight in model.graph.initializer}
     assert [shapes[name] for name in layer.input[1:4] if name in shapes] == [[2, 40, 12], [2, 80]]
     assert sum(len(shape) == 2 and shape[1] == 12 for shape in shapes.values()) == 1  # the table of words: W is no more
+
+
+@given(proto=shape_arithmetics(), shape=st.tuples(*[st.integers(1, 13)] * 3))
+@settings(max_examples=60)
+def test_arithmetic_on_open_dimensions_leaves_as_it_came(proto: onnx.ModelProto, shape: tuple[int, int, int]) -> None:
+    x = np.zeros(shape, np.float32)
+    graph = from_onnx(proto)
+    model = to_onnx(graph)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for found in (session.run(None, {"x": x}), reference.run(from_onnx(model), {"x": x})):
+        for result, value in zip(found, reference.run(graph, {"x": x}), strict=True):
+            np.testing.assert_array_equal(result, value)
