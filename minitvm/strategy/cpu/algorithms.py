@@ -50,9 +50,8 @@ def _winograd(conv: Convolution, block: int, tile: int, cpu: Any) -> Option | No
     if any(n is not None and n < tile * apart for n, apart in sides):
         return None
     down, across = (None if n is None else ceil(n / (tile * apart)) for n, apart in sides)
-    regular = conv.dilation == (1, 1) and None not in conv.image
-    images, blocks = conv.batch * prod(conv.dilation), ceil(conv.out_channels / block)
-    shape = WinogradShape(tile, images, (down, across), conv.in_channels, blocks, block, regular)
+    apart, blocks = (conv.dilation[0], conv.dilation[1]), ceil(conv.out_channels / block)
+    shape = WinogradShape(tile, conv.batch, (down, across), conv.in_channels, blocks, block, apart)
 
     def price(tile: int, panel: int) -> Cost:  # noqa: ARG001 (a knob)
         return winograd_plans(shape, cpu, panel)[0][1]

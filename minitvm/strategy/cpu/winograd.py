@@ -21,14 +21,14 @@ from typing import Any
 
 from ...tir import Schedule
 from ...tir.nodes import Block, PrimFunc
-from ..blocks import behind, block_named, block_of, computes, extents, inline_injective, output_shape, shape_written
+from ..blocks import behind, block_named, computes, extents, inline_injective, output_shape, shape_written
 from ..candidate import Candidate, Cost, Knob, Unfit
 from ..epilogues import inlined_forward
 from ..register_tile import tile_reduction
 from ..registry import rule
 from .generic import schedule_block
 from .register_tile import PREFETCH_AHEAD
-from .tasks import in_parallel
+from .tasks import in_parallel, task_order
 from .tiling import cpu_of
 from .winograd_plan import WinogradPlan, WinogradShape, winograd_cost, winograd_plans
 
@@ -52,7 +52,7 @@ def winograd_conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
     def apply(sch: Schedule, **knobs: Any) -> None:
         schedule = _schedule if shape.whole else _schedule_grid
-        schedule(sch, shape.tile, plan_of(**knobs), target)
+        schedule(sch, shape, plan_of(**knobs), target)
 
     plans = winograd_plans(shape, cpu, blocks)
     if not plans:
@@ -74,13 +74,9 @@ def _shape(func: PrimFunc) -> tuple[WinogradShape, int]:
     panels, _, _, in_blocks, in_lanes, blocks, lanes = (extent or 1 for extent in extents(weights.shape))
     batch, _, *size, _ = shape_written(result)
     apart = _dilation(result)
-    image = [None if n is None else -(-n // (tile * k)) for n, k in zip(size, apart, strict=True)]
-    whole = "dilation" not in result.annotations
-    images = (batch or 1) * apart[0] * apart[1]
-    shape = WinogradShape(
-        tile, images, (image[0], image[1]), in_blocks * in_lanes, panels * blocks, lanes, whole
-    )
-    return shape, blocks
+    down, across = (None if n is None else -(-n // (tile * k)) for n, k in zip(size, apart, strict=True))
+    channels = in_blocks * in_lanes
+    return WinogradShape(tile, batch or 1, (down, across), channels, panels * blocks, lanes, apart), blocks
 
 
 def _dilation(result: Block) -> tuple[int, int]:
@@ -88,8 +84,8 @@ def _dilation(result: Block) -> tuple[int, int]:
     return int(rows), int(columns)
 
 
-def _schedule(sch: Schedule, tile: int, plan: WinogradPlan, _target: Any) -> None:
-    result = sch.get_block("winograd")
+def _schedule(sch: Schedule, shape: WinogradShape, plan: WinogradPlan, _target: Any) -> None:
+    tile, result = shape.tile, sch.get_block("winograd")
     inline_injective(sch, within=behind(sch.func, "winograd"))
     result = inlined_forward(sch, result)
     b, ob, y, x, oc = sch.get_loops(result)
@@ -109,23 +105,24 @@ def _schedule(sch: Schedule, tile: int, plan: WinogradPlan, _target: Any) -> Non
     sch.parallel(group)
 
 
-def _schedule_grid(sch: Schedule, tile: int, plan: WinogradPlan, target: Any) -> None:
-    """Tasks are rectangles of `rows` x `across` tiles; those that stick out of the image are left out of it all."""
+def _schedule_grid(sch: Schedule, shape: WinogradShape, plan: WinogradPlan, target: Any) -> None:
+    """Tasks are rectangles of `rows` x `across` tiles of a phase; tiles that stick out of the image are left out."""
     result = sch.get_block("winograd")
     inline_injective(sch, within=behind(sch.func, "winograd"))
     result = inlined_forward(sch, result)
-    row_phases, column_phases = _dilation(block_of(sch, result))
+    tile, (row_phases, column_phases) = shape.tile, shape.dilation
     b, ob, y, x, oc = sch.get_loops(result)
     down, th, dy, py = sch.split(y, [None, plan.rows, tile, row_phases])
     right, tw, dx, px = sch.split(x, [None, plan.across, tile, column_phases])
     panel, block = sch.split(ob, [None, plan.blocks])
-    tasks = [b, py, px, down, right]
+    fused, others = task_order(sch, [b, py, px, down, right])
+    tasks = [*fused, *others]
     sch.reorder(*tasks, panel, block, th, tw, dy, dx, oc)
     _result(sch, tw, dx, oc)
     _products(sch, panel, {3: plan.blocks, 5: plan.pixels})
 
     tiles, columns = sch.get_block("tiles"), sch.get_block("columns")
-    sch.compute_at(tiles, right, preserve_unit_loops=True)
+    sch.compute_at(tiles, tasks[-1], preserve_unit_loops=True)
     n, u, v, ib, ty, tx, c = sch.get_loops(tiles)[-7:]
     sch.reorder(n, ib, ty, tx, u, v, c)
     sch.compute_at(columns, tx)

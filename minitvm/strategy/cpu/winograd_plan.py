@@ -40,8 +40,7 @@ _RECTANGLES = 4  # for each register tile: how many sizes of the rectangle are w
 class WinogradShape:
     """What is known of a Winograd convolution: `image` in tiles (down, across); `out_blocks` vectors of `lanes`.
 
-    An open side of the image is None. The image is `whole` if its tiles are one list, row after row, and if not, a grid
-    of rows and columns; the phases of a dilated image count as a `batch`.
+    An open side of the image is None; if the image is dilated, it is one phase.
     """
 
     tile: int
@@ -50,7 +49,17 @@ class WinogradShape:
     in_channels: int
     out_blocks: int
     lanes: int
-    whole: bool = True
+    dilation: tuple[int, int] = (1, 1)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the tiles are one list, row after row; they are a grid of rows and columns if not."""
+        return self.dilation == (1, 1) and None not in self.image
+
+    @property
+    def images(self) -> int:
+        """Images without dilation: the phases of the whole batch."""
+        return self.batch * self.dilation[0] * self.dilation[1]
 
     @property
     def places(self) -> int:
@@ -65,11 +74,12 @@ class WinogradShape:
     @property
     def sizes(self) -> list[tuple[int, int]]:
         """The images, in tiles, that this one may be."""
-        sides = zip(*(self._sides(extent) for extent in self.image), strict=True)
-        return sorted(set(sides))  # type: ignore[arg-type]
-
-    def _sides(self, extent: int | None) -> list[int]:
-        return [-(-side // self.tile) if extent is None else extent for side in OPEN_SIDES]
+        sides = (
+            [ceil(side / (self.tile * apart)) if extent is None else extent for side in OPEN_SIDES]
+            for extent, apart in zip(self.image, self.dilation, strict=True)
+        )
+        down, across = sides
+        return sorted(set(zip(down, across, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +118,17 @@ def _of_list(shape: WinogradShape, cpu: Any, blocks: int | None) -> Iterator[Win
 
 def _of_grid(shape: WinogradShape, cpu: Any, blocks: int | None) -> Iterator[WinogradPlan]:
     """Plans for a grid of tiles: a task takes a rectangle that fits the stack, in whole register tiles."""
-    longest = max(across for _, across in shape.sizes)
+    tallest, longest = (max(sides) for sides in zip(*shape.sizes, strict=True))
     most = _OPEN_PIXELS if None in shape.image else longest
     for (pixels, panel), _ in conv_tiles(longest, shape.out_blocks, cpu):
         if pixels > most or blocks not in (None, panel):
             continue
         room = _room(shape, panel, cpu)
         for across in _sides(longest, pixels):
-            rows = min(room // across, max(down for down, _ in shape.sizes))
+            rows = min(room // across, tallest)
             if rows:
                 # As few rows as make no more tasks of the tallest image.
-                steps = [ceil(down / rows) for down, _ in shape.sizes[-1:]]
-                yield WinogradPlan(ceil(shape.sizes[-1][0] / steps[0]), pixels, panel, False, across)
+                yield WinogradPlan(ceil(tallest / ceil(tallest / rows)), pixels, panel, False, across)
 
 
 def _sides(longest: int, pixels: int) -> list[int]:
@@ -147,9 +156,9 @@ def winograd_cost(shape: WinogradShape, plan: WinogradPlan, cpu: Any) -> Cost:
 def _cost(shape: WinogradShape, image: tuple[int, int], plan: WinogradPlan, cpu: Any) -> Cost:
     down, across = image
     lines = [min(plan.across, across - first) for first in range(0, across, plan.across)] if plan.across else [across]
-    groups = shape.batch * ceil(down / plan.rows) * len(lines)
+    groups = shape.images * ceil(down / plan.rows) * len(lines)
     panels = ceil(shape.out_blocks / plan.blocks)
-    tiles = shape.batch * down * across
+    tiles = shape.images * down * across
 
     step = step_cycles(plan.pixels, plan.blocks, cpu) / (plan.pixels * plan.blocks) / NEAR_EFFICIENCY
     if plan.across:  # what is left of a row is a smaller register tile
