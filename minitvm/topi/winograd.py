@@ -219,7 +219,7 @@ def _phase(image: Expr, index: Expr, apart: int) -> Expr:
     return image * apart + index % apart if apart > 1 else image
 
 
-Pixels = Callable[[Expr, Expr, Sequence[Expr], Expr, Expr, Expr], Expr]
+Pixels = Callable[[Expr, Expr, Sequence[Expr], int, Expr, Expr], Expr]
 
 
 def _strips(data: Tensor, grid: _Grid) -> Pixels:
@@ -236,7 +236,7 @@ def _strips(data: Tensor, grid: _Grid) -> Pixels:
     shape = (n, in_blocks, grid.down, tile + 2, grid.across * tile + 2, block)
     strips = te.compute(shape, strip, name="strips")
 
-    def pixels(b: Expr, ib: Expr, p: Sequence[Expr], k: Expr, x: Expr, c: Expr) -> Expr:
+    def pixels(b: Expr, ib: Expr, p: Sequence[Expr], k: int, x: Expr, c: Expr) -> Expr:
         left_column = (p[0] % grid.across) * tile
         return strips[b, ib, p[0] // grid.across, k, left_column + x, c]
 

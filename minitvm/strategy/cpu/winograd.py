@@ -10,8 +10,8 @@ for <some rows of tiles>:                       # parallel
 Where `winograd_plan` finds that too few rows would share the weights, the transform of the whole input is a nest of its
 own in front, and panels run in parallel too.
 
-An image of open sides, or one that is dilated, is padded by a nest of its own; then each task takes a rectangle of tiles.
-Its buffers have the size of a whole rectangle, and loops over tiles end where the image does.
+An image of open sides, or one that is dilated, is padded by a nest of its own; then each task takes a rectangle of
+tiles. Its buffers have the size of a whole rectangle, and tiles that stick out of the image are left out.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ transformed weights (U) of one panel of output channels after the other, so that
 U is read once a task. Where there are many tiles, V and M of a task fit the L2 cache; where there are few, or U is so
 large that reading it often costs more, V of the whole image is made first, and panels of output channels are tasks.
 
-If the image is open, or dilated, a task takes a rectangle of tiles of constant sides, of which the last ones stick out of
-the image. V and M then always fit the stack; where a rectangle of one register tile does not, there is no plan.
+If the image is open, or dilated, a task takes a rectangle of tiles of constant sides, which may stick out of the image.
+V and M then always fit the stack; where a rectangle of one register tile does not, there is no plan.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _TEAM = 2  # threads that tasks should be enough for, at least
 OPEN_SIDES = (14, 17, 28, 33, 56, 64, 65)  # pixels: an open side of an image is all of these, in the mean
 # Of an open row what is left has a kernel for each number of tiles: the more there are, the longer a build takes.
 _OPEN_PIXELS = 8
+_TILE = 0.1  # cycles of a register tile's step for each of its sides: what is not arithmetic, as `tiling` counts it
 _RECTANGLES = 4  # for each register tile: how many sizes of the rectangle are weighed
 
 
@@ -86,8 +87,8 @@ class WinogradShape:
 class WinogradPlan:
     """`rows` of tiles a task; its register tile is `pixels` tiles by `blocks` vectors of output channels.
 
-    With `apart` the input is transformed before, by a kernel of its own, and each panel of `blocks` is a task. Of a grid
-    a task takes `across` tiles of a row, 0 stands for a list of tiles, of which it takes whole rows.
+    With `apart` the input is transformed before, by a kernel of its own, and each panel of `blocks` is a task. A task
+    takes `across` tiles of each row if the tiles are a grid, and whole rows (0) if they are a list.
     """
 
     rows: int
@@ -139,9 +140,7 @@ def _sides(longest: int, pixels: int) -> list[int]:
 
 def _room(shape: WinogradShape, panel: int, cpu: Any) -> int:
     """How many tiles of a task, transformed, and their products with a panel, fit the stack and the L2 cache."""
-    return int(
-        min(_STACK, cpu.l2.size * 4 // 5) // (_ITEM * shape.places * (shape.in_channels + panel * shape.lanes))
-    )
+    return int(min(_STACK, cpu.l2.size * 4 // 5) // (_ITEM * shape.places * (shape.in_channels + panel * shape.lanes)))
 
 
 def winograd_cost(shape: WinogradShape, plan: WinogradPlan, cpu: Any) -> Cost:
@@ -165,6 +164,7 @@ def _cost(shape: WinogradShape, image: tuple[int, int], plan: WinogradPlan, cpu:
         rest = [count % plan.pixels for count in lines if count % plan.pixels]
         whole = (across - sum(rest)) * step * plan.blocks
         row = whole + sum(step_cycles(count, plan.blocks, cpu) / NEAR_EFFICIENCY for count in rest)
+        row += _TILE * (across / plan.pixels * (plan.pixels + plan.blocks))
         step = row / (across * plan.blocks)
     products = tiles * shape.places * shape.in_channels * shape.out_blocks * step
     vectors = tiles * shape.places * (shape.in_channels / shape.lanes + shape.out_blocks)
@@ -172,7 +172,7 @@ def _cost(shape: WinogradShape, image: tuple[int, int], plan: WinogradPlan, cpu:
 
     # Weights come from memory once: those of the layers before are in the caches.
     near = shape.weights + inputs <= cpu.l2.size
-    again = _WEIGHTS_L2 if near else _rate(shape.weights, _WEIGHTS_L3, cpu)
+    again = _WEIGHTS_L2 if near and not plan.across else _rate(shape.weights, _WEIGHTS_L3, cpu)
     reads = max(0.0, tiles / plan.pixels - groups)
     held = shape.weights * (1 / MEMORY_STALL + (groups - 1) / again + reads / _WEIGHTS_L2)
     if plan.apart:

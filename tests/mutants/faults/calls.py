@@ -88,7 +88,9 @@ WINOGRAD.edit(
     "simple((size + l * tile - 1) // (l * tile))",
     "simple(size // (l * tile))",
 )
-WINOGRAD.edit("a pixel's column is that of its neighbour's phase", "place", "_over(x, bx) % tile", "(x + 1) // bx % tile")
+WINOGRAD.edit(
+    "a pixel's column is that of its neighbour's phase", "place", "_over(x, bx) % tile", "(x + 1) // bx % tile"
+)
 
 Faults("reference operators pooling: calls", "minitvm.reference.operators.pooling", [called("pool")]).edit(
     "the graph interpreter's mean of integers rounds down",
