@@ -15,12 +15,15 @@ from .choice import Weighed
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """What a convolution without groups computes, in any rank; `image` are the spatial extents of its result."""
+    """What a convolution without groups computes, in any rank; `image` are the spatial extents of its result.
+
+    One that is open is None.
+    """
 
     batch: int
     in_channels: int
     out_channels: int
-    image: tuple[int, ...]
+    image: tuple[int | None, ...]
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     dilation: tuple[int, ...]

@@ -12,6 +12,7 @@ the tile. From Lavin and Gray, "Fast Algorithms for Convolutional Neural Network
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -21,7 +22,7 @@ from .. import te
 from ..errors import InputError
 from ..expr import Expr, Select
 from ..te import Tensor
-from .shapes import constant, dims, paddings, plus
+from .shapes import Dim, dims, paddings, per_axis, plus, simple, times
 
 __all__ = ["TILES", "transformed_weights", "winograd_conv2d_nchwc", "winograd_error_growth"]
 
@@ -79,7 +80,13 @@ def transformed_weights(weight: np.ndarray, tile: int) -> np.ndarray:
 
 
 def winograd_conv2d_nchwc(
-    data: Tensor, weight: Tensor, *, tile: int, padding: int | Sequence[int] = 0, algorithm: Sequence[Any] = ()
+    data: Tensor,
+    weight: Tensor,
+    *,
+    tile: int,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    algorithm: Sequence[Any] = (),
 ) -> Tensor:
     """3x3 convolution of stride 1 of `data` [N, I/x, H, W, x] with transformed weights [O/(k y), t, t, I/x, x, k, y].
 
@@ -87,18 +94,138 @@ def winograd_conv2d_nchwc(
     channels) read a contiguous part of the weights. Stages: `strips` (the rows of the image that a row of tiles reads,
     with padding; rows that two strips need are copied into both), `columns` (B^T d),
     `tiles` (B^T d B), `products`, `rows` (A^T M), `winograd` (A^T M A). The annotation `algorithm` records the choice.
+
+    H and W may be open, and pixels may be `dilation` apart: then `images` takes the place of `strips`, in which each
+    phase of the input is an image of its own (`_Grid`). Raises `InputError` for a tile that is not one of `TILES`, and
+    for weights that do not fit.
     """
     if tile not in TILES:
         raise InputError(f"winograd: wanted a tile of {' or '.join(map(str, TILES))}, found {tile}")
-    n, in_blocks, height, width, block = dims(data, "N, C/x, H, W, x")
+    n, in_blocks, _, _, block = dims(data, "N, C/x, H, W, x")
     panels, places, _, weight_in, weight_block, panel, out_block = dims(weight, "O/(k y), t, t, I/x, x, k, y")
     out_blocks = panels * panel
     if places != tile + 2 or (weight_in, weight_block) != (in_blocks, block):
         raise InputError(f"winograd: weights {weight} do not fit a tile of {tile} and {in_blocks} blocks of {block}")
-    (top, left), (bottom, right) = paddings(padding, 2)
-    out_height = constant(height, "an image's height") + top + bottom - 2
-    out_width = constant(width, "an image's width") + left + right - 2
-    down, across = -(-out_height // tile), -(-out_width // tile)
+    grid = _Grid.of(data, tile, padding, dilation)
+    pixels = (_strips if grid.regular else _images)(data, grid)
+    count = len(grid.tiles)  # the axes of a list of tiles
+
+    def column(b: Expr, ib: Expr, *at: Expr) -> Expr:
+        u, x, c = at[count:]
+        return _combined(_INPUT[tile], _by_parity(places), u, lambda k: pixels(b, ib, at[:count], k, x, c))
+
+    def transformed(b: Expr, u: Expr, v: Expr, ib: Expr, *at: Expr) -> Expr:
+        *p, c = at
+        return _combined(_INPUT[tile], _by_parity(places), v, lambda k: columns[(b, ib, *p, u, k, c)])
+
+    def product(b: Expr, u: Expr, v: Expr, ob: Expr, *at: Expr) -> Expr:
+        *p, oc = at
+        weights = weight[ob // panel, u, v, ib, ic, ob % panel, oc]
+        return te.sum(tiles[(b, u, v, ib, *p, ic)] * weights, axis=[ib, ic])
+
+    def row(b: Expr, ob: Expr, *at: Expr) -> Expr:
+        *p, y, v, oc = at
+        return _combined(_OUTPUT[tile], _in_pairs(places), y, lambda k: products[(b, k, v, ob, *p, oc)])
+
+    def pixel(b: Expr, ob: Expr, y: Expr, x: Expr, oc: Expr) -> Expr:
+        image, p, dy, dx = grid.place(b, y, x)
+        return _combined(_OUTPUT[tile], _in_pairs(places), dx, lambda k: rows[(image, ob, *p, dy, k, oc)])
+
+    images, names = grid.images(n), ["p"] if grid.regular else ["ty", "tx"]
+    columns = te.compute(
+        (images, in_blocks, *grid.tiles, places, places, block),
+        column,
+        name="columns",
+        varargs_names=[*names, "u", "x", "c"],
+    )
+    tiles = te.compute(
+        (images, places, places, in_blocks, *grid.tiles, block), transformed, name="tiles", varargs_names=[*names, "c"]
+    )
+    ib, ic = te.reduce_axis((0, in_blocks), name="ib"), te.reduce_axis((0, block), name="ic")
+    products = te.compute(
+        (images, places, places, out_blocks, *grid.tiles, out_block),
+        product,
+        name="products",
+        varargs_names=[*names, "oc"],
+    )
+    rows = te.compute(
+        (images, out_blocks, *grid.tiles, tile, places, out_block),
+        row,
+        name="rows",
+        varargs_names=[*names, "y", "v", "oc"],
+    )
+    attrs: dict[str, Any] = {"op": "nn.contrib_winograd_conv2d_NCHWc", "tile": tile}
+    if not grid.regular:
+        attrs["dilation"] = grid.dilation
+    if algorithm:
+        attrs["algorithm"] = algorithm
+    return te.compute((n, out_blocks, *grid.out, out_block), pixel, name="winograd", attrs=attrs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """The tiles of an image: `down` x `across` of `tile` x `tile` pixels.
+
+    `before` are the zeros (top, left) around the input, `out` is the (height, width) of the result. With `dilation`
+    (k, l) a tap meets every k-th line and every l-th column alone: the result is k*l results without dilation, the
+    phases, and the tiles are those of one phase.
+    """
+
+    tile: int
+    before: tuple[int, ...]
+    dilation: tuple[int, ...]
+    out: tuple[Dim, ...]
+    down: Dim
+    across: Dim
+
+    @staticmethod
+    def of(data: Tensor, tile: int, padding: int | Sequence[int], dilation: int | Sequence[int]) -> _Grid:
+        """That of a convolution."""
+        before, after = paddings(padding, 2)
+        apart = per_axis(dilation, 2, "dilation")
+        image = dims(data)[2:4]
+        out = [simple(d + b + a - 2 * l) for d, b, a, l in zip(image, before, after, apart, strict=True)]
+        down, across = (simple((size + l * tile - 1) // (l * tile)) for size, l in zip(out, apart, strict=True))
+        return _Grid(tile, tuple(before), tuple(apart), tuple(out), down, across)
+
+    @property
+    def regular(self) -> bool:
+        """Whether there is one phase, of constant extents: then tiles are one list, row after row."""
+        return self.dilation == (1, 1) and all(isinstance(size, int) for size in self.out)
+
+    @property
+    def tiles(self) -> tuple[Dim, ...]:
+        """The shape of the list of tiles."""
+        return (self.down * self.across,) if self.regular else (self.down, self.across)
+
+    def images(self, batch: Dim) -> Dim:
+        """How many images there are: each phase is one."""
+        return simple(batch * self.dilation[0] * self.dilation[1])
+
+    def place(self, b: Expr, y: Expr, x: Expr) -> tuple[Expr, tuple[Expr, ...], Expr, Expr]:
+        """Of a pixel of the result: its image, its tile, its line and column within the tile."""
+        tile, (by, bx) = self.tile, self.dilation
+        if self.regular:
+            return b, ((y // tile) * self.across + x // tile,), y % tile, x % tile
+        image = _phase(_phase(b, y, by), x, bx)
+        return image, (y // (by * tile), x // (bx * tile)), _over(y, by) % tile, _over(x, bx) % tile
+
+
+def _over(index: Expr, apart: int) -> Expr:
+    return index // apart if apart > 1 else index
+
+
+def _phase(image: Expr, index: Expr, apart: int) -> Expr:
+    return image * apart + index % apart if apart > 1 else image
+
+
+Pixels = Callable[[Expr, Expr, Sequence[Expr], int, Expr, Expr], Expr]
+
+
+def _strips(data: Tensor, grid: _Grid) -> Pixels:
+    """What a row of tiles reads of the image, for each row: gives line `k` and column `x` of a tile."""
+    n, in_blocks, height, width, block = dims(data)
+    tile, (top, left) = grid.tile, grid.before
 
     def strip(b: Expr, ib: Expr, t: Expr, k: Expr, x: Expr, c: Expr) -> Expr:
         y = t * tile + k
@@ -106,46 +233,32 @@ def winograd_conv2d_nchwc(
         inside = te.all(y >= top, y < height + top, x >= left, x < width + left)
         return te.if_then_else(inside, data[b, ib, plus(y, -top), plus(x, -left), c], te.const(0, data.dtype))
 
-    strips = te.compute((n, in_blocks, down, places, across * tile + 2, block), strip, name="strips")
+    shape = (n, in_blocks, grid.down, tile + 2, grid.across * tile + 2, block)
+    strips = te.compute(shape, strip, name="strips")
 
-    def column(b: Expr, ib: Expr, p: Expr, u: Expr, x: Expr, c: Expr) -> Expr:
-        left_column = (p % across) * tile
-        return _combined(
-            _INPUT[tile], _by_parity(places), u, lambda k: strips[b, ib, p // across, k, left_column + x, c]
-        )
+    def pixels(b: Expr, ib: Expr, p: Sequence[Expr], k: int, x: Expr, c: Expr) -> Expr:
+        left_column = (p[0] % grid.across) * tile
+        return strips[b, ib, p[0] // grid.across, k, left_column + x, c]
 
-    tiles_shape = (n, in_blocks, down * across)
-    columns = te.compute((*tiles_shape, places, places, block), column, name="columns")
-    tiles = te.compute(
-        (n, places, places, in_blocks, down * across, block),
-        lambda b, u, v, ib, p, c: _combined(_INPUT[tile], _by_parity(places), v, lambda k: columns[b, ib, p, u, k, c]),
-        name="tiles",
-    )
-    ib, ic = te.reduce_axis((0, in_blocks), name="ib"), te.reduce_axis((0, block), name="ic")
-    products = te.compute(
-        (n, places, places, out_blocks, down * across, out_block),
-        lambda b, u, v, ob, p, oc: te.sum(
-            tiles[b, u, v, ib, p, ic] * weight[ob // panel, u, v, ib, ic, ob % panel, oc], axis=[ib, ic]
-        ),
-        name="products",
-    )
-    rows = te.compute(
-        (n, out_blocks, down * across, tile, places, out_block),
-        lambda b, ob, p, y, v, oc: _combined(
-            _OUTPUT[tile], _in_pairs(places), y, lambda k: products[b, k, v, ob, p, oc]
-        ),
-        name="rows",
-    )
+    return pixels
 
-    def pixel(b: Expr, ob: Expr, y: Expr, x: Expr, oc: Expr) -> Expr:
-        p = (y // tile) * across + x // tile
-        return _combined(_OUTPUT[tile], _in_pairs(places), x % tile, lambda k: rows[b, ob, p, y % tile, k, oc])
 
-    shape = (n, out_blocks, out_height, out_width, out_block)
-    attrs: dict[str, Any] = {"op": "nn.contrib_winograd_conv2d_NCHWc", "tile": tile}
-    if algorithm:
-        attrs["algorithm"] = algorithm
-    return te.compute(shape, pixel, name="winograd", attrs=attrs)
+def _images(data: Tensor, grid: _Grid) -> Pixels:
+    """The phases of the image, each with zeros around it, up to the end of its last tile: gives a tile's pixels."""
+    n, in_blocks, height, width, block = dims(data)
+    tile, (top, left), (by, bx) = grid.tile, grid.before, grid.dilation
+
+    def phase(image: Expr, ib: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+        b = _over(image, by * bx)
+        line = y if by == 1 else y * by + _over(image, bx) % by
+        column = x if bx == 1 else x * bx + image % bx
+        inside = te.all(line >= top, line < height + top, column >= left, column < width + left)
+        value = data[b, ib, plus(line, -top), plus(column, -left), c]
+        return te.if_then_else(inside, value, te.const(0, data.dtype))
+
+    shape = (grid.images(n), in_blocks, simple(grid.down * tile + 2), simple(grid.across * tile + 2), block)
+    images = te.compute(shape, phase, name="images")
+    return lambda b, ib, p, k, x, c: images[b, ib, plus(times(p[0], tile), k), plus(times(p[1], tile), x), c]
 
 
 # Interpolation at a and at -a yields rows that differ only in signs: in B^T in every other coefficient, in A^T in the

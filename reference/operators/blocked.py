@@ -62,24 +62,37 @@ _WINOGRAD = {
 
 @operator("nn.contrib_winograd_conv2d_NCHWc")
 def winograd_conv2d_nchwc(
-    data: np.ndarray, weight: np.ndarray, tile: int, padding: Any, algorithm: str = ""
+    data: np.ndarray, weight: np.ndarray, tile: int, padding: Any, dilation: Any, algorithm: str = ""
 ) -> np.ndarray:
+    """With dilation, a pixel depends on the pixels of its own phase: every k-th line and l-th column."""
     panels, places, _, in_blocks, in_block, panel, out_block = weight.shape
     out_channels = panels * panel * out_block
-    into, out_of = (np.array(m, np.float64) for m in _WINOGRAD[tile])
     filters = weight.transpose(1, 2, 0, 5, 6, 3, 4).reshape(places, places, out_channels, in_blocks * in_block)
-    (top, left), (bottom, right) = before_after(padding, 2)
+    before, after = before_after(padding, 2)
+    apart = (dilation, dilation) if isinstance(dilation, int) else tuple(dilation)
     plain = _plain(data).astype(np.float64)
-    batch, _, height, width = plain.shape
-    height, width = height + top + bottom - 2, width + left + right - 2
-    down, across = -(-height // tile), -(-width // tile)
-    image = np.pad(plain, [(0, 0), (0, 0), (top, bottom + down * tile - height), (left, right + across * tile - width)])
+    sizes = [n + b + a - 2 * k for n, b, a, k in zip(plain.shape[2:], before, after, apart, strict=True)]
+    whole = [-(-n // (k * tile)) * k * tile for n, k in zip(sizes, apart, strict=True)]
+    widths = [(b, w + 2 * k - n - b) for n, b, w, k in zip(plain.shape[2:], before, whole, apart, strict=True)]
+    image = np.pad(plain, [(0, 0), (0, 0), *((b, max(a, 0)) for b, a in widths)])
+    image = image[:, :, : whole[0] + 2 * apart[0], : whole[1] + 2 * apart[1]]
+    result = np.empty((plain.shape[0], out_channels, *whole))
+    for y, x in np.ndindex(*apart):
+        phase = (slice(None), slice(None), slice(y, None, apart[0]), slice(x, None, apart[1]))
+        result[phase] = _in_tiles(image[phase], filters, tile)
+    return block_axis(np.ascontiguousarray(result[:, :, : sizes[0], : sizes[1]]).astype(data.dtype), 1, out_block)
+
+
+def _in_tiles(image: np.ndarray, filters: np.ndarray, tile: int) -> np.ndarray:
+    """A convolution of [N, C, H, W] with [t, t, O, C], tile by tile, without padding."""
+    into, out_of = (np.array(m, np.float64) for m in _WINOGRAD[tile])
+    places = tile + 2
     windows = np.lib.stride_tricks.sliding_window_view(image, (places, places), axis=(2, 3))[:, :, ::tile, ::tile]
     transformed = np.einsum("ua,vb,nchwab->uvnchw", into, into, windows, optimize=True)
     products = np.einsum("uvoc,uvnchw->uvnohw", filters.astype(np.float64), transformed, optimize=True)
     tiles = np.einsum("yu,xv,uvnohw->nohywx", out_of, out_of, products, optimize=True)
-    whole = tiles.reshape(batch, out_channels, down * tile, across * tile)
-    return block_axis(np.ascontiguousarray(whole[:, :, :height, :width]).astype(data.dtype), 1, out_block)
+    batch, channels, down, _, across, _ = tiles.shape
+    return tiles.reshape(batch, channels, down * tile, across * tile)
 
 
 @operator("nn.contrib_depthwise_conv2d_NCHWc")

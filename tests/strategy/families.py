@@ -70,9 +70,12 @@ def _conv(draw: Draw) -> PrimFunc:
 def _winograd(draw: Draw) -> PrimFunc:
     tile, inner, outer = 2, 1, _size(draw, 1, 2)
     panel = draw(st.sampled_from([p for p in (1, 2) if outer % p == 0]))
-    x = te.placeholder((1, inner, _size(draw, 4, 6), _size(draw, 4, 6), LANES), name="x")
+    sides = [_perhaps_open(draw, name, _size(draw, 4, 6)) for name in "hw"]
+    x = te.placeholder((1, inner, *sides, LANES), name="x")
     w = te.placeholder((outer // panel, tile + 2, tile + 2, inner, LANES, panel, LANES), name="w")
-    return te.create_prim_func([x, w, topi.winograd_conv2d_nchwc(x, w, tile=tile, padding=1)])
+    dilation = _size(draw, 1, 2)
+    made = topi.winograd_conv2d_nchwc(x, w, tile=tile, padding=dilation, dilation=dilation)
+    return te.create_prim_func([x, w, made])
 
 
 def _depthwise(draw: Draw) -> PrimFunc:

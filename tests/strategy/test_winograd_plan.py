@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 import minitvm
-from minitvm import strategy, te, topi
+from minitvm import reference, strategy, te, topi
 from minitvm.strategy import Knob
+from minitvm.strategy.algorithms import DIRECT, WINOGRAD, Convolution
+from minitvm.strategy.cpu.algorithms import convolution_algorithms
+from minitvm.strategy.cpu.conv2d import registers_of
 from minitvm.strategy.cpu.tiling import cpu_of
 from minitvm.strategy.cpu.winograd_plan import WinogradShape, winograd_plans
 from minitvm.target import Target
@@ -55,6 +58,77 @@ def test_packed_weights_keep_their_panels() -> None:
     shape, cpu = shape_of(28, 128, 96, 4), cpu_of(Target(ZEN5))
     for blocks in (1, 2, 3):
         assert {plan.blocks for plan, _ in winograd_plans(shape, cpu, blocks)} == {blocks}
+
+
+GRIDS = [
+    WinogradShape(4, 1, (None, None), 64, 4, 16),
+    WinogradShape(4, 2, (None, 14), 256, 16, 16),
+    WinogradShape(4, 1, (5, 5), 64, 4, 16, (2, 2)),
+    WinogradShape(2, 1, (2, 31), 512, 32, 16, (3, 3)),
+]
+
+
+@pytest.mark.parametrize("shape", GRIDS, ids=str)
+def test_rectangles_of_a_grid_fit_the_stack_in_whole_register_tiles(shape: WinogradShape) -> None:
+    cpu = cpu_of(Target(ZEN5))
+    plans = winograd_plans(shape, cpu)
+    assert plans and [cost.cycles for _, cost in plans] == sorted(cost.cycles for _, cost in plans)
+    for plan, _ in plans:
+        assert not plan.apart and plan.across % plan.pixels == 0 and shape.out_blocks % plan.blocks == 0
+        both = 4 * shape.places * plan.rows * plan.across * (shape.in_channels + 16 * plan.blocks)
+        assert both <= min(cpu.l2.size, 960 << 10)
+        assert registers_of(plan.pixels, plan.blocks) <= cpu.vector_registers
+    (few, _), *_ = plans
+    assert few.pixels * few.blocks >= cpu.chains, "the multiply-add units wait for one another"
+
+
+def test_of_too_many_channels_no_rectangle_fits() -> None:
+    cpu = cpu_of(Target(ZEN5))
+    assert not winograd_plans(WinogradShape(4, 1, (None, None), 8192, 4, 16), cpu)
+    conv = Convolution(1, 8192, 64, (None, None), (3, 3), (1, 1), (1, 1))
+    assert {option.rule for option in convolution_algorithms(conv, 16, Target(ZEN5))} == {"direct"}
+
+
+@pytest.mark.parametrize(
+    ("image", "dilation", "chosen"),
+    [((None, None), 1, WINOGRAD), ((40, 40), 2, WINOGRAD), ((3, 40), 2, DIRECT), ((None, None), 2, WINOGRAD)],
+)
+def test_open_and_dilated_images_are_weighed_as_well(
+    image: tuple[int | None, int | None], dilation: int, chosen: str
+) -> None:
+    conv = Convolution(1, 64, 64, image, (3, 3), (1, 1), (dilation, dilation))
+    assert convolution_algorithms(conv, 16, Target(ZEN5))[0].rule == chosen
+    assert {option.rule for option in convolution_algorithms(conv, 16, Target(ZEN5), "strict")} == {DIRECT}
+
+
+@pytest.mark.parametrize(
+    ("image", "dilation", "knobs"),
+    [
+        ((None, None), 1, {"rows": 2, "pixels": 2, "across": 4}),
+        ((None, 6), 2, {"rows": 1, "pixels": 2, "across": 2}),
+        ((9, 12), (2, 1), {"rows": 2, "pixels": 3, "across": 3}),
+    ],
+)
+def test_rectangles_that_stick_out_of_the_image_compute_the_convolution(
+    image: tuple[int | None, int | None], dilation: Any, knobs: Mapping[str, Knob]
+) -> None:
+    sides = [te.size_var(name) if n is None else n for name, n in zip("hw", image, strict=True)]
+    x, w = te.placeholder((1, 1, *sides, 4), name="x"), te.placeholder((2, 4, 4, 1, 4, 1, 4), name="w")
+    y = topi.winograd_conv2d_nchwc(x, w, tile=2, padding=1, dilation=dilation)
+    func = te.create_prim_func([x, w, topi.relu(y)])
+    scheduled = strategy.schedule(func, Target("cpu -vector_bits=128 -vector_registers=16"), knobs).func
+    kernels = minitvm.lower(scheduled, stop_at="kernel")["main"]
+    rng = np.random.default_rng(0)
+    for sizes in ((5, 6), (9, 8)) if None in image else (image,):
+        height, width = (n or size for n, size in zip(image, sizes, strict=True))
+        data = rng.integers(-3, 4, (1, 1, height, width, 4)).astype(np.float32)
+        packed = rng.integers(-3, 4, (2, 4, 4, 1, 4, 1, 4)).astype(np.float32)
+        rows, columns = (dilation, dilation) if isinstance(dilation, int) else dilation
+        wanted = np.zeros((1, 2, height + 2 - 2 * rows, width + 2 - 2 * columns, 4), np.float32)
+        found = np.full_like(wanted, np.nan)
+        reference.tir.run(func, data, packed, wanted)
+        reference.kernel.run(kernels, data, packed, found, sizes={"h": height, "w": width})
+        np.testing.assert_array_equal(found, wanted)
 
 
 def kept_meaning(case: tuple[int, ...], tile: int, panel: int, target: Target) -> Mapping[str, Knob]:

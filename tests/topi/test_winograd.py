@@ -82,6 +82,31 @@ def test_the_expression_is_a_convolution(case: tuple[Any, ...], tile: int) -> No
 
 
 @pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize(("dilation", "image"), [((2, 2), (9, 6)), ((1, 3), (5, 7)), ((1, 1), (None, None)),
+                                                 ((2, 1), (None, 7))])  # fmt: skip
+def test_of_open_and_dilated_images_as_well(
+    tile: int, dilation: tuple[int, int], image: tuple[int | None, ...]
+) -> None:
+    """Every tap of a kernel with holes in it is a tap of a larger kernel, in which the others are zero."""
+    rng = np.random.default_rng(0)
+    sides = [te.size_var(name) if n is None else n for name, n in zip("hw", image, strict=True)]
+    d, w = te.placeholder((2, 1, *sides, 4), name="d"), te.placeholder((1, tile + 2, tile + 2, 1, 4, 1, 4), name="w")
+    y = topi.winograd_conv2d_nchwc(d, w, tile=tile, padding=(1, 2), dilation=dilation)
+    weight = 4.0 * rng.integers(-3, 4, (4, 4, 3, 3))
+    holes = np.zeros((4, 4, *(2 * k + 1 for k in dilation)))
+    holes[:, :, :: dilation[0], :: dilation[1]] = weight
+    for sizes in ((6, 9), (5, 5)) if None in image else (image,):
+        size = tuple(n or size for n, size in zip(image, sizes, strict=True))
+        data = rng.integers(-3, 4, (2, 1, *size, 4)).astype(np.float64)
+        padded = np.pad(np.moveaxis(data[:, 0], -1, 1), [(0, 0), (0, 0), (1, 1), (2, 2)])
+        seen = np.lib.stride_tricks.sliding_window_view(padded, holes.shape[2:], axis=(2, 3))
+        wanted = blocked(np.einsum("nchwyx,ocyx->nohw", seen, holes), 4)
+        packed_weight = packed(weight, (1, 1, *size, 4, 1, 4, 0, 1), tile)
+        (found,) = interpreter.evaluate([y], {d: data.astype(np.float32), w: packed_weight})
+        np.testing.assert_allclose(found, wanted, atol=(0 if tile == 2 else 3e-5) * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("tile", TILES)
 @pytest.mark.parametrize("bits", [256, 512])
 @pytest.mark.parametrize("case", CASES[1:3])
 def test_the_schedule_keeps_the_meaning(case: tuple[Any, ...], bits: int, tile: int) -> None:

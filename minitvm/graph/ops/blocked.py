@@ -78,10 +78,11 @@ def winograd_conv2d_nchwc(
     *,
     tile: int = REQUIRED,  # type: ignore[assignment]
     padding: Any = (0, 0),
+    dilation: Any = (1, 1),
     algorithm: Sequence[Any] = (),
 ) -> Any:
     """3x3 convolution of stride 1 on NCHW[x]c data and weights that are transformed for F(tile x tile, 3x3)."""
-    return topi.winograd_conv2d_nchwc(data, weight, tile=tile, padding=padding, algorithm=algorithm)
+    return topi.winograd_conv2d_nchwc(data, weight, tile=tile, padding=padding, dilation=dilation, algorithm=algorithm)
 
 
 @register("nn.contrib_depthwise_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE)

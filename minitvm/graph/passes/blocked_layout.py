@@ -248,14 +248,13 @@ class Blocking:
         """A convolution without groups, by the algorithm that costs the least."""
         data, weight = item.inputs[:2]
         out_channels, in_channels, *kernel = (int(d) for d in weight.shape)  # type: ignore[arg-type]
-        # If the batch is open, one image counts; an image of open extents is not cut into Winograd's tiles.
-        batch, _, *image = (d if isinstance(d, int) else 1 for d in item.output.shape)
-        is_open = not all(isinstance(d, int) for d in item.output.shape[2:])
+        batch, _, *image = (d if isinstance(d, int) else None for d in item.output.shape)
         rank = len(kernel)
         strides, dilation = (tuple(per_axis(attrs[name], rank, name)) for name in ("strides", "dilation"))
-        what = Convolution(batch, in_channels, out_channels, tuple(image), tuple(kernel), strides, dilation)
+        # If the batch is open, one image counts.
+        what = Convolution(batch or 1, in_channels, out_channels, tuple(image), tuple(kernel), strides, dilation)
         exact = not item.output.dtype.is_float  # Winograd's transforms contain fractions, which integers cannot hold
-        accuracy = "strict" if exact or is_open else self.accuracy
+        accuracy = "strict" if exact else self.accuracy
         algorithms = (lookup(self.target, "algorithms") or direct_alone)(what, out_block, self.target, accuracy)
         best, weighed, name = algorithms[0], records(algorithms), item.output.name
         if best.rule == WINOGRAD:
@@ -263,7 +262,7 @@ class Blocking:
             packed = self.pack(weight, ("winograd", tile, in_block, out_block, panel))
             return self.op(
                 "nn.contrib_winograd_conv2d_NCHWc", self.as_blocked(data), packed, name=name, tile=tile,
-                padding=attrs["padding"], algorithm=weighed,
+                padding=attrs["padding"], dilation=dilation, algorithm=weighed,
             )  # fmt: skip
         packed = self.pack(weight, ("conv2d", in_block, out_block))
         op = f"nn.contrib_conv{rank}d_NCHWc"

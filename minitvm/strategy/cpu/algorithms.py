@@ -7,6 +7,7 @@ Winograd's algorithm and what its tasks read again. There is no search, and no m
 from __future__ import annotations
 
 from math import ceil, prod
+from statistics import fmean
 from typing import Any
 
 from ...topi.winograd import TILES
@@ -14,40 +15,48 @@ from ..algorithms import DIRECT, WINOGRAD, Convolution
 from ..candidate import Cost, Option, cheapest_first
 from .conv2d import DirectConvolution
 from .tiling import cpu_of
-from .winograd_plan import WinogradShape, winograd_plans
+from .winograd_plan import OPEN_SIDES, WinogradShape, winograd_plans
 
 
 def convolution_algorithms(conv: Convolution, block: int, target: Any, accuracy: str = "fast") -> list[Option]:
     """The algorithms that fit, the cheapest first; `block` is the number of channels that stand innermost.
 
     `DIRECT` has no knobs. Those of `WINOGRAD` are `tile`, the outputs that it computes at a time in each direction, and
-    `panel`, the blocks of output channels that stand together in its weights. It is for 3x3, stride 1, without
-    dilation, and left out with `accuracy="strict"`.
+    `panel`, the blocks of output channels that stand together in its weights. It is for 3x3 and stride 1, with any
+    dilation, and left out with `accuracy="strict"`. If a side of the image is open, costs are the mean of `OPEN_SIDES`.
     """
     cpu = cpu_of(target)
     found = [Option(rule=DIRECT, knobs={}, price=lambda: _direct(conv, block, cpu))]
-    minimal = (conv.kernel, conv.strides, conv.dilation) == ((3, 3), (1, 1), (1, 1))
-    if minimal and accuracy != "strict":
-        found += [_winograd(conv, block, tile, cpu) for tile in TILES if min(conv.image) >= tile]
+    if (conv.kernel, conv.strides) == ((3, 3), (1, 1)) and accuracy != "strict":
+        found += filter(None, (_winograd(conv, block, tile, cpu) for tile in TILES))
     return cheapest_first(found)
 
 
 def _direct(conv: Convolution, block: int, cpu: Any) -> Cost:
-    *lines, width = conv.image
     depth = conv.in_channels * prod(conv.kernel)
     blocks = ceil(conv.out_channels / block)
     weights = 4 * depth * conv.out_channels
-    return DirectConvolution(conv.batch * prod(lines), width, blocks, depth, weights).cheapest(cpu)
+    images = sorted({tuple(side if n is None else n for n in conv.image) for side in OPEN_SIDES})
+    costs = [
+        DirectConvolution(conv.batch * prod(lines), width, blocks, depth, weights).cheapest(cpu)
+        for *lines, width in images
+    ]
+    return Cost(fmean(cost.compute for cost in costs), fmean(cost.memory for cost in costs))
 
 
-def _winograd(conv: Convolution, block: int, tile: int, cpu: Any) -> Option:
-    def shape(tile: int) -> WinogradShape:
-        height, width = conv.image
-        image = (ceil(height / tile), ceil(width / tile))
-        return WinogradShape(tile, conv.batch, image, conv.in_channels, ceil(conv.out_channels / block), block)
+def _winograd(conv: Convolution, block: int, tile: int, cpu: Any) -> Option | None:
+    """Winograd's algorithm on tiles of a size; None where the image is smaller than a tile, or tiles do not fit."""
+    sides = list(zip(conv.image, conv.dilation, strict=True))
+    if any(n is not None and n < tile * apart for n, apart in sides):
+        return None
+    down, across = (None if n is None else ceil(n / (tile * apart)) for n, apart in sides)
+    apart, blocks = (conv.dilation[0], conv.dilation[1]), ceil(conv.out_channels / block)
+    shape = WinogradShape(tile, conv.batch, (down, across), conv.in_channels, blocks, block, apart)
 
-    def price(tile: int, panel: int) -> Cost:
-        return winograd_plans(shape(tile), cpu, panel)[0][1]
+    def price(tile: int, panel: int) -> Cost:  # noqa: ARG001 (a knob)
+        return winograd_plans(shape, cpu, panel)[0][1]
 
-    plan, _ = winograd_plans(shape(tile), cpu)[0]
-    return Option(rule=WINOGRAD, knobs={"tile": tile, "panel": plan.blocks}, price=price)
+    plans = winograd_plans(shape, cpu)
+    if not plans:
+        return None
+    return Option(rule=WINOGRAD, knobs={"tile": tile, "panel": plans[0][0].blocks}, price=price)

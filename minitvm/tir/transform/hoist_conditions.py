@@ -1,10 +1,16 @@
-"""Conditions move out of loops: an init to before its reduction loop, an invariant condition around the loop."""
+"""Conditions move out of loops: an init to before its reduction loop, an invariant condition around the loop.
+
+Neighbours that all do nothing unless a condition holds share it, and it moves on together with them. So buffers that
+are written and read under the same condition lie inside of it, where every read follows a write.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ...expr import EQ, Expr, Node, replace, rewrite_statements
+from ...arith import Analyzer
+from ...expr import EQ, Expr, Node, free_vars, replace, rewrite_statements, structural_equal
 from ..conditions import all_of, conjuncts, reads_memory, uses
 from ..nodes import For, ForKind, If, PrimFunc, Seq, Stmt
 from .affine import bounds, linear
@@ -12,11 +18,17 @@ from .unroll import bind
 
 
 def hoist_conditions(func: PrimFunc) -> PrimFunc:
-    """`for k: (if k == 0: S0); S1` -> `S0; for k: S1`, and `for j: if p(i): S` -> `if p(i): for j: S`."""
+    """`for k: (if k == 0: S0); S1` -> `S0; for k: S1`, and `for j: if p(i): S` -> `if p(i): for j: S`.
+
+    Also `if p: S0; for j: if q(j): S1` -> `if p: (S0; for j: if q(j): S1)` where each q(j) implies p.
+    """
     return func.with_body(rewrite_statements(func.body, _hoist))
 
 
 def _hoist(node: Node) -> Any:
+    if isinstance(node, Seq):
+        parts = _shared(node.stmts)
+        return Seq.of(*parts) if len(parts) < len(node.stmts) else None
     if not isinstance(node, For) or node.thread is not None:
         return None
     if isinstance(node.body, If) and node.body.else_case is None:
@@ -32,6 +44,61 @@ def _unswitched(loop: For, branch: If) -> Stmt | None:
     inside = [c for c in conjuncts(branch.condition) if not any(c is o for o in outside)]
     body = If(all_of(inside), branch.then_case) if inside else branch.then_case
     return If(all_of(outside), replace(loop, body=body))
+
+
+def _shared(stmts: Sequence[Stmt]) -> list[Stmt]:
+    """The statements, those of them together that do nothing unless a condition holds."""
+    # Legal: the condition reads no memory, so that no statement changes it.
+    parts: list[Stmt] = []
+    run: list[Stmt] = []
+    common: list[Expr] = []
+    for stmt in (*stmts, None):
+        left = [c for c in common if stmt is not None and _idle_unless(c, stmt, ())]
+        if left and stmt is not None:
+            run, common = [*run, stmt], left
+            continue
+        if len(run) > 1:
+            inside = _shared([_under(common, part) for part in run])
+            parts.append(If(all_of(common), Seq.of(*inside)))
+        else:
+            parts += run
+        run, common = ([], []) if stmt is None else ([stmt], _conditions(stmt))
+    return parts
+
+
+def _conditions(stmt: Stmt) -> list[Expr]:
+    """The conditions under which alone a statement does something."""
+    if not isinstance(stmt, If) or stmt.else_case is not None:
+        return []
+    return [c for c in conjuncts(stmt.condition) if not reads_memory(c)]
+
+
+def _idle_unless(condition: Expr, stmt: Stmt, around: tuple[For, ...]) -> bool:
+    """Whether a statement is shown to do nothing where a condition does not hold; `around` are loops in between."""
+    if isinstance(stmt, For) and stmt.thread is None and not uses(condition, [stmt.var]):
+        return _idle_unless(condition, stmt.body, (*around, stmt))
+    if isinstance(stmt, Seq):
+        return all(_idle_unless(condition, part, around) for part in stmt.stmts)
+    if not isinstance(stmt, If) or stmt.else_case is not None:
+        return False
+    own = _conditions(stmt)
+    if any(structural_equal(c, condition) for c in own):
+        return True
+    # A proof is only tried where it may succeed.
+    if set(free_vars(condition)) <= {v for c in own for v in free_vars(c)}:
+        analyzer = Analyzer.inside(*around)
+        with analyzer.constraint(*own):
+            if analyzer.can_prove(condition):
+                return True
+    return _idle_unless(condition, stmt.then_case, around)
+
+
+def _under(common: Sequence[Expr], stmt: Stmt) -> Stmt:
+    """A statement where conditions hold."""
+    if not isinstance(stmt, If) or stmt.else_case is not None:
+        return stmt
+    own = [c for c in conjuncts(stmt.condition) if not any(structural_equal(c, known) for known in common)]
+    return replace(stmt, condition=all_of(own)) if own else stmt.then_case
 
 
 def _init_first(loop: For) -> Stmt | None:

@@ -73,11 +73,23 @@ Faults("topi blocked: calls", "minitvm.topi.blocked", [called("blocked")]).edit(
     "inside += [at < extent + first] if first else []",
 )
 
-Faults("topi winograd: calls", "minitvm.topi.winograd", [called("blocked")]).edit(
+WINOGRAD = Faults("topi winograd: calls", "minitvm.topi.winograd", [called("blocked")])
+WINOGRAD.edit(
     "the right end of Winograd's strips goes by the right padding",
-    "winograd_conv2d_nchwc",
+    "_strips",
     "te.all(y >= top, y < height + top, x >= left, x < width + left)",
-    "te.all(y >= top, y < height + top, x >= left, x < width + right)",
+    "te.all(y >= top, y < height + top, x >= left, x < width + top)",
+)
+WINOGRAD.edit("all phases are the first one of a line", "_images", "x * bx + image % bx", "x * bx")
+WINOGRAD.edit("phases of lines and of columns are swapped", "_images", "_over(image, bx) % by", "image % by")
+WINOGRAD.edit(
+    "an image has room for the tiles of undilated pixels",
+    "of",
+    "simple((size + l * tile - 1) // (l * tile))",
+    "simple(size // (l * tile))",
+)
+WINOGRAD.edit(
+    "a pixel's column is that of its neighbour's phase", "place", "_over(x, bx) % tile", "(x + 1) // bx % tile"
 )
 
 Faults("reference operators pooling: calls", "minitvm.reference.operators.pooling", [called("pool")]).edit(

@@ -244,6 +244,24 @@ HOIST.edit(
     "branch.then_case if inside else",
 )
 HOIST.edit(
+    "a neighbour shares a condition that it does not need",
+    "_shared",
+    "if stmt is not None and _idle_unless(c, stmt, ())]",
+    "if stmt is not None]",
+)
+HOIST.edit(
+    "what a neighbour needs besides is lost",
+    "_under",
+    "replace(stmt, condition=all_of(own)) if own else",
+    "stmt.then_case if own else",
+)
+HOIST.edit(
+    "a sequence needs what one of its statements needs",
+    "_idle_unless",
+    "return all(_idle_unless",
+    "return any(_idle_unless",
+)
+HOIST.edit(
     "what must hold besides the start is lost",
     "_init_first",
     "If(all_of(others), first.then_case) if others else",

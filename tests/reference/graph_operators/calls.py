@@ -483,9 +483,9 @@ def _blocked() -> list[Call]:
             Call(
                 "nn.contrib_winograd_conv2d_NCHWc",
                 (f(1, 2, 7, 5, 4), f(2, t, t, 2, 4, 3, 8, low=-0.02, high=0.02)),
-                {"tile": t - 2, "padding": 1},
+                {"tile": t - 2, "padding": dilation, "dilation": dilation},
             )
-            for t in (4, 6)
+            for t, dilation in ((4, 1), (6, 1), (4, 2))
         ),
     ]
 

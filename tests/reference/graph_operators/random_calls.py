@@ -187,10 +187,12 @@ def _blocked(d: Drawing) -> Call:
     extents = [d.int(1, 5), d.int(1, 5)]
     if kind == "winograd":
         tile = d.one(2, 4)
-        padding = tuple(d.int(max(0, 3 - n), 2) for n in (*extents, *extents))
+        apart = [d.int(1, 2), d.int(1, 3)] if d.int(0, 1) else [1, 1]
+        lowest = [max(0, 2 * k + 1 - n) for n, k in zip(extents, apart, strict=True)]
+        padding = tuple(d.int(low, low + 2) for low in (*lowest, *lowest))
         w = d.data([d.int(1, 2), tile + 2, tile + 2, blocks, block, d.int(1, 2), d.int(1, 2)], low=-1, high=1)
         return Call("nn.contrib_winograd_conv2d_NCHWc", (d.data([1, blocks, *extents, block]), w),
-                    {"tile": tile, "padding": padding})  # fmt: skip
+                    {"tile": tile, "padding": padding, "dilation": apart})  # fmt: skip
     kernel, attrs = _window(d, extents)
     if kind == "conv":
         w = d.data([d.int(1, 2), blocks, *kernel, block, d.int(1, 3)])
