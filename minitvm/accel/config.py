@@ -1,8 +1,9 @@
 """What the machine is. One frozen configuration drives meaning, timing and text.
 
 `vta` and `vdla` are the two machines of VTA's papers (Moreau et al., "A Hardware-Software Blueprint for Flexible Deep
-Learning Specialization"; Chen et al., "TVM", OSDI'18); `vta2` is `vta` with all options of its later versions. `tsim` and `board` are two memories: the nearly ideal one of
-VTA's cycle simulator, and one with the latency of a board. A configuration that cannot be is refused when it is made.
+Learning Specialization"; Chen et al., "TVM", OSDI'18); `vta2` is `vta` with all options of its later versions. `tsim`
+and `board` are two memories: the nearly ideal one of VTA's cycle simulator, and one with the latency of a board. A
+configuration that cannot be is refused when it is made.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Pipelines:
 class AccelConfig:
     """A machine. An element of a scratchpad is a vector or matrix that the array takes at once:
 
-        inp (batch, block_in), wgt (block_out, block_in), acc (batch, block_out), out and acc8 like acc; uop one micro-op
+        inp (batch, block_in), wgt (block_out, block_in), acc, acc8 and out (batch, block_out); uop one micro-op
 
     `acc[dst] += inp[src] @ wgt[w].T` is one micro-op and takes one cycle. Sizes are in bytes, the clock in MHz.
     Raises InputError for a machine that cannot be.

@@ -272,7 +272,8 @@ def alu(emitter: AccelEmitter, stmt: t.Instruction) -> None:
     if immediate:
         constant, *limits = (_constant(emitter, stmt, value) for value in scalars_of(stmt))
         if limits and limits != [-constant]:
-            raise emitter.refused(stmt, f"limits of one size, {-constant} and {constant}", f"{limits[0]} and {constant}")
+            wanted = f"limits of one size, {-constant} and {constant}"
+            raise emitter.refused(stmt, wanted, f"{limits[0]} and {constant}")
         if name == "shl":
             name, constant = "shr", -constant
     operands = [into, into if immediate else others[1]]

@@ -122,9 +122,7 @@ def conv2d_elements(
 
 
 @operator("nn.contrib_requantize_elements")
-def requantize_elements(
-    sums: np.ndarray, shift: int, least: int, most: int, dtype: str, offset: int = 0
-) -> np.ndarray:
+def requantize_elements(sums: np.ndarray, shift: int, least: int, most: int, dtype: str, offset: int = 0) -> np.ndarray:
     """Division by a power of two towards minus infinity, then the nearest number between `least` and `most`."""
     return np.clip(np.floor_divide(sums + sums.dtype.type(offset), 2**shift), least, most).astype(dtype)
 

@@ -24,7 +24,8 @@ from minitvm.accel.stream import Handle, Kernel, Stream
 # Small enough that instructions meet, with all that a machine can have.
 TINY = AccelConfig(
     "tiny", block_in=2, block_out=2, uop_bytes=256, inp_bytes=16, wgt_bytes=16, acc_bytes=64,
-    options=Options(multiply_bits=8, pad_value=True, clip=True, widen=True), dram=Dram("tiny", burst=16, outstanding=2, latency=5),
+    options=Options(multiply_bits=8, pad_value=True, clip=True, widen=True),
+    dram=Dram("tiny", burst=16, outstanding=2, latency=5),
 )  # fmt: skip
 
 LOADED = (Scratchpad.INP, Scratchpad.WGT, Scratchpad.ACC, Scratchpad.ACC8)

@@ -1,4 +1,4 @@
-"""Convolutions, additions and pools on tensors of elements, as accelerators with a matrix array take them (`topi.elements`)."""
+"""Convolutions, sums and pools on tensors of elements, for accelerators with a matrix array (`topi.elements`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add_elements(a: Any, b: Any, *, left_a: int = 0, left_b: int = 0, out_dtype:
 def depthwise_conv2d_elements(
     image: Any, filters: Any, *, stride: int = 1, padding: int = 0, out_dtype: str = "int32"
 ) -> Any:
-    """Convolution of each channel of NCHW{b}n{i}c with its own filter, [1, c/i, kh, kw, b, i], summed in `out_dtype`."""
+    """Convolution of each channel of NCHW{b}n{i}c with a filter of its own, [1, c/i, kh, kw, b, i]."""
     return topi.depthwise_conv2d_elements(image, filters, stride=stride, padding=padding, out_dtype=out_dtype)
 
 

@@ -27,5 +27,5 @@ def refusal(func: PrimFunc, target: Any) -> str:
             return f"the machine {missing}"
         candidates = registers.in_registers(func, target)
     else:
-        return "it is no convolution on elements of int8, no window and no sum of such elements, with the ALU's operations"
+        return "it is no convolution, window or sum of elements of int8 with operations of the ALU behind it"
     return "" if next(iter(candidates), None) is not None else "no tile of it fits the scratchpads"

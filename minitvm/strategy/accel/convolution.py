@@ -37,8 +37,8 @@ class Stage:
     """A block behind the sums, element by element: the machine's operation, and which of its reads is another tensor.
 
     `other` is the position among the block's reads of a tensor that comes from memory; None without one. A tensor that
-    is `spread` has one element for all pixels of a channel, such as a bias. `constant` is an immediate. `inlines` is the
-    block that this one takes in.
+    is `spread` has one element for all pixels of a channel, such as a bias. `constant` is an immediate. `inlines` is
+    the block that this one takes in.
     """
 
     block: str
