@@ -1,8 +1,9 @@
 """What the machine is. One frozen configuration drives meaning, timing and text.
 
 `vta` and `vdla` are the two machines of VTA's papers (Moreau et al., "A Hardware-Software Blueprint for Flexible Deep
-Learning Specialization"; Chen et al., "TVM", OSDI'18). `tsim` and `board` are two memories: the nearly ideal one of
-VTA's cycle simulator, and one with the latency of a board. A configuration that cannot be is refused when it is made.
+Learning Specialization"; Chen et al., "TVM", OSDI'18); `vta2` is `vta` with all options of its later versions. `tsim`
+and `board` are two memories: the nearly ideal one of VTA's cycle simulator, and one with the latency of a board. A
+configuration that cannot be is refused when it is made.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ MICRO_OP_BITS = 32
 class Scratchpad(IntEnum):
     """The memories beside the array, by their code in LOAD and STORE.
 
-    OUT is no memory of its own: it names the registers (ACC), cut to the dtype of results on their way out.
+    OUT and ACC8 are no memories of their own: they name the registers (ACC), cut to the dtype of results on their way
+    out, and extended from it, with their sign, on their way in.
     """
 
     UOP = 0
@@ -33,6 +35,12 @@ class Scratchpad(IntEnum):
     INP = 2
     ACC = 3
     OUT = 4
+    ACC8 = 5
+
+    @property
+    def held(self) -> Scratchpad:
+        """The memory whose elements it names."""
+        return Scratchpad.ACC if self in (Scratchpad.OUT, Scratchpad.ACC8) else self
 
     @property
     def word(self) -> str:
@@ -76,16 +84,18 @@ class Dram:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What later versions of VTA added (Banerjee et al., arXiv 2111.15024).
+    """What later versions of VTA added (Banerjee et al., arXiv 2111.15024; `VTA_MEM_ID_ACC_8BIT` in its `hw_spec.h`).
 
     `multiply_bits`: ALU MUL multiplies so many low bits of both operands, signed; 0 is no MUL.
     `pad_value`: LOAD may pad with the least value of the dtype instead of zero.
     `clip`: ALU CLIP keeps a value between -b and b.
+    `widen`: LOAD brings numbers of the dtype of results into registers (ACC8), so results can be computed with again.
     """
 
     multiply_bits: int = 0
     pad_value: bool = False
     clip: bool = False
+    widen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +115,7 @@ class Pipelines:
 class AccelConfig:
     """A machine. An element of a scratchpad is a vector or matrix that the array takes at once:
 
-        inp (batch, block_in), wgt (block_out, block_in), acc (batch, block_out), out like acc; uop one micro-op
+        inp (batch, block_in), wgt (block_out, block_in), acc, acc8 and out (batch, block_out); uop one micro-op
 
     `acc[dst] += inp[src] @ wgt[w].T` is one micro-op and takes one cycle. Sizes are in bytes, the clock in MHz.
     Raises InputError for a machine that cannot be.
@@ -149,17 +159,17 @@ class AccelConfig:
 
     def dtype(self, pad: Scratchpad) -> np.dtype[Any]:
         """The dtype of an element's numbers."""
-        name = "uint32" if pad is Scratchpad.UOP else getattr(self, f"{pad.word}_dtype")
-        return np.dtype(name)
+        if pad is Scratchpad.UOP:
+            return np.dtype("uint32")
+        return np.dtype(getattr(self, f"{'out' if pad is Scratchpad.ACC8 else pad.word}_dtype"))
 
     def element_bytes(self, pad: Scratchpad) -> int:
-        """The bytes of one element in DRAM, and of all but OUT in the scratchpad."""
+        """The bytes of one element in DRAM, and of all but OUT and ACC8 in the scratchpad."""
         return prod(self.shape(pad)) * self.dtype(pad).itemsize
 
     def depth(self, pad: Scratchpad) -> int:
-        """How many elements a scratchpad holds; OUT names the registers."""
-        held = Scratchpad.ACC if pad is Scratchpad.OUT else pad
-        return int(getattr(self, f"{held.word}_bytes")) // self.element_bytes(held)
+        """How many elements a scratchpad holds; OUT and ACC8 name the registers."""
+        return int(getattr(self, f"{pad.held.word}_bytes")) // self.element_bytes(pad.held)
 
     def depths(self) -> dict[str, int]:
         """How many elements inp, wgt and acc hold, by their names, which are the scopes of storage in a compiler."""
@@ -250,7 +260,7 @@ def _instruction(c: AccelConfig) -> Iterator[str]:
     for what, bits in words.items():
         if bits > WORD_BITS:
             yield f"{what} are {bits} bits"
-    for name, codes in (("opcode", 5), ("memory", 5), ("alu", 6)):
+    for name, codes in (("opcode", 5), ("memory", 6), ("alu", 6)):
         if 1 << getattr(w, name) < codes:
             yield f"{name} of {getattr(w, name)} bits, for {codes} codes"
 
@@ -286,6 +296,7 @@ MEMORIES = {
 CONFIGS = {
     "vta": AccelConfig(),
     "vdla": AccelConfig("vdla", clock_mhz=200, wgt_bytes=1 << 15, widths=Widths(wgt=7)),
+    "vta2": AccelConfig("vta2", options=Options(multiply_bits=8, pad_value=True, clip=True, widen=True)),
 }
 
 

@@ -112,7 +112,7 @@ def touched(instruction: Instruction, micro_ops: MicroOps, config: AccelConfig, 
     """What one instruction reads, then what it writes. A LOAD of micro-ops is noted in `micro_ops`."""
     if isinstance(instruction, Load):
         yield Touch(DRAM, False, in_dram(instruction, config, grain_bytes))
-        yield Touch(instruction.memory, True, in_scratchpad(instruction))
+        yield Touch(instruction.memory.held, True, in_scratchpad(instruction))
         if instruction.memory is Scratchpad.UOP:
             micro_ops.load(instruction)
     elif isinstance(instruction, Store):

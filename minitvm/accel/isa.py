@@ -151,8 +151,8 @@ class Transfer(Instruction):
 class Load(Transfer):
     """From DRAM; the loaded rows get a frame of zeros, or of the least value of the dtype (`pad_least`).
 
-    `pads` are the rows above and below and the elements left and right. inp and wgt are loaded by the load module, uop
-    and acc by the compute module.
+    `pads` are the rows above and below and the elements left and right. inp and wgt are loaded by the load module, uop,
+    acc and acc8 by the compute module. acc8 are numbers of the dtype of results, extended into registers.
     """
 
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -162,7 +162,7 @@ class Load(Transfer):
 
     @property
     def module(self) -> Module:
-        return Module.COMPUTE if self.memory in (Scratchpad.UOP, Scratchpad.ACC) else Module.LOAD
+        return Module.LOAD if self.memory in (Scratchpad.INP, Scratchpad.WGT) else Module.COMPUTE
 
     @property
     def written_shape(self) -> tuple[int, int]:

@@ -168,7 +168,7 @@ def _walk(program: Program, config: AccelConfig, order: Ordering) -> Iterator[tu
     """Each instruction in order, what it touches, and who touched the memories before it."""
     size = grain(program, config)
     end = max((b.address + b.count * config.element_bytes(b.kind) for b in program.buffers), default=0)
-    shadows: Shadows = {pad: _Shadow(config.depth(pad)) for pad in Scratchpad if pad is not Scratchpad.OUT}
+    shadows: Shadows = {pad: _Shadow(config.depth(pad)) for pad in Scratchpad if pad is pad.held}
     shadows[DRAM] = _Shadow(end // size + 1)
     for b in program.buffers:
         if b.role in ("input", "constant"):  # written by the host, before all

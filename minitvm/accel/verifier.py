@@ -90,6 +90,8 @@ def _options(x: Checked) -> Iterator[Breach]:
     for i, one in x.each(Load, Alu):
         if isinstance(one, Load) and one.pad_least and not options.pad_value:
             yield i, "this machine pads with zeros only"
+        if isinstance(one, Load) and one.memory is Scratchpad.ACC8 and not options.widen:
+            yield i, "this machine extends no numbers into registers"
         if isinstance(one, Alu) and one.op is AluOp.MUL and not options.multiply_bits:
             yield i, "this machine's ALU does not multiply"
         if isinstance(one, Alu) and one.op is AluOp.CLIP and not options.clip:
@@ -229,7 +231,7 @@ RULES: tuple[Rule, ...] = (
     Rule("buffers", "buffers begin at whole elements and do not overlap; micro-ops fit their fields", _buffers),
     Rule("fields", "every number fits its field", _fields),
     Rule("neighbours", "tokens go to a neighbour and come from one", _neighbours),
-    Rule("kinds", "LOAD brings uop, wgt, inp or acc; STORE takes results; micro-ops have no frame", _kinds),
+    Rule("kinds", "LOAD brings uop, wgt, inp, acc or acc8; STORE takes results; micro-ops have no frame", _kinds),
     Rule("options", "an option is used only where the machine has it", _options),
     Rule("dram bounds", "a transfer stays in one buffer, whose role allows it", _dram),
     Rule("scratchpad bounds", "a transfer stays in its scratchpad", _scratchpads),

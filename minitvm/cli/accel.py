@@ -67,7 +67,9 @@ def register(commands: Any) -> None:
 
 
 def _machine(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", default="vta", help="the machine: vta, vdla or gemmini; default: vta")
+    parser.add_argument(
+        "--config", default="vta", help="the machine: vta, vdla, vta2 with all options, or gemmini; default: vta"
+    )
     parser.add_argument("--memory", default="tsim", help="tsim (a latency of one cycle) or board (100); default: tsim")
 
 

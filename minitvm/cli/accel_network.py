@@ -86,8 +86,11 @@ def _table(executable: Any, timed: dict[str, Any]) -> None:
     print(f"{len(mine)} of {len(calls)} kernel calls are the accelerator's: {total:,} cycles")
 
 
+_ANCHORS = ("conv2d_elements", "add_elements", "max_pool2d_elements")  # a layer's function is named after one
+
+
 def explain(options: argparse.Namespace, target: Target) -> int:
-    """Print where each product of a network runs, and why not on the accelerator."""
+    """Print where each product, sum and pool of a network runs, and why not on the accelerator."""
     from ..build import optimize_graph
     from ..graph.passes.element_layout import refusals
     from ..lowering import place, to_units
@@ -102,12 +105,13 @@ def explain(options: argparse.Namespace, target: Target) -> int:
     units = to_units(optimize_graph(graph, target, look))
     width = max((len(item.output.name) for item in rows), default=0)
     for item, why in rows.items():
-        shape = "x".join(map(str, item.inputs[1].shape))
-        print(f"{item.output.name:{width}}  {item.op:<10} {shape:>16}  {'host: ' + why if why else 'accelerator'}")
-    late = {unit.name: place(unit.func, target).refusal for unit in units if "conv2d_elements" in unit.name}
+        # A product is known by its weights, anything else by its result.
+        shape = "x".join(map(str, (item.inputs[1] if len(item.inputs) > 1 and item.op != "add" else item.output).shape))
+        print(f"{item.output.name:{width}}  {item.op:<13} {shape:>16}  {'host: ' + why if why else 'accelerator'}")
+    late = {unit.name: place(unit.func, target).refusal for unit in units if any(w in unit.name for w in _ANCHORS)}
     for name, why in late.items():
         if why:
             print(f"{name} runs on the host after all: {why}")
     count = sum(not why for why in late.values())
-    print(f"{count} of {len(rows)} products run on the accelerator; {len(units) - count} kernels are the host's")
+    print(f"{count} of {len(rows)} layers run on the accelerator; {len(units) - count} kernels are the host's")
     return 0

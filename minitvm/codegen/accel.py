@@ -5,6 +5,7 @@ machine's:
 
 - Of the loops of a product or an ALU operation two become the machine's; the others are written out as micro-ops, of
   which equal lists are kept once. All are loaded at the beginning.
+- A copy of registers, and a constant in registers, are two: a reset and an addition.
 - A transfer becomes rows; where a condition leaves a frame, the frame is the instruction's.
 - A push is a bit of the instruction of its module before it, a pop of the one behind it.
 
@@ -148,7 +149,8 @@ def load(emitter: AccelEmitter, stmt: t.Instruction) -> None:
     pad = Scratchpad[(operation_of(stmt.name) or "").split("_")[1].upper()]
     source, into = (emitter.lies(stmt, tile, pad) for tile in stmt.tiles)
     rows = emitter.rows(stmt, source, into, frame_of(stmt))
-    emitter.add(Load(memory=pad, sram=into.first, **_transfer(rows), pads=rows.pads))
+    least = (operation_of(stmt.name) or "").endswith("least") and any(rows.pads)
+    emitter.add(Load(memory=pad, sram=into.first, **_transfer(rows), pads=rows.pads, pad_least=least))
 
 
 def store(emitter: AccelEmitter, stmt: t.Instruction) -> None:
@@ -190,15 +192,50 @@ def alu(emitter: AccelEmitter, stmt: t.Instruction) -> None:
         )
     constant = None
     if immediate:
-        (value,) = scalars_of(stmt)
-        bits = emitter.config.widths.immediate
-        if not isinstance(value, IntImm) or not -(1 << bits - 1) <= value.value < 1 << bits - 1:
-            raise emitter.refused(stmt, f"a constant of {bits} bits", str(value))
-        constant = value.value
+        constant, *limits = (_constant(emitter, stmt, value) for value in scalars_of(stmt))
+        if limits and limits != [-constant]:
+            wanted = f"limits of one size, {-constant} and {constant}"
+            raise emitter.refused(stmt, wanted, f"{limits[0]} and {constant}")
+        if name == "shl":
+            name, constant = "shr", -constant
     operands = [into, into if immediate else others[1]]
     kernel, loops = emitter.looped(extents_of(stmt), operands)
     fields = _fields(kernel, loops, ("dst",) if immediate else ("dst", "src"))
     emitter.add(Alu(op=AluOp[name.upper()], immediate=constant, **fields))
+
+
+def _constant(emitter: AccelEmitter, stmt: t.Instruction, value: Any) -> int:
+    """A number that fits the field of constants."""
+    bits = emitter.config.widths.immediate
+    if not isinstance(value, IntImm) or not -(1 << bits - 1) <= value.value < 1 << bits - 1:
+        raise emitter.refused(stmt, f"a constant of {bits} bits", str(value))
+    return value.value
+
+
+def fill(emitter: AccelEmitter, stmt: t.Instruction) -> None:
+    """Registers = a constant."""
+    (value,) = scalars_of(stmt)
+    constant, where = _constant(emitter, stmt, value), emitter.lies(stmt, stmt.tiles[0], Scratchpad.ACC)
+    kernel, loops = emitter.looped(extents_of(stmt), [where])
+    fields = _fields(kernel, loops, ("dst",))
+    emitter.add(Gemm(**fields, reset=True))
+    emitter.add(Alu(op=AluOp.ADD, immediate=constant, **fields))
+
+
+def accumulate(emitter: AccelEmitter, stmt: t.Instruction) -> None:
+    """Registers = an operation of themselves and of other ones."""
+    source, into = (emitter.lies(stmt, tile, Scratchpad.ACC) for tile in stmt.tiles)
+    kernel, loops = emitter.looped(extents_of(stmt), [into, source])
+    name = (operation_of(stmt.name) or "").split("_")[1]
+    emitter.add(Alu(op=AluOp[name.upper()], **_fields(kernel, loops, ("dst", "src"))))
+
+
+def copy(emitter: AccelEmitter, stmt: t.Instruction) -> None:
+    """Registers = other ones."""
+    source, into = (emitter.lies(stmt, tile, Scratchpad.ACC) for tile in stmt.tiles)
+    kernel, loops = emitter.looped(extents_of(stmt), [into, source])
+    emitter.add(Gemm(**_fields(kernel, loops, ("dst",)), reset=True))
+    emitter.add(Alu(op=AluOp.ADD, **_fields(kernel, loops, ("dst", "src"))))
 
 
 def _fields(kernel: Kernel, loops: Loops, operands: Sequence[str]) -> dict[str, Any]:

@@ -109,7 +109,8 @@ class GPU:
 class Accelerator:
     """The simulated tensor accelerator: one GEMM of batch x block_in x block_out a cycle; scratchpads in bytes.
 
-    `memory` is "tsim" or "board", of a latency of 1 or 100 cycles; it moves `bytes_per_cycle`.
+    `memory` is "tsim" or "board", of a latency of 1 or 100 cycles; it moves `bytes_per_cycle`. The last four are the
+    options of its instructions, `accel.config.Options`.
     """
 
     name: str = "vta"
@@ -126,6 +127,10 @@ class Accelerator:
     accumulator_buffer: int = 128 * 1024
     memory: str = "tsim"
     bytes_per_cycle: int = 8
+    multiply_bits: int = 0
+    pad_value: bool = False
+    clip: bool = False
+    widen: bool = False
 
     @property
     def config(self) -> Any:
@@ -139,7 +144,7 @@ class Accelerator:
 
 @functools.cache
 def _configured(machine: Accelerator) -> Any:
-    from ..accel.config import CONFIGS, configured
+    from ..accel.config import CONFIGS, Options, configured
 
     known = machine.name if machine.name in CONFIGS else "vta"
     fields = {
@@ -148,6 +153,7 @@ def _configured(machine: Accelerator) -> Any:
         "acc_dtype": f"int{machine.accumulator_bits}", "uop_bytes": machine.uop_buffer,
         "inp_bytes": machine.input_buffer, "wgt_bytes": machine.weight_buffer, "acc_bytes": machine.accumulator_buffer,
         "clock_mhz": machine.mhz,
+        "options": Options(machine.multiply_bits, machine.pad_value, machine.clip, machine.widen),
     }  # fmt: skip
     changed = {name: value for name, value in fields.items() if value != getattr(CONFIGS[known], name)}
     made = configured(known, machine.memory, **changed)
@@ -297,7 +303,11 @@ _OPENCLS = {
         vector_registers=16,
     ),
 }  # fmt: skip
-_ACCELERATORS = {"vta": Accelerator(), "vdla": Accelerator("vdla", 200, weight_buffer=32 * 1024)}
+_ACCELERATORS = {
+    "vta": Accelerator(),
+    "vdla": Accelerator("vdla", 200, weight_buffer=32 * 1024),
+    "vta2": Accelerator("vta2", multiply_bits=8, pad_value=True, clip=True, widen=True),
+}
 
 register_kind(
     Kind(("cpu", "llvm"), CPU, _host, "cpu", _CPUS, {"width": "vector_bits", "num-cores": "cores", "mcpu": "model"})

@@ -58,7 +58,13 @@ from .conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
 from .counted import argwhere, bind_size, leading, unique
 from .cumulative import cumprod, cumsum
 from .einsum import einsum
-from .elements import conv2d_elements, requantize_elements
+from .elements import (
+    add_elements,
+    conv2d_elements,
+    depthwise_conv2d_elements,
+    max_pool2d_elements,
+    requantize_elements,
+)
 from .elementwise import (
     abs,
     acos,
@@ -186,6 +192,7 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "add_elements",
     "all",
     "all_class_non_max_suppression",
     "any",
@@ -236,6 +243,7 @@ __all__ = [
     "dense",
     "dense_packed",
     "depth_to_space",
+    "depthwise_conv2d_elements",
     "depthwise_conv2d_nchwc",
     "depthwise_conv2d_rows",
     "dequantize",
@@ -299,6 +307,7 @@ __all__ = [
     "max",
     "max_pool1d",
     "max_pool2d",
+    "max_pool2d_elements",
     "max_pool3d",
     "maximum",
     "mean",

@@ -54,9 +54,102 @@ def conv2d_elements(
     return te.compute((n, outs, rows, columns, batch, block_out), element, name="conv2d", attrs=attrs)
 
 
-def requantize_elements(sums: Tensor, *, shift: int, least: int = -128, most: int = 127, dtype: str = "int8") -> Tensor:
-    """Sums shifted right by `shift`, kept between `least` and `most` and cast: a scale that is a power of two."""
+def requantize_elements(
+    sums: Tensor, *, shift: int, least: int = -128, most: int = 127, dtype: str = "int8", offset: int = 0
+) -> Tensor:
+    """Sums and `offset` shifted right by `shift`, kept between `least` and `most` and cast: a scale that is a power of
+    two.
+    """
+    if offset:
+        held = sums
+        sums = te.compute(sums.shape, lambda *i: held[i] + te.const(offset, held.dtype), name="rounded")
     shifted = te.compute(sums.shape, lambda *i: sums[i] >> te.const(shift, sums.dtype), name="shifted")
-    above = te.compute(sums.shape, lambda *i: te.maximum(shifted[i], te.const(least, sums.dtype)), name="at_least")
-    below = te.compute(sums.shape, lambda *i: te.minimum(above[i], te.const(most, sums.dtype)), name="at_most")
-    return te.compute(sums.shape, lambda *i: below[i].astype(dtype), name="result")
+    below = te.compute(sums.shape, lambda *i: te.minimum(shifted[i], te.const(most, sums.dtype)), name="at_most")
+    above = te.compute(sums.shape, lambda *i: te.maximum(below[i], te.const(least, sums.dtype)), name="at_least")
+    return te.compute(sums.shape, lambda *i: above[i].astype(dtype), name="result")
+
+
+# --- in registers -----------------------------------------------------------------------------------------------------
+# Elements of a result are [rows of a batch, channels], those of a register, so such operators need no array.
+
+
+def add_elements(a: Tensor, b: Tensor, *, left_a: int = 0, left_b: int = 0, out_dtype: str = "int32") -> Tensor:
+    """Two tensors of elements, each shifted left, added in `out_dtype`; raises `InputError` for shapes that differ."""
+    if len(a.shape) != len(b.shape) or not all(x is y or x == y for x, y in zip(a.shape, b.shape, strict=True)):
+        raise InputError(f"add_elements: wanted two tensors of one shape, found {a.shape} and {b.shape}")
+    parts = []
+    for name, tensor, left in (("a", a, left_a), ("b", b, left_b)):
+        wide = te.compute(tensor.shape, lambda *i, t=tensor: t[i].astype(out_dtype), name=f"wide_{name}")
+        if left:
+            by = te.const(left, out_dtype)
+            wide = te.compute(tensor.shape, lambda *i, w=wide, by=by: w[i] << by, name=f"left_{name}")
+        parts.append(wide)
+    return te.compute(a.shape, lambda *i: parts[0][i] + parts[1][i], name="added")
+
+
+def depthwise_conv2d_elements(
+    image: Tensor, filters: Tensor, *, stride: int = 1, padding: int = 0, out_dtype: str = "int32"
+) -> Tensor:
+    """A convolution of each channel with its own filter, filters [1, c/i, kh, kw, b, i]; zeros around the image.
+
+    For each point of a filter the pixels that it meets are copied, multiplied in place, and added: what a machine does
+    that has a register for each number, and multiplies numbers of the image's dtype.
+    """
+    _, channels, kh, kw, batch, block = dims(filters, "1, C/i, kh, kw, b, i")
+    if dims(image, "N/b, C/i, H, W, b, i")[1::3] != (channels, batch) or image.shape[5] != filters.shape[5]:
+        raise InputError(f"depthwise_conv2d_elements: filters {filters.shape} do not fit the image {image.shape}")
+    held, rows, columns = _windows(image, (kh, kw), stride, padding, out_dtype, 0)
+    factors = te.compute(filters.shape, lambda *i: filters[i].astype(out_dtype), name="factors")
+    shape = (kh, kw, image.shape[0], channels, rows, columns, batch, block)
+
+    def taken(dy: Expr, dx: Expr, b: Expr, c: Expr, y: Expr, x: Expr, i: Expr, j: Expr) -> Expr:
+        return held[b, c, plus(times(y, stride), dy), plus(times(x, stride), dx), i, j]
+
+    pixels = te.compute(shape, taken, name="pixels")
+
+    def low(value: Expr) -> Expr:
+        return value.astype(image.dtype).astype(out_dtype)
+
+    def product(dy: Expr, dx: Expr, b: Expr, c: Expr, y: Expr, x: Expr, i: Expr, j: Expr) -> Expr:
+        return low(pixels[dy, dx, b, c, y, x, i, j]) * low(factors[0, c, dy, dx, i, j])
+
+    products = te.compute(shape, product, name="products")
+    dy, dx = te.reduce_axis((0, kh), name="dy"), te.reduce_axis((0, kw), name="dx")
+    return te.compute(shape[2:], lambda *i: te.sum(products[(dy, dx, *i)], axis=[dy, dx]), name="conv2d")
+
+
+def max_pool2d_elements(image: Tensor, *, size: int, stride: int = 1, padding: int = 0) -> Tensor:
+    """The greatest number of each square of `size`; around the image is the least number of its dtype."""
+    least = -(1 << image.dtype.bits - 1)
+    held, rows, columns = _windows(image, (size, size), stride, padding, "int32", least)
+    dy, dx = te.reduce_axis((0, size), name="dy"), te.reduce_axis((0, size), name="dx")
+    greatest = te.comm_reducer(te.maximum, lambda dtype: te.const(least, dtype), "greatest")
+
+    def window(b: Expr, c: Expr, y: Expr, x: Expr, i: Expr, j: Expr) -> Expr:
+        return greatest(held[b, c, plus(times(y, stride), dy), plus(times(x, stride), dx), i, j], axis=[dy, dx])
+
+    shape = (*image.shape[:2], rows, columns, *image.shape[4:])
+    pooled = te.compute(shape, window, name="pooled")
+    return te.compute(shape, lambda *i: pooled[i].astype(image.dtype), name="result")
+
+
+def _windows(
+    image: Tensor, size: tuple[Expr, Expr], stride: int, padding: int, dtype: str, around: int
+) -> tuple[Tensor, Expr, Expr]:
+    """(an image in `dtype` with a frame of the number `around`, the rows and the columns of windows in it)."""
+    n, channels, height, width, batch, block = dims(image, "N/b, C/i, H, W, b, i")
+    rows, columns = (
+        (plus(extent, 2 * padding) - k) // stride + 1 for extent, k in ((height, size[0]), (width, size[1]))
+    )
+    if padding:
+        constant(height, "the height of an image that is padded")
+
+    def pixel(b: Expr, c: Expr, y: Expr, x: Expr, i: Expr, j: Expr) -> Expr:
+        value = image[b, c, plus(y, -padding), plus(x, -padding), i, j].astype(dtype)
+        if not padding:
+            return value
+        inside = te.all(y >= padding, y < height + padding, x >= padding, x < width + padding)
+        return te.if_then_else(inside, value, te.const(around, dtype))
+
+    shape = (n, channels, height + 2 * padding, width + 2 * padding, batch, block)
+    return te.compute(shape, pixel, name="image"), rows, columns

@@ -55,7 +55,7 @@ class Machine:
         self.grain = int(self.grain)
         ends = [b.address + b.count * config.element_bytes(b.kind) for b in program.buffers]
         self.dram = np.zeros(max(ends, default=0), dtype=np.uint8)
-        held: list[Scratchpad] = [pad for pad in Scratchpad if pad is not Scratchpad.OUT]
+        held: list[Scratchpad] = [pad for pad in Scratchpad if pad is pad.held]
         self.pads: dict[Scratchpad, Array] = {
             p: np.zeros((config.depth(p), *config.shape(p)), dtype=config.dtype(p)) for p in held
         }
@@ -295,11 +295,13 @@ class Machine:
 
     def load(self, one: isa.Load) -> None:
         """Rows from DRAM into a scratchpad, with their frame."""
-        if one.memory is Scratchpad.OUT or (one.pad_least and not self.config.options.pad_value):
+        options = self.config.options
+        missing = (one.pad_least and not options.pad_value) or (one.memory is Scratchpad.ACC8 and not options.widen)
+        if one.memory is Scratchpad.OUT or missing:
             self.fail("this machine cannot load that")
         grains = self._grains(one)
         rows, columns = one.written_shape
-        elements = self._elements(one.sram, rows * columns, one.memory)
+        elements = self._elements(one.sram, rows * columns, one.memory.held)
         self.touch("dram", grains, writes=False)
         raw = self.dram.reshape(-1, self.grain)[grains].reshape(-1)
         dtype, shape = self.config.dtype(one.memory), self.config.shape(one.memory)
@@ -310,8 +312,8 @@ class Machine:
         whole = np.pad(data, frame, constant_values=least).reshape(rows * columns, *shape)
         if one.memory is Scratchpad.UOP:
             whole = self._unpacked(whole)
-        self.touch(one.memory, elements, writes=True)
-        self.pads[one.memory][elements] = whole
+        self.touch(one.memory.held, elements, writes=True)
+        self.pads[one.memory.held][elements] = whole
 
     def _unpacked(self, words: Array) -> Array:
         """The three indices of each micro-op."""

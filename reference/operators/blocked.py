@@ -135,6 +135,36 @@ def conv2d_elements(
 
 
 @operator("nn.contrib_requantize_elements")
-def requantize_elements(sums: np.ndarray, shift: int, least: int, most: int, dtype: str) -> np.ndarray:
+def requantize_elements(sums: np.ndarray, shift: int, least: int, most: int, dtype: str, offset: int = 0) -> np.ndarray:
     """Division by a power of two towards minus infinity, then the nearest number between `least` and `most`."""
-    return np.clip(np.floor_divide(sums, 2**shift), least, most).astype(dtype)
+    return np.clip(np.floor_divide(sums + sums.dtype.type(offset), 2**shift), least, most).astype(dtype)
+
+
+@operator("nn.contrib_add_elements")
+def add_elements(a: np.ndarray, b: np.ndarray, left_a: int, left_b: int, out_dtype: str) -> np.ndarray:
+    return a.astype(out_dtype) * np.array(2**left_a, out_dtype) + b.astype(out_dtype) * np.array(2**left_b, out_dtype)
+
+
+@operator("nn.contrib_depthwise_conv2d_elements")
+def depthwise_conv2d_elements(
+    image: np.ndarray, filters: np.ndarray, stride: int, padding: int, out_dtype: str
+) -> np.ndarray:
+    """One channel after the other; rows of a batch may have filters of their own."""
+    apart = np.moveaxis(image, (4, 1, 5), (1, 2, 3))  # [n, b, c, i, h, w]
+    weights = np.moveaxis(filters[0], (3, 0, 4), (0, 1, 2))  # [b, c, i, kh, kw]
+    rows = [
+        convolve(apart[:, b].reshape(len(image), -1, *image.shape[2:4]), weights[b].reshape(-1, 1, *filters.shape[2:4]),
+                 (stride, stride), (padding, padding), (1, 1), image.shape[1] * image.shape[5], out_dtype)
+        for b in range(image.shape[4])
+    ]  # fmt: skip
+    whole = np.stack(rows, 1)
+    whole = whole.reshape(*whole.shape[:2], image.shape[1], image.shape[5], *whole.shape[3:])
+    return np.moveaxis(whole, (1, 2, 3), (4, 1, 5))
+
+
+@operator("nn.contrib_max_pool2d_elements")
+def max_pool2d_elements(image: np.ndarray, size: int, stride: int, padding: int) -> np.ndarray:
+    around = [(0, 0), (0, 0), (padding, padding), (padding, padding), (0, 0), (0, 0)]
+    framed = np.pad(image, around, constant_values=np.iinfo(image.dtype).min)
+    windows = np.lib.stride_tricks.sliding_window_view(framed, (size, size), (2, 3))
+    return windows[:, :, ::stride, ::stride].max(axis=(-2, -1))

@@ -24,8 +24,11 @@ from minitvm.accel.stream import Handle, Kernel, Stream
 # Small enough that instructions meet, with all that a machine can have.
 TINY = AccelConfig(
     "tiny", block_in=2, block_out=2, uop_bytes=256, inp_bytes=16, wgt_bytes=16, acc_bytes=64,
-    options=Options(multiply_bits=8, pad_value=True, clip=True), dram=Dram("tiny", burst=16, outstanding=2, latency=5),
+    options=Options(multiply_bits=8, pad_value=True, clip=True, widen=True),
+    dram=Dram("tiny", burst=16, outstanding=2, latency=5),
 )  # fmt: skip
+
+LOADED = (Scratchpad.INP, Scratchpad.WGT, Scratchpad.ACC, Scratchpad.ACC8)
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 Element = tuple[Scratchpad, int]
@@ -79,7 +82,7 @@ class _Writing:
 
 
 def _load(w: _Writing, buffers: dict[Scratchpad, Any]) -> None:
-    pad = w.draw(st.sampled_from([Scratchpad.INP, Scratchpad.WGT, Scratchpad.ACC]))
+    pad = w.draw(st.sampled_from(LOADED))
     buffer, depth = buffers[pad], w.depth(pad)
     pads = w.draw(st.sampled_from([(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 1, 0), (0, 0, 0, 1), (0, 0, 2, 1)]))
     rows = w.run(1, 2)
@@ -92,8 +95,8 @@ def _load(w: _Writing, buffers: dict[Scratchpad, Any]) -> None:
     offset = w.run(0, buffer.count - (rows - 1) * stride - columns)
     size = (rows + above + below) * (columns + left + right)
     sram = w.run(0, depth - size)
-    writes = {(pad, at) for at in range(sram, sram + size)}
-    module = Module.COMPUTE if pad is Scratchpad.ACC else Module.LOAD
+    writes = {(pad.held, at) for at in range(sram, sram + size)}
+    module = Module.COMPUTE if pad.held is Scratchpad.ACC else Module.LOAD
     handle = w.stream.load(
         pad, sram, buffer, offset, y_size=rows, x_size=columns, x_stride=stride, pads=pads,
         pad_least=any(pads) and w.draw(st.booleans()), after=w.before(module, set(), writes),
@@ -186,9 +189,7 @@ def _store_all(w: _Writing, output: Any) -> None:
 def accelerator_programs(draw: Draw, config: AccelConfig = TINY, most: int = 14) -> DrawnProgram:
     """A program of at most `most` instructions, its loads of micro-ops and its end aside, and arrays for its inputs."""
     stream = Stream(config, "drawn")
-    buffers = {
-        pad: stream.buffer(pad.word, "input", pad, 12) for pad in (Scratchpad.INP, Scratchpad.WGT, Scratchpad.ACC)
-    }
+    buffers = {pad: stream.buffer(pad.word, "input", pad, 12) for pad in LOADED}
     output = stream.buffer("result", "output", Scratchpad.OUT, 12)
     w = _Writing(stream, draw)
     for _ in range(draw(st.integers(1, most))):

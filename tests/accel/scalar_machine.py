@@ -72,7 +72,7 @@ class ScalarMachine:
                 else:
                     rows, columns = self.config.shape(one.memory)
                     value = [[fill] * columns for _ in range(rows)]
-                self.pads[one.memory][at] = value
+                self.pads[one.memory.held][at] = value
                 at += 1
 
     def micro_op(self, one: Loops, op: MicroOp, i: int, j: int) -> None:

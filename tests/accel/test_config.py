@@ -19,7 +19,7 @@ def test_the_machines_of_the_papers(name: str, depths: tuple[int, ...], mhz: int
     config = configured(name)
     assert tuple(config.depth(pad) for pad in PADS) == depths
     assert (config.macs_per_cycle, config.clock_mhz) == (256, mhz)
-    assert [config.element_bytes(pad) for pad in Scratchpad] == [4, 256, 16, 64, 16]
+    assert [config.element_bytes(pad) for pad in Scratchpad] == [4, 256, 16, 64, 16, 16]
 
 
 def test_the_two_memories_differ_in_latency_alone() -> None:
@@ -87,4 +87,4 @@ def test_names_that_nobody_knows() -> None:
         configured("vta", "bord")
     with pytest.raises(InputError, match="an accelerator has no 'blok_in': did you mean block_in"):
         configured("vta", blok_in=8)
-    assert set(CONFIGS) == {"vta", "vdla"}
+    assert set(CONFIGS) == {"vta", "vdla", "vta2"}

@@ -120,7 +120,7 @@ def test_explain_says_why_a_layer_stays_on_the_host(file: str, capsys: Any) -> N
         "16x32x3x3": "accelerator",
         "10x16": "host: its sums are read before they are int8 again",
     }
-    assert " ".join(lines[-1]).startswith("2 of 4 products run on the accelerator; ")
+    assert " ".join(lines[-1]).startswith("2 of 5 layers run on the accelerator; ")
 
 
 def test_run_counts_the_cycles_of_a_network(file: str, capsys: Any) -> None:

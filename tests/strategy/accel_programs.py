@@ -1,4 +1,4 @@
-"""Random convolutions for a small accelerator, compiled: what tests ask of each, and faults are judged by."""
+"""Random layers for a small accelerator, compiled: what tests ask of each, and faults are judged by."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from minitvm.tir.nodes import PrimFunc
 from tests.accel.programs import without_a_token
 
 SMALL = Target(
-    "accel -block_in=4 -block_out=4 -uop_buffer=4096 -input_buffer=8192 -weight_buffer=16384 -accumulator_buffer=32768"
+    "accel -block_in=4 -block_out=4 -uop_buffer=4096 -input_buffer=8192 -weight_buffer=16384 -accumulator_buffer=32768 "
+    "-multiply_bits=8 -pad_value=1 -clip=1 -widen=1"
 )
 TWO_ROWS = Target(f"{SMALL} -batch=2 -input_buffer=16384 -accumulator_buffer=65536")
 # After these, storage that each virtual thread owns stands outside of their loop, until it is placed.
@@ -30,7 +31,9 @@ OUTSIDE = ("drop_blocks", "simplify")
 
 
 def layer(draw: random.Random, target: Target = SMALL) -> PrimFunc:
-    """A convolution of any kind, with what may stand behind it."""
+    """A convolution of any kind, with what may stand behind it, or what registers compute alone."""
+    if draw.random() < 0.4:
+        return in_registers(draw, target)
     c = target.config
     ins, outs, size = draw.randint(1, 2), draw.choice((1, 2, 4)), draw.choice((1, 1, 3))
     stride, padding = draw.randint(1, 2), draw.choice((0, size // 2))
@@ -44,8 +47,38 @@ def layer(draw: random.Random, target: Target = SMALL) -> PrimFunc:
         others.append(other)
         held = sums
         sums = te.compute(sums.shape, lambda *i: held[i] + other[i], name="added")
-    result = topi.requantize_elements(sums, shift=draw.choice((0, 3)), least=draw.choice((-128, 0)))
-    return te.create_prim_func([image, filters, *others, result])
+    return te.create_prim_func([image, filters, *others, _narrowed(draw, sums)])
+
+
+def _narrowed(draw: random.Random, sums: te.Tensor) -> te.Tensor:
+    least, most = draw.choice(((-128, 127), (0, 127), (-100, 100)))
+    return topi.requantize_elements(sums, shift=draw.choice((0, 3)), least=least, most=most, offset=draw.choice((0, 4)))
+
+
+def in_registers(draw: random.Random, target: Target = SMALL) -> PrimFunc:
+    """A sum of two tensors, a pool, or a convolution of each channel alone."""
+    c = target.config
+    blocks, height, width = draw.choice((1, 2)), draw.choice((4, 5, 6)), draw.choice((3, 4))
+    shape, stride = (1, blocks, height, width, c.batch, c.block_out), draw.choice((1, 2))
+    image = te.placeholder(shape, "int8", name="image")
+    kind = draw.choice(("sum", "pool", "depthwise"))
+    if kind == "pool":
+        size = draw.choice((2, 3))
+        return te.create_prim_func([image, topi.max_pool2d_elements(image, size=size, stride=stride, padding=size - 2)])
+    if kind == "sum":
+        other = te.placeholder(shape, "int8", name="other")
+        sums = topi.add_elements(image, other, left_a=draw.choice((0, 2)))
+    else:
+        size = draw.choice((2, 3))
+        other = te.placeholder((1, blocks, size, size, c.batch, c.block_out), "int8", name="other")
+        sums = topi.depthwise_conv2d_elements(image, other, stride=stride, padding=draw.choice((0, 1)))
+        if draw.random() < 0.5:
+            offset = te.placeholder((1, blocks, 1, 1, c.batch, c.block_out), "int32", name="offset")
+            held = sums
+            sums = te.compute(sums.shape, lambda n, o, y, x, i, j: held[n, o, y, x, i, j] + offset[0, o, 0, 0, i, j],
+                              name="added")  # fmt: skip
+            return te.create_prim_func([image, other, offset, _narrowed(draw, sums)])
+    return te.create_prim_func([image, other, _narrowed(draw, sums)])
 
 
 def knobs(draw: random.Random, func: PrimFunc, target: Target) -> dict[str, Any]:

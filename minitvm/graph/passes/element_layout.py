@@ -1,12 +1,13 @@
-"""Convolutions and dense layers of int8 on tensors of elements, for machines with a matrix array (`topi.elements`).
+"""Layers of int8 on tensors of elements, for machines with a matrix array (`topi.elements`).
 
     cast(clip(right_shift(qnn.conv2d(x, w) + offset, k), low, high))
         ->  unpacked(requantize_elements(conv2d_elements(packed(x), packed(w)) + packed(offset), k, low, high))
 
-Channels are filled up with zeros to whole blocks; what a layer leaves in such channels is zero again, so the next one
-reads the packed result of the one before where nothing else comes between. A layer that is not of this form, or not of
-the machine's numbers, stays as it is, and runs on the host (`lowering.placement`); so does one whose channels would
-leave more than half of a block empty, such as those of a picture.
+So do a convolution of each channel alone, the sum of two tensors, and a pool of int8, if the machine's options allow it
+(`accel.config.Options`). Channels are filled up with zeros to whole blocks. Filters are zero for such channels, so the
+next layer reads the packed result of the one before where nothing else comes between. A layer that is not of this form,
+or not of the machine's numbers, stays as it is, and runs on the host (`lowering.placement`); so does one whose channels
+would leave more than half of a block empty, such as those of a picture.
 """
 
 from __future__ import annotations
@@ -44,17 +45,19 @@ def layouts(target: Target, accuracy: str) -> list[Pass]:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """A product with what follows it, up to the int8 result of the operator `last`."""
+    """A product, a sum or a pool with what follows it, up to the int8 result of the operator `last`.
 
-    product: OpNode
+    `offset` is one number for each channel, or for all. `data` are the int8 tensors that come in, `lefts` how far each
+    is shifted first.
+    """
+
+    head: OpNode
+    data: tuple[Value, ...]
+    lefts: tuple[int, ...]
     offset: np.ndarray
     shift: int
     least: int
     most: int
-
-    @property
-    def is_conv(self) -> bool:
-        return self.product.op == "qnn.conv2d"
 
 
 def element_layout(graph: Graph, config: Any) -> Graph:
@@ -75,7 +78,7 @@ def refusals(graph: Graph, config: Any) -> dict[OpNode, str]:
     return {
         item: layer if isinstance(layer, str) else ""
         for item in graph.nodes
-        if item.op in _PRODUCTS
+        if _is_head(item, arrays)
         for layer, _ in [_layer_of(item, graph, arrays, config)]
     }
 
@@ -83,12 +86,26 @@ def refusals(graph: Graph, config: Any) -> dict[OpNode, str]:
 _PRODUCTS = ("nn.conv2d", "nn.dense", "nn.matmul", "qnn.conv2d", "qnn.dense")
 
 
+def _is_head(item: OpNode, arrays: Mapping[Value, np.ndarray]) -> bool:
+    """Whether an operator is a product, the sum of two tensors of integers, or a pool of int8."""
+    if item.op == "add":
+        return item.output.dtype == "int32" and not any(value in arrays for value in item.inputs)
+    return item.op in _PRODUCTS or (item.op == "nn.max_pool2d" and item.output.dtype == "int8")
+
+
+def _is_depthwise(item: OpNode) -> bool:
+    """Whether a convolution has a filter for each channel alone."""
+    shape = item.inputs[1].shape
+    groups = item.attrs.get("groups", 1)
+    return item.op == "qnn.conv2d" and 1 < groups == shape[0] == item.inputs[0].shape[1]
+
+
 def _layers(graph: Graph, config: Any) -> dict[OpNode, _Layer]:
     """The layers that the machine takes, by their last operators."""
     arrays = graph.arrays()
     layers = {}
     for item in graph.nodes:
-        if item.op in _PRODUCTS:
+        if _is_head(item, arrays):
             layer, last = _layer_of(item, graph, arrays, config)
             if isinstance(layer, _Layer):
                 layers[last] = layer
@@ -96,20 +113,86 @@ def _layers(graph: Graph, config: Any) -> dict[OpNode, _Layer]:
 
 
 def _layer_of(
-    product: OpNode, graph: Graph, arrays: Mapping[Value, np.ndarray], config: Any
+    head: OpNode, graph: Graph, arrays: Mapping[Value, np.ndarray], config: Any
 ) -> tuple[_Layer | str, OpNode]:
-    """A product as a layer, or why it is none; and the last operator of the layer."""
-    misfit = _misfit(product, arrays, config)
+    """A product, a sum or a pool as a layer, or why it is none; and the last operator of the layer."""
+    data, lefts = head.inputs[:1], (0,)
+    if head.op == "nn.max_pool2d":
+        misfit = _no_pool(head, config)
+        layer = _Layer(head, tuple(data), lefts, np.zeros((), np.int32), 0, -128, 127)
+        return misfit or layer, head
+    if head.op == "add":
+        parts = [_shifted_bytes(value, graph.producers(), arrays, config) for value in head.inputs]
+        if None in parts:
+            return f"its terms are no {config.out_dtype}", head
+        data, lefts = zip(*parts, strict=True)  # type: ignore[arg-type]
+        misfit = _no_sum(head, data, config)
+    else:
+        misfit = _misfit(head, arrays, config)
     if misfit:
-        return misfit, product
+        return misfit, head
     consumers, outputs = graph.consumers(), set(graph.outputs)
-    chain, value = [product], product.output
+    chain, value = [head], head.output
     while len(readers := consumers.get(value, [])) == 1 and value not in outputs:
         chain.append(readers[0])
         value = readers[0].outputs[0]
         if value.dtype != "int32":
             break
-    return _layer(chain, arrays), chain[-1]
+    return _layer(chain, tuple(data), lefts, arrays), chain[-1]
+
+
+def _shifted_bytes(
+    value: Value, producers: Mapping[Value, OpNode], arrays: Mapping[Value, np.ndarray], config: Any
+) -> tuple[Value, int] | None:
+    """(an int8 tensor, how far it is shifted left) of a term; None where it is anything else."""
+    item, left = producers.get(value), 0
+    if item is not None and item.op == "left_shift" and item.inputs[1] in arrays:
+        left = int(arrays[item.inputs[1]].reshape(-1)[0])
+        item = producers.get(item.inputs[0])
+    if item is None or item.op != "cast" or item.inputs[0].dtype != config.out_dtype:
+        return None
+    return item.inputs[0], left
+
+
+def _no_sum(item: OpNode, data: Sequence[Value], config: Any) -> str:
+    """Why the sum of two tensors of int8 is not computed in registers; "" if it is."""
+    if not config.options.widen:
+        return f"the machine loads no {config.out_dtype} into registers (its option widen)"
+    if data[0].shape != data[1].shape:
+        return "its terms have different shapes"
+    return _no_blocks(item, config)
+
+
+def _no_pool(item: OpNode, config: Any) -> str:
+    """Why a pool of int8 is not computed in registers; "" if it is."""
+    if not config.options.widen:
+        return f"the machine loads no {config.out_dtype} into registers (its option widen)"
+    padding = _one(item.attrs["padding"])
+    if padding and not config.options.pad_value:
+        return "the machine pads with zeros only (its option pad_value)"
+    stated = {name: _one(item.attrs[name]) for name in ("pool_size", "strides", "padding", "dilation")}
+    for name, number in stated.items():
+        if number is None or (name == "dilation" and number != 1):
+            return f"{name} {item.attrs[name]} is beyond the schedule"
+    if item.attrs["layout"] != "NCHW":
+        return f"its layout is {item.attrs['layout']}"
+    if item.attrs["ceil_mode"]:
+        return "its last windows reach beyond the frame"
+    return _no_blocks(item, config)
+
+
+def _no_blocks(item: OpNode, config: Any) -> str:
+    """Why a tensor of pixels is not put in blocks of channels; "" if it is."""
+    shape = item.output.shape
+    if len(shape) not in (2, 4) or not all(isinstance(d, int) and d > 0 for d in (*item.inputs[0].shape, *shape)):
+        return "its sizes are open" if len(shape) in (2, 4) else f"it has {len(shape)} dimensions, not 2 or 4"
+    if config.block_in != config.block_out:
+        return f"the array is not square: {config.block_in} x {config.block_out}"
+    if shape[0] % config.batch:
+        return f"the batch of {shape[0]} is no multiple of {config.batch}"
+    if 2 * shape[1] < config.block_out:
+        return f"{shape[1]} channels leave more than half of a block of {config.block_out} empty"
+    return ""
 
 
 def _misfit(item: OpNode, arrays: Mapping[Value, np.ndarray], config: Any) -> str:
@@ -133,13 +216,27 @@ def _misfit(item: OpNode, arrays: Mapping[Value, np.ndarray], config: Any) -> st
         return f"{data.shape[1]} channels leave more than half of a block of {config.block_in} empty"
     if item.op == "qnn.dense":
         return "" if data.ndim == 2 else f"its data have {data.ndim} dimensions, not 2"
+    if _is_depthwise(item):
+        missing = _no_depthwise(config)
+        if missing:
+            return missing
     stated = {
-        "groups": item.attrs["groups"] == 1, "dilation": _one(item.attrs["dilation"]) == 1,
+        "groups": item.attrs["groups"] == 1 or _is_depthwise(item), "dilation": _one(item.attrs["dilation"]) == 1,
         "strides": _square(item)[0] is not None, "padding": _square(item)[1] is not None,
     }  # fmt: skip
     return next(
         (f"{name} {item.attrs[name]} is beyond the schedule" for name, holds in stated.items() if not holds), ""
     )
+
+
+def _no_depthwise(config: Any) -> str:
+    """What the ALU of a machine lacks for a convolution of each channel alone; "" for nothing."""
+    bits = int(config.inp_dtype[3:])
+    if config.options.multiply_bits != bits:
+        return f"its channels have a filter each, and the ALU multiplies no {bits} bits (its option multiply_bits)"
+    if not config.options.widen:
+        return f"the machine loads no {config.out_dtype} into registers (its option widen)"
+    return ""
 
 
 def _one(value: Any) -> int | None:
@@ -156,12 +253,14 @@ def _square(item: OpNode) -> tuple[int | None, int | None]:
 _ORDER = ("add", "right_shift", "clip", "cast")
 
 
-def _layer(chain: Sequence[OpNode], arrays: Mapping[Value, np.ndarray]) -> _Layer | str:
-    """A product with the operators behind it, or why they are no requantisation."""
-    product, *rest = chain
-    channels = product.inputs[1].shape[0]
+def _layer(
+    chain: Sequence[OpNode], data: tuple[Value, ...], lefts: tuple[int, ...], arrays: Mapping[Value, np.ndarray]
+) -> _Layer | str:
+    """A product or a sum with the operators behind it, or why they are no requantisation."""
+    head, *rest = chain
+    channels = head.output.shape[1]
     assert isinstance(channels, int)
-    offset, shift, least, most = np.zeros(channels, np.int32), 0, -128, 127
+    offset, shift, least, most = np.zeros((), np.int32), 0, -128, 127
     before = -1
     for item in rest:
         stage = _ORDER.index(item.op) if item.op in _ORDER else -1
@@ -170,7 +269,7 @@ def _layer(chain: Sequence[OpNode], arrays: Mapping[Value, np.ndarray]) -> _Laye
         before = stage
         if item.op == "add":
             other = next((arrays[v] for v in item.inputs if v in arrays), None)
-            along = None if other is None else _per_channel(other, channels, product)
+            along = None if other is None else _per_channel(other, channels, head)
             if along is None:
                 return "what is added to its sums is not one number for each channel"
             offset = along
@@ -185,12 +284,14 @@ def _layer(chain: Sequence[OpNode], arrays: Mapping[Value, np.ndarray]) -> _Laye
         return "its sums are read before they are int8 again"
     if not least <= 0 <= most:
         return f"its results are kept between {least} and {most}, and channels that fill a block up are 0"
-    return _Layer(product, offset, shift, least, most)
+    return _Layer(head, data, lefts, offset, shift, least, most)
 
 
 def _per_channel(offset: np.ndarray, channels: int, product: OpNode) -> np.ndarray | None:
-    """An addend as one number for each channel; None where it differs within a channel."""
-    axis = product.output.ndim - (3 if product.op == "qnn.conv2d" else 1)
+    """An addend as one number for each channel, or for all; None where it differs within a channel."""
+    if offset.size == 1:
+        return offset.reshape(()).astype(np.int32)
+    axis = product.output.ndim - (3 if product.output.ndim == 4 else 1)
     full = offset.reshape(*[1] * (product.output.ndim - offset.ndim), *offset.shape)
     if any(size != 1 for k, size in enumerate(full.shape) if k != axis):
         return None
@@ -207,21 +308,38 @@ class _Packing:
 
     def layer(self, b: GraphBuilder, layer: _Layer, result: Value, new: Mapping[Value, Value]) -> Value:
         """A layer on elements, its result as it was."""
-        item, config = layer.product, self.config
-        stride, padding = _square(item) if layer.is_conv else (1, 0)
-        image = self.packed.get(item.inputs[0]) or self.pack(b, new[item.inputs[0]])
-        filters = b.constant(self._filters(self.arrays[item.inputs[1]]), "filters")
-        dtype = config.acc_dtype
-        sums = b.op(
-            "nn.contrib_conv2d_elements", image, filters, stride=stride, padding=padding, out_dtype=dtype,
-        )  # fmt: skip
-        if layer.offset.any():
-            sums = b.op("add", sums, b.constant(self._offset(layer.offset), "offset"))
-        out = b.op(
-            "nn.contrib_requantize_elements", sums, shift=layer.shift, least=layer.least, most=layer.most, dtype="int8"
-        )
+        out = self._sums(b, layer, [self.packed.get(value) or self.pack(b, new[value]) for value in layer.data])
+        if layer.head.op != "nn.max_pool2d":
+            offset, limit = layer.offset, 1 << self.config.widths.immediate - 1
+            alike = int(offset) if offset.ndim == 0 and -limit <= int(offset) < limit else 0
+            if offset.any() and not alike:
+                channels = layer.head.output.shape[1]
+                out = b.op("add", out, b.constant(self._offset(np.broadcast_to(offset, (channels,))), "offset"))
+            limits = {"least": layer.least, "most": layer.most}
+            out = b.op("nn.contrib_requantize_elements", out, shift=layer.shift, offset=alike, dtype="int8", **limits)
         self.packed[result] = out
         return self.unpack(b, out, result)
+
+    def _sums(self, b: GraphBuilder, layer: _Layer, data: Sequence[Value]) -> Value:
+        """What a layer computes before it is int8 again; a pool is int8 all the way."""
+        item, dtype = layer.head, self.config.acc_dtype
+        result: Value
+        if item.op == "add":
+            left_a, left_b = layer.lefts
+            result = b.op("nn.contrib_add_elements", *data, left_a=left_a, left_b=left_b, out_dtype=dtype)
+            return result
+        stride, padding = _square(item) if len(item.output.shape) == 4 else (1, 0)
+        if item.op == "nn.max_pool2d":
+            size = _one(item.attrs["pool_size"])
+            result = b.op("nn.contrib_max_pool2d_elements", *data, size=size, stride=stride, padding=padding)
+            return result
+        weight, attrs = self.arrays[item.inputs[1]], {"stride": stride, "padding": padding, "out_dtype": dtype}
+        if _is_depthwise(item):
+            filters = b.constant(self._own_filters(weight), "filters")
+            result = b.op("nn.contrib_depthwise_conv2d_elements", *data, filters, **attrs)
+        else:
+            result = b.op("nn.contrib_conv2d_elements", *data, b.constant(self._filters(weight), "filters"), **attrs)
+        return result
 
     def pack(self, b: GraphBuilder, data: Value) -> Value:
         """NCHW, or a matrix, as [n/b, c/i, rows, columns, b, i]."""
@@ -255,6 +373,13 @@ class _Packing:
         filled = np.pad(weight.reshape(out, ins, kh, kw), ((0, -out % k), (0, -ins % i), (0, 0), (0, 0)))
         parted = filled.reshape(filled.shape[0] // k, k, filled.shape[1] // i, i, kh, kw)
         return np.ascontiguousarray(parted.transpose(0, 2, 4, 5, 1, 3))
+
+    def _own_filters(self, weight: np.ndarray) -> np.ndarray:
+        """[o, 1, rows, columns] as [1, o/k, rows, columns, b, k]."""
+        k, batch = self.config.block_out, self.config.batch
+        filled = np.pad(weight[:, 0], ((0, -len(weight) % k), (0, 0), (0, 0)))
+        parted = filled.reshape(1, -1, 1, k, *weight.shape[2:]).transpose(0, 1, 4, 5, 2, 3)
+        return np.ascontiguousarray(np.broadcast_to(parted, (*parted.shape[:4], batch, k)))
 
     def _offset(self, offset: np.ndarray) -> np.ndarray:
         """One number for each channel as [1, o/k, 1, 1, b, k]."""

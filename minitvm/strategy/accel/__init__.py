@@ -1,11 +1,12 @@
-"""Schedules for the tensor accelerator (`minitvm.accel`): convolutions and products of matrices on whole elements."""
+"""Schedules for the tensor accelerator (`minitvm.accel`): products of the array, and what registers do alone."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ...tir.nodes import PrimFunc
 from ..registry import RULES, Rule
-from .convolution import refusal
+from . import convolution, registers
 from .passes import PASSES
 
 __all__ = ["PASSES", "refusal", "rules"]
@@ -14,3 +15,17 @@ __all__ = ["PASSES", "refusal", "rules"]
 def rules(target: Any) -> list[Rule]:
     """The part "rules" of its back end."""
     return list(RULES[target.kind])
+
+
+def refusal(func: PrimFunc, target: Any) -> str:
+    """Why a function does not run on the accelerator; "" for one that does. The part "refusal" of its back end."""
+    if convolution.is_convolution(func):
+        candidates = convolution.conv2d_elements(func, target)
+    elif (chain := registers.chain_of(func)) is not None:
+        missing = registers.missing_option(chain, target.config)
+        if missing:
+            return f"the machine {missing}"
+        candidates = registers.in_registers(func, target)
+    else:
+        return "it is no convolution, window or sum of elements of int8 with operations of the ALU behind it"
+    return "" if next(iter(candidates), None) is not None else "no tile of it fits the scratchpads"

@@ -18,11 +18,11 @@ memory's, and what nothing hides at the beginning and at the end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from ...expr import Add, Call, Cast, Expr, IntImm, Max, Min, Mul, Var, structural_equal, walk
+from ...expr import Add, Call, Cast, Expr, IntImm, Max, Min, Var, structural_equal, walk
 from ...tir import Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ...tir.tensor_intrin.accelerator import Elements
@@ -37,13 +37,16 @@ class Stage:
     """A block behind the sums, element by element: the machine's operation, and which of its reads is another tensor.
 
     `other` is the position among the block's reads of a tensor that comes from memory; None without one. A tensor that
-    is `spread` has one element for all pixels of a channel, such as a bias.
+    is `spread` has one element for all pixels of a channel, such as a bias. `constant` is an immediate. `inlines` is
+    the block that this one takes in.
     """
 
     block: str
     operation: str
     other: int | None = None
     spread: bool = False
+    constant: int | None = None
+    inlines: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ def convolution_of(func: PrimFunc) -> Convolution | None:
     filters = next((load for load in loads if load.indices == (o, ko, dy, dx, j, ki)), None)
     if image is None or filters is None or list(block.body.indices) != axes[:6]:
         return None
-    stages = _stages(blocks[blocks.index(block) + 1 :], block.writes[0].buffer)
+    stages = stages_behind(blocks[blocks.index(block) + 1 :], block.writes[0].buffer)
     before = blocks[: blocks.index(block)]
     pads = [b for b in before if b.writes[0].buffer is image.buffer]
     if stages is None or len(before) != len(pads) or len(pads) > 1:
@@ -110,14 +113,14 @@ def _step(index: Expr, var: Var) -> int | None:
     return coefficient(linear(index), var) or None
 
 
-def _stages(blocks: Sequence[Block], sums: Any) -> tuple[Stage, ...] | None:
+def stages_behind(blocks: Sequence[Block], sums: Any) -> tuple[Stage, ...] | None:
     """What each block behind the sums is on the machine; the last one is a store. None where one is nothing."""
     stages: list[Stage] = []
     held = sums
     for block in blocks:
         if not isinstance(block.body, BufferStore) or list(block.body.indices) != [a.var for a in block.iter_vars]:
             return None
-        stage = _stage(block, block.body, held)
+        stage = stage_of(block, block.body, held)
         if stage is None:
             return None
         stages.append(stage)
@@ -125,32 +128,58 @@ def _stages(blocks: Sequence[Block], sums: Any) -> tuple[Stage, ...] | None:
     return tuple(stages) if stages and stages[-1].operation == "store" else None
 
 
-_OPERATORS = {Add: "add", Mul: "mul", Max: "max", Min: "min"}
+_OPERATORS = {Add: "add", Max: "max", Min: "min"}
+_SHIFTS = {"shift_right": "shr", "shift_left": "shl"}
 
 
-def _stage(block: Block, store: BufferStore, held: Any) -> Stage | None:
+def stage_of(block: Block, store: BufferStore, held: Any) -> Stage | None:
     value = store.value
     if isinstance(value, Cast):
-        return Stage(block.name, "store") if _whole(value.value, store, held) else None
-    if isinstance(value, Call) and value.op == "shift_right":
-        first, second, op = *value.args, "shr"
+        return Stage(block.name, "store") if whole(value.value, store, held) else None
+    if isinstance(value, Call) and value.op in _SHIFTS:
+        first, second, op = *value.args, _SHIFTS[value.op]
+        if not isinstance(second, IntImm):
+            return None
     elif type(value) in _OPERATORS:
         first, second, op = value.a, value.b, _OPERATORS[type(value)]  # type: ignore[attr-defined, index]
-        if _whole(second, store, held):
+        if whole(second, store, held):
             first, second = second, first
     else:
         return None
-    if not _whole(first, store, held):
+    if not whole(first, store, held):
         return None
     if isinstance(second, IntImm):
-        return Stage(block.name, f"alu_{op}_imm")
-    if isinstance(second, BufferLoad) and second.buffer is not held and _covers(second, store):
+        return Stage(block.name, f"alu_{op}_imm", constant=second.value)
+    if isinstance(second, BufferLoad) and second.buffer is not held and covers(second, store):
         spread = isinstance(second.indices[2], IntImm) and isinstance(second.indices[3], IntImm)
         return Stage(block.name, f"alu_{op}", [r.buffer for r in block.reads].index(second.buffer), spread)
     return None
 
 
-def _covers(load: BufferLoad, store: BufferStore) -> bool:
+def clipped(stages: Sequence[Stage], config: Any) -> tuple[Stage, ...]:
+    """The stages of a machine: limits of one size on both sides are one operation, if it has that option."""
+    result: list[Stage] = []
+    for stage in stages:
+        before = result[-1] if result else None
+        if (
+            config.options.clip and before is not None and stage.operation == "alu_max_imm"
+            and before.operation == "alu_min_imm" and before.constant == -(stage.constant or 0)
+        ):  # fmt: skip
+            result[-1] = Stage(stage.block, "alu_clip_imm", constant=before.constant, inlines=before.block)
+        else:
+            result.append(stage)
+    return tuple(result)
+
+
+def elements_of(config: Any) -> Elements:
+    """The elements of a machine."""
+    return Elements(
+        config.batch, config.block_in, config.block_out, config.inp_dtype, config.wgt_dtype, config.acc_dtype,
+        config.out_dtype,
+    )  # fmt: skip
+
+
+def covers(load: BufferLoad, store: BufferStore) -> bool:
     """Whether a load is the element of a tensor that stands where the result will, or that is stretched along axes."""
     return len(load.indices) == len(store.indices) and all(
         structural_equal(at, to) or (axis < 4 and isinstance(at, IntImm) and at.value == 0)
@@ -158,7 +187,7 @@ def _covers(load: BufferLoad, store: BufferStore) -> bool:
     )
 
 
-def _whole(e: Expr, store: BufferStore, buffer: Any) -> bool:
+def whole(e: Expr, store: BufferStore, buffer: Any) -> bool:
     """Whether an expression is the element of a buffer that stands where the result will."""
     return isinstance(e, BufferLoad) and e.buffer is buffer and structural_equal(e.indices, store.indices)
 
@@ -174,10 +203,8 @@ def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     conv, config = convolution_of(func), target.config
     if conv is None:
         return
-    depths, elements = config.depths(), Elements(
-        config.batch, config.block_in, config.block_out, config.inp_dtype, config.wgt_dtype, config.acc_dtype,
-        config.out_dtype,
-    )  # fmt: skip
+    conv = replace(conv, stages=clipped(conv.stages, config))
+    depths, elements = config.depths(), elements_of(config)
 
     def price(rows: int, outs: int, ins: int, contexts: int) -> Cost:
         return _cost(conv, config, rows, outs, ins, contexts)
@@ -198,9 +225,9 @@ def tilings(
 
     `fits`, `price` and `apply` take the knobs `rows`, `outs`, `ins` and `contexts`.
     """
-    for rows in _divisors(conv.rows):
-        for outs in _divisors(conv.outs):
-            for ins in _divisors(conv.ins):
+    for rows in divisors(conv.rows):
+        for outs in divisors(conv.outs):
+            for ins in divisors(conv.ins):
                 for contexts in (2, 1):
                     if contexts == 2 and (conv.rows // rows) % 2 and (conv.outs // outs) % 2:
                         continue
@@ -209,7 +236,7 @@ def tilings(
                         yield Candidate(knobs=knobs, price=price, apply=apply)
 
 
-def _divisors(n: int) -> list[int]:
+def divisors(n: int) -> list[int]:
     return [d for d in range(1, n + 1) if n % d == 0]
 
 
@@ -266,6 +293,9 @@ def schedule_tiles(
     sch: Schedule, conv: Convolution, elements: Elements, rows: int, outs: int, ins: int, contexts: int
 ) -> None:
     """The program of this file's beginning, in the instructions that `elements` names."""
+    for stage in conv.stages:
+        if stage.inlines:
+            sch.compute_inline(sch.get_block(stage.inlines))
     block, last = sch.get_block(conv.block), sch.get_block(conv.stages[-1].block)
     n, o, y, *_ = sch.get_loops(last)
     (o, tile_o), (y, tile_y) = sch.split(o, [None, outs]), sch.split(y, [None, rows])
@@ -278,8 +308,8 @@ def schedule_tiles(
     sch.reorder(*order)
     tile = y if thread is None else thread
     for stage in reversed(conv.stages[:-1]):
-        _staged(sch, sch.get_block(stage.block), tile, "acc")
-    _staged(sch, block, tile, "acc")
+        staged(sch, sch.get_block(stage.block), tile, "acc")
+    staged(sch, block, tile, "acc")
     *_, o, y, x, i, j, ko, dy, dx, ki = sch.get_loops(block)
     step, ko = sch.split(ko, [None, ins])
     sch.reorder(step, y, x, ko, dy, dx, o, i, j, ki)
@@ -301,30 +331,21 @@ def schedule_tiles(
     if thread is not None:
         sch.bind(thread, "vthread")
     sch.tensorize(i, elements.name("gemm"))
-    _element(sch, init, elements.name("reset"))
-    _element(sch, image, elements.name("load_inp_padded" if conv.padded else "load_inp"))
-    _element(sch, filters, elements.name("load_wgt"))
+    element(sch, init, elements.name("reset"))
+    element(sch, image, elements.name("load_inp_padded" if conv.padded else "load_inp"))
+    element(sch, filters, elements.name("load_wgt"))
     for other in others:
-        _element(sch, other, elements.name("load_acc"))
+        element(sch, other, elements.name("load_acc"))
     for stage in conv.stages:
-        _element(sch, sch.get_block(stage.block), elements.name(stage.operation))
+        element(sch, sch.get_block(stage.block), elements.name(stage.operation))
 
 
-def _staged(sch: Schedule, block: Any, tile: Any, scope: str) -> None:
+def staged(sch: Schedule, block: Any, tile: Any, scope: str) -> None:
     """Compute a tile of a block's result in a scratchpad."""
     sch.set_scope(block, 0, scope)
     sch.compute_at(block, tile, preserve_unit_loops=True)
 
 
-def _element(sch: Schedule, block: Any, name: str) -> None:
+def element(sch: Schedule, block: Any, name: str) -> None:
     """The last two loops of a block are an element's, one instruction."""
     sch.tensorize(sch.get_loops(block)[-2], name)
-
-
-def refusal(func: PrimFunc, target: Any) -> str:
-    """Why a function does not run on the accelerator; "" for one that does. The part "refusal" of its back end."""
-    if not is_convolution(func):
-        return "it is no convolution on elements of int8, with operations of the ALU behind it"
-    if next(iter(conv2d_elements(func, target)), None) is None:
-        return "no tile of it fits the scratchpads"
-    return ""

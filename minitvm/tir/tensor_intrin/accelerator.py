@@ -3,10 +3,17 @@
 """Machines with scratchpads: what one micro-op, or one element of a transfer, does, as instructions.
 
     load_inp, load_wgt, load_acc        an element from memory into a scratchpad
-    load_inp_padded                     the same, or zeros where the element lies in the frame around the tensor
+    load_acc8                           the same, of numbers of the dtype of results, extended into a register
+    load_inp_padded, load_acc8_padded   the same, or zeros where the element lies in the frame around the tensor
+    load_acc8_least                     the same, with the least number of that dtype in the frame
     reset                               a register = 0
     gemm                                a register += inp @ wgt^T
     alu_max_imm, alu_add, ...           a register = op(a register, a constant or another register)
+    alu_mul                             the same, of the low bits of both, as many as a number of inp has
+    alu_clip_imm                        a register, kept between two constants
+    accumulate_add, accumulate_max      a register = op(itself, another one)
+    fill_imm                            a register = a constant: two instructions, reset and add
+    copy                                a register = another one: two instructions, reset and add
     store                               a register, cut to its low bits, to memory
 
 An element of a scratchpad is a vector or matrix that the array takes at once, so each description is over whole
@@ -21,6 +28,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from ...backend import lookup
 from ...errors import InputError, TargetError
@@ -146,6 +154,8 @@ def load(e: Elements, what: str) -> PrimFunc:
     from ..script import builtins as T
 
     scope, padded = what.partition("_")[::2]
+    if scope == "acc8":
+        return _widened(e, padded)
     rows, columns = {INP: (e.batch, e.block_in), WGT: (e.block_out, e.block_in), ACC: (e.batch, e.block_out)}[scope]
     dtype = {INP: e.inp, WGT: e.wgt, ACC: e.acc}[scope]
     if padded:
@@ -175,6 +185,95 @@ def load(e: Elements, what: str) -> PrimFunc:
                     D[vi, vj] = S[vi, vj]
 
     return plain
+
+
+def _widened(e: Elements, frame: str) -> PrimFunc:
+    from ..script import builtins as T
+
+    rows, columns, narrow, acc = e.batch, e.block_out, e.out, e.acc
+    fill = -(1 << int(narrow[3:]) - 1) if frame == "least" else 0
+    if frame:
+
+        @T.prim_func
+        def desc(
+            S: T.Buffer((rows, columns), narrow), D: T.Buffer((rows, columns), acc, scope="acc"), inside: T.bool
+        ) -> None:
+            with T.block("root"):
+                T.reads(S[0:rows, 0:columns])
+                T.writes(D[0:rows, 0:columns])
+                for i, j in T.grid(rows, columns):
+                    with T.block("load"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        D[vi, vj] = T.if_then_else(inside, T.Cast(acc, S[vi, vj]), T.Cast(acc, fill))
+
+        return desc
+
+    @T.prim_func
+    def plain(S: T.Buffer((rows, columns), narrow), D: T.Buffer((rows, columns), acc, scope="acc")) -> None:
+        with T.block("root"):
+            T.reads(S[0:rows, 0:columns])
+            T.writes(D[0:rows, 0:columns])
+            for i, j in T.grid(rows, columns):
+                with T.block("load"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    D[vi, vj] = T.Cast(acc, S[vi, vj])
+
+    return plain
+
+
+def _fill(e: Elements) -> PrimFunc:
+    from ..script import builtins as T
+
+    rows, columns, acc = e.batch, e.block_out, e.acc
+
+    @T.prim_func
+    def desc(D: T.Buffer((rows, columns), acc, scope="acc"), imm: T.int32) -> None:
+        with T.block("root"):
+            T.reads()
+            T.writes(D[0:rows, 0:columns])
+            for i, j in T.grid(rows, columns):
+                with T.block("fill"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    D[vi, vj] = imm
+
+    return desc
+
+
+def _accumulate(e: Elements, op: str) -> PrimFunc:
+    from ..script import builtins as T
+
+    rows, columns, acc = e.batch, e.block_out, e.acc
+    apply = {"max": T.max, "add": lambda a, b: a + b}[op]
+
+    @T.prim_func
+    def desc(S: T.Buffer((rows, columns), acc, scope="acc"), D: T.Buffer((rows, columns), acc, scope="acc")) -> None:
+        with T.block("root"):
+            T.reads(D[0:rows, 0:columns], S[0:rows, 0:columns])
+            T.writes(D[0:rows, 0:columns])
+            for i, j in T.grid(rows, columns):
+                with T.block("accumulate"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    D[vi, vj] = apply(D[vi, vj], S[vi, vj])
+
+    return desc
+
+
+def _copy(e: Elements) -> PrimFunc:
+    from ..script import builtins as T
+
+    rows, columns, acc = e.batch, e.block_out, e.acc
+
+    @T.prim_func
+    def desc(S: T.Buffer((rows, columns), acc, scope="acc"), D: T.Buffer((rows, columns), acc, scope="acc")) -> None:
+        with T.block("root"):
+            T.reads(S[0:rows, 0:columns])
+            T.writes(D[0:rows, 0:columns])
+            for i, j in T.grid(rows, columns):
+                with T.block("copy"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    D[vi, vj] = S[vi, vj]
+
+    return desc
 
 
 def _store(e: Elements) -> PrimFunc:
@@ -237,13 +336,41 @@ def gemm(e: Elements) -> PrimFunc:
     return desc
 
 
-def _alu(e: Elements, what: str) -> PrimFunc:
+def _clip(e: Elements) -> PrimFunc:
     from ..script import builtins as T
 
     rows, columns, acc = e.batch, e.block_out, e.acc
+
+    @T.prim_func
+    def desc(
+        S: T.Buffer((rows, columns), acc, scope="acc"), D: T.Buffer((rows, columns), acc, scope="acc"), most: T.int32,
+        least: T.int32,
+    ) -> None:  # fmt: skip
+        with T.block("root"):
+            T.reads(S[0:rows, 0:columns])
+            T.writes(D[0:rows, 0:columns])
+            for i, j in T.grid(rows, columns):
+                with T.block("alu"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    D[vi, vj] = T.max(T.min(S[vi, vj], most), least)
+
+    return desc
+
+
+def _alu(e: Elements, what: str) -> PrimFunc:
+    from ..script import builtins as T
+
+    rows, columns, acc, factor = e.batch, e.block_out, e.acc, e.inp
     op, immediate = what.partition("_")[::2]
+    if op == "clip":
+        return _clip(e)
+
+    def low(value: Any) -> Any:
+        return T.Cast(acc, T.Cast(factor, value))
+
     apply = {
-        "min": T.min, "max": T.max, "add": lambda a, b: a + b, "shr": T.shift_right, "mul": lambda a, b: a * b,
+        "min": T.min, "max": T.max, "add": lambda a, b: a + b, "shr": T.shift_right, "shl": T.shift_left,
+        "mul": lambda a, b: low(a) * low(b),
     }[op]  # fmt: skip
     if immediate:
 
@@ -279,12 +406,15 @@ def _alu(e: Elements, what: str) -> PrimFunc:
 
 
 ALU = ("min", "max", "add", "shr", "mul")
+_LOADS = ("inp", "inp_padded", "wgt", "acc", "acc8", "acc8_padded", "acc8_least")
 SET = InstructionSet(
     "accel", DIALECT, "minitvm.codegen.accel",
     {
-        **{f"load_{what}": partial(load, what=what) for what in ("inp", "inp_padded", "wgt", "acc")},
-        "reset": reset, "gemm": gemm, "store": _store,
+        **{f"load_{what}": partial(load, what=what) for what in _LOADS},
+        "reset": reset, "gemm": gemm, "store": _store, "fill_imm": _fill, "copy": _copy,
+        **{f"accumulate_{op}": partial(_accumulate, op=op) for op in ("add", "max")},
         **{f"alu_{what}": partial(_alu, what=what) for op in ALU for what in (op, f"{op}_imm")},
+        **{f"alu_{what}": partial(_alu, what=what) for what in ("clip_imm", "shl_imm")},
     },
     _unit,
 )  # fmt: skip

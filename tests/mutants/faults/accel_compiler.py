@@ -3,6 +3,7 @@
 from tests.codegen.test_accel import test_kernels_that_are_no_program as no_program
 from tests.codegen.test_accel import test_storage_that_does_not_fit
 from tests.strategy.accel_programs import machine_computes_it, passes_keep_the_meaning, tokens_matter
+from tests.tir.transform.accelerator import test_passes
 
 from ..patch import Faults
 from ..seeded import seeded
@@ -28,13 +29,27 @@ def test_a_result_elsewhere() -> None:
 
 REFUSED = by_hand("kernels that are no program", test_a_constant_that_does_not_fit, test_a_result_elsewhere)
 BOTH = [MACHINE, PASSES]
+
+
+def test_pairs_of_loops() -> None:
+    for case in test_passes.PAIRS:
+        test_passes.test_contexts_are_joined_if_one_module_does_both_and_each_touches_its_own(*case)
+
+
+CONDITIONS = by_hand(
+    "conditions of the accelerator's passes",
+    test_passes.test_a_reset_comes_before_what_touches_a_part_of_it,
+    test_passes.test_storage_that_an_iteration_reads_from_the_one_before_stays_outside,
+    test_passes.test_a_register_has_its_new_name_in_all_that_follows,
+    test_pairs_of_loops,
+)
 _HOME = "minitvm.tir.transform.accelerator"
 
 INTRINSICS = Faults("accel intrinsics", "minitvm.tir.tensor_intrin.accelerator", [*BOTH, TOKENS])
 INTRINSICS.edit("weights are loaded by the compute module", "_unit", '("load_inp", "load_wgt")', '("load_inp",)')
 INTRINSICS.edit("stores are the compute module's", "_unit", 'if operation == "store":', "if False:")
 
-PLACE = Faults("accel place_scratchpads", f"{_HOME}.place_scratchpads", BOTH)
+PLACE = Faults("accel place_scratchpads", f"{_HOME}.place_scratchpads", [CONDITIONS, *BOTH])
 PLACE.edit("storage goes into any loop", "_placed", "not exposes(stmt.body, buffer)", "True")
 PLACE.edit("the last user alone has the storage", "_placed", "if len(users) == 1:\n            (at,) = users",
            "if users:\n            at = users[-1]")  # fmt: skip
@@ -44,12 +59,13 @@ FOLD.edit("the next element of a loop is two steps away", "_folded", "moved: con
           "moved: const(2, moved.dtype)")  # fmt: skip
 FOLD.edit("loops stand in the other order", "_folded", "for loop in reversed(loops):", "for loop in loops[1:]:")
 
-REUSE = Faults("accel reuse_registers", f"{_HOME}.reuse_registers", [*BOTH, REFUSED])
-REUSE.edit("a register is not renamed further on", "_in_sequence", "for p in parts[i:])", "for p in parts[i : i + 1])")
+REUSE = Faults("accel reuse_registers", f"{_HOME}.reuse_registers", [CONDITIONS, *BOTH, REFUSED])
+REUSE.edit("a register is not renamed further on", "_in_sequence", "*(_moved(p, result, source) for p in parts[i:])",
+           "_moved(parts[i], result, source), *parts[i + 1 :]")  # fmt: skip
 REUSE.edit("the other operand's registers are taken", "_operands", "stmt.tiles[0], stmt.tiles[-1]",
            "stmt.tiles[len(stmt.tiles) - 2], stmt.tiles[-1]")  # fmt: skip
 
-JOIN = Faults("accel join_contexts", f"{_HOME}.join_contexts", BOTH)
+JOIN = Faults("accel join_contexts", f"{_HOME}.join_contexts", [CONDITIONS, *BOTH])
 JOIN.edit("the second loop's variable is lost", "_joined", "{second.var: first.var}", "{second.var: second.start}")
 JOIN.edit(
     "any loops are joined", "_joined", "len(modules) != 1 or None in modules or not _apart(first, second)", "False"
@@ -68,7 +84,7 @@ FRAMES.edit("rows below are read", "frame_of", "sizes[var] - 1 - inside[-1]", "0
 FRAMES.edit("an edge belongs to the frame", "_HOLDS", "GE: lambda a: a >= 0", "GE: lambda a: a > 0")
 FRAMES.edit("columns are rows", "frame_of", "for var in (row, column):", "for var in (column, row):")
 
-DELAY = Faults("accel delay_resets", f"{_HOME}.delay_resets", BOTH)
+DELAY = Faults("accel delay_resets", f"{_HOME}.delay_resets", [CONDITIONS, *BOTH])
 DELAY.edit("resets stand at the end", "delay_resets", "if _meet(one[1], places)]", "if False]")
 DELAY.edit("a reset is due for any register", "_meet", "> 0", "> len(one[b]) - 1")
 
@@ -105,7 +121,21 @@ WALK.edit("loops of any steps are one", "joined", "if all(s == i * inner for", "
 ASSEMBLY.edit("a constant is cut to its bits", "alu", "not -(1 << bits - 1) <= value.value < 1 << bits - 1", "False")
 ASSEMBLY.edit("a result may lie anywhere", "alu", "replace(others[0], buffer=into.buffer) != into", "False")
 
+ASSEMBLY.edit("a shift to the left is one to the right", "alu", '"shr", -constant', '"shr", constant')
+ASSEMBLY.edit("limits may differ", "alu", "limits != [-constant]", "False")
+ASSEMBLY.edit("a copy adds to what was there", "copy", "reset=True", "reset=False")
+ASSEMBLY.edit("a constant adds to what was there", "fill", "reset=True", "reset=False")
+ASSEMBLY.edit("sums are maxima", "accumulate", "name.upper()", '"MAX"')
+ASSEMBLY.edit("frames are zeros", "load", "pad_least=least", "pad_least=False")
+
+REGISTERS = Faults("accel registers", "minitvm.strategy.accel.registers", BOTH)
+REGISTERS.edit("what is computed for each point is computed once", "_schedule", "point if stage.block in chain.each",
+               "tile if stage.block in chain.each")  # fmt: skip
+REGISTERS.edit("a maximum begins with zero", "_schedule", '"fill_imm" if chain.start else "reset"', '"reset"')
+REGISTERS.edit("any frame is of zeros", "_load", 'frame = "_least" if around.value else "_padded"', 'frame = "_padded"')
+
 LAYERS = Faults("accel schedules", "minitvm.strategy.accel.convolution", BOTH)
+LAYERS.edit("limits of any size are one", "clipped", "before.constant == -(stage.constant or 0)", "True")
 LAYERS.edit("any step of rows is one", "image_rows", "(rows - 1) * conv.row_step + conv.kernel_rows", "rows")
 LAYERS.edit("what is subtracted may come first", "_stage", 'first, second, op = *value.args, "shr"',
             'second, first, op = *value.args, "shr"')  # fmt: skip

@@ -454,6 +454,33 @@ def _blocked() -> list[Call]:
             {"shift": 6, "least": -100},
             exact=True,
         ),
+        Call(
+            "nn.contrib_requantize_elements",
+            (i(1, 1, 2, 3, 1, 4, low=-40000, high=40000, dtype="int32"),),
+            {"shift": 3, "offset": 4},
+            exact=True,
+        ),
+        Call(
+            "nn.contrib_add_elements",
+            (byte(1, 2, 3, 3, 2, 4), byte(1, 2, 3, 3, 2, 4)),
+            {"left_a": 2},
+            exact=True,
+        ),
+        *(
+            Call(
+                "nn.contrib_depthwise_conv2d_elements",
+                (byte(2, 2, 5, 4, 2, 4), byte(1, 2, 3, 3, 2, 4)),
+                {"stride": stride, "padding": padding},
+                exact=True,
+            )
+            for stride, padding in ((1, 1), (2, 0))
+        ),
+        Call(
+            "nn.contrib_max_pool2d_elements",
+            (byte(1, 2, 5, 4, 1, 4),),
+            {"size": 3, "stride": 2, "padding": 1},
+            exact=True,
+        ),
         Call("nn.contrib_depthwise_conv2d_rows", (f(1, 3, 5, 7), f(3, 1, 3, 3)), {**attrs, "lanes": 4}),
         Call("nn.contrib_dense_packed", (f(3, 5), f(2, 5, 4))),
         Call("layout.words", (i(2, 8, low=0, high=255, dtype="uint8"),), exact=True),

@@ -26,6 +26,7 @@ from ...tensor_intrin.accelerator import FINISH, module_of, token
 
 MODULES = ("load", "compute", "store")
 NEIGHBOURS = {("load", "compute"), ("compute", "load"), ("compute", "store"), ("store", "compute")}
+Places = list[tuple[str, Array, bool]]  # scratchpads, elements, whether they are written
 Clock = dict[str, int]  # for each module, the last instruction that has ended
 
 
@@ -59,7 +60,7 @@ class _Memory:
         self.wrote = {(s, m): np.full(n, -1, np.int64) for s, n in depths.items() for m in MODULES}
         self.touched = {(s, m): np.full(n, -1, np.int64) for s, n in depths.items() for m in MODULES}
 
-    def places(self, stmt: Instruction) -> list[tuple[str, Array, bool]]:
+    def places(self, stmt: Instruction) -> Places:
         """(scratchpad, elements, whether they are written) of an instruction."""
         _, written = read_and_written(stmt)
         extents, found = extents_of(stmt), []
@@ -70,20 +71,20 @@ class _Memory:
                 found.append((scope, np.unique(at), tile.buffer in written))
         return found
 
-    def before(self, stmt: Instruction) -> Clock:
-        """For each module, its last instruction that has to end before this one begins."""
+    def before(self, places: Places) -> Clock:
+        """For each module, its last instruction that has to end before one that touches these places begins."""
         latest: Clock = dict.fromkeys(MODULES, -1)
-        for scope, at, writes in self.places(stmt):
+        for scope, at, writes in places:
             for module in MODULES:
                 earlier = (self.touched if writes else self.wrote)[scope, module][at]
                 latest[module] = max(latest[module], int(earlier.max(initial=-1)))
         return latest
 
-    def touch(self, stmt: Instruction, number: int) -> None:
-        for scope, at, writes in self.places(stmt):
-            self.touched[scope, module_of(stmt.name)][at] = number
+    def touch(self, places: Places, module: str, number: int) -> None:
+        for scope, at, writes in places:
+            self.touched[scope, module][at] = number
             if writes:
-                self.wrote[scope, module_of(stmt.name)][at] = number
+                self.wrote[scope, module][at] = number
 
 
 def _ordered(stmts: list[Stmt], memory: _Memory) -> list[Stmt]:
@@ -96,7 +97,8 @@ def _ordered(stmts: list[Stmt], memory: _Memory) -> list[Stmt]:
         if not isinstance(stmt, Instruction):
             raise Unsupported(f"{type(stmt).__name__} in a program of the accelerator")
         module = module_of(stmt.name)
-        wanted = memory.before(stmt)
+        places = memory.places(stmt)
+        wanted = memory.before(places)
         if stmt.name == FINISH:
             wanted["store"] = stored
         waits = {m: at for m, at in wanted.items() if m != module and at > now[module][m]}
@@ -112,7 +114,7 @@ def _ordered(stmts: list[Stmt], memory: _Memory) -> list[Stmt]:
         now[module][module] = number
         ended.append(dict(now[module]))
         stored = number if module == "store" else stored
-        memory.touch(stmt, number)
+        memory.touch(places, module, number)
     ordered: list[Stmt] = []
     for stmt, before, after in zip(stmts, pops, pushes, strict=True):
         ordered += [*map(_token, before), stmt, *map(_token, after)]
