@@ -5,6 +5,7 @@ from tests.machines.gemmini.test_gemmini import (
     test_a_program_by_hand,
     test_cycles_of_a_program_by_hand,
     test_queues_that_are_full_keep_loads_back,
+    test_rows_that_are_apart_are_waited_for,
     test_text_is_read_back,
     test_what_stays_on_the_host,
 )
@@ -16,7 +17,8 @@ from ..streams import by_hand
 LAYERS = seeded("random layers on Gemmini", machine_computes_it, 25)
 HAZARDS = seeded("hazards of random layers on Gemmini", hazards_are_tracked, 15)
 PASSES = seeded("random layers through Gemmini's passes", passes_keep_the_meaning, 10)
-BY_HAND = by_hand("a program of Gemmini by hand", test_a_program_by_hand, test_cycles_of_a_program_by_hand)
+BY_HAND = by_hand("a program of Gemmini by hand", test_a_program_by_hand, test_cycles_of_a_program_by_hand,
+                  test_rows_that_are_apart_are_waited_for)  # fmt: skip
 QUEUES = by_hand("queues of Gemmini", test_queues_that_are_full_keep_loads_back)
 TEXT = by_hand("text of Gemmini", test_text_is_read_back)
 
