@@ -138,6 +138,8 @@ def test_programs_that_go_wrong(change: tuple[str, str], words: str) -> None:
     with pytest.raises(ExecutionError) as error:
         interpreter.run(assemble(HAND.replace(*change, 1)), TINY, NUMBERS)
     assert words in str(error.value)
+    with pytest.raises(ExecutionError, match="rows 0 to 31 of sp"):
+        simulate(assemble(HAND.replace("preload sp=4", "preload sp=31")), TINY)
     with pytest.raises(InputError, match="image has 4 bytes, found 3"):
         interpreter.run(assemble(HAND), TINY, {**NUMBERS, "image": np.zeros(3, np.int8)})
 
