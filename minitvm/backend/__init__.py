@@ -14,11 +14,13 @@ happens without it. Three parts have no default, and a back end without them is 
     graph.passes.blocked_layout       algorithms         which algorithm a convolution gets
     cli.text                          explain            why a function is scheduled as it is
     tir.transform.pipeline            passes             which passes lower a scheduled function to kernels
+    tir.tensor_intrin                 instructions       what a machine with scratchpads does to one element
     build                             generate           the source of a kernel
     link                              language, waits    the language of the source; which steps wait for those before
     lowering                          refusal            which operators of a network run on the host instead
     runtime                           program            what runs an executable: `runtime.program.Program`
     runtime.cpu                       hosted             what runs a kernel in the middle of a program of the CPU
+    runtime.device.simulated          timed              how many cycles a kernel takes
     cli.info                          devices            which devices there are
     runtime.artifact                  machine_code       how compiled kernels are saved and loaded
 
@@ -26,7 +28,8 @@ A part is an object, or its name, `"module:attribute"`, which is imported when t
 describes a back end from graph passes to kernels, and the runtime still loads without the compiler: it asks for
 `program` alone.
 
-Nothing here knows a machine. The back ends of this package are the modules in `kinds/`, each with its object `BACKEND`.
+Nothing here knows a machine. The back ends of this package are the modules in `kinds/`, each with its object `BACKEND`,
+and the folders in `minitvm/machines`, of which each is a machine with all its parts.
 One from outside calls `register`. Its distribution may name the module that does so as an entry point of the group
 `minitvm.backends`: then it is imported when a name of a target is not known yet.
 

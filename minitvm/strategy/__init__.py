@@ -16,6 +16,8 @@ __all__ = [
     "Weighed", "candidate_of", "candidates", "choice_of", "chosen", "decided", "rule", "schedule", "scheduled",
 ]  # fmt: skip
 
-# The rules of the package's back ends come before those that somebody else registers.
+# The rules of the package's back ends come before those that somebody else registers. A machine in a folder of its own
+# brings its kind, and its rules when they are asked for.
 for _backend in own():
-    _backend.part("rules")
+    if _backend.machine is None:
+        _backend.part("rules")

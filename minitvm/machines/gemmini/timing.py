@@ -24,7 +24,7 @@ import numpy as np
 
 from ...accel.channel import Channel, bursts
 from ...accel.timeline import Interval, Stall, Timeline
-from ...errors import InternalError
+from ...errors import ExecutionError, InternalError, report
 from .config import Gemmini
 from .isa import (
     UNITS,
@@ -112,12 +112,23 @@ def _requests(one: Any, nbytes: int, apart: int, config: Gemmini) -> list[int]:
 
 
 def hazards(program: Program, config: Gemmini, costs: list[Footprint]) -> list[dict[str, int]]:
-    """For each instruction, by unit, the last earlier instruction of another unit that has to end before it begins."""
+    """For each instruction, by unit, the last earlier instruction of another unit that has to end before it begins.
+
+    Raises `ExecutionError` for a row that is not there.
+    """
     sizes = {"sp": config.scratchpad_rows, "acc": config.accumulator_rows}
     wrote = {(name, unit): np.full(n, -1) for name, n in sizes.items() for unit in UNITS}
     touched = {(name, unit): np.full(n, -1) for name, n in sizes.items() for unit in UNITS}
     waits: list[dict[str, int]] = []
     for number, (one, cost) in enumerate(zip(program.instructions, costs, strict=True)):
+        for name, rows in (*cost.reads, *cost.writes):
+            if rows.min() < 0 or rows.max() >= sizes[name]:
+                raise ExecutionError(
+                    report(
+                        f"{program.name}: instruction {number}, {one}", wanted=f"rows 0 to {sizes[name] - 1} of {name}",
+                        found=f"{rows.min()} to {rows.max()}",
+                    )
+                )  # fmt: skip
         latest: dict[str, int] = {}
         for unit in UNITS:
             if unit == one.unit:

@@ -73,6 +73,26 @@ def test_cycles_of_a_program_by_hand() -> None:
     assert [began[n] for n in (4, 5, 6)] == [(6, 8), (8, 10), (10, 12)]
     assert began[7][0] == 12 + 2 * TINY.side
     assert line.cycles == began[7][0] + 2 and line.micro_ops == 4 and line.bound == (4, "array")
+    twice = assemble(HAND.replace("compute sp=0 acc=0 rows=2 add", "preload sp=4\ncompute sp=0 acc=0 rows=2 add"))
+    line = simulate(twice, TINY)
+    began = {i.instruction: (i.start, i.end) for i in line.intervals if i.unit != "host"}
+    assert began[6] == began[5] == (8, 10) and began[7] == (10, 12), "weights are loaded while the array multiplies"
+
+
+def test_rows_that_are_apart_are_waited_for() -> None:
+    """Products of the rows 0 and 3: what is moved into row 3 waits for them, what is moved into row 1 does not."""
+    text = """
+        config.ex stride=3
+        mvin zero sp=0 rows=8
+        preload sp=4
+        compute sp=0 acc=0 rows=2
+        mvin zero sp=1 rows=1
+        mvin zero sp=3 rows=1
+        fence
+        """
+    line = simulate(assemble(text), TINY)
+    spans = {i.instruction: i for i in line.intervals if i.unit != "host"}
+    assert spans[4].start < spans[3].start and spans[5].start == spans[3].end + TINY.drain
 
 
 @given(st.lists(st.sampled_from([
@@ -118,6 +138,8 @@ def test_programs_that_go_wrong(change: tuple[str, str], words: str) -> None:
     with pytest.raises(ExecutionError) as error:
         interpreter.run(assemble(HAND.replace(*change, 1)), TINY, NUMBERS)
     assert words in str(error.value)
+    with pytest.raises(ExecutionError, match="rows 0 to 31 of sp"):
+        simulate(assemble(HAND.replace("preload sp=4", "preload sp=31")), TINY)
     with pytest.raises(InputError, match="image has 4 bytes, found 3"):
         interpreter.run(assemble(HAND), TINY, {**NUMBERS, "image": np.zeros(3, np.int8)})
 

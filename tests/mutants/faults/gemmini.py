@@ -5,6 +5,7 @@ from tests.machines.gemmini.test_gemmini import (
     test_a_program_by_hand,
     test_cycles_of_a_program_by_hand,
     test_queues_that_are_full_keep_loads_back,
+    test_rows_that_are_apart_are_waited_for,
     test_text_is_read_back,
     test_what_stays_on_the_host,
 )
@@ -16,7 +17,8 @@ from ..streams import by_hand
 LAYERS = seeded("random layers on Gemmini", machine_computes_it, 25)
 HAZARDS = seeded("hazards of random layers on Gemmini", hazards_are_tracked, 15)
 PASSES = seeded("random layers through Gemmini's passes", passes_keep_the_meaning, 10)
-BY_HAND = by_hand("a program of Gemmini by hand", test_a_program_by_hand, test_cycles_of_a_program_by_hand)
+BY_HAND = by_hand("a program of Gemmini by hand", test_a_program_by_hand, test_cycles_of_a_program_by_hand,
+                  test_rows_that_are_apart_are_waited_for)  # fmt: skip
 QUEUES = by_hand("queues of Gemmini", test_queues_that_are_full_keep_loads_back)
 TEXT = by_hand("text of Gemmini", test_text_is_read_back)
 
@@ -54,8 +56,8 @@ CYCLES.edit("a row takes two cycles", "footprints", "whole * max(config.side, 2)
 ASSEMBLY = Faults("gemmini assembly", f"{_HOME}.emitter", [LAYERS])
 ASSEMBLY.edit("the first products add", "gemm", "one.step, not fresh)", "one.step, True)")
 ASSEMBLY.edit("all products overwrite", "gemm", "emitter.zero[written] = False", "pass")
-ASSEMBLY.edit("weights begin where images do", "GemminiEmitter.__init__",
-              "config.scratchpad_rows - config.side * self.held(\"wgt\")", "self.held(\"inp\") * 0")  # fmt: skip
+ASSEMBLY.edit("the last weights are behind the end", "GemminiEmitter.__init__", 'config.side * self.held("wgt")',
+              'config.side * (self.held("wgt") - 1)')  # fmt: skip
 ASSEMBLY.edit("rows above are not zero", "_frame", "yield 0, above * width, 1", "yield 0, 1, 1")
 ASSEMBLY.edit("columns at the right are not zero", "_frame", "if right and rows.y:", "if False:")
 ASSEMBLY.edit("a CONFIG is sent once", "GemminiEmitter.add", "self.set.get(type(one)) == one", "type(one) in self.set")
@@ -66,7 +68,6 @@ ASSEMBLY.edit(
 
 SCHEDULE = Faults("gemmini schedules", f"{_HOME}.schedule", [LAYERS, PASSES, REFUSED])
 SCHEDULE.edit("any limit is the machine's", "misfit", "least not in (-128, 0) or most != 127", "least is None")
-SCHEDULE.edit("a context is not counted", "conv2d_elements", "contexts * (image", "1 * (image")
 
 UNITS = Faults("gemmini instructions", f"{_HOME}.instructions", [LAYERS, HAZARDS, PASSES])
 UNITS.edit("a bias is subtracted", "_accumulate", "S[vi, vj] + R[vi, vj]", "S[vi, vj] - R[vi, vj]")

@@ -1,7 +1,10 @@
 """Faults in instructions, in asynchronous copies, and in the products that tensor cores compute."""
 
+from tests.runtime.test_tile_products import test_on_this_cpu
+
 from ..patch import Faults
 from ..seeded import CONSENT, INSTRUCTIONS, TENSOR_CORES
+from ..streams import by_hand
 
 STAGES = Faults("asynchronous stages", "minitvm.tir.transform.asynchronous_stages", [INSTRUCTIONS])
 STAGES.edit("a part waits for one group less", "Copies.of_step", "step > max(needed)", "step >= max(needed)")
@@ -16,6 +19,12 @@ SPELLING = Faults("spelling of byte instructions", "minitvm.codegen.byte_instruc
 SPELLING.edit(
     "the sums so far are forgotten", "dot_4x16", "{load}({sums}, {at_c}, 16))", "{load}({sums}, {at_c}, 16) * 0)"
 )
+TILES = by_hand("products of tiles of bytes", test_on_this_cpu)
+ROWS = Faults("spelling of tiles of bytes", "minitvm.codegen.byte_instructions", [TILES])
+ROWS.edit("rows of tiles are a column apart", "tile_dot", "stride_of(emitter, tile, 0)", "stride_of(emitter, tile, 1)")
+BYTES = Faults("products of tiles of bytes", "minitvm.runtime.vectors.tile_products", [TILES])
+BYTES.edit("bytes have no sign", "_by_words", "(word << shift) >> 24", "((word << shift) >> 24) & 255")
+BYTES.edit("a word has three bytes", "_by_words", "(24, 16, 8, 0)", "(24, 16, 8)")
 OPERANDS = Faults("operands of instructions", "minitvm.codegen.operands", [INSTRUCTIONS, TENSOR_CORES])
 OPERANDS.edit(
     "a tile starts a row below",
