@@ -1,7 +1,8 @@
 """Bring the generated parts of the documentation in step with the code: `make docs`.
 
 docs/primitives.md is written from the registry of schedule primitives, docs/house.svg is drawn from the table of
-imports, docs/torch.md lists PyTorch's operators from the registry of converters. In README.md, CONTRIBUTING.md and
+imports, docs/torch.md lists PyTorch's operators from the registry of converters, docs/devices.md which
+rule schedules what on each target. In README.md, CONTRIBUTING.md and
 docs/oracle.md, and in docs/torch.md where torch is installed, the code blocks marked `python` are run in order, each
 file in a namespace of its own, and a block marked `text` right behind one is replaced by what it printed, like lines
 folded. tests/test_docs.py checks that all of it is in step.
@@ -95,11 +96,13 @@ def generated() -> dict[Path, str]:
     from minitvm.tir.schedule import method_types
 
     sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
+    import devices
     import house
 
     made = {
         ROOT / "docs" / "house.svg": house.current(),
         ROOT / "docs" / "primitives.md": primitives(),
+        ROOT / "docs" / "devices.md": devices.current(),
         Path(method_types.__file__).with_name("methods.pyi"): method_types.method_types(),
     }
     for name in PAGES:

@@ -182,7 +182,8 @@ def product_of(func: PrimFunc) -> Product | None:
     spatial = [p for p, axis in enumerate(iterators) if axis.kind != REDUCE]
     steps = [p for p, axis in enumerate(iterators) if axis.kind == REDUCE]
     is_known = None not in extents(axis.dom.extent for axis in iterators)
-    is_whole = list(store.indices) == [iterators[p].var for p in spatial]
+    own = [iterators[p].var for p in spatial]
+    is_whole = len(own) == len(store.indices) and all(a is b for a, b in zip(store.indices, own, strict=True))
     if not is_known or not is_whole or spatial != list(range(len(spatial))):
         return None
     if not all(depends(load, iterators[p].var) for load in loads for p in steps):
@@ -203,8 +204,8 @@ def product_of(func: PrimFunc) -> Product | None:
 
 def _multiplies(block: Block, loads: Sequence[BufferLoad]) -> bool:
     """Whether what is added is the product of two elements, each as tensor cores read it."""
-    value = block.body.value  # type: ignore[union-attr]
-    assert isinstance(value, Add)
+    assert isinstance(block.body, BufferStore) and isinstance(block.body.value, Add)
+    value = block.body.value
     products = [part for part in (value.a, value.b) if isinstance(part, Mul)]
     return any(all(_is_factor(f, loads) for f in (part.a, part.b)) for part in products)
 
@@ -212,8 +213,8 @@ def _multiplies(block: Block, loads: Sequence[BufferLoad]) -> bool:
 def _is_factor(e: Expr, loads: Sequence[BufferLoad]) -> bool:
     """Whether a factor is an element of 16 bits as a float32, or a float32 rounded to 10 bits of mantissa."""
     if isinstance(e, Call) and e.op == "round_tf32":
-        return e.args[0] in loads
-    return isinstance(e, Cast) and e.dtype == "float32" and e.value in loads
+        return any(e.args[0] is load for load in loads)
+    return isinstance(e, Cast) and e.dtype == "float32" and any(e.value is load for load in loads)
 
 
 def has_product(func: PrimFunc) -> bool:

@@ -1,0 +1,103 @@
+"""The page of what runs where: for operators and dtypes the rule that schedules them on each target. `make docs`.
+
+A cell is found as a build finds it: the first rule of the target's back end that matches the function and has a
+candidate. So the page changes with the rules, and a target that no rule serves would show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+CPU = "cpu -model=skylake-avx512"
+TARGETS = {
+    "cpu": CPU, "cuda sm_75": "cuda -arch=sm_75", "cuda sm_80 on": "cuda -arch=sm_80",
+    "opencl amd": "opencl -device=amd", "intel": "opencl -device=intel", "mali": "opencl -device=mali",
+    "adreno": "opencl -device=adreno", "pocl": "opencl -device=pocl",
+}  # fmt: skip
+
+HEAD = """\
+# What runs where
+
+Written by `make docs` from the rules of the back ends (`docs/devices.py`); do not edit.
+
+Every operator runs on every target but the accelerator: what has no rule of its own is done by the fallback, a thread
+an element. A cell names the rule that schedules a function of that kind in a build (`minitvm/strategy`); **bold** are
+products on tensor cores. Shapes are of middle size; a rule may decline small ones.
+
+"""
+
+CHECKED = """
+## How it is checked, and what was measured
+
+| target | kernels run | checked without the device | measured |
+|---|---|---|---|
+| cpu | compiled by Numba, on the machine at hand | - | yes: `python -m benchmarks`, README |
+| cuda | Python text for Numba CUDA | interpreters and oracle; Numba's simulator ([`tests/runtime/test_cuda.py`](../tests/runtime/test_cuda.py)); lanes of warps ([`minitvm/runtime/cuda/simulated_warps.py`](../minitvm/runtime/cuda/simulated_warps.py)); PTX and cubins for sm_75, 80, 90, 90a: registers, spills, shared storage ([`tests/strategy/test_gpu_machine_code.py`](../tests/strategy/test_gpu_machine_code.py)); a pretended driver ([`tests/runtime/fake_cuda.py`](../tests/runtime/fake_cuda.py)) | not measured: no GPU |
+| opencl, amd, intel, mali, adreno | OpenCL C 1.2 | interpreters and oracle; the same source on PoCL; races and bounds under Oclgrind ([`tests/runtime/test_oclgrind.py`](../tests/runtime/test_oclgrind.py)) | not measured: no GPU |
+| opencl, pocl | OpenCL C 1.2, on the CPU | runs there | yes: `python -m benchmarks.opencl` |
+| accel | assembly of the simulated accelerator ([accelerator](accel.md)): products and convolutions of int8; the rest on its host | its interpreter, in several orders | cycles of the model |
+"""  # noqa: E501
+
+
+def functions() -> dict[tuple[str, str], Callable[[], Any]]:
+    """Of each operator and dtype a function of tensor expressions."""
+    from minitvm import te, topi
+
+    def made(build: Callable[..., Any], *shapes: tuple[int, ...], dtype: str = "float32") -> Callable[[], Any]:
+        def make() -> Any:
+            inputs = [te.placeholder(shape, dtype, name=f"x{k}") for k, shape in enumerate(shapes)]
+            return te.create_prim_func([*inputs, build(*inputs)])
+
+        return make
+
+    def product(out: str) -> Callable[..., Any]:
+        return lambda a, b: topi.matmul(a, b, out_dtype=out)
+
+    def convolved(out: str) -> Callable[..., Any]:
+        return lambda x, w: topi.relu(topi.conv2d_nchwc(x, w, padding=1, out_dtype=out))
+
+    image, filters = (1, 8, 28, 28, 8), (8, 8, 3, 3, 8, 8)
+    square = ((512, 512), (512, 512))
+    return {
+        ("matrix product", "float32"): made(product("float32"), *square),
+        ("matrix product", "float32 as tf32, by `-allow_tf32`"): made(product("tfloat32"), *square),
+        ("matrix product", "float16"): made(product("float32"), *square, dtype="float16"),
+        ("matrix product", "bfloat16"): made(product("float32"), *square, dtype="bfloat16"),
+        ("matrix product", "int8, sums in int32"): made(product("int32"), *square, dtype="int8"),
+        ("convolution, 3 x 3", "float32"): made(convolved("float32"), image, filters),
+        ("convolution, 3 x 3", "float32 as tf32, by `-allow_tf32`"): made(convolved("tfloat32"), image, filters),
+        ("convolution, 3 x 3", "float16"): made(convolved("float32"), image, filters, dtype="float16"),
+        ("convolution, 3 x 3", "bfloat16"): made(convolved("float32"), image, filters, dtype="bfloat16"),
+        ("depthwise convolution", "float32"): made(
+            lambda x, w: topi.depthwise_conv2d_nchwc(x, w, padding=1), (1, 8, 28, 28, 8), (8, 3, 3, 8)
+        ),
+        ("pool", "float32"): made(lambda x: topi.max_pool2d(x, pool_size=3, strides=2), (1, 64, 28, 28)),
+        ("softmax", "float32"): made(topi.softmax, (512, 1000)),
+        ("sum of rows", "float32"): made(lambda x: topi.sum(x, axis=1), (512, 4096)),
+        ("element by element", "float32"): made(topi.relu, (512, 512)),
+    }
+
+
+def rule_of(func: Any, target: Any) -> str:
+    """The name of the first rule that has a candidate."""
+    from minitvm.backend import lookup
+
+    for rule in lookup(target, "rules")(target):
+        if not rule.for_tuning and rule.matches(func) and next(iter(rule.propose(func, target)), None) is not None:
+            return str(rule.name)
+    return "loops as written"
+
+
+def current() -> str:
+    """The page."""
+    from minitvm.target import Target
+
+    columns = {name: Target(text) for name, text in TARGETS.items()}
+    lines = [f"| operator | dtype | {' | '.join(columns)} |", "|---" * (len(columns) + 2) + "|"]
+    for (operator, dtype), make in functions().items():
+        func = make()
+        cells = [rule_of(func, target) for target in columns.values()]
+        cells = [f"**{cell}**" if cell == "tensor_core" else cell for cell in cells]
+        lines.append(f"| {operator} | {dtype} | {' | '.join(cells)} |")
+    return HEAD + "\n".join(lines) + "\n" + CHECKED
