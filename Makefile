@@ -7,6 +7,7 @@ STAMPS := $(VENV)/stamps
 TEXT   ?=
 FUZZ_MINUTES ?= 10
 WORKERS ?=
+TUNE ?=
 FARM_KEY ?=
 export TEXT FUZZ_MINUTES WORKERS FARM_KEY
 
@@ -19,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help
 help: ## print this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
 demo: $(STAMPS)/demo ## draw a line of text, read it with a compiled PP-OCRv4, show one operator at all levels (TEXT="...")
@@ -50,6 +51,10 @@ lint: $(STAMPS)/test $(STAMPS)/lint ## ruff (rules and format) and mypy
 .PHONY: bench
 bench: $(STAMPS)/bench ## measure the generated kernels beside other libraries, in the same run
 	$(BIN)/python -m benchmarks
+
+.PHONY: tune-compare
+tune-compare: $(STAMPS)/bench $(STAMPS)/tune ## our tuner beside TVM's MetaSchedule, the same seconds each (TUNE="C2 --seeds 1"); hours if all of it
+	$(BIN)/python -m benchmarks.tune_compare $(TUNE)
 
 .PHONY: docs
 docs: $(STAMPS)/test ## run the snippets of the documentation and write down what they print

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .expr import Expr
     from .graph import Graph
     from .runtime import Function, GraphModule
+    from .strategy import Decision
     from .te import Tensor
 
 Progress = Callable[[str, int, int], None]
@@ -76,6 +77,7 @@ class _LowerOptions(TypedDict, total=False):
     progress: Progress | None
     only: str | None
     accuracy: str
+    tuned: str | None
 
 
 @overload
@@ -158,6 +160,7 @@ def lower(
     shapes: Shapes | None = ..., callback: PassCallback | None = ...,
     progress: Progress | None = ..., only: str | None = ..., accuracy: str = ...,
     stop_before: str | None = ..., states: Mapping[str, str] | bool | None = ..., max_length: int | None = ...,
+    tuned: str | None = ...,
 ) -> Any: ...  # fmt: skip
 def lower(
     model: Any,
@@ -172,6 +175,7 @@ def lower(
     stop_before: str | None = None,
     states: Mapping[str, str] | bool | None = None,
     max_length: int | None = None,
+    tuned: str | None = None,
 ) -> Any:
     """A model at one of its levels.
 
@@ -179,7 +183,7 @@ def lower(
     (`PrimFunc`s), "kernel" (`IRModule`s: a host function and its kernels) and "source" (text) return a dictionary by
     fused operator. "executable" returns an `executable.Executable`. A tir function begins at "tir". `only` keeps one
     fused operator, by its name. `callback(name, before, after)` is called after every pass. The other options are those
-    of `build`.
+    of `build`; but without `tuned` no records are looked for.
     """
     if stop_at not in STOPS:
         raise InputError(f"stop_at={stop_at!r}: wanted one of {', '.join(STOPS)}; {nearest(stop_at, STOPS)}")
@@ -188,7 +192,7 @@ def lower(
     if stop_at == "executable":
         if not isinstance(model, PrimFunc | IRModule):
             model = to_graph(model, shapes, params, stop_before, states, max_length)
-        return compile_executable(model, machine, callback=callback, progress=progress, accuracy=accuracy)
+        return compile_executable(model, machine, callback=callback, progress=progress, accuracy=accuracy, tuned=tuned)
     if isinstance(model, PrimFunc | IRModule):
         func = _single(model)
         if stop_at in ("graph", "fused", "te"):
@@ -206,12 +210,16 @@ def lower(
 
         return {name: to_te(node) for name, node in nodes}
     units = to_units(nodes)
+    places = {unit.function.key: place(unit.func, machine).target for unit in units}
+    decided: dict[bytes, Decision] = {}
+    for one in dict.fromkeys(places.values()) if stop_at != "tir" else ():
+        decided |= decisions([unit.function for unit in units if places[unit.function.key] == one], one, tuned)
     levels: dict[bytes, Any] = {}
     programs: dict[str, Any] = {}
     for count, unit in enumerate(units):
         key = unit.function.key
         if key not in levels:
-            levels[key] = _descend(unit.func, place(unit.func, machine).target, stop_at, callback)
+            levels[key] = _descend(unit.func, places[key], stop_at, callback, decision=decided.get(key))
         programs[unit.name] = levels[key]
         if progress:
             progress(f"lowering to {stop_at}", count + 1, len(units))
@@ -313,10 +321,17 @@ def stage(unit: Unit, target: Target, level: str) -> Any:
     return _descend(unit.func, place(unit.func, target).target, level, None)
 
 
-def _descend(func: PrimFunc, target: Target, stop_at: str, callback: PassCallback | None, schedule: bool = True) -> Any:
+def _descend(
+    func: PrimFunc,
+    target: Target,
+    stop_at: str,
+    callback: PassCallback | None,
+    schedule: bool = True,
+    decision: Decision | None = None,
+) -> Any:
     if stop_at == "tir":
         return func
-    scheduled = schedule_function(func, target) if schedule else func
+    scheduled = schedule_function(func, target, decision) if schedule else func
     if stop_at == "schedule":
         return scheduled
     if stop_at == "kernel":

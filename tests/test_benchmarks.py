@@ -70,3 +70,28 @@ def test_the_graphs_of_that_benchmark_run_on_a_simulated_device(
     for name, values in expected.items():
         run = gpu.ours(gpu.row_graph(name, 16, 16), {"x": x})
         np.testing.assert_allclose(run().numpy(), values, atol=1e-4)
+
+
+def test_a_comparison_without_tvm_says_so(load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+    compare = load("tune_compare")
+    monkeypatch.delenv("MINITVM_TVM_PYTHON", raising=False)
+    monkeypatch.setattr(compare.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(
+        SystemExit, match="tune-compare: Apache TVM is not installed here, so there is nothing to compare"
+    ):
+        compare.main(["matmul"])
+
+
+def test_a_course_of_tuning_knows_when_it_was_how_good(load: Callable[[str], ModuleType]) -> None:
+    course = load("tune_compare").Course([(2.0, 8e-3), (5.0, 3e-3), (9.0, 2e-3)])
+    assert [course.at(when) for when in (1.0, 2.0, 6.0, 60.0)] == [float("inf"), 8e-3, 3e-3, 2e-3]
+    assert [course.reached(seconds) for seconds in (9e-3, 3e-3, 1e-3)] == [2.0, 5.0, float("inf")]
+
+
+@pytest.mark.parametrize("name", ["matmul", "C5", "D9"])
+def test_what_is_compared_is_one_function_for_both(load: Callable[[str], ModuleType], name: str) -> None:
+    from minitvm.interop.tvm import function_from, text_of
+
+    func = load("tune_compare").function_of(name)
+    assert function_from(text_of(func)).params[0].shape == func.params[0].shape
+    assert func.name == "main" and len(func.params) == 3

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     graph = opt.read_graph(options.model, options.shape)
     start = time.perf_counter()
     with progress() as report:
-        executable = lower(graph, target=target, stop_at="executable", progress=report)
+        executable = lower(graph, target=target, stop_at="executable", progress=report, tuned="auto")
         compiling = lambda done, total, name: report("compiling", done, total)  # noqa: E731
         export(executable, destination, key, options.arch, compiling)  # no device is needed
     megabytes = destination.stat().st_size / 1e6

@@ -61,7 +61,12 @@ def show(options: argparse.Namespace) -> int:
         only = None if whole else options.op
         with recording() as reasons:
             result = lower(
-                graph, target=target, stop_at="executable" if whole else options.level, only=only, progress=report
+                graph,
+                target=target,
+                stop_at="executable" if whole else options.level,
+                only=only,
+                progress=report,
+                tuned="auto",
             )
     if options.why_simplified:
         write(summary(reasons))

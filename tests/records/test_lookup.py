@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import minitvm as tvm
-from minitvm import strategy
+from minitvm import lower, strategy
 from minitvm.build import compile_executable
 from minitvm.errors import ArtifactError
 from minitvm.graph import Graph, GraphBuilder
@@ -85,6 +85,24 @@ def test_a_build_takes_what_won(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("MINITVM_RECORDS", str(path))
     taken = scheduled_by("auto")
     assert Decision(taken.rule, taken.knobs) == decision
+
+
+def test_every_level_is_of_what_a_build_takes(tmp_path: Path) -> None:
+    place = str(tmp_path / "records.db")
+    decision = other_decision()
+    kept(tmp_path / "records.db", decision)
+
+    def taken(tuned: str | None) -> Decision:
+        (func,) = lower(layer(), CPU, stop_at="schedule", tuned=tuned).values()
+        choice = strategy.choice_of(func)
+        assert choice.taken is not None
+        return Decision(choice.rule, choice.taken.knobs)
+
+    assert taken(place) == decision and taken(None) != decision
+    tuned, usual = (lower(layer(), CPU, stop_at="source", tuned=tuned) for tuned in (place, None))
+    assert tuned != usual
+    built, plain = (lower(layer(), CPU, stop_at="executable", tuned=tuned) for tuned in (place, None))
+    assert {kernel.source for kernel in built.kernels} != {kernel.source for kernel in plain.kernels}
 
 
 def test_its_results_are_those_of_the_untuned_program(tmp_path: Path, rng: np.random.Generator) -> None:
