@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import minitvm
 from minitvm import strategy, te, topi
+from minitvm.expr import SizeVar
+from minitvm.graph import GraphBuilder
 from minitvm.strategy import Cost
 from minitvm.strategy.cpu.conv2d import DirectConvolution, conv_tiles, weighted_loads
 from minitvm.strategy.cpu.panels import PanelPlan, contraction_cost
@@ -115,3 +119,19 @@ def test_a_narrow_image_of_blocks_that_nothing_divides_is_tiled_over_its_lines()
     assert "lines" not in DirectConvolution(56, 56, 4, 576, 4 * 576 * 64).tiles(cpu)[0]
     few = DirectConvolution(2, 8, 1, 64, 4 * 64 * 16)  # of two tasks a tile of both lines would leave one
     assert "lines" not in few.tiles(cpu)[0]
+
+
+@given(blocks=extents, depth=extents)
+@QUICK
+def test_what_is_left_of_an_open_row_has_few_micro_kernels(blocks: int, depth: int) -> None:
+    """One for each number of pixels: their code grows with the square of a tile's pixels, and so does the build."""
+    tiles = DirectConvolution(8, 64, blocks, depth, 4 * depth, is_open=True).tiles(CPU)
+    assert tiles and all(t["blocks"] * sum(range(1, t["pixels"] + 1)) <= 60 for t in tiles)
+
+
+def test_the_source_of_an_open_convolution_is_small() -> None:
+    b = GraphBuilder()
+    x = b.input("x", (1, 32, SizeVar("h"), SizeVar("w")))
+    graph = b.build(b.op("nn.relu", b.op("nn.conv2d", x, b.constant(np.ones((32, 32, 3, 3), "float32")), padding=1)))
+    source = "".join(minitvm.lower(graph, TARGET, stop_at="source").values())
+    assert 8 <= source.count("= fma(") <= 60

@@ -63,6 +63,19 @@ def _shape_of(kind: TensorType, dtype: str) -> Any:
     return dims
 
 
+def _dequantize(
+    x: np.ndarray, scale: np.ndarray, zero: np.ndarray | None = None, *, axis: int, block_size: int, out_dtype: str
+) -> np.ndarray:
+    def spread(parameter: np.ndarray) -> np.ndarray:
+        if block_size and parameter.ndim:
+            return np.repeat(parameter, block_size, axis).take(np.arange(x.shape[axis]), axis)
+        return parameter.reshape([-1 if a == axis % x.ndim else 1 for a in range(x.ndim)] if parameter.ndim else ())
+
+    steps = x.astype(np.int32) if zero is None else x.astype(np.int32) - spread(zero).astype(np.int32)
+    result: np.ndarray = steps.astype(DType(out_dtype).numpy) * spread(scale).astype(DType(out_dtype).numpy)
+    return result
+
+
 register("nn.batch_flatten", pattern=INJECTIVE, fold=lambda x: x.reshape(x.shape[0], -1), view=True)(topi.batch_flatten)
 register("concatenate", pattern=INJECTIVE, fold=lambda *data, axis: np.concatenate(data, axis))(topi.concatenate)
 register("expand_dims", pattern=INJECTIVE, fold=_expand_dims, view=True)(topi.expand_dims)
@@ -101,5 +114,5 @@ register("topk", pattern=OPAQUE)(topi.topk)
 
 register("einsum", pattern=Pattern.COMPLEX_OUT_FUSABLE)(topi.einsum)
 
-register("qnn.dequantize", pattern=Pattern.BROADCAST)(topi.dequantize)
+register("qnn.dequantize", pattern=Pattern.BROADCAST, fold=_dequantize)(topi.dequantize)
 register("qnn.quantize", pattern=Pattern.BROADCAST)(topi.quantize)

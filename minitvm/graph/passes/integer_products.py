@@ -165,6 +165,23 @@ def _weight(item: OpNode, arrays: Mapping[Value, np.ndarray]) -> tuple[np.ndarra
     return (shifted.astype(np.int8) if fits else None), scale
 
 
+def columns_of_bytes(
+    item: OpNode, arrays: Mapping[Value, np.ndarray], *, turned: bool
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """A dequantised constant matrix as int8 [columns, depth], and the scales: a vector, one for each column or for all.
+
+    `turned`: it is stored so. None where the elements less their zero points are no int8, or a scale is shared along
+    anything but a column.
+    """
+    shifted, scale = _weight(item, arrays)
+    if shifted is None or shifted.ndim != 2:
+        return None
+    columns = _along(scale, item, 0 if turned else 1)
+    if columns is None:
+        return None
+    return (shifted if turned else np.ascontiguousarray(shifted.T)), columns
+
+
 def _along(step: np.ndarray, weight: OpNode, axis: int) -> np.ndarray | None:
     """The scale of each column, or one for all; None where it runs along another axis."""
     if step.size == 1:

@@ -23,6 +23,7 @@ from .loop_bodies import loop_bodies
 from .simplify import simplify
 from .split_conv_transpose import split_conv_transpose
 from .split_resize import split_resize
+from .stored_weights import stored_weights
 from .tf32_products import tf32_products
 
 Pass = tuple[str, Callable[[Graph], Graph]]
@@ -58,9 +59,10 @@ def product_passes(target: Target, accuracy: str = "fast") -> list[Pass]:
 
 
 def products_of_bytes_and_halves(target: Target, accuracy: str) -> list[Pass]:
-    """Integers where operands are bytes, and what the target does best where they are 16-bit floats."""
+    """Integers where operands are bytes, bytes as weights, and what the target does best with 16-bit floats."""
     return [
         ("integer_products", integer_products),
+        ("stored_weights", stored_weights),
         ("half_products", lambda graph: half_products(graph, target, accuracy)),
         ("tf32_products", lambda graph: tf32_products(graph, target, accuracy)),
     ]

@@ -40,7 +40,9 @@ _PIXEL, _WEIGHTS = 0.5, 2.0
 _LONG_ROW = 64
 # A row of symbolic width is all of these, in the mean: a tile that suits one alone leaves a piece of others.
 _OPEN_ROWS = (14, 17, 28, 33, 56, 64, 65)
-_OPEN_PIXELS = 16
+# What is left of such a row has a micro-kernel for each number of pixels. So many accumulators of all of them together
+# compile in seconds; larger tiles are no faster: 7 x 2 and 10 x 1 beside 10 x 2 and 14 x 1 at widths of 13 to 80.
+_OPEN_ACCUMULATORS = 60
 _SIDES = (16, 8, 4)  # of tiles that are turned around in registers
 _TASKS_A_CORE = 8  # enough for an even share
 _TURN = 0.25  # cycles an instruction that turns a tile around
@@ -137,8 +139,8 @@ class DirectConvolution:
         tiles = [
             {"pixels": pixels, "blocks": blocks} for (pixels, blocks), _ in conv_tiles(self.width, self.blocks, cpu)
         ]
-        if self.is_open:  # what is left of a row has a kernel for each number of pixels
-            tiles = [tile for tile in tiles if tile["pixels"] <= _OPEN_PIXELS]
+        if self.is_open:
+            tiles = [tile for tile in tiles if _accumulators(**tile) <= _OPEN_ACCUMULATORS]
         tiles += [{"pixels": self.width, "blocks": blocks, "lines": lines} for lines, blocks in self._several(cpu)]
         return sorted(tiles, key=lambda tile: self.cost(cpu, **tile).cycles)
 
@@ -152,6 +154,11 @@ class DirectConvolution:
     def cheapest(self, cpu: CPU) -> Cost:
         """Of the tile that is taken."""
         return self.cost(cpu, **self.tiles(cpu)[0])
+
+
+def _accumulators(pixels: int, blocks: int) -> int:
+    """Those of a tile, and of the tiles of fewer pixels for what is left of a row."""
+    return blocks * pixels * (pixels + 1) // 2
 
 
 def _taps(block: Block, *axes: int) -> tuple[Taps, Taps] | None:

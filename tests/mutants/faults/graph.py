@@ -17,6 +17,7 @@ from minitvm.graph.passes.shifted_scales import shifted_scales
 from minitvm.graph.passes.simplify import simplify
 from minitvm.graph.passes.split_conv_transpose import split_conv_transpose
 from minitvm.graph.passes.split_resize import split_resize
+from minitvm.graph.passes.stored_weights import stored_weights
 from minitvm.reference import graph as graph_reference
 from minitvm.target import Target
 from tests.graph.passes.element_networks import SMALL, network
@@ -295,6 +296,15 @@ INTEGERS.edit(
     "weights keep their zero point", "_weight", "stored.astype(np.int64) - (", "stored.astype(np.int64) + 0 * ("
 )
 INTEGERS.edit("a scale is divided out of a value that others read", "_divisors", "at.output not in outputs and ", "")
+
+STORED = Faults(
+    "stored_weights", PASSES + "stored_weights",
+    [graphs(stored_weights, "stored_weights", ("byte_product",), examples=300)],
+)  # fmt: skip
+STORED.edit(
+    "the scale is forgotten", "stored_weights", "b.constant(plan.scale,", "b.constant(np.ones_like(plan.scale),"
+)
+STORED.edit("columns have the scale of others", "_plan", "scale.astype(np.float32)", "scale[::-1].astype(np.float32)")
 
 BYTES = Faults("blocked_bytes", PASSES + "blocked_bytes", [graphs(
     lambda graph: in_blocks(integer_products(graph)), "blocked integer_products", ("byte_product",), examples=300
