@@ -7,6 +7,7 @@ from ..siblings import as_written, padded_sums
 from ..workloads import (
     KINDS,
     families,
+    hoisted,
     lowered,
     never_written,
     on_a_grid,
@@ -229,6 +230,7 @@ FUSE.edit("an inner parallel loop stays", "_serial", "new.kind == ForKind.PARALL
 
 # -- hoist_conditions
 
+NEIGHBOURS = hoisted()
 BY_DATA = lowered(families("data_loops"), ("unroll", "split"), most=1)
 HOIST = Faults("hoist_conditions", TRANSFORM + "hoist_conditions", [BLOCKS, TILES, CHAINS])
 HOIST.edit(
@@ -242,24 +244,35 @@ HOIST.edit(
     "_unswitched",
     "If(all_of(inside), branch.then_case) if inside else",
     "branch.then_case if inside else",
+    by=[NEIGHBOURS],
 )
 HOIST.edit(
     "a neighbour shares a condition that it does not need",
     "_shared",
     "if stmt is not None and _idle_unless(c, stmt, ())]",
     "if stmt is not None]",
+    by=[NEIGHBOURS],
 )
 HOIST.edit(
     "what a neighbour needs besides is lost",
     "_under",
     "replace(stmt, condition=all_of(own)) if own else",
     "stmt.then_case if own else",
+    by=[NEIGHBOURS],
 )
 HOIST.edit(
     "a sequence needs what one of its statements needs",
     "_idle_unless",
     "return all(_idle_unless",
     "return any(_idle_unless",
+    by=[NEIGHBOURS],
+)
+HOIST.edit(
+    "conditions follow from all others",
+    "_idle_unless",
+    "if analyzer.can_prove(condition):",
+    "if own:",
+    by=[NEIGHBOURS],
 )
 HOIST.edit(
     "what must hold besides the start is lost",
