@@ -403,9 +403,11 @@ TURN = Faults(
 )
 TURN.edit("one stage of shuffles too few", "_tile", "range(side.bit_length() - 1)", "range(side.bit_length() - 2)")
 TURN.edit("the lower half twice", "_tile", "tuple(lane + half for lane in low)", "low")
-TURN.edit("rows of the source a step too close", "_tile", "place(start, j * across)", "place(start, j * (across - 1))")
-TURN.edit("tiles in reverse", "_turned", "start + const((first[1] + j) * across + first[0] + i, dtype)",
-          "start + const((first[1] + i) * across + first[0] + j, dtype)")  # fmt: skip
+TURN.edit("rows of the source a step too close", "_tile", "place(start, across.scaled(j))",
+          "place(start, across.scaled(j) - j)")  # fmt: skip
+TURN.edit("tiles in reverse", "_turned", "start + across.scaled(first[1] + j) + (first[0] + i)",
+          "start + across.scaled(first[1] + i) + (first[0] + j)")  # fmt: skip
+TURN.edit("open strides are those of the result", "_turned", "strides = (across, down)", "strides = (down, down)")
 
 # -- vectorize
 
