@@ -433,18 +433,23 @@ def tiled_products(draw: Draw) -> PrimFunc:
     return sch.func
 
 
+def perhaps_open(draw: Draw, extent: int) -> Any:
+    """The extent, or in one case of three an open one."""
+    return te.size_var("n") if draw(st.integers(0, 2)) == 0 else extent
+
+
 def turned(draw: Draw) -> PrimFunc:
     """Copies that read along one axis and write along another: transposes, channels into blocks and out of them."""
     dtype = draw(st.sampled_from(["float32", "int32", "float64", "float16", "bfloat16"]))
     kind = draw(st.sampled_from(["transpose", "transpose", "block", "unblock"]))
     width = st.sampled_from([4, 8, 8, 12, 16, 5])
     if kind == "transpose":
-        shape = [draw(st.integers(1, 3)), draw(width), draw(width)][draw(st.integers(0, 1)) :]
+        shape = [draw(st.integers(1, 3)), draw(width), perhaps_open(draw, draw(width))][draw(st.integers(0, 1)) :]
         axes = draw(st.permutations(range(len(shape))))
         a = te.placeholder(shape, dtype, name="A")
         return te.create_prim_func([a, topi.transpose(a, axes=tuple(axes))])
     block = draw(st.sampled_from([4, 8]))
-    rows, columns, blocks = draw(st.integers(1, 2)), draw(width), draw(st.integers(1, 2))
+    rows, columns, blocks = draw(st.integers(1, 2)), perhaps_open(draw, draw(width)), draw(st.integers(1, 2))
     if kind == "block":
         a = te.placeholder((1, blocks * block, rows, columns), dtype, name="A")
         return te.create_prim_func([a, topi.block_axis(a, axis=1, block=block)])

@@ -5,6 +5,7 @@
 `compiled(...)`    the same, compiled: machine code on two threads beside the interpreter, between fences of garbage
 `linked(...)`      the same, judged as executables: memory plans and barriers
 `pipelined(...)`   loops in stages, double buffers and virtual threads, with whatever notes they may carry
+`hoisted(...)`     conditions of neighbours, moved out of loops
 `strategic(...)`   the same as `lowered`, as the CPU's strategy schedules them
 `graphs(...)`      random networks through graph passes
 `networks(...)`    random networks through operators, fusion and linking, as executables
@@ -42,9 +43,11 @@ from minitvm.tir.schedule.claims import declares_what_it_touches
 from minitvm.tir.schedule.handles import to_handles
 from minitvm.tir.schedule.lambdas import IndexLambda
 from minitvm.tir.transform import lower as lower_function
+from minitvm.tir.transform.hoist_conditions import hoist_conditions
 from minitvm.tir.verifier import verify
 from tests.tir.schedule.thread_programs import scheduled_for_gpu, scratch_of_threads
 from tests.tir.transform.block_stages import staged
+from tests.tir.transform.guarded_neighbours import guarded_neighbours
 
 from . import programs, structures
 from .oracle import Noticed, Trial, Workload, drawn
@@ -280,6 +283,16 @@ def strategic(of: Family, target: str, examples: int = 100) -> Workload:
         trial.same(func, lower_function(strategy.schedule(func, chosen).func, chosen, "main"), level="kernel")
 
     return drawn(f"the strategy for {target} on {of.__name__}", body, examples)
+
+
+def hoisted(examples: int = 200) -> Workload:
+    """Loops over neighbours under conditions of their own, through the pass that moves conditions out."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        func = guarded_neighbours(draw)
+        trial.same(func, hoist_conditions(func), level="conditions")
+
+    return drawn("neighbours under conditions", body, examples)
 
 
 def pipelined(of: Family, *, threads: bool = False, examples: int = 150) -> Workload:

@@ -15,17 +15,17 @@ from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.transform.pipeline import lower
 
 
-def transposed(shape: tuple[int, ...], axes: tuple[int, ...], dtype: str = "float32") -> PrimFunc:
+def transposed(shape: tuple[Any, ...], axes: tuple[int, ...], dtype: str = "float32") -> PrimFunc:
     a = te.placeholder(shape, dtype, name="A")
     return te.create_prim_func([a, topi.transpose(a, axes=axes)])
 
 
-def blocked(shape: tuple[int, ...], block: int) -> PrimFunc:
+def blocked(shape: tuple[Any, ...], block: int) -> PrimFunc:
     a = te.placeholder(shape, name="A")
     return te.create_prim_func([a, topi.block_axis(a, axis=1, block=block)])
 
 
-def unblocked(shape: tuple[int, ...]) -> PrimFunc:
+def unblocked(shape: tuple[Any, ...]) -> PrimFunc:
     a = te.placeholder(shape, name="A")
     return te.create_prim_func([a, topi.unblock_axis(a, axis=1, extent=shape[1] * shape[-1])])
 
@@ -46,6 +46,10 @@ CASES: dict[str, tuple[PrimFunc, bool]] = {
     "unblocked": (unblocked((1, 2, 4, 8, 16)), True),
     "unblocked by 8": (unblocked((2, 3, 4, 8, 8)), True),
     "unblocked, narrow image": (unblocked((2, 3, 4, 6, 8)), False),
+    "open columns": (transposed((16, te.size_var("n")), (1, 0)), True),
+    "open rows": (transposed((te.size_var("n"), 24), (1, 0)), True),
+    "blocked, open image": (blocked((1, 16, te.size_var("h"), te.size_var("w")), 8), True),
+    "unblocked, open image": (unblocked((1, 2, te.size_var("h"), te.size_var("w"), 8)), True),
 }
 
 

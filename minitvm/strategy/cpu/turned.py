@@ -2,6 +2,7 @@
 
 Both axes are tiled by the lanes of a vector; the tile is unrolled along the axis that is contiguous where it is read,
 and vectorised along the one that is contiguous where it is written. Of that the pass `transpose_tiles` makes shuffles.
+If an axis is open, its last tile may be cut; `unswitch_tiles` makes a version of its own for the others.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from typing import Any
 from ...errors import ScheduleError
 from ...expr import REDUCE, Expr, FloorMod, IntImm, Var
 from ...tir import Schedule
-from ...tir.nodes import Block, BufferLoad, BufferStore, For
+from ...tir.nodes import Block, BufferLoad, BufferStore
 from ...tir.transform.transpose_tiles import LARGEST, SMALLEST
+from ..blocks import constant_extent
 from .tiling import cpu_of
+
+_OPEN = 256  # what an open extent counts as
+_OPEN_SIDE = 8  # of a tile along an open axis: what is left of it is copied element by element
 
 
 def turned_copy(sch: Schedule, name: str, target: Any) -> list[Any] | None:
@@ -60,15 +65,15 @@ def _tiled(sch: Schedule, handle: Any, axes: list[Var], indices: Any, ends: Any,
             over, loop = sch.split(loop, [None, modulus])
             outer.append(over)
         neighbour = None if modulus is not None else _joined(var, others, axes, indices, loops)
-        if neighbour is not None:
+        if neighbour is not None and None not in (constant_extent(sch, loop), constant_extent(sch, loops[neighbour])):
             loop = sch.fuse(loops.pop(neighbour), loop)
-        side = _side(_extent(sch, loop), lanes)
+        side = _side(constant_extent(sch, loop), lanes)
         over, tile = sch.split(loop, [None, side])
         outer.append(over)
         inner.append(tile)
     columns, rows = inner
     # The longest loop alone is enough to share among threads: fused with others its indices would be divisions.
-    outside = sorted([*loops.values(), *outer], key=lambda loop: -_extent(sch, loop))
+    outside = sorted([*loops.values(), *outer], key=lambda loop: -(constant_extent(sch, loop) or _OPEN))
     sch.reorder(*outside, rows, columns)
     sch.unroll(rows)
     sch.vectorize(columns)
@@ -99,15 +104,10 @@ def _joined(var: Var, other: Var, axes: list[Var], indices: Any, loops: dict[Var
     return front
 
 
-def _extent(sch: Schedule, loop: Any) -> int:
-    found = sch.get(loop)
-    if not isinstance(found, For) or not isinstance(found.extent, IntImm):
-        raise _TooSmall
-    return int(found.extent.value)
-
-
-def _side(extent: int, lanes: int) -> int:
+def _side(extent: int | None, lanes: int) -> int:
     """The side of a tile: the largest power of two that divides the axis; one with a tail where that is small."""
+    if extent is None:
+        return min(_OPEN_SIDE, lanes)
     side = lanes
     while side >= SMALLEST and extent % side:
         side //= 2

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import Expr, IntImm, Ramp, Shuffle, Var, const, map_children
+from ...expr import DType, Expr, IntImm, Ramp, Shuffle, Var, const, map_children, substitute
 from ..nodes import Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
-from .affine import coefficient, expr, linear, moves
+from .affine import Affine, expr, linear, moves
 
 SMALLEST, LARGEST = 4, 16  # lanes of a tile's side: below, gathering is as good; above, registers run out
 
@@ -50,25 +50,33 @@ def _turned(rows: For) -> Stmt | None:
         return None
     if len(store.indices) != 1 or len(load.indices) != 1:
         return None
-    target, source = linear(store.indices[0]), linear(load.indices[0])
-    if coefficient(target, columns.var) != 1 or coefficient(source, rows.var) != 1:
+    dtype, (target,), (source,) = store.indices[0].dtype, store.indices, load.indices
+    if _stride(target, columns.var) != Affine({}, 1) or _stride(source, rows.var) != Affine({}, 1):
         return None
-    across, down = coefficient(source, columns.var), coefficient(target, rows.var)
-    corners = target.without(columns.var).without(rows.var), source.without(columns.var).without(rows.var)
-    # The tile must be in range as a whole, and its strides known: what is left may not depend on either loop.
-    if any(moves(corner, [rows.var, columns.var]) for corner in corners) or not across or not down:
+    across, down = _stride(source, columns.var), _stride(target, rows.var)
+    if not across or not down:
         return None
-    dtype = store.indices[0].dtype
-    origin, start = expr(corners[0], dtype), expr(corners[1], dtype)
+    # The tile is in range as a whole, and its strides are the same at all of its places.
+    strides = (across, down)
+    if any(moves(stride, [rows.var, columns.var]) for stride in strides):
+        return None
+    zero = {rows.var: const(0, rows.var.dtype), columns.var: const(0, columns.var.dtype)}
+    origin, start = (linear(substitute(index, zero)) for index in (target, source))
     first = (_first(rows), _first(columns))
     tiles = [
-        _tile(store.buffer, load.buffer, side, down, across,
-              origin + const(first[1] + j + (first[0] + i) * down, dtype),
-              start + const((first[1] + j) * across + first[0] + i, dtype))
+        _tile(store.buffer, load.buffer, side, strides, dtype,
+              origin + (first[1] + j) + down.scaled(first[0] + i), start + across.scaled(first[1] + j) + (first[0] + i))
         for i in range(0, height, side)
         for j in range(0, width, side)
     ]  # fmt: skip
     return Seq.of(*tiles)
+
+
+def _stride(index: Expr, var: Var) -> Affine | None:
+    """By how much an index grows when a variable grows by one; None where it is not a multiple of the variable."""
+    at_zero, at_one = (linear(substitute(index, {var: const(value, var.dtype)})) for value in (0, 1))
+    stride = at_one - at_zero
+    return stride if linear(index) - at_zero == linear(expr(stride, var.dtype) * var) else None
 
 
 def _constant_extent(loop: For) -> int:
@@ -80,9 +88,11 @@ def _first(loop: For) -> int:
     return int(loop.start.value)  # type: ignore[attr-defined]
 
 
-def _tile(to: Buffer, of: Buffer, side: int, down: int, across: int, origin: Expr, start: Expr) -> Stmt:
-    """One square tile: `to[origin + i*down + j] = of[start + j*across + i]`."""
-    index = origin.dtype
+def _tile(
+    to: Buffer, of: Buffer, side: int, strides: tuple[Affine, Affine], index: DType, origin: Affine, start: Affine
+) -> Stmt:
+    """One square tile: `to[origin + i*down + j] = of[start + j*across + i]`; the strides are (across, down)."""
+    across, down = strides
     vector = of.dtype.with_lanes(side)
     lets: list[tuple[Var, Expr]] = []
 
@@ -91,16 +101,16 @@ def _tile(to: Buffer, of: Buffer, side: int, down: int, across: int, origin: Exp
         lets.append((var, value))
         return var
 
-    def place(base: Expr, offset: int) -> Ramp:
-        return Ramp(expr(linear(base + const(offset, index)), index), const(1, index), side)
+    def place(base: Affine, offset: Affine) -> Ramp:
+        return Ramp(expr(base + offset, index), const(1, index), side)
 
-    values = [named(BufferLoad(of, (place(start, j * across),))) for j in range(side)]
+    values = [named(BufferLoad(of, (place(start, across.scaled(j)),))) for j in range(side)]
     half = side // 2
     low = tuple(lane for k in range(half) for lane in (k, side + k))
     high = tuple(lane + half for lane in low)
     for _ in range(side.bit_length() - 1):
         values = [named(Shuffle((values[k], values[k + half]), picks)) for k in range(half) for picks in (low, high)]
-    total: Stmt = Seq.of(*(BufferStore(to, values[i], (place(origin, i * down),)) for i in range(side)))
+    total: Stmt = Seq.of(*(BufferStore(to, values[i], (place(origin, down.scaled(i)),)) for i in range(side)))
     for var, value in reversed(lets):
         total = LetStmt(var, value, total)
     return total

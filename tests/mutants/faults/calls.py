@@ -84,12 +84,12 @@ WINOGRAD.edit("all phases are the first one of a line", "_images", "x * bx + ima
 WINOGRAD.edit("phases of lines and of columns are swapped", "_images", "_over(image, bx) % by", "image % by")
 WINOGRAD.edit(
     "an image has room for the tiles of undilated pixels",
-    "of",
+    "_Grid.of",
     "simple((size + l * tile - 1) // (l * tile))",
     "simple(size // (l * tile))",
 )
 WINOGRAD.edit(
-    "a pixel's column is that of its neighbour's phase", "place", "_over(x, bx) % tile", "(x + 1) // bx % tile"
+    "a pixel's column is that of its neighbour's phase", "_Grid.place", "_over(x, bx) % tile", "(x + 1) // bx % tile"
 )
 
 Faults("reference operators pooling: calls", "minitvm.reference.operators.pooling", [called("pool")]).edit(

@@ -7,6 +7,7 @@ from ..siblings import as_written, padded_sums
 from ..workloads import (
     KINDS,
     families,
+    hoisted,
     lowered,
     never_written,
     on_a_grid,
@@ -229,6 +230,7 @@ FUSE.edit("an inner parallel loop stays", "_serial", "new.kind == ForKind.PARALL
 
 # -- hoist_conditions
 
+NEIGHBOURS = hoisted()
 BY_DATA = lowered(families("data_loops"), ("unroll", "split"), most=1)
 HOIST = Faults("hoist_conditions", TRANSFORM + "hoist_conditions", [BLOCKS, TILES, CHAINS])
 HOIST.edit(
@@ -242,24 +244,35 @@ HOIST.edit(
     "_unswitched",
     "If(all_of(inside), branch.then_case) if inside else",
     "branch.then_case if inside else",
+    by=[NEIGHBOURS],
 )
 HOIST.edit(
     "a neighbour shares a condition that it does not need",
     "_shared",
     "if stmt is not None and _idle_unless(c, stmt, ())]",
     "if stmt is not None]",
+    by=[NEIGHBOURS],
 )
 HOIST.edit(
     "what a neighbour needs besides is lost",
     "_under",
     "replace(stmt, condition=all_of(own)) if own else",
     "stmt.then_case if own else",
+    by=[NEIGHBOURS],
 )
 HOIST.edit(
     "a sequence needs what one of its statements needs",
     "_idle_unless",
     "return all(_idle_unless",
     "return any(_idle_unless",
+    by=[NEIGHBOURS],
+)
+HOIST.edit(
+    "conditions follow from all others",
+    "_idle_unless",
+    "if analyzer.can_prove(condition):",
+    "if own:",
+    by=[NEIGHBOURS],
 )
 HOIST.edit(
     "what must hold besides the start is lost",
@@ -390,9 +403,11 @@ TURN = Faults(
 )
 TURN.edit("one stage of shuffles too few", "_tile", "range(side.bit_length() - 1)", "range(side.bit_length() - 2)")
 TURN.edit("the lower half twice", "_tile", "tuple(lane + half for lane in low)", "low")
-TURN.edit("rows of the source a step too close", "_tile", "place(start, j * across)", "place(start, j * (across - 1))")
-TURN.edit("tiles in reverse", "_turned", "start + const((first[1] + j) * across + first[0] + i, dtype)",
-          "start + const((first[1] + i) * across + first[0] + j, dtype)")  # fmt: skip
+TURN.edit("rows of the source a step too close", "_tile", "place(start, across.scaled(j))",
+          "place(start, across.scaled(j) - j)")  # fmt: skip
+TURN.edit("tiles in reverse", "_turned", "start + across.scaled(first[1] + j) + (first[0] + i)",
+          "start + across.scaled(first[1] + i) + (first[0] + j)")  # fmt: skip
+TURN.edit("open strides are those of the result", "_turned", "strides = (across, down)", "strides = (down, down)")
 
 # -- vectorize
 

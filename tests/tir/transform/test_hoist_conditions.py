@@ -1,0 +1,64 @@
+"""Conditions that neighbours share: what moves under them, what does not, and that the program means the same."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minitvm.expr import walk
+from minitvm.reference import check
+from minitvm.tir.nodes import For, If, Seq
+from minitvm.tir.transform.hoist_conditions import hoist_conditions
+
+from .guarded_neighbours import guarded_neighbours, program
+
+SET = "B[i] = T.float32(1)"
+
+
+def branches(body: str) -> list[str]:
+    """The conditions of a program's branches after the pass, outermost first."""
+    func = program("\n".join(f"        {line}" for line in body.splitlines()))
+    made = hoist_conditions(func)
+    verdict = check(func, made)
+    assert verdict, verdict
+    return [str(node.condition) for node in walk(made.body) if isinstance(node, If)]
+
+
+@pytest.mark.parametrize(
+    ("body", "conditions"),
+    [
+        (f"if i * 4 < n:\n    {SET}\nif i * 4 < n:\n    B[i + 4] = B[i]", ["i * 4 < n"]),
+        (
+            f"if i * 4 < n:\n    {SET}\nfor j in range(4):\n    if i * 4 + j < n:\n        B[i + 4] = B[i] + B[j]",
+            ["i * 4 < n", "i * 4 + j < n"],
+        ),
+        (
+            f"if i * 4 < n and i < 3:\n    {SET}\nif i < 3:\n    B[i + 4] = B[i]",
+            ["i < 3", "i * 4 < n"],
+        ),
+        (f"if i * 4 + 2 < n:\n    {SET}\nif i * 4 < n:\n    B[i + 4] = B[i]", ["i * 4 + 2 < n", "i * 4 < n"]),
+        (f"if i * 4 < n:\n    {SET}\nB[i + 4] = B[i]", ["i * 4 < n"]),
+        ("if B[i] < T.float32(3):\n    B[i] = T.float32(5)\nif B[i] < T.float32(3):\n    B[i] = T.float32(6)",
+         ["B[i] < float32(3.0)"] * 2),
+    ],
+    ids=["equal", "implied", "one of two", "not implied", "none", "reads memory"],
+)  # fmt: skip
+def test_neighbours_share_what_all_of_them_need(body: str, conditions: list[str]) -> None:
+    assert branches(body) == conditions
+
+
+def test_what_is_shared_goes_around_loops_that_do_not_change_it() -> None:
+    func = program(f"        for j in range(4):\n            if i < 3:\n                {SET}\n"
+                   "            if i < 3 and j < 2:\n                B[i + 4] = B[i]")  # fmt: skip
+    (outer,) = (node for node in walk(hoist_conditions(func).body) if isinstance(node, For) and node.var.name == "i")
+    assert isinstance(outer.body, If) and str(outer.body.condition) == "i < 3"
+    assert isinstance(outer.body.then_case, For) and isinstance(outer.body.then_case.body, Seq)
+
+
+@given(data=st.data())
+@settings(max_examples=12, derandomize=True, deadline=None)
+def test_the_meaning_stays(data: st.DataObject) -> None:
+    func = guarded_neighbours(data.draw)
+    verdict = check(func, hoist_conditions(func))
+    assert verdict, verdict
