@@ -168,10 +168,15 @@ def _interpreted(program: Program, config: AccelConfig, inputs: dict[str, Any], 
     """The outputs, the same in all orders."""
     from minitvm.reference import accel
 
+    from ..accel.tokens import tokens
+
     start = time.perf_counter()
     explored = accel.check(program, config, inputs, orders=orders)
     seconds = time.perf_counter() - start
     print(f"{len(program.instructions)} instructions, ordered by tokens: all orders give one result")
+    found = tokens(program, config)
+    idle = sum(not one.needed for one in found)
+    print(f"{len(found)} tokens; without any one of {len(found) - idle} two instructions that meet are in no order")
     print(f"{len(explored.orders)} orders were run in {seconds:.2f} s: {'; '.join(explored.orders)}")
     return explored.outputs
 
