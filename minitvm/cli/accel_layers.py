@@ -66,7 +66,7 @@ def compiled(layer: Conv2d, target: Target, contexts: int = 2, name: str = "conv
     func = layer_function(layer, config)
     candidates = strategy.candidates(func, target)
     if not candidates:
-        raise InputError(f"{layer}: not even one row of output fits {config.name}'s scratchpads")
+        raise InputError(f"{layer}: no tile of the layer fits {config.name}'s scratchpads")
     two = next((one for one in candidates if one.knobs["contexts"] == 2), candidates[0])
     knobs = {**two.knobs, "contexts": contexts if two.knobs["contexts"] == 2 else 1}
     scheduled = strategy.schedule(func, target, knobs=knobs).func
