@@ -25,7 +25,7 @@ def test_pixels_that_no_result_needs_are_not_read() -> None:
 
 
 def test_the_array_alone_is_no_bound_of_c2_and_c4() -> None:
-    """Of 40 cycles of a result the array has 36, so no program uses more than 0.9 of it, and the first load is before."""
+    """Of 40 cycles of a result the array has 36: no program uses more than 0.9 of it, and the first load is before."""
     for name in ("C2", "C4"):
         found = bound(RESNET18[name], VTA.config)
         assert found.array * 10 == found.compute * 9
