@@ -196,10 +196,15 @@ def _interpreted(program: Program, config: AccelConfig, inputs: dict[str, Any], 
     """The outputs, the same in all orders."""
     from minitvm.reference import accel
 
+    from ..accel.tokens import tokens
+
     start = time.perf_counter()
     explored = accel.check(program, config, inputs, orders=orders)
     seconds = time.perf_counter() - start
     print(f"{len(program.instructions)} instructions, ordered by tokens: all orders give one result")
+    found = tokens(program, config)
+    idle = sum(not one.needed for one in found)
+    print(f"{len(found)} tokens; without any one of {len(found) - idle} two instructions that meet are in no order")
     print(f"{len(explored.orders)} orders were run in {seconds:.2f} s: {'; '.join(explored.orders)}")
     return explored.outputs
 
@@ -245,6 +250,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def sweep(options: argparse.Namespace) -> int:
+    from ..accel.bounds import beside_a_processor, bound
     from ..accel.layers import RESNET18, Conv2d
     from ..accel.viz import roofline
     from .accel_layers import machine, timed
@@ -262,6 +268,7 @@ def sweep(options: argparse.Namespace) -> int:
     if drawing:
         roofline.require()
     drawn: dict[str, tuple[Timeline, Timeline]] = {}
+    cycles: dict[str, int] = {}
 
     def row(name: str, layer: Conv2d) -> list[str]:
         cells = []
@@ -273,16 +280,22 @@ def sweep(options: argparse.Namespace) -> int:
             alone, hidden = (timed(layer, target, n, name) for n in (1, 2))
             if target is targets[0]:
                 drawn[name] = alone, hidden
-            cells.append(f"{hidden.cycles:,} {alone.utilisation:.2f} {hidden.utilisation:.2f}")
+            least = bound(layer, config)
+            if target is targets[0]:
+                cycles[name] = hidden.cycles
+            share = f"{least.cycles / hidden.cycles:.2f} of {least.name}"
+            cells.append(f"{hidden.cycles:,} {alone.utilisation:.2f} {hidden.utilisation:.2f} {share}")
         return cells
 
     configs = [target.config for target in targets]
     heads = [f"{c.block_in}x{c.block_out}, {c.dram.bytes_per_cycle} B" for c in configs]
     print(
-        f"{options.config}, {options.memory} memory: cycles, and the array's use with one context and with two,"
-        " of compiled programs"
+        f"{options.config}, {options.memory} memory: cycles, the array's use with one context and with two, and the"
+        " share of what no program can beat (`accel.bounds`), of compiled programs"
     )
     _table(heads, {name: row(name, RESNET18[name]) for name in options.layers or RESNET18})
+    if cycles.keys() == RESNET18.keys():
+        print(beside_a_processor(cycles, RESNET18, configs[0]))
     if drawing and drawn:
         roofline.save(drawn, drawing)
         print(f"wrote {drawing}")

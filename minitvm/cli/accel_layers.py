@@ -86,7 +86,7 @@ def scheduled(layer: Conv2d, target: Target, contexts: int = 2) -> PrimFunc:
     func = layer_function(layer, target.config)
     candidates = strategy.candidates(func, target)
     if not candidates:
-        raise InputError(f"{layer}: not even one row of output fits {target.config.name}'s scratchpads")
+        raise InputError(f"{layer}: no tile of the layer fits {target.config.name}'s scratchpads")
     two = next((one for one in candidates if one.knobs["contexts"] == 2), candidates[0])
     knobs = {**two.knobs, "contexts": contexts if two.knobs["contexts"] == 2 else 1}
     return strategy.schedule(func, target, knobs=knobs).func

@@ -10,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitvm
+from minitvm.accel.config import Options, configured
 from minitvm.cli import main
 from minitvm.frontend import from_onnx
 from minitvm.graph import Graph, GraphBuilder
+from minitvm.graph.passes.element_layout import refusals
+from minitvm.graph.passes.shifted_scales import shifted_scales
 from minitvm.interop.to_onnx import to_onnx
 from minitvm.models import example_inputs, get
 from minitvm.reference import graph as interpreter
@@ -25,7 +28,7 @@ from tests.graph.passes.shifted_networks import quantized as quantized_to
 
 SMALL = (
     "vta -batch=2 -block_in=4 -block_out=4 -uop_buffer=4096 -input_buffer=4096 -weight_buffer=8192 "
-    "-accumulator_buffer=16384"
+    "-accumulator_buffer=16384 -multiply_bits=8 -pad_value=1 -clip=1 -widen=1"
 )
 
 
@@ -94,13 +97,50 @@ def test_files_with_powers_of_two_as_scales_come_in() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["resnet18", "mobilenet"])
-def test_a_whole_network(name: str) -> None:
+@pytest.mark.parametrize(("name", "machine"), [("resnet18", "vta"), ("mobilenet", "vta"), ("mobilenet", "vta2")])
+def test_a_whole_network(name: str, machine: str) -> None:
     graph = get(name)
     inputs = example_inputs(graph)
     quantised = minitvm.quantize(graph, [inputs], dtype="int8").graph
-    module = minitvm.build(quantised, target="vta")
+    module = minitvm.build(quantised, target=f"accel -model={machine}")
     np.testing.assert_array_equal(module(**inputs), interpreter.run(quantised, list(inputs.values()))[0])
+
+
+def separable() -> Graph:
+    """A pair of layers of MobileNet, a sum around it, and a pool in front."""
+    b = GraphBuilder("separable")
+    x = b.op("nn.relu", b.op("nn.conv2d", b.input("x", (1, 3, 12, 12)), floats(16, 3, 3, 3), padding=1))
+    x = b.op("nn.max_pool2d", x, pool_size=3, strides=2, padding=1)
+    y = b.op("nn.conv2d", x, floats(16, 1, 3, 3), padding=1, groups=16)
+    y = b.op("clip", b.op("nn.bias_add", y, floats(16), axis=1), a_min=0.0, a_max=6.0)
+    return b.build(b.op("nn.relu", b.op("add", x, b.op("nn.conv2d", y, floats(16, 16, 1, 1)))))
+
+
+def test_options_of_the_machine_bring_sums_pools_and_depthwise_convolutions() -> None:
+    """The first layer has three channels; all others run there, and what is missing is said without the options."""
+    x = floats(1, 3, 12, 12)
+    graph = minitvm.quantize(separable(), [x], dtype="int8").graph
+    (expected,) = interpreter.run(graph, [x])
+    for machine, layers in (("vta", 1), ("accel -model=vta2", 4)):
+        module = minitvm.build(graph, target=machine)
+        np.testing.assert_array_equal(module(x), expected)
+        assert sum(kernel.language == LANGUAGE for kernel in module.executable.kernels) == layers
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({}, {"its option widen", "its option multiply_bits"}),
+        ({"widen": True}, {"its option pad_value", "its option multiply_bits"}),
+        ({"widen": True, "pad_value": True}, {"its option multiply_bits"}),
+        ({"pad_value": True, "multiply_bits": 8}, {"its option widen"}),
+        ({"widen": True, "pad_value": True, "multiply_bits": 8}, set()),
+    ],
+)
+def test_what_a_machine_lacks_is_said(options: dict[str, Any], why: set[str]) -> None:
+    graph = shifted_scales(minitvm.quantize(separable(), [floats(1, 3, 12, 12)], dtype="int8").graph)
+    said = refusals(graph, configured("vta", options=Options(**options))).values()
+    assert {reason[reason.index("its option") : -1] for reason in said if "its option" in reason} == why
 
 
 @pytest.fixture(scope="module")

@@ -117,6 +117,13 @@ def test_what_is_allowed_with_the_options_of_the_machine() -> None:
     verify(inserted(twice(), 4, *instructions), config)
 
 
+def test_numbers_are_extended_into_registers_where_the_machine_can() -> None:
+    load = Load(memory=Scratchpad.ACC8, sram=0, dram=4, x_size=4)
+    with pytest.raises(VerificationError, match="this machine extends no numbers into registers"):
+        verify(inserted(twice(), 4, load), VTA)
+    verify(inserted(twice(), 4, load), configured("vta2"))
+
+
 def test_a_deadlock_through_a_full_command_queue() -> None:
     """Load waits for compute, whose instruction is behind another load for which there is no room."""
     config = configured("vta", command_depth=1)

@@ -10,12 +10,23 @@ from minitvm.accel.layers import RESNET18, TIMES, Conv2d, conv2d
 from minitvm.accel.timing import simulate
 from minitvm.accel.verifier import verify
 from minitvm.cli.accel_layers import compiled, layer_function, machine
+from minitvm.codegen.accel import program_of
 from minitvm.errors import InputError, VerificationError
+from minitvm.reference import accel
 from minitvm.strategy.accel.convolution import convolution_of
 from minitvm.target import Target
 from tests.accel.programs import without_a_token
 
-from .accel_programs import SMALL, layer, machine_computes_it, passes_keep_the_meaning, tokens_matter
+from .accel_programs import (
+    SMALL,
+    arguments,
+    layer,
+    lowered,
+    machine_computes_it,
+    passes_keep_the_meaning,
+    results,
+    tokens_matter,
+)
 
 VTA = machine("vta", "tsim")
 
@@ -89,7 +100,7 @@ def test_what_a_function_consists_of() -> None:
     assert conv is not None
     assert (conv.outs, conv.rows, conv.columns, conv.ins, conv.points) == (3, 4, 3, 2, 9)
     assert [stage.operation for stage in conv.stages] == ["alu_shr_imm", "alu_max_imm", "alu_min_imm", "store"]
-    assert (conv.pad, conv.padded, conv.image_columns, conv.row_step) == ("pad", True, 7, 2)
+    assert (conv.pad, conv.padded, conv.image_columns(3), conv.row_step) == ("pad", True, 7, 2)
     rows = convolution_of(layer_function(Conv2d(8, 6, 32, 48, 1, 2), VTA.config))
     assert rows is not None and (rows.pad, rows.padded, rows.row_step) == ("rows", False, 1)
 
@@ -123,9 +134,27 @@ def test_candidates_fit_the_scratchpads() -> None:
     assert few < many
 
 
+@pytest.mark.parametrize(("width", "stride", "columns"), [(60, 1, 30), (59, 2, 15), (61, 1, 1)])
+def test_a_row_that_does_not_fit_is_divided(width: int, stride: int, columns: int) -> None:
+    """30 columns of a result need 3 x 32 elements of the image, of 128; a prime number is divided by itself."""
+    image = te.placeholder((1, 1, 2, width, 1, 4), "int8", name="image")
+    filters = te.placeholder((2, 1, 3, 3, 4, 4), "int8", name="filters")
+    sums = topi.conv2d_elements(image, filters, stride=stride, padding=1)
+    func = te.create_prim_func([image, filters, topi.requantize_elements(sums, shift=3)])
+    target = Target(f"{SMALL} -input_buffer=512")
+    candidates = strategy.candidates(func, target)
+    assert {one.knobs["columns"] for one in candidates} == {columns}
+    program = program_of(lowered(strategy.schedule(func, target).func, target), target.config)
+    verify(program, target.config)
+    arrays = arguments(func)
+    inputs = {p.name: a.reshape(-1) for p, a in zip(func.params[:-1], arrays)}
+    found = accel.check(program, target.config, inputs, orders=3).outputs["result"]
+    assert np.array_equal(found.reshape(-1), results(func, arrays))
+
+
 def test_a_layer_of_which_nothing_fits() -> None:
-    with pytest.raises(InputError, match="not even one row of output fits vta's scratchpads"):
-        compiled(Conv2d(8, 4000, 16, 16, 3), VTA)
+    with pytest.raises(InputError, match="no tile of the layer fits vta's scratchpads"):
+        compiled(Conv2d(8, 8, 16, 16, 47), VTA)
     with pytest.raises(InputError, match="wanted a batch of 1 and multiples of 16 and 16 channels"):
         compiled(Conv2d(8, 8, 20, 16, 3), VTA)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...expr import IntImm, Max, Min
 from ...strategy import Candidate, Cost
-from ...strategy.accel.convolution import Convolution, Stage, convolution_of, image_rows, schedule_tiles, tilings
+from ...strategy.accel.convolution import Convolution, Stage, Tile, convolution_of, image_rows, schedule_tiles, tilings
 from ...strategy.blocks import block_named
 from ...strategy.registry import RULES, Rule, rule
 from ...tir import Schedule
@@ -75,7 +75,7 @@ def fits_the_machine(func: PrimFunc) -> bool:
 
 @rule("gemmini", fits_the_machine)
 def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
-    """Tiles of `rows` x `outs` elements, sums in steps of `ins` blocks of channels, `contexts` that take turns."""
+    """Tiles of `rows` x `columns` x `outs` elements, sums in steps of `ins` blocks, `contexts` that take turns."""
     conv, config = convolution_of(func), target.config
     if conv is None:
         return
@@ -83,34 +83,34 @@ def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     *bias, shift, least, most, store = conv.stages
     behind = (*(Stage(stage.block, "alu_accumulate") for stage in bias), Stage(store.block, "store"))
 
-    def price(rows: int, outs: int, ins: int, contexts: int) -> Cost:
-        return _cost(conv, config, rows, outs, ins, contexts)
+    def price(tile: Tile, contexts: int) -> Cost:
+        return _cost(conv, config, tile, contexts)
 
-    def apply(sch: Schedule, rows: int, outs: int, ins: int, contexts: int) -> None:
+    def apply(sch: Schedule, tile: Tile, contexts: int) -> None:
         for stage in (shift, least, most):
             sch.compute_inline(sch.get_block(stage.block))
-        schedule_tiles(sch, replace(conv, stages=behind), elements, rows, outs, ins, contexts)
+        schedule_tiles(sch, replace(conv, stages=behind), elements, tile, contexts)
 
-    def fits(rows: int, outs: int, ins: int, contexts: int) -> bool:
-        image = image_rows(conv, rows) * conv.image_columns * ins
+    def fits(tile: Tile, contexts: int) -> bool:
+        image = image_rows(conv, tile.rows) * conv.image_columns(tile.columns) * tile.ins
         return (
-            contexts * (image + outs * ins * conv.points * config.side) <= config.scratchpad_rows
-            and contexts * rows * conv.columns * outs <= config.accumulator_rows
+            contexts * (image + tile.outs * tile.ins * conv.points * config.side) <= config.scratchpad_rows
+            and contexts * tile.registers <= config.accumulator_rows
         )
 
     yield from tilings(conv, fits, price, apply)
 
 
-def _cost(conv: Convolution, config: Gemmini, rows: int, outs: int, ins: int, contexts: int) -> Cost:
+def _cost(conv: Convolution, config: Gemmini, tile: Tile, contexts: int) -> Cost:
     """The array's cycles, and those in which it waits. With two contexts a step's loads run during the other one's
     step, and so does, between two tiles, the way out. Nothing hides the first loads and the last way out. A step counts
     eight cycles more than it takes: of tiles that are about as fast, those with the shorter program are better.
     """
-    side, rate, latency, steps = config.side, config.dram.bytes_per_cycle, config.dram.latency, conv.ins // ins
-    tiles = (conv.rows // rows) * (conv.outs // outs)
-    pixels = rows * conv.columns
+    side, rate, latency, steps = config.side, config.dram.bytes_per_cycle, config.dram.latency, conv.ins // tile.ins
+    outs, ins, pixels = tile.outs, tile.ins, tile.rows * tile.columns
+    tiles = (conv.rows // tile.rows) * (conv.outs // outs) * (conv.columns // tile.columns)
     multiply = outs * ins * conv.points * max(pixels, side)  # of a step
-    image = ins * image_rows(conv, rows) * conv.image_columns * side
+    image = ins * image_rows(conv, tile.rows) * conv.image_columns(tile.columns) * side
     load = (image + outs * ins * conv.points * side * side) / rate + 2 * latency
     out = pixels * outs * side * (1 + 4 * (len(conv.stages) - 4)) / rate + latency + config.drain
     longer = 8 * tiles * steps

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -68,9 +69,14 @@ class Convolution:
     ins: int  # blocks of input channels
     points: int  # of a filter
     kernel_rows: int
-    image_columns: int
+    kernel_columns: int
     row_step: int
+    column_step: int
     padded: bool
+
+    def image_columns(self, columns: int) -> int:
+        """Columns of the image, frame included, for so many of the result."""
+        return (columns - 1) * self.column_step + self.kernel_columns
 
 
 def convolution_of(func: PrimFunc) -> Convolution | None:
@@ -102,7 +108,7 @@ def convolution_of(func: PrimFunc) -> Convolution | None:
         return None
     return Convolution(
         block.name, at[image.buffer], at[filters.buffer], pads[0].name if pads else None, stages, outs, rows, columns,
-        ins, kernel_rows * kernel_columns, kernel_rows, (columns - 1) * column_step + kernel_columns, row_step,
+        ins, kernel_rows * kernel_columns, kernel_rows, kernel_columns, row_step, column_step,
         bool(pads) and any(isinstance(n, Call) and n.op == "if_then_else" for n in walk(pads[0].body)),
     )  # fmt: skip
 
@@ -199,41 +205,73 @@ def is_convolution(func: PrimFunc) -> bool:
 
 @rule("accel", is_convolution)
 def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
-    """Tiles of `rows` x `outs` elements, sums in steps of `ins` blocks of channels, `contexts` that take turns."""
+    """Tiles of `rows` x `columns` x `outs` elements, sums in steps of `ins` blocks of channels, `contexts` that take
+    turns. Rows are divided only if no tile of whole ones fits.
+    """
     conv, config = convolution_of(func), target.config
     if conv is None:
         return
     conv = replace(conv, stages=clipped(conv.stages, config))
     depths, elements = config.depths(), elements_of(config)
 
-    def price(rows: int, outs: int, ins: int, contexts: int) -> Cost:
-        return _cost(conv, config, rows, outs, ins, contexts)
+    def price(tile: Tile, contexts: int) -> Cost:
+        return _cost(conv, config, tile, contexts)
 
-    def apply(sch: Schedule, rows: int, outs: int, ins: int, contexts: int) -> None:
-        schedule_tiles(sch, conv, elements, rows, outs, ins, contexts)
+    def apply(sch: Schedule, tile: Tile, contexts: int) -> None:
+        schedule_tiles(sch, conv, elements, tile, contexts)
 
-    def fits(rows: int, outs: int, ins: int, contexts: int) -> bool:
-        return _fits(conv, depths, config, rows, outs, ins, contexts)
+    def fits(tile: Tile, contexts: int) -> bool:
+        return _fits(conv, depths, config, tile, contexts)
 
     yield from tilings(conv, fits, price, apply)
 
 
 def tilings(
-    conv: Convolution, fits: Callable[..., bool], price: Callable[..., Cost], apply: Callable[..., None]
+    conv: Convolution,
+    fits: Callable[[Tile, int], bool],
+    price: Callable[[Tile, int], Cost],
+    apply: Callable[[Schedule, Tile, int], None],
 ) -> Iterator[Candidate]:
     """The candidates of a machine: tiles that divide the extents, for two contexts where tiles are even, and for one.
 
-    `fits`, `price` and `apply` take the knobs `rows`, `outs`, `ins` and `contexts`.
+    A row of a result is divided only where no tile of whole rows fits. The functions take a tile and the number of
+    contexts.
     """
-    for rows in divisors(conv.rows):
-        for outs in divisors(conv.outs):
-            for ins in divisors(conv.ins):
-                for contexts in (2, 1):
-                    if contexts == 2 and (conv.rows // rows) % 2 and (conv.outs // outs) % 2:
-                        continue
-                    knobs: dict[str, Knob] = {"rows": rows, "outs": outs, "ins": ins, "contexts": contexts}
-                    if fits(**knobs):
-                        yield Candidate(knobs=knobs, price=price, apply=apply)
+
+    def priced(contexts: int, **tile: int) -> Cost:
+        return price(Tile(**tile), contexts)
+
+    def applied(sch: Schedule, contexts: int, **tile: int) -> None:
+        apply(sch, Tile(**tile), contexts)
+
+    for columns in reversed(divisors(conv.columns)):
+        fitting = False
+        for rows, outs, ins in product(divisors(conv.rows), divisors(conv.outs), divisors(conv.ins)):
+            for contexts in (2, 1):
+                if contexts == 2 and (conv.rows // rows) % 2 and (conv.outs // outs) % 2:
+                    continue
+                if fits(Tile(rows, columns, outs, ins), contexts):
+                    knobs: dict[str, Knob] = {
+                        "rows": rows, "outs": outs, "ins": ins, "contexts": contexts, "columns": columns,
+                    }  # fmt: skip
+                    fitting = True
+                    yield Candidate(knobs=knobs, price=priced, apply=applied)
+        if fitting:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Elements of the result that are computed together, and blocks of input channels of a step of their sums."""
+
+    rows: int
+    columns: int
+    outs: int
+    ins: int
+
+    @property
+    def registers(self) -> int:
+        return self.rows * self.columns * self.outs
 
 
 def divisors(n: int) -> list[int]:
@@ -245,43 +283,44 @@ def image_rows(conv: Convolution, rows: int) -> int:
     return (rows - 1) * conv.row_step + conv.kernel_rows
 
 
-def _fits(conv: Convolution, depths: Any, config: Any, rows: int, outs: int, ins: int, contexts: int) -> bool:
+def _fits(conv: Convolution, depths: Any, config: Any, tile: Tile, contexts: int) -> bool:
     """Whether the contexts' tiles fit the scratchpads, and their micro-ops the store for these."""
     others = sum(stage.other is not None and not stage.spread for stage in conv.stages)
     spread = sum(stage.spread for stage in conv.stages)
     needs = {
-        "acc": rows * conv.columns * outs * (1 + others) + outs * spread,
-        "inp": image_rows(conv, rows) * conv.image_columns * ins,
-        "wgt": outs * ins * conv.points,
+        "acc": tile.registers * (1 + others) + tile.outs * spread,
+        "inp": image_rows(conv, tile.rows) * conv.image_columns(tile.columns) * tile.ins,
+        "wgt": tile.outs * tile.ins * conv.points,
     }
     return all(contexts * n <= depths[pad] for pad, n in needs.items()) and (
-        contexts * _micro_ops(conv, rows, outs, ins) <= config.uop_bytes // 4
+        contexts * _micro_ops(conv, tile) <= config.uop_bytes // 4
     )
 
 
-def _micro_ops(conv: Convolution, rows: int, outs: int, ins: int) -> int:
+def _micro_ops(conv: Convolution, tile: Tile) -> int:
     """Of a context: the loops of a product but the two longest, and one list for each block of channels."""
     filter_rows = conv.kernel_rows
-    loops = sorted((rows, conv.columns, outs, ins, filter_rows, conv.points // filter_rows))
-    return prod(loops[:-2]) + 2 * outs
+    loops = sorted((tile.rows, tile.columns, tile.outs, tile.ins, filter_rows, conv.points // filter_rows))
+    return prod(loops[:-2]) + 2 * tile.outs
 
 
-def _cost(conv: Convolution, config: Any, rows: int, outs: int, ins: int, contexts: int) -> Cost:
+def _cost(conv: Convolution, config: Any, tile: Tile, contexts: int) -> Cost:
     """For each step the longer of its loads and its products, of which loads run one step ahead; with one context their
     sum. The ALU's work hides the loads of the next tile's first step. Nothing hides the first loads and the last store.
     """
     dram, stages = config.dram, len(conv.stages) - 1
     sizes = {pad: prod(shape) for pad, shape in config.elements().items()}
-    steps, tiles = conv.ins // ins, (conv.rows // rows) * (conv.outs // outs)
-    registers = rows * conv.columns * outs
+    rows, outs, ins, registers = tile.rows, tile.outs, tile.ins, tile.registers
+    steps = conv.ins // ins
+    tiles = (conv.rows // rows) * (conv.outs // outs) * (conv.columns // tile.columns)
     multiply = registers * ins * conv.points + config.pipelines.gemm
     other = (1 + stages) * (registers + config.pipelines.alu)
-    image = ins * image_rows(conv, rows) * conv.image_columns * sizes["inp"]
+    image = ins * image_rows(conv, rows) * conv.image_columns(tile.columns) * sizes["inp"]
     filters = outs * ins * conv.points * sizes["wgt"]
     load = (image + filters) / dram.bytes_per_cycle + dram.latency * (ins + 1)
     store = registers * config.batch * config.block_out / dram.bytes_per_cycle
     compute = tiles * (steps * multiply + other)
-    micro_ops = contexts * _micro_ops(conv, rows, outs, ins) * 4 / dram.bytes_per_cycle
+    micro_ops = contexts * _micro_ops(conv, tile) * 4 / dram.bytes_per_cycle
     if contexts == 1:
         return Cost(compute, tiles * (steps * load + store) + micro_ops)
     shared = load + store / steps  # loads and stores have one memory
@@ -289,29 +328,31 @@ def _cost(conv: Convolution, config: Any, rows: int, outs: int, ins: int, contex
     return Cost(compute, tiles * waiting + max(micro_ops, load) + store)
 
 
-def schedule_tiles(
-    sch: Schedule, conv: Convolution, elements: Elements, rows: int, outs: int, ins: int, contexts: int
-) -> None:
+def schedule_tiles(sch: Schedule, conv: Convolution, elements: Elements, size: Tile, contexts: int) -> None:
     """The program of this file's beginning, in the instructions that `elements` names."""
     for stage in conv.stages:
         if stage.inlines:
             sch.compute_inline(sch.get_block(stage.inlines))
     block, last = sch.get_block(conv.block), sch.get_block(conv.stages[-1].block)
-    n, o, y, *_ = sch.get_loops(last)
-    (o, tile_o), (y, tile_y) = sch.split(o, [None, outs]), sch.split(y, [None, rows])
+    n, o, y, x, *_ = sch.get_loops(last)
+    (o, tile_o), (y, tile_y) = sch.split(o, [None, size.outs]), sch.split(y, [None, size.rows])
+    parts, tile_x = [], [x]
+    if size.columns < conv.columns:
+        part, within = sch.split(x, [None, size.columns])
+        parts, tile_x = [part], [within]
     thread = None
-    if contexts > 1 and (conv.outs // outs) % contexts == 0:
+    if contexts > 1 and (conv.outs // size.outs) % contexts == 0:
         o, thread = sch.split(o, [None, contexts])
     elif contexts > 1:
         y, thread = sch.split(y, [None, contexts])
-    order = [n, o, y, *([] if thread is None else [thread]), tile_o, tile_y]
-    sch.reorder(*order)
-    tile = y if thread is None else thread
+    around = [n, o, *parts, y] if thread is None else [n, o, *parts, y, thread]
+    sch.reorder(*around, tile_o, tile_y, *tile_x)
+    tile = around[-1]
     for stage in reversed(conv.stages[:-1]):
         staged(sch, sch.get_block(stage.block), tile, "acc")
     staged(sch, block, tile, "acc")
     *_, o, y, x, i, j, ko, dy, dx, ki = sch.get_loops(block)
-    step, ko = sch.split(ko, [None, ins])
+    step, ko = sch.split(ko, [None, size.ins])
     sch.reorder(step, y, x, ko, dy, dx, o, i, j, ki)
     filters = sch.cache_read(block, conv.filters, "wgt")
     if conv.pad is None:

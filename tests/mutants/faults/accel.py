@@ -28,7 +28,10 @@ PLACES.edit("an offset in a buffer is lost", "_Place.element", "return first + s
 
 ISA = Faults("accel isa", "minitvm.accel.isa", [*timed(), interpreted()])
 ISA.edit(
-    "registers are loaded by the load module", "Load.module", "(Scratchpad.UOP, Scratchpad.ACC)", "(Scratchpad.UOP,)"
+    "registers are loaded by the load module",
+    "Load.module",
+    "(Scratchpad.INP, Scratchpad.WGT)",
+    "tuple(Scratchpad)[1:4]",
 )
 ISA.edit("the outer loop is not counted", "Loops.count", "self.outer * self.inner", "self.inner")
 

@@ -1,5 +1,6 @@
 """Faults in the compiler path of the accelerator: intrinsics, schedules, passes, tokens, assembly."""
 
+from tests.accel import test_tokens
 from tests.codegen.test_accel import test_kernels_that_are_no_program as no_program
 from tests.codegen.test_accel import test_storage_that_does_not_fit
 from tests.strategy.accel_programs import machine_computes_it, passes_keep_the_meaning, tokens_matter
@@ -97,6 +98,15 @@ TOKEN.edit("a wait tells everything before", "_ordered", "ended[at][m])", "ended
 TOKEN.edit("nothing is known by earlier waits", "_ordered", "at > now[module][m]}", "at > -1}")
 TOKEN.edit("the end waits for nothing", "_ordered", 'wanted["store"] = stored', "pass")
 TOKEN.edit("places count from each buffer's beginning", "_Memory.places", "+ self.first[tile.buffer]", "+ 0")
+
+NEEDED = Faults("accel tokens", "minitvm.accel.tokens", [by_hand(
+    "tokens that matter", test_tokens.test_a_token_for_a_store_of_nothing_does_not_matter,
+    test_tokens.test_a_token_matters_if_the_verifier_refuses_the_program_without_it,
+)])  # fmt: skip
+NEEDED.edit("what follows is needed", "_knows", ">= number", "> number")
+NEEDED.edit("each token follows from itself", "tokens", "if i is not None and i != push", "if i is not None")
+NEEDED.edit("who reads meets who reads", "_meeting", "(a.writes or b.writes)", "True")
+NEEDED.edit("others need nothing", "tokens", "why or _refused(program, config, queue, push, pop)", "why")
 
 PADS = Faults("accel scratchpads", "minitvm.tir.analysis.scratchpads", [MACHINE, CAPACITY])
 PADS.edit("all storage begins at 0", "planned", "first[buffer] = ends[buffer.scope]", "first[buffer] = 0")
