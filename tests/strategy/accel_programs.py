@@ -32,8 +32,13 @@ OUTSIDE = ("drop_blocks", "simplify")
 
 def layer(draw: random.Random, target: Target = SMALL) -> PrimFunc:
     """A convolution of any kind, with what may stand behind it, or what registers compute alone."""
-    if draw.random() < 0.4:
-        return in_registers(draw, target)
+    return in_registers(draw, target) if draw.random() < 0.4 else convolution(draw, target, _narrowed)
+
+
+def convolution(
+    draw: random.Random, target: Target, narrowed: Callable[[random.Random, te.Tensor], te.Tensor]
+) -> PrimFunc:
+    """A convolution of any kind; `narrowed` makes bytes of its sums."""
     c = target.config
     ins, outs, size = draw.randint(1, 2), draw.choice((1, 2, 4)), draw.choice((1, 1, 3))
     stride, padding = draw.randint(1, 2), draw.choice((0, size // 2))
@@ -47,7 +52,7 @@ def layer(draw: random.Random, target: Target = SMALL) -> PrimFunc:
         others.append(other)
         held = sums
         sums = te.compute(sums.shape, lambda *i: held[i] + other[i], name="added")
-    return te.create_prim_func([image, filters, *others, _narrowed(draw, sums)])
+    return te.create_prim_func([image, filters, *others, narrowed(draw, sums)])
 
 
 def _narrowed(draw: random.Random, sums: te.Tensor) -> te.Tensor:

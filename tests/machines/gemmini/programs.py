@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minitvm import strategy
+from minitvm import strategy, te, topi
 from minitvm.accel.timeline import Timeline
 from minitvm.machines.gemmini import interpreter
 from minitvm.machines.gemmini.emitter import GemminiEmitter, program_of
@@ -17,12 +17,21 @@ from minitvm.machines.gemmini.schedule import PASSES
 from minitvm.machines.gemmini.timing import simulate
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
-from tests.strategy.accel_programs import OUTSIDE, accepted, arguments, knobs, layer, results
+from tests.strategy.accel_programs import OUTSIDE, accepted, arguments, convolution, knobs, results
 
 SMALL = Target(
     "gemmini -side=4 -scratchpad=8192 -accumulator=8192 -depth_load=2 -depth_execute=3 -depth_store=1 -outstanding=2 "
     "-memory=board -bytes_per_cycle=4"
 )
+
+
+def layer(draw: random.Random, target: Target = SMALL) -> PrimFunc:
+    """A convolution of any kind with the machine's way out behind it."""
+    return convolution(draw, target, _narrowed)
+
+
+def _narrowed(draw: random.Random, sums: te.Tensor) -> te.Tensor:
+    return topi.requantize_elements(sums, shift=draw.choice((0, 3)), least=draw.choice((-128, 0)))
 
 
 def lowered(func: PrimFunc, target: Target = SMALL) -> PrimFunc:
