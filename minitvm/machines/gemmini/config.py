@@ -89,7 +89,7 @@ class Gemmini:
 
     @property
     def widths(self) -> Widths:
-        """Nor are there constants in instructions that a sum could be added to: no more than -1."""
+        """Nor do instructions have constants that are added to sums."""
         return Widths(immediate=1)
 
     def elements(self) -> dict[str, tuple[int, ...]]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import minitvm
 from minitvm import strategy, te, topi
+from minitvm.accel.config import Options
 from minitvm.accel.layers import Conv2d
 from minitvm.accel.viz.page import data
 from minitvm.backend import lookup
@@ -157,6 +158,11 @@ def test_machines_that_cannot_be(options: str, words: str) -> None:
     with pytest.raises(InputError, match="there is no machine 'gemmini'") as error:
         Target(f"gemmini {options}")
     assert words in str(error.value)
+
+
+def test_graph_passes_find_no_alu() -> None:
+    config = Target("gemmini").config
+    assert config.options == Options() and config.widths.immediate == 1
 
 
 def test_no_tokens_are_inserted() -> None:
