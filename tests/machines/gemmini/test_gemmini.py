@@ -245,7 +245,7 @@ def test_the_command(capsys: Any, tmp_path: Any) -> None:
     assert "the result is NumPy's, bit by bit" in out and "25,088 cycles of the array" in out
     assert main(["accel", "run", "nothing.asm", "--config", "gemmini"]) == 2
     assert "on gemmini run a layer" in capsys.readouterr().err
-    with pytest.raises(InputError, match="no machine is called 'gemini'; did you mean gemmini"):
+    with pytest.raises(InputError, match="no accelerator is called 'gemini': did you mean gemmini"):
         machine("gemini", "tsim")
     with pytest.raises(InputError, match="has options for its array"):
         machine("gemmini", "tsim", 32)
