@@ -35,7 +35,7 @@ def machine(config: str, memory: str, array: int | None = None, bandwidth: int |
         rate = "" if bandwidth is None else f" -bytes_per_cycle={bandwidth}"
         return Target(f"{config} -memory={memory}{rate}")
     if config not in CONFIGS:
-        raise InputError(f"no machine is called {config!r}; {nearest(config, [*CONFIGS, *kinds])}")
+        raise InputError(f"no accelerator is called {config!r}: {nearest(config, [*CONFIGS, *kinds])}")
     known = configured(config, memory)
     target = Target(f"accel -model={config} -memory={memory}")
     changed = known if array is None else scaled(known, array)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from minitvm.accel.assembler import assemble
 from minitvm.accel.channel import Channel, Moving, bursts, requests
 from minitvm.accel.config import Dram, Pipelines, Scratchpad, configured
-from minitvm.accel.isa import Load, Module
+from minitvm.accel.isa import Load, Module, Transfer
 from minitvm.accel.layers import RESNET18, Conv2d, Tile, conv2d, cycles_of
 from minitvm.accel.ordering import ordering
 from minitvm.accel.timeline import STALLS, UNITS, WORK, Interval, overlapping
@@ -232,7 +232,21 @@ def test_the_table_of_a_timeline() -> None:
     assert rows["gemm"] == {"fetch": 0, "load": 0, "compute": 8, "store": 0}
     text = timeline.text().splitlines()
     assert text[0] == f"{timeline.cycles:,} cycles, {timeline.milliseconds:.3f} ms at 100 MHz"
-    assert text[3:] and all(line[:20].strip() in {*WORK, *STALLS} for line in text[3:])
+    cycles, what = timeline.bound
+    assert text[2] == f"its bound, {cycles:,} cycles of the {what}, is {cycles / timeline.cycles:.1%} of that"
+    assert text[4:] and all(line[:20].strip() in {*WORK, *STALLS} for line in text[4:])
+
+
+def test_the_bound_of_a_timeline() -> None:
+    """Two products of four rows on two sets of weights: bytes that 8 bytes a cycle bring take longer."""
+    timeline = simulate(twice(), VTA)
+    moved = sum(
+        one.elements * VTA.element_bytes(one.memory) for one in twice().instructions if isinstance(one, Transfer)
+    )
+    assert (timeline.micro_ops, timeline.moved) == (8, moved)
+    assert timeline.bound == (-(-moved // 8), "DRAM") and timeline.bound[0] <= timeline.cycles
+    timeline.moved = 8
+    assert timeline.bound == (8, "array")
 
 
 # --- layers -------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...accel.config import MEMORIES, Dram
+from ...accel.config import MEMORIES, Dram, Options, Widths
 from ...errors import InputError, nearest, report
 
 
@@ -81,6 +81,16 @@ class Gemmini:
     @property
     def out_dtype(self) -> str:
         return "int8"
+
+    @property
+    def options(self) -> Options:
+        """The accelerator of `minitvm.accel` may have an ALU with options; there is no ALU here."""
+        return Options()
+
+    @property
+    def widths(self) -> Widths:
+        """Nor do instructions have constants that are added to sums."""
+        return Widths(immediate=1)
 
     def elements(self) -> dict[str, tuple[int, ...]]:
         """The shapes of elements: a row of an image, all weights that the array holds, a row of sums."""

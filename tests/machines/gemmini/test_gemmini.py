@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import minitvm
 from minitvm import strategy, te, topi
+from minitvm.accel.config import Options
 from minitvm.accel.layers import Conv2d
 from minitvm.accel.viz.page import data
 from minitvm.backend import lookup
@@ -159,6 +160,11 @@ def test_machines_that_cannot_be(options: str, words: str) -> None:
     assert words in str(error.value)
 
 
+def test_graph_passes_find_no_alu() -> None:
+    config = Target("gemmini").config
+    assert config.options == Options() and config.widths.immediate == 1
+
+
 def test_no_tokens_are_inserted() -> None:
     names = [step.name for step in schedule.PASSES]
     assert "fetch_order" in names and "insert_tokens" not in names
@@ -239,7 +245,7 @@ def test_the_command(capsys: Any, tmp_path: Any) -> None:
     assert "the result is NumPy's, bit by bit" in out and "25,088 cycles of the array" in out
     assert main(["accel", "run", "nothing.asm", "--config", "gemmini"]) == 2
     assert "on gemmini run a layer" in capsys.readouterr().err
-    with pytest.raises(InputError, match="no machine is called 'gemini'; did you mean gemmini"):
+    with pytest.raises(InputError, match="no accelerator is called 'gemini': did you mean gemmini"):
         machine("gemini", "tsim")
     with pytest.raises(InputError, match="has options for its array"):
         machine("gemmini", "tsim", 32)

@@ -69,9 +69,6 @@ ASSEMBLY.edit(
 SCHEDULE = Faults("gemmini schedules", f"{_HOME}.schedule", [LAYERS, PASSES, REFUSED])
 SCHEDULE.edit("any limit is the machine's", "misfit", "least not in (-128, 0) or most != 127", "least is None")
 
-UNITS = Faults("gemmini instructions", f"{_HOME}.instructions", [LAYERS, HAZARDS, PASSES])
-UNITS.edit("a bias is subtracted", "_accumulate", "S[vi, vj] + R[vi, vj]", "S[vi, vj] - R[vi, vj]")
-
 WORDS = Faults("gemmini text", f"{_HOME}.isa", [TEXT, BY_HAND])
 WORDS.edit("a step of lines is lost", "_instruction", 'numbers if key == "step" else numbers[0]',
            '(0, 0) if key == "step" else numbers[0]')  # fmt: skip
