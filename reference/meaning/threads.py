@@ -9,7 +9,8 @@ TVM's programs leave six things unsaid, which its lowering adds. `written_out` a
 - **Storage has owners.** A buffer in "shared" exists once for each block of threads, one in "warp" once for the
   threads along threadIdx.x, one in "local" (or another scope
   that is not global) once for each thread, wherever it is allocated: it gets a dimension for each loop of its owners
-  that holds all its accesses.
+  that holds all its accesses. An iteration of a parallel loop owns storage in "local" alike; where all indices of a
+  buffer depend on the loop, its iterations use different parts of it already, and it stays one.
 - **Threads that share storage go in step.** Where a nest of threads writes "shared", all of them do one statement
   before any does the next, as with a barrier between statements: the loops over threads move inwards to the statements.
   What a let reads, all of them read before any goes on, and it stays what it was.
@@ -20,7 +21,7 @@ TVM's programs leave six things unsaid, which its lowering adds. `written_out` a
 - **What does not depend on the thread is done once.** A statement that writes "shared" and is the same for all threads
   of a loop is done by one of them.
 
-Without such storage, loops over threads mean what they mean for any other independent iterations.
+Without such storage, loops over threads and parallel loops mean what they mean for any other independent iterations.
 """
 
 from __future__ import annotations
@@ -49,8 +50,12 @@ def written_out(func: t.PrimFunc) -> t.PrimFunc:
     storage run loops of different lengths.
     """
     if func not in _KNOWN:
-        threads = any(isinstance(n, t.For) and n.kind is t.ForKind.THREAD for n in x.walk(func.body))
-        _KNOWN[func] = func.with_body(_explicit(func.body)) if threads else None
+        kinds = {n.kind for n in x.walk(func.body) if isinstance(n, t.For)}
+        if t.ForKind.THREAD in kinds:
+            _KNOWN[func] = func.with_body(_explicit(func.body))
+        else:
+            body = _with_owners(func.body) if t.ForKind.PARALLEL in kinds else func.body
+            _KNOWN[func] = None if body is func.body else func.with_body(body)  # type: ignore[arg-type]
     return _KNOWN[func] or func
 
 
@@ -124,6 +129,8 @@ def _same(a: x.Expr, b: x.Expr) -> bool:
 
 def _owns(loop: t.For, scope: str) -> bool:
     """Whether each iteration of a loop has storage of a scope for itself."""
+    if loop.kind is t.ForKind.PARALLEL:
+        return not scope.startswith(("global", "shared", "warp"))
     if loop.kind is not t.ForKind.THREAD or scope.startswith("global"):
         return False
     if scope.startswith("warp"):  # all threads along x are a warp
@@ -135,10 +142,12 @@ def _with_owners(body: x.Node) -> x.Node:
     nodes = list(_with_loops(body, ()))
     places = {b: loops for node, loops in nodes if isinstance(node, t.Block) for b in node.alloc_buffers}
     owned: dict[t.Buffer, list[t.For]] = {}
+    apart = _parts(nodes)
     for node, loops in nodes:
         buffer = _accessed(node)
         if buffer in places:
             own = [l for l in loops if l not in places[buffer] and _owns(l, buffer.scope)]
+            own = [l for l in own if l.kind is t.ForKind.THREAD or l.var not in apart[buffer]]
             owned[buffer] = [l for l in owned.get(buffer, own) if l in own]
     copies = {b: _copies(b, loops) for b, loops in owned.items() if loops}
 
@@ -157,6 +166,29 @@ def _with_owners(body: x.Node) -> x.Node:
         return x.replace(node, buffer=copies[buffer], indices=(*at, *node.indices))  # type: ignore[attr-defined]
 
     return x.rewrite(body, change) if copies else body
+
+
+def _parts(nodes: Sequence[tuple[x.Node, Loops]]) -> dict[t.Buffer, set[x.Var]]:
+    """The variables on which the indices of all accesses of a buffer depend, by way of iterators and lets too."""
+    behind: dict[x.Var, set[x.Var]] = {}
+
+    def variables(e: x.Node) -> set[x.Var]:
+        return {w for v in x.free_vars(e) for w in behind.get(v, {v})}
+
+    apart: dict[t.Buffer, set[x.Var]] = {}
+    for node, _ in nodes:
+        if isinstance(node, t.BlockRealize):
+            for axis, value in zip(node.block.iter_vars, node.iter_values, strict=True):
+                behind[axis.var] = variables(value)
+        if isinstance(node, t.LetStmt):
+            behind[node.var] = variables(node.value)
+        buffer = _accessed(node)
+        if buffer is None:
+            continue
+        places = [r.start for r in node.source.region] if isinstance(node, t.MatchBufferRegion) else node.indices  # type: ignore[attr-defined]
+        used = {v for place in places for v in variables(place)}
+        apart[buffer] = apart[buffer] & used if buffer in apart else used
+    return apart
 
 
 def _accessed(node: x.Node) -> t.Buffer | None:

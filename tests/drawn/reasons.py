@@ -13,6 +13,7 @@ REASONS: dict[Row, str] = {
        ("warp", "wmma", "m16n8k8", "metal", "texture", "amx", "vtcm", "acc", "inp", "wgt", "out")},
     **{("thread axis", name): _GRID for name in ("blockIdx.z", "vthread.y", "vthread.z")},
     ("expression", "BufferData"): "the address in a foreign call, which has no meaning that could be run",
+    ("graph pass changes", "tf32_products"): "by consent, on CUDA: tests/graph/passes/test_tf32_products.py",
     ("pass changes nothing", "drop_blocks"): "every function has a root block",
 }  # fmt: skip
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from minitvm import reference, tir
 from minitvm.expr import call, walk
+from minitvm.reference.bank_conflicts import BankConflicts, conflicts
+from minitvm.reference.kernel import is_barrier
 from minitvm.script import from_source
 from minitvm.tir.transform import lower
-from reference.bank_conflicts import BankConflicts, conflicts
-from reference.kernel import is_barrier
 
 
 def turned(rows: int = 32) -> tir.PrimFunc:
@@ -100,3 +100,12 @@ def test_turns_are_the_most_words_of_a_bank(words: list[int]) -> None:
     different = set(words)
     most = max(sum(word % 32 == bank for word in different) for bank in range(32))
     assert conflicts({lane: [4 * word] for lane, word in enumerate(words)}, 4) == most - 1
+
+
+def wide_accesses_take_turns() -> None:
+    assert conflicts({t: [16 * t + 4 * k for k in range(4)] for t in range(32)}, 4) == 0
+    assert conflicts({t: [128 * t] for t in range(32)}, 4) == 31
+    assert conflicts({t: [0] for t in range(32)}, 4) == 0
+
+
+CHECKS = [wide_accesses_take_turns, test_a_swizzled_tile_has_no_conflicts]

@@ -102,9 +102,9 @@ def runs_lane_by_lane(name: str) -> None:
 
 CHECKS = [
     functools.partial(means_the_same, "padded"),
+    *(functools.partial(runs_lane_by_lane, name) for name in ("tf32", "tf32, transposed")),
     functools.partial(means_the_same, "convolution of blocks"),
     functools.partial(means_the_same, "convolution"),
-    *(functools.partial(runs_lane_by_lane, name) for name in ("tf32", "tf32, transposed")),
     *(functools.partial(runs_lane_by_lane, name) for name in ("float16", "transposed")),
     *(functools.partial(means_the_same, name) for name in ("float16", "two rows of warps", "followed")),
     *(functools.partial(runs_lane_by_lane, name) for name in ("bfloat16", "followed", "two rows of warps", "batched")),

@@ -333,7 +333,8 @@ def test_networks_of_volumes_mean_the_same(channels: list[int], lanes: int, seed
     graph = b.build([b.op("nn.max_pool3d", last, pool_size=2), z])
     after = blocked_layout(graph, machine(lanes))
     verify_graph(after)
-    assert not any(item.op == "nn.conv3d" for item in after.nodes) or 1 in channels or 7 in channels or 18 in channels
+    unblocked = {1, 7, 18} & {*channels} or second == 3  # six channels behind the concatenation
+    assert not any(item.op == "nn.conv3d" for item in after.nodes) or unblocked
     arrays = feed(graph, seed)
     for found, wanted in zip(interpreter.run(after, arrays), interpreter.run(graph, arrays), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)

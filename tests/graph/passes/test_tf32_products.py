@@ -10,9 +10,9 @@ from minitvm.expr import call
 from minitvm.graph import Graph
 from minitvm.graph.builder import GraphBuilder
 from minitvm.graph.passes.tf32_products import tf32_products
+from minitvm.reference.meaning.intrinsics import round_tf32
 from minitvm.target import Target
 from minitvm.tir.tfloat32 import written_out
-from reference.meaning.intrinsics import round_tf32
 
 CONSENT = Target("cuda -arch=sm_80 -allow_tf32=true")
 

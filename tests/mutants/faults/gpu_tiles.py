@@ -1,11 +1,18 @@
 """Faults in the schedules that `build` chooses for GPUs, and in how shared storage shrinks."""
 
+from tests.arith.test_bits import CHECKS as BIT_CHECKS
+from tests.reference.test_bank_conflicts import CHECKS as CONFLICT_CHECKS
+from tests.reference.test_private_storage import CHECKS as PRIVATE_CHECKS
+
 from ..gpu import CHECKS, LANES
 from ..patch import Faults
 from ..seeded import TENSOR_CORES, seeded
 
 TILES_ON_GPUS = seeded("tiles of blocks of threads", lambda k: CHECKS[k](), len(CHECKS))
 
+OWNERS = seeded("storage of parallel iterations", lambda k: PRIVATE_CHECKS[k](), len(PRIVATE_CHECKS))
+CONFLICTS = seeded("bank conflicts", lambda k: CONFLICT_CHECKS[k](), len(CONFLICT_CHECKS))
+BIT_BOUNDS = seeded("bounds of bits", lambda k: BIT_CHECKS[k](), len(BIT_CHECKS))
 WARPS = seeded("warps of the simulator", lambda k: LANES[k](), len(LANES))
 
 SHRINK = Faults("shrink_shared", "minitvm.tir.transform.shrink_shared", [TILES_ON_GPUS])
@@ -41,3 +48,13 @@ MEETINGS.edit(
     "a lane that takes no part has a value", "shuffle", "if source not in brought:",
     "brought = {**dict.fromkeys(range(LANES), (0, 0)), **brought}\n            if source not in brought:",
 )  # fmt: skip
+PRIVATE = Faults("private storage", "minitvm.reference.meaning.threads", [OWNERS])
+PRIVATE.edit(
+    "iterations of parallel loops share it", "_owns", 'not scope.startswith(("global", "shared", "warp"))', "False"
+)
+PRIVATE.edit("what is divided exists many times", "_with_owners", "l.var not in apart[buffer]", "True")
+BANKS = Faults("bank conflicts", "minitvm.reference.bank_conflicts", [CONFLICTS])
+BANKS.edit("a warp accesses 16 bytes a thread at once", "conflicts", "WARP * WORD // max(WORD, width)", "WARP")
+BANKS.edit("accesses of a word are apart", "conflicts", ".add(word)", ".add((word, lane))")
+BITS = Faults("bounds of bits", "minitvm.arith.normal", [BIT_BOUNDS])
+BITS.edit("no bit is new", "Normalizer.value_interval", "(1 << high.bit_length()) - 1", "high")
