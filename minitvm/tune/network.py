@@ -87,10 +87,12 @@ class Line:
 
 @dataclass(slots=True)
 class Tuned:
-    """What came of tuning: a search for each task, those that cannot be tuned with the reason, how it ended."""
+    """What came of tuning: a search for each task that began, the number of those that did not for want of time, those
+    that cannot be tuned with the reason, how it ended."""
 
     searches: list[Search] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    waiting: int = 0
     seconds: float = 0.0
     ended: str = ""  # "gain": nothing is worth its cost; "budget", "trials", "interrupted"
 
@@ -195,6 +197,7 @@ def tune_tasks(
         except KeyboardInterrupt:
             tuned.ended = "interrupted"
         tuned.searches = [line.search for line in lines if line.search.best is not None]
+        tuned.waiting = len(lines) - len(tuned.searches)
         if report is not None:
             for line in lines:
                 if line.search.best is not None:
