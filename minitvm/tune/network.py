@@ -192,7 +192,7 @@ def tune_tasks(
         searches = [Search(task, database, runner, Options(seed=seed)) for task in closed]
         lines = [Line(search, number) for number, search in enumerate(searches, 1)]
         try:
-            _begin(lines, runner, end if budget is None else start + budget * _BEGINNING, tuned)
+            _begin(lines, runner, end if budget is None else start + budget * _BEGINNING, end, tuned)
             tuned.ended = _batches(lines, runner, end, trials, report, runs)
         except KeyboardInterrupt:
             tuned.ended = "interrupted"
@@ -206,17 +206,18 @@ def tune_tasks(
     return tuned
 
 
-def _begin(lines: Sequence[Line], runner: Measuring, end: float, tuned: Tuned) -> None:
+def _begin(lines: Sequence[Line], runner: Measuring, until: float, end: float, tuned: Tuned) -> None:
     """Measure what a build without records takes, the tasks with the most predicted cycles first, some at a time.
 
-    Tasks that should not be ready by the moment `end` stay as they are; the first ones begin in any case.
+    After the moment `until`, and where the next ones might not be ready by the moment `end`, tasks stay as they are.
+    The first ones begin in any case.
     """
     order = sorted(lines, key=lambda line: -line.search.task.weight * line.search.space.cheapest)
     at_once = len(available_cores())
     longest = 0.0
     for start in range(0, len(order), at_once):
         began = time.monotonic()
-        if start and began + longest > end:
+        if start and (began > until or began + longest > end):
             return
         _begin_some(order[start : start + at_once], runner, tuned)
         longest = max(longest, time.monotonic() - began)

@@ -29,6 +29,14 @@ def test_a_request_with_another_bit_is_refused(name: str, argument: bytes, data:
         checked(bytes(request), KEY)
 
 
+@pytest.mark.parametrize("place", [0, 31, 32, -1], ids=["signature", "its end", "name", "argument"])
+def test_another_byte_anywhere_is_noticed(place: int) -> None:
+    request = bytearray(signed("minitvm.tune.remote:measured", b"argument", KEY))
+    request[place] ^= 1
+    with pytest.raises(ArtifactError, match="was not signed"):
+        checked(bytes(request), KEY)
+
+
 @given(names, st.binary(), st.binary(min_size=16, max_size=64))
 def test_a_request_of_another_key_is_refused(name: str, argument: bytes, other: bytes) -> None:
     if other != KEY:
