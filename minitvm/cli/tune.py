@@ -104,6 +104,11 @@ _ENDED = {
 def summary(tuned: Tuned) -> list[str]:
     """What came of tuning, in lines."""
     lines = [f"skipped     {name}: {why}" for name, why in tuned.skipped]
+    if tuned.waiting:
+        total = tuned.waiting + len(tuned.searches)
+        lines.append(
+            f"not begun   {tuned.waiting} of {total} operators: the same command goes on, a larger --budget too"
+        )
     before, after = tuned.untuned_seconds, tuned.tuned_seconds
     if before:
         lines.append(

@@ -87,10 +87,12 @@ class Line:
 
 @dataclass(slots=True)
 class Tuned:
-    """What came of tuning: a search for each task, those that cannot be tuned with the reason, how it ended."""
+    """What came of tuning: a search for each task that began, the number of those that did not for want of time, those
+    that cannot be tuned with the reason, how it ended."""
 
     searches: list[Search] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    waiting: int = 0
     seconds: float = 0.0
     ended: str = ""  # "gain": nothing is worth its cost; "budget", "trials", "interrupted"
 
@@ -190,11 +192,12 @@ def tune_tasks(
         searches = [Search(task, database, runner, Options(seed=seed)) for task in closed]
         lines = [Line(search, number) for number, search in enumerate(searches, 1)]
         try:
-            _begin(lines, runner, end if budget is None else start + budget * _BEGINNING, tuned)
+            _begin(lines, runner, end if budget is None else start + budget * _BEGINNING, end, tuned)
             tuned.ended = _batches(lines, runner, end, trials, report, runs)
         except KeyboardInterrupt:
             tuned.ended = "interrupted"
         tuned.searches = [line.search for line in lines if line.search.best is not None]
+        tuned.waiting = len(lines) - len(tuned.searches)
         if report is not None:
             for line in lines:
                 if line.search.best is not None:
@@ -203,17 +206,18 @@ def tune_tasks(
     return tuned
 
 
-def _begin(lines: Sequence[Line], runner: Measuring, end: float, tuned: Tuned) -> None:
+def _begin(lines: Sequence[Line], runner: Measuring, until: float, end: float, tuned: Tuned) -> None:
     """Measure what a build without records takes, the tasks with the most predicted cycles first, some at a time.
 
-    Tasks that should not be ready by the moment `end` stay as they are; the first ones begin in any case.
+    After the moment `until`, and where the next ones might not be ready by the moment `end`, tasks stay as they are.
+    The first ones begin in any case.
     """
     order = sorted(lines, key=lambda line: -line.search.task.weight * line.search.space.cheapest)
     at_once = len(available_cores())
     longest = 0.0
     for start in range(0, len(order), at_once):
         began = time.monotonic()
-        if start and began + longest > end:
+        if start and (began > until or began + longest > end):
             return
         _begin_some(order[start : start + at_once], runner, tuned)
         longest = max(longest, time.monotonic() - began)

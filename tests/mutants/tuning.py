@@ -122,7 +122,7 @@ def predicted() -> Workload:
 def farmed() -> Workload:
     return tests(
         "farm",
-        test_message.test_a_request_with_another_bit_is_refused,
+        listed("argument", test_message.test_another_byte_anywhere_is_noticed, place=-1),
         test_message.test_a_request_of_another_key_is_refused,
         test_message.test_a_signed_artifact_is_no_signed_request,
         test_message.test_a_worker_does_what_is_signed_and_nothing_else,

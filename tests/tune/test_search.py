@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from minitvm.cli.tune import summary
 from minitvm.records import Record
 from minitvm.records.database import Database
 from minitvm.strategy import Decision
@@ -276,6 +277,16 @@ def test_a_budget_ends_it(faked: Any, tmp_path: Path, monkeypatch: pytest.Monkey
     start = tuning.time.monotonic()
     result, _ = tuned(tmp_path, slow, monkeypatch, budget=1.0, runs=10**9)
     assert result.ended in ("budget", "gain") and tuning.time.monotonic() - start < 20
+
+
+def test_tasks_that_a_budget_does_not_reach_are_counted(
+    faked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first ones begin in any case, as many as there are cores."""
+    monkeypatch.setattr(tuning, "available_cores", lambda: [0])
+    result, _ = tuned(tmp_path, by_rows, monkeypatch, budget=1e-9)
+    assert result.ended == "budget" and len(result.searches) == 1 and result.waiting == 1
+    assert "not begun   1 of 2 operators: the same command goes on, a larger --budget too" in summary(result)
 
 
 def test_the_gain_of_a_task_is_what_a_run_of_the_model_would_save(faked: Any, tmp_path: Path) -> None:
