@@ -69,7 +69,8 @@ def _element(writer: Writer, name: str, value: Expr) -> str:
         return writer.weight(name, [int(value.value)], _kind(value))
     if isinstance(value, SizeVar):
         return _variable(writer, value)
-    operands = [_element(writer, f"{name}_{k}", part) for k, part in enumerate(children(value))]
+    parts = [part for part in children(value) if isinstance(part, Expr)]
+    operands = [_element(writer, f"{name}_{k}", part) for k, part in enumerate(parts)]
     if isinstance(value, Cast):
         writer.node("Cast", operands, [name], to=writer.number_of(_kind(value)))
     elif isinstance(value, NE):
