@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...arith import Analyzer
-from ...expr import EQ, Expr, Node, free_vars, replace, rewrite_statements, structural_equal
+from ...expr import EQ, Expr, Node, children, free_vars, replace, rewrite_statements, structural_equal
 from ..conditions import all_of, conjuncts, reads_memory, uses
 from ..nodes import For, ForKind, If, PrimFunc, Seq, Stmt
 from .affine import bounds, linear
@@ -54,7 +54,7 @@ def _shared(stmts: Sequence[Stmt]) -> list[Stmt]:
     common: list[Expr] = []
     for stmt in (*stmts, None):
         left = [c for c in common if stmt is not None and _idle_unless(c, stmt, ())]
-        if left and stmt is not None:
+        if left and stmt is not None and not any(map(_is_concurrent, (*run, stmt))):
             run, common = [*run, stmt], left
             continue
         if len(run) > 1:
@@ -64,6 +64,13 @@ def _shared(stmts: Sequence[Stmt]) -> list[Stmt]:
             parts += run
         run, common = ([], []) if stmt is None else ([stmt], _conditions(stmt))
     return parts
+
+
+def _is_concurrent(stmt: Stmt) -> bool:
+    """Whether a statement has loops that threads share: those of two statements are two kernels."""
+    if isinstance(stmt, For) and stmt.kind in (ForKind.PARALLEL, ForKind.THREAD):
+        return True
+    return any(_is_concurrent(child) for child in children(stmt) if isinstance(child, Stmt))
 
 
 def _conditions(stmt: Stmt) -> list[Expr]:

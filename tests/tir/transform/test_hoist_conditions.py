@@ -56,6 +56,19 @@ def test_what_is_shared_goes_around_loops_that_do_not_change_it() -> None:
     assert isinstance(outer.body.then_case, For) and isinstance(outer.body.then_case.body, Seq)
 
 
+def test_loops_that_threads_share_stay_apart() -> None:
+    """Each is a kernel: a branch around two of them would be one kernel with two parallel loops."""
+    text = "".join(
+        f"        for j in T.parallel(4):\n            if n > 6:\n                B[{at} + j] = T.float32(1)\n"
+        for at in (0, 4)
+    )
+    func = program(text)
+    (outer,) = (node for node in walk(func.body) if isinstance(node, For) and node.var.name == "i")
+    func = func.with_body(outer.body)  # two nests, one after the other
+    made = hoist_conditions(func)
+    assert isinstance(made.body, Seq) and all(isinstance(part, If) for part in made.body.stmts)
+
+
 @given(data=st.data())
 @settings(max_examples=12, derandomize=True, deadline=None)
 def test_the_meaning_stays(data: st.DataObject) -> None:
