@@ -134,7 +134,7 @@ def max_pool2d_elements(image: Tensor, *, size: int, stride: int = 1, padding: i
 
 
 def _windows(
-    image: Tensor, size: tuple[Expr, Expr], stride: int, padding: int, dtype: str, around: int
+    image: Tensor, size: tuple[int | Expr, int | Expr], stride: int, padding: int, dtype: str, around: int
 ) -> tuple[Tensor, Expr, Expr]:
     """(an image in `dtype` with a frame of the number `around`, the rows and the columns of windows in it)."""
     n, channels, height, width, batch, block = dims(image, "N/b, C/i, H, W, b, i")

@@ -125,7 +125,7 @@ def _layer_of(
         parts = [_shifted_bytes(value, graph.producers(), arrays, config) for value in head.inputs]
         if None in parts:
             return f"its terms are no {config.out_dtype}", head
-        data, lefts = zip(*parts, strict=True)  # type: ignore[arg-type]
+        data, lefts = zip(*parts, strict=True)
         misfit = _no_sum(head, data, config)
     else:
         misfit = _misfit(head, arrays, config)
@@ -313,10 +313,10 @@ class _Packing:
             offset, limit = layer.offset, 1 << self.config.widths.immediate - 1
             alike = int(offset) if offset.ndim == 0 and -limit <= int(offset) < limit else 0
             if offset.any() and not alike:
-                channels = layer.head.output.shape[1]
+                channels = int(layer.head.output.shape[1])  # type: ignore[arg-type]
                 out = b.op("add", out, b.constant(self._offset(np.broadcast_to(offset, (channels,))), "offset"))
-            limits = {"least": layer.least, "most": layer.most}
-            out = b.op("nn.contrib_requantize_elements", out, shift=layer.shift, offset=alike, dtype="int8", **limits)
+            limits: dict[str, Any] = {"least": layer.least, "most": layer.most, "dtype": "int8"}
+            out = b.op("nn.contrib_requantize_elements", out, shift=layer.shift, offset=alike, **limits)
         self.packed[result] = out
         return self.unpack(b, out, result)
 

@@ -80,6 +80,7 @@ def chain_of(func: PrimFunc) -> Chain | None:
             found = _reduction(block, block.body, held)
             if found is None or reduction is not None:
                 return None
+            stage: Stage | None
             stage, start, window = found
             reduction = block.name
         else:
@@ -116,17 +117,18 @@ def _image(load: Block, rows: int, columns: int, window: tuple[int, int]) -> Ima
 
 def _load(block: Block, store: BufferStore, held: dict[Buffer, Block]) -> Stage | None:
     """Numbers that come into registers, extended; with a frame where a condition says so."""
-    value, frame = store.value, ""
+    value, frame, least = store.value, "", 0
     if isinstance(value, Call) and value.op == "if_then_else":
         _, value, around = value.args
         around = around.value if isinstance(around, Cast) else around
         if not isinstance(around, IntImm):
             return None
-        frame = "_least" if around.value else "_padded"
+        least = around.value
+        frame = "_least" if least else "_padded"
     if not isinstance(value, Cast) or not isinstance(value.value, BufferLoad) or value.value.buffer in held:
         return None
     narrow = value.value.buffer.dtype
-    if frame == "_least" and around.value != -(1 << narrow.bits - 1):
+    if frame == "_least" and least != -(1 << narrow.bits - 1):
         return None
     wider = value.dtype.bits > narrow.bits
     return Stage(block.name, f"load_acc8{frame}") if wider and value.value.indices[-2:] == store.indices[-2:] else None
@@ -171,10 +173,10 @@ def _reduction(
 ) -> tuple[Stage, int, tuple[int, int]] | None:
     """(a sum or a maximum over a window, what it begins with, the window)."""
     value, kinds = store.value, [axis.kind for axis in block.iter_vars]
-    name = {Add: "add", Max: "max"}.get(type(value))
-    if name is None or kinds != ["S"] * 6 + ["R"] * 2 or not isinstance(block.init, BufferStore):
+    name = "add" if isinstance(value, Add) else "max"
+    if not isinstance(value, Add | Max) or kinds != ["S"] * 6 + ["R"] * 2 or not isinstance(block.init, BufferStore):
         return None
-    first, second = value.a, value.b  # type: ignore[attr-defined]
+    first, second = value.a, value.b
     own = isinstance(first, BufferLoad) and first.buffer is store.buffer
     start = block.init.value.value if isinstance(block.init.value, Cast) else block.init.value
     sizes = extents(axis.dom.extent for axis in block.iter_vars[6:])

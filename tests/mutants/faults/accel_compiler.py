@@ -142,7 +142,7 @@ REGISTERS = Faults("accel registers", "minitvm.strategy.accel.registers", BOTH)
 REGISTERS.edit("what is computed for each point is computed once", "_schedule", "point if stage.block in chain.each",
                "tile if stage.block in chain.each")  # fmt: skip
 REGISTERS.edit("a maximum begins with zero", "_schedule", '"fill_imm" if chain.start else "reset"', '"reset"')
-REGISTERS.edit("any frame is of zeros", "_load", 'frame = "_least" if around.value else "_padded"', 'frame = "_padded"')
+REGISTERS.edit("any frame is of zeros", "_load", 'frame = "_least" if least else "_padded"', 'frame = "_padded"')
 
 LAYERS = Faults("accel schedules", "minitvm.strategy.accel.convolution", BOTH)
 LAYERS.edit("limits of any size are one", "clipped", "before.constant == -(stage.constant or 0)", "True")
