@@ -3,7 +3,7 @@
 """What the machine does to one element, for `tensorize`. Three of five are those of any machine with scratchpads.
 
 load_inp, load_inp_padded, load_wgt, reset, gemm    as `tir.tensor_intrin.accelerator` has them
-store             a row of sums shifted, at least `least`, at most 127, as bytes in memory
+store             a row of sums shifted, at most 127, at least `least`, as bytes in memory
 alu_accumulate    a row of sums += a row of memory
 """
 
@@ -31,7 +31,7 @@ def _store(e: Elements) -> PrimFunc:
             for i, j in T.grid(rows, columns):
                 with T.block("store"):
                     vi, vj = T.axis.remap("SS", [i, j])
-                    D[vi, vj] = T.Cast(out, T.min(T.max(T.shift_right(S[vi, vj], shift), least), T.int32(127)))
+                    D[vi, vj] = T.Cast(out, T.max(T.min(T.shift_right(S[vi, vj], shift), T.int32(127)), least))
 
     return desc
 

@@ -40,7 +40,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("fetch_order", lambda func, _: fetch_order(func), "a sequence of instructions, no loops"),
 )
 
-WAY_OUT = ("alu_shr_imm", "alu_max_imm", "alu_min_imm", "store")
+WAY_OUT = ("alu_shr_imm", "alu_min_imm", "alu_max_imm", "store")
 
 
 def rules(target: Any) -> list[Rule]:
@@ -56,7 +56,7 @@ def misfit(func: PrimFunc) -> str:
     operations = tuple(stage.operation for stage in conv.stages)
     if operations not in (WAY_OUT, ("alu_add", *WAY_OUT)):
         return f"behind its sums are {', '.join(operations)}; the way out is a bias, a shift, two limits and bytes"
-    least, most = (_limit(func, stage) for stage in conv.stages[-3:-1])
+    most, least = (_limit(func, stage) for stage in conv.stages[-3:-1])
     if least not in (-128, 0) or most != 127:
         return f"results are kept between {least} and {most}; the way out has -128 or 0, and 127"
     return ""
@@ -80,14 +80,14 @@ def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     if conv is None:
         return
     elements = Elements(1, config.side, config.side, machine="gemmini")
-    *bias, shift, least, most, store = conv.stages
+    *bias, shift, most, least, store = conv.stages
     behind = (*(Stage(stage.block, "alu_accumulate") for stage in bias), Stage(store.block, "store"))
 
     def price(tile: Tile, contexts: int) -> Cost:
         return _cost(conv, config, tile, contexts)
 
     def apply(sch: Schedule, tile: Tile, contexts: int) -> None:
-        for stage in (shift, least, most):
+        for stage in (shift, most, least):
             sch.compute_inline(sch.get_block(stage.block))
         schedule_tiles(sch, replace(conv, stages=behind), elements, tile, contexts)
 
