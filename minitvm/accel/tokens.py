@@ -5,8 +5,8 @@ in no order. For a path from i to j would pass from i's module to j's. Modules a
 passes the queue between the two, by a token that was pushed at i or later and popped before j. But tokens are taken in
 order, and those that were popped before j were pushed before i.
 
-- If i and j touch an element, and one writes it, or j is the end of the program and i a store, a rule of the verifier is
-  broken without the token: it matters.
+- If i and j touch an element, and one writes it, or j is the end of the program and i a store, a rule of the verifier
+  is broken without the token: it matters.
 - What is left are tokens that order other instructions only. The verifier decides on the program without them.
 """
 

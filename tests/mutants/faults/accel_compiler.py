@@ -111,7 +111,7 @@ def _without(_: Trial, draw: Any) -> None:
 
 NEEDED = Faults("accel tokens", "minitvm.accel.tokens", [
     by_hand("tokens that matter", test_tokens.test_a_token_for_a_store_of_nothing_does_not_matter,
-            test_tokens.test_a_token_that_orders_other_instructions),
+            test_tokens.test_a_token_that_orders_other_instructions, test_tokens.test_what_breaks_is_said),
     drawn("programs without a token", _without, 60),
 ])  # fmt: skip
 NEEDED.edit("who touches an element needs nothing", "_meeting", "len(shared)", "len(shared) > 99")
