@@ -133,7 +133,9 @@ ASSEMBLY.edit(
     "a frame's rows are read", "_rows", "dram.first + above * down + left * across", "dram.first + left * across"
 )
 ASSEMBLY.edit("loops of any steps are one", "_joined", "if all(s == i * inner for", "if all(s >= i * inner for")
-ASSEMBLY.edit("a constant is cut to its bits", "alu", "not -(1 << bits - 1) <= value.value < 1 << bits - 1", "False")
+ASSEMBLY.edit(
+    "a constant is cut to its bits", "_constant", "not -(1 << bits - 1) <= value.value < 1 << bits - 1", "False"
+)
 ASSEMBLY.edit("a result may lie anywhere", "alu", "replace(others[0], buffer=into.buffer) != into", "False")
 
 ASSEMBLY.edit("a shift to the left is one to the right", "alu", '"shr", -constant', '"shr", constant')
@@ -152,5 +154,5 @@ REGISTERS.edit("any frame is of zeros", "_load", 'frame = "_least" if least else
 LAYERS = Faults("accel schedules", "minitvm.strategy.accel.convolution", BOTH)
 LAYERS.edit("limits of any size are one", "clipped", "before.constant == -(stage.constant or 0)", "True")
 LAYERS.edit("any step of rows is one", "_image_rows", "(rows - 1) * conv.row_step + conv.kernel_rows", "rows")
-LAYERS.edit("what is subtracted may come first", "_stage", 'first, second, op = *value.args, "shr"',
-            'second, first, op = *value.args, "shr"')  # fmt: skip
+LAYERS.edit("what is subtracted may come first", "stage_of", 'first, second, op = *value.args, _SHIFTS[value.op]',
+            'second, first, op = *value.args, _SHIFTS[value.op]')  # fmt: skip
