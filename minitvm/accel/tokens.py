@@ -1,13 +1,12 @@
 """Which tokens of a program matter: what would be in no order without one of them.
 
-Theorem. Take the push and the pop of one token, from instruction i to instruction j, out of a program. The others keep
-their pairs, so *happens before* loses what follows from the edge i -> j alone.
+Theorem. Take the push and the pop of one token, from instruction i to instruction j, out of a program. Then i and j are
+in no order. For a path from i to j would pass from i's module to j's. Modules are a chain (load, compute, store), so it
+passes the queue between the two, by a token that was pushed at i or later and popped before j. But tokens are taken in
+order, and those that were popped before j were pushed before i.
 
-- If i is before what comes directly before j (the instruction of j's module in front of it, or another one from which j
-  takes a token), the edge follows from others. The order is the same, and so is every run: the token does not matter.
-- Otherwise i and j are in no order without it, since each path to j goes through one of these. If they touch an
-  element, and one writes it, or j is the end of the program and i a store, a rule of the verifier is broken: the token
-  matters.
+- If i and j touch an element, and one writes it, or j is the end of the program and i a store, a rule of the verifier
+  is broken without the token: it matters.
 - What is left are tokens that order other instructions only. The verifier decides on the program without them.
 """
 
@@ -22,8 +21,7 @@ import numpy as np
 from ..errors import VerificationError
 from .config import AccelConfig
 from .footprint import MicroOps, Touch, grain, touched
-from .isa import QUEUES, Finish, Module, Program, Queue, Store
-from .ordering import MODULES, Clock, ordering
+from .isa import QUEUES, Finish, Program, Queue, Store
 from .verifier import verify
 
 
@@ -39,18 +37,8 @@ class Token:
 
 def tokens(program: Program, config: AccelConfig) -> list[Token]:
     """The tokens of a program that the verifier accepts, queue by queue, each with why it is needed."""
-    order, found = ordering(program, config), []
-    touches = _touches(program, config)
-    before = _in_front(program)
-    taken = {pair[1:]: pair[0] for pair in pairs(program)}
-    sources: dict[int, list[int]] = {}
-    for push, pop in taken:
-        sources.setdefault(pop, []).append(push)
-    for (push, pop), queue in taken.items():
-        others = [order.clocks[i] for i in (*sources[pop], before[pop]) if i is not None and i != push]
-        if _knows(others, queue[0], order.numbers[push]):
-            found.append(Token(queue, push, pop, ""))
-            continue
+    touches, found = _touches(program, config), []
+    for queue, push, pop in pairs(program):
         why = _meeting(touches[push], touches[pop])
         if isinstance(program.instructions[pop], Finish) and isinstance(program.instructions[push], Store):
             why = "the host would read before the store"
@@ -78,21 +66,6 @@ def without(program: Program, queue: Queue, push: int, pop: int) -> Program:
         changes: dict[str, Any] = {side: False}
         instructions[index] = replace(instructions[index], **changes)
     return replace(program, instructions=tuple(instructions))
-
-
-def _in_front(program: Program) -> list[int | None]:
-    """For each instruction the one of its module in front of it."""
-    last: dict[Module, int] = {}
-    before: list[int | None] = []
-    for index, one in enumerate(program.instructions):
-        before.append(last.get(one.module))
-        last[one.module] = index
-    return before
-
-
-def _knows(clocks: list[Clock], module: Module, number: int) -> bool:
-    """Whether an instruction of a module is before one that has these clocks."""
-    return any(clock[MODULES.index(module)] >= number for clock in clocks)
 
 
 def _touches(program: Program, config: AccelConfig) -> list[list[Touch]]:

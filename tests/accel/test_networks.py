@@ -107,17 +107,18 @@ def test_a_whole_network(name: str, machine: str) -> None:
 
 
 def separable() -> Graph:
-    """A pair of layers of MobileNet, a sum around it, and a pool in front."""
+    """A pair of layers of MobileNet, a sum around it, a pool in front, a product behind."""
     b = GraphBuilder("separable")
     x = b.op("nn.relu", b.op("nn.conv2d", b.input("x", (1, 3, 12, 12)), floats(16, 3, 3, 3), padding=1))
     x = b.op("nn.max_pool2d", x, pool_size=3, strides=2, padding=1)
     y = b.op("nn.conv2d", x, floats(16, 1, 3, 3), padding=1, groups=16)
     y = b.op("clip", b.op("nn.bias_add", y, floats(16), axis=1), a_min=0.0, a_max=6.0)
-    return b.build(b.op("nn.relu", b.op("add", x, b.op("nn.conv2d", y, floats(16, 16, 1, 1)))))
+    y = b.op("nn.relu", b.op("add", x, b.op("nn.conv2d", y, floats(16, 16, 1, 1))))
+    return b.build(b.op("nn.relu", b.op("nn.conv2d", y, floats(16, 16, 1, 1))))
 
 
 def test_options_of_the_machine_bring_sums_pools_and_depthwise_convolutions() -> None:
-    """The first layer has three channels; all others run there, and what is missing is said without the options."""
+    """The first layer has three channels, the last one ends in floats; with all options the others run there."""
     x = floats(1, 3, 12, 12)
     graph = minitvm.quantize(separable(), [x], dtype="int8").graph
     (expected,) = interpreter.run(graph, [x])

@@ -12,7 +12,7 @@ from minitvm.accel.verifier import verify
 from minitvm.cli.accel_layers import compiled, machine
 from minitvm.errors import VerificationError
 from minitvm.reference.strategies import accelerator_programs
-from tests.accel.programs import TWICE, VTA, twice, without_a_token
+from tests.accel.programs import TWICE, VTA, changed, twice, without_a_token
 
 COMPILER = machine("vta", "tsim")
 
@@ -28,6 +28,10 @@ def refused(program, config) -> bool:
 @settings(max_examples=40)
 @given(accelerator_programs())
 def test_a_token_matters_if_the_verifier_refuses_the_program_without_it(drawn) -> None:
+    refused_where_needed(drawn)
+
+
+def refused_where_needed(drawn) -> None:
     found = tokens(drawn.program, drawn.config)
     broken = {(push, pop): program for push, pop, program in without_a_token(drawn.program)}
     assert {(one.push, one.pop) for one in found} == set(broken)
@@ -41,6 +45,14 @@ def test_what_breaks_is_said() -> None:
     assert reasons[2, 4] == "both touch inp 0, and the first writes it"
     assert reasons[9, 10] == "the host would read before the store"
     assert all(reasons.values())
+
+
+def test_a_token_that_orders_other_instructions() -> None:
+    """The reset does not touch what the load overwrites; the products in front of it do."""
+    late = changed(twice(), {4: {"push_prev": False}, 7: {"push_prev": True}})
+    verify(late, VTA)
+    (needed,) = (one.needed for one in tokens(late, VTA) if (one.push, one.pop) == (7, 6))
+    assert "breaks the rule 'order'" in needed
 
 
 def test_a_token_for_a_store_of_nothing_does_not_matter() -> None:

@@ -1,14 +1,18 @@
 """Faults in the compiler path of the accelerator: intrinsics, schedules, passes, tokens, assembly."""
 
+from typing import Any
+
+from minitvm.reference.strategies import accelerator_programs
 from tests.accel import test_tokens
 from tests.codegen.test_accel import test_kernels_that_are_no_program as no_program
 from tests.codegen.test_accel import test_storage_that_does_not_fit
 from tests.strategy.accel_programs import machine_computes_it, passes_keep_the_meaning, tokens_matter
 from tests.tir.transform.accelerator import test_passes
 
+from ..oracle import Trial, drawn
 from ..patch import Faults
 from ..seeded import seeded
-from ..streams import by_hand
+from ..streams import by_hand, holds
 
 MACHINE = seeded("random layers on the accelerator", machine_computes_it, 40)
 PASSES = seeded("random layers through the accelerator's passes", passes_keep_the_meaning, 20)
@@ -99,13 +103,18 @@ TOKEN.edit("nothing is known by earlier waits", "_ordered", "at > now[module][m]
 TOKEN.edit("the end waits for nothing", "_ordered", 'wanted["store"] = stored', "pass")
 TOKEN.edit("places count from each buffer's beginning", "_Memory.places", "+ self.first[tile.buffer]", "+ 0")
 
-NEEDED = Faults("accel tokens", "minitvm.accel.tokens", [by_hand(
-    "tokens that matter", test_tokens.test_a_token_for_a_store_of_nothing_does_not_matter,
-    test_tokens.test_a_token_matters_if_the_verifier_refuses_the_program_without_it,
-)])  # fmt: skip
-NEEDED.edit("what follows is needed", "_knows", ">= number", "> number")
-NEEDED.edit("each token follows from itself", "tokens", "if i is not None and i != push", "if i is not None")
-NEEDED.edit("who reads meets who reads", "_meeting", "(a.writes or b.writes)", "True")
+
+def _without(_: Trial, draw: Any) -> None:
+    program = draw(accelerator_programs())
+    holds(lambda: test_tokens.refused_where_needed(program))
+
+
+NEEDED = Faults("accel tokens", "minitvm.accel.tokens", [
+    by_hand("tokens that matter", test_tokens.test_a_token_for_a_store_of_nothing_does_not_matter,
+            test_tokens.test_a_token_that_orders_other_instructions, test_tokens.test_what_breaks_is_said),
+    drawn("programs without a token", _without, 60),
+])  # fmt: skip
+NEEDED.edit("who touches an element needs nothing", "_meeting", "len(shared)", "len(shared) > 99")
 NEEDED.edit("others need nothing", "tokens", "why or _refused(program, config, queue, push, pop)", "why")
 
 PADS = Faults("accel scratchpads", "minitvm.tir.analysis.scratchpads", [MACHINE, CAPACITY])
@@ -128,7 +137,9 @@ WALK.edit(
     "dram.first + left * across",
 )
 WALK.edit("loops of any steps are one", "joined", "if all(s == i * inner for", "if all(s >= i * inner for")
-ASSEMBLY.edit("a constant is cut to its bits", "alu", "not -(1 << bits - 1) <= value.value < 1 << bits - 1", "False")
+ASSEMBLY.edit(
+    "a constant is cut to its bits", "_constant", "not -(1 << bits - 1) <= value.value < 1 << bits - 1", "False"
+)
 ASSEMBLY.edit("a result may lie anywhere", "alu", "replace(others[0], buffer=into.buffer) != into", "False")
 
 ASSEMBLY.edit("a shift to the left is one to the right", "alu", '"shr", -constant', '"shr", constant')
@@ -147,5 +158,5 @@ REGISTERS.edit("any frame is of zeros", "_load", 'frame = "_least" if least else
 LAYERS = Faults("accel schedules", "minitvm.strategy.accel.convolution", BOTH)
 LAYERS.edit("limits of any size are one", "clipped", "before.constant == -(stage.constant or 0)", "True")
 LAYERS.edit("any step of rows is one", "image_rows", "(rows - 1) * conv.row_step + conv.kernel_rows", "rows")
-LAYERS.edit("what is subtracted may come first", "_stage", 'first, second, op = *value.args, "shr"',
-            'second, first, op = *value.args, "shr"')  # fmt: skip
+LAYERS.edit("what is subtracted may come first", "stage_of", 'first, second, op = *value.args, _SHIFTS[value.op]',
+            'second, first, op = *value.args, _SHIFTS[value.op]')  # fmt: skip
