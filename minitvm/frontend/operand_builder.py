@@ -242,7 +242,7 @@ def _fold(operator: operators.Operator, operands: Sequence[Operand], attrs: dict
     arrays = [o.data for o in operands if o.data is not None]
     if any(o.is_symbolic for o in operands):
         results = symbolic.fold(operator, arrays, attrs)
-    elif operator.fold is None:
+    elif operator.fold is None or operator.sought:
         return None
     else:
         with np.errstate(all="ignore"):

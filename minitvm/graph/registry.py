@@ -72,6 +72,7 @@ class Operator:
     view: bool = False
     absorbs: frozenset[str] = frozenset()
     updates: bool = False
+    sought: bool = False
 
     @property
     def doc(self) -> str:
@@ -169,6 +170,7 @@ def register(
     view: bool = False,
     absorbs: Iterable[str] = (),
     updates: bool = False,
+    sought: bool = False,
     override: bool = False,
 ) -> Callable[[Compute], Compute]:
     """Register the decorated te function as the operator `name`; see the module's text.
@@ -182,7 +184,8 @@ def register(
     group in fusion, and then end it, because its schedule stores the result in that layout while it is in the cache.
     `updates` says that the output is the first input with some elements replaced, and that the te function is one of
     loops (`te.extern_primfunc`) which begins by copying that input, and reads it nowhere else: such an operator can
-    work in place.
+    work in place. `sought` says that passes look for the operator with constant inputs (stored weights): importers do
+    not fold it, and what no pass has taken is folded afterwards.
 
     Raises `InputError` when the name is taken, unless `override`.
     """
@@ -192,7 +195,19 @@ def register(
             raise InputError(f"operator {name} is registered already\n  try:    register(..., override=True)")
         arity, names, attrs = _signature(compute)
         OPERATORS[name] = Operator(
-            name, compute, pattern, arity, names, attrs, fold, infer, fold_types, view, frozenset(absorbs), updates
+            name,
+            compute,
+            pattern,
+            arity,
+            names,
+            attrs,
+            fold,
+            infer,
+            fold_types,
+            view,
+            frozenset(absorbs),
+            updates,
+            sought,
         )
         return compute
 

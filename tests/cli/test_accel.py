@@ -70,7 +70,7 @@ def test_sweep_over_arrays_and_bandwidths(capsys) -> None:
     assert columns.split() == ["16x16,", "8", "B", "16x16,", "32", "B", "64x64,", "8", "B", "64x64,", "32", "B",
                                "512x512,", "8", "B", "512x512,", "32", "B"]  # fmt: skip
     cells = row.replace("does not fit", "none").split()
-    cycles = [int(cell.replace(",", "")) for cell in (cells[1], cells[4], cells[7], cells[10])]
+    cycles = [int(cell.replace(",", "")) for cell in cells if "," in cell]
     assert cycles[0] > cycles[1] > cycles[3] and cycles[0] > cycles[2]
     assert cells[-2:] == ["none", "none"]
 

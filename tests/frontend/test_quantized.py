@@ -11,6 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import minitvm
 from minitvm.frontend import from_onnx
+from minitvm.graph import GraphBuilder
+from minitvm.interop.to_onnx import to_onnx
 from minitvm.reference import graph as interpreter
 
 ort = pytest.importorskip("onnxruntime")
@@ -178,3 +180,10 @@ def test_dynamic_quantize_of_zeros_is_finite() -> None:
     graph = from_onnx(model("DynamicQuantizeLinear", x, [], outputs=3))
     for y, step, zero in (interpreter.run(graph, [x]), minitvm.build(graph, threads=1)(x)):
         assert not y.any() and zero == 0 and np.isfinite(step) and step > 0
+
+
+def test_weights_stay_bytes_until_passes_have_looked_for_them() -> None:
+    b = GraphBuilder("weights")
+    weight = b.op("qnn.dequantize", b.constant(np.ones((4, 8), np.int8)), np.float32(0.5), np.int8(0))
+    graph = from_onnx(to_onnx(b.build(b.op("nn.dense", b.input("x", (2, 8)), weight))))
+    assert {c.data.dtype for c in graph.constants if c.data.size == 32} == {np.dtype("int8")}

@@ -99,7 +99,7 @@ def test_what_a_function_consists_of() -> None:
     conv = convolution_of(layer_function(Conv2d(8, 6, 32, 48, 3, 2), VTA.config))
     assert conv is not None
     assert (conv.outs, conv.rows, conv.columns, conv.ins, conv.points) == (3, 4, 3, 2, 9)
-    assert [stage.operation for stage in conv.stages] == ["alu_shr_imm", "alu_max_imm", "alu_min_imm", "store"]
+    assert [stage.operation for stage in conv.stages] == ["alu_shr_imm", "alu_min_imm", "alu_max_imm", "store"]
     assert (conv.pad, conv.padded, conv.image_columns(3), conv.row_step) == ("pad", True, 7, 2)
     rows = convolution_of(layer_function(Conv2d(8, 6, 32, 48, 1, 2), VTA.config))
     assert rows is not None and (rows.pad, rows.padded, rows.row_step) == ("rows", False, 1)

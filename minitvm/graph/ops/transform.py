@@ -114,5 +114,5 @@ register("topk", pattern=OPAQUE)(topi.topk)
 
 register("einsum", pattern=Pattern.COMPLEX_OUT_FUSABLE)(topi.einsum)
 
-register("qnn.dequantize", pattern=Pattern.BROADCAST, fold=_dequantize)(topi.dequantize)
+register("qnn.dequantize", pattern=Pattern.BROADCAST, fold=_dequantize, sought=True)(topi.dequantize)
 register("qnn.quantize", pattern=Pattern.BROADCAST)(topi.quantize)

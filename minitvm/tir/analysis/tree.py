@@ -244,7 +244,7 @@ def fresh_copy(stmt: Stmt) -> Stmt:
             return Seq(tuple(go(s) for s in at.stmts))
         if isinstance(at, If):
             return If(at.condition, go(at.then_case), None if at.else_case is None else go(at.else_case))
-        if isinstance(at, While | Allocate):
+        if isinstance(at, While | Allocate | Instruction | Async):
             return replace(at, body=go(at.body))
         return at
 
