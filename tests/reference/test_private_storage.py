@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from minitvm import reference
+from minitvm.expr import walk
 from minitvm.reference.meaning.findings import UndefinedBehaviour
 from minitvm.reference.meaning.threads import written_out
 from minitvm.script import from_source
-from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.nodes import Allocate, PrimFunc
 from minitvm.tir.transform import lower
 
 
@@ -55,3 +56,27 @@ def test_what_is_divided_by_its_indices_stays_one() -> None:
 
 
 CHECKS = [test_each_iteration_has_its_own, test_what_is_divided_by_its_indices_stays_one]
+
+
+@pytest.mark.parametrize("size", ["n", "300000"])
+def test_where_the_stack_has_no_room_each_iteration_has_a_part_of_the_workspace(size: str) -> None:
+    func = from_source(f"""
+    @T.prim_func
+    def main(a: T.handle, B: T.Buffer((8,))):
+        n = T.int32()
+        A = T.match_buffer(a, (n,))
+        L = T.alloc_buffer(({size},), scope="local")
+        for i in T.parallel(8):
+            for j in range({size}):
+                with T.block("L"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    L[vj] = A[vj] + T.Cast("float32", vi)
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = L[{size} - 1]
+    """)
+    (workspace,) = [
+        n.buffer for f in lower(func, "cpu").functions.values() for n in walk(f.body) if isinstance(n, Allocate)
+    ]
+    one, all_of_them = (eval(str(dim), {"n": 10}) for dim in (size, workspace.shape[0]))
+    assert all_of_them == 8 * one

@@ -13,8 +13,8 @@ becomes
 so that it may be placed outside of the loop without the iterations meeting in it. Where it fits the stack of a thread,
 `place_allocations` moves it back in, and `compact_buffers` takes the dimension away again.
 
-Storage that blocks or threads of a grid own (scopes "shared", "local", "warp") is theirs wherever it is allocated. So
-it first moves into the innermost loop of its owners, where it shrinks to what one of them uses. Without that, a buffer
+Storage that blocks or threads of a grid own (scopes "shared", "local", "warp") is theirs wherever it is allocated, and
+so is "local" storage an iteration's of a parallel loop. So it first moves into the innermost loop of its owners, where it shrinks to what one of them uses. Without that, a buffer
 that does not fit a block's storage, or has an open size, would be one workspace in which the blocks meet.
 """
 
@@ -69,9 +69,15 @@ def _moved_in(stmt: Stmt, allocation: Allocate, ranges: Ranges) -> Stmt | None:
         return None
     inner = with_loop(stmt, ranges) if isinstance(stmt, For) else ranges
     inside = _moved_in(parts[0], allocation, inner)
-    if inside is None and isinstance(stmt, For) and owns(stmt, allocation.buffer.scope):
+    if inside is None and isinstance(stmt, For) and _has_its_own(stmt, allocation.buffer.scope):
         inside = shrunk(replace(allocation, body=parts[0]), inner)
     return None if inside is None else map_children(stmt, lambda child: inside if child is parts[0] else child)
+
+
+def _has_its_own(loop: For, scope: str) -> bool:
+    """Whether an iteration of a loop has storage of a scope for itself, if nothing outside of the loop uses it."""
+    of_the_iteration = not scope.startswith(("global", "shared", "warp"))
+    return owns(loop, scope) or (loop.kind is ForKind.PARALLEL and of_the_iteration)
 
 
 def _uses(node: Node, buffer: Buffer) -> bool:
