@@ -236,7 +236,9 @@ def _reshape(writer: Writer, node: OpNode) -> None:
     if len(open_places) == 1:
         dims[open_places[0]] = -1
     name = vector(writer, f"{node.outputs[0].name}_shape", dims)
-    writer.node("Reshape", [node.inputs[0].name, name], [node.outputs[0].name])
+    # A dimension of 0 elements is one, and not that of the input; ONNX allows that beside no -1 alone.
+    settings = {} if -1 in dims else {"allowzero": 1}
+    writer.node("Reshape", [node.inputs[0].name, name], [node.outputs[0].name], **settings)
 
 
 @_export("clip")

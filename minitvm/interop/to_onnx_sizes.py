@@ -100,7 +100,7 @@ def _variable(writer: Writer, size: SizeVar) -> str:
     if writer.around is not None:
         return _variable(writer.around, size)
     for value, axis, factor in _places(writer.inputs, size):
-        name = f"{value.name}_dimension_{axis}"
+        name = f"{value.name}:dimension_{axis}"  # no name of an operator's result
         writer.node("Shape", [value.name], [f"{name}_shape"])
         writer.node("Gather", [f"{name}_shape", writer.weight(f"{name}_axis", [axis])], [name], axis=0)
         if factor != 1:
@@ -139,8 +139,9 @@ def _shape_of(writer: Writer, node: OpNode) -> None:
 
 def _arange(writer: Writer, node: OpNode) -> None:
     name = node.output.name
-    if isinstance(node.output.shape[0], int):
-        numbers = np.arange(node.attrs["start"], node.attrs["stop"], node.attrs["step"])
+    ends_known = [node.attrs[key] for key in ("start", "stop", "step")]
+    if all(isinstance(end, int | float) for end in ends_known):
+        numbers = np.arange(*ends_known)
         writer.node("Identity", [writer.weight(f"{name}_numbers", numbers, str(node.output.dtype))], [name])
         return
     ends = []

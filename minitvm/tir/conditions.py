@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..expr import GE, GT, LE, LT, Expr, Node, Var, walk
+from ..expr import GE, GT, LE, LT, Div, Expr, FloorDiv, FloorMod, IntImm, Mod, Node, Var, walk
 from ..expr.conditions import all_of, both, conjuncts, is_const
 from .nodes import BufferLoad
 
-__all__ = ["all_of", "both", "conjuncts", "is_const", "reads_memory", "rising", "uses"]
+__all__ = ["all_of", "always_defined", "both", "conjuncts", "is_const", "reads_memory", "rising", "uses"]
 
 
 def uses(node: Node, variables: Collection[Var]) -> bool:
@@ -19,6 +19,12 @@ def uses(node: Node, variables: Collection[Var]) -> bool:
 def reads_memory(e: Expr) -> bool:
     """Whether the value depends on what is in a buffer."""
     return any(isinstance(node, BufferLoad) for node in walk(e))
+
+
+def always_defined(e: Expr) -> bool:
+    """Whether the value exists for all values of the variables: no division by what may be zero."""
+    divisions = (node for node in walk(e) if isinstance(node, Div | Mod | FloorDiv | FloorMod))
+    return all(isinstance(node.b, IntImm) and node.b.value != 0 for node in divisions if node.dtype.is_int)
 
 
 def rising(condition: Expr) -> Expr:

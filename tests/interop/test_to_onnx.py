@@ -280,3 +280,15 @@ def test_arithmetic_on_open_dimensions_leaves_as_it_came(proto: onnx.ModelProto,
     for found in (session.run(None, {"x": x}), reference.run(from_onnx(model), {"x": x})):
         for result, value in zip(found, reference.run(graph, {"x": x}), strict=True):
             np.testing.assert_array_equal(result, value)
+
+
+def test_dimensions_without_elements_are_no_copies_of_the_inputs() -> None:
+    b = GraphBuilder("empty")
+    n = SizeVar("n")
+    graph = b.build(b.op("expand_dims", b.input("x", (n, 3)), axis=1))
+    session = onnxruntime.InferenceSession(to_onnx(graph).SerializeToString(), providers=["CPUExecutionProvider"])
+    assert session.run(None, {"x": np.zeros((0, 3), "float32")})[0].shape == (0, 1, 3)
+    b = GraphBuilder("both")
+    graph = b.build(b.op("reshape", b.input("x", (0, 4)), newshape=(4, 0), allowzero=True))
+    session = onnxruntime.InferenceSession(to_onnx(graph).SerializeToString(), providers=["CPUExecutionProvider"])
+    assert session.run(None, {"x": np.zeros((0, 4), "float32")})[0].shape == (4, 0)

@@ -16,6 +16,7 @@ from ...backend import lookup
 from ...strategy.algorithms import WINOGRAD, Convolution, direct_alone
 from ...strategy.choice import records
 from ...target import Target
+from ...topi.factors import TF32
 from ...topi.shapes import paddings, per_axis
 from ...topi.winograd import transformed_weights
 from ..builder import GraphBuilder
@@ -23,7 +24,6 @@ from ..nodes import Graph, OpNode, Value
 from ..registry import Pattern, get
 from . import blocked_brain, blocked_bytes
 from .rebuild import with_output_names
-from .tf32_products import TF32
 
 # Attributes that refer to the axes of the plain layout.
 _AXES = frozenset({"axis", "shape"})
@@ -200,7 +200,8 @@ class Blocking:
             return False
         channels = data.shape[1]
         depthwise = groups == channels == item.output.shape[1] and groups != 1
-        if groups != 1 and not (depthwise and flat):
+        rounds = item.attrs["out_dtype"] == TF32
+        if groups != 1 and (rounds or not (depthwise and flat)):
             return False
         name = item.output.name
         if depthwise and data not in self.blocked and self.on_rows(item):
@@ -254,7 +255,8 @@ class Blocking:
         # If the batch is open, one image counts.
         what = Convolution(batch or 1, in_channels, out_channels, tuple(image), tuple(kernel), strides, dilation)
         exact = not item.output.dtype.is_float  # Winograd's transforms contain fractions, which integers cannot hold
-        accuracy = "strict" if exact else self.accuracy
+        rounds = item.attrs["out_dtype"] == TF32  # the numbers of the image and the weights, not of their transforms
+        accuracy = "strict" if exact or rounds else self.accuracy
         algorithms = (lookup(self.target, "algorithms") or direct_alone)(what, out_block, self.target, accuracy)
         best, weighed, name = algorithms[0], records(algorithms), item.output.name
         if best.rule == WINOGRAD:

@@ -147,7 +147,10 @@ def _shifted_bytes(
     """(an int8 tensor, how far it is shifted left) of a term; None where it is anything else."""
     item, left = producers.get(value), 0
     if item is not None and item.op == "left_shift" and item.inputs[1] in arrays:
-        left = int(arrays[item.inputs[1]].reshape(-1)[0])
+        steps = arrays[item.inputs[1]]
+        if steps.size != 1 or item.inputs[0].shape != item.output.shape:
+            return None
+        left = int(steps.reshape(()))
         item = producers.get(item.inputs[0])
     if item is None or item.op != "cast" or item.inputs[0].dtype != config.out_dtype:
         return None

@@ -62,7 +62,7 @@ def products_of_bytes_and_halves(target: Target, accuracy: str) -> list[Pass]:
     """Integers where operands are bytes, bytes as weights, and what the target does best with 16-bit floats."""
     return [
         ("integer_products", integer_products),
-        ("stored_weights", stored_weights),
+        ("stored_weights", lambda graph: stored_weights(graph, accuracy)),
         ("half_products", lambda graph: half_products(graph, target, accuracy)),
         ("tf32_products", lambda graph: tf32_products(graph, target, accuracy)),
     ]

@@ -4,9 +4,10 @@
 
 A scale for all weights, or one for each column, comes out of the sum. Folding it into the weights would make floats of
 them, four times as large. Each element is widened as it is read, which is exact, and a sum is rounded once more instead
-of each weight: no result has a larger bound. A product with one row waits for its weights, and takes half of the time
-(1024 x 1024, one thread); one with 4 to 64 rows takes 0.98 to 1.13 times as long as one of floats. Products whose data
-are dequantised bytes too are products of integers (`integer_products`, which runs before).
+of each weight: no result has a larger bound. Only near the largest float32 may a sum overflow that is not scaled yet,
+so `accuracy="strict"` leaves such products alone. A product with one row waits for its weights, and takes half of the
+time (1024 x 1024, one thread); one with 4 to 64 rows takes 0.98 to 1.13 times as long as one of floats. Products whose
+data are dequantised bytes too are products of integers (`integer_products`, which runs before).
 
 Scales of blocks along the sum do not come out of it: such weights are folded to floats.
 """
@@ -24,8 +25,10 @@ from .integer_products import columns_of_bytes
 from .rebuild import with_replaced
 
 
-def stored_weights(graph: Graph) -> Graph:
+def stored_weights(graph: Graph, accuracy: str = "fast") -> Graph:
     """The graph whose products of float32 and constant dequantised bytes read the bytes."""
+    if accuracy == "strict":
+        return graph
     arrays, producers = graph.arrays(), graph.producers()
     plans = {item: plan for item in graph.nodes if (plan := _plan(item, arrays, producers)) is not None}
     new: dict[Value, Value] = {}

@@ -10,12 +10,12 @@ operator says so itself: each level of the program and its interpreter round.
 from __future__ import annotations
 
 from ...target import Target
+from ...topi.factors import TF32
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
 from .rebuild import with_replaced
 
 _PRODUCTS = frozenset(("nn.batch_matmul", "nn.dense", "nn.matmul", "nn.conv2d"))
-TF32 = "tfloat32"
 
 
 def tf32_products(graph: Graph, target: Target, accuracy: str = "fast") -> Graph:

@@ -37,8 +37,9 @@ def _direct(conv: Convolution, block: int, cpu: Any) -> Cost:
     blocks = ceil(conv.out_channels / block)
     weights = 4 * depth * conv.out_channels
     images = sorted({tuple(side if n is None else n for n in conv.image) for side in OPEN_SIDES})
+    is_open = conv.image[-1] is None
     costs = [
-        DirectConvolution(conv.batch * prod(lines), width, blocks, depth, weights).cheapest(cpu)
+        DirectConvolution(conv.batch * prod(lines), width, blocks, depth, weights, is_open=is_open).cheapest(cpu)
         for *lines, width in images
     ]
     return Cost(fmean(cost.compute for cost in costs), fmean(cost.memory for cost in costs))

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...expr import EQ, Expr, Node, children, free_vars, replace, rewrite_statements, structural_equal
-from ..conditions import all_of, conjuncts, reads_memory, uses
+from ..conditions import all_of, always_defined, conjuncts, reads_memory, uses
 from ..nodes import For, ForKind, If, PrimFunc, Seq, Stmt
 from .affine import bounds, linear
 from .unroll import bind
@@ -37,8 +37,8 @@ def _hoist(node: Node) -> Any:
 
 
 def _unswitched(loop: For, branch: If) -> Stmt | None:
-    # Legal: the condition reads no memory that the body could change, and does not depend on the iteration.
-    outside = [c for c in conjuncts(branch.condition) if not uses(c, [loop.var]) and not reads_memory(c)]
+    # Legal: the condition does not depend on the iteration, and has a value whatever stood in front of it.
+    outside = [c for c in conjuncts(branch.condition) if not uses(c, [loop.var]) and _moves(c)]
     if not outside:
         return None
     inside = [c for c in conjuncts(branch.condition) if not any(c is o for o in outside)]
@@ -48,7 +48,7 @@ def _unswitched(loop: For, branch: If) -> Stmt | None:
 
 def _shared(stmts: Sequence[Stmt]) -> list[Stmt]:
     """The statements, those of them together that do nothing unless a condition holds."""
-    # Legal: the condition reads no memory, so that no statement changes it.
+    # Legal: no statement changes the condition, and it has a value whatever stood in front of it (`_moves`).
     parts: list[Stmt] = []
     run: list[Stmt] = []
     common: list[Expr] = []
@@ -67,7 +67,7 @@ def _shared(stmts: Sequence[Stmt]) -> list[Stmt]:
 
 
 def _is_concurrent(stmt: Stmt) -> bool:
-    """Whether a statement has loops that threads share: those of two statements are two kernels."""
+    """Whether a statement contains a loop that threads share. Two such loops stay two kernels: they are not merged."""
     if isinstance(stmt, For) and stmt.kind in (ForKind.PARALLEL, ForKind.THREAD):
         return True
     return any(_is_concurrent(child) for child in children(stmt) if isinstance(child, Stmt))
@@ -77,7 +77,14 @@ def _conditions(stmt: Stmt) -> list[Expr]:
     """The conditions under which alone a statement does something."""
     if not isinstance(stmt, If) or stmt.else_case is not None:
         return []
-    return [c for c in conjuncts(stmt.condition) if not reads_memory(c)]
+    return [c for c in conjuncts(stmt.condition) if _moves(c)]
+
+
+def _moves(condition: Expr) -> bool:
+    """Whether a condition may stand elsewhere: it reads no memory that a statement could change, and divides by
+    nothing that may be zero, from which a condition in front may have kept it.
+    """
+    return not reads_memory(condition) and always_defined(condition)
 
 
 def _idle_unless(condition: Expr, stmt: Stmt, around: tuple[For, ...]) -> bool:

@@ -78,7 +78,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(lower_init, "a block's init runs where its reduction iterators stand at their start"),
     _plain(drop_blocks, "iterators and lets become their values, predicates conditions, local buffers allocations"),
     Pass("lower_thread_allreduce", lower_thread_allreduce, "threads combine values by shuffles, or by a shared tree"),
-    _plain(bind_threads, "loops bound again are their thread, what all threads would do alike one does"),
+    _plain(bind_threads, "a loop that binds an axis again is its thread; what all threads would do alike, one does"),
     _plain(inject_virtual_thread, "the statements of virtual threads are interleaved"),
     _plain(simplify, "indices in linear form, decided branches and loops of one iteration gone"),
     _plain(skip_zeros, "noted loops of a sum run only where they read something but padding"),

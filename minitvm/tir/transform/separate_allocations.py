@@ -14,8 +14,9 @@ so that it may be placed outside of the loop without the iterations meeting in i
 `place_allocations` moves it back in, and `compact_buffers` takes the dimension away again.
 
 Storage that blocks or threads of a grid own (scopes "shared", "local", "warp") is theirs wherever it is allocated, and
-so is "local" storage an iteration's of a parallel loop. So it first moves into the innermost loop of its owners, where it shrinks to what one of them uses. Without that, a buffer
-that does not fit a block's storage, or has an open size, would be one workspace in which the blocks meet.
+so is "local" storage an iteration's of a parallel loop. So it first moves into the innermost loop of its owners, where
+it shrinks to what one of them uses. Without that, a buffer that does not fit a block's storage, or has an open size,
+would be one workspace in which the blocks meet.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ def in_registers(draw: Any, b: GraphBuilder, x: Value, rng: Any) -> Value:
         return layer(b, x, weight, low=low, high=high, offset=offset, padding=1, groups=x.shape[1],
                      strides=draw(st.sampled_from([1, 2])))  # fmt: skip
     wide = b.op("cast", x, dtype="int32")
-    left = b.op("left_shift", wide, np.int32(draw(st.integers(1, 3)))) if draw(st.booleans()) else wide
+    steps = [np.int32(draw(st.integers(1, 3))), rng.integers(0, 4, (x.shape[1], *(1,) * (x.ndim - 2))).astype("int32")]
+    left = b.op("left_shift", wide, draw(st.sampled_from(steps))) if draw(st.booleans()) else wide
     total = b.op("add", b.op("add", left, b.op("cast", x, dtype="int32")), np.int32(draw(st.sampled_from([2, 40000]))))
     limited = b.op("clip", b.op("right_shift", total, np.int32(2)), a_min=low, a_max=high)
     narrow: Value = b.op("cast", limited, dtype="int8")

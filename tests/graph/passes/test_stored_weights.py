@@ -47,6 +47,13 @@ def data(graph: Graph, n: int = 2) -> np.ndarray:
     return np.random.default_rng(1).standard_normal(shape).astype(np.float32)
 
 
+def test_strict_products_are_left_alone() -> None:
+    b = GraphBuilder("product")
+    weight = b.op("qnn.dequantize", b.constant(np.ones((4, 8), np.int8)), np.float32(0.5))
+    graph = b.build(b.op("nn.dense", b.input("x", (2, 8)), weight))
+    assert stored_weights(graph, "strict") is graph and stored_weights(graph) is not graph
+
+
 @given(case=st.composite(product)())
 @settings(max_examples=60)
 def test_a_product_keeps_its_meaning_and_its_bytes(case: tuple[Graph, bool]) -> None:
