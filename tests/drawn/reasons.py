@@ -6,6 +6,7 @@ from .branches import Branch
 from .vocabulary import Row
 
 _ACCELERATOR = "storage of an accelerator: nothing here runs it, programs carry the name"
+_ELEMENTS = "made for accelerators alone: tests/graph/passes/test_element_layout.py draws them"
 _GRID = "an axis as the others of its kind; schedules of random programs have two dimensions"
 
 REASONS: dict[Row, str] = {
@@ -13,6 +14,9 @@ REASONS: dict[Row, str] = {
        ("warp", "wmma", "m16n8k8", "metal", "texture", "amx", "vtcm", "acc", "inp", "wgt", "out")},
     **{("thread axis", name): _GRID for name in ("blockIdx.z", "vthread.y", "vthread.z")},
     ("expression", "BufferData"): "the address in a foreign call, which has no meaning that could be run",
+    **{("graph operator", f"nn.contrib_{name}_elements"): _ELEMENTS for name in
+       ("add", "conv2d", "depthwise_conv2d", "max_pool2d", "requantize")},
+    ("graph pass changes", "stored_weights"): "weights of bytes in files: tests/graph/passes/test_stored_weights.py",
     ("graph pass changes", "tf32_products"): "by consent, on CUDA: tests/graph/passes/test_tf32_products.py",
     ("pass changes nothing", "drop_blocks"): "every function has a root block",
 }  # fmt: skip
