@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -55,9 +57,6 @@ def test_what_is_divided_by_its_indices_stays_one() -> None:
     assert written_out(rows("parallel", "local")) is not None
 
 
-CHECKS = [test_each_iteration_has_its_own, test_what_is_divided_by_its_indices_stays_one]
-
-
 @pytest.mark.parametrize("size", ["n", "300000"])
 def test_where_the_stack_has_no_room_each_iteration_has_a_part_of_the_workspace(size: str) -> None:
     func = from_source(f"""
@@ -80,3 +79,10 @@ def test_where_the_stack_has_no_room_each_iteration_has_a_part_of_the_workspace(
     ]
     one, all_of_them = (eval(str(dim), {"n": 10}) for dim in (size, workspace.shape[0]))
     assert all_of_them == 8 * one
+
+
+CHECKS = [
+    test_each_iteration_has_its_own,
+    test_what_is_divided_by_its_indices_stays_one,
+    partial(test_where_the_stack_has_no_room_each_iteration_has_a_part_of_the_workspace, "n"),
+]

@@ -202,7 +202,7 @@ def functions() -> dict[str, Any]:
         "behind its sums are store": te.create_prim_func(
             [x, w, te.compute(sums.shape, lambda *i: sums[i].astype("int8"))]
         ),
-        "no tile of it fits": layer_function(Conv2d(1, 3000, 4, 4, 1), SMALL.config),
+        "no tile of it fits": layer_function(Conv2d(24, 24, 4, 4, 23), SMALL.config),
     }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ Faults("topi reduce: calls", "minitvm.topi.reduce", [called("arg")]).edit(
 Faults("topi matmul: calls", "minitvm.topi.matmul", [called("products")]).edit(
     "products of a dense layer wrap before they are summed",
     "dense",
-    "te.sum(data[(*rows, k.var)].astype(dtype) * weight[j, k.var].astype(dtype), axis=k)",
+    "te.sum(factor(data[(*rows, k.var)], dtype) * factor(weight[j, k.var], dtype), axis=k)",
     "te.sum((data[(*rows, k.var)] * weight[j, k.var]).astype(dtype), axis=k)",
 )
 

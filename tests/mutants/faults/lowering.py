@@ -1,9 +1,12 @@
 """Faults in the passes of `tir.transform.pipeline`, in their order."""
 
+from tests.tir.transform.test_hoist_conditions import divisions_stay_guarded
+
 from ..contracts import storage
 from ..patch import Faults
 from ..seeded import KERNELS
 from ..siblings import as_written, padded_sums
+from ..streams import by_hand
 from ..workloads import (
     KINDS,
     families,
@@ -230,14 +233,14 @@ FUSE.edit("an inner parallel loop stays", "_serial", "new.kind == ForKind.PARALL
 
 # -- hoist_conditions
 
-NEIGHBOURS = hoisted()
+NEIGHBOURS, GUARDS = hoisted(), by_hand("conditions that divide", divisions_stay_guarded)
 BY_DATA = lowered(families("data_loops"), ("unroll", "split"), most=1)
 HOIST = Faults("hoist_conditions", TRANSFORM + "hoist_conditions", [BLOCKS, TILES, CHAINS])
 HOIST.edit(
     "a condition on the loop goes around it",
     "_unswitched",
-    "if not uses(c, [loop.var]) and not reads_memory(c)",
-    "if not reads_memory(c)",
+    "if not uses(c, [loop.var]) and _moves(c)",
+    "if _moves(c)",
 )
 HOIST.edit(
     "the other conditions are lost",
@@ -289,9 +292,10 @@ HOIST.edit(
     by=[BY_DATA],
 )
 HOIST.edit(
-    "a condition that reads memory goes before what changes it", "_unswitched",
-    " and not reads_memory(c)", "", by=[BRANCHES, BY_DATA],
+    "a condition that reads memory goes before what changes it", "_moves",
+    "not reads_memory(condition) and ", "", by=[BRANCHES, BY_DATA],
 )  # fmt: skip
+HOIST.edit("a condition goes before one that guards it", "_moves", " and always_defined(condition)", "", by=[GUARDS])
 
 # -- place_allocations
 

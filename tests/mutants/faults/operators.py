@@ -37,7 +37,7 @@ TE_CONV = Faults("topi conv", "minitvm.topi.conv", [imported("conv", "conv_integ
 TE_CONV.edit(
     "products of a convolution wrap before they are summed",
     "_conv",
-    "x.astype(dtype) * w.astype(dtype)",
+    "factor(x, dtype) * factor(w, dtype)",
     "(x * w).astype(dtype)",
 )
 TE_CONV.edit(

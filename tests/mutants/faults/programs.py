@@ -7,7 +7,7 @@ HOIST_CONDITIONS = Faults("programs: hoist_conditions", "minitvm.tir.transform.h
 HOIST_CONDITIONS.edit(
     "a condition on memory moves out of the loop that changes it",
     "_unswitched",
-    "if not uses(c, [loop.var]) and not reads_memory(c)]",
+    "if not uses(c, [loop.var]) and _moves(c)]",
     "if not uses(c, [loop.var])]",
 )
 HOIST_CONDITIONS.edit(
