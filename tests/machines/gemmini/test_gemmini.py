@@ -243,8 +243,17 @@ def test_the_command(capsys: Any, tmp_path: Any) -> None:
     assert main(["accel", "run", "C8", "--config", "gemmini", "--timeline", str(tmp_path / "c8.html")]) == 0
     out = capsys.readouterr().out
     assert "the result is NumPy's, bit by bit" in out and "25,088 cycles of the array" in out
-    assert main(["accel", "run", "nothing.asm", "--config", "gemmini"]) == 2
-    assert "on gemmini run a layer" in capsys.readouterr().err
+    for action in ("run", "show"):
+        assert main(["accel", action, "nothing.asm", "--config", "gemmini"]) == 2
+        assert f"on gemmini {action} a layer" in capsys.readouterr().err
+    assert main(["accel", "sweep", "C11", "--config", "gemmini"]) == 0
+    head, _, row = capsys.readouterr().out.splitlines()
+    assert "what its transfers and products take" in head and 0 < float(row.split()[-3]) <= 1
+    assert main(["accel", "show", "C11", "--config", "gemmini"]) == 0
+    shown = assemble(capsys.readouterr().out)
+    assert any(isinstance(one, Compute) for one in shown.instructions)
+    assert main(["accel", "show", "C11", "--config", "gemmini", "--binary", str(tmp_path / "c11.bin")]) == 2
+    assert "--binary is for the machines of kind accel" in capsys.readouterr().err
     with pytest.raises(InputError, match="no accelerator is called 'gemini': did you mean gemmini"):
         machine("gemini", "tsim")
     with pytest.raises(InputError, match="has options for its array"):
