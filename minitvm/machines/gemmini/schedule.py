@@ -13,10 +13,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ...expr import IntImm, Max, Min
 from ...strategy import Candidate, Cost
-from ...strategy.accel.convolution import Convolution, Stage, Tile, convolution_of, image_rows, schedule_tiles, tilings
-from ...strategy.blocks import block_named
+from ...strategy.accel.convolution import (
+    Convolution,
+    Stage,
+    Tile,
+    beyond_shift,
+    convolution_of,
+    image_rows,
+    schedule_tiles,
+    tilings,
+)
 from ...strategy.registry import RULES, Rule, rule
 from ...tir import Schedule
 from ...tir.nodes import PrimFunc
@@ -49,23 +56,19 @@ def rules(target: Any) -> list[Rule]:
 
 
 def misfit(func: PrimFunc) -> str:
-    """Why a function is nothing that the machine computes; "" if it is."""
+    """Why the machine cannot compute a function; "" if it can."""
     conv = convolution_of(func)
     if conv is None:
         return "it is no convolution on elements of int8, with a way out behind it"
     operations = tuple(stage.operation for stage in conv.stages)
     if operations not in (WAY_OUT, ("alu_add", *WAY_OUT)):
         return f"behind its sums are {', '.join(operations)}; the way out is a bias, a shift, two limits and bytes"
-    most, least = (_limit(func, stage) for stage in conv.stages[-3:-1])
+    if why := beyond_shift(conv.stages[-4], 32):
+        return why
+    most, least = (stage.constant for stage in conv.stages[-3:-1])
     if least not in (-128, 0) or most != 127:
         return f"results are kept between {least} and {most}; the way out has -128 or 0, and 127"
     return ""
-
-
-def _limit(func: PrimFunc, stage: Stage) -> int | None:
-    value = block_named(func, stage.block).body.value  # type: ignore[attr-defined]
-    assert isinstance(value, Max | Min)
-    return next((side.value for side in (value.a, value.b) if isinstance(side, IntImm)), None)
 
 
 def fits_the_machine(func: PrimFunc) -> bool:
