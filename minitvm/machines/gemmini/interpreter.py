@@ -23,8 +23,8 @@ def run(
 ) -> dict[str, Array]:
     """Run a program on the bytes of its inputs; returns the bytes of its outputs, zeros where nothing was stored.
 
-    Raises `InputError` for arrays that are missing or do not fit, `ExecutionError` for a place outside of a memory, a read of what was
-    never written, and a program that does not end with FENCE.
+    Raises `InputError` for arrays that are missing or do not fit, `ExecutionError` for a place outside of a memory, a
+    read of what was never written, and a program that does not end with FENCE.
     """
     machine = _Machine(program, config, inputs)
     for number in range(len(program.instructions)) if order is None else order:
