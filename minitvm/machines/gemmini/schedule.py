@@ -24,29 +24,14 @@ from ...strategy.accel.convolution import (
     schedule_tiles,
     tilings,
 )
+from ...strategy.accel.passes import SCRATCHPADS
 from ...strategy.registry import RULES, Rule, rule
 from ...tir import Schedule
 from ...tir.nodes import PrimFunc
 from ...tir.tensor_intrin.accelerator import Elements
-from ...tir.transform import pipeline
-from ...tir.transform.accelerator import fetch_order, fold_nests, join_contexts, place_scratchpads, reuse_registers
-from ...tir.transform.pipeline import Pass
 from .config import Gemmini
 
-_SHARED = {step.name: step for step in pipeline.PASSES}
-
-PASSES: tuple[Pass, ...] = (
-    *(_SHARED[name] for name in ("dense_parameters", "lower_match_buffers", "lower_init", "drop_blocks", "simplify")),
-    Pass("place_scratchpads", lambda func, _: place_scratchpads(func), "storage is that of one tile"),
-    _SHARED["compact_buffers"],
-    Pass("fold_nests", lambda func, _: fold_nests(func), "loops around an element's instruction are the instruction's"),
-    Pass("reuse_registers", lambda func, _: reuse_registers(func), "biases are added in place"),
-    _SHARED["inject_virtual_thread"],
-    Pass("join_contexts", lambda func, _: join_contexts(func), "loads of a context stand together"),
-    _SHARED["flatten_buffers"],
-    Pass("fetch_order", lambda func, _: fetch_order(func), "a sequence of instructions, no loops"),
-)
-
+PASSES = SCRATCHPADS  # the hardware tracks hazards, so no tokens are inserted
 WAY_OUT = ("alu_shr_imm", "alu_min_imm", "alu_max_imm", "store")
 
 
