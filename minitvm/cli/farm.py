@@ -1,11 +1,11 @@
 """`minitvm worker ADDRESS`: do signed work for the scheduler there, one request at a time, until Ctrl-C.
 
 Work is what `minitvm tune MODEL --workers ADDRESS` measures, and the rounds of `make fuzz WORKERS=ADDRESS`. A
-scheduler is started with `dask scheduler`. `work` refuses what is not signed with the farm's key, a file that you copy
-to each board. That keeps out who reaches the scheduler through minitvm only. Dask's own ports take pickles, and who
-tunes unpickles what comes back: without TLS, whoever reaches the scheduler, or is one of its workers, can run code on
-the workers and at your desk, and forge records, without the key. Run a farm in a network of your own, or with TLS,
-which lets in who has a certificate.
+scheduler is started with `dask scheduler`. minitvm on a worker refuses what is not signed with the farm's key, a file
+that you copy to each board. That keeps out only who comes through minitvm. Dask's own ports take pickles, and who tunes
+unpickles what comes back: without TLS, whoever reaches the scheduler, or is one of its workers, can run code on the
+workers and at your desk, and forge records, without the key. Run a farm in a network of your own, or with TLS, which
+lets in who has a certificate.
 """
 
 from __future__ import annotations

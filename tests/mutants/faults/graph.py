@@ -373,9 +373,9 @@ def _elements(trial: Trial, draw: Draw) -> None:
 
 ELEMENTS = Faults("element_layout", PASSES + "element_layout", [drawn("layers of int8", _elements, 60)])
 ELEMENTS.edit("filters are turned in their blocks", "_Packing._filters", "(0, 2, 4, 5, 1, 3)", "(0, 2, 4, 5, 3, 1)")
-ELEMENTS.edit("offsets are forgotten", "_Packing.layer", "if layer.offset.any():", "if False:")
+ELEMENTS.edit("offsets are forgotten", "_Packing.layer", "if offset.any() and not alike:", "if False:")
 ELEMENTS.edit("sums are not shifted", "_Packing.layer", "shift=layer.shift", "shift=0")
-ELEMENTS.edit("the lower limit is forgotten", "_Packing.layer", "least=layer.least", "least=-128")
+ELEMENTS.edit("the lower limit is forgotten", "_Packing.layer", '"least": layer.least', '"least": -128')
 ELEMENTS.edit("channels are filled up in front", "_Packing.pack", "pads[3] = missing", "pads[2] = missing")
 ELEMENTS.edit(
     "elements of a batch are taken for channels", "_Packing.unpack", "(0, 4, 1, 5, 2, 3)", "(0, 5, 1, 4, 2, 3)"
