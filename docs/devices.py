@@ -21,9 +21,9 @@ HEAD = """\
 
 Written by `make docs` from the rules of the back ends (`docs/devices.py`); do not edit.
 
-Every operator runs on every target but the accelerator: what has no rule of its own is done by the fallback, a thread
-an element. A cell names the rule that schedules a function of that kind in a build (`minitvm/strategy`); **bold** are
-products on tensor cores. Shapes are of middle size; a rule may decline small ones.
+Every operator runs on every target but the simulated accelerators: what has no rule of its own is done by the fallback,
+a thread an element. A cell names the rule that schedules a function of that kind in a build (`minitvm/strategy`);
+**bold** are products on tensor cores. Shapes are of middle size; a rule may decline small ones.
 
 """
 
@@ -36,7 +36,8 @@ CHECKED = """
 | cuda | Python text for Numba CUDA | interpreters and oracle; Numba's simulator ([`tests/runtime/test_cuda.py`](../tests/runtime/test_cuda.py)); lanes of warps ([`minitvm/runtime/cuda/simulated_warps.py`](../minitvm/runtime/cuda/simulated_warps.py)); PTX and cubins for sm_75, 80, 90, 90a: registers, spills, shared storage ([`tests/strategy/test_gpu_machine_code.py`](../tests/strategy/test_gpu_machine_code.py)); a pretended driver ([`tests/runtime/fake_cuda.py`](../tests/runtime/fake_cuda.py)) | not measured: no GPU |
 | opencl, amd, intel, mali, adreno | OpenCL C 1.2 | interpreters and oracle; the same source on PoCL; races and bounds under Oclgrind ([`tests/runtime/test_oclgrind.py`](../tests/runtime/test_oclgrind.py)) | not measured: no GPU |
 | opencl, pocl | OpenCL C 1.2, on the CPU | runs there | yes: `python -m benchmarks.opencl` |
-| accel | assembly of the simulated accelerator ([accelerator](accel.md)): products and convolutions of int8; the rest on its host | its interpreter, in several orders | cycles of the model |
+| accel | assembly of the simulated accelerator ([accelerator](accel.md)): products and convolutions of int8, with its options also sums, max pools and depthwise convolutions; the rest on its host | its interpreter, in several orders | cycles of the model |
+| gemmini | assembly of a machine in the shape of Gemmini ([accelerator](accel.md)): products and convolutions of int8; the rest on its host | its interpreter, also in the order of a timeline | cycles of the model |
 """  # noqa: E501
 
 

@@ -3,7 +3,7 @@
 #
 # A schedule that is good on your laptop may be bad on a phone. So measurements have to run where the network will run:
 # on boards. They are slow, they are few, they hang, and somebody pulls a plug. In this lesson we send work to them so
-# that nothing is lost, nothing is done twice for nothing, and nobody else can make them run code.
+# that nothing is lost, no work is wasted, and nobody without a key can send them work.
 
 # %%
 from minitvm.cli.lesson import open_lessons
@@ -35,7 +35,7 @@ assert str(laptop) != str(small) and Target(str(small)) == small
 # %% [markdown]
 # ## What travels
 #
-# Not the candidate: a board need not have the compiler's time. The artifact travels, compiled, with the artifact of the
+# Not the candidate: compiling on a board would be slow. The artifact travels, compiled, with the artifact of the
 # untuned program beside it. A board that never saw this operator finds out from that what the right result is, so
 # *any* board of the tag can do *any* request, and one that was lost can simply be sent again.
 

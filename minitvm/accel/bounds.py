@@ -9,7 +9,8 @@
       2   for the limits: a shift and an addition leave large and small numbers apart, a minimum bounds them from above
           alone, a maximum from below alone. The option `clip` does both where the limits have one size: 1
 
-  so four, or three. A store is another module's, and a bias takes one more addition of two registers, two cycles.
+  so four for the limits -128 and 127 of `bound`, and three for -127 and 127 with `clip`. A store is another module's,
+  and a bias takes one more addition of two registers, two cycles.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ class Bound:
 
 
 def bound(layer: Conv2d, config: AccelConfig) -> Bound:
-    """The least cycles of a layer whose sums are shifted and limited. Channels fill whole blocks, the batch is one."""
+    """The least cycles of a layer whose sums are shifted and kept between -128 and 127.
+
+    Channels fill whole blocks, the batch is one.
+    """
     outs, ins = layer.out_channels // config.block_out, layer.in_channels // config.block_in
     registers = layer.rows * layer.columns * outs
     products = registers * ins * layer.kernel**2

@@ -171,6 +171,11 @@ class AccelConfig:
         """How many elements a scratchpad holds; OUT and ACC8 name the registers."""
         return int(getattr(self, f"{pad.held.word}_bytes")) // self.element_bytes(pad.held)
 
+    @property
+    def adds_constants(self) -> bool:
+        """Whether an instruction adds one number to all sums: ALU's, of `widths.immediate` bits."""
+        return True
+
     def depths(self) -> dict[str, int]:
         """How many elements inp, wgt and acc hold, by their names, which are the scopes of storage in a compiler."""
         return {pad.word: self.depth(pad) for pad in (Scratchpad.INP, Scratchpad.WGT, Scratchpad.ACC)}

@@ -93,12 +93,11 @@ def _numbers(text: str) -> list[int]:
     return numbers
 
 
-def _read(options: argparse.Namespace) -> tuple[Program, AccelConfig]:
+def _read(options: argparse.Namespace, target: Target) -> tuple[Program, AccelConfig]:
     from ..accel.assembler import read
     from ..accel.layers import RESNET18
-    from .accel_layers import compiled, machine
+    from .accel_layers import compiled
 
-    target = machine(options.config, options.memory)
     config = target.config
     if options.program in RESNET18:
         return compiled(RESNET18[options.program], target, options.contexts, options.program), config
@@ -123,7 +122,7 @@ def run(options: argparse.Namespace) -> int:
     chosen = machine(options.config, options.memory)
     if chosen.kind != "accel":
         return _run_elsewhere(options, chosen, targets)
-    program, config = _read(options)
+    program, config = _read(options, chosen)
     verify(program, config)
     inputs = _inputs(program, config, opt.load_arrays(options.input) if options.input else None)
     outputs = _interpreted(program, config, inputs, max(1, options.orders))
@@ -204,7 +203,10 @@ def _interpreted(program: Program, config: AccelConfig, inputs: dict[str, Any], 
     print(f"{len(program.instructions)} instructions, ordered by tokens: all orders give one result")
     found = tokens(program, config)
     idle = sum(not one.needed for one in found)
-    print(f"{len(found)} tokens; without any one of {len(found) - idle} two instructions that meet are in no order")
+    print(
+        f"{len(found)} tokens; {len(found) - idle} of them are needed: without one, two instructions that touch an "
+        "element have no order"
+    )
     print(f"{len(explored.orders)} orders were run in {seconds:.2f} s: {'; '.join(explored.orders)}")
     return explored.outputs
 
@@ -238,15 +240,32 @@ def _pictures(timeline: Timeline, targets: dict[str, Path]) -> list[Path]:
 def show(options: argparse.Namespace) -> int:
     from ..accel.disassembler import disassemble
     from ..accel.encoding import encode_program
+    from .accel_layers import machine
 
-    program, config = _read(options)
+    target = machine(options.config, options.memory)
+    if target.kind != "accel":
+        print(_elsewhere(options, target), end="")
+        return 0
+    program, config = _read(options, target)
     if options.binary:
-        target = output_path(options.binary, "--binary")
-        target.write_bytes(encode_program(program.instructions, config))
-        print(f"wrote {target}")
+        file = output_path(options.binary, "--binary")
+        file.write_bytes(encode_program(program.instructions, config))
+        print(f"wrote {file}")
         return 0
     print(disassemble(program, config), end="")
     return 0
+
+
+def _elsewhere(options: argparse.Namespace, target: Target) -> str:
+    """The text of a layer's program on a machine of another kind."""
+    from ..accel.layers import RESNET18
+    from .accel_layers import source
+
+    if options.binary:
+        raise InputError(f"--binary is for the machines of kind accel: the programs of {target.kind} have a text only")
+    if options.program not in RESNET18:
+        raise InputError(f"on {target.kind} show a layer, {', '.join(RESNET18)}; found {options.program!r}")
+    return source(RESNET18[options.program], target, options.contexts)
 
 
 def sweep(options: argparse.Namespace) -> int:
@@ -280,21 +299,27 @@ def sweep(options: argparse.Namespace) -> int:
             alone, hidden = (timed(layer, target, n, name) for n in (1, 2))
             if target is targets[0]:
                 drawn[name] = alone, hidden
-            least = bound(layer, config)
+            if target.kind == "accel":
+                known = bound(layer, config)
+                least, limit = known.cycles, known.name
+            else:  # products and bytes of this program, of which other programs may move fewer
+                least, limit = hidden.bound
             if target is targets[0]:
                 cycles[name] = hidden.cycles
-            share = f"{least.cycles / hidden.cycles:.2f} of {least.name}"
+            share = f"{least / hidden.cycles:.2f} of {limit}"
             cells.append(f"{hidden.cycles:,} {alone.utilisation:.2f} {hidden.utilisation:.2f} {share}")
         return cells
 
     configs = [target.config for target in targets]
     heads = [f"{c.block_in}x{c.block_out}, {c.dram.bytes_per_cycle} B" for c in configs]
+    ours = targets[0].kind == "accel"
+    least, where = ("no program can beat", "accel.bounds") if ours else ("its transfers and products take", "Timeline")
     print(
         f"{options.config}, {options.memory} memory: cycles, the array's use with one context and with two, and the"
-        " share of what no program can beat (`accel.bounds`), of compiled programs"
+        f" share of what {least} (`{where}`), of compiled programs"
     )
     _table(heads, {name: row(name, RESNET18[name]) for name in options.layers or RESNET18})
-    if cycles.keys() == RESNET18.keys():
+    if ours and cycles.keys() == RESNET18.keys():
         print(beside_a_processor(cycles, RESNET18, configs[0]))
     if drawing and drawn:
         roofline.save(drawn, drawing)

@@ -73,10 +73,16 @@ def compiled(layer: Conv2d, target: Target, contexts: int = 2, name: str = "conv
     time, and in nothing else. Raises `InputError` for a layer of which nothing fits.
     """
     from ..accel.assembler import assemble
+
+    return replace(assemble(source(layer, target, contexts), target.config, name), name=name)
+
+
+def source(layer: Conv2d, target: Target, contexts: int = 2) -> str:
+    """The text that the compiler makes of a layer, for a machine of any kind; raises as `compiled`."""
     from ..build import lower
 
     (kernel,) = lower(scheduled(layer, target, contexts), target, stop_at="executable").kernels
-    return replace(assemble(kernel.source, target.config, name), name=name)
+    return kernel.source
 
 
 def scheduled(layer: Conv2d, target: Target, contexts: int = 2) -> PrimFunc:

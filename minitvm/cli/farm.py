@@ -1,8 +1,11 @@
 """`minitvm worker ADDRESS`: do signed work for the scheduler there, one request at a time, until Ctrl-C.
 
 Work is what `minitvm tune MODEL --workers ADDRESS` measures, and the rounds of `make fuzz WORKERS=ADDRESS`. A
-scheduler is started with `dask scheduler`. A worker refuses what is not signed with its key, a file that you copy to
-each board.
+scheduler is started with `dask scheduler`. minitvm on a worker refuses what is not signed with the farm's key, a file
+that you copy to each board. That keeps out only who comes through minitvm. Dask's own ports take pickles, and who tunes
+unpickles what comes back: without TLS, whoever reaches the scheduler, or is one of its workers, can run code on the
+workers and at your desk, and forge records, without the key. Run a farm in a network of your own, or with TLS, which
+lets in who has a certificate.
 """
 
 from __future__ import annotations
@@ -36,6 +39,12 @@ def add_security(parser: argparse.ArgumentParser) -> None:
         ("key", "of --tls-cert"),
     ):
         parser.add_argument(f"--tls-{name}", metavar="FILE", help=f"PEM, {what}; with tls:// addresses")
+
+
+def given(options: argparse.Namespace) -> list[str]:
+    """Those of the options of `add_security` that were given, by their names."""
+    return [name for name in ("--key", "--tls-ca-file", "--tls-cert", "--tls-key")
+            if getattr(options, name[2:].replace("-", "_")) is not None]  # fmt: skip
 
 
 def security(options: argparse.Namespace) -> Any:

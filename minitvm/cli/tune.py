@@ -60,7 +60,12 @@ def _seconds(text: str) -> float:
 def tune(options: argparse.Namespace) -> int:
     """Tune a model, or one of the words before FILE."""
     words = {"explain": _explain, "report": _report, "export": _export, "import": _import, "merge": _merge}
+    given = farm.given(options)
+    if given and options.workers is None:
+        raise InputError(f"{given[0]} is for a farm: name its scheduler with --workers ADDRESS")
     if options.model in words and options.file is not None:
+        if options.workers is not None:
+            raise InputError(f"tune {options.model} measures nothing, so it has no --workers")
         return words[options.model](options)
     if options.file is not None:
         raise InputError(f"{options.model} {options.file}: wanted one model, or one of {', '.join(words)} before it")
@@ -77,11 +82,11 @@ def _tune(options: argparse.Namespace) -> int:
 
     start = time.monotonic()
     with Database.open(options.db) as database:
+        tasks = _tasks(options, options.model)
         measuring = None
         if options.workers is not None:
             target = opt.target(options.target)
             measuring = on_farm(options.workers, target, options.key, security=farm.security(options))
-        tasks = _tasks(options, options.model)
         with _Progress() as progress:
             tuned = tune_tasks(
                 tasks, database, start, options.budget, options.trials, options.seed, progress.report,
@@ -107,7 +112,7 @@ def summary(tuned: Tuned) -> list[str]:
     if tuned.waiting:
         total = tuned.waiting + len(tuned.searches)
         lines.append(
-            f"not begun   {tuned.waiting} of {total} operators: the same command goes on, a larger --budget too"
+            f"not begun   {tuned.waiting} of {total} operators: run the same command again, or with a larger --budget"
         )
     before, after = tuned.untuned_seconds, tuned.tuned_seconds
     if before:

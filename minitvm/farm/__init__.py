@@ -9,7 +9,9 @@ worker.py    on a board: what Dask calls there, and the program `minitvm worker`
 client.py    at the user: sends requests to the workers of one target, and sends them again where a worker died
 
 A worker is tagged with the text of its target, as a resource of Dask's, and does one request at a time. Dask pickles
-one name, `minitvm.farm.worker:work`, and bytes; no function or object of ours travels as a pickle.
+one name, `minitvm.farm.worker:work`, and bytes; no function or object of ours travels as a pickle. But Dask's ports
+take any pickle, from anybody who reaches them, and a client unpickles replies: the key is no protection against who can
+speak to the scheduler. TLS is.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from .message import signed
 from .worker import ANYONE, TIMEOUT, distributed, unreachable, work
 
 PATIENCE = 60.0  # seconds without any worker, after which a farm is given up
-ATTEMPTS = 5  # workers that may die of one request
+DEATHS = 20  # workers that may die of one request; Dask itself sends it to four before it asks us
 _TICK = 0.5  # seconds between looks at the workers
 
 
@@ -36,17 +36,26 @@ class Farm:
     ) -> None:
         self.address, self.tag, self.patience = address, tag, patience
         self._ended = threading.Event()  # since it was looked at last
-        self.key = sign.make_user_key() if key is None else sign.key_bytes(key)
+        self._key = None if key is None else sign.key_bytes(key)
         dask = distributed()
         options = {} if security is None else {"security": security}
         try:
             self._client: Any = dask.Client(address, timeout=TIMEOUT, set_as_default=False, **options)
         except Exception as error:  # Dask's errors for this have no class in common
             raise unreachable(address, error) from None
-        if not self.workers():
-            text = self._no_worker()
+        try:
+            if not self.workers():
+                raise InputError(self._no_worker())
+        except BaseException:
             self.close()
-            raise InputError(text)
+            raise
+
+    @property
+    def key(self) -> bytes:
+        """What signs requests; this user's key is made when it is first needed."""
+        if self._key is None:
+            self._key = sign.make_user_key()
+        return self._key
 
     def __enter__(self) -> Self:
         return self
@@ -79,10 +88,10 @@ class Farm:
         """The result of `function` ("module:function") for each argument, with its number, in the order of their ends.
 
         Raises `ExecutionError` if the scheduler or the last worker is gone and stays away, and for a request that
-        ended `ATTEMPTS` workers; `InputError` for what a worker refused.
+        ended `DEATHS` workers; `InputError` for what a worker refused.
         """
         requests = [signed(function, argument, self.key) for argument in arguments]
-        attempts = Counter(range(len(requests)))
+        deaths: Counter[int] = Counter()  # of workers, by request
         running = {self._submit(request): number for number, request in enumerate(requests)}
         seen = time.monotonic()
         try:
@@ -93,8 +102,11 @@ class Farm:
                     if future.status == "finished":
                         yield number, self._opened(future.result())
                         continue
-                    self._demand_another(future, attempts[number])
-                    attempts[number] += 1
+                    deaths[number] += self._died(future)
+                    if deaths[number] >= DEATHS:
+                        raise ExecutionError(
+                            f"{deaths[number]} workers of {self.address} died of one request; it is given up"
+                        )
                     running[self._submit(requests[number])] = number
                 if ended or self.workers():
                     seen = time.monotonic()
@@ -122,15 +134,14 @@ class Farm:
         if self._client.status != "running":
             raise self._lost(None)
 
-    def _demand_another(self, future: Any, attempts: int) -> None:
-        """Raises unless the request may be sent again, because its worker died."""
+    def _died(self, future: Any) -> int:
+        """How many workers died of a request, one after the other; raises if it failed for another reason."""
         if future.status != "error":  # cancelled or lost: the scheduler that knew it is gone
             raise self._lost(None)
         error = future.exception()
         if not isinstance(error, distributed().KilledWorker):
             raise ExecutionError(f"a worker of {self.address} cannot do its work: {type(error).__name__}: {error}")
-        if attempts >= ATTEMPTS:
-            raise ExecutionError(f"{attempts} times workers of {self.address} died of one request; it is given up")
+        return int(error.allowed_failures) + 1  # the scheduler's setting, 3 unless somebody changed it
 
     def _opened(self, reply: bytes) -> bytes:
         if reply[:1] != b"\0":

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import ArtifactError, report
 
-_PURPOSE = b"minitvm farm\0"  # a signature of an artifact is none of a request
+_PURPOSE = b"minitvm farm\0"  # a signature of an artifact cannot be used for a request
 _SIGNATURE = hashlib.sha256().digest_size
 _LENGTH = struct.Struct("<Q")
 

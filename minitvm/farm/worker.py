@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import ArtifactError, InputError, MinitvmError, missing_extra, report
+from ..errors import ArtifactError, ExecutionError, InputError, MinitvmError, missing_extra, report
 from ..runtime.artifact import sign
 from ..target import Target
 from ..workers.process import function
@@ -72,7 +72,8 @@ def serve(address: str, target: Target, key: str | None, security: Any, ready: C
     """Be a worker of the scheduler at `address` until SIGINT or SIGTERM; `ready` gets a line when it is connected.
 
     `key` is a file (None: the user's key), `security` as in `connection`. Raises `MissingExtra`, `ArtifactError`
-    without a key, and `InputError` if the scheduler cannot be reached.
+    without a key, `InputError` if the scheduler cannot be reached, and `ExecutionError` when it
+    is gone.
     """
     if key is not None:
         os.environ[KEY] = os.path.abspath(key)
@@ -99,6 +100,8 @@ async def _serve(address: str, target: Target, security: Any, folder: str, ready
         ready(f"ready: {nanny.name} at {address} for {target}")
         ended = asyncio.create_task(nanny.finished())
         await asyncio.wait([ended, asyncio.create_task(stop.wait())], return_when=asyncio.FIRST_COMPLETED)
+        if not stop.is_set():
+            raise ExecutionError(f"the scheduler at {address} is gone, or has dismissed this worker")
 
 
 async def _reached(address: str, security: Any) -> None:

@@ -138,8 +138,8 @@ def tune(
         raise InputError(f"trials={trials}: wanted a number from 1")
     start = time.monotonic()
     with Database.open(db) as database:
-        measuring = None if workers is None else on_farm(workers, code_target(target), key, limits)
         tasks = extract(model, target, **options)
+        measuring = None if workers is None else on_farm(workers, code_target(target), key, limits)
         return tune_tasks(tasks, database, start, budget, trials, seed, report, runs, limits, measuring)
 
 
@@ -150,7 +150,12 @@ def on_farm(
     from ..farm.client import Farm
     from .remote import RemoteRunner
 
-    return RemoteRunner(Farm(address, str(target), key, security), limits)
+    farm = Farm(address, str(target), key, security)
+    try:
+        return RemoteRunner(farm, limits)
+    except BaseException:
+        farm.close()
+        raise
 
 
 def tune_func(func: PrimFunc, target: str | Target = "cpu", budget: float | None = 60.0, **options: Any) -> Schedule:

@@ -94,4 +94,9 @@ def test_mistakes_are_one_message(model: Path, tmp_path: Path, capsys: pytest.Ca
     assert "tune explain: wanted a model or file behind it" in refused("explain", *db)
     assert "no such database: " in refused("merge", str(tmp_path / "none.db"), *db)
     assert "nothing was measured yet: minitvm tune MODEL" in refused("report", str(model), *db)
+    farm = ["--workers", "tcp://127.0.0.1:1"]
+    assert "no such file: none.onnx" in refused("none.onnx", *farm, *db)  # before a farm is looked for
+    assert "tune explain measures nothing, so it has no --workers" in refused("explain", str(model), *farm, *db)
+    for option in ("--key", "--tls-cert"):
+        assert f"{option} is for a farm: name its scheduler with --workers" in refused(str(model), option, "x", *db)
     assert "is not a database" in refused(str(model), "--db", "x://y")

@@ -20,7 +20,7 @@ from minitvm.reference import graph as interpreter
 from minitvm.runtime.device.simulated import timelines
 from minitvm.script import from_source
 from minitvm.target import Target
-from minitvm.tir.tensor_intrin.accelerator import OPERATIONS, Elements, module_of, operation_of, token, token_of
+from minitvm.tir.tensor_intrin.accelerator import SET, Elements, module_of, operation_of, token, token_of
 from tests.strategy.accel_programs import SMALL, lowered
 
 VTA = machine("vta", "tsim")
@@ -84,7 +84,7 @@ def test_storage_that_does_not_fit() -> None:
 
 def kernel(body: str, params: str = 'D: T.Buffer((64,), "int8")'):
     """A kernel as text; `alu`, `load`, `store` and `reset` name the instructions."""
-    names = {op: NAMES.name(op) for op in OPERATIONS}
+    names = {op: NAMES.name(op) for op in SET.operations}
     for op, name in names.items():
         body = body.replace(f'"{op}"', f'"{name}"')
     lines = "\n".join("        " + line for line in body.strip().splitlines())

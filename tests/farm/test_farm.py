@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from minitvm.errors import ExecutionError, InputError
 from minitvm.target import Target
 
 from .. import fuzz
-from .boards import Boards, boards
+from .boards import SLOW, Boards, boards
 
 pytest.importorskip("distributed", reason="Dask distributed is not installed: pip install 'minitvm[farm]'")
 
@@ -93,6 +95,51 @@ def test_what_a_farm_cannot_do_is_one_message(farm: Boards, tmp_path: Path) -> N
         assert answers(client, asked(0, 1))[0] == right(1)
 
 
+def test_who_only_looks_needs_no_key_and_deaths_are_counted(farm: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that kills whoever does it is sent to Dask five times, and by Dask to four workers each."""
+    from distributed import KilledWorker
+
+    from minitvm.runtime.artifact import sign
+
+    if not farm.workers:
+        farm.start_worker()
+    made, sent = [], []
+    monkeypatch.setattr(sign, "make_user_key", lambda: made.append(1) or b"x" * 32)
+
+    class Dead:
+        status, done, exception = "error", lambda _: True, lambda _: KilledWorker("task", None, 3)
+
+    with Farm(farm.address) as client:
+        assert client.all_workers() and not made
+        monkeypatch.setattr(client, "_submit", lambda request: sent.append(request) or Dead())
+        with pytest.raises(ExecutionError, match="20 workers of .* died of one request; it is given up"):
+            list(client.run(ECHO, [b"0 x"]))
+    assert len(sent) == 5 and made
+
+
+def test_a_worker_whose_scheduler_goes_away_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from minitvm.farm import worker
+
+    class Gone(contextlib.nullcontext[None]):
+        name = "board"
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            super().__init__()
+
+        async def finished(self) -> None: ...
+
+    async def reached(*_: Any) -> None: ...
+
+    (tmp_path / "key").write_bytes(b"k" * 32)
+    monkeypatch.setenv(worker.KEY, "")
+    monkeypatch.setattr(worker, "_reached", reached)
+    monkeypatch.setattr(worker, "distributed", lambda: SimpleNamespace(Nanny=Gone))
+    assert main(["worker", "tcp://desk:1", "--key", str(tmp_path / "key"), "--target", "vta"]) == 2
+    assert "the scheduler at tcp://desk:1 is gone" in capsys.readouterr().err
+
+
 def test_a_scheduler_that_is_not_there(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minitvm.farm.client.TIMEOUT", 0.5)
     with pytest.raises(InputError, match=r"no scheduler answers at tcp://127.0.0.1:1\n"):
@@ -118,6 +165,7 @@ def test_a_farm_that_goes_away(tmp_path: Path) -> None:
             farm.kill(farm.scheduler)
             with pytest.raises(ExecutionError, match="the scheduler at .* is gone"):
                 next(results)
+            assert farm.workers[0].wait(SLOW) == 2
 
 
 @pytest.mark.full

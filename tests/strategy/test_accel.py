@@ -12,6 +12,7 @@ from minitvm.accel.verifier import verify
 from minitvm.cli.accel_layers import compiled, layer_function, machine
 from minitvm.codegen.accel import program_of
 from minitvm.errors import InputError, VerificationError
+from minitvm.lowering import place
 from minitvm.reference import accel
 from minitvm.strategy.accel.convolution import convolution_of
 from minitvm.target import Target
@@ -123,6 +124,30 @@ def _sums(behind) -> te.Tensor:
 def test_functions_that_are_no_convolution_of_the_machine(behind) -> None:
     assert convolution_of(_sums(behind)) is None
     assert strategy.candidates(_sums(behind), SMALL) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"least": -100_000, "most": 100_000}, "its constant 100000 is beyond the 16 bits"),
+        ({"least": -(1 << 15), "most": (1 << 15) - 1}, ""),
+        ({"least": -(1 << 15) - 1}, "its constant -32769 is"),
+        ({"offset": 1 << 15}, "its constant 32768 is"),
+        ({"shift": 32}, "it shifts by 32; numbers of 32 bits are shifted by 0 to 31"),
+        ({"shift": -1}, "it shifts by -1"),
+    ],
+)
+def test_constants_that_no_instruction_holds(options, words: str) -> None:
+    """Of a convolution and in registers; what is refused has no schedule, and what is not has one."""
+    x = te.placeholder((1, 1, 4, 4, 1, 4), "int8", name="x")
+    alone = topi.requantize_elements(topi.add_elements(x, x), **{"shift": 3, **options})
+    behind = _sums(lambda s: topi.requantize_elements(s, **{"shift": 3, **options}))
+    for func in (te.create_prim_func([x, alone]), behind):
+        why = place(func, SMALL).refusal
+        assert why.startswith(words) and bool(why) == bool(words)
+        assert bool(strategy.candidates(func, SMALL)) == (not words)
+        if not words:
+            program_of(lowered(strategy.schedule(func, SMALL).func, SMALL), SMALL.config)
 
 
 def test_candidates_fit_the_scratchpads() -> None:

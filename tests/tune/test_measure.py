@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,20 @@ def changed(factor: float) -> PrimFunc:
     r = te.reduce_axis((0, 16), name="k")
     c = te.compute((32, 48), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
     return te.create_prim_func([a, b, te.compute((32, 48), lambda i, j: c[i, j] * factor, name="D")])
+
+
+def test_results_are_in_place_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends_early(file: Any, *_: Any) -> None:
+        Path(getattr(file, "name", file)).write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    nothing = SimpleNamespace(executable=SimpleNamespace(inputs=(), outputs=(), calling_order=()))
+    results = tmp_path / "right.npz"
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(np, "savez", ends_early)
+        program._compared(nothing, [], "", str(results))
+    assert not results.exists()
+    assert program._compared(nothing, [], "", str(results)) == "" and results.exists()
 
 
 def test_the_first_run_says_what_is_right_and_others_are_compared_with_it(runner: Runner) -> None:

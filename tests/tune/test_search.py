@@ -286,7 +286,7 @@ def test_tasks_that_a_budget_does_not_reach_are_counted(
     monkeypatch.setattr(tuning, "available_cores", lambda: [0])
     result, _ = tuned(tmp_path, by_rows, monkeypatch, budget=1e-9)
     assert result.ended == "budget" and len(result.searches) == 1 and result.waiting == 1
-    assert "not begun   1 of 2 operators: the same command goes on, a larger --budget too" in summary(result)
+    assert "not begun   1 of 2 operators: run the same command again, or with a larger --budget" in summary(result)
 
 
 def test_the_gain_of_a_task_is_what_a_run_of_the_model_would_save(faked: Any, tmp_path: Path) -> None:

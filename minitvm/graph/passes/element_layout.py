@@ -270,6 +270,8 @@ def _layer(
         if stage <= before:
             return f"{item.op} follows its sums, where the ALU adds, shifts, limits and stores, in this order"
         before = stage
+        if item.output.shape != head.output.shape:
+            return f"{item.op} stretches its sums from {head.output.shape} to {item.output.shape}"
         if item.op == "add":
             other = next((arrays[v] for v in item.inputs if v in arrays), None)
             along = None if other is None else _per_channel(other, channels, head)
@@ -313,8 +315,8 @@ class _Packing:
         """A layer on elements, its result as it was."""
         out = self._sums(b, layer, [self.packed.get(value) or self.pack(b, new[value]) for value in layer.data])
         if layer.head.op != "nn.max_pool2d":
-            offset, limit = layer.offset, 1 << self.config.widths.immediate - 1
-            alike = int(offset) if offset.ndim == 0 and -limit <= int(offset) < limit else 0
+            offset = layer.offset
+            alike = int(offset) if offset.ndim == 0 and self._is_added(int(offset)) else 0
             if offset.any() and not alike:
                 channels = int(layer.head.output.shape[1])  # type: ignore[arg-type]
                 out = b.op("add", out, b.constant(self._offset(np.broadcast_to(offset, (channels,))), "offset"))
@@ -322,6 +324,13 @@ class _Packing:
             out = b.op("nn.contrib_requantize_elements", out, shift=layer.shift, offset=alike, **limits)
         self.packed[result] = out
         return self.unpack(b, out, result)
+
+    def _is_added(self, constant: int) -> bool:
+        """Whether an instruction adds a constant to all sums."""
+        if not self.config.adds_constants:
+            return False
+        limit = 1 << self.config.widths.immediate - 1
+        return bool(-limit <= constant < limit)
 
     def _sums(self, b: GraphBuilder, layer: _Layer, data: Sequence[Value]) -> Value:
         """What a layer computes before it is int8 again; a pool is int8 all the way."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...accel.config import MEMORIES, Dram, Options, Widths
+from ...accel.config import MEMORIES, Dram, Options
 from ...errors import InputError, nearest, report
 
 
@@ -88,9 +88,9 @@ class Gemmini:
         return Options()
 
     @property
-    def widths(self) -> Widths:
-        """Nor do instructions have constants that are added to sums."""
-        return Widths(immediate=1)
+    def adds_constants(self) -> bool:
+        """Whether an instruction adds one number to all sums. Here rows of memory are added."""
+        return False
 
     def elements(self) -> dict[str, tuple[int, ...]]:
         """The shapes of elements: a row of an image, all weights that the array holds, a row of sums."""

@@ -23,8 +23,8 @@ def run(
 ) -> dict[str, Array]:
     """Run a program on the bytes of its inputs; returns the bytes of its outputs, zeros where nothing was stored.
 
-    Raises `InputError` for arrays that do not fit, `ExecutionError` for a place outside of a memory, a read of what was
-    never written, and a program that does not end with FENCE.
+    Raises `InputError` for arrays that are missing or do not fit, `ExecutionError` for a place outside of a memory, a
+    read of what was never written, and a program that does not end with FENCE.
     """
     machine = _Machine(program, config, inputs)
     for number in range(len(program.instructions)) if order is None else order:
@@ -44,6 +44,9 @@ class _Machine:
             if buffer.role == "output":
                 self.memory[buffer.name] = np.zeros(buffer.nbytes, np.uint8)
                 continue
+            if buffer.name not in inputs:
+                given = ", ".join(inputs) or "nothing"
+                raise InputError(report(f"{program.name}: no array for an input", wanted=buffer.name, found=given))
             data = np.ascontiguousarray(inputs[buffer.name]).reshape(-1).view(np.uint8)
             if data.nbytes != buffer.nbytes:
                 raise InputError(f"{buffer.name} has {buffer.nbytes} bytes, found {data.nbytes}")

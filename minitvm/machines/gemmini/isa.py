@@ -208,10 +208,12 @@ def _instruction(words: list[str]) -> Instruction:
             called, plus, offset = part.partition("+")
             key = "source"
             values[key] = Place(called, int(offset)) if plus else part
-            if not plus and (part != ZERO or word != "mvin"):
+            if not plus and (part != ZERO or word != Mvin.word):
                 raise ValueError(f"wanted a place such as p0+16, found {part!r}")
         elif key not in _FIELDS[word] or key in values:
             _unknown(word, part, key in values)
+        elif (key == "add") == bool(equals):
+            raise ValueError("wanted add without a number" if equals else f"wanted {key}=NUMBER, found {part}")
         elif not equals:
             values[key] = True
         else:
@@ -219,10 +221,23 @@ def _instruction(words: list[str]) -> Instruction:
             if len(numbers) != 1 + (key == "step"):
                 raise ValueError(f"{key} is {'two numbers' if key == 'step' else 'one number'}, found {value}")
             values[key] = numbers if key == "step" else numbers[0]
+    _check(word, values)
     return FORMS[word](**values)
+
+
+def _check(word: str, values: dict[str, Any]) -> None:
+    """Raises `ValueError` for fields of which no instruction consists."""
+    if "source" in _FIELDS[word] and "source" not in values:
+        zero = f", or {ZERO}" if word == Mvin.word else ""
+        raise ValueError(f"{word} needs a place in memory, such as p0+16{zero}")
+    if word == Mvin.word and ("sp" in values) == ("acc" in values):
+        raise ValueError(f"wanted one of sp and acc, found {'both' if 'sp' in values else 'neither'}")
+    for key in ("rows", "lines"):
+        if values.get(key, 1) < 1:
+            raise ValueError(f"wanted {key}=1 or more, found {values[key]}")
 
 
 def _unknown(word: str, part: str, twice: bool) -> NoReturn:
     if twice:
-        raise ValueError(f"{part.partition('=')[0]} stands here twice")
+        raise ValueError(f"{part.partition('=')[0]} is given twice")
     raise ValueError(f"{word} has no {part!r}; it has {', '.join(_FIELDS[word]) or 'nothing'}")

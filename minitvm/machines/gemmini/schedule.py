@@ -13,33 +13,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ...expr import IntImm, Max, Min
 from ...strategy import Candidate, Cost
-from ...strategy.accel.convolution import Convolution, Stage, Tile, convolution_of, image_rows, schedule_tiles, tilings
-from ...strategy.blocks import block_named
+from ...strategy.accel.convolution import (
+    Convolution,
+    Stage,
+    Tile,
+    beyond_shift,
+    convolution_of,
+    image_rows,
+    schedule_tiles,
+    tilings,
+)
+from ...strategy.accel.passes import SCRATCHPADS
 from ...strategy.registry import RULES, Rule, rule
 from ...tir import Schedule
 from ...tir.nodes import PrimFunc
 from ...tir.tensor_intrin.accelerator import Elements
-from ...tir.transform import pipeline
-from ...tir.transform.accelerator import fetch_order, fold_nests, join_contexts, place_scratchpads, reuse_registers
-from ...tir.transform.pipeline import Pass
 from .config import Gemmini
 
-_SHARED = {step.name: step for step in pipeline.PASSES}
-
-PASSES: tuple[Pass, ...] = (
-    *(_SHARED[name] for name in ("dense_parameters", "lower_match_buffers", "lower_init", "drop_blocks", "simplify")),
-    Pass("place_scratchpads", lambda func, _: place_scratchpads(func), "storage is that of one tile"),
-    _SHARED["compact_buffers"],
-    Pass("fold_nests", lambda func, _: fold_nests(func), "loops around an element's instruction are the instruction's"),
-    Pass("reuse_registers", lambda func, _: reuse_registers(func), "biases are added in place"),
-    _SHARED["inject_virtual_thread"],
-    Pass("join_contexts", lambda func, _: join_contexts(func), "loads of a context stand together"),
-    _SHARED["flatten_buffers"],
-    Pass("fetch_order", lambda func, _: fetch_order(func), "a sequence of instructions, no loops"),
-)
-
+PASSES = SCRATCHPADS  # the hardware tracks hazards, so no tokens are inserted
 WAY_OUT = ("alu_shr_imm", "alu_min_imm", "alu_max_imm", "store")
 
 
@@ -49,23 +41,19 @@ def rules(target: Any) -> list[Rule]:
 
 
 def misfit(func: PrimFunc) -> str:
-    """Why a function is nothing that the machine computes; "" if it is."""
+    """Why the machine cannot compute a function; "" if it can."""
     conv = convolution_of(func)
     if conv is None:
         return "it is no convolution on elements of int8, with a way out behind it"
     operations = tuple(stage.operation for stage in conv.stages)
     if operations not in (WAY_OUT, ("alu_add", *WAY_OUT)):
         return f"behind its sums are {', '.join(operations)}; the way out is a bias, a shift, two limits and bytes"
-    most, least = (_limit(func, stage) for stage in conv.stages[-3:-1])
+    if why := beyond_shift(conv.stages[-4], 32):
+        return why
+    most, least = (stage.constant for stage in conv.stages[-3:-1])
     if least not in (-128, 0) or most != 127:
         return f"results are kept between {least} and {most}; the way out has -128 or 0, and 127"
     return ""
-
-
-def _limit(func: PrimFunc, stage: Stage) -> int | None:
-    value = block_named(func, stage.block).body.value  # type: ignore[attr-defined]
-    assert isinstance(value, Max | Min)
-    return next((side.value for side in (value.a, value.b) if isinstance(side, IntImm)), None)
 
 
 def fits_the_machine(func: PrimFunc) -> bool:

@@ -160,9 +160,9 @@ def by_start(program: Program, config: Gemmini) -> Program:
     endless = replace(config, depth_load=1 << 30, depth_execute=1 << 30, depth_store=1 << 30)
     starts = _Simulation(program, endless)
     starts.run()
-    *body, last = program.instructions
+    body, last = program.instructions[:-1], program.instructions[-1:]
     order = sorted(range(len(body)), key=lambda number: (starts.began[number], number))
-    return replace(program, instructions=(*(body[number] for number in order), last))
+    return replace(program, instructions=(*(body[number] for number in order), *last))
 
 
 class _Simulation:

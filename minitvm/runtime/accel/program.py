@@ -23,8 +23,6 @@ from ...target import Target
 from ..device.program import DeviceProgram
 from ..device.simulated import Array, SimulatedDevice, hosted_on
 
-LANGUAGE = "accel-asm"
-
 
 class AccelProgram(DeviceProgram):
     """An executable whose kernels are programs of the accelerator."""

@@ -19,13 +19,14 @@ def rules(target: Any) -> list[Rule]:
 
 def refusal(func: PrimFunc, target: Any) -> str:
     """Why a function does not run on the accelerator; "" for one that does. The part "refusal" of its back end."""
-    if convolution.is_convolution(func):
+    if (conv := convolution.convolution_of(func)) is not None:
+        why = convolution.beyond_constants(conv.stages, target.config)
         candidates = convolution.conv2d_elements(func, target)
     elif (chain := registers.chain_of(func)) is not None:
-        missing = registers.missing_option(chain, target.config)
-        if missing:
-            return f"the machine {missing}"
+        why = registers.misfit(chain, target.config)
         candidates = registers.in_registers(func, target)
     else:
         return "it is no convolution, window or sum of elements of int8 with operations of the ALU behind it"
+    if why:
+        return why
     return "" if next(iter(candidates), None) is not None else "no tile of it fits the scratchpads"

@@ -120,7 +120,8 @@ def _step(index: Expr, var: Var) -> int | None:
 
 
 def stages_behind(blocks: Sequence[Block], sums: Any) -> tuple[Stage, ...] | None:
-    """What each block behind the sums is on the machine; the last one is a store. None where one is nothing."""
+    """What each block behind the sums is on the machine; the last one is a store. None if a block is no
+    operation of the machine."""
     stages: list[Stage] = []
     held = sums
     for block in blocks:
@@ -177,6 +178,24 @@ def clipped(stages: Sequence[Stage], config: Any) -> tuple[Stage, ...]:
     return tuple(result)
 
 
+def beyond_constants(stages: Sequence[Stage], config: Any, *others: int) -> str:
+    """Which constant of the stages, or which other one, instructions of a machine cannot hold; "" for none."""
+    bits, places = config.widths.immediate, int(config.acc_dtype[3:])
+    for stage in stages:
+        if stage.constant is not None and (why := beyond_shift(stage, places)):
+            return why
+    constants = [*others, *(stage.constant for stage in stages if stage.constant is not None)]
+    wide = next((n for n in constants if not -(1 << bits - 1) <= n < 1 << bits - 1), None)
+    return "" if wide is None else f"its constant {wide} is beyond the {bits} bits that instructions have for one"
+
+
+def beyond_shift(stage: Stage, places: int) -> str:
+    """Why no number of `places` bits is shifted so far as a stage says; "" if it is, or if the stage is no shift."""
+    if not stage.operation.startswith(("alu_shr", "alu_shl")) or 0 <= (stage.constant or 0) < places:
+        return ""
+    return f"it shifts by {stage.constant}; numbers of {places} bits are shifted by 0 to {places - 1}"
+
+
 def elements_of(config: Any) -> Elements:
     """The elements of a machine."""
     return Elements(
@@ -209,7 +228,7 @@ def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     turns. Rows are divided only if no tile of whole ones fits.
     """
     conv, config = convolution_of(func), target.config
-    if conv is None:
+    if conv is None or beyond_constants(conv.stages, config):
         return
     conv = replace(conv, stages=clipped(conv.stages, config))
     depths, elements = config.depths(), elements_of(config)

@@ -1,4 +1,7 @@
-"""How programs are lowered for the accelerator: reading this list is reading that part of the compiler."""
+"""How programs are lowered for machines with scratchpads: reading these lists is reading that part of the compiler.
+
+`SCRATCHPADS` is for any of them, `PASSES` for the accelerator, whose modules wait for each other by tokens.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,24 @@ from ...tir.transform.pipeline import Pass
 
 _SHARED = {step.name: step for step in pipeline.PASSES}
 
-PASSES: tuple[Pass, ...] = (
+SCRATCHPADS: tuple[Pass, ...] = (
     *(_SHARED[name] for name in ("dense_parameters", "lower_match_buffers", "lower_init", "drop_blocks", "simplify")),
     Pass("place_scratchpads", lambda func, _: place_scratchpads(func), "storage is that of one tile"),
     _SHARED["compact_buffers"],
     Pass("fold_nests", lambda func, _: fold_nests(func), "loops around an element's instruction are the instruction's"),
-    Pass("reuse_registers", lambda func, _: reuse_registers(func), "ALU operations work in place"),
+    Pass(
+        "reuse_registers",
+        lambda func, _: reuse_registers(func),
+        "operations work in place: their results lie where their first operands lay",
+    ),
     _SHARED["inject_virtual_thread"],
     Pass("join_contexts", lambda func, _: join_contexts(func), "loads of a context stand together"),
     _SHARED["flatten_buffers"],
     Pass("fetch_order", lambda func, _: fetch_order(func), "a sequence of instructions, no loops"),
+)
+
+PASSES: tuple[Pass, ...] = (
+    *SCRATCHPADS,
     Pass("delay_resets", delay_resets, "registers are set to zero where they are first needed"),
     Pass("insert_tokens", insert_tokens, "modules wait for each other by tokens"),
 )

@@ -30,7 +30,17 @@ from ...tir.tensor_intrin.accelerator import Elements
 from ..blocks import blocks_of, extents, is_reduction
 from ..candidate import Candidate, Cost, Knob
 from ..registry import rule
-from .convolution import Stage, clipped, divisors, element, elements_of, is_convolution, stage_of, staged
+from .convolution import (
+    Stage,
+    beyond_constants,
+    clipped,
+    divisors,
+    element,
+    elements_of,
+    is_convolution,
+    stage_of,
+    staged,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,17 +197,17 @@ def _reduction(
     return Stage(block.name, f"accumulate_{name}"), start.value, (sizes[0] or 1, sizes[1] or 1)
 
 
-def missing_option(chain: Chain, config: Any) -> str:
-    """What a machine does not do that a chain needs; "" if it does all."""
+def misfit(chain: Chain, config: Any) -> str:
+    """Why a machine does not compute a chain, whatever its sizes; "" if it does."""
     options, bits = config.options, int(config.inp_dtype[3:])
     done = {stage.operation for stage in chain.stages}
     if any(operation.startswith("load_acc8") for operation in done) and not options.widen:
-        return f"loads no {config.out_dtype} into registers (its option widen)"
+        return f"the machine loads no {config.out_dtype} into registers (its option widen)"
     if "load_acc8_least" in done and not options.pad_value:
-        return "pads with zeros only (its option pad_value)"
+        return "the machine pads with zeros only (its option pad_value)"
     if "alu_mul" in done and options.multiply_bits != bits:
-        return f"has no ALU that multiplies {bits} bits (its option multiply_bits)"
-    return ""
+        return f"the machine has no ALU that multiplies {bits} bits (its option multiply_bits)"
+    return beyond_constants(chain.stages, config, chain.start)
 
 
 def is_chain(func: PrimFunc) -> bool:
@@ -209,7 +219,7 @@ def is_chain(func: PrimFunc) -> bool:
 def in_registers(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """Tiles of `rows` x `outs` elements in registers, `contexts` that take turns."""
     chain, config = chain_of(func), target.config
-    if chain is None or missing_option(chain, config):
+    if chain is None or misfit(chain, config):
         return
     stages, elements = clipped(chain.stages, config), elements_of(config)
 

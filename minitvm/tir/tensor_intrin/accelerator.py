@@ -418,4 +418,3 @@ SET = InstructionSet(
     },
     _unit,
 )  # fmt: skip
-OPERATIONS = tuple(SET.operations)

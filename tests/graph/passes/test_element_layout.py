@@ -55,11 +55,13 @@ def conv(change: str = "") -> Graph:
     y: Value = b.op("qnn.conv2d", x, weight, groups=groups, **attrs)
     if change == "an addend of each pixel":
         y = b.op("add", y, np.ones((1, 16, 6, 5), np.int32))
+    if change == "an addend of five dimensions":
+        y = b.op("add", y, np.ones((1, 1, 1, 1, 1), np.int32))
     if change == "a shift of each channel":
         y = b.op("right_shift", y, np.ones((16, 1, 1), np.int32))
     elif change == "another order":
         y = b.op("clip", y, a_min=-128, a_max=127)
-    y = b.op("right_shift", y, np.int32(6))
+    y = b.op("right_shift", y, np.full((1,) * 5 if change == "a shift of five dimensions" else (), 6, np.int32))
     if change == "two readers":
         return b.build([b.op("cast", b.op("clip", y, a_min=-128, a_max=127), dtype="int8"), y])
     if change != "no limits":
@@ -78,7 +80,7 @@ def test_a_convolution_becomes_one_of_elements() -> None:
     [
         "few channels", "unsigned", "groups", "padding", "strides", "dilation", "zero point",
         "an addend of each pixel", "a shift of each channel", "another order", "two readers", "no limits",
-        "limits above zero", "no cast",
+        "limits above zero", "no cast", "an addend of five dimensions", "a shift of five dimensions",
     ],
 )  # fmt: skip
 def test_what_the_machine_cannot_do_stays(change: str) -> None:

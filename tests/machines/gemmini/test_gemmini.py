@@ -110,7 +110,15 @@ def test_text_is_read_back(instructions: list[Any]) -> None:
     [
         ("mvim p+0 sp=0", "no instruction is called 'mvim'"),
         ("compute sp=0 acc=0 raws=2", "compute has no 'raws=2'; it has sp, acc, rows, lines, step, add"),
-        ("compute sp=0 sp=1", "sp stands here twice"),
+        ("compute sp=0 sp=1", "sp is given twice"),
+        ("compute sp", "wanted sp=NUMBER, found sp"),
+        ("compute add=1", "wanted add without a number"),
+        ("compute rows=0", "wanted rows=1 or more, found 0"),
+        ("mvout y+0 lines=-1", "wanted lines=1 or more, found -1"),
+        ("mvin sp=0", "mvin needs a place in memory, such as p0+16, or zero"),
+        ("mvout acc=0", "mvout needs a place in memory, such as p0+16\n"),
+        ("mvin p0+0", "wanted one of sp and acc, found neither"),
+        ("mvin p0+0 sp=0 acc=0", "wanted one of sp and acc, found both"),
         ("compute step=3", "step is two numbers, found 3"),
         ("mvin p sp=0", "wanted a place such as p0+16, found 'p'"),
         ("mvout y+x", "line 1: invalid literal"),
@@ -143,6 +151,9 @@ def test_programs_that_go_wrong(change: tuple[str, str], words: str) -> None:
         simulate(assemble(HAND.replace("preload sp=4", "preload sp=31")), TINY)
     with pytest.raises(InputError, match="image has 4 bytes, found 3"):
         interpreter.run(assemble(HAND), TINY, {**NUMBERS, "image": np.zeros(3, np.int8)})
+    with pytest.raises(InputError, match="no array for an input\n  wanted: filters\n  found:  image"):
+        interpreter.run(assemble(HAND), TINY, {"image": NUMBERS["image"]})
+    assert by_start(assemble(""), TINY).instructions == ()
 
 
 @pytest.mark.parametrize(
@@ -161,8 +172,16 @@ def test_machines_that_cannot_be(options: str, words: str) -> None:
 
 
 def test_graph_passes_find_no_alu() -> None:
-    config = Target("gemmini").config
-    assert config.options == Options() and config.widths.immediate == 1
+    """One offset of all sums is a row of memory, were it of one bit; the layer is the machine's."""
+    config = SMALL.config
+    assert config.options == Options() and not config.adds_constants
+    for offset in (-1, 0, 3):
+        b = GraphBuilder("offset")
+        x = b.input("x", (1, 4, 2, 2), "int8")
+        sums = b.op("add", b.op("qnn.conv2d", x, np.ones((4, 4, 1, 1), np.int8)), np.int32(offset))
+        graph = b.build(b.op("cast", b.op("clip", b.op("right_shift", sums, np.int32(1)), a_min=-128, a_max=127),
+                             dtype="int8"))  # fmt: skip
+        assert "gemmini-asm" in {kernel.language for kernel in minitvm.build(graph, target=SMALL).executable.kernels}
 
 
 def test_no_tokens_are_inserted() -> None:
@@ -202,7 +221,9 @@ def functions() -> dict[str, Any]:
         "behind its sums are store": te.create_prim_func(
             [x, w, te.compute(sums.shape, lambda *i: sums[i].astype("int8"))]
         ),
-        "no tile of it fits": layer_function(Conv2d(24, 24, 4, 4, 23), SMALL.config),
+        "it shifts by 40; numbers of 32 bits": te.create_prim_func([x, w, topi.requantize_elements(sums, shift=40)]),
+        "it shifts by -1;": te.create_prim_func([x, w, topi.requantize_elements(sums, shift=-1)]),
+        "no tile of it fits": layer_function(Conv2d(8, 8, 4, 4, 47), SMALL.config),
     }  # fmt: skip
 
 
@@ -243,8 +264,17 @@ def test_the_command(capsys: Any, tmp_path: Any) -> None:
     assert main(["accel", "run", "C8", "--config", "gemmini", "--timeline", str(tmp_path / "c8.html")]) == 0
     out = capsys.readouterr().out
     assert "the result is NumPy's, bit by bit" in out and "25,088 cycles of the array" in out
-    assert main(["accel", "run", "nothing.asm", "--config", "gemmini"]) == 2
-    assert "on gemmini run a layer" in capsys.readouterr().err
+    for action in ("run", "show"):
+        assert main(["accel", action, "nothing.asm", "--config", "gemmini"]) == 2
+        assert f"on gemmini {action} a layer" in capsys.readouterr().err
+    assert main(["accel", "sweep", "C11", "--config", "gemmini"]) == 0
+    head, _, row = capsys.readouterr().out.splitlines()
+    assert "what its transfers and products take" in head and 0 < float(row.split()[-3]) <= 1
+    assert main(["accel", "show", "C11", "--config", "gemmini"]) == 0
+    shown = assemble(capsys.readouterr().out)
+    assert any(isinstance(one, Compute) for one in shown.instructions)
+    assert main(["accel", "show", "C11", "--config", "gemmini", "--binary", str(tmp_path / "c11.bin")]) == 2
+    assert "--binary is for the machines of kind accel" in capsys.readouterr().err
     with pytest.raises(InputError, match="no accelerator is called 'gemini': did you mean gemmini"):
         machine("gemini", "tsim")
     with pytest.raises(InputError, match="has options for its array"):

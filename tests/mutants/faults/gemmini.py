@@ -25,6 +25,7 @@ TEXT = by_hand("text of Gemmini", test_text_is_read_back)
 
 def test_limits_of_the_way_out() -> None:
     test_what_stays_on_the_host("results are kept between -128 and 100")
+    test_what_stays_on_the_host("it shifts by 40; numbers of 32 bits")
 
 
 REFUSED = by_hand("what Gemmini refuses", test_limits_of_the_way_out)
@@ -68,6 +69,7 @@ ASSEMBLY.edit(
 
 SCHEDULE = Faults("gemmini schedules", f"{_HOME}.schedule", [LAYERS, PASSES, REFUSED])
 SCHEDULE.edit("any limit is the machine's", "misfit", "least not in (-128, 0) or most != 127", "least is None")
+SCHEDULE.edit("any shift is the machine's", "misfit", "why := beyond_shift(conv.stages[-4], 32)", 'why := ""')
 
 WORDS = Faults("gemmini text", f"{_HOME}.isa", [TEXT, BY_HAND])
 WORDS.edit("a step of lines is lost", "_instruction", 'numbers if key == "step" else numbers[0]',

@@ -9,7 +9,7 @@ from minitvm.expr import walk
 from minitvm.reference import tir as interpreter
 from minitvm.script import from_source
 from minitvm.tir.nodes import Allocate, For, ForKind, Instruction, PrimFunc
-from minitvm.tir.tensor_intrin.accelerator import OPERATIONS, Elements, operation_of
+from minitvm.tir.tensor_intrin.accelerator import SET, Elements, operation_of
 from minitvm.tir.transform.accelerator import (
     delay_resets,
     fetch_order,
@@ -24,7 +24,7 @@ NAMES = Elements(1, 4, 4)
 
 def program(body: str, numbers: int, storage: str = 'C = T.decl_buffer((64,), "int32", scope="acc")') -> PrimFunc:
     """A kernel with a result D of so many numbers; instructions are called by their operation."""
-    for op in OPERATIONS:
+    for op in SET.operations:
         body = body.replace(f'"{op}"', f'"{NAMES.name(op)}"')
     lines = [*storage.splitlines(), *body.strip().splitlines()]
     head = f'@T.prim_func(lowered=True)\ndef k(D: T.Buffer(({numbers},), "int8")):\n'
