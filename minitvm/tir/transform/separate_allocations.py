@@ -14,16 +14,16 @@ so that it may be placed outside of the loop without the iterations meeting in i
 `place_allocations` moves it back in, and `compact_buffers` takes the dimension away again.
 
 Storage that blocks or threads of a grid own (scopes "shared", "local", "warp") is theirs wherever it is allocated, and
-so is "local" storage an iteration's of a parallel loop. So it first moves into the innermost loop of its owners, where
-it shrinks to what one of them uses. Without that, a buffer that does not fit a block's storage, or has an open size,
-would be one workspace in which the blocks meet.
+so is "local" storage an iteration's of a parallel loop, unless its indices divide it. So it first moves into the
+innermost loop of its owners, where it shrinks to what one of them uses. Without that, a buffer that does not fit a
+block's storage, or has an open size, would be one workspace in which the blocks meet.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...expr import Node, Var, children, map_children, replace, rewrite, walk
+from ...expr import Let, Node, Var, children, map_children, replace, rewrite, walk
 from ..analysis.threads import is_shared, is_thread, owns
 from ..conditions import reads_memory, uses
 from ..nodes import (
@@ -70,15 +70,28 @@ def _moved_in(stmt: Stmt, allocation: Allocate, ranges: Ranges) -> Stmt | None:
         return None
     inner = with_loop(stmt, ranges) if isinstance(stmt, For) else ranges
     inside = _moved_in(parts[0], allocation, inner)
-    if inside is None and isinstance(stmt, For) and _has_its_own(stmt, allocation.buffer.scope):
+    if inside is None and isinstance(stmt, For) and _has_its_own(stmt, allocation.buffer):
         inside = shrunk(replace(allocation, body=parts[0]), inner)
     return None if inside is None else map_children(stmt, lambda child: inside if child is parts[0] else child)
 
 
-def _has_its_own(loop: For, scope: str) -> bool:
-    """Whether an iteration of a loop has storage of a scope for itself, if nothing outside of the loop uses it."""
-    of_the_iteration = not scope.startswith(("global", "shared", "warp"))
-    return owns(loop, scope) or (loop.kind is ForKind.PARALLEL and of_the_iteration)
+def _has_its_own(loop: For, buffer: Buffer) -> bool:
+    """Whether an iteration of a loop has a buffer for itself, if nothing outside of the loop uses it."""
+    of_the_iteration = not buffer.scope.startswith(("global", "shared", "warp"))
+    if owns(loop, buffer.scope):
+        return True
+    return loop.kind is ForKind.PARALLEL and of_the_iteration and not _is_divided(loop, buffer)
+
+
+def _is_divided(loop: For, buffer: Buffer) -> bool:
+    """Whether all accesses of a buffer depend on the loop, so that each iteration has a part of it already."""
+    varying, accesses = {loop.var}, []
+    for node in walk(loop.body):
+        if isinstance(node, LetStmt | Let) and uses(node.value, varying):
+            varying.add(node.var)
+        elif isinstance(node, BufferLoad | BufferStore) and node.buffer is buffer:
+            accesses.append(node)
+    return all(any(uses(index, varying) for index in node.indices) for node in accesses)
 
 
 def _uses(node: Node, buffer: Buffer) -> bool:

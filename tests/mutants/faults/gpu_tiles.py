@@ -39,9 +39,9 @@ GRID.edit("open extents are fused", "_axes", "constant_extent(sch, loop) is None
 GRID.edit("all blocks are along one axis", "over_blocks", "zip(axes, AXES, strict=False)", "[(axes[0], AXES[0])]")
 OWNED = Faults("separate_allocations: storage of owners", "minitvm.tir.transform.separate_allocations", [TILES_ON_GPUS])
 OWNED.edit("it stays where it is allocated", "_has_its_own",
-           "return owns(loop, scope) or (loop.kind", "return (loop.kind")  # fmt: skip
+           "if owns(loop, buffer.scope):", "if False:")  # fmt: skip
 OWNED.edit("iterations of a parallel loop share a workspace", "_has_its_own",
-           " or (loop.kind is ForKind.PARALLEL and of_the_iteration)", "", by=[OWNERS])  # fmt: skip
+           "return loop.kind is ForKind.PARALLEL and", "return False and", by=[OWNERS])  # fmt: skip
 PARTS = Faults("parts of fused loops", "minitvm.tir.analysis.bindings", [TILES_ON_GPUS])
 PARTS.edit("their bounds are unknown", "reaches_every_point", "analyzer.bind(var, r)", "pass")
 MEETINGS = Faults("warps of the simulator", "minitvm.runtime.cuda.simulated_warps", [WARPS])
