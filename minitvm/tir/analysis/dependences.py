@@ -179,11 +179,26 @@ def conflicting_pairs(accesses: Sequence[Access]) -> Iterator[tuple[Access, Acce
 
 
 def commute(a: Access, b: Access) -> bool:
-    """Whether two accesses belong to one block that only accumulates there, so that its iterations may be permuted."""
+    """Whether two accesses belong to one block that only accumulates there, so that its iterations may be permuted.
+
+    The init of a block runs at the first values of its reductions. In any order of the loops that is the first
+    iteration of an element, unless a loop drives both a reduction and a spatial iterator (`k = f % 3, i = f // 3`).
+    """
     if a.stmt is not b.stmt or not isinstance(a.stmt, BlockRealize):
         return False
     block = a.stmt.block
-    return any(it.kind == "R" for it in block.iter_vars) and is_update(block)
+    if not any(it.kind == "R" for it in block.iter_vars) or not is_update(block):
+        return False
+    return block.init is None or not _is_mixed(a.stmt)
+
+
+def _is_mixed(realize: BlockRealize) -> bool:
+    """Whether a loop drives both a reduction and a spatial iterator of a block."""
+    reducing: set[Var] = set()
+    others: set[Var] = set()
+    for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        (reducing if it.kind == "R" else others).update(free_vars(value))
+    return not reducing.isdisjoint(others)
 
 
 def shown_apart(outer: Sequence[For], loop: For, a: Access, b: Access) -> bool:

@@ -210,7 +210,7 @@ def _exposes(tree: Tree, loop: For, buffer: Buffer) -> bool:
     if not exposes(loop.body, buffer):
         return False
     around = [l for l in tree.all_loops_above(loop) if is_const(l.start, 0) and isinstance(l.extent, IntImm)]
-    return bool(around) and exposes(substitute(loop.body, {l.var: l.var % l.extent for l in around}), buffer)
+    return not around or exposes(substitute(loop.body, {l.var: l.var % l.extent for l in around}), buffer)
 
 
 def _uses(stmt: Node, buffer: Buffer) -> int:
