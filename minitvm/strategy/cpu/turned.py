@@ -17,7 +17,7 @@ from ...tir.transform.transpose_tiles import LARGEST, SMALLEST
 from ..blocks import constant_extent
 from .tiling import cpu_of
 
-_OPEN = 256  # what an open extent counts as
+_OPEN = 16  # what an open extent counts as: a constant one that is larger is better shared among threads
 _OPEN_SIDE = 8  # of a tile along an open axis: what is left of it is copied element by element
 
 
