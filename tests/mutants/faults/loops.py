@@ -80,7 +80,7 @@ DECIDE.edit(
     "if a.buffer is b.buffer and a.is_write and b.is_write",
 )
 DECIDE.edit("an access never meets itself", "conflicting_pairs", "accesses[i:]", "accesses[i + 1 :]")
-DECIDE.edit("all updates of a block commute", "commute", "and is_update(block)", "", by=[FOLDS])
+DECIDE.edit("all updates of a block commute", "commute", " or not is_update(block)", "", by=[FOLDS])
 DECIDE.edit("neighbours within a step are apart", "_base", "max(int(most), -int(least)) >= step", "False")
 DECIDE.edit(
     "the same variable on both sides", "shown_apart", 'fresh = l.var.with_name(l.var.name + "_")', "fresh = l.var"
