@@ -9,10 +9,11 @@ import secrets
 import subprocess
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from ..expr import walk
 from ..records.record import CRASHED, OK
@@ -50,7 +51,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A measurement to make; the fields are the arguments of `Runner.run`."""
+    """A measurement to make; the fields are the arguments of `Measuring.run`."""
 
     task: Task
     artifacts: Sequence[Path]
@@ -60,52 +61,16 @@ class Asked:
     seconds: float | None = None
 
 
-class Measuring(Protocol):
-    """Who measures: a `Runner` on this machine, a `remote.RemoteRunner` on others."""
+class Measuring(ABC):
+    """Who measures: a `Runner` on this machine, a `remote.RemoteRunner` on others.
 
-    limits: Limits
-    key: bytes  # that signs what it runs
-    folder: Path  # for artifacts and results
+    `key` signs what it runs, `folder` is for artifacts and results.
+    """
 
-    def __enter__(self) -> Self:
-        """Itself; on leaving, processes and files are gone."""
-
-    def __exit__(self, *error: object) -> None:
-        """Ends processes, removes files."""
-
-    @property
-    def width(self) -> int:
-        """How many measurements run at once."""
-
-    def run(
-        self,
-        task: Task,
-        artifacts: Sequence[Path],
-        expected: Path,
-        hopeless: float = 0.0,
-        runs: int = RUNS,
-        seconds: float | None = None,
-    ) -> Measured:
-        """One measurement."""
-
-    def each(self, asked: Iterable[Asked]) -> Iterator[tuple[int, Measured]]:
-        """Some; the result of each with its number."""
-
-
-class Runner:
-    """The process; started when it is first asked, and again after it ended. `folder` is for artifacts and results."""
-
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
-        self.key = secrets.token_bytes(32)
+    def __init__(self, limits: Limits | None, key: bytes) -> None:
+        self.limits, self.key = limits or Limits(), key
         self._folder = tempfile.TemporaryDirectory(prefix="minitvm-tune-")
         self.folder = Path(self._folder.name)
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def width(self) -> int:
-        """How many measurements run at once: two would disturb each other."""
-        return 1
 
     def __enter__(self) -> Self:
         return self
@@ -114,9 +79,17 @@ class Runner:
         self.close()
 
     def close(self) -> None:
-        """End the process and remove the folder."""
-        self._stop()
+        """Remove the folder."""
         self._folder.cleanup()
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many measurements run at once."""
+
+    @abstractmethod
+    def each(self, asked: Iterable[Asked]) -> Iterator[tuple[int, Measured]]:
+        """Make some measurements; yields the number of each and its result."""
 
     def run(
         self,
@@ -131,13 +104,31 @@ class Runner:
 
         A run that is slower than `hopeless` seconds twice is given up.
         """
-        asked = Asked(task, artifacts, expected, hopeless, runs, seconds)
-        return self.ask(request_of(asked, self.limits), artifacts, expected)
+        ((_, answer),) = self.each([Asked(task, artifacts, expected, hopeless, runs, seconds)])
+        return answer
+
+
+class Runner(Measuring):
+    """The process; started when it is first asked, and again after it ended."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        super().__init__(limits, secrets.token_bytes(32))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def width(self) -> int:
+        """How many measurements run at once: two would disturb each other."""
+        return 1
+
+    def close(self) -> None:
+        """End the process and remove the folder."""
+        self._stop()
+        super().close()
 
     def each(self, asked: Iterable[Asked]) -> Iterator[tuple[int, Measured]]:
         """Measure one after the other; yields the number of each and its result. `asked` is read as measuring goes."""
         for number, one in enumerate(asked):
-            yield number, self.run(one.task, one.artifacts, one.expected, one.hopeless, one.runs, one.seconds)
+            yield number, self.ask(request_of(one, self.limits), one.artifacts, one.expected)
 
     def ask(self, request: Mapping[str, Any], artifacts: Sequence[Path], expected: Path) -> Measured:
         """`run` for a request of `request_of`."""

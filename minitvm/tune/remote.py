@@ -11,59 +11,43 @@ import atexit
 import hashlib
 import itertools
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Self
 
 from ..farm.client import Farm
 from ..farm.message import packed, unpacked
 from ..farm.worker import worker_key
 from ..records.record import OK
-from .measure import RUNS, Asked, Limits, Measured, Runner, request_of
-from .task import Task
+from .measure import Asked, Limits, Measured, Measuring, Runner, request_of
 
 _FUNCTION = f"{__name__}:measured"
 _numbers = itertools.count()
 
 
-class RemoteRunner:
-    """A `measure.Runner` that measures on a farm, as many candidates at once as there are workers; it owns the farm."""
+class RemoteRunner(Measuring):
+    """Measures on a farm, as many candidates at once as there are workers; it owns the farm.
+
+    Nothing is written to `expected`, which only names what results are compared with.
+    """
 
     def __init__(self, farm: Farm, limits: Limits | None = None) -> None:
-        self.farm, self.limits, self.key = farm, limits or Limits(), farm.key
-        self._folder = tempfile.TemporaryDirectory(prefix="minitvm-tune-")
-        self.folder = Path(self._folder.name)
+        super().__init__(limits, farm.key)
+        self.farm = farm
         self._references: dict[Path, Path] = {}  # the untuned program whose results an `expected` stands for
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """Leave the farm and remove the folder."""
         self.farm.close()
-        self._folder.cleanup()
+        super().close()
 
     @property
     def width(self) -> int:
         """How many measurements run at once: the workers of the target, at the moment."""
         return max(1, len(self.farm.workers()))
 
-    def run(
-        self,
-        task: Task,
-        artifacts: Sequence[Path],
-        expected: Path,
-        hopeless: float = 0.0,
-        runs: int = RUNS,
-        seconds: float | None = None,
-    ) -> Measured:
-        """As `Runner.run`; nothing is written to `expected`, which only names what results are compared with."""
-        ((_, answer),) = self.each([Asked(task, artifacts, expected, hopeless, runs, seconds)])
-        return answer
-
     def each(self, asked: Iterable[Asked]) -> Iterator[tuple[int, Measured]]:
-        """As `Runner.each`; all run at once, and the one that ends first comes first."""
+        """As `Measuring.each`; all run at once, and the one that ends first comes first."""
         arguments = [self._argument(one) for one in asked]
         for number, reply in self.farm.run(_FUNCTION, arguments):
             yield number, Measured.from_reply(json.loads(reply))

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from minitvm import reference
-from minitvm.expr import walk
+from minitvm.expr import free_vars, walk
 from minitvm.reference.meaning.findings import UndefinedBehaviour
+from minitvm.reference.meaning.scalar import evaluate
 from minitvm.reference.meaning.threads import written_out
 from minitvm.script import from_source
 from minitvm.tir.nodes import Allocate, PrimFunc
@@ -77,8 +78,8 @@ def test_where_the_stack_has_no_room_each_iteration_has_a_part_of_the_workspace(
     (workspace,) = [
         n.buffer for f in lower(func, "cpu").functions.values() for n in walk(f.body) if isinstance(n, Allocate)
     ]
-    one, all_of_them = (eval(str(dim), {"n": 10}) for dim in (size, workspace.shape[0]))
-    assert all_of_them == 8 * one
+    whole = workspace.shape[0]
+    assert int(evaluate(whole, dict.fromkeys(free_vars(whole), 10))) == 8 * (10 if size == "n" else int(size))
 
 
 CHECKS = [

@@ -119,10 +119,8 @@ def bytes_product(
     ):
         return None
     scale, zero = _parameters(data, arrays)
-    shifted, weight_scale = _weight(weight, arrays)
-    if scale.size != 1 or zero.size != 1 or shifted is None:
+    if scale.size != 1 or zero.size != 1:
         return None
-    step = weight_scale.astype(np.float64) * float(scale.reshape(()))
     attrs = dict(item.attrs)
     attrs.pop("out_dtype", None)
     if item.op == "nn.conv2d":
@@ -130,19 +128,20 @@ def bytes_product(
             return None
         if attrs["groups"] != 1 and not grouped:
             return None
-        columns = _along(step, weight, 0)
+        shifted, weight_scale = _weight(weight, arrays)
+        columns = _along(weight_scale, weight, 0)
         shape: tuple[int, ...] = (1, -1, 1, 1)
     else:
         turned = item.op == "nn.dense" or bool(attrs.pop("transpose_b"))
         attrs.pop("transpose_a", None)
-        if shifted.ndim != 2 or item.inputs[0].ndim < 2:
+        if item.inputs[0].ndim < 2:
             return None
-        columns = _along(step, weight, 0 if turned else 1)
-        shifted, shape = (shifted if turned else np.ascontiguousarray(shifted.T)), (-1,)
-    if columns is None:
+        shifted, columns = columns_of_bytes(weight, arrays, turned=turned) or (None, None)
+        shape = (-1,)
+    if shifted is None or columns is None:
         return None
     op = "qnn.conv2d" if item.op == "nn.conv2d" else "qnn.dense"
-    factor = columns.reshape(shape if columns.size > 1 else ())
+    factor = (columns.astype(np.float64) * float(scale.reshape(()))).reshape(shape if columns.size > 1 else ())
     return BytesProduct(op, data.inputs[0], int(zero.reshape(())), shifted, factor, attrs)
 
 

@@ -14,8 +14,8 @@ from ...topi.winograd import TILES
 from ..algorithms import DIRECT, WINOGRAD, Convolution
 from ..candidate import Cost, Option, cheapest_first
 from .conv2d import DirectConvolution
-from .tiling import cpu_of
-from .winograd_plan import OPEN_SIDES, WinogradShape, winograd_plans
+from .tiling import OPEN_SIDES, cpu_of
+from .winograd_plan import WinogradShape, winograd_plans
 
 
 def convolution_algorithms(conv: Convolution, block: int, target: Any, accuracy: str = "fast") -> list[Option]:

@@ -32,16 +32,15 @@ from ..registry import rule
 from .generic import schedule_block
 from .model import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_STALL, shared
 from .register_tile import PREFETCH_AHEAD, tile_in_registers
-from .tiling import cpu_of
+from .tiling import OPEN_SIDES, cpu_of
 
 # What a load costs beside another: a pixel is broadcast from the L1 cache, a vector of weights streams from L2.
 # Measured on Zen 5: 7 x 2, 7 x 3 and 10 x 2 reach 240 GFLOP/s; 4 x 4, with more weights a multiply-add, reaches 210.
 _PIXEL, _WEIGHTS = 0.5, 2.0
 _LONG_ROW = 64
-# A row of symbolic width is all of these, in the mean: a tile that suits one alone leaves a piece of others.
-_OPEN_ROWS = (14, 17, 28, 33, 56, 64, 65)
-# What is left of such a row has a micro-kernel for each number of pixels. So many accumulators of all of them together
-# compile in seconds; larger tiles are no faster: 7 x 2 and 10 x 1 beside 10 x 2 and 14 x 1 at widths of 13 to 80.
+# What is left of a row of symbolic width has a micro-kernel for each number of pixels. So many accumulators of all of
+# them together compile in seconds; larger tiles are no faster: 7 x 2 and 10 x 1 beside 10 x 2 and 14 x 1 at widths of
+# 13 to 80.
 _OPEN_ACCUMULATORS = 60
 _SIDES = (16, 8, 4)  # of tiles that are turned around in registers
 _TASKS_A_CORE = 8  # enough for an even share
@@ -118,7 +117,7 @@ class DirectConvolution:
         groups, height = ceil(self.blocks / blocks), self.lines // self.images
         steps = self.lines * self.width * self.depth * blocks * groups * self._kept(pixels, lines)
         if self.is_open:
-            loads = sum(weighted_loads(row, pixels, blocks, cpu) for row in _OPEN_ROWS) / len(_OPEN_ROWS)
+            loads = sum(weighted_loads(row, pixels, blocks, cpu) for row in OPEN_SIDES) / len(OPEN_SIDES)
         else:
             loads = weighted_loads(self.width if lines == 1 else self.width * height, lines * pixels, blocks, cpu)
         step = (1 / cpu.fma_ports + loads) / 2
@@ -131,7 +130,7 @@ class DirectConvolution:
             return 1.0
         along, across = self.taps
         if self.is_open:
-            return sum(along.kept(row, pixels) for row in _OPEN_ROWS) / len(_OPEN_ROWS)
+            return sum(along.kept(row, pixels) for row in OPEN_SIDES) / len(OPEN_SIDES)
         return along.kept(self.width, pixels) * across.kept(self.lines // self.images, lines)
 
     def tiles(self, cpu: CPU) -> list[dict[str, int]]:

@@ -14,6 +14,9 @@ from ...expr import DType
 from ...target import Target
 from .model import LOADS, step_cycles
 
+# An open side of an image is all of these pixels, in the mean: what suits one alone leaves a piece of others.
+OPEN_SIDES = (14, 17, 28, 33, 56, 64, 65)
+
 
 @dataclass(frozen=True, slots=True)
 class RegisterTile:

@@ -20,6 +20,7 @@ from typing import Any
 from ..candidate import Cost
 from .conv2d import conv_tiles
 from .model import L3_BYTES, MEMORY_STALL, NEAR_EFFICIENCY, step_cycles
+from .tiling import OPEN_SIDES
 
 # Measured on Zen 5; a cycle of one core.
 _TRANSFORM = {2: 4.0, 4: 6.0}  # by tile: cycles a vector of channels and place, for either transform
@@ -30,7 +31,6 @@ _ITEM = 4  # bytes of a float32
 _STACK = 800 << 10  # bytes of a thread's stack for V and M
 _PANEL = 2  # vectors of output channels that a panel has in most cases
 _TEAM = 2  # threads that tasks should be enough for, at least
-OPEN_SIDES = (14, 17, 28, 33, 56, 64, 65)  # pixels: an open side of an image is all of these, in the mean
 # Of an open row what is left has a kernel for each number of tiles: the more there are, the longer a build takes.
 _OPEN_PIXELS = 8
 _TILE = 0.1  # cycles of a register tile's step for each of its sides: what is not arithmetic, as `tiling` counts it

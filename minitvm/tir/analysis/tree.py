@@ -6,11 +6,11 @@ statement off the paths to what was replaced.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...errors import InternalError
-from ...expr import Expr, Var, const, free_vars, replace, substitute, walk
+from ...expr import Expr, Var, const, free_vars, map_children, replace, substitute, walk
 from ...expr.kept import kept_with_node
 from ..nodes import (
     Allocate,
@@ -233,22 +233,20 @@ def fresh_copy(stmt: Stmt) -> Stmt:
         if isinstance(at, For | LetStmt):
             var = at.var.with_name(at.var.name)
             return replace(at, var=var, body=substitute(go(at.body), {at.var: var}))
-        if isinstance(at, BlockRealize):
-            return replace(at, block=go(at.block))
         if isinstance(at, Block):
             renamed: dict[Var, Expr] = {it.var: it.var.with_name(it.var.name) for it in at.iter_vars}
             iters = tuple(replace(it, var=renamed[it.var]) for it in at.iter_vars)
             init = None if at.init is None else go(at.init)
             return substitute(replace(at, iter_vars=iters, init=init, body=go(at.body), id=BlockId()), renamed)
-        if isinstance(at, Seq):
-            return Seq(tuple(go(s) for s in at.stmts))
-        if isinstance(at, If):
-            return If(at.condition, go(at.then_case), None if at.else_case is None else go(at.else_case))
-        if isinstance(at, While | Allocate | Instruction | Async):
-            return replace(at, body=go(at.body))
-        return at
+        return _with_inner(at, go)
 
     return go(stmt)
+
+
+def _with_inner(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
+    """A statement with each one directly inside of it changed; itself where none is."""
+    changed: Stmt = map_children(stmt, lambda child: change(child) if isinstance(child, Stmt) else child)
+    return changed
 
 
 def with_own_keys(func: PrimFunc) -> PrimFunc:
@@ -273,20 +271,8 @@ def with_own_keys(func: PrimFunc) -> PrimFunc:
 
 
 def _own_leaves(stmt: Stmt) -> Stmt:
-    def go(at: Stmt) -> Stmt:
-        if isinstance(at, Seq):
-            return Seq(tuple(go(s) for s in at.stmts))
-        if isinstance(at, BlockRealize):
-            return replace(at, block=go(at.block))
-        if isinstance(at, Block):
-            return replace(at, init=None if at.init is None else go(at.init), body=go(at.body))
-        if isinstance(at, If):
-            return If(at.condition, go(at.then_case), None if at.else_case is None else go(at.else_case))
-        if isinstance(at, For | While | LetStmt | Allocate | Instruction | Async):
-            return replace(at, body=go(at.body))
-        return replace(at)
-
-    return go(stmt)
+    changed = _with_inner(stmt, _own_leaves)
+    return replace(stmt) if changed is stmt else changed
 
 
 def written_buffers(func: PrimFunc) -> set[Buffer]:

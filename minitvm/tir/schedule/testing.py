@@ -35,8 +35,9 @@ def verify_trace_roundtrip(
     for name in formats:
         replayed = Schedule(mod)
         with not_verified():  # the program is compared with one that was verified
-            _FORMATS[name](sch.trace, replayed)
-        _assert_same(sch, replayed, _TITLES[name])
+            title, replay = _FORMATS[name]
+            replay(sch.trace, replayed)
+        _assert_same(sch, replayed, title)
     return replayed
 
 
@@ -52,8 +53,7 @@ def _as_python(trace: Trace, sch: Schedule) -> None:
     names["apply_trace"](sch)
 
 
-_FORMATS = {"json": _as_json, "python": _as_python}
-_TITLES = {"json": "JSON", "python": "Python"}
+_FORMATS = {"json": ("JSON", _as_json), "python": ("Python", _as_python)}
 
 
 def _assert_same(expected: Schedule, actual: Schedule, kind: str) -> None:

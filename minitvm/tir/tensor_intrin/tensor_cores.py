@@ -21,6 +21,8 @@ PTX ISA, "Matrix Fragments for mma.m16n8k16", "mma.m16n8k8" and "ldmatrix".
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..nodes import PrimFunc
 from . import TensorIntrin
 
@@ -68,8 +70,7 @@ def register_all() -> None:
             load_b(dtype, True), lambda dtype=dtype, k=steps: _load(dtype, (8, k), MATRIX_B), f"load_b_rows{words}"
         )
         for transposed in (False, True):
-            make = _product_nt if transposed else _product
-            _register(multiply(dtype, transposed), lambda dtype=dtype, make=make: make(dtype), "multiply")
+            _register(multiply(dtype, transposed), partial(_product, dtype, transposed), "multiply")
 
 
 def _register(name: str, make, spelling: str) -> None:
@@ -133,27 +134,28 @@ def _load(dtype: str, shape: tuple[int, int], scope: str) -> PrimFunc:
     return desc
 
 
-def _product(dtype: str) -> PrimFunc:
+def _product(dtype: str, transposed: bool) -> PrimFunc:
     from ..script import builtins as T
 
     steps = depth_of(dtype)
-    if dtype == "float32":
+    wide = T.round_tf32 if dtype == "float32" else lambda value: T.Cast("float32", value)
+    if transposed:
 
         @T.prim_func
-        def rounded(
-            A: T.Buffer((16, 8), "float32", scope=MATRIX_A),
-            B: T.Buffer((8, 8), "float32", scope=MATRIX_B),
+        def desc_nt(
+            A: T.Buffer((16, steps), dtype, scope=MATRIX_A),
+            B: T.Buffer((8, steps), dtype, scope=MATRIX_B),
             C: T.Buffer((16, 8), "float32", scope=ACCUMULATOR),
         ) -> None:
             with T.block("root"):
-                T.reads(C[0:16, 0:8], A[0:16, 0:8], B[0:8, 0:8])
+                T.reads(C[0:16, 0:8], A[0:16, 0:steps], B[0:8, 0:steps])
                 T.writes(C[0:16, 0:8])
-                for i, j, k in T.grid(16, 8, 8):
+                for i, j, k in T.grid(16, 8, steps):
                     with T.block("update"):
                         vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                        C[vi, vj] = C[vi, vj] + T.round_tf32(A[vi, vk]) * T.round_tf32(B[vk, vj])
+                        C[vi, vj] = C[vi, vj] + wide(A[vi, vk]) * wide(B[vj, vk])
 
-        return rounded
+        return desc_nt
 
     @T.prim_func
     def desc(
@@ -167,45 +169,6 @@ def _product(dtype: str) -> PrimFunc:
             for i, j, k in T.grid(16, 8, steps):
                 with T.block("update"):
                     vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                    C[vi, vj] = C[vi, vj] + T.Cast("float32", A[vi, vk]) * T.Cast("float32", B[vk, vj])
-
-    return desc
-
-
-def _product_nt(dtype: str) -> PrimFunc:
-    from ..script import builtins as T
-
-    steps = depth_of(dtype)
-    if dtype == "float32":
-
-        @T.prim_func
-        def rounded(
-            A: T.Buffer((16, 8), "float32", scope=MATRIX_A),
-            B: T.Buffer((8, 8), "float32", scope=MATRIX_B),
-            C: T.Buffer((16, 8), "float32", scope=ACCUMULATOR),
-        ) -> None:
-            with T.block("root"):
-                T.reads(C[0:16, 0:8], A[0:16, 0:8], B[0:8, 0:8])
-                T.writes(C[0:16, 0:8])
-                for i, j, k in T.grid(16, 8, 8):
-                    with T.block("update"):
-                        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                        C[vi, vj] = C[vi, vj] + T.round_tf32(A[vi, vk]) * T.round_tf32(B[vj, vk])
-
-        return rounded
-
-    @T.prim_func
-    def desc(
-        A: T.Buffer((16, steps), dtype, scope=MATRIX_A),
-        B: T.Buffer((8, steps), dtype, scope=MATRIX_B),
-        C: T.Buffer((16, 8), "float32", scope=ACCUMULATOR),
-    ) -> None:
-        with T.block("root"):
-            T.reads(C[0:16, 0:8], A[0:16, 0:steps], B[0:8, 0:steps])
-            T.writes(C[0:16, 0:8])
-            for i, j, k in T.grid(16, 8, steps):
-                with T.block("update"):
-                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                    C[vi, vj] = C[vi, vj] + T.Cast("float32", A[vi, vk]) * T.Cast("float32", B[vj, vk])
+                    C[vi, vj] = C[vi, vj] + wide(A[vi, vk]) * wide(B[vk, vj])
 
     return desc
