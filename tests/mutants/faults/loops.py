@@ -1,6 +1,9 @@
 """Faults in split, fuse, reorder, the kinds of loops, and the conditions that decide on them."""
 
+from tests.tir.schedule.test_mixed_loops import test_parts_of_the_loop_keep_their_order
+
 from ..patch import Faults
+from ..streams import by_hand
 from ..workloads import families, schedules
 
 PRIMITIVES = "minitvm.tir.schedule.primitives."
@@ -68,6 +71,7 @@ BIND.drop("an axis that is taken", "bind", "axis_not_taken")
 
 ORDERS = schedules("reorder", of=families("in_place"), prepare=(), examples=300)
 FOLDS = schedules("reorder", of=families("folds", "contraction"), prepare=("split", "split"), examples=300)
+MIXED = by_hand("mixed loops", test_parts_of_the_loop_keep_their_order)
 DECIDE = Faults("dependences", "minitvm.tir.analysis.dependences", [
     ORDERS,
     schedules("reorder", of=DEPENDENT, prepare=("split",)),
@@ -81,6 +85,8 @@ DECIDE.edit(
 )
 DECIDE.edit("an access never meets itself", "conflicting_pairs", "accesses[i:]", "accesses[i + 1 :]")
 DECIDE.edit("all updates of a block commute", "commute", " or not is_update(block)", "", by=[FOLDS])
+DECIDE.edit("the init of an element may come at any time", "commute", "block.init is None or not _is_mixed(a.stmt)",
+            "True", by=[MIXED])  # fmt: skip
 DECIDE.edit("neighbours within a step are apart", "_base", "max(int(most), -int(least)) >= step", "False")
 DECIDE.edit(
     "the same variable on both sides", "shown_apart", 'fresh = l.var.with_name(l.var.name + "_")', "fresh = l.var"

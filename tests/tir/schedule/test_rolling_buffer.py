@@ -15,7 +15,9 @@ from minitvm.events import Listener
 from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.reference import tir as interpreter
+from minitvm.script import from_source
 from minitvm.tir.schedule import Schedule
+from minitvm.tir.transform import lower
 
 from .meaning import all_agree, statements
 
@@ -118,3 +120,25 @@ def test_after_rolling_the_order_of_the_loop_matters() -> None:
     sch.rolling_buffer("B", 0)
     with pytest.raises(ScheduleError, match="structured_below"):
         sch.parallel(i)
+
+
+def test_a_pipeline_gives_no_versions_to_what_is_carried_on() -> None:
+    """The second iteration reads a row that the first one wrote, so that row is in the version of both."""
+    func = from_source("""
+    @T.prim_func
+    def main(A: T.Buffer((3,)), C: T.Buffer((2,))):
+        B = T.alloc_buffer((3,))
+        for i in range(2):
+            for j in range(2):
+                with T.block("B"):
+                    v = T.axis.spatial(3, i + j)
+                    B[v] = A[v] * T.float32(2)
+            with T.block("C"):
+                v = T.axis.spatial(2, i)
+                C[v] = B[v] + B[v + 1]
+    """)
+    sch = Schedule(func)
+    sch.rolling_buffer("B", 0)
+    sch.annotate(sch.get_loops("B")[0], "software_pipeline_stage", [0, 1])
+    assert check(func, sch.func)
+    assert check(func, lower(sch.func, "cpu"), modes=("exact",))
