@@ -119,10 +119,10 @@ def run(options: argparse.Namespace) -> int:
         return run_network(options, machine(options.config, options.memory))
     targets = {name: output_path(value, f"--{name}") for name in ("output", "timeline", "trace")
                if (value := getattr(options, name))}  # fmt: skip
-    chosen = machine(options.config, options.memory)
-    if chosen.kind != "accel":
-        return _run_elsewhere(options, chosen, targets)
-    program, config = _read(options, chosen)
+    target = machine(options.config, options.memory)
+    if target.kind != "accel":
+        return _run_elsewhere(options, target, targets)
+    program, config = _read(options, target)
     verify(program, config)
     inputs = _inputs(program, config, opt.load_arrays(options.input) if options.input else None)
     outputs = _interpreted(program, config, inputs, max(1, options.orders))
@@ -136,8 +136,8 @@ def run(options: argparse.Namespace) -> int:
         save(targets["output"], outputs)
     written = _pictures(timeline, targets)  # before the table, of which a reader may take the head alone
     print(timeline.text())
-    for target in written:
-        print(f"wrote {target}")
+    for file in written:
+        print(f"wrote {file}")
     return 0
 
 
@@ -287,7 +287,6 @@ def sweep(options: argparse.Namespace) -> int:
     if drawing:
         roofline.require()
     drawn: dict[str, tuple[Timeline, Timeline]] = {}
-    cycles: dict[str, int] = {}
 
     def row(name: str, layer: Conv2d) -> list[str]:
         cells = []
@@ -300,12 +299,10 @@ def sweep(options: argparse.Namespace) -> int:
             if target is targets[0]:
                 drawn[name] = alone, hidden
             if target.kind == "accel":
-                known = bound(layer, config)
-                least, limit = known.cycles, known.name
+                lowest = bound(layer, config)
+                least, limit = lowest.cycles, lowest.name
             else:  # products and bytes of this program, of which other programs may move fewer
                 least, limit = hidden.bound
-            if target is targets[0]:
-                cycles[name] = hidden.cycles
             share = f"{least / hidden.cycles:.2f} of {limit}"
             cells.append(f"{hidden.cycles:,} {alone.utilisation:.2f} {hidden.utilisation:.2f} {share}")
         return cells
@@ -319,6 +316,7 @@ def sweep(options: argparse.Namespace) -> int:
         f" share of what {least} (`{where}`), of compiled programs"
     )
     _table(heads, {name: row(name, RESNET18[name]) for name in options.layers or RESNET18})
+    cycles = {name: hidden.cycles for name, (_, hidden) in drawn.items()}
     if ours and cycles.keys() == RESNET18.keys():
         print(beside_a_processor(cycles, RESNET18, configs[0]))
     if drawing and drawn:

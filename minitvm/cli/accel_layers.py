@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..accel.isa import Program
     from ..accel.layers import Conv2d
     from ..accel.timeline import Timeline
+    from ..executable import Executable
     from ..target import Target
     from ..tir import PrimFunc
 
@@ -101,9 +102,14 @@ def scheduled(layer: Conv2d, target: Target, contexts: int = 2) -> PrimFunc:
 def timed(layer: Conv2d, target: Target, contexts: int = 2, name: str = "conv2d") -> Timeline:
     """The cycles of a layer, as the target's back end counts them."""
     from ..build import lower
+
+    return _timeline(lower(scheduled(layer, target, contexts), target, stop_at="executable"), name)
+
+
+def _timeline(executable: Executable, name: str) -> Timeline:
+    """That of an executable's one kernel, under a name."""
     from ..runtime.device.simulated import timelines
 
-    executable = lower(scheduled(layer, target, contexts), target, stop_at="executable")
     (timeline,) = timelines(executable).values()
     timeline.program = replace(timeline.program, name=name)
     return timeline
@@ -113,7 +119,6 @@ def run(name: str, layer: Conv2d, target: Target, contexts: int) -> tuple[dict[s
     """(the result, the cycles, whether it is NumPy's) of a layer on seeded random inputs, by any machine's runtime."""
     from ..accel.layers import pack_filters, pack_image, random_tensors, unpack_result
     from ..build import build
-    from ..runtime.device.simulated import timelines
 
     image, filters = random_tensors(layer)
     func, config = scheduled(layer, target, contexts), target.config
@@ -124,6 +129,4 @@ def run(name: str, layer: Conv2d, target: Target, contexts: int) -> tuple[dict[s
     module(*arguments)
     result = arguments[2]
     same = bool((unpack_result(result, layer, config) == layer.reference(image, filters)).all())
-    (timeline,) = timelines(module.executable).values()
-    timeline.program = replace(timeline.program, name=name)
-    return {"result": result}, timeline, same
+    return {"result": result}, _timeline(module.executable, name), same

@@ -151,74 +151,58 @@ def register_named(name: str) -> None:
 
 def load(e: Elements, what: str) -> PrimFunc:
     """An element of the scratchpad `what` from memory; "inp_padded": zeros where a condition does not hold."""
+    scope, frame = what.partition("_")[::2]
+    rows, columns = {INP: (e.batch, e.block_in), WGT: (e.block_out, e.block_in)}.get(scope, (e.batch, e.block_out))
+    stored = {INP: e.inp, WGT: e.wgt, ACC: e.acc, "acc8": e.out}[scope]
+    source = (stored, "global")
+    target = (e.acc, ACC) if scope == "acc8" else (stored, scope)
+    if not frame:
+        return _moved(rows, columns, source, target)
+    return _framed(rows, columns, source, target, -(1 << int(stored[3:]) - 1) if frame == "least" else 0)
+
+
+def _moved(rows: int, columns: int, source: tuple[str, str], target: tuple[str, str]) -> PrimFunc:
+    """An element to another place, as numbers of that place; a place is (its dtype, its scope)."""
     from ..script import builtins as T
 
-    scope, padded = what.partition("_")[::2]
-    if scope == "acc8":
-        return _widened(e, padded)
-    rows, columns = {INP: (e.batch, e.block_in), WGT: (e.block_out, e.block_in), ACC: (e.batch, e.block_out)}[scope]
-    dtype = {INP: e.inp, WGT: e.wgt, ACC: e.acc}[scope]
-    if padded:
-
-        @T.prim_func
-        def desc(
-            S: T.Buffer((rows, columns), dtype), D: T.Buffer((rows, columns), dtype, scope=scope), inside: T.bool
-        ) -> None:
-            with T.block("root"):
-                T.reads(S[0:rows, 0:columns])
-                T.writes(D[0:rows, 0:columns])
-                for i, j in T.grid(rows, columns):
-                    with T.block("load"):
-                        vi, vj = T.axis.remap("SS", [i, j])
-                        D[vi, vj] = T.if_then_else(inside, S[vi, vj], T.Cast(dtype, 0))
-
-        return desc
+    (dtype, scope), (new_dtype, new_scope) = source, target
 
     @T.prim_func
-    def plain(S: T.Buffer((rows, columns), dtype), D: T.Buffer((rows, columns), dtype, scope=scope)) -> None:
+    def desc(
+        S: T.Buffer((rows, columns), dtype, scope=scope), D: T.Buffer((rows, columns), new_dtype, scope=new_scope)
+    ) -> None:
         with T.block("root"):
             T.reads(S[0:rows, 0:columns])
             T.writes(D[0:rows, 0:columns])
             for i, j in T.grid(rows, columns):
-                with T.block("load"):
+                with T.block("move"):
                     vi, vj = T.axis.remap("SS", [i, j])
-                    D[vi, vj] = S[vi, vj]
+                    D[vi, vj] = S[vi, vj].astype(new_dtype)
 
-    return plain
+    return desc
 
 
-def _widened(e: Elements, frame: str) -> PrimFunc:
+def _framed(rows: int, columns: int, source: tuple[str, str], target: tuple[str, str], fill: int) -> PrimFunc:
+    """As `_moved`, or `fill` where a condition does not hold."""
     from ..script import builtins as T
 
-    rows, columns, narrow, acc = e.batch, e.block_out, e.out, e.acc
-    fill = -(1 << int(narrow[3:]) - 1) if frame == "least" else 0
-    if frame:
-
-        @T.prim_func
-        def desc(
-            S: T.Buffer((rows, columns), narrow), D: T.Buffer((rows, columns), acc, scope="acc"), inside: T.bool
-        ) -> None:
-            with T.block("root"):
-                T.reads(S[0:rows, 0:columns])
-                T.writes(D[0:rows, 0:columns])
-                for i, j in T.grid(rows, columns):
-                    with T.block("load"):
-                        vi, vj = T.axis.remap("SS", [i, j])
-                        D[vi, vj] = T.if_then_else(inside, T.Cast(acc, S[vi, vj]), T.Cast(acc, fill))
-
-        return desc
+    (dtype, scope), (new_dtype, new_scope) = source, target
 
     @T.prim_func
-    def plain(S: T.Buffer((rows, columns), narrow), D: T.Buffer((rows, columns), acc, scope="acc")) -> None:
+    def desc(
+        S: T.Buffer((rows, columns), dtype, scope=scope),
+        D: T.Buffer((rows, columns), new_dtype, scope=new_scope),
+        inside: T.bool,
+    ) -> None:
         with T.block("root"):
             T.reads(S[0:rows, 0:columns])
             T.writes(D[0:rows, 0:columns])
             for i, j in T.grid(rows, columns):
-                with T.block("load"):
+                with T.block("move"):
                     vi, vj = T.axis.remap("SS", [i, j])
-                    D[vi, vj] = T.Cast(acc, S[vi, vj])
+                    D[vi, vj] = T.if_then_else(inside, S[vi, vj].astype(new_dtype), T.Cast(new_dtype, fill))
 
-    return plain
+    return desc
 
 
 def _fill(e: Elements) -> PrimFunc:
@@ -259,39 +243,11 @@ def _accumulate(e: Elements, op: str) -> PrimFunc:
 
 
 def _copy(e: Elements) -> PrimFunc:
-    from ..script import builtins as T
-
-    rows, columns, acc = e.batch, e.block_out, e.acc
-
-    @T.prim_func
-    def desc(S: T.Buffer((rows, columns), acc, scope="acc"), D: T.Buffer((rows, columns), acc, scope="acc")) -> None:
-        with T.block("root"):
-            T.reads(S[0:rows, 0:columns])
-            T.writes(D[0:rows, 0:columns])
-            for i, j in T.grid(rows, columns):
-                with T.block("copy"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    D[vi, vj] = S[vi, vj]
-
-    return desc
+    return _moved(e.batch, e.block_out, (e.acc, ACC), (e.acc, ACC))
 
 
 def _store(e: Elements) -> PrimFunc:
-    from ..script import builtins as T
-
-    rows, columns, acc, out = e.batch, e.block_out, e.acc, e.out
-
-    @T.prim_func
-    def desc(S: T.Buffer((rows, columns), acc, scope="acc"), D: T.Buffer((rows, columns), out)) -> None:
-        with T.block("root"):
-            T.reads(S[0:rows, 0:columns])
-            T.writes(D[0:rows, 0:columns])
-            for i, j in T.grid(rows, columns):
-                with T.block("store"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    D[vi, vj] = T.Cast(out, S[vi, vj])
-
-    return desc
+    return _moved(e.batch, e.block_out, (e.acc, ACC), (e.out, "global"))
 
 
 def reset(e: Elements) -> PrimFunc:
