@@ -27,7 +27,7 @@ from ...expr import Add, Call, Cast, Expr, IntImm, Max, Min, Var, structural_equ
 from ...tir import Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ...tir.tensor_intrin.accelerator import Elements
-from ..blocks import blocks_of, extents, is_reduction
+from ..blocks import blocks_of, constant_extent, extents, is_reduction
 from ..candidate import Candidate, Cost, Knob
 from ..registry import rule
 from ..roles import operands
@@ -267,9 +267,8 @@ def tilings(
         fitting = False
         for rows, outs, ins in product(divisors(conv.rows), divisors(conv.outs), divisors(conv.ins)):
             for contexts in (2, 1):
-                if contexts == 2 and (conv.rows // rows) % 2 and (conv.outs // outs) % 2:
-                    continue
-                if fits(Tile(rows, columns, outs, ins), contexts):
+                turns = take_turns(contexts, conv.rows // rows, conv.outs // outs)
+                if turns and fits(Tile(rows, columns, outs, ins), contexts):
                     knobs: dict[str, Knob] = {
                         "rows": rows, "outs": outs, "ins": ins, "contexts": contexts, "columns": columns,
                     }  # fmt: skip
@@ -349,24 +348,8 @@ def _cost(conv: Convolution, config: Any, tile: Tile, contexts: int) -> Cost:
 
 def schedule_tiles(sch: Schedule, conv: Convolution, elements: Elements, size: Tile, contexts: int) -> None:
     """The program of this file's beginning, in the instructions that `elements` names."""
-    for stage in conv.stages:
-        if stage.inlines:
-            sch.compute_inline(sch.get_block(stage.inlines))
-    block, last = sch.get_block(conv.block), sch.get_block(conv.stages[-1].block)
-    n, o, y, x, *_ = sch.get_loops(last)
-    (o, tile_o), (y, tile_y) = sch.split(o, [None, size.outs]), sch.split(y, [None, size.rows])
-    parts, tile_x = [], [x]
-    if size.columns < conv.columns:
-        part, within = sch.split(x, [None, size.columns])
-        parts, tile_x = [part], [within]
-    thread = None
-    if contexts > 1 and (conv.outs // size.outs) % contexts == 0:
-        o, thread = sch.split(o, [None, contexts])
-    elif contexts > 1:
-        y, thread = sch.split(y, [None, contexts])
-    around = [n, o, *parts, y] if thread is None else [n, o, *parts, y, thread]
-    sch.reorder(*around, tile_o, tile_y, *tile_x)
-    tile = around[-1]
+    tile, thread = tiled(sch, conv.stages, size.rows, size.columns, size.outs, contexts)
+    block = sch.get_block(conv.block)
     for stage in reversed(conv.stages[:-1]):
         staged(sch, sch.get_block(stage.block), tile, "acc")
     staged(sch, block, tile, "acc")
@@ -382,12 +365,7 @@ def schedule_tiles(sch: Schedule, conv: Convolution, elements: Elements, size: T
     for copy in (image, filters):
         sch.compute_at(copy, step, preserve_unit_loops=True)
     init = sch.decompose_reduction(block, step)
-    others = []
-    for stage in conv.stages:
-        if stage.other is not None:
-            other = sch.cache_read(sch.get_block(stage.block), stage.other, "acc")
-            sch.compute_at(other, tile, preserve_unit_loops=True)
-            others.append(other)
+    others = others_loaded(sch, conv.stages, tile)
     if thread is not None:
         sch.bind(thread, "vthread")
     sch.tensorize(i, elements.name("gemm"))
@@ -398,6 +376,45 @@ def schedule_tiles(sch: Schedule, conv: Convolution, elements: Elements, size: T
         element(sch, other, elements.name("load_acc"))
     for stage in conv.stages:
         element(sch, sch.get_block(stage.block), elements.name(stage.operation))
+
+
+def tiled(sch: Schedule, stages: Sequence[Stage], rows: int, columns: int, outs: int, contexts: int) -> tuple[Any, Any]:
+    """Take in what stages inline, and split the loops of the last one: (the loop around a tile, that of the contexts).
+
+    The second is None for one context. Otherwise tiles take turns along the channels, or, if these are odd, the rows.
+    """
+    for stage in stages:
+        if stage.inlines:
+            sch.compute_inline(sch.get_block(stage.inlines))
+    n, o, y, x, *_ = sch.get_loops(sch.get_block(stages[-1].block))
+    (o, tile_o), (y, tile_y) = sch.split(o, [None, outs]), sch.split(y, [None, rows])
+    parts, tile_x = [], [x]
+    if columns < (constant_extent(sch, x) or columns):
+        part, within = sch.split(x, [None, columns])
+        parts, tile_x = [part], [within]
+    thread = None
+    if contexts > 1 and take_turns(contexts, constant_extent(sch, o) or 1):
+        o, thread = sch.split(o, [None, contexts])
+    elif contexts > 1:
+        y, thread = sch.split(y, [None, contexts])
+    around = [n, o, *parts, y] if thread is None else [n, o, *parts, y, thread]
+    sch.reorder(*around, tile_o, tile_y, *tile_x)
+    return around[-1], thread
+
+
+def take_turns(contexts: int, *tiles: int) -> bool:
+    """Whether so many contexts can share out tiles, of which there are these numbers along some axes."""
+    return any(count % contexts == 0 for count in tiles)
+
+
+def others_loaded(sch: Schedule, stages: Sequence[Stage], tile: Any) -> list[Any]:
+    """The blocks that bring a tile of each tensor that stages read besides."""
+    loaded = []
+    for stage in stages:
+        if stage.other is not None:
+            loaded.append(sch.cache_read(sch.get_block(stage.block), stage.other, "acc"))
+            sch.compute_at(loaded[-1], tile, preserve_unit_loops=True)
+    return loaded
 
 
 def staged(sch: Schedule, block: Any, tile: Any, scope: str) -> None:

@@ -38,8 +38,11 @@ from .convolution import (
     element,
     elements_of,
     is_convolution,
+    others_loaded,
     stage_of,
     staged,
+    take_turns,
+    tiled,
 )
 
 
@@ -232,9 +235,8 @@ def in_registers(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     for rows in divisors(chain.rows):
         for outs in divisors(chain.outs):
             for contexts in (2, 1):
-                if contexts == 2 and (chain.rows // rows) % 2 and (chain.outs // outs) % 2:
-                    continue
-                if _fits(chain, stages, config, rows, outs, contexts):
+                turns = take_turns(contexts, chain.rows // rows, chain.outs // outs)
+                if turns and _fits(chain, stages, config, rows, outs, contexts):
                     knobs: dict[str, Knob] = {"rows": rows, "outs": outs, "contexts": contexts}
                     yield Candidate(knobs=knobs, price=price, apply=apply)
 
@@ -280,19 +282,8 @@ def _cost(chain: Chain, stages: Sequence[Stage], config: Any, rows: int, outs: i
 def _schedule(
     sch: Schedule, chain: Chain, stages: Sequence[Stage], elements: Elements, rows: int, outs: int, contexts: int
 ) -> None:
-    for stage in stages:
-        if stage.inlines:
-            sch.compute_inline(sch.get_block(stage.inlines))
-    blocks = {stage: sch.get_block(stage.block) for stage in stages}
-    n, o, y, *_ = sch.get_loops(blocks[stages[-1]])
-    (o, tile_o), (y, tile_y) = sch.split(o, [None, outs]), sch.split(y, [None, rows])
-    thread = None
-    if contexts > 1 and (chain.outs // outs) % contexts == 0:
-        o, thread = sch.split(o, [None, contexts])
-    elif contexts > 1:
-        y, thread = sch.split(y, [None, contexts])
-    sch.reorder(*[n, o, y, *([] if thread is None else [thread]), tile_o, tile_y])
-    tile = point = y if thread is None else thread
+    tile, thread = tiled(sch, stages, rows, chain.columns, outs, contexts)
+    blocks, point = {stage: sch.get_block(stage.block) for stage in stages}, tile
     first: Any = None
     for stage in reversed(stages[:-1]):
         block = blocks[stage]
@@ -301,12 +292,7 @@ def _schedule(
             *_, b, o, y, x, i, j, dy, dx = sch.get_loops(block)
             sch.reorder(dy, dx, b, o, y, x, i, j)
             first, point = sch.decompose_reduction(block, dy), dx
-    others = []
-    for stage in stages:
-        if stage.other is not None:
-            other = sch.cache_read(blocks[stage], stage.other, "acc")
-            sch.compute_at(other, tile, preserve_unit_loops=True)
-            others.append(other)
+    others = others_loaded(sch, stages, tile)
     if thread is not None:
         sch.bind(thread, "vthread")
     if first is not None:
