@@ -133,8 +133,8 @@ def own() -> tuple[Backend, ...]:
     The machines of `kinds/` are rows of `target.machines`: `Target` knows them before it asks for a back end.
     """
     modules = [f"{kinds.__name__}.{module.name}" for module in pkgutil.iter_modules(kinds.__path__)]
-    found = [importlib.import_module(module).BACKEND for module in modules]
-    return tuple(_register(backend) for backend in (*found, *machines_in_folders()))
+    listed = [importlib.import_module(module).BACKEND for module in modules]
+    return tuple(_register(backend) for backend in (*listed, *machines_in_folders()))
 
 
 def registered() -> dict[str, Backend]:

@@ -201,11 +201,11 @@ def _interpreted(program: Program, config: AccelConfig, inputs: dict[str, Any], 
     explored = accel.check(program, config, inputs, orders=orders)
     seconds = time.perf_counter() - start
     print(f"{len(program.instructions)} instructions, ordered by tokens: all orders give one result")
-    found = tokens(program, config)
-    idle = sum(not one.needed for one in found)
+    all_tokens = tokens(program, config)
+    needed = sum(one.needed != "" for one in all_tokens)
     print(
-        f"{len(found)} tokens; {len(found) - idle} of them are needed: without one, two instructions that touch an "
-        "element have no order"
+        f"{len(all_tokens)} tokens; {needed} of them are needed: without one, two instructions that touch an element "
+        "have no order"
     )
     print(f"{len(explored.orders)} orders were run in {seconds:.2f} s: {'; '.join(explored.orders)}")
     return explored.outputs

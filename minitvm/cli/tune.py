@@ -60,9 +60,9 @@ def _seconds(text: str) -> float:
 def tune(options: argparse.Namespace) -> int:
     """Tune a model, or one of the words before FILE."""
     words = {"explain": _explain, "report": _report, "export": _export, "import": _import, "merge": _merge}
-    given = farm.given(options)
-    if given and options.workers is None:
-        raise InputError(f"{given[0]} is for a farm: name its scheduler with --workers ADDRESS")
+    of_farms = farm.given(options)
+    if of_farms and options.workers is None:
+        raise InputError(f"{of_farms[0]} is for a farm: name its scheduler with --workers ADDRESS")
     if options.model in words and options.file is not None:
         if options.workers is not None:
             raise InputError(f"tune {options.model} measures nothing, so it has no --workers")

@@ -110,12 +110,12 @@ class ElementEmitter:
 
 def joined(loops: Loops) -> Loops:
     """Loops of which the inner one runs on where the outer one's step ends are one."""
-    found: Loops = []
+    merged: Loops = []
     for n, steps in reversed(loops):
-        if found:
-            inner, inner_steps = found[-1]
+        if merged:
+            inner, inner_steps = merged[-1]
             if all(s == i * inner for s, i in zip(steps, inner_steps, strict=True)):
-                found[-1] = (n * inner, inner_steps)
+                merged[-1] = (n * inner, inner_steps)
                 continue
-        found.append((n, steps))
-    return found[::-1]
+        merged.append((n, steps))
+    return merged[::-1]

@@ -118,12 +118,12 @@ async def _reached(address: str, security: Any) -> None:
 
 def unreachable(address: str, error: BaseException) -> InputError:
     """One message for a scheduler that does not answer."""
-    found = (str(error.__cause__ or error) or type(error).__name__).splitlines()[0].rpartition(">: ")[2]
+    reason = (str(error.__cause__ or error) or type(error).__name__).splitlines()[0].rpartition(">: ")[2]
     return InputError(
         report(
             f"no scheduler answers at {address}",
             wanted="the address of a running `dask scheduler`, such as tcp://host:8786",
-            found=found,
+            found=reason,
             tries=["tls://..., with --tls-ca-file, --tls-cert and --tls-key, if the scheduler has certificates"],
         )
     )

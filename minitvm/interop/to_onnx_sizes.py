@@ -113,15 +113,15 @@ def _variable(writer: Writer, size: SizeVar) -> str:
 
 def _places(inputs: Sequence[Value], size: SizeVar) -> list[tuple[Value, int, int]]:
     """The dimensions that are the variable or a positive multiple of it, with the factor; the smallest factor first."""
-    found = []
+    places = []
     for value in inputs:
         for axis, dim in enumerate(value.shape):
             dim = simplify(dim) if isinstance(dim, Expr) else dim
             if dim is size:
-                found.append((value, axis, 1))
+                places.append((value, axis, 1))
             elif isinstance(dim, Mul) and dim.a is size and isinstance(dim.b, IntImm) and dim.b.value > 0:
-                found.append((value, axis, int(dim.b.value)))
-    return sorted(found, key=lambda place: place[2])
+                places.append((value, axis, int(dim.b.value)))
+    return sorted(places, key=lambda place: place[2])
 
 
 def _shape_to_tensor(writer: Writer, node: OpNode) -> None:

@@ -59,8 +59,8 @@ def _plan(item: OpNode, arrays: Mapping[Value, np.ndarray], producers: Mapping[V
         return None
     if data.ndim < 2 or {v.dtype for v in (data, weight, item.output)} != {"float32"}:
         return None
-    found = columns_of_bytes(source, arrays, turned=item.op == "nn.dense" or bool(item.attrs["transpose_b"]))
-    if found is None:
+    columns = columns_of_bytes(source, arrays, turned=item.op == "nn.dense" or bool(item.attrs["transpose_b"]))
+    if columns is None:
         return None
-    stored, scale = found
+    stored, scale = columns
     return _Plan(stored, scale.astype(np.float32).reshape(-1 if scale.size > 1 else ()))

@@ -45,8 +45,8 @@ class _Machine:
                 self.memory[buffer.name] = np.zeros(buffer.nbytes, np.uint8)
                 continue
             if buffer.name not in inputs:
-                given = ", ".join(inputs) or "nothing"
-                raise InputError(report(f"{program.name}: no array for an input", wanted=buffer.name, found=given))
+                names = ", ".join(inputs) or "nothing"
+                raise InputError(report(f"{program.name}: no array for an input", wanted=buffer.name, found=names))
             data = np.ascontiguousarray(inputs[buffer.name]).reshape(-1).view(np.uint8)
             if data.nbytes != buffer.nbytes:
                 raise InputError(f"{buffer.name} has {buffer.nbytes} bytes, found {data.nbytes}")

@@ -66,7 +66,7 @@ class Footprint:
 
 def footprints(program: Program, config: Gemmini) -> list[Footprint]:
     """What each instruction touches and costs."""
-    found: list[Footprint] = []
+    footprints: list[Footprint] = []
     stride, apart = 1, 0
     for one in program.instructions:
         if isinstance(one, ConfigEx):
@@ -80,22 +80,22 @@ def footprints(program: Program, config: Gemmini) -> list[Footprint]:
             if one.source != ZERO:
                 nbytes = config.side * (4 if name == "acc" else 1)
                 cost.requests = _requests(one, nbytes, apart, config)
-            found.append(cost)
+            footprints.append(cost)
         elif isinstance(one, Preload):
-            found.append(Footprint([("sp", one.sp + np.arange(config.side))], [], config.side))
+            footprints.append(Footprint([("sp", one.sp + np.arange(config.side))], [], config.side))
         elif isinstance(one, Compute):
             image = _rows(one.sp, one, one.step[0], stride)
             sums = [("acc", _rows(one.acc, one, one.step[1]))]
             whole, rest = divmod(one.rows, config.side)
             cycles = one.lines * (whole * max(config.side, 2) + (max(rest, 2) if rest else 0))
-            found.append(Footprint([("sp", image), *(sums if one.add else [])], sums, cycles))
+            footprints.append(Footprint([("sp", image), *(sums if one.add else [])], sums, cycles))
         elif isinstance(one, Mvout):
             rows = _rows(one.acc, one, one.step[1])
             requests = _requests(one, config.side, config.side, config)
-            found.append(Footprint([("acc", rows)], [], len(rows), requests))
+            footprints.append(Footprint([("acc", rows)], [], len(rows), requests))
         else:
-            found.append(Footprint([], []))
-    return found
+            footprints.append(Footprint([], []))
+    return footprints
 
 
 def _rows(first: int, one: Any, step: int, stride: int = 1) -> Array:

@@ -27,9 +27,9 @@ INSTRUCTIONS: dict[str, Callable[[ir.IRBuilder, Tile, Tile, Tile], bool]] = {}
 
 
 def _typer(*arguments: types.Type) -> types.Type | None:
-    wanted = (types.int8, types.int8, types.int32)
+    dtypes = (types.int8, types.int8, types.int32)
     pointers, numbers = arguments[::3], [a for k, a in enumerate(arguments) if k % 3]
-    fits = all(isinstance(p, types.CPointer) and p.dtype == t for p, t in zip(pointers, wanted, strict=False))
+    fits = all(isinstance(p, types.CPointer) and p.dtype == t for p, t in zip(pointers, dtypes, strict=False))
     return types.none if len(arguments) == 9 and fits and all(isinstance(n, types.Integer) for n in numbers) else None
 
 

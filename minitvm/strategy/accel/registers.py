@@ -90,11 +90,11 @@ def chain_of(func: PrimFunc) -> Chain | None:
         if not isinstance(block.body, BufferStore):
             return None
         if is_reduction(block):
-            found = _reduction(block, block.body, held)
-            if found is None or reduction is not None:
+            reduced = _reduction(block, block.body, held)
+            if reduced is None or reduction is not None:
                 return None
             stage: Stage | None
-            stage, start, window = found
+            stage, start, window = reduced
             reduction = block.name
         else:
             stage = _load(block, block.body, held) or _each(block, block.body, held) or _behind(block, block.body, held)

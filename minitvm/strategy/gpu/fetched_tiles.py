@@ -95,8 +95,8 @@ def along(block: Block, load: BufferLoad, axes: Axes) -> int:
 
 def _end(block: Block, axis: Sequence[int]) -> Any:
     """The innermost iterator of an axis that has more than one value."""
-    known = extents(block.iter_vars[position].dom.extent for position in axis)
-    moving = [position for position, extent in zip(axis, known, strict=True) if extent != 1]
+    sizes = extents(block.iter_vars[position].dom.extent for position in axis)
+    moving = [position for position, extent in zip(axis, sizes, strict=True) if extent != 1]
     return block.iter_vars[(moving or axis)[-1]]
 
 
@@ -158,11 +158,11 @@ def _all_or_none(block: Block, axis: int, lanes: int) -> bool:
 
 def _conditions(e: Node) -> list[Expr]:
     """What an expression asks before it reads, and functions that are not copies."""
-    found: list[Expr] = []
+    conditions: list[Expr] = []
     if isinstance(e, Select):
-        found.append(e.condition)
+        conditions.append(e.condition)
     elif isinstance(e, Call):
-        found += [e.args[0]] if e.op == "if_then_else" else [e]
+        conditions += [e.args[0]] if e.op == "if_then_else" else [e]
     for child in children(e):
-        found += _conditions(child)
-    return found
+        conditions += _conditions(child)
+    return conditions
