@@ -120,7 +120,7 @@ def _schedule(sch: Schedule, way: Roles, plan: PanelPlan, pack: bool) -> set[str
     if len(sch.get_loops(main)) != spatial:
         raise Unfit("contraction: wanted as many axes behind the sum as the sum has")
     if len(way.axes) < spatial:
-        join_axes(sch, block, main, way)
+        join_axes(sch, block, main, way.axes)
     packed = sch.reindex_cache_read(block, way.read, "local", _packed_order(way)) if pack else None
     init = schedule_panels(
         sch, block, list(sch.get_loops(main)), way.row, way.column, plan, streams=not pack, packed=packed,
