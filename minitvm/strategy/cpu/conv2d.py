@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import ceil
+from statistics import fmean
 from typing import Any
 
 from ...errors import ScheduleError
@@ -38,6 +39,7 @@ from .tiling import OPEN_SIDES, cpu_of
 # A vector of weights streams from the L2 cache: cycles that it costs beside its load. Measured on Zen 5: 7 x 2, 7 x 3 and
 # 10 x 2 reach 240 GFLOP/s; 4 x 4, with more weights a multiply-add, reaches 210.
 _STREAMED = 1.5
+_UNEVEN = 1.1
 _LONG_ROW = 64
 # What is left of a row of symbolic width has a micro-kernel for each number of pixels. So many accumulators of all of
 # them together compile in seconds; larger tiles are no faster: 7 x 2 and 10 x 1 beside 10 x 2 and 14 x 1 at widths of
@@ -81,7 +83,7 @@ class DirectConvolution:
 
     `lines` rows of `width` pixels (all `images` together) of `blocks` vectors of output channels, each of which is a
     sum of `depth` products; `weights` bytes are read. `taps` are those along a line and across lines, where the kernel
-    is dilated. With `joined` an image is one line.
+    is dilated.
     """
 
     lines: int
@@ -92,7 +94,6 @@ class DirectConvolution:
     images: int = 1
     taps: tuple[Taps, Taps] | None = None
     is_open: bool = False
-    joined: bool = False
 
     @staticmethod
     def of(block: Block, axes: Sequence[Axis] = ()) -> DirectConvolution:
@@ -113,7 +114,7 @@ class DirectConvolution:
         taps = None if lines is None else _taps(block, pixels - 2, lines - 2)
         is_open = width is None
         return DirectConvolution(
-            images * height, width or _LONG_ROW, blocks or 1, depth, weights, images, taps, is_open, bool(axes)
+            images * height, width or _LONG_ROW, blocks or 1, depth, weights, images, taps, is_open
         )
 
     def cost(self, cpu: CPU, pixels: int, blocks: int, lines: int = 1) -> Cost:
@@ -122,14 +123,11 @@ class DirectConvolution:
         A tile of several lines has whole ones, as if the image were one long row; it makes fewer tasks.
         """
         groups, height = ceil(self.blocks / blocks), self.lines // self.images
-        steps = self.lines * self.width * self.depth * blocks * groups * self._kept(pixels, lines)
-        if self.is_open:
-            loads = sum(weighted_loads(row, pixels, blocks, cpu) for row in OPEN_SIDES) / len(OPEN_SIDES)
-        else:
-            loads = weighted_loads(self.width if lines == 1 else self.width * height, lines * pixels, blocks, cpu)
+        steps = self.lines * self.width * self.depth * self.blocks * self._kept(pixels, lines)
+        widths = OPEN_SIDES if self.is_open else (self.width if lines == 1 else self.width * height,)
+        loads = fmean(weighted_loads(width, lines * pixels, blocks, cpu, self.blocks) for width in widths)
         step = (1 / cpu.fma_ports + loads) / 2
-        rows = self.images * ceil(self.width / pixels) if self.joined else self.lines
-        fewer = shared(groups * (rows if self.joined else self.images * ceil(height / lines)), cpu) / shared(groups * rows, cpu)
+        fewer = shared(groups * self.images * ceil(height / lines), cpu) / shared(groups * self.lines, cpu)
         return Cost(steps * step * fewer / KERNEL_EFFICIENCY, self.weights / MEMORY_STALL)
 
     def _kept(self, pixels: int, lines: int) -> float:
@@ -143,9 +141,8 @@ class DirectConvolution:
 
     def tiles(self, cpu: CPU) -> list[dict[str, int]]:
         """The tiles that do not spill, of one line or of several whole ones, the cheapest first."""
-        tiles = [
-            {"pixels": pixels, "blocks": blocks} for (pixels, blocks), _ in conv_tiles(self.width, self.blocks, cpu)
-        ]
+        fitting = conv_tiles(self.width, self.blocks, cpu, uneven=not self.is_open)
+        tiles = [{"pixels": pixels, "blocks": blocks} for (pixels, blocks), _ in fitting]
         if self.is_open:
             tiles = [tile for tile in tiles if _accumulators(**tile) <= _OPEN_ACCUMULATORS]
         tiles += [{"pixels": self.width, "blocks": blocks, "lines": lines} for lines, blocks in self._several(cpu)]
@@ -361,27 +358,35 @@ def _unblocking(func: PrimFunc, conv: Block) -> Block | None:
     return next(found, None)
 
 
-def weighted_loads(width: int, pixels: int, blocks: int, cpu: CPU) -> float:
+def weighted_loads(width: int, pixels: int, blocks: int, cpu: CPU, channel_blocks: int | None = None) -> float:
     """Loads a multiply-add of whole rows, weighted by what they cost in cycles beside one another.
 
-    A tile of `pixels` by `blocks` needs `pixels + blocks` of them a step; what is left of a row is a smaller tile. Too
-    few chains of multiply-adds wait for one another, too many results are stored and loaded again.
+    A tile of `pixels` by `blocks` needs `pixels + blocks` of them a step; what is left of a row, and of the
+    `channel_blocks`, is a smaller tile.
     """
+    channel_blocks = channel_blocks or blocks
     full, rest = divmod(width, pixels)
-    cost = full * _load_cycles(pixels, blocks, cpu) + (_load_cycles(rest, blocks, cpu) if rest else 0)
-    spilled = max(0, registers_of(pixels, blocks) - cpu.vector_registers) / (pixels * blocks)
-    # A tile that divides the row has one micro-kernel to compile, one that does not has two.
-    uneven = 1.1 if rest else 1.0
-    return (cost / (width * blocks) * max(1.0, cpu.chains / (pixels * blocks)) + 2 * spilled) * uneven
+    groups, last = divmod(channel_blocks, blocks)
+    cost = sum(
+        lines * columns * _load_cycles(some, part, cpu)
+        for lines, some in ((full, pixels), (1, rest))
+        for columns, part in ((groups, blocks), (1, last))
+        if lines * columns * some * part
+    )
+    # A tile that divides has one micro-kernel to compile, one that does not has two.
+    return cost / (width * channel_blocks) * _UNEVEN ** (bool(rest) + bool(last))
 
 
 def _load_cycles(pixels: int, blocks: int, cpu: CPU) -> float:
     """Of the loads of a step, and again by how much they take longer than its multiply-adds.
 
-    Each vector of weights is loaded, and asked for ahead of time.
+    Each vector of weights is loaded, and asked for ahead of time. Too few chains of multiply-adds wait for one another,
+    too many results are stored and loaded again.
     """
     held_up = (pixels + 2 * blocks) / cpu.loads - pixels * blocks / cpu.fma_ports
-    return (pixels + blocks) / cpu.loads + _STREAMED * blocks + max(0.0, held_up)
+    loads = (pixels + blocks) / cpu.loads + _STREAMED * blocks + max(0.0, held_up)
+    spilled = max(0, registers_of(pixels, blocks) - cpu.vector_registers)
+    return loads * max(1.0, cpu.chains / (pixels * blocks)) + 2 * spilled
 
 
 def registers_of(pixels: int, blocks: int) -> int:
@@ -396,18 +401,18 @@ def conv_tile(width: int | None, channel_blocks: int | None, cpu: CPU, whole: bo
 
 @lru_cache(maxsize=4096)  # the plans of one Winograd convolution ask for the same tiles many times
 def conv_tiles(
-    width: int | None, channel_blocks: int | None, cpu: CPU, whole: bool = False
+    width: int | None, channel_blocks: int | None, cpu: CPU, whole: bool = False, uneven: bool = False
 ) -> tuple[tuple[tuple[int, int], float], ...]:
     """The tiles that do not spill, (pixels, channel blocks), each with its weighted loads a multiply-add, best first.
 
-    The blocks divide evenly. The pixels need not, unless the tiles have to be `whole`: what is left of a row is a
-    smaller tile with a kernel of its own, and counts as that. If the width is symbolic, the tile of a long row is used.
+    The blocks divide evenly, unless they may be `uneven`. The pixels need not, unless the tiles have to be `whole`: what
+    is left of a row is a smaller tile with a kernel of its own, and counts as that. If the width is symbolic, the tile of a long row is used.
     """
     width, channel_blocks = width or _LONG_ROW, channel_blocks or 1
     costs = {
-        (pixels, blocks): weighted_loads(width, pixels, blocks, cpu)
-        for blocks in range(1, 9)
-        if channel_blocks % blocks == 0
+        (pixels, blocks): weighted_loads(width, pixels, blocks, cpu, channel_blocks)
+        for blocks in range(1, min(8, channel_blocks) + 1)
+        if uneven or channel_blocks % blocks == 0
         for pixels in range(1, width + 1)
         if not (whole and width % pixels) and registers_of(pixels, blocks) <= cpu.vector_registers
     }
