@@ -133,12 +133,15 @@ def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
     return None if a is None or b is None or a.buffer is b.buffer else (a, b)
 
 
-def roles(block: Block) -> list[Roles]:
-    """The ways to see a block as a contraction; none for a block that is no sum of products of two buffers."""
+def roles(block: Block, kept: Collection[int] | None = None) -> list[Roles]:
+    """The ways to see a block as a contraction; none for a block that is no sum of products of two buffers.
+
+    Axes whose positions are not among the `kept` ones are not joined with others: another block rearranges them.
+    """
     loads, store = operands(block), block.body
     if loads is None or not isinstance(store, BufferStore):
         return []
-    axes, ways = axes_of(block, (store, *loads)), []
+    axes, ways = axes_of(block, (store, *loads), kept), []
     last = [block.iter_vars[axis[-1]].var for axis in axes]
     for column in (p for p in range(len(axes)) if contiguous_along(store, last[p])):
         for scalars, vectors in (loads, loads[::-1]):
@@ -188,12 +191,13 @@ def step_along(access: Access, var: Var) -> int:
     return step if step is not None and step > 0 and not moves(form.without(var), [var]) else 0
 
 
-def axes_of(block: Block, accesses: Sequence[Access]) -> tuple[Axis, ...]:
+def axes_of(block: Block, accesses: Sequence[Access], kept: Collection[int] | None = None) -> tuple[Axis, ...]:
     """The axes of the result, neighbours that are one axis in all accesses together."""
     spatial = [p for p, axis in enumerate(block.iter_vars) if axis.kind != REDUCE]
     axes: list[Axis] = []
     for position in spatial:
-        if axes and axes[-1][-1] == position - 1 and all(_neighbours(block, position, a) for a in accesses):
+        stay = kept is None or {position - 1, position} <= set(kept)
+        if axes and axes[-1][-1] == position - 1 and stay and all(_neighbours(block, position, a) for a in accesses):
             axes[-1] = (*axes[-1], position)
         else:
             axes.append((position,))
