@@ -36,10 +36,11 @@ from .model import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_STALL, shared
 from .register_tile import PREFETCH_AHEAD, tile_in_registers
 from .tiling import OPEN_SIDES, cpu_of
 
-# A vector of weights streams from the L2 cache: cycles that it costs beside its load. Measured on Zen 5: 7 x 2, 7 x 3 and
-# 10 x 2 reach 240 GFLOP/s; 4 x 4, with more weights a multiply-add, reaches 210.
+# A vector of weights streams from the L2 cache: cycles that it costs beside its load. Measured on Zen 5: 7 x 2, 7 x 3
+# and 10 x 2 reach 240 GFLOP/s; 4 x 4, with more weights a multiply-add, reaches 210. Measured on Ice Lake, which loads
+# less in a cycle: 7 x 2 136 GFLOP/s, 7 x 3 163, 6 x 4 176.
 _STREAMED = 1.5
-_UNEVEN = 1.1
+_UNEVEN = 1.1  # for what is left of rows, and of blocks: another micro-kernel
 _LONG_ROW = 64
 # What is left of a row of symbolic width has a micro-kernel for each number of pixels. So many accumulators of all of
 # them together compile in seconds; larger tiles are no faster: 7 x 2 and 10 x 1 beside 10 x 2 and 14 x 1 at widths of
@@ -405,8 +406,9 @@ def conv_tiles(
 ) -> tuple[tuple[tuple[int, int], float], ...]:
     """The tiles that do not spill, (pixels, channel blocks), each with its weighted loads a multiply-add, best first.
 
-    The blocks divide evenly, unless they may be `uneven`. The pixels need not, unless the tiles have to be `whole`: what
-    is left of a row is a smaller tile with a kernel of its own, and counts as that. If the width is symbolic, the tile of a long row is used.
+    The blocks divide evenly, unless they may be `uneven`. The pixels need not, unless the tiles have to be `whole`:
+    what is left of a row is a smaller tile with a kernel of its own, and counts as that. If the width is symbolic, the
+    tile of a long row is used.
     """
     width, channel_blocks = width or _LONG_ROW, channel_blocks or 1
     costs = {

@@ -174,7 +174,8 @@ def tiling_cost(reduction: Reduction, vector: str, lanes: int, inner: str, cpu: 
     spilled = Formula(clamped(registers.expr - cpu.vector_registers))
     chains = formula(cpu.fma_latency)
     work = max(1, reduction.operations - 1)  # the multiply-add of a sum of products is one instruction
-    step = largest(rated(results * work, cpu.fma_ports), chains, rated(loads, cpu.loads)) + rated(spilled, cpu.loads / 2)
+    step = largest(rated(results * work, cpu.fma_ports), chains, rated(loads, cpu.loads))
+    step = step + rated(spilled, cpu.loads / 2)
 
     all_tiles = _product(tiles.values())
     rounds = _ceil(all_tiles, formula(cpu.cores)) * cpu.cores

@@ -70,8 +70,8 @@ FUSE = Faults(
 FUSE.edit(
     "readers outside of the group",
     "_Fusion.may_join",
-    "all(reader in group.members and",
-    "any(reader in group.members and",
+    "        return all(\n            reader in group.members",
+    "        return any(\n            reader in group.members",
 )
 FUSE.edit("what the graph returns may disappear", "_Fusion.candidates", " or value in self.returned", "")
 NORM = Faults(
