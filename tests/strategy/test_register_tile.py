@@ -138,12 +138,9 @@ def test_tiles(width, blocks, registers, tile):
 
 @pytest.mark.parametrize(("width", "blocks", "tile"), [(56, 8, (8, 2)), (196, 32, (10, 2)), (14, 16, (7, 2))])
 def test_a_core_that_loads_less_in_a_cycle_has_tiles_of_more_blocks(width, blocks, tile):
-    plenty, scarce = (
-        DirectConvolution(width, width, blocks, 1152, 0).tiles(CPU(vector_bits=512, vector_registers=32, loads=loads))[
-            0
-        ]
-        for loads in (2.0, 1.25)
-    )
+    shape = DirectConvolution(width, width, blocks, 1152, 0)
+    cores = [CPU(vector_bits=512, vector_registers=32, l1_rate=rate) for rate in (128, 80)]
+    plenty, scarce = (shape.tiles(cpu)[0] for cpu in cores)
     assert (plenty["pixels"], plenty["blocks"]) == tile and "lines" not in plenty
     assert scarce["blocks"] > plenty["blocks"]
 
