@@ -6,8 +6,8 @@ Each figure is the median over fresh processes, which take turns. "load" begins 
 the module can be called; "ready" begins when the process is started, so that Python's own start is in it; "CPU" is what
 the process took of all cores until then, which other programs on the machine change little. "peak" (VmHWM of
 /proc/self/status after ten calls) is all that was ever resident: the interpreter, libraries, and the pages of mapped
-files. "network" is what the network itself keeps: the resident size (VmRSS) after ten calls less that before the model is
-loaded, when the libraries have been imported. Weights, the memory of a run and compiled kernels are in it.
+files. "network" is what the network itself keeps: the resident size (VmRSS) after ten calls less that before the model
+is loaded, when the libraries have been imported. Weights, the memory of a run and compiled kernels are in it.
 """
 
 from __future__ import annotations
@@ -34,19 +34,25 @@ ROUNDS = 7
 LOAD_WANTED = 0.5  # seconds, imports included
 MEMORY_WANTED = 1.0  # of ONNX Runtime's, at its peak and for the network alone
 
-_OURS = "import minitvm.runtime", """
+_OURS = (
+    "import minitvm.runtime",
+    """
 module = minitvm.runtime.load(path, threads)
 def call(inputs):
     y = module(**inputs)
     return y[0] if isinstance(y, tuple) else y
-"""
-_THEIRS = "import onnxruntime", """
+""",
+)
+_THEIRS = (
+    "import onnxruntime",
+    """
 options = onnxruntime.SessionOptions()
 options.intra_op_num_threads = threads
 session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 def call(inputs):
     return session.run(None, inputs)[0]
-"""
+""",
+)
 _PROCESS = """
 import time
 begin = time.perf_counter()

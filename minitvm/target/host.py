@@ -34,8 +34,12 @@ def detect_cpu(cpuinfo: str = "/proc/cpuinfo", caches: str = _CACHES) -> CPU:
         l2=levels.get(2, Cache(512 * 1024, 8)),
         l3=levels.get(3, Cache(0, 1)),
         features=tuple(f for f in _FEATURES if f in flags),
+        vector_loads=_WIDE_LOADS.get(_field(text, "vendor_id"), 2.0) if bits == 512 else 2.0,
     )
 
+
+# Loads of 512 bits that start in a cycle, where they are fewer than two. Measured on Ice Lake; of 256 bits 2.1 start.
+_WIDE_LOADS = {"GenuineIntel": 1.25}
 
 _FEATURES = (
     "sse4_2",
