@@ -133,15 +133,15 @@ def test_detection_without_any_file(tmp_path: Path) -> None:
     ],
 )
 def test_loads_of_wide_vectors(tmp_path: Path, vendor: str, flags: str, loads: float) -> None:
-    assert _machine(tmp_path, flags, [], vendor).vector_loads == loads
+    assert _machine(tmp_path, flags, [], vendor).loads == loads
 
 
 def test_narrower_vectors_of_a_wide_machine_are_loaded_at_the_usual_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = CPU(vector_bits=512, vector_registers=32, vector_loads=1.25)
+    host = CPU(vector_bits=512, vector_registers=32, loads=1.25)
     monkeypatch.setattr("minitvm.target.host.detect_cpu", lambda: host)
-    loads = [Target(f"cpu{options}").vector_loads for options in ("", " -width=512", " -width=256")]
+    loads = [Target(f"cpu{options}").loads for options in ("", " -width=512", " -width=256")]
     assert loads == [1.25, 1.25, 2.0]
-    assert Target("cpu -width=256 -vector_loads=1.5").vector_loads == 1.5
+    assert Target("cpu -width=256 -loads=1.5").loads == 1.5
 
 
 def test_a_plug_in_adds_a_kind() -> None:

@@ -56,7 +56,7 @@ def _kernel_text(kernel: KernelFigures, cpu: Any, several: bool) -> list[str]:
 
 def _registers(kernel: KernelFigures, cpu: Any) -> str:
     vectors = f"vector{'s' * (kernel.accumulators > 1)} of {kernel.lanes}" if kernel.lanes > 1 else "scalars"
-    busy, loading = kernel.step_operations / cpu.fma_ports, kernel.step_loads / cpu.vector_loads
+    busy, loading = kernel.step_operations / cpu.fma_ports, kernel.step_loads / cpu.loads
     slower = "arithmetic limits it" if busy >= loading else "loads limit it"
     return (
         f"{kernel.accumulators} of {cpu.vector_registers} hold results ({vectors}); a step of the innermost loop: "

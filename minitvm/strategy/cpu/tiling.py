@@ -77,7 +77,7 @@ def step_cycles_of(m: int, n: int, tile: RegisterTile, cpu: Any, streams: bool =
 
 def _tile_cycles(rows: int, vectors: int, cpu: Any, streams: bool) -> float:
     # A tenth for everything that is not arithmetic makes bigger tiles win where they are equal.
-    spilled = max(0, registers_of(rows, vectors) - cpu.vector_registers) * 2 / cpu.vector_loads
+    spilled = max(0, registers_of(rows, vectors) - cpu.vector_registers) * 2 / cpu.loads
     return step_cycles(rows, vectors, cpu, streams) + 0.1 * (rows + vectors) + spilled
 
 
