@@ -33,7 +33,7 @@ class CPU:
     """The description of a CPU for schedules and cost models.
 
     Widths in bits, sizes in bytes, latency in cycles; `fma_ports` is the number of fused multiply-adds that start per
-    cycle; `ghz` is 0 where unknown.
+    cycle, `loads` that of loads or broadcasts of a whole vector that the L1 cache sustains; `ghz` is 0 where unknown.
     """
 
     name: str = "generic"
@@ -48,6 +48,7 @@ class CPU:
     l2: Cache = field(default_factory=lambda: Cache(512 * 1024, 8))
     l3: Cache = field(default_factory=lambda: Cache(16 * 1024 * 1024, 16))
     features: tuple[str, ...] = ()
+    loads: float = 2.0
 
     @property
     def vector_bytes(self) -> int:
