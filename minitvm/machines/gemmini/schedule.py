@@ -94,11 +94,11 @@ def _cost(conv: Convolution, config: Gemmini, tile: Tile, contexts: int) -> Cost
     step, and so does, between two tiles, the way out. Nothing hides the first loads and the last way out. A step counts
     eight cycles more than it takes: of tiles that are about as fast, those with the shorter program are better.
     """
-    side, rate, latency, steps = config.side, config.dram.bytes_per_cycle, config.dram.latency, conv.ins // tile.ins
-    outs, ins, pixels = tile.outs, tile.ins, tile.rows * tile.columns
-    tiles = (conv.rows // tile.rows) * (conv.outs // outs) * (conv.columns // tile.columns)
+    side, rate, latency, steps = config.side, config.dram.bytes_per_cycle, config.dram.latency, tile.count(conv, "ins")
+    rows, columns, outs, ins = (tile.mean(conv, axis) for axis in ("rows", "columns", "outs", "ins"))
+    tiles, pixels = tile.all(conv), rows * columns
     multiply = outs * ins * conv.points * max(pixels, side)  # of a step
-    image = ins * image_rows(conv, tile.rows) * conv.image_columns(tile.columns) * side
+    image = ins * image_rows(conv, rows) * conv.image_columns(columns) * side
     load = (image + outs * ins * conv.points * side * side) / rate + 2 * latency
     out = pixels * outs * side * (1 + 4 * (len(conv.stages) - 4)) / rate + latency + config.drain
     longer = 8 * tiles * steps

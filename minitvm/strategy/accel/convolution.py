@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from ...expr import Add, Call, Cast, Expr, IntImm, Max, Min, Var, structural_equal, walk
 from ...tir import Schedule
@@ -31,6 +31,8 @@ from ..blocks import blocks_of, constant_extent, extents, is_reduction
 from ..candidate import Candidate, Cost, Knob
 from ..registry import rule
 from ..roles import operands
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class Convolution:
     column_step: int
     padded: bool
 
-    def image_columns(self, columns: int) -> int:
+    def image_columns(self, columns: Number) -> Number:
         """Columns of the image, frame included, for so many of the result."""
         return (columns - 1) * self.column_step + self.kernel_columns
 
@@ -245,16 +247,29 @@ def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     yield from tilings(conv, fits, price, apply)
 
 
+class Tiled(Protocol):
+    """What is computed in tiles: the extents of a result in elements, and the blocks of input channels of its sums."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def outs(self) -> int: ...
+    @property
+    def ins(self) -> int: ...
+
+
 def tilings(
-    conv: Convolution,
+    result: Tiled,
     fits: Callable[[Tile, int], bool],
     price: Callable[[Tile, int], Cost],
     apply: Callable[[Schedule, Tile, int], None],
 ) -> Iterator[Candidate]:
-    """The candidates of a machine: tiles that divide the extents, for two contexts where tiles are even, and for one.
+    """The candidates of a machine: tiles of all sizes that differ in their number, for two contexts and for one.
 
-    A row of a result is divided only where no tile of whole rows fits. The functions take a tile and the number of
-    contexts.
+    The last tile along an axis is smaller where the size does not divide the extent. A row of a result is divided only
+    where no tile of whole rows fits. The functions take a tile and the number of contexts.
     """
 
     def priced(contexts: int, **tile: int) -> Cost:
@@ -263,12 +278,13 @@ def tilings(
     def applied(sch: Schedule, contexts: int, **tile: int) -> None:
         apply(sch, Tile(**tile), contexts)
 
-    for columns in reversed(divisors(conv.columns)):
+    for columns in reversed(tile_sizes(result.columns)):
         fitting = False
-        for rows, outs, ins in product(divisors(conv.rows), divisors(conv.outs), divisors(conv.ins)):
+        for rows, outs, ins in product(tile_sizes(result.rows), tile_sizes(result.outs), tile_sizes(result.ins)):
+            tile = Tile(rows, columns, outs, ins)
             for contexts in (2, 1):
-                turns = take_turns(contexts, conv.rows // rows, conv.outs // outs)
-                if turns and fits(Tile(rows, columns, outs, ins), contexts):
+                turns = take_turns(contexts, tile.count(result, "rows"), tile.count(result, "outs"))
+                if turns and fits(tile, contexts):
                     knobs: dict[str, Knob] = {
                         "rows": rows, "outs": outs, "ins": ins, "contexts": contexts, "columns": columns,
                     }  # fmt: skip
@@ -291,12 +307,30 @@ class Tile:
     def registers(self) -> int:
         return self.rows * self.columns * self.outs
 
+    def count(self, result: Tiled, axis: str) -> int:
+        """How many tiles an axis has."""
+        return -(-int(getattr(result, axis)) // int(getattr(self, axis)))
 
-def divisors(n: int) -> list[int]:
-    return [d for d in range(1, n + 1) if n % d == 0]
+    def all(self, result: Tiled) -> int:
+        """How many tiles the result has."""
+        return prod(self.count(result, axis) for axis in ("rows", "columns", "outs"))
+
+    def mean(self, result: Tiled, axis: str) -> float:
+        """The mean size of the tiles along an axis."""
+        return float(getattr(result, axis)) / self.count(result, axis)
+
+    def shapes(self, result: Tiled) -> int:
+        """How many shapes tiles have at most: those at an edge are smaller."""
+        axes = ("rows", "columns", "outs", "ins")
+        return 1 << sum(getattr(result, axis) % getattr(self, axis) != 0 for axis in axes)
 
 
-def image_rows(conv: Convolution, rows: int) -> int:
+def tile_sizes(n: int) -> list[int]:
+    """For each number of tiles that an extent can have, the least size: `ceil(n / k)`."""
+    return sorted({-(-n // k) for k in range(1, n + 1)})
+
+
+def image_rows(conv: Convolution, rows: Number) -> Number:
     """The rows of the image that so many rows of the result read."""
     return (rows - 1) * conv.row_step + conv.kernel_rows
 
@@ -310,9 +344,8 @@ def _fits(conv: Convolution, depths: Any, config: Any, tile: Tile, contexts: int
         "inp": image_rows(conv, tile.rows) * conv.image_columns(tile.columns) * tile.ins,
         "wgt": tile.outs * tile.ins * conv.points,
     }
-    return all(contexts * n <= depths[pad] for pad, n in needs.items()) and (
-        contexts * _micro_ops(conv, tile) <= config.uop_bytes // 4
-    )
+    lists = tile.shapes(conv) * _micro_ops(conv, tile)
+    return all(contexts * n <= depths[pad] for pad, n in needs.items()) and contexts * lists <= config.uop_bytes // 4
 
 
 def _micro_ops(conv: Convolution, tile: Tile) -> int:
@@ -328,12 +361,11 @@ def _cost(conv: Convolution, config: Any, tile: Tile, contexts: int) -> Cost:
     """
     dram, stages = config.dram, len(conv.stages) - 1
     sizes = {pad: prod(shape) for pad, shape in config.elements().items()}
-    rows, outs, ins, registers = tile.rows, tile.outs, tile.ins, tile.registers
-    steps = conv.ins // ins
-    tiles = (conv.rows // rows) * (conv.outs // outs) * (conv.columns // tile.columns)
+    rows, columns, outs, ins = (tile.mean(conv, axis) for axis in ("rows", "columns", "outs", "ins"))
+    registers, steps, tiles = rows * columns * outs, tile.count(conv, "ins"), tile.all(conv)
     multiply = registers * ins * conv.points + config.pipelines.gemm
     other = (1 + stages) * (registers + config.pipelines.alu)
-    image = ins * image_rows(conv, rows) * conv.image_columns(tile.columns) * sizes["inp"]
+    image = ins * image_rows(conv, rows) * conv.image_columns(columns) * sizes["inp"]
     filters = outs * ins * conv.points * sizes["wgt"]
     load = (image + filters) / dram.bytes_per_cycle + dram.latency * (ins + 1)
     store = registers * config.batch * config.block_out / dram.bytes_per_cycle
@@ -381,7 +413,8 @@ def schedule_tiles(sch: Schedule, conv: Convolution, elements: Elements, size: T
 def tiled(sch: Schedule, stages: Sequence[Stage], rows: int, columns: int, outs: int, contexts: int) -> tuple[Any, Any]:
     """Take in what stages inline, and split the loops of the last one: (the loop around a tile, that of the contexts).
 
-    The second is None for one context. Otherwise tiles take turns along the channels, or, if these are odd, the rows.
+    The second is None for one context. Otherwise tiles take turns along the channels or the rows: the first of which
+    there is an even number, else the one of which there are more; then one context has one tile less.
     """
     for stage in stages:
         if stage.inlines:
@@ -392,8 +425,10 @@ def tiled(sch: Schedule, stages: Sequence[Stage], rows: int, columns: int, outs:
     if columns < (constant_extent(sch, x) or columns):
         part, within = sch.split(x, [None, columns])
         parts, tile_x = [part], [within]
-    thread = None
-    if contexts > 1 and take_turns(contexts, constant_extent(sch, o) or 1):
+    thread, counts = None, [constant_extent(sch, loop) or 1 for loop in (o, y)]
+    even = [k for k, n in enumerate(counts) if n % contexts == 0]
+    along = even[0] if even else counts.index(max(counts))
+    if contexts > 1 and along == 0:
         o, thread = sch.split(o, [None, contexts])
     elif contexts > 1:
         y, thread = sch.split(y, [None, contexts])
@@ -404,7 +439,7 @@ def tiled(sch: Schedule, stages: Sequence[Stage], rows: int, columns: int, outs:
 
 def take_turns(contexts: int, *tiles: int) -> bool:
     """Whether so many contexts can share out tiles, of which there are these numbers along some axes."""
-    return any(count % contexts == 0 for count in tiles)
+    return any(count >= contexts for count in tiles)
 
 
 def others_loaded(sch: Schedule, stages: Sequence[Stage], tile: Any) -> list[Any]:
