@@ -12,7 +12,7 @@
 The virtual threads are interleaved, so one context is loaded while the array computes on the other: decoupled access
 and execute, as VTA's compiler does it (Moreau et al., "A hardware-software blueprint for flexible deep learning
 specialization"). Tiles follow from the machine's figures by a formula: the longer of the array's cycles and the
-memory's, and what nothing hides at the beginning and at the end.
+memory's, and what nothing hides: at the beginning, at the end, and of a tile beside which the other context has none.
 """
 
 from __future__ import annotations
@@ -319,6 +319,21 @@ class Tile:
         """The mean size of the tiles along an axis."""
         return float(getattr(result, axis)) / self.count(result, axis)
 
+    def parts(self, result: Tiled) -> Iterator[tuple[Tile, int]]:
+        """The shapes of tiles, and how many there are of each; those at an edge are smaller."""
+        axes = []
+        for axis in ("rows", "columns", "outs"):
+            size, extent = getattr(self, axis), getattr(result, axis)
+            axes.append([(size, extent // size), *([(extent % size, 1)] if extent % size else [])])
+        for (rows, a), (columns, b), (outs, c) in product(*axes):
+            yield Tile(rows, columns, outs, self.ins), a * b * c
+
+    def alone(self, result: Tiled, contexts: int) -> int:
+        """How many tiles have no other context beside them: at the end of an odd number of them."""
+        counts = [self.count(result, axis) for axis in ("outs", "rows")]
+        count = counts[taking_turns(contexts, counts)]
+        return self.all(result) // count * (count % contexts)
+
     def shapes(self, result: Tiled) -> int:
         """How many shapes tiles have at most: those at an edge are smaller."""
         axes = ("rows", "columns", "outs", "ins")
@@ -358,24 +373,27 @@ def _micro_ops(conv: Convolution, tile: Tile) -> int:
 def _cost(conv: Convolution, config: Any, tile: Tile, contexts: int) -> Cost:
     """For each step the longer of its loads and its products, of which loads run one step ahead; with one context their
     sum. The ALU's work hides the loads of the next tile's first step. Nothing hides the first loads and the last store.
+    The products of a smaller tile hide the loads of a whole one.
     """
     dram, stages = config.dram, len(conv.stages) - 1
     sizes = {pad: prod(shape) for pad, shape in config.elements().items()}
-    rows, columns, outs, ins = (tile.mean(conv, axis) for axis in ("rows", "columns", "outs", "ins"))
-    registers, steps, tiles = rows * columns * outs, tile.count(conv, "ins"), tile.all(conv)
-    multiply = registers * ins * conv.points + config.pipelines.gemm
-    other = (1 + stages) * (registers + config.pipelines.alu)
-    image = ins * image_rows(conv, rows) * conv.image_columns(columns) * sizes["inp"]
-    filters = outs * ins * conv.points * sizes["wgt"]
-    load = (image + filters) / dram.bytes_per_cycle + dram.latency * (ins + 1)
-    store = registers * config.batch * config.block_out / dram.bytes_per_cycle
-    compute = tiles * (steps * multiply + other)
+    steps, tiles, ins = tile.count(conv, "ins"), tile.all(conv), tile.mean(conv, "ins")
+    image = tile.ins * image_rows(conv, tile.rows) * conv.image_columns(tile.columns) * sizes["inp"]
+    filters = tile.outs * tile.ins * conv.points * sizes["wgt"]
+    load = (image + filters) / dram.bytes_per_cycle + dram.latency * (tile.ins + 1)
+    store = tile.registers * config.batch * config.block_out / dram.bytes_per_cycle
     micro_ops = contexts * _micro_ops(conv, tile) * 4 / dram.bytes_per_cycle
+    compute = waiting = 0.0
+    shared = load + store / steps  # loads and stores have one memory
+    for part, count in tile.parts(conv):
+        multiply = part.registers * ins * conv.points + config.pipelines.gemm
+        other = (1 + stages) * (part.registers + config.pipelines.alu)
+        compute += count * (steps * multiply + other)
+        waiting += count * ((steps - 1) * max(0.0, shared - multiply) + max(0.0, shared - multiply - other))
+    alone = tile.alone(conv, contexts)
     if contexts == 1:
         return Cost(compute, tiles * (steps * load + store) + micro_ops)
-    shared = load + store / steps  # loads and stores have one memory
-    waiting = (steps - 1) * max(0.0, shared - multiply) + max(0.0, shared - multiply - other)
-    return Cost(compute, tiles * waiting + max(micro_ops, load) + store)
+    return Cost(compute, waiting + alone * (steps * load + store) + max(micro_ops, load) + store)
 
 
 def schedule_tiles(sch: Schedule, conv: Convolution, elements: Elements, size: Tile, contexts: int) -> None:
@@ -413,8 +431,7 @@ def schedule_tiles(sch: Schedule, conv: Convolution, elements: Elements, size: T
 def tiled(sch: Schedule, stages: Sequence[Stage], rows: int, columns: int, outs: int, contexts: int) -> tuple[Any, Any]:
     """Take in what stages inline, and split the loops of the last one: (the loop around a tile, that of the contexts).
 
-    The second is None for one context. Otherwise tiles take turns along the channels or the rows: the first of which
-    there is an even number, else the one of which there are more; then one context has one tile less.
+    The second is None for one context. Otherwise tiles take turns along the channels or the rows (`taking_turns`).
     """
     for stage in stages:
         if stage.inlines:
@@ -426,15 +443,23 @@ def tiled(sch: Schedule, stages: Sequence[Stage], rows: int, columns: int, outs:
         part, within = sch.split(x, [None, columns])
         parts, tile_x = [part], [within]
     thread, counts = None, [constant_extent(sch, loop) or 1 for loop in (o, y)]
-    even = [k for k, n in enumerate(counts) if n % contexts == 0]
-    along = even[0] if even else counts.index(max(counts))
-    if contexts > 1 and along == 0:
+    if contexts > 1 and taking_turns(contexts, counts) == 0:
         o, thread = sch.split(o, [None, contexts])
     elif contexts > 1:
         y, thread = sch.split(y, [None, contexts])
     around = [n, o, *parts, y] if thread is None else [n, o, *parts, y, thread]
     sch.reorder(*around, tile_o, tile_y, *tile_x)
     return around[-1], thread
+
+
+def taking_turns(contexts: int, tiles: Sequence[int]) -> int:
+    """Along which axis contexts share out tiles, of which there are these numbers.
+
+    It is the first one of which there is a multiple of the contexts, else the one of which there are most; then a
+    context has one tile less than another one.
+    """
+    shared = [k for k, count in enumerate(tiles) if count % contexts == 0]
+    return shared[0] if shared else tiles.index(max(tiles))
 
 
 def take_turns(contexts: int, *tiles: int) -> bool:

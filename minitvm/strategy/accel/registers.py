@@ -281,7 +281,7 @@ def _cost(chain: Chain, stages: Sequence[Stage], config: Any, tile: Tile, contex
     loaded = _loaded(chain, rows, columns, outs)
     load = loaded * size / dram.bytes_per_cycle + dram.latency * len(chain.loads) * outs
     store = registers * size / dram.bytes_per_cycle + dram.latency
-    return Cost(tiles * work, tiles * (load + (store if contexts == 1 else 0)) + store)
+    return Cost(tiles * work, tiles * load + (tiles if contexts == 1 else tile.alone(chain, contexts)) * store + store)
 
 
 def _schedule(
