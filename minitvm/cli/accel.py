@@ -99,6 +99,7 @@ def _numbers(text: str) -> list[int]:
 def _read(options: argparse.Namespace, target: Target) -> tuple[Program, AccelConfig]:
     from ..accel.assembler import read
     from ..accel.layers import RESNET18
+    from ..models import ALL
     from .accel_layers import compiled
 
     config = target.config
@@ -106,7 +107,7 @@ def _read(options: argparse.Namespace, target: Target) -> tuple[Program, AccelCo
         return compiled(RESNET18[options.program], target, options.contexts, options.program), config
     path = Path(options.program)
     if not path.is_file():
-        near = f"; {nearest(options.program, list(RESNET18))}" if path.parent == Path(".") else ""
+        near = f"; {nearest(options.program, [*RESNET18, *ALL])}" if path.parent == Path(".") else ""
         raise InputError(f"no such file: {options.program}{near}")
     return read(path.read_bytes(), config, path.name), config
 
