@@ -12,8 +12,9 @@ What a build without records takes is measured first. It is what results are com
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from ..records.database import Database
 from ..records.record import CRASHED, OK, PAIRED, REFUSED, Record, typical
 from ..strategy import Candidate, Decision, candidate_of
 from ..strategy.candidate import Cost
-from .measure import Asked, Measured, Measuring, caches
+from .measure import LATE, Asked, Measured, Measuring, caches
 from .prepare import Checked, artifacts, checked
 from .residual import Features, Residual, features
 from .space import Space
@@ -38,6 +39,7 @@ BETTER = 0.98  # of the best time: worth a pair, and won if the pair says so
 PAIRS = 40  # runs of each of a pair
 _LONGER = 4  # times the seconds of other measurements: those that decide
 _GHZ = 3.0  # where the target does not say
+_FOREVER = float("inf")
 _PRIORS = 2000  # records of other tasks and targets that the residual learns from
 
 
@@ -76,10 +78,19 @@ class Search:
         self._expected = runner.folder / f"{task.key[:16]}.npz"
         self._numbers = iter(range(1 << 30))
 
+    @cached_property
+    def seconds_untuned(self) -> float:
+        """What a build without records takes, by the formulas."""
+        return self.space.cheapest * self._seconds_a_cycle()
+
     # -- the first measurement
 
-    def begin(self, untuned: Checked, path: Path, fault: str) -> None:
-        """Take what a build without records takes, compiled at `path`, as the first record; read what is known.
+    def first(self, path: Path, end: float = _FOREVER) -> Asked:
+        """The measurement to begin with: of the untuned program, compiled at `path`."""
+        return Asked(self.task, [path], self._expected, seconds=_LONGER * self.runner.limits.seconds, end=end)
+
+    def begin(self, untuned: Checked, path: Path, measured: Measured, end: float = _FOREVER) -> None:
+        """Take what came of the untuned program, compiled at `path`, as the first record; read what is known.
 
         A task whose untuned program does not run has nothing that results could be compared with: it is finished.
         """
@@ -88,8 +99,6 @@ class Search:
         self.codes.add(untuned.code)
         for record in self.database.records(self.task.key, self.task.target_key):
             self.seen[record.decision] = record
-        seconds = _LONGER * self.runner.limits.seconds
-        measured = _failed(untuned, fault) or self.runner.run(self.task, [path], self._expected, seconds=seconds)
         if measured.outcome == OK:
             self.baseline = typical(measured.seconds[0])
             measured = replace(measured, outcome=PAIRED)
@@ -98,14 +107,14 @@ class Search:
         self.finished = measured.outcome != PAIRED
         known = self.database.best(self.task.key, self.task.target_key)
         if not self.finished and known is not None and not known.untuned:
-            self._resume(known.decision)
+            self._resume(known.decision, end)
         self._learn()
 
-    def _resume(self, decision: Decision) -> None:
+    def _resume(self, decision: Decision, end: float) -> None:
         """The best of an earlier session runs again, in turn with the untuned program of this one."""
-        (again,) = checked([(self.task, decision)], self.options.workers)
+        (again,) = checked([(self.task, decision)], self.options.workers, end)
         path = self._path()
-        fault = artifacts([(self.task, again, path)], self.runner.key)[0] if again.outcome == OK else ""
+        fault = artifacts([(self.task, again, path)], self.runner.key, end=end)[0] if again.outcome == OK else ""
         if again.outcome == OK and not fault:
             self._figures[decision] = again
             self.codes.add(again.code)
@@ -113,44 +122,51 @@ class Search:
 
     # -- a batch
 
-    def step(self, count: int = BATCH, hurry: Callable[[], bool] = lambda: False) -> float:
+    def step(self, count: int = BATCH, end: float = _FOREVER) -> float:
         """Measure up to `count` more candidates; returns by how much the best became faster, as a part of its time.
 
-        `hurry()` says that there is no time for another measurement.
+        At the moment `end` of `time.monotonic` it stops, whatever it is about; a pair that decides is run all the same.
         """
         before = self.best.time / (self.best.baseline or 1.0) if self.best else 1.0
-        batch = self._batch(count)
-        compiled = [] if hurry() else [(self.task, one, self._path()) for one in batch]
-        faults = artifacts(compiled, self.runner.key, self.options.workers)
+        batch = self._batch(count, end)
+        compiled = [(self.task, one, self._path()) for one in batch]
+        faults = artifacts(compiled, self.runner.key, self.options.workers, end)
         ready = []
         for (_, one, path), fault in zip(compiled, faults, strict=True):
-            failed = _failed(one, fault)
+            failed = failure(one, fault)
             if failed is None:
                 ready.append((one, path))
-            else:
+            elif failed.outcome != LATE:
                 self._measured(one, path, failed)
 
         def asked() -> Iterator[Asked]:
             for _, path in ready:
-                if hurry():
+                if time.monotonic() > end:
                     return
                 assert self.best is not None
-                yield Asked(self.task, [path], self._expected, HOPELESS * self.best.time)
+                yield Asked(self.task, [path], self._expected, HOPELESS * self.best.time, end=end)
 
         for number, measured in self.runner.each(asked()):
-            self._measured(*ready[number], measured)
+            if measured.outcome != LATE:
+                self._measured(*ready[number], measured)
         self._learn()
-        if not batch or (self.options.trials is not None and self.trials >= self.options.trials):
+        if (not batch and time.monotonic() < end) or self._is_out_of_trials:
             self.finished = True
         after = self.best.time / (self.best.baseline or 1.0) if self.best else 1.0
         return max(0.0, 1.0 - after / before)
 
-    def _batch(self, count: int) -> list[Checked]:
+    @property
+    def _is_out_of_trials(self) -> bool:
+        return self.options.trials is not None and self.trials >= self.options.trials
+
+    def _batch(self, count: int, end: float) -> list[Checked]:
         """The candidates to measure next, lowered."""
         if self.options.trials is not None:
             count = min(count, self.options.trials - self.trials)
         drafted = self.draft(CHECKED * count)
-        for one in checked([(self.task, d) for d in drafted], self.options.workers):
+        for one in checked([(self.task, d) for d in drafted], self.options.workers, end):
+            if one.outcome == LATE:
+                continue
             self._figures[one.decision] = one
             if one.outcome != OK:
                 self._keep(one.decision, Cost(*one.cost), Measured(one.outcome, (), one.message))
@@ -279,8 +295,9 @@ class Search:
         return self.runner.folder / f"{self.task.key[:16]}-{next(self._numbers)}.mtvm"
 
 
-def _failed(one: Checked, fault: str) -> Measured | None:
-    """Why a candidate cannot be run; None where it can."""
+def failure(one: Checked, fault: str) -> Measured | None:
+    """Why a candidate cannot be run, with what compiling it came to; None where it can."""
     if one.outcome != OK:
         return Measured(one.outcome, (), one.message)
-    return Measured(CRASHED if "died" in fault else REFUSED, (), fault) if fault else None
+    outcome = LATE if fault == LATE else CRASHED if "died" in fault else REFUSED
+    return Measured(outcome, (), fault) if fault else None

@@ -15,7 +15,7 @@ from minitvm.records.database import Database
 from minitvm.strategy import Decision
 from minitvm.tune import network as tuning
 from minitvm.tune import search as searching
-from minitvm.tune.measure import Measured
+from minitvm.tune.measure import LATE, Measured
 from minitvm.tune.network import Line, Status, tune_tasks
 from minitvm.tune.prepare import Checked
 from minitvm.tune.search import Options, Search
@@ -66,15 +66,18 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def without_compiling(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Replace what compiles; the result says what is refused, and which decisions come to the same code."""
+    """Replace what compiles; the result says what is refused, late, and which decisions come to the same code."""
     state: dict[str, Any] = {"refuse": lambda decision: False, "code": lambda decision: decision.to_json()}
+    state["late"] = state["not compiled"] = lambda decision: False
 
-    def checked(asked: Any, workers: Any = None) -> list[Checked]:
+    def checked(asked: Any, workers: Any = None, end: float = 0.0) -> list[Checked]:
         results = []
         for one, decision in asked:
             usual = Decision.of(searching.Space(one).yielded[0])
             decision = decision or state.get("untuned", usual)
-            if state["refuse"](decision):
+            if state["late"](decision):
+                results.append(Checked(decision, LATE))
+            elif state["refuse"](decision):
                 results.append(Checked(decision, "refused", "it races"))
             else:
                 results.append(
@@ -82,10 +85,10 @@ def without_compiling(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
                 )
         return results
 
-    def artifacts(asked: Any, key: bytes, workers: Any = None) -> list[str]:
+    def artifacts(asked: Any, key: bytes, workers: Any = None, end: float = 0.0) -> list[str]:
         for _, one, path in asked:
             path.write_text(one.decision.to_json())
-        return [""] * len(asked)
+        return [LATE if state["not compiled"](one.decision) else "" for _, one, _ in asked]
 
     for module in (searching, tuning):
         monkeypatch.setattr(module, "checked", checked)
@@ -110,7 +113,8 @@ def begun(folder: Path, clock: Clock = by_rows, db: str = "records.db", **option
     (untuned,) = searching.checked([(one, None)])
     path = folder / "untuned"
     path.write_text(untuned.decision.to_json())
-    search.begin(untuned, path, "")
+    ((_, measured),) = search.runner.each([search.first(path)])
+    search.begin(untuned, path, measured)
     return search
 
 
@@ -237,8 +241,26 @@ def test_trials_bound_the_measured_candidates_of_all_tasks(
 
 def test_nothing_is_measured_that_is_not_worth_it(faked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result, _ = tuned(tmp_path, by_rows, monkeypatch, runs=1)
-    assert result.ended == "gain" and all(search.trials == 0 for search in result.searches)
-    assert result.untuned_seconds == result.tuned_seconds > 0
+    assert result.ended == "gain" and not result.searches and result.waiting == 2
+    assert "left alone  2 of 2 operators: they take too little for measurements to pay" in summary(result)
+
+
+def test_a_task_begins_when_its_turn_comes(faked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that takes twice as long is first; what the other one takes is foreseen from it."""
+    monkeypatch.setattr(tuning, "available_cores", lambda: [0])
+    monkeypatch.setattr(tuning, "_SECONDS", 1e-9)
+    begun: list[str] = []
+    usual = Search.begin
+
+    def begin(self: Search, *arguments: Any, **named: Any) -> None:
+        begun.append(self.task.name)
+        usual(self, *arguments, **named)
+
+    monkeypatch.setattr(Search, "begin", begin)
+    tuned(tmp_path, by_rows, monkeypatch, trials=3)
+    assert begun == ["long"]
+    tuned(tmp_path, by_rows, monkeypatch, trials=40)
+    assert begun == ["long", "long", "short"]
 
 
 def test_time_goes_to_the_task_that_takes_the_most(faked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,11 +304,28 @@ def test_a_budget_ends_it(faked: Any, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_tasks_that_a_budget_does_not_reach_are_counted(
     faked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first ones begin in any case, as many as there are cores."""
-    monkeypatch.setattr(tuning, "available_cores", lambda: [0])
     result, _ = tuned(tmp_path, by_rows, monkeypatch, budget=1e-9)
-    assert result.ended == "budget" and len(result.searches) == 1 and result.waiting == 1
-    assert "not begun   1 of 2 operators: run the same command again, or with a larger --budget" in summary(result)
+    assert result.ended == "budget" and not result.searches and result.waiting == 2
+    assert "not begun   2 of 2 operators: run the same command again, or with a larger --budget" in summary(result)
+
+
+@pytest.mark.parametrize("stage", ["late", "not compiled"])
+def test_what_there_was_no_time_for_is_no_record_and_comes_again(stage: str, faked: Any, tmp_path: Path) -> None:
+    search = begun(tmp_path)
+    faked[stage] = lambda decision: True
+    search.step(4, end=searching.time.monotonic() - 1.0)
+    assert not search.finished and search.trials == 0 and search.database.count() == 1
+    faked[stage] = lambda decision: False
+    search.step(4)
+    assert search.trials == 4
+
+
+def test_a_task_whose_untuned_program_is_late_has_not_begun(
+    faked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faked["late"] = lambda decision: True
+    result, _ = tuned(tmp_path, by_rows, monkeypatch, budget=0.2)
+    assert result.ended == "budget" and result.waiting == 2 and not result.skipped
 
 
 def test_the_gain_of_a_task_is_what_a_run_of_the_model_would_save(faked: Any, tmp_path: Path) -> None:
