@@ -43,7 +43,7 @@ class Checked:
 
     `decision` is the one that was asked for, or the one that a build takes; `code` is a hash of its kernels, `cost` its
     predicted cycles (arithmetic, memory). `figures` are exact counts of one run: flops, slots (multiply-add
-    instructions), loads and stores of memory, and the distinct bytes of the arguments.
+    instructions), loads and stores of memory.
     """
 
     decision: Decision
@@ -152,17 +152,15 @@ def artifact_request(request: bytes) -> bytes:
 
 def figures(lowered: LoweredFunc) -> dict[str, float]:
     """The work of a function's kernels in numbers, all kernels together."""
-    total = dict.fromkeys(("flops", "slots", "loads", "stores", "moved"), 0.0)
+    total = dict.fromkeys(("flops", "slots", "loads", "stores"), 0.0)
     for kernel in lowered.kernels.values():
-        program = kernel.program()
-        work = count(program)
+        work = count(kernel.program(), distinct=False)
         memory = [buffer for buffer in work.loads if buffer.scope == "global"]
         stored = [buffer for buffer in work.stores if buffer.scope == "global"]
         total["flops"] += work.flops
         total["slots"] += work.slots
         total["loads"] += sum(work.loads[buffer] for buffer in memory)
         total["stores"] += sum(work.stores[buffer] for buffer in stored)
-        total["moved"] += work.moved(program)
     return total
 
 
