@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +32,11 @@ from .space import Space
 from .task import Task
 
 BATCH = 6  # candidates that are measured between two fits
-CHECKED = 2  # lowered for each that is measured
+CHECKED = 1.25  # lowered for each that is measured: some are refused, or are code that was measured before
 SHARES = (0.6, 0.25, 0.15)  # of what is lowered: what rules yield, what is near the best, what is drawn at random
 SAMPLES = 32  # points of the space that a draft looks at beside those that rules yield
 HOPELESS = 1.5  # times the best: stops after two runs
-BETTER = 0.98  # of the best time: worth a pair, and won if the pair says so
+BETTER = 0.98  # of the best time: worth a pair, and won if both halves of the pair say so
 PAIRS = 40  # runs of each of a pair
 _LONGER = 4  # times the seconds of other measurements: those that decide
 _GHZ = 3.0  # where the target does not say
@@ -108,7 +109,6 @@ class Search:
         known = self.database.best(self.task.key, self.task.target_key)
         if not self.finished and known is not None and not known.untuned:
             self._resume(known.decision, end)
-        self._learn()
 
     def _resume(self, decision: Decision, end: float) -> None:
         """The best of an earlier session runs again, in turn with the untuned program of this one."""
@@ -149,7 +149,6 @@ class Search:
         for number, measured in self.runner.each(asked()):
             if measured.outcome != LATE:
                 self._measured(*ready[number], measured)
-        self._learn()
         if (not batch and time.monotonic() < end) or self._is_out_of_trials:
             self.finished = True
         after = self.best.time / (self.best.baseline or 1.0) if self.best else 1.0
@@ -161,9 +160,10 @@ class Search:
 
     def _batch(self, count: int, end: float) -> list[Checked]:
         """The candidates to measure next, lowered."""
+        self._learn()  # also from what other tasks have found out since
         if self.options.trials is not None:
             count = min(count, self.options.trials - self.trials)
-        drafted = self.draft(CHECKED * count)
+        drafted = self.draft(ceil(CHECKED * count))
         for one in checked([(self.task, d) for d in drafted], self.options.workers, end):
             if one.outcome == LATE:
                 continue
@@ -233,12 +233,12 @@ class Search:
         if measured.outcome != OK:
             self._keep(decision, cost, measured)
             return
-        own, other = map(typical, measured.seconds)
+        other = typical(measured.seconds[1])
         # What the untuned program would take now, by how many times as fast as it the best is.
         baseline = other * (self.best.gain or 1.0)
         self.baseline = min(self.baseline, baseline)
         record = self._keep(decision, cost, Measured(PAIRED, measured.seconds[:1]), baseline)
-        if own < BETTER * other:
+        if is_faster(*measured.seconds):
             self.best, self._best_path = record, path
         else:  # what it takes now is what others have to be faster than
             self.best = replace(self.best, seconds=measured.seconds[1], baseline=baseline)
@@ -293,6 +293,12 @@ class Search:
 
     def _path(self) -> Path:
         return self.runner.folder / f"{self.task.key[:16]}-{next(self._numbers)}.mtvm"
+
+
+def is_faster(own: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether a pair is won: in the first half of the runs and in the second, so that one disturbance decides nothing."""
+    half = len(own) // 2
+    return all(typical(a) < BETTER * typical(b) for a, b in ((own[:half], other[:half]), (own[half:], other[half:])))
 
 
 def failure(one: Checked, fault: str) -> Measured | None:

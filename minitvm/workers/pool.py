@@ -192,7 +192,7 @@ def _collect(
     progress: Progress | None,
     end: float,
 ) -> dict[int, bytes | Exception | None]:
-    """The result of each request, by number; requests of dead workers are missing, and those that no time is left for."""
+    """The result of each request, by number; missing are those of dead workers, and those that no time is left for."""
     results: dict[int, bytes | Exception | None] = {}
     while len(results) < total:
         left = end - time.monotonic()

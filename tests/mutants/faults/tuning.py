@@ -41,7 +41,7 @@ MANY = Faults("lowering many by decision", "minitvm.lowering.many", [kept()])
 MANY.edit("nobody hears that a record no longer applies", "lower_functions", "if refused:", "if False:")
 
 SEARCH = Faults("search", "minitvm.tune.search", [searched()])
-SEARCH.edit("what seems faster wins without a pair", "Search._pair", "if own < BETTER * other:", "if True:")
+SEARCH.edit("what seems faster wins without a pair", "Search._pair", "if is_faster(*measured.seconds):", "if True:")
 SEARCH.edit("a candidate is tried again", "Search._ranked", "d not in self.seen and", "")
 SEARCH.edit("equal code is measured again", "Search._batch", "elif one.code in self.codes:", "elif False:")
 SEARCH.edit(
