@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,7 @@ from .task import Task
 BATCH = 6  # candidates that are measured between two fits
 CHECKED = 1.25  # lowered for each that is measured: some are refused, or are code that was measured before
 SHARES = (0.6, 0.25, 0.15)  # of what is lowered: what rules yield, what is near the best, what is drawn at random
+DOUBTFUL = 1.5  # times the shortest predicted time
 SAMPLES = 32  # points of the space that a draft looks at beside those that rules yield
 HOPELESS = 1.5  # times the best: stops after two runs
 BETTER = 0.98  # of the best time: worth a pair, and won if both halves of the pair say so
@@ -184,24 +186,28 @@ class Search:
     def draft(self, count: int) -> list[Decision]:
         """The most promising decisions that were not tried: SHARES of what rules yield, of what is near the best, and
         of what is drawn at random, each in the order of its prediction. Where one has too few, the others have more.
+        What is predicted to take DOUBTFUL times as long as the most promising one comes last.
         """
-        taken: dict[Decision, None] = {}
         sources = [self._ranked(one) for one in (self.space.yielded, self._around(), self._samples())]
-        for source, share in zip(sources, SHARES, strict=True):
+        first = min((times[0] for times, _ in sources if len(times)), default=0.0)
+        likely = [decisions[: int(np.searchsorted(times, DOUBTFUL * first))] for times, decisions in sources]
+        taken: dict[Decision, None] = {}
+        for source, share in zip(likely, SHARES, strict=True):
             fresh = [decision for decision in source if decision not in taken]
             taken.update(dict.fromkeys(fresh[: round(share * count)]))
-        rest = [decision for source in sources for decision in source if decision not in taken]
-        return [*taken, *dict.fromkeys(rest)][:count]
+        rest = [decision for source in (*likely, *(every for _, every in sources)) for decision in source]
+        return list(dict.fromkeys([*taken, *rest]))[:count]
 
-    def _ranked(self, candidates: Sequence[Candidate]) -> list[Decision]:
-        """Decisions that were not tried, the one with the shortest predicted time first."""
+    def _ranked(self, candidates: Sequence[Candidate]) -> tuple[np.ndarray[Any, Any], list[Decision]]:
+        """Predicted times and decisions that were not tried, the one with the shortest time first."""
         fresh = {Decision.of(one): one for one in candidates}
         fresh = {d: one for d, one in fresh.items() if d not in self.seen and d not in self.waiting}
         options = list(fresh.values())
         rows = [features(one.rule, one.knobs, one.cost) for one in options]
         times = self.predicted(rows, [one.cost for one in options])
+        order = np.argsort(times, kind="stable")
         decisions = list(fresh)
-        return [decisions[int(i)] for i in np.argsort(times, kind="stable")]
+        return times[order], [decisions[int(i)] for i in order]
 
     def _around(self) -> list[Candidate]:
         """Candidates that differ from the best in one knob."""
@@ -296,7 +302,7 @@ class Search:
 
 
 def is_faster(own: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether a pair is won: in the first half of the runs and in the second, so that one disturbance decides nothing."""
+    """Whether a pair is won: in both halves of the runs, so that one disturbance decides nothing."""
     half = len(own) // 2
     return all(typical(a) < BETTER * typical(b) for a, b in ((own[:half], other[:half]), (own[half:], other[half:])))
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from minitvm.cli.tune import summary
@@ -308,6 +309,26 @@ def test_tasks_that_a_budget_does_not_reach_are_counted(
     result, _ = tuned(tmp_path, by_rows, monkeypatch, budget=1e-9)
     assert result.ended == "budget" and not result.searches and result.waiting == 2
     assert "not begun   2 of 2 operators: run the same command again, or with a larger --budget" in summary(result)
+
+
+def test_one_half_of_a_pair_is_not_enough() -> None:
+    slow, fast = [1.0] * 10, [0.9] * 10
+    assert searching.is_faster(fast * 2, slow * 2) and not searching.is_faster(slow * 2, slow * 2)
+    assert not searching.is_faster(fast + slow, slow * 2) and not searching.is_faster(slow + fast, slow * 2)
+
+
+def test_what_is_predicted_to_take_much_longer_is_drafted_last(
+    faked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = begun(tmp_path)
+
+    def predicted(rows: Any, costs: Any) -> Any:
+        return np.array([1.0 if row.get("rule contraction") else 3.0 for row in rows])
+
+    monkeypatch.setattr(search, "predicted", predicted)
+    rules = [decision.rule for decision in search.draft(1000)]
+    first = rules.index("sketch")
+    assert set(rules[:first]) == {"contraction"} and "contraction" not in rules[first:] and first > 20
 
 
 @pytest.mark.parametrize("stage", ["late", "not compiled"])

@@ -142,6 +142,21 @@ def test_what_is_not_a_call_ends_the_sharing(monkeypatch: pytest.MonkeyPatch) ->
     assert len(runs) == 2
 
 
+def test_what_is_undone_is_undone_in_one_schedule() -> None:
+    steps = SharedSteps(programs.matmul())
+    one, other = steps.schedule(), steps.schedule()
+    for sch in (one, other):
+        i, j, _ = sch.get_loops("C")
+        sch.split(i, [None, 2])
+        sch.split(j, [None, 4])
+    one.undo()
+    one.undo()
+    assert len(other._history) == 2 and len(other.get_loops("C")) == 5 and len(one.get_loops("C")) == 3
+    third = steps.schedule()
+    third.split(third.get_loops("C")[0], [None, 2])
+    assert len(third._history) == 1
+
+
 def test_the_tree_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_steps, "MOST", 10)
     steps = SharedSteps(programs.matmul())
