@@ -210,7 +210,7 @@ def lower(
 
         return {name: to_te(node) for name, node in nodes}
     units = to_units(nodes)
-    places = {unit.function.key: place(unit.func, machine).target for unit in units}
+    places = {u.function.key: place(u.func, machine, u.function.operators).target for u in units}
     decided: dict[bytes, Decision] = {}
     for one in dict.fromkeys(places.values()) if stop_at != "tir" else ():
         decided |= decisions([unit.function for unit in units if places[unit.function.key] == one], one, tuned)
@@ -318,7 +318,7 @@ def stage(unit: Unit, target: Target, level: str) -> Any:
         from .graph.lower import to_te
 
         return to_te(unit.node)
-    return _descend(unit.func, place(unit.func, target).target, level, None)
+    return _descend(unit.func, place(unit.func, target, unit.function.operators).target, level, None)
 
 
 def _descend(

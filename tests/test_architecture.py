@@ -28,7 +28,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FOUNDATION = "errors events absent notebook accel target expr backend store workers garbage"
+FOUNDATION = "errors events absent notebook plots accel target expr backend store workers garbage"
 NODES = (
     "errors events notebook expr te.nodes tir.nodes tir.all_reduce tir.meanings graph.nodes executable.nodes"
     " accel.config accel.isa"
@@ -43,9 +43,10 @@ MAY_IMPORT: dict[str, str] = {
     "events": "errors",
     "absent": "",
     "notebook": "",
+    "plots": "errors",
     "expr": "errors",
     # the simulated accelerator: what its programs are, and how long they take
-    "accel": "errors",
+    "accel": "errors plots",
     "target": "errors accel",
     "backend": "errors target",
     "store": "",

@@ -19,7 +19,7 @@ happens without it. Three parts have no default, and a back end without them is 
     link                              language, waits    the language of the source; which steps wait for those before
     lowering                          refusal            which operators of a network run on the host instead
     runtime                           program            what runs an executable: `runtime.program.Program`
-    runtime.cpu                       hosted             what runs a kernel in the middle of a program of the CPU
+    runtime.hosted                    hosted             what runs a kernel in the middle of another machine's program
     runtime.device.simulated          timed              how many cycles a kernel takes
     cli.info                          devices            which devices there are
     runtime.artifact                  machine_code       how compiled kernels are saved and loaded

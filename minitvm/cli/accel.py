@@ -272,6 +272,7 @@ def sweep(options: argparse.Namespace) -> int:
     from ..accel.bounds import beside_a_processor, bound
     from ..accel.layers import RESNET18, Conv2d
     from ..accel.viz import roofline
+    from ..plots import figure_type
     from .accel_layers import machine, timed
 
     unknown = [name for name in options.layers if name not in RESNET18]
@@ -285,7 +286,7 @@ def sweep(options: argparse.Namespace) -> int:
 
     drawing = output_path(options.roofline, "--roofline") if options.roofline else None
     if drawing:
-        roofline.require()
+        figure_type()  # what is missing is said before the work
     drawn: dict[str, tuple[Timeline, Timeline]] = {}
 
     def row(name: str, layer: Conv2d) -> list[str]:

@@ -46,9 +46,9 @@ def profile(options: argparse.Namespace) -> int:
     picture = output_path(options.png, "--png") if options.png else None
     timeline = output_path(options.trace, "--trace") if options.trace else None
     if picture is not None:
-        from ..profile import roofline
+        from ..plots import figure_type
 
-        roofline.require()
+        figure_type()  # what is missing is said before the work
     arrays = opt.load_arrays(options.input) if options.input else None
     module, inputs = artifact(options, arrays) if is_artifact(options.model) else model(options, arrays)
     result = module.profile(runs=options.runs, **inputs)

@@ -84,17 +84,22 @@ def show(options: argparse.Namespace) -> int:
 def machine_code(executable: Any, target: Any, only: str | None = None) -> dict[str, str]:
     """The assembly of an executable's kernels for a target, or of those of one operator."""
     from .. import backend
+    from ..target import Target
 
-    assembly = backend.get(target).part("assembly")
-    if assembly is None:
-        raise InputError(
-            f"{target.kind} has no level asm: the device's driver compiles its kernels; try --level source"
-        )
     kernels = [k for k in executable.kernels if only is None or k.name.startswith(f"{only}_kernel_")]
     if not kernels:
         names = sorted({k.name.rpartition("_kernel_")[0] for k in executable.kernels})
         raise InputError(f"no operator {only}: {nearest(str(only), names)}")
-    return {k.name: assembly(k.source, k.entry, target) for k in kernels}
+    texts = {}
+    for kernel in kernels:
+        machine = Target(kernel.target) if kernel.target else target
+        assembly = backend.get(machine).part("assembly")
+        if assembly is None:
+            raise InputError(
+                f"{machine.kind} has no level asm: the device's driver compiles its kernels; try --level source"
+            )
+        texts[kernel.name] = assembly(kernel.source, kernel.entry, machine)
+    return texts
 
 
 def show_artifact(options: argparse.Namespace) -> int:

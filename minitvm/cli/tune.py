@@ -180,12 +180,13 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    from ..plots import figure_type
     from ..records.database import Database
     from ..tune import picture
     from .run import output_path
 
     place = output_path(options.png or "tune.png", "--png")
-    picture.require()
+    figure_type()  # what is missing is said before the work
     with Database.open(options.db) as database:
         print(f"picture: {picture.draw(_tasks(options, options.file), database, place)}")
     return 0

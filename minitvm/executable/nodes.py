@@ -16,6 +16,10 @@ A `Loop` repeats the steps behind it, so many as it says: a program is one list 
 A *state* is memory that outlives a run: zeros before the first one, then what the run before left. Whoever runs the
 executable owns that memory; each module has its own.
 
+*Two memories.* Inputs, outputs and states lie in the memory of the executable's machine, and so do arenas, but for
+those that name another `target`. A kernel of such a target works on arenas of its own and on constants, which each
+machine has where its kernels read them. A `Copy` may go from one memory to the other.
+
 Sizes, offsets and scalar arguments may be expressions over the symbolic dimensions, `expr.Var`s whose values are
 determined in each call by an input's shape (or by a scalar input), or in the middle of a run by a step `BindSize`: a
 number that the steps before computed. What stands behind that step may use the variable, and so may the shapes of
@@ -110,13 +114,15 @@ class Resident:
 class Arena:
     """Scratch memory of `size` bytes, uninitialised at the start of each run, at a multiple of `alignment`.
 
-    `residents` lists the values in it for people; steps name the bytes themselves.
+    `residents` lists the values in it for people; steps name the bytes themselves. `target` is that of the machine in
+    whose memory it lies, if that is not the executable's.
     """
 
     name: str
     size: Dim
     alignment: int = 64
     residents: tuple[Resident, ...] = field(default=(), compare=False)
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +188,7 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Thread 0 copies `nbytes` bytes; the two places do not overlap."""
+    """Thread 0 copies `nbytes` bytes; the two places do not overlap, and may lie in different memories."""
 
     dst: Location
     src: Location

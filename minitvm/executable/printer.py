@@ -16,6 +16,7 @@ from .nodes import (
     Copy,
     Executable,
     Input,
+    Location,
     Loop,
     Output,
     ScalarSpec,
@@ -24,7 +25,7 @@ from .nodes import (
     TensorSpec,
 )
 
-__all__ = ["script", "step_text"]
+__all__ = ["memory_of", "script", "step_text"]
 
 
 def script(executable: Executable, mark: int | None = None, note: str = "") -> str:
@@ -38,10 +39,10 @@ def script(executable: Executable, mark: int | None = None, note: str = "") -> s
     for c in x.constants:
         lines.append(f'    {c.name} = constant({_shape(c.shape)}, "{c.dtype}")  # {c.data.nbytes} bytes')
     for a in x.arenas:
-        lines.append(f"    {a.name} = arena({_number(a.size)}, alignment={a.alignment})")
+        lines.append(f"    {a.name} = arena({_number(a.size)}, alignment={a.alignment}){_on(a.target)}")
     for k in x.kernels:
         params = ", ".join(f"{p.name}: {p.dtype} {p.access if p.role == 'buffer' else 'scalar'}" for p in k.params)
-        lines.append(f'    {k.name} = kernel("{k.language}", {k.entry}({params}))')
+        lines.append(f'    {k.name} = kernel("{k.language}", {k.entry}({params})){_on(k.target)}')
     for guard in x.guards:
         lines.append(f"    guard({_number(guard.left)} == {_number(guard.right)})  # {guard.where}".rstrip(" #"))
     for bound in x.bounds:
@@ -66,7 +67,9 @@ def step_text(x: Executable, step: Step) -> str:
     if isinstance(step, Barrier):
         return "barrier()"
     if isinstance(step, Copy):
-        return f"copy({_argument(x, step.dst)}, {_argument(x, step.src)}, {_number(step.nbytes)})"
+        copy = f"copy({_argument(x, step.dst)}, {_argument(x, step.src)}, {_number(step.nbytes)})"
+        src, dst = (memory_of(x, place) for place in (step.src, step.dst))
+        return copy if src == dst else f"{copy}  # from {_machine(x, src)} to {_machine(x, dst)}"
     if isinstance(step, BindSize):
         return f"{step.var.name} = bind_size({_argument(x, step.place)}, most={_number(step.most)})"
     if isinstance(step, Loop):
@@ -81,7 +84,22 @@ def step_text(x: Executable, step: Step) -> str:
     name = _name(x.kernels, step.kernel, "kernel", lambda k: k.name)
     if step.grid:
         args.append(f"grid=({', '.join(map(_number, step.grid))})")
-    return f"{name}({', '.join(args)}){'' if step.parallel or step.grid else '  # thread 0'}"
+    target = x.kernels[step.kernel].target if 0 <= step.kernel < len(x.kernels) else ""
+    return f"{name}({', '.join(args)}){'' if step.parallel or step.grid else '  # thread 0'}{_on(target)}"
+
+
+def memory_of(x: Executable, place: Location) -> str:
+    """The target in whose memory a place is, "" for the executable's; constants are in that of whoever reads them."""
+    return x.arenas[place.arena].target if isinstance(place, ArenaSlice) and 0 <= place.arena < len(x.arenas) else ""
+
+
+def _machine(x: Executable, target: str) -> str:
+    return (target or x.target).split()[0]
+
+
+def _on(target: str) -> str:
+    """The machine of a kernel or an arena that is not the executable's."""
+    return f"  # on {target.split()[0]}" if target else ""
 
 
 def _name(table: Sequence, index: int, what: str, name: Callable) -> str:

@@ -20,7 +20,7 @@ from ..errors import ArtifactError, Unsupported
 from . import nodes as n
 from .alignment import ALIGNMENT, aligned_empty
 
-VERSION = 9
+VERSION = 10
 _FORMAT = "minitvm-executable"
 
 _BINARY = {
@@ -100,7 +100,8 @@ class _Writer:
 
     def arena(self, a: n.Arena) -> Any:
         rows = [[r.name, self.expr(r.offset), self.expr(r.nbytes), r.first, r.last] for r in a.residents]
-        return {"name": a.name, "size": self.expr(a.size), "alignment": a.alignment, "residents": rows}
+        about = {"name": a.name, "size": self.expr(a.size), "alignment": a.alignment}
+        return {**about, "residents": rows, "target": a.target}
 
     def kernel(self, k: n.Kernel) -> Any:
         params = [[p.name, str(p.dtype), p.role, p.access] for p in k.params]
@@ -215,7 +216,7 @@ class _Reader:
 
     def arena(self, j: Any) -> n.Arena:
         rows = (n.Resident(name, self.expr(at), self.expr(size), a, b) for name, at, size, a, b in j["residents"])
-        return n.Arena(j["name"], self.expr(j["size"]), j["alignment"], tuple(rows))
+        return n.Arena(j["name"], self.expr(j["size"]), j["alignment"], tuple(rows), j["target"])
 
     def kernel(self, j: Any) -> n.Kernel:
         params = tuple(n.KernelParam(name, e.DType(dtype), role, access) for name, dtype, role, access in j["params"])

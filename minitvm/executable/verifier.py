@@ -34,7 +34,7 @@ from .nodes import (
     Step,
     TensorSpec,
 )
-from .printer import script, step_text
+from .printer import memory_of, script, step_text
 
 Breach = tuple[int | None, str]
 Env = Mapping[Var, Number]
@@ -310,6 +310,19 @@ def _aliasing(x: Executable, env: Env) -> Iterator[Breach]:
                     yield i, "two arguments share bytes, and one of them is written"
 
 
+def _memories(x: Executable, env: Env) -> Iterator[Breach]:
+    others = {arena.target for arena in x.arenas if arena.target}
+    for i, step in enumerate(x.steps):
+        if isinstance(step, Copy | Barrier):
+            continue
+        target = x.kernels[step.kernel].target if isinstance(step, CallKernel) else ""
+        memory = target if target in others else ""
+        for place, _ in accesses(x, step):
+            if not isinstance(place, ConstantRef) and memory_of(x, place) != memory:
+                at, wanted = (name or "the executable's machine" for name in (memory_of(x, place), memory))
+                yield i, f"an argument lies in the memory of {at}, and the step works in that of {wanted}"
+
+
 def _empty(x: Executable, place: Location, env: Env) -> bool:
     """Whether an output or a slice has no bytes."""
     if isinstance(place, ArenaSlice):
@@ -381,6 +394,7 @@ RULES: tuple[Rule, ...] = (
         _symbols,
     ),
     Rule("slices_inside_arenas", "a slice lies inside its arena", _slices),
+    Rule("own_memory", "a step but a copy works in the memory of its machine alone", _memories),
     Rule("read_only", "inputs and constants are never written", _read_only),
     Rule("no_aliasing", "the arguments of one step do not share bytes that are written", _aliasing),
     Rule("outputs_written", "every output that has elements is written", _written),

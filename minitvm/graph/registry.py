@@ -181,7 +181,8 @@ def register(
     arrays if it can, so that a frontend can carry symbolic shapes through shape arithmetic. `view` is for an
     operator of one input whose output has the same bytes in the same order: it shares its input's memory, and
     joins other views if the dtype is the same, too. `absorbs` are changes of layout that may join this operator's
-    group in fusion, and then end it, because its schedule stores the result in that layout while it is in the cache.
+    group in fusion, because its schedule stores the result in that layout while it is in the cache. They end the group,
+    unless they are complex-out-fusable.
     `updates` says that the output is the first input with some elements replaced, and that the te function is one of
     loops (`te.extern_primfunc`) which begins by copying that input, and reads it nowhere else: such an operator can
     work in place. `sought` says that passes look for the operator with constant inputs (stored weights): importers do

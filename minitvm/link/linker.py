@@ -1,8 +1,8 @@
 """Calls of kernels in a row, barriers between them, and one plan of memory for all values.
 
 Each lowered function is a host function and its kernels (`tir.transform`). Linking a graph puts the calls of all its
-functions in sequence, computes the lifetime of every intermediate value and workspace, and plans them into one arena.
-It runs after lowering, so that workspaces share memory with the other values.
+functions in sequence, computes the lifetime of every intermediate value and workspace, and plans them into one arena,
+or one for each memory (`copies`). It runs after lowering, so that workspaces share memory with the other values.
 """
 
 from __future__ import annotations
@@ -21,48 +21,9 @@ from ..executable.plan_memory import Lifetime, plan_memory
 from ..expr import Expr, IntImm, Var, substitute
 from ..lowering.lowered import LoweredFunc, LoweredKernel
 from ..tir.nodes import Allocate, Buffer, KernelCall, Seq, Stmt
+from .copies import with_copies
 from .slots import Slot, buffer_bytes
-
-
-@dataclass(slots=True)
-class _Call:
-    kernel: int
-    args: list[Slot | Expr]
-    parallel: bool
-    operator: str
-    grid: list[Expr]
-
-
-@dataclass(slots=True)
-class _Copy:
-    dst: Slot
-    src: Slot
-    operator: str
-
-
-@dataclass(slots=True)
-class _Bind:
-    var: Var
-    count: Slot
-    most: x.Dim
-    where: str
-    operator: str
-
-
-@dataclass(slots=True)
-class _Loop:
-    """A loop whose body is the steps behind it, up to the number `end`."""
-
-    number: Slot
-    limit: Slot
-    going: Slot | None
-    most: x.Dim | None
-    where: str
-    operator: str
-    end: int = 0
-
-
-_Step = _Call | _Copy | _Bind | _Loop
+from .steps import Bind, Call, Copy, Loop, Step, used
 
 
 def team_waits(parallel: Sequence[bool]) -> list[bool]:
@@ -81,7 +42,7 @@ class Linker:
 
     target: str
     kernels: list[x.Kernel] = field(default_factory=list)
-    steps: list[_Step] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     _numbers: dict[tuple[LoweredKernel, tuple[x.KernelParam, ...]], int] = field(default_factory=dict)
     _undefined: set[Slot] = field(default_factory=set)
     _operator: str = ""
@@ -110,19 +71,19 @@ class Linker:
 
     def copy(self, dst: Slot, src: Slot, operator: str = "copy") -> None:
         """Append a copy of all bytes of `src`."""
-        self.steps.append(_Copy(dst, src, operator))
+        self.steps.append(Copy(dst, src, operator))
 
     def bind_size(self, var: Var, count: Slot, most: x.Dim, where: str, operator: str) -> None:
         """Append the step that gives a size its value, the number in `count`; memory is planned for `most`."""
         self._most[var] = most
-        self.steps.append(_Bind(var, count, most, where, operator))
+        self.steps.append(Bind(var, count, most, where, operator))
 
     @contextmanager
     def loop(
         self, number: Slot, limit: Slot, going: Slot | None, most: x.Dim | None, where: str, operator: str
     ) -> Iterator[None]:
         """The steps that are appended inside of this context are the body of a loop: `executable.Loop`."""
-        step = _Loop(number, limit, going, most, where, operator)
+        step = Loop(number, limit, going, most, where, operator)
         self.steps.append(step)
         yield
         step.end = len(self.steps)
@@ -139,15 +100,15 @@ class Linker:
             self._host(lowered, stmt.body, {**places, stmt.buffer: workspace}, scalars)
         elif isinstance(stmt, KernelCall):
             args = [places[a] if isinstance(a, Buffer) else substitute(a, scalars) for a in stmt.args]
-            number = self._kernel(lowered.kernels[stmt.kernel], args)
+            first = [isinstance(arg, Slot) and arg in self._undefined for arg in args]
+            number = self._kernel(lowered.kernels[stmt.kernel], args, first)
             grid = [substitute(d, scalars) for d in stmt.grid]
-            self.steps.append(_Call(number, args, stmt.parallel, self._operator, grid))
+            self.steps.append(Call(number, args, stmt.parallel, self._operator, grid, first))
         else:
             raise InternalError(f"a host function holds only kernel calls, found {type(stmt).__name__}")
 
-    def _kernel(self, kernel: LoweredKernel, args: Sequence[Slot | Expr]) -> int:
-        """The number of a kernel that is called with `args`, from here on defined."""
-        new = [isinstance(arg, Slot) and arg in self._undefined for arg in args]
+    def _kernel(self, kernel: LoweredKernel, args: Sequence[Slot | Expr], new: Sequence[bool]) -> int:
+        """The number of a kernel that is called with `args`, from here on defined; `new` ones were not before."""
         self._undefined.difference_update(arg for arg in args if isinstance(arg, Slot))
         params = tuple(
             replace(p, access="w") if first and p.access == "rw" else p
@@ -188,6 +149,7 @@ class Linker:
         Raises `InternalError` for an output that the steps do not write, or a slot that is read before it is written.
         """
         self._check_written(outputs)
+        self.steps = with_copies(self.steps, self.kernels, [self._memory(kernel) for kernel in self.kernels])
         waits = self._waits()
         numbers = [number + barriers for number, barriers in enumerate(accumulate(waits))]
         arenas = self._plan(numbers)
@@ -195,15 +157,15 @@ class Linker:
         for position, (wait, step) in enumerate(zip(waits, self.steps, strict=True)):
             if wait:
                 steps.append(x.Barrier())
-            if isinstance(step, _Loop):
+            if isinstance(step, Loop):
                 inside = numbers[step.end - 1] - len(steps) if step.end > position + 1 else 0
                 going = None if step.going is None else _place(step.going)
                 steps.append(
                     x.Loop(inside, _place(step.number), _place(step.limit), going, step.most, step.where, step.operator)
                 )
-            elif isinstance(step, _Bind):
+            elif isinstance(step, Bind):
                 steps.append(x.BindSize(step.var, _place(step.count), step.most, step.where, step.operator))
-            elif isinstance(step, _Copy):
+            elif isinstance(step, Copy):
                 steps.append(x.Copy(_place(step.dst), _place(step.src), step.src.nbytes, step.operator))
             else:
                 args = tuple(_place(a) if isinstance(a, Slot) else plain(a) for a in step.args)
@@ -217,11 +179,9 @@ class Linker:
     def _waits(self) -> list[bool]:
         """The steps before which all threads must wait. The begin and the end of a loop, or of an iteration, do."""
         decide = lookup(self.target, "waits") or team_waits
-        borders = {
-            edge for k, step in enumerate(self.steps) if isinstance(step, _Loop) for edge in (k, k + 1, step.end)
-        }
+        borders = {edge for k, step in enumerate(self.steps) if isinstance(step, Loop) for edge in (k, k + 1, step.end)}
         edges = sorted({0, len(self.steps), *borders})
-        parallel = [isinstance(step, _Call) and step.parallel for step in self.steps]
+        parallel = [isinstance(step, Call) and step.parallel for step in self.steps]
         return [wait for a, b in pairwise(edges) for wait in decide(parallel[a:b])]
 
     def _check_written(self, outputs: Sequence[x.TensorSpec]) -> None:
@@ -257,24 +217,24 @@ class Linker:
             if total is not None and isinstance(slot.nbytes, int) and total < slot.nbytes:
                 raise InternalError(f"the steps write {total} of the {slot.nbytes} bytes of output {spec.name} at most")
 
-    def _surely_read(self, step: _Step, slot: Slot, lowered: Sequence[LoweredKernel]) -> int:
+    def _surely_read(self, step: Step, slot: Slot, lowered: Sequence[LoweredKernel]) -> int:
         """A lower bound of the bytes of a slot that a step reads."""
-        if not isinstance(step, _Call):
+        if not isinstance(step, Call):
             return slot.nbytes if isinstance(slot.nbytes, int) else 0
         kernel = lowered[step.kernel]
         rows = zip(kernel.params, kernel.surely_read, step.args, strict=True)
         return max((count * p.dtype.bytes for p, count, arg in rows if arg is slot), default=0)
 
-    def _touched(self, step: _Step, lowered: Sequence[LoweredKernel]) -> Iterator[tuple[Slot, str, int | None]]:
+    def _touched(self, step: Step, lowered: Sequence[LoweredKernel]) -> Iterator[tuple[Slot, str, int | None]]:
         """The slots of a step, how each is accessed, and at most how many bytes of it are written."""
-        if isinstance(step, _Copy):
+        if isinstance(step, Copy):
             yield step.src, "r", 0
             yield step.dst, "w", step.src.nbytes if isinstance(step.src.nbytes, int) else None
             return
-        if isinstance(step, _Bind):
+        if isinstance(step, Bind):
             yield step.count, "r", 0
             return
-        if isinstance(step, _Loop):
+        if isinstance(step, Loop):
             yield step.number, "w", 8
             yield from ((slot, "r", 0) for slot in (step.limit, step.going) if slot is not None)
             return
@@ -284,12 +244,12 @@ class Linker:
                 yield arg, param.access, None if count is None else count * param.dtype.bytes
 
     def _plan(self, numbers: Sequence[int]) -> tuple[x.Arena, ...]:
-        """One arena for all slots that have no location; `numbers` are those of the steps in the executable."""
+        """An arena of each memory for the slots without location; `numbers` are those of the executable's steps."""
         first: dict[Slot, int] = {}
         last: dict[Slot, int] = {}
         parts: dict[Slot, None] = {}
         for number, step in zip(numbers, self.steps, strict=True):
-            for item in _used(step):
+            for item in used(step):
                 if isinstance(item, Slot) and item.location is None:
                     parts.setdefault(item)
                     slot, _ = item.storage()
@@ -298,29 +258,33 @@ class Linker:
         if not first:
             return ()
         for position, step in enumerate(self.steps):
-            if isinstance(step, _Loop):  # the outer ones come first, so that the range of an inner one lies inside
+            if isinstance(step, Loop):  # the outer ones come first, so that the range of an inner one lies inside
                 begin, end = numbers[position], numbers[step.end - 1]
                 for slot in first:
                     # What is there before the loop, and used in it, is used in each iteration.
                     if first[slot] <= begin <= last[slot] <= end:
                         last[slot] = end
-        slots = list(first)
-        rooms = {slot: largest(slot.nbytes, self._most) for slot in {*slots, *parts}}
-        plan = plan_memory([Lifetime(slot.name, rooms[slot], first[slot], last[slot]) for slot in slots])
-        offsets = dict(zip(slots, plan.offsets, strict=True))
-        for item in parts:
-            slot, within = item.storage()
-            item.location = x.ArenaSlice(0, offsets[slot] + within if within else offsets[slot], rooms[item])
-        residents = [x.Resident(slot.name, offsets[slot], rooms[slot], first[slot], last[slot]) for slot in slots]
-        return (x.Arena("arena", plan.size, residents=tuple(residents)),)
+        rooms = {slot: largest(slot.nbytes, self._most) for slot in {*first, *parts}}
+        arenas: list[x.Arena] = []
+        for memory in dict.fromkeys(slot.memory for slot in first):
+            slots = [slot for slot in first if slot.memory == memory]
+            plan = plan_memory([Lifetime(slot.name, rooms[slot], first[slot], last[slot]) for slot in slots])
+            offsets = dict(zip(slots, plan.offsets, strict=True))
+            for item in parts:
+                slot, within = item.storage()
+                if slot in offsets:
+                    place = offsets[slot] + within if within else offsets[slot]
+                    item.location = x.ArenaSlice(len(arenas), place, rooms[item])
+            residents = [x.Resident(slot.name, offsets[slot], rooms[slot], first[slot], last[slot]) for slot in slots]
+            name = f"{memory.split()[0]}_arena" if memory else "arena"
+            arenas.append(x.Arena(name, plan.size, residents=tuple(residents), target=memory))
+        return tuple(arenas)
 
-
-def _used(step: _Step) -> Sequence[Slot | Expr]:
-    if isinstance(step, _Bind):
-        return [step.count]
-    if isinstance(step, _Loop):
-        return [step.number, step.limit] if step.going is None else [step.number, step.limit, step.going]
-    return [step.dst, step.src] if isinstance(step, _Copy) else step.args
+    def _memory(self, kernel: x.Kernel) -> str:
+        """The target in whose memory a kernel works, "" for the program's own."""
+        if not kernel.target or all(lookup(target, "hosted") for target in (kernel.target, self.target)):
+            return ""
+        return kernel.target
 
 
 def _less(count: int, size: x.Dim) -> bool:

@@ -20,7 +20,8 @@ from ..tir.nodes import Buffer
 class Slot:
     """A value that a program uses: its place once that is decided, or the number of bytes that it needs.
 
-    With a `home` it is the part of that slot that begins at byte `offset`.
+    With a `home` it is the part of that slot that begins at byte `offset`. `memory` is the target in whose memory a
+    slot without home or location lies, "" for the program's own.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Slot:
     location: x.Location | None = None
     home: Slot | None = None
     offset: int = 0
+    memory: str = ""
 
     def storage(self) -> tuple[Slot, int]:
         """The slot that has its own memory, and the offset of this slot in it."""

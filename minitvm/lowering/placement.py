@@ -1,7 +1,9 @@
 """Where the operators of a network run: on the target, or on its host, if the target's back end refuses some.
 
-A back end whose part `refusal` says no to some functions shares the memory of the host: the kernels of both are in one
-executable, which is the host's (`runtime.hosted`). So is everything between them: loops, sizes, states.
+The kernels of both are in one executable. If the target's kernels work in the host's memory (the part `hosted` of its
+back end), it is the host's, and so is everything between kernels: loops, sizes, states (`runtime.hosted`). A device
+with memory of its own keeps the executable, and values are copied where they go from one memory to the other
+(`link.copies`).
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..backend import lookup
+from ..graph import registry
 from ..target import Target
 from ..tir.nodes import PrimFunc
 from ..tir.transform.pipeline import PassCallback
@@ -29,17 +32,30 @@ class Placement:
 
 
 def host_of(target: Target) -> Target:
-    """The target whose program runs a network: the host if the target refuses operators, else the target itself."""
-    if lookup(target, "refusal") is None:
-        return target
-    return target.own_host
+    """The target whose program runs a network: the host if the target works in its memory and refuses operators."""
+    beside_it = lookup(target, "refusal") is not None and lookup(target, "hosted") is not None
+    return target.own_host if beside_it else target
 
 
-def place(func: PrimFunc, target: Target) -> Placement:
-    """Where a function of a network runs that is compiled for a target."""
+def place(func: PrimFunc, target: Target, operators: Sequence[str] = ()) -> Placement:
+    """Where a function of a network runs that is compiled for a target; `operators` are the names of its operators.
+
+    Raises `InputError` if the target's option `on_host` names an operator that there is not.
+    """
     refusal = lookup(target, "refusal")
-    reason = "" if refusal is None else str(refusal(func, target))
-    return Placement(host_of(target), reason) if reason else Placement(target)
+    if refusal is None:
+        return Placement(target)
+    asked = [name for name in _on_host(target) if name in operators]
+    reason = f"the target's option on_host names {asked[0]}" if asked else str(refusal(func, target))
+    return Placement(target.own_host, reason) if reason else Placement(target)
+
+
+def _on_host(target: Target) -> tuple[str, ...]:
+    """The operators that a user wants to run on the host."""
+    names: tuple[str, ...] = getattr(target.description, "on_host", ())
+    for name in names:
+        registry.get(name)  # which says what there is instead
+    return names
 
 
 def lower_placed(
@@ -55,7 +71,7 @@ def lower_placed(
     """
     if lookup(target, "refusal") is None:
         return lower_functions(functions, target, callback, progress, decided(functions, target))
-    places = [place(function.func, target).target for function in functions]
+    places = [place(function.func, target, function.operators).target for function in functions]
     lowered: dict[bytes, LoweredFunc] = {}
     for machine in dict.fromkeys(places):
         group = [function for function, its in zip(functions, places, strict=True) if its == machine]

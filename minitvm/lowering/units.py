@@ -26,6 +26,11 @@ class SharedFunction:
         if updated is not None:
             self.key = sha256(self.key + b"in place %d" % updated).digest()
 
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """The names of its operators."""
+        return tuple(item.op for item in self.graph.nodes)
+
     @cached_property
     def func(self) -> PrimFunc:
         """The level-3 function."""

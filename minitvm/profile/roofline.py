@@ -9,27 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import missing_extra
+from ..plots import figure_type
 from .report import Profile, Row
 
 _NAMED = 12  # the slowest operators, which get a number
 _COLOURS = ("#6a3d9a", "#1f78b4", "#33a02c", "#b15928", "#e31a1c")
 
 
-def require() -> Any:
-    """matplotlib, drawing without a screen; if it is missing, the error names the extra."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise missing_extra("matplotlib", "viz") from None
-    return Figure
-
-
 def figure(profile: Profile) -> Any:
     """The plot as a matplotlib figure. An operator's area is its share of the time."""
     machine = profile.machine
     rows = [row for row in profile.rows if row.flops and row.bytes and row.seconds]
-    figure = require()(figsize=(11.5, 6.2), dpi=130, layout="constrained")
+    figure = figure_type()(figsize=(11.5, 6.2), dpi=130, layout="constrained")
     axes = figure.subplots()
     low = min([row.intensity for row in rows] + [machine.peak / machine.levels[0].bandwidth]) / 2
     high = max([row.intensity for row in rows] + [machine.peak / machine.memory.bandwidth]) * 2

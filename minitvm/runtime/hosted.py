@@ -1,7 +1,8 @@
-"""Kernels of other machines in a program of the host: they run in the host's memory, by the back end of their target.
+"""Kernels of another machine in a program: they run in the host's memory, by the back end of their target.
 
-A simulated accelerator is such a machine, and so may be a chip that reads the memory of its processor. The program
-takes them step by step, between the tables that its threads run.
+In a program of the host, a simulated accelerator is such a machine, and so may be a chip that reads the memory of its
+processor: the program takes its kernels step by step, between the tables that its threads run. In a program of a
+device with memory of its own, the host is: `runtime.device.host`.
 """
 
 from __future__ import annotations
@@ -18,18 +19,19 @@ from .shapes import rooms, shape_of
 if TYPE_CHECKING:
     from .shapes import Bindings
 
-Run = Callable[[Sequence[Any]], None]
+Run = Callable[[Sequence[Any], bool], None]  # of the arguments, and whether all threads take part
 
 
-def hosted(kernel: Kernel, own: str) -> Run:
+def hosted(kernel: Kernel, own: str, code: Any = None) -> Run:
     """What runs a kernel on its arguments, in order: flat arrays of the parameters' dtypes, and numbers.
 
-    Raises `TargetError` if the back end of the kernel's target cannot do that beside a program in the language `own`.
+    `code` is the kernel's, if an artifact holds it. Raises `TargetError` if the back end of the kernel's target cannot
+    run it beside a program for `own`.
     """
     make = lookup(kernel.target or None, "hosted")
     if make is None:
         raise TargetError(f"kernel {kernel.name} is written in {kernel.language}; this runtime runs {own}")
-    run: Run = make(kernel)
+    run: Run = make(kernel) if code is None else make(kernel, code)
     return run
 
 

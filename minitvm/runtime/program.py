@@ -50,8 +50,9 @@ class BoundProgram(Protocol):
 class Program(Protocol):
     """An executable that is ready to run on a machine: `program(executable, threads, ...)` makes it.
 
-    `workers` processes may compile kernels, and `progress` is called after each; `kernels` are kernels that
-    `MachineCode.unpack` loaded. `threads` is the number of threads that a run uses; None means the default.
+    `workers` processes may compile kernels, and `progress` is called after each; `kernels[k]` is the code of kernel k
+    that `MachineCode.unpack` loaded, None where it is to be compiled. `threads` is the number of threads that a run
+    uses; None means the default.
     """
 
     @property

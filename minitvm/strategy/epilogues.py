@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ..expr import IterVar, Range, structural_equal
+from ..arith.affine import structural_key
+from ..errors import MinitvmError, ScheduleError
+from ..expr import SPATIAL, Expr, FloorDiv, IntImm, IterVar, Range, Var, structural_equal, walk
 from ..expr.conditions import is_const
-from ..tir import Schedule
-from .blocks import behind, block_of, inline_injective
+from ..tir import IndexMap, Schedule
+from ..tir.nodes import Block, Buffer, BufferLoad, BufferStore, PrimFunc
+from .blocks import behind, block_of, inline_injective, readers
 
 
 def epilogue(sch: Schedule, block: Any, before: str = "") -> Any:
@@ -21,7 +25,79 @@ def epilogue(sch: Schedule, block: Any, before: str = "") -> Any:
     if before:
         inlined -= {before, *(block_of(sch, maker).name for maker in sch.get_producers(before))}
     inline_injective(sch, within=inlined)
-    return inlined_forward(sch, sch.cache_write(block, 0, "local"))
+    return _in_place_of(sch, inlined_forward(sch, sch.cache_write(block, 0, "local")), before)
+
+
+def rearranged(func: PrimFunc, block: Block) -> Rearrangement | None:
+    """How the only reader of a block's result rearranges it, in a function without a schedule; None where none does."""
+    consumers = readers(func, block)
+    return rearrangement(consumers[0], block.writes[0].buffer) if len(consumers) == 1 else None
+
+
+def _in_place_of(sch: Schedule, writer: Any, before: str) -> Any:
+    """Let the only reader of `writer` take its place, in its order, if it reads each element once; gives the last one.
+
+    C[i] = f(A[g(i)])  ->  C[inverse of g at j] = f(A[j]), where g is a bijection
+    """
+    consumers = sch.get_consumers(writer)
+    if len(consumers) != 1 or block_of(sch, consumers[0]).name == before:
+        return writer
+    reader = consumers[0]
+    order = rearrangement(block_of(sch, reader), block_of(sch, writer).writes[0].buffer)
+    if order is None:
+        return writer
+    try:
+        with sch.all_or_nothing():
+            sch.compute_inline(writer)
+            sch.transform_block_layout(reader, order.places)
+    except ScheduleError:
+        return writer
+    return reader
+
+
+@dataclass(frozen=True, slots=True)
+class Rearrangement:
+    """How a block that reads each element of `source` once finds them: iteration i reads the element `places(i)`.
+
+    Neighbours in its result are neighbours in the source, or every `step`-th of them is: the others differ along the
+    axes of the source that are not `kept`, those that the block has as well.
+    """
+
+    places: IndexMap
+    kept: tuple[int, ...]
+    step: int
+
+
+def rearrangement(reader: Block, source: Buffer) -> Rearrangement | None:
+    """How a block reads each element of a buffer once; None where it does not, or would not write along lines."""
+    store = reader.body
+    if any(axis.kind != SPATIAL for axis in reader.iter_vars) or not isinstance(store, BufferStore):
+        return None
+    loads = {structural_key(n.indices): n for n in walk(store) if isinstance(n, BufferLoad) and n.buffer is source}
+    axes = tuple(axis.var for axis in reader.iter_vars)
+    if len(loads) != 1 or not store.indices or len(source.shape) != len(axes):
+        return None
+    (load,) = loads.values()
+    step = _step(load.indices[-1], store.indices[-1])
+    places = IndexMap(axes, load.indices)
+    try:
+        places.inverse([axis.dom.extent for axis in reader.iter_vars])
+        shape = places.map_shape([axis.dom.extent for axis in reader.iter_vars])
+    except MinitvmError:
+        return None
+    if step is None or not all(map(structural_equal, shape, source.shape)):
+        return None
+    return Rearrangement(places, tuple(p for p, index in enumerate(load.indices) if isinstance(index, Var)), step)
+
+
+def _step(read: Expr, written: Expr) -> int | None:
+    """s where `read` is the index `written` divided by s; 1 where the two are one variable."""
+    if not isinstance(written, Var):
+        return None
+    if read is written:
+        return 1
+    quotient = isinstance(read, FloorDiv) and read.a is written and isinstance(read.b, IntImm)
+    return int(read.b.value) if quotient else None  # type: ignore[attr-defined]
 
 
 def inlined_forward(sch: Schedule, writer: Any) -> Any:

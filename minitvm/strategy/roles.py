@@ -10,7 +10,7 @@ they index (the lines and columns of an image in a 1x1 convolution, a batch of r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -35,7 +35,7 @@ from ..expr.conditions import is_const
 from ..tir import IndexMap, Schedule
 from ..tir.nodes import Block, BufferLoad, BufferStore
 from ..tir.transform.affine import coefficient, linear, moves
-from .blocks import extents, volume
+from .blocks import block_of, extents, volume
 
 LONG = 384  # what an open extent counts as
 Axis = tuple[int, ...]  # positions of the iterators that are one axis, outer ones first
@@ -133,12 +133,15 @@ def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
     return None if a is None or b is None or a.buffer is b.buffer else (a, b)
 
 
-def roles(block: Block) -> list[Roles]:
-    """The ways to see a block as a contraction; none for a block that is no sum of products of two buffers."""
+def roles(block: Block, kept: Collection[int] | None = None) -> list[Roles]:
+    """The ways to see a block as a contraction; none for a block that is no sum of products of two buffers.
+
+    Axes whose positions are not among the `kept` ones are not joined with others: another block rearranges them.
+    """
     loads, store = operands(block), block.body
     if loads is None or not isinstance(store, BufferStore):
         return []
-    axes, ways = _axes(block, (store, *loads)), []
+    axes, ways = axes_of(block, (store, *loads), kept), []
     last = [block.iter_vars[axis[-1]].var for axis in axes]
     for column in (p for p in range(len(axes)) if contiguous_along(store, last[p])):
         for scalars, vectors in (loads, loads[::-1]):
@@ -188,12 +191,13 @@ def step_along(access: Access, var: Var) -> int:
     return step if step is not None and step > 0 and not moves(form.without(var), [var]) else 0
 
 
-def _axes(block: Block, accesses: Sequence[Access]) -> tuple[Axis, ...]:
+def axes_of(block: Block, accesses: Sequence[Access], kept: Collection[int] | None = None) -> tuple[Axis, ...]:
     """The axes of the result, neighbours that are one axis in all accesses together."""
     spatial = [p for p, axis in enumerate(block.iter_vars) if axis.kind != REDUCE]
     axes: list[Axis] = []
     for position in spatial:
-        if axes and axes[-1][-1] == position - 1 and all(_neighbours(block, position, a) for a in accesses):
+        stay = kept is None or {position - 1, position} <= set(kept)
+        if axes and axes[-1][-1] == position - 1 and stay and all(_neighbours(block, position, a) for a in accesses):
             axes[-1] = (*axes[-1], position)
         else:
             axes.append((position,))
@@ -205,6 +209,7 @@ def _neighbours(block: Block, position: int, access: Access) -> bool:
     outer, inner = (block.iter_vars[p] for p in (position - 1, position))
     if not isinstance(inner.dom.extent, IntImm):
         return False
+    units = {axis.var for axis in block.iter_vars if is_const(axis.dom.extent, 1)} - {outer.var, inner.var}
     uses = [p for p, e in enumerate(access.indices) if any(item is outer.var or item is inner.var for item in walk(e))]
     if not uses:
         return True
@@ -212,7 +217,13 @@ def _neighbours(block: Block, position: int, access: Access) -> bool:
         return False
     first, second = (access.indices[p] for p in uses)
     whole = is_const(access.buffer.shape[uses[1]], int(inner.dom.extent.value))
-    return first is outer.var and second is inner.var and whole
+    return _is_iterator(first, outer.var, units) and _is_iterator(second, inner.var, units) and whole
+
+
+def _is_iterator(index: Expr, var: Var, units: Collection[Var]) -> bool:
+    """Whether an index is an iterator, beside others that are always 0."""
+    form = linear(index)
+    return coefficient(form, var) == 1 and form.const == 0 and all(t in units for t in form.without(var).terms)
 
 
 def _panel(access: BufferLoad, var: Var) -> int:
@@ -271,20 +282,20 @@ def names_of(way: Roles) -> tuple[str, str]:
     return "*".join(unique[p] for p in row), "*".join(unique[p] for p in column)
 
 
-def join_axes(sch: Schedule, block: Any, main: Any, way: Roles) -> None:
-    """Make one axis of those that are one wherever they index, in the sum, in its accumulators, and behind it."""
-    iterators = way.block.iter_vars
+def join_axes(sch: Schedule, block: Any, main: Any, all_axes: Sequence[Axis]) -> None:
+    """Make one axis of those of `all_axes` in the sum, in its accumulators, and behind it."""
+    iterators = block_of(sch, block).iter_vars
+    spatial = sum(map(len, all_axes))
 
     def joined(*places: Any) -> list[Any]:
         axes = []
-        for axis in way.axes:
+        for axis in all_axes:
             place = places[axis[0]]
             for position in axis[1:]:
                 place = place * iterators[position].dom.extent + places[position]
             axes.append(place)
-        return [*axes, *places[sum(map(len, way.axes)) :]]
+        return [*axes, *places[spatial:]]
 
-    spatial = sum(map(len, way.axes))
     sch.transform_layout(block, ("write", 0), IndexMap.from_func(joined, ndim=spatial))
     sch.transform_block_layout(block, IndexMap.from_func(joined, ndim=len(iterators)))
     sch.transform_block_layout(main, IndexMap.from_func(joined, ndim=spatial))

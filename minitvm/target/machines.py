@@ -25,7 +25,7 @@ class Cache:
     shared_by: int = 1
 
 
-FOR_PEOPLE = {"for people": True}  # of a field on which no generated code depends
+FOR_PEOPLE = {"for people": True}  # of a field on which no kernel depends
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class CPU:
     """The description of a CPU for schedules and cost models.
 
     Widths in bits, sizes in bytes, latency in cycles; `fma_ports` is the number of fused multiply-adds that start per
-    cycle; `ghz` is 0 where unknown.
+    cycle, `loads` that of loads or broadcasts of a whole vector that the L1 cache sustains; `ghz` is 0 where unknown.
     """
 
     name: str = "generic"
@@ -48,6 +48,7 @@ class CPU:
     l2: Cache = field(default_factory=lambda: Cache(512 * 1024, 8))
     l3: Cache = field(default_factory=lambda: Cache(16 * 1024 * 1024, 16))
     features: tuple[str, ...] = ()
+    loads: float = 2.0
 
     @property
     def vector_bytes(self) -> int:
@@ -72,6 +73,7 @@ class GPU:
     `vector_registers` are those of a processor, whose cores run the
     threads of a block one after the other; 0 for GPUs. A multiprocessor starts a multiply-add in so many `lanes` each
     cycle, and keeps so many threads and so much shared memory (0: as much as a block).
+    `on_host` are operators, by their names in a graph, that are to run on the host: `lowering.placement`.
     Tensor cores multiply matrices of `matrix_dtypes` with sums in float32; "tfloat32" are float32 rounded to 10 bits of
     mantissa, which is done where `allow_tf32` says so.
     """
@@ -96,6 +98,7 @@ class GPU:
     shared_memory_per_multiprocessor: int = 0
     matrix_dtypes: tuple[str, ...] = ()
     allow_tf32: bool = False
+    on_host: tuple[str, ...] = field(default=(), metadata=FOR_PEOPLE)
 
     @property
     def processor(self) -> CPU | None:

@@ -363,23 +363,27 @@ def space_to_depth(x: Tensor, *, block_size: int) -> Tensor:
     return te.compute((n, simple(times(c, b * b)), simple(h // b), simple(w // b)), element, name="T_space_to_depth")
 
 
-def interleave(x: Tensor, *, strides: Sequence[int], size: Sequence[Dim]) -> Tensor:
+def interleave(x: Tensor, *, strides: Sequence[int], size: Sequence[Dim], phases_last: bool = False) -> Tensor:
     """Interleaves the phases of an image, which are stored one after the other.
 
-    `x` is [n, p, c, ...] with p the product of the strides, one per spatial axis. The result is [n, c, *size]: its
-    point o is the point o // strides of the phase o % strides, phases in row-major order. `size` may be less than all.
-    For two equal strides this is `depth_to_space` of mode DCR.
+    `x` is [n, p * c, ...] with p the product of the strides, one per spatial axis: all channels of a phase after those
+    of the one before, or, with `phases_last`, all phases of a channel after those of the one before. The result is
+    [n, c, *size]: its point o is the point o // strides of the phase o % strides, phases in row-major order. `size` may
+    be less than all. For two equal strides this is `depth_to_space`, of mode CRD with `phases_last`, else DCR.
     """
-    if x.ndim != len(strides) + 3 or len(size) != len(strides) or not same(dims(x)[1], math.prod(strides)):
+    phases = math.prod(strides)
+    if x.ndim != len(strides) + 2 or len(size) != len(strides) or not same(simple(dims(x)[1] % phases), 0):
         raise InputError(f"nn.interleave: {x} does not fit strides {tuple(strides)} and size {tuple(size)}")
+    channels = simple(dims(x)[1] // phases)
 
     def element(n: Any, c: Any, *point: Any) -> Expr:
         phase: Any = 0
         for place, stride in zip(point, strides, strict=True):
             phase = phase * stride + place % stride
-        return x[(n, phase, c, *(p // s for p, s in zip(point, strides, strict=True)))]
+        channel = c * phases + phase if phases_last else phase * channels + c
+        return x[(n, channel, *(p // s for p, s in zip(point, strides, strict=True)))]
 
-    return te.compute((dims(x)[0], dims(x)[2], *size), element, name="T_interleave")
+    return te.compute((dims(x)[0], channels, *size), element, name="T_interleave")
 
 
 def trilu(x: Tensor, *, k: Dim = 0, upper: bool = True) -> Tensor:

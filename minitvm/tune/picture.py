@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, missing_extra
+from ..errors import InputError
+from ..plots import figure_type
 from ..records.database import Database
 from ..records.record import Record
 from .explain import latest, seconds_predicted
@@ -16,29 +17,17 @@ from .task import Task
 _MOST = 12  # tasks with a line of their own
 
 
-def require() -> None:
-    """Raise `MissingExtra` without matplotlib."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise missing_extra("matplotlib", "viz") from None
-
-
 def draw(tasks: Sequence[Task], database: Database, path: str | os.PathLike[str]) -> Path:
     """Write a PNG: GFLOP/s of the best over seconds, a line a task, and predicted against measured, a dot a candidate.
 
     Seconds are those between the first record and the others, pauses of over a minute left out. Raises `InputError` if
     nothing was measured.
     """
-    require()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+    figure_of = figure_type()
     records = {task.key: list(database.records(task.key, task.target_key)) for task in tasks}
     if not any(record.time < float("inf") for found in records.values() for record in found):
         raise InputError("nothing was measured yet: minitvm tune MODEL")
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = figure_of(figsize=(11, 4.5), layout="constrained")
     course, dots = figure.subplots(1, 2)
     moments = _moments([record for found in records.values() for record in found])
     shown = sorted(tasks, key=lambda task: -_cost(task, records[task.key]))[:_MOST]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from typing import Any
 
@@ -128,12 +129,15 @@ def depth_to_space(x: np.ndarray, block_size: int, mode: str) -> np.ndarray:
 
 
 @operator("nn.interleave")
-def interleave(x: np.ndarray, strides: tuple[int, ...], size: tuple[int, ...]) -> np.ndarray:
-    batch, _, channels, *image = x.shape
+def interleave(x: np.ndarray, strides: tuple[int, ...], size: tuple[int, ...], phases_last: bool) -> np.ndarray:
+    batch, both, *image = x.shape
+    count = math.prod(strides)
+    channels = both // count
     whole = np.empty((batch, channels, *(n * s for n, s in zip(image, strides, strict=True))), x.dtype)
     for number, phase in enumerate(itertools.product(*map(range, strides))):
         places: Any = tuple(slice(p, None, s) for p, s in zip(phase, strides, strict=True))
-        whole[(slice(None), slice(None), *places)] = x[:, number]
+        own = x[:, number::count] if phases_last else x[:, number * channels : (number + 1) * channels]
+        whole[(slice(None), slice(None), *places)] = own
     return whole[(slice(None), slice(None), *map(slice, size))]
 
 

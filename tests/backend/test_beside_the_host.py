@@ -36,10 +36,10 @@ class Coprocessor:
     name: str = "coprocessor"
 
 
-def hosted(kernel: Kernel) -> Callable[[Sequence[Any]], None]:
+def hosted(kernel: Kernel) -> Callable[[Sequence[Any], bool], None]:
     function = program._function(kernel)
 
-    def run(arguments: Sequence[Any]) -> None:
+    def run(arguments: Sequence[Any], parallel: bool) -> None:
         KERNELS_RUN.append(kernel.name)
         function(*arguments)
 

@@ -86,6 +86,7 @@ MISTAKES: dict[str, dict[str, Any]] = {
     "states_fixed": {"states": (TensorSpec("k", F32, (e.SizeVar("n"), 4)),)},
     "symbols_bound": steps(FIRST, BARRIER, CallKernel(0, (ROW, ConstantRef(0), Output(0), e.Var("m")))),
     "slices_inside_arenas": {"arenas": (Arena("scratch", 32),)},
+    "own_memory": {"arenas": (Arena("scratch", N * 16 + 64, target="cpu"),)},
     "read_only": steps(FIRST, BARRIER, LAST, Copy(Input(0), Output(0), 16)),
     "no_aliasing": steps(FIRST, BARRIER, LAST, BARRIER, CallKernel(0, (ROW, ConstantRef(0), ROW, N))),
     "outputs_written": steps(FIRST),

@@ -23,6 +23,7 @@ from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc
 from tests.runtime.fake_cuda import Tensor, plugged
 from tests.runtime.test_devices import alike, network
 from tests.runtime.test_states import log, row
+from tests.runtime.test_two_memories import kernels_of_the_host_wait
 
 
 def a_network_runs_there() -> None:
@@ -170,5 +171,5 @@ def checked(number: int) -> None:
 CHECKS: tuple[Callable[[], None], ...] = (
     a_network_runs_there, states_stay_there, tensors_are_used_where_they_lie, unwritten_elements_stay,
     failed_runs_are_not_forgotten, accesses_outside_are_found, indices_fit, cubins_come_back,
-    architectures_are_told_apart,
+    architectures_are_told_apart, kernels_of_the_host_wait,
 )  # fmt: skip

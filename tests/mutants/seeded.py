@@ -17,7 +17,9 @@ from tests.codegen.test_random_kernels import (
     test_fractions_beside_the_middle_of_two_numbers_are_rounded_once as fractions_are_rounded_once,
 )
 from tests.graph.passes.test_tf32_products import CHECKS as ROUNDING_CHECKS
+from tests.link.test_copies import drawn as drawn_copies
 from tests.reference.gone_wrong import goes_wrong_alike
+from tests.runtime.test_two_memories import refused_are_few_and_long
 from tests.strategy.tensor_core_programs import CHECKS as TENSOR_CORE_CHECKS
 from tests.tir.analysis.followed import (
     ALONE,
@@ -81,6 +83,8 @@ INSTRUCTIONS = seeded(
 )
 CONSENT = seeded("rounding to 10 bits of mantissa", lambda k: ROUNDING_CHECKS[k](), len(ROUNDING_CHECKS))
 TENSOR_CORES = seeded("products on tensor cores", lambda k: TENSOR_CORE_CHECKS[k](), len(TENSOR_CORE_CHECKS))
+COPIES = seeded("copies between memories", drawn_copies, 200)
+REFUSED = seeded("what the host had better run", lambda seed: refused_are_few_and_long(), 1)
 PRETENDED = seeded("programs on a pretended device", checked, len(CHECKS))
 EFFECTS = seeded("effects of programs of blocks", effects_hold, 120)
 KERNEL_EFFECTS = seeded("effects of kernels", kernel_effects_hold, 60)

@@ -338,7 +338,7 @@ def test_a_file_of_another_version_is_refused(saved: Path, tmp_path: Path, monke
         format.write(path, whole.about, sections, lambda head: bytes(32))
     with pytest.raises(ArtifactError) as error:
         runtime.load(path)
-    assert str(error.value) == f"{path} has version 3 of the format; this minitvm reads version 2: export it again"
+    assert str(error.value) == f"{path} has version 4 of the format; this minitvm reads version 3: export it again"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -126,9 +127,42 @@ def _plain_conv(draw: Draw) -> PrimFunc:
     return _with_epilogue(draw, [x, w], conv(x, w, groups=groups, **attrs))
 
 
+def _phases(draw: Draw) -> PrimFunc:
+    """A convolution whose results interleave, as those of the phases of a transposed one; maybe not all of them."""
+    rank = _size(draw, 1, 2)
+    strides = [_size(draw, 1, 3) for _ in range(rank)]
+    image = [_size(draw, 1, 4) for _ in range(rank - 1)] + [_size(draw, 4, 20)]
+    inner, outer = _size(draw, 1, 3), math.prod(strides) * _size(draw, 1, 3)
+    x = te.placeholder((1, inner, *image), name="x")
+    w = te.placeholder((outer, inner, *[1] * rank), name="w")
+    cut = draw(st.sampled_from([0, 0, 0, 1]))
+    size = [n * s for n, s in zip(image, strides)]
+    size[-1] -= min(cut, size[-1] - 1)
+    convolved = (topi.conv1d, topi.conv2d)[rank - 1](x, w)
+    whole = topi.interleave(
+        convolved, strides=strides, size=size, phases_last=draw(st.sampled_from([True, True, False]))
+    )
+    return _with_epilogue(draw, [x, w], whole)
+
+
+def _blocked_phases(draw: Draw) -> PrimFunc:
+    """The same on blocks."""
+    strides = (_size(draw, 1, 2), _size(draw, 1, 3))
+    image, inner = (_size(draw, 2, 3), _size(draw, 2, 6)), _size(draw, 1, 2)
+    outer = math.prod(strides) * _size(draw, 1, 2)
+    x = te.placeholder((1, inner, *image, LANES), name="x")
+    w = te.placeholder((outer, inner, 1, 1, LANES, LANES), name="w")
+    size = [n * s for n, s in zip(image, strides)]
+    whole = topi.interleave(topi.conv2d_nchwc(x, w), strides=(*strides, 1), size=(*size, LANES))
+    if draw(st.booleans()):
+        return _with_epilogue(draw, [x, w], whole)
+    channels = outer // math.prod(strides) * LANES
+    return te.create_prim_func([x, w, topi.unblock_axis(whole, axis=1, extent=channels)])
+
+
 def contractions(draw: Draw) -> PrimFunc:
     """Sums of products in many forms, some of their extents open; not those that a rule of their own takes."""
-    func: PrimFunc = draw(st.sampled_from([_matmul, _plain_conv, _dense]))(draw)
+    func: PrimFunc = draw(st.sampled_from([_matmul, _plain_conv, _dense, _phases]))(draw)
     assume(strategy.candidates(func, Target(TARGET))[0].rule == "contraction")
     return func
 
@@ -172,6 +206,7 @@ def _generic(draw: Draw) -> PrimFunc:
 
 FAMILIES = [
     Family("conv2d_nchwc", _conv, examples=2),
+    Family("conv2d_nchwc", _blocked_phases, examples=2, what="phases"),
     Family("winograd_conv2d_nchwc", _winograd, examples=0),
     Family("depthwise_conv2d_nchwc", _depthwise, examples=2),
     Family("depthwise_conv2d_rows", _depthwise_rows, examples=2),
@@ -219,7 +254,7 @@ def _few(knobs: Mapping[str, Any]) -> bool:
     return int(knobs.get("threads", 1)) <= 32
 
 
-_GPU_PRODUCTS = _first_on_gpus("contraction", _matmul, _plain_conv, _conv)
+_GPU_PRODUCTS = _first_on_gpus("contraction", _matmul, _plain_conv, _conv, _phases, _blocked_phases)
 GPU_FAMILIES = [
     Family("contraction", _GPU_PRODUCTS, 4, GPUS, lambda knobs: knobs["shared"] and _few(knobs), "in shared tiles"),
     Family("contraction", _GPU_PRODUCTS, 2, GPUS, lambda knobs: not knobs["shared"], "in registers"),

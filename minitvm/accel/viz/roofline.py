@@ -10,21 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import missing_extra
+from ...plots import figure_type
 
 if TYPE_CHECKING:
     from ..timeline import Timeline
 
 Pair = tuple["Timeline", "Timeline"]  # with one context, with two
-
-
-def require() -> Any:
-    """matplotlib's figures, which need no screen; if it is missing, the error names the extra."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise missing_extra("matplotlib", "viz") from None
-    return Figure
 
 
 def point(timeline: Timeline) -> tuple[float, float]:
@@ -36,7 +27,7 @@ def point(timeline: Timeline) -> tuple[float, float]:
 def figure(layers: Mapping[str, Pair]) -> Any:
     """The plot as a matplotlib figure; all layers are of one machine."""
     config = next(iter(layers.values()))[0].config
-    drawn = require()(figsize=(8.5, 5.5), dpi=130, layout="constrained")
+    drawn = figure_type()(figsize=(8.5, 5.5), dpi=130, layout="constrained")
     axes = drawn.subplots()
     points = {name: (point(alone), point(hidden)) for name, (alone, hidden) in layers.items()}
     across = [x for pair in points.values() for x, _ in pair]

@@ -12,5 +12,6 @@ BACKEND = Backend(
     generate="minitvm.codegen.numba_cpu:generate",
     assembly="minitvm.runtime.cpu.compiler:assembly",
     program="minitvm.runtime.cpu.program:CpuProgram",
+    hosted="minitvm.runtime.cpu.hosted:HostedKernel",
     machine_code="minitvm.runtime.cpu.machine_code",
 )

@@ -11,6 +11,7 @@ BACKEND = Backend(
     generate="minitvm.codegen.numba_cuda:generate",
     assembly="minitvm.runtime.cuda.compiler:assembly",
     program="minitvm.runtime.cuda.program:CudaProgram",
+    refusal="minitvm.strategy.gpu.refusal:refusal",
     devices="minitvm.runtime.cuda.devices:names",
     memory="minitvm.runtime.cuda.devices:memory",
     machine_code="minitvm.runtime.cuda.machine_code",

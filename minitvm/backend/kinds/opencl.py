@@ -11,5 +11,6 @@ BACKEND = Backend(
     language="opencl",
     generate="minitvm.codegen.opencl:generate",
     program="minitvm.runtime.opencl.program:OpenCLProgram",
+    refusal="minitvm.strategy.gpu.refusal:refusal",
     devices="minitvm.runtime.opencl.devices:names",
 )

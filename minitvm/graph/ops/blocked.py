@@ -49,7 +49,10 @@ def pack_weights(w: Any, *, in_block: int = REQUIRED, out_block: int = REQUIRED)
     return topi.pack_weights(w, in_block=in_block, out_block=out_block)
 
 
-@register("nn.contrib_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=("layout.unblock_axis",))
+_ABSORBED = ("layout.unblock_axis", "nn.interleave")
+
+
+@register("nn.contrib_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=_ABSORBED)
 def conv2d_nchwc(
     data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
     out_dtype: str = "", algorithm: Sequence[Any] = (),
@@ -60,7 +63,7 @@ def conv2d_nchwc(
     )
 
 
-@register("nn.contrib_conv3d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=("layout.unblock_axis",))
+@register("nn.contrib_conv3d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=_ABSORBED)
 def conv3d_nchwc(
     data: Any, weight: Any, *, strides: Any = (1, 1, 1), padding: Any = (0, 0, 0), dilation: Any = (1, 1, 1),
     out_dtype: str = "", algorithm: Sequence[Any] = (),

@@ -26,8 +26,11 @@ _COMPLEX: list[tuple[str, Callable[..., Any]]] = [
     ("nn.max_pool2d", topi.max_pool2d),
     ("nn.max_pool3d", topi.max_pool3d),
 ]
+# Phases that a convolution computes interleave as its results are written.
+_INTERLEAVED = frozenset(("nn.conv1d", "nn.conv2d", "nn.conv3d"))
 for _name, _te in _COMPLEX:
-    register(_name, pattern=Pattern.COMPLEX_OUT_FUSABLE)(_te)
+    _absorbs = ("nn.interleave",) if _name in _INTERLEAVED else ()
+    register(_name, pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=_absorbs)(_te)
 
 # Each has several stages, some of which read a whole axis: no other operator may join their group.
 _OPAQUE: list[tuple[str, Callable[..., Any]]] = [

@@ -7,7 +7,8 @@ time. What TVM calls AlterOpLayout; the idea is from Liu et al., "Optimizing CNN
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -198,6 +199,8 @@ class Blocking:
         in_block, out_block = self.block(data), self.block(item.output)
         if in_block is None or out_block is None or item.output.shape[1] == 1:
             return False
+        if self.turned_phases(item, data):
+            return False
         channels = data.shape[1]
         depthwise = groups == channels == item.output.shape[1] and groups != 1
         rounds = item.attrs["out_dtype"] == TF32
@@ -232,14 +235,17 @@ class Blocking:
         )
         return True
 
-    def goes_into_blocks(self, value: Value) -> bool:
-        """Whether a convolution on blocks reads the value, directly or through element-wise operators."""
+    def goes_into_blocks(self, value: Value, through: Collection[str] = ()) -> bool:
+        """Whether a convolution on blocks reads the value, directly or through element-wise operators.
+
+        Operators whose names are in `through` keep blocks, too.
+        """
         todo, seen = [value], {value}
         while todo:
             for reader in self.consumers.get(todo.pop(), ()):
                 if reader.op in ("nn.conv2d", "nn.conv3d"):
                     return True
-                if get(reader.op).pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST):
+                if reader.op in through or get(reader.op).pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST):
                     new = [v for v in reader.outputs if v not in seen]
                     todo += new
                     seen.update(new)
@@ -318,8 +324,53 @@ class Blocking:
             return False
         if not any(v in self.blocked for v in item.inputs):
             return False
+        if self.turned_phases(item, item.output):
+            return False
         parts = [self.as_blocked(v) for v in item.inputs]
         self.blocked[item.output] = self.op("concatenate", *parts, name=item.output.name, axis=1)
+        return True
+
+    def turned_phases(self, item: OpNode, data: Value) -> bool:
+        """Whether an operator computes phases from `data` that interleave on plain values."""
+        readers = self.consumers.get(item.output, ())
+        return any(reader.op == "nn.interleave" and not self.in_blocks(reader, data) for reader in readers)
+
+    def in_blocks(self, item: OpNode, data: Value) -> bool:
+        """Whether phases that are computed from `data` interleave on blocks: their neighbours have these as well."""
+        phases, result = item.inputs[0], item.output
+        block = self.block(result)
+        if block is None or self.block(phases) != block or int(result.shape[1]) % block:  # type: ignore[arg-type]
+            return False
+        return data in self.blocked or self.goes_into_blocks(result, through=("concatenate",))
+
+    def interleave(self, item: OpNode) -> bool:
+        """Phases interleave on blocks, or each channel's lie side by side, so that they are stored together."""
+        (phases,) = item.inputs
+        strides, size = item.attrs["strides"], item.attrs["size"]
+        if item.attrs["phases_last"]:
+            return False
+        if phases in self.blocked and self.in_blocks(item, phases):
+            blocked = self.op(
+                "nn.interleave", self.blocked[phases], name=item.output.name, strides=(*strides, 1),
+                size=(*size, self.block(item.output)),
+            )  # fmt: skip
+            self.blocked[item.output] = blocked
+            return True
+        maker = next((n for n in self.graph.nodes if phases in n.outputs), None)
+        if maker is None or maker.op not in ("nn.conv1d", "nn.conv2d", "nn.conv3d") or maker.attrs["groups"] != 1:
+            return False
+        if phases in self.blocked or len(self.consumers[phases]) != 1 or phases in self.graph.outputs:
+            return False
+        data, weight = maker.inputs[:2]
+        layouts = (maker.attrs.get("data_layout", "NCHW"), maker.attrs.get("kernel_layout", "OIHW"))
+        if weight not in self.data or len(maker.inputs) != 2 or layouts != ("NCHW", "OIHW"):
+            return False
+        filters = self.data[weight]
+        turned = filters.reshape(math.prod(strides), -1, *filters.shape[1:]).swapaxes(0, 1).reshape(filters.shape)
+        convolved = self.op(maker.op, self.as_plain(data), self.b.constant(turned, weight.name), **maker.attrs)
+        self.plain[item.output] = self.op(
+            "nn.interleave", convolved, name=item.output.name, strides=strides, size=size, phases_last=True
+        )
         return True
 
     def bias_add(self, item: OpNode) -> bool:
@@ -431,6 +482,7 @@ _RULES: Mapping[str, Callable[[Blocking, OpNode], bool]] = {
     "nn.global_avg_pool": Blocking.global_pool,
     "nn.global_max_pool": Blocking.global_pool,
     "nn.bias_add": Blocking.bias_add,
+    "nn.interleave": Blocking.interleave,
     "concatenate": Blocking.concatenate,
     "nn.dense": Blocking.dense,
     "qnn.conv2d": blocked_bytes.conv2d,

@@ -5,9 +5,10 @@ A node takes a producer into its group when all readers of the producer's only o
     element-wise, broadcast  takes  element-wise, broadcast, and then one complex-out-fusable or injective producers
                                     (bias, activation and residual addition join the convolution)
     injective                takes  element-wise, broadcast, injective
-    any that it absorbs      takes  a complex-out-fusable producer as well; the group then ends
+    any that it absorbs      takes  a complex-out-fusable producer as well; the group then ends, unless it is
+                                    complex-out-fusable itself: then others may take it
     reduction                takes  element-wise, broadcast, injective
-    complex-out-fusable, opaque     take nothing
+    complex-out-fusable, opaque     take nothing else
 
 So a diamond such as x * sigmoid(x) joins the producer of x once its two branches have joined. Nothing is computed
 twice: a producer whose output is smaller than that of its reader is not taken. As all readers of its output are in the
@@ -74,6 +75,8 @@ class _Fusion:
     def add(self, item: OpNode) -> None:
         """A group for `item`, with the producers that join it."""
         group = _Group(item, Pattern.OPAQUE if item.op == FUSED else registry.get(item.op).pattern)
+        if group.pattern == Pattern.COMPLEX_OUT_FUSABLE:
+            self.take_anchor(group, absorbing=item.op)
         if not group.takes_nothing:
             self.take_all(group, _MAPS)
             if group.pattern in _MAPS:
@@ -98,7 +101,7 @@ class _Fusion:
     def take_anchor(self, group: _Group, absorbing: str = "") -> None:
         """Join one complex-out-fusable producer, and the element-wise producers of its readers' other inputs.
 
-        With `absorbing`, the producer contains an operator that absorbs that one; then the group is complete.
+        With `absorbing`, the producer contains an operator that absorbs that one; then the group takes no more.
         """
         anchors = [v for v, producer in self.candidates(group) if producer.pattern == Pattern.COMPLEX_OUT_FUSABLE]
         if absorbing:
@@ -106,9 +109,10 @@ class _Fusion:
         if not anchors:
             return
         # If two convolutions are added, the later one takes the sum: by then the other's result exists.
+        fusable = group.pattern
         self.take(group, max(anchors, key=lambda v: self.position[self.group_of[v].nodes[-1]]))
         if absorbing:
-            group.pattern = Pattern.OPAQUE
+            group.pattern = fusable if fusable == Pattern.COMPLEX_OUT_FUSABLE else Pattern.OPAQUE
         else:
             self.take_all(group, _MAPS)
 
@@ -137,7 +141,10 @@ class _Fusion:
             return False
         if group.diamonds + producer.diamonds + (len(readers) > 1) > _MOST_DIAMONDS:
             return False
-        return all(reader in group.members and _takes(reader, value) for reader in readers)
+        return all(
+            reader in group.members and (_takes(reader, value) or any(_absorbs(n, reader.op) for n in producer.nodes))
+            for reader in readers
+        )
 
 
 def fuse(graph: Graph) -> Graph:

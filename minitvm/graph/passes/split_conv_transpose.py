@@ -92,9 +92,7 @@ class _Split:
         name, phases = self.item.output.name, math.prod(self.strides)
         if phases == 1:
             return parts[0]
-        batch, channels = self.item.output.shape[:2]
-        apart = [self.b.op("reshape", part, newshape=(batch, -1, channels, *self.counts)) for part in parts]
-        joined = apart[0] if len(parts) == 1 else self.b.op("concatenate", *apart, axis=1)
+        joined = parts[0] if len(parts) == 1 else self.b.op("concatenate", *parts, axis=1)
         return self.b.op("nn.interleave", joined, strides=self.strides, size=self.item.output.shape[2:], name=name)
 
     def runs(self) -> Iterator[list[tuple[AxisPhase, ...]]]:

@@ -1,22 +1,21 @@
 """Writes a compiled module to a file: `module.export(path)`, or an executable, which needs no device to run on.
 
 Sections: `program` is the executable with its kernels' sources as JSON, `weights` the bytes of its constants, `code`
-describes, as JSON of the target's back end, what `machine_code` holds; both are empty if the back end saves no code.
+describes what `machine_code` holds (see `code`); both are empty if no back end saves code.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...backend import get
-from ...errors import InputError, Unsupported
+from ...errors import Unsupported
 from ...executable import Executable
 from ...executable.serialize import blob, to_json
-from ..program import MachineCode, Progress
-from . import format, sign
+from ..program import Progress
+from . import code, format, sign
 
 if TYPE_CHECKING:
     from ..function import Function
@@ -42,13 +41,7 @@ def export(
     executable = module if isinstance(module, Executable) else module.executable
     secret = sign.make_user_key() if key is None else sign.key_bytes(key)
     about = {"minitvm": __version__, "kind": "function" if executable.calling else "graph"}
-    code: MachineCode | None = get(executable.target).part("machine_code")
-    if code is None and architectures:
-        kind = executable.target.split()[0]
-        raise InputError(
-            f"code for {', '.join(architectures)}: an artifact for {kind} holds sources, its device compiles"
-        )
-    index, machine_code = ({}, b"") if code is None else code.pack(executable, architectures, progress)
+    index, machine_code = code.pack(executable, architectures, progress)
     sections = {
         "program": _json(to_json(executable)),
         "code": _json(index),
@@ -58,7 +51,7 @@ def export(
     format.write(path, about, sections, lambda head: sign.signature(head, secret))
 
 
-def _json(value: Mapping[str, Any]) -> tuple[int, list[bytes]]:
+def _json(value: Any) -> tuple[int, list[bytes]]:
     try:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError) as error:

@@ -9,18 +9,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...backend import get
 from ...errors import ArtifactError, InputError, InternalError
 from ...executable import Executable
 from ...executable.serialize import from_json
 from ...workers.cores import available_cores
 from ..function import Function
 from ..module import GraphModule
-from ..program import MachineCode, Progress
-from . import format, sign
+from ..program import Progress
+from . import code, format, sign
 from .format import Container
 
 _KINDS: dict[str, type[GraphModule] | type[Function]] = {"graph": GraphModule, "function": Function}
@@ -48,18 +47,10 @@ def load(
     sign.demand_trust(container, trust, key)
     with _put_together(container):
         executable = from_json(_json(container, "program"), container.sections["weights"])
-        index = _json(container, "code")
-        backend = get(executable.target)
-        code: MachineCode | None = backend.part("machine_code")
-        data = container.sections["machine_code"]
-        kernels = (
-            None
-            if code is None
-            else code.unpack(index, data, sum(k.language == backend.language for k in executable.kernels))
-        )
+        kernels = code.unpack(executable, _json(container, "code"), container.sections["machine_code"])
         kind = _KINDS[container.about["kind"]]
-    if kernels is None:
-        return _recompiled(container, executable, kind, threads, progress)
+    if None in kernels:
+        return _recompiled(container, executable, kind, threads, progress, kernels)
     return kind(executable, threads, progress=progress, kernels=kernels)
 
 
@@ -92,12 +83,13 @@ def _recompiled(
     kind: type[GraphModule] | type[Function],
     threads: int | None,
     progress: Progress | None,
+    kernels: Sequence[Any],
 ) -> GraphModule | Function:
     from ... import __version__
 
     made_by = container.about.get("minitvm")
     try:
-        return kind(executable, threads, progress=progress)
+        return kind(executable, threads, progress=progress, kernels=kernels)
     except InternalError as error:
         if made_by == __version__:
             raise

@@ -86,13 +86,15 @@ class CpuProgram:
         workers: int | None = None,
         progress: Progress | None = None,
         team: ThreadTeam | None = None,
-        kernels: Sequence[LoadedCode] | None = None,
+        kernels: Sequence[LoadedCode | None] | None = None,
     ) -> None:
-        """`kernels` brings code for the executable's own kernels, in order; without it they are compiled."""
+        """`kernels` brings code for the executable's kernels, in order, None for each that is to be compiled."""
         self.executable = executable
         self.hosted = {n: hosted(k, LANGUAGE) for n, k in enumerate(executable.kernels) if k.language != LANGUAGE}
-        ready = load_kernels(executable, workers, progress) if kernels is None else kernels
-        self.kernels = by_number(executable, ready)
+        own = [number for number, kernel in enumerate(executable.kernels) if kernel.language == LANGUAGE]
+        held = [code for number in own if kernels is not None and (code := kernels[number]) is not None]
+        ready = held if len(held) == len(own) else load_kernels(executable, workers, progress)
+        self.kernels = dict(zip(own, ready, strict=True))
         self.team = team or shared_team(default_threads() if threads is None else threads)
         self.constants = [aligned(c.data) for c in executable.constants]
         self.constant_places = [address(array) for array in self.constants]
@@ -138,12 +140,6 @@ def load_kernels(executable: Executable, workers: int | None, progress: Progress
     jobs = [(k.source, k.entry) for k in executable.kernels if k.language == LANGUAGE]
     codes = kernel_cache.compiled(jobs, lambda absent: compile_kernels(absent, workers, progress))
     return [load_kernel(code, entry) for code, (_, entry) in zip(codes, jobs, strict=True)]
-
-
-def by_number(executable: Executable, kernels: Sequence[LoadedCode]) -> dict[int, LoadedCode]:
-    """The code of an executable's kernels for CPUs, in order, by the kernels' numbers."""
-    own = [number for number, kernel in enumerate(executable.kernels) if kernel.language == LANGUAGE]
-    return dict(zip(own, kernels, strict=True))
 
 
 class BoundProgram:
@@ -381,7 +377,7 @@ class BoundProgram:
                 values.append(array_at(self._args[start + i], param.dtype, (count,)))
             else:
                 values.append(evaluate(a, self.env))
-        self.program.hosted[step.kernel](values)
+        self.program.hosted[step.kernel](values, step.parallel)
 
     def _bind_size(self, number: int, step: BindSize, place: int) -> None:
         """Read a size, and fill in the arguments that follow from it, unless the sizes are those of the last run."""

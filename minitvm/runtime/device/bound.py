@@ -3,7 +3,7 @@
 Commands run in the order in which they are queued, so barriers between steps need nothing. A kernel's arguments are set
 once for a choice of memory, but for those that follow from sizes that the run itself finds. Arrays that lie on the
 device, and those of the host where the device shares its memory, are used in place; others are copied. A device that
-can record has all launches of a run as one command.
+can record has all launches of a run as one command. A kernel of the host waits for the copies that were queued before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import ExecutionError, TargetError
+from ...errors import ExecutionError, InternalError, TargetError
 from ...events import Listener, Step, heard
 from ...executable import (
     ArenaSlice,
@@ -42,6 +42,7 @@ from ..shapes import Bindings, bind_data_size, rooms, shape_of
 from ..stamped import CLOCK, fill_skipped
 from .arrays import DeviceArray
 from .device import Launch, Place, Shape, as_bytes, checked_shape
+from .host import HostPlace, slice_of
 
 if TYPE_CHECKING:
     from .program import DeviceProgram
@@ -78,7 +79,11 @@ class BoundProgram:
         self._own = [_is_own(step) for step in x.steps]
         self._shared: dict[int, Launch] = {}  # launches that use no inputs and outputs, by their steps
         self._memories: OrderedDict[tuple[int, ...], _Memory] = OrderedDict()
-        self._recordable = not later and all(isinstance(s, CallKernel | Copy | Barrier) for s in x.steps)
+        self._recordable = (
+            not later and not program.host.kernels and all(isinstance(s, CallKernel | Copy | Barrier) for s in x.steps)
+        )
+        self._copies_under_way = False  # from or to memory of the host that its kernels use
+        self._host_values: dict[int, list[Any]] = {}  # the arguments of its kernels, by their steps
 
     # -- memory
 
@@ -108,7 +113,7 @@ class BoundProgram:
         memory = _Memory(places, written)
         for number, step in enumerate(x.steps):
             launch = None
-            if isinstance(step, CallKernel) and not self._late[number]:
+            if isinstance(step, CallKernel) and not self._late[number] and not self.program.host.runs(step):
                 launch = self._shared.get(number) or self._launch(step, memory)
                 if self._own[number]:
                     self._shared[number] = launch
@@ -127,6 +132,13 @@ class BoundProgram:
 
     def place(self, at: Location, memory: _Memory) -> Place:
         """Where a location is on the device."""
+        place = self._anywhere(at, memory)
+        if isinstance(place, HostPlace):
+            raise InternalError(f"a step on {self.device.name} works on {at}, which is in the host's memory")
+        return place
+
+    def _anywhere(self, at: Location, memory: _Memory) -> Place | HostPlace:
+        """Where a location is."""
         if isinstance(at, Input):
             return memory.inputs[at.index] or Place(None)
         if isinstance(at, Output):
@@ -137,6 +149,8 @@ class BoundProgram:
         if isinstance(at, ConstantRef):
             nbytes = self.program.executable.constants[at.index].data.nbytes
             return Place(self.program.constants[at.index], 0, nbytes)
+        if self.program.host.has(at.arena):
+            return slice_of(self._arenas[at.arena], at, self.env)
         begin, nbytes = (int(evaluate(n, self.env)) for n in (at.offset, at.nbytes))
         return Place(self._arenas[at.arena], begin, nbytes)
 
@@ -237,12 +251,14 @@ class BoundProgram:
     def _take(self, number: int, step: Any, memory: _Memory) -> None:
         """Queue one step; waits where the host needs what a step has written."""
         x = self.program.executable
-        if isinstance(step, CallKernel):
+        if self.program.host.runs(step):
+            self._run_on_host(number, step)
+        elif isinstance(step, CallKernel):
             (memory.launches[number] or self._launch(step, memory))()
         elif isinstance(step, Copy):
             count = int(evaluate(step.nbytes, self.env))
             if count:
-                self.device.copy(self.place(step.dst, memory), self.place(step.src, memory), count)
+                self._copy(self._anywhere(step.dst, memory), self._anywhere(step.src, memory), count)
         elif isinstance(step, BindSize):
             count_read = np.zeros(1, np.int64)
             self.device.read(as_bytes(count_read), self.place(step.place, memory))
@@ -252,6 +268,36 @@ class BoundProgram:
             self._call_engine(step, memory)
         elif not isinstance(step, Barrier | Loop):  # the host repeats a loop: `in_order`
             raise TargetError(f"a step {type(step).__name__} on {self.device.name}")
+
+    def _copy(self, to: Place | HostPlace, source: Place | HostPlace, nbytes: int) -> None:
+        """Queue a copy, or make one inside of the host's memory."""
+        if isinstance(to, Place) and isinstance(source, Place):
+            self.device.copy(to, source, nbytes)
+        elif isinstance(to, Place) and isinstance(source, HostPlace):
+            self.device.write(to, source.data[:nbytes])
+            self._copies_under_way = True
+        elif isinstance(to, HostPlace) and isinstance(source, Place):
+            self.device.read(to.data[:nbytes], source)
+            self._copies_under_way = True
+        elif isinstance(to, HostPlace) and isinstance(source, HostPlace):
+            self._finish_copies()
+            to.data[:nbytes] = source.data[:nbytes]
+
+    def _finish_copies(self) -> None:
+        """Wait until the host's memory is what the steps before have made of it, and nobody reads it any more."""
+        if self._copies_under_way:
+            self.device.finish()
+            self._copies_under_way = False
+
+    def _run_on_host(self, number: int, step: CallKernel) -> None:
+        """Run a kernel of the host, whose arguments are set once unless they follow from sizes that the run finds."""
+        values = self._host_values.get(number)
+        if values is None:
+            values = self.program.host.values(step, self.env, self._arenas)
+            if not self._late[number]:
+                self._host_values[number] = values
+        self._finish_copies()
+        self.program.host.kernels[step.kernel](values, step.parallel)
 
     def _counting(self, memory: _Memory) -> Memory:
         """What the host reads and writes to repeat a loop; it waits for what the device writes before."""

@@ -1,12 +1,14 @@
 """Programs on devices with memory of their own: what an executable keeps there between runs.
 
-Constants, arenas and states stay on the device. `bound` has the program for one choice of dimensions.
+Constants, arenas and states stay on the device, and what kernels of the host need on the host (`host`). `bound` has the
+program for one choice of dimensions.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from ..shapes import Bindings
 from .arrays import Pool
 from .bound import BoundProgram
 from .device import Device, Place, as_bytes
+from .host import HostSide
 from .states import DeviceState, States
 
 if TYPE_CHECKING:
@@ -40,12 +43,22 @@ class DeviceProgram:
         self.executable = executable
         self.device = self.open_device()
         self.threads = self.device.limits.units
-        self.kernels = self.device.compiled(executable, progress, kernels)
+        self.host = HostSide(executable, kernels)
+        self.kernels = self._compiled(progress, kernels)
         self.pool = Pool(self.allocated)
         self.memory = States(self, executable.states)
-        self.constants = [self.filled(c.data) for c in executable.constants]
+        used = self.host.device_constants
+        self.constants = [self.filled(c.data) if k in used else None for k, c in enumerate(executable.constants)]
         self._arenas: list[tuple[Any, int]] = [(None, -1)] * len(executable.arenas)
         self._bound: OrderedDict[Any, BoundProgram] = OrderedDict()
+
+    def _compiled(self, progress: Progress | None, codes: Sequence[Any] | None) -> dict[int, Any]:
+        """The kernels that run on the device, by their numbers."""
+        numbers = [k for k in range(len(self.executable.kernels)) if k not in self.host.kernels]
+        own = replace(self.executable, kernels=tuple(self.executable.kernels[k] for k in numbers))
+        ready = None if codes is None else [codes[k] for k in numbers]
+        loaded = self.device.compiled(own, progress, None if ready is None or None in ready else ready)
+        return dict(zip(numbers, loaded, strict=True))
 
     @property
     def states(self) -> Sequence[DeviceState]:
@@ -79,7 +92,8 @@ class DeviceProgram:
         buffer, room = self._arenas[index]
         if room < size:
             self._bound.clear()
-            buffer = self.allocated(size, f"arena {self.executable.arenas[index].name}")
+            name = self.executable.arenas[index].name
+            buffer = self.host.arena(index, size) if self.host.has(index) else self.allocated(size, f"arena {name}")
             self._arenas[index] = (buffer, size)
         return buffer
 

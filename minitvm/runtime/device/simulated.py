@@ -98,11 +98,11 @@ class SimulatedDevice:
         return None
 
 
-def hosted_on(device: Callable[[Any], SimulatedDevice], kernel: Kernel) -> Callable[[Sequence[Any]], None]:
+def hosted_on(device: Callable[[Any], SimulatedDevice], kernel: Kernel) -> Callable[[Sequence[Any], bool], None]:
     """What runs a kernel in the middle of a program of the host, on arrays in its memory: the part "hosted"."""
     machine = device(Target(kernel.target).config)
     program = machine.program(kernel)
-    return lambda arguments: machine.run(program, [array.view(np.uint8) for array in arguments])
+    return lambda arguments, parallel: machine.run(program, [array.view(np.uint8) for array in arguments])
 
 
 def timelines(executable: Executable) -> dict[str, Any]:

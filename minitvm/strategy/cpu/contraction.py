@@ -21,7 +21,7 @@ from ...tir import IndexMap, Schedule
 from ...tir.nodes import Block, PrimFunc
 from ..blocks import block_of, blocks_of, is_reduction
 from ..candidate import Candidate, Cost, Knob, Unfit
-from ..epilogues import epilogue
+from ..epilogues import epilogue, rearranged
 from ..registry import rule
 from ..roles import Roles, depends, join_axes, names_of, roles
 from .conv2d import schedule_other_blocks
@@ -57,7 +57,9 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     if block is None:
         return
     dtype = block.writes[0].buffer.dtype
-    ways = {names_of(way): way for way in roles(block)}
+    behind = rearranged(func, block)
+    kept = None if behind is None else behind.kept
+    ways = {names_of(way): way for way in roles(block, kept)}
 
     def plan(rows: int, vectors: int, lanes: int, task_rows: int, **_: Any) -> PanelPlan:
         return PanelPlan(RegisterTile(rows, vectors, lanes), task_rows)
@@ -73,7 +75,7 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         if phases:
             block = sch.get_block(way.block.name)
             store_phases(sch, block, way)
-            way = next(new for new in roles(block_of(sch, block)) if names_of(new) == (row, column))
+            way = next(new for new in roles(block_of(sch, block), kept) if names_of(new) == (row, column))
         used = _schedule(sch, way, plan(**tile), pack)
         schedule_other_blocks(sch, target, used)
 
@@ -84,6 +86,8 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         # A single row is bound by reading its operand: each vector is a stream of its own.
         tiles = (tile for tile, _ in register_tiles(product.m, product.n, dtype, target) if tile.rows <= product.m)
         fitting = (tile for tile in tiles if way.group is None or way.group % tile.rows == 0)
+        # Rows whose elements lie between one another's are stored together.
+        fitting = (tile for tile in fitting if tile.rows % (1 if behind is None else behind.step) == 0)
         streams = (tile for tile in fitting if tile.rows > 1 or tile.vectors <= cpu.chains)
         for tile in islice(streams, _TILES):
             plain = (False,) if panel else (False, True)
@@ -120,7 +124,7 @@ def _schedule(sch: Schedule, way: Roles, plan: PanelPlan, pack: bool) -> set[str
     if len(sch.get_loops(main)) != spatial:
         raise Unfit("contraction: wanted as many axes behind the sum as the sum has")
     if len(way.axes) < spatial:
-        join_axes(sch, block, main, way)
+        join_axes(sch, block, main, way.axes)
     packed = sch.reindex_cache_read(block, way.read, "local", _packed_order(way)) if pack else None
     init = schedule_panels(
         sch, block, list(sch.get_loops(main)), way.row, way.column, plan, streams=not pack, packed=packed,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import ceil
+from statistics import fmean
 from typing import Any
 
 from ...errors import ScheduleError
@@ -13,7 +14,7 @@ from ...expr import const, structural_equal
 from ...target import CPU
 from ...tir import Schedule
 from ...tir.annotations import SKIP_ZEROS
-from ...tir.nodes import Block, PrimFunc
+from ...tir.nodes import Block, BufferStore, PrimFunc
 from ..blocks import (
     attempt,
     behind,
@@ -29,14 +30,17 @@ from ..candidate import Candidate, Cost
 from ..epilogues import epilogue
 from ..register_tile import tile_reduction
 from ..registry import rule
+from ..roles import Axis, axes_of, operands
 from .generic import schedule_block
 from .model import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_STALL, shared
 from .register_tile import PREFETCH_AHEAD, tile_in_registers
 from .tiling import OPEN_SIDES, cpu_of
 
-# What a load costs beside another: a pixel is broadcast from the L1 cache, a vector of weights streams from L2.
-# Measured on Zen 5: 7 x 2, 7 x 3 and 10 x 2 reach 240 GFLOP/s; 4 x 4, with more weights a multiply-add, reaches 210.
-_PIXEL, _WEIGHTS = 0.5, 2.0
+# A vector of weights streams from the L2 cache: cycles that it costs beside its load. Measured on Zen 5: 7 x 2, 7 x 3
+# and 10 x 2 reach 240 GFLOP/s; 4 x 4, with more weights a multiply-add, reaches 210. Measured on Ice Lake, which loads
+# less in a cycle: 7 x 2 136 GFLOP/s, 7 x 3 163, 6 x 4 176.
+_STREAMED = 1.5
+_UNEVEN = 1.1  # for what is left of rows, and of blocks: another micro-kernel
 _LONG_ROW = 64
 # What is left of a row of symbolic width has a micro-kernel for each number of pixels. So many accumulators of all of
 # them together compile in seconds; larger tiles are no faster: 7 x 2 and 10 x 1 beside 10 x 2 and 14 x 1 at widths of
@@ -93,11 +97,16 @@ class DirectConvolution:
     is_open: bool = False
 
     @staticmethod
-    def of(block: Block) -> DirectConvolution:
-        """Those of a block. A row of symbolic width `is_open`, other symbolic extents are taken for 1."""
+    def of(block: Block, axes: Sequence[Axis] = ()) -> DirectConvolution:
+        """Those of a block. A row of symbolic width `is_open`, other symbolic extents are taken for 1.
+
+        `axes` are those of its result that are joined.
+        """
         shape = shape_written(block)
+        if axes:
+            shape = [volume(shape[p] for p in axis) if len(axis) > 1 else shape[axis[0]] for axis in axes]
         batch, blocks, *image, lanes = shape
-        pixels, lines = pixel_axis(block), line_axis(block)
+        pixels, lines = pixel_axis(shape), line_axis(shape)
         width, height = shape[pixels], 1 if lines is None else shape[lines] or 1
         depth = volume(reduced(block))
         item = block.writes[0].buffer.dtype.bytes
@@ -115,11 +124,9 @@ class DirectConvolution:
         A tile of several lines has whole ones, as if the image were one long row; it makes fewer tasks.
         """
         groups, height = ceil(self.blocks / blocks), self.lines // self.images
-        steps = self.lines * self.width * self.depth * blocks * groups * self._kept(pixels, lines)
-        if self.is_open:
-            loads = sum(weighted_loads(row, pixels, blocks, cpu) for row in OPEN_SIDES) / len(OPEN_SIDES)
-        else:
-            loads = weighted_loads(self.width if lines == 1 else self.width * height, lines * pixels, blocks, cpu)
+        steps = self.lines * self.width * self.depth * self.blocks * self._kept(pixels, lines)
+        widths = OPEN_SIDES if self.is_open else (self.width if lines == 1 else self.width * height,)
+        loads = fmean(weighted_loads(width, lines * pixels, blocks, cpu, self.blocks) for width in widths)
         step = (1 / cpu.fma_ports + loads) / 2
         fewer = shared(groups * self.images * ceil(height / lines), cpu) / shared(groups * self.lines, cpu)
         return Cost(steps * step * fewer / KERNEL_EFFICIENCY, self.weights / MEMORY_STALL)
@@ -135,9 +142,8 @@ class DirectConvolution:
 
     def tiles(self, cpu: CPU) -> list[dict[str, int]]:
         """The tiles that do not spill, of one line or of several whole ones, the cheapest first."""
-        tiles = [
-            {"pixels": pixels, "blocks": blocks} for (pixels, blocks), _ in conv_tiles(self.width, self.blocks, cpu)
-        ]
+        fitting = conv_tiles(self.width, self.blocks, cpu, uneven=not self.is_open)
+        tiles = [{"pixels": pixels, "blocks": blocks} for (pixels, blocks), _ in fitting]
         if self.is_open:
             tiles = [tile for tile in tiles if _accumulators(**tile) <= _OPEN_ACCUMULATORS]
         tiles += [{"pixels": self.width, "blocks": blocks, "lines": lines} for lines, blocks in self._several(cpu)]
@@ -172,17 +178,25 @@ def _taps(block: Block, *axes: int) -> tuple[Taps, Taps] | None:
     return first, second
 
 
-def pixel_axis(block: Block) -> int:
+def pixel_axis(shape: Sequence[int | None]) -> int:
     """The axis of the result along which pixels of a tile lie: rows, or columns of an image that is one pixel wide."""
-    shape = shape_written(block)
     rows = len(shape) - 2
     return rows - 1 if shape[rows] == 1 and rows > 2 else rows
 
 
-def line_axis(block: Block) -> int | None:
+def line_axis(shape: Sequence[int | None]) -> int | None:
     """The axis along which lines of pixels lie beside one another; None where the image is one line."""
-    last = len(shape_written(block)) - 2
-    return None if last == 2 else 2 * last - 1 - pixel_axis(block)
+    last = len(shape) - 2
+    return None if last == 2 else 2 * last - 1 - pixel_axis(shape)
+
+
+def _joined(conv: Block) -> tuple[Axis, ...]:
+    """The axes of the result where those of the image are one, as with a kernel of one tap; () where they are not."""
+    accesses = operands(conv)
+    if accesses is None or not isinstance(conv.body, BufferStore):
+        return ()
+    axes = axes_of(conv, (conv.body, *accesses))
+    return axes if [len(axis) for axis in axes[:2]] == [1, 1] and len(axes) == 4 and len(axes[2]) > 1 else ()
 
 
 OPS = ("nn.contrib_conv2d_NCHWc", "nn.contrib_conv3d_NCHWc", "qnn.contrib_conv2d_NCHWc")
@@ -195,13 +209,14 @@ def conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     Where a change of layout follows, it may be made in the cache, of some rows of the image at a time.
     """
     conv, cpu = next(b for b in blocks_of(func) if b.annotations.get("op") in OPS), cpu_of(target)
-    shape = DirectConvolution.of(conv)
     last = _unblocking(func, conv)
-    on_rows = pixel_axis(conv) == len(shape_written(conv)) - 2
+    axes = _joined(conv) if last is None else ()
+    shape = DirectConvolution.of(conv, axes)
+    on_rows = pixel_axis(shape_written(conv)) == len(shape_written(conv)) - 2
     turned = _Turned.of(conv, last, cpu) if last is not None and on_rows else None
     for number, tile in enumerate(shape.tiles(cpu)):
         if turned is None:
-            apply = partial(_blocked, target, conv.name, "" if last is None else last.name)
+            apply = partial(_blocked, target, conv.name, "" if last is None else last.name, axes)
             yield Candidate(knobs=tile, price=partial(shape.cost, cpu), apply=apply)
             continue
         rows = [some for some in turned.rows(tile["blocks"]) if some >= tile.get("lines", 1)]
@@ -210,14 +225,20 @@ def conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         yield turned.candidate(shape, target, tile, False, 1)
 
 
-def _blocked(target: Any, name: str, before: str, sch: Schedule, pixels: int, blocks: int, lines: int = 1) -> None:
-    """Tiles in registers, the epilogue up to the block `before`; the other blocks each by itself."""
+def _blocked(
+    target: Any, name: str, before: str, axes: Sequence[Axis], sch: Schedule, pixels: int, blocks: int, lines: int = 1
+) -> None:
+    """Tiles in registers, the epilogue up to the block `before`; the other blocks each by itself.
+
+    `axes` are those of the result that are joined: then tiles are tasks, else lines.
+    """
     conv = sch.get_block(name)
-    block = block_of(sch, conv)
-    tile, across = {1: blocks, pixel_axis(block): pixels}, line_axis(block)
+    shape = [1] * len(axes) if axes else shape_written(block_of(sch, conv))
+    tile, across = {1: blocks, pixel_axis(shape): pixels}, line_axis(shape)
     if across is not None:
         tile[across] = lines
-    used = tile_in_registers(sch, conv, tile, parallel_axes=len(shape_written(block)) - 2, before=before)
+    tasks = len(shape) - (1 if axes else 2)
+    used = tile_in_registers(sch, conv, tile, parallel_axes=tasks, before=before, axes=axes)
     _skip_padding(sch, conv)
     schedule_other_blocks(sch, target, used)
 
@@ -290,7 +311,7 @@ class _Turned:
 
         def apply(sch: Schedule, pixels: int, blocks: int, in_cache: bool, rows: int, lines: int = 1) -> None:
             if not in_cache:
-                _blocked(target, self.conv, self.block, sch, pixels, blocks, lines)
+                _blocked(target, self.conv, self.block, (), sch, pixels, blocks, lines)
                 return
             if self.shape[-3] % rows or not self.side(rows):
                 raise ScheduleError(f"conv2d_nchwc: {rows} rows of the image have no tiles that can be turned around")
@@ -338,23 +359,40 @@ def _unblocking(func: PrimFunc, conv: Block) -> Block | None:
     return next(found, None)
 
 
-def weighted_loads(width: int, pixels: int, blocks: int, cpu: CPU) -> float:
+def weighted_loads(width: int, pixels: int, blocks: int, cpu: CPU, channel_blocks: int | None = None) -> float:
     """Loads a multiply-add of whole rows, weighted by what they cost in cycles beside one another.
 
-    A tile of `pixels` by `blocks` needs `pixels + blocks` of them a step; what is left of a row is a smaller tile. Too
-    few chains of multiply-adds wait for one another, too many results are stored and loaded again.
+    A tile of `pixels` by `blocks` needs `pixels + blocks` of them a step; what is left of a row, and of the
+    `channel_blocks`, is a smaller tile.
     """
+    channel_blocks = channel_blocks or blocks
     full, rest = divmod(width, pixels)
-    cost = full * (_PIXEL * pixels + _WEIGHTS * blocks) + (_PIXEL * rest + _WEIGHTS * blocks if rest else 0)
-    spilled = max(0, registers_of(pixels, blocks) - cpu.vector_registers) / (pixels * blocks)
-    # A tile that divides the row has one micro-kernel to compile, one that does not has two.
-    uneven = 1.1 if rest else 1.0
-    return (cost / (width * blocks) * max(1.0, cpu.chains / (pixels * blocks)) + 2 * spilled) * uneven
+    groups, last = divmod(channel_blocks, blocks)
+    cost = sum(
+        lines * columns * _load_cycles(some, part, cpu)
+        for lines, some in ((full, pixels), (1, rest))
+        for columns, part in ((groups, blocks), (1, last))
+        if lines * columns * some * part
+    )
+    # A tile that divides has one micro-kernel to compile, one that does not has two.
+    return cost / (width * channel_blocks) * _UNEVEN ** (bool(rest) + bool(last))
+
+
+def _load_cycles(pixels: int, blocks: int, cpu: CPU) -> float:
+    """Of the loads of a step, and again by how much they take longer than its multiply-adds.
+
+    Each vector of weights is loaded, and asked for ahead of time. Too few chains of multiply-adds wait for one another,
+    too many results are stored and loaded again.
+    """
+    held_up = (pixels + 2 * blocks) / cpu.loads - pixels * blocks / cpu.fma_ports
+    loads = (pixels + blocks) / cpu.loads + _STREAMED * blocks + max(0.0, held_up)
+    spilled = max(0, registers_of(pixels, blocks) - cpu.vector_registers)
+    return loads * max(1.0, cpu.chains / (pixels * blocks)) + 2 * spilled
 
 
 def registers_of(pixels: int, blocks: int) -> int:
-    """Vectors that a tile keeps in registers: the sums, and the operands of a step."""
-    return pixels * blocks + blocks + (pixels if blocks > 1 else 1)
+    """Vectors that a tile keeps in registers: the sums, and of a step all pixels and one vector of weights."""
+    return pixels * blocks + 1 + (pixels if blocks > 1 else 1)
 
 
 def conv_tile(width: int | None, channel_blocks: int | None, cpu: CPU, whole: bool = False) -> tuple[int, int]:
@@ -364,18 +402,19 @@ def conv_tile(width: int | None, channel_blocks: int | None, cpu: CPU, whole: bo
 
 @lru_cache(maxsize=4096)  # the plans of one Winograd convolution ask for the same tiles many times
 def conv_tiles(
-    width: int | None, channel_blocks: int | None, cpu: CPU, whole: bool = False
+    width: int | None, channel_blocks: int | None, cpu: CPU, whole: bool = False, uneven: bool = False
 ) -> tuple[tuple[tuple[int, int], float], ...]:
     """The tiles that do not spill, (pixels, channel blocks), each with its weighted loads a multiply-add, best first.
 
-    The blocks divide evenly. The pixels need not, unless the tiles have to be `whole`: what is left of a row is a
-    smaller tile with a kernel of its own, and counts as that. If the width is symbolic, the tile of a long row is used.
+    The blocks divide evenly, unless they may be `uneven`. The pixels need not, unless the tiles have to be `whole`:
+    what is left of a row is a smaller tile with a kernel of its own, and counts as that. If the width is symbolic, the
+    tile of a long row is used.
     """
     width, channel_blocks = width or _LONG_ROW, channel_blocks or 1
     costs = {
-        (pixels, blocks): weighted_loads(width, pixels, blocks, cpu)
-        for blocks in range(1, 9)
-        if channel_blocks % blocks == 0
+        (pixels, blocks): weighted_loads(width, pixels, blocks, cpu, channel_blocks)
+        for blocks in range(1, min(8, channel_blocks) + 1)
+        if uneven or channel_blocks % blocks == 0
         for pixels in range(1, width + 1)
         if not (whole and width % pixels) and registers_of(pixels, blocks) <= cpu.vector_registers
     }

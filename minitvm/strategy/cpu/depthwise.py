@@ -30,7 +30,7 @@ from ..epilogues import epilogue, inlined_forward
 from ..register_tile import tile_reduction
 from ..registry import rule
 from .conv2d import schedule_other_blocks
-from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES, LOADS
+from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES
 from .register_tile import accumulators, chain_cycles, tile_in_registers
 from .tasks import in_parallel
 from .tiling import cpu_of
@@ -116,7 +116,7 @@ def _line(padded: Block) -> int:
 
 def _steps(steps: int, results: int, kept: int, cpu: Any) -> float:
     """Cycles of so many multiply-adds of vectors, each with a load; a vector of weights serves `results` of them."""
-    loads = (1 + 1 / results) / LOADS
+    loads = (1 + 1 / results) / cpu.loads
     return steps * (chain_cycles(results, kept, cpu) + loads) / 2 / KERNEL_EFFICIENCY
 
 

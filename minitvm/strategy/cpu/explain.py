@@ -10,7 +10,6 @@ from ..algorithms import algorithm_text
 from ..choice import Choice, choice_of
 from ..text import lines as choice_lines
 from .figures import KernelFigures, kernel_figures
-from .model import LOADS
 from .tiling import cpu_of
 
 _GUESSED_GHZ = 3.0  # where the target does not say
@@ -57,7 +56,7 @@ def _kernel_text(kernel: KernelFigures, cpu: Any, several: bool) -> list[str]:
 
 def _registers(kernel: KernelFigures, cpu: Any) -> str:
     vectors = f"vector{'s' * (kernel.accumulators > 1)} of {kernel.lanes}" if kernel.lanes > 1 else "scalars"
-    busy, loading = kernel.step_operations / cpu.fma_ports, kernel.step_loads / LOADS
+    busy, loading = kernel.step_operations / cpu.fma_ports, kernel.step_loads / cpu.loads
     slower = "arithmetic limits it" if busy >= loading else "loads limit it"
     return (
         f"{kernel.accumulators} of {cpu.vector_registers} hold results ({vectors}); a step of the innermost loop: "

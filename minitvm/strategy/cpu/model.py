@@ -11,12 +11,11 @@ L2_BYTES, L3_BYTES, MEMORY_BYTES = 64.0, 16.0, 5.0  # that one core streams in a
 # What streams into a micro-kernel is fetched while it computes, but for a part: it is held up as if bytes came at this
 # rate and nothing else was done meanwhile.
 MEMORY_STALL = 5.5
-LOADS = 2  # loads or broadcasts that start in a cycle
 
 
 def step_cycles(rows: int, vectors: int, cpu: Any) -> float:
     """Cycles of a micro-kernel's step: `rows` x `vectors` multiply-adds, each the next of a chain, and their loads."""
-    return max(rows * vectors / cpu.fma_ports, float(cpu.fma_latency), (rows + vectors) / LOADS)
+    return max(rows * vectors / cpu.fma_ports, float(cpu.fma_latency), (rows + vectors) / cpu.loads)
 
 
 def shared(tasks: int, cpu: Any) -> float:

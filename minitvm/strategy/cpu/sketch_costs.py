@@ -22,7 +22,7 @@ from ...expr import REDUCE, Call, Node, Var, children, walk
 from ...tir.nodes import Block, BufferLoad, BufferStore
 from ...tir.transform.affine import coefficient, linear, moves
 from ..blocks import COSTLY, extents
-from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES, LOADS, MEMORY_STALL
+from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES, MEMORY_STALL
 
 _COSTLY = 20  # operations that a function such as exp is as good as
 _HIDDEN = 4  # of the time in which bytes come from a cache, one part in so many is not beside the arithmetic
@@ -174,7 +174,8 @@ def tiling_cost(reduction: Reduction, vector: str, lanes: int, inner: str, cpu: 
     spilled = Formula(clamped(registers.expr - cpu.vector_registers))
     chains = formula(cpu.fma_latency)
     work = max(1, reduction.operations - 1)  # the multiply-add of a sum of products is one instruction
-    step = largest(rated(results * work, cpu.fma_ports), chains, rated(loads, LOADS)) + rated(spilled, LOADS / 2)
+    step = largest(rated(results * work, cpu.fma_ports), chains, rated(loads, cpu.loads))
+    step = step + rated(spilled, cpu.loads / 2)
 
     all_tiles = _product(tiles.values())
     rounds = _ceil(all_tiles, formula(cpu.cores)) * cpu.cores

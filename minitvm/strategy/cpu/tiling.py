@@ -12,7 +12,7 @@ from typing import Any
 
 from ...expr import DType
 from ...target import Target
-from .model import LOADS, step_cycles
+from .model import step_cycles
 
 # An open side of an image is all of these pixels, in the mean: what suits one alone leaves a piece of others.
 OPEN_SIDES = (14, 17, 28, 33, 56, 64, 65)
@@ -74,7 +74,7 @@ def step_cycles_of(m: int, n: int, tile: RegisterTile, cpu: Any) -> float:
 
 def _tile_cycles(rows: int, vectors: int, cpu: Any) -> float:
     # A tenth for everything that is not arithmetic makes bigger tiles win where they are equal.
-    spilled = max(0, registers_of(rows, vectors) - cpu.vector_registers) * 2 / LOADS
+    spilled = max(0, registers_of(rows, vectors) - cpu.vector_registers) * 2 / cpu.loads
     return step_cycles(rows, vectors, cpu) + 0.1 * (rows + vectors) + spilled
 
 

@@ -200,7 +200,7 @@ def _prepared(sch: Schedule, way: Roles) -> tuple[Any, Any]:
     if len(sch.get_loops(main)) != spatial:
         raise Unfit("contraction: wanted as many axes behind the sum as the sum has")
     if len(way.axes) < spatial:
-        join_axes(sch, block, main, way)
+        join_axes(sch, block, main, way.axes)
     return block, main
 
 

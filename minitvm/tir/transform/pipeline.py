@@ -45,6 +45,7 @@ from .simplify import simplify
 from .skip_zeros import skip_zeros
 from .split_host import split_host
 from .strided_loads import strided_loads
+from .strided_stores import strided_stores
 from .transpose_tiles import transpose_tiles
 from .unmask_registers import unmask_registers
 from .unroll import unroll
@@ -100,6 +101,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("simplify_again", lambda func, target: simplify(func), "constants of unrolled iterations folded"),
     _plain(promote_accumulators, "an element that a loop reduces into stays in a register while it runs"),
     _plain(unmask_registers, "lanes of accumulators that nobody reads need no masks"),
+    _plain(strided_stores, "stores that fill one another's gaps become one of neighbours"),
     _plain(share_loads, "what a straight run of statements loads twice is loaded once"),
     _plain(strided_loads, "loads of every second element become loads of vectors and shuffles"),
     _plain(inject_prefetch, "loops that stream through memory ask for it ahead of time"),

@@ -10,21 +10,37 @@
 
 `partition_loops` does the same where the extent is known, by cutting the loop. Here the tiles are all that is known:
 how many rows are left is found when the kernel runs, and each number of rows gets a micro-kernel whose accumulators
-stay in registers. Where that would be too many, or the rest is lanes of a vector (which has masks), a tile that is not
-full keeps its conditions.
+stay in registers. What reads them behind the sums is not copied for each number: one copy with conditions serves all.
+Where there are no accumulators, where there would be too many versions, or where the rest is lanes of a vector (which
+has masks), a tile that is not full keeps its conditions.
+
+Only statements that hand rows on to one another in registers are copied together. A task of several nests, each with
+tiles of its own, gets versions of each nest, not of the task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from typing import Any
 
 from ...arith.affine import variables
 from ...expr import EQ, LT, Expr, Var, children, const, map_children, replace, walk
 from ..conditions import all_of, conjuncts, reads_memory
-from ..nodes import Allocate, For, ForKind, If, LetStmt, PrimFunc, Stmt
+from ..nodes import (
+    Allocate,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    ForKind,
+    If,
+    LetStmt,
+    PrimFunc,
+    Seq,
+    Stmt,
+)
 from .affine import Affine, Ranges, expr, interval, moves, slack, with_loop
 from .partition_loops import partition_loops
 from .simplify import simplify_stmt
@@ -33,6 +49,8 @@ from .unroll import bind, unrolled_size
 CODE_GROWTH = 400  # statements, unrolled, of all versions of a nest
 _WIDEST = 1 << 12  # values of what is inside of a tile: more is no tile
 VERSIONS = 15  # numbers of rows that get a version of their own
+
+Key = frozenset[Any]  # what tells one edge from another: the terms outside of the tile
 
 
 def unswitch_tiles(func: PrimFunc) -> PrimFunc:
@@ -46,17 +64,21 @@ def unswitch_tiles(func: PrimFunc) -> PrimFunc:
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """Conditions `outer + inner < 0` that share `outer`; `inner` runs from `low` to `high`, in lanes if `vector`."""
+    """Conditions `outer + inner < 0` that share `outer`; `inner` runs from `low` to `high`, in lanes if `vector`.
+
+    The `registers` are local buffers that the tile touches under these conditions alone.
+    """
 
     outer: Affine
     low: int
     high: int
     vector: bool
     dtype: Any
+    registers: frozenset[Buffer] = frozenset()
 
     @property
-    def key(self) -> frozenset[Any]:
-        """What tells one edge from another."""
+    def key(self) -> Key:
+        """What tells this edge from others."""
         return frozenset(self.outer.terms.items())
 
     def compare(self, how: Any, count: int) -> Expr:
@@ -82,29 +104,81 @@ def _visit(stmt: Any, ranges: Ranges, growth: int) -> Any:
     return stmt if body is stmt.body else replace(stmt, body=body)
 
 
-def _versions(body: Stmt, ranges: Ranges, growth: int) -> Stmt | None:
-    """The body of a loop as a choice between versions of it; None where it has no such tile."""
+def _versions(body: Stmt, ranges: Ranges, growth: int, own: frozenset[Buffer] = frozenset()) -> Stmt | None:
+    """The body of a loop as a choice between versions of it; None where it has no such tile.
+
+    `own` are the buffers that are allocated around the body, inside of the loop.
+    """
     if isinstance(body, Allocate):
-        inside = _versions(body.body, ranges, growth)
+        inside = _versions(body.body, ranges, growth, own | {body.buffer})
         return None if inside is None else replace(body, body=inside)
     size = unrolled_size(body)
-    edge = next(iter(_edges(body, ranges)), None) if size <= growth // 2 else None
-    if edge is None:
+    edges = list(_edges(body, ranges)) if size <= growth // 2 else []
+    if isinstance(body, Seq):
+        first, last = _run(body, edges, own)
+        if last - first < len(body.stmts):
+            middle = [Seq.of(*body.stmts[first:last])] if first < last else []
+            return _one_by_one([*body.stmts[:first], *middle, *body.stmts[last:]], ranges, growth, own)
+    if not edges:
         return None
+    edge = edges[0]
     rest = range(edge.low + 1, edge.high + 1)
     # A version for c of n rows has c n-ths of the statements.
-    each = not edge.vector and len(rest) <= VERSIONS and size * (1 + (len(rest) + 1) // 2) <= growth
+    several = len(rest) <= VERSIONS and size * (1 + (len(rest) + 1) // 2) <= growth
+    each = not edge.vector and several and bool(edge.registers)
     left = growth // 2 if each else growth - size
 
-    def version(count: int | bool | None) -> Stmt:
-        copied = bind(body, {}) if count is None else bind(_limited(body, edge, count), {})
+    def version(stmt: Stmt, count: int | bool | None) -> Stmt:
+        copied = bind(stmt, {}) if count is None else bind(_limited(stmt, edge, count), {})
         return _visit(copied, ranges, left)
 
-    partial: Stmt | None = version(False if each else None)
-    if each:
-        for count in rest:
-            partial = If(edge.compare(EQ, count), version(count), partial)
-    return If(edge.compare(LT, edge.high), version(True), partial)
+    if not each:
+        return If(edge.compare(LT, edge.high), version(body, True), version(body, None))
+    sums, rest_of_body = _apart(body, edge)
+    partial = version(sums, False)
+    for count in rest:
+        partial = If(edge.compare(EQ, count), version(sums, count), partial)
+    if rest_of_body is not None:
+        partial = Seq.of(partial, version(rest_of_body, None))
+    return If(edge.compare(LT, edge.high), version(body, True), partial)
+
+
+def _apart(body: Stmt, edge: _Edge) -> tuple[Stmt, Stmt | None]:
+    """What fills the registers of a tile, and what only reads them."""
+    if not isinstance(body, Seq):
+        return body, None
+    stores = [any(isinstance(n, BufferStore) and n.buffer in edge.registers for n in walk(s)) for s in body.stmts]
+    behind = len(stores) - stores[::-1].index(True) if any(stores) else len(stores)
+    return Seq.of(*body.stmts[:behind]), Seq.of(*body.stmts[behind:]) if behind < len(stores) else None
+
+
+def _one_by_one(parts: Sequence[Stmt], ranges: Ranges, growth: int, own: frozenset[Buffer]) -> Stmt | None:
+    """Versions of each statement of a sequence by itself: what one of them computes is not copied with another."""
+    made = [_versions(part, ranges, growth, own) for part in parts]
+    if all(new is None for new in made):
+        return None
+    return Seq.of(
+        *(_visit(part, ranges, growth) if new is None else new for part, new in zip(parts, made, strict=True))
+    )
+
+
+def _run(body: Seq, edges: Sequence[_Edge], own: frozenset[Buffer]) -> tuple[int, int]:
+    """The first and behind the last of the statements that hand rows of a tile on to one another in registers.
+
+    A mask's lanes are no rows: an edge of vectors is one of the whole sequence.
+    """
+    if any(edge.vector for edge in edges):
+        return 0, len(body.stmts)
+    for edge in edges:
+        shared = edge.registers & own
+        places = [k for k, part in enumerate(body.stmts) if any(_touches(node, shared) for node in walk(part))]
+        if len(places) > 1:
+            return places[0], places[-1] + 1
+    return 0, 0
+
+
+def _touches(node: Any, buffers: frozenset[Buffer]) -> bool:
+    return isinstance(node, BufferLoad | BufferStore) and node.buffer in buffers
 
 
 def _limited(stmt: Any, edge: _Edge, count: int | bool) -> Any:
@@ -134,47 +208,62 @@ def _limit(condition: Expr, edge: _Edge, count: int | bool) -> Expr:
 
 def _edges(body: Stmt, ranges: Ranges) -> Iterator[_Edge]:
     """The edges of a loop's body, in the order of their first conditions."""
-    edges: dict[frozenset[Any], list[_Edge]] = {}
     inside = {node.var for node in walk(body) if isinstance(node, For | LetStmt)}
     serial = {node.var for node in walk(body) if isinstance(node, For) and node.kind in _SERIAL}
-    for edge in _conditions(body, ranges, _Scope(inside, serial)):
-        edges.setdefault(edge.key, []).append(edge)
-    for group in edges.values():
+    seen = _Seen()
+    seen.visit(body, ranges, _Scope(inside, serial))
+    for key, group in seen.edges.items():
         low, high = min(edge.low for edge in group), max(edge.high for edge in group)
         if low < high:
-            yield _Edge(group[0].outer, low, high, any(edge.vector for edge in group), group[0].dtype)
+            registers = frozenset(b for b, keys in seen.guards.items() if b.scope == "local" and key in keys)
+            yield _Edge(group[0].outer, low, high, any(edge.vector for edge in group), group[0].dtype, registers)
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The variables bound in a body: all, those of loops that run one iteration after the other, and lanes."""
+    """The variables bound in a body: all, those of loops that run one iteration after the other, and lanes.
+
+    `guards` are the edges whose conditions hold.
+    """
 
     inside: set[Var]
     serial: set[Var]
     lanes: frozenset[Var] = frozenset()
+    guards: frozenset[Key] = frozenset()
 
 
 _SERIAL = (ForKind.SERIAL, ForKind.PARALLEL)
 
 
-def _conditions(node: Any, ranges: Ranges, scope: _Scope) -> Iterator[_Edge]:
-    if not isinstance(node, Stmt):
-        return
-    if isinstance(node, For):
-        ranges = with_loop(node, ranges)
-        if node.kind == ForKind.VECTORIZED:
-            scope = replace_fields(scope, lanes=scope.lanes | {node.var})
-    if isinstance(node, If):
-        for condition in conjuncts(node.condition):
-            edge = None if reads_memory(condition) else _edge(condition, ranges, scope)
-            if edge is not None:
-                yield edge
-    for child in children(node):
-        yield from _conditions(child, ranges, scope)
+@dataclass
+class _Seen:
+    """The edges in a body by what tells them apart, and for each buffer the edges that guard all its accesses."""
+
+    edges: dict[Key, list[_Edge]] = field(default_factory=dict)
+    guards: dict[Buffer, frozenset[Key]] = field(default_factory=dict)
+
+    def visit(self, node: Any, ranges: Ranges, scope: _Scope) -> None:
+        if isinstance(node, BufferLoad | BufferStore):
+            self.guards[node.buffer] = scope.guards & self.guards.get(node.buffer, scope.guards)
+        if isinstance(node, For):
+            ranges = with_loop(node, ranges)
+            if node.kind == ForKind.VECTORIZED:
+                scope = replace_fields(scope, lanes=scope.lanes | {node.var})
+        if isinstance(node, If):
+            self.visit(node.condition, ranges, scope)
+            found = [edge for part in conjuncts(node.condition) if (edge := _edge(part, ranges, scope)) is not None]
+            for edge in found:
+                self.edges.setdefault(edge.key, []).append(edge)
+            guards = scope.guards | {edge.key for edge in found}
+            self.visit(node.then_case, ranges, replace_fields(scope, guards=guards))
+            self.visit(node.else_case, ranges, scope)
+            return
+        for child in children(node) if node is not None else ():
+            self.visit(child, ranges, scope)
 
 
 def _edge(condition: Expr, ranges: Ranges, scope: _Scope) -> _Edge | None:
-    form = slack(condition)
+    form = None if reads_memory(condition) else slack(condition)
     if form is None:
         return None
     moving = {term for term in form.terms if moves(Affine.of(term), scope.inside)}

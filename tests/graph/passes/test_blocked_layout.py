@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -61,6 +62,13 @@ class Network:
         x = self.pick()
         groups = next(g for g in (4, 3, 2, 1) if int(x.shape[1]) % g == 0)  # type: ignore[arg-type]
         return self.b.op("nn.conv2d", x, self.weights(8 * groups, int(x.shape[1]) // groups, 1, 1), groups=groups)  # type: ignore[arg-type]
+
+    def phases(self) -> Value:
+        x, strides = self.pick(), self.stride(self.values[0])
+        out = self.draw(st.sampled_from(CHANNELS)) * math.prod(strides)
+        convolved = self.b.op("nn.conv2d", x, self.weights(out, x.shape[1], 1, 1))
+        size = tuple(int(n) * s for n, s in zip(x.shape[2:], strides, strict=True))  # type: ignore[arg-type]
+        return self.b.op("nn.interleave", convolved, strides=strides, size=size)
 
     def pool(self) -> Value:
         op = self.draw(st.sampled_from(["nn.max_pool2d", "nn.avg_pool2d"]))
@@ -146,6 +154,7 @@ MOVES = [
     Network.conv, Network.conv, Network.conv, Network.depthwise, Network.grouped, Network.pool, Network.global_pool,
     Network.concatenate, Network.concatenate, Network.concatenate_rows, Network.arithmetic, Network.constant_operand,
     Network.bias, Network.element, Network.clip, Network.slope, Network.choice, Network.stretch, Network.softmax,
+    Network.phases,
 ]  # fmt: skip
 
 
@@ -181,6 +190,33 @@ def test_every_network_means_the_same(graph: Graph, lanes: int, seed: int, accur
     inputs = feed(graph, seed)
     for found, wanted in zip(interpreter.run(after, inputs), interpreter.run(graph, inputs), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * max(1.0, float(np.abs(wanted).max(initial=0))))
+
+
+def interleaved(channels: int, *, between: bool) -> Graph:
+    """Phases of a transposed convolution, alone or with convolutions before and behind."""
+    b = GraphBuilder()
+    x = b.input("x", (1, channels, 3, 4))
+    if between:
+        x = b.op("nn.conv2d", x, weights(channels, channels, 1, 1))
+    x = b.op("nn.conv2d", x, weights(4 * channels, channels, 1, 1))
+    x = b.op("nn.bias_add", b.op("nn.interleave", x, strides=(2, 2), size=(6, 8)), weights(channels))
+    return b.build(
+        b.op("nn.conv2d", b.op("concatenate", x, x, axis=1), weights(8, 2 * channels, 1, 1)) if between else x
+    )
+
+
+def phases_keep_their_meaning() -> None:
+    for channels, between, wanted in ((8, False, [4]), (6, True, [4]), (8, True, [5])):
+        graph = interleaved(channels, between=between)
+        after = dead_code(blocked_layout(graph, machine(8)))
+        assert [n.output.ndim for n in after.nodes if n.op == "nn.interleave"] == wanted
+        inputs = feed(graph, 0)
+        for found, right in zip(interpreter.run(after, inputs), interpreter.run(graph, inputs), strict=True):
+            np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-4)
+
+
+def test_phases_interleave_on_blocks_between_convolutions() -> None:
+    phases_keep_their_meaning()
 
 
 @pytest.mark.parametrize("kernel", [1, 3])

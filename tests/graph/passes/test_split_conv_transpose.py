@@ -92,6 +92,26 @@ def test_compiled_phases_agree_with_the_definition() -> None:
         np.testing.assert_allclose(np.asarray(module(x=x)), wanted, rtol=1e-4, atol=1e-4)
 
 
+def test_phases_are_stored_where_they_belong() -> None:
+    """One kernel writes each result once, bias and activation included, on plain values and between convolutions."""
+    rng = np.random.default_rng(0)
+    for between in (False, True):
+        b = GraphBuilder()
+        x = y = b.input("x", (1, 16, 6, 16))
+        if between:
+            y = b.op("nn.conv2d", y, rng.standard_normal((16, 16, 1, 1)).astype("float32"))
+        y = b.op("nn.conv2d_transpose", y, rng.standard_normal((16, 16, 2, 2)).astype("float32"), strides=2)
+        y = b.op("nn.relu", b.op("nn.bias_add", y, rng.standard_normal(16).astype("float32")))
+        if between:
+            y = b.op("nn.conv2d", y, rng.standard_normal((16, 16, 1, 1)).astype("float32"))
+        graph = b.build(y)
+        steps = [item.output.name for item in minitvm.lower(graph, stop_at="fused").nodes]
+        assert len(steps) == (4 if between else 1), "a change of layout in front, and a kernel for each convolution"
+        data = rng.standard_normal([int(n) for n in x.shape]).astype("float32")  # type: ignore[arg-type]
+        (wanted,) = interpreter.run(graph, {"x": data})
+        np.testing.assert_allclose(np.asarray(minitvm.build(graph)(x=data)), wanted, rtol=1e-4, atol=1e-4)
+
+
 def test_an_image_of_open_size_is_split_too() -> None:
     n, rng = size_var("n"), np.random.default_rng(0)
     b = GraphBuilder()

@@ -2,6 +2,7 @@
 
 from ..patch import Faults
 from ..seeded import (
+    COPIES,
     IN_PYTHON,
     MASKS_IN_PYTHON,
     ON_A_DEVICE,
@@ -10,6 +11,7 @@ from ..seeded import (
     PAIRS_IN_PYTHON,
     PAIRS_ON_A_DEVICE,
     PRETENDED,
+    REFUSED,
 )
 from ..seeded import MASKS_ON_A_DEVICE as MASKED
 
@@ -67,6 +69,24 @@ SHARED.edit("bits are bytes", "_dtype_fields", "return _CODES[kind], int(dtype[l
 KEPT = Faults("states on devices", "minitvm.runtime.device.states", [PRETENDED])
 KEPT.edit("what a failed run left is used", "States.lose", "state.is_known = False", "pass")
 KEPT.edit("a reset is not written", "DeviceState.__setitem__", "if array.size:", "if False:")
+MEMORIES = Faults("copies between memories", "minitvm.link.copies", [COPIES])
+MEMORIES.edit("what a loop's iteration left is not looked at", "_Copies.of", "number in ends or isinstance(step, Loop)",
+              "isinstance(step, Loop)")  # fmt: skip
+MEMORIES.edit("a loop finds copies of what was before it", "_Copies.of", "number in ends or isinstance(step, Loop)",
+              "number in ends")  # fmt: skip
+MEMORIES.edit("results stay in the other memory", "_Copies.of", "self.bring_back(twin)", "pass")
+MEMORIES.edit("a step finds what a value was before", "_Copies.before", "self.bring_back(twin)", "pass")
+MEMORIES.edit("copies outlive a change of the value", "_Copies.written", "not _overlap(t.value, slot)", "True")
+MEMORIES.edit("what a kernel does not write is lost", "_Copies.twin", "if not call.first[number]:",
+              'if not call.first[number] and self.kernels[call.kernel].params[number].access != "w":')  # fmt: skip
+MEMORIES.edit("parts are strangers", "_overlap", "end > start", "False")
+MEMORIES.edit("loops end where they did", "_Copies.of", "end=begins[step.end]", "end=step.end")
+MEMORIES.edit("every value lies on the device", "_place", "(slot.memory,) = its", "pass")
+ON_BOTH = Faults("the host's part of a program", "minitvm.runtime.device.bound", [PRETENDED])
+ON_BOTH.edit("a kernel does not wait for its copies", "BoundProgram._run_on_host", "self._finish_copies()", "pass")
+CHOSEN = Faults("what the host had better run", "minitvm.strategy.gpu.refusal", [REFUSED])
+CHOSEN.edit("many tasks are few", "refusal", "tasks < THREADS and ", "")
+CHOSEN.edit("loops run once", "_statements", "count * volume([node.extent])", "count")
 OPENCL = Faults("opencl program", "minitvm.runtime.opencl.program", [ON_GRIDS])
 OPENCL.edit("as many work-items as blocks", "OpenCLDevice.launch", "tuple(b * t for b, t", "tuple(max(b, t) for b, t")
 

@@ -22,10 +22,12 @@ from minitvm.reference import graph as graph_reference
 from minitvm.target import Target
 from tests.graph.passes.element_networks import SMALL, network
 from tests.graph.passes.shifted_networks import chain
+from tests.graph.passes.test_blocked_layout import phases_keep_their_meaning
 
 from ..oracle import Noticed, Trial, drawn
 from ..patch import Faults
 from ..siblings import converted, unchanged
+from ..streams import by_hand
 from ..workloads import Draw, graphs, networks
 
 PASSES = "minitvm.graph.passes."
@@ -68,8 +70,8 @@ FUSE = Faults(
 FUSE.edit(
     "readers outside of the group",
     "_Fusion.may_join",
-    "all(reader in group.members and",
-    "any(reader in group.members and",
+    "        return all(\n            reader in group.members",
+    "        return any(\n            reader in group.members",
 )
 FUSE.edit("what the graph returns may disappear", "_Fusion.candidates", " or value in self.returned", "")
 NORM = Faults(
@@ -158,6 +160,12 @@ BLOCKED.edit("pools without their padding", "Blocking.pool2d", "(*before, 0, *af
              by=[graphs(in_blocks, "blocked_layout", ("conv2d", "pool"))])  # fmt: skip
 BLOCKED.edit("channels of a constant in another order", "Blocking.split_channels", "np.moveaxis(split, 2, -1)",
              "np.moveaxis(split[:, ::-1], 2, -1)")  # fmt: skip
+
+PHASES = Faults("graph blocked_layout (phases)", PASSES + "blocked_layout",
+                [by_hand("phases that interleave", phases_keep_their_meaning)])  # fmt: skip
+PHASES.edit("filters stay phase after phase", "Blocking.interleave", ".swapaxes(0, 1)", "")
+PHASES.edit("lanes interleave", "Blocking.interleave", "strides=(*strides, 1)", "strides=(1, *strides)")
+PHASES.edit("blocks of another size", "Blocking.in_blocks", "self.block(phases) != block or", "")
 
 LAYOUTS = ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"], "nn.avg_pool2d": ["NHWC"]})
 CONVERTED = converted()

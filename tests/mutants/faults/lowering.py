@@ -1,6 +1,7 @@
 """Faults in the passes of `tir.transform.pipeline`, in their order."""
 
 from tests.tir.transform.test_hoist_conditions import divisions_stay_guarded
+from tests.tir.transform.test_strided_stores import gaps_are_filled
 
 from ..contracts import storage
 from ..patch import Faults
@@ -453,6 +454,21 @@ VECTORIZE.edit(
 STRIDED = Faults("strided_loads", TRANSFORM + "strided_loads", [LONG, CHAINS])
 STRIDED.edit("the second vector an element further", "_shuffled", "(0, lanes - 1), lanes)", "(0, lanes), lanes)")
 STRIDED.edit("elements of the second vector one off", "_shuffled", "else STEP * lane + 1 for", "else STEP * lane for")
+
+# -- strided_stores
+
+FILLED = Faults("strided_stores", TRANSFORM + "strided_stores", [by_hand("stores with gaps", gaps_are_filled)])
+FILLED.edit(
+    "lanes in the order of the stores",
+    "_together",
+    "for lane in range(lanes) for member in range(count)",
+    "for member in range(count) for lane in range(lanes)",
+)
+FILLED.edit("what is read between is as it was", "_may_wait", "buffer in _read(store) or store.buffer in read", "False")
+FILLED.edit("all others are apart", "_may_wait", "all(_apart(store, member) for store in others for member in members)",
+            "True")  # fmt: skip
+FILLED.edit("an element is stored once", "_groups", "if any(len(positions) > 1 for positions in starts.values()):",
+            "if False:")  # fmt: skip
 
 # -- unroll
 

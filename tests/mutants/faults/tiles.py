@@ -14,7 +14,10 @@ UNSWITCH = Faults("unswitch_tiles", TRANSFORM + "unswitch_tiles", [CONTRACTIONS]
 UNSWITCH.edit("a version has one row more", "_limit", "const(count, edge.dtype))", "const(count + 1, edge.dtype))")
 UNSWITCH.edit("a version has one row less", "_limit", "const(count, edge.dtype))", "const(count - 1, edge.dtype))")
 UNSWITCH.edit(
-    "a tile is whole with one row less", "_versions", "edge.compare(LT, edge.high)", "edge.compare(LT, edge.high - 1)"
+    "a tile is whole with one row less",
+    "_versions",
+    "    return If(edge.compare(LT, edge.high), version(body, True), partial)",
+    "    return If(edge.compare(LT, edge.high - 1), version(body, True), partial)",
 )
 UNSWITCH.edit(
     "the versions of two numbers of rows are swapped",

@@ -123,7 +123,7 @@ RESIDUAL.edit(
 
 COSTS = Faults("sketch costs", "minitvm.strategy.cpu.sketch_costs", [predicted()])
 COSTS.edit("what sticks out is not counted", "_ceil", "formula(a).expr + b.expr - 1", "formula(a).expr")
-COSTS.edit("spills are free", "tiling_cost", "+ rated(spilled, LOADS / 2)", "")
+COSTS.edit("spills are free", "tiling_cost", "+ rated(spilled, cpu.loads / 2)", "")
 COSTS.edit("the innermost axis reuses nothing", "tiling_cost", "if name != inner or name in operand.axes", "")
 COSTS.edit("the dearest tiles first", "fitting_tiles", "compute + memory, int", "-compute - memory, int")
 

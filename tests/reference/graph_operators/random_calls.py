@@ -437,8 +437,8 @@ def _rearrange(d: Drawing) -> Call:
         image = [d.int(1, 3) for _ in range(d.int(1, 3))]
         strides = [d.int(1, 3) for _ in image]
         size = tuple(d.int(1, n * s) for n, s in zip(image, strides))
-        x = d.data([d.int(1, 2), math.prod(strides), d.int(1, 2), *image])
-        return Call("nn.interleave", (x,), {"strides": tuple(strides), "size": size})
+        x = d.data([d.int(1, 2), math.prod(strides) * d.int(1, 2), *image])
+        return Call("nn.interleave", (x,), {"strides": tuple(strides), "size": size, "phases_last": d.flag()})
     b, c, h, w = d.int(1, 3), d.int(1, 2), d.int(1, 3), d.int(1, 3)
     if kind == "depth_to_space":
         x = d.data([1, c * b * b, h, w])

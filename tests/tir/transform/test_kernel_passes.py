@@ -18,8 +18,8 @@ CPU = Target("cpu -vector_bits=128 -cores=2")
 FLAT = [p for p in PASSES if p.name in {
     "simplify", "hoist_conditions", "place_allocations", "partition_loops", "unswitch_tiles", "vectorize_reductions",
     "transpose_tiles", "unmask_registers", "share_values",
-    "vectorize", "unroll", "simplify_again", "promote_accumulators", "share_loads", "strided_loads", "inject_prefetch",
-    "share_indices",
+    "vectorize", "unroll", "simplify_again", "promote_accumulators", "strided_stores", "share_loads", "strided_loads",
+    "inject_prefetch", "share_indices",
 }]  # fmt: skip
 
 

@@ -22,24 +22,63 @@ def main(n: T.int32, A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"
 """
 
 
+KEPT = """
+@T.prim_func(lowered=True)
+def main(n: T.int32, A: T.Buffer((640,), "float32"), B: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
+    for i in range(4):
+        S = T.decl_buffer(({rows},), scope="local")
+        for r in T.unroll({rows}):
+            if i * {rows} + r < n:
+                S[r] = 0.0
+        for k in range(10):
+            for r in T.unroll({rows}):
+                if i * {rows} + r < n:
+                    S[r] = S[r] + A[(i * {rows} + r) * 10 + k]
+        for r in T.unroll({rows}):
+            if i * {rows} + r < n:
+                B[i * {rows} + r] = S[r]
+        for r in T.unroll({rows}):
+            if i * {rows} + r < n:
+                C[i * {rows} + r] = A[i * {rows} + r]
+"""
+
+
 def tiled(rows: int, loop: str = "range(4)") -> PrimFunc:
+    """A copy in tiles."""
     return from_source(TILED.format(rows=rows, loop=loop))  # type: ignore[return-value]
+
+
+def summed(rows: int) -> PrimFunc:
+    """Sums that a tile keeps in registers, and a copy beside them."""
+    return from_source(KEPT.format(rows=rows))  # type: ignore[return-value]
 
 
 def versions(func: PrimFunc) -> int:
     return sum(isinstance(node, If) for node in walk(func.body))
 
 
-def test_each_number_of_rows_has_a_version() -> None:
-    text = str(unswitch_tiles(tiled(4)))
+def test_each_number_of_rows_in_registers_has_a_version() -> None:
+    text = str(unswitch_tiles(summed(4)))
     assert "if i * 4 + 3 < n:" in text
-    assert [f"if i * 4 + {rest} == n:" in text for rest in (3, 2, 1)] == [True] * 3
-    assert "i * 4 + r < n" not in text
+    assert [text.count(f"if i * 4 + {rest} == n:") for rest in (3, 2, 1)] == [1] * 3
+    assert "S[0] = T.float32(0.0)" in text, "one row needs no loop"
+
+
+def test_statements_that_share_no_registers_have_versions_of_their_own() -> None:
+    """The copy beside the sums is not in their versions: it has two, one for a whole tile and one with conditions."""
+    text = str(unswitch_tiles(summed(4)))
+    assert text.count("if i * 4 + 3 < n:") == 2
+    assert text.count(" C[") == 2
+
+
+@pytest.mark.parametrize("rows", [4, 17])
+def test_a_copy_has_a_version_for_a_whole_tile_and_one_with_conditions(rows: int) -> None:
+    assert versions(unswitch_tiles(tiled(rows))) == 2
 
 
 def test_too_many_versions_are_not_made() -> None:
-    made = unswitch_tiles(tiled(17))
-    assert versions(made) == 2, "one version for a whole tile, one with conditions"
+    text = str(unswitch_tiles(summed(17)))
+    assert "if i * 17 + 16 < n:" in text and "== n" not in text
 
 
 def test_a_loop_that_runs_in_parallel_is_not_cut() -> None:

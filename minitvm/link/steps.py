@@ -1,0 +1,64 @@
+"""The steps of a program over slots, before values have places in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..executable import nodes as x
+from ..expr import Expr, Var
+from .slots import Slot
+
+
+@dataclass(slots=True)
+class Call:
+    """A call of kernel number `kernel`. `first` says of each argument whether it is undefined before."""
+
+    kernel: int
+    args: list[Slot | Expr]
+    parallel: bool
+    operator: str
+    grid: list[Expr]
+    first: list[bool]
+
+
+@dataclass(slots=True)
+class Copy:
+    dst: Slot
+    src: Slot
+    operator: str
+
+
+@dataclass(slots=True)
+class Bind:
+    var: Var
+    count: Slot
+    most: x.Dim
+    where: str
+    operator: str
+
+
+@dataclass(slots=True)
+class Loop:
+    """A loop whose body is the steps behind it, up to the number `end`."""
+
+    number: Slot
+    limit: Slot
+    going: Slot | None
+    most: x.Dim | None
+    where: str
+    operator: str
+    end: int = 0
+
+
+Step: TypeAlias = Call | Copy | Bind | Loop
+
+
+def used(step: Step) -> Sequence[Slot | Expr]:
+    """What a step touches, and its numbers."""
+    if isinstance(step, Bind):
+        return [step.count]
+    if isinstance(step, Loop):
+        return [step.number, step.limit] if step.going is None else [step.number, step.limit, step.going]
+    return [step.dst, step.src] if isinstance(step, Copy) else step.args

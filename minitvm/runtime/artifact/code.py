@@ -1,0 +1,64 @@
+"""The machine code of an executable's kernels: a part for each machine whose back end saves code.
+
+    [{"target": "cuda -arch=sm_80", "about": ..., "size": 4096}, {"target": "cpu", "about": ..., "size": 1024}]
+
+`about` is the back end's own (`runtime.program.MachineCode`). The parts' bytes follow each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...backend import get
+from ...errors import InputError
+from ...executable import Executable
+from ..program import MachineCode, Progress
+
+Index = list[dict[str, Any]]
+
+
+def pack(executable: Executable, architectures: Sequence[str], progress: Progress | None) -> tuple[Index, bytes]:
+    """The index and the code; `architectures` are those of the executable's own target.
+
+    Raises `InputError` for architectures where the target's back end saves no code.
+    """
+    index, codes = list[dict[str, Any]](), []
+    for target, numbers in _by_target(executable).items():
+        own = target == executable.target
+        code: MachineCode | None = get(target).part("machine_code")
+        if code is None:
+            if own and architectures:
+                raise InputError(
+                    f"code for {', '.join(architectures)}: an artifact for {target.split()[0]} holds sources, its "
+                    "device compiles"
+                )
+            continue
+        part = replace(executable, target=target, kernels=tuple(executable.kernels[k] for k in numbers))
+        about, data = code.pack(part, architectures if own else (), progress)
+        index.append({"target": target, "about": about, "size": len(data)})
+        codes.append(data)
+    return index, b"".join(codes)
+
+
+def unpack(executable: Executable, index: Sequence[Mapping[str, Any]], data: memoryview) -> list[Any]:
+    """The code of each kernel, None for those of which the artifact holds none for this machine."""
+    codes: list[Any] = [None] * len(executable.kernels)
+    numbers_of = _by_target(executable)
+    for part in index:
+        numbers = numbers_of[part["target"]]
+        code: MachineCode = get(part["target"]).part("machine_code")
+        ready = code.unpack(part["about"], data[: part["size"]], len(numbers))
+        for number, its in zip(numbers, ready or (), strict=bool(ready)):
+            codes[number] = its
+        data = data[part["size"] :]
+    return codes
+
+
+def _by_target(executable: Executable) -> dict[str, list[int]]:
+    """The numbers of the kernels of each machine, the executable's own first."""
+    numbers: dict[str, list[int]] = {executable.target: []}
+    for number, kernel in enumerate(executable.kernels):
+        numbers.setdefault(kernel.target or executable.target, []).append(number)
+    return numbers

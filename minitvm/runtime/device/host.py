@@ -1,0 +1,81 @@
+"""The host's part of a program on a device: the kernels that run on the host, and the memory that they work on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import InternalError
+from ...executable import ArenaSlice, CallKernel, ConstantRef, Copy, Executable, Location, evaluate
+from ...executable.alignment import aligned, aligned_empty
+from ..hosted import Run, hosted
+from ..shapes import Bindings
+from .device import Bytes, as_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HostPlace:
+    """Memory of the host."""
+
+    data: Bytes
+
+
+class HostSide:
+    """What a program has on the host: nothing, where all of its kernels run on the device."""
+
+    def __init__(self, executable: Executable, codes: Sequence[Any] | None = None) -> None:
+        """`codes[k]` is what an artifact holds of kernel k, None where it holds nothing."""
+        self.executable = executable
+        self.kernels: dict[int, Run] = {
+            number: hosted(kernel, executable.target, None if codes is None else codes[number])
+            for number, kernel in enumerate(executable.kernels)
+            if kernel.target
+        }
+        self._constants = {k: aligned(executable.constants[k].data) for k in self._constants_read(by_host=True)}
+        self.device_constants = self._constants_read(by_host=False)
+
+    def _constants_read(self, by_host: bool) -> set[int]:
+        """The constants that steps on the host read, or all other steps."""
+        steps = [step for step in self.executable.steps if self.runs(step) == by_host]
+        places = [(step.src,) if isinstance(step, Copy) else getattr(step, "args", ()) for step in steps]
+        return {a.index for args in places for a in args if isinstance(a, ConstantRef)}
+
+    def runs(self, step: Any) -> bool:
+        """Whether a step is a kernel of the host."""
+        return isinstance(step, CallKernel) and step.kernel in self.kernels
+
+    def has(self, arena: int) -> bool:
+        """Whether an arena lies here."""
+        return bool(self.executable.arenas[arena].target)
+
+    def arena(self, index: int, size: int) -> Bytes:
+        """Memory for an arena."""
+        return aligned_empty(size, self.executable.arenas[index].alignment)
+
+    def values(self, step: CallKernel, env: Bindings, arenas: Sequence[Any]) -> list[Any]:
+        """The arguments of a kernel, flat arrays and numbers, where the program has these arenas."""
+        params = self.executable.kernels[step.kernel].params
+        return [
+            _typed(self._bytes(a, env, arenas), param.dtype.numpy) if isinstance(a, Location) else evaluate(a, env)
+            for a, param in zip(step.args, params, strict=True)
+        ]
+
+    def _bytes(self, at: Location, env: Bindings, arenas: Sequence[Any]) -> Bytes:
+        if isinstance(at, ConstantRef):
+            return as_bytes(self._constants[at.index])
+        if not isinstance(at, ArenaSlice) or not self.has(at.arena):
+            raise InternalError(f"a kernel of the host works on {at}, which is in the device's memory")
+        return slice_of(arenas[at.arena], at, env).data
+
+
+def slice_of(arena: Bytes, at: ArenaSlice, env: Bindings) -> HostPlace:
+    """The bytes of a slice of an arena of the host."""
+    begin, nbytes = (int(evaluate(n, env)) for n in (at.offset, at.nbytes))
+    return HostPlace(arena[begin : begin + nbytes])
+
+
+def _typed(data: Bytes, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    return data[: data.size // dtype.itemsize * dtype.itemsize].view(dtype)
