@@ -8,12 +8,7 @@ STEPS.edit("1 is True", "identity", "return type(value), repr(value)", "return r
 STEPS.edit(
     "any call is the first one", "SharedSteps.call", "key = id(primitive), identity(arguments)", "key = id(primitive)"
 )
-STEPS.edit(
-    "a refusal is forgotten",
-    "SharedSteps.call",
-    "if isinstance(known, _Refused):",
-    "if isinstance(known, _Refused) and not known:",
-)
+STEPS.edit("a refusal loses its requirement", "SharedSteps.call", "str(error), error.requirement)", 'str(error), "")')
 STEPS.edit("the caller's list is kept", "_copied", "isinstance(value, list)", "False")
 STEPS.edit("the tree grows for ever", "SharedSteps.call", "if self.size >= MOST:", "if False:")
 SCHEDULE = Faults("a schedule that shares steps", "minitvm.tir.schedule.schedule", [shared()])
