@@ -272,6 +272,36 @@ def test_time_goes_to_the_task_that_takes_the_most(faked: Any, tmp_path: Path, m
     assert long > short
 
 
+def test_the_first_measurements_are_asked_for_together(
+    faked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as run at once: on a farm, as many as it has workers."""
+    asked: list[list[str]] = []
+    usual = FakeRunner.each
+
+    def each(self: FakeRunner, some: Any) -> Any:
+        some = list(some)
+        asked.append([one.task.name for one in some])
+        yield from usual(self, some)
+
+    monkeypatch.setattr(FakeRunner, "each", each)
+    monkeypatch.setattr(FakeRunner, "width", 2)
+    monkeypatch.setattr(tuning, "available_cores", lambda: [0])
+    tuned(tmp_path, by_rows, monkeypatch, trials=2)
+    assert asked[0] == ["long", "short"]
+
+
+def test_a_farm_is_reached_with_the_security_that_was_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def on_farm(*arguments: Any) -> Any:
+        raise KeyError(arguments)
+
+    monkeypatch.setattr(tuning, "on_farm", on_farm)
+    with pytest.raises(KeyError) as caught:
+        tuning.tune(product(), db=str(tmp_path / "r.db"), workers="tls://desk:8786", key="farm.key", security="TLS")
+    address, _, key, _, security = caught.value.args[0]
+    assert (address, key, security) == ("tls://desk:8786", "farm.key", "TLS")
+
+
 def _by_size(self: FakeRunner, task: Task, paths: list[Path], *rest: Any, **named: Any) -> Measured:
     each = 1e-2 if task.name == "long" else 1e-4
     return Measured("ok", tuple((each,) * 8 for _ in paths))
