@@ -144,5 +144,5 @@ WORK.edit("any function is work", "_named", 'if name.partition(".")[0] not in _O
 
 REMOTE = Faults("remote measuring", "minitvm.tune.remote", [farmed()])
 REMOTE.edit("nothing is compared with on another board", "measured", "if not expected.exists() and", "if False and")
-REMOTE.edit("the first to end is the first asked", "RemoteRunner.each", "yield number, Measured", "yield 0, Measured")
+REMOTE.edit("the first to end is the first asked", "RemoteRunner.each", "yield number, every", "yield 0, every")
 REMOTE.edit("artifacts stay", "_in_runner", "path.unlink(missing_ok=True)", "pass")
