@@ -117,6 +117,19 @@ def test_detection_from_flags(tmp_path: Path, flags: str, bits: int, registers: 
     assert cpu.l2.size == 1 << 20
 
 
+@pytest.mark.parametrize(
+    ("vendor", "flags", "loads"),
+    [
+        ("GenuineIntel", "avx2 fma avx512f avx512vl", 1.25),
+        ("GenuineIntel", "avx2 fma", 2.0),
+        ("AuthenticAMD", "avx2 fma avx512f avx512vl", 2.0),
+    ],
+)
+def test_loads_that_a_core_sustains(tmp_path: Path, vendor: str, flags: str, loads: float) -> None:
+    (tmp_path / "cpuinfo").write_text(f"vendor_id\t: {vendor}\nflags\t\t: {flags}\n")
+    assert detect_cpu(str(tmp_path / "cpuinfo"), str(tmp_path / "nowhere")).loads == loads
+
+
 def test_detection_without_any_file(tmp_path: Path) -> None:
     cpu = detect_cpu(str(tmp_path / "none"), str(tmp_path / "nowhere"))
     assert cpu.cores >= 1
