@@ -81,10 +81,10 @@ def test_a_larger_contraction_costs_more(
     assert not pack or some.cycles < contraction_cost(apart, plan, pack, 4, CPU).cycles
 
 
-@given(rows=st.integers(1, 16), vectors=st.integers(1, 16), loads=st.sampled_from((1.0, 1.25, 1.5)))
+@given(rows=st.integers(1, 16), vectors=st.integers(1, 16), rate=st.sampled_from((32, 40, 48)))
 @QUICK
-def test_a_step_waits_for_its_multiply_adds_its_loads_and_its_prefetches(rows: int, vectors: int, loads: float) -> None:
-    few = dataclasses.replace(CPU, loads=loads)
+def test_a_step_waits_for_its_multiply_adds_its_loads_and_its_prefetches(rows: int, vectors: int, rate: int) -> None:
+    few, loads = dataclasses.replace(CPU, l1_rate=rate), rate / CPU.vector_bytes
     assert step_cycles(rows, vectors, few) == max(rows * vectors / 2, 4, (rows + vectors) / loads)
     assert step_cycles(rows, vectors, few, streams=True) == max(rows * vectors / 2, 4, (rows + 2 * vectors) / loads)
     assert step_cycles(rows, vectors, few) >= step_cycles(rows, vectors, CPU)
@@ -92,8 +92,8 @@ def test_a_step_waits_for_its_multiply_adds_its_loads_and_its_prefetches(rows: i
 
 def test_a_machine_with_fewer_loads_gets_tiles_of_more_vectors() -> None:
     """10 rows by 2 vectors: 10 cycles of multiply-adds, and 14 loads and prefetches, which take 11.2."""
-    wide = Target("cpu -vector_bits=512 -vector_registers=32 -loads=2")
-    narrow = Target("cpu -vector_bits=512 -vector_registers=32 -loads=1.25")
+    wide = Target("cpu -vector_bits=512 -vector_registers=32 -l1_rate=128")
+    narrow = Target("cpu -vector_bits=512 -vector_registers=32 -l1_rate=80")
     usual, other = (register_tiles(100, 688, "float32", machine, streams=True)[0][0] for machine in (wide, narrow))
     loads = [(tile.rows + 2 * tile.vectors) / (tile.rows * tile.vectors) for tile in (usual, other)]
     assert loads[0] >= loads[1] and loads[1] / 1.25 <= 0.5

@@ -186,7 +186,6 @@ SEPARATE.edit("all in the first part", "in_own_part", "(loop.var - loop.start).a
 SEPARATE.edit("indices in reverse", "in_own_part", "(index, *node.indices)", "(index, *node.indices[::-1])")
 
 
-
 def parts_apart() -> None:
     for loop in IN_LOOPS:
         test_parts_of_an_allocation_do_not_overlap(loop, "[1, 4]")
