@@ -124,18 +124,6 @@ def test_detection_without_any_file(tmp_path: Path) -> None:
     assert cpu.vector_bits == 128
 
 
-@pytest.mark.parametrize(
-    ("vendor", "flags", "loads"),
-    [
-        ("GenuineIntel", "avx2 avx512f avx512vl", 1.25),
-        ("GenuineIntel", "avx2", 2.0),
-        ("AuthenticAMD", "avx2 avx512f avx512vl", 2.0),
-    ],
-)
-def test_loads_of_wide_vectors(tmp_path: Path, vendor: str, flags: str, loads: float) -> None:
-    assert _machine(tmp_path, flags, [], vendor).loads == loads
-
-
 def test_narrower_vectors_of_a_wide_machine_are_loaded_at_the_usual_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     host = CPU(vector_bits=512, vector_registers=32, l1_rate=80)
     monkeypatch.setattr("minitvm.target.host.detect_cpu", lambda: host)
