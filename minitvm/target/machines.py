@@ -33,7 +33,7 @@ class CPU:
     """The description of a CPU for schedules and cost models.
 
     Widths in bits, sizes in bytes, latency in cycles; `fma_ports` is the number of fused multiply-adds that start per
-    cycle, `loads` that of loads or broadcasts of a whole vector that the L1 cache sustains; `ghz` is 0 where unknown.
+    cycle, `l1_rate` the bytes that loads get from the L1 cache in a cycle; `ghz` is 0 where unknown.
     """
 
     name: str = "generic"
@@ -48,12 +48,17 @@ class CPU:
     l2: Cache = field(default_factory=lambda: Cache(512 * 1024, 8))
     l3: Cache = field(default_factory=lambda: Cache(16 * 1024 * 1024, 16))
     features: tuple[str, ...] = ()
-    loads: float = 2.0
+    l1_rate: int = 128
 
     @property
     def vector_bytes(self) -> int:
         """Bytes of one vector register."""
         return self.vector_bits // 8
+
+    @property
+    def loads(self) -> float:
+        """The loads or broadcasts of a whole vector that a core sustains in a cycle: two, or as many as L1 has for."""
+        return min(2.0, self.l1_rate / self.vector_bytes)
 
     @property
     def chains(self) -> int:
