@@ -220,8 +220,6 @@ def _describe(row: Kind, options: dict[str, Any]) -> Any:
         # Narrower vectors on a wide machine use the encoding of the narrower instruction set.
         if "vector_registers" not in changes and base.vector_bits != bits and base.vector_bits + bits > 512:
             changes["vector_registers"] = 32 if bits >= 512 else 16
-        if "loads" not in changes and bits < base.vector_bits == 512:
-            changes["loads"] = 2.0
     return dataclasses.replace(base, **changes)
 
 
