@@ -86,7 +86,7 @@ FETCH.edit("a transfer has three loops", "_is_rows", "len(loops) <= 2", "len(loo
 FETCH.edit("rows may be apart in a scratchpad", "_is_rows", "if steps[scratchpad] != behind:", "if False:")
 
 COPIES = Faults("accel copies", f"{_HOME}.copies", BOTH)
-COPIES.edit("all steps are one", "_index.<locals>.at", "total += step * value.value", "total += value.value")
+COPIES.edit("all steps are one", "_index", "total += step * value.value", "total += value.value")
 
 ITERATIONS = Faults("accel iterations", f"{_HOME}.iterations", [CONDITIONS, *BOTH])
 ITERATIONS.edit("pieces of a transfer begin at one place", "_moved", "o + start * step", "o")
