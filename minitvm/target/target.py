@@ -135,7 +135,7 @@ class Target:
         name = getattr(self.description, "name", "")
         base = row.default()
         if base != self.description and name in row.presets:
-            base = row.presets[name]
+            base = row.preset(name)
             is_implied = row.model_of and getattr(base, row.model_of) == name
             parts.append(f"-{row.model_of if is_implied else 'model'}={name}")
         for f in dataclasses.fields(self.description):
@@ -205,7 +205,7 @@ def _describe(row: Kind, options: dict[str, Any]) -> Any:
     if model is None:
         base = row.default()
     elif model in row.presets:
-        base = row.presets[model]
+        base = row.preset(model)
     else:
         raise TargetError(f"unknown {row.names[0]} model {model!r}\n  known: {', '.join(row.presets)}")
     fields = {f.name: f for f in dataclasses.fields(row.description)}
@@ -220,6 +220,8 @@ def _describe(row: Kind, options: dict[str, Any]) -> Any:
         # Narrower vectors on a wide machine use the encoding of the narrower instruction set.
         if "vector_registers" not in changes and base.vector_bits != bits and base.vector_bits + bits > 512:
             changes["vector_registers"] = 32 if bits >= 512 else 16
+        if "loads" not in changes and bits < base.vector_bits == 512:
+            changes["loads"] = 2.0
     return dataclasses.replace(base, **changes)
 
 

@@ -185,6 +185,16 @@ SEPARATE = Faults("separate_allocations", TRANSFORM + "separate_allocations", [T
 SEPARATE.edit("all in the first part", "in_own_part", "(loop.var - loop.start).astype", "(loop.var - loop.var).astype")
 SEPARATE.edit("indices in reverse", "in_own_part", "(index, *node.indices)", "(index, *node.indices[::-1])")
 
+
+
+def parts_apart() -> None:
+    for loop in IN_LOOPS:
+        test_parts_of_an_allocation_do_not_overlap(loop, "[1, 4]")
+
+
+PARTS = Faults("strides of parts", "minitvm.tir.strides", [by_hand("parts", parts_apart)])
+PARTS.edit("a part as long as its first rows", "strides_of_parts", "Max(rows, span)", "rows")
+
 # -- simplify
 
 SIMPLIFY = Faults("simplify", TRANSFORM + "simplify", [BRANCHES, INDICES, BLOCKS, CARRIED])
