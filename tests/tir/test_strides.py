@@ -71,7 +71,8 @@ IN_LOOPS = {
 @pytest.mark.parametrize("strides", ["[1, 4]", "[1, 7]", "[-1, 9]", "[5, 1]"])
 @pytest.mark.parametrize("loop", IN_LOOPS)
 def test_parts_of_an_allocation_do_not_overlap(loop: str, strides: str) -> None:
-    func = from_source(f"""
+    func = from_source(
+        f"""
 @T.prim_func
 def f(A: T.Buffer((4, 4, 4), "float32"), C: T.Buffer((4, 4, 4), "float32")):
     for p in {IN_LOOPS[loop]}:
@@ -82,7 +83,9 @@ def f(A: T.Buffer((4, 4, 4), "float32"), C: T.Buffer((4, 4, 4), "float32")):
                 B[i, j] = A[vp, i, j] * T.float32(2)
             for i, j in T.grid(4, 4):
                 C[vp, i, j] = B[3 - i, j] + B[i, 3 - j]
-""" if loop != "pipelined" else f"""
+"""
+        if loop != "pipelined"
+        else f"""
 @T.prim_func
 def f(A: T.Buffer((4, 4, 4), "float32"), C: T.Buffer((4, 4, 4), "float32")):
     B = T.alloc_buffer((4, 4), "float32", strides={strides}, elem_offset=3)
@@ -95,6 +98,7 @@ def f(A: T.Buffer((4, 4, 4), "float32"), C: T.Buffer((4, 4, 4), "float32")):
             with T.block("C"):
                 vp, vi, vj = T.axis.remap("SSS", [p, i, j])
                 C[vp, vi, vj] = B[3 - vi, vj] + B[vi, 3 - vj]
-""")
+"""
+    )
     verdict = check(func, lower(func, None, "f"), modes=("exact", "shadow"))
     assert verdict, verdict
