@@ -9,8 +9,8 @@ from ..graph.nodes import Graph, OpNode, Value
 
 
 def with_output_names(graph: Graph, names: Sequence[str]) -> Graph:
-    """The graph with the model's names for its outputs, if a node produces them and the name is free."""
-    produced = {v for item in graph.nodes for v in item.outputs}
+    """The graph with the model's names for its outputs; an input that is returned keeps its name."""
+    produced = {v for item in graph.nodes for v in item.outputs} | {c.value for c in graph.constants}
     renamed: dict[Value, Value] = {}
     for value, name in zip(graph.outputs, names, strict=False):
         if value in produced and value.name != name and value not in renamed:
@@ -26,4 +26,5 @@ def with_output_names(graph: Graph, names: Sequence[str]) -> Graph:
         return tuple(renamed.get(v, v) for v in values)
 
     nodes = tuple(OpNode(item.op, of(item.inputs), item.attrs, of(item.outputs)) for item in graph.nodes)
-    return replace(graph, nodes=nodes, outputs=of(graph.outputs))
+    constants = tuple(replace(c, value=renamed.get(c.value, c.value)) for c in graph.constants)
+    return replace(graph, constants=constants, nodes=nodes, outputs=of(graph.outputs))

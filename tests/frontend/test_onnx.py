@@ -268,6 +268,12 @@ def test_what_numpy_cannot_fold_is_left_to_the_operator() -> None:
     assert y.tolist() == [-np.inf, -np.inf] and r.tolist() == [0, -1]
 
 
+def test_a_constant_that_is_returned_has_its_name() -> None:
+    nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
+    graph = from_onnx(model(nodes, [("x", F32, [2])], ["y", "w"], {"w": np.ones(2, np.float32)}))
+    assert [value.name for value in graph.outputs] == ["y", "w"]
+
+
 def test_a_vector_is_normalized_as_a_batch_of_one_channel() -> None:
     one_number = np.array([2], np.float32)
     node = helper.make_node("BatchNormalization", ["x", "s", "s", "s", "s"], ["y"])
