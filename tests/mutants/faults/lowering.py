@@ -6,6 +6,7 @@ from tests.tir.test_strides import IN_LOOPS, test_parts_of_an_allocation_do_not_
 from tests.tir.transform.test_hoist_conditions import divisions_stay_guarded
 from tests.tir.transform.test_negative_extents import LOOPS, test_loops_run_as_often_as_they_did
 from tests.tir.transform.test_strided_stores import gaps_are_filled
+from tests.tir.transform.test_vectorize import BODIES, test_what_lanes_share_is_read_only_if_one_of_them_runs
 
 from ..contracts import storage
 from ..patch import Faults
@@ -470,6 +471,26 @@ VECTORIZE.edit(
     "self.expr(a, conjunction(mask, vector))",
     "self.expr(a, mask)",
     by=[lowered(families("chain"), ("vectorize", "vectorize"))],
+)
+
+
+def nothing_is_read() -> None:
+    for body in BODIES:
+        test_what_lanes_share_is_read_only_if_one_of_them_runs(body, 0)
+
+
+SHARED = Faults("vectorize: what lanes share", TRANSFORM + "vectorize", [by_hand("what lanes share", nothing_is_read)])
+SHARED.edit(
+    "it is there whether a lane runs or not",
+    "_Vectorizer.agrees",
+    "(mask is self.tail or self.reads_what_is_there(e))",
+    "True",
+)
+SHARED.edit(
+    "what memory says is in bounds",
+    "_Vectorizer.reads_what_is_there",
+    "_shown(self.around, [part for load in loads for part in _in_bounds(load)])",
+    "True",
 )
 
 # -- strided_loads
