@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.tir.analysis.test_views import VIEWS as MALFORMED
+from tests.tir.analysis.test_views import test_a_view_that_does_not_fit_is_refused
 from tests.tir.test_strides import IN_LOOPS, test_parts_of_an_allocation_do_not_overlap
 from tests.tir.transform.test_hoist_conditions import divisions_stay_guarded
 from tests.tir.transform.test_negative_extents import LOOPS, test_loops_run_as_often_as_they_did
@@ -71,12 +73,27 @@ ROLES.edit("the attribute says that nothing is", "keep_roles", "WRITES: writes}"
 
 # -- lower_match_buffers
 
+
+def views_that_do_not_fit() -> None:
+    for view in MALFORMED:
+        test_a_view_that_does_not_fit_is_refused(view)
+
+
 MATCH = Faults("lower_match_buffers", TRANSFORM + "lower_match_buffers", [VIEWS])
 MATCH.edit("a view's start is left out", "_indices", "r.start + i for r", "i for r")
-MATCH.edit("a view of a view starts where the inner one does", "_resolve", "Range(o.start + r.start,", "Range(r.start,")
 MATCH.edit(
     "fewer dimensions stand for the first ones", "_indices", "region.region[lead:], indices", "region.region, indices"
 )
+NESTED = Faults("views", "minitvm.tir.analysis.views", [VIEWS])
+NESTED.edit(
+    "a view of a view starts where the inner one does", "resolved", "Range(o.start + r.start,", "Range(r.start,"
+)
+NESTED.edit("whatever strides it declares", "why_not_view", "if view.strides:", "if False:",
+            by=[by_hand("views that do not fit", views_that_do_not_fit)])  # fmt: skip
+NESTED.edit("as many points in front as it likes", "why_not_view", "r.extent.value != 1", "r.extent.value < 1",
+            by=[by_hand("views that do not fit", views_that_do_not_fit)])  # fmt: skip
+NESTED.edit("a variable has two values", "why_not_view", "values.setdefault(declared, actual)", "actual",
+            by=[by_hand("views that do not fit", views_that_do_not_fit)])  # fmt: skip
 STRIDES = Faults("lower_match_buffers (strides)", "minitvm.tir.strides", [VIEWS])
 STRIDES.edit(
     "strides one dimension off",
