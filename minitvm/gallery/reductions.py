@@ -63,6 +63,17 @@ def triangle(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8,), "float32")):
 
 
 @T.prim_func
+def short_rows(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32")):
+    for k in range(8):
+        for i in range(8 - k):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = T.float32(0.0)
+                C[vi] = C[vi] + A[vi, vk]
+
+
+@T.prim_func
 def alternating(A: T.Buffer((8,), "float32"), B: T.Buffer((1,), "float32")):
     for k in range(8):
         with T.block("B"):
@@ -261,6 +272,7 @@ CASES.update(
 
 CASES.update(
     {
+        "decompose_reduction.fixed_domains": on(short_rows, lambda sch: sch.decompose_reduction("C", loop(sch, "C"))),
         "decompose_reduction.started_first": on(late_start, lambda sch: sch.decompose_reduction("B", loop(sch, "B"))),
         "rfactor.one_reduction_block": on(programs.watched_sum, lambda sch: sch.rfactor(loop(sch, "B", 1), 0)),
         "rfactor.binds_only_reduction": on(programs.matmul, lambda sch: sch.rfactor(loop(sch, "C"), 0)),

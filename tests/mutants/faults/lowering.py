@@ -5,7 +5,7 @@ import pytest
 from tests.tir.analysis.test_views import VIEWS as MALFORMED
 from tests.tir.analysis.test_views import test_a_view_that_does_not_fit_is_refused
 from tests.tir.test_strides import IN_LOOPS, test_parts_of_an_allocation_do_not_overlap
-from tests.tir.transform.test_hoist_conditions import divisions_stay_guarded
+from tests.tir.transform.test_hoist_conditions import divisions_stay_guarded, ends_that_an_init_changes
 from tests.tir.transform.test_negative_extents import LOOPS, test_loops_run_as_often_as_they_did
 from tests.tir.transform.test_strided_stores import gaps_are_filled
 from tests.tir.transform.test_vectorize import BODIES, test_what_lanes_share_is_read_only_if_one_of_them_runs
@@ -130,6 +130,8 @@ PIPELINE.edit("copies share what they allocate", "_own_buffers", "if not fresh:"
 # -- lower_init
 
 INIT = Faults("lower_init", TRANSFORM + "lower_init", [TILES, CARRIED, BLOCKS])
+INIT.edit("ends of loops that the init changes", "init_nest", "for loop in inner for e in", "for loop in own for e in",
+          by=[by_hand("ends that an init changes", ends_that_an_init_changes)])  # fmt: skip
 INIT.edit("init lost", "_Lowering.realize", "self.before.setdefault(nest[0].var, []).append(nest[1])", "pass")
 INIT.edit(
     "init again in each iteration",
@@ -326,6 +328,9 @@ HOIST.edit(
     "first.then_case if others else",
     by=[BY_DATA],
 )
+ENDS = by_hand("ends that an init changes", ends_that_an_init_changes)
+HOIST.edit("an init changes the loop's end", "_init_first", "if any(touch.buffer in written", "if False and any(touch",
+           by=[ENDS])  # fmt: skip
 HOIST.edit(
     "only the init is kept",
     "_init_first",
