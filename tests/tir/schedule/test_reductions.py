@@ -10,7 +10,8 @@ import pytest
 
 from minitvm import te
 from minitvm.errors import ScheduleError
-from minitvm.gallery.reductions import short_rows, with_epilogue
+from minitvm.gallery import programs
+from minitvm.gallery.reductions import no_terms, short_rows, with_epilogue
 from minitvm.reference import check
 from minitvm.script import tir as T
 from minitvm.tir.schedule import Schedule
@@ -164,3 +165,16 @@ def rows_that_shrink() -> None:
 
 def test_rows_that_shrink() -> None:
     rows_that_shrink()
+
+
+def sums_of_nothing() -> None:
+    """A sum over no terms stores nothing, and neither may its padded copy be stored."""
+    sch = Schedule(no_terms)
+    with pytest.raises(ScheduleError, match=r"pad_einsum\(C, \[4, 1\]\): iterates"):
+        sch.pad_einsum("C", [4, 1])
+    sch = Schedule(programs.matmul(7, te.size_var("k"), 6))
+    sch.pad_einsum("C", [4, 1, 1])
+
+
+def test_sums_of_nothing() -> None:
+    sums_of_nothing()

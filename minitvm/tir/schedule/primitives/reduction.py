@@ -152,7 +152,7 @@ def _conditions(block: BlockRealize, inner: Sequence[For], reduced: Collection[V
 
 @requirement
 def fixed_domains(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """from the loop inward, no start or extent of a loop that the init runs in depends on one that it does not run in"""
+    """from the loop inward, no start or extent of a loop in which the init runs depends on one in which it does not"""
     loops = state.home(block).loops_above(block)
     inner = loops[loops.index(loop) :]
     copied = _copied(block, inner)
