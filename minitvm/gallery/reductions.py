@@ -185,13 +185,13 @@ def guarded_padding(A: T.Buffer((10,), "float32"), B: T.Buffer((4, 14), "float32
 
 
 @T.prim_func
-def no_terms(A: T.Buffer((7, 1), "float32"), C: T.Buffer((7,), "float32")):
+def no_terms(A: T.Buffer((7, 0), "float32"), C: T.Buffer((7,), "float32")):
     for i, k in T.grid(7, 0):
         with T.block("C"):
             vi, vk = T.axis.remap("SR", [i, k])
             with T.init():
                 C[vi] = T.float32(0.0)
-            C[vi] = C[vi] + A[vi, 0]
+            C[vi] = C[vi] + A[vi, vk]
 
 
 @T.prim_func
