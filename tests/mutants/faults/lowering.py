@@ -8,6 +8,7 @@ from tests.tir.test_strides import IN_LOOPS, test_parts_of_an_allocation_do_not_
 from tests.tir.transform.test_hoist_conditions import divisions_stay_guarded, ends_that_an_init_changes
 from tests.tir.transform.test_negative_extents import LOOPS, test_loops_run_as_often_as_they_did
 from tests.tir.transform.test_strided_stores import gaps_are_filled
+from tests.tir.transform.test_vector_indices import all_vectors
 from tests.tir.transform.test_vectorize import BODIES, test_what_lanes_share_is_read_only_if_one_of_them_runs
 
 from ..contracts import storage
@@ -379,6 +380,11 @@ ALIGN.edit("another axis", "aligned_strides", "by_axis.get(axis, (1, 0))", "by_a
 # -- flatten_buffers
 
 FLATTEN = Faults("flatten_buffers", TRANSFORM + "flatten_buffers", [BLOCKS, VIEWS])
+VECTORS = by_hand("vectors of indices", all_vectors)
+FLATTEN.edit("the steps of a ramp are elements", "flat_index", "i.stride.astype(dtype) * s.astype(dtype)",
+             "i.stride.astype(dtype)", by=[VECTORS])  # fmt: skip
+FLATTEN.edit("a vector of rows steps by elements", "flat_index", "Broadcast(stride.astype(dtype), lanes)",
+             "Broadcast(const(1, dtype), lanes)", by=[VECTORS])  # fmt: skip
 FLATTEN.edit(
     "columns first", "flat_index", "zip(indices, strides, strict=True)", "zip(indices, strides[::-1], strict=True)"
 )
