@@ -54,14 +54,15 @@ from .affine import (
 )
 from .domain import UNKNOWN, Domain, Interval, hull, intersect
 
-_INT32, _INT64 = DType("int32"), DType("int64")
-_LIMITS = {_INT32: (-(2**31), 2**31 - 1), _INT64: (-(2**63), 2**63 - 1)}
+_INDEX_DTYPES = (DType("int32"), DType("int64"))
+_INTEGERS = [DType(f"{kind}{bits}") for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+_LIMITS = {dtype: (int(dtype.min), int(dtype.max)) for dtype in _INTEGERS}
 _MEMO_LIMIT = 20_000
 
 
 def is_index_dtype(dtype: DType) -> bool:
     """Whether arithmetic of this dtype is index arithmetic: int32 or int64, one lane."""
-    return dtype in _LIMITS
+    return dtype in _INDEX_DTYPES
 
 
 class TooWide(Exception):
@@ -88,10 +89,12 @@ class Normalizer:
     # -- to the normal form -----------------------------------------------------------------------------------------
 
     def affine(self, e: Expr) -> Affine:
-        """The normal form of an expression of index dtype."""
+        """The normal form of an expression of index dtype; of another integer dtype, whose sums wrap, one term."""
         kept = self.memo.get(e)
         if kept is not None:
             return kept
+        if not is_index_dtype(e.dtype) and not isinstance(e, IntImm | Var):
+            return self._one_term(e)
         terms: dict[Any, int] = {}
         constant = self._add(e, 1, terms)
         if not terms and not _LIMITS[e.dtype][0] <= constant <= _LIMITS[e.dtype][1]:

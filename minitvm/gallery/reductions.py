@@ -63,6 +63,17 @@ def triangle(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8,), "float32")):
 
 
 @T.prim_func
+def short_rows(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32")):
+    for k in range(8):
+        for i in range(8 - k):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = T.float32(0.0)
+                C[vi] = C[vi] + A[vi, vk]
+
+
+@T.prim_func
 def alternating(A: T.Buffer((8,), "float32"), B: T.Buffer((1,), "float32")):
     for k in range(8):
         with T.block("B"):
@@ -174,6 +185,16 @@ def guarded_padding(A: T.Buffer((10,), "float32"), B: T.Buffer((4, 14), "float32
 
 
 @T.prim_func
+def no_terms(A: T.Buffer((7, 0), "float32"), C: T.Buffer((7,), "float32")):
+    for i, k in T.grid(7, 0):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0.0)
+            C[vi] = C[vi] + A[vi, vk]
+
+
+@T.prim_func
 def gram(A: T.Buffer((5, 5), "float32"), C: T.Buffer((5, 5), "float32")):
     for i, j, k in T.grid(5, 5, 5):
         with T.block("C"):
@@ -261,6 +282,7 @@ CASES.update(
 
 CASES.update(
     {
+        "decompose_reduction.fixed_domains": on(short_rows, lambda sch: sch.decompose_reduction("C", loop(sch, "C"))),
         "decompose_reduction.started_first": on(late_start, lambda sch: sch.decompose_reduction("B", loop(sch, "B"))),
         "rfactor.one_reduction_block": on(programs.watched_sum, lambda sch: sch.rfactor(loop(sch, "B", 1), 0)),
         "rfactor.binds_only_reduction": on(programs.matmul, lambda sch: sch.rfactor(loop(sch, "C"), 0)),
@@ -310,6 +332,7 @@ CASES.update(
             lambda sch: sch.pad_einsum("C", [4, 4, 4]),
             lambda sch: sch.split(loop(sch, "C"), [2, 4]),
         ),
+        "pad_einsum.iterates": on(no_terms, lambda sch: sch.pad_einsum("C", [4, 1])),
         "pad_einsum.valid_padding": on(programs.matmul, lambda sch: sch.pad_einsum("C", [4, 0])),
         "pad_einsum.one_shape_each": on(gram, lambda sch: sch.pad_einsum("C", [4, 3, 1])),
         "pad_einsum.padding_adds_nothing": on(scaled_sums, lambda sch: sch.pad_einsum("C", [1, 4])),

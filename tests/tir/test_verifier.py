@@ -383,7 +383,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                     V = T.match_buffer(A[0:8], (8,), "int32")
                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ int32 in global, a view of float32 in global
                     V[0] = 1
-          wanted: a matched buffer has the dtype and scope of the buffer that it views
+          wanted: a matched buffer has the dtype and scope of the buffer that it views, the dimensions and strides of the region
           found:  int32 in global, a view of float32 in global
         """),
     "concurrent_loops_bind_no_reductions": (

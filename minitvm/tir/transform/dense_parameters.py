@@ -6,6 +6,7 @@ from typing import Any
 
 from ...errors import VerificationError, report
 from ...expr import Expr, IntImm, map_children, replace, walk
+from ..analysis.views import views, why_not_view
 from ..nodes import Allocate, Block, Buffer, BufferLoad, BufferRegion, BufferStore, PrimFunc
 from ..strides import row_major_text, why_not_strides
 
@@ -14,8 +15,20 @@ def dense_parameters(func: PrimFunc) -> PrimFunc:
     """`A: T.Buffer((4, 4), strides=[5, 1])` -> `A: T.Buffer((4, 4))`: the elements that an index names are the same.
 
     Strides that are symbols stay: a view may be told by them. Raises `VerificationError` for strides with which two
-    elements of any buffer share a place.
+    elements of any buffer share a place, and for views that do not fit the layout of what they view.
     """
+    for match, source in views(func):
+        wrong = why_not_view(match, source)
+        if wrong:
+            raise VerificationError(
+                report(
+                    f"{func.name}: views_fit_their_source",
+                    program=func.script(mark={match: wrong}),
+                    wanted=f"the dimensions and strides that the region of {match.source.buffer.name} has",
+                    found=wrong,
+                    tries=("no strides: the view has those of its region",),
+                )
+            )
     if not any(buffer.strides or not _is_zero(buffer.elem_offset) for buffer in _buffers(func)):
         return func
     for buffer in _buffers(func):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...errors import Unsupported
-from ...expr import Expr, IntImm, Var, const, map_children, replace
+from ...expr import Add, Broadcast, DType, Expr, IntImm, Mul, Ramp, Var, const, map_children, replace
 from ..conditions import is_const
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc
 from ..strides import product_of, row_major
@@ -14,7 +14,7 @@ from .affine import expr, linear
 
 
 def flatten_buffers(func: PrimFunc) -> PrimFunc:
-    """`A[i, j]` of shape (m, n) -> `A[i*n + j]` of shape (m*n,). Needs scalar indices (before `vectorize`)."""
+    """`A[i, j]` of shape (m, n) -> `A[i*n + j]` of shape (m*n,); `A[i, ramp(j, 1, 4)]` -> `A[ramp(i*n + j, 1, 4)]`."""
     flat: dict[Buffer, Buffer] = {}
 
     def flat_buffer(buffer: Buffer) -> Buffer:
@@ -45,9 +45,35 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
 
 
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-    """The offset of an element from the start of the buffer's data, in elements."""
+    """The offset of an element from the start of the buffer's data, in elements; a vector of offsets for vectors of
+    indices, a ramp for ramps."""
     strides = list(buffer.strides) or row_major(buffer.shape)
-    dtype = "int64" if any(e.dtype == "int64" for e in (*indices, *strides)) or _needs_int64(buffer) else "int32"
+    wide = any(e.dtype.scalar == "int64" for e in (*indices, *strides)) or _needs_int64(buffer)
+    dtype = DType("int64" if wide else "int32")
+    vectors = [(i, s) for i, s in zip(indices, strides, strict=True) if i.dtype.lanes > 1]
+    ramps = all(isinstance(index, Ramp) for index, _ in vectors)
+    bases = [_first(index, ramps) for index in indices]
+    first = _scalar_index(buffer, bases, strides, dtype)
+    if not vectors:
+        return first
+    lanes = vectors[0][0].dtype.lanes
+    if ramps:
+        steps = [i.stride.astype(dtype) * s.astype(dtype) for i, s in vectors]  # type: ignore[attr-defined]
+        return Ramp(first, expr(linear(sum(steps[1:], steps[0])), dtype), lanes)
+    offsets: Expr = Broadcast(first, lanes)
+    for index, stride in vectors:
+        offsets = Add(offsets, Mul(index.astype(dtype.with_lanes(lanes)), Broadcast(stride.astype(dtype), lanes)))
+    return offsets
+
+
+def _first(index: Expr, ramps: bool) -> Expr:
+    """The part of an index that all lanes have in common: a ramp's base, if ramps stay ramps, else 0."""
+    if index.dtype.lanes == 1:
+        return index
+    return index.base if ramps and isinstance(index, Ramp) else const(0, index.dtype.scalar)
+
+
+def _scalar_index(buffer: Buffer, indices: Sequence[Expr], strides: Sequence[Expr], dtype: DType) -> Expr:
     total: Expr | None = None if is_const(buffer.elem_offset, 0) else buffer.elem_offset.astype(dtype)
     for index, stride in zip(indices, strides, strict=True):
         step = index.astype(dtype) if is_const(stride, 1) else index.astype(dtype) * stride.astype(dtype)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...expr import EQ, Expr, Node, children, free_vars, replace, rewrite_statements, structural_equal
+from ..analysis.effects import effects
 from ..conditions import all_of, always_defined, conjuncts, reads_memory, uses
 from ..nodes import For, ForKind, If, PrimFunc, Seq, Stmt
 from .affine import bounds, linear
@@ -116,7 +117,8 @@ def _under(common: Sequence[Expr], stmt: Stmt) -> Stmt:
 
 
 def _init_first(loop: For) -> Stmt | None:
-    # Legal: the first statement of the body runs in the first iteration only, and there before everything else.
+    # Legal: the first statement of the body runs in the first iteration only, and there before everything else. It does
+    # not change where the loop begins and ends, which is now asked after it.
     first, *rest = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
     ordered = loop.kind in (ForKind.SERIAL, ForKind.UNROLLED)
     if not ordered or not isinstance(first, If) or first.else_case is not None or not rest:
@@ -126,6 +128,9 @@ def _init_first(loop: For) -> Stmt | None:
         return None
     others = [c for c in conjuncts(first.condition) if not any(c is s for s in starts)]
     if any(reads_memory(c) for c in others):
+        return None
+    written = {touch.buffer for touch in effects(first.then_case).writes}
+    if any(touch.buffer in written for end in (loop.start, loop.extent) for touch in effects(end).reads):
         return None
     init: Stmt = If(all_of(others), first.then_case) if others else first.then_case
     init = bind(init, {loop.var: loop.start.astype(loop.var.dtype)})

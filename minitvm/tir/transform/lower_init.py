@@ -102,7 +102,8 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | 
     pairs = [(v, axis) for v, axis in zip(node.iter_values, block.iter_vars, strict=True) if axis.kind != REDUCE]
     if any(uses(e, reduced) for e in decides):
         return None
-    if not _alone(block, block.init, [*decides, *kept, *(v for v, _ in pairs)], first):
+    ends = [e for loop in inner for e in (loop.start, loop.extent)]  # they are asked after the init
+    if not _alone(block, block.init, [*ends, *kept, *(v for v, _ in pairs)], first):
         return None
     if not _elements_of_their_own(block, block.init, {a.var: v for v, a in pairs}, own):
         return None
@@ -152,7 +153,7 @@ def _variables(node: BlockRealize, axes: tuple[IterVar, ...], reduction: bool) -
 
 def _alone(block: Block, init: Stmt, decides: Sequence[Expr], loop: For) -> bool:
     """Whether below a loop only this block touches the buffers that its init writes, and nobody writes what that reads,
-    nor what decides whether and where it runs."""
+    nor what decides whether and where it runs, and how often the loops after it."""
     written = {n.buffer for n in walk(init) if isinstance(n, BufferStore)}
     read = {n.buffer for n in walk(init) if isinstance(n, BufferLoad)} - written
     read |= {n.buffer for e in decides for n in walk(e) if isinstance(n, BufferLoad)}

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import Expr, Range, Var, map_children, replace, substitute
-from ..nodes import Block, Buffer, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, PrimFunc
-from ..strides import row_major
+from ...expr import Expr, Var, map_children, replace, substitute
+from ..analysis.views import Views, resolved, strides_of
+from ..nodes import Block, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, PrimFunc
 
 
 def lower_match_buffers(func: PrimFunc) -> PrimFunc:
     """`V = match_buffer(A[i:i+4, j:j+4])`, `V[a, b]` -> `A[i + a, j + b]`.
 
-    Strides and offset that the view declares as variables are bound to those of the source.
+    Strides and offset that the view declares as variables are bound to those of the source. Others are the same:
+    `dense_parameters` refuses views that do not fit their source.
     """
     return func.with_body(_lower(func.body, {}))
-
-
-Views = dict[Buffer, BufferRegion]
 
 
 def _lower(node: Any, views: Views) -> Any:
@@ -25,7 +23,7 @@ def _lower(node: Any, views: Views) -> Any:
         inner = dict(views)
         values: dict[Var, Expr] = {}
         for match in node.match_buffers:
-            source = _resolve(match.source, inner)
+            source = resolved(match.source, inner)
             inner[match.buffer] = source
             values.update(_layout_variables(match, source))
         changed = map_children(
@@ -40,7 +38,7 @@ def _lower(node: Any, views: Views) -> Any:
         region = views[new.buffer]
         return BufferStore(region.buffer, new.value, _indices(region, new.indices), new.predicate)
     if isinstance(new, BufferRegion) and new.buffer in views:
-        return _resolve(new, views)
+        return resolved(new, views)
     return new
 
 
@@ -55,19 +53,10 @@ def _indices(region: BufferRegion, indices: tuple[Expr, ...]) -> tuple[Expr, ...
     return front + tuple(r.start + i for r, i in zip(region.region[lead:], indices, strict=True))
 
 
-def _resolve(source: BufferRegion, views: Views) -> BufferRegion:
-    if source.buffer not in views:
-        return source
-    outer = views[source.buffer]
-    lead = len(outer.region) - len(source.region)
-    ranges = tuple(Range(o.start + r.start, r.extent) for o, r in zip(outer.region[lead:], source.region, strict=True))
-    return BufferRegion(outer.buffer, outer.region[:lead] + ranges)
-
-
 def _layout_variables(match: MatchBufferRegion, source: BufferRegion) -> dict[Var, Expr]:
     """What the variables in a view's strides, offset and shape stand for."""
     view, base = match.buffer, source.buffer
-    strides = list(base.strides) or row_major(base.shape)
+    strides = strides_of(base)
     lead = base.ndim - view.ndim
     values: dict[Var, Expr] = {}
     for declared, actual in zip(view.strides, strides[lead:], strict=False):

@@ -3,13 +3,17 @@
 A loop of at most `MAX_LANES` iterations becomes vectors of that many lanes (LLVM cuts them to registers). A longer one,
 or one of so many as the target's language has no vectors of, is strip-mined by the width of its registers first, its
 tail masked. A condition that differs between lanes
-becomes the mask of the accesses below it, so no lane touches what its iteration would not have touched.
+becomes the mask of the accesses below it, so no lane touches what its iteration would not have touched. What all lanes
+load alike is loaded once: under such a mask only where the element is shown to be in its buffer, since no lane may run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from ...arith import Analyzer
 from ...expr import (
     LT,
     Add,
@@ -66,13 +70,20 @@ def vectorize(func: PrimFunc, target: Any = None) -> PrimFunc:
     return func.with_body(_visit(func.body, target, ()))
 
 
-def _visit(node: Any, target: Any, around: tuple[For, ...]) -> Any:
-    """`around` are the loops around a node, outermost first."""
+# The loops, lets and conditions around a statement, outermost first.
+Around = tuple[For | LetStmt | Expr, ...]
+
+
+def _visit(node: Any, target: Any, around: Around) -> Any:
     if not isinstance(node, Stmt):
         return node
+    if isinstance(node, If):
+        then_case = _visit(node.then_case, target, (*around, node.condition))
+        return replace(node, then_case=then_case, else_case=_visit(node.else_case, target, around))
+    inner = (*around, node) if isinstance(node, For | LetStmt) else around
     if not isinstance(node, For):
-        return map_children(node, lambda child: _visit(child, target, around))
-    body = _visit(node.body, target, (*around, node))
+        return map_children(node, lambda child: _visit(child, target, inner))
+    body = _visit(node.body, target, inner)
     loop = node if body is node.body else replace(node, body=body)
     if node.kind != ForKind.VECTORIZED:
         return loop
@@ -82,15 +93,16 @@ def _visit(node: Any, target: Any, around: tuple[For, ...]) -> Any:
         return replace(loop, kind=ForKind.SERIAL)
 
 
-def _vectorize_loop(loop: For, target: Any, around: tuple[For, ...]) -> Stmt:
+def _vectorize_loop(loop: For, target: Any, around: Around) -> Stmt:
     widths = vector_widths(target)
     if isinstance(loop.extent, IntImm) and loop.extent.value in (1, *(widths or range(1, MAX_LANES + 1))):
-        return _Vectorizer(loop.var, loop.start, loop.extent.value).whole(loop.body) if loop.extent.value > 1 else loop
+        lanes = loop.extent.value
+        return _Vectorizer(loop.var, loop.start, lanes, around).whole(loop.body) if lanes > 1 else loop
     lanes = natural_lanes(loop.body, target)
     if reads_memory(loop.start) or reads_memory(loop.extent):
         raise NotVectorizable("the body may change its bounds")
-    counted = replace(loop, extent=iterations(loop.extent, *around))
-    return _strip_mined(counted, min(lanes, *widths[-1:]) if widths else lanes)
+    counted = replace(loop, extent=iterations(loop.extent, *(a for a in around if isinstance(a, For))))
+    return _strip_mined(counted, min(lanes, *widths[-1:]) if widths else lanes, around)
 
 
 def natural_lanes(body: Stmt, target: Any) -> int:
@@ -99,7 +111,7 @@ def natural_lanes(body: Stmt, target: Any) -> int:
     return min((vector_lanes(target, d) for d in stored), default=vector_lanes(target, "float32"))
 
 
-def _strip_mined(loop: For, lanes: int) -> Stmt:
+def _strip_mined(loop: For, lanes: int, around: Around) -> Stmt:
     """Whole vectors, then one masked vector for the rest."""
     if lanes < 2:
         raise NotVectorizable("one lane")
@@ -108,12 +120,13 @@ def _strip_mined(loop: For, lanes: int) -> Stmt:
     step = const(lanes, dtype)
     whole = fold(loop.extent // step, {}).astype(dtype)
     start = fold(loop.start.astype(dtype) + outer * step, {})
-    main = For(outer, const(0, dtype), whole, ForKind.SERIAL, _Vectorizer(loop.var, start, lanes).whole(loop.body))
+    body = _Vectorizer(loop.var, start, lanes, around).whole(loop.body)
+    main = For(outer, const(0, dtype), whole, ForKind.SERIAL, body)
     if isinstance(loop.extent, IntImm) and loop.extent.value % lanes == 0:
         return main
     rest = fold(loop.extent.astype(dtype) % step, {})
     done = fold(loop.start.astype(dtype) + whole * step, {})
-    tail_body = _Vectorizer(loop.var, base, lanes, limit=rest).whole(bind(loop.body, {}))
+    tail_body = _Vectorizer(loop.var, base, lanes, around, limit=rest).whole(bind(loop.body, {}))
     tail: Stmt = LetStmt(base, done, tail_body)
     if not isinstance(rest, IntImm):
         tail = If(rest > 0, tail)
@@ -123,14 +136,16 @@ def _strip_mined(loop: For, lanes: int) -> Stmt:
 class _Vectorizer:
     """Rewrites a loop body for the iterations `start + [0, lanes)` at once; `limit` masks the lanes after it."""
 
-    def __init__(self, var: Var, start: Expr, lanes: int, limit: Expr | None = None) -> None:
+    def __init__(self, var: Var, start: Expr, lanes: int, around: Around, limit: Expr | None = None) -> None:
         self.lanes = lanes
         self.start = start.astype(var.dtype)
         self.var = var
         self.varying: set[Var] = {var}
         self.vectors: dict[Var, Expr] = {var: Ramp(self.start, const(1, var.dtype), lanes)}
         self.private: dict[Buffer, Buffer] = {}
+        self.around = around
         self.limit = limit
+        self.tail: Expr | None = None  # the mask of the lanes before the limit: at least one of them runs
 
     def whole(self, body: Stmt) -> Stmt:
         """The body with every lane, or the first `limit` lanes."""
@@ -141,6 +156,7 @@ class _Vectorizer:
                 Ramp(zero, const(1, self.var.dtype), self.lanes),
                 Broadcast(self.limit.astype(self.var.dtype), self.lanes),
             )
+            self.tail = mask
         return self.stmt(body, mask)
 
     # -- statements
@@ -162,7 +178,7 @@ class _Vectorizer:
             return self.allocate(stmt, mask)
         if isinstance(stmt, LetStmt):
             return self.let(stmt, mask)
-        if isinstance(stmt, Evaluate) and not self.varies(stmt.value):
+        if isinstance(stmt, Evaluate) and not self.varies(stmt.value) and mask is self.tail:
             return stmt
         raise NotVectorizable(f"{type(stmt).__name__} has no vector form")
 
@@ -170,16 +186,17 @@ class _Vectorizer:
         if stmt.predicate is not None or stmt.value.dtype.lanes > 1:
             raise NotVectorizable("vectors inside vectors")
         buffer, index = self.access(stmt.buffer, stmt.indices[0], mask)
-        if index.dtype.lanes == 1:
+        if stmt.buffer not in self.private and not self.varies(stmt.indices[0]):
             if self.varies(stmt.value) or mask is not None:
                 raise NotVectorizable(f"all lanes store to {stmt.buffer.name}[{index}]")
             return BufferStore(buffer, self.expr(stmt.value, mask), (index,))
         return BufferStore(buffer, self.widened(self.expr(stmt.value, mask)), (index,), mask)
 
     def branch(self, stmt: If, mask: Expr | None) -> Stmt:
-        if not self.varies(stmt.condition):
-            then_case = self.stmt(stmt.then_case, mask)
-            return If(self.expr(stmt.condition, mask), then_case, stmt.else_case and self.stmt(stmt.else_case, mask))
+        if self.agrees(stmt.condition, mask):
+            with self.inside(stmt.condition):
+                then_case = self.stmt(stmt.then_case, mask)
+            return If(stmt.condition, then_case, stmt.else_case and self.stmt(stmt.else_case, mask))
         condition = self.widened(self.expr(stmt.condition, mask))
         if not has_load(stmt.condition):
             return self.masked_branches(stmt, mask, condition)
@@ -194,9 +211,10 @@ class _Vectorizer:
         return Seq.of(then_case, self.stmt(stmt.else_case, conjunction(mask, Not(condition))))
 
     def loop(self, stmt: For, mask: Expr | None) -> Stmt:
-        if self.varies(stmt.start) or self.varies(stmt.extent):
+        if not self.agrees(stmt.start, mask) or not self.agrees(stmt.extent, mask):
             raise NotVectorizable(f"the loop over {stmt.var.name} has other bounds in each lane")
-        return replace(stmt, body=self.stmt(stmt.body, mask))
+        with self.inside(stmt):
+            return replace(stmt, body=self.stmt(stmt.body, mask))
 
     def allocate(self, stmt: Allocate, mask: Expr | None) -> Stmt:
         # Each lane has its own: the lanes of one element lie side by side.
@@ -206,8 +224,9 @@ class _Vectorizer:
         return Allocate(private, self.stmt(stmt.body, mask), stmt.annotations)
 
     def let(self, stmt: LetStmt, mask: Expr | None) -> Stmt:
-        if not self.varies(stmt.value):
-            return replace(stmt, value=self.expr(stmt.value, mask), body=self.stmt(stmt.body, mask))
+        if self.agrees(stmt.value, mask):
+            with self.inside(stmt):
+                return replace(stmt, body=self.stmt(stmt.body, mask))
         value = self.widened(self.expr(stmt.value, mask))
         vector = Var(stmt.var.name, value.dtype)
         self.varying.add(stmt.var)
@@ -224,6 +243,26 @@ class _Vectorizer:
             for node in walk(e)
         )
 
+    def agrees(self, e: Expr, mask: Expr | None) -> bool:
+        """Whether lanes see one value, which may be computed even if none of them runs."""
+        return not self.varies(e) and (mask is self.tail or self.reads_what_is_there(e))
+
+    def reads_what_is_there(self, e: Expr) -> bool:
+        """Whether all loads of a value are shown to lie in their flat buffers, whatever is in memory."""
+        loads = [node for node in walk(e) if isinstance(node, BufferLoad)]
+        return not loads or (
+            not any(has_load(load.indices[0]) for load in loads)
+            and _shown(self.around, [part for load in loads for part in _in_bounds(load)])
+        )
+
+    @contextmanager
+    def inside(self, part: For | LetStmt | Expr) -> Iterator[None]:
+        """While the body of a statement is rewritten."""
+        before = self.around
+        self.around = (*before, part)
+        yield
+        self.around = before
+
     def access(self, buffer: Buffer, index: Expr, mask: Expr | None) -> tuple[Buffer, Expr]:
         new = self.index(index, mask)
         if buffer not in self.private:
@@ -237,16 +276,16 @@ class _Vectorizer:
 
     def index(self, index: Expr, mask: Expr | None) -> Expr:
         """A scalar index, a ramp where it is linear in the lane, else a vector, read from memory under the mask."""
-        if not self.varies(index):
-            return self.expr(index, mask)
-        ramp = self.ramp(index)
+        if self.agrees(index, mask):
+            return index
+        ramp = self.ramp(index, mask)
         return self.widened(self.expr(index, mask)) if ramp is None else ramp
 
-    def ramp(self, e: Expr) -> Ramp | None:
+    def ramp(self, e: Expr, mask: Expr | None) -> Ramp | None:
         """An integer expression that grows by the same amount from lane to lane."""
         form = linear(e)
         stride, rest = coefficient(form, self.var), expr(form.without(self.var), e.dtype)
-        if self.varies(rest):
+        if not self.agrees(rest, mask):
             return None
         base = expr(linear(rest + self.start.astype(e.dtype) * stride), e.dtype)
         return Ramp(base, const(stride, e.dtype), self.lanes)
@@ -258,7 +297,7 @@ class _Vectorizer:
         """The value in all lanes: a vector, or a scalar where all lanes agree."""
         if isinstance(e, Var):
             return self.vectors.get(e, e)
-        if not self.varies(e):
+        if self.agrees(e, mask):
             return e
         if e.dtype.lanes > 1:
             raise NotVectorizable("vectors inside vectors")
@@ -276,7 +315,7 @@ class _Vectorizer:
             needed = a if isinstance(e, And) else Not(a)
             return type(e)(a, self.widened(self.expr(e.b, conjunction(mask, needed))))
         if isinstance(e, Add | Sub | Mul) and e.dtype in ("int32", "int64") and not has_load(e):
-            ramp = self.ramp(e)
+            ramp = self.ramp(e, mask)
             if ramp is not None:
                 return ramp
         if isinstance(e, BinaryOp | Not):
@@ -286,17 +325,16 @@ class _Vectorizer:
     def load(self, e: BufferLoad, mask: Expr | None) -> Expr:
         if e.predicate is not None:
             raise NotVectorizable("a masked load inside a vector")
-        if has_load(e.indices[0]) and mask is not None and e.buffer not in self.private:
-            index = self.widened(self.expr(e.indices[0], mask))
-            return BufferLoad(e.buffer, (index,), mask)
         buffer, index = self.access(e.buffer, e.indices[0], mask)
+        if index.dtype.lanes == 1 and mask is not self.tail and not self.reads_what_is_there(e):
+            index = self.widened(index)
         return BufferLoad(buffer, (index,), mask if index.dtype.lanes > 1 else None)
 
     def call(self, e: Call, mask: Expr | None) -> Expr:
         dtype = e.dtype.with_lanes(self.lanes)
         if e.op == "if_then_else":
             condition, a, b = e.args
-            if not self.varies(condition):
+            if self.agrees(condition, mask):
                 return Call(
                     dtype, e.op, (condition, self.widened(self.expr(a, mask)), self.widened(self.expr(b, mask)))
                 )
@@ -309,6 +347,25 @@ class _Vectorizer:
         if e.op.startswith("vector_reduce") or e.op == "tvm_storage_sync" or e.op in COLLECTIVES:
             raise NotVectorizable(f"{e.op} inside a vector")
         return Call(dtype, e.op, tuple(self.widened(self.expr(a, mask)) for a in e.args))
+
+
+def _in_bounds(load: BufferLoad) -> list[Expr]:
+    index = load.indices[0]
+    return [index >= 0, index < load.buffer.shape[0].astype(index.dtype)]
+
+
+def _shown(around: Around, conditions: Sequence[Expr]) -> bool:
+    """Whether conditions hold wherever a statement runs."""
+    analyzer, known = Analyzer(), []
+    for part in around:
+        if isinstance(part, For):
+            analyzer.bind(part)
+        elif isinstance(part, Expr) and not reads_memory(part):
+            known.append(part)
+        elif isinstance(part, LetStmt) and part.var.dtype in ("int32", "int64") and not reads_memory(part.value):
+            analyzer.bind_value(part.var, part.value)
+    with analyzer.constraint(*known):
+        return all(analyzer.can_prove(condition) for condition in conditions)
 
 
 def conjunction(mask: Expr | None, condition: Expr) -> Expr:

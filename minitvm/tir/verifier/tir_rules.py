@@ -15,8 +15,9 @@ from ..all_reduce import AllReduce
 from ..analysis.accesses import handed_out
 from ..analysis.effects import effects
 from ..analysis.touches import Box, Touch, stretch
+from ..analysis.views import views, why_not_view
 from ..conditions import is_const
-from ..nodes import Allocate, Block, BlockRealize, For, ForKind, KernelCall, MatchBufferRegion, PrimFunc
+from ..nodes import Allocate, Block, BlockRealize, For, ForKind, KernelCall, PrimFunc
 from .rule import Broken, Rule, rule
 from .shared_rules import SHARED_RULES
 from .visibility import Surroundings, every_node, scoped
@@ -112,12 +113,14 @@ def addresses_are_declared(func: PrimFunc) -> Broken:
 
 @rule(TIR_RULES)
 def views_fit_their_source(func: PrimFunc) -> Broken:
-    """a matched buffer has the dtype and scope of the buffer that it views"""
-    for node in every_node(func):
-        if isinstance(node, MatchBufferRegion):
-            view, source = node.buffer, node.source.buffer
-            if (view.dtype, view.scope) != (source.dtype, source.scope):
-                yield node, f"{view.dtype} in {view.scope}, a view of {source.dtype} in {source.scope}"
+    """a matched buffer has the dtype and scope of the buffer that it views, the dimensions and strides of the region"""
+    for match, region in views(func):
+        view, source = match.buffer, match.source.buffer
+        if (view.dtype, view.scope) != (source.dtype, source.scope):
+            yield match, f"{view.dtype} in {view.scope}, a view of {source.dtype} in {source.scope}"
+        wrong = why_not_view(match, region)
+        if wrong:
+            yield match, wrong
 
 
 @rule(TIR_RULES)

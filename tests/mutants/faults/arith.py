@@ -1,6 +1,9 @@
 """Faults in integer reasoning: rules that are not sound, ranges that are too small, folds that change values."""
 
+from tests.tir.transform.test_loop_dtypes import sums_that_wrap
+
 from ..patch import Faults
+from ..streams import by_hand
 from ..workloads import families, lowered, schedules, simplified
 
 ARITH = "minitvm.arith."
@@ -115,3 +118,6 @@ REGIONS.edit(
     "moved = multiply(steep, bounds[end])",
     "moved = multiply(steep, bounds[0])",
 )
+
+DTYPES = Faults("other integer dtypes", ARITH + "normal", [by_hand("sums that wrap", sums_that_wrap)])
+DTYPES.edit("sums that wrap do not", "Normalizer.affine", "if not is_index_dtype(e.dtype) and not", "if False and not")

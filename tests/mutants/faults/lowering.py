@@ -2,10 +2,14 @@
 
 import pytest
 
+from tests.tir.analysis.test_views import VIEWS as MALFORMED
+from tests.tir.analysis.test_views import test_a_view_that_does_not_fit_is_refused
 from tests.tir.test_strides import IN_LOOPS, test_parts_of_an_allocation_do_not_overlap
-from tests.tir.transform.test_hoist_conditions import divisions_stay_guarded
+from tests.tir.transform.test_hoist_conditions import divisions_stay_guarded, ends_that_an_init_changes
 from tests.tir.transform.test_negative_extents import LOOPS, test_loops_run_as_often_as_they_did
 from tests.tir.transform.test_strided_stores import gaps_are_filled
+from tests.tir.transform.test_vector_indices import all_vectors
+from tests.tir.transform.test_vectorize import BODIES, test_what_lanes_share_is_read_only_if_one_of_them_runs
 
 from ..contracts import storage
 from ..patch import Faults
@@ -70,12 +74,27 @@ ROLES.edit("the attribute says that nothing is", "keep_roles", "WRITES: writes}"
 
 # -- lower_match_buffers
 
+
+def views_that_do_not_fit() -> None:
+    for view in MALFORMED:
+        test_a_view_that_does_not_fit_is_refused(view)
+
+
 MATCH = Faults("lower_match_buffers", TRANSFORM + "lower_match_buffers", [VIEWS])
 MATCH.edit("a view's start is left out", "_indices", "r.start + i for r", "i for r")
-MATCH.edit("a view of a view starts where the inner one does", "_resolve", "Range(o.start + r.start,", "Range(r.start,")
 MATCH.edit(
     "fewer dimensions stand for the first ones", "_indices", "region.region[lead:], indices", "region.region, indices"
 )
+NESTED = Faults("views", "minitvm.tir.analysis.views", [VIEWS])
+NESTED.edit(
+    "a view of a view starts where the inner one does", "resolved", "Range(o.start + r.start,", "Range(r.start,"
+)
+NESTED.edit("whatever strides it declares", "why_not_view", "if view.strides:", "if False:",
+            by=[by_hand("views that do not fit", views_that_do_not_fit)])  # fmt: skip
+NESTED.edit("as many points in front as it likes", "why_not_view", "r.extent.value != 1", "r.extent.value < 1",
+            by=[by_hand("views that do not fit", views_that_do_not_fit)])  # fmt: skip
+NESTED.edit("a variable has two values", "why_not_view", "values.setdefault(declared, actual)", "actual",
+            by=[by_hand("views that do not fit", views_that_do_not_fit)])  # fmt: skip
 STRIDES = Faults("lower_match_buffers (strides)", "minitvm.tir.strides", [VIEWS])
 STRIDES.edit(
     "strides one dimension off",
@@ -112,6 +131,8 @@ PIPELINE.edit("copies share what they allocate", "_own_buffers", "if not fresh:"
 # -- lower_init
 
 INIT = Faults("lower_init", TRANSFORM + "lower_init", [TILES, CARRIED, BLOCKS])
+INIT.edit("ends of loops that the init changes", "init_nest", "for loop in inner for e in", "for loop in own for e in",
+          by=[by_hand("ends that an init changes", ends_that_an_init_changes)])  # fmt: skip
 INIT.edit("init lost", "_Lowering.realize", "self.before.setdefault(nest[0].var, []).append(nest[1])", "pass")
 INIT.edit(
     "init again in each iteration",
@@ -308,6 +329,9 @@ HOIST.edit(
     "first.then_case if others else",
     by=[BY_DATA],
 )
+ENDS = by_hand("ends that an init changes", ends_that_an_init_changes)
+HOIST.edit("an init changes the loop's end", "_init_first", "if any(touch.buffer in written", "if False and any(touch",
+           by=[ENDS])  # fmt: skip
 HOIST.edit(
     "only the init is kept",
     "_init_first",
@@ -356,6 +380,11 @@ ALIGN.edit("another axis", "aligned_strides", "by_axis.get(axis, (1, 0))", "by_a
 # -- flatten_buffers
 
 FLATTEN = Faults("flatten_buffers", TRANSFORM + "flatten_buffers", [BLOCKS, VIEWS])
+VECTORS = by_hand("vectors of indices", all_vectors)
+FLATTEN.edit("the steps of a ramp are elements", "flat_index", "i.stride.astype(dtype) * s.astype(dtype)",
+             "i.stride.astype(dtype)", by=[VECTORS])  # fmt: skip
+FLATTEN.edit("a vector of rows steps by elements", "flat_index", "Broadcast(stride.astype(dtype), lanes)",
+             "Broadcast(const(1, dtype), lanes)", by=[VECTORS])  # fmt: skip
 FLATTEN.edit(
     "columns first", "flat_index", "zip(indices, strides, strict=True)", "zip(indices, strides[::-1], strict=True)"
 )
@@ -470,6 +499,26 @@ VECTORIZE.edit(
     "self.expr(a, conjunction(mask, vector))",
     "self.expr(a, mask)",
     by=[lowered(families("chain"), ("vectorize", "vectorize"))],
+)
+
+
+def nothing_is_read() -> None:
+    for body in BODIES:
+        test_what_lanes_share_is_read_only_if_one_of_them_runs(body, 0)
+
+
+SHARED = Faults("vectorize: what lanes share", TRANSFORM + "vectorize", [by_hand("what lanes share", nothing_is_read)])
+SHARED.edit(
+    "it is there whether a lane runs or not",
+    "_Vectorizer.agrees",
+    "(mask is self.tail or self.reads_what_is_there(e))",
+    "True",
+)
+SHARED.edit(
+    "what memory says is in bounds",
+    "_Vectorizer.reads_what_is_there",
+    "_shown(self.around, [part for load in loads for part in _in_bounds(load)])",
+    "True",
 )
 
 # -- strided_loads

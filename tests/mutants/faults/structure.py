@@ -1,6 +1,9 @@
 """Faults in the primitives that take reductions, padding and loops apart, and put them together."""
 
+from tests.tir.schedule.test_reductions import sums_of_nothing
+
 from ..patch import Faults
+from ..streams import by_hand
 from ..workloads import families, primitive, schedules
 
 PRIMITIVES = "minitvm.tir.schedule.primitives."
@@ -91,6 +94,7 @@ EINSUM.edit(
 EINSUM.edit("reads one past the end", "_copy_in", "v < d for v", "v <= d for v")
 EINSUM.edit("the padding counts", "_copy_in", "const(pad, source.dtype)", "const(1, source.dtype)")
 EINSUM.drop("a buffer of another shape", "pad_einsum", "one_shape_each")
+EINSUM.drop("loops that do not run", "pad_einsum", "iterates", by=[by_hand("sums of nothing", sums_of_nothing)])
 ROLLING = Faults(
     "rolling_buffer",
     PRIMITIVES + "rolling_buffer",

@@ -10,7 +10,8 @@ import pytest
 
 from minitvm import te
 from minitvm.errors import ScheduleError
-from minitvm.gallery.reductions import with_epilogue
+from minitvm.gallery import programs
+from minitvm.gallery.reductions import no_terms, short_rows, with_epilogue
 from minitvm.reference import check
 from minitvm.script import tir as T
 from minitvm.tir.schedule import Schedule
@@ -153,3 +154,27 @@ def test_a_decomposed_init_declares_what_it_reads() -> None:
     init = sch.decompose_reduction("C", sch.get_loops("C")[1])
     assert [r.buffer.name for r in sch.get(init).reads] == ["S"]
     assert check(from_a_buffer, lower(sch.func))
+
+
+def rows_that_shrink() -> None:
+    """The init runs in no reduction loop: a loop as long as one of them says has no end there."""
+    sch = Schedule(short_rows)
+    with pytest.raises(ScheduleError, match="fixed_domains"):
+        sch.decompose_reduction("C", sch.get_loops("C")[0])
+
+
+def test_rows_that_shrink() -> None:
+    rows_that_shrink()
+
+
+def sums_of_nothing() -> None:
+    """A sum over no terms stores nothing, and neither may its padded copy be stored."""
+    sch = Schedule(no_terms)
+    with pytest.raises(ScheduleError, match=r"pad_einsum\(C, \[4, 1\]\): iterates"):
+        sch.pad_einsum("C", [4, 1])
+    sch = Schedule(programs.matmul(7, te.size_var("k"), 6))
+    sch.pad_einsum("C", [4, 1, 1])
+
+
+def test_sums_of_nothing() -> None:
+    sums_of_nothing()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm.expr import walk
 from minitvm.reference import check
+from minitvm.reference import kernel as kernel_reference
+from minitvm.reference import tir as reference
+from minitvm.script import from_source
 from minitvm.tir.nodes import For, If, Seq
+from minitvm.tir.transform import lower
 from minitvm.tir.transform.hoist_conditions import hoist_conditions
 
 from .guarded_neighbours import guarded_neighbours, program
@@ -85,3 +90,35 @@ def test_the_meaning_stays(data: st.DataObject) -> None:
     func = guarded_neighbours(data.draw)
     verdict = check(func, hoist_conditions(func))
     assert verdict, verdict
+
+
+def ends_that_an_init_changes() -> None:
+    """A loop runs as often as its extent said before it, whatever its first iteration stores there."""
+    body = {
+        "condition": """
+        if k == 0:
+            N[0] = 5
+        C[k] = T.float32(1)""",
+        "init": """
+        with T.block("C"):
+            vk = T.axis.reduce(16, k)
+            with T.init():
+                C[0] = T.float32(0)
+                N[0] = 5
+            C[0] = C[0] + T.float32(1)""",
+    }
+    for name, lines in body.items():
+        extent = "N[0]" if name == "condition" else "T.max(N[0], 1)"
+        func = from_source(f"""
+@T.prim_func
+def main(N: T.Buffer((1,), "int32"), C: T.Buffer((8,), "float32")):
+    for k in range({extent}):{lines}
+""")
+        results = [np.zeros(8, "float32") for _ in range(2)]
+        reference.run(func, np.array([2], "int32"), results[0], inout=["N", "C"])
+        kernel_reference.run(lower(func), np.array([2], "int32"), results[1], inout=["N", "C"])
+        np.testing.assert_array_equal(*results)
+
+
+def test_ends_that_an_init_changes() -> None:
+    ends_that_an_init_changes()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from ....expr import OPAQUE, REDUCE, SPATIAL, free_vars, replace, substitute, walk
+from ....arith import Analyzer
+from ....expr import OPAQUE, REDUCE, SPATIAL, Expr, Var, free_vars, replace, substitute, walk
 from ...analysis.bindings import why_not_injective, why_not_started_first
 from ...analysis.block_kinds import Scope, loops_binding, why_not_reduction
 from ...analysis.declared import declared_regions, union_regions
-from ...conditions import all_of, conjuncts
+from ...conditions import all_of, conjuncts, uses
 from ...nodes import Block, BlockRealize, BufferLoad, For, Seq, Stmt
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
@@ -135,10 +136,42 @@ def init_finds_its_inputs(state: ScheduleState, block: BlockRealize, loop: For) 
     return None
 
 
+def _copied(block: BlockRealize, inner: Sequence[For]) -> list[For]:
+    """Of the loops from the given one inward, those that the init runs in."""
+    spatial, reduced = loops_binding(block, SPATIAL), loops_binding(block, (REDUCE, OPAQUE))
+    # A loop of one iteration binds nothing, and still a condition may name it.
+    named = {v for c in _conditions(block, inner, reduced) for v in free_vars(c)}
+    return [l for l in inner if l.var in spatial or l.var in named]
+
+
+def _conditions(block: BlockRealize, inner: Sequence[For], reduced: Collection[Var]) -> list[Expr]:
+    """The conditions of the predicate under which the init runs."""
+    inside = {l.var for l in inner}
+    return [c for c in conjuncts(block.predicate) if not set(free_vars(c)) & inside & set(reduced)]
+
+
+@requirement
+def fixed_domains(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+    """from the loop inward, no start or extent of a loop in which the init runs depends on one in which it does not"""
+    loops = state.home(block).loops_above(block)
+    inner = loops[loops.index(loop) :]
+    copied = _copied(block, inner)
+    left = [l.var for l in inner if l not in copied]
+    for l in copied:
+        if uses(l.start, left) or uses(l.extent, left):
+            domain = f"[{l.start}, {Analyzer().simplify(l.start + l.extent)})"
+            return Failure(
+                {l: "its domain"},
+                f"a domain of {l.var.name} that depends on no reduction loop",
+                f"it runs over {domain}",
+            )
+    return None
+
+
 @primitive(
     aka={"Halide": "update"}, past="was decomposed, which made",
     requires=[reduction_block, loop_around, no_reduction_above, separable_loops, each_point_once, started_first,
-        alone_below, init_finds_its_inputs],
+        alone_below, init_finds_its_inputs, fixed_domains],
 )  # fmt: skip
 def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) -> BlockRealize:
     """Split the init of a reduction off, into loops of its own before the given loop.
@@ -163,12 +196,8 @@ def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) ->
     assert old.init is not None  # reduction_block
     loops = tree.loops_above(block)
     inner = loops[loops.index(loop) :]
-    spatial, reduced = loops_binding(block, SPATIAL), loops_binding(block, (REDUCE, OPAQUE))
-    inside = {l.var for l in inner}
-    conditions = [c for c in conjuncts(block.predicate) if not set(free_vars(c)) & inside & reduced]
-    # A loop of one iteration binds nothing, and still a condition may name it.
-    named = {v for c in conditions for v in free_vars(c)}
-    copied = [l for l in inner if l.var in spatial or l.var in named]
+    conditions = _conditions(block, inner, loops_binding(block, (REDUCE, OPAQUE)))
+    copied = _copied(block, inner)
     renamed = {l.var: l.var.with_name(f"{l.var.name}_init") for l in copied}
     kept = {it.var: it.var.with_name(it.var.name) for it in old.iter_vars if it.kind == SPATIAL}
     iters = tuple(replace(it, var=kept[it.var]) for it in old.iter_vars if it.kind == SPATIAL)

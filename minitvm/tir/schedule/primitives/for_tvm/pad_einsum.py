@@ -27,10 +27,12 @@ from .....expr import (
     Mul,
     Node,
     Range,
+    SizeVar,
     Sub,
     Var,
     call,
     const,
+    free_vars,
     replace,
     rewrite,
     walk,
@@ -115,6 +117,20 @@ def trivial_binding(state: ScheduleState, block: BlockRealize) -> Failure | None
         at = tree.parent[l]
     if not loops:
         return Failure({block.block: "this block"}, expected, "no loop")
+    return None
+
+
+@requirement
+def iterates(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """each loop around the block has an iteration, symbolic sizes being at least 1: else a result that the block never
+    writes would be copied back"""
+    for l in state.home(block).loops_above(block):
+        analyzer = Analyzer()
+        for size in free_vars(l.extent):
+            if isinstance(size, SizeVar):
+                analyzer.bind(size, (1, None))
+        if not analyzer.can_prove(l.extent > 0):
+            return Failure({l: "this loop"}, "at least one iteration", f"{l.var.name} runs {l.extent} times")
     return None
 
 
@@ -253,7 +269,7 @@ def one_shape_each(state: ScheduleState, block: BlockRealize, padding: Sequence[
 
 @primitive(
     past="was padded",
-    requires=[einsum_block, trivial_binding, valid_padding, one_shape_each, padding_adds_nothing],
+    requires=[einsum_block, trivial_binding, iterates, valid_padding, one_shape_each, padding_adds_nothing],
 )
 def pad_einsum(state: ScheduleState, block: BlockRealize, padding: list[int]) -> None:
     """Make the extents of a block's iterators multiples of `padding`, with padded copies of what it reads and writes.

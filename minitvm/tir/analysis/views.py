@@ -1,0 +1,60 @@
+"""Matched buffers: which region of which storage each of them is, and whether its declaration fits that region."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ...arith import Analyzer
+from ...expr import Expr, IntImm, Range, Var, walk
+from ..nodes import Block, Buffer, BufferRegion, MatchBufferRegion, PrimFunc
+from ..strides import row_major
+
+Views = Mapping[Buffer, BufferRegion]
+
+
+def views(func: PrimFunc) -> Iterator[tuple[MatchBufferRegion, BufferRegion]]:
+    """Each matched buffer of a function, and the region of a buffer that is not matched itself."""
+    regions: dict[Buffer, BufferRegion] = {}
+    for node in walk(func.body):
+        for match in node.match_buffers if isinstance(node, Block) else ():
+            regions[match.buffer] = resolved(match.source, regions)
+            yield match, regions[match.buffer]
+
+
+def resolved(source: BufferRegion, views: Views) -> BufferRegion:
+    """A region of a view as a region of what that is a view of."""
+    if source.buffer not in views:
+        return source
+    outer = views[source.buffer]
+    lead = len(outer.region) - len(source.region)
+    ranges = tuple(Range(o.start + r.start, r.extent) for o, r in zip(outer.region[lead:], source.region, strict=True))
+    return BufferRegion(outer.buffer, outer.region[:lead] + ranges)
+
+
+def strides_of(buffer: Buffer) -> list[Expr]:
+    """How many elements apart neighbours in each dimension are."""
+    return list(buffer.strides) or row_major(buffer.shape)
+
+
+def why_not_view(match: MatchBufferRegion, source: BufferRegion) -> str:
+    """What is known to be wrong with a matched buffer, `source` being its resolved region; "" if nothing is.
+
+    A view covers the last dimensions of its region, of which those in front are single points. Its dimensions and
+    strides are those of the region; a variable in their place takes the value that it finds first.
+    """
+    view, region = match.buffer, match.source.region
+    lead = len(region) - view.ndim
+    found = ", ".join(str(r.extent) for r in region)
+    if lead < 0 or any(isinstance(r.extent, IntImm) and r.extent.value != 1 for r in region[:lead]):
+        return f"{view.name} has {view.ndim} dimensions and views a region of shape ({found})"
+    pairs = [(f"dimension {axis}", dim, region[lead + axis].extent) for axis, dim in enumerate(view.shape)]
+    strides = strides_of(source.buffer)[source.buffer.ndim - view.ndim :]
+    if view.strides:
+        pairs += [(f"stride {axis}", *both) for axis, both in enumerate(zip(view.strides, strides, strict=True))]
+    values: dict[Var, Expr] = {}
+    for what, declared, actual in pairs:
+        expected = values.setdefault(declared, actual) if isinstance(declared, Var) else declared
+        difference = Analyzer().simplify(expected.astype("int64") - actual.astype("int64"))
+        if isinstance(difference, IntImm) and difference.value != 0:
+            return f"{what} of {view.name} is {expected}, that of its region {actual}"
+    return ""
