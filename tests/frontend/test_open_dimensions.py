@@ -250,7 +250,11 @@ def test_a_guard_names_the_node_the_dimensions_and_both_values(tmp_path: Path) -
             "test: operator Add (node the_sum) does not take these sizes: m and n are taken for equal",
             "  found:  5 and 3 where n = 3, m = 5",
         ]
+        with pytest.raises(InputError, match=r"try:  .*\n .*repeated \(broadcast\) only if shapes= says that it is 1"):
+            program(x, floats(1, 4))
         assert (untouched == 7).all()
+    with pytest.raises(InputError, match=r"(?s)1 and 3 are taken for equal.*shapes= says that it is 1"):
+        interpreter.run(from_onnx(two_lengths()), [x, floats(1, 4)])
     with pytest.raises(InputError, match="m and n for equal"):
         executables.run(module.executable, {"x": x, "y": floats(5, 4)})
 
