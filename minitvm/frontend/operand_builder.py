@@ -166,7 +166,11 @@ class OperandBuilder:
     def value(self, operand: Operand, name: str | None = None) -> Value:
         """The operand as a value of the graph; a constant is put into the graph on first use."""
         if operand.value is None:
-            assert operand.data is not None
+            if operand.data is None:
+                raise UnsupportedOperator(
+                    f"{operand} is wanted as a tensor{' ' + name if name else ''}: a sequence is supported only "
+                    "between operators that take it apart, with a number of elements that is known while importing"
+                )
             if operand.is_symbolic:
                 operand.value = self._computed(operand, name)
                 self._computed_here.append(operand)
