@@ -304,7 +304,8 @@ def compile_executable(
     functions = list(dict.fromkeys(units[node].function for node in needed))
     report = (lambda done, total: progress("lowering", done, total)) if progress else None
     lowered = lower_placed(functions, target, callback, report, lambda group, machine: decisions(group, machine, tuned))
-    return link_graph(level, units, lowered, host_of(target).brief, input_bounds(graph))
+    names = [value.name for value in graph.outputs]
+    return link_graph(level, units, lowered, host_of(target).brief, input_bounds(graph), names)
 
 
 LEVELS_OF_OPERATOR = ("fused", "te", "tir", "schedule", "kernel", "source")

@@ -207,8 +207,22 @@ def _body(body: Graph, inputs: Sequence[np.ndarray], dims: Mapping[x.Var, Any]) 
 def _operator(item: OpNode, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -> list[np.ndarray]:
     if item.op not in OPERATORS:
         raise Unsupported(f"the graph interpreter has no operator {item.op}; {nearest(item.op, list(OPERATORS))}")
-    results = OPERATORS[item.op](*inputs, **{name: _concrete(value, dims) for name, value in item.attrs.items()})
+    results = OPERATORS[item.op](*inputs, **_attributes(item, inputs, dims))
     return [np.asarray(m) for m in results] if isinstance(results, list | tuple) else [np.asarray(results)]
+
+
+def _attributes(item: OpNode, inputs: Sequence[np.ndarray], dims: Mapping[x.Var, Any]) -> dict[str, Any]:
+    """The operator's attributes in this run.
+
+    Of a reshape's target only a 0 that is written there copies a dimension; an open size that is 0 is one of 0.
+    """
+    attrs = {name: _concrete(value, dims) for name, value in item.attrs.items()}
+    if item.op == "reshape" and not attrs["allowzero"]:
+        copied = [isinstance(d, int) and d == 0 for d in item.attrs["newshape"]]
+        shape = zip(copied, attrs["newshape"], strict=True)
+        attrs.update(newshape=tuple(inputs[0].shape[k] if copy else d for k, (copy, d) in enumerate(shape)))
+        attrs.update(allowzero=True)
+    return attrs
 
 
 def _concrete(value: Any, dims: Mapping[x.Var, Any]) -> Any:

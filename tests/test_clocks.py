@@ -38,6 +38,7 @@ ALLOWED = {
     "tests/runtime/test_team.py": "workers that fall asleep",
     "tests/test_lessons.py": "a process that hangs is ended",
     "tests/tune/test_measure.py": "a kernel that never returns is ended",
+    "tests/runtime/test_workers.py": "at a moment, workers are stopped",
     "tests/tune/test_prepare.py": "a file was written now",
     "tests/tir/schedule/pairs.py": "its table shows the time of a row",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 UNITS = ("fetch", "load", "compute", "store")
@@ -129,6 +129,42 @@ class Timeline:
             for what, row in self.table()
         ]
         return "\n".join(lines)
+
+
+def in_sequence(lines: Sequence[Timeline], name: str) -> Timeline:
+    """Runs of one machine as one run under a name: each begins when the one before it has ended.
+
+    Raises `ValueError` for no runs.
+    """
+    if not lines:
+        raise ValueError("wanted at least one run")
+    first = lines[0]
+    whole = Timeline(first.program, first.config, 0, 0, first.units, first.work, first.reasons)
+    instructions: list[Any] = []
+    for line in lines:
+        at, before = whole.cycles, len(instructions)
+        instructions += line.program.instructions
+        whole.cycles += line.cycles
+        whole.micro_ops += line.micro_ops
+        whole.moved += line.moved
+        whole.intervals += [
+            replace(i, instruction=before + i.instruction, start=at + i.start, end=at + i.end) for i in line.intervals
+        ]
+        whole.stalls += [
+            replace(s, instruction=s.instruction if s.instruction < 0 else before + s.instruction, start=at + s.start,
+                    end=at + s.end) for s in line.stalls
+        ]  # fmt: skip
+        whole.tokens += [
+            TokenUse(t.queue, before + t.pushed_by, at + t.pushed_at, before + t.popped_by, at + t.popped_at)
+            for t in line.tokens
+        ]
+        for unit, spent in line.spent.items():
+            for what, cycles in spent.items():
+                whole.spent[unit][what] = whole.spent[unit].get(what, 0) + cycles
+        for unit, cycles in line.channel.items():
+            whole.channel[unit] = whole.channel.get(unit, 0) + cycles
+    whole.program = replace(first.program, name=name, instructions=tuple(instructions))
+    return whole
 
 
 def overlapping(intervals: Sequence[Interval]) -> int:

@@ -19,6 +19,7 @@ import numpy as np
 
 from ..errors import InputError, nearest
 from . import options as opt
+from .accel_output import files, pictures
 from .run import output_path, save
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ def register(commands: Any) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     run_parser = actions.add_parser("run", help="verify, interpret and time a program or a layer")
     _program(run_parser)
-    run_parser.add_argument("--orders", type=int, default=8, metavar="N", help="orders of the modules to try (8)")
+    run_parser.add_argument(
+        "--orders", type=int, default=8, metavar="N", help="of a program or a layer: orders of the modules to try (8)"
+    )
     run_parser.add_argument("--input", metavar="X.npz", help="inputs by name; without it seeded random ones")
     run_parser.add_argument("--output", metavar="Y.npz", help="write the outputs there")
     run_parser.add_argument("--timeline", metavar="OUT.html", help="write a page with the Gantt chart")
@@ -96,6 +99,7 @@ def _numbers(text: str) -> list[int]:
 def _read(options: argparse.Namespace, target: Target) -> tuple[Program, AccelConfig]:
     from ..accel.assembler import read
     from ..accel.layers import RESNET18
+    from ..models import ALL
     from .accel_layers import compiled
 
     config = target.config
@@ -103,7 +107,7 @@ def _read(options: argparse.Namespace, target: Target) -> tuple[Program, AccelCo
         return compiled(RESNET18[options.program], target, options.contexts, options.program), config
     path = Path(options.program)
     if not path.is_file():
-        near = f"; {nearest(options.program, list(RESNET18))}" if path.parent == Path(".") else ""
+        near = f"; {nearest(options.program, [*RESNET18, *ALL])}" if path.parent == Path(".") else ""
         raise InputError(f"no such file: {options.program}{near}")
     return read(path.read_bytes(), config, path.name), config
 
@@ -117,8 +121,7 @@ def run(options: argparse.Namespace) -> int:
         from .accel_network import run as run_network
 
         return run_network(options, machine(options.config, options.memory))
-    targets = {name: output_path(value, f"--{name}") for name in ("output", "timeline", "trace")
-               if (value := getattr(options, name))}  # fmt: skip
+    targets = files(options)
     target = machine(options.config, options.memory)
     if target.kind != "accel":
         return _run_elsewhere(options, target, targets)
@@ -134,7 +137,7 @@ def run(options: argparse.Namespace) -> int:
     print(f"timed in {time.perf_counter() - start:.2f} s")
     if "output" in targets:
         save(targets["output"], outputs)
-    written = _pictures(timeline, targets)  # before the table, of which a reader may take the head alone
+    written = pictures(timeline, targets)  # before the table, of which a reader may take the head alone
     print(timeline.text())
     for file in written:
         print(f"wrote {file}")
@@ -156,7 +159,7 @@ def _run_elsewhere(options: argparse.Namespace, target: Target, targets: dict[st
     print("the result is NumPy's, bit by bit" if same else "the result is NOT that of NumPy")
     if "output" in targets:
         save(targets["output"], outputs)
-    written = _pictures(timeline, targets)
+    written = pictures(timeline, targets)
     print(timeline.text())
     for file in written:
         print(f"wrote {file}")
@@ -222,19 +225,6 @@ def _right(name: str, config: AccelConfig, inputs: dict[str, Any], outputs: dict
     same = np.array_equal(unpack_result(outputs["result"], layer, config), layer.reference(image, filters))
     print("the result is NumPy's, bit by bit" if same else "the result is NOT that of NumPy")
     return same
-
-
-def _pictures(timeline: Timeline, targets: dict[str, Path]) -> list[Path]:
-    """Write the pictures that were asked for; returns their files."""
-    from ..accel.viz.page import page
-    from ..accel.viz.trace import chrome_trace
-
-    written = []
-    for name, draw in (("timeline", page), ("trace", chrome_trace)):
-        if name in targets:
-            targets[name].write_text(draw(timeline), encoding="utf-8")
-            written.append(targets[name])
-    return written
 
 
 def show(options: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from ..errors import UnsupportedOperator
 from . import options as opt
 
 if TYPE_CHECKING:
+    from ..accel.timeline import Timeline
     from ..graph import Graph
     from ..target import Target
 
@@ -49,12 +50,19 @@ def read(options: argparse.Namespace) -> tuple[Graph, dict[str, np.ndarray]]:
 
 
 def run(options: argparse.Namespace, target: Target) -> int:
-    """Run a network, compare it with the interpreter bit by bit, and print the cycles of each kernel."""
+    """Run a network, compare it with the interpreter bit by bit, and print the cycles of each kernel.
+
+    Writes the outputs, and a timeline of all kernels of the accelerator one after the other, where options ask for it.
+    """
+    from ..accel.timeline import in_sequence
     from ..build import build
     from ..reference import graph as interpreter
     from ..runtime.device.simulated import timelines
+    from .accel_output import files, pictures
     from .progress import progress
+    from .run import save
 
+    targets = files(options)
     graph, inputs = read(options)
     with progress() as report:
         module = build(graph, target=target, progress=report)
@@ -68,12 +76,17 @@ def run(options: argparse.Namespace, target: Target) -> int:
     start = time.perf_counter()
     timed = timelines(module.executable)
     print(f"timed in {time.perf_counter() - start:.1f} s")
-    _table(module.executable, timed)
+    if "output" in targets:
+        save(targets["output"], {value.name: array for value, array in zip(graph.outputs, found, strict=True)})
+    mine = _table(module.executable, timed)
+    if mine:
+        for file in pictures(in_sequence(mine, graph.name), targets):
+            print(f"wrote {file}")
     return 0 if same else 1
 
 
-def _table(executable: Any, timed: dict[str, Any]) -> None:
-    """The cycles of each call of the accelerator, and of all."""
+def _table(executable: Any, timed: dict[str, Timeline]) -> list[Timeline]:
+    """Print the cycles of each call of the accelerator, and of all; returns the runs in their order."""
     from ..executable import CallKernel
 
     calls = [step for step in executable.steps if isinstance(step, CallKernel)]
@@ -84,6 +97,7 @@ def _table(executable: Any, timed: dict[str, Any]) -> None:
         print(f"{operator:{width}}  {line.cycles:>10,} cycles  array in use {line.utilisation:.2f}")
     total = sum(line.cycles for _, line in mine)
     print(f"{len(mine)} of {len(calls)} kernel calls are the accelerator's: {total:,} cycles")
+    return [line for _, line in mine]
 
 
 _ANCHORS = ("conv2d_elements", "add_elements", "max_pool2d_elements")  # a layer's function is named after one

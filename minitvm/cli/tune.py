@@ -110,10 +110,10 @@ def summary(tuned: Tuned) -> list[str]:
     """What came of tuning, in lines."""
     lines = [f"skipped     {name}: {why}" for name, why in tuned.skipped]
     if tuned.waiting:
-        total = tuned.waiting + len(tuned.searches)
-        lines.append(
-            f"not begun   {tuned.waiting} of {total} operators: run the same command again, or with a larger --budget"
-        )
+        of_all = f"{tuned.waiting} of {tuned.waiting + len(tuned.searches)} operators"
+        again = f"not begun   {of_all}: run the same command again, or with a larger --budget"
+        lines.append(f"left alone  {of_all}: they take too little for measurements to pay"
+                     if tuned.ended == "gain" else again)  # fmt: skip
     before, after = tuned.untuned_seconds, tuned.tuned_seconds
     if before:
         lines.append(

@@ -44,10 +44,11 @@ class Node:
 
     `_children` names the fields that hold sub-nodes (a node, or a tuple of nodes), in order of evaluation;
     `expr.visitor` walks and rebuilds by it. `_defs` names the fields that *define* variables or buffers, which
-    `structural_equal` may rename. `_kept` is no part of the node (`expr.kept`).
+    `structural_equal` may rename. `_kept` (`expr.kept`) and `_below` (`expr.visitor`) are no parts of the node.
     """
 
-    __slots__ = ("__weakref__", "_kept")
+    __slots__ = ("__weakref__", "_below", "_kept")
+    _below: tuple[Node, ...]
     _children: ClassVar[tuple[str, ...]] = ()
     _defs: ClassVar[tuple[str, ...]] = ()
 

@@ -18,32 +18,36 @@ N = TypeVar("N", bound=Node)
 
 def children(node: Node) -> Iterator[Node]:
     """The direct sub-nodes, in order."""
-    for name in node._children:
-        value = getattr(node, name)
-        if isinstance(value, Node):
-            yield value
-        elif isinstance(value, tuple):
-            for item in value:
-                if isinstance(item, Node):
-                    yield item
+    return reversed(_below(node))
+
+
+def _below(node: Node) -> tuple[Node, ...]:
+    """The direct sub-nodes, the last one first. They are kept with the node, for most nodes are visited many times."""
+    try:
+        return node._below
+    except AttributeError:
+        below: list[Node] = []
+        for name in node._children:
+            value = getattr(node, name)
+            if isinstance(value, Node):
+                below.append(value)
+            elif isinstance(value, tuple):
+                below += [item for item in value if isinstance(item, Node)]
+        object.__setattr__(node, "_below", tuple(reversed(below)))
+        return node._below
 
 
 def walk(node: Node) -> Iterator[Node]:
     """The node and all nodes below it, parents first, in program order. A shared sub-tree comes once a place."""
-    # Lowering spends much of its time here, so the children are pushed in place rather than through `children`.
     stack = [node]
-    pop, push = stack.pop, stack.append
+    pop, extend = stack.pop, stack.extend
     while stack:
         top = pop()
         yield top
-        for name in reversed(top._children):
-            value = getattr(top, name)
-            if value.__class__ is tuple:
-                for item in reversed(value):
-                    if isinstance(item, Node):
-                        push(item)
-            elif isinstance(value, Node):
-                push(value)
+        try:  # lowering spends much of its time here
+            extend(top._below)
+        except AttributeError:
+            extend(_below(top))
 
 
 @functools.cache
@@ -64,6 +68,8 @@ def replace(node: N, **changes: Any) -> N:
 
 def map_children(node: N, function: Callable[[Any], Any]) -> N:
     """The node with `function` applied to each direct sub-node; the same object when nothing changed."""
+    if not _below(node):
+        return node
     changes: dict[str, Any] = {}
     for name in node._children:
         value = getattr(node, name)

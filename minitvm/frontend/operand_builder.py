@@ -304,8 +304,11 @@ def _fold(operator: operators.Operator, operands: Sequence[Operand], attrs: dict
     elif operator.fold is None or operator.sought:
         return None
     else:
-        with np.errstate(all="ignore"):
-            results = operator.fold(*arrays, **attrs)
+        try:
+            with np.errstate(all="ignore"):
+                results = operator.fold(*arrays, **attrs)
+        except ValueError:  # NumPy has no value for it, such as a maximum of nothing; the operator has
+            return None
     if results is None:
         return None
     types = operator.output_types([(o.shape, o.dtype) for o in operands], attrs)

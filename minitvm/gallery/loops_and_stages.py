@@ -212,6 +212,7 @@ CASES["fuse.plain_loops"] = on(
 CASES["fuse.starts_at_zero"] = on(shifted, lambda s: s.fuse(loop(s, "A")))
 CASES["fuse.consecutive"] = on(M, lambda s: s.fuse(loop(s, "C", 0), loop(s, "C", 2)))
 CASES["fuse.rectangular"] = on(programs.triangle, lambda s: s.fuse(*s.get_loops("A")))
+CASES["fuse.product_fits"] = on(lambda: M(70000, 70000), lambda s: s.fuse(*s.get_loops("C")[:2]))
 CASES["reorder.distinct_loops"] = on(M, lambda s: s.reorder(loop(s, "C"), loop(s, "C")))
 CASES["reorder.single_chain"] = on(
     M,

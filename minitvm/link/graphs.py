@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +30,12 @@ def link_graph(
     lowered: Mapping[bytes, LoweredFunc],
     kind: str,
     bounds: Iterable[Requirement] = (),
+    output_names: Sequence[str] = (),
 ) -> x.Executable:
     """The executable of an optimized graph whose functions (`units`, by their nodes) are lowered, by their keys.
 
-    Operators that the level lists change a state where it lies; other states are copied at the end of a run.
+    Operators that the level lists change a state where it lies; other states are copied at the end of a run. Outputs
+    have their own names, or `output_names`, which are those of the graph before it was optimized.
     """
     linker, fused = Linker(kind), level.graph
     arrays: dict[int, Any] = {}  # by identity: graphs may share constants
@@ -50,7 +52,7 @@ def link_graph(
     leave(linker, [(_slot(old, x.State(numbers[old])), slots[new]) for old, new in late], "state")
     inputs = [v for v in fused.inputs if v not in numbers]
     specs = [x.TensorSpec(v.name, v.dtype, v.shape) for v in inputs]
-    results = [x.TensorSpec(name, v.dtype, v.shape) for name, v in _output_names(fused)]
+    results = [x.TensorSpec(name, v.dtype, v.shape) for name, v in _named_outputs(fused, output_names)]
     used: set[str] = set()
     constants = [constant(fresh(item.value.name, used), item.data) for item in arrays.values()]
     places: dict[str, x.Input | x.State] = {v.name: x.Input(number) for number, v in enumerate(inputs)}
@@ -275,7 +277,7 @@ def _returned(fused: Any) -> list[tuple[int, Any]]:
     return [(number, value) for number, value in enumerate(fused.outputs) if number not in left]
 
 
-def _output_names(fused: Any) -> list[tuple[str, Any]]:
+def _named_outputs(fused: Any, names: Sequence[str]) -> list[tuple[str, Any]]:
     """The returned outputs with unique names, even if one value is returned twice."""
     used: set[str] = set()
-    return [(fresh(value.name, used), value) for _, value in _returned(fused)]
+    return [(fresh(names[number] if names else value.name, used), value) for number, value in _returned(fused)]

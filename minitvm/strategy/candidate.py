@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 from ..errors import InputError, ScheduleError, nearest
 from ..tir import Schedule
 from ..tir.nodes import PrimFunc
+from ..tir.schedule.shared_steps import SharedSteps
 
 Knob = bool | int | str
 Price = Callable[..., "Cost"]
@@ -92,9 +93,12 @@ class Candidate(Option):
     apply: Apply
     formulas: Mapping[str, object] = field(default_factory=dict)
 
-    def schedule(self, func: PrimFunc) -> Schedule:
-        """A schedule of the function with these decisions; raises `ScheduleError` where they do not fit it."""
-        sch = Schedule(func)
+    def schedule(self, func: PrimFunc, steps: SharedSteps | None = None) -> Schedule:
+        """A schedule of the function with these decisions; raises `ScheduleError` where they do not fit it.
+
+        `steps` are those that it shares with other schedules of the function.
+        """
+        sch = Schedule(func) if steps is None else steps.schedule()
         self.apply(sch, **self.knobs)
         return sch
 

@@ -22,6 +22,7 @@ from ..events import Listener, Refusal, heard, listening_now
 from ..target import Target
 from ..tir import Schedule
 from ..tir.nodes import PrimFunc
+from ..tir.schedule.shared_steps import SharedSteps
 from .candidate import Candidate, Cost, Knob, Unfit, cheapest_first, reason
 from .choice import CHOICE, KEPT, Choice, Weighed, algorithms_of, choice_of
 from .decision import Decision
@@ -168,11 +169,14 @@ def candidate_of(func: PrimFunc, target: Any, decision: Decision) -> Candidate:
         raise ScheduleError(f"{decision.rule}: {error}") from error
 
 
-def decided(func: PrimFunc, target: Any, decision: Decision) -> Chosen:
-    """The function scheduled by a decision; raises `ScheduleError` if that cannot be carried out (any more)."""
+def decided(func: PrimFunc, target: Any, decision: Decision, steps: SharedSteps | None = None) -> Chosen:
+    """The function scheduled by a decision; raises `ScheduleError` if that cannot be carried out (any more).
+
+    `steps` are those that are shared with other schedules of the function.
+    """
     candidate = candidate_of(func, target, decision)
     try:
-        result = candidate.schedule(func)
+        result = candidate.schedule(func, steps)
     except (LookupError, ArithmeticError, ValueError, TypeError) as error:  # values that the rule never meant
         raise ScheduleError(f"{decision}: {type(error).__name__}: {error}") from error
     return Chosen(result, Choice(decision.rule, (Weighed.of(candidate),), 1, (), algorithms_of(func)))

@@ -34,13 +34,13 @@ def detect_cpu(cpuinfo: str = "/proc/cpuinfo", caches: str = _CACHES) -> CPU:
         l2=levels.get(2, Cache(512 * 1024, 8)),
         l3=levels.get(3, Cache(0, 1)),
         features=tuple(f for f in _FEATURES if f in flags),
-        loads=_SUSTAINED_LOADS.get((_field(text, "vendor_id"), bits), 2.0),
+        l1_rate=_L1_RATES.get(_field(text, "vendor_id"), 128),
     )
 
 
-# Loads of a vector of so many bits that a core sustains in a cycle, where they are fewer than two. Measured on Ice Lake
-# with all data in the L1 cache: 1.28 of 512 bits, 1.9 of 256 bits.
-_SUSTAINED_LOADS = {("GenuineIntel", 512): 1.25}
+# Bytes that a core's loads get from the L1 cache in a cycle, where they are fewer than two vectors of 512 bits.
+# Measured on Ice Lake with all data in the L1 cache: 1.28 loads of 512 bits, 1.9 of 256 bits.
+_L1_RATES = {"GenuineIntel": 80}
 
 _FEATURES = (
     "sse4_2",

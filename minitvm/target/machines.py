@@ -33,7 +33,7 @@ class CPU:
     """The description of a CPU for schedules and cost models.
 
     Widths in bits, sizes in bytes, latency in cycles; `fma_ports` is the number of fused multiply-adds that start per
-    cycle, `loads` that of loads or broadcasts of a whole vector that the L1 cache sustains; `ghz` is 0 where unknown.
+    cycle, `l1_rate` the bytes that loads get from the L1 cache in a cycle; `ghz` is 0 where unknown.
     """
 
     name: str = "generic"
@@ -48,12 +48,17 @@ class CPU:
     l2: Cache = field(default_factory=lambda: Cache(512 * 1024, 8))
     l3: Cache = field(default_factory=lambda: Cache(16 * 1024 * 1024, 16))
     features: tuple[str, ...] = ()
-    loads: float = 2.0
+    l1_rate: int = 128
 
     @property
     def vector_bytes(self) -> int:
         """Bytes of one vector register."""
         return self.vector_bits // 8
+
+    @property
+    def loads(self) -> float:
+        """The loads or broadcasts of a whole vector that a core sustains in a cycle: two, or as many as L1 has for."""
+        return min(2.0, self.l1_rate / self.vector_bytes)
 
     @property
     def chains(self) -> int:
@@ -170,7 +175,8 @@ class Kind:
     """A kind of target: its names (the first is the one that prints), what it describes, and its presets by model name.
 
     `default` returns the description of a bare name; `device` is the device that runs its code. A value of the option
-    `model_of` that is a preset's name chooses that preset, where no model is named.
+    `model_of` that is a preset's name chooses that preset, where no model is named. A preset that follows from the
+    machine at hand is a function that returns it.
     """
 
     names: tuple[str, ...]
@@ -180,6 +186,11 @@ class Kind:
     presets: Mapping[str, Any] = field(default_factory=dict)
     short: Mapping[str, str] = field(default_factory=dict)  # option spellings of other tools
     model_of: str = ""
+
+    def preset(self, name: str) -> Any:
+        """The description of that name."""
+        described = self.presets[name]
+        return described() if callable(described) else described
 
 
 KINDS: dict[str, Kind] = {}
@@ -281,6 +292,17 @@ _CUDAS = {
 # OpenCL 1.2 has no shuffles.
 _WIDTHS = (2, 4, 8)  # of vectors in OpenCL C; those of 16 are of use to bytes alone, and break PoCL 3.0
 _OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), (), 32 * _KB, 0, 0, 0, 128, True, _WIDTHS, False)
+
+
+def _pocl() -> GPU:
+    """The CPU at hand, as PoCL offers it. LLVM prefers vectors of 256 bits, of which AVX-512 has 32 registers."""
+    return replace(
+        _OPENCL, name="pocl", max_threads_per_block=4096, max_block_dim=(4096, 4096, 4096),
+        max_shared_memory_per_block=512 * _KB, multiprocessors=2, vector_bits=256, local_memory_helps=False,
+        vector_registers=_host().vector_registers,
+    )  # fmt: skip
+
+
 # Registers of a thread of 32 bits: 16 of 128 bits on Mali; 128 of 256 bits for 16 threads on Intel; 256 on AMD.
 _OPENCLS = {
     "mali": replace(
@@ -300,11 +322,7 @@ _OPENCLS = {
         _OPENCL, name="intel", warp_size=16, max_shared_memory_per_block=64 * _KB, max_registers_per_thread=64,
         threads_per_multiprocessor=896,
     ),
-    "pocl": replace(
-        _OPENCL, name="pocl", max_threads_per_block=4096, max_block_dim=(4096, 4096, 4096),
-        max_shared_memory_per_block=512 * _KB, multiprocessors=2, vector_bits=256, local_memory_helps=False,
-        vector_registers=16,
-    ),
+    "pocl": _pocl,
 }  # fmt: skip
 _ACCELERATORS = {
     "vta": Accelerator(),

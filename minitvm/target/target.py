@@ -135,7 +135,7 @@ class Target:
         name = getattr(self.description, "name", "")
         base = row.default()
         if base != self.description and name in row.presets:
-            base = row.presets[name]
+            base = row.preset(name)
             is_implied = row.model_of and getattr(base, row.model_of) == name
             parts.append(f"-{row.model_of if is_implied else 'model'}={name}")
         for f in dataclasses.fields(self.description):
@@ -205,7 +205,7 @@ def _describe(row: Kind, options: dict[str, Any]) -> Any:
     if model is None:
         base = row.default()
     elif model in row.presets:
-        base = row.presets[model]
+        base = row.preset(model)
     else:
         raise TargetError(f"unknown {row.names[0]} model {model!r}\n  known: {', '.join(row.presets)}")
     fields = {f.name: f for f in dataclasses.fields(row.description)}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..expr import GE, GT, LE, LT, Div, Expr, FloorDiv, FloorMod, IntImm, Mod, Node, Var, walk
+from ..arith import Analyzer
+from ..expr import GE, GT, LE, LT, Div, Expr, FloorDiv, FloorMod, IntImm, Max, Mod, Node, Var, const, walk
 from ..expr.conditions import all_of, both, conjuncts, is_const
-from .nodes import BufferLoad
+from .nodes import BufferLoad, For
 
-__all__ = ["all_of", "always_defined", "both", "conjuncts", "is_const", "reads_memory", "rising", "uses"]
+__all__ = ["all_of", "always_defined", "both", "conjuncts", "is_const", "iterations", "reads_memory", "rising", "uses"]
 
 
 def uses(node: Node, variables: Collection[Var]) -> bool:
@@ -25,6 +26,17 @@ def always_defined(e: Expr) -> bool:
     """Whether the value exists for all values of the variables: no division by what may be zero."""
     divisions = (node for node in walk(e) if isinstance(node, Div | Mod | FloorDiv | FloorMod))
     return all(isinstance(node.b, IntImm) and node.b.value != 0 for node in divisions if node.dtype.is_int)
+
+
+def iterations(extent: Expr, *around: For) -> Expr:
+    """How often a loop runs inside of other loops: Max(extent, 0) where its extent may be negative.
+
+    A loop of a negative extent does not run; an extent that is multiplied, or divided with a remainder, has to say so.
+    """
+    if isinstance(extent, IntImm):
+        return const(max(extent.value, 0), extent.dtype)
+    shown = Analyzer.inside(*around).can_prove(extent >= 0)
+    return extent if shown else Max(extent, const(0, extent.dtype))
 
 
 def rising(condition: Expr) -> Expr:

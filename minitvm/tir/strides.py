@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from math import prod
 
-from ..expr import Expr, IntImm, const
+from ..arith import Analyzer
+from ..expr import Expr, IntImm, Max, const
 
 _ENUMERATED = 1 << 16  # elements up to which offsets are compared one by one
 
@@ -33,6 +34,23 @@ def row_major(shape: Sequence[Expr]) -> list[Expr]:
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * shape[axis + 1]
     return strides
+
+
+def strides_of_parts(shape: Sequence[Expr], strides: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Strides for buffers of this shape and these strides, one after the other; () for compact ones.
+
+    Legal: a buffer spans 1 + sum((dim - 1) * |stride|) elements, and its next neighbour begins no earlier than that.
+    Where rows are in order, it begins after shape[0] rows with their padding.
+    """
+    if not strides:
+        return ()
+    dtype = "int64" if any(e.dtype == "int64" for e in (*shape, *strides)) else "int32"
+    span: Expr = const(1, dtype)
+    for dim, stride in zip(shape, strides, strict=True):
+        step = const(abs(stride.value)) if isinstance(stride, IntImm) else stride
+        span = span + (dim.astype(dtype) - 1) * step.astype(dtype)
+    rows = shape[0].astype(dtype) * strides[0].astype(dtype)
+    return Analyzer().simplify(Max(rows, span)), *strides
 
 
 def why_not_strides(shape: Sequence[Expr], strides: Sequence[Expr], offset: Expr) -> str:

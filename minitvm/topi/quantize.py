@@ -50,12 +50,13 @@ def dequantize(
     data: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0,
     out_dtype: str = "float32"
 ) -> Tensor:  # fmt: skip
-    """(data - zero_point) * scale; parameters as in `quantize`."""
+    """(data - zero_point) * scale; parameters as in `quantize`. The product is one of floats of 32 bits or more."""
+    wide = out_dtype if DType(out_dtype).bytes > 4 else "float32"
 
     def element(*i: Any) -> Expr:
         value = data[i].astype("int32")
         if zero_point is not None:
             value = value - _parameter(zero_point, i, axis, block_size).astype("int32")
-        return value.astype(out_dtype) * _parameter(scale, i, axis, block_size).astype(out_dtype)
+        return (value.astype(wide) * _parameter(scale, i, axis, block_size).astype(wide)).astype(out_dtype)
 
     return te.compute(data.shape, element, name="T_dequantize")

@@ -9,20 +9,23 @@ import secrets
 import subprocess
 import sys
 import tempfile
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 from ..expr import walk
-from ..records.record import CRASHED, OK
+from ..records.record import CRASHED, HUNG, OK
 from ..strategy.blocks import blocks_of
 from ..tir.nodes import Buffer, BufferLoad, BufferStore, For, PrimFunc
 from ..workers.process import read_message, write_message
 from .task import Task
 
+LATE = "late"  # the outcome of what there was no time for: nothing is known of it
 RUNS, LEAST = 30, 5  # timed runs of a candidate: at most, and at least in spite of the time
+SPARE = 1.0  # seconds that what began before the end of the budget may take after it
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
@@ -37,7 +40,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came of running: an outcome of `records.record`, seconds of each run of each artifact, a message."""
+    """What came of running: an outcome of `records.record` or LATE, seconds of each run of each artifact, a message."""
 
     outcome: str
     seconds: tuple[tuple[float, ...], ...] = ()
@@ -51,7 +54,10 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A measurement to make; the fields are the arguments of `Measuring.run`."""
+    """A measurement to make; the fields are the arguments of `Measuring.run`.
+
+    One that has no result soon after the moment `end` of `time.monotonic` is LATE.
+    """
 
     task: Task
     artifacts: Sequence[Path]
@@ -59,6 +65,12 @@ class Asked:
     hopeless: float = 0.0
     runs: int = RUNS
     seconds: float | None = None
+    end: float = float("inf")
+
+    def answered(self, reply: Mapping[str, Any]) -> Measured:
+        """What the reply to the request says: what had not ended when the time was over did not hang."""
+        measured = Measured.from_reply(reply)
+        return replace(measured, outcome=LATE) if measured.outcome == HUNG and time.monotonic() > self.end else measured
 
 
 class Measuring(ABC):
@@ -99,12 +111,13 @@ class Measuring(ABC):
         hopeless: float = 0.0,
         runs: int = RUNS,
         seconds: float | None = None,
+        end: float = float("inf"),
     ) -> Measured:
         """Run one artifact, or two in turn, and compare their results with `expected`; the first run of all writes it.
 
         A run that is slower than `hopeless` seconds twice is given up.
         """
-        ((_, answer),) = self.each([Asked(task, artifacts, expected, hopeless, runs, seconds)])
+        ((_, answer),) = self.each([Asked(task, artifacts, expected, hopeless, runs, seconds, end)])
         return answer
 
 
@@ -128,15 +141,15 @@ class Runner(Measuring):
     def each(self, asked: Iterable[Asked]) -> Iterator[tuple[int, Measured]]:
         """Measure one after the other; yields the number of each and its result. `asked` is read as measuring goes."""
         for number, one in enumerate(asked):
-            yield number, self.ask(request_of(one, self.limits), one.artifacts, one.expected)
+            yield number, one.answered(self.ask(request_of(one, self.limits), one.artifacts, one.expected))
 
-    def ask(self, request: Mapping[str, Any], artifacts: Sequence[Path], expected: Path) -> Measured:
-        """`run` for a request of `request_of`."""
+    def ask(self, request: Mapping[str, Any], artifacts: Sequence[Path], expected: Path) -> dict[str, Any]:
+        """The reply to a request of `request_of`."""
         paths = {
             "artifacts": [str(path) for path in artifacts], "key": self.key.hex(), "results": str(expected),
             "expected": str(expected) if expected.exists() else "",
         }  # fmt: skip
-        return Measured.from_reply(self._ask({**request, **paths}))
+        return self._ask({**request, **paths})
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         process = self._started()
@@ -186,7 +199,7 @@ def request_of(asked: Asked, limits: Limits) -> dict[str, Any]:
     return {
         "zeros": indices(asked.task.func), "runs": asked.runs, "least": LEAST, "hopeless": asked.hopeless,
         "seconds": limits.seconds if asked.seconds is None else asked.seconds, "between": apart_bytes(asked.task),
-        "limit": limits.hang, "memory": limits.memory,
+        "limit": min(limits.hang, max(0.0, asked.end - time.monotonic()) + SPARE), "memory": limits.memory,
     }  # fmt: skip
 
 

@@ -5,6 +5,9 @@
     next                the task with the largest gain a second of cost
     stop                no task's gain, times the runs that the model will have, is worth its batch
 
+A task begins when its first batch is next; what it takes untuned is measured then, which is a part of the cost. Until
+then its seconds are those that the formulas predict, times what others took over their predictions.
+
 After Ansor's gradient of end-to-end time (Zheng et al., OSDI 2020). The expected improvement begins at FIRST and is
 then the mean of itself and what the last batch brought.
 """
@@ -24,15 +27,14 @@ from ..target import Target
 from ..tir import Schedule
 from ..tir.nodes import PrimFunc
 from ..workers.cores import available_cores
-from .measure import Limits, Measuring, Runner
+from .measure import LATE, Limits, Measuring, Runner
 from .prepare import artifacts, checked
-from .search import BATCH, Options, Search
+from .search import BATCH, Options, Search, failure
 from .task import Task, extract
 
 RUNS = 1_000_000  # of the model, that a saving is thought to last for
 FIRST = 0.1
 _SECONDS = 3.0  # of a batch, before one was timed
-_BEGINNING = 0.6  # of the budget, for what a build without records takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,11 @@ Report = Callable[[Status], None]
 
 @dataclass(slots=True)
 class Line:
-    """A task in the course of tuning."""
+    """A task in the course of tuning; `predicted` is what the formulas say that it takes untuned, in seconds."""
 
     search: Search
     number: int
+    predicted: float = 0.0
     seconds: float = 0.0
     first: float = 0.0  # seconds until the untuned program was measured
     batches: int = 0
@@ -74,10 +77,16 @@ class Line:
     expected: float = FIRST
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the untuned program was measured."""
+        return self.search.best is not None
+
+    @property
     def gain(self) -> float:
         """Seconds a run of the model that another batch should save."""
         best = self.search.best
-        return 0.0 if best is None or self.search.finished else self.search.task.weight * best.time * self.expected
+        seconds = self.predicted if best is None else best.time
+        return 0.0 if self.search.finished else self.search.task.weight * seconds * self.expected
 
     @property
     def cost(self) -> float:
@@ -120,6 +129,7 @@ def tune(
     limits: Limits | None = None,
     workers: str | None = None,
     key: Any = None,
+    security: Any = None,
     **options: Any,
 ) -> Tuned:
     """Tune the operators of a model; what is measured is in the database `db` (default: the user's own) at once.
@@ -127,7 +137,8 @@ def tune(
     Ends after `budget` seconds, after `trials` measured candidates in all, or when nothing is worth its cost: the
     seconds that another batch should save in `runs` runs of the model. Ctrl-C ends it as well. The same call resumes.
     `options` are those of `task.extract`. `report` hears where a task is after each batch. `workers` is the address of
-    a farm's scheduler, on whose workers of this target candidates are measured, with `key` as in `farm.client.Farm`.
+    a farm's scheduler, on whose workers of this target candidates are measured, with `key` and `security` (Dask's, for
+    TLS) as in `farm.client.Farm`.
     Raises `InputError` for a budget or number that is not above 0 and for a farm that cannot be reached or has no
     worker of the target, `ExecutionError` for a farm that goes away, and a `MinitvmError` for a model that does not
     compile.
@@ -139,7 +150,7 @@ def tune(
     start = time.monotonic()
     with Database.open(db) as database:
         tasks = extract(model, target, **options)
-        measuring = None if workers is None else on_farm(workers, code_target(target), key, limits)
+        measuring = None if workers is None else on_farm(workers, code_target(target), key, limits, security)
         return tune_tasks(tasks, database, start, budget, trials, seed, report, runs, limits, measuring)
 
 
@@ -195,10 +206,9 @@ def tune_tasks(
             closed.append(task)
     with measuring or Runner(limits) as runner:
         searches = [Search(task, database, runner, Options(seed=seed)) for task in closed]
-        lines = [Line(search, number) for number, search in enumerate(searches, 1)]
+        lines = [Line(search, number, search.seconds_untuned) for number, search in enumerate(searches, 1)]
         try:
-            _begin(lines, runner, end if budget is None else start + budget * _BEGINNING, end, tuned)
-            tuned.ended = _batches(lines, runner, end, trials, report, runs)
+            tuned.ended = _batches(lines, runner, end, trials, report, runs, tuned)
         except KeyboardInterrupt:
             tuned.ended = "interrupted"
         tuned.searches = [line.search for line in lines if line.search.best is not None]
@@ -211,64 +221,79 @@ def tune_tasks(
     return tuned
 
 
-def _begin(lines: Sequence[Line], runner: Measuring, until: float, end: float, tuned: Tuned) -> None:
-    """Measure what a build without records takes, the tasks with the most predicted cycles first, some at a time.
-
-    After the moment `until`, and where the next ones might not be ready by the moment `end`, tasks stay as they are.
-    The first ones begin in any case.
-    """
-    order = sorted(lines, key=lambda line: -line.search.task.weight * line.search.space.cheapest)
-    at_once = len(available_cores())
-    longest = 0.0
-    for start in range(0, len(order), at_once):
-        began = time.monotonic()
-        if start and (began > until or began + longest > end):
-            return
-        _begin_some(order[start : start + at_once], runner, tuned)
-        longest = max(longest, time.monotonic() - began)
-
-
-def _begin_some(lines: Sequence[Line], runner: Measuring, tuned: Tuned) -> None:
+def _begin(lines: Sequence[Line], runner: Measuring, end: float, tuned: Tuned) -> None:
+    """Measure what a build without records takes, all at once where the runner can; a task for which no time is left
+    has not begun."""
     began = time.monotonic()
-    found = checked([(line.search.task, None) for line in lines])
+    found = checked([(line.search.task, None) for line in lines], end=end)
     paths = [runner.folder / f"untuned-{line.number}.mtvm" for line in lines]
-    ready = [n for n, one in enumerate(found) if one.outcome == OK]
-    made = artifacts([(lines[n].search.task, found[n], paths[n]) for n in ready], runner.key)
-    faults = dict(zip(ready, made, strict=True))
-    prepared = (time.monotonic() - began) / len(lines)
-    for number, (line, one, path) in enumerate(zip(lines, found, paths, strict=True)):
-        began = time.monotonic()
-        line.search.begin(one, path, faults.get(number, ""))
-        line.first = time.monotonic() - began + prepared
+    lowered = [n for n, one in enumerate(found) if one.outcome == OK]
+    compiled = artifacts([(lines[n].search.task, found[n], paths[n]) for n in lowered], runner.key, end=end)
+    faults = dict(zip(lowered, compiled, strict=True))
+    failed = {n: failure(one, faults.get(n, "")) for n, one in enumerate(found)}
+    ready = [n for n, why in failed.items() if why is None]
+    measured = {n: why for n, why in failed.items() if why is not None}
+    for place, answer in runner.each(lines[n].search.first(paths[n], end) for n in ready):
+        measured[ready[place]] = answer
+    for n, answer in sorted(measured.items()):
+        if answer.outcome == LATE:
+            continue
+        search = lines[n].search
+        search.begin(found[n], paths[n], answer, end)
+        if search.finished:
+            tuned.skipped.append((search.task.name, f"{answer.outcome}: {answer.message}"))
+    for line in lines:
+        line.first = (time.monotonic() - began) / len(lines)
         line.seconds += line.first
-        if line.search.finished and line.search.best is not None:
-            tuned.skipped.append((line.search.task.name, f"{line.search.best.outcome}: {line.search.best.message}"))
 
 
 def _batches(
-    lines: Sequence[Line], runner: Measuring, end: float, trials: int | None, report: Report | None, runs: int
-) -> str:
+    lines: Sequence[Line], runner: Measuring, end: float, trials: int | None, report: Report | None, runs: int,
+    tuned: Tuned,
+) -> str:  # fmt: skip
     """Batch after batch, small ones where several tasks wait, none smaller than what runs at once; returns why it
     ended."""
+    size = max(BATCH if len(lines) == 1 else BATCH // 2, runner.width)
     while True:
-        size = max(BATCH if len(lines) == 1 else BATCH // 2, runner.width)
         now, left = time.monotonic(), None if trials is None else trials - sum(line.search.trials for line in lines)
+        if now >= end:
+            return "budget"
         if left is not None and left <= 0:
             return "trials"
+        _foresee(lines)
         worth = [line for line in lines if line.gain * runs > line.cost]
         if not worth:
-            return "budget" if any(line.search.best is None for line in lines) else "gain"
-        line = max(worth, key=lambda line: line.gain / line.cost)
+            return "gain"
+        worth.sort(key=lambda line: -line.gain / line.cost)
+        line = worth[0]
+        if not line.has_begun:
+            # Those that come next, too: as many as are compiled or measured at once.
+            first = [line for line in worth if not line.has_begun][: max(len(available_cores()), runner.width)]
+            _begin(first, runner, end, tuned)
+            continue
         count = min(size, _fitting(line, size, end - now), size if left is None else left)
         if count < 1:
             return "budget"
-        improved = line.search.step(count, lambda: time.monotonic() > end)
+        improved = line.search.step(count, end)
         line.seconds += time.monotonic() - now
         line.batch_seconds += time.monotonic() - now
         line.batches += 1
         line.expected = (line.expected + improved) / 2
         if report is not None:
             report(_status(line, len(lines), trials, line.search.finished))
+
+
+def _foresee(lines: Sequence[Line]) -> None:
+    """What the tasks that have not begun will take, and what it will cost to begin them, as it was with the others."""
+    begun = [line for line in lines if line.has_begun and line.search.baseline]
+    if not begun:
+        return
+    predicted = sum(line.search.seconds_untuned for line in begun)
+    over = sum(line.search.baseline for line in begun) / predicted if predicted else 1.0
+    for line in lines:
+        if not line.has_begun:
+            line.predicted = line.search.seconds_untuned * over
+            line.first = sum(other.first for other in begun) / len(begun)
 
 
 def _fitting(line: Line, size: int, seconds: float) -> int:

@@ -25,22 +25,25 @@ from ..strategy.choice import choice_of
 from ..strategy.registry import with_record
 from ..target import Target
 from ..tir.nodes import PrimFunc
+from ..tir.schedule.shared_steps import SharedSteps
 from ..tir.work import count
 from ..workers import pool
+from .measure import LATE
 from .task import Task
 
 _DIED = json.dumps({"outcome": CRASHED, "message": "the process that compiled it died"}).encode()
-CHECK = pool.Task(f"{__name__}:check_request", worth_starting=1, worth_using=1, died=_DIED)
-COMPILE = pool.Task(f"{__name__}:artifact_request", worth_starting=1, worth_using=1, died=_DIED)
+_LATE = json.dumps({"outcome": LATE, "message": LATE}).encode()
+CHECK = pool.Task(f"{__name__}:check_request", worth_starting=1, worth_using=1, died=_DIED, late=_LATE)
+COMPILE = pool.Task(f"{__name__}:artifact_request", worth_starting=1, worth_using=1, died=_DIED, late=_LATE)
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A candidate that was lowered: `outcome` "ok" with its code and figures, or why it cannot be had.
+    """A candidate that was lowered: `outcome` "ok" with its code and figures, or why it cannot be had; or LATE.
 
     `decision` is the one that was asked for, or the one that a build takes; `code` is a hash of its kernels, `cost` its
     predicted cycles (arithmetic, memory). `figures` are exact counts of one run: flops, slots (multiply-add
-    instructions), loads and stores of memory, and the distinct bytes of the arguments.
+    instructions), loads and stores of memory.
     """
 
     decision: Decision
@@ -52,8 +55,13 @@ class Checked:
     figures: Mapping[str, float] = field(default_factory=dict)
 
 
-def checked(asked: Sequence[tuple[Task, Decision | None]], workers: int | None = None) -> list[Checked]:
-    """Each decision, scheduled and lowered; None is the schedule of a build without records."""
+def checked(
+    asked: Sequence[tuple[Task, Decision | None]], workers: int | None = None, end: float = float("inf")
+) -> list[Checked]:
+    """Each decision, scheduled and lowered; None is the schedule of a build without records.
+
+    Those that are not ready at the moment `end` of `time.monotonic` are LATE.
+    """
     requests = [
         json.dumps(
             {
@@ -65,7 +73,7 @@ def checked(asked: Sequence[tuple[Task, Decision | None]], workers: int | None =
         ).encode()
         for task, one in asked
     ]
-    replies = [json.loads(reply) for reply in pool.run(CHECK, requests, workers)]
+    replies = [json.loads(reply) for reply in pool.run(CHECK, requests, workers, end=end)]
     for (task, one), reply in zip(asked, replies, strict=True):
         if one is None and reply["outcome"] == OK:
             task.keep_built(reply["lowered"])
@@ -83,13 +91,18 @@ def checked(asked: Sequence[tuple[Task, Decision | None]], workers: int | None =
     ]
 
 
-def artifacts(asked: Sequence[tuple[Task, Checked, Path]], key: bytes, workers: int | None = None) -> list[str]:
-    """Compile candidates, each to a file signed with `key`; returns for each what went wrong, "" for nothing."""
+def artifacts(
+    asked: Sequence[tuple[Task, Checked, Path]], key: bytes, workers: int | None = None, end: float = float("inf")
+) -> list[str]:
+    """Compile candidates, each to a file signed with `key`; returns for each what went wrong, "" for nothing.
+
+    It is LATE for those that are not ready at the moment `end` of `time.monotonic`.
+    """
     requests = [
         json.dumps({"lowered": one.lowered, "target": task.target.brief, "path": str(path), "key": key.hex()}).encode()
         for task, one, path in asked
     ]
-    return [json.loads(reply).get("message", "") for reply in pool.run(COMPILE, requests, workers)]
+    return [json.loads(reply).get("message", "") for reply in pool.run(COMPILE, requests, workers, end=end)]
 
 
 def check_request(request: bytes) -> bytes:
@@ -120,7 +133,7 @@ def check_request(request: bytes) -> bytes:
 def _scheduled(func: PrimFunc, target: Target, asked: Decision | None) -> PrimFunc:
     if asked is None:
         return scheduled(func, target)
-    return with_record(decided(func, target, asked))
+    return with_record(decided(func, target, asked, _steps(func)))
 
 
 def artifact_request(request: bytes) -> bytes:
@@ -139,17 +152,15 @@ def artifact_request(request: bytes) -> bytes:
 
 def figures(lowered: LoweredFunc) -> dict[str, float]:
     """The work of a function's kernels in numbers, all kernels together."""
-    total = dict.fromkeys(("flops", "slots", "loads", "stores", "moved"), 0.0)
+    total = dict.fromkeys(("flops", "slots", "loads", "stores"), 0.0)
     for kernel in lowered.kernels.values():
-        program = kernel.program()
-        work = count(program)
+        work = count(kernel.program(), distinct=False)
         memory = [buffer for buffer in work.loads if buffer.scope == "global"]
         stored = [buffer for buffer in work.stores if buffer.scope == "global"]
         total["flops"] += work.flops
         total["slots"] += work.slots
         total["loads"] += sum(work.loads[buffer] for buffer in memory)
         total["stores"] += sum(work.stores[buffer] for buffer in stored)
-        total["moved"] += work.moved(program)
     return total
 
 
@@ -160,6 +171,11 @@ def _one_line(error: MinitvmError) -> str:
 @lru_cache(maxsize=4)
 def _function(text: str) -> Any:
     return from_json(json.loads(text))
+
+
+@lru_cache(maxsize=4)
+def _steps(func: PrimFunc) -> SharedSteps:
+    return SharedSteps(func)
 
 
 @lru_cache(maxsize=4)

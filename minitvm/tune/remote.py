@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ..farm.client import Farm
 from ..farm.message import packed, unpacked
@@ -48,9 +49,9 @@ class RemoteRunner(Measuring):
 
     def each(self, asked: Iterable[Asked]) -> Iterator[tuple[int, Measured]]:
         """As `Measuring.each`; all run at once, and the one that ends first comes first."""
-        arguments = [self._argument(one) for one in asked]
-        for number, reply in self.farm.run(_FUNCTION, arguments):
-            yield number, Measured.from_reply(json.loads(reply))
+        every = list(asked)
+        for number, reply in self.farm.run(_FUNCTION, [self._argument(one) for one in every]):
+            yield number, every[number].answered(json.loads(reply))
 
     def _argument(self, asked: Asked) -> bytes:
         reference = self._references.setdefault(asked.expected, asked.artifacts[0])
@@ -67,12 +68,14 @@ def measured(argument: bytes) -> bytes:
     if not expected.exists() and artifacts != [reference]:
         once = {**request, "hopeless": 0.0, "runs": 1, "least": 1, "seconds": 0.0}
         reply = _in_runner(runner, once, [reference], expected)
-        if reply.outcome != OK:
-            return _json(reply)
-    return _json(_in_runner(runner, request, artifacts, expected))
+        if reply["outcome"] != OK:
+            return json.dumps(reply).encode()
+    return json.dumps(_in_runner(runner, request, artifacts, expected)).encode()
 
 
-def _in_runner(runner: Runner, request: dict[str, object], artifacts: Sequence[bytes], expected: Path) -> Measured:
+def _in_runner(
+    runner: Runner, request: dict[str, object], artifacts: Sequence[bytes], expected: Path
+) -> dict[str, Any]:
     paths = [runner.folder / f"{next(_numbers)}.mtvm" for _ in artifacts]
     try:
         for path, data in zip(paths, artifacts, strict=True):
@@ -81,10 +84,6 @@ def _in_runner(runner: Runner, request: dict[str, object], artifacts: Sequence[b
     finally:
         for path in paths:
             path.unlink(missing_ok=True)
-
-
-def _json(answer: Measured) -> bytes:
-    return json.dumps({"outcome": answer.outcome, "seconds": answer.seconds, "message": answer.message}).encode()
 
 
 @cache

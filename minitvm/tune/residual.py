@@ -36,7 +36,7 @@ def features(rule: str, knobs: Mapping[str, Knob], cost: Cost, figures: Mapping[
             row[f"{rule}.{name}"] = log2(value)
             row[f"{rule}.{name} squared"] = log2(value) ** 2
     if figures and figures.get("slots"):
-        for name in ("loads", "stores", "moved"):
+        for name in ("loads", "stores"):
             row[f"{name} a slot"] = log((1.0 + figures[name]) / figures["slots"])
     return row
 

@@ -12,9 +12,12 @@ What a build without records takes is measured first. It is what results are com
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from math import ceil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,21 +26,23 @@ from ..records.database import Database
 from ..records.record import CRASHED, OK, PAIRED, REFUSED, Record, typical
 from ..strategy import Candidate, Decision, candidate_of
 from ..strategy.candidate import Cost
-from .measure import Asked, Measured, Measuring, caches
+from .measure import LATE, Asked, Measured, Measuring, caches
 from .prepare import Checked, artifacts, checked
 from .residual import Features, Residual, features
 from .space import Space
 from .task import Task
 
 BATCH = 6  # candidates that are measured between two fits
-CHECKED = 2  # lowered for each that is measured
+CHECKED = 1.25  # lowered for each that is measured: some are refused, or are code that was measured before
 SHARES = (0.6, 0.25, 0.15)  # of what is lowered: what rules yield, what is near the best, what is drawn at random
+DOUBTFUL = 1.5  # times the shortest predicted time
 SAMPLES = 32  # points of the space that a draft looks at beside those that rules yield
 HOPELESS = 1.5  # times the best: stops after two runs
-BETTER = 0.98  # of the best time: worth a pair, and won if the pair says so
+BETTER = 0.98  # of the best time: worth a pair, and won if both halves of the pair say so
 PAIRS = 40  # runs of each of a pair
 _LONGER = 4  # times the seconds of other measurements: those that decide
 _GHZ = 3.0  # where the target does not say
+_FOREVER = float("inf")
 _PRIORS = 2000  # records of other tasks and targets that the residual learns from
 
 
@@ -76,10 +81,19 @@ class Search:
         self._expected = runner.folder / f"{task.key[:16]}.npz"
         self._numbers = iter(range(1 << 30))
 
+    @cached_property
+    def seconds_untuned(self) -> float:
+        """What a build without records takes, by the formulas."""
+        return self.space.cheapest * self._seconds_a_cycle()
+
     # -- the first measurement
 
-    def begin(self, untuned: Checked, path: Path, fault: str) -> None:
-        """Take what a build without records takes, compiled at `path`, as the first record; read what is known.
+    def first(self, path: Path, end: float = _FOREVER) -> Asked:
+        """The measurement to begin with: of the untuned program, compiled at `path`."""
+        return Asked(self.task, [path], self._expected, seconds=_LONGER * self.runner.limits.seconds, end=end)
+
+    def begin(self, untuned: Checked, path: Path, measured: Measured, end: float = _FOREVER) -> None:
+        """Take what came of the untuned program, compiled at `path`, as the first record; read what is known.
 
         A task whose untuned program does not run has nothing that results could be compared with: it is finished.
         """
@@ -88,8 +102,6 @@ class Search:
         self.codes.add(untuned.code)
         for record in self.database.records(self.task.key, self.task.target_key):
             self.seen[record.decision] = record
-        seconds = _LONGER * self.runner.limits.seconds
-        measured = _failed(untuned, fault) or self.runner.run(self.task, [path], self._expected, seconds=seconds)
         if measured.outcome == OK:
             self.baseline = typical(measured.seconds[0])
             measured = replace(measured, outcome=PAIRED)
@@ -98,14 +110,13 @@ class Search:
         self.finished = measured.outcome != PAIRED
         known = self.database.best(self.task.key, self.task.target_key)
         if not self.finished and known is not None and not known.untuned:
-            self._resume(known.decision)
-        self._learn()
+            self._resume(known.decision, end)
 
-    def _resume(self, decision: Decision) -> None:
+    def _resume(self, decision: Decision, end: float) -> None:
         """The best of an earlier session runs again, in turn with the untuned program of this one."""
-        (again,) = checked([(self.task, decision)], self.options.workers)
+        (again,) = checked([(self.task, decision)], self.options.workers, end)
         path = self._path()
-        fault = artifacts([(self.task, again, path)], self.runner.key)[0] if again.outcome == OK else ""
+        fault = artifacts([(self.task, again, path)], self.runner.key, end=end)[0] if again.outcome == OK else ""
         if again.outcome == OK and not fault:
             self._figures[decision] = again
             self.codes.add(again.code)
@@ -113,44 +124,51 @@ class Search:
 
     # -- a batch
 
-    def step(self, count: int = BATCH, hurry: Callable[[], bool] = lambda: False) -> float:
+    def step(self, count: int = BATCH, end: float = _FOREVER) -> float:
         """Measure up to `count` more candidates; returns by how much the best became faster, as a part of its time.
 
-        `hurry()` says that there is no time for another measurement.
+        At the moment `end` of `time.monotonic` it stops, whatever it is about; a pair that decides is run all the same.
         """
         before = self.best.time / (self.best.baseline or 1.0) if self.best else 1.0
-        batch = self._batch(count)
-        compiled = [] if hurry() else [(self.task, one, self._path()) for one in batch]
-        faults = artifacts(compiled, self.runner.key, self.options.workers)
+        batch = self._batch(count, end)
+        compiled = [(self.task, one, self._path()) for one in batch]
+        faults = artifacts(compiled, self.runner.key, self.options.workers, end)
         ready = []
         for (_, one, path), fault in zip(compiled, faults, strict=True):
-            failed = _failed(one, fault)
+            failed = failure(one, fault)
             if failed is None:
                 ready.append((one, path))
-            else:
+            elif failed.outcome != LATE:
                 self._measured(one, path, failed)
 
         def asked() -> Iterator[Asked]:
             for _, path in ready:
-                if hurry():
+                if time.monotonic() > end:
                     return
                 assert self.best is not None
-                yield Asked(self.task, [path], self._expected, HOPELESS * self.best.time)
+                yield Asked(self.task, [path], self._expected, HOPELESS * self.best.time, end=end)
 
         for number, measured in self.runner.each(asked()):
-            self._measured(*ready[number], measured)
-        self._learn()
-        if not batch or (self.options.trials is not None and self.trials >= self.options.trials):
+            if measured.outcome != LATE:
+                self._measured(*ready[number], measured)
+        if (not batch and time.monotonic() < end) or self._is_out_of_trials:
             self.finished = True
         after = self.best.time / (self.best.baseline or 1.0) if self.best else 1.0
         return max(0.0, 1.0 - after / before)
 
-    def _batch(self, count: int) -> list[Checked]:
+    @property
+    def _is_out_of_trials(self) -> bool:
+        return self.options.trials is not None and self.trials >= self.options.trials
+
+    def _batch(self, count: int, end: float) -> list[Checked]:
         """The candidates to measure next, lowered."""
+        self._learn()  # also from what other tasks have found out since
         if self.options.trials is not None:
             count = min(count, self.options.trials - self.trials)
-        drafted = self.draft(CHECKED * count)
-        for one in checked([(self.task, d) for d in drafted], self.options.workers):
+        drafted = self.draft(ceil(CHECKED * count))
+        for one in checked([(self.task, d) for d in drafted], self.options.workers, end):
+            if one.outcome == LATE:
+                continue
             self._figures[one.decision] = one
             if one.outcome != OK:
                 self._keep(one.decision, Cost(*one.cost), Measured(one.outcome, (), one.message))
@@ -168,24 +186,28 @@ class Search:
     def draft(self, count: int) -> list[Decision]:
         """The most promising decisions that were not tried: SHARES of what rules yield, of what is near the best, and
         of what is drawn at random, each in the order of its prediction. Where one has too few, the others have more.
+        What is predicted to take DOUBTFUL times as long as the most promising one comes last.
         """
-        taken: dict[Decision, None] = {}
         sources = [self._ranked(one) for one in (self.space.yielded, self._around(), self._samples())]
-        for source, share in zip(sources, SHARES, strict=True):
+        first = min((times[0] for times, _ in sources if len(times)), default=0.0)
+        likely = [decisions[: int(np.searchsorted(times, DOUBTFUL * first))] for times, decisions in sources]
+        taken: dict[Decision, None] = {}
+        for source, share in zip(likely, SHARES, strict=True):
             fresh = [decision for decision in source if decision not in taken]
             taken.update(dict.fromkeys(fresh[: round(share * count)]))
-        rest = [decision for source in sources for decision in source if decision not in taken]
-        return [*taken, *dict.fromkeys(rest)][:count]
+        rest = [decision for source in (*likely, *(every for _, every in sources)) for decision in source]
+        return list(dict.fromkeys([*taken, *rest]))[:count]
 
-    def _ranked(self, candidates: Sequence[Candidate]) -> list[Decision]:
-        """Decisions that were not tried, the one with the shortest predicted time first."""
+    def _ranked(self, candidates: Sequence[Candidate]) -> tuple[np.ndarray[Any, Any], list[Decision]]:
+        """Predicted times and decisions that were not tried, the one with the shortest time first."""
         fresh = {Decision.of(one): one for one in candidates}
         fresh = {d: one for d, one in fresh.items() if d not in self.seen and d not in self.waiting}
         options = list(fresh.values())
         rows = [features(one.rule, one.knobs, one.cost) for one in options]
         times = self.predicted(rows, [one.cost for one in options])
+        order = np.argsort(times, kind="stable")
         decisions = list(fresh)
-        return [decisions[int(i)] for i in np.argsort(times, kind="stable")]
+        return times[order], [decisions[int(i)] for i in order]
 
     def _around(self) -> list[Candidate]:
         """Candidates that differ from the best in one knob."""
@@ -217,12 +239,12 @@ class Search:
         if measured.outcome != OK:
             self._keep(decision, cost, measured)
             return
-        own, other = map(typical, measured.seconds)
+        other = typical(measured.seconds[1])
         # What the untuned program would take now, by how many times as fast as it the best is.
         baseline = other * (self.best.gain or 1.0)
         self.baseline = min(self.baseline, baseline)
         record = self._keep(decision, cost, Measured(PAIRED, measured.seconds[:1]), baseline)
-        if own < BETTER * other:
+        if is_faster(*measured.seconds):
             self.best, self._best_path = record, path
         else:  # what it takes now is what others have to be faster than
             self.best = replace(self.best, seconds=measured.seconds[1], baseline=baseline)
@@ -279,8 +301,15 @@ class Search:
         return self.runner.folder / f"{self.task.key[:16]}-{next(self._numbers)}.mtvm"
 
 
-def _failed(one: Checked, fault: str) -> Measured | None:
-    """Why a candidate cannot be run; None where it can."""
+def is_faster(own: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether a pair is won: in both halves of the runs, so that one disturbance decides nothing."""
+    half = len(own) // 2
+    return all(typical(a) < BETTER * typical(b) for a, b in ((own[:half], other[:half]), (own[half:], other[half:])))
+
+
+def failure(one: Checked, fault: str) -> Measured | None:
+    """Why a candidate cannot be run, with what compiling it came to; None where it can."""
     if one.outcome != OK:
         return Measured(one.outcome, (), one.message)
-    return Measured(CRASHED if "died" in fault else REFUSED, (), fault) if fault else None
+    outcome = LATE if fault == LATE else CRASHED if "died" in fault else REFUSED
+    return Measured(outcome, (), fault) if fault else None

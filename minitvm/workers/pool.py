@@ -13,6 +13,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,13 +33,15 @@ class Task:
 
     A worker takes about half a second to start, in which time this process does some requests itself: fewer than
     `worth_starting` are done here, or fewer than `worth_using` if workers are running already. With `died`, the result
-    of a request whose worker dies, none is done here: what may end a process must not end this one.
+    of a request whose worker dies, none is done here: what may end a process must not end this one. `late` is the
+    result of a request for which there was no time.
     """
 
     function: str
     worth_starting: int
     worth_using: int = 2
     died: bytes | None = None
+    late: bytes | None = None
 
     def here(self, request: bytes) -> bytes:
         """The result of one request, computed in this process."""
@@ -95,12 +98,14 @@ def run(
     workers: int | None = None,
     progress: Progress | None = None,
     sizes: Sequence[int] | None = None,
+    end: float = float("inf"),
 ) -> list[bytes]:
     """The result of each request, in order.
 
     `workers`: the number of processes (default: one per core; 0 or 1: none, everything is done here). Few requests are
     done here in any case. `sizes` are estimates of their times, in any unit (default: their lengths). Raises the error
-    of the first request, in order, that has one.
+    of the first request, in order, that has one. At the moment `end` of `time.monotonic` the workers are stopped, and
+    the requests without a result have the task's `late`; only tasks that have both `died` and `late` take an `end`.
     """
     count = min(len(available_cores()) if workers is None else workers, len(requests))
     enough = task.worth_using if len(_workers) >= count else task.worth_starting
@@ -111,7 +116,7 @@ def run(
     if not requests:
         return []
     with _lock:
-        return _in_workers(task, requests, count, progress, sizes or [len(r) for r in requests])
+        return _in_workers(task, requests, count, progress, sizes or [len(r) for r in requests], end)
 
 
 def _here(task: Task, requests: Sequence[bytes], progress: Progress | None) -> list[bytes]:
@@ -124,7 +129,7 @@ def _here(task: Task, requests: Sequence[bytes], progress: Progress | None) -> l
 
 
 def _in_workers(
-    task: Task, requests: Sequence[bytes], count: int, progress: Progress | None, sizes: Sequence[int]
+    task: Task, requests: Sequence[bytes], count: int, progress: Progress | None, sizes: Sequence[int], end: float
 ) -> list[bytes]:
     while len(_workers) < count:
         _workers.append(_Worker())
@@ -151,11 +156,14 @@ def _in_workers(
     for driver in drivers:
         driver.start()
     try:
-        results = _collect(finished, len(requests), drivers, progress)
+        results = _collect(finished, len(requests), drivers, progress, end)
     except BaseException:
         # A worker may owe a reply, which the next request must not take for its own.
         _abandon(drivers)
         raise
+    if len(results) < len(requests) and time.monotonic() >= end:
+        _abandon(drivers)
+        results = {i: results.get(i, task.late) for i in range(len(requests))}
     for driver in drivers:
         driver.join()
     for worker in [w for w in _workers if w.process.poll() is not None]:
@@ -164,7 +172,7 @@ def _in_workers(
     if task.died is not None:
         waited = [i for i in range(len(requests)) if i not in results]  # every worker died before their turn
         if waited and len(waited) < len(requests):
-            some = [requests[i] for i in waited], min(count, len(waited)), progress, [sizes[i] for i in waited]
+            some = [requests[i] for i in waited], min(count, len(waited)), progress, [sizes[i] for i in waited], end
             results.update(zip(waited, _in_workers(task, *some), strict=True))
     done: list[bytes] = []
     for i, request in enumerate(requests):
@@ -182,12 +190,16 @@ def _collect(
     total: int,
     drivers: Sequence[threading.Thread],
     progress: Progress | None,
+    end: float,
 ) -> dict[int, bytes | Exception | None]:
-    """The result of each request, by number; requests of dead workers are missing."""
+    """The result of each request, by number; missing are those of dead workers, and those that no time is left for."""
     results: dict[int, bytes | Exception | None] = {}
     while len(results) < total:
+        left = end - time.monotonic()
+        if left <= 0 and finished.empty():
+            break
         try:
-            i, result = finished.get(timeout=0.2)
+            i, result = finished.get(timeout=min(0.2, max(left, 0.001)))
         except queue.Empty:
             if any(d.is_alive() for d in drivers) or not finished.empty():
                 continue

@@ -57,7 +57,8 @@ def dequantize(
     steps = data.astype(np.int64)
     if zero_point is not None:
         steps = steps - _along(zero_point, axis, data, block_size).astype(np.int64)
-    return steps.astype(out_dtype) * _along(scale, axis, data, block_size).astype(out_dtype)
+    wide = np.promote_types(out_dtype, np.float32) if out_dtype in ("float16", "float64") else np.dtype("float32")
+    return (steps.astype(wide) * _along(scale, axis, data, block_size).astype(wide)).astype(out_dtype)
 
 
 @operator("qnn.conv2d")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -163,13 +164,20 @@ def test_explain_says_why_a_layer_stays_on_the_host(file: str, capsys: Any) -> N
     assert " ".join(lines[-1]).startswith("2 of 5 layers run on the accelerator; ")
 
 
-def test_run_counts_the_cycles_of_a_network(file: str, capsys: Any) -> None:
-    assert main(["accel", "run", file, "--memory", "board"]) == 0
+def test_run_counts_the_cycles_of_a_network(file: str, capsys: Any, tmp_path: Any) -> None:
+    written = {name: tmp_path / f"network.{end}" for name, end in (("timeline", "html"), ("trace", "json"))}
+    output = tmp_path / "y.npz"
+    options = [part for name, path in written.items() for part in (f"--{name}", str(path))]
+    assert main(["accel", "run", file, "--memory", "board", "--output", str(output), *options]) == 0
     out = capsys.readouterr().out
     assert "the result is the interpreter's, bit by bit" in out
     assert out.count("array in use") == 2
     total = sum(int(line.split()[1].replace(",", "")) for line in out.splitlines() if "array in use" in line)
     assert f"kernel calls are the accelerator's: {total:,} cycles" in out
+    assert f'"cycles":{total},' in written["timeline"].read_text(encoding="utf-8")
+    assert json.loads(written["trace"].read_text(encoding="utf-8"))["otherData"]["cycles"] == total
+    (array,) = np.load(output).values()
+    assert array.shape == (1, 10)
 
 
 def test_a_network_that_is_not_there(capsys: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from minitvm.accel.config import configured
 from minitvm.accel.layers import Conv2d, conv2d
-from minitvm.accel.timeline import UNITS
+from minitvm.accel.timeline import UNITS, in_sequence
 from minitvm.accel.timing import simulate
 from minitvm.accel.viz.page import PLACE, data, page
 from minitvm.accel.viz.roofline import figure, point, save
@@ -58,6 +58,26 @@ def test_the_data_of_the_page() -> None:
         assert spans[0][0] == 0 and spans[-1][1] == timeline.cycles
     assert found["texts"] == [str(one) for one in timeline.program.instructions]
     assert all(abs(t[1] - t[3]) == 1 for t in found["tokens"]), "tokens go to a neighbour"
+
+
+def test_runs_in_sequence_are_one_run() -> None:
+    """Each unit's cycles add up, an instruction keeps its text, tokens lead from the instruction that pushed them."""
+    first, second = layer(1), simulate(twice(), VTA)
+    whole = in_sequence([first, second, first], "both")
+    assert whole.cycles == 2 * first.cycles + second.cycles and whole.program.name == "both"
+    assert {unit: sum(spent.values()) for unit, spent in whole.spent.items()} == dict.fromkeys(UNITS, whole.cycles)
+    found, alone = data(whole), data(second)
+    for unit in UNITS:
+        spans = sorted([i[:2] for i in found["intervals"][unit]] + [s[:2] for s in found["stalls"][unit]])
+        assert [b for _, b in spans[:-1]] == [a for a, _ in spans[1:]]
+    before = len(first.program.instructions)
+    inside = [t for t in found["tokens"] if before <= t[4] < before + len(second.program.instructions)]
+    assert [[a - first.cycles, m, b - first.cycles, n, p - before, q - before] for a, m, b, n, p, q in inside] == (
+        alone["tokens"]
+    )
+    assert found["texts"][before : before + len(alone["texts"])] == alone["texts"]
+    with pytest.raises(ValueError, match="at least one run"):
+        in_sequence([], "none")
 
 
 def test_the_page_is_one_file_with_all_data() -> None:

@@ -18,6 +18,7 @@ REASONS: dict[Row, str] = {
        ("add", "conv2d", "depthwise_conv2d", "max_pool2d", "requantize")},
     ("graph pass changes", "stored_weights"): "weights of bytes in files: tests/graph/passes/test_stored_weights.py",
     ("graph pass changes", "tf32_products"): "by consent, on CUDA: tests/graph/passes/test_tf32_products.py",
+    ("pass changes", "strided_stores"): "rows that lie in turn: tests/tir/transform/test_strided_stores.py",
     ("pass changes nothing", "drop_blocks"): "every function has a root block",
 }  # fmt: skip
 

@@ -122,3 +122,17 @@ def test_what_is_for_training_or_packed_is_refused() -> None:
     unknown = model("FusedConv", [f(1, 3, 6, 6), f(4, 3, 3, 3)], 1, 1, {"activation": "Swish"}, False)
     with pytest.raises(UnsupportedOperator, match="attribute activation='Swish' is not supported"):
         from_onnx(unknown)
+
+
+@pytest.mark.parametrize("mask", [[5, 4, 1, 0], [3, 4], [1, 0, 1]])
+def test_masks_of_numbers(mask: list[int]) -> None:
+    """How many keys are seen; or where they end, and then where they begin."""
+    case = [PROJECTED[0], *PROJECTED[1:], np.array(mask, np.int32)]
+    proto = model("Attention", case, 1, 1, {"num_heads": H}, False)
+    if len(mask) == 3:
+        with pytest.raises(UnsupportedOperator, match="a mask of 3 numbers .*: wanted one or two for each of 2"):
+            from_onnx(proto)
+        return
+    session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, {"x0": case[0]})
+    np.testing.assert_allclose(interpreter.run(from_onnx(proto), [case[0]])[0], wanted, rtol=2e-4, atol=2e-5)

@@ -267,6 +267,48 @@ def test_a_function_of_the_model_is_expanded_with_its_attributes() -> None:
     np.testing.assert_array_equal(interpreter.run(from_onnx(proto), [x])[0], [-1, 0, 2])
 
 
+def test_functions_of_one_name_are_told_apart_by_their_overload() -> None:
+    def function(overload: str, op: str) -> onnx.FunctionProto:
+        opsets = [helper.make_opsetid("", 21)]
+        return helper.make_function(
+            "mine", "F", ["a"], ["b"], [helper.make_node(op, ["a", "a"], ["b"])], opsets, overload=overload
+        )
+
+    calls = [helper.make_node("F", ["x"], [y], domain="mine", overload=over) for y, over in (("y", "p"), ("z", "q"))]
+    functions = [function("p", "Add"), function("q", "Mul")]
+    proto = model(calls, [("x", F32, [1])], ["y", "z"], functions=functions, domains={"mine": 1})
+    y, z = interpreter.run(from_onnx(proto), [np.array([3], np.float32)])
+    assert (y.item(), z.item()) == (6, 9)
+
+
+@pytest.mark.parametrize(("op", "opset", "wanted"), [("Flatten", 21, (3, 0)), ("Softmax", 11, (3, 2, 0))])
+def test_the_shape_of_an_empty_tensor_is_no_copy_of_another(op: str, opset: int, wanted: tuple[int, ...]) -> None:
+    proto = model([helper.make_node(op, ["x"], ["y"], axis=1)], [("x", F32, [3, 2, 0])], ["y"], opset=opset)
+    assert interpreter.run(from_onnx(proto), [np.zeros((3, 2, 0), np.float32)])[0].shape == wanted
+
+
+def test_what_numpy_cannot_fold_is_left_to_the_operator() -> None:
+    nodes = [
+        helper.make_node("ReduceMax", ["c", "axes"], ["p"], keepdims=0),
+        helper.make_node("Pow", ["i", "j"], ["r"]),
+        helper.make_node("Add", ["p", "x"], ["y"]),
+    ]
+    constants = {
+        "c": np.zeros((0, 2), np.float32), "axes": np.array([0]), "i": np.array([2, -1]), "j": np.array([-1, -3])
+    }  # fmt: skip
+    graph = from_onnx(model(nodes, [("x", F32, [2])], ["y", "r"], constants))
+    y, r = interpreter.run(graph, [np.ones(2, np.float32)])
+    assert y.tolist() == [-np.inf, -np.inf] and r.tolist() == [0, -1]
+
+
+def test_a_vector_is_normalized_as_a_batch_of_one_channel() -> None:
+    one_number = np.array([2], np.float32)
+    node = helper.make_node("BatchNormalization", ["x", "s", "s", "s", "s"], ["y"])
+    graph = from_onnx(model([node], [("x", F32, [4])], ["y"], {"s": one_number}))
+    found = interpreter.run(graph, [np.arange(4, dtype=np.float32)])[0]
+    np.testing.assert_allclose(found, (np.arange(4) - 2) / np.sqrt(2) * 2 + 2, rtol=1e-5)
+
+
 def _branching() -> onnx.ModelProto:
     def branch(op: str) -> onnx.GraphProto:
         out = [onnx.ValueInfoProto(name=f"{op}_out")]

@@ -153,6 +153,11 @@ def test_dequantize() -> None:
     agree(model("DequantizeLinear", x, [scales, zeros], axis=0), x)
 
 
+def test_a_scale_in_half_precision_is_multiplied_in_single() -> None:
+    x = np.array([65535, 100000, 7, -2049], "int32")
+    agree(model("DequantizeLinear", x, [np.array(0.001, "float16")], opset=21), x)
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_blocks_of_an_axis_share_a_scale(axis: int) -> None:
     """Places need not fill the last block."""

@@ -3,6 +3,7 @@
 `kept()`       records there and back, and which of them a build takes
 `searched()`   the search and the division of time among tasks
 `predicted()`  the residual, and the formulas of tilings beside loops over tiles
+`shared()`     schedules that share steps
 `farmed()`     what workers of a farm refuse, and what they measure
 `ran()`        what a child of the runner does to itself, and results that differ
 """
@@ -23,6 +24,7 @@ from tests import conftest  # noqa: F401  (it loads the profile of properties)
 from tests.farm import test_message
 from tests.records import test_database, test_lookup, test_record
 from tests.strategy import test_sketch
+from tests.tir.schedule import test_shared_steps
 from tests.tune import test_measure, test_remote, test_residual, test_search, test_task
 
 from .oracle import Workload, directed
@@ -98,6 +100,11 @@ def searched() -> Workload:
         test_search.test_trials_bound_the_measured_candidates_of_all_tasks,
         test_search.test_nothing_is_measured_that_is_not_worth_it,
         test_search.test_time_goes_to_the_task_that_takes_the_most,
+        test_search.test_what_is_predicted_to_take_much_longer_is_drafted_last,
+        test_search.test_a_task_begins_when_its_turn_comes,
+        test_search.test_one_half_of_a_pair_is_not_enough,
+        listed("late", test_search.test_what_there_was_no_time_for_is_no_record_and_comes_again, stage="late"),
+        listed("slow", test_search.test_what_there_was_no_time_for_is_no_record_and_comes_again, stage="not compiled"),
         test_search.test_the_gain_of_a_task_is_what_a_run_of_the_model_would_save,
         test_task.test_equal_operators_are_one_task_with_the_number_of_their_uses,
         test_task.test_a_function_has_one_key_whatever_it_is_called,
@@ -116,6 +123,20 @@ def predicted() -> Workload:
         test_residual.test_far_from_what_was_seen_the_correction_is_bounded,
         test_residual.test_features_tell_candidates_apart_and_know_figures,
         listed("nhwc", test_sketch.test_sketches_keep_the_meaning_or_are_refused, family="nhwc"),
+    )
+
+
+def shared() -> Workload:
+    return tests(
+        "shared steps",
+        test_shared_steps.test_a_step_is_made_once_and_what_differs_by_itself,
+        test_shared_steps.test_numbers_of_other_kinds_are_other_arguments,
+        test_shared_steps.test_a_refusal_is_the_same_error_and_changes_nothing,
+        test_shared_steps.test_a_list_that_a_caller_changes_is_its_own,
+        test_shared_steps.test_sampling_begins_with_the_same_numbers_and_leaves_with_another_seed,
+        test_shared_steps.test_what_is_not_a_call_ends_the_sharing,
+        test_shared_steps.test_what_is_undone_is_undone_in_one_schedule,
+        test_shared_steps.test_the_tree_is_bounded,
     )
 
 

@@ -141,6 +141,14 @@ def test_tvm_style(module: GraphModule) -> None:
     assert module.input_names == ("x",) and module.output_names == ("y", "z")
 
 
+def test_outputs_have_their_names_whatever_passes_merge() -> None:
+    b = GraphBuilder("merged")
+    b.input("x", (2,))
+    constant = b.constant(np.ones(2, np.float32), "k")
+    graph = b.build([b.op("exp", constant, name="p"), b.op("exp", constant, name="q")])
+    assert minitvm.build(graph).output_names == ("p", "q")
+
+
 def test_inputs_that_are_not_contiguous(module: GraphModule) -> None:
     wide = np.random.default_rng(0).standard_normal((8, 10)).astype(np.float32)
     close(module(wide[::2, 1:5])[0], expected(wide[::2, 1:5]))

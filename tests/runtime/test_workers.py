@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import pytest
 
@@ -81,4 +82,21 @@ def test_an_interrupted_request_leaves_no_reply_for_the_next() -> None:
     other = [(source.replace("* args[1]", "- args[1]"), entry) for source, entry in jobs(8)]
     codes = compile_pool.compile_kernels(other, workers=2)
     assert [value(c, f"k{i}", 3) for i, c in enumerate(codes)] == [i - 3 for i in range(8)]
+    pool.shutdown()
+
+
+def wait_so_long(request: bytes) -> bytes:
+    """What a worker is asked for in the next test."""
+    time.sleep(float(request))
+    return request
+
+
+def test_a_moment_ends_what_is_not_ready_and_leaves_no_reply_for_the_next() -> None:
+    task = pool.Task("tests.runtime.test_workers:wait_so_long", 1, 1, died=b"died", late=b"late")
+    assert pool.run(task, [b"0"], 1) == [b"0"]  # the worker has started
+    start = time.monotonic()
+    results = pool.run(task, [b"0.01", b"30", b"31"], 1, sizes=[3, 2, 1], end=start + 0.3)
+    assert results == [b"0.01", b"late", b"late"] and time.monotonic() - start < 5.0
+    assert pool.run(task, [b"0", b"1"], 1, end=time.monotonic() - 1.0) == [b"late"] * 2
+    assert pool.run(task, [b"0"], 1) == [b"0"]
     pool.shutdown()

@@ -6,11 +6,13 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+import pytest
 
 import minitvm
 from minitvm import reference, strategy, te, tir, topi
 from minitvm.errors import ScheduleError
-from minitvm.expr import call
+from minitvm.expr import call, walk
+from minitvm.strategy.gpu import tensor_cores as rule
 from minitvm.target import Target
 
 TARGET = "cuda -arch=sm_80"
@@ -100,7 +102,24 @@ def runs_lane_by_lane(name: str) -> None:
     np.testing.assert_allclose(found.astype("float32"), wanted.astype("float32"), rtol=tolerance, atol=tolerance)
 
 
+def many_products_lie_along_x() -> None:
+    """As many products as y and z have no blocks for: all axes of blocks are one, and the kernel means the same."""
+    func = product(16, 16, 16, batch=65536)
+    after = strategy.schedule(func, Target(TARGET), knobs=_SMALL).func
+    loops = [node for node in walk(after.body) if isinstance(node, tir.For) and node.kind is tir.ForKind.THREAD]
+    grid = {loop.thread: int(loop.extent.value) for loop in loops if str(loop.thread).startswith("blockIdx")}
+    assert grid == {"blockIdx.x": 65536 * 2}, grid
+    few = product(16, 16, 16, batch=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rule, "MOST", 1)
+        fused = strategy.schedule(few, Target(TARGET), knobs=_SMALL).func
+    assert not any(getattr(node, "thread", None) == "blockIdx.y" for node in walk(fused.body))
+    verdict = reference.check(few, tir.transform.pipeline.lower(fused, Target(TARGET)), modes=("exact", "shadow"))
+    assert verdict, verdict
+
+
 CHECKS = [
+    many_products_lie_along_x,
     functools.partial(means_the_same, "padded"),
     *(functools.partial(runs_lane_by_lane, name) for name in ("tf32", "tf32, transposed")),
     functools.partial(means_the_same, "convolution of blocks"),

@@ -159,9 +159,9 @@ def test_candidates_fit_the_scratchpads() -> None:
     assert few < many
 
 
-@pytest.mark.parametrize(("width", "stride", "columns"), [(60, 1, 30), (59, 2, 15), (61, 1, 1)])
+@pytest.mark.parametrize(("width", "stride", "columns"), [(60, 1, 30), (59, 2, 15), (61, 1, 31)])
 def test_a_row_that_does_not_fit_is_divided(width: int, stride: int, columns: int) -> None:
-    """30 columns of a result need 3 x 32 elements of the image, of 128; a prime number is divided by itself."""
+    """30 columns of a result need 3 x 32 elements of the image, of 128; of 61 columns the last tile has 30."""
     image = te.placeholder((1, 1, 2, width, 1, 4), "int8", name="image")
     filters = te.placeholder((2, 1, 3, 3, 4, 4), "int8", name="filters")
     sums = topi.conv2d_elements(image, filters, stride=stride, padding=1)

@@ -88,6 +88,17 @@ def test_packed_columns_are_contiguous_in_their_panels() -> None:
     assert turned.panel == 0 and not turned.contiguous
 
 
+@pytest.mark.parametrize(("m", "n", "order"), [(100, 688, "ax1_0_ax0_0"), (688, 100, "ax0_0_ax1_0")])
+def test_tasks_read_the_larger_operand_once(m: int, n: int, order: str) -> None:
+    """Blocks of rows of a panel are neighbours where panels are more than rows, and the other way round."""
+    a, b, k = te.placeholder((m, 8), name="a"), te.placeholder((8, n), name="b"), te.reduce_axis((0, 8), "k")
+    product = te.compute((m, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
+    knobs = {"row": "v_i", "column": "v_j", "rows": 4, "vectors": 2, "task_rows": 8, "pack": False, "phases": False}
+    sch = strategy.schedule(te.create_prim_func([a, b, product]), Target(TARGET), knobs=knobs)
+    tasks, *_ = sch.get_loops(sch.get_block("product_update"))
+    assert sch.get(tasks).var.name == f"{order}_fused"
+
+
 def test_what_is_no_contraction() -> None:
     x = te.placeholder((8, 5), name="x")
     assert named(te.create_prim_func([x, topi.sum(x, axis=1)])) == []

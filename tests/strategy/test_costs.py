@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -14,9 +15,10 @@ from minitvm.expr import SizeVar
 from minitvm.graph import GraphBuilder
 from minitvm.strategy import Cost
 from minitvm.strategy.cpu.conv2d import DirectConvolution, conv_tiles, weighted_loads
+from minitvm.strategy.cpu.model import step_cycles
 from minitvm.strategy.cpu.panels import PanelPlan, contraction_cost
 from minitvm.strategy.cpu.register_tile import chain_cycles
-from minitvm.strategy.cpu.tiling import RegisterTile, cpu_of
+from minitvm.strategy.cpu.tiling import RegisterTile, cpu_of, register_tiles
 from minitvm.strategy.cpu.winograd_plan import WinogradPlan, WinogradShape, winograd_cost
 from minitvm.strategy.roles import Product
 from minitvm.target import Target
@@ -77,6 +79,24 @@ def test_a_larger_contraction_costs_more(
     assert some.cycles < cost(m, n, depth + 1, outside).cycles and some.cycles < cost(m, n, depth, outside + 1).cycles
     apart = Product(m, n, depth, outside, is_open, contiguous=False)
     assert not pack or some.cycles < contraction_cost(apart, plan, pack, 4, CPU).cycles
+
+
+@given(rows=st.integers(1, 16), vectors=st.integers(1, 16), loads=st.sampled_from((1.0, 1.25, 1.5)))
+@QUICK
+def test_a_step_waits_for_its_multiply_adds_its_loads_and_its_prefetches(rows: int, vectors: int, loads: float) -> None:
+    few = dataclasses.replace(CPU, l1_rate=int(loads * CPU.vector_bytes))
+    assert step_cycles(rows, vectors, few) == max(rows * vectors / 2, 4, (rows + vectors) / loads)
+    assert step_cycles(rows, vectors, few, streams=True) == max(rows * vectors / 2, 4, (rows + 2 * vectors) / loads)
+    assert step_cycles(rows, vectors, few) >= step_cycles(rows, vectors, CPU)
+
+
+def test_a_machine_with_fewer_loads_gets_tiles_of_more_vectors() -> None:
+    """10 rows by 2 vectors: 10 cycles of multiply-adds, and 14 loads and prefetches, which take 11.2."""
+    wide = Target("cpu -vector_bits=512 -vector_registers=32 -l1_rate=128")
+    narrow = Target("cpu -vector_bits=512 -vector_registers=32 -l1_rate=80")
+    usual, other = (register_tiles(100, 688, "float32", machine, streams=True)[0][0] for machine in (wide, narrow))
+    loads = [(tile.rows + 2 * tile.vectors) / (tile.rows * tile.vectors) for tile in (usual, other)]
+    assert loads[0] >= loads[1] and loads[1] / 1.25 <= 0.5
 
 
 @given(

@@ -9,7 +9,8 @@ import minitvm as tvm
 from minitvm import strategy, te, topi
 from minitvm.reference import tir as interpreter
 from minitvm.strategy.blocks import largest_divisor
-from minitvm.strategy.cpu.conv2d import conv_tile, conv_tiles
+from minitvm.strategy.cpu.conv2d import DirectConvolution, conv_tile, conv_tiles
+from minitvm.strategy.cpu.tiling import cpu_of
 from minitvm.target import CPU, Target
 
 WIDTHS = [128, 256, 512]
@@ -133,6 +134,26 @@ def test_the_tile_lives_in_registers_and_the_epilogue_reads_it_there():
 )
 def test_tiles(width, blocks, registers, tile):
     assert conv_tile(width, blocks, CPU(vector_registers=registers)) == tile
+
+
+@pytest.mark.parametrize(("width", "blocks", "tile"), [(56, 8, (8, 2)), (196, 32, (10, 2)), (14, 16, (7, 2))])
+def test_a_core_that_loads_less_in_a_cycle_has_tiles_of_more_blocks(width, blocks, tile):
+    shape = DirectConvolution(width, width, blocks, 1152, 0)
+    cores = [CPU(vector_bits=512, vector_registers=32, l1_rate=rate) for rate in (128, 80)]
+    plenty, scarce = (shape.tiles(cpu)[0] for cpu in cores)
+    assert (plenty["pixels"], plenty["blocks"]) == tile and "lines" not in plenty
+    assert scarce["blocks"] > plenty["blocks"]
+
+
+@pytest.mark.parametrize(("kernel", "kinds"), [((1, 1), 2), ((3, 3), 1)])
+def test_the_image_of_a_kernel_of_one_tap_is_one_line(kernel, kinds):
+    """35 pixels are five tiles of seven and more; five lines of seven pixels are one kind of tile."""
+    machine = target(512)
+    func = convolution(16, image=(5, 7), blocks=(1, 2), kernel=kernel, padding=kernel[0] // 2)
+    source = tvm.lower(scheduled(func, machine, "conv2d_nchwc").func, machine, stop_at="source")["main"]
+    pixels, blocks = conv_tile(35 if kinds == 2 else 7, 2, cpu_of(machine))
+    sizes = {pixels, 35 % pixels} if kinds == 2 else {pixels}
+    assert source.count("= fma(") == sum(sizes) * blocks and len(sizes) == kinds
 
 
 def test_a_tile_with_fewer_chains_than_the_latency_asks_for_costs_in_proportion():

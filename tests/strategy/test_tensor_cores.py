@@ -17,7 +17,16 @@ from minitvm.tir import Instruction, TensorIntrin
 from minitvm.tir.tensor_intrin import tensor_cores
 from minitvm.tir.transform.pipeline import lower
 
-from .tensor_core_programs import KNOBS, PRODUCTS, TARGET, means_the_same, product, runs_lane_by_lane, scheduled
+from .tensor_core_programs import (
+    KNOBS,
+    PRODUCTS,
+    TARGET,
+    many_products_lie_along_x,
+    means_the_same,
+    product,
+    runs_lane_by_lane,
+    scheduled,
+)
 
 pytest.importorskip("numba_cuda")
 
@@ -95,6 +104,10 @@ def test_other_devices_and_shapes_have_other_rules() -> None:
         (product(32, 16, 32), "opencl"),
     ):
         assert strategy.registry.chosen(func, Target(target)).rule == "contraction"
+
+
+def test_as_many_products_as_y_and_z_have_no_blocks_for_lie_along_x() -> None:
+    many_products_lie_along_x()
 
 
 def test_extents_that_tiles_do_not_divide_are_padded() -> None:

@@ -81,8 +81,9 @@ def test_current_target_nests() -> None:
     assert Target.of(None).kind == "cpu"
 
 
-def _machine(folder: Path, flags: str, caches: list[tuple[str, str, str, str]]) -> CPU:
-    (folder / "cpuinfo").write_text(f"processor : 0\nmodel name\t: Some CPU\ncpu MHz\t\t: 2999.9\nflags\t\t: {flags}\n")
+def _machine(folder: Path, flags: str, caches: list[tuple[str, str, str, str]], vendor: str = "Some") -> CPU:
+    text = f"processor : 0\nvendor_id\t: {vendor}\nmodel name\t: Some CPU\ncpu MHz\t\t: 2999.9\nflags\t\t: {flags}\n"
+    (folder / "cpuinfo").write_text(text)
     for i, (kind, level, size, ways) in enumerate(caches):
         entry = folder / "cache" / f"index{i}"
         entry.mkdir(parents=True)
@@ -121,6 +122,14 @@ def test_detection_without_any_file(tmp_path: Path) -> None:
     assert cpu.cores >= 1
     assert cpu.l1.size > 0
     assert cpu.vector_bits == 128
+
+
+def test_narrower_vectors_of_a_wide_machine_are_loaded_at_the_usual_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = CPU(vector_bits=512, vector_registers=32, l1_rate=80)
+    monkeypatch.setattr("minitvm.target.host.detect_cpu", lambda: host)
+    loads = [Target(f"cpu{options}").loads for options in ("", " -width=512", " -width=256")]
+    assert loads == [1.25, 1.25, 2.0]
+    assert Target("cpu -width=256 -l1_rate=48").loads == 1.5
 
 
 def test_a_plug_in_adds_a_kind() -> None:

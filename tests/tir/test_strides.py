@@ -58,3 +58,47 @@ def f(A: T.Buffer((4, 4), "float32", strides={strides}), B: T.Buffer((4, 4), "fl
     a, b = np.arange(16, dtype="float32").reshape(4, 4), np.zeros((4, 4), "float32")
     tvm.build(func)(a, b)
     np.testing.assert_array_equal(b, a.T * 2)
+
+
+IN_LOOPS = {
+    "parallel": "T.parallel(4)",
+    "vectorized": "T.vectorized(4)",
+    "virtual": "T.thread_binding(4, thread='vthread')",
+    "pipelined": "T.serial(4, annotations={'software_pipeline_stage': [0, 1], 'software_pipeline_order': [0, 1]})",
+}
+
+
+@pytest.mark.parametrize("strides", ["[1, 4]", "[1, 7]", "[-1, 9]", "[5, 1]"])
+@pytest.mark.parametrize("loop", IN_LOOPS)
+def test_parts_of_an_allocation_do_not_overlap(loop: str, strides: str) -> None:
+    func = from_source(
+        f"""
+@T.prim_func
+def f(A: T.Buffer((4, 4, 4), "float32"), C: T.Buffer((4, 4, 4), "float32")):
+    for p in {IN_LOOPS[loop]}:
+        with T.block("p"):
+            vp = T.axis.spatial(4, p)
+            B = T.alloc_buffer((4, 4), "float32", strides={strides}, elem_offset=3)
+            for i, j in T.grid(4, 4):
+                B[i, j] = A[vp, i, j] * T.float32(2)
+            for i, j in T.grid(4, 4):
+                C[vp, i, j] = B[3 - i, j] + B[i, 3 - j]
+"""
+        if loop != "pipelined"
+        else f"""
+@T.prim_func
+def f(A: T.Buffer((4, 4, 4), "float32"), C: T.Buffer((4, 4, 4), "float32")):
+    B = T.alloc_buffer((4, 4), "float32", strides={strides}, elem_offset=3)
+    for p in {IN_LOOPS[loop]}:
+        for i, j in T.grid(4, 4):
+            with T.block("B"):
+                vp, vi, vj = T.axis.remap("SSS", [p, i, j])
+                B[vi, vj] = A[vp, vi, vj] * T.float32(2)
+        for i, j in T.grid(4, 4):
+            with T.block("C"):
+                vp, vi, vj = T.axis.remap("SSS", [p, i, j])
+                C[vp, vi, vj] = B[3 - vi, vj] + B[vi, 3 - vj]
+"""
+    )
+    verdict = check(func, lower(func, None, "f"), modes=("exact", "shadow"))
+    assert verdict, verdict

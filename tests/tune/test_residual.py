@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from minitvm.strategy import Cost
 from minitvm.tune.residual import _FARTHEST, FEWEST, MANY, Residual, features
 
-FIGURES = {"slots": 100.0, "loads": 50.0, "stores": 10.0, "moved": 400.0}
+FIGURES = {"slots": 100.0, "loads": 50.0, "stores": 10.0}
 
 
 def rows(number: int, seed: int) -> tuple[list[dict[str, float]], np.ndarray]:

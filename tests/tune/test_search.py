@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from minitvm.cli.tune import summary
@@ -15,7 +16,7 @@ from minitvm.records.database import Database
 from minitvm.strategy import Decision
 from minitvm.tune import network as tuning
 from minitvm.tune import search as searching
-from minitvm.tune.measure import Measured
+from minitvm.tune.measure import LATE, Measured
 from minitvm.tune.network import Line, Status, tune_tasks
 from minitvm.tune.prepare import Checked
 from minitvm.tune.search import Options, Search
@@ -66,15 +67,18 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def without_compiling(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Replace what compiles; the result says what is refused, and which decisions come to the same code."""
+    """Replace what compiles; the result says what is refused, late, and which decisions come to the same code."""
     state: dict[str, Any] = {"refuse": lambda decision: False, "code": lambda decision: decision.to_json()}
+    state["late"] = state["not compiled"] = lambda decision: False
 
-    def checked(asked: Any, workers: Any = None) -> list[Checked]:
+    def checked(asked: Any, workers: Any = None, end: float = 0.0) -> list[Checked]:
         results = []
         for one, decision in asked:
             usual = Decision.of(searching.Space(one).yielded[0])
             decision = decision or state.get("untuned", usual)
-            if state["refuse"](decision):
+            if state["late"](decision):
+                results.append(Checked(decision, LATE))
+            elif state["refuse"](decision):
                 results.append(Checked(decision, "refused", "it races"))
             else:
                 results.append(
@@ -82,10 +86,10 @@ def without_compiling(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
                 )
         return results
 
-    def artifacts(asked: Any, key: bytes, workers: Any = None) -> list[str]:
+    def artifacts(asked: Any, key: bytes, workers: Any = None, end: float = 0.0) -> list[str]:
         for _, one, path in asked:
             path.write_text(one.decision.to_json())
-        return [""] * len(asked)
+        return [LATE if state["not compiled"](one.decision) else "" for _, one, _ in asked]
 
     for module in (searching, tuning):
         monkeypatch.setattr(module, "checked", checked)
@@ -110,7 +114,8 @@ def begun(folder: Path, clock: Clock = by_rows, db: str = "records.db", **option
     (untuned,) = searching.checked([(one, None)])
     path = folder / "untuned"
     path.write_text(untuned.decision.to_json())
-    search.begin(untuned, path, "")
+    ((_, measured),) = search.runner.each([search.first(path)])
+    search.begin(untuned, path, measured)
     return search
 
 
@@ -223,6 +228,7 @@ def tuned(folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, **options
     monkeypatch.setattr(tuning, "Runner", lambda limits: FakeRunner(folder, clock))
     tasks = [task(product(64, 64, 8, name="long")), task(product(32, 64, 8, name="short"))]
     said: list[Status] = []
+    options.setdefault("runs", 10**12)  # any gain is worth it
     with Database.open(folder / "records.db") as database:
         return tune_tasks(tasks, database, tuning.time.monotonic(), report=said.append, **options), said
 
@@ -237,8 +243,26 @@ def test_trials_bound_the_measured_candidates_of_all_tasks(
 
 def test_nothing_is_measured_that_is_not_worth_it(faked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result, _ = tuned(tmp_path, by_rows, monkeypatch, runs=1)
-    assert result.ended == "gain" and all(search.trials == 0 for search in result.searches)
-    assert result.untuned_seconds == result.tuned_seconds > 0
+    assert result.ended == "gain" and not result.searches and result.waiting == 2
+    assert "left alone  2 of 2 operators: they take too little for measurements to pay" in summary(result)
+
+
+def test_a_task_begins_when_its_turn_comes(faked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that takes twice as long is first; what the other one takes is foreseen from it."""
+    monkeypatch.setattr(tuning, "available_cores", lambda: [0])
+    monkeypatch.setattr(tuning, "_SECONDS", 1e-9)
+    begun: list[str] = []
+    usual = Search.begin
+
+    def begin(self: Search, *arguments: Any, **named: Any) -> None:
+        begun.append(self.task.name)
+        usual(self, *arguments, **named)
+
+    monkeypatch.setattr(Search, "begin", begin)
+    tuned(tmp_path, by_rows, monkeypatch, trials=3)
+    assert begun == ["long"]
+    tuned(tmp_path, by_rows, monkeypatch, trials=40)
+    assert begun == ["long", "long", "short"]
 
 
 def test_time_goes_to_the_task_that_takes_the_most(faked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,6 +270,36 @@ def test_time_goes_to_the_task_that_takes_the_most(faked: Any, tmp_path: Path, m
     result, _ = tuned(tmp_path, by_rows, monkeypatch, trials=6)
     long, short = (search.trials for search in result.searches)
     assert long > short
+
+
+def test_the_first_measurements_are_asked_for_together(
+    faked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as run at once: on a farm, as many as it has workers."""
+    asked: list[list[str]] = []
+    usual = FakeRunner.each
+
+    def each(self: FakeRunner, some: Any) -> Any:
+        some = list(some)
+        asked.append([one.task.name for one in some])
+        yield from usual(self, some)
+
+    monkeypatch.setattr(FakeRunner, "each", each)
+    monkeypatch.setattr(FakeRunner, "width", 2)
+    monkeypatch.setattr(tuning, "available_cores", lambda: [0])
+    tuned(tmp_path, by_rows, monkeypatch, trials=2)
+    assert asked[0] == ["long", "short"]
+
+
+def test_a_farm_is_reached_with_the_security_that_was_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def on_farm(*arguments: Any) -> Any:
+        raise KeyError(arguments)
+
+    monkeypatch.setattr(tuning, "on_farm", on_farm)
+    with pytest.raises(KeyError) as caught:
+        tuning.tune(product(), db=str(tmp_path / "r.db"), workers="tls://desk:8786", key="farm.key", security="TLS")
+    address, _, key, _, security = caught.value.args[0]
+    assert (address, key, security) == ("tls://desk:8786", "farm.key", "TLS")
 
 
 def _by_size(self: FakeRunner, task: Task, paths: list[Path], *rest: Any, **named: Any) -> Measured:
@@ -275,18 +329,55 @@ def test_a_budget_ends_it(faked: Any, tmp_path: Path, monkeypatch: pytest.Monkey
         return by_rows(decision)
 
     start = tuning.time.monotonic()
-    result, _ = tuned(tmp_path, slow, monkeypatch, budget=1.0, runs=10**9)
+    result, _ = tuned(tmp_path, slow, monkeypatch, budget=1.0)
     assert result.ended in ("budget", "gain") and tuning.time.monotonic() - start < 20
 
 
 def test_tasks_that_a_budget_does_not_reach_are_counted(
     faked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first ones begin in any case, as many as there are cores."""
-    monkeypatch.setattr(tuning, "available_cores", lambda: [0])
     result, _ = tuned(tmp_path, by_rows, monkeypatch, budget=1e-9)
-    assert result.ended == "budget" and len(result.searches) == 1 and result.waiting == 1
-    assert "not begun   1 of 2 operators: run the same command again, or with a larger --budget" in summary(result)
+    assert result.ended == "budget" and not result.searches and result.waiting == 2
+    assert "not begun   2 of 2 operators: run the same command again, or with a larger --budget" in summary(result)
+
+
+def test_one_half_of_a_pair_is_not_enough() -> None:
+    slow, fast = [1.0] * 10, [0.9] * 10
+    assert searching.is_faster(fast * 2, slow * 2) and not searching.is_faster(slow * 2, slow * 2)
+    assert not searching.is_faster(fast + slow, slow * 2) and not searching.is_faster(slow + fast, slow * 2)
+
+
+def test_what_is_predicted_to_take_much_longer_is_drafted_last(
+    faked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = begun(tmp_path)
+
+    def predicted(rows: Any, costs: Any) -> Any:
+        return np.array([1.0 if row.get("rule contraction") else 3.0 for row in rows])
+
+    monkeypatch.setattr(search, "predicted", predicted)
+    rules = [decision.rule for decision in search.draft(1000)]
+    first = rules.index("sketch")
+    assert set(rules[:first]) == {"contraction"} and "contraction" not in rules[first:] and first > 20
+
+
+@pytest.mark.parametrize("stage", ["late", "not compiled"])
+def test_what_there_was_no_time_for_is_no_record_and_comes_again(stage: str, faked: Any, tmp_path: Path) -> None:
+    search = begun(tmp_path)
+    faked[stage] = lambda decision: True
+    search.step(4, end=searching.time.monotonic() - 1.0)
+    assert not search.finished and search.trials == 0 and search.database.count() == 1
+    faked[stage] = lambda decision: False
+    search.step(4)
+    assert search.trials == 4
+
+
+def test_a_task_whose_untuned_program_is_late_has_not_begun(
+    faked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faked["late"] = lambda decision: True
+    result, _ = tuned(tmp_path, by_rows, monkeypatch, budget=0.2)
+    assert result.ended == "budget" and result.waiting == 2 and not result.skipped
 
 
 def test_the_gain_of_a_task_is_what_a_run_of_the_model_would_save(faked: Any, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class Importer:
         self._extended: dict[Value, Operand] = {}  # whole caches, of the values that are the past and the new tokens
         self.builder = OperandBuilder(re.sub(r"\W", "_", model.graph.name) or "main")
         self.versions = _versions(model.opset_import)
-        self.local_functions = {(f.domain, f.name): f for f in model.functions}
+        self.local_functions = {(f.domain, f.name, f.overload): f for f in model.functions}
         self.symbols: dict[str, Dim] = {}
 
     def run(self) -> Graph:
@@ -233,7 +233,7 @@ class Importer:
         self, proto: Any, inputs: Sequence[Operand | None], scope: dict[str, Operand], versions: Mapping[str, int]
     ) -> Sequence[Operand | None]:
         domain = "" if proto.domain == "ai.onnx" else proto.domain
-        local = self.local_functions.get((proto.domain, proto.op_type))
+        local = self.local_functions.get((proto.domain, proto.op_type, proto.overload))
         if local is not None:
             return self._call(proto, local, inputs)
         if domain not in versions:

@@ -17,14 +17,14 @@ UNSUPPORTED = "unsupported"
 class Known:
     """Which operators of a model have a converter, or a body of operators that do."""
 
-    def __init__(self, local_functions: Mapping[tuple[str, str], Any], versions: Mapping[str, int]) -> None:
+    def __init__(self, local_functions: Mapping[tuple[str, str, str], Any], versions: Mapping[str, int]) -> None:
         self.local_functions, self.versions = local_functions, versions
 
     def missing(self, protos: Iterable[Any]) -> Iterator[Any]:
         """The nodes, those in branches, loops and functions of the model included, that are not supported."""
         seen: set[tuple[str, str]] = set()
         for proto in _nested(protos):
-            local = self.local_functions.get((proto.domain, proto.op_type))
+            local = self.local_functions.get((proto.domain, proto.op_type, proto.overload))
             if local is None and not self.has(proto):
                 yield proto
             elif local is not None and (proto.domain, proto.op_type) not in seen:

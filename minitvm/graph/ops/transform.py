@@ -72,7 +72,8 @@ def _dequantize(
         return parameter.reshape([-1 if a == axis % x.ndim else 1 for a in range(x.ndim)] if parameter.ndim else ())
 
     steps = x.astype(np.int32) if zero is None else x.astype(np.int32) - spread(zero).astype(np.int32)
-    result: np.ndarray = steps.astype(DType(out_dtype).numpy) * spread(scale).astype(DType(out_dtype).numpy)
+    wide = np.result_type(DType(out_dtype).numpy, np.float32) if DType(out_dtype).bytes > 4 else np.float32
+    result: np.ndarray = (steps.astype(wide) * spread(scale).astype(wide)).astype(DType(out_dtype).numpy)
     return result
 
 

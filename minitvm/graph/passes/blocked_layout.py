@@ -318,7 +318,7 @@ class Blocking:
     def concatenate(self, item: OpNode) -> bool:
         block = self.block(item.output)
         blocks = {self.block(v) for v in item.inputs}
-        if item.attrs["axis"] not in (1, -3) or block is None or blocks != {block}:
+        if item.attrs["axis"] % item.output.ndim != 1 or block is None or blocks != {block}:
             return False
         if any(int(v.shape[1]) % block for v in item.inputs):  # type: ignore[arg-type]
             return False

@@ -56,8 +56,10 @@ def _folded(item: OpNode, arrays: dict[Value, np.ndarray], evaluate: Evaluate | 
         try:
             with np.errstate(all="ignore"):
                 results: Any = operator.fold(*operands, **item.attrs)
-        except (IndexError, ValueError) as error:
+        except IndexError as error:
             raise InputError(f"{item}: {error}") from error
+        except ValueError:  # NumPy has no value for it, such as a maximum of nothing; the operator has
+            return None
         return list(results) if isinstance(results, tuple) else [results]
     return evaluate(item, operands) if evaluate is not None else None
 

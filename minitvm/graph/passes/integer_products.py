@@ -2,7 +2,8 @@
 
     conv2d((x - z) * s, w * t)  ->  qnn.conv2d(x, w, zero_point=z) * (s * t)
 
-A sum of products of bytes in int32 is exact, and on many machines several times as fast as one of floats. Where its
+A sum of products of bytes in int32 is exact where the weights are small enough that it cannot overflow, which is asked
+first, and on many machines several times as fast as one of floats. Where its
 result is quantised again, the scales and the bias in front are divided by the new scale while compiling:
 
     quantize(relu(total * (s * t) + b), u)  ->  quantize(relu(total * (s * t / u) + b / u), 1)
@@ -23,6 +24,8 @@ import numpy as np
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
 from .rebuild import with_replaced
+
+_LARGEST = 2**31 - 1  # of a sum in int32
 
 
 def integer_products(graph: Graph) -> Graph:
@@ -140,9 +143,18 @@ def bytes_product(
         shape = (-1,)
     if shifted is None or columns is None:
         return None
+    if _largest_sum(shifted, data.inputs[0].dtype, int(zero.reshape(()))) > _LARGEST:
+        return None
     op = "qnn.conv2d" if item.op == "nn.conv2d" else "qnn.dense"
     factor = (columns.astype(np.float64) * float(scale.reshape(()))).reshape(shape if columns.size > 1 else ())
     return BytesProduct(op, data.inputs[0], int(zero.reshape(())), shifted, factor, attrs)
+
+
+def _largest_sum(weight: np.ndarray, dtype: str, zero: int) -> int:
+    """The largest magnitude that a sum of products with the filters or columns `weight` can have."""
+    limits = np.iinfo(dtype)
+    weights = np.abs(weight.astype(np.int64)).reshape(len(weight), -1).sum(axis=1)
+    return int(weights.max(initial=0)) * max(int(limits.max) - zero, zero - int(limits.min))
 
 
 def _parameters(item: OpNode, arrays: Mapping[Value, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -92,20 +92,23 @@ def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 def _cost(conv: Convolution, config: Gemmini, tile: Tile, contexts: int) -> Cost:
     """The array's cycles, and those in which it waits. With two contexts a step's loads run during the other one's
     step, and so does, between two tiles, the way out. Nothing hides the first loads and the last way out. A step counts
-    eight cycles more than it takes: of tiles that are about as fast, those with the shorter program are better.
+    eight cycles more than it takes: of tiles that are about as fast, those with the shorter program are better. The
+    products of a smaller tile hide the loads of a whole one.
     """
-    side, rate, latency, steps = config.side, config.dram.bytes_per_cycle, config.dram.latency, conv.ins // tile.ins
-    outs, ins, pixels = tile.outs, tile.ins, tile.rows * tile.columns
-    tiles = (conv.rows // tile.rows) * (conv.outs // outs) * (conv.columns // tile.columns)
-    multiply = outs * ins * conv.points * max(pixels, side)  # of a step
-    image = ins * image_rows(conv, tile.rows) * conv.image_columns(tile.columns) * side
-    load = (image + outs * ins * conv.points * side * side) / rate + 2 * latency
-    out = pixels * outs * side * (1 + 4 * (len(conv.stages) - 4)) / rate + latency + config.drain
+    side, rate, latency, steps = config.side, config.dram.bytes_per_cycle, config.dram.latency, tile.count(conv, "ins")
+    image = tile.ins * image_rows(conv, tile.rows) * conv.image_columns(tile.columns) * side
+    load = (image + tile.outs * tile.ins * conv.points * side * side) / rate + 2 * latency
+    out = tile.registers * side * (1 + 4 * (len(conv.stages) - 4)) / rate + latency + config.drain
+    tiles, ins = tile.all(conv), tile.mean(conv, "ins")
     longer = 8 * tiles * steps
+    compute = waiting = 0.0
+    for part, count in tile.parts(conv):
+        multiply = part.outs * ins * conv.points * max(part.rows * part.columns, side)  # of a step
+        compute += count * steps * multiply
+        waiting += count * ((steps - 1) * max(0.0, load - multiply) + max(0.0, load + out - multiply))
     if contexts == 1:
-        return Cost(tiles * steps * multiply, tiles * (steps * load + out) + longer)
-    waiting = (steps - 1) * max(0.0, load - multiply) + max(0.0, load + out - multiply)
-    return Cost(tiles * steps * multiply, tiles * waiting + load + out + longer)
+        return Cost(compute, tiles * (steps * load + out) + longer)
+    return Cost(compute, waiting + tile.alone(conv, contexts) * (steps * load + out) + load + out + longer)
 
 
 def refusal(func: PrimFunc, target: Any) -> str:

@@ -43,7 +43,12 @@ def pack(executable: Executable, architectures: Sequence[str], progress: Progres
 
 
 def unpack(executable: Executable, index: Sequence[Mapping[str, Any]], data: memoryview) -> list[Any]:
-    """The code of each kernel, None for those of which the artifact holds none for this machine."""
+    """The code of each kernel, None for those of which the artifact holds none for this machine.
+
+    Raises `ValueError` if the parts are not as long as the code.
+    """
+    if sum(part["size"] for part in index) != len(data):
+        raise ValueError(f"the parts of {len(data)} bytes of code are {[part['size'] for part in index]}")
     codes: list[Any] = [None] * len(executable.kernels)
     numbers_of = _by_target(executable)
     for part in index:

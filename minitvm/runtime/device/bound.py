@@ -34,14 +34,14 @@ from ...executable import (
     TensorSpec,
     evaluate,
 )  # fmt: skip
-from ...executable.alignment import ALIGNMENT, array_at
+from ...executable.alignment import ALIGNMENT, address, aligned_empty, array_at
 from ...expr import Expr, free_vars
 from .. import externals
 from ..loops import Memory, in_order
 from ..shapes import Bindings, bind_data_size, rooms, shape_of
 from ..stamped import CLOCK, fill_skipped
 from .arrays import DeviceArray
-from .device import Launch, Place, Shape, as_bytes, checked_shape
+from .device import Bytes, Launch, Place, Shape, as_bytes, checked_shape
 from .host import HostPlace, slice_of
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ class BoundProgram:
             None if isinstance(spec, ScalarSpec) else (spec, shape_of(spec, env)) for spec in x.inputs
         ]
         self._room: dict[Input | Output, Any] = {}  # of this program, for what does not lie on the device
+        self._room_of_host: dict[Input | Output, Bytes] = {}  # the same memory, as the host has it, where both use it
         later = {step.var for step in x.steps if isinstance(step, BindSize)}
         self._late = [_depends(step, later) for step in x.steps]
         self._own = [_is_own(step) for step in x.steps]
@@ -120,14 +121,18 @@ class BoundProgram:
             memory.launches.append(launch)
         return memory
 
-    def _placed(self, at: Input | Output, spec: TensorSpec, shape: Sequence[int], array: Any, address: int) -> Place:
+    def _placed(self, at: Input | Output, spec: TensorSpec, shape: Sequence[int], array: Any, in_place: int) -> Place:
         nbytes = int(np.prod(shape, dtype=np.int64)) * spec.dtype.bytes
-        if address and nbytes:
-            buffer = array.buffer if isinstance(array, DeviceArray) else self.device.over_host(address, nbytes)
+        if in_place and nbytes:
+            buffer = array.buffer if isinstance(array, DeviceArray) else self.device.over_host(in_place, nbytes)
             return Place(buffer, 0, nbytes)
         if at not in self._room:
             what = f"{'input' if isinstance(at, Input) else 'output'} {spec.name}"
-            self._room[at] = self.program.allocated(nbytes, what)
+            if self.device.shares_host and nbytes:
+                self._room_of_host[at] = aligned_empty(nbytes)
+                self._room[at] = self.device.over_host(address(self._room_of_host[at]), nbytes)
+            else:
+                self._room[at] = self.program.allocated(nbytes, what)
         return Place(self._room[at], 0, nbytes)
 
     def place(self, at: Location, memory: _Memory) -> Place:
@@ -333,20 +338,24 @@ class BoundProgram:
     # -- copies at the edges
 
     def _copy_in(self, memory: _Memory, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        for about, place, array in zip(self._specs, memory.inputs, inputs, strict=True):
+        for k, (about, place, array) in enumerate(zip(self._specs, memory.inputs, inputs, strict=True)):
             if about is not None and place is not None:
-                self._fetch(place, array, *about)
+                self._fetch(Input(k), place, array, *about)
         x = self.program.executable
-        for spec, place, array, shape in zip(x.outputs, memory.outputs, outputs, self.output_shapes, strict=True):
+        for k, (spec, place, array) in enumerate(zip(x.outputs, memory.outputs, outputs, strict=True)):
             if x.calling or spec.inout:  # of a function, elements that are not written keep what the caller has in them
-                self._fetch(place, array, spec, shape)
+                self._fetch(Output(k), place, array, spec, self.output_shapes[k])
 
-    def _fetch(self, place: Place, array: Any, spec: TensorSpec, shape: Sequence[int]) -> None:
-        """Copy an argument that is not used in place."""
+    def _fetch(
+        self, at: Input | Output, place: Place, array: Any, spec: TensorSpec, shape: Sequence[int]
+    ) -> None:  # fmt: skip
+        """Copy an argument that is not used in place; the host does, where it can: no command takes as little time."""
         if self._address(array) or not np.prod(shape, dtype=np.int64):
             return
         if isinstance(array, DeviceArray):
             self.device.copy(place, Place(array.buffer), array.nbytes)
+        elif at in self._room_of_host:
+            self._room_of_host[at][:] = as_bytes(array_at(array, spec.dtype, tuple(shape)))
         else:
             self.device.write(place, as_bytes(array_at(array, spec.dtype, tuple(shape))))
 
@@ -355,8 +364,12 @@ class BoundProgram:
         x = self.program.executable
         self.device.finish()
         queued = False
-        for spec, place, array, shape in zip(x.outputs, memory.outputs, outputs, self.output_shapes, strict=True):
+        for k, (spec, place, array) in enumerate(zip(x.outputs, memory.outputs, outputs, strict=True)):
+            shape = self.output_shapes[k]
             if self._address(array) or not np.prod(shape, dtype=np.int64):
+                continue
+            if Output(k) in self._room_of_host and not isinstance(array, DeviceArray):
+                as_bytes(array_at(array, spec.dtype, tuple(shape)))[:] = self._room_of_host[Output(k)]
                 continue
             queued = True
             if isinstance(array, DeviceArray):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import TargetError
+from ...workers.cores import available_cores
 
 VARIABLE = "MINITVM_OPENCL_DEVICE"
 _SIMULATORS = ("oclgrind",)
@@ -51,6 +52,7 @@ def pyopencl() -> Any:
 def available() -> list[Any]:
     """The handles of all devices, platform by platform."""
     cl = pyopencl()
+    _pin_threads()
     try:
         platforms = cl.get_platforms()
     except cl.Error:  # no driver is installed
@@ -62,6 +64,15 @@ def available() -> list[Any]:
         except cl.Error:  # a driver without its device
             continue
     return devices
+
+
+def _pin_threads() -> None:
+    """Have PoCL keep each of its threads on a core, where all cores are this process's; it reads that when it starts.
+
+    Else the system may wake two of them on one core, and a kernel takes twice as long. MINITVM_PIN=0 forbids it.
+    """
+    if os.environ.get("MINITVM_PIN") != "0" and available_cores() == list(range(os.cpu_count() or 1)):
+        os.environ.setdefault("POCL_AFFINITY", "1")
 
 
 def names() -> list[str]:

@@ -12,7 +12,7 @@
 The virtual threads are interleaved, so one context is loaded while the array computes on the other: decoupled access
 and execute, as VTA's compiler does it (Moreau et al., "A hardware-software blueprint for flexible deep learning
 specialization"). Tiles follow from the machine's figures by a formula: the longer of the array's cycles and the
-memory's, and what nothing hides at the beginning and at the end.
+memory's, and what nothing hides: at the beginning, at the end, and of a tile beside which the other context has none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from ...expr import Add, Call, Cast, Expr, IntImm, Max, Min, Var, structural_equal, walk
 from ...tir import Schedule
@@ -31,6 +31,8 @@ from ..blocks import blocks_of, constant_extent, extents, is_reduction
 from ..candidate import Candidate, Cost, Knob
 from ..registry import rule
 from ..roles import operands
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class Convolution:
     column_step: int
     padded: bool
 
-    def image_columns(self, columns: int) -> int:
+    def image_columns(self, columns: Number) -> Number:
         """Columns of the image, frame included, for so many of the result."""
         return (columns - 1) * self.column_step + self.kernel_columns
 
@@ -245,16 +247,29 @@ def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     yield from tilings(conv, fits, price, apply)
 
 
+class Tiled(Protocol):
+    """What is computed in tiles: the extents of a result in elements, and the blocks of input channels of its sums."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def outs(self) -> int: ...
+    @property
+    def ins(self) -> int: ...
+
+
 def tilings(
-    conv: Convolution,
+    result: Tiled,
     fits: Callable[[Tile, int], bool],
     price: Callable[[Tile, int], Cost],
     apply: Callable[[Schedule, Tile, int], None],
 ) -> Iterator[Candidate]:
-    """The candidates of a machine: tiles that divide the extents, for two contexts where tiles are even, and for one.
+    """The candidates of a machine: tiles of all sizes that differ in their number, for two contexts and for one.
 
-    A row of a result is divided only where no tile of whole rows fits. The functions take a tile and the number of
-    contexts.
+    The last tile along an axis is smaller where the size does not divide the extent. A row of a result is divided only
+    where no tile of whole rows fits. The functions take a tile and the number of contexts.
     """
 
     def priced(contexts: int, **tile: int) -> Cost:
@@ -263,12 +278,13 @@ def tilings(
     def applied(sch: Schedule, contexts: int, **tile: int) -> None:
         apply(sch, Tile(**tile), contexts)
 
-    for columns in reversed(divisors(conv.columns)):
+    for columns in reversed(tile_sizes(result.columns)):
         fitting = False
-        for rows, outs, ins in product(divisors(conv.rows), divisors(conv.outs), divisors(conv.ins)):
+        for rows, outs, ins in product(tile_sizes(result.rows), tile_sizes(result.outs), tile_sizes(result.ins)):
+            tile = Tile(rows, columns, outs, ins)
             for contexts in (2, 1):
-                turns = take_turns(contexts, conv.rows // rows, conv.outs // outs)
-                if turns and fits(Tile(rows, columns, outs, ins), contexts):
+                turns = take_turns(contexts, tile.count(result, "rows"), tile.count(result, "outs"))
+                if turns and fits(tile, contexts):
                     knobs: dict[str, Knob] = {
                         "rows": rows, "outs": outs, "ins": ins, "contexts": contexts, "columns": columns,
                     }  # fmt: skip
@@ -291,12 +307,45 @@ class Tile:
     def registers(self) -> int:
         return self.rows * self.columns * self.outs
 
+    def count(self, result: Tiled, axis: str) -> int:
+        """How many tiles an axis has."""
+        return -(-int(getattr(result, axis)) // int(getattr(self, axis)))
 
-def divisors(n: int) -> list[int]:
-    return [d for d in range(1, n + 1) if n % d == 0]
+    def all(self, result: Tiled) -> int:
+        """How many tiles the result has."""
+        return prod(self.count(result, axis) for axis in ("rows", "columns", "outs"))
+
+    def mean(self, result: Tiled, axis: str) -> float:
+        """The mean size of the tiles along an axis."""
+        return float(getattr(result, axis)) / self.count(result, axis)
+
+    def parts(self, result: Tiled) -> Iterator[tuple[Tile, int]]:
+        """The shapes of tiles, and how many there are of each; those at an edge are smaller."""
+        axes = []
+        for axis in ("rows", "columns", "outs"):
+            size, extent = getattr(self, axis), getattr(result, axis)
+            axes.append([(size, extent // size), *([(extent % size, 1)] if extent % size else [])])
+        for (rows, a), (columns, b), (outs, c) in product(*axes):
+            yield Tile(rows, columns, outs, self.ins), a * b * c
+
+    def alone(self, result: Tiled, contexts: int) -> int:
+        """How many tiles have no other context beside them: at the end of an odd number of them."""
+        counts = [self.count(result, axis) for axis in ("outs", "rows")]
+        count = counts[taking_turns(contexts, counts)]
+        return self.all(result) // count * (count % contexts)
+
+    def shapes(self, result: Tiled) -> int:
+        """How many shapes tiles have at most: those at an edge are smaller."""
+        axes = ("rows", "columns", "outs", "ins")
+        return 1 << sum(getattr(result, axis) % getattr(self, axis) != 0 for axis in axes)
 
 
-def image_rows(conv: Convolution, rows: int) -> int:
+def tile_sizes(n: int) -> list[int]:
+    """For each number of tiles that an extent can have, the least size: `ceil(n / k)`."""
+    return sorted({-(-n // k) for k in range(1, n + 1)})
+
+
+def image_rows(conv: Convolution, rows: Number) -> Number:
     """The rows of the image that so many rows of the result read."""
     return (rows - 1) * conv.row_step + conv.kernel_rows
 
@@ -310,9 +359,8 @@ def _fits(conv: Convolution, depths: Any, config: Any, tile: Tile, contexts: int
         "inp": image_rows(conv, tile.rows) * conv.image_columns(tile.columns) * tile.ins,
         "wgt": tile.outs * tile.ins * conv.points,
     }
-    return all(contexts * n <= depths[pad] for pad, n in needs.items()) and (
-        contexts * _micro_ops(conv, tile) <= config.uop_bytes // 4
-    )
+    lists = tile.shapes(conv) * _micro_ops(conv, tile)
+    return all(contexts * n <= depths[pad] for pad, n in needs.items()) and contexts * lists <= config.uop_bytes // 4
 
 
 def _micro_ops(conv: Convolution, tile: Tile) -> int:
@@ -325,25 +373,27 @@ def _micro_ops(conv: Convolution, tile: Tile) -> int:
 def _cost(conv: Convolution, config: Any, tile: Tile, contexts: int) -> Cost:
     """For each step the longer of its loads and its products, of which loads run one step ahead; with one context their
     sum. The ALU's work hides the loads of the next tile's first step. Nothing hides the first loads and the last store.
+    The products of a smaller tile hide the loads of a whole one.
     """
     dram, stages = config.dram, len(conv.stages) - 1
     sizes = {pad: prod(shape) for pad, shape in config.elements().items()}
-    rows, outs, ins, registers = tile.rows, tile.outs, tile.ins, tile.registers
-    steps = conv.ins // ins
-    tiles = (conv.rows // rows) * (conv.outs // outs) * (conv.columns // tile.columns)
-    multiply = registers * ins * conv.points + config.pipelines.gemm
-    other = (1 + stages) * (registers + config.pipelines.alu)
-    image = ins * image_rows(conv, rows) * conv.image_columns(tile.columns) * sizes["inp"]
-    filters = outs * ins * conv.points * sizes["wgt"]
-    load = (image + filters) / dram.bytes_per_cycle + dram.latency * (ins + 1)
-    store = registers * config.batch * config.block_out / dram.bytes_per_cycle
-    compute = tiles * (steps * multiply + other)
+    steps, tiles, ins = tile.count(conv, "ins"), tile.all(conv), tile.mean(conv, "ins")
+    image = tile.ins * image_rows(conv, tile.rows) * conv.image_columns(tile.columns) * sizes["inp"]
+    filters = tile.outs * tile.ins * conv.points * sizes["wgt"]
+    load = (image + filters) / dram.bytes_per_cycle + dram.latency * (tile.ins + 1)
+    store = tile.registers * config.batch * config.block_out / dram.bytes_per_cycle
     micro_ops = contexts * _micro_ops(conv, tile) * 4 / dram.bytes_per_cycle
+    compute = waiting = 0.0
+    shared = load + store / steps  # loads and stores have one memory
+    for part, count in tile.parts(conv):
+        multiply = part.registers * ins * conv.points + config.pipelines.gemm
+        other = (1 + stages) * (part.registers + config.pipelines.alu)
+        compute += count * (steps * multiply + other)
+        waiting += count * ((steps - 1) * max(0.0, shared - multiply) + max(0.0, shared - multiply - other))
+    alone = tile.alone(conv, contexts)
     if contexts == 1:
         return Cost(compute, tiles * (steps * load + store) + micro_ops)
-    shared = load + store / steps  # loads and stores have one memory
-    waiting = (steps - 1) * max(0.0, shared - multiply) + max(0.0, shared - multiply - other)
-    return Cost(compute, tiles * waiting + max(micro_ops, load) + store)
+    return Cost(compute, waiting + alone * (steps * load + store) + max(micro_ops, load) + store)
 
 
 def schedule_tiles(sch: Schedule, conv: Convolution, elements: Elements, size: Tile, contexts: int) -> None:
@@ -381,7 +431,7 @@ def schedule_tiles(sch: Schedule, conv: Convolution, elements: Elements, size: T
 def tiled(sch: Schedule, stages: Sequence[Stage], rows: int, columns: int, outs: int, contexts: int) -> tuple[Any, Any]:
     """Take in what stages inline, and split the loops of the last one: (the loop around a tile, that of the contexts).
 
-    The second is None for one context. Otherwise tiles take turns along the channels, or, if these are odd, the rows.
+    The second is None for one context. Otherwise tiles take turns along the channels or the rows (`taking_turns`).
     """
     for stage in stages:
         if stage.inlines:
@@ -392,8 +442,8 @@ def tiled(sch: Schedule, stages: Sequence[Stage], rows: int, columns: int, outs:
     if columns < (constant_extent(sch, x) or columns):
         part, within = sch.split(x, [None, columns])
         parts, tile_x = [part], [within]
-    thread = None
-    if contexts > 1 and take_turns(contexts, constant_extent(sch, o) or 1):
+    thread, counts = None, [constant_extent(sch, loop) or 1 for loop in (o, y)]
+    if contexts > 1 and taking_turns(contexts, counts) == 0:
         o, thread = sch.split(o, [None, contexts])
     elif contexts > 1:
         y, thread = sch.split(y, [None, contexts])
@@ -402,9 +452,19 @@ def tiled(sch: Schedule, stages: Sequence[Stage], rows: int, columns: int, outs:
     return around[-1], thread
 
 
+def taking_turns(contexts: int, tiles: Sequence[int]) -> int:
+    """Along which axis contexts share out tiles, of which there are these numbers.
+
+    It is the first one of which there is a multiple of the contexts, else the one of which there are most; then a
+    context has one tile less than another one.
+    """
+    shared = [k for k, count in enumerate(tiles) if count % contexts == 0]
+    return shared[0] if shared else tiles.index(max(tiles))
+
+
 def take_turns(contexts: int, *tiles: int) -> bool:
     """Whether so many contexts can share out tiles, of which there are these numbers along some axes."""
-    return any(count % contexts == 0 for count in tiles)
+    return any(count >= contexts for count in tiles)
 
 
 def others_loaded(sch: Schedule, stages: Sequence[Stage], tile: Any) -> list[Any]:

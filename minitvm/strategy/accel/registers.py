@@ -1,6 +1,6 @@
 """What registers and the ALU do without the array: sums of tensors, pools, convolutions of each channel alone.
 
-    for each tile of `outs` x `rows` elements of the result, all columns:
+    for each tile of `outs` x `rows` elements of the result, all columns if they fit:
         vthread context:
             image = rows of the image, 8 bits      # load
             sums = 0                               # gemm reset
@@ -28,21 +28,22 @@ from ...tir import Schedule
 from ...tir.nodes import Block, Buffer, BufferLoad, BufferStore, PrimFunc
 from ...tir.tensor_intrin.accelerator import Elements
 from ..blocks import blocks_of, extents, is_reduction
-from ..candidate import Candidate, Cost, Knob
+from ..candidate import Candidate, Cost
 from ..registry import rule
 from .convolution import (
+    Number,
     Stage,
+    Tile,
     beyond_constants,
     clipped,
-    divisors,
     element,
     elements_of,
     is_convolution,
     others_loaded,
     stage_of,
     staged,
-    take_turns,
     tiled,
+    tilings,
 )
 
 
@@ -51,8 +52,8 @@ class Chain:
     """The blocks of a function as operations on registers, in order; the last one is the store.
 
     `points` are those of the window that `reduction` goes through, and `each` the blocks that are computed for each of
-    them. `start` is the first value of the reduction. `loads` are the elements that a tile of `rows` x `outs` needs, by
-    block, as (rows, and more rows for each, columns); None stands for one element of each point and channel.
+    them. `start` is the first value of the reduction. `loads` are the images of which a tile needs a part, by block;
+    None stands for one element of each point and channel.
     """
 
     stages: tuple[Stage, ...]
@@ -65,17 +66,23 @@ class Chain:
     each: tuple[str, ...] = ()
     loads: tuple[tuple[str, Image | None], ...] = ()
 
+    @property
+    def ins(self) -> int:
+        """Nothing is summed over blocks of channels."""
+        return 1
+
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """How many rows of an image `rows` of the result need: `(rows - 1) * step + window`, of `columns` elements."""
+    """How much of an image a tile needs: `(n - 1) * step + window` along each axis, rows first, for n of the result."""
 
-    step: int
-    window: int
-    columns: int
+    steps: tuple[int, int]
+    window: tuple[int, int]
 
-    def elements(self, rows: int) -> int:
-        return ((rows - 1) * self.step + self.window) * self.columns
+    def elements(self, *tile: Number) -> Number:
+        """For a tile of `rows`, `columns`."""
+        down, across = ((n - 1) * s + k for n, s, k in zip(tile, self.steps, self.window, strict=True))
+        return down * across
 
 
 def chain_of(func: PrimFunc) -> Chain | None:
@@ -125,7 +132,7 @@ def _image(load: Block, rows: int, columns: int, window: tuple[int, int]) -> Ima
         return None
     step, across = (1 if n == 1 else (size - k) // (n - 1) for size, k, n in
                     ((height, window[0], rows), (width, window[1], columns)))  # fmt: skip
-    return Image(step, window[0], (columns - 1) * across + window[1])
+    return Image((step, across), window)
 
 
 def _load(block: Block, store: BufferStore, held: dict[Buffer, Block]) -> Stage | None:
@@ -220,40 +227,37 @@ def is_chain(func: PrimFunc) -> bool:
 
 @rule("accel", is_chain)
 def in_registers(func: PrimFunc, target: Any) -> Iterator[Candidate]:
-    """Tiles of `rows` x `outs` elements in registers, `contexts` that take turns."""
+    """Tiles of `rows` x `columns` x `outs` elements in registers, `contexts` that take turns."""
     chain, config = chain_of(func), target.config
     if chain is None or misfit(chain, config):
         return
     stages, elements = clipped(chain.stages, config), elements_of(config)
 
-    def price(rows: int, outs: int, contexts: int) -> Cost:
-        return _cost(chain, stages, config, rows, outs, contexts)
+    def price(tile: Tile, contexts: int) -> Cost:
+        return _cost(chain, stages, config, tile, contexts)
 
-    def apply(sch: Schedule, rows: int, outs: int, contexts: int) -> None:
-        _schedule(sch, chain, stages, elements, rows, outs, contexts)
+    def apply(sch: Schedule, tile: Tile, contexts: int) -> None:
+        _schedule(sch, chain, stages, elements, tile, contexts)
 
-    for rows in divisors(chain.rows):
-        for outs in divisors(chain.outs):
-            for contexts in (2, 1):
-                turns = take_turns(contexts, chain.rows // rows, chain.outs // outs)
-                if turns and _fits(chain, stages, config, rows, outs, contexts):
-                    knobs: dict[str, Knob] = {"rows": rows, "outs": outs, "contexts": contexts}
-                    yield Candidate(knobs=knobs, price=price, apply=apply)
+    def fits(tile: Tile, contexts: int) -> bool:
+        return _fits(chain, stages, config, tile, contexts)
+
+    yield from tilings(chain, fits, price, apply)
 
 
-def _loaded(chain: Chain, rows: int, outs: int) -> int:
+def _loaded(chain: Chain, rows: Number, columns: Number, outs: Number) -> Number:
     """The elements that a tile loads."""
-    return sum(outs * (chain.points if image is None else image.elements(rows)) for _, image in chain.loads)
+    return sum(outs * (chain.points if image is None else image.elements(rows, columns)) for _, image in chain.loads)
 
 
-def _fits(chain: Chain, stages: Sequence[Stage], config: Any, rows: int, outs: int, contexts: int) -> bool:
+def _fits(chain: Chain, stages: Sequence[Stage], config: Any, tile: Tile, contexts: int) -> bool:
     """Whether the contexts' tiles fit the registers, and their micro-ops the store for these."""
-    tile = rows * chain.columns * outs
     results = int(chain.reduction is not None) + int(bool(chain.each))
-    others = sum(outs if stage.spread else tile for stage in stages if stage.other is not None)
-    lists = (3 * chain.points + len(stages)) * sorted((rows, chain.columns, outs))[0]
+    others = sum(tile.outs if stage.spread else tile.registers for stage in stages if stage.other is not None)
+    loaded = _loaded(chain, tile.rows, tile.columns, tile.outs)
+    lists = tile.shapes(chain) * (3 * chain.points + len(stages)) * min(tile.rows, tile.columns, tile.outs)
     return (
-        contexts * (_loaded(chain, rows, outs) + results * tile + others) <= config.depths()["acc"]
+        contexts * (loaded + results * tile.registers + others) <= config.depths()["acc"]
         and contexts * lists <= config.uop_bytes // 4
     )
 
@@ -261,11 +265,11 @@ def _fits(chain: Chain, stages: Sequence[Stage], config: Any, rows: int, outs: i
 _CYCLES = {"copy": 3, "alu_mul": 2, "store": 0}
 
 
-def _cost(chain: Chain, stages: Sequence[Stage], config: Any, rows: int, outs: int, contexts: int) -> Cost:
+def _cost(chain: Chain, stages: Sequence[Stage], config: Any, tile: Tile, contexts: int) -> Cost:
     """The ALU's cycles and the loads of the compute module; stores, which two contexts hide."""
     dram, pipeline = config.dram, config.pipelines.alu
-    tiles = (chain.rows // rows) * (chain.outs // outs)
-    registers = rows * chain.columns * outs
+    rows, columns, outs = (tile.mean(chain, axis) for axis in ("rows", "columns", "outs"))
+    registers, tiles = rows * columns * outs, tile.all(chain)
     work = 0.0
     for stage in stages:
         times = chain.points if stage.block == chain.reduction or stage.block in chain.each else 1
@@ -274,15 +278,16 @@ def _cost(chain: Chain, stages: Sequence[Stage], config: Any, rows: int, outs: i
             work += times * (cycles * registers + pipeline)
     work += 2 * registers if chain.reduction else 0
     size = config.batch * config.block_out
-    load = _loaded(chain, rows, outs) * size / dram.bytes_per_cycle + dram.latency * len(chain.loads) * outs
+    loaded = _loaded(chain, rows, columns, outs)
+    load = loaded * size / dram.bytes_per_cycle + dram.latency * len(chain.loads) * outs
     store = registers * size / dram.bytes_per_cycle + dram.latency
-    return Cost(tiles * work, tiles * (load + (store if contexts == 1 else 0)) + store)
+    return Cost(tiles * work, tiles * load + (tiles if contexts == 1 else tile.alone(chain, contexts)) * store + store)
 
 
 def _schedule(
-    sch: Schedule, chain: Chain, stages: Sequence[Stage], elements: Elements, rows: int, outs: int, contexts: int
+    sch: Schedule, chain: Chain, stages: Sequence[Stage], elements: Elements, size: Tile, contexts: int
 ) -> None:
-    tile, thread = tiled(sch, stages, rows, chain.columns, outs, contexts)
+    tile, thread = tiled(sch, stages, size.rows, size.columns, size.outs, contexts)
     blocks, point = {stage: sch.get_block(stage.block) for stage in stages}, tile
     first: Any = None
     for stage in reversed(stages[:-1]):

@@ -13,9 +13,13 @@ L2_BYTES, L3_BYTES, MEMORY_BYTES = 64.0, 16.0, 5.0  # that one core streams in a
 MEMORY_STALL = 5.5
 
 
-def step_cycles(rows: int, vectors: int, cpu: Any) -> float:
-    """Cycles of a micro-kernel's step: `rows` x `vectors` multiply-adds, each the next of a chain, and their loads."""
-    return max(rows * vectors / cpu.fma_ports, float(cpu.fma_latency), (rows + vectors) / cpu.loads)
+def step_cycles(rows: int, vectors: int, cpu: Any, streams: bool = False) -> float:
+    """Cycles of a micro-kernel's step: `rows` x `vectors` multiply-adds, each the next of a chain, and their loads.
+
+    With `streams` a step also asks for the vectors of a later one, which takes as much as loading them.
+    """
+    loads = rows + vectors * (1 + streams)
+    return max(rows * vectors / cpu.fma_ports, float(cpu.fma_latency), loads / cpu.loads)
 
 
 def shared(tasks: int, cpu: Any) -> float:

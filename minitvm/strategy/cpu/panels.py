@@ -1,6 +1,6 @@
 """The micro-kernel of matrix products: a tile of rows by vectors of columns in registers, on panels of columns.
 
-    for outer, i_block, j_panel in parallel:
+    for outer, (i_block, j_panel) in parallel:          in the order in which the larger operand is read once
         for i_tile in i_block:
             acc[rows, vectors] = 0                              registers
             for reduction: acc[rows, vectors] += a[rows] * b[vectors]
@@ -51,7 +51,8 @@ class PanelPlan:
 def contraction_cost(product: Product, plan: PanelPlan, pack: bool, itemsize: int, cpu: Any) -> Cost:
     """The cost of its tiles, edges included, and of waiting for the vectors' operand."""
     tile, m, n, depth = plan.tile, product.m, product.n, product.depth
-    steps = step_cycles_of(m, n, tile, cpu) * depth / KERNEL_EFFICIENCY * (1 + _ROW * max(0, tile.rows - _ROWS))
+    steps = step_cycles_of(m, n, tile, cpu, streams=not pack) * depth / KERNEL_EFFICIENCY
+    steps *= 1 + _ROW * max(0, tile.rows - _ROWS)
     if product.m_open and (product.n_open or n % tile.columns):
         steps *= _VERSIONS
     panels, passes = ceil(n / tile.columns), ceil(m / tile.rows)
@@ -59,8 +60,8 @@ def contraction_cost(product: Product, plan: PanelPlan, pack: bool, itemsize: in
     near = L2_BYTES if panel <= cpu.l2.size // 2 else L3_BYTES
     # The first pass over a panel waits for it; in the others most of the reading passes beside the arithmetic.
     held = panels * panel * (1 / MEMORY_STALL + (passes - 1) / near / 4)
-    if product.packed:
-        # Panels that lie packed in memory are read again by each task.
+    if product.packed and m >= n:
+        # Panels that lie packed in memory are read again for each block of rows; otherwise the rows are.
         held += (ceil(m / plan.task_rows) - 1) * n * depth * itemsize / L3_BYTES
     elif pack:
         held += panels * depth * tile.columns * (_COPIED if product.contiguous else _TURNED)
@@ -88,22 +89,27 @@ def schedule_panels(
     own loops are as many, in the same order, and those of the reduction behind them. With `streams` the panel comes
     from memory, and is asked for ahead of time; `packed` is a copy of it, made once for a task. A tile stays within
     `group` rows. The loops at the positions `inside` run within a panel, which is the same for all their iterations.
-    With `parallel` panels are tasks.
+    With `parallel` panels are tasks, or blocks of rows of a panel: then one operand is read again for each block, or
+    panel, of the other. It is the one of fewer elements; where it is packed first or an extent is open, the panels.
     """
     tile, count = plan.tile, len(loops)
+    columns = constant_extent(sch, loops[column])
     outside = [loop for position, loop in enumerate(loops) if position not in (row, column, *inside)]
     within = [loops[position] for position in inside]
-    row_tiles, rows = [], []
+    row_tiles, rows, extent = [], [], None
     if row is not None:
         row_loop = loops[row]
         if group is not None:
             over, row_loop = sch.split(row_loop, [None, group])
             outside.append(over)
-        *row_tiles, inner = sch.split(row_loop, _row_factors(plan, constant_extent(sch, row_loop)))
+        extent = constant_extent(sch, row_loop)
+        *row_tiles, inner = sch.split(row_loop, _row_factors(plan, extent))
         rows = [inner]
     j_panel, j_vector, j_lane = sch.split(loops[column], [None, tile.vectors, tile.lanes])
-    shared, last = row_tiles[:-1], row_tiles[-1:]
-    around = [*outside, *shared, j_panel, *within, *last]
+    blocks, last = row_tiles[:-1], row_tiles[-1:]
+    once = packed is None and extent is not None and columns is not None and extent < columns
+    tasks = [*outside, j_panel, *blocks] if once else [*outside, *blocks, j_panel]
+    around = [*tasks, *within, *last]
     sch.reorder(*around, *rows, j_vector, j_lane)
     sch.compute_at(block, around[-1], preserve_unit_loops=True)
     own = list(sch.get_loops(block))[len(around) :]
@@ -123,7 +129,7 @@ def schedule_panels(
             sch.unroll(loop)
         sch.vectorize(nest[-1])
     if parallel:
-        in_parallel(sch, [*outside, *shared, j_panel])
+        in_parallel(sch, tasks)
     return init
 
 

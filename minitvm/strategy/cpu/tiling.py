@@ -43,7 +43,7 @@ def register_tile(m: int, n: int, dtype: str, target: Any) -> RegisterTile:
     return register_tiles(m, n, dtype, target)[0][0]
 
 
-def register_tiles(m: int, n: int, dtype: str, target: Any) -> list[tuple[RegisterTile, float]]:
+def register_tiles(m: int, n: int, dtype: str, target: Any, streams: bool = False) -> list[tuple[RegisterTile, float]]:
     """The tiles that fit the registers, each with its cycles for one step of k over an m x n result, the best first."""
     cpu = cpu_of(target)
     lanes = max(1, cpu.vector_bytes * 8 // _bits(dtype))
@@ -53,13 +53,16 @@ def register_tiles(m: int, n: int, dtype: str, target: Any) -> list[tuple[Regist
             if registers_of(rows, vectors) > cpu.vector_registers:
                 continue
             tile = RegisterTile(rows, vectors, lanes)
-            found.append((tile, step_cycles_of(m, n, tile, cpu)))
+            found.append((tile, step_cycles_of(m, n, tile, cpu, streams)))
     # Of tiles that are equal but for rounding the first, with the fewest vectors.
     return sorted(found, key=lambda pair: round(pair[1], 9)) or [(RegisterTile(1, 1, lanes), float("inf"))]
 
 
-def step_cycles_of(m: int, n: int, tile: RegisterTile, cpu: Any) -> float:
-    """Cycles for one step of k over the whole result: full tiles, then the edges with what is left of the tile."""
+def step_cycles_of(m: int, n: int, tile: RegisterTile, cpu: Any, streams: bool = False) -> float:
+    """Cycles for one step of k over the whole result: full tiles, then the edges with what is left of the tile.
+
+    With `streams` the vectors' operand is asked for ahead of time.
+    """
     full_rows, edge_rows = divmod(m, tile.rows)
     vectors = -(-n // tile.lanes)
     full_columns, edge_vectors = divmod(vectors, tile.vectors)
@@ -67,15 +70,15 @@ def step_cycles_of(m: int, n: int, tile: RegisterTile, cpu: Any) -> float:
     for count_rows, rows in ((full_rows, tile.rows), (1, edge_rows)):
         for count_columns, width in ((full_columns, tile.vectors), (1, edge_vectors)):
             if rows and width:
-                total += count_rows * count_columns * _tile_cycles(rows, width, cpu)
+                total += count_rows * count_columns * _tile_cycles(rows, width, cpu, streams)
     # Each kind of edge is another copy of the micro-kernel to compile.
     return total * 1.01 ** (bool(edge_rows) + bool(edge_vectors) + bool(n % tile.lanes))
 
 
-def _tile_cycles(rows: int, vectors: int, cpu: Any) -> float:
+def _tile_cycles(rows: int, vectors: int, cpu: Any, streams: bool) -> float:
     # A tenth for everything that is not arithmetic makes bigger tiles win where they are equal.
     spilled = max(0, registers_of(rows, vectors) - cpu.vector_registers) * 2 / cpu.loads
-    return step_cycles(rows, vectors, cpu) + 0.1 * (rows + vectors) + spilled
+    return step_cycles(rows, vectors, cpu, streams) + 0.1 * (rows + vectors) + spilled
 
 
 def registers_of(rows: int, vectors: int) -> int:

@@ -281,13 +281,25 @@ def _behind(touch: Touch, stores: Sequence[Touch]) -> Touch | None:
         return touch
     analyzer = Analyzer.inside(*_AROUND.get())
     for store in own:
-        if store.least is not None and holds(store.least, touch.most, touch.buffer, analyzer):
+        least = store.least if not store.conditions else _where_read(store, touch).least
+        if least is not None and holds(least, touch.most, touch.buffer, analyzer):
             return None
     steps = touch.steps()
     if steps is not None and any(_same_pattern(store, steps) for store in own):
         return None
     pending = tuple((store, ()) for store in own if store.sure and store.conditions)
     return dataclasses.replace(touch, after=(*touch.after, *pending)) if pending else touch
+
+
+def _where_read(store: Touch, read: Touch) -> Touch:
+    """A store as it is where a read happens.
+
+    A condition of both that no loop of theirs moves holds there, and so for the store, which runs as often.
+    """
+    moved = [loop.var for loop in (*store.loops, *read.loops)]
+    held = [c for c in read.conditions if not uses(c, moved) and not reads_memory(c)]
+    left = tuple(c for c in store.conditions if not any(structural_equal(c, h) for h in held))
+    return store if len(left) == len(store.conditions) else dataclasses.replace(store, conditions=left)
 
 
 def _same_pattern(store: Touch, read: tuple[Affine, dict[int, int]]) -> bool:

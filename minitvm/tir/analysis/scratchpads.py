@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -87,8 +88,26 @@ def strided(stmt: Instruction, tile: Tile, element: Sequence[int]) -> Strided:
 
 def read_and_written(stmt: Instruction) -> tuple[set[Buffer], set[Buffer]]:
     """The buffers that an instruction reads, and those that it writes."""
-    reads = {n.buffer for n in walk(stmt.body) if isinstance(n, BufferLoad)}
-    return reads, {n.buffer for n in walk(stmt.body) if isinstance(n, BufferStore)}
+    accessed = _accessed(stmt.name)
+    if accessed is None:
+        reads = {n.buffer for n in walk(stmt.body) if isinstance(n, BufferLoad)}
+        return reads, {n.buffer for n in walk(stmt.body) if isinstance(n, BufferStore)}
+    reads, writes = ({stmt.tiles[k].buffer for k in positions} for positions in accessed)
+    return reads, writes
+
+
+@cache
+def _accessed(name: str) -> tuple[frozenset[int], frozenset[int]] | None:
+    """Which operands an intrinsic's description reads, and which it writes; None for a name without one."""
+    from ..tensor_intrin import TensorIntrin
+
+    intrin = TensorIntrin.get(name, allow_missing=True)
+    if intrin is None:
+        return None
+    buffers = [param for param in intrin.desc.params if isinstance(param, Buffer)]
+    nodes = list(walk(intrin.desc.body))
+    reads = {buffers.index(n.buffer) for n in nodes if isinstance(n, BufferLoad)}
+    return frozenset(reads), frozenset(buffers.index(n.buffer) for n in nodes if isinstance(n, BufferStore))
 
 
 def allocations(stmt: Stmt) -> Iterator[Allocate]:

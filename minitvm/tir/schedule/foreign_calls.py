@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 
-from ...expr import Node, children
+from ...expr import children, walk
+from ...expr.kept import kept_with_node
 from ..analysis.accesses import handed_out
-from ..nodes import Block, PrimFunc, Stmt
+from ..nodes import PrimFunc, Stmt
 from ..verifier.tir_rules import addresses_are_declared
 from .registry import Failure, invariant
 from .state import ScheduleState
@@ -23,20 +24,13 @@ def addresses_follow(state: ScheduleState) -> Failure | None:
     return None
 
 
-@functools.lru_cache(1024)  # a step keeps most blocks
+@kept_with_node  # a step keeps most statements
 def _hands_out(stmt: Stmt) -> bool:
     """Whether the address of a buffer is handed out anywhere inside."""
-    stack: list[Node] = [stmt]
-    while stack:
-        node = stack.pop()
-        if handed_out(node) is not None:
-            return True
-        for child in children(node):
-            if not isinstance(child, Block):
-                stack.append(child)
-            elif _hands_out(child):
-                return True
-    return False
+    return any(
+        _hands_out(child) if isinstance(child, Stmt) else any(handed_out(n) is not None for n in walk(child))
+        for child in children(stmt)
+    )
 
 
 @functools.lru_cache(64)

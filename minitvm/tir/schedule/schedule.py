@@ -34,6 +34,7 @@ from .lambdas import require_text
 from .messages import arguments_text, foreign, marked_program, name_of
 from .randomness import RandomNumbers
 from .registry import PRIMITIVES, RESERVED, Primitive, Refused, Requirement, on_registration, registered, transforms
+from .shared_steps import Waypoint
 from .space import draw_call, legal_calls
 from .state import ScheduleState
 from .trace import Instruction, Trace, plain
@@ -58,6 +59,7 @@ class _Snapshot:
     gone: Mapping[object, str]
     numbers: Mapping[ExprRV, int]
     random: int
+    waypoint: Waypoint | None
 
 
 if TYPE_CHECKING:
@@ -113,6 +115,7 @@ class Schedule(Methods):
         self._random = RandomNumbers(seed).state
         self._removed: frozenset[Handle] = frozenset()
         self._first = working  # where a replay begins to look names up
+        self._waypoint: Waypoint | None = None  # where it is among steps that are shared with other schedules
         for watcher in WATCHERS:
             watcher(self, mod)
 
@@ -151,24 +154,46 @@ class Schedule(Methods):
     def work_on(self, func_name: str) -> None:
         """Let names of blocks refer to another function of the module."""
         self._state = ScheduleState(self.mod, self.mod.name_of(func_name), self._state.trees)
+        self._waypoint = None
 
     def copy(self) -> Schedule:
         """A schedule of its own in the same state, with random numbers of its own; handles work on both."""
-        other = Schedule.__new__(Schedule)
-        other.__dict__.update(self.__dict__)
-        other._trace, other._gone, other._history = self._trace.copy(), dict(self._gone), list(self._history)
-        other._numbers = dict(self._numbers)
+        other = self.sharing(None)
         other.seed(self.fork_seed())
         return other
+
+    def sharing(self, waypoint: Waypoint | None) -> Schedule:
+        """A schedule in the same state, random numbers included, at a place among steps that are shared."""
+        other = Schedule.__new__(Schedule)
+        other.__dict__.update(self.__dict__)
+        other.take_over(self.held())
+        other._waypoint = waypoint
+        return other
+
+    def held(self) -> Mapping[str, Any]:
+        """All that calls change, as values: what `take_over` takes."""
+        return {
+            "_state": self._state, "_trace": self._trace.copy(), "_gone": dict(self._gone),
+            "_history": list(self._history), "_numbers": dict(self._numbers), "_random": self._random,
+            "_removed": self._removed,
+        }  # fmt: skip
+
+    def take_over(self, held: Mapping[str, Any]) -> None:
+        """Be in the state that another schedule had when it was asked for `held()`."""
+        self.__dict__.update(held)
+        self._trace, self._gone, self._history = self._trace.copy(), dict(self._gone), list(self._history)
+        self._numbers = dict(self._numbers)
 
     def seed(self, seed: int) -> None:
         """Start the random numbers of sampling anew; -1 means a different start each time."""
         self._random = RandomNumbers(seed).state
+        self._waypoint = None
 
     def fork_seed(self) -> int:
         """A seed for another schedule; the next one will be different."""
         numbers = RandomNumbers(self._random)
         forked, self._random = numbers.fork(), numbers.state
+        self._waypoint = None
         return forked
 
     def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
@@ -208,12 +233,14 @@ class Schedule(Methods):
             raise
 
     def _snapshot(self) -> _Snapshot:
-        return _Snapshot(self._state, self._trace.copy(), dict(self._gone), dict(self._numbers), self._random)
+        trace, gone, numbers = self._trace.copy(), dict(self._gone), dict(self._numbers)
+        return _Snapshot(self._state, trace, gone, numbers, self._random, self._waypoint)
 
     def _restore(self, at: _Snapshot) -> None:
         self._state = ScheduleState(at.state.mod, self._state.func_name, at.state.trees)
         self._trace, self._gone, self._numbers = at.trace.copy(), dict(at.gone), dict(at.numbers)
         self._random = at.random
+        self._waypoint = at.waypoint if self._waypoint is not None else None
 
     def get(self, handle: Handle | Expr | str) -> Any:
         """What a handle stands for now: a `Block`, a `For` (None for a place that is no loop), a sampled number.
@@ -238,6 +265,7 @@ class Schedule(Methods):
         """
         self.get(rv)
         self._removed |= {rv}
+        self._waypoint = None
 
     def get_sref(self, handle: BlockRV | LoopRV) -> Block | For:
         """TVM's name: here the node itself."""
@@ -251,6 +279,18 @@ class Schedule(Methods):
         Parameters with defaults may be left out.
         """
         primitive = registered(primitive) if isinstance(primitive, str) else primitive
+        at, self._waypoint = self._waypoint, None  # the calls that are parts of this one are no steps of their own
+        if at is None:
+            return self.call_alone(primitive, arguments)
+        result = None
+        try:
+            result, at = at.tree.call(self, at, primitive, arguments)
+        finally:
+            self._waypoint = at
+        return result
+
+    def call_alone(self, primitive: Primitive, arguments: Mapping[str, Any]) -> Any:
+        """`call`, whatever other schedules did."""
         length = len(self._trace)
         try:
             return self._call(primitive, arguments)

@@ -26,7 +26,7 @@ from ...errors import Unsupported
 from ...expr import EQ, Expr, children, map_children, replace, structural_equal, walk
 from ..analysis.threads import LANES, depends, is_hardware_thread, is_shared, is_thread, is_virtual, owns
 from ..conditions import all_of, is_const, uses
-from ..nodes import Allocate, BufferStore, For, If, Instruction, PrimFunc, Stmt
+from ..nodes import Allocate, BufferStore, For, ForKind, If, Instruction, PrimFunc, Stmt
 from .separate_allocations import in_own_part, widened
 from .threads_outside import accesses_of, threads_outside
 from .unroll import bind
@@ -34,9 +34,17 @@ from .unroll import bind
 
 def bind_threads(func: PrimFunc) -> PrimFunc:
     """Make each loop over threads the only one of its axis, and guard what threads share. After `drop_blocks`."""
+    if not any(
+        isinstance(n, Instruction) or (isinstance(n, For) and n.kind == ForKind.THREAD) for n in walk(func.body)
+    ):
+        return func
     body = _with_own_parts(_virtual_inside(_bound_once(threads_outside(func.body), {})))
     guards = dict(_guards(body, ()))
     return func.with_body(_by_one_lane(_guarded(body, guards) if guards else body, None))
+
+
+def _is_of_threads(node: Any) -> bool:
+    return isinstance(node, Instruction) or (isinstance(node, For) and node.kind == ForKind.THREAD)
 
 
 def _bound_once(node: Any, bound: dict[str, For]) -> Any:

@@ -48,6 +48,7 @@ from ..nodes import (
     Seq,
     Stmt,
 )
+from ..strides import strides_of_parts
 from .asynchronous_stages import Copies, asynchronous_parts
 
 
@@ -215,9 +216,7 @@ def _versions(tree: Tree, loop: For, buffer: Buffer, count: int) -> _Versions:
     starts = tuple(None if span is None else span.start for span in spans)
     if count == 1:
         return _Versions(replace(buffer, shape=shape), None, starts)
-    strides = buffer.strides
-    if strides:
-        strides = (strides[0] * shape[0], *strides)
+    strides = strides_of_parts(shape, buffer.strides)
     dtype = shape[0].dtype if shape else "int32"
     versioned = replace(buffer, shape=(const(count, dtype), *shape), strides=strides)
     return _Versions(versioned, (loop.var - loop.start) % const(count, loop.var.dtype), starts)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...expr import Expr, FloorDiv, FloorMod, IntImm, Var, map_children, replace, substitute
 from ..analysis.effects import effects
-from ..conditions import is_const, uses
+from ..conditions import is_const, iterations, uses
 from ..nodes import Allocate, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
 from .affine import structural_key
 from .unroll import bind
@@ -62,9 +62,12 @@ def _fused(outer: For) -> For:
     if not zero or uses(inner.extent, [outer.var]):
         return outer
     fused = Var(f"{outer.var.name}_{inner.var.name}", outer.var.dtype)
-    extent = outer.extent * inner.extent.astype(outer.extent.dtype)
-    if isinstance(outer.extent, IntImm) and isinstance(inner.extent, IntImm):
-        extent = IntImm(outer.extent.value * inner.extent.value, outer.extent.dtype)
+    count = iterations(inner.extent)  # two negative extents have no positive product
+    extent = outer.extent * count.astype(outer.extent.dtype)
+    if isinstance(outer.extent, IntImm) and isinstance(count, IntImm):
+        if outer.extent.value * count.value > outer.var.dtype.max:
+            return outer
+        extent = IntImm(outer.extent.value * count.value, outer.extent.dtype)
     values = {
         outer.var: FloorDiv(fused, inner.extent.astype(fused.dtype)),
         inner.var: FloorMod(fused, inner.extent.astype(fused.dtype)).astype(inner.var.dtype),

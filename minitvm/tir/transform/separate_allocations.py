@@ -39,6 +39,7 @@ from ..nodes import (
     Seq,
     Stmt,
 )
+from ..strides import strides_of_parts
 from .affine import Ranges, with_loop
 from .compact_buffers import shrunk
 
@@ -142,7 +143,7 @@ def aligned_behind(allocation: Allocate) -> dict[str, Any]:
 def widened(loop: For, buffer: Buffer) -> Buffer:
     """A buffer with a part for each iteration of a loop."""
     dtype = buffer.shape[0].dtype if buffer.shape else loop.extent.dtype
-    strides = (buffer.strides[0] * buffer.shape[0], *buffer.strides) if buffer.strides else ()
+    strides = strides_of_parts(buffer.shape, buffer.strides)
     return replace(buffer, shape=(loop.extent.astype(dtype), *buffer.shape), strides=strides)
 
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import LT, Add, Call, Expr, IntImm, Max, Min, Node, Ramp, Var, const, replace, rewrite_statements
+from ...expr import LT, Add, Call, Expr, IntImm, Max, Min, Ramp, Var, const, map_children, replace
 from ..analysis.accesses import update_operand
 from ..annotations import LANES
-from ..conditions import is_const, reads_memory, uses
+from ..conditions import is_const, iterations, reads_memory, uses
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
 from ..op import highest, lowest
 from .simplify import fold
@@ -28,12 +28,19 @@ _REDUCE = {Add: "vector_reduce_add", Max: "vector_reduce_max", Min: "vector_redu
 
 def vectorize_reductions(func: PrimFunc) -> PrimFunc:
     """Loops annotated with a number of lanes; one that is not a plain reduction stays as it is. Before `vectorize`."""
-    return func.with_body(rewrite_statements(func.body, _lanes))
+    return func.with_body(_visit(func.body, ()))
 
 
-def _lanes(node: Node) -> Any:
-    if not isinstance(node, For) or LANES not in node.annotations:
-        return None
+def _visit(node: Any, around: tuple[For, ...]) -> Any:
+    """`around` are the loops around a node, outermost first."""
+    if not isinstance(node, Stmt):
+        return node
+    inner = (*around, node) if isinstance(node, For) else around
+    new = map_children(node, lambda child: _visit(child, inner))
+    return _lanes(new, around) if isinstance(new, For) and LANES in new.annotations else new
+
+
+def _lanes(node: For, around: tuple[For, ...]) -> Stmt:
     plain = replace(node, annotations={k: v for k, v in node.annotations.items() if k != LANES})
     lanes, update = min(int(node.annotations[LANES]), MAX_LANES), node.body
     short = isinstance(node.extent, IntImm) and node.extent.value < lanes
@@ -46,7 +53,7 @@ def _lanes(node: Node) -> Any:
         return plain
     if update.value.dtype.lanes != 1:  # it has its lanes already
         return plain
-    return _rewritten(node, update, term, lanes)
+    return _rewritten(replace(node, extent=iterations(node.extent, *around)), update, term, lanes)
 
 
 def identity(kind: type, dtype: Any) -> Expr:

@@ -33,6 +33,7 @@ from ...expr import (
     walk,
 )
 from ...expr.intrin import COLLECTIVES
+from ..conditions import iterations, reads_memory
 from ..nodes import (
     Allocate,
     Async,
@@ -62,28 +63,34 @@ class NotVectorizable(Exception):
 
 def vectorize(func: PrimFunc, target: Any = None) -> PrimFunc:
     """`for v in vectorized(16): B[v] = f(A[v])` -> `B[ramp(0, 1, 16)] = f(A[ramp(0, 1, 16)])`. Needs flat buffers."""
-    return func.with_body(_visit(func.body, target))
+    return func.with_body(_visit(func.body, target, ()))
 
 
-def _visit(node: Any, target: Any) -> Any:
+def _visit(node: Any, target: Any, around: tuple[For, ...]) -> Any:
+    """`around` are the loops around a node, outermost first."""
     if not isinstance(node, Stmt):
         return node
-    if not isinstance(node, For) or node.kind != ForKind.VECTORIZED:
-        return map_children(node, lambda child: _visit(child, target))
-    body = _visit(node.body, target)
+    if not isinstance(node, For):
+        return map_children(node, lambda child: _visit(child, target, around))
+    body = _visit(node.body, target, (*around, node))
     loop = node if body is node.body else replace(node, body=body)
+    if node.kind != ForKind.VECTORIZED:
+        return loop
     try:
-        return _vectorize_loop(loop, target)
+        return _vectorize_loop(loop, target, around)
     except NotVectorizable:
         return replace(loop, kind=ForKind.SERIAL)
 
 
-def _vectorize_loop(loop: For, target: Any) -> Stmt:
+def _vectorize_loop(loop: For, target: Any, around: tuple[For, ...]) -> Stmt:
     widths = vector_widths(target)
     if isinstance(loop.extent, IntImm) and loop.extent.value in (1, *(widths or range(1, MAX_LANES + 1))):
         return _Vectorizer(loop.var, loop.start, loop.extent.value).whole(loop.body) if loop.extent.value > 1 else loop
     lanes = natural_lanes(loop.body, target)
-    return _strip_mined(loop, min(lanes, *widths[-1:]) if widths else lanes)
+    if reads_memory(loop.start) or reads_memory(loop.extent):
+        raise NotVectorizable("the body may change its bounds")
+    counted = replace(loop, extent=iterations(loop.extent, *around))
+    return _strip_mined(counted, min(lanes, *widths[-1:]) if widths else lanes)
 
 
 def natural_lanes(body: Stmt, target: Any) -> int:

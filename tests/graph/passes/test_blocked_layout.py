@@ -206,10 +206,10 @@ def interleaved(channels: int, *, between: bool) -> Graph:
 
 
 def phases_keep_their_meaning() -> None:
-    for channels, between, wanted in ((8, False, [4]), (6, True, [4]), (8, True, [5])):
+    for channels, between, rank in ((8, False, 4), (6, True, 4), (12, True, 4), (8, True, 5)):
         graph = interleaved(channels, between=between)
         after = dead_code(blocked_layout(graph, machine(8)))
-        assert [n.output.ndim for n in after.nodes if n.op == "nn.interleave"] == wanted
+        assert [n.output.ndim for n in after.nodes if n.op == "nn.interleave"] == [rank]
         inputs = feed(graph, 0)
         for found, right in zip(interpreter.run(after, inputs), interpreter.run(graph, inputs), strict=True):
             np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-4)
@@ -374,3 +374,13 @@ def test_networks_of_volumes_mean_the_same(channels: list[int], lanes: int, seed
     arrays = feed(graph, seed)
     for found, wanted in zip(interpreter.run(after, arrays), interpreter.run(graph, arrays), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)
+
+
+def test_channels_are_joined_wherever_the_axis_is_counted_from() -> None:
+    b = GraphBuilder("volumes")
+    volume = b.op("nn.conv3d", b.input("x", (1, 3, 2, 4, 4)), np.ones((8, 3, 1, 1, 1), "float32"))
+    graph = b.build(b.op("concatenate", volume, volume, axis=-3))
+    found = interpreter.run(
+        blocked_layout(graph, Target("cpu -vector_bits=256")), [x := np.ones((1, 3, 2, 4, 4), "f4")]
+    )
+    np.testing.assert_array_equal(found[0], interpreter.run(graph, [x])[0])

@@ -149,3 +149,12 @@ def test_what_stays_a_product_of_floats(groups: int, w_zero: int, x_scale: Any) 
     w = dequantized(b, b.constant(stored), 0.5, np.array(w_zero, "int8"))
     new = integer_products(b.build(b.op("nn.conv2d", x, w, groups=groups)))
     assert [item.op for item in new.nodes if "conv2d" in item.op] == ["nn.conv2d"]
+
+
+@pytest.mark.parametrize(("depth", "op"), [(66_310, "qnn.dense"), (66_315, "nn.dense")])
+def test_sums_that_could_overflow_stay_products_of_floats(depth: int, op: str) -> None:
+    """255 * 127 * 66,311 is the most that is less than 2^31."""
+    b = GraphBuilder("deep")
+    x = dequantized(b, b.input("x", (1, depth), "uint8"), 1.0, np.array(0, "uint8"))
+    w = dequantized(b, b.constant(np.full((1, depth), 127, "int8")), 1.0, np.array(0, "int8"))
+    assert op in [item.op for item in integer_products(b.build(b.op("nn.dense", x, w))).nodes]

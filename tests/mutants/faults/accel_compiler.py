@@ -46,6 +46,8 @@ CONDITIONS = by_hand(
     test_passes.test_a_reset_comes_before_what_touches_a_part_of_it,
     test_passes.test_storage_that_an_iteration_reads_from_the_one_before_stays_outside,
     test_passes.test_a_register_has_its_new_name_in_all_that_follows,
+    test_passes.test_an_instruction_is_of_the_iterations_at_which_its_guards_hold,
+    test_passes.test_loops_that_a_guard_ties_are_not_one_instruction,
     test_pairs_of_loops,
 )
 _HOME = "minitvm.tir.transform.accelerator"
@@ -62,7 +64,8 @@ PLACE.edit("the last user alone has the storage", "_placed", "if len(users) == 1
 FOLD = Faults("accel fold_nests", f"{_HOME}.fold_nests", BOTH)
 FOLD.edit("the next element of a loop is two steps away", "_folded", "moved: const(1, moved.dtype)",
           "moved: const(2, moved.dtype)")  # fmt: skip
-FOLD.edit("loops stand in the other order", "_folded", "for loop in reversed(loops):", "for loop in loops[1:]:")
+FOLD.edit("loops stand in the other order", "_folded", "for part in reversed(nest):", "for part in nest[1:]:")
+FOLD.edit("guards may tie loops", "_apart", "<= 1 for c", "<= 2 for c")
 
 REUSE = Faults("accel reuse_registers", f"{_HOME}.reuse_registers", [CONDITIONS, *BOTH, REFUSED])
 REUSE.edit("a register is not renamed further on", "_in_sequence", "*(_moved(p, result, source) for p in parts[i:])",
@@ -77,16 +80,28 @@ JOIN.edit(
 )
 
 FETCH = Faults("accel fetch_order", f"{_HOME}.fetch_order", BOTH)
-FETCH.edit("the first iteration is left out", "_written_out", "range(start, start + extent)",
+FETCH.edit("the first iteration is left out", "_Writer.written_out", "range(start, start + extent)",
            "range(start + (extent > 1), start + extent)")  # fmt: skip
-FETCH.edit(
-    "pieces of a transfer begin at one place", "_without_first", "[i * s for s in step]", "[0 * s for s in step]"
+FETCH.edit("a transfer has three loops", "_is_rows", "len(loops) <= 2", "len(loops) <= 3")
+FETCH.edit("rows may be apart in a scratchpad", "_is_rows", "if steps[scratchpad] != behind:", "if False:")
+
+COPIES = Faults("accel copies", f"{_HOME}.copies", BOTH)
+COPIES.edit("all steps are one", "_index", "total += step * value.value", "total += value.value")
+
+ITERATIONS = Faults("accel iterations", f"{_HOME}.iterations", [CONDITIONS, *BOTH])
+ITERATIONS.edit("pieces of a transfer begin at one place", "_moved", "o + start * step", "o")
+ITERATIONS.edit("an edge belongs to the frame", "_HOLDS", "GE: lambda a: a >= 0", "GE: lambda a: a > 0")
+ITERATIONS.edit("guards are forgotten", "unguarded", "if not nest.guards:", "if True:")
+ITERATIONS.edit("a guard on no loop holds", "where", "if not holds(form.const):", "if False:")
+ITERATIONS.edit(
+    "what is left begins at the first iteration", "unguarded", "(values[0], len(values))", "(0, len(values))"
 )
-FETCH.edit("a transfer has three loops", "_transfers", "_loops_left(stmt) <= 2", "_loops_left(stmt) <= 3")
+ITERATIONS.edit(
+    "what is done begins where it began", "narrowed", "if starts else nest.inner", "if not box else nest.inner"
+)
 
 FRAMES = Faults("accel frames", f"{_HOME}.frames", [MACHINE])
 FRAMES.edit("rows below are read", "frame_of", "sizes[var] - 1 - inside[-1]", "0")
-FRAMES.edit("an edge belongs to the frame", "_HOLDS", "GE: lambda a: a >= 0", "GE: lambda a: a > 0")
 FRAMES.edit("columns are rows", "frame_of", "for var in (row, column):", "for var in (column, row):")
 
 DELAY = Faults("accel delay_resets", f"{_HOME}.delay_resets", [CONDITIONS, *BOTH])

@@ -61,9 +61,9 @@ VISITOR.edit(
 )
 VISITOR.edit(
     "the last of several children",
-    "walk",
-    "for item in reversed(value):",
-    "for item in value[-1:]:",
+    "_below",
+    "below += [item for item in value if isinstance(item, Node)]",
+    "below += [item for item in value if isinstance(item, Node)][-1:]",
     by=[beside("walking")],
 )
 VISITOR.edit("what is defined is free", "free_vars", "defined.add(entry)", "pass", by=[beside("free_variables")])

@@ -57,6 +57,8 @@ EFFECT.edit(
     "_behind(e, [w for p in acting for w in p.writes])",
 )
 EFFECT.edit("any one side of a box is enough", "holds", "return all(", "return any(")
+EFFECT.edit("a condition on loops holds for all of them", "_where_read", "not uses(c, moved)", "True")
+EFFECT.edit("a store happens where any read does", "_where_read", "any(structural_equal(c, h) for h in held)", "held")
 EFFECT.edit("an init runs for each step of a sum", "_block", "t.under(starts)", "t")
 EFFECT.edit(
     "loops that stand still for a condition run",

@@ -165,7 +165,6 @@ PHASES = Faults("graph blocked_layout (phases)", PASSES + "blocked_layout",
                 [by_hand("phases that interleave", phases_keep_their_meaning)])  # fmt: skip
 PHASES.edit("filters stay phase after phase", "Blocking.interleave", ".swapaxes(0, 1)", "")
 PHASES.edit("lanes interleave", "Blocking.interleave", "strides=(*strides, 1)", "strides=(1, *strides)")
-PHASES.edit("blocks of another size", "Blocking.in_blocks", "self.block(phases) != block or", "")
 
 LAYOUTS = ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"], "nn.avg_pool2d": ["NHWC"]})
 CONVERTED = converted()

@@ -54,3 +54,4 @@ THREADS.edit(
 PADDED = Faults("products on tensor cores", "minitvm.strategy.gpu.tensor_cores", [TENSOR_CORES])
 PADDED.edit("extents that do not divide are not padded", "Product.divides", "return self.m", "return True or self.m")
 PADDED.edit("the sum alone is padded", "_as_matrices", '*tile], "shared"', '1, 1, tile[2]], "shared"')
+PADDED.edit("blocks along y and z have no end", "_tile", "if max(counts) > MOST:", "if False:")

@@ -1,6 +1,7 @@
 """Faults in split, fuse, reorder, the kinds of loops, and the conditions that decide on them."""
 
 from tests.tir.schedule.test_mixed_loops import test_parts_of_the_loop_keep_their_order
+from tests.tir.transform.test_negative_extents import test_a_product_of_extents_that_does_not_fit_is_refused
 
 from ..patch import Faults
 from ..streams import by_hand
@@ -27,10 +28,12 @@ SPLIT.drop("a loop that starts elsewhere", "split", "starts_at_zero")
 FUSE = Faults("fuse", PRIMITIVES + "loops", [schedules("fuse"), schedules("fuse", of=DEPENDENT, wild=True)])
 FUSE.edit("the inner loop's variable not wrapped", "fuse", "extent if k > 0 else rest", "extent if k > 1 else rest")
 FUSE.edit("the outer loop runs fastest", "fuse", "reversed(list(enumerate(loops)))", "list(enumerate(loops))")
-FUSE.edit("as long as the first two", "fuse", "[loop.extent for loop in loops]", "[loop.extent for loop in loops[:1]]")
+FUSE.edit("as long as the first two", "fuse", "[loops[0].extent, *counts]", "[loops[0].extent]")
 FUSE.drop("an inner loop that depends on the outer", "fuse", "rectangular")
 FUSE.drop("loops with others between them", "fuse", "consecutive")
 FUSE.drop("a loop that starts elsewhere", "fuse", "starts_at_zero")
+FUSE.drop("more iterations than its dtype counts", "fuse", "product_fits",
+          by=[by_hand("products", test_a_product_of_extents_that_does_not_fit_is_refused)])  # fmt: skip
 
 REORDER = Faults(
     "reorder",

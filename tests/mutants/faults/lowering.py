@@ -1,6 +1,10 @@
 """Faults in the passes of `tir.transform.pipeline`, in their order."""
 
+import pytest
+
+from tests.tir.test_strides import IN_LOOPS, test_parts_of_an_allocation_do_not_overlap
 from tests.tir.transform.test_hoist_conditions import divisions_stay_guarded
+from tests.tir.transform.test_negative_extents import LOOPS, test_loops_run_as_often_as_they_did
 from tests.tir.transform.test_strided_stores import gaps_are_filled
 
 from ..contracts import storage
@@ -185,6 +189,15 @@ SEPARATE = Faults("separate_allocations", TRANSFORM + "separate_allocations", [T
 SEPARATE.edit("all in the first part", "in_own_part", "(loop.var - loop.start).astype", "(loop.var - loop.var).astype")
 SEPARATE.edit("indices in reverse", "in_own_part", "(index, *node.indices)", "(index, *node.indices[::-1])")
 
+
+def parts_apart() -> None:
+    for loop in IN_LOOPS:
+        test_parts_of_an_allocation_do_not_overlap(loop, "[1, 4]")
+
+
+PARTS = Faults("strides of parts", "minitvm.tir.strides", [by_hand("parts", parts_apart)])
+PARTS.edit("a part as long as its first rows", "strides_of_parts", "Max(rows, span)", "rows")
+
 # -- simplify
 
 SIMPLIFY = Faults("simplify", TRANSFORM + "simplify", [BRANCHES, INDICES, BLOCKS, CARRIED])
@@ -224,13 +237,23 @@ FUSE.edit(
 FUSE.edit(
     "the fused loop is as long as the outer",
     "_fused",
-    "IntImm(outer.extent.value * inner.extent.value,",
+    "IntImm(outer.extent.value * count.value,",
     "IntImm(outer.extent.value,",
 )
 FUSE.edit(
     "two different parts get one name", "with_named_parts", "key = structural_key(new)", "key = type(new)", by=[NESTS]
 )
 FUSE.edit("an inner parallel loop stays", "_serial", "new.kind == ForKind.PARALLEL", "False")
+
+
+def negative_extents() -> None:
+    for name in LOOPS:
+        with pytest.MonkeyPatch.context() as patch:
+            test_loops_run_as_often_as_they_did(name, 2, patch)
+
+
+ITERATIONS = Faults("iterations", "minitvm.tir.conditions", [by_hand("negative extents", negative_extents)])
+ITERATIONS.edit("a negative extent stays", "iterations", "return extent if shown else", "return extent if True else")
 
 # -- hoist_conditions
 

@@ -225,15 +225,8 @@ PIPELINES.edit(
     "stages[p] - stages[q]",
 )
 
-SEPARATE_ALLOCATIONS_OF_BLOCKS = Faults(
-    "programs: separate_allocations of blocks", "minitvm.tir.transform.separate_allocations", [BLOCKS]
-)
-SEPARATE_ALLOCATIONS_OF_BLOCKS.edit(
-    "parts of strided storage overlap",
-    "widened",
-    "(buffer.strides[0] * buffer.shape[0], *buffer.strides)",
-    "(buffer.strides[0], *buffer.strides)",
-)
+PARTS_OF_BLOCKS = Faults("programs: strides of parts", "minitvm.tir.strides", [BLOCKS])
+PARTS_OF_BLOCKS.edit("parts of strided storage overlap", "strides_of_parts", "Max(rows, span)", "strides[0]")
 
 PLACE_ALLOCATIONS = Faults("programs: place_allocations", "minitvm.tir.transform.place_allocations", [BLOCKS])
 PLACE_ALLOCATIONS.edit(

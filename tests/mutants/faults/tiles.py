@@ -31,6 +31,18 @@ UNSWITCH.edit(
     "form is None or any(form.terms.get(term) != times for term, times in edge.outer.terms.items())",
     "form is None",
 )
+UNSWITCH.edit(
+    "what reads the sums of a part of a tile is left out",
+    "_apart",
+    "Seq.of(*body.stmts[behind:]) if behind < len(stores) else None",
+    "None",
+)
+UNSWITCH.edit(
+    "what reads the sums of a part of a tile writes whole tiles",
+    "_versions",
+    "version(rest_of_body, None)",
+    "version(rest_of_body, True)",
+)
 
 TAILS = Faults("simplify: tails", TRANSFORM + "simplify", [CONTRACTIONS])
 TAILS.edit("a tile has a vector less", "_iterations_that_act", "return high", "return max(1, high - 1)")

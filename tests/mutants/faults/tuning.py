@@ -1,7 +1,30 @@
 """Faults in the tuner: what is kept, what a build takes of it, what is searched, predicted and run."""
 
 from ..patch import Faults
-from ..tuning import farmed, kept, predicted, ran, searched
+from ..tuning import farmed, kept, predicted, ran, searched, shared
+
+STEPS = Faults("shared steps", "minitvm.tir.schedule.shared_steps", [shared()])
+STEPS.edit("1 is True", "identity", "return type(value), repr(value)", "return repr(float(value or 0))")
+STEPS.edit(
+    "any call is the first one", "SharedSteps.call", "key = id(primitive), identity(arguments)", "key = id(primitive)"
+)
+STEPS.edit("a refusal loses its requirement", "SharedSteps.call", "str(error), error.requirement)", 'str(error), "")')
+STEPS.edit("the caller's list is kept", "_copied", "isinstance(value, list)", "False")
+STEPS.edit("the tree grows for ever", "SharedSteps.call", "if self.size >= MOST:", "if False:")
+SCHEDULE = Faults("a schedule that shares steps", "minitvm.tir.schedule.schedule", [shared()])
+SCHEDULE.edit(
+    "a handle that is removed stays known",
+    "Schedule.remove_rv",
+    "self._removed |= {rv}\n        self._waypoint = None",
+    "self._removed |= {rv}",
+)
+SCHEDULE.edit("steps share one history", "Schedule.take_over", "list(self._history)", "self._history")
+SCHEDULE.edit(
+    "what was undone is still there",
+    "Schedule._restore",
+    "at.waypoint if self._waypoint is not None else None",
+    "self._waypoint",
+)
 
 RECORDS = Faults("records", "minitvm.records.record", [kept()])
 RECORDS.edit(
@@ -41,7 +64,7 @@ MANY = Faults("lowering many by decision", "minitvm.lowering.many", [kept()])
 MANY.edit("nobody hears that a record no longer applies", "lower_functions", "if refused:", "if False:")
 
 SEARCH = Faults("search", "minitvm.tune.search", [searched()])
-SEARCH.edit("what seems faster wins without a pair", "Search._pair", "if own < BETTER * other:", "if True:")
+SEARCH.edit("what seems faster wins without a pair", "Search._pair", "if is_faster(*measured.seconds):", "if True:")
 SEARCH.edit("a candidate is tried again", "Search._ranked", "d not in self.seen and", "")
 SEARCH.edit("equal code is measured again", "Search._batch", "elif one.code in self.codes:", "elif False:")
 SEARCH.edit(
@@ -51,6 +74,10 @@ SEARCH.edit(
     "if False:",
 )
 SEARCH.edit("the baseline is the best before", "Search._pair", "other * (self.best.gain or 1.0)", "other")
+SEARCH.edit("doubtful candidates come in their turn", "Search.draft", "DOUBTFUL * first", "1e9 * first")
+SEARCH.edit("what is late is a record", "Search._batch", "if one.outcome == LATE:", "if False:")
+SEARCH.edit("what was not compiled in time is refused", "Search.step", "elif failed.outcome != LATE:", "else:")
+SEARCH.edit("one half of a pair decides", "is_faster", "return all(", "return any(")
 SEARCH.edit(
     "what failed is no record",
     "Search._batch",
@@ -62,10 +89,16 @@ NETWORK = Faults("tuning a network", "minitvm.tune.network", [searched()])
 NETWORK.edit(
     "weights do not count",
     "Line.gain",
-    "self.search.task.weight * best.time",
-    "best.time",
+    "self.search.task.weight * seconds",
+    "seconds",
 )
-NETWORK.edit("the shortest task comes first", "_batches", "max(worth", "min(worth")
+NETWORK.edit("the shortest task comes first", "_batches", "-line.gain / line.cost", "line.gain / line.cost")
+NETWORK.edit(
+    "all tasks begin before the first batch",
+    "_batches",
+    "if not line.has_begun:",
+    "if not all(line.has_begun for line in lines):",
+)
 
 TASK = Faults("tasks", "minitvm.tune.task", [searched()])
 TASK.edit("the name is a part of the key", "function_task", 'func.with_attr("global_symbol", "")', "func")
@@ -111,5 +144,5 @@ WORK.edit("any function is work", "_named", 'if name.partition(".")[0] not in _O
 
 REMOTE = Faults("remote measuring", "minitvm.tune.remote", [farmed()])
 REMOTE.edit("nothing is compared with on another board", "measured", "if not expected.exists() and", "if False and")
-REMOTE.edit("the first to end is the first asked", "RemoteRunner.each", "yield number, Measured", "yield 0, Measured")
+REMOTE.edit("the first to end is the first asked", "RemoteRunner.each", "yield number, every", "yield 0, every")
 REMOTE.edit("artifacts stay", "_in_runner", "path.unlink(missing_ok=True)", "pass")

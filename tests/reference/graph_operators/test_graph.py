@@ -82,6 +82,16 @@ def test_symbolic_attributes_take_their_values_from_the_inputs() -> None:
     np.testing.assert_array_equal(interpreter.run(graph, [x_value])[0], x_value.reshape(6, 2))
 
 
+def test_an_open_size_that_is_zero_copies_no_dimension() -> None:
+    n = SizeVar("n")
+    b = GraphBuilder("g")
+    x = b.input("x", (3, n, 4))
+    graph = b.build([b.op("reshape", x, newshape=(n * 3, 4)), b.op("reshape", x, newshape=(0, n * 4))])
+    for size in (0, 2):
+        flat, rows = interpreter.run(graph, [np.zeros((3, size, 4), np.float32)])
+        assert flat.shape == (3 * size, 4) and rows.shape == (3, 4 * size)
+
+
 def test_all_values_are_kept_on_request() -> None:
     graph = _relu_graph()
     x = np.zeros((2, 3), np.float32)

@@ -335,6 +335,42 @@ for i in range(8):
 """,
         False,
     ),
+    "a tile at an edge that is filled and read": (
+        """
+for i in range(3):
+    for j in range(8):
+        if i < 2:
+            S[j] = A[i * 8 + j]
+    for j in range(8):
+        if i < 2:
+            B[i * 8 + j] = S[7 - j]
+""",
+        True,
+    ),
+    "a tile at an edge that is read further than it is filled": (
+        """
+for i in range(3):
+    for j in range(8):
+        if i < 1:
+            S[j] = A[i * 8 + j]
+    for j in range(8):
+        if i < 2:
+            B[i * 8 + j] = S[7 - j]
+""",
+        False,
+    ),
+    "a tile of which other elements are filled than are read": (
+        """
+for i in range(3):
+    for j in range(8):
+        if i + j < 2:
+            S[j] = A[i * 8 + j]
+    for j in range(8):
+        if i + j < 2:
+            B[i * 8 + j] = S[7 - j]
+""",
+        False,
+    ),
     "a sum that starts in its first step": (
         """
 for i in range(8):

@@ -44,6 +44,7 @@ from minitvm.tir.transform.unroll import STATEMENT_BUDGET, unroll
 from minitvm.tir.verifier import verify
 
 from .padded_sums import convolution
+from .test_strided_stores import rows_in_turn
 
 
 def tiled_matmul() -> PrimFunc:
@@ -309,6 +310,11 @@ def read_twice() -> PrimFunc:
     return te.create_prim_func([a, te.compute((16,), value, name="B")])
 
 
+def in_turn() -> PrimFunc:
+    """Two rows whose elements lie in turn in the result."""
+    return rows_in_turn(2, 16, "float32")
+
+
 def test_every_pass_changes_one_of_the_programs() -> None:
     changed: set[str] = set()
 
@@ -316,7 +322,8 @@ def test_every_pass_changes_one_of_the_programs() -> None:
         if isinstance(after, PrimFunc) and not structural_equal(before.body, after.body):
             changed.add(step)
 
-    for make in (*PROGRAMS.values(), on_a_grid, pieces_on_a_grid, open_rows, sums_of_teams, dilated_taps, read_twice):
+    others = (on_a_grid, pieces_on_a_grid, open_rows, sums_of_teams, dilated_taps, read_twice, in_turn)
+    for make in (*PROGRAMS.values(), *others):
         lower(make(), callback=compare)
     assert [p.name for p in PASSES if p.name not in changed] == []
 

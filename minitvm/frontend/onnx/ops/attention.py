@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.nodes import Dim
-from ....topi.shapes import simple
+from ....topi.shapes import differ, same, simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -43,7 +43,7 @@ def attention(n: NodeContext) -> Any:
         key, value = (_behind(n, n.entry(past, k), new) for k, new in enumerate((key, value)))
     if n.wants(1):
         present = n.op("stack", key, value, axis=0)
-    result = _attended(n, query, key, value, [] if mask is None else [_mask(n, mask, key.shape[2])], added)
+    result = _attended(n, query, key, value, _masks(n, mask, key), added)
     return [result, present] if present is not None else result
 
 
@@ -66,7 +66,7 @@ def multi_head_attention(n: NodeContext) -> Any:
     query, key, value = (x if x.ndim == 4 else heads_of(n, x, n.attr("num_heads")) for x in operands)
     if n.optional(6) is not None:
         key, value = _behind(n, n[6], key), _behind(n, n[7], value)
-    result = _attended(n, query, key, value, [] if mask is None else [_mask(n, mask, key.shape[2])], added)
+    result = _attended(n, query, key, value, _masks(n, mask, key), added)
     return [result, key, value]
 
 
@@ -101,12 +101,27 @@ def _arange(n: NodeContext, start: Dim, stop: Dim, axis: int) -> Operand:
     return wide
 
 
-def _mask(n: NodeContext, mask: Operand, keys: Dim) -> Operand:
-    """What may be seen, as truth values that broadcast to [batch, heads, queries, keys]."""
+def _masks(n: NodeContext, mask: Operand | None, key: Operand) -> list[Operand]:
+    return [] if mask is None else [_mask(n, mask, key.shape[0], key.shape[2])]
+
+
+def _mask(n: NodeContext, mask: Operand, batch: Dim, keys: Dim) -> Operand:
+    """What may be seen, as truth values that broadcast to [batch, heads, queries, keys].
+
+    One number for each of the batch is how many keys are seen; two are where they end, and then where they begin.
+    """
     visible: Operand
     if mask.ndim == 1:
-        lengths = n.op("expand_dims", n.cast(mask, "int32"), axis=(1, 2, 3))
-        visible = n.op("less", n.op("expand_dims", _arange(n, 0, keys, 1), axis=(0, 1)), lengths)
+        two = not same(batch, 0) and same(mask.shape[0], 2 * batch)
+        if not two and differ(mask.shape[0], batch):
+            n.refuse(f"a mask of {mask.shape[0]} numbers is not supported: wanted one or two for each of {batch}")
+        ends = n.op("expand_dims", n.cast(mask, "int32"), axis=(1, 2, 3))
+        places = n.op("expand_dims", _arange(n, 0, keys, 1), axis=(0, 1))
+        if not two:
+            visible = n.op("less", places, ends)
+        else:
+            ends, begins = n.op("split", ends, indices_or_sections=2, axis=0)
+            visible = n.op("logical_and", n.op("less", places, ends), n.op("greater_equal", places, begins))
     elif mask.ndim in (2, 3):
         seen = n.op("not_equal", mask, 0)
         visible = n.op("expand_dims", seen, axis=(1, 2) if mask.ndim == 2 else (1,))

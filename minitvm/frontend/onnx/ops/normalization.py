@@ -21,8 +21,8 @@ def _softmax_of_matrix(relay: str) -> Any:
         axis = axis + x.ndim if axis < 0 else axis
         if axis == x.ndim - 1:
             return n.op(relay, x, axis=axis)
-        flat = n.op("reshape", x, newshape=(product(x.shape[:axis]), product(x.shape[axis:])))
-        return n.op("reshape", n.op(relay, flat, axis=1), newshape=x.shape)
+        flat = n.reshape(x, (product(x.shape[:axis]), product(x.shape[axis:])))
+        return n.reshape(n.op(relay, flat, axis=1), x.shape)
 
     return convert
 
@@ -52,8 +52,8 @@ def hardmax_of_matrix(n: NodeContext) -> Any:
     x = n[0]
     axis = n.attr("axis", 1)
     axis = axis + x.ndim if axis < 0 else axis
-    flat = n.op("reshape", x, newshape=(product(x.shape[:axis]), product(x.shape[axis:])))
-    return n.op("reshape", _hardmax(n, flat, 1), newshape=x.shape)
+    flat = n.reshape(x, (product(x.shape[:axis]), product(x.shape[axis:])))
+    return n.reshape(_hardmax(n, flat, 1), x.shape)
 
 
 @converter("Hardmax", since=13)
@@ -80,7 +80,11 @@ def batch_norm(n: NodeContext) -> Any:
     weights = [n.cast(n[k], x.dtype) for k in range(1, 5)]
     if any(n.wants(k) for k in range(1, 5)):
         n.refuse("the outputs of training are not supported")
-    return n.op("nn.batch_norm", x, *weights, epsilon=n.attr("epsilon", 1e-5))
+    if x.ndim > 1:
+        return n.op("nn.batch_norm", x, *weights, epsilon=n.attr("epsilon", 1e-5))
+    # A vector is a batch of one channel.
+    column = n.op("expand_dims", x, axis=(1,))
+    return n.op("squeeze", n.op("nn.batch_norm", column, *weights, epsilon=n.attr("epsilon", 1e-5)), axis=(1,))
 
 
 def _batch_norm_of_batch(n: NodeContext) -> Any:

@@ -59,7 +59,7 @@ def flatten(n: NodeContext) -> Any:
     x = n[0]
     axis = n.attr("axis", 1)
     axis = axis + x.ndim if axis < 0 else axis
-    return n.op("reshape", x, newshape=(product(x.shape[:axis]), product(x.shape[axis:])))
+    return n.reshape(x, (product(x.shape[:axis]), product(x.shape[axis:])))
 
 
 @converter("Squeeze")

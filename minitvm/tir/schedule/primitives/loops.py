@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....expr import Expr, IntImm, Var, as_expr, const, replace, substitute
-from ...conditions import is_const, uses
+from ...conditions import is_const, iterations, uses
 from ...nodes import For, ForKind, Seq, Stmt
 from .. import requirements as req
 from ..registry import Failure, holds_inside, primitive, requirement
@@ -156,10 +157,20 @@ def rectangular(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     return None
 
 
+@requirement
+def product_fits(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
+    """the product of the extents is a value of the first loop's dtype, as far as they are constants"""
+    dtype = loops[0].var.dtype
+    count = math.prod(loop.extent.value for loop in loops if isinstance(loop.extent, IntImm))
+    if count <= dtype.max:
+        return None
+    return Failure({loops[0]: "the outermost"}, f"at most {dtype.max} iterations, which {dtype} counts", str(count))
+
+
 @primitive(
     past="was fused into",
     aka={"Halide": "fuse", "Exo": "mult_loops"},
-    requires=[req.distinct_loops, req.plain_loops, req.starts_at_zero, consecutive, rectangular],
+    requires=[req.distinct_loops, req.plain_loops, req.starts_at_zero, consecutive, rectangular, product_fits],
 )
 def fuse(state: ScheduleState, *loops: For, preserve_unit_iters: bool = True) -> For:
     """Make one loop of consecutive ones.
@@ -188,7 +199,10 @@ def fuse(state: ScheduleState, *loops: For, preserve_unit_iters: bool = True) ->
             continue
         values[loop.var] = rest % loop.extent if k > 0 else rest
         rest = rest // loop.extent
-    extent = _product([loop.extent for loop in loops], dtype)
+    # A loop of a negative extent does not run. Legal: a negative first extent times others of at least 0 is at most 0.
+    around = state.home(loops[0]).all_loops_above(loops[0])
+    counts = [iterations(loop.extent, *around) for loop in loops[1:]]
+    extent = _product([loops[0].extent, *counts], dtype)
     body = substitute(loops[-1].body, values)
     fused_loop = For(fused, const(0, dtype), extent, ForKind.SERIAL, body)
     state.replace({loops[0]: tidy(fused_loop, outer_analyzer, preserve_unit_iters, state.domains(loops[0]), True)})

@@ -1,25 +1,27 @@
 """Loops around instructions are written out: the machine fetches instructions one behind the other and has no jumps.
 
 All loops and conditions around instructions become a sequence, scratchpad storage moves outside of it, and "finish"
-stands at the end. A transfer whose loops are more than the two of the machine's becomes several; loops that run on in
-both memories count as one.
+stands at the end. Of an instruction at an edge the iterations are left at which its guards hold. A transfer whose loops
+are more than the two of the machine's becomes several; loops that run on in both memories count as one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from math import prod
 
 from ....errors import Unsupported, report
 from ....expr import Expr, IntImm, Var, const, substitute
 from ...analysis.scratchpads import extents_of, is_scratchpad
-from ...nodes import Allocate, BufferLoad, For, ForKind, If, Instruction, LetStmt, PrimFunc, Seq, Stmt, Tile
+from ...nodes import Allocate, Buffer, For, ForKind, If, Instruction, LetStmt, PrimFunc, Seq, Stmt
 from ...script.printer import script
+from ...tensor_intrin import TensorIntrin
 from ...tensor_intrin.accelerator import FINISH, operation_of
-from ..affine import linear
-from ..unroll import bind
+from .copies import Copies
+from .iterations import narrowed, number, unguarded, without_unit_loops
 
 LIMIT = 100_000  # instructions of a program
+FRAMED = ("_padded", "_least")  # transfers with a frame
 
 
 def fetch_order(func: PrimFunc) -> PrimFunc:
@@ -30,8 +32,8 @@ def fetch_order(func: PrimFunc) -> PrimFunc:
     """
     if not any(_is_ours(s) for s in _statements(func.body)):
         return func
-    storage: list[Allocate] = []
-    written = list(_written_out(func, func.body, {}, storage))
+    writer = _Writer(func)
+    written, storage = list(writer.written_out(func.body, {})), writer.storage
     if len(written) > LIMIT:
         raise Unsupported(f"{func.name}: {len(written)} instructions, wanted at most {LIMIT}: larger tiles")
     body: Stmt = Seq((*written, Instruction(FINISH, (), Seq(()))))
@@ -55,40 +57,53 @@ def _statements(stmt: Stmt) -> Iterator[Stmt]:
                 yield from _statements(inner)
 
 
-def _written_out(
-    func: PrimFunc, stmt: Stmt, values: Mapping[Var, Expr], storage: list[Allocate]
-) -> Iterator[Instruction]:
-    if isinstance(stmt, Seq):
-        for part in stmt.stmts:
-            yield from _written_out(func, part, values, storage)
-    elif isinstance(stmt, Allocate) and is_scratchpad(stmt.buffer.scope):
-        if all(a.buffer is not stmt.buffer for a in storage):  # all iterations use the same
-            storage.append(stmt)
-        yield from _written_out(func, stmt.body, values, storage)
-    elif isinstance(stmt, LetStmt):
-        yield from _written_out(func, stmt.body, {**values, stmt.var: substitute(stmt.value, dict(values))}, storage)
-    elif isinstance(stmt, For) and stmt.kind is not ForKind.THREAD:
-        start, extent = (_number(func, stmt, e, values) for e in (stmt.start, stmt.extent))
-        for i in range(start, start + extent):
-            yield from _written_out(func, stmt.body, {**values, stmt.var: const(i, stmt.var.dtype)}, storage)
-    elif isinstance(stmt, If):
-        holds = _number(func, stmt, stmt.condition, values)
-        taken = stmt.then_case if holds else stmt.else_case
-        if taken is not None:
-            yield from _written_out(func, taken, values, storage)
-    elif isinstance(stmt, Instruction) and _is_ours(stmt):
-        yield from _transfers(bind(stmt, dict(values)))
-    else:
-        raise _refused(func, stmt, "instructions of the accelerator in loops of constant extents", "another statement")
+class _Writer:
+    """Writes the instructions of a function out. `storage` is the scratchpad storage that it came by."""
 
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self.storage: list[Allocate] = []
+        self.copies: dict[Instruction, Copies] = {}
 
-def _number(func: PrimFunc, stmt: Stmt, e: Expr, values: Mapping[Var, Expr]) -> int:
-    from ....arith import simplify
+    def written_out(self, stmt: Stmt, values: Mapping[Var, Expr]) -> Iterator[Instruction]:
+        """The instructions of a statement, in the order in which they run."""
+        if isinstance(stmt, Seq):
+            for part in stmt.stmts:
+                yield from self.written_out(part, values)
+        elif isinstance(stmt, Allocate) and is_scratchpad(stmt.buffer.scope):
+            if all(a.buffer is not stmt.buffer for a in self.storage):  # all iterations use the same
+                self.storage.append(stmt)
+            yield from self.written_out(stmt.body, values)
+        elif isinstance(stmt, LetStmt):
+            yield from self.written_out(stmt.body, {**values, stmt.var: substitute(stmt.value, dict(values))})
+        elif isinstance(stmt, For) and stmt.kind is not ForKind.THREAD:
+            start, extent = (self.known(stmt, e, values) for e in (stmt.start, stmt.extent))
+            for i in range(start, start + extent):
+                yield from self.written_out(stmt.body, {**values, stmt.var: const(i, stmt.var.dtype)})
+        elif isinstance(stmt, If):
+            taken = stmt.then_case if self.known(stmt, stmt.condition, values) else stmt.else_case
+            if taken is not None:
+                yield from self.written_out(taken, values)
+        elif isinstance(stmt, Instruction) and _is_ours(stmt):
+            if stmt not in self.copies:
+                framed = (operation_of(stmt.name) or "").endswith(FRAMED)
+                self.copies[stmt] = Copies(without_unit_loops(stmt, 2 if framed else 0))
+            left = unguarded(self.copies[stmt].at(values))
+            if left is not None:
+                yield from _transfers(left)
+        else:
+            wanted = "instructions of the accelerator in loops of constant extents"
+            raise _refused(self.func, stmt, wanted, "another statement")
 
-    value = simplify(substitute(e, dict(values)))
-    if not isinstance(value, IntImm):
-        raise _refused(func, stmt, "loops and conditions that are known when the program is written", str(value))
-    return value.value
+    def known(self, stmt: Stmt, e: Expr, values: Mapping[Var, Expr]) -> int:
+        """The number that an expression of a statement is; raises `Unsupported` if it is none."""
+        from ....arith import simplify
+
+        value = e if isinstance(e, IntImm) else simplify(substitute(e, dict(values)))
+        if not isinstance(value, IntImm):
+            wanted = "loops and conditions that are known when the program is written"
+            raise _refused(self.func, stmt, wanted, str(value))
+        return value.value
 
 
 def _refused(func: PrimFunc, stmt: Stmt, wanted: str, found: str) -> Unsupported:
@@ -101,57 +116,47 @@ def _refused(func: PrimFunc, stmt: Stmt, wanted: str, found: str) -> Unsupported
 
 
 def _transfers(stmt: Instruction) -> Iterator[Instruction]:
-    """A transfer in pieces of at most two loops, any other instruction as it is."""
+    """A transfer in pieces that are rows, any other instruction as it is."""
     operation = operation_of(stmt.name) or ""
-    if not operation.startswith(("load", "store")):
+    # A frame is around rows and columns, the last two loops.
+    if not operation.startswith(("load", "store")) or _is_rows(stmt, operation.endswith(FRAMED)):
         yield stmt
         return
     extents = extents_of(stmt)
-    # A frame is around rows and columns, the last two loops.
-    few = all(n == 1 for n in extents[:-2]) if "padded" in operation else _loops_left(stmt) <= 2
-    if few:
-        yield stmt
-        return
-    outer = stmt.body
-    assert isinstance(outer, For)
-    for i in range(extents[0]):
-        yield from _transfers(_without_first(stmt, outer, i))
+    outer = next(k for k, n in enumerate(extents) if n > 1)
+    for i in range(extents[outer]):
+        yield from _transfers(narrowed(stmt, [(i, 1) if k == outer else (0, n) for k, n in enumerate(extents)]))
 
 
-def _without_first(stmt: Instruction, outer: For, i: int) -> Instruction:
-    """One iteration of an instruction's first loop."""
-    operands: list[Any] = list(stmt.operands[1 : len(extents_of(stmt))])
-    for operand in stmt.operands[len(extents_of(stmt)) :]:
-        if isinstance(operand, Tile):
-            first, along, *others = operand.places
-            step = [_value(b) - _value(a) for a, b in zip(first.indices, along.indices, strict=True)]
-            operand = Tile(tuple(_shifted(place, [i * s for s in step]) for place in (first, *others)))
-        operands.append(operand)
-    body = bind(outer.body, {outer.var: const(i, outer.var.dtype)})
-    return Instruction(stmt.name, tuple(operands), body, stmt.together)
+def _is_rows(stmt: Instruction, framed: bool) -> bool:
+    """Whether a transfer is at most two loops, of which the scratchpad takes all elements one behind the other.
 
-
-def _value(index: Expr) -> int:
-    form = linear(index)
-    assert form.is_const
-    return form.const
-
-
-def _shifted(place: BufferLoad, steps: list[int]) -> BufferLoad:
-    indices = tuple(const(_value(i) + s, i.dtype) for i, s in zip(place.indices, steps, strict=True))
-    return BufferLoad(place.buffer, indices)
-
-
-def _loops_left(stmt: Instruction) -> int:
-    """How many loops a transfer has, without those of one iteration; loops that run on in both memories are one."""
-    extents, left = extents_of(stmt), 0
-    inner: tuple[int, list[int]] | None = None
+    Loops that run on in both memories are one; those of a frame are the last two.
+    """
+    extents = extents_of(stmt)
+    scratchpad = next(k for k, tile in enumerate(stmt.tiles) if is_scratchpad(tile.buffer.scope))
+    loops: list[tuple[int, list[int]]] = []  # the innermost first
     for k in reversed(range(len(extents))):
+        steps = [number(t.places[1 + k].indices[0]) - number(t.places[0].indices[0]) for t in stmt.tiles]
         if extents[k] == 1:
             continue
-        steps = [_value(t.places[1 + k].indices[0]) - _value(t.places[0].indices[0]) for t in stmt.tiles]
-        if inner is not None and steps == [inner[0] * s for s in inner[1]]:
-            inner = (inner[0] * extents[k], inner[1])
-            continue
-        left, inner = left + 1, (extents[k], steps)
-    return left
+        if loops and not framed and steps == [loops[-1][0] * s for s in loops[-1][1]]:
+            loops[-1] = (loops[-1][0] * extents[k], loops[-1][1])
+        elif framed and k < len(extents) - 2:
+            return False
+        else:
+            loops.append((extents[k], steps))
+    behind = _size(stmt, scratchpad)  # how far behind the first element the next one of a loop is, if all are dense
+    for count, steps in loops:
+        if steps[scratchpad] != behind:
+            return False
+        behind *= count
+    return len(loops) <= 2
+
+
+def _size(stmt: Instruction, tile: int) -> int:
+    """How many numbers an element of a tile has: as many as in the intrinsic's description."""
+    intrin = TensorIntrin.get(stmt.name)
+    assert intrin is not None  # get raises for an unknown name
+    buffers = [param for param in intrin.desc.params if isinstance(param, Buffer)]
+    return prod(number(extent) for extent in buffers[tile].shape)

@@ -8,11 +8,13 @@ import pytest
 from minitvm.expr import walk
 from minitvm.reference import tir as interpreter
 from minitvm.script import from_source
+from minitvm.tir.analysis.scratchpads import extents_of
 from minitvm.tir.nodes import Allocate, For, ForKind, Instruction, PrimFunc
 from minitvm.tir.tensor_intrin.accelerator import SET, Elements, operation_of
 from minitvm.tir.transform.accelerator import (
     delay_resets,
     fetch_order,
+    fold_nests,
     join_contexts,
     place_scratchpads,
     reuse_registers,
@@ -140,3 +142,39 @@ with T.instruction("store", 4, T.tile(E[0], E[4], E[0], E[1]), T.tile(D[0], D[4]
     assert sum(isinstance(n, Allocate) for n in walk(after.body)) == 1
     np.testing.assert_array_equal(result(after), result(func))
     assert result(after)[0] == 3
+
+
+def test_an_instruction_is_of_the_iterations_at_which_its_guards_hold() -> None:
+    """Of 4 registers in 3 tiles of 2, the first is left out; the third tile has none."""
+    body = (
+        RESET
+        + """
+for t in range(3):
+    if t < 2:
+        for n in range(2):
+            if t * 2 + n >= 1:
+                if t * 2 + n < 4:
+                    with T.instruction("alu_add_imm", T.tile(C[t * 8 + n * 4], C[t * 8 + n * 4], C[t * 8 + n * 4 + 1]),
+                                       T.tile(C[t * 8 + n * 4], C[t * 8 + n * 4], C[t * 8 + n * 4 + 1]), 5):
+                        for j in range(4):
+                            C[t * 8 + n * 4 + j] = C[t * 8 + n * 4 + j] + 5
+"""
+        + STORE
+    )
+    func = fetch_order(fold_nests(program(body, 16)))
+    added = [s for s in walk(func.body) if isinstance(s, Instruction) and operation_of(s.name) == "alu_add_imm"]
+    assert [extents_of(one) for one in added] == [(1,), (2,)]
+    assert [one.tiles[0].places[0].indices[0].value for one in added] == [4, 8]
+    np.testing.assert_array_equal(result(func), [0] * 4 + [5] * 12)
+
+
+def test_loops_that_a_guard_ties_are_not_one_instruction() -> None:
+    body = """
+for n, m in T.grid(2, 2):
+    if n + m < 2:
+        with T.instruction("reset", T.tile(C[n * 8 + m * 4], C[n * 8 + m * 4], C[n * 8 + m * 4 + 1])):
+            for j in range(4):
+                C[n * 8 + m * 4 + j] = 0
+"""
+    func = fetch_order(fold_nests(program(body, 16)))
+    assert [extents_of(s) for s in walk(func.body) if isinstance(s, Instruction)] == [(2,), (1,), ()]
