@@ -264,6 +264,7 @@ def _slice(extent: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
     if isinstance(extent, int) and isinstance(begin, int) and isinstance(end, int):
         first, stop, _ = slice(begin, end, step).indices(extent)
         return first, len(range(first, stop, step))
+    begin, end = (max(min(e, _UNBOUNDED), -_UNBOUNDED) if isinstance(e, int) else e for e in (begin, end))
     if step < 0:
         return _backwards(extent, begin, end, step)
     first, stop = _clamped(extent, begin), _clamped(extent, end)
@@ -294,11 +295,23 @@ def _clamped(extent: Dim, bound: Dim) -> Dim:
 
 
 def _backwards(extent: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
-    from_end = isinstance(begin, int) and (begin == -1 or begin >= _UNBOUNDED)
-    whole = from_end and isinstance(end, int) and end <= -_UNBOUNDED
-    if not whole:
-        raise InputError(f"strided_slice: a symbolic axis of extent {extent} is walked backwards only as a whole")
-    return simple(extent - 1), extent if step == -1 else simple((extent + (-step - 1)) // -step)
+    """The same for a negative step: both ends are clamped to -1, before the first element, and to the last one."""
+    first, stop = _clamped_behind(extent, begin), _clamped_behind(extent, end)
+    length = simple(te.maximum(as_expr(first) - stop, 0))
+    return first, length if step == -1 else simple((length + (-step - 1)) // -step)
+
+
+def _clamped_behind(extent: Dim, bound: Dim) -> Dim:
+    last = simple(as_expr(extent) - 1)
+    if isinstance(bound, int) and bound >= _UNBOUNDED:
+        return last
+    if isinstance(bound, int) and bound < 0:
+        return last if bound == -1 else -1 if bound <= -_UNBOUNDED else simple(te.maximum(extent + bound, -1))
+    from_front = simple(te.minimum(bound, last))
+    negative = simple(as_expr(bound) < 0)
+    if isinstance(negative, int):
+        return simple(te.maximum(extent + bound, -1)) if negative else from_front
+    return simple(te.select(negative, te.maximum(extent + bound, -1), from_front))
 
 
 def reverse(x: Tensor, *, axis: int | Sequence[int] = 0) -> Tensor:

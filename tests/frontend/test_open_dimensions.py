@@ -17,7 +17,8 @@ from onnx.reference import ReferenceEvaluator
 import minitvm as tvm
 from minitvm import runtime
 from minitvm.errors import InputError, UnsupportedOperator
-from minitvm.expr import SizeVar
+from minitvm.executable import evaluate
+from minitvm.expr import SizeVar, as_expr, free_vars
 from minitvm.frontend import from_onnx
 from minitvm.graph import GraphBuilder
 from minitvm.reference import executable as executables
@@ -444,6 +445,31 @@ def test_an_open_axis_is_split(n: int, count: int, listed: bool) -> None:
     x = floats(n)
     for found, wanted in zip(interpreter.run(graph, [x]), np.split(x, ends), strict=False):
         np.testing.assert_array_equal(found, wanted)
+
+
+ENDS = st.one_of(st.integers(-8, 8), st.sampled_from([2**31 - 1, 2**63 - 1, -(2**31), -(2**63) + 1]))
+
+
+@given(n=st.integers(1, 7), begin=ENDS, end=ENDS, step=st.sampled_from([-1, -2, -3, 1, 2]))
+@settings(max_examples=100)
+def test_a_part_of_an_open_axis_forwards_and_backwards(n: int, begin: int, end: int, step: int) -> None:
+    constants = {"b": np.array([begin]), "e": np.array([end]), "a": np.array([0]), "s": np.array([step])}
+    nodes = [helper.make_node("Slice", ["x", "b", "e", "a", "s"], ["y"])]
+    graph = from_onnx(model(nodes, [("x", F32, ["n", 2])], ["y"], constants))
+    x = floats(n, 2)
+    (found,) = interpreter.run(graph, [x])
+    np.testing.assert_array_equal(found, x[begin:end:step])
+    (shape,) = (value.shape for value in graph.outputs)
+    assert evaluate(shape[0], dict.fromkeys(free_vars(as_expr(shape[0])), n)) == len(found)
+
+
+def test_a_compiled_part_of_an_open_axis_backwards() -> None:
+    constants = {"b": np.array([-2, 4]), "e": np.array([1, -(2**62)]), "a": np.array([0, 1]), "s": np.array([-2, -1])}
+    nodes = [helper.make_node("Slice", ["x", "b", "e", "a", "s"], ["y"])]
+    module = tvm.build(model(nodes, [("x", F32, ["n", "m"])], ["y"], constants), threads=1)
+    for shape in ((7, 6), (2, 2), (1, 9)):
+        x = floats(*shape)
+        np.testing.assert_array_equal(module(x), x[-2:1:-2, 4::-1])
 
 
 # --- operators that count along an open dimension ---
