@@ -127,6 +127,13 @@ class OperandBuilder:
             return cast(Operand, self.op("reshape", [operand], attrs, name, where))
         value = self.value(operand)
         plan = fitted_shape(operand.shape, target)
+        back = fitted_shape(filled, operand.shape) if plan is None else None
+        if back is not None:
+            # Of the result, dimensions are written as products of those of the operand.
+            shape = tuple(next((b for a, b in back[0] if isinstance(d, Expr) and same(a, d)), d) for d in filled)
+            split = self._builder.op("reshape", value, name=name, newshape=shape, allowzero=True)
+            pairs: Pairs = [(b, a) for a, b in back[0]]
+            return Operand.of(self._cast(split, pairs, where), operand.depends)
         if plan is None:
             # As one dimension: the number of elements itself is taken for that of the result.
             flat = self._builder.op("reshape", value, newshape=(total,))

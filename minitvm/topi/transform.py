@@ -88,16 +88,26 @@ def _matching_groups(old: Sequence[Dim], new: Sequence[Dim]) -> list[tuple[list[
 
 
 def _shortest_match(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[int, int] | None:
+    """The fewest axes of both, from the front, with equal products: of (h, w, 64) and (h * w, 64) two and one."""
+    if all(isinstance(d, int) for d in (*old, *new)):
+        return _shortest_match_of_numbers(old, new)
+    left, right = ([product(shape[: k + 1]) for k in range(len(shape))] for shape in (old, new))
+    for axes in range(2, len(old) + len(new) + 1):
+        for a in range(max(1, axes - len(new)), min(len(old), axes - 1) + 1):
+            if same(left[a - 1], right[axes - a - 1]):
+                return a, axes - a
+    return None
+
+
+def _shortest_match_of_numbers(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[int, int] | None:
     if not old or not new:
         return None
     a, b = 1, 1
     while True:
         left, right = product(old[:a]), product(new[:b])
-        if same(left, right):
+        if left == right:
             return a, b
-        smaller = isinstance(left, int) and isinstance(right, int) and left < right
-        grow_old = smaller if isinstance(left, int) and isinstance(right, int) else isinstance(left, int)
-        if (grow_old or b == len(new)) and a < len(old):
+        if (left < right or b == len(new)) and a < len(old):
             a += 1
         elif b < len(new):
             b += 1

@@ -28,6 +28,7 @@ from .models import model
 from .shape_arithmetic import shape_arithmetics
 
 F32 = TensorProto.FLOAT
+N = helper.make_node
 sizes = st.integers(1, 13)
 
 
@@ -228,6 +229,47 @@ def test_windows_are_right_or_refused_at_every_size(
     elif -1 not in target:
         with pytest.raises(InputError, match="taken for equal"):
             interpreter.run(graph, [x])
+
+
+def windows_joined(window: int) -> onnx.ModelProto:
+    """[b, h, w, 2], padded to whole windows, cut into windows, and put together again as [b, H, W, 2]."""
+    k = np.array([window])
+    rest = [
+        N("Shape", ["x"], ["b"], end=1), N("Shape", ["x"], ["s"], start=1, end=3), N("Neg", ["s"], ["t"]),
+        N("Mod", ["t", "k"], ["more"]), N("Concat", ["zeros", "more", "zero"], ["pads"], axis=0),
+        N("Pad", ["x", "pads"], ["p"]), N("Add", ["s", "more"], ["whole"]), N("Div", ["whole", "k"], ["tiles"]),
+        N("Split", ["tiles"], ["rows", "columns"], num_outputs=2),
+        N("Concat", ["b", "rows", "k", "columns", "k", "two"], ["six"], axis=0), N("Reshape", ["p", "six"], ["r"]),
+        N("Transpose", ["r"], ["v"], perm=[0, 1, 3, 2, 4, 5]), N("Exp", ["v"], ["e"]),
+        N("Transpose", ["e"], ["u"], perm=[0, 1, 3, 2, 4, 5]),
+        N("Concat", ["b", "whole", "two"], ["four"], axis=0), N("Reshape", ["u", "four"], ["y"]),
+    ]  # fmt: skip
+    constants = {"k": k, "two": np.array([2]), "zeros": np.zeros(5, np.int64), "zero": np.array([0])}
+    return model(rest, [("x", F32, ["b", "h", "w", 2])], ["y"], constants, opset=18)
+
+
+@given(b=st.integers(1, 3), h=st.integers(1, 9), w=st.integers(1, 9), window=st.integers(1, 4))
+@settings(max_examples=40)
+def test_windows_are_put_together(b: int, h: int, w: int, window: int) -> None:
+    proto, x = windows_joined(window), floats(b, h, w, 2)
+    (wanted,) = ReferenceEvaluator(proto).run(None, {"x": x})
+    np.testing.assert_allclose(interpreter.run(from_onnx(proto), [x])[0], wanted, rtol=1e-6)
+
+
+def test_rows_that_are_joined_divide_by_no_size_for_each_element() -> None:
+    """(n, h, w, 16) to (n, h * w, 16): the last axis is copied as it lies. Windows divide by their own size alone."""
+    b, n, h, w = GraphBuilder(), *map(SizeVar, "nhw")
+    x = b.input("x", (n, h, w, 16))
+    graph = b.build(b.op("reshape", b.op("exp", x), newshape=(n, h * w, 16)))
+    (source,) = tvm.lower(graph, stop_at="source").values()
+    assert "//" not in source.split("for i0")[1].replace("// threads", "") and "gather" not in source
+    x_ = floats(2, 3, 5, 16)
+    np.testing.assert_allclose(tvm.build(graph, threads=1)(x_), np.exp(x_).reshape(2, 15, 16), rtol=1e-5)
+    proto = windows_joined(4)
+    module = tvm.build(proto, threads=1)
+    for shape in ((2, 7, 9, 2), (1, 4, 8, 2)):
+        x_ = floats(*shape)
+        np.testing.assert_allclose(module(x_), ReferenceEvaluator(proto).run(None, {"x": x_})[0], rtol=1e-5)
 
 
 def two_lengths() -> onnx.ModelProto:
