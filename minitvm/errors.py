@@ -76,6 +76,13 @@ class ExecutionError(MinitvmError):
     """A program did something undefined while it was interpreted: uninitialised read, out of bounds, a race."""
 
 
+# What a user may try if a model takes two sizes for equal that differ in a run.
+OTHER_SIZES = (
+    "sizes for which this holds",
+    "a build for these sizes: shapes={...}; a size of 1 is repeated (broadcast) only if shapes= says that it is 1",
+)
+
+
 def report(
     headline: str,
     *,

@@ -27,19 +27,19 @@ def blocks_to_picture(
     each element in its place.
     """
     rank = len(picture)
-    if rank > 3 or not all(isinstance(d, int) for d in x.shape):
-        n.refuse(f"{rank} dimensions of {x} are not supported")
+    if rank > 3:
+        n.refuse(f"pictures of {rank} dimensions are not supported: wanted at most 3")
     counts = [
         (picture[a] + pads[a] + pads[rank + a] - dilations[a] * (block[a] - 1) - 1) // strides[a] + 1
         for a in range(rank)
     ]
     size = math.prod(block)
-    channels = int(x.shape[1]) // size  # type: ignore[arg-type]
+    channels = n.size(x, 1) // size
     # Filter [c * size + k, 1, ...] has its 1 at the place of element k of the block.
     filters = np.tile(np.eye(size, dtype=x.dtype.numpy).reshape(size, 1, *block), (channels, 1, *(1,) * rank))
     reached = [(c - 1) * s + d * (k - 1) + 1 for c, s, d, k in zip(counts, strides, dilations, block, strict=False)]
     missing = tuple(p + a + b - r for p, a, b, r in zip(picture, pads[:rank], pads[rank:], reached, strict=False))
-    blocks = n.op("reshape", x, newshape=(x.shape[0], channels * size, *counts))
+    blocks = n.reshape(x, (x.shape[0], channels * size, *counts))
     return n.op(
         f"nn.conv{rank}d_transpose", blocks, filters, strides=tuple(strides), dilation=tuple(dilations),
         padding=tuple(pads), output_padding=missing, groups=channels,

@@ -4,6 +4,9 @@ Two dimensions of a model may be equal at every size at which it is meant to run
 levels of a feature pyramid, the lengths of two inputs. An operator that refuses its operands is asked which
 dimensions it needs equal (`topi.shapes.assuming`). Those get a `match_cast`, which asserts it: the idea of Relax
 (Lai et al., "Relax: composable abstractions for end-to-end dynamic machine learning", ASPLOS'25).
+
+In a branch that a run may not take the dimensions need be equal only under the branch's condition. There a tensor is
+cut or padded to the new dimension: the same tensor where both are equal, and harmless contents where they are not.
 """
 
 from __future__ import annotations
@@ -12,21 +15,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import MinitvmError
-from ..expr import Expr, as_expr, structural_equal, walk
+from ..expr import EQ, Expr, Not, Or, as_expr, match, structural_equal, walk
 from ..graph import registry
 from ..graph.builder import GraphBuilder
 from ..graph.nodes import Dim, Value
-from ..topi.shapes import assuming, same
+from ..topi.shapes import assuming, same, simple
 
 Pairs = list[tuple[Dim, Dim]]
 
 
 def fitted(
-    builder: GraphBuilder, op: str, values: Sequence[Value], attrs: Mapping[str, Any], where: str
+    builder: GraphBuilder,
+    op: str,
+    values: Sequence[Value],
+    attrs: Mapping[str, Any],
+    where: str,
+    under: Expr | None = None,
 ) -> tuple[list[Value], dict[str, Any]] | None:
     """Operands and attributes that the operator `op` takes, if it takes them once some dimensions are taken for equal.
 
-    `where` names the node for the error of a run in which they are not. None if no dimensions are in doubt.
+    `where` names the node for the error of a run in which they are not, `under` the condition under which that is an
+    error. None if no dimensions are in doubt.
     """
     operator = registry.get(op)
     complete = operator.normalize(attrs)
@@ -43,18 +52,45 @@ def fitted(
     for value in values:
         own = [k for k, (old, _) in enumerate(pairs) if any(_alike(old, d) for d in value.shape)]
         used.update(own)
-        cast.append(match_cast(builder, value, [pairs[k] for k in own], where))
+        cast.append(match_cast(builder, value, [pairs[k] for k in own], where, under))
     rest = [pair for k, pair in enumerate(pairs) if k not in used]
-    cast[0] = match_cast(builder, cast[0], rest, where)
+    cast[0] = match_cast(builder, cast[0], rest, where, under)
     return cast, {name: _written(value, pairs) for name, value in attrs.items()}
 
 
-def match_cast(builder: GraphBuilder, value: Value, pairs: Pairs, where: str) -> Value:
-    """The value with the first dimension of each pair written as the second; the value itself without pairs."""
+def match_cast(builder: GraphBuilder, value: Value, pairs: Pairs, where: str, under: Expr | None = None) -> Value:
+    """The value with the first dimension of each pair written as the second; the value itself without pairs.
+
+    With `under`, a condition on sizes, the pairs need be equal only if it holds.
+    """
     if not pairs:
         return value
+    if under is not None:
+        shape = tuple(_written(d, pairs) for d in value.shape)
+        value = resized(builder, value, shape)
+        conditions = [Or(Not(under), _equal(a, b)) for a, b in pairs]
+        pairs = [(condition, 1) for condition in map(simple, conditions) if not isinstance(condition, int)]
+        if not pairs:
+            return value
     result: Value = builder.op("match_cast", value, name=value.name, dims=tuple(pairs), where=where)
     return result
+
+
+def resized(builder: GraphBuilder, value: Value, shape: Sequence[Dim]) -> Value:
+    """The value cut or padded with zeros at the end of each axis; the value itself where it has that shape."""
+    more = [0 if same(old, new) else simple(as_expr(new) - old) for old, new in zip(value.shape, shape, strict=True)]
+    if all(isinstance(amount, int) and not amount for amount in more):
+        return value
+    result: Value = builder.op("nn.pad", value, name=value.name, pad_width=tuple((0, amount) for amount in more))
+    return result
+
+
+def _equal(a: Dim, b: Dim) -> Expr:
+    """The condition that a pair states; of a condition and a number, that it holds or does not."""
+    left, right = as_expr(a), as_expr(b)
+    if left.dtype.is_bool:
+        return left if isinstance(b, int) and b else Not(left)
+    return EQ(*match(left, right))
 
 
 def _rewriting(assumed: Pairs) -> Pairs:

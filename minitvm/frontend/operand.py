@@ -76,3 +76,16 @@ class Operand:
 
     def __repr__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+class OperandSequence(Operand):
+    """A list of operands, which is a value of the model and none of the graph."""
+
+    __slots__ = ("elements",)
+
+    def __init__(self, elements: Iterable[Operand]) -> None:
+        self.elements = tuple(elements)
+        super().__init__((), DType("bool"), depends=frozenset().union(*(e.depends for e in self.elements)))
+
+    def __repr__(self) -> str:
+        return f"a sequence of {len(self.elements)} tensors"

@@ -8,15 +8,17 @@ from typing import Any, cast
 
 import numpy as np
 
+from .. import te
+from ..arith import Analyzer
 from ..errors import InputError, UnsupportedOperator
-from ..expr import DType, Expr, as_expr
+from ..expr import And, DType, Expr, Not, as_expr, match
 from ..graph import registry as operators
 from ..graph.builder import GraphBuilder
 from ..graph.nodes import Dim, Graph, Value
 from ..graph.passes.dead_code import dead_code
-from ..topi.shapes import differ, product, same
+from ..topi.shapes import differ, product, same, simple
 from . import symbolic
-from .matching import fitted, match_cast
+from .matching import Pairs, fitted, match_cast, resized
 from .operand import Operand
 from .output_names import with_output_names
 from .reshaping import exact, fitted_shape, with_inferred
@@ -41,6 +43,7 @@ class OperandBuilder:
     def __init__(self, name: str) -> None:
         self._builder = GraphBuilder(name)
         self._computed_here: list[Operand] = []  # those whose values are operators of the graph
+        self._under: Expr | None = None  # the condition of the branch that is being written
 
     def input(self, name: str, shape: Sequence[Dim], dtype: str) -> Operand:
         """A new input of the graph, which depends on itself; raises `InputError` when the name is taken."""
@@ -74,14 +77,46 @@ class OperandBuilder:
         try:
             return self._builder.op(op, *values, name=name, **attrs)
         except InputError:
-            fits = fitted(self._builder, op, values, attrs, where)
+            fits = fitted(self._builder, op, values, attrs, where, self._under)
             if fits is None:
                 raise
             return self._builder.op(op, *fits[0], name=name, **fits[1])
 
     def assume(self, operand: Operand, pairs: Sequence[tuple[Dim, Dim]], where: str) -> Operand:
         """The operand, in a program that is refused where the dimensions of a pair differ."""
-        return Operand.of(match_cast(self._builder, self.value(operand), list(pairs), where), operand.depends)
+        return Operand.of(self._cast(self.value(operand), list(pairs), where), operand.depends)
+
+    def _cast(self, value: Value, pairs: Pairs, where: str) -> Value:
+        return match_cast(self._builder, value, pairs, where, self._under)
+
+    @contextmanager
+    def branch(self, condition: Expr) -> Iterator[None]:
+        """What is added inside of this context belongs to a branch, which a run takes if a condition on sizes holds.
+
+        It is computed in every run. What it takes for equal is checked only where the condition holds.
+        """
+        around = self._under
+        self._under = condition if around is None else And(around, condition)
+        try:
+            with self._forgetting():
+                yield
+        finally:
+            self._under = around
+
+    def selected(self, flag: Operand, condition: Expr, a: Operand, b: Operand, name: str, where: str) -> Operand:
+        """a where the condition of sizes, as data `flag` [], holds, else b; they may differ in shape, not in rank.
+
+        A size that differs is that of the operand which is selected.
+        """
+        shape = tuple(_one_of(condition, d, e) for d, e in zip(a.shape, b.shape, strict=True))
+        values = [
+            Operand.of(resized(self._builder, self.value(x), shape), x.depends)
+            if not _same_shape(x.shape, shape)
+            else x
+            for x in (a, b)
+        ]
+        selected: Operand = self.op("where", [flag, *values], {}, name, where)
+        return selected
 
     def reshape(self, operand: Operand, shape: Sequence[Dim], name: str, where: str) -> Operand:
         """The operand in another shape, which may hold one -1, but no 0 that stands for another extent."""
@@ -92,12 +127,19 @@ class OperandBuilder:
             return cast(Operand, self.op("reshape", [operand], attrs, name, where))
         value = self.value(operand)
         plan = fitted_shape(operand.shape, target)
+        back = fitted_shape(filled, operand.shape) if plan is None else None
+        if back is not None:
+            # Of the result, dimensions are written as products of those of the operand.
+            shape = tuple(next((b for a, b in back[0] if isinstance(d, Expr) and same(a, d)), d) for d in filled)
+            split = self._builder.op("reshape", value, name=name, newshape=shape, allowzero=True)
+            pairs: Pairs = [(b, a) for a, b in back[0]]
+            return Operand.of(self._cast(split, pairs, where), operand.depends)
         if plan is None:
             # As one dimension: the number of elements itself is taken for that of the result.
             flat = self._builder.op("reshape", value, newshape=(total,))
-            value, target = match_cast(self._builder, flat, [(total, product(filled))], where), filled
+            value, target = self._cast(flat, [(total, product(filled))], where), filled
         else:
-            value, target = match_cast(self._builder, value, plan[0], where), plan[1]
+            value, target = self._cast(value, plan[0], where), plan[1]
         result = self._builder.op("reshape", value, name=name, newshape=target, allowzero=True)
         return Operand.of(result, operand.depends)
 
@@ -109,10 +151,13 @@ class OperandBuilder:
         ]  # fmt: skip
         if not pairs or operand.value is None:
             return operand
-        return Operand.of(match_cast(self._builder, operand.value, pairs, where), operand.depends)
+        return Operand.of(self._cast(operand.value, pairs, where), operand.depends)
 
     def required(self, operand: Operand, conditions: Sequence[Expr], where: str) -> Operand:
-        """The operand, under conditions on dimensions, of type bool, which a run checks."""
+        """The operand, under conditions on dimensions, of type bool, which a run checks.
+
+        Memory is safe only where they hold, so they are checked in branches that are not taken too.
+        """
         pairs: list[tuple[Dim, Dim]] = [(condition, 1) for condition in conditions]
         return Operand.of(match_cast(self._builder, self.value(operand), pairs, where), operand.depends)
 
@@ -128,7 +173,11 @@ class OperandBuilder:
     def value(self, operand: Operand, name: str | None = None) -> Value:
         """The operand as a value of the graph; a constant is put into the graph on first use."""
         if operand.value is None:
-            assert operand.data is not None
+            if operand.data is None:
+                raise UnsupportedOperator(
+                    f"{operand} is wanted as a tensor{' ' + name if name else ''}: a sequence is supported only "
+                    "between operators that take it apart, with a number of elements that is known while importing"
+                )
             if operand.is_symbolic:
                 operand.value = self._computed(operand, name)
                 self._computed_here.append(operand)
@@ -234,6 +283,23 @@ class OperandBuilder:
         if all(isinstance(e.below, int) and e.below == 1 for e in elements):
             return cast(Value, above)
         return cast(Value, self._builder.op("divide", above, column([e.below for e in elements]), name=name))
+
+
+def _same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    return all(same(d, e) for d, e in zip(a, b, strict=True))
+
+
+def _one_of(condition: Expr, a: Dim, b: Dim) -> Dim:
+    """a where the condition holds, else b: `select(h < 16, 16, min(h, 16))` is 16."""
+    if same(a, b):
+        return a
+    sides = []
+    for side, known in ((a, condition), (b, Not(condition))):
+        analyzer = Analyzer()
+        with analyzer.constraint(known):
+            sides.append(simple(analyzer.simplify(as_expr(side))))
+    left, right = sides
+    return left if same(left, right) else simple(te.select(condition, *match(as_expr(left), as_expr(right))))
 
 
 def _fold(operator: operators.Operator, operands: Sequence[Operand], attrs: dict[str, Any]) -> Any:

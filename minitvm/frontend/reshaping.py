@@ -144,7 +144,7 @@ def _multiple(factor: Expr, parts: Sequence[Expr]) -> int | None:
     sample: dict[Var, Expr] = {v: const(_SMOOTH * p, v.dtype) for v, p in zip(variables, _PRIMES, strict=False)}
     values = [simple(substitute(as_expr(e), sample)) for e in (factor, *parts)]
     whole, divisor = values[0], math.prod(v for v in values[1:] if isinstance(v, int))
-    if not all(isinstance(v, int) for v in values) or not divisor or whole % divisor:
+    if not all(isinstance(v, int) for v in values) or not whole or not divisor or whole % divisor:
         return None
     return int(whole // divisor)
 

@@ -168,7 +168,7 @@ def _integers(kind: Callable[[Expr, Expr], Expr]) -> Callable[[Any, Any], Any]:
 
 def _minimum(a: Any, b: Any) -> Any:
     for one, other in ((a, b), (b, a)):
-        if not isinstance(one, Expr) and one >= _UNBOUNDED:
+        if not isinstance(one, Expr | Quotient) and one >= _UNBOUNDED:
             return other
     if _is_float(a, b):
         return a if _less_equal(a, b) is True else b if _less_equal(b, a) is True else _give_up()

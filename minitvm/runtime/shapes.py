@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import mul
 
-from ..errors import InputError, report
+from ..errors import OTHER_SIZES, InputError, report
 from ..executable import BindSize, Dim, Executable, Loop, ScalarSpec, TensorSpec, evaluate
 from ..executable.evaluation import Number
 from ..executable.largest import data_sizes, depends, largest
@@ -75,7 +75,7 @@ def check_guards(executable: Executable, env: Bindings, bound: Var | None = None
             report(
                 f"{executable.name}: {guard.where or 'the program'} does not take these sizes: {guard_text(guard)}",
                 found=symbols if _is_condition(guard) else both,
-                tries=("sizes for which this holds", "a build for these sizes: shapes={...}"),
+                tries=OTHER_SIZES,
             )
         )
 

@@ -88,16 +88,26 @@ def _matching_groups(old: Sequence[Dim], new: Sequence[Dim]) -> list[tuple[list[
 
 
 def _shortest_match(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[int, int] | None:
+    """The fewest axes of both, from the front, with equal products: of (h, w, 64) and (h * w, 64) two and one."""
+    if all(isinstance(d, int) for d in (*old, *new)):
+        return _shortest_match_of_numbers(old, new)
+    left, right = ([product(shape[: k + 1]) for k in range(len(shape))] for shape in (old, new))
+    for axes in range(2, len(old) + len(new) + 1):
+        for a in range(max(1, axes - len(new)), min(len(old), axes - 1) + 1):
+            if same(left[a - 1], right[axes - a - 1]):
+                return a, axes - a
+    return None
+
+
+def _shortest_match_of_numbers(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[int, int] | None:
     if not old or not new:
         return None
     a, b = 1, 1
     while True:
         left, right = product(old[:a]), product(new[:b])
-        if same(left, right):
+        if left == right:
             return a, b
-        smaller = isinstance(left, int) and isinstance(right, int) and left < right
-        grow_old = smaller if isinstance(left, int) and isinstance(right, int) else isinstance(left, int)
-        if (grow_old or b == len(new)) and a < len(old):
+        if (left < right or b == len(new)) and a < len(old):
             a += 1
         elif b < len(new):
             b += 1
@@ -264,6 +274,7 @@ def _slice(extent: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
     if isinstance(extent, int) and isinstance(begin, int) and isinstance(end, int):
         first, stop, _ = slice(begin, end, step).indices(extent)
         return first, len(range(first, stop, step))
+    begin, end = (max(min(e, _UNBOUNDED), -_UNBOUNDED) if isinstance(e, int) else e for e in (begin, end))
     if step < 0:
         return _backwards(extent, begin, end, step)
     first, stop = _clamped(extent, begin), _clamped(extent, end)
@@ -294,11 +305,23 @@ def _clamped(extent: Dim, bound: Dim) -> Dim:
 
 
 def _backwards(extent: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
-    from_end = isinstance(begin, int) and (begin == -1 or begin >= _UNBOUNDED)
-    whole = from_end and isinstance(end, int) and end <= -_UNBOUNDED
-    if not whole:
-        raise InputError(f"strided_slice: a symbolic axis of extent {extent} is walked backwards only as a whole")
-    return simple(extent - 1), extent if step == -1 else simple((extent + (-step - 1)) // -step)
+    """The same for a negative step: both ends are clamped to -1, before the first element, and to the last one."""
+    first, stop = _clamped_behind(extent, begin), _clamped_behind(extent, end)
+    length = simple(te.maximum(as_expr(first) - stop, 0))
+    return first, length if step == -1 else simple((length + (-step - 1)) // -step)
+
+
+def _clamped_behind(extent: Dim, bound: Dim) -> Dim:
+    last = simple(as_expr(extent) - 1)
+    if isinstance(bound, int) and bound >= _UNBOUNDED:
+        return last
+    if isinstance(bound, int) and bound < 0:
+        return last if bound == -1 else -1 if bound <= -_UNBOUNDED else simple(te.maximum(extent + bound, -1))
+    from_front = simple(te.minimum(bound, last))
+    negative = simple(as_expr(bound) < 0)
+    if isinstance(negative, int):
+        return simple(te.maximum(extent + bound, -1)) if negative else from_front
+    return simple(te.select(negative, te.maximum(extent + bound, -1), from_front))
 
 
 def reverse(x: Tensor, *, axis: int | Sequence[int] = 0) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minitvm.errors import InputError
+from minitvm.errors import OTHER_SIZES, InputError, report
 
 from .table import axes_of, operator
 
@@ -29,7 +29,11 @@ def reshape(x: np.ndarray, newshape: tuple[int, ...], allowzero: bool) -> np.nda
 def match_cast(x: np.ndarray, dims: tuple[tuple[int, int], ...], where: str) -> np.ndarray:
     for a, b in dims:
         if a != b:
-            raise InputError(f"{where or 'match_cast'}: the dimensions {a} and {b} are taken for equal")
+            why = "must hold" if isinstance(a, bool | np.bool_) else "are taken for equal"
+            pair = "a condition on sizes" if isinstance(a, bool | np.bool_) else f"{int(a)} and {int(b)}"
+            raise InputError(
+                report(f"{where or 'match_cast'} does not take these sizes: {pair} {why}", tries=OTHER_SIZES)
+            )
     return x
 
 

@@ -100,9 +100,8 @@ def test_many_grouped_queries_are_those_of_onnx_runtime(part: int) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"softcap": 30.0}, {}, "attribute softcap=30.0 is not supported"),
-    ({"local_window_size": 8}, {}, "attribute local_window_size=8 is not supported"),
-    ({"smooth_softmax": 1}, {}, "attribute smooth_softmax=1 is not supported"),
+    ({"qk_output": 1}, {}, "attribute qk_output=1 is not supported"),
+    ({"kv_cache_bit_width": 8}, {}, "attribute kv_cache_bit_width=8 is not supported"),
     (
         {},
         {"pk": (1, 1, "past", 16), "pv": (1, 1, "past", 16)},
@@ -233,8 +232,6 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (scattered, {"states": {"past": "present_0"}}, "states: the model has no input past; did you mean past_0 or at?"),
     (scattered, {"states": {"past_0": "present"}}, "states: the model has no output present; did you mean present_0?"),
     (scattered, {"states": {"past_0": "y", "new": "y"}}, "states: the output y belongs to two states"),
-    (scattered, {"max_length": 5}, "max_length=5 is the size of states, or the most iterations of a "
-     "loop that data end: wanted states=..."),
     (lambda: grown("whole"), {"states": True, "max_length": 5, "shapes": {"x": (1, 1, 4)}}, "the state past_0 grows by "
      "Concat, and no input says how long it is: none has a dimension past + ...\n  try:    a model that updates"),
     (lambda: grown("past + n"), {"states": True, "max_length": 5, "shapes": {"x": (1, 1, 4)}}, "the state past_0 grows "

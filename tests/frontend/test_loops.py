@@ -112,8 +112,7 @@ def test_rows_need_a_bound_and_the_error_says_which() -> None:
         with pytest.raises(UnsupportedOperator, match=rf"{why}, and nothing bounds how many there are\n.*max_length="):
             from_onnx(model)
     assert from_onnx(powers(limit="", rows=False)).nodes[-1].op == LOOP
-    with pytest.raises(InputError, match="max_length=3 is the size of states, or the most iterations"):
-        from_onnx(powers(rows=False), max_length=3)
+    assert from_onnx(powers(rows=False), max_length=3).nodes[-1].op == LOOP  # it may be given for every model
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from minitvm.errors import InputError, MissingExtra, ModelError, UnsupportedOperator
 from minitvm.expr import Expr, SizeVar
@@ -61,6 +62,38 @@ def test_shapes_that_do_not_fit_are_refused(shapes: dict[str, tuple[int, ...]], 
     with pytest.raises(InputError, match=text) as caught:
         from_onnx(one("Relu", ["n", 3]), shapes=shapes)
     assert "\n" not in str(caught.value)
+
+
+def test_an_input_with_an_initializer_is_a_constant_unless_the_caller_says_more() -> None:
+    """As models of IR 3 list all initializers."""
+    proto = model([helper.make_node("Add", ["x", "w"], ["y"])], [("x", F32, [2]), ("w", F32, [2])], ["y"])
+    proto.graph.initializer.append(numpy_helper.from_array(np.array([1, 2], np.float32), "w"))
+    x, w = np.array([10, 20], np.float32), np.array([5, 6], np.float32)
+    for graph, inputs, wanted in (
+        (from_onnx(proto), [x], [11, 22]),
+        (from_onnx(proto, values={"w": w}), [x], [15, 26]),
+        (from_onnx(proto, shapes={"w": (2,)}), [x, w], [15, 26]),
+    ):
+        np.testing.assert_array_equal(interpreter.run(graph, inputs)[0], wanted)
+
+
+def test_weights_in_a_file_that_was_not_loaded(tmp_path: Path) -> None:
+    proto = model([helper.make_node("Add", ["x", "w"], ["y"])], [("x", F32, [2])], ["y"], {"w": np.ones(2, np.float32)})
+    onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, location="d.bin", size_threshold=0)
+    with pytest.raises(
+        ModelError, match=r"initializer w: its contents are in the file d\.bin, which was not loaded\n  try"
+    ):
+        from_onnx(onnx.load(tmp_path / "m.onnx", load_external_data=False))
+    assert from_onnx(tmp_path / "m.onnx").constants
+
+
+def test_pictures_of_an_open_batch_are_put_together() -> None:
+    proto = model([helper.make_node("Col2Im", ["x", "p", "b"], ["y"])], [("x", F32, ["n", 12, 20])], ["y"],
+                  {"p": np.array([6, 5]), "b": np.array([2, 2])}, opset=18)  # fmt: skip
+    x = np.arange(720, dtype=np.float32).reshape(3, 12, 20)
+    np.testing.assert_array_equal(
+        interpreter.run(from_onnx(proto), [x])[0], ReferenceEvaluator(proto).run(None, {"x": x})[0]
+    )
 
 
 def test_contradicting_shapes_of_one_name_are_refused() -> None:
@@ -294,7 +327,7 @@ def _branching() -> onnx.ModelProto:
 def test_a_branch_is_taken_when_its_condition_is_known() -> None:
     assert _ops(from_onnx(_branching(), values={"c": np.array(True)})) == ["negative"]
     assert _ops(from_onnx(_branching(), values={"c": np.array(False)})) == ["abs"]
-    assert _ops(from_onnx(_branching())) == ["negative", "abs", "reshape", "where"]
+    assert _ops(from_onnx(_branching())) == ["reshape", "negative", "abs", "where"]
 
 
 def _graph(name: str, nodes: list[onnx.NodeProto], inputs: list[str], outputs: list[str]) -> onnx.GraphProto:

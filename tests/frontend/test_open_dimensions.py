@@ -17,7 +17,8 @@ from onnx.reference import ReferenceEvaluator
 import minitvm as tvm
 from minitvm import runtime
 from minitvm.errors import InputError, UnsupportedOperator
-from minitvm.expr import SizeVar
+from minitvm.executable import evaluate
+from minitvm.expr import SizeVar, as_expr, free_vars
 from minitvm.frontend import from_onnx
 from minitvm.graph import GraphBuilder
 from minitvm.reference import executable as executables
@@ -27,6 +28,7 @@ from .models import model
 from .shape_arithmetic import shape_arithmetics
 
 F32 = TensorProto.FLOAT
+N = helper.make_node
 sizes = st.integers(1, 13)
 
 
@@ -229,6 +231,47 @@ def test_windows_are_right_or_refused_at_every_size(
             interpreter.run(graph, [x])
 
 
+def windows_joined(window: int) -> onnx.ModelProto:
+    """[b, h, w, 2], padded to whole windows, cut into windows, and put together again as [b, H, W, 2]."""
+    k = np.array([window])
+    rest = [
+        N("Shape", ["x"], ["b"], end=1), N("Shape", ["x"], ["s"], start=1, end=3), N("Neg", ["s"], ["t"]),
+        N("Mod", ["t", "k"], ["more"]), N("Concat", ["zeros", "more", "zero"], ["pads"], axis=0),
+        N("Pad", ["x", "pads"], ["p"]), N("Add", ["s", "more"], ["whole"]), N("Div", ["whole", "k"], ["tiles"]),
+        N("Split", ["tiles"], ["rows", "columns"], num_outputs=2),
+        N("Concat", ["b", "rows", "k", "columns", "k", "two"], ["six"], axis=0), N("Reshape", ["p", "six"], ["r"]),
+        N("Transpose", ["r"], ["v"], perm=[0, 1, 3, 2, 4, 5]), N("Exp", ["v"], ["e"]),
+        N("Transpose", ["e"], ["u"], perm=[0, 1, 3, 2, 4, 5]),
+        N("Concat", ["b", "whole", "two"], ["four"], axis=0), N("Reshape", ["u", "four"], ["y"]),
+    ]  # fmt: skip
+    constants = {"k": k, "two": np.array([2]), "zeros": np.zeros(5, np.int64), "zero": np.array([0])}
+    return model(rest, [("x", F32, ["b", "h", "w", 2])], ["y"], constants, opset=18)
+
+
+@given(b=st.integers(1, 3), h=st.integers(1, 9), w=st.integers(1, 9), window=st.integers(1, 4))
+@settings(max_examples=40)
+def test_windows_are_put_together(b: int, h: int, w: int, window: int) -> None:
+    proto, x = windows_joined(window), floats(b, h, w, 2)
+    (wanted,) = ReferenceEvaluator(proto).run(None, {"x": x})
+    np.testing.assert_allclose(interpreter.run(from_onnx(proto), [x])[0], wanted, rtol=1e-6)
+
+
+def test_rows_that_are_joined_divide_by_no_size_for_each_element() -> None:
+    """(n, h, w, 16) to (n, h * w, 16): the last axis is copied as it lies. Windows divide by their own size alone."""
+    b, n, h, w = GraphBuilder(), *map(SizeVar, "nhw")
+    x = b.input("x", (n, h, w, 16))
+    graph = b.build(b.op("reshape", b.op("exp", x), newshape=(n, h * w, 16)))
+    (source,) = tvm.lower(graph, stop_at="source").values()
+    assert "//" not in source.split("for i0")[1].replace("// threads", "") and "gather" not in source
+    x_ = floats(2, 3, 5, 16)
+    np.testing.assert_allclose(tvm.build(graph, threads=1)(x_), np.exp(x_).reshape(2, 15, 16), rtol=1e-5)
+    proto = windows_joined(4)
+    module = tvm.build(proto, threads=1)
+    for shape in ((2, 7, 9, 2), (1, 4, 8, 2)):
+        x_ = floats(*shape)
+        np.testing.assert_allclose(module(x_), ReferenceEvaluator(proto).run(None, {"x": x_})[0], rtol=1e-5)
+
+
 def two_lengths() -> onnx.ModelProto:
     return model(
         [helper.make_node("Add", ["x", "y"], ["z"], name="the_sum")],
@@ -250,7 +293,11 @@ def test_a_guard_names_the_node_the_dimensions_and_both_values(tmp_path: Path) -
             "test: operator Add (node the_sum) does not take these sizes: m and n are taken for equal",
             "  found:  5 and 3 where n = 3, m = 5",
         ]
+        with pytest.raises(InputError, match=r"try:  .*\n .*repeated \(broadcast\) only if shapes= says that it is 1"):
+            program(x, floats(1, 4))
         assert (untouched == 7).all()
+    with pytest.raises(InputError, match=r"(?s)1 and 3 are taken for equal.*shapes= says that it is 1"):
+        interpreter.run(from_onnx(two_lengths()), [x, floats(1, 4)])
     with pytest.raises(InputError, match="m and n for equal"):
         executables.run(module.executable, {"x": x, "y": floats(5, 4)})
 
@@ -311,16 +358,17 @@ def test_shapes_name_dimensions() -> None:
 
 def test_a_branch_on_a_parameter_is_taken_or_the_error_says_how() -> None:
     """The branches have different types, so that only one can be part of the program."""
-    nodes = [choice("flag", [helper.make_node("Relu", ["x"], ["a"])], [helper.make_node("ReduceSum", ["x"], ["b"])])]
+    total = helper.make_node("ReduceSum", ["x"], ["b"], keepdims=0)
+    nodes = [choice("flag", [helper.make_node("Relu", ["x"], ["a"])], [total])]
     proto = model(nodes, [("x", F32, [3]), ("flag", TensorProto.BOOL, [])], ["y"])
     x = np.array([1, -2, 3], np.float32)
-    for flag, wanted in ((True, [1, 0, 3]), (False, [2])):
+    for flag, wanted in ((True, [1, 0, 3]), (False, 2)):
         np.testing.assert_array_equal(tvm.build(proto, params={"flag": np.array(flag)}, threads=1)(x), wanted)
     with pytest.raises(UnsupportedOperator) as error:
         tvm.build(proto)
     assert str(error.value).splitlines() == [
         "operator If (node choice): the condition of branches with results of different types, float32[3] and"
-        " float32[1], depends on the contents of the input flag",
+        " float32[], depends on the contents of the input flag",
         "  try:    params={'flag': ...}",
     ]
 
@@ -439,6 +487,31 @@ def test_an_open_axis_is_split(n: int, count: int, listed: bool) -> None:
     x = floats(n)
     for found, wanted in zip(interpreter.run(graph, [x]), np.split(x, ends), strict=False):
         np.testing.assert_array_equal(found, wanted)
+
+
+ENDS = st.one_of(st.integers(-8, 8), st.sampled_from([2**31 - 1, 2**63 - 1, -(2**31), -(2**63) + 1]))
+
+
+@given(n=st.integers(1, 7), begin=ENDS, end=ENDS, step=st.sampled_from([-1, -2, -3, 1, 2]))
+@settings(max_examples=100)
+def test_a_part_of_an_open_axis_forwards_and_backwards(n: int, begin: int, end: int, step: int) -> None:
+    constants = {"b": np.array([begin]), "e": np.array([end]), "a": np.array([0]), "s": np.array([step])}
+    nodes = [helper.make_node("Slice", ["x", "b", "e", "a", "s"], ["y"])]
+    graph = from_onnx(model(nodes, [("x", F32, ["n", 2])], ["y"], constants))
+    x = floats(n, 2)
+    (found,) = interpreter.run(graph, [x])
+    np.testing.assert_array_equal(found, x[begin:end:step])
+    (shape,) = (value.shape for value in graph.outputs)
+    assert evaluate(shape[0], dict.fromkeys(free_vars(as_expr(shape[0])), n)) == len(found)
+
+
+def test_a_compiled_part_of_an_open_axis_backwards() -> None:
+    constants = {"b": np.array([-2, 4]), "e": np.array([1, -(2**62)]), "a": np.array([0, 1]), "s": np.array([-2, -1])}
+    nodes = [helper.make_node("Slice", ["x", "b", "e", "a", "s"], ["y"])]
+    module = tvm.build(model(nodes, [("x", F32, ["n", "m"])], ["y"], constants), threads=1)
+    for shape in ((7, 6), (2, 2), (1, 9)):
+        x = floats(*shape)
+        np.testing.assert_array_equal(module(x), x[-2:1:-2, 4::-1])
 
 
 # --- operators that count along an open dimension ---

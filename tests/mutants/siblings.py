@@ -3,6 +3,7 @@
 `as_written(...)`    programs lowered without a schedule, beside the interpreter
 `machine_code(...)`  the same, compiled
 `imported(...)`      ONNX nodes: ONNX's own evaluator, the graph's interpreter, the operators' tensor expressions
+`branches()`         ONNX models of one If: the standard, and the graph's interpreter
 `remembered()`       programs with states, run after run: the graph's interpreter and the executable's
 `repeated()`         programs with loops: the graph's interpreter, the executable's, compiled code on request
 `converted()`        networks: the graph's interpreter before and after ConvertLayout
@@ -41,6 +42,7 @@ from minitvm.tir.nodes import Evaluate, Seq
 from minitvm.tir.transform import lower as lower_function
 from tests.drawing import Seeded
 from tests.executable.loop_graphs import CASES
+from tests.frontend.branch_models import random_case
 from tests.frontend.random_nodes import OPERATORS, difference, nodes
 from tests.graph.graphs import by_te
 from tests.graph.layout_networks import means_the_same
@@ -102,6 +104,18 @@ def imported(*families: str, examples: int = 400) -> Workload:
             raise Noticed(found.split(":")[0], found)
 
     return drawn(f"ONNX nodes of {listed(chosen)}", body, examples)
+
+
+def branches(examples: int = 150) -> Workload:
+    """Random conditions and branches of an If, beside ONNX's own evaluator."""
+
+    def body(trial: Trial, number: int) -> None:
+        trial.compared += 1
+        difference = random_case(np.random.default_rng(number)).difference()
+        if difference:
+            raise Noticed("branches", difference)
+
+    return directed("branches", lambda: range(examples), body)
 
 
 def remembered(examples: int = 200) -> Workload:

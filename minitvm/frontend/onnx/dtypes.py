@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import UnsupportedOperator
+from ...errors import ModelError, UnsupportedOperator
 from ...expr import DType
 
 # TensorProto.DataType by number. Missing ones are refused by name: string, complex, float8, ...
@@ -40,10 +40,19 @@ def dtype_of(elem_type: int, where: str) -> DType:
 
 
 def array_of(tensor: Any, where: str) -> np.ndarray:
-    """The contents of a TensorProto; integers of 4 bits come one in a byte."""
+    """The contents of a TensorProto; integers of 4 bits come one in a byte.
+
+    Raises `ModelError` if they are in a file beside the model that was not loaded.
+    """
     import onnx.numpy_helper
 
     dtype = stored_dtype(tensor.data_type, where)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        place = next((entry.value for entry in tensor.external_data if entry.key == "location"), "?")
+        raise ModelError(
+            f"{where}: its contents are in the file {place}, which was not loaded\n"
+            "  try:    the path of the model instead of a ModelProto, or onnx.load(path)"
+        )
     return np.asarray(onnx.numpy_helper.to_array(tensor)).astype(dtype.numpy, copy=False)
 
 

@@ -49,7 +49,7 @@ class Grown:
         """The cache with the new rows, and what the model sees of it."""
         places = self.cache.shape[self.axis]
         if isinstance(self.whole, Expr):
-            new = n.assume(new, (LE(self.whole, as_expr(places)), 1))
+            new = n.builder.required(new, [LE(self.whole, as_expr(places))], n.where)
         elif isinstance(places, int) and self.whole > places:
             n.refuse(f"{self.whole} places of {places}")
         first = Operand.known(np.array([self.past], object), "int64")

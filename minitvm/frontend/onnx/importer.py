@@ -44,7 +44,6 @@ class Importer:
         if max_length is not None and max_length < 1:
             raise InputError(f"max_length={max_length} is the size of states, or of a loop: wanted a number from 1")
         self.max_length = max_length
-        self._bounds_iterations = False  # whether max_length does
         self._grown: dict[Value, Grown] = {}  # of the values that are the past
         self._extended: dict[Value, Operand] = {}  # whole caches, of the values that are the past and the new tokens
         self.builder = OperandBuilder(re.sub(r"\W", "_", model.graph.name) or "main")
@@ -70,11 +69,6 @@ class Importer:
             if longer is error:
                 raise
             raise longer from error
-        if self.max_length is not None and not self.states and not self._bounds_iterations:
-            raise InputError(
-                f"max_length={self.max_length} is the size of states, or the most iterations of a loop that data end: "
-                "wanted states=..., or a loop with rows"
-            )
         left = {name: self._lookup(scope, output, "the graph's outputs") for name, output in self.states.items()}
         names = [name for name in names if name not in self.states.values()]
         outputs = [(name, self._lookup(scope, name, "the graph's outputs")) for name in names]
@@ -95,7 +89,6 @@ class Importer:
 
     def bound_of_iterations(self) -> int | None:
         """The most iterations that a loop which data end may have; None if the caller did not say."""
-        self._bounds_iterations = True
         return self.max_length
 
     # --- states ---
@@ -136,6 +129,9 @@ class Importer:
         }
 
     def _inputs(self, graph: Any, scope: dict[str, Operand]) -> None:
+        # An input that has an initializer too is a constant, unless the caller says what is passed in its place.
+        for name in (i.name for i in graph.input if i.name in self.shapes or i.name in self.values):
+            scope.pop(name, None)
         inputs = [i for i in graph.input if i.name not in scope]
         names = [i.name for i in inputs]
         for option, options in (("shapes", self.shapes), ("params", self.values)):

@@ -1,7 +1,7 @@
 """Faults in the importer of ONNX: attributes that are overlooked, axes and ends that are mistaken."""
 
 from ..patch import Faults
-from ..siblings import imported
+from ..siblings import branches, imported
 
 ONNX_CONVOLUTION = Faults("onnx convolution", "minitvm.frontend.onnx.ops.convolution", [])
 ONNX_CONVOLUTION.edit(
@@ -209,4 +209,25 @@ ONNX_SHAPING.edit(
     "_split",
     "simple((extent + (count - 1)) // count)",
     "simple(extent // count)",
+)
+
+ONNX_BRANCHES = Faults("branches", "minitvm.frontend.operand_builder", [branches()])
+ONNX_BRANCHES.edit(
+    "the sizes of the branch that is not taken",
+    "_one_of",
+    "match(as_expr(left), as_expr(right))",
+    "match(as_expr(right), as_expr(left))",
+)
+ONNX_BRANCHES.edit(
+    "a branch that is not taken checks its sizes",
+    "OperandBuilder.branch",
+    "self._under = condition if around is None else And(around, condition)",
+    "self._under = around",
+)
+BRANCH_CASTS = Faults("casts in branches", "minitvm.frontend.matching", [branches()])
+BRANCH_CASTS.edit(
+    "a branch that is taken checks nothing",
+    "match_cast",
+    "Or(Not(under), _equal(a, b))",
+    "Or(under, _equal(a, b))",
 )

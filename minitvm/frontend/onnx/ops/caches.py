@@ -18,7 +18,7 @@ from .qlinear import DOMAIN
 
 # What a node may say beside what is supported, and the value that says nothing.
 _DEFAULTS = {
-    "softcap": 0.0, "local_window_size": -1, "qk_output": 0, "kv_cache_bit_width": 0, "k_quant_type": "NONE",
+    "qk_output": 0, "kv_cache_bit_width": 0, "k_quant_type": "NONE",
     "v_quant_type": "NONE",
 }  # fmt: skip
 
@@ -32,10 +32,8 @@ def group_query_attention(n: NodeContext) -> Any:
     for name, default in _DEFAULTS.items():
         if n.attr(name, default) != default:
             n.refuse_attribute(name)
-    if n.attr("smooth_softmax", 0) == 1:
-        n.refuse_attribute("smooth_softmax")
     n.ignore("qk_norm_epsilon")
-    for number, name in ((10, "attention_bias"), (11, "head_sink"), (12, "k_scale"), (13, "v_scale")):
+    for number, name in ((10, "attention_bias"), (12, "k_scale"), (13, "v_scale")):
         if n.optional(number) is not None:
             n.refuse(f"the input {name} is not supported")
     if n.wants(3):
@@ -62,8 +60,55 @@ def group_query_attention(n: NodeContext) -> Any:
     else:
         position = n.op("multiply", position, 0)
     scale = n.attr("scale", 0.0) or 1 / math.sqrt(width)  # type: ignore[arg-type]
-    mixed = n.op("nn.cached_attention", query, *new, position, scale=float(scale))
+    window, cap = n.attr("local_window_size", -1), n.attr("softcap", 0.0)
+    sink = n.optional(11)
+    if sink is None and n.attr("smooth_softmax", 0) == 1:
+        sink = Operand.known(np.zeros(1, query.dtype.numpy))
+    if window < 0 and not cap and sink is None:
+        mixed = n.op("nn.cached_attention", query, *new, position, scale=float(scale))
+    else:
+        keys, values = new
+        mixed = _written_out(n, query, keys, values, position, float(scale), window, cap, sink)
     return [joined_heads(n, mixed), *new]
+
+
+def _written_out(
+    n: NodeContext,
+    query: Operand,
+    key: Operand,
+    value: Operand,
+    position: Operand,
+    scale: float,
+    window: int,
+    cap: float,
+    sink: Operand | None,
+) -> Operand:
+    """`nn.cached_attention` of the last `window` places, of scores that `cap` bounds.
+
+    `sink` [1 or heads] are scores of a place without a value: weights of a row sum to less than 1. Masks are from
+    Mistral, caps from Gemma 2, sinks from Xiao et al. 2023.
+    """
+    batch, heads, length, _ = query.shape
+    groups, places = key.shape[1], key.shape[2]
+    each = simple(heads // groups)
+    if each != 1:
+        key, value = (n.op("repeat", part, repeats=each, axis=1) for part in (key, value))
+    scores = n.op("multiply", n.op("nn.matmul", query, n.op("transpose", key, axes=(0, 1, 3, 2))), scale)
+    if cap:
+        scores = n.op("multiply", n.op("tanh", n.op("divide", scores, cap)), cap)
+    own = n.op("add", n.reshape(n.cast(position, "int64"), (batch, 1, 1, 1)), n.numbers(length, 2, 4))
+    place = n.numbers(places, 3, 4)
+    seen = n.op("less_equal", place, own)
+    if window >= 0:
+        seen = n.op("logical_and", seen, n.op("greater", place, n.op("subtract", own, window)))
+    scores = n.op("where", seen, scores, np.full((1, 1, 1, 1), -np.inf, scores.dtype.numpy))
+    if sink is None:
+        mixed: Operand = n.op("nn.matmul", n.op("nn.softmax", scores, axis=3), value)
+        return mixed
+    column = n.op("broadcast_to", n.reshape(sink, (1, sink.shape[0], 1, 1)), shape=(batch, heads, length, 1))
+    weights = n.op("nn.softmax", n.op("concatenate", scores, column, axis=3), axis=3)
+    mixed = n.op("nn.matmul", n.part(weights, 3, 0, places), value)
+    return mixed
 
 
 def _parts(n: NodeContext, heads: int, groups: int) -> list[Operand]:

@@ -10,7 +10,7 @@ import numpy as np
 from .... import te
 from ....arith import simplify
 from ....errors import InputError, UnsupportedOperator
-from ....expr import Expr, IntImm, SizeVar, as_expr, walk
+from ....expr import EQ, Expr, IntImm, Not, SizeVar, as_expr, walk
 from ....graph.loops import UNLIMITED
 from ....graph.nodes import Dim
 from ....topi.shapes import differ, same, simple
@@ -27,31 +27,51 @@ LONGEST = 256  # and one that cannot be a loop, because its iterations differ in
 def if_(n: NodeContext) -> Any:
     """The branch that a known condition selects replaces the node; else both are computed, and `where` selects.
 
-    A condition on sizes may decide between results of different types. Then the branch is taken that holds for sizes
-    above 1, which is what such models are exported for, and a run at other sizes is refused.
+    Results may differ in size: a size is that of the branch which is taken, and so decided by data if the condition is.
+    If they differ in rank or dtype, a condition on sizes is decided as for sizes above 1, which is what such models are
+    exported for, and a run at other sizes is refused.
     """
     branches = {True: n.attr("then_branch"), False: n.attr("else_branch")}
     condition = n[0]
     if condition.data is not None and not condition.is_symbolic:
         return n.importer.subgraph(branches[bool(n.scalar(condition, "the condition"))], n.scope)
-    taken, other = (n.importer.subgraph(branches[holds], n.scope) for holds in (True, False))
-    misfit = next((f"{a} and {b}" for a, b in zip(taken, other, strict=True) if not _alike(a, b)), None)
-    if misfit is None:
-        flag = n.op("reshape", condition, newshape=())
-        return [n.op("where", flag, a, b) for a, b in zip(taken, other, strict=True)]
+    flag = n.op("reshape", condition, newshape=())
+    if condition.data is not None:
+        (holds,) = condition.data.reshape(-1).tolist()
+    else:
+        holds = EQ(n.bound(n.cast(flag, "int64"), 1, "taken"), as_expr(1))
+    try:
+        with n.builder.attempt():
+            return _both(n, branches, flag, holds)
+    except _Misfit as error:
+        misfit = error
     known = n.array(condition, f"the condition of branches with results of different types, {misfit},")
     (decided,) = known.reshape(-1).tolist()
-    holds = _at_usual_sizes(decided)
-    if holds is None:
-        n.refuse(f"the condition {decided} selects results of different types, {misfit}\n  try:    shapes={{...}}")
-    return [n.assume(result, (decided, int(holds))) for result in (taken if holds else other)]
+    usual = _at_usual_sizes(decided)
+    if usual is None:
+        n.refuse(
+            f"the condition {decided} selects results of different types, {misfit}\n"
+            "  try:    shapes={...}, which gives sizes that decide the condition"
+        )
+    return [n.assume(result, (decided, int(usual))) for result in n.importer.subgraph(branches[usual], n.scope)]
 
 
-def _alike(a: Operand, b: Operand) -> bool:
-    """Whether two results can be elements of one `where`: equal dtypes, and shapes that may be equal."""
-    if a.dtype != b.dtype or a.ndim != b.ndim:
-        return False
-    return not any(differ(d, e) for d, e in zip(a.shape, b.shape, strict=True))
+class _Misfit(Exception):
+    """The results of two branches differ in rank or dtype, or are lists of sizes of different lengths."""
+
+
+def _both(n: NodeContext, branches: dict[bool, Any], flag: Operand, holds: Expr) -> list[Operand]:
+    """Both branches, and a selection; raises `_Misfit`."""
+    results = []
+    for taken, condition in ((True, holds), (False, Not(holds))):
+        with n.builder.branch(condition):
+            results.append(n.importer.subgraph(branches[taken], n.scope))
+    for a, b in zip(*results, strict=True):
+        # Lists of sizes, which may shape a tensor, are to stay known.
+        lists = all(x.is_known for x in (n[0], a, b)) and a.shape != b.shape
+        if a.dtype != b.dtype or a.ndim != b.ndim or lists:
+            raise _Misfit(f"{a} and {b}")
+    return [n.builder.selected(flag, holds, a, b, n.name_hint, n.where) for a, b in zip(*results, strict=True)]
 
 
 def _at_usual_sizes(condition: Expr) -> bool | None:

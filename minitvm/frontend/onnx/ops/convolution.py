@@ -112,10 +112,10 @@ def _transposed_padding(
         return (0,) * (2 * rank)
     before, after = [], []
     for axis, (extent, k, s, d, e) in enumerate(zip(spatial, kernel, strides, dilations, extra, strict=False)):
-        if isinstance(extent, Expr):
-            n.refuse(f"output_shape and auto_pad with the symbolic dimension {extent}")
         size = extent * s if shape is None else shape[len(shape) - rank + axis]
-        total = (extent - 1) * s + e + (k - 1) * d + 1 - size
+        total = simple((extent - 1) * s + e + (k - 1) * d + 1 - size)  # with auto_pad independent of the extent
+        if isinstance(total, Expr):
+            n.refuse(f"output_shape={shape} of the open dimension {extent}\n  try:    shapes={{...}}")
         small = total // 2
         upper = mode == "SAME_UPPER"
         before.append(small if upper else total - small)

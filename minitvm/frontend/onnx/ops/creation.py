@@ -37,6 +37,7 @@ def constant_of_shape(n: NodeContext) -> Any:
 
 
 @converter("Range")
+@converter("Range", domain="com.microsoft")
 def range_(n: NodeContext) -> Any:
     """The number of elements is a shape, so the three ends must be known."""
     parts = [n.array(n[k], what) for k, what in enumerate(("the start", "the limit", "the step"))]
@@ -82,6 +83,7 @@ def one_hot(n: NodeContext) -> Any:
 
 
 @converter("Trilu")
+@converter("Trilu", domain="com.microsoft")
 def trilu(n: NodeContext) -> Any:
     """The upper or lower triangle of the last two axes, zeros elsewhere."""
     x = n[0]

@@ -120,10 +120,11 @@ def _skip_sum(n: NodeContext, bias: Operand | None) -> Operand:
 
 
 def _outputs(n: NodeContext, result: Operand, total: Operand) -> Any:
-    """The normalised sum, and the sum itself; mean and deviation are for training."""
-    if n.wants(1) or n.wants(2):
-        n.refuse("the outputs mean and inv_std_var are not supported")
-    return [result, total, total, total]
+    """The normalised sum, its mean and the inverse of its deviation, which training reads, and the sum itself."""
+    mean = n.op("mean", total, axis=(total.ndim - 1,), keepdims=True)
+    variance = n.op("variance", total, axis=(total.ndim - 1,), keepdims=True)
+    inverse = n.op("rsqrt", n.op("add", variance, n.attr("epsilon", 1e-12)))
+    return [result, mean, inverse, total]
 
 
 @converter("SkipLayerNormalization", domain=DOMAIN)
@@ -155,3 +156,25 @@ def embed_layer_norm(n: NodeContext) -> Any:
     else:
         lengths = n.op("sum", mask, axis=(1,), keepdims=False)
     return [normalized(n, total, n[5], n[6]), lengths, total]
+
+
+@converter("ExpandDims", domain=DOMAIN)
+def expand_dims(n: NodeContext) -> Any:
+    return n.op("expand_dims", n[0], axis=n.ints(n[1], "the axis"))
+
+
+@converter("NhwcMaxPool", domain=DOMAIN)
+def nhwc_max_pool(n: NodeContext) -> Any:
+    """MaxPool of channels-last data."""
+    x = n[0]
+    inner = (0, x.ndim - 1, *range(1, x.ndim - 1))
+    pooled = n.converted_as("MaxPool", n.op("transpose", x, axes=inner))
+    return n.op("transpose", pooled, axes=(0, *range(2, x.ndim), 1))
+
+
+@converter("Unique", domain=DOMAIN)
+def unique(n: NodeContext) -> Any:
+    """The different elements in the order in which they come, what each element is, and counts."""
+    first, inverse, counts, number = n.op("unique", n[0], sorted=False)
+    size = n.bound(number, n[0].shape[0], "different")
+    return [n.op("take", n[0], n.op("leading", first, size=size), axis=0), inverse, n.op("leading", counts, size=size)]

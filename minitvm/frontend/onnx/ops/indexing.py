@@ -85,6 +85,7 @@ def pad_by_attributes(n: NodeContext) -> Any:
 
 
 @converter("Pad", since=11)
+@converter("Pad", domain="com.microsoft")
 def pad(n: NodeContext) -> Any:
     pads = n.dims(n[1], "the pads")
     listed = n.optional(3)

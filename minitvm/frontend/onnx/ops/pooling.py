@@ -119,8 +119,13 @@ def max_unpool(n: NodeContext) -> Any:
 
 @converter("AveragePool")
 def average_pool(n: NodeContext) -> Any:
-    counted = bool(n.attr("count_include_pad", 0))
-    return _Windows.of(n).pooled(n, "avg", n[0], 0.0 if counted else None, count_include_pad=counted)
+    """Where paddings are open and not counted, the mean with zeros is divided by the share of elements inside."""
+    x, counted, windows = n[0], bool(n.attr("count_include_pad", 0)), _Windows.of(n)
+    if counted or all(isinstance(p, int) for p in windows.padding):
+        return windows.pooled(n, "avg", x, 0.0 if counted else None, count_include_pad=counted)
+    ones = n.op("full", shape=(1, 1, *x.shape[2:]), fill_value=1.0, dtype=str(x.dtype))
+    means = [windows.pooled(n, "avg", part, 0.0, count_include_pad=True) for part in (x, ones)]
+    return n.op("divide", *means)
 
 
 @converter("LpPool")

@@ -9,9 +9,8 @@ refuse(
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
 )  # fmt: skip
 refuse(
-    "sequences, maps and optional values are not supported",
-    "ConcatFromSequence", "Optional", "SequenceAt", "SequenceConstruct", "SequenceEmpty",
-    "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceMap", "SplitToSequence",
+    "maps of sequences, maps and optional values are not supported",
+    "Optional", "SequenceMap",
 )  # fmt: skip
 refuse(
     "strings are not supported",

@@ -33,7 +33,7 @@ def _roi_align(n: NodeContext, mode: str) -> Any:
         n.refuse_attribute("mode")
     if samples < 1:
         n.refuse("sampling_ratio=0 is not supported: the size of a region decides how many samples there are")
-    extents = n.sizes(x, 2)
+    extents = x.shape[2:]
     bins = (n.attr("output_height", 1), n.attr("output_width", 1))
     scale, regions = n.attr("spatial_scale", 1.0), rois.shape[0]
     axes = []
@@ -70,14 +70,16 @@ def _roi_align(n: NodeContext, mode: str) -> Any:
     return n.op("transpose", n.op(over, split, axis=(2, 4)), axes=(0, 3, 1, 2))
 
 
-def _two_taps(n: NodeContext, places: Operand, extent: int) -> list[tuple[Operand, Operand]]:
+def _two_taps(n: NodeContext, places: Operand, extent: Dim) -> list[tuple[Operand, Operand]]:
     """(element, weight) on both sides of each place along an axis; beyond one element outside nothing weighs."""
-    inside = n.op("logical_and", n.op("greater_equal", places, -1.0), n.op("less_equal", places, float(extent)))
-    within = n.op("clip", places, a_min=0.0, a_max=float(extent - 1))
+    size = n.cast(Operand.known(np.array([extent, None], object)[:1], "int64"), places.dtype)
+    last = n.op("subtract", size, 1.0)
+    inside = n.op("logical_and", n.op("greater_equal", places, -1.0), n.op("less_equal", places, size))
+    within = n.op("minimum", n.op("maximum", places, 0.0), last)
     low = n.op("floor", within)
     rest = n.op("subtract", within, low)
     weighs = n.cast(inside, places.dtype)
-    above = n.op("minimum", n.op("add", low, 1.0), float(extent - 1))
+    above = n.op("minimum", n.op("add", low, 1.0), last)
     return [
         (n.cast(low, "int64"), n.op("multiply", n.op("subtract", _ones(rest), rest), weighs)),
         (n.cast(above, "int64"), n.op("multiply", rest, weighs)),

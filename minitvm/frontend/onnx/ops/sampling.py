@@ -11,6 +11,7 @@ from ..registry import converter
 _METHODS = {"bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic", "nearest": "nearest"}
 
 
+@converter("GridSample", domain="com.microsoft")
 @converter("GridSample", since=16)
 def grid_sample(n: NodeContext) -> Any:
     mode = n.attr("mode", "linear")

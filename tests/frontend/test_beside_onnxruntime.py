@@ -1,0 +1,199 @@
+"""Operators that exporters write, beside what ONNX Runtime computes, with open sizes where that matters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import minitvm as tvm
+from minitvm.errors import UnsupportedOperator
+from minitvm.frontend import from_onnx
+from minitvm.reference import graph as interpreter
+
+ort = pytest.importorskip("onnxruntime")
+
+RNG = np.random.default_rng(0)
+MS, ML = "com.microsoft", "ai.onnx.ml"
+N = helper.make_node
+
+
+def f(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values)
+
+
+def proto(nodes: Sequence[onnx.NodeProto], feeds: dict[str, tuple[np.ndarray, Sequence[Any]]],
+          constants: dict[str, np.ndarray], outputs: Sequence[str]) -> onnx.ModelProto:  # fmt: skip
+    infos = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), dims)
+        for name, (value, dims) in feeds.items()
+    ]
+    graph = helper.make_graph(
+        list(nodes), "test", infos, [onnx.ValueInfoProto(name=name) for name in outputs],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )  # fmt: skip
+    versions = [helper.make_opsetid(*v) for v in (("", 18), (MS, 1), (ML, 3))]
+    return helper.make_model(graph, opset_imports=versions, ir_version=10)
+
+
+IMAGE = f(2, 3, 7, 9)
+OPEN = ["n", 3, "h", "w"]
+BOXES = np.array([[0, 0, 6, 5], [1.5, 2, 9, 8], [-3, -2, 4, 4]], np.float32)
+ROWS = f(4, 3)
+SIZES = {"classlabels_ints": [3, 5, 9], "coefficients": f(9).tolist(), "intercepts": f(3).tolist()}
+
+# Nodes from x (and constants) to y; the array and its declared dimensions; constants; outputs.
+CASES: dict[str, tuple[list[onnx.NodeProto], np.ndarray, Sequence[Any], dict[str, np.ndarray], list[str]]] = {
+    "AveragePool, upper": (
+        [N("AveragePool", ["x"], ["y"], kernel_shape=[3, 2], strides=[2, 2], auto_pad="SAME_UPPER")],
+        IMAGE, OPEN, {}, ["y"],
+    ),
+    "AveragePool, lower": (
+        [N("AveragePool", ["x"], ["y"], kernel_shape=[2, 4], strides=[2, 3], auto_pad="SAME_LOWER")],
+        IMAGE, OPEN, {}, ["y"],
+    ),
+    "ConvTranspose": (
+        [N("ConvTranspose", ["x", "w"], ["y"], strides=[2, 2], auto_pad="SAME_UPPER")], IMAGE, OPEN,
+        {"w": f(3, 2, 3, 3)}, ["y"],
+    ),
+    "RoiAlign": (
+        [N("RoiAlign", ["x", "boxes", "batch"], ["y"], output_height=2, output_width=3, sampling_ratio=2)], IMAGE, OPEN,
+        {"boxes": BOXES, "batch": ints(0, 1, 0)}, ["y"],
+    ),
+    "RoiAlign, max": (
+        [N("RoiAlign", ["x", "boxes", "batch"], ["y"], output_height=2, output_width=3, sampling_ratio=1, mode="max",
+           coordinate_transformation_mode="output_half_pixel")], IMAGE, OPEN,
+        {"boxes": BOXES, "batch": ints(0, 1, 0)}, ["y"],
+    ),
+    "split and concatenated": (
+        [N("SplitToSequence", ["x", "sizes"], ["s"], axis=0), N("SequenceAt", ["s", "one"], ["a"]),
+         N("SequenceErase", ["s", "one"], ["t"]), N("SequenceInsert", ["t", "a", "zero"], ["u"]),
+         N("ConcatFromSequence", ["u"], ["y"], axis=0), N("SequenceLength", ["u"], ["l"])],
+        ROWS, ["n", "m"], {"sizes": ints(1, 2, 1), "one": np.array(1), "zero": np.array(0)}, ["y", "l"],
+    ),
+    "entries stacked": (
+        [N("SplitToSequence", ["x"], ["s"], axis=1, keepdims=0),
+         N("ConcatFromSequence", ["s"], ["y"], axis=0, new_axis=1)],
+        ROWS, ["n", 3], {}, ["y"],
+    ),
+    "parts of one size": (
+        [N("SplitToSequence", ["x", "two"], ["s"], axis=1), N("SequenceAt", ["s", "last"], ["y"])],
+        ROWS, ["n", 3], {"two": np.array(2), "last": np.array(-1)}, ["y"],
+    ),
+    "constructed": (
+        [N("SequenceEmpty", [], ["e"]), N("SequenceConstruct", ["x", "x"], ["s"]),
+         N("SequenceInsert", ["e", "x"], ["t"]),
+         N("SequenceAt", ["t", "last"], ["a"]), N("SequenceInsert", ["s", "a"], ["u"]),
+         N("ConcatFromSequence", ["u"], ["y"], axis=1)],
+        ROWS, ["n", "m"], {"last": np.array(-1)}, ["y"],
+    ),
+    "LinearRegressor": (
+        [N("LinearRegressor", ["x"], ["y"], domain=ML, targets=2, coefficients=f(6).tolist(), intercepts=[0.5, -1.0])],
+        ROWS, ["n", 3], {}, ["y"],
+    ),
+    "LinearClassifier": (
+        [N("LinearClassifier", ["x"], ["l", "y"], domain=ML, **SIZES, post_transform="SOFTMAX")], ROWS, ["n", 3], {},
+        ["l", "y"],
+    ),
+    "LinearClassifier, logistic": (
+        [N("LinearClassifier", ["x"], ["l", "y"], domain=ML, **SIZES, post_transform="LOGISTIC", multi_class=1)],
+        ROWS, ["n", 3], {}, ["l", "y"],
+    ),
+    "Scaler": ([N("Scaler", ["x"], ["y"], domain=ML, offset=[1.0, 2.0, 0.0], scale=[0.5, 3.0, 1.0])],
+        ROWS, ["n", 3], {}, ["y"]),
+    "Scaler, one": ([N("Scaler", ["x"], ["y"], domain=ML, offset=[1.0], scale=[0.5])], ROWS, ["n", 3], {}, ["y"]),
+    **{
+        f"Normalizer, {norm}": (
+            [N("Normalizer", ["x"], ["y"], domain=ML, norm=norm)], ROWS * np.array([[1], [1], [0], [-2]], np.float32),
+            ["n", 3], {}, ["y"],
+        )
+        for norm in ("MAX", "L1", "L2")
+    },
+    "contrib Range": (
+        [N("Range", ["a", "b", "c"], ["r"], domain=MS), N("Add", ["x", "r"], ["y"])], ROWS, ["n", 3],
+        {"a": np.float32(1), "b": np.float32(4), "c": np.float32(1)}, ["y"],
+    ),
+    "contrib ExpandDims": ([N("ExpandDims", ["x", "a"], ["y"], domain=MS)],
+        ROWS, ["n", 3], {"a": np.array(-1, np.int32)}, ["y"]),
+    "contrib Pad": (
+        [N("Pad", ["x", "p", "v"], ["y"], domain=MS)], ROWS, ["n", 3], {"p": ints(0, 1, 2, 0), "v": f(1)}, ["y"],
+    ),
+    "contrib Trilu": ([N("Trilu", ["x", "k"], ["y"], domain=MS, upper=0)],
+        ROWS, ["n", "m"], {"k": np.array(-1)}, ["y"]),
+    "contrib GridSample": (
+        [N("GridSample", ["x", "g"], ["y"], domain=MS, padding_mode="border")], IMAGE, [2, 3, "h", "w"],
+        {"g": np.clip(f(2, 4, 5, 2), -1, 1)}, ["y"],
+    ),
+    "contrib Unique": (
+        [N("Unique", ["x"], ["y", "i", "c"], domain=MS)],
+        np.array([3, 1, 3, 2, 1], np.float32), ["n"], {}, ["y", "i", "c"],
+    ),
+    "contrib NhwcMaxPool": (
+        [N("NhwcMaxPool", ["x"], ["y"], domain=MS, kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 0])],
+        RNG.integers(-99, 99, (1, 6, 5, 4)).astype(np.int8), [1, "h", "w", 4], {}, ["y"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_onnx_runtime_computes(name: str) -> None:
+    nodes, x, dims, constants, outputs = CASES[name]
+    model = proto(nodes, {"x": (x, dims)}, constants, outputs)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    found = interpreter.run(from_onnx(model), {"x": x})
+    for a, b in zip(found, session.run(None, {"x": x}), strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+ATTENTION: dict[str, dict[str, Any]] = {
+    "window": {"local_window_size": 2},
+    "cap": {"softcap": 0.7},
+    "smooth": {"smooth_softmax": 1},
+    "all": {"local_window_size": 3, "softcap": 1.5, "smooth_softmax": 1},
+}
+
+
+@pytest.mark.parametrize("length, before", [(1, 5), (4, 0)], ids=["token", "prompt"])
+@pytest.mark.parametrize("name", [*ATTENTION, "sink"])
+def test_attention_of_windows_caps_and_sinks(name: str, length: int, before: int) -> None:
+    attrs = {"num_heads": 4, "kv_num_heads": 2, **ATTENTION.get(name, {})}
+    inputs = ["x", "k", "v", "pk", "pv", "last", "total", *(["", "", "", "", "sink"] if name == "sink" else [])]
+    node = N("GroupQueryAttention", inputs, ["y", "ck", "cv"], domain=MS, **attrs)
+    arrays = {
+        "x": f(1, length, 32),
+        "k": f(1, length, 16),
+        "v": f(1, length, 16),
+        "pk": f(1, 2, 8, 8),
+        "pv": f(1, 2, 8, 8),
+    }
+    places = {"last": np.array([before + length - 1], np.int32), "total": np.array([before + length], np.int32)}
+    feeds = {**arrays, **places}
+    model = proto([node], {k: (v, v.shape) for k, v in feeds.items()}, {"sink": f(4)}, ["y"])
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, feeds)
+    np.testing.assert_allclose(interpreter.run(from_onnx(model), feeds)[0], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_means_of_sums_that_are_normalised() -> None:
+    """ONNX Runtime fills neither of these outputs on CPUs: here they are what the contract says."""
+    node = N("SkipLayerNormalization", ["x", "x", "g"], ["y", "mean", "inverse"], domain=MS, epsilon=1e-5)
+    graph = from_onnx(proto([node], {"x": (ROWS, ["n", 3])}, {"g": np.ones(3, np.float32)}, ["y", "mean", "inverse"]))
+    y, mean, inverse = interpreter.run(graph, [ROWS])
+    np.testing.assert_allclose((2 * ROWS - mean) * inverse, y, rtol=1e-5, atol=1e-6)
+
+
+def test_compiled_sequences_leave_nothing_and_are_no_outputs() -> None:
+    nodes, x, dims, constants, outputs = CASES["entries stacked"]
+    module = tvm.build(proto(nodes, {"x": (x, dims)}, constants, outputs), threads=1)
+    np.testing.assert_array_equal(module(x), x.T)
+    with pytest.raises(UnsupportedOperator, match="a sequence of 3 tensors is wanted as a tensor s: a sequence is"):
+        from_onnx(proto(nodes, {"x": (x, dims)}, constants, ["s"]))
