@@ -52,6 +52,13 @@ Faults("topi transform: calls", "minitvm.topi.transform", [called("slice")]).edi
     "else simple(extent + bound)",
 )
 
+Faults("topi backwards: calls", "minitvm.topi.transform", [called("slice")]).edit(
+    "a walk backwards ends before the first element, not at it",
+    "_clamped_behind",
+    "-1 if bound <= -_UNBOUNDED",
+    "0 if bound <= -_UNBOUNDED",
+)
+
 Faults("graph operators transform: calls", "minitvm.graph.ops.transform", [called("slice")]).edit(
     "a fold backwards to the first element takes that, too",
     "_strided_slice",
