@@ -14,8 +14,8 @@ ONNX_CONVOLUTION.edit(
 ONNX_CONVOLUTION.edit(
     "output_shape ignores output_padding",
     "_transposed_padding",
-    "total = simple((extent - 1) * s + e + (k - 1) * d + 1 - size)",
-    "total = simple((extent - 1) * s + (k - 1) * d + 1 - size)",
+    "(extent - 1) * s + e + (k - 1) * d + 1 - size",
+    "(extent - 1) * s + (k - 1) * d + 1 - size",
     by=[imported("conv_transpose")],
 )
 
