@@ -98,8 +98,9 @@ class ElementEmitter:
                 )
         pads = frame.pads if frame else (0, 0, 0, 0)
         above, below, left, right = pads
-        first = dram.first + above * down + left * across
-        return Rows(first, y - above - below, x - left - right, max(down, 1), pads)
+        rows, columns = y - above - below, x - left - right
+        first = dram.first + above * down + left * across if rows and columns else 0  # nothing is read from anywhere
+        return Rows(first, rows, columns, max(down, 1), pads)
 
     def refused(self, stmt: t.Stmt, wanted: str, found: str, *tries: str) -> Unsupported:
         """The error for a statement, with the program around it."""

@@ -19,6 +19,8 @@ REASONS: dict[Row, str] = {
     ("graph pass changes", "stored_weights"): "weights of bytes in files: tests/graph/passes/test_stored_weights.py",
     ("graph pass changes", "tf32_products"): "by consent, on CUDA: tests/graph/passes/test_tf32_products.py",
     ("pass changes", "strided_stores"): "rows that lie in turn: tests/tir/transform/test_strided_stores.py",
+    ("requirement refuses", "iterates"): "loops that do not run: tests/tir/schedule/test_errors.py",
+    ("requirement refuses", "product_fits"): "more than 2^31 iterations: tests/tir/schedule/test_errors.py",
     ("pass changes nothing", "drop_blocks"): "every function has a root block",
 }  # fmt: skip
 

@@ -33,14 +33,20 @@ def frame_of(stmt: Instruction) -> Frame | None:
     *outer, row, column = sizes
     own = where(stmt, conjuncts(condition), nest.values)
     if own is None:
-        return Frame((sizes[row], 0, sizes[column], 0))
+        return _nothing(sizes[row], sizes[column])
     if any(len(own[v]) != sizes[v] for v in outer):
         raise Unsupported(f"{stmt.name}: a condition on a loop outside of rows and columns: {condition}")
+    if not own[row] or not own[column]:
+        return _nothing(sizes[row], sizes[column])
     pads: list[int] = []
-    empty = not own[row] or not own[column]
     for var in (row, column):
         inside = own[var]
-        if not empty and inside != list(range(inside[0], inside[-1] + 1)):
+        if inside != list(range(inside[0], inside[-1] + 1)):
             raise Unsupported(f"{stmt.name}: {condition} leaves holes between rows or columns")
-        pads += [sizes[var], 0] if empty else [inside[0], sizes[var] - 1 - inside[-1]]
+        pads += [inside[0], sizes[var] - 1 - inside[-1]]
     return Frame((pads[0], pads[1], pads[2], pads[3]))
+
+
+def _nothing(rows: int, columns: int) -> Frame:
+    """All is frame: no rows of so many columns, or rows of no column, whichever needs the smaller number."""
+    return Frame((rows, 0, 0, 0) if rows <= columns else (0, 0, columns, 0))
