@@ -123,7 +123,7 @@ def convolution(image: int, channels: int, last: int, stride: int = 1, lanes: in
 )
 def test_a_convolutions_result_is_turned_around_in_the_cache(func: PrimFunc, kernels: int) -> None:
     """By the kernel that computes it, where tiles fit; by one of its own where they do not."""
-    target = Target("cpu -vector_bits=512")
+    target = Target("cpu -vector_bits=512 -cores=2 -l1_rate=128")
     module = lower(strategy.schedule(func, target).func, target)
     assert len(list(module.items())) - 1 == kernels  # the first pads; beside them stands the host function
     assert check(func, module, modes=("exact", "shadow"))
