@@ -1,4 +1,4 @@
-"""A call of a primitive as a value, and how its arguments get their names."""
+"""A call of a primitive as a value, how its arguments get their names and numbers, and how it runs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ import numpy as np
 
 from ...arith import simplify
 from ...errors import ScheduleError, nearest
-from ...expr import Expr, FloatImm, IntImm, StringImm, Var
+from ...expr import Expr, FloatImm, IntImm, StringImm, Var, const, substitute
+from .handles import INLINE, ExprRV, Place, handles_in
 from .lambdas import counted
-from .registry import Primitive
+from .messages import foreign
+from .registry import PRIMITIVES, Primitive
+from .state import ScheduleState
+from .trace import plain
+
+# What computing a block at the place "inline" means.
+_INLINED = {"compute_at": "compute_inline", "reverse_compute_at": "reverse_compute_inline"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +75,32 @@ def normal(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: normal(item) for key, item in value.items()}
     return counted(value)
+
+
+def run(primitive: Primitive, state: ScheduleState, nodes: Mapping[str, Any]) -> Any:
+    """Run a primitive on a state; a place that is no loop may mean that another one runs, or none."""
+    place = next((value for value in nodes.values() if isinstance(value, Place)), None)
+    if place is None:
+        return primitive.run(state, nodes)
+    if primitive.name not in _INLINED:
+        takers = " and ".join(_INLINED)
+        raise ScheduleError(f"{primitive.name}: the place {place.name!r} is no loop; only {takers} take it")
+    if place.name == INLINE:
+        return PRIMITIVES[_INLINED[primitive.name]].run(state, {"block": nodes["block"]})
+    return None
+
+
+def with_numbers(value: Any, numbers: Mapping[ExprRV, int]) -> Any:
+    """A value with sampled numbers known, lists and dictionaries as they were."""
+    if isinstance(value, list | tuple):
+        return type(value)(with_numbers(item, numbers) for item in value)
+    if isinstance(value, dict):
+        return {key: with_numbers(item, numbers) for key, item in value.items()}
+    used = handles_in(value) if isinstance(value, Expr) else []
+    if not used:
+        return value
+    unknown = next((handle for handle in used if handle not in numbers), None)
+    if unknown is not None:
+        raise ScheduleError(foreign(unknown))
+    known: dict[Var, Expr] = {h: const(numbers[h], h.dtype) for h in used if isinstance(h, ExprRV)}
+    return plain(simplify(substitute(value, known)))

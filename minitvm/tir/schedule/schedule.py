@@ -5,20 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from ...arith import simplify
 from ...errors import InputError, ScheduleError, TypeMismatch, nearest, report
-from ...expr import Expr, Var, const, substitute
+from ...expr import Expr
 from ..analysis.tree import with_own_keys
 from ..nodes import Block, BlockRealize, For, IRModule, PrimFunc
 from ..verifier import verify_if_asked
 from .argument_types import misfit
-from .calls import Call, bind, complete, normal
+from .calls import Call, bind, complete, normal, run, with_numbers
 from .claims import declares_what_it_touches, widened
 from .handles import (
-    INLINE,
     BlockRV,
     Chosen,
     ExprRV,
@@ -33,7 +30,7 @@ from .handles import (
 from .lambdas import require_text
 from .messages import arguments_text, foreign, marked_program, name_of
 from .randomness import RandomNumbers
-from .registry import PRIMITIVES, RESERVED, Primitive, Refused, Requirement, on_registration, registered, transforms
+from .registry import RESERVED, Primitive, Refused, Requirement, on_registration, registered, transforms
 from .shared_steps import Waypoint
 from .space import draw_call, legal_calls
 from .state import ScheduleState
@@ -42,24 +39,10 @@ from .verify_step import verify_step
 
 _LEVELS = ("detail", "fast", "none")
 _MASKS = (None, "all", "none")
-# What computing a block at the place "inline" means.
-_INLINED = {"compute_at": "compute_inline", "reverse_compute_at": "reverse_compute_inline"}
 
 
 # Called with every schedule that is made, and the module that it was made for: tests replay traces on that.
 WATCHERS: list[Callable[[Schedule, IRModule], None]] = []
-
-
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
-    """Everything that `undo` needs to bring back."""
-
-    state: ScheduleState
-    trace: Trace
-    gone: Mapping[object, str]
-    numbers: Mapping[ExprRV, int]
-    random: int
-    waypoint: Waypoint | None
 
 
 if TYPE_CHECKING:
@@ -108,7 +91,7 @@ class Schedule(Methods):
         self._state = ScheduleState(IRModule(functions, mod.attrs), working)
         self._trace = Trace()
         self._gone: dict[object, str] = {}
-        self._history: list[_Snapshot] = []
+        self._history: list[Mapping[str, Any]] = []
         self._level = level
         self._verify = verify
         self._numbers: dict[ExprRV, int] = {}  # what was sampled
@@ -232,15 +215,17 @@ class Schedule(Methods):
             self._history = history
             raise
 
-    def _snapshot(self) -> _Snapshot:
-        trace, gone, numbers = self._trace.copy(), dict(self._gone), dict(self._numbers)
-        return _Snapshot(self._state, trace, gone, numbers, self._random, self._waypoint)
+    def _snapshot(self) -> Mapping[str, Any]:
+        """Everything that `undo` brings back."""
+        brought_back = ("_state", "_trace", "_gone", "_numbers", "_random")
+        held = self.held()
+        return {name: held[name] for name in brought_back} | {"_waypoint": self._waypoint}
 
-    def _restore(self, at: _Snapshot) -> None:
-        self._state = ScheduleState(at.state.mod, self._state.func_name, at.state.trees)
-        self._trace, self._gone, self._numbers = at.trace.copy(), dict(at.gone), dict(at.numbers)
-        self._random = at.random
-        self._waypoint = at.waypoint if self._waypoint is not None else None
+    def _restore(self, at: Mapping[str, Any]) -> None:
+        name, shares = self._state.func_name, self._waypoint is not None
+        self.take_over(at)
+        self._state = ScheduleState(self._state.mod, name, self._state.trees)
+        self._waypoint = self._waypoint if shares else None
 
     def get(self, handle: Handle | Expr | str) -> Any:
         """What a handle stands for now: a `Block`, a `For` (None for a place that is no loop), a sampled number.
@@ -252,7 +237,7 @@ class Schedule(Methods):
         for part in handles_in(handle):
             self._refuse_removed(part)
         if isinstance(handle, Expr):
-            return self._to_numbers(handle)
+            return with_numbers(handle, self._numbers)
         node = self._resolve(handle)
         if isinstance(node, Place):
             return None
@@ -310,7 +295,7 @@ class Schedule(Methods):
         try:
             nodes = {name: self._to_nodes(state, primitive, name, value) for name, value in arguments.items()}
             self._require_declared(primitive, state)
-            result = _run(primitive, state, nodes)
+            result = run(primitive, state, nodes)
             recorded = {name: plain(value) for name, value in arguments.items()}
             require_text(list(recorded.values()))
         except Refused as refused:
@@ -415,7 +400,7 @@ class Schedule(Methods):
     def _to_nodes(self, state: ScheduleState, primitive: Primitive, name: str, value: Any) -> Any:
         """An argument as the primitive's function takes it: nodes for handles, values for sampled numbers."""
         if not primitive.takes_nodes(name):
-            value = self._to_numbers(value)
+            value = with_numbers(value, self._numbers)
         wrong = misfit(primitive, name, value)
         if wrong is not None:
             raise ScheduleError(wrong)
@@ -425,21 +410,6 @@ class Schedule(Methods):
         if isinstance(value, list | tuple):
             return type(value)(self._nodes_in(state, item) for item in value)
         return None if value is None else self._resolve(value, state)
-
-    def _to_numbers(self, value: Any) -> Any:
-        """A value with sampled numbers known, lists and dictionaries as they were."""
-        if isinstance(value, list | tuple):
-            return type(value)(map(self._to_numbers, value))
-        if isinstance(value, dict):
-            return {key: self._to_numbers(item) for key, item in value.items()}
-        used = handles_in(value) if isinstance(value, Expr) else []
-        if not used:
-            return value
-        unknown = next((handle for handle in used if handle not in self._numbers), None)
-        if unknown is not None:
-            raise ScheduleError(foreign(unknown))
-        numbers: dict[Var, Expr] = {h: const(self._numbers[h], h.dtype) for h in used if isinstance(h, ExprRV)}
-        return plain(simplify(substitute(value, numbers)))
 
     # ------------------------------------------------------------------ what is legal now
 
@@ -508,18 +478,6 @@ class Schedule(Methods):
                 raise AttributeError(name)
             known = [n for n in dir(type(self)) if not n.startswith("_")]
             raise AttributeError(f"a Schedule has no {name!r}; {nearest(name, known)}", name=name, obj=self)
-
-
-def _run(primitive: Primitive, state: ScheduleState, nodes: Mapping[str, Any]) -> Any:
-    place = next((value for value in nodes.values() if isinstance(value, Place)), None)
-    if place is None:
-        return primitive.run(state, nodes)
-    if primitive.name not in _INLINED:
-        takers = " and ".join(_INLINED)
-        raise ScheduleError(f"{primitive.name}: the place {place.name!r} is no loop; only {takers} take it")
-    if place.name == INLINE:
-        return PRIMITIVES[_INLINED[primitive.name]].run(state, {"block": nodes["block"]})
-    return None
 
 
 def _add_method(primitive: Primitive) -> None:

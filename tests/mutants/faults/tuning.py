@@ -22,8 +22,8 @@ SCHEDULE.edit("steps share one history", "Schedule.take_over", "list(self._histo
 SCHEDULE.edit(
     "what was undone is still there",
     "Schedule._restore",
-    "at.waypoint if self._waypoint is not None else None",
-    "self._waypoint",
+    "self.take_over(at)",
+    'self.take_over({**at, "_waypoint": self._waypoint})',
 )
 
 RECORDS = Faults("records", "minitvm.records.record", [kept()])
