@@ -117,7 +117,7 @@ class Schedule(Methods):
     @property
     def began_with(self) -> IRModule:
         """The module before the first step."""
-        return self._history[0].state.mod if self._history else self.mod
+        return self._history[0]["_state"].mod if self._history else self.mod
 
     @property
     def func_working_on(self) -> str | None:
