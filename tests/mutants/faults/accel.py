@@ -5,7 +5,11 @@ from tests.accel.test_verifier import (
     test_a_token_that_is_pushed_too_early,
     test_micro_ops_may_lie_anywhere,
 )
-from tests.reference.test_accel import test_a_register_is_read_after_it_changed, test_each_operation_on_registers
+from tests.reference.test_accel import (
+    test_a_register_is_read_after_it_changed,
+    test_each_operation_on_registers,
+    test_products_in_bulk,
+)
 
 from ..patch import Faults
 from ..streams import bits, by_hand, interpreted, layered, read_back, rules, timed, tokens
@@ -78,7 +82,8 @@ MEANING.edit(
 MEANING.edit("CLIP has no lower end", "Machine._operation", "np.maximum(np.minimum(a, b), -b)", "np.minimum(a, b)")
 
 CHANGED = by_hand("registers that changed", test_a_register_is_read_after_it_changed)
-BULK = Faults("accel micro-ops", "minitvm.reference.fast.micro_ops", [CHANGED, OPERATIONS, interpreted()])
+PRODUCTS = by_hand("products in bulk", test_products_in_bulk)
+BULK = Faults("accel micro-ops", "minitvm.reference.fast.micro_ops", [CHANGED, OPERATIONS, PRODUCTS, interpreted()])
 BULK.edit("sums begin anew", "_product", "acc[registers].astype(np.int64) + added", "added")
 BULK.edit("all changes of a register are made at once", "apply", "np.arange(len(dst)) - np.repeat(first, counts)", "0")
 BULK.edit("what changes is read before", "_reads_what_changes", "(changed[src] > own)", "(changed[src] > len(dst))")
