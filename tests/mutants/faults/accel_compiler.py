@@ -61,11 +61,10 @@ PLACE.edit("storage goes into any loop", "_placed", "not exposes(stmt.body, buff
 PLACE.edit("the last user alone has the storage", "_placed", "if len(users) == 1:\n            (at,) = users",
            "if users:\n            at = users[-1]")  # fmt: skip
 
-FOLD = Faults("accel fold_nests", f"{_HOME}.fold_nests", BOTH)
+FOLD = Faults("accel fold_nests", f"{_HOME}.fold_nests", [CONDITIONS, *BOTH])
 FOLD.edit("the next element of a loop is two steps away", "_folded", "moved: const(1, moved.dtype)",
           "moved: const(2, moved.dtype)")  # fmt: skip
 FOLD.edit("loops stand in the other order", "_folded", "for part in reversed(nest):", "for part in nest[1:]:")
-FOLD.edit("guards may tie loops", "_apart", "<= 1 for c", "<= 2 for c")
 
 REUSE = Faults("accel reuse_registers", f"{_HOME}.reuse_registers", [CONDITIONS, *BOTH, REFUSED])
 REUSE.edit("a register is not renamed further on", "_in_sequence", "*(_moved(p, result, source) for p in parts[i:])",
