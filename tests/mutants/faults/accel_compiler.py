@@ -14,7 +14,7 @@ from ..patch import Faults
 from ..seeded import seeded
 from ..streams import by_hand, holds
 
-MACHINE = seeded("random layers on the accelerator", machine_computes_it, 40)
+MACHINE = seeded("random layers on the accelerator", machine_computes_it, 80)
 PASSES = seeded("random layers through the accelerator's passes", passes_keep_the_meaning, 20)
 TOKENS = seeded("random layers without one token", tokens_matter, 20)
 CAPACITY = by_hand("scratchpads that are too small", test_storage_that_does_not_fit)
