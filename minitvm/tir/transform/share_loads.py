@@ -6,38 +6,24 @@ would find that too, but every node that Numba types and lowers costs compile ti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ...expr import DataVar, Expr, Node, Var, map_children, rewrite, walk
+from ...expr import DataVar, Expr, Var, map_children, walk
 from ...expr.conditions import certain_parts
-from ..nodes import BufferLoad, BufferStore, Instruction, LetStmt, PrimFunc, Seq, Stmt
+from ..nodes import BufferLoad, BufferStore, LetStmt, PrimFunc, Seq, Stmt
 from .affine import structural_key
+from .store_runs import with_runs
 
 MIN_RUN = 2
 
 
 def share_loads(func: PrimFunc) -> PrimFunc:
     """`C0 = C0 + A[k]*B[0]; C1 = C1 + A[k]*B[1]` -> `a = A[k]; C0 = C0 + a*B[0]; C1 = C1 + a*B[1]`. After `unroll`."""
-    return func.with_body(rewrite(func.body, _share, leave=(Expr, Instruction)))
+    return with_runs(func, _shared_run)
 
 
-def _share(node: Node) -> Any:
-    if not isinstance(node, Seq):
-        return None
-    parts: list[Stmt] = []
-    run: list[BufferStore] = []
-    for stmt in (*node.stmts, None):
-        if isinstance(stmt, BufferStore):
-            run.append(stmt)
-            continue
-        parts += _shared_run(run)
-        run = []
-        if stmt is not None:
-            parts.append(stmt)
-    return Seq.of(*parts)
-
-
-def _shared_run(run: list[BufferStore]) -> list[Stmt]:
+def _shared_run(run: Sequence[BufferStore]) -> list[Stmt]:
     """Statements of one run, with lets for what they load more than once."""
     written = {stmt.buffer for stmt in run}
     counts: dict[Any, int] = {}

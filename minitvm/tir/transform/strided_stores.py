@@ -13,9 +13,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from ...expr import Expr, IntImm, Node, Ramp, Shuffle, const, rewrite, walk
-from ..nodes import Buffer, BufferLoad, BufferStore, Instruction, PrimFunc, Seq, Stmt
+from ...expr import IntImm, Ramp, Shuffle, const, walk
+from ..nodes import Buffer, BufferLoad, BufferStore, PrimFunc
 from .affine import Affine, linear
+from .store_runs import with_runs
 from .vectorize import MAX_LANES
 
 
@@ -26,23 +27,7 @@ def strided_stores(func: PrimFunc) -> PrimFunc:
     """
     if func.attrs.get("tir.noalias", True) is False:
         return func
-    return func.with_body(rewrite(func.body, _filled, leave=(Expr, Instruction)))
-
-
-def _filled(node: Node) -> Any:
-    if not isinstance(node, Seq):
-        return None
-    parts: list[Stmt] = []
-    run: list[BufferStore] = []
-    for stmt in (*node.stmts, None):
-        if isinstance(stmt, BufferStore):
-            run.append(stmt)
-            continue
-        parts += _filled_run(run)
-        run = []
-        if stmt is not None:
-            parts.append(stmt)
-    return Seq.of(*parts)
+    return with_runs(func, _filled_run)
 
 
 def _filled_run(run: Sequence[BufferStore]) -> list[BufferStore]:

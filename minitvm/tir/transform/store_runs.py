@@ -1,0 +1,30 @@
+"""Straight runs of stores: what stands side by side in a sequence, with nothing but stores between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...expr import Expr, Node, rewrite
+from ..nodes import BufferStore, Instruction, PrimFunc, Seq, Stmt
+
+
+def with_runs(func: PrimFunc, change: Callable[[Sequence[BufferStore]], Sequence[Stmt]]) -> PrimFunc:
+    """A function with `change(run)` in the place of each longest run of stores in a sequence."""
+
+    def changed(node: Node) -> Any:
+        if not isinstance(node, Seq):
+            return None
+        parts: list[Stmt] = []
+        run: list[BufferStore] = []
+        for stmt in (*node.stmts, None):
+            if isinstance(stmt, BufferStore):
+                run.append(stmt)
+                continue
+            parts += change(run)
+            run = []
+            if stmt is not None:
+                parts.append(stmt)
+        return Seq.of(*parts)
+
+    return func.with_body(rewrite(func.body, changed, leave=(Expr, Instruction)))
