@@ -621,11 +621,8 @@ VALUES.edit(
 VALUES.edit("operands but the first are not compared", "_Dag.add", "own), numbers)", "own), numbers[:1])")
 VALUES.edit("the last let is the outermost", "_Dag.stored", "in reversed(named)", "in named")
 
-LOADS = Faults(
-    "share_loads",
-    TRANSFORM + "share_loads",
-    [lowered(families("contraction", "chain", "branches"), ("split", "reorder", "unroll", "unroll", "vectorize"))],
-)
+RUNS = [lowered(families("contraction", "chain", "branches"), ("split", "reorder", "unroll", "unroll", "vectorize"))]
+LOADS = Faults("share_loads", TRANSFORM + "share_loads", RUNS)
 LOADS.edit("loads of what the run writes", "_unconditional_loads", "node.buffer not in written and", "")
 LOADS.edit(
     "loads at different places are one",
@@ -633,6 +630,9 @@ LOADS.edit(
     "structural_key(load.indices), structural_key",
     "len(load.indices), structural_key",
 )
+STORES = Faults("store_runs", TRANSFORM + "store_runs", RUNS)
+STORES.edit("a run is done again behind the next", "with_runs", "run = []", "pass")
+STORES.edit("what ends a run is lost", "with_runs", "parts.append(stmt)", "pass")
 INDEXES = Faults(
     "share_indices",
     TRANSFORM + "share_indices",
