@@ -34,7 +34,7 @@ from ..roles import Axis, axes_of, operands
 from .generic import schedule_block
 from .model import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_STALL, shared
 from .register_tile import PREFETCH_AHEAD, tile_in_registers
-from .tiling import OPEN_SIDES, cpu_of
+from .tiling import OPEN_SIDES, cpu_of, over_tiles
 
 # A vector of weights streams from the L2 cache: cycles that it costs beside its load. Measured on Zen 5: 7 x 2, 7 x 3
 # and 10 x 2 reach 240 GFLOP/s; 4 x 4, with more weights a multiply-add, reaches 210. Measured on Ice Lake, which loads
@@ -366,16 +366,11 @@ def weighted_loads(width: int, pixels: int, blocks: int, cpu: CPU, channel_block
     `channel_blocks`, is a smaller tile.
     """
     channel_blocks = channel_blocks or blocks
-    full, rest = divmod(width, pixels)
-    groups, last = divmod(channel_blocks, blocks)
-    cost = sum(
-        lines * columns * _load_cycles(some, part, cpu)
-        for lines, some in ((full, pixels), (1, rest))
-        for columns, part in ((groups, blocks), (1, last))
-        if lines * columns * some * part
+    cost, edges = over_tiles(
+        (width, pixels), (channel_blocks, blocks), lambda some, part: _load_cycles(some, part, cpu)
     )
     # A tile that divides has one micro-kernel to compile, one that does not has two.
-    return cost / (width * channel_blocks) * _UNEVEN ** (bool(rest) + bool(last))
+    return cost / (width * channel_blocks) * _UNEVEN**edges
 
 
 def _load_cycles(pixels: int, blocks: int, cpu: CPU) -> float:

@@ -7,6 +7,7 @@ of B and `rows` broadcasts of A a step, which must not take longer than its rows
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,16 +64,29 @@ def step_cycles_of(m: int, n: int, tile: RegisterTile, cpu: Any, streams: bool =
 
     With `streams` the vectors' operand is asked for ahead of time.
     """
-    full_rows, edge_rows = divmod(m, tile.rows)
     vectors = -(-n // tile.lanes)
-    full_columns, edge_vectors = divmod(vectors, tile.vectors)
-    total = 0.0
-    for count_rows, rows in ((full_rows, tile.rows), (1, edge_rows)):
-        for count_columns, width in ((full_columns, tile.vectors), (1, edge_vectors)):
-            if rows and width:
-                total += count_rows * count_columns * _tile_cycles(rows, width, cpu, streams)
+    total, edges = over_tiles(
+        (m, tile.rows), (vectors, tile.vectors), lambda rows, width: _tile_cycles(rows, width, cpu, streams)
+    )
     # Each kind of edge is another copy of the micro-kernel to compile.
-    return total * 1.01 ** (bool(edge_rows) + bool(edge_vectors) + bool(n % tile.lanes))
+    return total * 1.01 ** (edges + bool(n % tile.lanes))
+
+
+def over_tiles(
+    down: tuple[int, int], across: tuple[int, int], cycles: Callable[[int, int], float]
+) -> tuple[float, int]:
+    """The cycles of all tiles of a result, and along how many of its axes a smaller tile is left over.
+
+    `down` and `across` are (extent, that of the tile); `cycles(rows, columns)` is the cost of one tile.
+    """
+    full_rows, edge_rows = divmod(down[0], down[1])
+    full_columns, edge_columns = divmod(across[0], across[1])
+    total = 0.0
+    for count_rows, rows in ((full_rows, down[1]), (1, edge_rows)):
+        for count_columns, columns in ((full_columns, across[1]), (1, edge_columns)):
+            if rows and columns:
+                total += count_rows * count_columns * cycles(rows, columns)
+    return total, bool(edge_rows) + bool(edge_columns)
 
 
 def _tile_cycles(rows: int, vectors: int, cpu: Any, streams: bool) -> float:
