@@ -27,6 +27,7 @@ from ..candidate import Candidate, Cost, Knob, Unfit
 from ..epilogues import epilogue
 from ..registry import rule
 from ..roles import LONG, Product, Roles, depends, join_axes, names_of, operands, roles, step_along
+from . import implicit_gemm
 from .costs import BlockTile, ThreadTile, contraction_cost, gap
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
 from .grid import over_blocks_and_threads
@@ -62,6 +63,7 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     block = _reduction(func)
     if block is None:
         return
+    yield from implicit_gemm.candidates(func, target)
     ways = {names_of(way): way for way in roles(block)}
     sizes = {names: _sizes(way) for names, way in ways.items()}
     widest = max(1, int(target.vector_lanes("float32")))

@@ -102,7 +102,7 @@ def contraction_cost(
         blocks *= ceil(columns / (block.column_threads * tile.columns))
     else:  # threads of a block are neighbours along all axes
         blocks = ceil(outside * ceil(product.m / tile.rows) * ceil(columns / tile.columns) / block.threads)
-    processors = target.multiprocessors or _MULTIPROCESSORS
+    processors = processors_of(target)
     warps = max(1.0, block.threads / WARP)
     resident = residents(tile, block, target)
     busy = min(1.0 * resident, max(1.0, blocks / processors)) * warps  # warps beside one another
@@ -124,6 +124,11 @@ def contraction_cost(
     even = product.m % (rows * tile.rows) == 0 and columns % (wide * tile.columns) == 0
     guards = 1.0 if even else 1.1
     return Cost(sums * step * hidden * guards + rounds * _START, sums * fetched)
+
+
+def processors_of(target: Any) -> int:
+    """How many multiprocessors there are."""
+    return int(target.multiprocessors) or _MULTIPROCESSORS
 
 
 def residents(tile: ThreadTile, block: BlockTile, target: Any) -> int:
