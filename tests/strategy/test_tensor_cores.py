@@ -64,7 +64,7 @@ def test_ptx(name: str, arch: str) -> None:
     kind = "bf16" if name == "bfloat16" else "f16"
     assert f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32" in ptx
     assert "ldmatrix.sync.aligned.m8n8.x4.shared.b16" in ptx
-    assert ("ldmatrix.sync.aligned.m8n8.x2.shared.b16" if name == "transposed" else "m8n8.x2.trans.shared.b16") in ptx
+    assert ("ldmatrix.sync.aligned.m8n8.x2.shared.b16" if name == "transposed" else "m8n8.x4.trans.shared.b16") in ptx
     assert "cp.async.cg.shared.global" in ptx and "cp.async.wait_group 1" in ptx
     code, log = compiler.linked(ptx, arch)
     used = compiler.resources(log)

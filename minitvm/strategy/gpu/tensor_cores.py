@@ -284,11 +284,13 @@ def _schedule(sch: Schedule, product: Product, tile: WarpTile, scope: str) -> se
     warp = fused(sch, [warp_row, warp_column])
     sch.bind(warp, "threadIdx.y")
     sch.reverse_compute_at(writer, warp)
+    pair = dtype != "float32" and columns // tile.warp_columns % 16 == 0
+    width = 16 if pair else 8  # columns that a load brings
     fragments = []
     for copy, scope, name in zip(
         copies,
         (tensor_cores.MATRIX_A, tensor_cores.MATRIX_B),
-        (tensor_cores.load_a(dtype), tensor_cores.load_b(dtype, product.transposed)),
+        (tensor_cores.load_a(dtype), tensor_cores.load_b(dtype, product.transposed, pair)),
         strict=True,
     ):
         operand = block_of(sch, copy).writes[0].buffer.name
@@ -309,7 +311,7 @@ def _schedule(sch: Schedule, product: Product, tile: WarpTile, scope: str) -> se
     sch.tensorize(init_i, tensor_cores.FILL)
     sch.tensorize(ii, tensor_cores.multiply(dtype, product.transposed))
     for fragment, name, scope in fragments:
-        across = (8, steps) if product.transposed else (steps, 8)
+        across = (width, steps) if product.transposed else (steps, width)
         _in_tiles(sch, fragment, (16, steps) if scope == tensor_cores.MATRIX_A else across, name)
     _in_tiles(sch, writer, (16, 8), tensor_cores.STORE if last is None else tensor_cores.STORE_SHARED)
     for loop, when in ((ki, [0, 0, 0]), (ko, [0, 0, tile.stages - 1])):
