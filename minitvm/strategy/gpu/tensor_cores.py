@@ -43,8 +43,8 @@ from ..registry import rule
 from ..roles import depends, operands, step_along
 from .fallback import THREADS, on_the_grid
 from .fetched_tiles import along, fetched, joined, padded, relooped, run_of, staged
-from .grid import MOST, fused
-from .warp_tiles import DECLARED, Matrices, WarpTile, warp_tile_cost
+from .grid import MOST, fused, in_groups
+from .warp_tiles import DECLARED, Matrices, WarpTile, grouped, warp_tile_cost
 
 LEAST = 80  # the compute capability from which devices have mma.sync.m16n8k16 and cp.async
 _WASTE = 0.125  # of an extent may be padding
@@ -248,7 +248,7 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
             tile = WarpTile(rows, columns, depth, warp_rows, warp_columns, stages)
             whole = stages == 2 or stages <= ceil(product.k / depth)
             if whole and tile.fits(matrices, followed or not tile.divides(matrices), target):
-                yield Candidate(knobs=asdict(tile), price=price, apply=apply)
+                yield Candidate(knobs=asdict(grouped(matrices, tile, target)), price=price, apply=apply)
 
 
 def _sizes(extent: int, sizes: tuple[int, ...]) -> list[int]:
@@ -268,12 +268,12 @@ def _schedule(sch: Schedule, product: Product, tile: WarpTile, scope: str) -> se
     warps = tile.warps
     writer = sch.cache_write(block, 0, tensor_cores.ACCUMULATOR)
     if last is not None:
-        inner = _tile(sch, last, rows, columns)
+        inner = _tile(sch, last, tile)
         sch.compute_at(writer, inner[0])
         sch.compute_at(block, inner[0])
         i, j, k = sch.get_loops(block)[-3:]
     else:
-        _, i, j, k = (None, *_tile(sch, block, rows, columns)[1:])
+        _, i, j, k = (None, *_tile(sch, block, tile)[1:])
     warp_row, warp_i = sch.split(i, [tile.warp_rows, None])
     warp_column, warp_j = sch.split(j, [tile.warp_columns, None])
     (mi, ii), (nj, jj) = sch.split(warp_i, [None, 16]), sch.split(warp_j, [None, 8])
@@ -360,12 +360,12 @@ def _as_matrices(
     return last, copies
 
 
-def _tile(sch: Schedule, block: Any, rows: int, columns: int) -> list[Any]:
+def _tile(sch: Schedule, block: Any, tile: WarpTile) -> list[Any]:
     """Tile the loops over m and n and bind those outside of a tile; returns the innermost of these and the others."""
     *outside, i, j = sch.get_loops(block)[: sum(axis.kind != REDUCE for axis in block_of(sch, block).iter_vars)]
     rest = list(sch.get_loops(block))[len(outside) + 2 :]
-    grid_i, tile_i = sch.split(i, [None, rows])
-    grid_j, tile_j = sch.split(j, [None, columns])
+    grid_i, tile_i = sch.split(i, [None, tile.rows])
+    grid_j, tile_j = sch.split(j, [None, tile.columns])
     sch.reorder(*outside, grid_i, grid_j, tile_i, tile_j, *rest)
     counts = [prod(constant_extent(sch, loop) or 1 for loop in loops) for loops in (outside, [grid_i])]
     if max(counts) > MOST:  # only along x there may be so many
@@ -373,7 +373,10 @@ def _tile(sch: Schedule, block: Any, rows: int, columns: int) -> list[Any]:
     else:
         if outside:
             sch.bind(fused(sch, outside), "blockIdx.z")
-        sch.bind(grid_i, "blockIdx.y")
+        if tile.group > 1:
+            grid_j = in_groups(sch, grid_i, grid_j, tile.group)
+        else:
+            sch.bind(grid_i, "blockIdx.y")
     sch.bind(grid_j, "blockIdx.x")
     return [grid_j, tile_i, tile_j, *rest]
 

@@ -13,7 +13,7 @@ one works where another one waits. Rates are those of NVIDIA's tuning guides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
@@ -35,6 +35,7 @@ _BARRIER = 60.0  # cycles in which a block waits for its last warp, and for the 
 _LATENCY = 800.0  # cycles until a copy has arrived
 _START = 1500.0  # cycles until a block has begun
 _MULTIPROCESSORS = 132  # where a target does not say
+_GROUP = 16  # rows of blocks in a group, at most
 _BLOCKS = 16  # that a multiprocessor keeps at most
 
 
@@ -52,7 +53,10 @@ class Matrices:
 
 @dataclass(frozen=True, slots=True)
 class WarpTile:
-    """The tile of a block, over `warp_rows` by `warp_columns` warps; these are the knobs of the rule."""
+    """The tile of a block, over `warp_rows` by `warp_columns` warps; these are the knobs of the rule.
+
+    Blocks start in groups of so many rows of tiles (`grid.in_groups`).
+    """
 
     rows: int
     columns: int
@@ -60,6 +64,7 @@ class WarpTile:
     warp_rows: int
     warp_columns: int
     stages: int
+    group: int = 1
 
     @property
     def warps(self) -> int:
@@ -114,8 +119,24 @@ class WarpTile:
         return max(1, min(limits))
 
 
+def grouped(product: Matrices, tile: WarpTile, target: Any) -> WarpTile:
+    """The tile with the group for which blocks at work beside one another read least."""
+    rows = ceil(product.m / tile.rows)
+    groups = [group for group in range(1, _GROUP + 1) if rows % group == 0]
+    return min((replace(tile, group=group) for group in groups), key=lambda one: _read(product, one, target))
+
+
+def _read(product: Matrices, tile: WarpTile, target: Any) -> int:
+    """Rows and columns of the operands that the blocks at work on a device, one a multiprocessor, read of a step."""
+    across = ceil(product.n / tile.columns)
+    blocks = min(target.multiprocessors or _MULTIPROCESSORS, ceil(product.m / tile.rows) * across)
+    if tile.group * across < blocks:  # a whole group of rows, and more
+        return min(product.m, ceil(blocks / across) * tile.rows) + product.n
+    return tile.group * tile.rows + ceil(blocks / tile.group) * tile.columns
+
+
 def warp_tile_cost(product: Matrices, tile: WarpTile, by_way: bool, padded: float, target: Any) -> Cost:
-    """Cycles of the multiprocessor that has most blocks; where tiles are not whole, steps take `padded` times as long."""
+    """Cycles of the multiprocessor that has most blocks; steps of tiles that are not whole take `padded` as long."""
     blocks = product.count * ceil(product.m / tile.rows) * ceil(product.n / tile.columns)
     processors = target.multiprocessors or _MULTIPROCESSORS
     mine = ceil(blocks / processors)
