@@ -16,21 +16,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product as product_of
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 from ...expr import REDUCE
 from ...tir import Schedule
 from ...tir.nodes import Block, PrimFunc
-from ..blocks import attempt, block_of, blocks_of, divisors, is_reduction
+from ..blocks import attempt, block_of, blocks_of, divisors, extents, is_reduction
 from ..candidate import Candidate, Cost, Knob, Unfit
 from ..epilogues import epilogue
 from ..registry import rule
 from ..roles import LONG, Product, Roles, depends, join_axes, names_of, operands, roles, step_along
-from .costs import BlockTile, ThreadTile, contraction_cost, gap
+from .costs import BlockTile, ThreadTile, added_up_cost, contraction_cost, gap, grid_of
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
 from .grid import over_blocks_and_threads
-from .shared_tiles import schedule_shared
+from .shared_tiles import schedule_shared, steps_of_piece
+from .split_sums import added_up, numbers_of_parts, parted
 
 _ACCUMULATORS = 16  # vectors of a thread's tile, where its registers have room
 _ROWS = 16
@@ -57,7 +58,8 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """A thread for each tile of `blocks` by `rows` by `vectors` of `lanes`, along the axes `row` and `column`.
 
     With `shared` a block of `row_threads` by `threads // row_threads` fetches what it reads, `depth` steps of the sum
-    at a time, with `double` while it computes with what came before.
+    at a time, with `double` while it computes with what came before. With `splits` above 1 the sum is computed in so
+    many parts, which a second kernel adds up.
     """
     block = _reduction(func)
     if block is None:
@@ -69,39 +71,53 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
     def price(
         row: str, column: str, blocks: int, rows: int, vectors: int, lanes: int, threads: int, row_threads: int,
-        depth: int, shared: bool, double: bool,
+        depth: int, shared: bool, double: bool, splits: int,
     ) -> Cost:  # fmt: skip
         way, (product, columns, outside) = ways[row, column], sizes[row, column]
+        results = outside * product.m * columns
         tile = ThreadTile(rows, vectors, lanes, blocks)
         over = BlockTile(row_threads, max(1, threads // row_threads), depth, 0, double)
         if shared:
             over = _with_copies(way, tile, over)
         vector = lanes if product.contiguous else 1
-        return contraction_cost(product, tile, over, columns, outside, target, vector)
+        product = replace(product, depth=ceil(product.depth / splits))
+        cost = contraction_cost(product, tile, over, columns, outside * splits, target, vector)
+        return cost + added_up_cost(results, splits, target) if splits > 1 else cost
 
     def apply(
         sch: Schedule, row: str, column: str, blocks: int, rows: int, vectors: int, lanes: int, threads: int,
-        row_threads: int, depth: int, shared: bool, double: bool,
+        row_threads: int, depth: int, shared: bool, double: bool, splits: int,
     ) -> None:  # fmt: skip
         way, tile = ways[row, column], ThreadTile(rows, vectors, lanes, blocks)
+        if splits > 1:
+            parts = parted(sch, block.name, splits)
+            way = next(one for one in roles(block_of(sch, parts)) if names_of(one) == (row, column))
         handle, main = _prepared(sch, way)
+        copies: list[Any] = []
         if shared:
             over = BlockTile(row_threads, max(1, threads // row_threads), depth, 1, double)
-            used = schedule_shared(sch, way, handle, main, _further(way), tile, over)
+            used, copies = schedule_shared(sch, way, handle, main, _further(way), tile, over)
         else:
             used = _schedule(sch, way, handle, main, threads, tile)
+        if splits > 1:
+            used |= added_up(sch, sch.get_block(block.name), widest)
         for name in [b.name for b in blocks_of(sch.func)]:
             if name not in used:
                 attempt(lambda name=name: on_the_grid(sch, name, others, widest))  # type: ignore[misc]
+        for copy in copies if double else ():
+            sch.annotate(copy, "double_buffer_scope", 0)
 
     for (row, column), way in ways.items():
+        product, columns, outside = sizes[row, column]
         for tile, over in [*_register_tiles(way, target), *_shared_tiles(way, target)]:
             knobs: dict[str, Knob] = {
                 "row": row, "column": column, "blocks": tile.blocks, "rows": tile.rows, "vectors": tile.vectors,
                 "lanes": tile.lanes, "threads": over.threads, "row_threads": over.row_threads, "depth": over.depth,
                 "shared": bool(over.copied), "double": over.double,
             }  # fmt: skip
-            yield Candidate(knobs=knobs, price=price, apply=apply)
+            grid = grid_of(product, tile, over, columns, outside)
+            for splits in (1, *numbers_of_parts(block, product.depth, grid, target)):
+                yield Candidate(knobs={**knobs, "splits": splits}, price=price, apply=apply)
 
 
 def _sizes(way: Roles) -> tuple[Product, int, int]:
@@ -150,23 +166,36 @@ def _shared_tiles(way: Roles, target: Any) -> Iterator[tuple[ThreadTile, BlockTi
             continue
         for depth, double in product_of((8, 16), (False, True)):
             whole = _with_copies(way, tile, replace(over, depth=min(depth, product.depth), double=double))
-            if double and whole.depth == product.depth:
-                continue  # nothing is left to fetch meanwhile
+            if double and (whole.depth == product.depth or not _even_fetches(way, whole, tile)):
+                continue  # nothing is left to fetch meanwhile, or a thread fetches what others do not
             if whole.shared_bytes <= min(_SHARED, target.max_shared_memory_per_block):
                 yield tile, whole
 
 
-def _with_copies(way: Roles, tile: ThreadTile, over: BlockTile) -> BlockTile:
-    """A tile of a block with how much it copies: a line of each operand for a step of the sum."""
+def _even_fetches(way: Roles, over: BlockTile, tile: ThreadTile) -> bool:
+    """Whether all threads of a block fetch alike: of copies under a condition it is not shown that they fill a tile."""
+    sums = [axis.dom.extent for axis in way.block.iter_vars if axis.kind == REDUCE]
+    steps = prod(steps_of_piece(extents(sums), over.depth))
+    return all(
+        line * steps % (over.threads * (1 if turned else tile.lanes)) == 0 for line, turned in _lines(way, tile, over)
+    )
+
+
+def _lines(way: Roles, tile: ThreadTile, over: BlockTile) -> list[tuple[int, bool]]:
+    """For each operand: elements of its tile for a step of the sum, and whether they are turned around on the way."""
     loads = operands(way.block)
     assert loads is not None and way.row is not None
-    lines = {way.row: over.row_threads * tile.rows, way.column: over.column_threads * tile.columns}
-    gaps = 0
-    for load in loads:
-        axis = way.column if load is way.vectors else way.row
-        if step_along(load, way.block.iter_vars[way.axes[axis][-1]].var) != 1:
-            gaps += gap(lines[axis], tile.rows)
-    return replace(over, copied=sum(lines.values()), gaps=gaps)
+    lengths = {way.row: over.row_threads * tile.rows, way.column: over.column_threads * tile.columns}
+    axes = [way.column if load is way.vectors else way.row for load in loads]
+    ends = [way.block.iter_vars[way.axes[axis][-1]].var for axis in axes]
+    return [(lengths[axis], step_along(load, end) != 1) for load, axis, end in zip(loads, axes, ends, strict=True)]
+
+
+def _with_copies(way: Roles, tile: ThreadTile, over: BlockTile) -> BlockTile:
+    """A tile of a block with how much it copies: a line of each operand for a step of the sum."""
+    lines = _lines(way, tile, over)
+    gaps = sum(gap(line, tile.rows) for line, turned in lines if turned)
+    return replace(over, copied=sum(line for line, _ in lines), gaps=gaps)
 
 
 def _row_tiles(way: Roles) -> list[int]:
