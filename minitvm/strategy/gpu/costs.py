@@ -141,8 +141,14 @@ def processors_of(target: Any) -> int:
 
 def added_up_cost(results: int, parts: int, target: Any) -> Cost:
     """A second kernel that adds up the parts of so many sums: each part is written, and read again."""
-    words = results * (2 * parts + 1)
-    return Cost(_KERNEL, 4 * words / (_L2_BYTES * processors_of(target)))
+    return element_wise_cost(results * (2 * parts + 1), results * parts, target)
+
+
+def element_wise_cost(words: int, operations: int, target: Any) -> Cost:
+    """A kernel that moves so many words of 32 bits, by way of the L2 cache, and does so many operations."""
+    processors = processors_of(target)
+    work = operations / (max(1, target.lanes) * processors)
+    return Cost(_KERNEL + work, 4 * words / (_L2_BYTES * processors))
 
 
 def residents(tile: ThreadTile, block: BlockTile, target: Any) -> int:
