@@ -264,7 +264,8 @@ class Blocking:
         # If the batch is open, one image counts.
         what = Convolution(batch or 1, in_channels, out_channels, tuple(image), tuple(kernel), strides, dilation)
         exact = not item.output.dtype.is_float  # Winograd's transforms contain fractions, which integers cannot hold
-        rounds = item.attrs["out_dtype"] == TF32  # the numbers of the image and the weights, not of their transforms
+        # The numbers of the image and the weights are rounded, not those of their transforms.
+        rounds = item.attrs["out_dtype"] == TF32 or data.dtype.is_half
         accuracy = "strict" if exact or rounds else self.accuracy
         algorithms = (lookup(self.target, "algorithms") or direct_alone)(what, out_block, self.target, accuracy)
         best, weighed, name = algorithms[0], records(algorithms), item.output.name
