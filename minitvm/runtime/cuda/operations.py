@@ -33,7 +33,7 @@ from ..vectors.lanes import (
     on_machine,
 )
 from ..vectors.masked import LANE_BY_LANE
-from . import async_copies, tensor_cores, warps
+from . import async_copies, tensor_cores, warpgroups, warps
 
 ARCHITECTURE = "nvptx64"
 SHARED_SPACE = 3  # NVVM's number for the address space
@@ -128,7 +128,7 @@ def _dynamic(element: Element) -> Any:
     return made
 
 
-_OF_CUDA = {**async_copies.OPERATIONS, **tensor_cores.OPERATIONS}
+_OF_CUDA = {**async_copies.OPERATIONS, **tensor_cores.OPERATIONS, **warpgroups.OPERATIONS}
 _OWN = {
     **{f"shared_{name}": _shared(element) for name, element in ELEMENTS.items()},
     **{f"dynamic_{name}": _dynamic(element) for name, element in ELEMENTS.items()},

@@ -1,0 +1,129 @@
+"""Products of a warpgroup in CUDA kernels: `wgmma.mma_async`, which 128 threads run together (sm_90a).
+
+Both operands are in shared storage. A *descriptor*, a word of 64 bits, tells where an operand begins and how far apart
+its core matrices are, each 8 rows of 16 bytes. The sums are registers of the threads: a tuple of float32 in each.
+
+    wgmma_fence()
+    sums = wgmma_64x128x16_f16(sums, A, i, a_lead, a_stride, B, j, b_lead, b_stride)
+    wgmma_commit()
+    wgmma_wait(0)
+
+PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", "Matrix Descriptor Format".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+
+from ..vectors.lanes import ANYTHING, Operation, marker
+from .async_copies import assembly, shared_address
+
+ROWS, DEPTH = 64, 16  # of one instruction
+COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)
+KINDS = ("f16", "bf16")
+_F32, _I32, _I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+_SWIZZLE_128 = 1 << 62
+_UNIT = 16  # bytes: addresses and offsets of descriptors are counted in it
+
+
+def _literal(ty: types.Type) -> int | None:
+    return ty.literal_value if isinstance(ty, types.IntegerLiteral) else None
+
+
+def _descriptor(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, lead: int, stride: int, mode: int) -> Any:
+    """The word of an operand that begins at an element of shared storage; offsets are bytes."""
+    address = shared_address(builder, builder.gep(pointer, [index]))
+    start = builder.and_(builder.lshr(address, _I32(4)), _I32(0x3FFF))
+    fixed = (lead // _UNIT) << 16 | (stride // _UNIT) << 32 | mode
+    return builder.or_(builder.zext(start, _I64), ir.Constant(_I64, fixed))
+
+
+def _wgmma(columns: int, kind: str, turned: bool, swizzled: bool) -> Operation:
+    count = ROWS * columns // 128
+    sums_type = types.UniTuple(types.float32, count)
+    name = f"wgmma_{ROWS}x{columns}x{DEPTH}_{kind}{'_nt' if turned else ''}{'_swizzled' if swizzled else ''}"
+
+    def typer(sums: types.Type, *operands: types.Type) -> types.Type | None:
+        if sums != sums_type or len(operands) != 8:
+            return None
+        for pointer, index, *offsets in (operands[:4], operands[4:]):
+            if not isinstance(pointer, types.CPointer) or not isinstance(index, types.Integer):
+                return None
+            if any(_literal(offset) is None for offset in offsets):
+                return None
+        return sums_type
+
+    def emit(_context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        sums = [builder.extract_value(args[0], k) for k in range(count)]
+        mode = _SWIZZLE_128 if swizzled else 0
+        offsets = [[sig.args[p + k].literal_value for k in (2, 3)] for p in (1, 5)]
+        words = [
+            _descriptor(builder, args[p], args[p + 1], *pair, mode) for p, pair in zip((1, 5), offsets, strict=True)
+        ]
+        held = ", ".join(f"${k}" for k in range(count))
+        text = (
+            "{ .reg .pred p; setp.eq.b32 p, 0, 0; "
+            f"wgmma.mma_async.sync.aligned.m{ROWS}n{columns}k{DEPTH}.f32.{kind}.{kind} "
+            f"{{{held}}}, ${count}, ${count + 1}, p, 1, 1, 0, {0 if turned else 1}; }}"
+        )
+        constraints = ",".join([*["=f"] * count, "l", "l", *map(str, range(count))])
+        kind_of_result = ir.LiteralStructType([_F32] * count)
+        result = assembly(builder, text, constraints, *words, *sums, result=kind_of_result)
+        value: ir.Value = ir.Constant(args[0].type, ir.Undefined)
+        for k in range(count):
+            value = builder.insert_value(value, builder.extract_value(result, k), k)
+        return value
+
+    doc = (
+        f"{name}(sums, A, i, lead, stride, B, j, lead, stride): begin to add the product of {ROWS} x {DEPTH} and "
+        f"{DEPTH} x {columns} of {kind}; offsets in bytes"
+    )
+    return Operation(marker(name, doc), typer, emit, (ANYTHING,))
+
+
+def _plain(name: str, text: str, doc: str) -> Operation:
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:  # noqa: ARG001
+        assembly(builder, text, "")
+        return context.get_dummy_value()
+
+    return Operation(marker(name, doc), lambda: types.void, emit, ((),))
+
+
+def _wait() -> Operation:
+    def typer(pending: types.Type) -> types.Type | None:
+        return types.void if _literal(pending) is not None else None
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:  # noqa: ARG001
+        assembly(builder, f"wgmma.wait_group.sync.aligned {sig.args[0].literal_value};", "")
+        return context.get_dummy_value()
+
+    return Operation(marker("wgmma_wait", "wgmma_wait(n): until at most n groups run"), typer, emit, (ANYTHING,))
+
+
+def _zeros() -> list[Operation]:
+    def zeros(count: int) -> Operation:
+        held = types.UniTuple(types.float32, count)
+
+        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:  # noqa: ARG001
+            return context.make_tuple(builder, sig.return_type, [ir.Constant(_F32, 0.0)] * count)
+
+        doc = f"{count} sums of a thread, all 0"
+        return Operation(marker(f"wgmma_zeros_{count}", doc), lambda: held, emit, ((),))
+
+    return [zeros(ROWS * columns // 128) for columns in COLUMNS]
+
+
+OPERATIONS = {
+    operation.name: operation
+    for operation in (
+        *(_wgmma(columns, kind, turned, swizzled) for columns in COLUMNS for kind in KINDS
+          for turned in (False, True) for swizzled in (False, True)),
+        _plain("wgmma_fence", "wgmma.fence.sync.aligned;", "what was written to sums is before products"),
+        _plain("wgmma_commit", "wgmma.commit_group.sync.aligned;", "products begun since the last one are a group"),
+        _plain("proxy_fence", "fence.proxy.async.shared::cta;", "products see what the thread wrote to shared storage"),
+        _wait(), *_zeros(),
+    )
+}  # fmt: skip
