@@ -12,7 +12,7 @@ from ..errors import nearest
 
 # A scope is one of these, and after a dot which part or layout of it ("shared.dyn", "wmma.matrix_a").
 SCOPES = (
-    "global", "shared", "local", "warp",
+    "global", "shared", "local", "warp", "warpgroup",
     "wmma", "m16n8k8", "metal", "texture", "amx", "vtcm", "acc", "inp", "wgt", "out",
 )  # fmt: skip
 _SCOPE = re.compile(rf"^({'|'.join(SCOPES)})\b[\w.]*$")

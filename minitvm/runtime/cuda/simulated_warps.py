@@ -36,16 +36,19 @@ class _Meeting:
     results: Mapping[int, Any] | Sequence[Any] | None = None
 
 
-def together(what: str, mask: int, brings: Any, work: Work) -> Any:
-    """The result for the lane that asks of `work`, which gets what each lane of the mask brings, by lane."""
+def together(what: str, mask: int, brings: Any, work: Work, size: int = LANES) -> Any:
+    """The result for the lane that asks of `work`, which gets what each lane of the mask brings, by lane.
+
+    The lanes are those of a warp, or of the group of `size` threads that the one that asks is in.
+    """
     thread: Any = threading.current_thread()
-    warp, lane = divmod(thread.thread_id, LANES)
-    named = {k for k in range(LANES) if mask >> k & 1}
+    warp, lane = divmod(thread.thread_id, size)
+    named = {k for k in range(size) if mask >> k & 1}
     if lane not in named:
         raise KernelFault(f"{what}: lane {lane} is not in its mask {hex(mask)}")
     with _met:
         meetings = thread._manager.__dict__.setdefault("minitvm_meetings", {})
-        place = (warp, mask)
+        place = (size, warp, mask)
         meeting = meetings.setdefault(place, _Meeting())
         meeting.brought[lane] = (what, brings)
         if meeting.brought.keys() == named:
@@ -62,9 +65,8 @@ def together(what: str, mask: int, brings: Any, work: Work) -> Any:
                 raise RuntimeError("another thread failed")
             if time.monotonic() - began > PATIENCE:
                 missing = min(named - meeting.brought.keys(), default=lane)
-                raise KernelFault(
-                    f"{what}: lane {missing} of warp {warp}, which the mask {hex(mask)} names, never comes"
-                )
+                group = f"{'warp' if size == LANES else 'group'} {warp}"
+                raise KernelFault(f"{what}: lane {missing} of {group}, which the mask {hex(mask)} names, never comes")
         return meeting.results[lane]
 
 

@@ -21,8 +21,8 @@ from numba.core import types
 from ..vectors.lanes import ANYTHING, Operation, marker
 from .async_copies import assembly, shared_address
 
-ROWS, DEPTH = 64, 16  # of one instruction
-COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)
+THREADS, ROWS, DEPTH = 128, 64, 16  # of one instruction
+COLUMNS = range(8, 257, 8)
 KINDS = ("f16", "bf16")
 _F32, _I32, _I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _SWIZZLE_128 = 1 << 62
@@ -42,7 +42,7 @@ def _descriptor(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, lead:
 
 
 def _wgmma(columns: int, kind: str, turned: bool, swizzled: bool) -> Operation:
-    count = ROWS * columns // 128
+    count = ROWS * columns // THREADS
     sums_type = types.UniTuple(types.float32, count)
     name = f"wgmma_{ROWS}x{columns}x{DEPTH}_{kind}{'_nt' if turned else ''}{'_swizzled' if swizzled else ''}"
 
@@ -103,17 +103,62 @@ def _wait() -> Operation:
     return Operation(marker("wgmma_wait", "wgmma_wait(n): until at most n groups run"), typer, emit, (ANYTHING,))
 
 
+def _store() -> Operation:
+    """Each pair of sums is one access where rows begin at even places; the code behind this knows the alignment."""
+
+    def typer(
+        sums: types.Type, pointer: types.Type, index: types.Type, row: types.Type, thread: types.Type
+    ) -> types.Type | None:
+        floats = (
+            isinstance(sums, types.UniTuple) and sums.dtype == types.float32 and pointer == types.CPointer(sums.dtype)
+        )
+        whole = all(isinstance(types.unliteral(i), types.Integer) for i in (index, row, thread))
+        return types.void if floats and whole else None
+
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        held, pointer, *places = args
+        start, row, thread = (_to_i64(builder, place) for place in places)
+        first = builder.add(
+            builder.mul(builder.lshr(thread, _I64(5)), _I64(16)), builder.lshr(builder.and_(thread, _I64(31)), _I64(2))
+        )
+        place = builder.add(
+            start, builder.add(builder.mul(first, row), builder.mul(builder.and_(thread, _I64(3)), _I64(2)))
+        )
+        below = builder.add(place, builder.mul(row, _I64(8)))
+        count = sig.args[0].count
+        sums = _after(builder, [builder.extract_value(held, k) for k in range(count)])
+        for k in range(count):
+            at = builder.add(below if k % 4 >= 2 else place, _I64(k // 4 * 8 + k % 2))
+            builder.store(sums[k], builder.gep(pointer, [at]))
+        return context.get_dummy_value()
+
+    doc = "wgmma_store(sums, C, i, row, thread): a warpgroup's sums to rows that are `row` elements apart"
+    return Operation(marker("wgmma_store", doc), typer, emit, (ANYTHING,))
+
+
+def _after(builder: ir.IRBuilder, sums: list[ir.Value]) -> list[ir.Value]:
+    """The same sums, which the compiler cannot use before what was waited for here."""
+    constraints = ",".join([*["=f"] * len(sums), *map(str, range(len(sums)))])
+    result = assembly(builder, "", constraints, *sums, result=ir.LiteralStructType([_F32] * len(sums)))
+    return [builder.extract_value(result, k) for k in range(len(sums))]
+
+
+def _to_i64(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    return builder.sext(value, _I64) if value.type.width < 64 else value
+
+
 def _zeros() -> list[Operation]:
-    def zeros(count: int) -> Operation:
+    def zeros(columns: int) -> Operation:
+        count = ROWS * columns // THREADS
         held = types.UniTuple(types.float32, count)
 
         def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:  # noqa: ARG001
             return context.make_tuple(builder, sig.return_type, [ir.Constant(_F32, 0.0)] * count)
 
         doc = f"{count} sums of a thread, all 0"
-        return Operation(marker(f"wgmma_zeros_{count}", doc), lambda: held, emit, ((),))
+        return Operation(marker(f"wgmma_zeros_{ROWS}x{columns}", doc), lambda: held, emit, ((),))
 
-    return [zeros(ROWS * columns // 128) for columns in COLUMNS]
+    return [zeros(columns) for columns in COLUMNS]
 
 
 OPERATIONS = {
@@ -124,6 +169,6 @@ OPERATIONS = {
         _plain("wgmma_fence", "wgmma.fence.sync.aligned;", "what was written to sums is before products"),
         _plain("wgmma_commit", "wgmma.commit_group.sync.aligned;", "products begun since the last one are a group"),
         _plain("proxy_fence", "fence.proxy.async.shared::cta;", "products see what the thread wrote to shared storage"),
-        _wait(), *_zeros(),
+        _wait(), _store(), *_zeros(),
     )
 }  # fmt: skip
