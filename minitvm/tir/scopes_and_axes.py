@@ -29,6 +29,14 @@ def is_scope(name: object) -> bool:
     return isinstance(name, str) and _SCOPE.match(name) is not None
 
 
+def is_within(scope: str, described: str) -> bool:
+    """Whether storage of a scope is storage of a described one: the same, or a part of it ("shared.dyn" of "shared").
+
+    Instructions tell memories apart, not who allocates a piece of them.
+    """
+    return scope == described or scope.startswith(f"{described}.")
+
+
 def is_thread_axis(name: object) -> bool:
     """Whether a loop can be bound to this axis."""
     return name in THREAD_AXES

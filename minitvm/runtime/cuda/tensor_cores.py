@@ -30,7 +30,7 @@ def _ldmatrix(count: int, trans: bool) -> Operation:
         return registers if isinstance(pointer, types.CPointer) and isinstance(index, types.Integer) else None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        row = shared_address(builder, builder.gep(args[0], [args[1]]))
+        row = shared_address(builder, args[0], args[1], 2)
         outputs = ", ".join(f"${k}" for k in range(count))
         text = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if trans else ''}.shared.b16 {{{outputs}}}, [${count}];"
         kind = ir.LiteralStructType([_I32] * count) if count > 1 else _I32

@@ -46,7 +46,7 @@ from .grid import MOST, fused
 
 LEAST = 80  # the compute capability from which devices have mma.sync.m16n8k16 and cp.async
 _SHARED = 48 << 10  # bytes that a kernel declares
-_ACCUMULATORS = 64  # of a thread
+_ACCUMULATORS = 128  # of a thread
 _WARPS = 8
 _BUSY = 132  # multiprocessors
 _WASTE = 0.125  # of an extent may be padding
@@ -231,7 +231,7 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     others = behind(func, product.block.name)
     at_once = product.at_once()
 
-    def price(rows: int, columns: int, depth: int, warp_rows: int, warp_columns: int) -> Cost:
+    def price(rows: int, columns: int, depth: int, warp_rows: int, warp_columns: int, stages: int) -> Cost:
         blocks = product.count * ceil(product.m / rows) * ceil(product.n / columns)
         warps = warp_rows * warp_columns
         # One in four warps has a tensor core at a time; one of float32 does half as much.
@@ -249,8 +249,8 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
             if name not in used:
                 attempt(lambda name=name: on_the_grid(sch, name, THREADS))  # type: ignore[misc]
 
-    for rows in _sizes(product.m, (16, 32, 64, 128)):
-        for columns in _sizes(product.n, (8, 16, 32, 64, 128)):
+    for rows in _sizes(product.m, (16, 32, 64, 128, 256)):
+        for columns in _sizes(product.n, (8, 16, 32, 64, 128, 256)):
             for depth in _sizes(product.k, _DEPTHS[product.bytes]):
                 for warp_rows in (1, 2, 4):
                     for warp_columns in (1, 2, 4):
@@ -259,8 +259,9 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
                             "warp_rows": warp_rows, "warp_columns": warp_columns,
                         }  # fmt: skip
                         by_way = bool(others) or not product.is_plain or not product.divides(rows, columns, depth)
-                        if _fits(product, rows, columns, depth, warp_rows, warp_columns, by_way):
-                            yield Candidate(knobs=knobs, price=price, apply=apply)
+                        for stages in (2, 3, 4):
+                            if _fits(product, rows, columns, depth, warp_rows, warp_columns, stages, by_way, target):
+                                yield Candidate(knobs={**knobs, "stages": stages}, price=price, apply=apply)
 
 
 def _sizes(extent: int, sizes: tuple[int, ...]) -> list[int]:
@@ -270,7 +271,15 @@ def _sizes(extent: int, sizes: tuple[int, ...]) -> list[int]:
 
 
 def _fits(
-    product: Product, rows: int, columns: int, depth: int, warp_rows: int, warp_columns: int, by_way: bool
+    product: Product,
+    rows: int,
+    columns: int,
+    depth: int,
+    warp_rows: int,
+    warp_columns: int,
+    stages: int,
+    by_way: bool,
+    target: Any,
 ) -> bool:
     """Whether tiles are whole for warps and copies, and fit registers and shared storage.
 
@@ -281,17 +290,17 @@ def _fits(
     sizes = zip((rows, columns), product.at_once(), strict=True)
     copied = all(size * depth % (32 * warps * lanes) == 0 for size, lanes in sizes)
     kept = rows * columns // (32 * warps)
-    tiles = 2 * product.bytes * (rows * (depth + _PAD) + max(columns * (depth + _PAD), depth * (columns + _PAD)))
+    tiles = stages * product.bytes * (rows * (depth + _PAD) + max(columns * (depth + _PAD), depth * (columns + _PAD)))
     used = tiles + (4 * rows * (columns + _PAD) if by_way else 0)
-    return whole and copied and warps <= _WARPS and kept <= _ACCUMULATORS and used <= _SHARED
+    return whole and copied and warps <= _WARPS and kept <= _ACCUMULATORS and used <= target.max_shared_memory_per_block
 
 
 def _schedule(
-    sch: Schedule, product: Product, rows: int, columns: int, depth: int, warp_rows: int, warp_columns: int
+    sch: Schedule, product: Product, rows: int, columns: int, depth: int, warp_rows: int, warp_columns: int, stages: int
 ) -> set[str]:
     """The product and what follows it element by element; returns the names of the blocks that it scheduled."""
     block, dtype = sch.get_block(product.block.name), product.dtype
-    last, copies = _as_matrices(sch, product, block, (rows, columns, depth))
+    last, copies = _as_matrices(sch, product, block, (rows, columns, depth), "shared.dyn")
     warps = warp_rows * warp_columns
     writer = sch.cache_write(block, 0, tensor_cores.ACCUMULATOR)
     if last is not None:
@@ -339,8 +348,8 @@ def _schedule(
         across = (8, steps) if product.transposed else (steps, 8)
         _in_tiles(sch, fragment, (16, steps) if scope == tensor_cores.MATRIX_A else across, name)
     _in_tiles(sch, writer, (16, 8), tensor_cores.STORE if last is None else tensor_cores.STORE_SHARED)
-    for loop, stages in ((ki, [0, 0, 0]), (ko, [0, 0, 1])):
-        sch.annotate(loop, "software_pipeline_stage", stages)
+    for loop, when in ((ki, [0, 0, 0]), (ko, [0, 0, stages - 1])):
+        sch.annotate(loop, "software_pipeline_stage", when)
         sch.annotate(loop, "software_pipeline_order", [0, 1, 2])
     sch.annotate(ko, "software_pipeline_async_stages", [0])
     if last is not None:
@@ -353,7 +362,7 @@ def _belongs(block: Block, name: str) -> bool:
     return block.name.startswith(name) or any(r.buffer.scope != "global" for r in block.writes)
 
 
-def _as_matrices(sch: Schedule, product: Product, block: Any, tile: tuple[int, int, int]) -> tuple[Any, list[Any]]:
+def _as_matrices(sch: Schedule, product: Product, block: Any, tile: tuple[int, int, int], scope: str) -> tuple[Any, list[Any]]:
     """The sum as a product of matrices, padded to multiples of a tile, each operand a tile in shared storage.
 
     Returns the block that takes the result from shared storage, None if it can be stored from the accumulators, and the
@@ -368,17 +377,17 @@ def _as_matrices(sch: Schedule, product: Product, block: Any, tile: tuple[int, i
     last = None
     if consumers or not product.is_plain or not product.divides(*tile):
         matrix = IndexMap.from_func(lambda *i: joined(i, iterators, result), ndim=len(iterators))
-        last = inlined_forward(sch, sch.reindex_cache_write(block, 0, "shared", matrix))
+        last = inlined_forward(sch, sch.reindex_cache_write(block, 0, scope, matrix))
         if len(block_of(sch, last).iter_vars) != spatial:
             raise Unfit("tensor_core: wanted as many axes behind the product as it has")
         relooped(sch, last, iterators, result)
     copies = [
-        staged(sch, block, product.a.buffer.name, product.tile_a),
-        staged(sch, block, product.b.buffer.name, product.tile_b),
+        staged(sch, block, product.a.buffer.name, product.tile_a, scope),
+        staged(sch, block, product.b.buffer.name, product.tile_b, scope),
     ]
     relooped(sch, block, iterators, product.axes)
     if last is not None:
-        padded(sch, block, last, copies, [*[1] * len(product.outside), *tile], "shared")
+        padded(sch, block, last, copies, [*[1] * len(product.outside), *tile], scope)
     return last, copies
 
 

@@ -15,6 +15,9 @@ becomes
 The copies to shared storage of stages in "software_pipeline_async_stages" are asynchronous: the parts of one time step
 begin a group of them, and a part waits for the groups that it needs before it starts.
 
+Of a pipeline of three and more stages the loop runs to the end, and parts of earlier stages say in which of its steps
+they run: written out, the epilogue would be as many copies of the last stage as there are stages, less one.
+
 A buffer that gets versions first shrinks to what one iteration uses. That the order is legal is decided by
 `analysis.software_pipelines`, the same that refuses the annotation.
 """
@@ -117,6 +120,9 @@ def _replaced(stmt: Any, loop: For, steps: Stmt, versions: Mapping[Buffer, _Vers
     return new
 
 
+_WRITTEN_OUT = 1  # steps of an epilogue, at most
+
+
 # ---- time steps ----------------------------------------------------------------------------------------------------
 
 
@@ -137,8 +143,16 @@ class _Part:
 
     def within_bounds(self, iteration: Expr) -> Stmt:
         """The statement in what may be an iteration."""
-        end = self.loop.start + self.loop.extent
-        return If(all_of([iteration >= self.loop.start, iteration < end]), self.at(iteration))
+        return If(all_of([iteration >= self.loop.start, iteration < self.end]), self.at(iteration))
+
+    def before_end(self, iteration: Expr) -> Stmt:
+        """The statement in what is an iteration, or comes after the last one."""
+        return If(Analyzer().simplify(iteration < self.end), self.at(iteration))
+
+    @property
+    def end(self) -> Expr:
+        """Behind the last iteration."""
+        return Analyzer().simplify(self.loop.start + self.loop.extent)
 
 
 def _time_steps(loop: For, parts: Sequence[_Part], order: Sequence[int], depth: int, copies: Copies) -> list[Stmt]:
@@ -167,6 +181,15 @@ def _time_steps(loop: For, parts: Sequence[_Part], order: Sequence[int], depth: 
         written_out(0, count + depth)
         return steps
     written_out(0, depth)
+    if depth > _WRITTEN_OUT:
+        every = {
+            p: parts[p].before_end(step + const(depth - parts[p].stage, dtype))
+            if parts[p].stage < depth
+            else parts[p].at(step)
+            for p in order
+        }
+        body = Seq(tuple(copies.of_any_step(every)))
+        return [*steps, replace(loop, var=step, body=body, annotations=kept)]
     every = {p: parts[p].at(step + const(depth - parts[p].stage, dtype)) for p in order}
     body = Seq(tuple(copies.of_any_step(every)))
     extent = const(count - depth, dtype)
