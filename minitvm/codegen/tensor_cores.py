@@ -1,4 +1,4 @@
-"""How CUDA kernels spell the instructions of tensor cores: fragments as variables of a thread, lanes and their places.
+"""How CUDA kernels spell the instructions of tensor cores: tiles of fragments as tuples of registers of a thread.
 
 A fragment is cut into *pieces* of 8 x 8 elements. Of each piece a thread holds two neighbours: of the first factor and
 of an accumulator those in row g and columns 2t, 2t + 1, of the second factor rows (of the sum) 2t, 2t + 1 and column g,
@@ -37,22 +37,21 @@ def fill(emitter: Any, stmt: Instruction) -> None:
     """An accumulator of zeros."""
     _needs(emitter, stmt, 80)
     zero = f"{emitter.use('f32')}(0.0)"
-    for name in _accumulators(emitter, _tiles(stmt)[0]):
-        emitter.line(f"{name} = {zero}")
+    emitter.line(f"{_registers(emitter, _tiles(stmt)[0], _ROWS)} = ({', '.join([zero] * 4)})")
 
 
 def store(emitter: Any, stmt: Instruction) -> None:
     """An accumulator to memory: each thread its two neighbours of each piece."""
     fragment, place = _tiles(stmt)
-    names = _accumulators(emitter, fragment)
+    sums = _registers(emitter, fragment, _ROWS)
     array, start = start_of(emitter, place)
     row = emitter.index(stride_of(emitter, place, 0))
     base = emitter.names.fresh("at_piece")
     lane = emitter.lane
     emitter.line(f"{base} = {emitter.word(f'{start} + ({lane} >> 2) * ({row}) + ({lane} & 3) * 2')}")
-    for k, name in enumerate(names):
+    for k in range(4):
         offset = f"{base} + {k % 2}" if k < 2 else f"{base} + 8 * ({row}) + {k % 2}"
-        emitter.line(f"{array}[{emitter.word(offset)}] = {name}")
+        emitter.line(f"{array}[{emitter.word(offset)}] = {sums}[{k}]")
 
 
 def load_a(emitter: Any, stmt: Instruction) -> None:
@@ -95,23 +94,23 @@ def _load_words(emitter: Any, stmt: Instruction, pieces: tuple[tuple[int, int], 
     down, across = (thread, group) if turned else (group, thread)
     base = emitter.names.fresh("at_piece")
     emitter.line(f"{base} = {emitter.word(f'{start} + {down} * ({row}) + {across}')}")
-    for name, (r, c) in zip(_pieces(emitter, fragment, pieces), pieces, strict=True):
-        element = f"{array}[{emitter.word(f'{base} + {r} * ({row}) + {c}')}]"
-        emitter.line(f"{name} = {emitter.operation('tf32')}({element})")
+    elements = [f"{array}[{emitter.word(f'{base} + {r} * ({row}) + {c}')}]" for r, c in pieces]
+    words = ", ".join(f"{emitter.operation('tf32')}({element})" for element in elements)
+    emitter.line(f"{_registers(emitter, fragment, pieces)} = ({words})")
 
 
 def multiply(emitter: Any, stmt: Instruction) -> None:
     """`mma.sync.m16n8k16`; `m16n8k8` of float32 that were rounded when they were loaded."""
     _needs(emitter, stmt, 80)
     a, b, c = _tiles(stmt)
-    sums, turned = _accumulators(emitter, c), stmt.name.endswith("_nt")
+    turned = stmt.name.endswith("_nt")
     if a.buffer.dtype == "float32":
         of_a, of_b, kind = _A_WORDS, _COLUMNS_OF_WORDS if turned else _ROWS_OF_WORDS, "8_tf32"
     else:
         kind = "16_bf16" if a.buffer.dtype == "bfloat16" else "16_f16"
         of_a, of_b = _A, _COLUMNS if turned else _ROWS
-    registers = [*_pieces(emitter, a, of_a), *_pieces(emitter, b, of_b), *sums]
-    emitter.line(f"{', '.join(sums)} = {emitter.operation(f'mma_16x8x{kind}')}({', '.join(registers)})")
+    factors, sums = [_registers(emitter, a, of_a), _registers(emitter, b, of_b)], _registers(emitter, c, _ROWS)
+    emitter.line(f"{sums} = {emitter.operation(f'mma_16x8x{kind}')}({', '.join([*factors, sums])})")
 
 
 def _load(emitter: Any, stmt: Instruction, kind: str, place: str) -> None:
@@ -123,21 +122,19 @@ def _load(emitter: Any, stmt: Instruction, kind: str, place: str) -> None:
     first = memory.places[0].indices[0]
     if row % PIECE or not emitter.analyzer.can_prove(EQ(plain(emitter, first) % PIECE, const(0, first.dtype))):
         raise refused(emitter, stmt, "rows that begin at multiples of 16 bytes", f"the stride {row}, from {first}")
-    names = ", ".join(_pieces(emitter, fragment, pieces))
     at = emitter.word(f"{start} + {place.format(lane=emitter.lane, row=row)}")
-    emitter.line(f"{names} = {emitter.operation(operation)}({array}, {at})")
+    emitter.line(f"{_registers(emitter, fragment, pieces)} = {emitter.operation(operation)}({array}, {at})")
 
 
 def _tiles(stmt: Instruction) -> list[Tile]:
     return [o for o in stmt.operands if isinstance(o, Tile)]
 
 
-def _accumulators(emitter: Any, tile: Tile) -> list[str]:
-    return [f"{piece}_{half}" for piece in _pieces(emitter, tile, _ROWS) for half in "ab"]
+def _registers(emitter: Any, tile: Tile, pieces: tuple[tuple[int, int], ...]) -> str:
+    """The variable of a tile, its registers in the order of these pieces.
 
-
-def _pieces(emitter: Any, tile: Tile, pieces: tuple[tuple[int, int], ...]) -> list[str]:
-    """The variables of the pieces of a tile; refuses one whose place is not constant, or beside the grid of pieces."""
+    Refuses a tile whose place is not constant, or that lies beside the grid of pieces.
+    """
     buffer = tile.buffer
     index = emitter.analyzer.simplify(tile.places[0].indices[0])
     row, column = (stride_of(emitter, tile, axis) for axis in (0, 1))
@@ -151,7 +148,8 @@ def _pieces(emitter: Any, tile: Tile, pieces: tuple[tuple[int, int], ...]) -> li
     fits = column.value == 1 and row.value % PIECE == 0 and index.value % PIECE == 0
     if not fits or (index.value // row.value) % PIECE:
         raise Unsupported(f"{buffer.name}[{index}]: tiles of a fragment lie at multiples of {PIECE} x {PIECE} elements")
-    return [emitter.piece(buffer, index.value + r * row.value + c) for r, c in pieces]
+    name: str = emitter.tile(buffer, tuple(index.value + r * row.value + c for r, c in pieces))
+    return name
 
 
 def _needs(emitter: Any, stmt: Instruction, least: int) -> None:

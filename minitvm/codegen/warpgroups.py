@@ -77,7 +77,7 @@ def _sums(emitter: Any, tile: Tile) -> str:
         )
     if index.value % (ROWS * row.value):
         raise Unsupported(f"{buffer.name}[{index}]: accumulators of a warpgroup lie {ROWS} rows apart")
-    name: str = emitter.piece(buffer, index.value)
+    name: str = emitter.tile(buffer, (index.value,))
     return name
 
 

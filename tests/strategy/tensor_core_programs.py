@@ -16,7 +16,7 @@ from minitvm.strategy.gpu import tensor_cores as rule
 from minitvm.target import Target
 
 TARGET = "cuda -arch=sm_80"
-KNOBS = {"rows": 32, "columns": 16, "depth": 16, "warp_rows": 1, "warp_columns": 1}
+KNOBS = {"rows": 32, "columns": 16, "depth": 16, "warp_rows": 1, "warp_columns": 1, "stages": 2}
 
 
 def product(m: int, n: int, k: int, dtype: str = "float16", *, transposed: bool = False, followed: bool = False,
@@ -60,6 +60,8 @@ PRODUCTS = {
     "bfloat16": (product(32, 16, 32, "bfloat16"), KNOBS),
     "transposed": (product(32, 32, 32, transposed=True), {**KNOBS, "warp_columns": 2, "columns": 32}),
     "two rows of warps": (product(64, 16, 32), {**KNOBS, "rows": 64, "columns": 16, "depth": 32, "warp_rows": 2}),
+    "three stages": (product(32, 32, 96), {**KNOBS, "columns": 32, "warp_columns": 2, "stages": 3}),
+    "four stages": (product(16, 16, 112, followed=True), {**KNOBS, "rows": 16, "stages": 4}),
     "followed": (product(32, 16, 32, followed=True), KNOBS),
     "batched": (product(32, 16, 32, batch=2), KNOBS),
     "padded": (product(19, 21, 37), KNOBS),

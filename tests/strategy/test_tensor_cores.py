@@ -173,7 +173,7 @@ def test_every_lane_reaches_an_instruction() -> None:
 def test_knobs() -> None:
     with pytest.raises(InputError, match="no knob"):
         strategy.registry.chosen(PRODUCTS["float16"][0], Target(TARGET), {"nothing": 1})
-    assert set(KNOBS) == {"rows", "columns", "depth", "warp_rows", "warp_columns"}
+    assert set(KNOBS) == {"rows", "columns", "depth", "warp_rows", "warp_columns", "stages"}
 
 
 @pytest.mark.parametrize("dtype", tensor_cores.INPUTS)

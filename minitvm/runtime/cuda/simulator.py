@@ -482,12 +482,12 @@ def _ldmatrix(count: int, trans: bool, s: Pointer, index: Any) -> Any:
     return simulated_warps.ldmatrix(row, count, trans)
 
 
-def _mma(kind: str, *registers: Any) -> Any:
-    return simulated_warps.mma_16x8x16(registers, kind)
+def _mma(kind: str, a: Any, b: Any, c: Any) -> Any:
+    return simulated_warps.mma_16x8x16((*a, *b, *c), kind)
 
 
-def _mma_tf32(*registers: Any) -> Any:
-    return simulated_warps.mma_16x8x8(registers)
+def _mma_tf32(a: Any, b: Any, c: Any) -> Any:
+    return simulated_warps.mma_16x8x8((*a, *b, *c))
 
 
 # -- lanes

@@ -35,7 +35,7 @@ def _literal(ty: types.Type) -> int | None:
 
 def _descriptor(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, lead: int, stride: int, mode: int) -> Any:
     """The word of an operand that begins at an element of shared storage; offsets are bytes."""
-    address = shared_address(builder, builder.gep(pointer, [index]))
+    address = shared_address(builder, pointer, index, 2)
     start = builder.and_(builder.lshr(address, _I32(4)), _I32(0x3FFF))
     fixed = (lead // _UNIT) << 16 | (stride // _UNIT) << 32 | mode
     return builder.or_(builder.zext(start, _I64), ir.Constant(_I64, fixed))

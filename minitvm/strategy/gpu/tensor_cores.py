@@ -352,6 +352,7 @@ def _schedule(
         sch.annotate(loop, "software_pipeline_stage", when)
         sch.annotate(loop, "software_pipeline_order", [0, 1, 2])
     sch.annotate(ko, "software_pipeline_async_stages", [0])
+    sch.unroll(ki)
     if last is not None:
         _stored_by_all(sch, last, warps)
     own = {b.name for b in blocks_of(sch.func) if _belongs(b, product.block.name)}

@@ -193,7 +193,7 @@ def _time_steps(loop: For, parts: Sequence[_Part], order: Sequence[int], depth: 
     every = {p: parts[p].at(step + const(depth - parts[p].stage, dtype)) for p in order}
     body = Seq(tuple(copies.of_any_step(every)))
     extent = const(count - depth, dtype)
-    steps.append(For(step, loop.start, extent, ForKind.SERIAL, body, annotations=kept))
+    steps.append(For(step, loop.start, extent, loop.kind, body, annotations=kept))
     copies.passed(count)
     written_out(count, count + depth)
     return steps
