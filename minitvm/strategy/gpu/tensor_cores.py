@@ -363,7 +363,9 @@ def _belongs(block: Block, name: str) -> bool:
     return block.name.startswith(name) or any(r.buffer.scope != "global" for r in block.writes)
 
 
-def _as_matrices(sch: Schedule, product: Product, block: Any, tile: tuple[int, int, int], scope: str) -> tuple[Any, list[Any]]:
+def _as_matrices(
+    sch: Schedule, product: Product, block: Any, tile: tuple[int, int, int], scope: str
+) -> tuple[Any, list[Any]]:
     """The sum as a product of matrices, padded to multiples of a tile, each operand a tile in shared storage.
 
     Returns the block that takes the result from shared storage, None if it can be stored from the accumulators, and the
@@ -410,12 +412,12 @@ def _tile(sch: Schedule, block: Any, rows: int, columns: int) -> list[Any]:
     return [grid_j, tile_i, tile_j, *rest]
 
 
-def _stored_by_all(sch: Schedule, block: Any, warps: int) -> None:
+def _stored_by_all(sch: Schedule, block: Any, warps: int, lanes_of_one: int = tensor_cores.WARP) -> None:
     """The tile of results shared out among the threads, vectors of neighbours to each."""
     row, column = sch.get_loops(block)[-2:]
     lanes = 4 if block_of(sch, block).writes[0].buffer.dtype.bytes >= 4 else 8
     vectors, lane = sch.split(column, [None, lanes])
-    _, warp, thread = sch.split(sch.fuse(row, vectors), [None, warps, tensor_cores.WARP])
+    _, warp, thread = sch.split(sch.fuse(row, vectors), [None, warps, lanes_of_one])
     sch.bind(warp, "threadIdx.y")
     sch.bind(thread, "threadIdx.x")
     sch.vectorize(lane)
