@@ -30,10 +30,21 @@ _met = threading.Condition()
 
 @dataclass(slots=True)
 class _Meeting:
-    """Lanes of a warp that named each other: what each does and brings, and its result once all are there."""
+    """Lanes that named each other: what each does and brings, and what each gets once all are there, or their fault."""
 
     brought: dict[int, tuple[str, Any]] = field(default_factory=dict)
     results: Mapping[int, Any] | Sequence[Any] | None = None
+    fault: KernelFault | None = None
+
+    def end(self, work: Work) -> None:
+        """All are there: compute what each gets. Where that is a fault, all of them raise it."""
+        kinds = sorted({kind for kind, _ in self.brought.values()})
+        try:
+            if len(kinds) > 1:
+                raise KernelFault(f"the lanes of a warp do different things together: {', '.join(kinds)}")
+            self.results = work({k: brings for k, (_, brings) in self.brought.items()})
+        except KernelFault as fault:
+            self.fault = fault
 
 
 def together(what: str, mask: int, brings: Any, work: Work, size: int = LANES) -> Any:
@@ -53,13 +64,12 @@ def together(what: str, mask: int, brings: Any, work: Work, size: int = LANES) -
         meeting.brought[lane] = (what, brings)
         if meeting.brought.keys() == named:
             del meetings[place]
-            kinds = sorted({kind for kind, _ in meeting.brought.values()})
-            if len(kinds) > 1:
-                raise KernelFault(f"the lanes of a warp do different things together: {', '.join(kinds)}")
-            meeting.results = work({k: brings for k, (_, brings) in meeting.brought.items()})
+            meeting.end(work)
             _met.notify_all()
         began = time.monotonic()
         while meeting.results is None:
+            if meeting.fault is not None:
+                raise KernelFault(str(meeting.fault))
             _met.wait(0.1)
             if thread.abort:
                 raise RuntimeError("another thread failed")

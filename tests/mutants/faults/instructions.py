@@ -3,7 +3,7 @@
 from tests.runtime.test_tile_products import test_on_this_cpu
 
 from ..patch import Faults
-from ..seeded import CONSENT, INSTRUCTIONS, TENSOR_CORES
+from ..seeded import CONSENT, INSTRUCTIONS, TENSOR_CORES, WARPGROUPS
 from ..streams import by_hand
 
 STAGES = Faults("asynchronous stages", "minitvm.tir.transform.asynchronous_stages", [INSTRUCTIONS])
@@ -41,6 +41,25 @@ CORES.edit("columns of the second factor are rows", "LOADS", '"ldmatrix_x2_trans
 CORES.edit("lower rows are stored again", "store", "8 * ({row})", "0 * ({row})")
 CORES.edit("float32 are not rounded", "_load_words", "emitter.operation('tf32')", "emitter.use('as_u32')")
 CORES.edit("steps of float32 are columns", "load_b_words", "turned=True", "turned=False")
+GROUPS = Faults("spelling of products of warpgroups", "minitvm.codegen.warpgroups", [WARPGROUPS])
+GROUPS.edit(
+    "offsets of the second operand change places", "multiply", 'f"{_CORE}, {2 * apart_b}"', 'f"{2 * apart_b}, {_CORE}"'
+)
+GROUPS.edit("offsets count elements", "multiply", 'f"{2 * apart_a}, {_CORE}"', 'f"{apart_a}, {_CORE}"')
+GROUPS.edit(
+    "nobody waits", "multiply", "f\"{emitter.operation('wgmma_wait')}(0)\"", "f\"{emitter.operation('wgmma_wait')}(1)\""
+)
+GROUPS.edit("sums are not fenced", "multiply", "f\"{emitter.operation('wgmma_fence')}()\"", '""')
+GROUPS.edit("all steps multiply the first ones", "multiply", "range(0, steps_of(stmt.name), DEPTH)",
+            "[0] * (steps_of(stmt.name) // DEPTH)")  # fmt: skip
+PROXY = Faults("stores that products read", "minitvm.codegen.numba_cuda", [WARPGROUPS])
+PROXY.edit("they are not made known", "_NumbaCUDA.evaluate", "if self.has_products:", "if False:")
+ON_GROUPS = Faults("products on warpgroups", "minitvm.strategy.gpu.warpgroups", [WARPGROUPS])
+ON_GROUPS.edit("registers have no end", "_fits", "registers <= _REGISTERS", "True")
+ON_GROUPS.edit("shared storage has no end", "_fits", "used <= target.max_shared_memory_per_block", "True")
+ON_GROUPS.edit("small products are taken too", "warpgroup", "if candidate.cost.cycles < most:", "if True:")
+ON_GROUPS.edit("all groups of a block compute the same rows", "schedule_product", "groups = rows // warpgroups.ROWS",
+               "groups = 1")  # fmt: skip
 TF32 = Faults("float32 on tensor cores", "minitvm.graph.passes.tf32_products", [CONSENT])
 TF32.edit("nobody is asked", "tf32_products", "not target.rounds_to_tf32", 'target.kind != "cuda"')
 TF32.edit("strict accuracy rounds too", "tf32_products", 'accuracy == "strict"', "False")
