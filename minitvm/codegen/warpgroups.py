@@ -13,10 +13,10 @@ from ..errors import Unsupported
 from ..expr import EQ, IntImm, const
 from ..target.cuda_capability import has_warpgroups
 from ..tir.nodes import Instruction, Tile
-from ..tir.tensor_intrin.warpgroups import ACCUMULATOR, CHUNK, DEPTH, ROWS, columns_of, steps_of
+from ..tir.tensor_intrin.warpgroups import ACCUMULATOR, DEPTH, ROWS, SLAB, columns_of, steps_of
 from .operands import constant_stride, plain, refused, start_of, stride_of
 
-_CORE = 8 * CHUNK * 2  # bytes of a core matrix: 8 rows of 16 bytes
+_PIECE = 8  # elements of 16 bits in the pieces of a line that change places
 
 
 def fill(emitter: Any, stmt: Instruction) -> None:
@@ -28,14 +28,15 @@ def fill(emitter: Any, stmt: Instruction) -> None:
 
 
 def store(emitter: Any, stmt: Instruction) -> None:
-    """An accumulator to memory: each thread its pairs of neighbours."""
+    """An accumulator to memory: each thread its pairs of neighbours, at once where they surely lie at even places."""
     _needs(emitter, stmt)
     fragment, place = stmt.tiles
     array, start = start_of(emitter, place)
-    row = emitter.word(emitter.index(stride_of(emitter, place, 0)))
+    row = stride_of(emitter, place, 0)
+    at_once = 2 if all(_divides(emitter, 2, index) for index in (place.places[0].indices[0], row)) else 1
     emitter.line(
-        f"{emitter.operation('wgmma_store')}({_sums(emitter, fragment)}, {array}, {emitter.word(start)}, {row}, "
-        f"{emitter.lane})"
+        f"{emitter.operation('wgmma_store')}({_sums(emitter, fragment)}, {array}, {emitter.word(start)}, "
+        f"{emitter.word(emitter.index(row))}, {emitter.lane}, {at_once})"
     )
 
 
@@ -49,14 +50,13 @@ def multiply(emitter: Any, stmt: Instruction) -> None:
     sums = _sums(emitter, c)
     (array_a, start_a), (array_b, start_b) = (start_of(emitter, tile) for tile in (a, b))
     apart_a, apart_b = (_apart(emitter, stmt, tile) for tile in (a, b))
-    # Core matrices of 8 rows lie one behind the other; along its rows an operand goes on in the next chunk.
-    offsets_a = f"{2 * apart_a}, {_CORE}"
-    offsets_b = f"{2 * apart_b}, {_CORE}" if turned else f"{_CORE}, {2 * apart_b}"
     emitter.line(f"{emitter.operation('wgmma_fence')}()")
     for step in range(0, steps_of(stmt.name), DEPTH):
-        at_a = emitter.word(f"{start_a} + {step // CHUNK * apart_a}")
-        at_b = emitter.word(f"{start_b} + {step // CHUNK * apart_b if turned else step * CHUNK}")
-        emitter.line(f"{sums} = {name}({sums}, {array_a}, {at_a}, {offsets_a}, {array_b}, {at_b}, {offsets_b})")
+        # Along a line the next steps are neighbours; if lines go along the columns, they are further lines.
+        at_a, along = (step // SLAB * apart + step % SLAB for apart in (apart_a, apart_b))
+        at_b = along if turned else step * SLAB
+        operands = f"{array_a}, {emitter.word(f'{start_a} + {at_a}')}, {array_b}, {emitter.word(f'{start_b} + {at_b}')}"
+        emitter.line(f"{sums} = {name}({sums}, {operands}, {2 * apart_b})")
     emitter.line(f"{emitter.operation('wgmma_commit')}()")
     emitter.line(f"{emitter.operation('wgmma_wait')}(0)")
 
@@ -82,16 +82,23 @@ def _sums(emitter: Any, tile: Tile) -> str:
 
 
 def _apart(emitter: Any, stmt: Instruction, tile: Tile) -> int:
-    """Elements from one chunk of an operand to the next; refuses places that a descriptor does not have."""
-    chunk, row, column = (constant_stride(emitter, tile, axis) for axis in range(3))
+    """Elements from one slab of an operand to the next; refuses places that a descriptor does not have.
+
+    Of the first line no piece changes its place, in the next one each changes it with its neighbour: so lines are apart
+    by one piece more than they are long.
+    """
+    slab, line, element = (constant_stride(emitter, tile, axis) for axis in range(3))
     first = tile.places[0].indices[0]
-    starts = emitter.analyzer.can_prove(EQ(plain(emitter, first) % CHUNK, const(0, first.dtype)))
-    if (row, column) != (CHUNK, 1) or chunk % CHUNK or not starts:
+    if (line, element) != (SLAB + _PIECE, 1) or slab % (SLAB * 8) or not _divides(emitter, SLAB * 8, first):
         raise refused(
-            emitter, stmt, "chunks of rows of 8 elements, all at multiples of 16 bytes",
-            f"the strides {chunk}, {row} and {column}, from {first}",
+            emitter, stmt, "swizzled lines of 128 bytes, slabs and operands at multiples of 8 lines",
+            f"the strides {slab}, {line} and {element}, from {first}",
         )  # fmt: skip
-    return chunk
+    return slab
+
+
+def _divides(emitter: Any, factor: int, index: Any) -> bool:
+    return bool(emitter.analyzer.can_prove(EQ(plain(emitter, index) % factor, const(0, index.dtype))))
 
 
 def _needs(emitter: Any, stmt: Instruction) -> None:

@@ -2,10 +2,11 @@
 
 A product that is begun reads its operands and writes its sums where its threads wait for its group, and not before:
 what was overwritten in between, or read too early, is noticed. There all 128 threads meet; the last one to come looks
-up every element of the operands where PTX's canonical layouts without swizzle have it, and hands each thread the sums
-that its registers hold. Products of different operands, sums that no `wgmma_fence` separates from what set them, and
+up every element of the operands where PTX's canonical layouts with 128-byte swizzle have it, and hands each thread the
+sums that its registers hold. Products of different operands, sums that no `wgmma_fence` separates from what set them, and
 sums that are read while a product is under way are errors.
-PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", "Strides", "Register Fragments".
+PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", "Swizzling Modes", "Register
+Fragments".
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .faults import KernelFault
 from .simulated_warps import together
 
 THREADS, ROWS, DEPTH = 128, 64, 16
-_LINE = 8  # rows of a core matrix, and elements of one of its rows
+_LINE, _SLAB = 128, 64  # bytes of a line, elements in one
 _KINDS = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 
 
@@ -45,12 +46,16 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """Where an operand lies: the address of its first element, and the offsets of its descriptor, in bytes."""
+    """Where an operand begins, and the bytes from one slab of it to the next."""
 
     memory: Any
     index: int
-    lead: int
-    stride: int
+    apart: int
+
+    @property
+    def start(self) -> int:
+        """Its address."""
+        return int(self.memory.address + self.index * self.memory.dtype.itemsize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +74,7 @@ class _Product:
     @property
     def about(self) -> tuple[Any, ...]:
         """What all threads must agree on."""
-        places = [
-            (o.memory.address + int(o.index) * o.memory.dtype.itemsize, o.lead, o.stride) for o in (self.a, self.b)
-        ]
-        return (self.name, *places)
+        return (self.name, *((operand.start, operand.apart) for operand in (self.a, self.b)))
 
 
 class _UnderWay(threading.local):
@@ -101,15 +103,14 @@ def fence() -> None:
 
 
 def multiply(
-    columns: int, kind: str, turned: bool, sums: Sums,
-    a: Any, i: Any, a_lead: int, a_stride: int, b: Any, j: Any, b_lead: int, b_stride: int,
+    columns: int, kind: str, turned: bool, sums: Sums, a: Any, i: Any, b: Any, j: Any, apart: int
 ) -> Sums:  # fmt: skip
     """Begin a product; its sums come where its group is waited for."""
     if not sums.fenced:
         raise KernelFault("wgmma adds to sums that were set since the last wgmma_fence")
     after = Sums(None, fenced=True)
     name = f"wgmma_{ROWS}x{columns}x{DEPTH}_{kind}{'_nt' if turned else ''}"
-    operands = (_Operand(a, int(i), a_lead, a_stride), _Operand(b, int(j), b_lead, b_stride))
+    operands = (_Operand(a, int(i), 0), _Operand(b, int(j), apart))
     _under_way.groups[-1].append(_Product(name, columns, kind, turned, *operands, sums, after))
     return after
 
@@ -129,11 +130,14 @@ def wait(pending: int) -> None:
         product.after.values = together(product.about[0], (1 << THREADS) - 1, brought, _multiplied, THREADS)
 
 
-def store(sums: Sums, c: Any, at: Any, row: Any, thread: Any) -> None:
-    """A thread's sums to rows that are `row` elements apart."""
-    for k in range(len(sums)):
-        place = _place(int(thread), k)
-        c[int(at) + place[0] * int(row) + place[1]] = sums[k]
+def store(sums: Sums, c: Any, at: Any, row: Any, thread: Any, lanes: int) -> None:
+    """A thread's sums to rows that are `row` elements apart, `lanes` at once."""
+    for k in range(0, len(sums), lanes):
+        down, across = _place(int(thread), k)
+        first = int(at) + down * int(row) + across
+        if (c.address + first * c.dtype.itemsize) % (lanes * c.dtype.itemsize):
+            raise KernelFault(f"wgmma_store of {lanes} sums at a place that their size does not divide")
+        c.elements(first, lanes)[:] = [sums[k + lane] for lane in range(lanes)]
 
 
 def _place(thread: int, k: int) -> tuple[int, int]:
@@ -160,21 +164,21 @@ def _multiplied(brought: Mapping[int, tuple[_Product, Any]]) -> list[Any]:
 
 
 def _matrix(product: _Product, operand: _Operand, rows: int, steps: int, steps_in_a_line: bool) -> Any:
-    """[rows, steps] of an operand in core matrices of 8 lines of 16 bytes, 128 bytes each.
+    """[rows, steps] of an operand, whose lines go along the steps, or along the rows: slabs are then `apart`.
 
-    Lines along the steps: core matrices are `stride` apart along the rows, and `lead` along the steps. Lines along the
-    rows: `stride` apart along the rows, and `lead` along the steps as well.
+    Three bits of an address, those of 8 lines, change the three of a piece of 16 bytes in a line.
     """
     dtype, size = _KINDS[product.kind], operand.memory.dtype.itemsize
-    start = operand.memory.address + operand.index * size
-    if start % 16 or operand.lead % 16 or operand.stride % 16:
+    if operand.start % 16 or operand.apart % 16:
         raise KernelFault(f"{product.name}: an operand that does not lie at multiples of 16 bytes")
     matrix = np.empty((rows, steps))
-    for r in range(0, rows, _LINE):
-        for s in range(0, steps, _LINE):
-            first = operand.index + (r // _LINE * operand.stride + s // _LINE * operand.lead) // size
-            core = operand.memory.elements(first, _LINE * _LINE).view(dtype).astype(np.float64).reshape(_LINE, _LINE)
-            matrix[r : r + _LINE, s : s + _LINE] = core if steps_in_a_line else core.T
+    for r in range(rows):
+        for s in range(steps):
+            line, place = (r, s) if steps_in_a_line else (s, r)
+            logical = operand.start + place // _SLAB * operand.apart + line * _LINE + place % _SLAB * size
+            address = logical ^ (logical // _LINE % 8 * 16)
+            element = operand.memory.elements((address - operand.memory.address) // size, 1)
+            matrix[r, s] = element.view(dtype)[0]
     return matrix
 
 

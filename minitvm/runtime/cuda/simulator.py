@@ -322,6 +322,7 @@ class Pointer:
         self.elements(index, 1)[0] = value
 
 
+_ALIGNMENT = 1024  # bytes, of what a launch gives a block
 _lock = threading.Lock()
 _arrays: dict[Any, Any] = {}  # what the block that runs shares, by the line that declares it
 _GIVEN = "given"  # and what the launch gave it
@@ -341,8 +342,8 @@ def _scalar(dtype: Any, word: int) -> Any:
 
 
 def _array(dtype: Any, size: int) -> Pointer:
-    room = np.full(size * dtype.itemsize + 64, 0xA5, np.uint8)  # as if never written
-    return Pointer(-(-room.ctypes.data // 64) * 64, dtype, size, room)
+    room = np.full(size * dtype.itemsize + _ALIGNMENT, 0xA5, np.uint8)  # as if never written
+    return Pointer(-(-room.ctypes.data // _ALIGNMENT) * _ALIGNMENT, dtype, size, room)
 
 
 def _shared(dtype: Any, size: int) -> Pointer:

@@ -1,10 +1,11 @@
 """Products of a warpgroup in CUDA kernels: `wgmma.mma_async`, which 128 threads run together (sm_90a).
 
-Both operands are in shared storage. A *descriptor*, a word of 64 bits, tells where an operand begins and how far apart
-its core matrices are, each 8 rows of 16 bytes. The sums are registers of the threads: a tuple of float32 in each.
+Both operands are in shared storage, in lines of 128 bytes with the 128-byte swizzle: those of the first one along the
+steps, those of the second one along the columns, or along the steps (`_nt`). A *descriptor*, a word of 64 bits, tells
+where an operand begins and how it goes on. The sums are registers of the threads: a tuple of float32 in each.
 
     wgmma_fence()
-    sums = wgmma_64x128x16_f16(sums, A, i, a_lead, a_stride, B, j, b_lead, b_stride)
+    sums = wgmma_64x128x16_f16(sums, A, i, B, j, apart)
     wgmma_commit()
     wgmma_wait(0)
 
@@ -27,42 +28,39 @@ KINDS = ("f16", "bf16")
 _F32, _I32, _I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _SWIZZLE_128 = 1 << 62
 _UNIT = 16  # bytes: addresses and offsets of descriptors are counted in it
+_LINES = 1024  # bytes of 8 lines, after which the swizzle repeats
 
 
 def _literal(ty: types.Type) -> int | None:
     return ty.literal_value if isinstance(ty, types.IntegerLiteral) else None
 
 
-def _descriptor(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, lead: int, stride: int, mode: int) -> Any:
-    """The word of an operand that begins at an element of shared storage; offsets are bytes."""
+def _descriptor(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, apart: int) -> ir.Value:
+    """The word of an operand that begins at an element of shared storage; `apart` are the bytes between its slabs."""
     address = shared_address(builder, pointer, index, 2)
     start = builder.and_(builder.lshr(address, _I32(4)), _I32(0x3FFF))
-    fixed = (lead // _UNIT) << 16 | (stride // _UNIT) << 32 | mode
+    fixed = (apart // _UNIT) << 16 | (_LINES // _UNIT) << 32 | _SWIZZLE_128
     return builder.or_(builder.zext(start, _I64), ir.Constant(_I64, fixed))
 
 
-def _wgmma(columns: int, kind: str, turned: bool, swizzled: bool) -> Operation:
+def _wgmma(columns: int, kind: str, turned: bool) -> Operation:
     count = ROWS * columns // THREADS
     sums_type = types.UniTuple(types.float32, count)
-    name = f"wgmma_{ROWS}x{columns}x{DEPTH}_{kind}{'_nt' if turned else ''}{'_swizzled' if swizzled else ''}"
+    name = f"wgmma_{ROWS}x{columns}x{DEPTH}_{kind}{'_nt' if turned else ''}"
 
-    def typer(sums: types.Type, *operands: types.Type) -> types.Type | None:
-        if sums != sums_type or len(operands) != 8:
-            return None
-        for pointer, index, *offsets in (operands[:4], operands[4:]):
-            if not isinstance(pointer, types.CPointer) or not isinstance(index, types.Integer):
-                return None
-            if any(_literal(offset) is None for offset in offsets):
-                return None
-        return sums_type
+    def typer(
+        sums: types.Type, a: types.Type, i: types.Type, b: types.Type, j: types.Type, apart: types.Type
+    ) -> types.Type | None:
+        places = all(isinstance(p, types.CPointer) for p in (a, b)) and all(
+            isinstance(k, types.Integer) for k in (i, j)
+        )
+        return sums_type if sums == sums_type and places and _literal(apart) is not None else None
 
     def emit(_context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         sums = [builder.extract_value(args[0], k) for k in range(count)]
-        mode = _SWIZZLE_128 if swizzled else 0
-        offsets = [[sig.args[p + k].literal_value for k in (2, 3)] for p in (1, 5)]
-        words = [
-            _descriptor(builder, args[p], args[p + 1], *pair, mode) for p, pair in zip((1, 5), offsets, strict=True)
-        ]
+        # Lines along the steps: an instruction stays in its slab, and the field is not looked at.
+        apart = _UNIT if turned else sig.args[5].literal_value
+        words = [_descriptor(builder, *args[1:3], _UNIT), _descriptor(builder, *args[3:5], apart)]
         held = ", ".join(f"${k}" for k in range(count))
         text = (
             "{ .reg .pred p; setp.eq.b32 p, 0, 0; "
@@ -70,16 +68,15 @@ def _wgmma(columns: int, kind: str, turned: bool, swizzled: bool) -> Operation:
             f"{{{held}}}, ${count}, ${count + 1}, p, 1, 1, 0, {0 if turned else 1}; }}"
         )
         constraints = ",".join([*["=f"] * count, "l", "l", *map(str, range(count))])
-        kind_of_result = ir.LiteralStructType([_F32] * count)
-        result = assembly(builder, text, constraints, *words, *sums, result=kind_of_result)
+        result = assembly(builder, text, constraints, *words, *sums, result=ir.LiteralStructType([_F32] * count))
         value: ir.Value = ir.Constant(args[0].type, ir.Undefined)
         for k in range(count):
             value = builder.insert_value(value, builder.extract_value(result, k), k)
         return value
 
     doc = (
-        f"{name}(sums, A, i, lead, stride, B, j, lead, stride): begin to add the product of {ROWS} x {DEPTH} and "
-        f"{DEPTH} x {columns} of {kind}; offsets in bytes"
+        f"{name}(sums, A, i, B, j, apart): begin to add the product of {ROWS} x {DEPTH} and {DEPTH} x {columns} "
+        f"of {kind}; slabs of 64 columns of B are `apart` bytes apart"
     )
     return Operation(marker(name, doc), typer, emit, (ANYTHING,))
 
@@ -104,35 +101,42 @@ def _wait() -> Operation:
 
 
 def _store() -> Operation:
-    """Each pair of sums is one access where rows begin at even places; the code behind this knows the alignment."""
-
     def typer(
-        sums: types.Type, pointer: types.Type, index: types.Type, row: types.Type, thread: types.Type
+        sums: types.Type, pointer: types.Type, index: types.Type, row: types.Type, thread: types.Type, lanes: types.Type
     ) -> types.Type | None:
         floats = (
             isinstance(sums, types.UniTuple) and sums.dtype == types.float32 and pointer == types.CPointer(sums.dtype)
         )
         whole = all(isinstance(types.unliteral(i), types.Integer) for i in (index, row, thread))
-        return types.void if floats and whole else None
+        return types.void if floats and whole and _literal(lanes) in (1, 2) else None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        held, pointer, *places = args
+        held, pointer, *places, _ = args
+        lanes, count = sig.args[5].literal_value, sig.args[0].count
         start, row, thread = (_to_i64(builder, place) for place in places)
-        first = builder.add(
-            builder.mul(builder.lshr(thread, _I64(5)), _I64(16)), builder.lshr(builder.and_(thread, _I64(31)), _I64(2))
-        )
-        place = builder.add(
-            start, builder.add(builder.mul(first, row), builder.mul(builder.and_(thread, _I64(3)), _I64(2)))
-        )
-        below = builder.add(place, builder.mul(row, _I64(8)))
-        count = sig.args[0].count
+        warp, lane = builder.lshr(thread, _I64(5)), builder.and_(thread, _I64(31))
+        first = builder.add(builder.mul(warp, _I64(16)), builder.lshr(lane, _I64(2)))
+        column = builder.mul(builder.and_(lane, _I64(3)), _I64(2))
+        upper = builder.add(start, builder.add(builder.mul(first, row), column))
+        lower = builder.add(upper, builder.mul(row, _I64(8)))
         sums = _after(builder, [builder.extract_value(held, k) for k in range(count)])
-        for k in range(count):
-            at = builder.add(below if k % 4 >= 2 else place, _I64(k // 4 * 8 + k % 2))
-            builder.store(sums[k], builder.gep(pointer, [at]))
+        pair = ir.VectorType(_F32, 2)
+        for k in range(0, count, lanes):
+            place = builder.add(lower if k % 4 >= 2 else upper, _I64(k // 4 * 8 + k % 2))
+            address = builder.gep(pointer, [place])
+            if lanes == 1:
+                builder.store(sums[k], address)
+                continue
+            value = ir.Constant(pair, ir.Undefined)
+            for j in (0, 1):
+                value = builder.insert_element(value, sums[k + j], _I32(j))
+            builder.store(value, builder.bitcast(address, pair.as_pointer()), align=8)
         return context.get_dummy_value()
 
-    doc = "wgmma_store(sums, C, i, row, thread): a warpgroup's sums to rows that are `row` elements apart"
+    doc = (
+        "wgmma_store(sums, C, i, row, thread, lanes): a warpgroup's sums to rows that are `row` elements apart; with 2 "
+        "lanes, i and row are even"
+    )
     return Operation(marker("wgmma_store", doc), typer, emit, (ANYTHING,))
 
 
@@ -164,8 +168,8 @@ def _zeros() -> list[Operation]:
 OPERATIONS = {
     operation.name: operation
     for operation in (
-        *(_wgmma(columns, kind, turned, swizzled) for columns in COLUMNS for kind in KINDS
-          for turned in (False, True) for swizzled in (False, True)),
+        *(_wgmma(columns, kind, turned) for columns in COLUMNS for kind in KINDS
+          for turned in (False, True)),
         _plain("wgmma_fence", "wgmma.fence.sync.aligned;", "what was written to sums is before products"),
         _plain("wgmma_commit", "wgmma.commit_group.sync.aligned;", "products begun since the last one are a group"),
         _plain("proxy_fence", "fence.proxy.async.shared::cta;", "products see what the thread wrote to shared storage"),

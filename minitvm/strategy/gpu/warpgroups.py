@@ -6,10 +6,10 @@
             acc += A_shared * B_shared              # each warpgroup 64 rows, all columns, in one instruction
         out = epilogue(acc)                         # by way of shared storage, where something follows
 
-Operands are multiplied where they are, in shared storage: no fragments of them are loaded. A tile is held in chunks of
-8 columns, 16 bytes a row, and chunks are 16 bytes longer than they need be: neighbouring threads then write the chunks
-of a row into different banks. What a product is, and how it becomes one of matrices, is as for a warp
-(`tensor_cores`). After CUTLASS (MainloopSm90CpAsync).
+Operands are multiplied where they are, in shared storage: no fragments of them are loaded. A tile is held in lines of
+128 bytes, whose pieces of 16 bytes are swizzled (`tir.transform.swizzle_shared`): what threads write at once, and what
+tensor cores read at once, lies in different banks. What a product is, and how it becomes one of matrices, is as for a
+warp (`tensor_cores`). After CUTLASS (MainloopSm90CpAsync).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 from ...target.cuda_capability import has_warpgroups
 from ...tir import IndexMap, Schedule
 from ...tir.nodes import PrimFunc
+from ...tir.scopes_and_axes import SWIZZLED
 from ...tir.tensor_intrin import warpgroups
 from ..blocks import attempt, behind, block_of, blocks_of
 from ..candidate import Candidate, Cost, Knob
@@ -29,10 +30,10 @@ from .fallback import THREADS, on_the_grid
 from .fetched_tiles import fetched
 from .tensor_cores import _BUSY, Product, _as_matrices, _belongs, _sizes, _stored_by_all, _tile, product_of, tensor_core
 
-_SCOPE = "shared.dyn"
-_CHUNK = warpgroups.CHUNK
-_BANKS = 64  # elements of 16 bits in all banks
-_ROWS, _COLUMNS, _DEPTHS, _STAGES = (64, 128, 256), (32, 64, 128, 256), (32, 64), (2, 3, 4)
+_SCOPE = "shared.dyn"  # of results; tiles of operands are swizzled
+_SLAB = warpgroups.SLAB
+_ROWS, _COLUMNS, _STAGES = (64, 128, 256), (64, 128, 256), (2, 3, 4)
+_DEPTHS = (64, 128)
 # In quarters of a cycle, as `tensor_core` counts: what a step of the pipeline waits besides, and a copy takes to come.
 _WAITS, _LATENCY = 1000, 8000
 _REGISTERS, _OTHER_REGISTERS = 65536, 48  # of a block; of a thread, besides its sums
@@ -96,9 +97,7 @@ def _fits(product: Product, rows: int, columns: int, depth: int, stages: int, by
     threads = rows // warpgroups.ROWS * warpgroups.THREADS
     sizes = zip((rows, columns), product.at_once(), strict=True)
     copied = all(size * depth % (threads * lanes) == 0 for size, lanes in sizes)
-    a = (rows + 1) * depth
-    b = max((columns + 1) * depth, (depth + 1) * columns)
-    used = stages * product.bytes * (a + b) + (4 * rows * (columns + _CHUNK) if by_way else 0)
+    used = stages * product.bytes * (rows + columns) * depth + (4 * rows * columns if by_way else 0)
     registers = threads * (columns // 2 + _OTHER_REGISTERS)
     return copied and used <= target.max_shared_memory_per_block and registers <= _REGISTERS
 
@@ -108,6 +107,8 @@ def schedule_product(sch: Schedule, product: Product, rows: int, columns: int, d
     block, dtype = sch.get_block(product.block.name), product.dtype
     groups = rows // warpgroups.ROWS
     last, copies = _as_matrices(sch, product, block, (rows, columns, depth), _SCOPE)
+    for copy in copies:
+        sch.set_scope(copy, 0, SWIZZLED)
     writer = sch.cache_write(block, 0, warpgroups.ACCUMULATOR)
     if last is not None:
         inner = _tile(sch, last, rows, columns)
@@ -123,12 +124,11 @@ def schedule_product(sch: Schedule, product: Product, rows: int, columns: int, d
     sch.reverse_compute_at(writer, group)
     threads = [("threadIdx.y", groups), ("threadIdx.x", warpgroups.THREADS)]
     for copy, load, axes in zip(copies, (product.a, product.b), (product.tile_a, product.tile_b), strict=True):
-        chunks = IndexMap.from_func(lambda *i: (*i[:-2], i[-1] // _CHUNK, i[-2], i[-1] % _CHUNK), ndim=len(axes))
-        sch.transform_layout(copy, ("write", 0), chunks)
+        slabs = IndexMap.from_func(lambda *i: (*i[:-2], i[-1] // _SLAB, i[-2], i[-1] % _SLAB), ndim=len(axes))
+        sch.transform_layout(copy, ("write", 0), slabs)
         sch.compute_at(copy, ko, preserve_unit_loops=True)
         inner_axis, lanes = product.fetched(load, axes)
         fetched(sch, copy, len(axes), inner_axis, lanes, threads)
-        sch.storage_align(copy, 0, -3, _BANKS, _CHUNK)
     init = sch.decompose_reduction(block, ko)
     sch.tensorize(sch.get_loops(init)[-2], warpgroups.fill(columns))
     sch.tensorize(row, warpgroups.multiply(columns, depth, dtype, product.transposed))

@@ -6,15 +6,15 @@
     wgmma_64x128x64_f16, wgmma_64x128x64_f16_nt             accumulator += a * b, or a * b^T
     wgmma_store_64x128_f32, wgmma_store_64x128_f32_shared   an accumulator -> memory
 
-and the same for bf16. The number of columns may be any multiple of 8 up to 256, that of steps any multiple of 16. An
-intrinsic becomes known when its name is first asked for.
+and the same for bf16. The number of steps may be any multiple of 64, that of columns any multiple of 64 up to 256, of
+`_nt` of 8. An intrinsic becomes known when its name is first asked for.
 
-A tile of rows x columns in shared storage is held in *chunks* of 8 columns, `tile[column // 8, row, column % 8]`: the 8
-elements of a row are 16 bytes, and those of neighbouring rows are neighbours. Chunks may be any multiple of 8 elements
-apart. The accumulator is a fragment of scope "warpgroup.accumulator", which the 128 threads along threadIdx.x hold in
-registers, and which only these instructions touch.
+A tile of rows x columns in shared storage is held in slabs of 64 columns, `tile[column // 64, row, column % 64]`, of
+scope "shared.dyn.swizzled": lines of 128 bytes, whose places `transform.swizzle_shared` decides. The accumulator is a
+fragment of scope "warpgroup.accumulator", which the 128 threads along threadIdx.x hold in registers, and which only
+these instructions touch.
 
-PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", layouts without swizzle.
+PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", canonical layouts with 128-byte swizzle.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from __future__ import annotations
 import re
 
 from ..nodes import PrimFunc
+from ..scopes_and_axes import SWIZZLED
 from . import TensorIntrin
 
-THREADS, ROWS, DEPTH, CHUNK = 128, 64, 16, 8
+THREADS, ROWS, DEPTH = 128, 64, 16
+SLAB = 64  # elements in a line of a tile
 MOST_COLUMNS = 256
 INPUTS = {"float16": "f16", "bfloat16": "bf16"}
 ACCUMULATOR = "warpgroup.accumulator"
@@ -68,7 +70,7 @@ def register_named(name: str) -> None:
     """Make the intrinsic of this name known, if it is one of this file."""
     if match := _PRODUCT.fullmatch(name):
         columns, steps = int(match[1]), int(match[2])
-        if _is_width(columns) and steps and steps % DEPTH == 0:
+        if _is_width(columns) and (match[4] or columns % SLAB == 0) and steps and steps % SLAB == 0:
             _register(name, _product(columns, steps, _DTYPES[match[3]], bool(match[4])), "multiply")
     elif (match := _OTHER.fullmatch(name)) and _is_width(int(match[2])):
         columns, is_shared = int(match[2]), match[3] is not None
@@ -79,7 +81,7 @@ def register_named(name: str) -> None:
 
 
 def _is_width(columns: int) -> bool:
-    return 0 < columns <= MOST_COLUMNS and columns % CHUNK == 0
+    return 0 < columns <= MOST_COLUMNS and columns % 8 == 0
 
 
 def _register(name: str, desc: PrimFunc, spelling: str) -> None:
@@ -131,17 +133,17 @@ def _product(columns: int, steps: int, dtype: str, transposed: bool) -> PrimFunc
         @T.prim_func
         def desc_nt(a: T.handle, b: T.handle, c: T.handle) -> None:
             apart_a, apart_b = T.int32(), T.int32()
-            A = T.match_buffer(a, (steps // 8, 64, 8), dtype, strides=[apart_a, 8, 1], scope="shared.dyn")
-            B = T.match_buffer(b, (steps // 8, columns, 8), dtype, strides=[apart_b, 8, 1], scope="shared.dyn")
+            A = T.match_buffer(a, (steps // 64, 64, 64), dtype, strides=[apart_a, 64, 1], scope=SWIZZLED)
+            B = T.match_buffer(b, (steps // 64, columns, 64), dtype, strides=[apart_b, 64, 1], scope=SWIZZLED)
             C = T.match_buffer(c, (64, columns), "float32", scope=ACCUMULATOR)
             with T.block("root"):
-                T.reads(C[0:64, 0:columns], A[0 : steps // 8, 0:64, 0:8], B[0 : steps // 8, 0:columns, 0:8])
+                T.reads(C[0:64, 0:columns], A[0 : steps // 64, 0:64, 0:64], B[0 : steps // 64, 0:columns, 0:64])
                 T.writes(C[0:64, 0:columns])
                 for i, j, k in T.grid(64, columns, steps):
                     with T.block("update"):
                         vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                        C[vi, vj] = C[vi, vj] + T.Cast("float32", A[vk // 8, vi, vk % 8]) * T.Cast(
-                            "float32", B[vk // 8, vj, vk % 8]
+                        C[vi, vj] = C[vi, vj] + T.Cast("float32", A[vk // 64, vi, vk % 64]) * T.Cast(
+                            "float32", B[vk // 64, vj, vk % 64]
                         )
 
         return desc_nt
@@ -149,17 +151,17 @@ def _product(columns: int, steps: int, dtype: str, transposed: bool) -> PrimFunc
     @T.prim_func
     def desc(a: T.handle, b: T.handle, c: T.handle) -> None:
         apart_a, apart_b = T.int32(), T.int32()
-        A = T.match_buffer(a, (steps // 8, 64, 8), dtype, strides=[apart_a, 8, 1], scope="shared.dyn")
-        B = T.match_buffer(b, (columns // 8, steps, 8), dtype, strides=[apart_b, 8, 1], scope="shared.dyn")
+        A = T.match_buffer(a, (steps // 64, 64, 64), dtype, strides=[apart_a, 64, 1], scope=SWIZZLED)
+        B = T.match_buffer(b, (columns // 64, steps, 64), dtype, strides=[apart_b, 64, 1], scope=SWIZZLED)
         C = T.match_buffer(c, (64, columns), "float32", scope=ACCUMULATOR)
         with T.block("root"):
-            T.reads(C[0:64, 0:columns], A[0 : steps // 8, 0:64, 0:8], B[0 : columns // 8, 0:steps, 0:8])
+            T.reads(C[0:64, 0:columns], A[0 : steps // 64, 0:64, 0:64], B[0 : columns // 64, 0:steps, 0:64])
             T.writes(C[0:64, 0:columns])
             for i, j, k in T.grid(64, columns, steps):
                 with T.block("update"):
                     vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                    C[vi, vj] = C[vi, vj] + T.Cast("float32", A[vk // 8, vi, vk % 8]) * T.Cast(
-                        "float32", B[vj // 8, vk, vj % 8]
+                    C[vi, vj] = C[vi, vj] + T.Cast("float32", A[vk // 64, vi, vk % 64]) * T.Cast(
+                        "float32", B[vj // 64, vk, vj % 64]
                     )
 
     return desc
