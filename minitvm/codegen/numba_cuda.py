@@ -187,7 +187,7 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         """A hint, which a device with thousands of threads does not need."""
 
     def tile(self, buffer: Buffer, places: tuple[int, ...]) -> str:
-        """The variable that holds a tile of a fragment, a tuple of the registers of its pieces, which begin at `places`.
+        """The variable of a tile of a fragment: a tuple of the registers of its pieces, which begin at `places`.
 
         Raises `Unsupported` where other instructions cut the fragment into other tiles. (A variable for each register
         would be four times as many, and Numba's compile time grows with their number and that of statements.)

@@ -26,10 +26,13 @@ _COLUMNS = ((0, 0), (0, 8))
 _A_WORDS = ((0, 0), (8, 0), (0, 4), (8, 4))
 _ROWS_OF_WORDS = ((0, 0), (4, 0))
 _COLUMNS_OF_WORDS = ((0, 0), (0, 4))
+# The tiles that a load brings, each with its pieces, and the operation.
 LOADS = {
-    "load_a": (_A, "ldmatrix_x4"),
-    "load_b": (_ROWS, "ldmatrix_x2_trans"),
-    "load_b_rows": (_COLUMNS, "ldmatrix_x2"),
+    "load_a": ((_A,), "ldmatrix_x4"),
+    "load_b": ((_ROWS,), "ldmatrix_x2_trans"),
+    "load_b_rows": ((_COLUMNS,), "ldmatrix_x2"),
+    "load_b_pair": ((_ROWS, ((0, 8), (8, 8))), "ldmatrix_x4_trans"),
+    "load_b_rows_pair": ((_COLUMNS, ((8, 0), (8, 8))), "ldmatrix_x4"),
 }
 
 
@@ -67,6 +70,17 @@ def load_b(emitter: Any, stmt: Instruction) -> None:
 def load_b_rows(emitter: Any, stmt: Instruction) -> None:
     """`ldmatrix.x2`: lanes 0 to 7 name the rows of the left half, 8 to 15 those of the right one."""
     _load(emitter, stmt, "load_b_rows", "({lane} & 7) * {row} + (({lane} >> 3) & 1) * 8")
+
+
+def load_b_pair(emitter: Any, stmt: Instruction) -> None:
+    """`ldmatrix.x4.trans` of two tiles: lanes 16 to 31 name the rows of the right one."""
+    _load(emitter, stmt, "load_b_pair", "({lane} & 15) * {row} + ({lane} >> 4) * 8")
+
+
+def load_b_rows_pair(emitter: Any, stmt: Instruction) -> None:
+    """`ldmatrix.x4` of two tiles: lanes 16 to 31 name the rows of the lower one, eight of each half."""
+    place = "(({lane} & 7) + ({lane} >> 4) * 8) * {row} + (({lane} >> 3) & 1) * 8"
+    _load(emitter, stmt, "load_b_rows_pair", place)
 
 
 def load_a_words(emitter: Any, stmt: Instruction) -> None:
@@ -116,14 +130,19 @@ def multiply(emitter: Any, stmt: Instruction) -> None:
 def _load(emitter: Any, stmt: Instruction, kind: str, place: str) -> None:
     _needs(emitter, stmt, 75)
     memory, fragment = _tiles(stmt)
-    pieces, operation = LOADS[kind]
+    tiles, operation = LOADS[kind]
     array, start = start_of(emitter, memory)
     row = constant_stride(emitter, memory, 0)
     first = memory.places[0].indices[0]
     if row % PIECE or not emitter.analyzer.can_prove(EQ(plain(emitter, first) % PIECE, const(0, first.dtype))):
         raise refused(emitter, stmt, "rows that begin at multiples of 16 bytes", f"the stride {row}, from {first}")
     at = emitter.word(f"{start} + {place.format(lane=emitter.lane, row=row)}")
-    emitter.line(f"{_registers(emitter, fragment, pieces)} = {emitter.operation(operation)}({array}, {at})")
+    names = [_registers(emitter, fragment, pieces) for pieces in tiles]
+    loaded = names[0] if len(names) == 1 else emitter.names.fresh("loaded")
+    emitter.line(f"{loaded} = {emitter.operation(operation)}({array}, {at})")
+    if len(names) > 1:
+        for number, name in enumerate(names):
+            emitter.line(f"{name} = ({loaded}[{2 * number}], {loaded}[{2 * number + 1}])")
 
 
 def _tiles(stmt: Instruction) -> list[Tile]:

@@ -58,7 +58,7 @@ _SMALL = {**KNOBS, "rows": 16, "columns": 8}
 PRODUCTS = {
     "float16": (product(32, 16, 48), KNOBS),
     "bfloat16": (product(32, 16, 32, "bfloat16"), KNOBS),
-    "transposed": (product(32, 32, 32, transposed=True), {**KNOBS, "warp_columns": 2, "columns": 32}),
+    "transposed": (product(32, 32, 32, transposed=True), {**KNOBS, "warp_columns": 4, "columns": 32}),
     "two rows of warps": (product(64, 16, 32), {**KNOBS, "rows": 64, "columns": 16, "depth": 32, "warp_rows": 2}),
     "three stages": (product(32, 32, 96), {**KNOBS, "columns": 32, "warp_columns": 2, "stages": 3}),
     "four stages": (product(16, 16, 112, followed=True), {**KNOBS, "rows": 16, "stages": 4}),

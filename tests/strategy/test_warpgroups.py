@@ -39,7 +39,11 @@ def test_same_meaning(name: str) -> None:
     means_the_same(name)
 
 
-@pytest.mark.parametrize("name", [*EVERY[2:], "float16", "bfloat16, two groups"])
+@pytest.mark.parametrize(
+    "name",
+    ["transposed, padded and followed", "three stages", "bfloat16, two groups"]
+    + [pytest.param(name, marks=pytest.mark.full) for name in ("float16", "batched", "convolution")],
+)
 def test_threads(name: str) -> None:
     runs_lane_by_lane(name)
 
@@ -53,7 +57,7 @@ def test_ptx() -> None:
 
     kernel = kernel_of("bfloat16, two groups")
     ptx = compiler.ptx_of(generate(kernel, Target(TARGET)), kernel.name, "sm_90a")
-    product = "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16"
+    product = "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"
     order = [product, "wgmma.commit_group.sync.aligned", "wgmma.wait_group.sync.aligned 0"]
     order = ["cp.async.wait_group", "fence.proxy.async.shared::cta", "bar.sync", "wgmma.fence.sync.aligned", *order]
     at = ptx.index("cp.async.wait_group")
@@ -61,10 +65,10 @@ def test_ptx() -> None:
         assert text in ptx[at:], text
         at = ptx.index(text, at)
     assert ptx.count(product) == ptx.count("wgmma.wait_group")
-    # Of the first operand, chunks along the steps are 129 rows of 16 bytes apart, core matrices along the rows 128 bytes;
-    # of the second one, core matrices along the steps 128 bytes, chunks along the columns 48 steps and one.
-    for lead, stride in ((129 * 16, 128), (128, 49 * 16)):
-        assert str(lead // 16 << 16 | stride // 16 << 32) in ptx
+    # With 128-byte swizzle, 8 lines are 1024 bytes; the one slab of the second operand has 64 lines of 128 bytes.
+    for lead in (16, 64 * 128):
+        assert str(1 << 62 | 1024 // 16 << 32 | lead // 16 << 16) in ptx
+    assert "st.global.v2.f32" in ptx
     code, log = compiler.linked(ptx, "sm_90a")
     used = compiler.resources(log)
     assert code and used.spill_stores == used.spill_loads == used.stack_bytes == 0
@@ -121,22 +125,28 @@ def test_accumulators_are_registers_of_a_warpgroup() -> None:
 def test_operands_lie_where_descriptors_reach() -> None:
     text = kernel_of("float16").script()
     odd = text.replace("T.tile(A_shared_dyn[", "T.tile(A_shared_dyn[4 + ", 1)
-    with pytest.raises(Unsupported, match="multiples of 16 bytes"):
+    with pytest.raises(Unsupported, match="multiples of 8 lines"):
         generate(from_source(odd), Target(TARGET))
 
 
 def test_names() -> None:
-    for name in ("wgmma_64x24x48_bf16_nt", "wgmma_fill_64x256_f32", "wgmma_store_64x8_f32_shared"):
+    for name in (
+        "wgmma_64x24x128_bf16_nt",
+        "wgmma_64x192x64_f16",
+        "wgmma_fill_64x256_f32",
+        "wgmma_store_64x8_f32_shared",
+    ):
         assert TensorIntrin.get(name).name == name
-    for name in ("wgmma_64x12x16_f16", "wgmma_64x264x16_f16", "wgmma_64x8x8_f16", "wgmma_fill_64x8_f32_shared"):
+    for name in ("wgmma_64x12x64_f16_nt", "wgmma_64x24x64_f16", "wgmma_64x320x64_f16", "wgmma_64x64x32_f16",
+                 "wgmma_fill_64x8_f32_shared"):  # fmt: skip
         assert TensorIntrin.get(name, allow_missing=True) is None
-    assert warpgroups.columns_of("wgmma_64x24x48_bf16_nt") == 24 and warpgroups.steps_of("wgmma_64x24x48_f16") == 48
+    assert warpgroups.columns_of("wgmma_64x24x128_bf16_nt") == 24 and warpgroups.steps_of("wgmma_64x64x128_f16") == 128
 
 
 def test_descriptions_are_instructions_of_cuda() -> None:
     for dtype in warpgroups.INPUTS:
         for transposed in (False, True):
-            intrin = TensorIntrin.get(warpgroups.multiply(16, 32, dtype, transposed))
+            intrin = TensorIntrin.get(warpgroups.multiply(64, 64, dtype, transposed))
             assert (
                 intrin is not None and intrin.spelling("numba-cuda") is not None and intrin.spelling("opencl") is None
             )

@@ -14,6 +14,7 @@ from minitvm.errors import ScheduleError
 from minitvm.runtime.cuda.faults import KernelFault
 from minitvm.strategy import candidates
 from minitvm.strategy.gpu.tensor_cores import product_of
+from minitvm.strategy.gpu.warpgroup_tiles import WarpgroupTile
 from minitvm.strategy.gpu.warpgroups import schedule_product
 from minitvm.target import Target
 
@@ -22,11 +23,12 @@ from .tensor_core_programs import convolution, product
 TARGET = "cuda -arch=sm_90a"
 # Rows, columns and steps of a tile, and how many steps of a pipeline have one.
 PRODUCTS = {
-    "float16": (product(64, 16, 64), (64, 8, 32, 2)),
-    "bfloat16, two groups": (product(128, 16, 48, "bfloat16"), (128, 16, 16, 3)),
-    "transposed, padded and followed": (product(59, 13, 37, transposed=True, followed=True), (64, 16, 16, 2)),
-    "batched": (product(64, 8, 32, batch=2), (64, 8, 16, 2)),
-    "convolution": (convolution(16, 3, 8, 2, block=8, batch=3), (64, 8, 16, 2)),
+    "float16": (product(64, 128, 128), (64, 64, 64, 2)),
+    "bfloat16, two groups": (product(128, 64, 64, "bfloat16"), (128, 64, 64, 2)),
+    "three stages": (product(64, 8, 256, transposed=True), (64, 8, 64, 3)),
+    "transposed, padded and followed": (product(59, 13, 87, transposed=True, followed=True), (64, 8, 64, 2)),
+    "batched": (product(64, 8, 128, batch=2, transposed=True), (64, 8, 64, 2)),
+    "convolution": (convolution(16, 3, 8, 2, block=8, batch=3), (64, 64, 64, 2)),
 }
 
 
@@ -36,7 +38,7 @@ def scheduled(name: str) -> tir.PrimFunc:
     sch, matrices = tir.Schedule(func), product_of(func)
     assert matrices is not None
     try:
-        schedule_product(sch, matrices, *tile)
+        schedule_product(sch, matrices, WarpgroupTile(*tile))
     except ScheduleError as error:
         raise AssertionError(str(error)) from error
     return sch.func
@@ -99,6 +101,6 @@ CHECKS = [
     candidates_fit_a_multiprocessor,
     stores_are_made_known,
     *(functools.partial(runs_lane_by_lane, name) for name in (
-        "transposed, padded and followed", "float16", "bfloat16, two groups")),
+        "transposed, padded and followed", "three stages", "bfloat16, two groups", "float16")),
     functools.partial(means_the_same, "transposed, padded and followed"),
 ]  # fmt: skip

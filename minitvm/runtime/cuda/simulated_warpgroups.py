@@ -3,8 +3,8 @@
 A product that is begun reads its operands and writes its sums where its threads wait for its group, and not before:
 what was overwritten in between, or read too early, is noticed. There all 128 threads meet; the last one to come looks
 up every element of the operands where PTX's canonical layouts with 128-byte swizzle have it, and hands each thread the
-sums that its registers hold. Products of different operands, sums that no `wgmma_fence` separates from what set them, and
-sums that are read while a product is under way are errors.
+sums that its registers hold. Errors are products of different operands, sums that no `wgmma_fence` separates from what
+set them, and sums that are read while a product is under way.
 PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", "Swizzling Modes", "Register
 Fragments".
 """

@@ -15,6 +15,8 @@ warp (`tensor_cores`). After CUTLASS (MainloopSm90CpAsync).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import product as every
 from math import ceil, inf
 from typing import Any
 
@@ -24,20 +26,27 @@ from ...tir.nodes import PrimFunc
 from ...tir.scopes_and_axes import SWIZZLED
 from ...tir.tensor_intrin import warpgroups
 from ..blocks import attempt, behind, block_of, blocks_of
-from ..candidate import Candidate, Cost, Knob
+from ..candidate import Candidate, Cost
 from ..registry import rule
 from .fallback import THREADS, on_the_grid
 from .fetched_tiles import fetched
-from .tensor_cores import _BUSY, Product, _as_matrices, _belongs, _sizes, _stored_by_all, _tile, product_of, tensor_core
+from .tensor_cores import (
+    _PADDED,
+    Product,
+    _as_matrices,
+    _belongs,
+    _sizes,
+    _stored_by_all,
+    _tile,
+    product_of,
+    tensor_core,
+)
+from .warp_tiles import Matrices, grouped
+from .warpgroup_tiles import WarpgroupTile, warpgroup_tile_cost
 
 _SCOPE = "shared.dyn"  # of results; tiles of operands are swizzled
 _SLAB = warpgroups.SLAB
-_ROWS, _COLUMNS, _STAGES = (64, 128, 256), (64, 128, 256), (2, 3, 4)
-_DEPTHS = (64, 128)
-# In quarters of a cycle, as `tensor_core` counts: what a step of the pipeline waits besides, and a copy takes to come.
-_WAITS, _LATENCY = 1000, 8000
-_REGISTERS, _OTHER_REGISTERS = 65536, 48  # of a block; of a thread, besides its sums
-_PADDED = 1.25  # times as long takes a step whose copies are not asynchronous
+_ROWS, _COLUMNS, _DEPTHS, _STAGES = (64, 128, 256), (64, 128, 256), (64,), (2, 3, 4)
 
 
 def multiplies_halves(func: PrimFunc) -> bool:
@@ -48,75 +57,53 @@ def multiplies_halves(func: PrimFunc) -> bool:
 
 @rule("cuda", multiplies_halves, first=True)
 def warpgroup(func: PrimFunc, target: Any) -> Iterator[Candidate]:
-    """A warpgroup for each 64 rows of a tile of `rows` x `columns`, in steps of `depth`, `stages` of which have tiles.
+    """A warpgroup for each 64 rows of a tile of `rows` x `columns`, in pieces of `depth` steps, `stages` at a time.
 
     Only candidates that cost less than the best one of `tensor_core` are proposed.
     """
     product = product_of(func)
     if product is None or not has_warpgroups(target):
         return
-    others = behind(func, product.block.name)
-    at_once = product.at_once()
+    matrices = Matrices(product.count, product.m, product.n, product.k, product.bytes, product.at_once())
+    followed = bool(behind(func, product.block.name)) or not product.is_plain
 
-    def price(rows: int, columns: int, depth: int, stages: int) -> Cost:
-        blocks = product.count * ceil(product.m / rows) * ceil(product.n / columns)
-        multiprocessors = target.multiprocessors or _BUSY
-        # Two elements a lane of banks and cycle: each group reads both operands, and the tiles are written once.
-        banks = (rows + rows // warpgroups.ROWS * columns + rows + columns) / 16
-        step = max(rows * columns / 512, banks, (rows / at_once[0] + columns / at_once[1]) / 2)
-        whole = product.divides(rows, columns, depth)
-        piece = max(depth * step, _LATENCY / (stages - 1)) + _WAITS
-        slower = 1.0 if whole else _PADDED
-        waves = ceil(blocks / multiprocessors)
-        return Cost(slower * waves * ceil(product.k / depth) * piece)
+    def price(**knobs: int) -> Cost:
+        tile = WarpgroupTile(**knobs)
+        return warpgroup_tile_cost(matrices, tile, followed or not tile.divides(matrices), _PADDED, target)
 
     def apply(sch: Schedule, **knobs: int) -> None:
-        used = schedule_product(sch, product, **knobs)
+        used = schedule_product(sch, product, WarpgroupTile(**knobs))
         for name in [b.name for b in blocks_of(sch.func)]:
             if name not in used:
                 attempt(lambda name=name: on_the_grid(sch, name, THREADS))  # type: ignore[misc]
 
     most = min((one.cost.cycles for one in tensor_core(func, target)), default=inf)
-    for rows in _sizes(product.m, _ROWS):
-        for columns in _sizes(product.n, _COLUMNS):
-            for depth in _sizes(product.k, _DEPTHS):
-                by_way = bool(others) or not product.is_plain or not product.divides(rows, columns, depth)
-                for stages in _STAGES:
-                    if _fits(product, rows, columns, depth, stages, by_way, target):
-                        knobs: dict[str, Knob] = {"rows": rows, "columns": columns, "depth": depth, "stages": stages}
-                        candidate = Candidate(knobs=knobs, price=price, apply=apply)
-                        if candidate.cost.cycles < most:
-                            yield candidate
+    sizes = (_sizes(extent, some) for extent, some in
+             ((product.m, _ROWS), (product.n, _COLUMNS), (product.k, _DEPTHS)))  # fmt: skip
+    for rows, columns, depth, stages in every(*sizes, _STAGES):
+        tile = WarpgroupTile(rows, columns, depth, stages)
+        whole = stages == 2 or stages <= ceil(product.k / depth)
+        if whole and tile.fits(matrices, followed or not tile.divides(matrices), target):
+            candidate = Candidate(knobs=asdict(grouped(matrices, tile, target)), price=price, apply=apply)
+            if candidate.cost.cycles < most:
+                yield candidate
 
 
-def _fits(product: Product, rows: int, columns: int, depth: int, stages: int, by_way: bool, target: Any) -> bool:
-    """Whether tiles are whole for copies, and fit registers and shared storage.
-
-    `by_way`: results go by way of shared storage.
-    """
-    threads = rows // warpgroups.ROWS * warpgroups.THREADS
-    sizes = zip((rows, columns), product.at_once(), strict=True)
-    copied = all(size * depth % (threads * lanes) == 0 for size, lanes in sizes)
-    used = stages * product.bytes * (rows + columns) * depth + (4 * rows * columns if by_way else 0)
-    registers = threads * (columns // 2 + _OTHER_REGISTERS)
-    return copied and used <= target.max_shared_memory_per_block and registers <= _REGISTERS
-
-
-def schedule_product(sch: Schedule, product: Product, rows: int, columns: int, depth: int, stages: int) -> set[str]:
+def schedule_product(sch: Schedule, product: Product, tile: WarpgroupTile) -> set[str]:
     """The product and what follows it element by element; returns the names of the blocks that it scheduled."""
     block, dtype = sch.get_block(product.block.name), product.dtype
-    groups = rows // warpgroups.ROWS
+    rows, columns, depth, groups = tile.rows, tile.columns, tile.depth, tile.groups
     last, copies = _as_matrices(sch, product, block, (rows, columns, depth), _SCOPE)
     for copy in copies:
         sch.set_scope(copy, 0, SWIZZLED)
     writer = sch.cache_write(block, 0, warpgroups.ACCUMULATOR)
     if last is not None:
-        inner = _tile(sch, last, rows, columns)
+        inner = _tile(sch, last, tile)
         sch.compute_at(writer, inner[0])
         sch.compute_at(block, inner[0])
         i, j, k = sch.get_loops(block)[-3:]
     else:
-        _, i, j, k = (None, *_tile(sch, block, rows, columns)[1:])
+        _, i, j, k = (None, *_tile(sch, block, tile)[1:])
     group, row = sch.split(i, [groups, None])
     ko, kk = sch.split(k, [None, depth])
     sch.reorder(group, ko, row, j, kk)
@@ -133,7 +120,7 @@ def schedule_product(sch: Schedule, product: Product, rows: int, columns: int, d
     sch.tensorize(sch.get_loops(init)[-2], warpgroups.fill(columns))
     sch.tensorize(row, warpgroups.multiply(columns, depth, dtype, product.transposed))
     sch.tensorize(sch.get_loops(writer)[-2], warpgroups.store(columns, "global" if last is None else "shared"))
-    sch.annotate(ko, "software_pipeline_stage", [0, 0, stages - 1])
+    sch.annotate(ko, "software_pipeline_stage", [0, 0, tile.stages - 1])
     sch.annotate(ko, "software_pipeline_order", [0, 1, 2])
     sch.annotate(ko, "software_pipeline_async_stages", [0])
     if last is not None:

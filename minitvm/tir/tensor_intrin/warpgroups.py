@@ -14,7 +14,7 @@ scope "shared.dyn.swizzled": lines of 128 bytes, whose places `transform.swizzle
 fragment of scope "warpgroup.accumulator", which the 128 threads along threadIdx.x hold in registers, and which only
 these instructions touch.
 
-PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", canonical layouts with 128-byte swizzle.
+PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
 """
 
 from __future__ import annotations

@@ -81,9 +81,8 @@ class Copies:
     def of_step(self, now: int, running: Mapping[int, Stmt]) -> Iterator[Stmt]:
         """The statements of a time step that is written out, of the parts that run in it, in their order."""
         last = [p for p in running if p in self.begun][-1:]
-        needed = {
-            p: max(now - self.stages[p] + self.stages[q] for q in self.needs[p]) for p in running if self.needs[p]
-        }
+        begun = {p: [now - self.stages[p] + self.stages[q] for q in self.needs[p]] for p in running}
+        needed = {p: max(steps) for p, steps in begun.items() if steps}
         early = {p: step for p, step in needed.items() if step < now - 1}
         if early:
             yield wait_group(sum(step > max(early.values()) for step in self.groups))

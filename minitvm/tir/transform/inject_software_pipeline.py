@@ -45,7 +45,6 @@ from ..nodes import (
     BufferRegion,
     BufferStore,
     For,
-    ForKind,
     If,
     PrimFunc,
     Seq,

@@ -4,8 +4,8 @@
                                                              for j in 4: S                     (i = 6)
 
 The loop of a pipeline that waits for asynchronous copies is not cut: once a step its conditions ask which copies are
-still to begin, and a cut would write everything else twice. A parallel loop is not cut (that would be a barrier): its body is, by an `if` on its variable. A vectorised loop keeps
-its condition, as a mask.
+still to begin, and a cut would write everything else twice. A parallel loop is not cut (that would be a barrier): its
+body is, by an `if` on its variable. A vectorised loop keeps its condition, as a mask.
 """
 
 from __future__ import annotations

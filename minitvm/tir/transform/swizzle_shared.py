@@ -3,10 +3,10 @@
     S[r, c]  of float16  ->  S[r, ((c // 8) ^ (r % 8)) * 8 + c % 8]
 
 Threads that read or write one column of 8 neighbouring lines, 16 bytes each, then do so in different banks. The lines
-are the last dimension, 128 bytes, and their number is a multiple of 8. So the three bits of the piece are combined with
-the three bits of the address above those of a line, as the 128-byte swizzle of PTX's matrix descriptors does (PTX ISA,
-"Swizzling Modes"), if storage begins at a multiple of 1024 bytes. For each line it is a permutation of the line, its own
-inverse: what one access writes another one reads. Where storage lies is decided before; the accesses alone change.
+are the last dimension, 128 bytes, and their number is a multiple of 8. So three bits of an address, those above a line,
+change the three bits of a piece in it, if storage begins at a multiple of 1024 bytes: the 128-byte swizzle of PTX's
+matrix descriptors ("Swizzling Modes"). It permutes the pieces of each line and is its own inverse, so an access reads
+what another one wrote at the same indices. Where storage lies is decided before; the accesses alone change.
 """
 
 from __future__ import annotations

@@ -43,23 +43,24 @@ CORES.edit("float32 are not rounded", "_load_words", "emitter.operation('tf32')"
 CORES.edit("steps of float32 are columns", "load_b_words", "turned=True", "turned=False")
 GROUPS = Faults("spelling of products of warpgroups", "minitvm.codegen.warpgroups", [WARPGROUPS])
 GROUPS.edit(
-    "offsets of the second operand change places", "multiply", 'f"{_CORE}, {2 * apart_b}"', 'f"{2 * apart_b}, {_CORE}"'
-)
-GROUPS.edit("offsets count elements", "multiply", 'f"{2 * apart_a}, {_CORE}"', 'f"{apart_a}, {_CORE}"')
-GROUPS.edit(
     "nobody waits", "multiply", "f\"{emitter.operation('wgmma_wait')}(0)\"", "f\"{emitter.operation('wgmma_wait')}(1)\""
 )
 GROUPS.edit("sums are not fenced", "multiply", "f\"{emitter.operation('wgmma_fence')}()\"", '""')
 GROUPS.edit("all steps multiply the first ones", "multiply", "range(0, steps_of(stmt.name), DEPTH)",
             "[0] * (steps_of(stmt.name) // DEPTH)")  # fmt: skip
+GROUPS.edit("the next steps of columns are in their line", "multiply", "along if turned else step * SLAB", "along")
+GROUPS.edit("pairs lie anywhere", "store", "at_once = 2 if all(", "at_once = 2 if any(")
 PROXY = Faults("stores that products read", "minitvm.codegen.numba_cuda", [WARPGROUPS])
 PROXY.edit("they are not made known", "_NumbaCUDA.evaluate", "if self.has_products:", "if False:")
+SWIZZLE = Faults("swizzled tiles", "minitvm.tir.transform.swizzle_shared", [WARPGROUPS])
+SWIZZLE.edit("each second line is as the first one", "swizzle_shared", "line % LINES", "line % LINES // 2")
+SWIZZLE.edit("pieces are elements", "swizzle_shared", "PIECE // new.buffer.dtype.bytes", "1")
 ON_GROUPS = Faults("products on warpgroups", "minitvm.strategy.gpu.warpgroups", [WARPGROUPS])
-ON_GROUPS.edit("registers have no end", "_fits", "registers <= _REGISTERS", "True")
-ON_GROUPS.edit("shared storage has no end", "_fits", "used <= target.max_shared_memory_per_block", "True")
 ON_GROUPS.edit("small products are taken too", "warpgroup", "if candidate.cost.cycles < most:", "if True:")
-ON_GROUPS.edit("all groups of a block compute the same rows", "schedule_product", "groups = rows // warpgroups.ROWS",
-               "groups = 1")  # fmt: skip
+GROUP_TILES = Faults("tiles of warpgroups", "minitvm.strategy.gpu.warpgroup_tiles", [WARPGROUPS])
+GROUP_TILES.edit("registers have no end", "WarpgroupTile.fits", "threads * self.registers <=", "0 <=")
+GROUP_TILES.edit("shared storage has no end", "WarpgroupTile.fits", "self.shared_bytes(product, by_way) <=", "0 <=")
+GROUP_TILES.edit("all groups of a block compute the same rows", "WarpgroupTile.groups", "self.rows // ROWS", "1")
 TF32 = Faults("float32 on tensor cores", "minitvm.graph.passes.tf32_products", [CONSENT])
 TF32.edit("nobody is asked", "tf32_products", "not target.rounds_to_tf32", 'target.kind != "cuda"')
 TF32.edit("strict accuracy rounds too", "tf32_products", 'accuracy == "strict"', "False")
