@@ -35,6 +35,8 @@ class SimulatedDevice:
     dlpack = (_EXTENDED, 0)
     stream = None
     shares_host = False
+    arch = ""
+    has_addresses = True
     errors: tuple[type[Exception], ...] = (MinitvmError,)
     limits = Limits(threads=1, axes=(1, 1, 1), piece=1 << 31, units=1)
 
