@@ -254,9 +254,9 @@ def _batches(
     lines: Sequence[Line], runner: Measuring, end: float, trials: int | None, report: Report | None, runs: int,
     tuned: Tuned,
 ) -> str:  # fmt: skip
-    """Batch after batch, small ones where several tasks wait, none smaller than what runs at once; returns why it
-    ended."""
-    size = max(BATCH if len(lines) == 1 else BATCH // 2, runner.width)
+    """Batch after batch, small ones where several tasks wait, none smaller than what is compiled or runs at once;
+    returns why it ended."""
+    size = max(BATCH if len(lines) == 1 else BATCH // 2, len(available_cores()), runner.width)
     while True:
         now, left = time.monotonic(), None if trials is None else trials - sum(line.search.trials for line in lines)
         if now >= end:

@@ -332,7 +332,7 @@ def _signal_name(number: int) -> str:
 
 
 def _with_tail(what: str, text: str) -> str:
-    last = text.splitlines()[-1][-_TAIL:] if text else ""
+    last = text.splitlines()[-1][:_TAIL] if text else ""
     return f"{what}: {last}" if last else what
 
 
