@@ -167,6 +167,11 @@ class Accelerator:
     widen: bool = False
 
     @property
+    def cycle_seconds(self) -> float:
+        """Seconds of a cycle."""
+        return 1e-6 / self.mhz
+
+    @property
     def config(self) -> Any:
         """The machine in full, an `accel.config.AccelConfig`: what drives programs, meaning and cycles alike.
 
