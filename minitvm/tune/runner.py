@@ -2,7 +2,9 @@
 
 A child that crashes, hangs or takes too much memory is that child alone: its parent says by which signal it ended, and
 what it wrote. To open a device takes longer than to measure, so a child that has opened one measures there until a
-candidate ends it: what has happened to the device ends with the child. Started as a plain program (`python -m minitvm.tune.runner`); requests and replies are messages of JSON
+candidate ends it; what has happened to the device ends with the child.
+
+Started as a plain program (`python -m minitvm.tune.runner`); requests and replies are messages of JSON
 (`workers.process`). A request:
 
     artifacts   paths of modules to run: one, or two that take turns
@@ -16,8 +18,8 @@ candidate ends it: what has happened to the device ends with the child. Started 
     memory      bytes of memory that the child may use; 0 for any number
     device      the kind of target whose device the child keeps open; "" for a child that measures once
 
-The reply: an outcome of `records`, `seconds` of each run of each artifact, and a message. A request with `open`, the kind
-of a device, opens it: the reply has its `name` and its `architectures`.
+The reply: an outcome of `records`, `seconds` of each run of each artifact, and a message. A request with `open`, the
+kind of a device, opens it: the reply has its `name` and its `architectures`.
 """
 
 from __future__ import annotations
@@ -92,7 +94,7 @@ class Child:
     def __init__(self, memory: int) -> None:
         asking, self._requests = os.pipe()
         self._replies, answering = os.pipe()
-        self._said = tempfile.TemporaryFile()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (`end` closes it)
         self._status: int | None = None  # as `waitpid` has it, once the process has ended
         self._number = os.fork()
         if self._number == 0:
@@ -186,7 +188,7 @@ def measured(request: Mapping[str, Any]) -> dict[str, Any]:
     from ..runtime import load
 
     try:
-        functions = [load(path, key=bytes.fromhex(request["key"])) for path in request["artifacts"]]
+        functions: list[Any] = [load(path, key=bytes.fromhex(request["key"])) for path in request["artifacts"]]
         copies = _arguments(functions[0], request["zeros"], request["between"])
         copies = [[_there(functions[0], value) for value in arguments] for arguments in copies]
         for function in functions:  # the first run also finds out whether it is right
@@ -197,7 +199,7 @@ def measured(request: Mapping[str, Any]) -> dict[str, Any]:
         clocks = [function.clock(copies) or HostClock(function, copies) for function in functions]
     except MemoryError:
         return {"outcome": MEMORY, "message": f"more than {request['memory'] / 1e9:.3g} GB", "seconds": []}
-    except TargetError as error:  # a limit of the device; what fails while it runs is another error, and ends this process
+    except TargetError as error:  # a limit of the device, which another kind of error would leave unusable
         return {"outcome": REFUSED, "message": " ".join(str(error).split()), "seconds": []}
     return {"outcome": OK, "message": "", "seconds": _timed(clocks, request)}
 

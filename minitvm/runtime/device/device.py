@@ -60,6 +60,7 @@ class Device(Protocol):
     @property
     def arch(self) -> str:
         """Its architecture, where compilers have names for them; else ""."""
+
     @property
     def errors(self) -> tuple[type[Exception], ...]:
         """What a command raises that fails on the device."""
