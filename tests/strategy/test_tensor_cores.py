@@ -46,8 +46,7 @@ def test_same_meaning(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*LONGER[:2], "transposed", *LONGER[3:]])
-def test_lanes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MINITVM_CUDA_DEVICE", "simulator")
+def test_lanes(name: str) -> None:
     runs_lane_by_lane(name)
 
 
