@@ -52,6 +52,11 @@ class DeviceArray:
         """Its bytes."""
         return self.size * self.type.bytes
 
+    @property
+    def room(self) -> int:
+        """How many addresses it takes: its bytes, or one where an address only tells pieces of memory apart."""
+        return self.nbytes if self.device.has_addresses else min(self.nbytes, 1)
+
     def numpy(self) -> np.ndarray[Any, Any]:
         """A copy in the host's memory."""
         data = aligned_empty(self.nbytes)

@@ -349,6 +349,25 @@ class BoundProgram:
         for number, step in enumerate(self.program.executable.steps):
             self._take(number, step, memory)
 
+    def commands(self, calls: Sequence[tuple[Sequence[Any], Sequence[Any]]]) -> Launch:
+        """What queues all steps for each choice of inputs and outputs, as one command where the device can record.
+
+        Nothing is copied to the host, and from it only here.
+        """
+        self.device.enter()
+        memories = []
+        for inputs, outputs in calls:
+            memories.append(self._chosen(inputs, outputs))
+            self._copy_in(memories[-1], inputs, outputs)
+        self.device.finish()
+
+        def queue() -> None:
+            for memory in memories:
+                for number, step in in_order(self.program.executable, self._counting(memory), self.env):
+                    self._take(number, step, memory)
+
+        return (self.device.recorded(queue) if self._recordable else None) or queue
+
     # -- copies at the edges
 
     def _copy_in(self, memory: _Memory, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
