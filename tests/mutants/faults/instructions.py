@@ -52,7 +52,8 @@ OPERANDS.edit(
 CUDA = Faults("asynchronous copies of CUDA", "minitvm.codegen.numba_cuda", [INSTRUCTIONS])
 CUDA.edit("waits are left out", "_NumbaCUDA.evaluate", "stmt.value.op in (COMMIT, WAIT)", "stmt.value.op == COMMIT")
 CORES = Faults("spelling of tensor cores", "minitvm.codegen.tensor_cores", [TENSOR_CORES])
-CORES.edit("pieces of the first factor change places", "_A", "(8, 0), (0, 8)", "(0, 8), (8, 0)")
+CORES.edit("pieces of the first factor change places", "load_a", "({lane} & 15) * {row} + ({lane} >> 4) * 8",
+           "(({lane} & 7) + ({lane} >> 4) * 8) * {row} + (({lane} >> 3) & 1) * 8")  # fmt: skip
 CORES.edit("lanes name rows of the left half alone", "load_a", "({lane} >> 4) * 8", "({lane} >> 4) * 0")
 CORES.edit("columns of the second factor are rows", "LOADS", '"ldmatrix_x2_trans"', '"ldmatrix_x2"')
 CORES.edit("lower rows are stored again", "store", "k // 2 * PIECE", "0 * k")
