@@ -43,6 +43,7 @@ from ..tir.nodes import (
     Prefetch,
     PrimFunc,
 )
+from ..tir.tensor_intrin.warpgroups import reads_by_proxy
 from .grids import GridEmitter
 from .index_width import index_dtype
 from .numba_expressions import short_name
@@ -76,6 +77,7 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         self.names.used_names |= {"cuda"}
         self.dynamic, _ = dynamic_storage(kernel)  # where each buffer begins in what the launch gives
         self.operations: set[str] = set()  # of CUDA alone
+        self.has_products = any(isinstance(n, Instruction) and reads_by_proxy(n.name) for n in walk(kernel.body))
         # The variables of tiles of fragments, with the places of their pieces, by the place of each piece.
         self.fragments: dict[tuple[Buffer, int], tuple[str, tuple[int, ...]]] = {}
         self.lane = "0"  # the thread in its warp
@@ -130,6 +132,8 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
 
     def evaluate(self, stmt: Evaluate) -> None:
         if isinstance(stmt.value, Call) and stmt.value.op == "tvm_storage_sync":
+            if self.has_products:
+                self.line(f"{self.operation('proxy_fence')}()")  # they see what was written to shared storage
             self.line("cuda.syncthreads()")
         elif isinstance(stmt.value, Call) and stmt.value.op in (COMMIT, WAIT) and self.has_async_copies:
             pending = ", ".join(self.index(arg) for arg in stmt.value.args)

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import Unsupported, report
+from ..errors import Unsupported
 from ..expr import EQ, Expr, IntImm, const
 from ..target.cuda_capability import capability
 from ..tir.analysis.threads import is_of_a_warp
 from ..tir.nodes import Buffer, Instruction, Tile
-from ..tir.script.printer import script
-from .operands import constant_stride, start_of, stride_of
+from .operands import constant_stride, plain, refused, start_of, stride_of
 
 PIECE = 8
 _A = ((0, 0), (8, 0), (0, 8), (8, 8))  # the pieces of a tile in the order of an instruction's registers
@@ -143,7 +142,7 @@ def _load(emitter: Any, stmt: Instruction, kind: str, place: str) -> None:
     row = constant_stride(emitter, memory, 0)
     first = memory.places[0].indices[0]
     if row % PIECE or not _divides(emitter, first, PIECE):
-        raise _refused(emitter, stmt, "rows that begin at multiples of 16 bytes", f"the stride {row}, from {first}")
+        raise refused(emitter, stmt, "rows that begin at multiples of 16 bytes", f"the stride {row}, from {first}")
     at = emitter.word(f"{start} + {place.format(lane=emitter.lane, row=row)}")
     names = [_registers(emitter, fragment, pieces) for pieces in tiles]
     loaded = names[0] if len(names) == 1 else emitter.names.fresh("loaded")
@@ -155,14 +154,7 @@ def _load(emitter: Any, stmt: Instruction, kind: str, place: str) -> None:
 
 def _divides(emitter: Any, value: Expr, number: int) -> bool:
     """Whether a value is surely a multiple of a number."""
-    plain = _plain(emitter, value)
-    return bool(emitter.analyzer.can_prove(EQ(plain % number, const(0, plain.dtype))))
-
-
-def _plain(emitter: Any, index: Any) -> Any:
-    from ..expr import substitute
-
-    return substitute(index, dict(emitter.lets)) if emitter.lets else index
+    return bool(emitter.analyzer.can_prove(EQ(plain(emitter, value) % number, const(0, value.dtype))))
 
 
 def _tiles(stmt: Instruction) -> list[Tile]:
@@ -194,14 +186,7 @@ def _registers(emitter: Any, tile: Tile, pieces: tuple[tuple[int, int], ...]) ->
 def _needs(emitter: Any, stmt: Instruction, least: int) -> None:
     found = capability(emitter.target)
     if found < least:
-        raise _refused(emitter, stmt, f"a device of sm_{least} or newer", f"sm_{found}")
-
-
-def _refused(emitter: Any, stmt: Instruction, wanted: str, found: str) -> Unsupported:
-    program = script(emitter.kernel, mark={stmt: "here"}, context=2)
-    return Unsupported(
-        report(f"{emitter.kernel.name}: {stmt.name} cannot be used", program=program, wanted=wanted, found=found)
-    )
+        raise refused(emitter, stmt, f"a device of sm_{least} or newer", f"sm_{found}")
 
 
 def refuse_other_accesses(name: str, buffer: Buffer) -> Unsupported:

@@ -12,9 +12,10 @@ from ..errors import nearest
 
 # A scope is one of these, and after a dot which part or layout of it ("shared.dyn", "wmma.matrix_a").
 SCOPES = (
-    "global", "shared", "local", "warp",
+    "global", "shared", "local", "warp", "warpgroup",
     "wmma", "m16n8k8", "metal", "texture", "amx", "vtcm", "acc", "inp", "wgt", "out",
 )  # fmt: skip
+SWIZZLED = "shared.dyn.swizzled"  # lines of 128 bytes, whose pieces lie as `transform.swizzle_shared` says
 _SCOPE = re.compile(rf"^({'|'.join(SCOPES)})\b[\w.]*$")
 
 # "vthread" alone is an axis of virtual threads as well.
@@ -34,7 +35,7 @@ def is_within(scope: str, described: str) -> bool:
 
     Instructions tell memories apart, not who allocates a piece of them.
     """
-    return scope == described or scope.startswith(f"{described}.")
+    return scope == described or (scope.startswith(f"{described}.") and scope != SWIZZLED)
 
 
 def is_thread_axis(name: object) -> bool:

@@ -383,12 +383,12 @@ def _tile(sch: Schedule, block: Any, tile: WarpTile) -> list[Any]:
     return [grid_j, tile_i, tile_j, *rest]
 
 
-def _stored_by_all(sch: Schedule, block: Any, warps: int) -> None:
+def _stored_by_all(sch: Schedule, block: Any, warps: int, lanes_of_one: int = tensor_cores.WARP) -> None:
     """The tile of results shared out among the threads, vectors of neighbours to each."""
     row, column = sch.get_loops(block)[-2:]
     lanes = 4 if block_of(sch, block).writes[0].buffer.dtype.bytes >= 4 else 8
     vectors, lane = sch.split(column, [None, lanes])
-    _, warp, thread = sch.split(sch.fuse(row, vectors), [None, warps, tensor_cores.WARP])
+    _, warp, thread = sch.split(sch.fuse(row, vectors), [None, warps, lanes_of_one])
     sch.bind(warp, "threadIdx.y")
     sch.bind(thread, "threadIdx.x")
     sch.vectorize(lane)

@@ -3,7 +3,7 @@
 from tests.runtime.test_tile_products import test_on_this_cpu
 
 from ..patch import Faults
-from ..seeded import CONSENT, INSTRUCTIONS, TENSOR_CORES
+from ..seeded import CONSENT, INSTRUCTIONS, TENSOR_CORES, WARPGROUPS
 from ..streams import by_hand
 
 STAGES = Faults("asynchronous stages", "minitvm.tir.transform.asynchronous_stages", [INSTRUCTIONS])
@@ -64,6 +64,26 @@ CORES.edit(
 )
 CORES.edit("float32 are not rounded", "_load_words", "emitter.operation('tf32')", "emitter.use('as_u32')")
 CORES.edit("steps of float32 are columns", "load_b_words", "turned=True", "turned=False")
+GROUPS = Faults("spelling of products of warpgroups", "minitvm.codegen.warpgroups", [WARPGROUPS])
+GROUPS.edit(
+    "nobody waits", "multiply", "f\"{emitter.operation('wgmma_wait')}(0)\"", "f\"{emitter.operation('wgmma_wait')}(1)\""
+)
+GROUPS.edit("sums are not fenced", "multiply", "f\"{emitter.operation('wgmma_fence')}()\"", '""')
+GROUPS.edit("all steps multiply the first ones", "multiply", "range(0, steps_of(stmt.name), DEPTH)",
+            "[0] * (steps_of(stmt.name) // DEPTH)")  # fmt: skip
+GROUPS.edit("the next steps of columns are in their line", "multiply", "along if turned else step * SLAB", "along")
+GROUPS.edit("pairs lie anywhere", "store", "at_once = 2 if all(", "at_once = 2 if any(")
+PROXY = Faults("stores that products read", "minitvm.codegen.numba_cuda", [WARPGROUPS])
+PROXY.edit("they are not made known", "_NumbaCUDA.evaluate", "if self.has_products:", "if False:")
+SWIZZLE = Faults("swizzled tiles", "minitvm.tir.transform.swizzle_shared", [WARPGROUPS])
+SWIZZLE.edit("each second line is as the first one", "swizzle_shared", "line % LINES", "line % LINES // 2")
+SWIZZLE.edit("pieces are elements", "swizzle_shared", "PIECE // new.buffer.dtype.bytes", "1")
+ON_GROUPS = Faults("products on warpgroups", "minitvm.strategy.gpu.warpgroups", [WARPGROUPS])
+ON_GROUPS.edit("small products are taken too", "warpgroup", "if candidate.cost.cycles < most:", "if True:")
+GROUP_TILES = Faults("tiles of warpgroups", "minitvm.strategy.gpu.warpgroup_tiles", [WARPGROUPS])
+GROUP_TILES.edit("registers have no end", "WarpgroupTile.fits", "threads * self.registers <=", "0 <=")
+GROUP_TILES.edit("shared storage has no end", "WarpgroupTile.fits", "self.shared_bytes(product, by_way) <=", "0 <=")
+GROUP_TILES.edit("all groups of a block compute the same rows", "WarpgroupTile.groups", "self.rows // ROWS", "1")
 TF32 = Faults("float32 on tensor cores", "minitvm.graph.passes.tf32_products", [CONSENT])
 TF32.edit("nobody is asked", "tf32_products", "not target.rounds_to_tf32", 'target.kind != "cuda"')
 TF32.edit("strict accuracy rounds too", "tf32_products", 'accuracy == "strict"', "False")
