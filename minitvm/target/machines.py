@@ -276,7 +276,7 @@ def _capability(arch: str, block_kb: int, shared_kb: int, lanes: int, threads: i
 
 
 _GPUS = {
-    "h100": replace(_capability("sm_90", 227, 228, 128, 2048), name="h100", multiprocessors=132),
+    "h100": replace(_capability("sm_90a", 227, 228, 128, 2048), name="h100", multiprocessors=132),
     "a100": replace(_capability("sm_80", 163, 164, 64, 2048), name="a100", multiprocessors=108),
     "gtx-1080-ti": GPU("gtx-1080-ti", "sm_61", multiprocessors=28),
 }
