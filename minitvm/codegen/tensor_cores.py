@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import Unsupported
-from ..expr import EQ, IntImm, const
+from ..expr import EQ, Expr, IntImm, const
 from ..target.cuda_capability import capability
 from ..tir.analysis.threads import is_of_a_warp
 from ..tir.nodes import Buffer, Instruction, Tile
@@ -44,7 +44,7 @@ def fill(emitter: Any, stmt: Instruction) -> None:
 
 
 def store(emitter: Any, stmt: Instruction) -> None:
-    """An accumulator to memory: each thread its two neighbours of each piece."""
+    """An accumulator to memory: each thread its two neighbours of each piece, in one access where 8 bytes divide it."""
     fragment, place = _tiles(stmt)
     sums = _registers(emitter, fragment, _ROWS)
     array, start = start_of(emitter, place)
@@ -52,9 +52,16 @@ def store(emitter: Any, stmt: Instruction) -> None:
     base = emitter.names.fresh("at_piece")
     lane = emitter.lane
     emitter.line(f"{base} = {emitter.word(f'{start} + ({lane} >> 2) * ({row}) + ({lane} & 3) * 2')}")
-    for k in range(4):
-        offset = f"{base} + {k % 2}" if k < 2 else f"{base} + 8 * ({row}) + {k % 2}"
-        emitter.line(f"{array}[{emitter.word(offset)}] = {sums}[{k}]")
+    stride, first = stride_of(emitter, place, 0), place.places[0].indices[0]
+    together = all(_divides(emitter, value, 2) for value in (stride, first))
+    for k in (0, 2):
+        offset = f"{base} + {k // 2 * PIECE} * ({row})"
+        if together:
+            pair = f"{emitter.use('insert')}({emitter.use('broadcast')}({sums}[{k}], 2), 1, {sums}[{k + 1}])"
+            emitter.line(f"{emitter.use('store_whole')}({array}, {emitter.word(offset)}, {pair})")
+            continue
+        for half in (0, 1):
+            emitter.line(f"{array}[{emitter.word(f'{offset} + {half}')}] = {sums}[{k + half}]")
 
 
 def load_a(emitter: Any, stmt: Instruction) -> None:
@@ -134,7 +141,7 @@ def _load(emitter: Any, stmt: Instruction, kind: str, place: str) -> None:
     array, start = start_of(emitter, memory)
     row = constant_stride(emitter, memory, 0)
     first = memory.places[0].indices[0]
-    if row % PIECE or not emitter.analyzer.can_prove(EQ(plain(emitter, first) % PIECE, const(0, first.dtype))):
+    if row % PIECE or not _divides(emitter, first, PIECE):
         raise refused(emitter, stmt, "rows that begin at multiples of 16 bytes", f"the stride {row}, from {first}")
     at = emitter.word(f"{start} + {place.format(lane=emitter.lane, row=row)}")
     names = [_registers(emitter, fragment, pieces) for pieces in tiles]
@@ -143,6 +150,11 @@ def _load(emitter: Any, stmt: Instruction, kind: str, place: str) -> None:
     if len(names) > 1:
         for number, name in enumerate(names):
             emitter.line(f"{name} = ({loaded}[{2 * number}], {loaded}[{2 * number + 1}])")
+
+
+def _divides(emitter: Any, value: Expr, number: int) -> bool:
+    """Whether a value is surely a multiple of a number."""
+    return bool(emitter.analyzer.can_prove(EQ(plain(emitter, value) % number, const(0, value.dtype))))
 
 
 def _tiles(stmt: Instruction) -> list[Tile]:

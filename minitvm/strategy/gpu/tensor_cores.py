@@ -284,6 +284,8 @@ def _schedule(sch: Schedule, product: Product, tile: WarpTile, scope: str) -> se
     warp = fused(sch, [warp_row, warp_column])
     sch.bind(warp, "threadIdx.y")
     sch.reverse_compute_at(writer, warp)
+    if last is not None:
+        sch.storage_align(writer, 0, -2, 16, 8)  # the pairs of 4 rows are in different banks
     pair = dtype != "float32" and columns // tile.warp_columns % 16 == 0
     width = 16 if pair else 8  # columns that a load brings
     fragments = []

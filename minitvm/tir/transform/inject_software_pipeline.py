@@ -34,6 +34,7 @@ from ...expr import Expr, IntImm, Node, Range, const, map_children, replace, rew
 from ..analysis.boxes import hull, touched
 from ..analysis.failure import Failure
 from ..analysis.software_pipelines import DOUBLE, KEYS, Pipeline, annotated_loops, malformed, opened, plan
+from ..analysis.threads import owns
 from ..analysis.tree import Tree, fresh_copy
 from ..annotations import ALIGNMENTS
 from ..conditions import all_of, uses
@@ -254,8 +255,8 @@ def _one_iteration(tree: Tree, loop: For, buffer: Buffer) -> list[Range | None]:
     analyzer = Analyzer.inside(*tree.all_loops_above(loop), loop)
     regions = [(b, r) for b in tree.blocks_in(loop) for r in (*b.block.reads, *b.block.writes) if r.buffer is buffer]
     box = hull([touched(tree, b, r, loop, analyzer) for b, r in regions], analyzer)
-    # Iterations of a concurrent loop outside lie apart in the buffer, and must stay so.
-    apart = [l.var for l in tree.all_loops_above(loop) if l.kind in CONCURRENT]
+    # Iterations of a concurrent loop outside lie apart in the buffer, and must stay so, unless each has its own.
+    apart = [l.var for l in tree.all_loops_above(loop) if l.kind in CONCURRENT and not owns(l, buffer.scope)]
     shrinks = [
         isinstance(r.extent, IntImm)
         and (not isinstance(dim, IntImm) or r.extent.value < dim.value)

@@ -8,6 +8,7 @@ from typing import Any
 from ....arith import Analyzer, regions
 from ....errors import InputError
 from ....expr import REDUCE, Expr, IntImm, Range, Var, const, replace, substitute, walk
+from ...annotations import ALIGNMENTS, alignments_of
 from ...nodes import (
     Block,
     BlockRealize,
@@ -273,8 +274,21 @@ def _implemented(matcher: Matcher, block: Block, intrin: TensorIntrin) -> Block:
         body=with_buffers(substitute(root.body, scalars), placed),
         alloc_buffers=(*block.alloc_buffers, *root.alloc_buffers),
         match_buffers=(*block.match_buffers, *views),
-        annotations={**block.annotations, **root.annotations},
+        annotations={**block.annotations, **_alignments(block), **root.annotations},
     )
+
+
+def _alignments(block: Block) -> dict[str, Any]:
+    """What was asked of the storage of buffers by blocks that are replaced, as a note of the block around them."""
+    position = {region.buffer: number for number, region in enumerate(block.writes)}
+    entries = {
+        (position[inner.writes[write].buffer], *rest)
+        for inner in walk(block)
+        if isinstance(inner, Block)
+        for write, *rest in alignments_of(inner)
+        if inner.writes[write].buffer in position
+    }
+    return {ALIGNMENTS: [list(entry) for entry in sorted(entries)]} if entries else {}
 
 
 def _loop_extents(stmt: Stmt) -> list[int | None]:
