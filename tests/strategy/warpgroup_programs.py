@@ -39,7 +39,7 @@ def scheduled(name: str) -> tir.PrimFunc:
     sch, matrices = tir.Schedule(func), product_of(func)
     assert matrices is not None
     try:
-        schedule_product(sch, matrices, WarpgroupTile(*tile))
+        schedule_product(sch, matrices, WarpgroupTile(*tile[:3], stages=tile[3]))
     except ScheduleError as error:
         raise AssertionError(str(error)) from error
     return sch.func

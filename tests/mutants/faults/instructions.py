@@ -52,7 +52,8 @@ OPERANDS.edit(
 CUDA = Faults("asynchronous copies of CUDA", "minitvm.codegen.numba_cuda", [INSTRUCTIONS])
 CUDA.edit("waits are left out", "_NumbaCUDA.evaluate", "stmt.value.op in (COMMIT, WAIT)", "stmt.value.op == COMMIT")
 CORES = Faults("spelling of tensor cores", "minitvm.codegen.tensor_cores", [TENSOR_CORES])
-CORES.edit("pieces of the first factor change places", "_A", "(8, 0), (0, 8)", "(0, 8), (8, 0)")
+CORES.edit("pieces of the first factor change places", "load_a", "({lane} & 15) * {row} + ({lane} >> 4) * 8",
+           "(({lane} & 7) + ({lane} >> 4) * 8) * {row} + (({lane} >> 3) & 1) * 8")  # fmt: skip
 CORES.edit("lanes name rows of the left half alone", "load_a", "({lane} >> 4) * 8", "({lane} >> 4) * 0")
 CORES.edit("columns of the second factor are rows", "LOADS", '"ldmatrix_x2_trans"', '"ldmatrix_x2"')
 CORES.edit("lower rows are stored again", "store", "k // 2 * PIECE", "0 * k")
@@ -80,8 +81,9 @@ SWIZZLE.edit("pieces are elements", "swizzle_shared", "PIECE // new.buffer.dtype
 ON_GROUPS = Faults("products on warpgroups", "minitvm.strategy.gpu.warpgroups", [WARPGROUPS])
 ON_GROUPS.edit("small products are taken too", "warpgroup", "if candidate.cost.cycles < most:", "if True:")
 GROUP_TILES = Faults("tiles of warpgroups", "minitvm.strategy.gpu.warpgroup_tiles", [WARPGROUPS])
-GROUP_TILES.edit("registers have no end", "WarpgroupTile.fits", "threads * self.registers <=", "0 <=")
-GROUP_TILES.edit("shared storage has no end", "WarpgroupTile.fits", "self.shared_bytes(product, by_way) <=", "0 <=")
+BLOCK_TILES = Faults("tiles of blocks", "minitvm.strategy.gpu.warp_tiles", [WARPGROUPS])
+BLOCK_TILES.edit("registers have no end", "BlockTile.fits", "self.threads * self.registers <=", "0 <=")
+BLOCK_TILES.edit("shared storage has no end", "BlockTile.fits", "self.shared_bytes(product, by_way) <=", "0 <=")
 GROUP_TILES.edit("all groups of a block compute the same rows", "WarpgroupTile.groups", "self.rows // ROWS", "1")
 TF32 = Faults("float32 on tensor cores", "minitvm.graph.passes.tf32_products", [CONSENT])
 TF32.edit("nobody is asked", "tf32_products", "not target.rounds_to_tf32", 'target.kind != "cuda"')
