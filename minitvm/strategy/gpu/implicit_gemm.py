@@ -97,7 +97,9 @@ def candidates(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     if product is None or product.bytes > 4:
         return
     others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
-    fetches = tuple(product.run(load, axes)[1] for load, axes in zip((product.a, product.b), tiles_of(product), strict=True))
+    fetches = tuple(
+        product.run(load, axes)[1] for load, axes in zip((product.a, product.b), tiles_of(product), strict=True)
+    )
 
     def price(**knobs: Any) -> Cost:
         return tile_cost(product, Tile(**knobs), fetches, target)

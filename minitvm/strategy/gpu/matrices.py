@@ -157,9 +157,7 @@ def as_matrices(
             raise Unfit("matrices: wanted as many axes behind the product as it has")
         relooped(sch, last, iterators, result)
     loads = (product.a, product.b)
-    copies = [
-        staged(sch, block, load.buffer.name, axes, scopes[0]) for load, axes in zip(loads, tiles, strict=True)
-    ]
+    copies = [staged(sch, block, load.buffer.name, axes, scopes[0]) for load, axes in zip(loads, tiles, strict=True)]
     relooped(sch, block, iterators, product.axes)
     if last is not None:
         padded(sch, block, last, copies, [*[1] * len(product.outside), *tile], scopes[1])
