@@ -13,6 +13,7 @@ BACKEND = Backend(
     assembly="minitvm.runtime.cuda.compiler:assembly",
     program="minitvm.runtime.cuda.program:CudaProgram",
     refusal="minitvm.strategy.gpu.refusal:refusal",
+    opened="minitvm.runtime.cuda.devices:current",
     devices="minitvm.runtime.cuda.devices:names",
     memory="minitvm.runtime.cuda.devices:memory",
     machine_code="minitvm.runtime.cuda.machine_code",

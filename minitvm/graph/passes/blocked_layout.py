@@ -69,10 +69,12 @@ def _channels_behind_convolutions(graph: Graph) -> set[int]:
 
 
 def block_of(channels: int, lanes: int) -> int | None:
-    """The block of a dimension: the widest vector of at least 4 lanes that divides it; a few channels are one block."""
-    for block in (lanes, lanes // 2, lanes // 4):
-        if block >= 4 and channels % block == 0:
+    """The block of a dimension: `lanes` halved until they divide it, at least 4; a few channels are one block."""
+    block = lanes
+    while block >= 4:
+        if channels % block == 0:
             return block
+        block //= 2
     return channels if channels <= 4 else None
 
 
@@ -83,7 +85,8 @@ class Blocking:
         self.graph = graph
         self.target = target
         self.accuracy = accuracy
-        self.lanes = max(map(target.vector_lanes, _vectors_of(graph, target)))
+        wide = getattr(target.description, "channel_block", 0)
+        self.lanes = wide or max(map(target.vector_lanes, _vectors_of(graph, target)))
         self.b = GraphBuilder(graph.name)
         self.plain: dict[Value, Value] = {}
         self.blocked: dict[Value, Value] = {}

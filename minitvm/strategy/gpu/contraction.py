@@ -27,6 +27,7 @@ from ..candidate import Candidate, Cost, Knob, Unfit
 from ..epilogues import epilogue
 from ..registry import rule
 from ..roles import LONG, Product, Roles, depends, join_axes, names_of, operands, roles, step_along
+from . import implicit_gemm
 from .costs import BlockTile, ThreadTile, added_up_cost, contraction_cost, gap, grid_of
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
 from .grid import over_blocks_and_threads
@@ -62,6 +63,7 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     block = _reduction(func)
     if block is None:
         return
+    yield from implicit_gemm.candidates(func, target)
     tiled = TiledSum(block, target)
     widest = max(1, int(target.vector_lanes("float32")))
     others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)

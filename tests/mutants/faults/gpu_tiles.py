@@ -58,7 +58,7 @@ PARTS = Faults("parts of fused loops", "minitvm.tir.analysis.bindings", [TILES_O
 PARTS.edit("their bounds are unknown", "reaches_every_point", "analyzer.bind(var, r)", "pass")
 MEETINGS = Faults("warps of the simulator", "minitvm.runtime.cuda.simulated_warps", [WARPS])
 MEETINGS.edit("sections are forgotten", "_source", "lane + by if place + by < width else lane", "lane + by")
-MEETINGS.edit("lanes with other masks meet", "together", "place = (warp, mask)", "place = (warp, 0)")
+MEETINGS.edit("lanes with other masks meet", "together", "place = (size, warp, mask)", "place = (size, warp, 0)")
 MEETINGS.edit(
     "a lane that takes no part has a value", "shuffle", "if source not in brought:",
     "brought = {**dict.fromkeys(range(LANES), (0, 0)), **brought}\n            if source not in brought:",
