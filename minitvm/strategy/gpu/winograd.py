@@ -104,11 +104,12 @@ def _transforms(func: PrimFunc, line: int) -> tuple[Transform, Transform]:
     values = {name: volume(shape_written(block_named(func, name))) for name in ("tiles", "products", "winograd")}
 
     def before(target: Any, parts: int) -> Cost:  # noqa: ARG001 (the image is whole)
-        return element_wise_cost(2 * values["tiles"], 2 * line * values["tiles"], target)
+        return element_wise_cost(2 * values["tiles"], 2 * line * values["tiles"], line**2, target)
 
     def behind_them(target: Any, parts: int) -> Cost:
         read = values["products"] * parts
-        return element_wise_cost(read + values["winograd"], read + 2 * line * values["products"], target)
+        operations = read + 2 * line * values["products"]
+        return element_wise_cost(read + values["winograd"], operations, parts * line**2, target)
 
     return before, behind_them
 

@@ -32,7 +32,9 @@ COSTS.edit("local memory is as fast everywhere", "_loads", "1.0 if target.local_
 COSTS.edit("registers have no end", "residents", "if target.registers_per_block:", "if False:")
 COSTS.edit("shared storage has no end", "residents", "if block.copied:", "if False:")
 COSTS.edit("gaps between lines take no room", "gap", "(APART - line) % BANKS", "0 * (APART - line)")
-COSTS.edit("other kernels are free", "element_wise_cost", "Cost(_KERNEL + work, 4 *", "Cost(0.0, 0 *")
+COSTS.edit(
+    "other kernels are free", "element_wise_cost", "Cost(_KERNEL + loads * _IN_TURN + work, 4 *", "Cost(0.0, 0 *"
+)
 IN_PARTS = Faults("sums in parts", "minitvm.strategy.gpu.split_sums", [TILES_ON_GPUS])
 IN_PARTS.edit("any grid is large enough", "numbers_of_parts", "parts // 2 * blocks <", "parts * blocks * 99 <")
 IN_PARTS.edit("what adds up is on no grid", "added_up", "over_blocks_and_threads(sch, outer, THREADS)", "pass")
