@@ -9,8 +9,8 @@
             wait
         out[rows, columns] = epilogue(acc)
 
-The steps are the outer axis of both tiles: rows of a thread are neighbours, which is one load, and so are the vectors of
-neighbouring threads, which is no bank conflict. Vectors of one thread lie a row of threads apart, as virtual threads.
+The steps are the outer axis of both tiles: rows of a thread are neighbours, which is one load, and so are the vectors
+of neighbouring threads, which is no bank conflict. Vectors of one thread lie a row of threads apart, as virtual threads.
 An operand that is contiguous along the steps is turned around on the way: its lines are then four elements longer, so
 that neighbouring threads do not store to one bank. (The tiles of Volkov and Demmel, SC'08, as in CUTLASS and TVM.)
 
@@ -97,9 +97,7 @@ def candidates(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     if product is None or product.bytes > 4:
         return
     others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
-    fetches = tuple(
-        product.run(load, axes)[1] for load, axes in zip((product.a, product.b), tiles_of(product), strict=True)
-    )
+    fetches = fetches_of(product)
 
     def price(**knobs: Any) -> Cost:
         return tile_cost(product, Tile(**knobs), fetches, target)
@@ -112,12 +110,18 @@ def candidates(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
     read = {load.buffer.name for load in (product.a, product.b)}
     whole = all(region.buffer.name not in read for block in blocks_of(func) for region in block.writes)
-    for tile in _tiles(product, fetches, target, whole):
+    for tile in tiles(product, fetches, target, whole):
         yield Candidate(knobs=asdict(tile), price=price, apply=apply)
 
 
-def _tiles(product: Matrices, fetches: Sequence[int], target: Any, whole: bool) -> Iterator[Tile]:
-    """`whole`: copies have no conditions, and may be asynchronous."""
+def fetches_of(product: Matrices) -> tuple[int, ...]:
+    """How many elements of each operand a thread fetches at once."""
+    loads = product.a, product.b
+    return tuple(product.run(load, axes)[1] for load, axes in zip(loads, tiles_of(product), strict=True))
+
+
+def tiles(product: Matrices, fetches: Sequence[int], target: Any, whole: bool) -> Iterator[Tile]:
+    """The tiles that fit a target; `whole`: copies have no conditions, and may be asynchronous."""
     limit = min(_SHARED, target.max_shared_memory_per_block)
     ways = [(1, False), (2, False)]
     if False and target.kind == "cuda" and capability(target) >= LEAST and whole:
@@ -190,11 +194,14 @@ def tiles_of(product: Matrices) -> list[list[tuple[int, ...]]]:
     ]
 
 
-def schedule(sch: Schedule, product: Matrices, tile: Tile) -> set[str]:
-    """Schedule a product and what follows it element by element; returns the names of the blocks that it scheduled."""
-    block, tiles = sch.get_block(product.block.name), tiles_of(product)
+def schedule(sch: Schedule, product: Matrices, tile: Tile, alone: bool = False) -> set[str]:
+    """Schedule a product and what follows it element by element; returns the names of the blocks that it scheduled.
+
+    With `alone` what follows has its place already.
+    """
+    block, shapes = sch.get_block(product.block.name), tiles_of(product)
     sizes = (tile.rows, tile.columns, tile.depth * tile.splits)
-    main, copies = as_matrices(sch, product, block, sizes, tiles, ("shared", "local"), always=True)
+    main, copies = as_matrices(sch, product, block, sizes, shapes, ("shared", "local"), True, alone)
     used: set[str] = set()
     if tile.splits > 1:
         *_, steps = sch.get_loops(block)
@@ -218,7 +225,7 @@ def schedule(sch: Schedule, product: Matrices, tile: Tile) -> set[str]:
     *own, steps = list(sch.get_loops(block))[around:]
     piece, step = sch.split(steps, [None, tile.depth])
     sch.reorder(piece, step, *own)
-    for copy, load, axes in zip(copies, (product.a, product.b), tiles, strict=True):
+    for copy, load, axes in zip(copies, (product.a, product.b), shapes, strict=True):
         sch.compute_at(copy, piece, preserve_unit_loops=True)
         axis, lanes = product.run(load, axes)
         if axis != len(axes) - 1:
