@@ -90,6 +90,7 @@ class GPU:
     `vector_registers` are those of a processor, whose cores run the
     threads of a block one after the other; 0 for GPUs. A multiprocessor starts a multiply-add in so many `lanes` each
     cycle, and keeps so many threads and so much shared memory (0: as much as a block).
+    Graphs have channels in blocks of `channel_block`, which lie together in memory (0: of a vector).
     `ghz` is 0 where unknown, `l2_bytes` the size of the cache that all multiprocessors share.
     `on_host` are operators, by their names in a graph, that are to run on the host: `lowering.placement`.
     Tensor cores multiply matrices of `matrix_dtypes` with sums in float32; "tfloat32" are float32 rounded to 10 bits of
@@ -114,6 +115,7 @@ class GPU:
     lanes: int = 64
     threads_per_multiprocessor: int = 1024
     shared_memory_per_multiprocessor: int = 0
+    channel_block: int = 0
     matrix_dtypes: tuple[str, ...] = ()
     allow_tf32: bool = False
     on_host: tuple[str, ...] = field(default=(), metadata=FOR_PEOPLE)

@@ -21,6 +21,7 @@ from tests.link.test_copies import drawn as drawn_copies
 from tests.reference.gone_wrong import goes_wrong_alike
 from tests.runtime.test_two_memories import refused_are_few_and_long
 from tests.strategy.tensor_core_programs import CHECKS as TENSOR_CORE_CHECKS
+from tests.strategy.warpgroup_programs import CHECKS as WARPGROUP_CHECKS
 from tests.tir.analysis.followed import (
     ALONE,
     COUNTS,
@@ -83,6 +84,7 @@ INSTRUCTIONS = seeded(
 )
 CONSENT = seeded("rounding to 10 bits of mantissa", lambda k: ROUNDING_CHECKS[k](), len(ROUNDING_CHECKS))
 TENSOR_CORES = seeded("products on tensor cores", lambda k: TENSOR_CORE_CHECKS[k](), len(TENSOR_CORE_CHECKS))
+WARPGROUPS = seeded("products on warpgroups", lambda k: WARPGROUP_CHECKS[k](), len(WARPGROUP_CHECKS))
 COPIES = seeded("copies between memories", drawn_copies, 200)
 REFUSED = seeded("what the host had better run", lambda seed: refused_are_few_and_long(), 1)
 PRETENDED = seeded("programs on a pretended device", checked, len(CHECKS))

@@ -6,6 +6,7 @@ BACKEND = Backend(
     kind="cuda",
     layouts="minitvm.graph.passes.blocked_layout:layouts",
     rules="minitvm.strategy.gpu:rules",
+    algorithms="minitvm.strategy.gpu.algorithms:convolution_algorithms",
     passes="minitvm.strategy.gpu.passes:PASSES",
     language="numba-cuda",
     generate="minitvm.codegen.numba_cuda:generate",

@@ -23,7 +23,8 @@ from .architectures import DEFAULT_ARCH, compute_capability
 CUBINS = Store(".cubin", "compiled CUDA kernels", beside=".ptx")
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 _ENVIRONMENT = re.compile(r"^\.common \.global .*NumbaEnv.*\n", re.MULTILINE)
-_SOURCES = ("compiler.py", "operations.py", "async_copies.py", "tensor_cores.py")  # what decides a kernel's code
+# What decides a kernel's code.
+_SOURCES = ("compiler.py", "operations.py", "async_copies.py", "tensor_cores.py", "warpgroups.py")
 _PACKAGES = ("numba", "numba-cuda", "llvmlite")
 _LIBRARIES = {"nvvm": "nvidia-nvvm", "nvJitLink": "nvidia-nvjitlink"}  # as pathfinder and as pip name them
 
