@@ -30,6 +30,7 @@ from ..strategy.candidate import Cost, Knob
 MOST = 1000  # points that are learned from, the last ones: the time grows as their cube, 0.1 s for so many
 VARIANCES = {"target": 1.0, "rule": 1.0, "task": 0.3, "pair": 0.3, "near": 0.3, "own": 0.1}
 NOISE = 0.01
+BOLD = 1.0  # standard deviations by which a candidate may be faster than predicted
 _OCTAVES = 2.0  # by which a knob differs until candidates are hardly alike any more
 _CYCLES = 2.0  # the same for the logarithm of cycles
 _SHARE = 0.3  # and for the part of them that memory takes
@@ -67,17 +68,17 @@ class Residual:
         self._points: Sequence[Point] = ()
         self._mean = 0.0
         self._weights: Matrix = np.zeros(0)
+        self._inverse: Matrix = np.zeros((0, 0))  # of what the points have in common, and their noise
 
     def fit(self, points: Sequence[Point], ratios: Sequence[float]) -> None:
         """Learn from candidates that were measured: measured over predicted seconds of each."""
         self._points = points[-MOST:]
         if not points:
             return
-        logs, covariance = _logs(ratios), _noisy(self._points)
-        solved = np.linalg.solve(covariance, np.stack([logs, np.ones(len(logs))], axis=1))
+        logs, self._inverse = _logs(ratios), np.linalg.inv(_noisy(self._points))
         # The mean has any size: it is the one for which what is left is the most likely.
-        self._mean = float(solved[:, 0].sum() / solved[:, 1].sum())
-        self._weights = solved[:, 0] - self._mean * solved[:, 1]
+        self._mean = float((self._inverse @ logs).sum() / self._inverse.sum())
+        self._weights = self._inverse @ (logs - self._mean)
 
     def predict(self, points: Sequence[Point]) -> Matrix:
         """log(measured / predicted) of each; 0 where nothing was learned."""
@@ -85,6 +86,34 @@ class Residual:
             return np.zeros(len(points))
         answer: Matrix = self._mean + _covariance(points, self._points) @ self._weights
         return answer
+
+    def uncertainty(self, points: Sequence[Point]) -> Matrix:
+        """How far the logarithms may be from their predictions: the covariance of what is not known of them."""
+        common = _covariance(points, points)
+        if not self._points:
+            return common
+        shared = _covariance(points, self._points)
+        unknown: Matrix = common - shared @ self._inverse @ shared.T
+        return unknown
+
+
+def boldest(logs: Matrix, unknown: Matrix, count: int) -> list[int]:
+    """The numbers of `count` candidates to measure: in turn the one that may be the fastest, BOLD standard deviations
+    below its prediction, where those taken before count as measured.
+
+    So of candidates that are alike one is taken. `logs` are logarithms of predicted times, `unknown` is their
+    `uncertainty`. After Desautels, Krause and Burdick (JMLR 2014), who take batches so.
+    """
+    unknown, taken = unknown.copy(), list[int]()
+    bounds = np.array(logs, np.float64)
+    for _ in range(min(count, len(bounds))):
+        may_be = bounds - BOLD * np.sqrt(np.maximum(np.diag(unknown), 0.0))
+        may_be[taken] = np.inf
+        one = int(np.argmin(may_be))
+        taken.append(one)
+        row = unknown[one].copy()
+        unknown -= np.outer(row, row) / (row[one] + NOISE)
+    return taken
 
 
 def left_out(points: Sequence[Point], ratios: Sequence[float]) -> Matrix:

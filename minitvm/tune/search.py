@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from ..strategy import Candidate, Decision, candidate_of
 from ..strategy.candidate import Cost
 from .measure import LATE, Asked, Measured, Measuring, caches
 from .prepare import Checked, artifacts, checked
-from .residual import Point, Residual
+from .residual import Point, Residual, boldest
 from .space import Space
 from .task import Task
 
@@ -36,6 +35,7 @@ BATCH = 6  # candidates that are measured between two fits
 CHECKED = 1.25  # lowered for each that is measured: some are refused, or are code that was measured before
 SHARES = (0.6, 0.25, 0.15)  # of what is lowered: what rules yield, what is near the best, what is drawn at random
 DOUBTFUL = 1.5  # times the shortest predicted time
+FASTEST = 250  # candidates among which the most promising ones are looked for, by their predictions
 SAMPLES = 32  # points of the space that a draft looks at beside those that rules yield
 HOPELESS = 1.5  # times the best: stops after two runs
 BETTER = 0.98  # of the best time: worth a pair, and won if both halves of the pair say so
@@ -183,24 +183,28 @@ class Search:
         of what is drawn at random, each in the order of its prediction. Where one has too few, the others have more.
         What is predicted to take DOUBTFUL times as long as the most promising one comes last.
         """
-        sources = [self._ranked(one) for one in (self.space.yielded, self._around(), self._samples())]
-        first = min((times[0] for times, _ in sources if len(times)), default=0.0)
-        likely = [decisions[: int(np.searchsorted(times, DOUBTFUL * first))] for times, decisions in sources]
+        sources = [self._ranked(one, count) for one in (self.space.yielded, self._around(), self._samples())]
+        first = min((min(times.values()) for times in sources if times), default=0.0)
+        likely = [[decision for decision, time in times.items() if time < DOUBTFUL * first] for times in sources]
         taken: dict[Decision, None] = {}
         for source, share in zip(likely, SHARES, strict=True):
             fresh = [decision for decision in source if decision not in taken]
             taken.update(dict.fromkeys(fresh[: round(share * count)]))
-        rest = [decision for source in (*likely, *(every for _, every in sources)) for decision in source]
+        rest = [decision for source in (*likely, *sources) for decision in source]
         return list(dict.fromkeys([*taken, *rest]))[:count]
 
-    def _ranked(self, candidates: Sequence[Candidate]) -> tuple[np.ndarray[Any, Any], list[Decision]]:
-        """Predicted times and decisions that were not tried, the one with the shortest time first."""
+    def _ranked(self, candidates: Sequence[Candidate], count: int) -> dict[Decision, float]:
+        """Decisions that were not tried with their predicted times: `count` of the fastest, no two alike, and then the
+        others from the fastest on."""
         fresh = {Decision.of(one): one for one in candidates}
-        fresh = {d: one for d, one in fresh.items() if d not in self.seen and d not in self.waiting}
-        times = self.predicted([self._point(decision, one.cost) for decision, one in fresh.items()])
-        order = np.argsort(times, kind="stable")
-        decisions = list(fresh)
-        return times[order], [decisions[int(i)] for i in order]
+        points = [self._point(d, one.cost) for d, one in fresh.items() if d not in self.seen and d not in self.waiting]
+        times = self.predicted(points)
+        order = [int(i) for i in np.argsort(times, kind="stable")]
+        fastest = order[:FASTEST]
+        unknown = self.residual.uncertainty([points[i] for i in fastest])
+        bold = [fastest[i] for i in boldest(np.log(times[fastest]), unknown, count)]
+        ranked = dict.fromkeys([*bold, *order])
+        return {Decision(points[i].rule, points[i].knobs): float(times[i]) for i in ranked}
 
     def _around(self) -> list[Candidate]:
         """Candidates that differ from the best in one knob."""

@@ -131,6 +131,8 @@ def predicted() -> Workload:
         test_residual.test_one_record_of_an_operator_moves_all_of_its_candidates,
         listed("rule", test_residual.test_the_less_is_shared_the_less_is_learned, what="rule"),
         test_residual.test_far_from_what_was_seen_only_what_is_shared_is_said,
+        test_residual.test_what_was_measured_is_known_and_what_is_alike_nearly,
+        test_residual.test_the_boldest_may_be_the_fastest_and_are_not_alike,
         test_residual.test_what_is_left_out_is_predicted_from_the_others,
         test_residual.test_the_last_points_count_where_there_are_too_many,
         listed("nhwc", test_sketch.test_sketches_keep_the_meaning_or_are_refused, family="nhwc"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from minitvm.strategy import Cost
 from minitvm.tune import residual as module
-from minitvm.tune.residual import Point, Residual, left_out
+from minitvm.tune.residual import NOISE, VARIANCES, Point, Residual, boldest, left_out
 
 
 def points(number: int, seed: int) -> tuple[list[Point], np.ndarray]:
@@ -93,6 +93,21 @@ def test_what_is_left_out_is_predicted_from_the_others(seed: int, number: int) -
     others = [k for k in range(number) if k != one]
     predicted = learned([some[k] for k in others], logs[others]).predict([some[one]])[0]
     assert left[one] == pytest.approx(logs[one] - predicted, abs=1e-6)
+
+
+def test_what_was_measured_is_known_and_what_is_alike_nearly() -> None:
+    some, logs = points(6, 0)
+    alike, other = replace(some[0], cost=Cost(1.1e6, 1e5)), replace(some[0], rule="other", task="b", target="gpu")
+    known, near, far = np.diag(learned(some, logs).uncertainty([some[0], alike, other]))
+    assert 0 <= known < NOISE and known < near < 0.1 < 1.0 < far
+    assert Residual().uncertainty([other])[0, 0] == pytest.approx(sum(VARIANCES.values()))
+
+
+def test_the_boldest_may_be_the_fastest_and_are_not_alike() -> None:
+    unknown = np.array([[1.0, 0.99, 0.0], [0.99, 1.0, 0.0], [0.0, 0.0, 0.04]])
+    assert boldest(np.array([0.0, 0.1, 0.05]), unknown, 2) == [0, 2], "the second is as good as measured"
+    assert boldest(np.array([0.0, 0.1, 0.3]), 0 * unknown, 5) == [0, 1, 2]
+    assert boldest(np.array([0.5, 5.0, 0.0]), unknown, 1) == [0], "it may be much faster than predicted"
 
 
 def test_the_last_points_count_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

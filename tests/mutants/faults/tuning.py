@@ -108,8 +108,14 @@ TASK.edit("all operators run on the target", "extract", "place(one.func, machine
 RESIDUAL = Faults("residual", "minitvm.tune.residual", [predicted()])
 RESIDUAL.edit("the mean is lost", "Residual.predict", "self._mean + _covariance", "_covariance")
 RESIDUAL.edit(
-    "the mean is that of the points", "Residual.fit", "solved[:, 0].sum() / solved[:, 1].sum()", "logs.mean()"
+    "the mean is that of the points",
+    "Residual.fit",
+    "(self._inverse @ logs).sum() / self._inverse.sum()",
+    "logs.mean()",
 )
+RESIDUAL.edit("nothing is known", "Residual.uncertainty", "common - shared @ self._inverse @ shared.T", "common")
+RESIDUAL.edit("those alike are taken, too", "boldest", "unknown -= np.outer(row, row) / (row[one] + NOISE)", "pass")
+RESIDUAL.edit("nobody is bold", "boldest", "- BOLD *", "- 0.0 *")
 RESIDUAL.edit("operators have nothing of their own", "_covariance", '"task": task, "pair": rule & task,', "")
 RESIDUAL.edit("knobs do not count", "_squares", "row[columns[name]] = value", "row[columns[name]] = 0.0")
 RESIDUAL.edit(
