@@ -140,7 +140,10 @@ def _covariance(points: Sequence[Point], others: Sequence[Point]) -> Matrix:
     """What each point has in common with each of the others: the variances of the parts that they share."""
 
     def shared(what: str) -> Matrix:
-        same: Matrix = np.equal.outer(*(np.array([getattr(one, what) for one in some]) for some in (points, others)))
+        numbers: dict[str, int] = {}
+        named = ([getattr(one, what) for one in some] for some in (points, others))
+        here, there = ([numbers.setdefault(name, len(numbers)) for name in names] for names in named)
+        same: Matrix = np.equal.outer(np.array(here), np.array(there))
         return same
 
     target, rule, task = shared("target"), shared("rule"), shared("task")
