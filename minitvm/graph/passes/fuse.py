@@ -170,13 +170,14 @@ def fuse(graph: Graph) -> Graph:
 
 def _turns(item: OpNode) -> bool:
     """Whether an operator turns memory around: of its result another axis is contiguous than of what it reads."""
-    shape = item.inputs[0].shape
     if item.op == "transpose":
         axes = item.attrs["axes"]
-        return bool(axes) and axes[-1] not in (-1, len(shape) - 1)
-    behind = item.attrs["axis"] + 1 if item.op in ("layout.block_axis", "layout.unblock_axis") else len(shape)
+        return bool(axes) and axes[-1] not in (-1, len(axes) - 1)
+    if item.op not in ("layout.block_axis", "layout.unblock_axis"):
+        return False
+    shape = item.inputs[0].shape
     end = len(shape) - (item.op == "layout.unblock_axis")
-    return any(not isinstance(n, int) or n > 1 for n in shape[behind:end])
+    return any(not isinstance(n, int) or n > 1 for n in shape[item.attrs["axis"] + 1 : end])
 
 
 def _stays_apart(maker: OpNode, reader: OpNode) -> bool:
