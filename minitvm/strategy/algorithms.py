@@ -53,10 +53,12 @@ DIRECT, WINOGRAD = "direct", "winograd"
 
 
 def whole_block(channels: int, lanes: int) -> int | None:
-    """The widest vector of at least 4 lanes that divides the channels; a few channels are one block."""
-    for block in (lanes, lanes // 2, lanes // 4):
-        if block >= 4 and channels % block == 0:
+    """The block of a dimension: `lanes` halved until they divide it, at least 4; a few channels are one block."""
+    block = lanes
+    while block >= 4:
+        if channels % block == 0:
             return block
+        block //= 2
     return channels if channels <= 4 else None
 
 

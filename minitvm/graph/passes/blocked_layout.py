@@ -76,7 +76,8 @@ class Blocking:
         self.graph = graph
         self.target = target
         self.accuracy = accuracy
-        self.lanes = max(map(target.vector_lanes, _vectors_of(graph, target)))
+        wide = getattr(target.description, "channel_block", 0)
+        self.lanes = wide or max(map(target.vector_lanes, _vectors_of(graph, target)))
         self.b = GraphBuilder(graph.name)
         self.plain: dict[Value, Value] = {}
         self.blocked: dict[Value, Value] = {}
@@ -274,7 +275,8 @@ class Blocking:
         data, weight = item.inputs[:2]
         rank, what = weight.ndim - 2, convolution_of(item)
         exact = not item.output.dtype.is_float  # Winograd's transforms contain fractions, which integers cannot hold
-        rounds = item.attrs["out_dtype"] == TF32  # the numbers of the image and the weights, not of their transforms
+        # The numbers of the image and the weights are rounded, not those of their transforms.
+        rounds = item.attrs["out_dtype"] == TF32 or data.dtype.is_half
         accuracy = "strict" if exact or rounds else self.accuracy
         algorithms = (lookup(self.target, "algorithms") or direct_alone)(what, out_block, self.target, accuracy)
         best, weighed, name = algorithms[0], records(algorithms), item.output.name
