@@ -35,7 +35,7 @@ class GemminiDevice(SimulatedDevice):
             memory[name][:] = result
 
 
-def hosted(kernel: Kernel) -> Callable[[Sequence[Any], bool], None]:
+def hosted(kernel: Kernel, _threads: int | None) -> Callable[[Sequence[Any], bool], None]:
     """The part "hosted" of the back end."""
     return hosted_on(GemminiDevice, kernel)
 
