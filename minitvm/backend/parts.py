@@ -93,6 +93,11 @@ PARTS: tuple[Part, ...] = (
         "refusal", "refusal(func, target) -> str", "a network to run an operator on the host, and to say why",
         default="all operators of a network run on the target", arguments=("func", "target"),
     ),
+    Part(
+        "opened", "opened() -> runtime.device.device.Device",
+        "a tuner to open the device in a process that then measures one candidate after another there",
+        default="a process measures one candidate, by the host's clock or that of its program's device", arguments=(),
+    ),
     Part("devices", "devices() -> [str]", "info to list the devices of this machine", default="none is listed",
          arguments=()),
     Part(
@@ -128,6 +133,7 @@ class Backend:
     hosted: AnyPart = None
     timed: AnyPart = None
     refusal: AnyPart = None
+    opened: AnyPart = None
     devices: AnyPart = None
     memory: AnyPart = None
     machine_code: Any = None

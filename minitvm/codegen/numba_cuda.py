@@ -43,6 +43,7 @@ from ..tir.nodes import (
     Prefetch,
     PrimFunc,
 )
+from ..tir.tensor_intrin.warpgroups import reads_by_proxy
 from .grids import GridEmitter
 from .index_width import index_dtype
 from .numba_expressions import short_name
@@ -76,7 +77,9 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         self.names.used_names |= {"cuda"}
         self.dynamic, _ = dynamic_storage(kernel)  # where each buffer begins in what the launch gives
         self.operations: set[str] = set()  # of CUDA alone
-        self.fragments: dict[tuple[Buffer, int], str] = {}  # the variables of pieces of fragments, by their places
+        self.has_products = any(isinstance(n, Instruction) and reads_by_proxy(n.name) for n in walk(kernel.body))
+        # The variables of tiles of fragments, with the places of their pieces, by the place of each piece.
+        self.fragments: dict[tuple[Buffer, int], tuple[str, tuple[int, ...]]] = {}
         self.lane = "0"  # the thread in its warp
         self.shared: dict[Buffer, str] = {}  # declarations, which stand at the top of a kernel
 
@@ -129,6 +132,8 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
 
     def evaluate(self, stmt: Evaluate) -> None:
         if isinstance(stmt.value, Call) and stmt.value.op == "tvm_storage_sync":
+            if self.has_products:
+                self.line(f"{self.operation('proxy_fence')}()")  # they see what was written to shared storage
             self.line("cuda.syncthreads()")
         elif isinstance(stmt.value, Call) and stmt.value.op in (COMMIT, WAIT) and self.has_async_copies:
             pending = ", ".join(self.index(arg) for arg in stmt.value.args)
@@ -181,11 +186,22 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
     def prefetch(self, stmt: Prefetch) -> None:
         """A hint, which a device with thousands of threads does not need."""
 
-    def piece(self, buffer: Buffer, place: int) -> str:
-        """The variable that holds a piece of a fragment, by the index of its first element."""
-        if (buffer, place) not in self.fragments:
-            self.fragments[buffer, place] = self.names.fresh(f"{buffer.name}_{place}")
-        return self.fragments[buffer, place]
+    def tile(self, buffer: Buffer, places: tuple[int, ...]) -> str:
+        """The variable of a tile of a fragment: a tuple of the registers of its pieces, which begin at `places`.
+
+        Raises `Unsupported` where other instructions cut the fragment into other tiles. (A variable for each register
+        would be four times as many, and Numba's compile time grows with their number and that of statements.)
+        """
+        if (buffer, places[0]) not in self.fragments:
+            fresh = self.names.fresh(f"{buffer.name}_{places[0]}")
+            self.fragments.update({(buffer, place): (fresh, places) for place in places})
+        held = {self.fragments.get((buffer, place)) for place in places}
+        if held != {(self.fragments[buffer, places[0]][0], places)}:
+            raise Unsupported(
+                f"{buffer.name}[{places[0]}]: its registers are those of one tile for some instructions and of another"
+                " for others\n  wanted: instructions that cut a fragment into the same tiles"
+            )
+        return self.fragments[buffer, places[0]][0]
 
     def fragment(self, stmt: Allocate) -> None:
         """Fragments need no storage; but no other statement may touch them."""

@@ -53,7 +53,7 @@ from ..tir.analysis.registers import slot
 from ..tir.nodes import Buffer, BufferLoad, PrimFunc
 from .alignment import is_whole
 from .emitter import Emitter
-from .spelling import atom, is_index, rounded
+from .spelling import BITS, atom, is_index, rounded
 
 _SHORT = {"bool": "b1", **{f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (8, 16, 32, 64)}}
 _SHORT.update({"bfloat16": "bf16", **{f"float{n}": f"f{n}" for n in (16, 32, 64)}})
@@ -155,6 +155,8 @@ class NumbaExpressions(Emitter):
             return f"{self.index(e.a)} - {self.operand(e.b, Add | Sub)}"
         if isinstance(e, Mul):
             return f"{atom(self.index(e.a))} * {atom(self.index(e.b))}"
+        if isinstance(e, Call):
+            return f"({f' {BITS[e.op]} '.join(atom(self.index(a)) for a in e.args)})"
         if isinstance(e, Min | Max):
             return f"{'min' if isinstance(e, Min) else 'max'}({self.index(e.a)}, {self.index(e.b)})"
         if isinstance(e, FloorDiv | FloorMod | Div | Mod):

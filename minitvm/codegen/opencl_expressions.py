@@ -55,7 +55,7 @@ from .emitter import Emitter
 from .index_width import index_dtype
 from .opencl_library import Library, added, element, library_round
 from .opencl_types import literal, value_type
-from .spelling import atom, is_index
+from .spelling import BITS, atom, is_index
 
 _OPERATORS = {Add: "+", Sub: "-", Mul: "*"}
 _COMPARE = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
@@ -69,7 +69,6 @@ _FLOAT_CALLS = {
     "nearbyint": "rint", "abs": "fabs",
 }  # fmt: skip
 _TESTS = ("isnan", "isinf", "isfinite")
-_BITWISE = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 _SPACES = {"global": "__global", "local": "__private"}
 _KEYWORDS = """
     auto break case char const continue default do double else enum extern float for goto if inline int long register
@@ -142,6 +141,8 @@ class OpenCLExpressions(Emitter):
             return f"{self.index(e.a)} {_OPERATORS[type(e)]} {f'({right})' if isinstance(e.b, Add | Sub) else right}"
         if isinstance(e, Mul):
             return f"{atom(self.index(e.a))} * {atom(self.index(e.b))}"
+        if isinstance(e, Call):
+            return f"({f' {BITS[e.op]} '.join(atom(self.index(a)) for a in e.args)})"
         if isinstance(e, Min | Max):
             function = self.use("minimum" if isinstance(e, Min) else "maximum", self.index_dtype)
             return f"{function}({self.index(e.a)}, {self.index(e.b)})"
@@ -372,8 +373,8 @@ class OpenCLExpressions(Emitter):
         first = e.args[0].dtype
         if first.is_float:
             return self.float_call(e, first, args)
-        if e.op in _BITWISE:
-            return f"({value_type(e.dtype)})({args[0]} {_BITWISE[e.op]} {args[1]})"
+        if e.op in BITS:
+            return f"({value_type(e.dtype)})({args[0]} {BITS[e.op]} {args[1]})"
         if e.op == "bitwise_not":
             scalar_truth = e.dtype.is_bool and e.dtype.lanes == 1
             return f"(!{args[0]})" if scalar_truth else f"({value_type(e.dtype)})(~{args[0]})"

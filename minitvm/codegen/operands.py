@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import Unsupported
-from ..expr import Expr, IntImm
-from ..tir.nodes import Tile
+from ..errors import Unsupported, report
+from ..expr import Expr, IntImm, substitute
+from ..tir.nodes import Instruction, Tile
+from ..tir.script.printer import script
 
 
 def start_of(emitter: Any, tile: Tile) -> tuple[str, str]:
@@ -26,3 +27,16 @@ def constant_stride(emitter: Any, tile: Tile, axis: int) -> int:
     if not isinstance(stride, IntImm):
         raise Unsupported(f"{tile.buffer.name}: an instruction with the stride {stride}\n  wanted: a constant stride")
     return stride.value
+
+
+def plain(emitter: Any, index: Any) -> Any:
+    """An index without the names that lets gave to its parts."""
+    return substitute(index, dict(emitter.lets)) if emitter.lets else index
+
+
+def refused(emitter: Any, stmt: Instruction, wanted: str, found: str) -> Unsupported:
+    """The error for an instruction that a kernel cannot use."""
+    program = script(emitter.kernel, mark={stmt: "here"}, context=2)
+    return Unsupported(
+        report(f"{emitter.kernel.name}: {stmt.name} cannot be used", program=program, wanted=wanted, found=found)
+    )

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..expr import (
     Add,
+    Call,
     Cast,
     DataVar,
     Div,
@@ -26,6 +27,8 @@ from ..expr import (
     Var,
 )  # fmt: skip
 
+# Of these, bits of an integer in 64 bits are those in 32.
+BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 _ATOM = re.compile(r"-?[\w.]+|[\w.]+\([^()]*\)|[\w.]+\[[^][]*\]")
 
 
@@ -75,6 +78,8 @@ def is_index(e: Expr) -> bool:
         return not isinstance(e, DataVar)
     if isinstance(e, Cast):
         return is_index(e.value)
+    if isinstance(e, Call):
+        return e.op in BITS and all(map(is_index, e.args))
     return (
         isinstance(e, Add | Sub | Mul | FloorDiv | FloorMod | Div | Mod | Min | Max) and is_index(e.a) and is_index(e.b)
     )

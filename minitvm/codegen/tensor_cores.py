@@ -1,4 +1,4 @@
-"""How CUDA kernels spell the instructions of tensor cores: fragments as variables of a thread, lanes and their places.
+"""How CUDA kernels spell the instructions of tensor cores: tiles of fragments as tuples of registers of a thread.
 
 A fragment is cut into *pieces* of 8 x 8 elements. Of each piece a thread holds two neighbours: of the first factor and
 of an accumulator those in row g and columns 2t, 2t + 1, of the second factor rows (of the sum) 2t, 2t + 1 and column g,
@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import Unsupported, report
-from ..expr import EQ, IntImm, const
+from ..errors import Unsupported
+from ..expr import EQ, Expr, IntImm, const
 from ..target.cuda_capability import capability
 from ..tir.analysis.threads import is_of_a_warp
 from ..tir.nodes import Buffer, Instruction, Tile
-from ..tir.script.printer import script
-from .operands import constant_stride, start_of, stride_of
+from .operands import constant_stride, plain, refused, start_of, stride_of
 
 PIECE = 8
 _A = ((0, 0), (8, 0), (0, 8), (8, 8))  # the pieces of a tile in the order of an instruction's registers
@@ -27,10 +26,13 @@ _COLUMNS = ((0, 0), (0, 8))
 _A_WORDS = ((0, 0), (8, 0), (0, 4), (8, 4))
 _ROWS_OF_WORDS = ((0, 0), (4, 0))
 _COLUMNS_OF_WORDS = ((0, 0), (0, 4))
+# The tiles that a load brings, each with its pieces, and the operation.
 LOADS = {
-    "load_a": (_A, "ldmatrix_x4"),
-    "load_b": (_ROWS, "ldmatrix_x2_trans"),
-    "load_b_rows": (_COLUMNS, "ldmatrix_x2"),
+    "load_a": ((_A,), "ldmatrix_x4"),
+    "load_b": ((_ROWS,), "ldmatrix_x2_trans"),
+    "load_b_rows": ((_COLUMNS,), "ldmatrix_x2"),
+    "load_b_pair": ((_ROWS, ((0, 8), (8, 8))), "ldmatrix_x4_trans"),
+    "load_b_rows_pair": ((_COLUMNS, ((8, 0), (8, 8))), "ldmatrix_x4"),
 }
 
 
@@ -38,22 +40,28 @@ def fill(emitter: Any, stmt: Instruction) -> None:
     """An accumulator of zeros."""
     _needs(emitter, stmt, 80)
     zero = f"{emitter.use('f32')}(0.0)"
-    for name in _accumulators(emitter, _tiles(stmt)[0]):
-        emitter.line(f"{name} = {zero}")
+    emitter.line(f"{_registers(emitter, _tiles(stmt)[0], _ROWS)} = ({', '.join([zero] * 4)})")
 
 
 def store(emitter: Any, stmt: Instruction) -> None:
-    """An accumulator to memory: each thread its two neighbours of each piece."""
+    """An accumulator to memory: each thread its two neighbours of each piece, in one access where 8 bytes divide it."""
     fragment, place = _tiles(stmt)
-    names = _accumulators(emitter, fragment)
+    sums = _registers(emitter, fragment, _ROWS)
     array, start = start_of(emitter, place)
     row = emitter.index(stride_of(emitter, place, 0))
     base = emitter.names.fresh("at_piece")
     lane = emitter.lane
     emitter.line(f"{base} = {emitter.word(f'{start} + ({lane} >> 2) * ({row}) + ({lane} & 3) * 2')}")
-    for k, name in enumerate(names):
-        offset = f"{base} + {k % 2}" if k < 2 else f"{base} + 8 * ({row}) + {k % 2}"
-        emitter.line(f"{array}[{emitter.word(offset)}] = {name}")
+    stride, first = stride_of(emitter, place, 0), place.places[0].indices[0]
+    together = all(_divides(emitter, value, 2) for value in (stride, first))
+    for k in (0, 2):
+        offset = f"{base} + {k // 2 * PIECE} * ({row})"
+        if together:
+            pair = f"{emitter.use('insert')}({emitter.use('broadcast')}({sums}[{k}], 2), 1, {sums}[{k + 1}])"
+            emitter.line(f"{emitter.use('store_whole')}({array}, {emitter.word(offset)}, {pair})")
+            continue
+        for half in (0, 1):
+            emitter.line(f"{array}[{emitter.word(f'{offset} + {half}')}] = {sums}[{k + half}]")
 
 
 def load_a(emitter: Any, stmt: Instruction) -> None:
@@ -69,6 +77,17 @@ def load_b(emitter: Any, stmt: Instruction) -> None:
 def load_b_rows(emitter: Any, stmt: Instruction) -> None:
     """`ldmatrix.x2`: lanes 0 to 7 name the rows of the left half, 8 to 15 those of the right one."""
     _load(emitter, stmt, "load_b_rows", "({lane} & 7) * {row} + (({lane} >> 3) & 1) * 8")
+
+
+def load_b_pair(emitter: Any, stmt: Instruction) -> None:
+    """`ldmatrix.x4.trans` of two tiles: lanes 16 to 31 name the rows of the right one."""
+    _load(emitter, stmt, "load_b_pair", "({lane} & 15) * {row} + ({lane} >> 4) * 8")
+
+
+def load_b_rows_pair(emitter: Any, stmt: Instruction) -> None:
+    """`ldmatrix.x4` of two tiles: lanes 16 to 31 name the rows of the lower one, eight of each half."""
+    place = "(({lane} & 7) + ({lane} >> 4) * 8) * {row} + (({lane} >> 3) & 1) * 8"
+    _load(emitter, stmt, "load_b_rows_pair", place)
 
 
 def load_a_words(emitter: Any, stmt: Instruction) -> None:
@@ -96,55 +115,57 @@ def _load_words(emitter: Any, stmt: Instruction, pieces: tuple[tuple[int, int], 
     down, across = (thread, group) if turned else (group, thread)
     base = emitter.names.fresh("at_piece")
     emitter.line(f"{base} = {emitter.word(f'{start} + {down} * ({row}) + {across}')}")
-    for name, (r, c) in zip(_pieces(emitter, fragment, pieces), pieces, strict=True):
-        element = f"{array}[{emitter.word(f'{base} + {r} * ({row}) + {c}')}]"
-        emitter.line(f"{name} = {emitter.operation('tf32')}({element})")
+    elements = [f"{array}[{emitter.word(f'{base} + {r} * ({row}) + {c}')}]" for r, c in pieces]
+    words = ", ".join(f"{emitter.operation('tf32')}({element})" for element in elements)
+    emitter.line(f"{_registers(emitter, fragment, pieces)} = ({words})")
 
 
 def multiply(emitter: Any, stmt: Instruction) -> None:
     """`mma.sync.m16n8k16`; `m16n8k8` of float32 that were rounded when they were loaded."""
     _needs(emitter, stmt, 80)
     a, b, c = _tiles(stmt)
-    sums, turned = _accumulators(emitter, c), stmt.name.endswith("_nt")
+    turned = stmt.name.endswith("_nt")
     if a.buffer.dtype == "float32":
         of_a, of_b, kind = _A_WORDS, _COLUMNS_OF_WORDS if turned else _ROWS_OF_WORDS, "8_tf32"
     else:
         kind = "16_bf16" if a.buffer.dtype == "bfloat16" else "16_f16"
         of_a, of_b = _A, _COLUMNS if turned else _ROWS
-    registers = [*_pieces(emitter, a, of_a), *_pieces(emitter, b, of_b), *sums]
-    emitter.line(f"{', '.join(sums)} = {emitter.operation(f'mma_16x8x{kind}')}({', '.join(registers)})")
+    factors, sums = [_registers(emitter, a, of_a), _registers(emitter, b, of_b)], _registers(emitter, c, _ROWS)
+    emitter.line(f"{sums} = {emitter.operation(f'mma_16x8x{kind}')}({', '.join([*factors, sums])})")
 
 
 def _load(emitter: Any, stmt: Instruction, kind: str, place: str) -> None:
     _needs(emitter, stmt, 75)
     memory, fragment = _tiles(stmt)
-    pieces, operation = LOADS[kind]
+    tiles, operation = LOADS[kind]
     array, start = start_of(emitter, memory)
     row = constant_stride(emitter, memory, 0)
     first = memory.places[0].indices[0]
-    if row % PIECE or not emitter.analyzer.can_prove(EQ(_plain(emitter, first) % PIECE, const(0, first.dtype))):
-        raise _refused(emitter, stmt, "rows that begin at multiples of 16 bytes", f"the stride {row}, from {first}")
-    names = ", ".join(_pieces(emitter, fragment, pieces))
+    if row % PIECE or not _divides(emitter, first, PIECE):
+        raise refused(emitter, stmt, "rows that begin at multiples of 16 bytes", f"the stride {row}, from {first}")
     at = emitter.word(f"{start} + {place.format(lane=emitter.lane, row=row)}")
-    emitter.line(f"{names} = {emitter.operation(operation)}({array}, {at})")
+    names = [_registers(emitter, fragment, pieces) for pieces in tiles]
+    loaded = names[0] if len(names) == 1 else emitter.names.fresh("loaded")
+    emitter.line(f"{loaded} = {emitter.operation(operation)}({array}, {at})")
+    if len(names) > 1:
+        for number, name in enumerate(names):
+            emitter.line(f"{name} = ({loaded}[{2 * number}], {loaded}[{2 * number + 1}])")
 
 
-def _plain(emitter: Any, index: Any) -> Any:
-    from ..expr import substitute
-
-    return substitute(index, dict(emitter.lets)) if emitter.lets else index
+def _divides(emitter: Any, value: Expr, number: int) -> bool:
+    """Whether a value is surely a multiple of a number."""
+    return bool(emitter.analyzer.can_prove(EQ(plain(emitter, value) % number, const(0, value.dtype))))
 
 
 def _tiles(stmt: Instruction) -> list[Tile]:
     return [o for o in stmt.operands if isinstance(o, Tile)]
 
 
-def _accumulators(emitter: Any, tile: Tile) -> list[str]:
-    return [f"{piece}_{half}" for piece in _pieces(emitter, tile, _ROWS) for half in "ab"]
+def _registers(emitter: Any, tile: Tile, pieces: tuple[tuple[int, int], ...]) -> str:
+    """The variable of a tile, its registers in the order of these pieces.
 
-
-def _pieces(emitter: Any, tile: Tile, pieces: tuple[tuple[int, int], ...]) -> list[str]:
-    """The variables of the pieces of a tile; refuses one whose place is not constant, or beside the grid of pieces."""
+    Refuses a tile whose place is not constant, or that lies beside the grid of pieces.
+    """
     buffer = tile.buffer
     index = emitter.analyzer.simplify(tile.places[0].indices[0])
     row, column = (stride_of(emitter, tile, axis) for axis in (0, 1))
@@ -158,20 +179,14 @@ def _pieces(emitter: Any, tile: Tile, pieces: tuple[tuple[int, int], ...]) -> li
     fits = column.value == 1 and row.value % PIECE == 0 and index.value % PIECE == 0
     if not fits or (index.value // row.value) % PIECE:
         raise Unsupported(f"{buffer.name}[{index}]: tiles of a fragment lie at multiples of {PIECE} x {PIECE} elements")
-    return [emitter.piece(buffer, index.value + r * row.value + c) for r, c in pieces]
+    name: str = emitter.tile(buffer, tuple(index.value + r * row.value + c for r, c in pieces))
+    return name
 
 
 def _needs(emitter: Any, stmt: Instruction, least: int) -> None:
     found = capability(emitter.target)
     if found < least:
-        raise _refused(emitter, stmt, f"a device of sm_{least} or newer", f"sm_{found}")
-
-
-def _refused(emitter: Any, stmt: Instruction, wanted: str, found: str) -> Unsupported:
-    program = script(emitter.kernel, mark={stmt: "here"}, context=2)
-    return Unsupported(
-        report(f"{emitter.kernel.name}: {stmt.name} cannot be used", program=program, wanted=wanted, found=found)
-    )
+        raise refused(emitter, stmt, f"a device of sm_{least} or newer", f"sm_{found}")
 
 
 def refuse_other_accesses(name: str, buffer: Buffer) -> Unsupported:

@@ -127,6 +127,13 @@ def destination(
     return array
 
 
+def _span(array: Any) -> tuple[int, int]:
+    """Where an array begins, and where it ends, as addresses."""
+    start: int
+    start, nbytes = (address(array), array.nbytes) if isinstance(array, np.ndarray) else (array.address, array.room)
+    return start, start + nbytes
+
+
 def contiguous(array: Array) -> Array:
     """The array, or a contiguous, aligned copy of it."""
     return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C", copy=True)
@@ -159,8 +166,7 @@ def named(what: str, specs: Sequence[TensorSpec | ScalarSpec], values: dict[str,
 
 def disjoint(what: str, written: Sequence[tuple[str, Any]], others: Sequence[tuple[str, Any]]) -> None:
     """Refuse a destination that shares memory with another argument: kernels assume that theirs do not."""
-    starts = [(name, address(a) if isinstance(a, np.ndarray) else a.address, a) for name, a in (*written, *others)]
-    spans = [(name, start, start + a.nbytes) for name, start, a in starts]
+    spans = [(name, *_span(array)) for name, array in (*written, *others)]
     for i, (name, low, high) in enumerate(spans[: len(written)]):
         for other, other_low, other_high in spans[i + 1 :]:
             if low < other_high and other_low < high and low < high and other_low < other_high:

@@ -21,6 +21,7 @@ from .tvm_methods import TvmMethods
 
 if TYPE_CHECKING:
     from .artifact.sign import Key
+    from .device.clock import Clock
 
 
 class Function(TvmMethods):
@@ -112,7 +113,32 @@ class Function(TvmMethods):
         bound.run(inputs, outputs, self.listeners)
         return True
 
+    def to_device(self, array: Any) -> Any:
+        """A copy of an array of the host on the function's device, for its arguments; on the CPU, the array itself."""
+        if self._device is None:
+            return array
+        with self._lock:
+            return self._program.pool.filled(self._device, np.asarray(array))  # type: ignore[attr-defined]
+
+    def clock(self, calls: Sequence[Sequence[Any]]) -> Clock | None:
+        """What times these calls, each a list of arguments, by the clock of the function's device; None on the CPU.
+
+        The arguments should lie on the device. All have the shapes of the first.
+        """
+        if self._device is None:
+            return None
+        from .device.clock import Clock
+
+        with self._lock:
+            bound = [self._bound(args) for args in calls]
+            return Clock(bound[0][0], [(inputs, outputs) for _, inputs, outputs in bound])  # type: ignore[arg-type]
+
     def _call_checked(self, args: Sequence[Any]) -> None:
+        bound, inputs, outputs = self._bound(args)
+        bound.run(inputs, outputs, self.listeners)
+
+    def _bound(self, args: Sequence[Any]) -> tuple[BoundProgram, list[Any], list[Any]]:
+        """The program for checked arguments, and what it takes for its inputs and its outputs."""
         if len(args) != len(self._order):
             raise InputError(f"{len(args)} arguments; wanted {self.signature}")
         what = self.name
@@ -142,4 +168,4 @@ class Function(TvmMethods):
         if self._simple:
             self._known = {k: b for k, b in self._known.items() if self._program.holds(b)}
             self._known[key[0]] = bound
-        bound.run(list(map(argument, inputs)), list(map(argument, outputs)), self.listeners)
+        return bound, list(map(argument, inputs)), list(map(argument, outputs))

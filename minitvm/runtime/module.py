@@ -192,6 +192,8 @@ class GraphModule(TvmMethods):
             if bound is not None:
                 for a, dtype in zip(arrays, self._dtypes, strict=True):
                     # Other libraries' arrays have shapes too, and get here.
+                    if type(a) is DeviceArray and a.device is self._device and a.dtype == dtype:
+                        continue
                     if type(a) is not np.ndarray or a.dtype is not dtype:
                         bound = None
                         break

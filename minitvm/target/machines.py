@@ -26,6 +26,8 @@ class Cache:
 
 
 FOR_PEOPLE = {"for people": True}  # of a field on which no kernel depends
+_GHZ = 3.0  # where a CPU's description does not say
+_GPU_GHZ = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,16 @@ class CPU:
         return min(2.0, self.l1_rate / self.vector_bytes)
 
     @property
+    def cycle_seconds(self) -> float:
+        """Seconds of a predicted cycle: a `strategy` predicts those of one core, and all of them share the work."""
+        return 1e-9 / (self.ghz or _GHZ) / max(1, self.cores)
+
+    @property
+    def near_bytes(self) -> int:
+        """Bytes that are looked up without the last cache: twice the second-level caches of all cores."""
+        return 2 * self.l2.size * self.cores
+
+    @property
     def chains(self) -> int:
         """The number of independent multiply-adds in flight that keeps the ports busy: latency times ports."""
         return self.fma_latency * self.fma_ports
@@ -78,6 +90,8 @@ class GPU:
     `vector_registers` are those of a processor, whose cores run the
     threads of a block one after the other; 0 for GPUs. A multiprocessor starts a multiply-add in so many `lanes` each
     cycle, and keeps so many threads and so much shared memory (0: as much as a block).
+    Graphs have channels in blocks of `channel_block`, which lie together in memory (0: of a vector).
+    `ghz` is 0 where unknown, `l2_bytes` the size of the cache that all multiprocessors share.
     `on_host` are operators, by their names in a graph, that are to run on the host: `lowering.placement`.
     Tensor cores multiply matrices of `matrix_dtypes` with sums in float32; "tfloat32" are float32 rounded to 10 bits of
     mantissa, which is done where `allow_tf32` says so.
@@ -101,16 +115,30 @@ class GPU:
     lanes: int = 64
     threads_per_multiprocessor: int = 1024
     shared_memory_per_multiprocessor: int = 0
+    channel_block: int = 0
     matrix_dtypes: tuple[str, ...] = ()
     allow_tf32: bool = False
     on_host: tuple[str, ...] = field(default=(), metadata=FOR_PEOPLE)
+    ghz: float = field(default=0.0, metadata=FOR_PEOPLE)
+    l2_bytes: int = field(default=0, metadata=FOR_PEOPLE)
 
     @property
     def processor(self) -> CPU | None:
         """The device as a CPU, for schedules and cost models; None for a GPU."""
         if not self.vector_registers:
             return None
-        return CPU(self.name, self.vector_bits, self.vector_registers, cores=max(1, self.multiprocessors))
+        cores = max(1, self.multiprocessors)
+        return CPU(self.name, self.vector_bits, self.vector_registers, cores=cores, ghz=self.ghz)
+
+    @property
+    def cycle_seconds(self) -> float:
+        """Seconds of a predicted cycle: a `strategy` predicts those of a multiprocessor, all of which are busy."""
+        return 1e-9 / (self.ghz or _GPU_GHZ) if self.processor is None else self.processor.cycle_seconds
+
+    @property
+    def near_bytes(self) -> int:
+        """Bytes that are looked up without memory: those of the shared cache."""
+        return self.l2_bytes if self.processor is None else self.processor.near_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +167,11 @@ class Accelerator:
     pad_value: bool = False
     clip: bool = False
     widen: bool = False
+
+    @property
+    def cycle_seconds(self) -> float:
+        """Seconds of a cycle."""
+        return 1e-6 / self.mhz
 
     @property
     def config(self) -> Any:
@@ -276,9 +309,13 @@ def _capability(arch: str, block_kb: int, shared_kb: int, lanes: int, threads: i
 
 
 _GPUS = {
-    "h100": replace(_capability("sm_90", 227, 228, 128, 2048), name="h100", multiprocessors=132),
-    "a100": replace(_capability("sm_80", 163, 164, 64, 2048), name="a100", multiprocessors=108),
-    "gtx-1080-ti": GPU("gtx-1080-ti", "sm_61", multiprocessors=28),
+    "h100": replace(
+        _capability("sm_90", 227, 228, 128, 2048), name="h100", multiprocessors=132, ghz=1.98, l2_bytes=50 * _MB
+    ),
+    "a100": replace(
+        _capability("sm_80", 163, 164, 64, 2048), name="a100", multiprocessors=108, ghz=1.41, l2_bytes=40 * _MB
+    ),
+    "gtx-1080-ti": GPU("gtx-1080-ti", "sm_61", multiprocessors=28, ghz=1.58, l2_bytes=2816 * _KB),
 }
 # By compute capability, from the tables of NVIDIA's programming guide.
 _CUDAS = {

@@ -11,19 +11,11 @@ from ..strategy.candidate import Candidate
 from .task import Task
 
 SHOWN = 12
-_GHZ = 3.0  # where the target does not say
 
 
 def seconds_predicted(record: Record, task: Task) -> float:
-    """The formula's prediction for a record: its cycles of one core, shared by the cores."""
-    return (record.compute + record.memory) * seconds_a_cycle(task)
-
-
-def seconds_a_cycle(task: Task) -> float:
-    """Seconds of a cycle of all cores together."""
-    description = task.target.description
-    ghz = getattr(description, "ghz", 0.0) or _GHZ
-    return 1e-9 / ghz / max(1, getattr(description, "cores", 1))
+    """The formula's prediction for a record."""
+    return (record.compute + record.memory) * task.seconds_a_cycle
 
 
 def latest(records: Iterable[Record]) -> list[Record]:

@@ -16,22 +16,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from ..backend import lookup
+from ..errors import TargetError
 from ..expr import walk
 from ..records.record import CRASHED, HUNG, OK
 from ..strategy.blocks import blocks_of
+from ..target import Target
 from ..tir.nodes import Buffer, BufferLoad, BufferStore, For, PrimFunc
 from ..workers.process import read_message, write_message
 from .task import Task
 
 LATE = "late"  # the outcome of what there was no time for: nothing is known of it
 RUNS, LEAST = 30, 5  # timed runs of a candidate: at most, and at least in spite of the time
+OPENING = 120.0  # seconds for a device to be opened
 SPARE = 1.0  # seconds that what began before the end of the budget may take after it
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a measurement may take: `seconds` of timed runs, `hang` after which it has hung, bytes of memory."""
+    """What a measurement may take: `seconds` of timed runs, `hang` after which it has hung, bytes of the host's memory.
+
+    A driver reserves more addresses than there is memory, so that these bytes are no limit where a device is opened.
+    """
 
     seconds: float = 0.1
     hang: float = 20.0
@@ -99,6 +106,10 @@ class Measuring(ABC):
     def width(self) -> int:
         """How many measurements run at once."""
 
+    def architectures(self, target: Target) -> Sequence[str]:  # noqa: ARG002
+        """Those of the devices that run candidates for a target, where they are known and have names."""
+        return ()
+
     @abstractmethod
     def each(self, asked: Iterable[Asked]) -> Iterator[tuple[int, Measured]]:
         """Make some measurements; yields the number of each and its result."""
@@ -127,11 +138,23 @@ class Runner(Measuring):
     def __init__(self, limits: Limits | None = None) -> None:
         super().__init__(limits, secrets.token_bytes(32))
         self._process: subprocess.Popen[bytes] | None = None
+        self._devices: dict[str, Sequence[str]] = {}  # the architectures of those that were opened, by kind
 
     @property
     def width(self) -> int:
         """How many measurements run at once: two would disturb each other."""
         return 1
+
+    def architectures(self, target: Target) -> Sequence[str]:
+        """That of this machine's device; raises `TargetError` where there is none."""
+        if lookup(target, "opened") is None:
+            return ()
+        if target.kind not in self._devices:
+            reply = self._ask({"open": target.kind, "device": target.kind, "limit": OPENING, "memory": 0})
+            if reply["outcome"] != OK:
+                raise TargetError(f"nothing can be measured for {target.kind}: {reply['message']}")
+            self._devices[target.kind] = reply["architectures"]
+        return self._devices[target.kind]
 
     def close(self) -> None:
         """End the process and remove the folder."""
@@ -199,15 +222,14 @@ def request_of(asked: Asked, limits: Limits) -> dict[str, Any]:
     return {
         "zeros": indices(asked.task.func), "runs": asked.runs, "least": LEAST, "hopeless": asked.hopeless,
         "seconds": limits.seconds if asked.seconds is None else asked.seconds, "between": apart_bytes(asked.task),
-        "limit": min(limits.hang, max(0.0, asked.end - time.monotonic()) + SPARE), "memory": limits.memory,
+        "limit": min(limits.hang, max(0.0, asked.end - time.monotonic()) + SPARE),
+        "memory": 0 if asked.task.device else limits.memory, "device": asked.task.device,
     }  # fmt: skip
 
 
 def apart_bytes(task: Task) -> int:
-    """Bytes that a run touches before it sees the same arguments again: twice the second-level caches of all cores."""
-    description = task.target.description
-    l2, cores = getattr(description, "l2", None), getattr(description, "cores", 1)
-    return 2 * l2.size * cores if l2 is not None else 0
+    """Bytes that a run touches before it sees the same arguments again: those of the caches near to the cores."""
+    return int(getattr(task.target.description, "near_bytes", 0))
 
 
 def caches(task: Task) -> str:

@@ -140,8 +140,8 @@ def tune(
     a farm's scheduler, on whose workers of this target candidates are measured, with `key` and `security` (Dask's, for
     TLS) as in `farm.client.Farm`.
     Raises `InputError` for a budget or number that is not above 0 and for a farm that cannot be reached or has no
-    worker of the target, `ExecutionError` for a farm that goes away, and a `MinitvmError` for a model that does not
-    compile.
+    worker of the target, `TargetError` where there is no device of the target, `ExecutionError` for a farm that goes
+    away, and a `MinitvmError` for a model that does not compile.
     """
     if budget is not None and not budget > 0:
         raise InputError(f"budget={budget}: wanted seconds, more than 0")
@@ -205,6 +205,8 @@ def tune_tasks(
         else:
             closed.append(task)
     with measuring or Runner(limits) as runner:
+        for machine in dict.fromkeys(task.target for task in closed):
+            runner.architectures(machine)  # which says so where there is no such device
         searches = [Search(task, database, runner, Options(seed=seed)) for task in closed]
         lines = [Line(search, number, search.seconds_untuned) for number, search in enumerate(searches, 1)]
         try:
@@ -228,7 +230,8 @@ def _begin(lines: Sequence[Line], runner: Measuring, end: float, tuned: Tuned) -
     found = checked([(line.search.task, None) for line in lines], end=end)
     paths = [runner.folder / f"untuned-{line.number}.mtvm" for line in lines]
     lowered = [n for n, one in enumerate(found) if one.outcome == OK]
-    compiled = artifacts([(lines[n].search.task, found[n], paths[n]) for n in lowered], runner.key, end=end)
+    compiling = [(lines[n].search.task, found[n], paths[n]) for n in lowered]
+    compiled = artifacts(compiling, runner.key, end=end, architectures=runner.architectures)
     faults = dict(zip(lowered, compiled, strict=True))
     failed = {n: failure(one, faults.get(n, "")) for n, one in enumerate(found)}
     ready = [n for n, why in failed.items() if why is None]
@@ -251,9 +254,9 @@ def _batches(
     lines: Sequence[Line], runner: Measuring, end: float, trials: int | None, report: Report | None, runs: int,
     tuned: Tuned,
 ) -> str:  # fmt: skip
-    """Batch after batch, small ones where several tasks wait, none smaller than what runs at once; returns why it
-    ended."""
-    size = max(BATCH if len(lines) == 1 else BATCH // 2, runner.width)
+    """Batch after batch, small ones where several tasks wait, none smaller than what is compiled or runs at once;
+    returns why it ended."""
+    size = max(BATCH if len(lines) == 1 else BATCH // 2, len(available_cores()), runner.width)
     while True:
         now, left = time.monotonic(), None if trials is None else trials - sum(line.search.trials for line in lines)
         if now >= end:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -92,14 +92,27 @@ def checked(
 
 
 def artifacts(
-    asked: Sequence[tuple[Task, Checked, Path]], key: bytes, workers: int | None = None, end: float = float("inf")
+    asked: Sequence[tuple[Task, Checked, Path]],
+    key: bytes,
+    workers: int | None = None,
+    end: float = float("inf"),
+    architectures: Callable[[Target], Sequence[str]] = lambda target: (),
 ) -> list[str]:
     """Compile candidates, each to a file signed with `key`; returns for each what went wrong, "" for nothing.
 
-    It is LATE for those that are not ready at the moment `end` of `time.monotonic`.
+    It is LATE for those that are not ready at the moment `end` of `time.monotonic`. `architectures(target)` are those
+    of the devices that run it; without any, machine code is for the target's own.
     """
     requests = [
-        json.dumps({"lowered": one.lowered, "target": task.target.brief, "path": str(path), "key": key.hex()}).encode()
+        json.dumps(
+            {
+                "lowered": one.lowered,
+                "target": task.target.brief,
+                "path": str(path),
+                "key": key.hex(),
+                "architectures": list(architectures(task.target)),
+            }
+        ).encode()
         for task, one, path in asked
     ]
     return [json.loads(reply).get("message", "") for reply in pool.run(COMPILE, requests, workers, end=end)]
@@ -144,7 +157,8 @@ def artifact_request(request: bytes) -> bytes:
     lowered = cache.decode(body["lowered"].encode())
     assert lowered is not None
     try:
-        export(link_function(lowered, body["target"]), body["path"], key=bytes.fromhex(body["key"]))
+        executable = link_function(lowered, body["target"])
+        export(executable, body["path"], bytes.fromhex(body["key"]), body["architectures"])
     except MinitvmError as error:
         return json.dumps({"message": _one_line(error)}).encode()
     return b"{}"

@@ -1,7 +1,10 @@
 """The process that runs candidates. It loads the runtime once; each measurement is a child that it forks.
 
 A child that crashes, hangs or takes too much memory is that child alone: its parent says by which signal it ended, and
-what it wrote. Started as a plain program (`python -m minitvm.tune.runner`); requests and replies are messages of JSON
+what it wrote. To open a device takes longer than to measure, so a child that has opened one measures there until a
+candidate ends it; what has happened to the device ends with the child.
+
+Started as a plain program (`python -m minitvm.tune.runner`); requests and replies are messages of JSON
 (`workers.process`). A request:
 
     artifacts   paths of modules to run: one, or two that take turns
@@ -12,15 +15,18 @@ what it wrote. Started as a plain program (`python -m minitvm.tune.runner`); req
     seconds     of all runs together, roughly
     between     bytes of other arguments that a run touches before it sees the same ones again
     limit       seconds after which the child has hung
-    memory      bytes of memory that the child may use
+    memory      bytes of memory that the child may use; 0 for any number
+    device      the kind of target whose device the child keeps open; "" for a child that measures once
 
-The reply: an outcome of `records`, `seconds` of each run of each artifact, and a message.
+The reply: an outcome of `records`, `seconds` of each run of each artifact, and a message. A request with `open`, the
+kind of a device, opens it: the reply has its `name` and its `architectures`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import io
 import json
 import os
 import resource
@@ -30,15 +36,15 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..executable.nodes import Input, ScalarSpec
-from ..workers.process import read_message, write_message
+from ..workers.process import LENGTH, read_message, write_message
 
-OK, WRONG, CRASHED, HUNG, MEMORY = "ok", "wrong", "crashed", "hung", "memory"
+OK, WRONG, CRASHED, HUNG, MEMORY, REFUSED = "ok", "wrong", "crashed", "hung", "memory", "refused"
 TOLERANCE = 1e-4  # of the largest value: small integers are summed exactly, functions such as exp are not
 _PDEATHSIG = 1
 _COPIES = 16  # of the arguments, at most
@@ -56,41 +62,91 @@ def main() -> None:
     for backend in own():
         if backend.kind == "cpu":
             backend.part("program"), backend.part("machine_code")
-    while (request := read_message(sys.stdin.buffer)) is not None:
-        reply = in_a_child(json.loads(request))
+    children: dict[str, Child] = {}
+    while (message := read_message(sys.stdin.buffer)) is not None:
+        request = json.loads(message)
+        reply = on_a_device(request, children) if request["device"] else in_a_child(request)
         write_message(replies, json.dumps(reply).encode())
 
 
 def in_a_child(request: Mapping[str, Any]) -> dict[str, Any]:
     """Measure in a process of its own; says how that ended."""
-    reading, writing = os.pipe()
-    with tempfile.TemporaryFile() as said:
-        child = os.fork()
-        if child == 0:
-            _child(request, writing, said.fileno())
-        os.close(writing)
-        try:
-            data, in_time = _read_all(reading, request["limit"])
-        finally:
-            os.close(reading)
-            if not in_time:
-                os.kill(child, signal.SIGKILL)
-            _, status = os.waitpid(child, 0)
-        said.seek(0)
-        text = said.read().decode(errors="replace").strip()
-    if not in_time:
-        return {"outcome": HUNG, "message": f"no end after {request['limit']:.3g} s", "seconds": []}
-    if os.WIFSIGNALED(status):
-        return {"outcome": CRASHED, "message": _with_tail(_signal_name(os.WTERMSIG(status)), text), "seconds": []}
+    child = Child(request["memory"])
     try:
-        reply: dict[str, Any] = json.loads(data)
-        return reply
-    except ValueError:
-        code = os.WEXITSTATUS(status)
-        return {"outcome": CRASHED, "message": _with_tail(f"exit status {code}", text), "seconds": []}
+        return child.ask(request)
+    finally:
+        child.end()
 
 
-def _child(request: Mapping[str, Any], writing: int, said: int) -> None:
+def on_a_device(request: Mapping[str, Any], children: dict[str, Child]) -> dict[str, Any]:
+    """Measure in the process that has the device open, one of `children`; in a new one if that has ended."""
+    child = children.get(request["device"])
+    if child is None or child.has_ended:
+        if child is not None:
+            child.end()
+        child = children[request["device"]] = Child(request["memory"])
+    return child.ask(request)
+
+
+class Child:
+    """A process that measures one request after the other, until one goes wrong. What it writes is kept."""
+
+    def __init__(self, memory: int) -> None:
+        asking, self._requests = os.pipe()
+        self._replies, answering = os.pipe()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (`end` closes it)
+        self._status: int | None = None  # as `waitpid` has it, once the process has ended
+        self._number = os.fork()
+        if self._number == 0:
+            os.close(self._requests)
+            _child(asking, answering, self._said.fileno(), memory)
+        os.close(asking)
+        os.close(answering)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nobody is left to be asked."""
+        if self._status is None:
+            number, status = os.waitpid(self._number, os.WNOHANG)
+            self._status = status if number else None
+        return self._status is not None
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply to a request, or how the process ended instead; none after that."""
+        begin = self._said.seek(0, os.SEEK_END)
+        with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(self._requests), "wb") as pipe:
+            write_message(pipe, json.dumps(request).encode())
+        data, in_time = _read_reply(self._replies, request["limit"])
+        if data is not None:
+            reply: dict[str, Any] = json.loads(data)
+            return reply
+        if not in_time:
+            os.kill(self._number, signal.SIGKILL)
+        status = self._waited()
+        self._said.seek(begin)
+        text = self._said.read().decode(errors="replace").strip()
+        self.end()
+        if not in_time:
+            return {"outcome": HUNG, "message": f"no end after {request['limit']:.3g} s", "seconds": []}
+        how = _signal_name(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
+        return {"outcome": CRASHED, "message": _with_tail(how, text), "seconds": []}
+
+    def end(self) -> None:
+        """Let the process end, and wait for that."""
+        if not self._said.closed:
+            os.close(self._requests)
+            os.close(self._replies)
+            self._said.close()
+        self._waited()
+
+    def _waited(self) -> int:
+        """How the process ended, as `waitpid` has it."""
+        if self._status is None:
+            _, self._status = os.waitpid(self._number, 0)
+        return self._status
+
+
+def _child(asking: int, answering: int, said: int, memory: int) -> None:
     """Never returns."""
     code = 1
     try:
@@ -99,11 +155,13 @@ def _child(request: Mapping[str, Any], writing: int, said: int) -> None:
         os.dup2(said, 1)
         os.dup2(said, 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if request["memory"]:
-            resource.setrlimit(resource.RLIMIT_AS, (int(request["memory"]),) * 2)
-        reply = measured(request)
-        with os.fdopen(writing, "wb") as pipe:
-            pipe.write(json.dumps(reply).encode())
+        if memory:
+            resource.setrlimit(resource.RLIMIT_AS, (int(memory),) * 2)
+        with os.fdopen(asking, "rb") as requests, os.fdopen(answering, "wb") as replies:
+            while (message := read_message(requests)) is not None:
+                request = json.loads(message)
+                reply = opened(request["open"]) if "open" in request else measured(request)
+                write_message(replies, json.dumps(reply).encode())
         code = 0
     except BaseException as error:
         summary = traceback.format_exception_only(error)[-1].splitlines()[0]  # some errors have several lines
@@ -112,35 +170,63 @@ def _child(request: Mapping[str, Any], writing: int, said: int) -> None:
         os._exit(code)
 
 
+def opened(kind: str) -> dict[str, Any]:
+    """Open the device of a kind of target in this process; what is said of it."""
+    from ..backend import get
+    from ..errors import TargetError
+
+    try:
+        device = get(kind).part("opened")()
+    except TargetError as error:
+        return {"outcome": REFUSED, "message": str(error)}
+    return {"outcome": OK, "message": "", "name": device.name, "architectures": [device.arch] if device.arch else []}
+
+
 def measured(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run the artifacts of a request in this process; see the module for what is asked and answered."""
+    from ..errors import TargetError
     from ..runtime import load
 
     try:
-        functions = [load(path, key=bytes.fromhex(request["key"])) for path in request["artifacts"]]
+        functions: list[Any] = [load(path, key=bytes.fromhex(request["key"])) for path in request["artifacts"]]
         copies = _arguments(functions[0], request["zeros"], request["between"])
+        copies = [[_there(functions[0], value) for value in arguments] for arguments in copies]
         for function in functions:  # the first run also finds out whether it is right
             function(*copies[0])
             fault = _compared(function, copies[0], request["expected"], request["results"])
             if fault:
                 return {"outcome": WRONG, "message": fault, "seconds": []}
+        clocks = [function.clock(copies) or HostClock(function, copies) for function in functions]
     except MemoryError:
         return {"outcome": MEMORY, "message": f"more than {request['memory'] / 1e9:.3g} GB", "seconds": []}
-    return {"outcome": OK, "message": "", "seconds": _timed(functions, copies, request)}
+    except TargetError as error:  # a limit of the device, which another kind of error would leave unusable
+        return {"outcome": REFUSED, "message": " ".join(str(error).split()), "seconds": []}
+    return {"outcome": OK, "message": "", "seconds": _timed(clocks, request)}
 
 
-def _timed(functions: Sequence[Any], copies: Sequence[Any], request: Mapping[str, Any]) -> list[list[float]]:
-    """Seconds of the runs of each function, in turn; arguments in turn as well."""
-    seconds: list[list[float]] = [[] for _ in functions]
+class HostClock:
+    """Times calls of a function by the clock of the host; arguments take turns."""
+
+    def __init__(self, function: Any, copies: Sequence[Sequence[Any]]) -> None:
+        self.function, self.copies = function, copies
+
+    def __call__(self, number: int) -> float:
+        """Seconds of call `number`."""
+        arguments = self.copies[number % len(self.copies)]
+        start = time.perf_counter()
+        self.function(*arguments)
+        return time.perf_counter() - start
+
+
+def _timed(clocks: Sequence[Callable[[int], float]], request: Mapping[str, Any]) -> list[list[float]]:
+    """Seconds by each clock, in turn."""
+    seconds: list[list[float]] = [[] for _ in clocks]
     clock, number = time.perf_counter, 0
     end = clock() + request["seconds"]
     while len(seconds[0]) < request["runs"]:
-        for function, times in zip(functions, seconds, strict=True):
-            arguments = copies[number % len(copies)]
+        for timed, times in zip(clocks, seconds, strict=True):
+            times.append(timed(number))
             number += 1
-            start = clock()
-            function(*arguments)
-            times.append(clock() - start)
         done = len(seconds[0])
         if done == 2 and request["hopeless"] and min(seconds[0]) > request["hopeless"]:
             break
@@ -157,6 +243,11 @@ def _arguments(function: Any, zeros: Sequence[int], between: int) -> list[list[A
     count = min(_COPIES, 1 + -(-between // nbytes))
     again = [[a.copy() if isinstance(a, np.ndarray) else a for a in first] for _ in range(count - 1)]
     return [first, *again]
+
+
+def _there(function: Any, value: Any) -> Any:
+    """An argument where the function uses it in place: on its device."""
+    return function.to_device(value) if isinstance(value, np.ndarray) else value
 
 
 def _parameters(function: Any) -> list[tuple[Any, bool]]:
@@ -181,7 +272,7 @@ def _argument(generator: np.random.Generator, spec: Any, zero: bool) -> Any:
 def _compared(function: Any, arguments: Sequence[Any], expected: str, results: str) -> str:
     """What is wrong with the results in these arguments, on one line; writes them down where there is nothing to
     compare with."""
-    written = [a for a, (_, one) in zip(arguments, _parameters(function), strict=True) if one]
+    written = [_here(a) for a, (_, one) in zip(arguments, _parameters(function), strict=True) if one]
     if not expected:
         partial = f"{results}.partial"  # who is killed here leaves no file that looks like results
         with open(partial, "wb") as file:
@@ -197,6 +288,11 @@ def _compared(function: Any, arguments: Sequence[Any], expected: str, results: s
             if not apart <= (TOLERANCE if wanted.dtype.kind == "f" else 0):
                 return f"result {number} is {apart:.3g} of its largest value from that of the untuned program"
     return ""
+
+
+def _here(array: Any) -> Any:
+    """An array in the host's memory."""
+    return array if isinstance(array, np.ndarray) else array.numpy()
 
 
 def _plain(array: Any) -> Any:
@@ -217,17 +313,17 @@ def _difference(wanted: Any, found: Any) -> float:
     return float(np.abs(wanted[finite].astype(np.float64) - found[finite]).max()) / scale
 
 
-def _read_all(reading: int, seconds: float) -> tuple[bytes, bool]:
-    """What a child writes until it closes the pipe, and whether it did so in time."""
+def _read_reply(replies: int, seconds: float) -> tuple[bytes | None, bool]:
+    """A message from a child, and whether the child was in time; None where it ended instead, or was not."""
     data, end = b"", time.monotonic() + seconds
     while True:
-        ready, _, _ = select.select([reading], [], [], max(0.0, end - time.monotonic()))
+        ready, _, _ = select.select([replies], [], [], max(0.0, end - time.monotonic()))
         if not ready:
-            return data, False
-        part = os.read(reading, 1 << 16)
-        if not part:
-            return data, True
+            return None, False
+        part = os.read(replies, 1 << 16)
         data += part
+        if not part or len(data) >= LENGTH.size + LENGTH.unpack(data[: LENGTH.size].ljust(LENGTH.size, b"\xff"))[0]:
+            return read_message(io.BytesIO(data)), True
 
 
 def _signal_name(number: int) -> str:
@@ -238,7 +334,7 @@ def _signal_name(number: int) -> str:
 
 
 def _with_tail(what: str, text: str) -> str:
-    last = text.splitlines()[-1][-_TAIL:] if text else ""
+    last = text.splitlines()[-1][:_TAIL] if text else ""
     return f"{what}: {last}" if last else what
 
 

@@ -41,7 +41,6 @@ HOPELESS = 1.5  # times the best: stops after two runs
 BETTER = 0.98  # of the best time: worth a pair, and won if both halves of the pair say so
 PAIRS = 40  # runs of each of a pair
 _LONGER = 4  # times the seconds of other measurements: those that decide
-_GHZ = 3.0  # where the target does not say
 _FOREVER = float("inf")
 _PRIORS = 2000  # records of other tasks and targets that the residual learns from
 
@@ -84,7 +83,7 @@ class Search:
     @cached_property
     def seconds_untuned(self) -> float:
         """What a build without records takes, by the formulas."""
-        return self.space.cheapest * self._seconds_a_cycle()
+        return self.space.cheapest * self.task.seconds_a_cycle
 
     # -- the first measurement
 
@@ -116,7 +115,7 @@ class Search:
         """The best of an earlier session runs again, in turn with the untuned program of this one."""
         (again,) = checked([(self.task, decision)], self.options.workers, end)
         path = self._path()
-        fault = artifacts([(self.task, again, path)], self.runner.key, end=end)[0] if again.outcome == OK else ""
+        fault = self._compiled([(self.task, again, path)], end)[0] if again.outcome == OK else ""
         if again.outcome == OK and not fault:
             self._figures[decision] = again
             self.codes.add(again.code)
@@ -132,7 +131,7 @@ class Search:
         before = self.best.time / (self.best.baseline or 1.0) if self.best else 1.0
         batch = self._batch(count, end)
         compiled = [(self.task, one, self._path()) for one in batch]
-        faults = artifacts(compiled, self.runner.key, self.options.workers, end)
+        faults = self._compiled(compiled, end)
         ready = []
         for (_, one, path), fault in zip(compiled, faults, strict=True):
             failed = failure(one, fault)
@@ -269,12 +268,7 @@ class Search:
     def predicted(self, rows: Sequence[Features], costs: Sequence[Cost]) -> np.ndarray:
         """Seconds of candidates: the formula's cycles, and what was learned of it."""
         cycles = np.array([max(cost.cycles, 1.0) for cost in costs])
-        return cycles * self._seconds_a_cycle() * np.exp(self.residual.predict(rows))
-
-    def _seconds_a_cycle(self) -> float:
-        description = self.task.target.description
-        ghz = getattr(description, "ghz", 0.0) or _GHZ
-        return 1e-9 / ghz / max(1, getattr(description, "cores", 1))
+        return cycles * self.task.seconds_a_cycle * np.exp(self.residual.predict(rows))
 
     def _features(self, one: Checked) -> Features:
         return features(one.decision.rule, one.decision.knobs, Cost(*one.cost), one.figures)
@@ -287,7 +281,7 @@ class Search:
             cost, known = Cost(record.compute, record.memory), self._figures.get(record.decision)
             figures = known.figures if known is not None and record.task == self.task.key else None
             rows.append(features(record.rule, record.knobs, cost, figures))
-            ratios.append(record.time / (max(cost.cycles, 1.0) * self._seconds_a_cycle()))
+            ratios.append(record.time / (max(cost.cycles, 1.0) * self.task.seconds_a_cycle))
         self.residual.fit(rows, ratios)
 
     def _priors(self) -> list[Record]:
@@ -296,6 +290,10 @@ class Search:
         others = self.database.records(rules=rules)
         found = [r for r in others if r.time < float("inf") and r.compute > 0 and r.task != self.task.key]
         return found[-_PRIORS:]
+
+    def _compiled(self, asked: Sequence[tuple[Task, Checked, Path]], end: float) -> list[str]:
+        """What went wrong with each artifact, for the device on which candidates run."""
+        return artifacts(asked, self.runner.key, self.options.workers, end, self.runner.architectures)
 
     def _path(self) -> Path:
         return self.runner.folder / f"{self.task.key[:16]}-{next(self._numbers)}.mtvm"

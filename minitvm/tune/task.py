@@ -9,15 +9,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ..backend import lookup
 from ..build import code_target, optimize_graph, to_graph
 from ..expr import Var, free_vars
 from ..expr.as_json import to_json
 from ..expr.structural_hash import structural_digest
 from ..link.levels import level_of, units_of
 from ..lowering import SharedFunction, cache
+from ..lowering.placement import place
 from ..records.record import target_key
 from ..target import Target
 from ..tir.nodes import Buffer, IRModule, PrimFunc
+
+_CYCLE = 1e-9 / 3.0  # seconds, where a target does not say
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +51,16 @@ class Task:
         if self.shared is not None and cache.usable(self.target) and cache.keeps(self.shared):
             cache.put(self.shared, self.target, lowered.encode())
 
+    @property
+    def seconds_a_cycle(self) -> float:
+        """Seconds of a cycle that formulas predict."""
+        return float(getattr(self.target.description, "cycle_seconds", _CYCLE))
+
+    @property
+    def device(self) -> str:
+        """The kind of target whose device measurements open once for many; "" where each has a process of its own."""
+        return "" if lookup(self.target, "opened") is None else self.target.kind
+
     @cached_property
     def target_key(self) -> str:
         """The part of a record's key that stands for the target."""
@@ -69,7 +83,7 @@ def extract(model: Any, target: str | Target = "cpu", accuracy: str = "fast", **
     """The tasks of a model, a function or a module of functions, in the order of their first use.
 
     `options` are those of `build` that say what the model is: shapes, params, states, max_length, stop_before. The
-    bodies of loops count once.
+    bodies of loops count once. What the target's back end refuses is a task for the host, where a build has it run.
     """
     machine = code_target(target)
     if isinstance(model, PrimFunc):
@@ -81,8 +95,9 @@ def extract(model: Any, target: str | Target = "cpu", accuracy: str = "fast", **
     nodes = [node for inner in level.all() for node in inner.graph.nodes if inner.needs_function(node)]
     uses = Counter(units[node].function.key for node in nodes)
     functions = {units[node].function.key: units[node].function for node in reversed(nodes)}
+    machines = {key: place(one.func, machine, one.operators).target for key, one in functions.items()}
     return [
-        Task(functions[key].name, functions[key].func, machine, key.hex(), uses[key], functions[key])
+        Task(functions[key].name, functions[key].func, machines[key], key.hex(), uses[key], functions[key])
         for key in dict.fromkeys(units[node].function.key for node in nodes)
     ]
 

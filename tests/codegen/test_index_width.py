@@ -19,7 +19,7 @@ from minitvm.expr import Expr, IntImm, Var, walk
 from minitvm.script import tir as T
 from minitvm.target import Target
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc
-from tests.codegen.cuda_kernels import run_simulated
+from tests.codegen.cuda_kernels import run_on_cuda
 from tests.runtime.test_cuda import matmul_of_tiles
 
 OPERATIONS: dict[str, Any] = {
@@ -134,7 +134,7 @@ def test_text_of_either_width_accesses_the_same(func: PrimFunc) -> None:
     }
     if min(wanted) < 0 or max(wanted) >= 1 << 20:
         return
-    (found,) = run_simulated(func, zeros)
+    (found,) = run_on_cuda(func, zeros)
     assert set(np.flatnonzero(found == 0).tolist()) == wanted
 
 

@@ -17,7 +17,7 @@ from minitvm.expr import Cast, DType, Expr, FloatImm, Var, const
 from minitvm.reference.strategies.expressions import exprs
 from minitvm.target import Target
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc, Seq, Stmt
-from tests.codegen.cuda_kernels import run_simulated
+from tests.codegen.cuda_kernels import run_on_cuda
 from tests.codegen.masked_kernels import COUNT, FIRST, Run, compare, index, masks_alike, run_compiled
 from tests.codegen.opencl_kernels import run_on_device, target
 from tests.tir.transform.kernel_programs import UPDATED, kernel_arguments, kernel_program
@@ -29,9 +29,9 @@ INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uin
 RUNS = [
     pytest.param(run_compiled, id="cpu"),
     pytest.param(run_on_device, id="opencl"),
-    pytest.param(run_simulated, id="cuda"),
+    pytest.param(run_on_cuda, id="cuda"),
 ]
-MACHINES = {run_compiled: lambda: CPU, run_on_device: target, run_simulated: lambda: Target("cuda")}
+MACHINES = {run_compiled: lambda: CPU, run_on_device: target, run_on_cuda: lambda: Target("cuda")}
 
 
 def kernel_alike(seed: int, run: Run = run_compiled) -> None:

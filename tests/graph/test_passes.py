@@ -235,6 +235,17 @@ def test_nothing_is_computed_twice() -> None:
     assert groups(fused) == [["sigmoid"], ["multiply", "exp"], ["tile"]]
 
 
+@pytest.mark.parametrize("turning", ["layout.block_axis", "transpose"])
+def test_what_turns_memory_around_reads_one_tensor(turning: str) -> None:
+    """A copy in squares cannot choose among the inputs of a concatenation; an element-wise operator can."""
+    b, _ = network()
+    whole = b.op("concatenate", b.input("x", (1, 14, 4, 4)), b.input("y", (1, 18, 4, 4)), axis=1)
+    attrs = {"axis": 1, "block": 16} if turning == "layout.block_axis" else {"axes": (0, 2, 3, 1)}
+    element, turned = b.op("exp", whole), b.op(turning, whole, **attrs)
+    assert groups(fuse(dead_code(b.build(turned)))) == [["concatenate"], [turning]]
+    assert groups(fuse(dead_code(b.build(element)))) == [["concatenate", "exp"]]
+
+
 def test_inputs_of_a_function_have_names_of_their_own() -> None:
     """A value and the same one in another layout have one name; a function may read both."""
     b = GraphBuilder()

@@ -52,6 +52,25 @@ def uneven_and_double() -> None:
     _tiles(9, 17, 11, double=True)
 
 
+def in_parts() -> None:
+    """A long sum of few results is computed in parts, as many as there is room for, and a short one is not."""
+    target = Target("cuda -model=h100")
+    long, short = (strategy.candidates(_product(32, 64, k), target) for k in (4096, 64))
+    assert long[0].knobs["splits"] > 8
+    assert short[0].knobs["splits"] == 1
+    func = _product(4, 8, 64)
+    every = [one for one in strategy.candidates(func, target) if one.rule == "contraction"]
+    one = next(one for one in every if one.knobs["splits"] == 2 and not one.knobs["shared"])
+    try:
+        schedule = one.schedule(func)
+    except ScheduleError as error:
+        raise AssertionError(str(error)) from error
+    verdict = reference.check(func, schedule.func, modes=["exact"])
+    assert verdict.equal, str(verdict)
+    launched = str(schedule.func)
+    assert launched.count("blockIdx.x") == 2, "parts, and what adds them up"
+
+
 def shrunk() -> None:
     assert shape_of_shared(shrink_shared(pieces)) == (8,)
     assert shape_of_shared(shrink_shared(cut_off)) == (16,)
@@ -138,6 +157,6 @@ def lanes_meet() -> None:
 CHECKS: tuple[Callable[[], None], ...] = (
     axes_are_limited, shrunk, chosen_where_it_helps, even, uneven_and_double, owners_do_not_meet,
     open_extents_have_a_grid,
-    all_parts_are_reached, chosen_tiles_fit,
+    all_parts_are_reached, chosen_tiles_fit, in_parts,
 )  # fmt: skip
 LANES: tuple[Callable[[], None], ...] = (lanes_meet,)

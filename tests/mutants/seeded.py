@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tests.codegen.brain_kernels import products_alike
-from tests.codegen.cuda_kernels import run_simulated
+from tests.codegen.cuda_kernels import run_on_cuda
 from tests.codegen.masked_kernels import masks_alike, run_compiled
 from tests.codegen.opencl_kernels import run_on_device
 from tests.codegen.test_backends import GRIDS, PROGRAMS, parallel_tiles, runs_alike
@@ -21,6 +21,7 @@ from tests.link.test_copies import drawn as drawn_copies
 from tests.reference.gone_wrong import goes_wrong_alike
 from tests.runtime.test_two_memories import refused_are_few_and_long
 from tests.strategy.tensor_core_programs import CHECKS as TENSOR_CORE_CHECKS
+from tests.strategy.warpgroup_programs import CHECKS as WARPGROUP_CHECKS
 from tests.tir.analysis.followed import (
     ALONE,
     COUNTS,
@@ -72,17 +73,18 @@ ON_A_DEVICE = seeded("random kernels on a device", lambda seed: kernel_alike(see
 MASKS_ON_A_DEVICE = seeded("masks on a device", lambda seed: masks_alike(seed, run_on_device), 10)
 _GRIDS = [(program, schedule) for program in PROGRAMS for schedule in (*GRIDS, parallel_tiles)]
 ON_GRIDS = seeded("grids on a device", lambda k: runs_alike(*_GRIDS[k]), len(_GRIDS))
-IN_PYTHON = seeded("random kernels for CUDA in Python", lambda seed: kernel_alike(seed, run_simulated), 30)
-MASKS_IN_PYTHON = seeded("masks for CUDA in Python", lambda seed: masks_alike(seed, run_simulated), 10)
+IN_PYTHON = seeded("random kernels for CUDA in Python", lambda seed: kernel_alike(seed, run_on_cuda), 30)
+MASKS_IN_PYTHON = seeded("masks for CUDA in Python", lambda seed: masks_alike(seed, run_on_cuda), 10)
 PAIRS = seeded("products of pairs in machine code", lambda seed: products_alike(seed, run_compiled), 12)
 PAIRS_ON_A_DEVICE = seeded("products of pairs on a device", lambda seed: products_alike(seed, run_on_device), 12)
-PAIRS_IN_PYTHON = seeded("products of pairs for CUDA", lambda seed: products_alike(seed, run_simulated), 12)
+PAIRS_IN_PYTHON = seeded("products of pairs for CUDA", lambda seed: products_alike(seed, run_on_cuda), 12)
 ON_CUDA_GRIDS = seeded("grids for CUDA in Python", lambda k: runs_alike(*_GRIDS[k], "cuda"), len(_GRIDS))
 INSTRUCTIONS = seeded(
     "instructions and asynchronous copies", lambda k: INSTRUCTION_CHECKS[k](), len(INSTRUCTION_CHECKS)
 )
 CONSENT = seeded("rounding to 10 bits of mantissa", lambda k: ROUNDING_CHECKS[k](), len(ROUNDING_CHECKS))
 TENSOR_CORES = seeded("products on tensor cores", lambda k: TENSOR_CORE_CHECKS[k](), len(TENSOR_CORE_CHECKS))
+WARPGROUPS = seeded("products on warpgroups", lambda k: WARPGROUP_CHECKS[k](), len(WARPGROUP_CHECKS))
 COPIES = seeded("copies between memories", drawn_copies, 200)
 REFUSED = seeded("what the host had better run", lambda seed: refused_are_few_and_long(), 1)
 PRETENDED = seeded("programs on a pretended device", checked, len(CHECKS))

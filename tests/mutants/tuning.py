@@ -5,6 +5,7 @@
 `predicted()`  the residual, and the formulas of tilings beside loops over tiles
 `shared()`     schedules that share steps
 `farmed()`     what workers of a farm refuse, and what they measure
+`on_devices()` measurements on a device: its clock, and the process that has it open
 `ran()`        what a child of the runner does to itself, and results that differ
 """
 
@@ -20,12 +21,14 @@ from typing import Any
 
 import pytest
 
+from minitvm.runtime.device import clock
 from tests import conftest  # noqa: F401  (it loads the profile of properties)
 from tests.farm import test_message
 from tests.records import test_database, test_lookup, test_record
+from tests.runtime import fake_cuda
 from tests.strategy import test_sketch
 from tests.tir.schedule import test_shared_steps
-from tests.tune import test_measure, test_remote, test_residual, test_search, test_task
+from tests.tune import test_devices, test_measure, test_remote, test_residual, test_search, test_task
 
 from .oracle import Workload, directed
 from .streams import holds
@@ -46,6 +49,10 @@ def given_arguments(test: Callable[..., None], **arguments: Any) -> Callable[[],
                 made["faked"] = test_search.without_compiling(patch)
             if "here" in names:
                 made["here"] = stack.enter_context(test_remote.a_farm_here(patch))
+            if "driver" in names:
+                made["driver"] = stack.enter_context(fake_cuda.plugged())
+            if "children" in names:
+                made["children"] = stack.enter_context(test_devices.ended())
             test(**{name: made[name] for name in names if name in made}, **arguments)
 
     run.__name__ = test.__name__
@@ -109,6 +116,7 @@ def searched() -> Workload:
         test_task.test_equal_operators_are_one_task_with_the_number_of_their_uses,
         test_task.test_a_function_has_one_key_whatever_it_is_called,
         test_task.test_sizes_that_stay_open_are_named,
+        test_devices.test_what_a_target_refuses_is_a_task_for_its_host,
     )
 
 
@@ -148,6 +156,20 @@ def farmed() -> Workload:
         test_message.test_a_signed_artifact_is_no_signed_request,
         test_message.test_a_worker_does_what_is_signed_and_nothing_else,
         test_remote.test_a_worker_that_never_saw_the_untuned_program_finds_out_what_is_right,
+    )
+
+
+def on_devices() -> Workload:
+    grouped = test_devices.test_calls_are_timed_in_groups_that_are_long_enough
+    return tests(
+        "devices",
+        test_devices.test_a_call_takes_what_the_clock_of_the_device_says,
+        listed("rounds", grouped, seconds=clock.SAMPLE / 4, copies=3, groups=[6]),
+        test_devices.test_a_measurement_is_right_or_wrong_and_as_long_as_the_device_says,
+        test_devices.test_what_a_device_has_too_little_of_is_refused_and_a_fault_ends_the_process,
+        test_devices.test_one_process_measures_until_a_candidate_ends_it,
+        test_devices.test_what_one_candidate_wrote_is_not_said_of_the_next,
+        test_devices.test_a_process_that_ended_by_itself_is_replaced,
     )
 
 

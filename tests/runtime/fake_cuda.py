@@ -1,7 +1,8 @@
 """A stand-in for `cuda.bindings.driver`: its functions over the memory of the process, kernels run by the simulator.
 
 It refuses what a driver refuses: a call with another number of arguments than the real function takes, memory that was
-not allocated or was freed, a cubin for another architecture, more shared memory than was asked for.
+not allocated or was freed, a cubin for another architecture, more shared memory than was asked for. Its clock is not
+the host's: a kernel takes `kernel_seconds`, and the first command for an idle device comes `gap_seconds` late.
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ class FakeDriver:
         self.commands: list[str] = []  # the names of the calls, in order
         self._captured: list[Callable[[], None]] | None = None
         self.fails: set[str] = set()  # functions that fail
+        self.seconds, self.kernel_seconds, self.gap_seconds = 0.0, 1e-5, 0.0
+        self.events = 0  # that there are
+        self._is_idle = True
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("cu"):
@@ -137,9 +141,14 @@ class FakeDriver:
 
     def _queue(self, command: Callable[[], None]) -> None:
         if self._captured is None:
+            self._begin()
             command()
         else:
             self._captured.append(command)
+
+    def _begin(self) -> None:
+        self.seconds += self.gap_seconds if self._is_idle else 0.0
+        self._is_idle = False
 
     def _cuMemcpyHtoDAsync(self, to: int, source: int, nbytes: int, stream: int) -> None:
         self.bytes_at(to, nbytes)[:] = _host(source, nbytes)
@@ -188,13 +197,19 @@ class FakeDriver:
             raise ValueError
         if shared > kernel.shared_most:
             raise ValueError
-        self._queue(lambda: kernel.run((gx, gy, gz), (bx, by, bz), words, shared))
+
+        def command() -> None:
+            kernel.run((gx, gy, gz), (bx, by, bz), words, shared)
+            self.seconds += self.kernel_seconds
+
+        self._queue(command)
 
     # -- streams and graphs
 
     def _cuStreamSynchronize(self, stream: int) -> None:
         if self._captured is not None:
             raise ValueError
+        self._is_idle = True
 
     def _cuStreamBeginCapture(self, stream: int, mode: int) -> None:
         self._captured = []
@@ -207,8 +222,26 @@ class FakeDriver:
         return graph
 
     def _cuGraphLaunch(self, graph: Sequence[Callable[[], None]], stream: int) -> None:
+        self._begin()
         for command in graph:
             command()
+
+    # -- events
+
+    def _cuEventCreate(self, flags: int) -> Any:
+        self.events += 1
+        return SimpleNamespace(at=None)
+
+    def _cuEventRecord(self, event: Any, stream: int) -> None:
+        event.at = self.seconds
+
+    def _cuEventElapsedTime(self, begin: Any, end: Any) -> float:
+        if begin.at is None or end.at is None:
+            raise ValueError
+        return float(end.at - begin.at) * 1e3
+
+    def _cuEventDestroy(self, event: Any) -> None:
+        self.events -= 1
 
 
 def _host(address: int, nbytes: int) -> Any:

@@ -20,7 +20,7 @@ from minitvm.runtime.cpu.compiler import kernel_assembly
 from minitvm.script import from_source
 from minitvm.tir.nodes import PrimFunc
 from tests.codegen.brain_kernels import CORNERS, COUNT, products_alike, same
-from tests.codegen.cuda_kernels import run_simulated
+from tests.codegen.cuda_kernels import run_on_cuda
 from tests.codegen.masked_kernels import run_compiled
 from tests.codegen.opencl_kernels import run_on_device
 
@@ -86,7 +86,7 @@ def test_a_cpu_with_the_instruction_gets_it(monkeypatch: Any, lanes: int) -> Non
 
 
 @pytest.mark.parametrize(
-    "run", [run_compiled, run_on_device, run_simulated], ids=["this CPU", "OpenCL", "CUDA, simulated"]
+    "run", [run_compiled, run_on_device, run_on_cuda], ids=["this CPU", "OpenCL", "CUDA, simulated"]
 )
 def test_bits_of_kernels(run: Callable[[PrimFunc, Sequence[np.ndarray]], list[np.ndarray]]) -> None:
     """Scalars and vectors; a sum with a product is one operation."""

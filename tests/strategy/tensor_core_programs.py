@@ -10,13 +10,19 @@ import pytest
 
 import minitvm
 from minitvm import reference, strategy, te, tir, topi
+from minitvm.arith import simplify
 from minitvm.errors import ScheduleError
-from minitvm.expr import call, walk
+from minitvm.expr import call, const, substitute, walk
+from minitvm.script import from_source
 from minitvm.strategy.gpu import tensor_cores as rule
+from minitvm.strategy.gpu.grid import in_groups
 from minitvm.target import Target
+from minitvm.tir.async_copies import is_wait
+from minitvm.tir.tensor_intrin.tensor_cores import STORE_SHARED
+from minitvm.tir.transform.insert_barriers import BARRIER
 
 TARGET = "cuda -arch=sm_80"
-KNOBS = {"rows": 32, "columns": 16, "depth": 16, "warp_rows": 1, "warp_columns": 1}
+KNOBS = {"rows": 32, "columns": 16, "depth": 16, "warp_rows": 1, "warp_columns": 1, "stages": 2}
 
 
 def product(m: int, n: int, k: int, dtype: str = "float16", *, transposed: bool = False, followed: bool = False,
@@ -57,9 +63,11 @@ def convolution(channels: int, image: int, out: int, kernel: int, *, batch: int 
 _SMALL = {**KNOBS, "rows": 16, "columns": 8}
 PRODUCTS = {
     "float16": (product(32, 16, 48), KNOBS),
-    "bfloat16": (product(32, 16, 32, "bfloat16"), KNOBS),
-    "transposed": (product(32, 32, 32, transposed=True), {**KNOBS, "warp_columns": 2, "columns": 32}),
+    "bfloat16": (product(16, 16, 64, "bfloat16"), {**_SMALL, "depth": 32}),
+    "transposed": (product(32, 32, 32, transposed=True), {**KNOBS, "warp_columns": 4, "columns": 32}),
     "two rows of warps": (product(64, 16, 32), {**KNOBS, "rows": 64, "columns": 16, "depth": 32, "warp_rows": 2}),
+    "three stages": (product(32, 32, 96), {**KNOBS, "columns": 32, "warp_columns": 2, "stages": 3}),
+    "four stages": (product(16, 16, 112, followed=True), {**KNOBS, "rows": 16, "stages": 4}),
     "followed": (product(32, 16, 32, followed=True), KNOBS),
     "batched": (product(32, 16, 32, batch=2), KNOBS),
     "padded": (product(19, 21, 37), KNOBS),
@@ -102,6 +110,87 @@ def runs_lane_by_lane(name: str) -> None:
     np.testing.assert_allclose(found.astype("float32"), wanted.astype("float32"), rtol=tolerance, atol=tolerance)
 
 
+def kernel_of(func: tir.PrimFunc) -> tir.PrimFunc:
+    (kernel,) = [f for _, f in tir.transform.pipeline.lower(func, Target(TARGET)).items() if not f.attrs.get("host")]
+    return kernel
+
+
+def a_step_of_three_stages_waits_once() -> None:
+    """One loop, which runs to the end, and in it one wait, one barrier and one product a step of each tile."""
+    kernel = kernel_of(scheduled("three stages"))
+    (loop,) = [n for n in walk(kernel.body) if isinstance(n, tir.For) and any(map(is_wait, walk(n.body)))
+               and n.kind is tir.ForKind.SERIAL]  # fmt: skip
+    assert int(loop.extent.value) == 6  # as many steps as there are pieces
+    inside = list(walk(loop.body))
+    assert [int(n.value.args[0].value) for n in inside if is_wait(n)] == [1]
+    barriers = [n for n in inside if isinstance(n, tir.Evaluate) and getattr(n.value, "op", "") == BARRIER]
+    products = [n for n in walk(kernel.body) if isinstance(n, tir.Instruction) and n.name.startswith("mma_16x8x16")]
+    assert (len(barriers), len(products)) == (1, 2 * 2)
+
+
+def a_launch_gives_the_storage() -> None:
+    """Tiles of more bytes than a kernel declares: the same product, the same loads, in storage of a launch."""
+    func = product(16, 16, 32, followed=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rule, "DECLARED", 0)
+        after = strategy.schedule(func, Target(TARGET), knobs={**_SMALL, "columns": 16}).func
+    kernel = kernel_of(after)
+    scopes = {n.buffer.scope for n in walk(kernel.body) if isinstance(n, tir.Allocate)}
+    assert scopes == {"shared.dyn", "warp.matrix_a", "warp.matrix_b", "warp.accumulator"}
+    verdict = reference.check(func, kernel_module := tir.transform.pipeline.lower(after, Target(TARGET)),
+                              modes=("exact", "shadow"))  # fmt: skip
+    assert verdict, (verdict, kernel_module)
+
+
+def rows_of_results_lie_apart() -> None:
+    """What follows a product reads a tile whose rows are 8 elements longer than its 16 columns, in other banks."""
+    stores = [n for n in walk(kernel_of(scheduled("followed")).body)
+              if isinstance(n, tir.Instruction) and n.name == STORE_SHARED]  # fmt: skip
+    places = [n.operands[1].places for n in stores]
+    strides = {int(simplify(row.indices[0] - first.indices[0]).value) for first, row, _ in places}
+    assert strides == {24}
+
+
+def odd_rows_are_stored_by_elements() -> None:
+    """8 bytes of a thread's pair need a place that they divide: rows of 9 elements have none."""
+    for columns in (9, 10):
+        text = f"""
+    @T.prim_func
+    def main(A: T.Buffer((16, {columns})), C: T.Buffer((16, {columns}))):
+        F = T.alloc_buffer((16, 8), scope="warp.accumulator")
+        for b in T.thread_binding(1, thread="blockIdx.x"):
+            for tx in T.thread_binding(32, thread="threadIdx.x"):
+                with T.instruction("mma_fill_16x8_f32", T.tile(F[0, 0], F[1, 0], F[0, 1]), together=32):
+                    for i, j in T.grid(16, 8):
+                        F[i, j] = T.float32(0)
+                with T.instruction("mma_store_16x8_f32", T.tile(F[0, 0], F[1, 0], F[0, 1]),
+                                   T.tile(C[0, 0], C[1, 0], C[0, 1]), together=32):
+                    for i, j in T.grid(16, 8):
+                        C[i, j] = F[i, j]
+    """
+        out = np.ones((16, columns), "float32")
+        minitvm.build(from_source(text), target=TARGET)(np.zeros_like(out), out)
+        assert not out[:, :8].any() and out[:, 8:].all()
+
+
+def blocks_start_in_groups() -> None:
+    """Down the rows of a group, then along its columns, then the next group."""
+    x = te.placeholder((4, 3), name="x")
+    sch = tir.Schedule(te.create_prim_func([x, te.compute((4, 3), lambda i, j: x[i, j], name="y")]))
+    loop = in_groups(sch, *sch.get_loops(sch.get_block("y")), 2)
+    (realize,) = [n for n in walk(sch.func.body) if isinstance(n, tir.BlockRealize) and n.block.name == "y"]
+    var = sch.get(loop).loop_var
+    order = [tuple(int(simplify(substitute(v, {var: const(k)})).value) for v in realize.iter_values) for k in range(12)]
+    assert order == [(2 * g + i, j) for g in range(2) for j in range(3) for i in range(2)]
+    func, knobs = product(32, 16, 32), {**_SMALL, "depth": 32}
+    some = next(c for c in strategy.candidates(func, Target(TARGET)) if {**c.knobs, **knobs} == dict(c.knobs))
+    after = some.with_knobs(group=2).schedule(func).func
+    axes = {n.thread for n in walk(after.body) if isinstance(n, tir.For) and n.thread}
+    assert axes == {"blockIdx.x", "threadIdx.x", "threadIdx.y"}
+    verdict = reference.check(func, tir.transform.pipeline.lower(after, Target(TARGET)), modes=("exact", "shadow"))
+    assert verdict, verdict
+
+
 def many_products_lie_along_x() -> None:
     """As many products as y and z have no blocks for: all axes of blocks are one, and the kernel means the same."""
     func = product(16, 16, 16, batch=65536)
@@ -120,6 +209,12 @@ def many_products_lie_along_x() -> None:
 
 CHECKS = [
     many_products_lie_along_x,
+    blocks_start_in_groups,
+    a_step_of_three_stages_waits_once,
+    a_launch_gives_the_storage,
+    rows_of_results_lie_apart,
+    odd_rows_are_stored_by_elements,
+    functools.partial(means_the_same, "three stages"),
     functools.partial(means_the_same, "padded"),
     *(functools.partial(runs_lane_by_lane, name) for name in ("tf32", "tf32, transposed")),
     functools.partial(means_the_same, "convolution of blocks"),

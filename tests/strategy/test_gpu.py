@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from minitvm.strategy import Candidate
 from minitvm.strategy.candidate import reason
 from minitvm.strategy.registry import chosen
 from minitvm.target import Target
+from minitvm.tir import Schedule
 from minitvm.tir.nodes import Allocate, PrimFunc
 from minitvm.tir.transform import lower
 
@@ -50,6 +52,19 @@ def shared_candidate(func: PrimFunc, target: str, **knobs: Any) -> Candidate:
     wanted = {"shared": True, **knobs}
     every = [one for one in strategy.candidates(func, Target(target)) if one.rule == "contraction"]
     return next(one for one in every if all(one.knobs[name] == value for name, value in wanted.items()))
+
+
+def legal(candidates: Iterable[Candidate], func: PrimFunc, count: int) -> list[Schedule]:
+    """The schedules of the first so many candidates that are not refused."""
+    schedules: list[Schedule] = []
+    for one in candidates:
+        try:
+            schedules.append(one.schedule(func))
+        except ScheduleError:
+            continue
+        if len(schedules) == count:
+            break
+    return schedules
 
 
 # -- targets
@@ -128,7 +143,7 @@ def test_neighbouring_threads_store_to_banks_of_their_own() -> None:
 
 def test_padding_of_a_convolution_is_computed_where_it_is_fetched() -> None:
     func = convolution(16, 8, 16, 3)
-    one = shared_candidate(func, "cuda", double=False)
+    one = shared_candidate(func, "cuda", double=False, splits=1)
     assert len(minitvm.lower(one.schedule(func).func, target="cuda", stop_at="executable").kernels) == 1
 
 
@@ -152,6 +167,29 @@ def test_shared_tiles_keep_the_meaning(number: int, rng: np.random.Generator) ->
     one = every[int(rng.integers(len(every)))]
     verdict = reference.check(func, one.schedule(func).func, modes=["exact"])
     assert verdict.equal, f"{dict(one.knobs)}\n{verdict}"
+
+
+def test_a_long_sum_of_few_results_is_computed_in_parts() -> None:
+    few, many = convolution(256, 14, 256, 3), matmul(1024, 1024, 1024)
+    first = next(one for one in strategy.candidates(few, Target("cuda -model=h100")))
+    assert first.knobs["splits"] > 1  # 7 x 7 blocks of 32 threads for 132 multiprocessors
+    assert next(one for one in strategy.candidates(many, Target("cuda -arch=sm_75"))).knobs["splits"] == 1
+
+
+LONG_SUMS = [lambda: matmul(9, 17, 64, transpose_b=True), lambda: convolution(64, 3, 8, 1)]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("number", range(len(LONG_SUMS)))
+def test_sums_in_parts_keep_the_meaning(number: int, shared: bool, rng: np.random.Generator) -> None:
+    func, target = LONG_SUMS[number](), Target("cuda -model=h100")
+    every = [one for one in strategy.candidates(func, target) if one.knobs.get("splits", 1) == 2]
+    small = [one for one in every if one.knobs["shared"] is shared and one.knobs["threads"] in (32, 64)]
+    (schedule,) = legal([small[place] for place in rng.permutation(len(small))], func, 1)
+    verdict = reference.check(func, schedule.func, modes=["exact"])
+    assert verdict.equal, str(verdict)
+    kernels = minitvm.lower(schedule.func, target=str(target), stop_at="executable").kernels
+    assert len(kernels) >= 2  # the epilogue is computed by the one that adds up
 
 
 @pytest.mark.full

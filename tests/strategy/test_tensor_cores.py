@@ -21,19 +21,20 @@ from .tensor_core_programs import (
     KNOBS,
     PRODUCTS,
     TARGET,
+    a_launch_gives_the_storage,
+    a_step_of_three_stages_waits_once,
+    blocks_start_in_groups,
+    kernel_of,
     many_products_lie_along_x,
     means_the_same,
+    odd_rows_are_stored_by_elements,
     product,
+    rows_of_results_lie_apart,
     runs_lane_by_lane,
     scheduled,
 )
 
 pytest.importorskip("numba_cuda")
-
-
-def kernel_of(func: tir.PrimFunc) -> tir.PrimFunc:
-    (kernel,) = [f for _, f in lower(func, Target(TARGET)).items() if not f.attrs.get("host")]
-    return kernel
 
 
 FIRST = ("float16", "convolution", "convolution of blocks")
@@ -46,8 +47,7 @@ def test_same_meaning(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*LONGER[:2], "transposed", *LONGER[3:]])
-def test_lanes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MINITVM_CUDA_DEVICE", "simulator")
+def test_lanes(name: str) -> None:
     runs_lane_by_lane(name)
 
 
@@ -64,7 +64,8 @@ def test_ptx(name: str, arch: str) -> None:
     kind = "bf16" if name == "bfloat16" else "f16"
     assert f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32" in ptx
     assert "ldmatrix.sync.aligned.m8n8.x4.shared.b16" in ptx
-    assert ("ldmatrix.sync.aligned.m8n8.x2.shared.b16" if name == "transposed" else "m8n8.x2.trans.shared.b16") in ptx
+    second = {"float16": "x4.trans", "transposed": "x2", "bfloat16": "x2.trans"}[name]
+    assert f"ldmatrix.sync.aligned.m8n8.{second}.shared.b16" in ptx
     assert "cp.async.cg.shared.global" in ptx and "cp.async.wait_group 1" in ptx
     code, log = compiler.linked(ptx, arch)
     used = compiler.resources(log)
@@ -76,11 +77,11 @@ def test_ptx(name: str, arch: str) -> None:
 def test_a_large_product_spills_nothing() -> None:
     from minitvm.runtime.cuda import compiler
 
-    target = Target("cuda -arch=sm_90a")
+    target = Target("cuda -arch=sm_90")
     chosen = strategy.registry.chosen(product(1024, 1024, 1024), target)
     assert chosen.rule == "tensor_core"
     kernel = kernel_of(chosen.schedule.func)
-    _, log = compiler.linked(compiler.ptx_of(generate(kernel, target), kernel.name, "sm_90a"), "sm_90a")
+    _, log = compiler.linked(compiler.ptx_of(generate(kernel, target), kernel.name, "sm_90"), "sm_90")
     used = compiler.resources(log)
     assert used.spill_stores == 0 and used.registers <= 128 and used.shared_bytes <= 48 << 10
 
@@ -108,6 +109,27 @@ def test_other_devices_and_shapes_have_other_rules() -> None:
 
 def test_as_many_products_as_y_and_z_have_no_blocks_for_lie_along_x() -> None:
     many_products_lie_along_x()
+
+
+def test_a_step_of_three_stages_waits_once() -> None:
+    a_step_of_three_stages_waits_once()
+
+
+def test_a_launch_gives_what_a_kernel_cannot_declare() -> None:
+    a_launch_gives_the_storage()
+
+
+def test_results_lie_where_banks_differ() -> None:
+    rows_of_results_lie_apart()
+
+
+def test_pairs_are_stored_where_they_are_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINITVM_CUDA_DEVICE", "simulator")
+    odd_rows_are_stored_by_elements()
+
+
+def test_blocks_start_in_groups_of_rows() -> None:
+    blocks_start_in_groups()
 
 
 def test_extents_that_tiles_do_not_divide_are_padded() -> None:
@@ -173,7 +195,8 @@ def test_every_lane_reaches_an_instruction() -> None:
 def test_knobs() -> None:
     with pytest.raises(InputError, match="no knob"):
         strategy.registry.chosen(PRODUCTS["float16"][0], Target(TARGET), {"nothing": 1})
-    assert set(KNOBS) == {"rows", "columns", "depth", "warp_rows", "warp_columns"}
+    (candidate, *_) = strategy.candidates(PRODUCTS["float16"][0], Target(TARGET))
+    assert {*KNOBS, "group"} == set(candidate.knobs)
 
 
 @pytest.mark.parametrize("dtype", tensor_cores.INPUTS)

@@ -111,7 +111,7 @@ def pipeline_keeps_its_meaning(k: int) -> None:
     assert verdict, verdict
 
 
-def pipeline_runs_on_the_simulator(k: int) -> None:
+def pipeline_runs(k: int) -> None:
     """The simulator lets copies arrive as late as they may."""
     if PIPELINES[k][0] is None:
         return
@@ -127,7 +127,7 @@ CHECKS = [
     instruction_means_its_description,
     instruction_runs_as_it_says,
     *(lambda k=k: pipeline_keeps_its_meaning(k) for k in range(len(PIPELINES))),
-    *(lambda k=k: pipeline_runs_on_the_simulator(k) for k in range(len(PIPELINES))),
+    *(lambda k=k: pipeline_runs(k) for k in range(len(PIPELINES))),
 ]
 
 

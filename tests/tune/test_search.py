@@ -43,6 +43,9 @@ class FakeRunner:
 
     width = 1
 
+    def architectures(self, target: Any) -> tuple[str, ...]:
+        return ()
+
     def each(self, asked: Any) -> Any:
         for number, one in enumerate(asked):
             yield number, self.run(one.task, one.artifacts, one.expected)
@@ -86,7 +89,9 @@ def without_compiling(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
                 )
         return results
 
-    def artifacts(asked: Any, key: bytes, workers: Any = None, end: float = 0.0) -> list[str]:
+    def artifacts(
+        asked: Any, key: bytes, workers: Any = None, end: float = 0.0, architectures: Any = None
+    ) -> list[str]:
         for _, one, path in asked:
             path.write_text(one.decision.to_json())
         return [LATE if state["not compiled"](one.decision) else "" for _, one, _ in asked]

@@ -12,5 +12,6 @@ BACKEND = Backend(
     generate="minitvm.codegen.opencl:generate",
     program="minitvm.runtime.opencl.program:OpenCLProgram",
     refusal="minitvm.strategy.gpu.refusal:refusal",
+    opened="minitvm.runtime.opencl.program:opened",
     devices="minitvm.runtime.opencl.devices:names",
 )

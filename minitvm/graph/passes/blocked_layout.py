@@ -69,10 +69,12 @@ def _channels_behind_convolutions(graph: Graph) -> set[int]:
 
 
 def block_of(channels: int, lanes: int) -> int | None:
-    """The block of a dimension: the widest vector of at least 4 lanes that divides it; a few channels are one block."""
-    for block in (lanes, lanes // 2, lanes // 4):
-        if block >= 4 and channels % block == 0:
+    """The block of a dimension: `lanes` halved until they divide it, at least 4; a few channels are one block."""
+    block = lanes
+    while block >= 4:
+        if channels % block == 0:
             return block
+        block //= 2
     return channels if channels <= 4 else None
 
 
@@ -83,7 +85,8 @@ class Blocking:
         self.graph = graph
         self.target = target
         self.accuracy = accuracy
-        self.lanes = max(map(target.vector_lanes, _vectors_of(graph, target)))
+        wide = getattr(target.description, "channel_block", 0)
+        self.lanes = wide or max(map(target.vector_lanes, _vectors_of(graph, target)))
         self.b = GraphBuilder(graph.name)
         self.plain: dict[Value, Value] = {}
         self.blocked: dict[Value, Value] = {}
@@ -261,7 +264,8 @@ class Blocking:
         # If the batch is open, one image counts.
         what = Convolution(batch or 1, in_channels, out_channels, tuple(image), tuple(kernel), strides, dilation)
         exact = not item.output.dtype.is_float  # Winograd's transforms contain fractions, which integers cannot hold
-        rounds = item.attrs["out_dtype"] == TF32  # the numbers of the image and the weights, not of their transforms
+        # The numbers of the image and the weights are rounded, not those of their transforms.
+        rounds = item.attrs["out_dtype"] == TF32 or data.dtype.is_half
         accuracy = "strict" if exact or rounds else self.accuracy
         algorithms = (lookup(self.target, "algorithms") or direct_alone)(what, out_block, self.target, accuracy)
         best, weighed, name = algorithms[0], records(algorithms), item.output.name

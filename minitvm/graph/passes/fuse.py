@@ -4,7 +4,7 @@ A node takes a producer into its group when all readers of the producer's only o
 
     element-wise, broadcast  takes  element-wise, broadcast, and then one complex-out-fusable or injective producers
                                     (bias, activation and residual addition join the convolution)
-    injective                takes  element-wise, broadcast, injective
+    injective                takes  element-wise, broadcast, injective (what turns memory around: no concatenation)
     any that it absorbs      takes  a complex-out-fusable producer as well; the group then ends, unless it is
                                     complex-out-fusable itself: then others may take it
     reduction                takes  element-wise, broadcast, injective
@@ -32,6 +32,10 @@ _INJECTIVE = (*_MAPS, Pattern.INJECTIVE)
 
 # These read an element of their input several times.
 _REPEATING = {"tile", "repeat", "broadcast_to", "take", "gather", "gather_nd", "one_hot"}
+
+# These turn memory around, square by square (`strategy.cpu.turned`), and so read one tensor. From a concatenation they
+# would choose among its inputs at each element; the concatenation itself is a few copies, or none (`link.joined`).
+_TURNING = {"transpose", "layout_transform", "layout.block_axis", "layout.unblock_axis"}
 
 # A group is one kernel, and the compile time grows with its size.
 _LARGEST_GROUP = 32
@@ -140,6 +144,8 @@ class _Fusion:
         if len(group.nodes) + len(producer.nodes) > _LARGEST_GROUP:
             return False
         if group.diamonds + producer.diamonds + (len(readers) > 1) > _MOST_DIAMONDS:
+            return False
+        if producer.nodes[-1].op == "concatenate" and any(reader.op in _TURNING for reader in readers):
             return False
         return all(
             reader in group.members and (_takes(reader, value) or any(_absorbs(n, reader.op) for n in producer.nodes))

@@ -34,6 +34,9 @@ class GemminiDevice(SimulatedDevice):
         for name, result in interpreter.run(program, self.config, inputs).items():
             memory[name][:] = result
 
+    def seconds(self, program: Program) -> float:
+        return simulate(program, self.config).milliseconds * 1e-3
+
 
 def hosted(kernel: Kernel, _threads: int | None) -> Callable[[Sequence[Any], bool], None]:
     """The part "hosted" of the back end."""

@@ -47,6 +47,9 @@ class AccelDevice(SimulatedDevice):
         for name, result in accel.run(program, self.config, inputs).items():
             memory[name][:] = result.reshape(-1).view(np.uint8)
 
+    def seconds(self, program: Program) -> float:
+        return simulate(program, self.config, verified=True).milliseconds * 1e-3
+
 
 def verified(kernel: Kernel, config: AccelConfig) -> Program:
     """The program of a kernel; raises `VerificationError` for one that the machine cannot run."""

@@ -17,10 +17,16 @@ _I32, _I64 = ir.IntType(32), ir.IntType(64)
 SIZES = (4, 8, 16)
 
 
-def shared_address(builder: ir.IRBuilder, pointer: ir.Value) -> ir.Value:
-    """The 32-bit address of a place in shared memory, of which a generic pointer is given."""
+def shared_address(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, nbytes: int) -> ir.Value:
+    """The 32-bit address of element `index`, of `nbytes` bytes, behind a generic pointer into shared memory.
+
+    It is computed in 32 bits, in which shared memory has its addresses: constants of an index then become constants of
+    the instruction's address, which costs nothing, and no part of it is widened.
+    """
     kind = ir.PointerType(pointer.type.pointee, SHARED_SPACE)
-    return builder.ptrtoint(builder.addrspacecast(pointer, kind), _I32)
+    start = builder.ptrtoint(builder.addrspacecast(pointer, kind), _I32)
+    place = builder.trunc(index, _I32) if index.type.width > 32 else index
+    return builder.add(start, builder.mul(place, _I32(nbytes)))
 
 
 def assembly(builder: ir.IRBuilder, text: str, constraints: str, *args: ir.Value, result: ir.Type | None = None) -> Any:
@@ -43,14 +49,15 @@ def _copy_type(
 
 def _copy(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
     to, at, source, place, _ = args
-    one, other = builder.gep(to, [at]), builder.gep(source, [place])
-    nbytes = sig.args[4].literal_value * context.get_abi_sizeof(to.type.pointee)
+    other = builder.gep(source, [place])
+    element = context.get_abi_sizeof(to.type.pointee)
+    nbytes = sig.args[4].literal_value * element
     if nbytes not in SIZES:
         raise NotImplementedError(f"cp.async of {nbytes} bytes")
     through = "cg" if nbytes == 16 else "ca"  # 16 bytes need not pass through the first cache
     origin = builder.ptrtoint(builder.addrspacecast(other, ir.PointerType(other.type.pointee, GLOBAL_SPACE)), _I64)
     text = f"cp.async.{through}.shared.global [$0], [$1], {nbytes};"
-    assembly(builder, text, "r,l", shared_address(builder, one), origin)
+    assembly(builder, text, "r,l", shared_address(builder, to, at, element), origin)
     return context.get_dummy_value()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.metadata
 import re
 import warnings
 from collections.abc import Callable
@@ -22,8 +23,10 @@ from .architectures import DEFAULT_ARCH, compute_capability
 CUBINS = Store(".cubin", "compiled CUDA kernels", beside=".ptx")
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 _ENVIRONMENT = re.compile(r"^\.common \.global .*NumbaEnv.*\n", re.MULTILINE)
-_SOURCES = ("compiler.py", "operations.py", "async_copies.py", "tensor_cores.py")  # what decides a kernel's code
-_PACKAGES = ("numba", "numba-cuda", "llvmlite", "nvidia-nvvm", "nvidia-nvjitlink")
+# What decides a kernel's code.
+_SOURCES = ("compiler.py", "operations.py", "async_copies.py", "tensor_cores.py", "warpgroups.py")
+_PACKAGES = ("numba", "numba-cuda", "llvmlite")
+_LIBRARIES = {"nvvm": "nvidia-nvvm", "nvJitLink": "nvidia-nvjitlink"}  # as pathfinder and as pip name them
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,21 @@ def key_of(source: str, entry: str, arch: str) -> bytes:
 def _toolchain() -> bytes:
     here = Path(__file__).parent
     try:
-        return support_of([here / name for name in _SOURCES], _PACKAGES)
+        support = support_of([here / name for name in _SOURCES], _PACKAGES)
     except ImportError as error:  # importlib's, for a package that is not installed
         raise needs(str(error.name), error) from None
+    return support + "".join(f"{name} {_version(name, package)}\n" for name, package in _LIBRARIES.items()).encode()
+
+
+def _version(library: str, package: str) -> str:
+    """The version of a library of CUDA: its package's, or of a toolkit without packages its file's name and size."""
+    try:
+        return importlib.metadata.version(package)
+    except ImportError:
+        try:
+            from cuda.pathfinder import load_nvidia_dynamic_lib
+
+            file = Path(load_nvidia_dynamic_lib(library).abs_path).resolve()
+        except (ImportError, RuntimeError) as error:  # pathfinder's, for a library that is nowhere
+            raise TargetError(f"CUDA needs {library}: {error}\n  try:    pip install 'minitvm[cuda]'") from None
+        return f"{file.name} of {file.stat().st_size} bytes"

@@ -188,6 +188,7 @@ class CudaDevice:
         return int(self.queue)
 
     shares_host = False
+    has_addresses = True
 
     def enter(self) -> None:
         self.call("cuCtxSetCurrent", self.context)
@@ -254,6 +255,21 @@ class CudaDevice:
             graph = self.call("cuStreamEndCapture", self.queue)
         ready = self.call("cuGraphInstantiate", graph, 0)
         return lambda: self.call("cuGraphLaunch", ready, self.queue)
+
+    def timed(self, before: Callable[[], None], queue: Callable[[], None]) -> float:
+        """Seconds between two events on the stream."""
+        self.enter()
+        events = [self.call("cuEventCreate", 0) for _ in range(2)]
+        try:
+            before()
+            self.call("cuEventRecord", events[0], self.queue)
+            queue()
+            self.call("cuEventRecord", events[1], self.queue)
+            self.finish()
+            return float(self.call("cuEventElapsedTime", *events)) * 1e-3
+        finally:
+            for event in events:
+                self.driver.cuEventDestroy(event)
 
 
 def _address(place: Place) -> int:

@@ -33,11 +33,12 @@ from ..vectors.lanes import (
     on_machine,
 )
 from ..vectors.masked import LANE_BY_LANE
-from . import async_copies, tensor_cores, warps
+from . import async_copies, tensor_cores, warpgroups, warps
 
 ARCHITECTURE = "nvptx64"
 SHARED_SPACE = 3  # NVVM's number for the address space
 SHARED_ALIGNMENT = 128  # the largest vector
+DYNAMIC_ALIGNMENT = 1024  # bytes after which the places of swizzled tiles repeat
 DYNAMIC = "minitvm_dynamic"  # the symbol of what a launch gives
 
 
@@ -117,7 +118,7 @@ def _dynamic(element: Element) -> Any:
         if storage is None:
             storage = ir.GlobalVariable(builder.module, ir.ArrayType(ir.IntType(8), 0), DYNAMIC, addrspace=SHARED_SPACE)
             storage.linkage = "external"
-            storage.align = SHARED_ALIGNMENT
+            storage.align = DYNAMIC_ALIGNMENT
         offset = ir.Constant(ir.IntType(32), sig.args[0].literal_value)
         first = builder.gep(storage, [ir.Constant(ir.IntType(32), 0), offset])
         typed = builder.bitcast(first, ir.PointerType(element.memory, SHARED_SPACE))
@@ -128,7 +129,7 @@ def _dynamic(element: Element) -> Any:
     return made
 
 
-_OF_CUDA = {**async_copies.OPERATIONS, **tensor_cores.OPERATIONS}
+_OF_CUDA = {**async_copies.OPERATIONS, **tensor_cores.OPERATIONS, **warpgroups.OPERATIONS}
 _OWN = {
     **{f"shared_{name}": _shared(element) for name, element in ELEMENTS.items()},
     **{f"dynamic_{name}": _dynamic(element) for name, element in ELEMENTS.items()},

@@ -30,41 +30,53 @@ _met = threading.Condition()
 
 @dataclass(slots=True)
 class _Meeting:
-    """Lanes of a warp that named each other: what each does and brings, and its result once all are there."""
+    """Lanes that named each other: what each does and brings, and what each gets once all are there, or their fault."""
 
     brought: dict[int, tuple[str, Any]] = field(default_factory=dict)
     results: Mapping[int, Any] | Sequence[Any] | None = None
+    fault: KernelFault | None = None
+
+    def end(self, work: Work) -> None:
+        """All are there: compute what each gets. Where that is a fault, all of them raise it."""
+        kinds = sorted({kind for kind, _ in self.brought.values()})
+        try:
+            if len(kinds) > 1:
+                raise KernelFault(f"the lanes of a warp do different things together: {', '.join(kinds)}")
+            self.results = work({k: brings for k, (_, brings) in self.brought.items()})
+        except KernelFault as fault:
+            self.fault = fault
 
 
-def together(what: str, mask: int, brings: Any, work: Work) -> Any:
-    """The result for the lane that asks of `work`, which gets what each lane of the mask brings, by lane."""
+def together(what: str, mask: int, brings: Any, work: Work, size: int = LANES) -> Any:
+    """The result for the lane that asks of `work`, which gets what each lane of the mask brings, by lane.
+
+    The lanes are those of a warp, or of the group of `size` threads that the one that asks is in.
+    """
     thread: Any = threading.current_thread()
-    warp, lane = divmod(thread.thread_id, LANES)
-    named = {k for k in range(LANES) if mask >> k & 1}
+    warp, lane = divmod(thread.thread_id, size)
+    named = {k for k in range(size) if mask >> k & 1}
     if lane not in named:
         raise KernelFault(f"{what}: lane {lane} is not in its mask {hex(mask)}")
     with _met:
         meetings = thread._manager.__dict__.setdefault("minitvm_meetings", {})
-        place = (warp, mask)
+        place = (size, warp, mask)
         meeting = meetings.setdefault(place, _Meeting())
         meeting.brought[lane] = (what, brings)
         if meeting.brought.keys() == named:
             del meetings[place]
-            kinds = sorted({kind for kind, _ in meeting.brought.values()})
-            if len(kinds) > 1:
-                raise KernelFault(f"the lanes of a warp do different things together: {', '.join(kinds)}")
-            meeting.results = work({k: brings for k, (_, brings) in meeting.brought.items()})
+            meeting.end(work)
             _met.notify_all()
         began = time.monotonic()
         while meeting.results is None:
+            if meeting.fault is not None:
+                raise KernelFault(str(meeting.fault))
             _met.wait(0.1)
             if thread.abort:
                 raise RuntimeError("another thread failed")
             if time.monotonic() - began > PATIENCE:
                 missing = min(named - meeting.brought.keys(), default=lane)
-                raise KernelFault(
-                    f"{what}: lane {missing} of warp {warp}, which the mask {hex(mask)} names, never comes"
-                )
+                group = f"{'warp' if size == LANES else 'group'} {warp}"
+                raise KernelFault(f"{what}: lane {missing} of {group}, which the mask {hex(mask)} names, never comes")
         return meeting.results[lane]
 
 

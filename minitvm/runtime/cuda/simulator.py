@@ -21,11 +21,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from . import simulated_warps
+from . import simulated_warpgroups, simulated_warps
 from .faults import Address, KernelFault
 
 SIMD, SHARED = "minitvm.runtime.vectors.simd", "minitvm.runtime.cuda.operations"
-_TOGETHER = re.compile(r"cuda\.syncthreads\(|\b(?:ldmatrix|mma|warp)_")  # what threads that run side by side do
+_TOGETHER = re.compile(r"cuda\.syncthreads\(|\b(?:ldmatrix|w?g?mma|warp)_")  # what threads that run side by side do
 _DTYPES: dict[str, Any] = {
     "b1": np.bool_, "bf16": ml_dtypes.bfloat16, **{f"f{n}": getattr(np, f"float{n}") for n in (16, 32, 64)},
     **{f"i{n}": getattr(np, f"int{n}") for n in (8, 16, 32, 64)},
@@ -322,6 +322,7 @@ class Pointer:
         self.elements(index, 1)[0] = value
 
 
+_ALIGNMENT = 1024  # bytes, of what a launch gives a block
 _lock = threading.Lock()
 _arrays: dict[Any, Any] = {}  # what the block that runs shares, by the line that declares it
 _GIVEN = "given"  # and what the launch gave it
@@ -341,8 +342,8 @@ def _scalar(dtype: Any, word: int) -> Any:
 
 
 def _array(dtype: Any, size: int) -> Pointer:
-    room = np.full(size * dtype.itemsize + 64, 0xA5, np.uint8)  # as if never written
-    return Pointer(-(-room.ctypes.data // 64) * 64, dtype, size, room)
+    room = np.full(size * dtype.itemsize + _ALIGNMENT, 0xA5, np.uint8)  # as if never written
+    return Pointer(-(-room.ctypes.data // _ALIGNMENT) * _ALIGNMENT, dtype, size, room)
 
 
 def _shared(dtype: Any, size: int) -> Pointer:
@@ -482,12 +483,12 @@ def _ldmatrix(count: int, trans: bool, s: Pointer, index: Any) -> Any:
     return simulated_warps.ldmatrix(row, count, trans)
 
 
-def _mma(kind: str, *registers: Any) -> Any:
-    return simulated_warps.mma_16x8x16(registers, kind)
+def _mma(kind: str, a: Any, b: Any, c: Any) -> Any:
+    return simulated_warps.mma_16x8x16((*a, *b, *c), kind)
 
 
-def _mma_tf32(*registers: Any) -> Any:
-    return simulated_warps.mma_16x8x8(registers)
+def _mma_tf32(a: Any, b: Any, c: Any) -> Any:
+    return simulated_warps.mma_16x8x8((*a, *b, *c))
 
 
 # -- lanes
@@ -527,6 +528,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
        for n in (1, 2, 4) for t in (False, True)},
     **{f"mma_16x8x16_{kind}": functools.partial(_mma, kind) for kind in ("f16", "bf16")},
     "mma_16x8x8_tf32": _mma_tf32, "tf32": simulated_warps.tf32,
+    **simulated_warpgroups.operations(range(8, 257, 8)),
     "broadcast": lambda x, lanes: np.full(lanes, x, _dtype((x,))), "select": _select,
     "dot2_bf16": _dot2, "first": lambda n, lanes: np.arange(lanes) < int(n),
     "shuffle": lambda a, b, *picks: np.concatenate([a, b])[list(picks)],

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 
 from ..vectors.lanes import ANYTHING, Operation, marker
 from .async_copies import assembly, shared_address
@@ -22,15 +22,19 @@ def _tuple(context: Any, builder: ir.IRBuilder, sig: Any, result: ir.Value, coun
     return context.make_tuple(builder, sig.return_type, values)
 
 
+def _words(count: int) -> types.Type:
+    return types.UniTuple(types.uint32, count)
+
+
 def _ldmatrix(count: int, trans: bool) -> Operation:
     name = f"ldmatrix_x{count}{'_trans' if trans else ''}"
-    registers = types.UniTuple(types.uint32, count)
+    registers = _words(count)
 
     def typer(pointer: types.Type, index: types.Type) -> types.Type | None:
         return registers if isinstance(pointer, types.CPointer) and isinstance(index, types.Integer) else None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        row = shared_address(builder, builder.gep(args[0], [args[1]]))
+        row = shared_address(builder, args[0], args[1], 2)
         outputs = ", ".join(f"${k}" for k in range(count))
         text = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if trans else ''}.shared.b16 {{{outputs}}}, [${count}];"
         kind = ir.LiteralStructType([_I32] * count) if count > 1 else _I32
@@ -45,24 +49,22 @@ def _mma(kind: str) -> Operation:
     depth = 8 if kind == "tf32" else 16
     name, sums = f"mma_16x8x{depth}_{kind}", types.UniTuple(types.float32, 4)
 
-    def typer(*registers: types.Type) -> types.Type | None:
-        words = all(isinstance(r, types.Integer) for r in registers[:6])
-        return sums if len(registers) == 10 and words and all(r == types.float32 for r in registers[6:]) else None
+    def typer(a: types.Type, b: types.Type, c: types.Type) -> types.Type | None:
+        return sums if (a, b, c) == (_words(4), _words(2), sums) else None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        words = [builder.trunc(a, _I32) if a.type.width > 32 else a for a in args[:6]]
         text = (
             f"mma.sync.aligned.m16n8k{depth}.row.col.f32.{kind}.{kind}.f32 "
             "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
         )
         constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
         kind_of_result = ir.LiteralStructType([_F32] * 4)
-        values = [*words, *args[6:]]
+        values = [value for held in args for value in cgutils.unpack_tuple(builder, held)]
         signature = ir.FunctionType(kind_of_result, [v.type for v in values])
         result = builder.call(ir.InlineAsm(signature, text, constraints, side_effect=True), values)
         return _tuple(context, builder, sig, result, 4)
 
-    doc = f"{name}(a0..a3, b0, b1, c0..c3): the product of 16 x {depth} and {depth} x 8 of {kind}, added to c"
+    doc = f"{name}(a, b, c): the product of 16 x {depth} and {depth} x 8 of {kind}, added to c; 4, 2 and 4 registers"
     return Operation(marker(name, doc), typer, emit, (ANYTHING,))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,6 +52,11 @@ class DeviceArray:
         """Its bytes."""
         return self.size * self.type.bytes
 
+    @property
+    def room(self) -> int:
+        """How many addresses it takes: its bytes, or one where an address only tells pieces of memory apart."""
+        return self.nbytes if self.device.has_addresses else min(self.nbytes, 1)
+
     def numpy(self) -> np.ndarray[Any, Any]:
         """A copy in the host's memory."""
         data = aligned_empty(self.nbytes)
@@ -92,7 +98,7 @@ class Pool:
 
     def array(self, device: Device, dtype: DType, shape: Sequence[int], what: str) -> DeviceArray:
         """A new array; its memory comes back when the last one who uses it has gone."""
-        nbytes = int(np.prod(shape, dtype=np.int64)) * DType(dtype).bytes
+        nbytes = prod(shape) * DType(dtype).bytes
         free = self._free.setdefault(nbytes, [])
         buffer = free.pop() if free else self._allocate(nbytes, what)
         made = DeviceArray(device, buffer, dtype, shape)

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,10 +57,15 @@ _GROUPS = 4  # and groups for each of the device's units
 
 
 class _Memory:
-    """The inputs and outputs of some runs, each where it lies, and the launches that use them."""
+    """The inputs and outputs of some runs, each where it lies, and the launches that use them.
+
+    `fetched` are those that a run copies to the device before it begins, `returned` the outputs that it copies back.
+    """
 
     def __init__(self, inputs: list[Place | None], outputs: list[Place]) -> None:
         self.inputs, self.outputs = inputs, outputs
+        self.fetched: list[Input | Output] = []
+        self.returned: list[int] = []
         self.launches: list[Launch | None] = []
         self.records: list[tuple[range, Launch]] = []
         self.runs = 0
@@ -136,6 +142,14 @@ class BoundProgram:
         for k, (spec, array) in enumerate(zip(x.outputs, outputs, strict=True)):
             written.append(self._placed(Output(k), spec, self.output_shapes[k], array, key[len(inputs) + k]))
         memory = _Memory(places, written)
+        here = [spec is None or in_place or not prod(spec[1]) for spec, in_place in zip(self._specs, key, strict=False)]
+        memory.fetched = [Input(k) for k, stays in enumerate(here) if not stays]
+        for k, (spec, shape) in enumerate(zip(x.outputs, self.output_shapes, strict=True)):
+            if key[len(inputs) + k] or not prod(shape):
+                continue
+            memory.returned.append(k)
+            if x.calling or spec.inout:  # of a function, elements that are not written keep what the caller has in them
+                memory.fetched.append(Output(k))
         for number, step in enumerate(x.steps):
             launch = None
             if isinstance(step, CallKernel) and not self._late[number] and not self.program.host.runs(step):
@@ -370,47 +384,64 @@ class BoundProgram:
         for number in numbers:
             self._take(number, self.program.executable.steps[number], memory)
 
+    def commands(self, calls: Sequence[tuple[Sequence[Any], Sequence[Any]]]) -> Launch:
+        """What queues all steps for each choice of inputs and outputs, as one command where the device can record.
+
+        Nothing is copied to the host, and from it only here.
+        """
+        self.device.enter()
+        memories = []
+        for inputs, outputs in calls:
+            memories.append(self._chosen(inputs, outputs))
+            self._copy_in(memories[-1], inputs, outputs)
+        self.device.finish()
+
+        def queue() -> None:
+            for memory in memories:
+                for number, step in in_order(self.program.executable, self._counting(memory), self.env):
+                    self._take(number, step, memory)
+
+        at_once = self._stretches == [range(len(self.program.executable.steps))]
+        return (self.device.recorded(queue) if at_once else None) or queue
+
     # -- copies at the edges
 
     def _copy_in(self, memory: _Memory, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        for k, (about, place, array) in enumerate(zip(self._specs, memory.inputs, inputs, strict=True)):
-            if about is not None and place is not None:
-                self._fetch(Input(k), place, array, *about)
-        x = self.program.executable
-        for k, (spec, place, array) in enumerate(zip(x.outputs, memory.outputs, outputs, strict=True)):
-            if x.calling or spec.inout:  # of a function, elements that are not written keep what the caller has in them
-                self._fetch(Output(k), place, array, spec, self.output_shapes[k])
+        for at in memory.fetched:
+            self._fetch(at, memory, inputs, outputs)
 
-    def _fetch(
-        self, at: Input | Output, place: Place, array: Any, spec: TensorSpec, shape: Sequence[int]
-    ) -> None:  # fmt: skip
+    def _fetch(self, at: Input | Output, memory: _Memory, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Copy an argument that is not used in place; the host does, where it can: no command takes as little time."""
-        if self._address(array) or not np.prod(shape, dtype=np.int64):
-            return
+        spec: TensorSpec
+        if isinstance(at, Input):
+            about, array, place = self._specs[at.index], inputs[at.index], memory.inputs[at.index]
+            assert about is not None and place is not None
+            spec, shape = about
+        else:
+            spec, array, place = self.program.executable.outputs[at.index], outputs[at.index], memory.outputs[at.index]
+            shape = tuple(self.output_shapes[at.index])
         if isinstance(array, DeviceArray):
             self.device.copy(place, Place(array.buffer), array.nbytes)
         elif at in self._room_of_host:
-            self._room_of_host[at][:] = as_bytes(array_at(array, spec.dtype, tuple(shape)))
+            self._room_of_host[at][:] = as_bytes(array_at(array, spec.dtype, shape))
         else:
-            self.device.write(place, as_bytes(array_at(array, spec.dtype, tuple(shape))))
+            self.device.write(place, as_bytes(array_at(array, spec.dtype, shape)))
 
     def _copy_out(self, memory: _Memory, outputs: Sequence[Any]) -> None:
         """All results of a run at once, when every step has succeeded."""
-        x = self.program.executable
         self.device.finish()
         queued = False
-        for k, (spec, place, array) in enumerate(zip(x.outputs, memory.outputs, outputs, strict=True)):
-            shape = self.output_shapes[k]
-            if self._address(array) or not np.prod(shape, dtype=np.int64):
-                continue
+        for k in memory.returned:
+            spec, place, array = self.program.executable.outputs[k], memory.outputs[k], outputs[k]
+            shape = tuple(self.output_shapes[k])
             if Output(k) in self._room_of_host and not isinstance(array, DeviceArray):
-                as_bytes(array_at(array, spec.dtype, tuple(shape)))[:] = self._room_of_host[Output(k)]
+                as_bytes(array_at(array, spec.dtype, shape))[:] = self._room_of_host[Output(k)]
                 continue
             queued = True
             if isinstance(array, DeviceArray):
                 self.device.copy(Place(array.buffer), place, array.nbytes)
             else:
-                self.device.read(as_bytes(array_at(array, spec.dtype, tuple(shape))), place)
+                self.device.read(as_bytes(array_at(array, spec.dtype, shape)), place)
         if queued:
             self.device.finish()
 

@@ -58,6 +58,10 @@ class Device(Protocol):
     @property
     def limits(self) -> Limits: ...
     @property
+    def arch(self) -> str:
+        """Its architecture, where compilers have names for them; else ""."""
+
+    @property
     def errors(self) -> tuple[type[Exception], ...]:
         """What a command raises that fails on the device."""
 
@@ -92,6 +96,10 @@ class Device(Protocol):
     def adopted(self, address: int, nbytes: int) -> Any:
         """Memory of the device that another library has; raises `TargetError` where the device has no addresses."""
 
+    @property
+    def has_addresses(self) -> bool:
+        """Whether `address` is that of a first byte, which those of the others follow."""
+
     def address(self, buffer: Any) -> int:
         """Where memory lies; no two pieces have the same."""
 
@@ -118,6 +126,12 @@ class Device(Protocol):
 
     def recorded(self, queue: Callable[[], None]) -> Launch | None:
         """One command for all that `queue` queues (a graph); None on devices that cannot record."""
+
+    def timed(self, before: Callable[[], None], queue: Callable[[], None]) -> float:
+        """Seconds that the device takes for what `queue` queues, by its own clock.
+
+        `before` queues what keeps it busy until then: the time in which the host hands over commands does not count.
+        """
 
 
 def as_bytes(array: np.ndarray[Any, Any]) -> Bytes:

@@ -28,18 +28,22 @@ _EXTENDED = 12  # DLPack's kDLExtDev: a device of an extension
 class SimulatedDevice:
     """`runtime.device.Device`: each command is done at once.
 
-    A machine's own has `program`, which reads a kernel, and `run`, which runs what that returned. `config` has the
-    machine's `name`.
+    A machine's own has `program`, which reads a kernel, and `run` and `seconds`, which run what that returned and count
+    its cycles. `config` has the machine's `name`.
     """
 
     dlpack = (_EXTENDED, 0)
     stream = None
     shares_host = False
+    arch = ""
+    has_addresses = True
     errors: tuple[type[Exception], ...] = (MinitvmError,)
     limits = Limits(threads=1, axes=(1, 1, 1), piece=1 << 31, units=1)
 
     def __init__(self, config: Any) -> None:
         self.config, self.identity = config, config
+        self._counted: list[Any] | None = None  # the programs that are queued to be timed; None: they are run
+        self._seconds: dict[int, tuple[Any, float]] = {}  # each program with its time, by its identity
 
     def program(self, kernel: Kernel) -> Any:
         """The program of a kernel; raises a `MinitvmError` for one that the machine cannot run."""
@@ -47,6 +51,10 @@ class SimulatedDevice:
 
     def run(self, program: Any, arguments: Sequence[Array]) -> None:
         """Run a program on the bytes of its kernel's arguments, and leave the results there."""
+        raise NotImplementedError
+
+    def seconds(self, program: Any) -> float:
+        """How long the machine takes for a program, by its cycles."""
         raise NotImplementedError
 
     @property
@@ -89,13 +97,33 @@ class SimulatedDevice:
         to.buffer[to.offset : to.offset + nbytes] = source.buffer[source.offset : source.offset + nbytes]
 
     def launch(self, kernel: Any, about: Kernel, values: Sequence[Any], shape: Shape) -> Launch:  # noqa: ARG002
-        return lambda: self.run(kernel, [place.buffer[place.offset :] for place in values])
+        def command() -> None:
+            if self._counted is None:
+                self.run(kernel, [place.buffer[place.offset :] for place in values])
+            else:
+                self._counted.append(kernel)
+
+        return command
 
     def finish(self) -> None:
         """Nothing is under way."""
 
     def recorded(self, queue: Callable[[], None]) -> Launch | None:  # noqa: ARG002
         return None
+
+    def timed(self, before: Callable[[], None], queue: Callable[[], None]) -> float:  # noqa: ARG002
+        """By the machine's cycles: programs are counted and not run."""
+        self._counted = []
+        try:
+            queue()
+            return sum(map(self._seconds_of, self._counted))
+        finally:
+            self._counted = None
+
+    def _seconds_of(self, program: Any) -> float:
+        if id(program) not in self._seconds:
+            self._seconds[id(program)] = program, self.seconds(program)
+        return self._seconds[id(program)][1]
 
 
 def hosted_on(device: Callable[[Any], SimulatedDevice], kernel: Kernel) -> Callable[[Sequence[Any], bool], None]:

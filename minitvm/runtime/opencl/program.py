@@ -26,14 +26,19 @@ class OpenCLProgram(DeviceProgram):
     """An executable whose kernels the device's driver compiles."""
 
     def open_device(self) -> OpenCLDevice:
-        return OpenCLDevice(current())
+        return opened()
 
 
 class OpenCLDevice:
     """The commands of a device: `runtime.device.Device` by the device's queue."""
 
+    arch = ""
+
     def __init__(self, opened: Device) -> None:
         self.opened, self.cl = opened, pyopencl()
+        self._queue = opened.queue
+        self._events: list[Any] = []  # of the commands that are timed
+        self._is_timed = False
         self.identity = opened.context
         self.errors: tuple[type[Exception], ...] = (self.cl.RuntimeError, self.cl.MemoryError)
         handle = opened.handle
@@ -51,6 +56,7 @@ class OpenCLDevice:
 
     dlpack = (dlpack.OPENCL, 0)
     stream = None
+    has_addresses = False  # a buffer has a handle
 
     @property
     def shares_host(self) -> bool:
@@ -78,16 +84,14 @@ class OpenCLDevice:
         return self.cl.Buffer(self.opened.context, self.cl.mem_flags.READ_WRITE, nbytes)
 
     def write(self, place: Place, data: Bytes) -> None:
-        self.cl.enqueue_copy(self.opened.queue, place.buffer, data, dst_offset=place.offset, is_blocking=False)
+        self._keep(self.cl.enqueue_copy(self._queue, place.buffer, data, dst_offset=place.offset, is_blocking=False))
 
     def read(self, data: Bytes, place: Place) -> None:
-        self.cl.enqueue_copy(self.opened.queue, data, place.buffer, src_offset=place.offset, is_blocking=False)
+        self._keep(self.cl.enqueue_copy(self._queue, data, place.buffer, src_offset=place.offset, is_blocking=False))
 
     def copy(self, to: Place, source: Place, nbytes: int) -> None:
-        self.cl.enqueue_copy(
-            self.opened.queue, to.buffer, source.buffer, byte_count=nbytes, src_offset=source.offset,
-            dst_offset=to.offset,
-        )  # fmt: skip
+        offsets = {"src_offset": source.offset, "dst_offset": to.offset}
+        self._keep(self.cl.enqueue_copy(self._queue, to.buffer, source.buffer, byte_count=nbytes, **offsets))
 
     def launch(self, kernel: Any, about: Kernel, values: Sequence[Any], shape: Shape) -> Launch:
         mine = self.cl.Kernel(kernel, about.entry)  # its own: it keeps its arguments
@@ -96,13 +100,38 @@ class OpenCLDevice:
             arguments += [value.buffer, np.uint64(value.offset)] if isinstance(value, Place) else [scalar(value, param)]
         mine.set_args(*arguments)
         items = tuple(b * t for b, t in zip(shape.blocks, shape.threads, strict=True))
-        return lambda: self.cl.enqueue_nd_range_kernel(self.opened.queue, mine, items, shape.threads)
+        return lambda: self._keep(self.cl.enqueue_nd_range_kernel(self._queue, mine, items, shape.threads))
+
+    def _keep(self, event: Any) -> None:
+        if self._is_timed:
+            self._events.append(event)
 
     def finish(self) -> None:
-        self.opened.queue.finish()
+        self._queue.finish()
 
     def recorded(self, queue: Callable[[], None]) -> Launch | None:  # noqa: ARG002 (OpenCL 1.2 records nothing)
         return None
+
+    def timed(self, before: Callable[[], None], queue: Callable[[], None]) -> float:
+        """Seconds from the begin of the first command to the end of the last, in a queue that keeps these moments."""
+        self.finish()
+        profiling = self.cl.command_queue_properties.PROFILING_ENABLE
+        self._queue = self.cl.CommandQueue(self.opened.context, self.opened.handle, properties=profiling)
+        try:
+            before()
+            self._is_timed = True
+            queue()
+            self.finish()
+            if not self._events:
+                return 0.0
+            return float(1e-9 * (self._events[-1].profile.end - self._events[0].profile.start))
+        finally:
+            self._queue, self._is_timed, self._events = self.opened.queue, False, []
+
+
+def opened() -> OpenCLDevice:
+    """The device on which programs run; raises `TargetError` where there is none."""
+    return OpenCLDevice(current())
 
 
 def scalar(value: Any, param: KernelParam) -> Any:

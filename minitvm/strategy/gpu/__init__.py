@@ -4,13 +4,15 @@ A target's description decides: threads in a block, vectors, whether storage tha
 """
 
 from . import reductions  # isort: skip  (the order of registration is the order in which rules are tried)
-from . import windows, tensor_cores, contraction, fallback, processors  # isort: skip
+from . import windows, warpgroups, tensor_cores, winograd, contraction, fallback, processors  # isort: skip
 
 from typing import Any  # isort: skip
 
 from ..registry import RULES, Rule  # isort: skip
 
-__all__ = ["contraction", "fallback", "processors", "rules", "tensor_cores", "windows"]
+__all__ = [
+    "contraction", "fallback", "processors", "rules", "tensor_cores", "warpgroups", "windows", "winograd",
+]  # fmt: skip
 
 KIND = "gpu"  # rules are registered under this name, for all kinds of GPUs
 

@@ -13,24 +13,26 @@ along the column. Rows divide their axis where it is known: nothing is computed 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product as product_of
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 from ...expr import REDUCE
 from ...tir import Schedule
 from ...tir.nodes import Block, PrimFunc
-from ..blocks import attempt, block_of, blocks_of, divisors, is_reduction
+from ..blocks import attempt, block_of, blocks_of, divisors, extents, is_reduction
 from ..candidate import Candidate, Cost, Knob, Unfit
 from ..epilogues import epilogue
 from ..registry import rule
 from ..roles import LONG, Product, Roles, depends, join_axes, names_of, operands, roles, step_along
-from .costs import BlockTile, ThreadTile, contraction_cost, gap
+from . import implicit_gemm
+from .costs import BlockTile, ThreadTile, added_up_cost, contraction_cost, gap, grid_of
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
 from .grid import over_blocks_and_threads
-from .shared_tiles import schedule_shared
+from .shared_tiles import schedule_shared, steps_of_piece
+from .split_sums import added_up, numbers_of_parts, parted
 
 _ACCUMULATORS = 16  # vectors of a thread's tile, where its registers have room
 _ROWS = 16
@@ -54,54 +56,105 @@ def _reduction(func: PrimFunc) -> Block | None:
 
 @rule("gpu", has_contraction)
 def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
-    """A thread for each tile of `blocks` by `rows` by `vectors` of `lanes`, along the axes `row` and `column`.
+    """A tile of results for each thread, by the decisions of `TiledSum`; what follows the sum is computed with it.
 
-    With `shared` a block of `row_threads` by `threads // row_threads` fetches what it reads, `depth` steps of the sum
-    at a time, with `double` while it computes with what came before.
+    With `splits` above 1 the sum is computed in so many parts, which a second kernel adds up.
     """
     block = _reduction(func)
     if block is None:
         return
-    ways = {names_of(way): way for way in roles(block)}
-    sizes = {names: _sizes(way) for names, way in ways.items()}
+    yield from implicit_gemm.candidates(func, target)
+    tiled = TiledSum(block, target)
     widest = max(1, int(target.vector_lanes("float32")))
     others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
 
-    def price(
-        row: str, column: str, blocks: int, rows: int, vectors: int, lanes: int, threads: int, row_threads: int,
-        depth: int, shared: bool, double: bool,
+    def price(**knobs: Any) -> Cost:
+        cost, splits = tiled.cost(**knobs), int(knobs["splits"])
+        return cost + added_up_cost(tiled.results, splits, target) if splits > 1 else cost
+
+    def apply(sch: Schedule, **knobs: Any) -> None:
+        used, copies = tiled.schedule(sch, epilogue, **knobs)
+        if knobs["splits"] > 1:
+            used |= added_up(sch, sch.get_block(block.name), widest)
+        for name in [b.name for b in blocks_of(sch.func)]:
+            if name not in used:
+                attempt(lambda name=name: on_the_grid(sch, name, others, widest))  # type: ignore[misc]
+        for copy in copies:
+            sch.annotate(copy, "double_buffer_scope", 0)
+
+    for knobs in tiled.decisions():
+        yield Candidate(knobs=knobs, price=price, apply=apply)
+
+
+class TiledSum:
+    """A block that is a sum of products, by tiles: the decisions, what they cost, and the steps that carry them out.
+
+    A thread computes a tile of `blocks` by `rows` by `vectors` of `lanes`, along the axes `row` and `column`. With
+    `shared` a block of `row_threads` by `threads // row_threads` fetches what it reads, `depth` steps of the sum at a
+    time, with `double` while it computes with what came before. With `splits` above 1 the sum is computed in so many
+    parts, along a new first axis; the block itself adds them up, and has no schedule yet.
+    """
+
+    def __init__(self, block: Block, target: Any) -> None:
+        self.block, self.target = block, target
+        self.ways = {names_of(way): way for way in roles(block)}
+        self._sizes = {names: _sizes(way) for names, way in self.ways.items()}
+
+    @property
+    def results(self) -> int:
+        """How many results there are."""
+        product, columns, outside = next(iter(self._sizes.values()))
+        return outside * product.m * columns
+
+    def decisions(self) -> Iterator[dict[str, Knob]]:
+        """All that may be decided."""
+        for names, way in self.ways.items():
+            product, columns, outside = self._sizes[names]
+            for tile, over in [*_register_tiles(way, self.target), *_shared_tiles(way, self.target)]:
+                knobs: dict[str, Knob] = {
+                    "row": names[0], "column": names[1], "blocks": tile.blocks, "rows": tile.rows,
+                    "vectors": tile.vectors, "lanes": tile.lanes, "threads": over.threads,
+                    "row_threads": over.row_threads, "depth": over.depth, "shared": bool(over.copied),
+                    "double": over.double,
+                }  # fmt: skip
+                grid = grid_of(product, tile, over, columns, outside)
+                for splits in (1, *numbers_of_parts(self.block, product.depth, grid, self.target)):
+                    yield {**knobs, "splits": splits}
+
+    def cost(
+        self, row: str, column: str, blocks: int, rows: int, vectors: int, lanes: int, threads: int, row_threads: int,
+        depth: int, shared: bool, double: bool, splits: int,
     ) -> Cost:  # fmt: skip
-        way, (product, columns, outside) = ways[row, column], sizes[row, column]
+        """What they cost, without that of adding up parts."""
+        way, (product, columns, outside) = self.ways[row, column], self._sizes[row, column]
         tile = ThreadTile(rows, vectors, lanes, blocks)
         over = BlockTile(row_threads, max(1, threads // row_threads), depth, 0, double)
         if shared:
             over = _with_copies(way, tile, over)
         vector = lanes if product.contiguous else 1
-        return contraction_cost(product, tile, over, columns, outside, target, vector)
+        product = replace(product, depth=ceil(product.depth / splits))
+        return contraction_cost(product, tile, over, columns, outside * splits, self.target, vector)
 
-    def apply(
-        sch: Schedule, row: str, column: str, blocks: int, rows: int, vectors: int, lanes: int, threads: int,
-        row_threads: int, depth: int, shared: bool, double: bool,
-    ) -> None:  # fmt: skip
-        way, tile = ways[row, column], ThreadTile(rows, vectors, lanes, blocks)
-        handle, main = _prepared(sch, way)
-        if shared:
-            over = BlockTile(row_threads, max(1, threads // row_threads), depth, 1, double)
-            used = schedule_shared(sch, way, handle, main, _further(way), tile, over)
-        else:
-            used = _schedule(sch, way, handle, main, threads, tile)
-        for name in [b.name for b in blocks_of(sch.func)]:
-            if name not in used:
-                attempt(lambda name=name: on_the_grid(sch, name, others, widest))  # type: ignore[misc]
+    def schedule(
+        self, sch: Schedule, written: Callable[[Schedule, Any], Any], row: str, column: str, blocks: int, rows: int,
+        vectors: int, lanes: int, threads: int, row_threads: int, depth: int, shared: bool, double: bool, splits: int,
+    ) -> tuple[set[str], list[Any]]:  # fmt: skip
+        """Schedule the sum and the block behind it that writes; returns the names of what it scheduled.
 
-    for (row, column), way in ways.items():
-        for tile, over in [*_register_tiles(way, target), *_shared_tiles(way, target)]:
-            knobs: dict[str, Knob] = {
-                "row": row, "column": column, "blocks": tile.blocks, "rows": tile.rows, "vectors": tile.vectors,
-                "lanes": tile.lanes, "threads": over.threads, "row_threads": over.row_threads, "depth": over.depth,
-                "shared": bool(over.copied), "double": over.double,
-            }  # fmt: skip
-            yield Candidate(knobs=knobs, price=price, apply=apply)
+        `written(sch, sum)` lets the sum stay in registers, and returns the block that writes. Also returned are the
+        blocks that are to be double buffers: as the last step, for every later one is checked against their order.
+        """
+        way, tile = self.ways[row, column], ThreadTile(rows, vectors, lanes, blocks)
+        handle = sch.get_block(self.block.name)
+        if splits > 1:
+            handle = parted(sch, handle, splits)
+            way = next(one for one in roles(block_of(sch, handle)) if names_of(one) == (row, column))
+        main = _prepared(sch, way, handle, written)
+        if not shared:
+            return _schedule(sch, way, handle, main, threads, tile), []
+        over = BlockTile(row_threads, max(1, threads // row_threads), depth, 1, double)
+        used, copies = schedule_shared(sch, way, handle, main, _further(way), tile, over)
+        return used, copies if double else []
 
 
 def _sizes(way: Roles) -> tuple[Product, int, int]:
@@ -150,23 +203,36 @@ def _shared_tiles(way: Roles, target: Any) -> Iterator[tuple[ThreadTile, BlockTi
             continue
         for depth, double in product_of((8, 16), (False, True)):
             whole = _with_copies(way, tile, replace(over, depth=min(depth, product.depth), double=double))
-            if double and whole.depth == product.depth:
-                continue  # nothing is left to fetch meanwhile
+            if double and (whole.depth == product.depth or not _even_fetches(way, whole, tile)):
+                continue  # nothing is left to fetch meanwhile, or a thread fetches what others do not
             if whole.shared_bytes <= min(_SHARED, target.max_shared_memory_per_block):
                 yield tile, whole
 
 
-def _with_copies(way: Roles, tile: ThreadTile, over: BlockTile) -> BlockTile:
-    """A tile of a block with how much it copies: a line of each operand for a step of the sum."""
+def _even_fetches(way: Roles, over: BlockTile, tile: ThreadTile) -> bool:
+    """Whether all threads of a block fetch alike: of copies under a condition it is not shown that they fill a tile."""
+    sums = [axis.dom.extent for axis in way.block.iter_vars if axis.kind == REDUCE]
+    steps = prod(steps_of_piece(extents(sums), over.depth))
+    return all(
+        line * steps % (over.threads * (1 if turned else tile.lanes)) == 0 for line, turned in _lines(way, tile, over)
+    )
+
+
+def _lines(way: Roles, tile: ThreadTile, over: BlockTile) -> list[tuple[int, bool]]:
+    """For each operand: elements of its tile for a step of the sum, and whether they are turned around on the way."""
     loads = operands(way.block)
     assert loads is not None and way.row is not None
-    lines = {way.row: over.row_threads * tile.rows, way.column: over.column_threads * tile.columns}
-    gaps = 0
-    for load in loads:
-        axis = way.column if load is way.vectors else way.row
-        if step_along(load, way.block.iter_vars[way.axes[axis][-1]].var) != 1:
-            gaps += gap(lines[axis], tile.rows)
-    return replace(over, copied=sum(lines.values()), gaps=gaps)
+    lengths = {way.row: over.row_threads * tile.rows, way.column: over.column_threads * tile.columns}
+    axes = [way.column if load is way.vectors else way.row for load in loads]
+    ends = [way.block.iter_vars[way.axes[axis][-1]].var for axis in axes]
+    return [(lengths[axis], step_along(load, end) != 1) for load, axis, end in zip(loads, axes, ends, strict=True)]
+
+
+def _with_copies(way: Roles, tile: ThreadTile, over: BlockTile) -> BlockTile:
+    """A tile of a block with how much it copies: a line of each operand for a step of the sum."""
+    lines = _lines(way, tile, over)
+    gaps = sum(gap(line, tile.rows) for line, turned in lines if turned)
+    return replace(over, copied=sum(line for line, _ in lines), gaps=gaps)
 
 
 def _row_tiles(way: Roles) -> list[int]:
@@ -189,19 +255,18 @@ def _further(way: Roles) -> int | None:
     return None
 
 
-def _prepared(sch: Schedule, way: Roles) -> tuple[Any, Any]:
-    """The sum, in registers, and the block that writes what follows it element by element, their axes joined."""
+def _prepared(sch: Schedule, way: Roles, block: Any, written: Callable[[Schedule, Any], Any]) -> Any:
+    """Let the sum stay in registers; returns the block that writes, whose axes are joined as those of the sum are."""
     kinds = [axis.kind for axis in way.block.iter_vars]
     spatial = len(kinds) - kinds.count(REDUCE)
     if kinds != sorted(kinds, key=lambda kind: kind == REDUCE):
         raise Unfit("contraction: wanted the axes of the sum behind those of the result")
-    block = sch.get_block(way.block.name)
-    main = epilogue(sch, block)
+    main = written(sch, block)
     if len(sch.get_loops(main)) != spatial:
         raise Unfit("contraction: wanted as many axes behind the sum as the sum has")
     if len(way.axes) < spatial:
         join_axes(sch, block, main, way.axes)
-    return block, main
+    return main
 
 
 def _schedule(sch: Schedule, way: Roles, block: Any, main: Any, threads: int, tile: ThreadTile) -> set[str]:

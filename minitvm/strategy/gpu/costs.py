@@ -34,6 +34,9 @@ _START = 300.0  # cycles until a block has begun
 _SPARE = 24  # registers for addresses and loops
 _MULTIPROCESSORS = 16  # where a target does not say
 _BLOCKS = 16  # that a multiprocessor keeps at most
+_KERNEL = 3000.0  # cycles until the kernel behind another one has begun
+_L2_BYTES = 64.0  # a cycle
+BLOCKS_WANTED = 4  # for each multiprocessor: more hide no more latency
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +100,8 @@ def contraction_cost(
 
     `vector` is how many elements one load fetches.
     """
-    if block.copied:
-        blocks = outside * ceil(product.m / (block.row_threads * tile.rows))
-        blocks *= ceil(columns / (block.column_threads * tile.columns))
-    else:  # threads of a block are neighbours along all axes
-        blocks = ceil(outside * ceil(product.m / tile.rows) * ceil(columns / tile.columns) / block.threads)
-    processors = target.multiprocessors or _MULTIPROCESSORS
+    blocks = grid_of(product, tile, block, columns, outside)
+    processors = processors_of(target)
     warps = max(1.0, block.threads / WARP)
     resident = residents(tile, block, target)
     busy = min(1.0 * resident, max(1.0, blocks / processors)) * warps  # warps beside one another
@@ -124,6 +123,32 @@ def contraction_cost(
     even = product.m % (rows * tile.rows) == 0 and columns % (wide * tile.columns) == 0
     guards = 1.0 if even else 1.1
     return Cost(sums * step * hidden * guards + rounds * _START, sums * fetched)
+
+
+def grid_of(product: Product, tile: ThreadTile, block: BlockTile, columns: int, outside: int) -> int:
+    """How many blocks there are in `outside` products of `product.m` by `columns` results."""
+    if block.copied:
+        down = ceil(product.m / (block.row_threads * tile.rows))
+        return outside * down * ceil(columns / (block.column_threads * tile.columns))
+    # Threads of a block are neighbours along all axes.
+    return ceil(outside * ceil(product.m / tile.rows) * ceil(columns / tile.columns) / block.threads)
+
+
+def processors_of(target: Any) -> int:
+    """How many multiprocessors there are."""
+    return int(target.multiprocessors) or _MULTIPROCESSORS
+
+
+def added_up_cost(results: int, parts: int, target: Any) -> Cost:
+    """A second kernel that adds up the parts of so many sums: each part is written, and read again."""
+    return element_wise_cost(results * (2 * parts + 1), results * parts, target)
+
+
+def element_wise_cost(words: int, operations: int, target: Any) -> Cost:
+    """A kernel that moves so many words of 32 bits, by way of the L2 cache, and does so many operations."""
+    processors = processors_of(target)
+    work = operations / (max(1, target.lanes) * processors)
+    return Cost(_KERNEL + work, 4 * words / (_L2_BYTES * processors))
 
 
 def residents(tile: ThreadTile, block: BlockTile, target: Any) -> int:

@@ -26,9 +26,12 @@ from ..blocks import (
 )  # fmt: skip
 from ..candidate import Candidate, Cost
 from ..registry import rule
+from .costs import processors_of
 from .grid import over_blocks_and_threads
 
 THREADS = 64  # of a block: two warps, a wavefront, or what a Mali core likes
+_WIDE = 256  # of a block where there are very many: each block costs about 130 cycles of a multiprocessor
+_MANY = 32 << 10  # results for each multiprocessor
 _BLOCKS = 64  # that are enough for a device whose cores run the threads of a block one after the other
 _LONGEST = 1024
 
@@ -65,7 +68,8 @@ def threads_of_a_block(instances: int, target: Any) -> int:
     """How many threads a block of so many in all should have on a device."""
     limit = int(getattr(target, "max_threads_per_block", 256))
     if int(getattr(target, "warp_size", 32)) > 1:
-        return min(THREADS, limit)
+        many = target.local_memory_helps and instances >= _MANY * max(1, processors_of(target))
+        return min(_WIDE if many else THREADS, limit)
     wanted = 2 ** int(log2(max(1, instances // _BLOCKS)))  # each block costs about as much as some hundred threads
     return min(max(THREADS, wanted), _LONGEST, limit)
 

@@ -22,7 +22,7 @@ from typing import Any
 from ...errors import ScheduleError
 from ...expr import Call, Expr, Node, Select, children, walk
 from ...tir import IndexMap, Schedule
-from ...tir.nodes import Block, BufferLoad, BufferStore
+from ...tir.nodes import Block, BufferLoad, BufferStore, For, ForKind
 from ...tir.transform.affine import coefficient, linear
 from ..blocks import block_of, constant_extent, extents, inlinable
 from ..roles import quotients, step_along
@@ -140,9 +140,10 @@ def fetched(sch: Schedule, copy: Any, count: int, axis: int, lanes: int, threads
 
 
 def inlined(sch: Schedule, copy: Any) -> None:
-    """Compute what fills an operand where it is fetched."""
+    """Compute what fills an operand where it is fetched, but for what has its place on a grid already."""
     for producer in sch.get_producers(copy):
-        if inlinable(sch.func, block_of(sch, producer)):
+        kinds = [node.kind for node in map(sch.get, sch.get_loops(producer)) if isinstance(node, For)]
+        if inlinable(sch.func, block_of(sch, producer)) and ForKind.THREAD not in kinds:
             with suppress(ScheduleError):
                 sch.compute_inline(producer)
 

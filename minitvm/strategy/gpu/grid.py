@@ -22,6 +22,17 @@ def fused(sch: Schedule, loops: Sequence[Any]) -> Any:
     return sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
+def in_groups(sch: Schedule, rows: Any, columns: Any, group: int) -> Any:
+    """Two nested loops as one that runs down `group` rows of a column before the next column; `group` divides them.
+
+    Blocks start in this order. Those at work beside one another are then a piece of the matrix of blocks that is
+    about as tall as it is wide, and read fewer rows and columns of the operands than as many blocks of one row.
+    """
+    groups, row = sch.split(rows, [None, group])
+    sch.reorder(groups, columns, row)
+    return sch.fuse(groups, columns, row)
+
+
 def over_blocks(sch: Schedule, loops: Sequence[Any]) -> Any:
     """Bind nested loops, outer ones first, to blocks; returns the innermost loop that results."""
     axes = _axes(sch, loops)

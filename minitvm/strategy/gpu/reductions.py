@@ -28,6 +28,8 @@ from ..blocks import (
     attempt,
     block_of,
     blocks_of,
+    constant_extent,
+    contiguous_along_last,
     extents,
     inline_injective,
     is_reduction,
@@ -39,13 +41,21 @@ from ..blocks import (
 from ..candidate import Candidate, Cost, Knob, Unfit
 from ..registry import rule
 from ..rows import normalizes_rows
-from .fallback import on_the_grid, spatial_instances, threads_of_a_block
+from .costs import processors_of
+from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
 from .grid import fused, over_blocks, over_blocks_and_threads
 
 _OPEN = 256  # what an open length counts as
-_SHUFFLE, _BARRIER = 2.0, 12.0  # steps of a loop that one takes
+# Cycles of a multiprocessor, fitted to softmax and layer norm of 16384 x 4096 on an H200.
+_SHUFFLE, _BARRIER = 25.0, 60.0
+_IN_TURN = 12.0  # steps of a loop that a barrier takes where threads run one after the other
 _SLOW = 4.0  # times as much does a barrier cost where shared storage is memory
 _SCATTERED = 4.0  # times as long does a load take that neighbours do not share
+_ELEMENT = 4  # bytes
+_FROM_MEMORY, _FROM_L2, _FROM_CACHE = 0.42, 0.12, 0.04  # an element, read and written in all, or read again
+_CACHE = 96 << 10  # bytes of a multiprocessor's cache that rows find room in
+_LATENCY, _LOADED, _STEP = 600.0, 200.0, 12.0  # until the first element is there, one again, and each step
+_BLOCKS = 32  # that a multiprocessor keeps at most
 
 
 @rule("gpu", normalizes_rows)
@@ -62,7 +72,8 @@ def rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     def price(threads: int) -> Cost:
         in_vectors = lanes if threads == 1 and _in_turn(target) else 1
         steps = sum(ceil(length / threads) / in_vectors for _ in blocks_of(func))
-        return _price(count, steps, threads, meetings, target, neighbours=threads > 1)
+        passes = sum(1 for _ in blocks_of(func))
+        return _price(count, length, steps, threads, passes, meetings, target, neighbours=threads > 1)
 
     def apply(sch: Schedule, threads: int) -> None:
         inline_injective(sch)
@@ -80,7 +91,7 @@ def rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
             if not whole or (last or room) * widest(result) <= room:
                 attempt(lambda name=name: sch.set_scope(sch.get_block(name), 0, "shared"))  # type: ignore[misc]
         for name in (*before, final):
-            _shared_out(sch, name, threads, 1)
+            _shared_out(sch, name, threads, 1, lanes=lanes)
 
     for threads in (1, *_team_sizes(length, target)):
         yield Candidate(knobs={"threads": threads}, price=price, apply=apply)
@@ -136,7 +147,7 @@ def reduction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         alone_in_vectors = threads == 1 and _in_turn(target) and along_last
         steps = ceil(length / threads) / (lanes if alone_in_vectors else 1)
         near = along_last and not ordered if threads > 1 else not along_last
-        return _price(count, steps, threads, 1, target, neighbours=near)
+        return _price(count, length, steps, threads, 1, 1, target, neighbours=near)
 
     def apply(sch: Schedule, threads: int) -> None:
         inline_injective(sch)
@@ -181,12 +192,24 @@ def _blocks_of_threads(sch: Schedule, loops: list[Any]) -> Any:
     return over_blocks(sch, loops)
 
 
-def _shared_out(sch: Schedule, name: str, threads: int, outside: int, ordered: bool = False) -> None:
-    """What a block does inside of a row, shared out among threads: neighbours, or in order each a stretch."""
+def _shared_out(
+    sch: Schedule, name: str, threads: int, outside: int, ordered: bool = False, lanes: int = 1
+) -> None:
+    """What a block does inside of a row, shared out among threads: neighbours, or in order each a stretch.
+
+    A thread computes `lanes` neighbours at once where the block is no reduction and they lie together.
+    """
     inner = list(sch.get_loops(sch.get_block(name)))[outside:]
     inner = [loop for loop in inner if getattr(sch.get(loop), "thread", None) is None]
     if not inner:
         return
+    block = block_of(sch, sch.get_block(name))
+    if lanes > 1 and not is_reduction(block) and contiguous_along_last(block):
+        extent = constant_extent(sch, inner[-1])
+        if extent is not None and extent % lanes == 0 and extent >= lanes * threads:
+            over, vector = sch.split(inner[-1], [None, lanes])
+            sch.vectorize(vector)
+            inner = [*inner[:-1], over]
     whole = fused(sch, inner)
     own, team = sch.split(whole, [None, threads]) if not ordered else reversed(sch.split(whole, [threads, None]))
     del own
@@ -206,23 +229,31 @@ def _in_turn(target: Any) -> bool:
     return int(getattr(target, "warp_size", 32)) <= 1 and not target.local_memory_helps
 
 
-def _busy(target: Any) -> int:
-    """Threads that keep a device busy."""
-    if _in_turn(target):
-        return 1
-    return 16384 if target.local_memory_helps else 512
+def _price(
+    count: int, length: int, steps: float, threads: int, passes: int, meetings: int, target: Any, neighbours: bool
+) -> Cost:  # fmt: skip
+    """Cycles of `count` rows of `length` elements, each of `threads` that do so many steps and meet so many times.
 
-
-def _price(count: int, steps: float, threads: int, meetings: int, target: Any, neighbours: bool) -> Cost:
-    """How long `count` rows take, if each of `threads` does so many steps, and they meet so many times."""
+    A row is read `passes` times: from memory once, then from the multiprocessor's cache, where those that it works on
+    at once fit into it, else from L2. Threads that do few steps wait for what they load, and for each other; other rows
+    on the same multiprocessor hide it.
+    """
     levels = ceil(log2(threads)) if threads > 1 else 0
     warp = int(getattr(target, "warp_size", 32))
+    slower = 1.0 if target.local_memory_helps else _SLOW
+    if _in_turn(target):  # each thread of the block comes to each barrier
+        return Cost(count * threads * (steps + meetings * _IN_TURN * slower * (levels + 1 if levels else 0)))
     if getattr(target, "has_shuffles", False):
         meeting = _SHUFFLE * levels + (_BARRIER if threads > warp else 0.0)
     else:
-        meeting = _BARRIER * (1.0 if target.local_memory_helps else _SLOW) * (levels + 1 if levels else 0)
-    if _in_turn(target):  # each thread of the block comes to each barrier
-        return Cost(count * threads * (steps + meetings * meeting))
-    spread = steps if neighbours or warp <= 1 else steps * _SCATTERED
-    waves = max(1.0, count * threads / _busy(target))
-    return Cost((spread + meetings * meeting) * waves + threads / 1e3)
+        meeting = _BARRIER * slower * (levels + 1 if levels else 0)
+    rows = THREADS if threads == 1 else 1  # of a block
+    processors = processors_of(target)
+    resident = max(1, min(_BLOCKS, int(target.threads_per_multiprocessor) // (threads * rows))) * rows
+    beside = max(1, min(resident, ceil(count / processors)))
+    again = _FROM_CACHE if beside * length * _ELEMENT <= _CACHE else _FROM_L2
+    spread = 1.0 if neighbours or warp <= 1 else _SCATTERED
+    moved = length * spread * (_FROM_MEMORY + (passes - 1) * again)
+    waiting = _LATENCY + passes * _LOADED + steps * _STEP * spread + meetings * meeting
+    waves = ceil(count / (processors * resident))
+    return Cost(waves * (beside * moved + waiting) + threads / 1e3)

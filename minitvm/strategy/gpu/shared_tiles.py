@@ -38,8 +38,12 @@ from .grid import fused, over_blocks
 
 def schedule_shared(
     sch: Schedule, way: Roles, block: Any, main: Any, further: int | None, tile: ThreadTile, threads: BlockTile
-) -> set[str]:  # fmt: skip
-    """Schedule the sum `block` and what follows it, `main`; returns the names of the blocks that it scheduled."""
+) -> tuple[set[str], list[Any]]:  # fmt: skip
+    """Schedule the sum `block` and what follows it, `main`; returns the names of the blocks that it scheduled.
+
+    And the blocks that fetch: each may yet become a double buffer, the last of all steps, for every step after that is
+    checked against the order that it asks for.
+    """
     wide = way.column if further is None or way.product.n > tile.lanes else further
     factors = _factors(way, further, wide, tile, threads)
     now = block_of(sch, block)
@@ -84,9 +88,7 @@ def schedule_shared(
             sch.vectorize(nest[-1])
         else:
             sch.unroll(nest[-1])
-    for copy in copies if threads.double else ():
-        sch.annotate(copy, "double_buffer_scope", 0)
-    return {block_of(sch, part).name for part in (init, block, main, *copies)}
+    return {block_of(sch, part).name for part in (init, block, main, *copies)}, copies
 
 
 def _factors(way: Roles, further: int | None, wide: int, tile: ThreadTile, threads: BlockTile) -> dict[int, list[int]]:
@@ -132,10 +134,10 @@ def _multiples(block: Block, factors: Mapping[int, list[int]], depth: int) -> li
     """What the extent of each iterator is to be a multiple of."""
     sizes = extents(axis.dom.extent for axis in block.iter_vars)
     spatial = [p for p, axis in enumerate(block.iter_vars) if axis.kind != REDUCE]
-    return [*(prod(factors.get(p, [1])) for p in spatial), *_steps(sizes[len(spatial) :], depth)]
+    return [*(prod(factors.get(p, [1])) for p in spatial), *steps_of_piece(sizes[len(spatial) :], depth)]
 
 
-def _steps(sizes: Sequence[int | None], depth: int) -> list[int]:
+def steps_of_piece(sizes: Sequence[int | None], depth: int) -> list[int]:
     """How many steps of each loop of the sum, outer ones first, are in a piece of `depth` steps.
 
     They divide the loop, unless its divisors are much smaller.
@@ -153,7 +155,7 @@ def _steps(sizes: Sequence[int | None], depth: int) -> list[int]:
 
 def _pieces(sch: Schedule, reduction: Sequence[Any], depth: int) -> tuple[list[Any], list[Any]]:
     """The loops of the sum over pieces, and those over a piece, outer ones first."""
-    steps = _steps([constant_extent(sch, loop) for loop in reduction], depth)
+    steps = steps_of_piece([constant_extent(sch, loop) for loop in reduction], depth)
     halves = [sch.split(loop, [None, some]) for loop, some in zip(reduction, steps, strict=True)]
     return [over for over, _ in halves], [part for _, part in halves]
 

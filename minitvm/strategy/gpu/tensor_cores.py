@@ -25,7 +25,8 @@ no asynchronous copy, and results there on the way back, of which those outside 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import product as every
 from math import ceil, prod
 from typing import Any
 
@@ -36,22 +37,19 @@ from ...tir import IndexMap, Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ...tir.tensor_intrin import tensor_cores
 from ..blocks import attempt, behind, block_of, blocks_of, constant_extent, extents, inline_injective, is_reduction
-from ..candidate import Candidate, Cost, Knob, Unfit
+from ..candidate import Candidate, Cost, Unfit
 from ..epilogues import inlined_forward
 from ..registry import rule
 from ..roles import depends, operands, step_along
 from .fallback import THREADS, on_the_grid
 from .fetched_tiles import along, fetched, joined, padded, relooped, run_of, staged
-from .grid import MOST, fused
+from .grid import MOST, fused, in_groups
+from .warp_tiles import DECLARED, Matrices, WarpTile, grouped, warp_tile_cost
 
 LEAST = 80  # the compute capability from which devices have mma.sync.m16n8k16 and cp.async
-_SHARED = 48 << 10  # bytes that a kernel declares
-_ACCUMULATORS = 64  # of a thread
-_WARPS = 8
-_BUSY = 132  # multiprocessors
 _WASTE = 0.125  # of an extent may be padding
 _PADDED = 1.25  # times as long takes a step whose copies are not asynchronous
-_PAD = 8  # elements behind a row of a tile, at most
+_ROWS, _COLUMNS = (16, 32, 64, 128, 256), (8, 16, 32, 64, 128, 256)  # of a tile
 _AT_ONCE = 16  # bytes that a thread fetches
 _DEPTHS = {2: (16, 32, 64), 4: (8, 16, 32)}  # steps of a piece, by the bytes of an element
 
@@ -228,39 +226,29 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     product = product_of(func)
     if product is None or capability(target) < LEAST:
         return
-    others = behind(func, product.block.name)
-    at_once = product.at_once()
+    matrices = Matrices(product.count, product.m, product.n, product.k, product.bytes, product.at_once())
+    followed = bool(behind(func, product.block.name)) or not product.is_plain
 
-    def price(rows: int, columns: int, depth: int, warp_rows: int, warp_columns: int) -> Cost:
-        blocks = product.count * ceil(product.m / rows) * ceil(product.n / columns)
-        warps = warp_rows * warp_columns
-        # One in four warps has a tensor core at a time; one of float32 does half as much.
-        step = rows * columns / 64 / min(warps, 4) * product.bytes / 2
-        fragments = rows / warp_rows * warp_columns + columns / warp_columns * warp_rows
-        loads = fragments / product.widest + rows / at_once[0] + columns / at_once[1]
-        pieces = ceil(product.k / depth)
-        steps = pieces * (depth + 24)  # threads wait twice in a step
-        slower = 1.0 if product.divides(rows, columns, depth) else _PADDED
-        return Cost(slower * max(1.0, blocks / _BUSY) * steps * (step + loads) / min(1.0, blocks / _BUSY) ** 0.1)
+    def price(**knobs: int) -> Cost:
+        tile = WarpTile(**knobs)
+        return warp_tile_cost(matrices, tile, followed or not tile.divides(matrices), _PADDED, target)
 
     def apply(sch: Schedule, **knobs: int) -> None:
-        used = _schedule(sch, product, **knobs)
+        tile = WarpTile(**knobs)
+        taken = tile.shared_bytes(matrices, followed or not tile.divides(matrices))
+        scope = "shared" if taken <= DECLARED else "shared.dyn"
+        used = _schedule(sch, product, tile, scope)
         for name in [b.name for b in blocks_of(sch.func)]:
             if name not in used:
                 attempt(lambda name=name: on_the_grid(sch, name, THREADS))  # type: ignore[misc]
 
-    for rows in _sizes(product.m, (16, 32, 64, 128)):
-        for columns in _sizes(product.n, (8, 16, 32, 64, 128)):
-            for depth in _sizes(product.k, _DEPTHS[product.bytes]):
-                for warp_rows in (1, 2, 4):
-                    for warp_columns in (1, 2, 4):
-                        knobs: dict[str, Knob] = {
-                            "rows": rows, "columns": columns, "depth": depth,
-                            "warp_rows": warp_rows, "warp_columns": warp_columns,
-                        }  # fmt: skip
-                        by_way = bool(others) or not product.is_plain or not product.divides(rows, columns, depth)
-                        if _fits(product, rows, columns, depth, warp_rows, warp_columns, by_way):
-                            yield Candidate(knobs=knobs, price=price, apply=apply)
+    depths = _sizes(product.k, _DEPTHS[product.bytes])
+    for rows, columns, depth in every(_sizes(product.m, _ROWS), _sizes(product.n, _COLUMNS), depths):
+        for warp_rows, warp_columns, stages in every((1, 2, 4), (1, 2, 4), (2, 3, 4)):
+            tile = WarpTile(rows, columns, depth, warp_rows, warp_columns, stages)
+            whole = stages == 2 or stages <= ceil(product.k / depth)
+            if whole and tile.fits(matrices, followed or not tile.divides(matrices), target):
+                yield Candidate(knobs=asdict(grouped(matrices, tile, target)), price=price, apply=apply)
 
 
 def _sizes(extent: int, sizes: tuple[int, ...]) -> list[int]:
@@ -269,57 +257,46 @@ def _sizes(extent: int, sizes: tuple[int, ...]) -> list[int]:
     return little or [size for size in sizes if size // 2 < extent or size == sizes[0]]
 
 
-def _fits(
-    product: Product, rows: int, columns: int, depth: int, warp_rows: int, warp_columns: int, by_way: bool
-) -> bool:
-    """Whether tiles are whole for warps and copies, and fit registers and shared storage.
+def _schedule(sch: Schedule, product: Product, tile: WarpTile, scope: str) -> set[str]:
+    """The product and what follows it element by element; returns the names of the blocks that it scheduled.
 
-    `by_way`: results go by way of shared storage.
+    Tiles lie in shared storage of this scope.
     """
-    warps = warp_rows * warp_columns
-    whole = rows % (16 * warp_rows) == 0 and columns % (8 * warp_columns) == 0
-    sizes = zip((rows, columns), product.at_once(), strict=True)
-    copied = all(size * depth % (32 * warps * lanes) == 0 for size, lanes in sizes)
-    kept = rows * columns // (32 * warps)
-    tiles = 2 * product.bytes * (rows * (depth + _PAD) + max(columns * (depth + _PAD), depth * (columns + _PAD)))
-    used = tiles + (4 * rows * (columns + _PAD) if by_way else 0)
-    return whole and copied and warps <= _WARPS and kept <= _ACCUMULATORS and used <= _SHARED
-
-
-def _schedule(
-    sch: Schedule, product: Product, rows: int, columns: int, depth: int, warp_rows: int, warp_columns: int
-) -> set[str]:
-    """The product and what follows it element by element; returns the names of the blocks that it scheduled."""
     block, dtype = sch.get_block(product.block.name), product.dtype
-    last, copies = _as_matrices(sch, product, block, (rows, columns, depth))
-    warps = warp_rows * warp_columns
+    rows, columns = tile.rows, tile.columns
+    last, copies = _as_matrices(sch, product, block, (rows, columns, tile.depth), scope)
+    warps = tile.warps
     writer = sch.cache_write(block, 0, tensor_cores.ACCUMULATOR)
     if last is not None:
-        inner = _tile(sch, last, rows, columns)
+        inner = _tile(sch, last, tile)
         sch.compute_at(writer, inner[0])
         sch.compute_at(block, inner[0])
         i, j, k = sch.get_loops(block)[-3:]
     else:
-        _, i, j, k = (None, *_tile(sch, block, rows, columns)[1:])
-    warp_row, warp_i = sch.split(i, [warp_rows, None])
-    warp_column, warp_j = sch.split(j, [warp_columns, None])
+        _, i, j, k = (None, *_tile(sch, block, tile)[1:])
+    warp_row, warp_i = sch.split(i, [tile.warp_rows, None])
+    warp_column, warp_j = sch.split(j, [tile.warp_columns, None])
     (mi, ii), (nj, jj) = sch.split(warp_i, [None, 16]), sch.split(warp_j, [None, 8])
-    ko, k1 = sch.split(k, [None, depth])
+    ko, k1 = sch.split(k, [None, tile.depth])
     steps = tensor_cores.depth_of(dtype)
     ki, kk = sch.split(k1, [None, steps])
     sch.reorder(warp_row, warp_column, ko, ki, mi, nj, ii, jj, kk)
     warp = fused(sch, [warp_row, warp_column])
     sch.bind(warp, "threadIdx.y")
     sch.reverse_compute_at(writer, warp)
+    if last is not None:
+        sch.storage_align(writer, 0, -2, 16, 8)  # the pairs of 4 rows are in different banks
+    pair = dtype != "float32" and columns // tile.warp_columns % 16 == 0
+    width = 16 if pair else 8  # columns that a load brings
     fragments = []
     for copy, scope, name in zip(
         copies,
         (tensor_cores.MATRIX_A, tensor_cores.MATRIX_B),
-        (tensor_cores.load_a(dtype), tensor_cores.load_b(dtype, product.transposed)),
+        (tensor_cores.load_a(dtype), tensor_cores.load_b(dtype, product.transposed, pair)),
         strict=True,
     ):
-        tile = block_of(sch, copy).writes[0].buffer.name
-        read = next(p for p, r in enumerate(block_of(sch, block).reads) if r.buffer.name == tile)
+        operand = block_of(sch, copy).writes[0].buffer.name
+        read = next(p for p, r in enumerate(block_of(sch, block).reads) if r.buffer.name == operand)
         fragment = sch.cache_read(block, read, scope)
         sch.compute_at(fragment, ki)
         sch.compute_at(copy, ko, preserve_unit_loops=True)
@@ -336,13 +313,14 @@ def _schedule(
     sch.tensorize(init_i, tensor_cores.FILL)
     sch.tensorize(ii, tensor_cores.multiply(dtype, product.transposed))
     for fragment, name, scope in fragments:
-        across = (8, steps) if product.transposed else (steps, 8)
+        across = (width, steps) if product.transposed else (steps, width)
         _in_tiles(sch, fragment, (16, steps) if scope == tensor_cores.MATRIX_A else across, name)
     _in_tiles(sch, writer, (16, 8), tensor_cores.STORE if last is None else tensor_cores.STORE_SHARED)
-    for loop, stages in ((ki, [0, 0, 0]), (ko, [0, 0, 1])):
-        sch.annotate(loop, "software_pipeline_stage", stages)
+    for loop, when in ((ki, [0, 0, 0]), (ko, [0, 0, tile.stages - 1])):
+        sch.annotate(loop, "software_pipeline_stage", when)
         sch.annotate(loop, "software_pipeline_order", [0, 1, 2])
     sch.annotate(ko, "software_pipeline_async_stages", [0])
+    sch.unroll(ki)
     if last is not None:
         _stored_by_all(sch, last, warps)
     own = {b.name for b in blocks_of(sch.func) if _belongs(b, product.block.name)}
@@ -353,7 +331,9 @@ def _belongs(block: Block, name: str) -> bool:
     return block.name.startswith(name) or any(r.buffer.scope != "global" for r in block.writes)
 
 
-def _as_matrices(sch: Schedule, product: Product, block: Any, tile: tuple[int, int, int]) -> tuple[Any, list[Any]]:
+def _as_matrices(
+    sch: Schedule, product: Product, block: Any, tile: tuple[int, int, int], scope: str
+) -> tuple[Any, list[Any]]:
     """The sum as a product of matrices, padded to multiples of a tile, each operand a tile in shared storage.
 
     Returns the block that takes the result from shared storage, None if it can be stored from the accumulators, and the
@@ -368,26 +348,26 @@ def _as_matrices(sch: Schedule, product: Product, block: Any, tile: tuple[int, i
     last = None
     if consumers or not product.is_plain or not product.divides(*tile):
         matrix = IndexMap.from_func(lambda *i: joined(i, iterators, result), ndim=len(iterators))
-        last = inlined_forward(sch, sch.reindex_cache_write(block, 0, "shared", matrix))
+        last = inlined_forward(sch, sch.reindex_cache_write(block, 0, scope, matrix))
         if len(block_of(sch, last).iter_vars) != spatial:
             raise Unfit("tensor_core: wanted as many axes behind the product as it has")
         relooped(sch, last, iterators, result)
     copies = [
-        staged(sch, block, product.a.buffer.name, product.tile_a),
-        staged(sch, block, product.b.buffer.name, product.tile_b),
+        staged(sch, block, product.a.buffer.name, product.tile_a, scope),
+        staged(sch, block, product.b.buffer.name, product.tile_b, scope),
     ]
     relooped(sch, block, iterators, product.axes)
     if last is not None:
-        padded(sch, block, last, copies, [*[1] * len(product.outside), *tile], "shared")
+        padded(sch, block, last, copies, [*[1] * len(product.outside), *tile], scope)
     return last, copies
 
 
-def _tile(sch: Schedule, block: Any, rows: int, columns: int) -> list[Any]:
+def _tile(sch: Schedule, block: Any, tile: WarpTile) -> list[Any]:
     """Tile the loops over m and n and bind those outside of a tile; returns the innermost of these and the others."""
     *outside, i, j = sch.get_loops(block)[: sum(axis.kind != REDUCE for axis in block_of(sch, block).iter_vars)]
     rest = list(sch.get_loops(block))[len(outside) + 2 :]
-    grid_i, tile_i = sch.split(i, [None, rows])
-    grid_j, tile_j = sch.split(j, [None, columns])
+    grid_i, tile_i = sch.split(i, [None, tile.rows])
+    grid_j, tile_j = sch.split(j, [None, tile.columns])
     sch.reorder(*outside, grid_i, grid_j, tile_i, tile_j, *rest)
     counts = [prod(constant_extent(sch, loop) or 1 for loop in loops) for loops in (outside, [grid_i])]
     if max(counts) > MOST:  # only along x there may be so many
@@ -395,17 +375,20 @@ def _tile(sch: Schedule, block: Any, rows: int, columns: int) -> list[Any]:
     else:
         if outside:
             sch.bind(fused(sch, outside), "blockIdx.z")
-        sch.bind(grid_i, "blockIdx.y")
+        if tile.group > 1:
+            grid_j = in_groups(sch, grid_i, grid_j, tile.group)
+        else:
+            sch.bind(grid_i, "blockIdx.y")
     sch.bind(grid_j, "blockIdx.x")
     return [grid_j, tile_i, tile_j, *rest]
 
 
-def _stored_by_all(sch: Schedule, block: Any, warps: int) -> None:
+def _stored_by_all(sch: Schedule, block: Any, warps: int, lanes_of_one: int = tensor_cores.WARP) -> None:
     """The tile of results shared out among the threads, vectors of neighbours to each."""
     row, column = sch.get_loops(block)[-2:]
     lanes = 4 if block_of(sch, block).writes[0].buffer.dtype.bytes >= 4 else 8
     vectors, lane = sch.split(column, [None, lanes])
-    _, warp, thread = sch.split(sch.fuse(row, vectors), [None, warps, tensor_cores.WARP])
+    _, warp, thread = sch.split(sch.fuse(row, vectors), [None, warps, lanes_of_one])
     sch.bind(warp, "threadIdx.y")
     sch.bind(thread, "threadIdx.x")
     sch.vectorize(lane)

@@ -6,7 +6,7 @@ from ...expr import IntImm, walk
 from ..nodes import Allocate, Buffer, PrimFunc
 
 SCOPE = "shared.dyn"
-ALIGNMENT = 128  # the largest vector
+ALIGNMENT = 1024  # bytes after which the places of swizzled tiles repeat; the largest vector has 128
 
 
 def dynamic_storage(kernel: PrimFunc) -> tuple[dict[Buffer, int], int]:

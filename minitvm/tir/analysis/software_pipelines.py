@@ -119,8 +119,8 @@ def malformed(loop: For) -> Failure | None:
     if not isinstance(asynchronous, list | tuple) or not all(type(v) is int and v in stages for v in asynchronous):
         expected = f"{ASYNC}: numbers of stages that {STAGE} has"
         return Failure({loop: "here"}, expected, f"{asynchronous!r} with the stages {stages!r}")
-    if loop.kind != ForKind.SERIAL:
-        return Failure({loop: "here"}, "a serial loop", f"{loop.var.name} is {loop.kind}")
+    if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
+        return Failure({loop: "here"}, "a serial loop, or an unrolled one", f"{loop.var.name} is {loop.kind}")
     count = len(inner_parts(loop))
     for key, values in notes.items():
         valid = isinstance(values, list | tuple) and all(type(v) is int and v >= 0 for v in values)

@@ -49,6 +49,7 @@ from ..nodes import (
     Stmt,
     While,
 )
+from ..scopes_and_axes import is_within
 
 _COMMUTATIVE = (Add, Mul, Min, Max)
 
@@ -288,7 +289,7 @@ class Matcher:
     def access(self, a: BufferLoad | BufferStore, b: BufferLoad | BufferStore) -> None:
         """A place of a program's buffer and one of the description's: the difference is where the box begins."""
         mine, described = a.buffer, b.buffer
-        if mine.dtype != described.dtype or mine.scope != described.scope:
+        if mine.dtype != described.dtype or not is_within(mine.scope, described.scope):
             text = f"{described.name}, {described.dtype} in {described.scope}"
             raise Mismatch(a, b, text, f"{mine.name}, {mine.dtype} in {mine.scope}")
         if a.predicate is not None or b.predicate is not None:

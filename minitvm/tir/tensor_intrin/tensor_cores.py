@@ -3,6 +3,7 @@
 """Tensor cores: products of small matrices that the 32 threads of a warp compute together, as instructions.
 
     ldmatrix_16x16_f16_a, ldmatrix_16x8_f16_b, ldmatrix_8x16_f16_b     shared storage -> fragments
+    ldmatrix_16x16_f16_b, ldmatrix_16x16_f16_b_rows                    two tiles of the second factor
     mma_fill_16x8_f32                                                  an accumulator = 0
     mma_16x8x16_f16, mma_16x8x16_f16_nt                                accumulator += a * b, or a * b^T
     mma_store_16x8_f32, mma_store_16x8_f32_shared                      an accumulator -> memory
@@ -45,10 +46,15 @@ def load_a(dtype: str) -> str:
     return f"ldmatrix_16x16_{INPUTS[dtype]}_a"
 
 
-def load_b(dtype: str, transposed: bool = False) -> str:
-    """Of the second factor, steps x 8; `transposed`: 8 x steps, as the columns of a^T b's second factor lie."""
+def load_b(dtype: str, transposed: bool = False, pair: bool = False) -> str:
+    """Of the second factor, steps x 8; `transposed`: 8 x steps, as the columns of a^T b's second factor lie.
+
+    `pair`: two such tiles beside each other, of 16-bit floats only.
+    """
     if dtype == "float32":
         return f"load_8x8_tf32_b{'_rows' if transposed else ''}"
+    if pair:
+        return f"ldmatrix_16x16_{INPUTS[dtype]}_b{'_rows' if transposed else ''}"
     return f"ldmatrix_{'8x16' if transposed else '16x8'}_{INPUTS[dtype]}_b"
 
 
@@ -70,6 +76,9 @@ def register_all() -> None:
             load_b(dtype, True), lambda dtype=dtype, k=steps: _load(dtype, (8, k), MATRIX_B), f"load_b_rows{words}"
         )
         for transposed in (False, True):
+            if not words:
+                spelling = f"load_b{'_rows' if transposed else ''}_pair"
+                _register(load_b(dtype, transposed, True), partial(_load, dtype, (16, 16), MATRIX_B), spelling)
             _register(multiply(dtype, transposed), partial(_product, dtype, transposed), "multiply")
 
 

@@ -12,7 +12,9 @@ becomes, for 0 < i < n - 1,
     use: C[i] = S[i % 2, ...]
 
 Each time step that begins copies commits one group. Iteration i of a part of stage s began its copies in time step
-i + s; so a part waits until no groups are under way but those of later time steps.
+i + s; so a part waits until no groups are under way but those of later time steps. If a part needs copies that were
+begun at least two steps before, its wait is the first statement of the time step: others are under way meanwhile, and
+the barrier behind the wait is also the one that lets the step's own copies overwrite what the step before has read.
 """
 
 from __future__ import annotations
@@ -79,10 +81,14 @@ class Copies:
     def of_step(self, now: int, running: Mapping[int, Stmt]) -> Iterator[Stmt]:
         """The statements of a time step that is written out, of the parts that run in it, in their order."""
         last = [p for p in running if p in self.begun][-1:]
+        begun = {p: [now - self.stages[p] + self.stages[q] for q in self.needs[p]] for p in running}
+        needed = {p: max(steps) for p, steps in begun.items() if steps}
+        early = {p: step for p, step in needed.items() if step < now - 1}
+        if early:
+            yield wait_group(sum(step > max(early.values()) for step in self.groups))
         for p, stmt in running.items():
-            needed = [now - self.stages[p] + self.stages[q] for q in self.needs[p]]
-            if needed:
-                yield wait_group(sum(step > max(needed) for step in self.groups))
+            if p in needed and p not in early:
+                yield wait_group(sum(step > needed[p] for step in self.groups))
             yield stmt
             if [p] == last:
                 yield commit_group()

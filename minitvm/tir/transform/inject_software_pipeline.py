@@ -15,6 +15,9 @@ becomes
 The copies to shared storage of stages in "software_pipeline_async_stages" are asynchronous: the parts of one time step
 begin a group of them, and a part waits for the groups that it needs before it starts.
 
+Of a pipeline of three and more stages the loop runs to the end, and parts of earlier stages say in which of its steps
+they run: written out, the epilogue would be as many copies of the last stage as there are stages, less one.
+
 A buffer that gets versions first shrinks to what one iteration uses. That the order is legal is decided by
 `analysis.software_pipelines`, the same that refuses the annotation.
 """
@@ -31,6 +34,7 @@ from ...expr import Expr, IntImm, Node, Range, const, map_children, replace, rew
 from ..analysis.boxes import hull, touched
 from ..analysis.failure import Failure
 from ..analysis.software_pipelines import DOUBLE, KEYS, Pipeline, annotated_loops, malformed, opened, plan
+from ..analysis.threads import owns
 from ..analysis.tree import Tree, fresh_copy
 from ..annotations import ALIGNMENTS
 from ..conditions import all_of, uses
@@ -42,7 +46,6 @@ from ..nodes import (
     BufferRegion,
     BufferStore,
     For,
-    ForKind,
     If,
     PrimFunc,
     Seq,
@@ -117,6 +120,9 @@ def _replaced(stmt: Any, loop: For, steps: Stmt, versions: Mapping[Buffer, _Vers
     return new
 
 
+_WRITTEN_OUT = 1  # steps of an epilogue, at most
+
+
 # ---- time steps ----------------------------------------------------------------------------------------------------
 
 
@@ -137,8 +143,16 @@ class _Part:
 
     def within_bounds(self, iteration: Expr) -> Stmt:
         """The statement in what may be an iteration."""
-        end = self.loop.start + self.loop.extent
-        return If(all_of([iteration >= self.loop.start, iteration < end]), self.at(iteration))
+        return If(all_of([iteration >= self.loop.start, iteration < self.end]), self.at(iteration))
+
+    def before_end(self, iteration: Expr) -> Stmt:
+        """The statement in what is an iteration, or comes after the last one."""
+        return If(Analyzer().simplify(iteration < self.end), self.at(iteration))
+
+    @property
+    def end(self) -> Expr:
+        """Behind the last iteration."""
+        return Analyzer().simplify(self.loop.start + self.loop.extent)
 
 
 def _time_steps(loop: For, parts: Sequence[_Part], order: Sequence[int], depth: int, copies: Copies) -> list[Stmt]:
@@ -167,10 +181,19 @@ def _time_steps(loop: For, parts: Sequence[_Part], order: Sequence[int], depth: 
         written_out(0, count + depth)
         return steps
     written_out(0, depth)
+    if depth > _WRITTEN_OUT:
+        every = {
+            p: parts[p].before_end(step + const(depth - parts[p].stage, dtype))
+            if parts[p].stage < depth
+            else parts[p].at(step)
+            for p in order
+        }
+        body = Seq(tuple(copies.of_any_step(every)))
+        return [*steps, replace(loop, var=step, body=body, annotations=kept)]
     every = {p: parts[p].at(step + const(depth - parts[p].stage, dtype)) for p in order}
     body = Seq(tuple(copies.of_any_step(every)))
     extent = const(count - depth, dtype)
-    steps.append(For(step, loop.start, extent, ForKind.SERIAL, body, annotations=kept))
+    steps.append(For(step, loop.start, extent, loop.kind, body, annotations=kept))
     copies.passed(count)
     written_out(count, count + depth)
     return steps
@@ -232,8 +255,8 @@ def _one_iteration(tree: Tree, loop: For, buffer: Buffer) -> list[Range | None]:
     analyzer = Analyzer.inside(*tree.all_loops_above(loop), loop)
     regions = [(b, r) for b in tree.blocks_in(loop) for r in (*b.block.reads, *b.block.writes) if r.buffer is buffer]
     box = hull([touched(tree, b, r, loop, analyzer) for b, r in regions], analyzer)
-    # Iterations of a concurrent loop outside lie apart in the buffer, and must stay so.
-    apart = [l.var for l in tree.all_loops_above(loop) if l.kind in CONCURRENT]
+    # Iterations of a concurrent loop outside lie apart in the buffer, and must stay so, unless each has its own.
+    apart = [l.var for l in tree.all_loops_above(loop) if l.kind in CONCURRENT and not owns(l, buffer.scope)]
     shrinks = [
         isinstance(r.extent, IntImm)
         and (not isinstance(dim, IntImm) or r.extent.value < dim.value)

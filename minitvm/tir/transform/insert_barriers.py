@@ -106,9 +106,11 @@ class _Threads:
         start, extent = substitute(stmt.start, self.lets), substitute(stmt.extent, self.lets)
         within = (*self.conditions, stmt.var >= start, stmt.var < start + extent)
         stages = _without_last_barrier(stmt.body)
-        body = with_changes(self, conditions=within).visit(stmt.body if stages is None else stages)
+        inside = with_changes(self, conditions=within)
+        body = inside.visit(stmt.body if stages is None else stages)
         if self.meet_later(stmt, is_shared):
-            body = Seq.of(body, _barrier())
+            once = inside.one_barrier(stmt) if stages is None and _waits(body) else None
+            body = Seq.of(body, _barrier()) if once is None else once
         elif stages is not None and self.meet_later(stmt, _is_common):
             body = Seq.of(body, _barrier("global"))
         body = self.after_reading((stmt.start, stmt.extent), stmt.body, body)
@@ -117,9 +119,10 @@ class _Threads:
         rebuilt = replace(stmt, body=body, kind=ForKind.SERIAL if lanes else stmt.kind)
         return self.for_all(stmt, rebuilt, (start, extent))
 
-    def sequence(self, stmt: Seq) -> Stmt:
+    def sequence(self, stmt: Seq, before: Sequence[Use] = ()) -> Stmt:
+        """The statements with barriers between those that meet; `before` is used before the first one."""
         parts: list[Stmt] = []
-        earlier: list[Use] = []
+        earlier = list(before)
         for number, part in enumerate(stmt.stmts):
             if _is_barrier(part):  # between stages, if they hand on values in memory
                 before, after = (Seq.of(*some) for some in (stmt.stmts[:number], stmt.stmts[number + 1 :]))
@@ -134,6 +137,23 @@ class _Threads:
             parts.append(self.visit(part))
             earlier = [*([] if _ends_waiting(parts[-1]) else [*earlier, *own]), *self.arrivals(part)]
         return Seq.of(*parts)
+
+    def one_barrier(self, loop: For) -> Stmt | None:
+        """The body of a loop with a barrier that separates it from the iterations before, if it needs no other one.
+
+        All that earlier iterations do is taken to come right before the first statement. So the barrier is in front of
+        the first statement that meets it, and what comes after the barrier must not meet before the next one.
+        """
+        if not isinstance(loop.body, Seq):
+            return None
+        before = [(t, write) for t, write in self.uses(loop.body)] + self.arrivals(loop.body)
+        shift = Var("before", loop.var.dtype)
+        inside = all_of((loop.var - shift >= loop.start, loop.var - shift < loop.start + loop.extent))
+        steps = replace(loop, var=shift, start=const(1, shift.dtype))
+        earlier = [(t.at({loop.var: loop.var - shift}).under(inside).inside(steps), write) for t, write in before]
+        body = self.sequence(loop.body, earlier)
+        barriers = [s for s in walk(body) if isinstance(s, Stmt) and _is_barrier(s)]
+        return body if len(barriers) == 1 and isinstance(body, Seq) and barriers[0] in body.stmts else None
 
     def after_reading(self, values: Sequence[Expr], stmt: Stmt, rebuilt: Stmt) -> Stmt:
         """`rebuilt` of a statement, behind a barrier where it writes what other threads may still have to read for some

@@ -3,15 +3,17 @@
     for i in 7: for j in 16: if i*16 + j < 100: S      ->     for i in 6: for j in 16: S
                                                              for j in 4: S                     (i = 6)
 
-A parallel loop is not cut (that would be a barrier): its body is, by an `if` on its variable. A vectorised loop keeps
-its condition, as a mask.
+The loop of a pipeline that waits for asynchronous copies is not cut: once a step its conditions ask which copies are
+still to begin, and a cut would write everything else twice. A parallel loop is not cut (that would be a barrier): its
+body is, by an `if` on its variable. A vectorised loop keeps its condition, as a mask.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...expr import LT, Expr, IntImm, Var, children, const, map_children, replace
+from ...expr import LT, Expr, IntImm, Var, children, const, map_children, replace, walk
+from ..async_copies import is_wait
 from ..conditions import conjuncts
 from ..nodes import Allocate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 from .affine import Ranges, bounds, coefficient, interval, slack, with_loop
@@ -91,6 +93,8 @@ def _pieces(loop: For, at: int) -> tuple[For, For]:
 def _cut(loop: For, ranges: Ranges) -> int | None:
     """How many first iterations have some condition below certainly true; None where there is no such place."""
     if not isinstance(loop.extent, IntImm) or not isinstance(loop.start, IntImm):
+        return None
+    if loop.kind == ForKind.SERIAL and any(is_wait(node) for node in walk(loop.body)):
         return None
     places = [p for p in _thresholds(loop.body, loop, dict(with_loop(loop, ranges))) if 0 < p < loop.extent.value]
     if not places or unrolled_size(loop.body) > CODE_GROWTH:

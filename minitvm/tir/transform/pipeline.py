@@ -46,6 +46,7 @@ from .skip_zeros import skip_zeros
 from .split_host import split_host
 from .strided_loads import strided_loads
 from .strided_stores import strided_stores
+from .swizzle_shared import swizzle_shared
 from .transpose_tiles import transpose_tiles
 from .unmask_registers import unmask_registers
 from .unroll import unroll
@@ -90,6 +91,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(place_allocations, "allocations move to the smallest nest that holds all accesses, small ones to the stack"),
     _plain(compact_buffers, "allocations shrink to the region that is used"),
     _plain(align_storage, "allocations get the strides that a schedule asked for"),
+    _plain(swizzle_shared, "pieces of the lines of swizzled tiles change places, so that columns lie in all banks"),
     _plain(flatten_buffers, "buffers get one dimension"),
     _plain(partition_loops, "iterations that need their conditions are peeled off the others"),
     _plain(unswitch_tiles, "tiles that may stick out of a symbolic extent get versions without conditions"),

@@ -32,6 +32,11 @@ COSTS.edit("local memory is as fast everywhere", "_loads", "1.0 if target.local_
 COSTS.edit("registers have no end", "residents", "if target.registers_per_block:", "if False:")
 COSTS.edit("shared storage has no end", "residents", "if block.copied:", "if False:")
 COSTS.edit("gaps between lines take no room", "gap", "(APART - line) % BANKS", "0 * (APART - line)")
+COSTS.edit("other kernels are free", "element_wise_cost", "Cost(_KERNEL + work, 4 *", "Cost(0.0, 0 *")
+IN_PARTS = Faults("sums in parts", "minitvm.strategy.gpu.split_sums", [TILES_ON_GPUS])
+IN_PARTS.edit("any grid is large enough", "numbers_of_parts", "parts // 2 * blocks <", "parts * blocks * 99 <")
+IN_PARTS.edit("what adds up is on no grid", "added_up", "over_blocks_and_threads(sch, outer, THREADS)", "pass")
+IN_PARTS.edit("the axis of the parts is no sum", "_place", "axis.kind == REDUCE", "axis.kind != REDUCE")
 LIMITS = Faults("limits of grids", "minitvm.codegen.grids", [TILES_ON_GPUS])
 LIMITS.edit("axes have no end", "GridEmitter.check_grid", "if number > most", "if number > 2 * most")
 GRID = Faults("grids of open extents", "minitvm.strategy.gpu.grid", [TILES_ON_GPUS])
@@ -46,7 +51,7 @@ PARTS = Faults("parts of fused loops", "minitvm.tir.analysis.bindings", [TILES_O
 PARTS.edit("their bounds are unknown", "reaches_every_point", "analyzer.bind(var, r)", "pass")
 MEETINGS = Faults("warps of the simulator", "minitvm.runtime.cuda.simulated_warps", [WARPS])
 MEETINGS.edit("sections are forgotten", "_source", "lane + by if place + by < width else lane", "lane + by")
-MEETINGS.edit("lanes with other masks meet", "together", "place = (warp, mask)", "place = (warp, 0)")
+MEETINGS.edit("lanes with other masks meet", "together", "place = (size, warp, mask)", "place = (size, warp, 0)")
 MEETINGS.edit(
     "a lane that takes no part has a value", "shuffle", "if source not in brought:",
     "brought = {**dict.fromkeys(range(LANES), (0, 0)), **brought}\n            if source not in brought:",

@@ -3,18 +3,35 @@
 from tests.runtime.test_tile_products import test_on_this_cpu
 
 from ..patch import Faults
-from ..seeded import CONSENT, INSTRUCTIONS, TENSOR_CORES
+from ..seeded import CONSENT, INSTRUCTIONS, TENSOR_CORES, WARPGROUPS
 from ..streams import by_hand
 
 STAGES = Faults("asynchronous stages", "minitvm.tir.transform.asynchronous_stages", [INSTRUCTIONS])
-STAGES.edit("a part waits for one group less", "Copies.of_step", "step > max(needed)", "step >= max(needed)")
-STAGES.edit("nobody waits", "Copies.of_step", "if needed:", "if False:")
+STAGES.edit("a part waits for one group less", "Copies.of_step", "step > needed[p]", "step >= needed[p]")
+STAGES.edit("an early wait leaves one group more", "Copies.of_step", "step > max(early.values())",
+            "step >= max(early.values())", by=[TENSOR_CORES])  # fmt: skip
+STAGES.edit("nobody waits", "Copies.of_step", "if p in needed and p not in early:", "if False:")
 STAGES.edit("no group is committed", "Copies.of_step", "if [p] == last:", "if False:")
 BARRIERS = Faults("barriers and copies", "minitvm.tir.transform.insert_barriers", [INSTRUCTIONS])
 BARRIERS.edit(
     "what arrives at a wait is forgotten", "_Threads.arrivals", "if not any(is_wait(node) for node in walk(stmt)):",
     "if True:",
 )  # fmt: skip
+BARRIERS.edit("one barrier is enough, wherever it is", "_Threads.one_barrier", "self.sequence(loop.body, earlier)",
+              "self.sequence(loop.body)", by=[TENSOR_CORES])  # fmt: skip
+ENDS = Faults("ends of pipelines", "minitvm.tir.transform.inject_software_pipeline", [TENSOR_CORES])
+ENDS.edit("copies behind the end", "_Part.before_end", "iteration < self.end", "iteration <= self.end")
+ENDS.edit("the last steps are lost", "_time_steps", "replace(loop, var=step, body=body, annotations=kept)]",
+          "replace(loop, var=step, extent=loop.extent - 1, body=body, annotations=kept)]")  # fmt: skip
+UNCUT = Faults("loops that wait are not cut", "minitvm.tir.transform.partition_loops", [TENSOR_CORES])
+UNCUT.edit("they are", "_cut", "any(is_wait(node) for node in walk(loop.body))", "False")
+PLACES = Faults("scopes of storage", "minitvm.tir.scopes_and_axes", [TENSOR_CORES])
+PLACES.edit("no part of a scope is in it", "is_within", 'scope.startswith(f"{described}.")', "False")
+NOTES = Faults("tensorize: storage", "minitvm.tir.schedule.primitives.tensorize", [TENSOR_CORES])
+NOTES.edit("what was asked of storage is forgotten", "_implemented", "**_alignments(block)", "**{}")
+GROUPS = Faults("groups of blocks", "minitvm.strategy.gpu.grid", [TENSOR_CORES])
+GROUPS.edit("columns before rows", "in_groups", "return sch.fuse(groups, columns, row)",
+            "sch.reorder(row, columns)\n    return sch.fuse(groups, row, columns)")  # fmt: skip
 SPELLING = Faults("spelling of byte instructions", "minitvm.codegen.byte_instructions", [INSTRUCTIONS])
 SPELLING.edit(
     "the sums so far are forgotten", "dot_4x16", "{load}({sums}, {at_c}, 16))", "{load}({sums}, {at_c}, 16) * 0)"
@@ -38,9 +55,34 @@ CORES = Faults("spelling of tensor cores", "minitvm.codegen.tensor_cores", [TENS
 CORES.edit("pieces of the first factor change places", "_A", "(8, 0), (0, 8)", "(0, 8), (8, 0)")
 CORES.edit("lanes name rows of the left half alone", "load_a", "({lane} >> 4) * 8", "({lane} >> 4) * 0")
 CORES.edit("columns of the second factor are rows", "LOADS", '"ldmatrix_x2_trans"', '"ldmatrix_x2"')
-CORES.edit("lower rows are stored again", "store", "8 * ({row})", "0 * ({row})")
+CORES.edit("lower rows are stored again", "store", "k // 2 * PIECE", "0 * k")
+CORES.edit("pairs are stored wherever they lie", "store", "all(_divides(emitter, value, 2)", "all(True")
+CORES.edit("the right tile of two is the left one", "LOADS", "(_ROWS, ((0, 8), (8, 8)))", "(((0, 8), (8, 8)), _ROWS)")
+CORES.edit(
+    "the lower tile of two is the upper one", "LOADS", "(_COLUMNS, ((8, 0), (8, 8)))", "(((8, 0), (8, 8)), _COLUMNS)"
+)
 CORES.edit("float32 are not rounded", "_load_words", "emitter.operation('tf32')", "emitter.use('as_u32')")
 CORES.edit("steps of float32 are columns", "load_b_words", "turned=True", "turned=False")
+GROUPS = Faults("spelling of products of warpgroups", "minitvm.codegen.warpgroups", [WARPGROUPS])
+GROUPS.edit(
+    "nobody waits", "multiply", "f\"{emitter.operation('wgmma_wait')}(0)\"", "f\"{emitter.operation('wgmma_wait')}(1)\""
+)
+GROUPS.edit("sums are not fenced", "multiply", "f\"{emitter.operation('wgmma_fence')}()\"", '""')
+GROUPS.edit("all steps multiply the first ones", "multiply", "range(0, steps_of(stmt.name), DEPTH)",
+            "[0] * (steps_of(stmt.name) // DEPTH)")  # fmt: skip
+GROUPS.edit("the next steps of columns are in their line", "multiply", "along if turned else step * SLAB", "along")
+GROUPS.edit("pairs lie anywhere", "store", "at_once = 2 if all(", "at_once = 2 if any(")
+PROXY = Faults("stores that products read", "minitvm.codegen.numba_cuda", [WARPGROUPS])
+PROXY.edit("they are not made known", "_NumbaCUDA.evaluate", "if self.has_products:", "if False:")
+SWIZZLE = Faults("swizzled tiles", "minitvm.tir.transform.swizzle_shared", [WARPGROUPS])
+SWIZZLE.edit("each second line is as the first one", "swizzle_shared", "line % LINES", "line % LINES // 2")
+SWIZZLE.edit("pieces are elements", "swizzle_shared", "PIECE // new.buffer.dtype.bytes", "1")
+ON_GROUPS = Faults("products on warpgroups", "minitvm.strategy.gpu.warpgroups", [WARPGROUPS])
+ON_GROUPS.edit("small products are taken too", "warpgroup", "if candidate.cost.cycles < most:", "if True:")
+GROUP_TILES = Faults("tiles of warpgroups", "minitvm.strategy.gpu.warpgroup_tiles", [WARPGROUPS])
+GROUP_TILES.edit("registers have no end", "WarpgroupTile.fits", "threads * self.registers <=", "0 <=")
+GROUP_TILES.edit("shared storage has no end", "WarpgroupTile.fits", "self.shared_bytes(product, by_way) <=", "0 <=")
+GROUP_TILES.edit("all groups of a block compute the same rows", "WarpgroupTile.groups", "self.rows // ROWS", "1")
 TF32 = Faults("float32 on tensor cores", "minitvm.graph.passes.tf32_products", [CONSENT])
 TF32.edit("nobody is asked", "tf32_products", "not target.rounds_to_tf32", 'target.kind != "cuda"')
 TF32.edit("strict accuracy rounds too", "tf32_products", 'accuracy == "strict"', "False")
@@ -53,5 +95,5 @@ THREADS.edit(
 )
 PADDED = Faults("products on tensor cores", "minitvm.strategy.gpu.tensor_cores", [TENSOR_CORES])
 PADDED.edit("extents that do not divide are not padded", "Product.divides", "return self.m", "return True or self.m")
-PADDED.edit("the sum alone is padded", "_as_matrices", '*tile], "shared"', '1, 1, tile[2]], "shared"')
+PADDED.edit("the sum alone is padded", "_as_matrices", "*tile], scope", "1, 1, tile[2]], scope")
 PADDED.edit("blocks along y and z have no end", "_tile", "if max(counts) > MOST:", "if False:")

@@ -131,8 +131,8 @@ INJECT_SOFTWARE_PIPELINE = Faults(
 INJECT_SOFTWARE_PIPELINE.edit(
     "a pipeline of symbolic extent runs later stages before the first iteration",
     "_Part.within_bounds",
-    "all_of([iteration >= self.loop.start, iteration < end])",
-    "all_of([iteration < end])",
+    "all_of([iteration >= self.loop.start, iteration < self.end])",
+    "all_of([iteration < self.end])",
 )
 INJECT_SOFTWARE_PIPELINE.edit(
     "versions of iterations of a concurrent loop share storage",

@@ -183,5 +183,5 @@ TENSORIZE = Faults("tensorize", PRIMITIVES + "tensorize", [
     primitive("tensorize", examples=60),
 ])  # fmt: skip
 TENSORIZE.edit("the init is lost", "_implemented", "init=init,", "init=None,")
-TENSORIZE.edit("operands change places", "_implemented", "MatchBufferRegion(parameter, boxes[described])",
-               "MatchBufferRegion(parameter, list(boxes.values())[-1 - len(views)])")  # fmt: skip
+TENSORIZE.edit("operands change places", "_implemented", "MatchBufferRegion(placed[parameter], boxes[described])",
+               "MatchBufferRegion(placed[parameter], list(boxes.values())[-1 - len(views)])")  # fmt: skip

@@ -1,7 +1,7 @@
 """Faults in the tuner: what is kept, what a build takes of it, what is searched, predicted and run."""
 
 from ..patch import Faults
-from ..tuning import farmed, kept, predicted, ran, searched, shared
+from ..tuning import farmed, kept, on_devices, predicted, ran, searched, shared
 
 STEPS = Faults("shared steps", "minitvm.tir.schedule.shared_steps", [shared()])
 STEPS.edit("1 is True", "identity", "return type(value), repr(value)", "return repr(float(value or 0))")
@@ -103,6 +103,7 @@ NETWORK.edit(
 TASK = Faults("tasks", "minitvm.tune.task", [searched()])
 TASK.edit("the name is a part of the key", "function_task", 'func.with_attr("global_symbol", "")', "func")
 TASK.edit("equal operators count once", "extract", "uses[key], functions[key])", "1, functions[key])")
+TASK.edit("all operators run on the target", "extract", "place(one.func, machine, one.operators).target", "machine")
 
 RESIDUAL = Faults("residual", "minitvm.tune.residual", [predicted()])
 RESIDUAL.edit("the mean is lost", "_ridge", "return mean + np.clip", "return np.clip")
@@ -125,12 +126,32 @@ COSTS.edit("the dearest tiles first", "fitting_tiles", "compute + memory, int", 
 RUNNER = Faults("runner", "minitvm.tune.runner", [ran()])
 RUNNER.edit("NaN equals everything", "_difference", "not np.isfinite(found[finite]).all()", "False")
 RUNNER.edit("integers may differ", "_difference", "float(np.any(wanted != found))", "0.0")
-RUNNER.edit("a crash is a success", "in_a_child", "if os.WIFSIGNALED(status):", "if False:")
-RUNNER.edit("a hang is waited for", "in_a_child", '_read_all(reading, request["limit"])', "_read_all(reading, 25.0)")
+RUNNER.edit("a crash is a success", "Child.ask", "if os.WIFSIGNALED(status)", "if False")
+RUNNER.edit("a hang is waited for", "Child.ask", '(self._replies, request["limit"])', "(self._replies, 25.0)")
 
 MEASURE = Faults("measuring", "minitvm.tune.measure", [ran()])
-MEASURE.edit("one core's cache is enough", "apart_bytes", "2 * l2.size * cores", "2 * l2.size")
 MEASURE.edit("the caches are not stated", "caches", 'if nbytes else "warm"', 'if not nbytes else "warm"')
+
+ON_DEVICES = Faults("runner with a device", "minitvm.tune.runner", [on_devices()])
+ON_DEVICES.edit("each candidate opens the device", "on_a_device", "if child is None or child.has_ended:", "if True:")
+ON_DEVICES.edit("all that was ever written is said", "Child.ask", "self._said.seek(begin)", "self._said.seek(0)")
+ON_DEVICES.edit("what a device lacks is a crash", "measured", '"outcome": REFUSED', '"outcome": CRASHED')
+ON_DEVICES.edit("calls are timed by the host", "measured", "function.clock(copies) or HostClock", "HostClock")
+
+CLOCK = Faults("the clock of a device", "minitvm.runtime.device.clock", [on_devices()])
+CLOCK.edit("the host's commands count", "Clock.__call__", "before, _ =", "before, _ = _nothing, 0 and")
+CLOCK.edit(
+    "rounds are not whole", "Clock.__init__", "list(calls) * ceil(size / len(calls))", "(list(calls) * size)[:size]"
+)
+CLOCK.edit("the time is that of a group", "Clock.__call__", "/ count", "")
+
+EVENTS = Faults("events of CUDA", "minitvm.runtime.cuda.driver", [on_devices()])
+EVENTS.edit("milliseconds are seconds", "CudaDevice.timed", "* 1e-3", "")
+EVENTS.edit("events stay", "CudaDevice.timed", "self.driver.cuEventDestroy(event)", "pass")
+EVENTS.edit("the clock begins too early", "CudaDevice.timed", "            before()\n", "")
+
+NEAR = Faults("bytes near to a machine", "minitvm.target.machines", [ran()])
+NEAR.edit("one core's cache is enough", "CPU.near_bytes", "2 * self.l2.size * self.cores", "2 * self.l2.size")
 
 MESSAGE = Faults("farm messages", "minitvm.farm.message", [farmed()])
 MESSAGE.edit(

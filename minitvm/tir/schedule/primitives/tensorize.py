@@ -8,6 +8,7 @@ from typing import Any
 from ....arith import Analyzer, regions
 from ....errors import InputError
 from ....expr import REDUCE, Expr, IntImm, Range, Var, const, replace, substitute, walk
+from ...annotations import ALIGNMENTS, alignments_of
 from ...nodes import (
     Block,
     BlockRealize,
@@ -26,6 +27,7 @@ from ..matching import Matcher, Mismatch
 from ..moving import box_text
 from ..registry import Failure, Refused, holds_inside, primitive, requirement
 from ..state import ScheduleState
+from ..views import with_buffers
 from .blockize import blockize
 
 
@@ -255,10 +257,12 @@ def _implemented(matcher: Matcher, block: Block, intrin: TensorIntrin) -> Block:
     root = root_block(impl)
     boxes = _boxes(matcher)
     scalars: dict[Var, Expr] = {}
+    placed: dict[Buffer, Buffer] = {}  # views have the scope of what they view, which may be a part of that described
     views: list[MatchBufferRegion] = []
     for described, parameter in zip(intrin.desc.params, impl.params, strict=True):
         if isinstance(described, Buffer) and isinstance(parameter, Buffer):
-            views.append(MatchBufferRegion(parameter, boxes[described]))
+            placed[parameter] = replace(parameter, scope=boxes[described].buffer.scope)
+            views.append(MatchBufferRegion(placed[parameter], boxes[described]))
         elif isinstance(described, Var) and isinstance(parameter, Var):
             scalars[parameter] = matcher.vars.get(described, described)
     init = block.init
@@ -267,11 +271,24 @@ def _implemented(matcher: Matcher, block: Block, intrin: TensorIntrin) -> Block:
     return replace(
         block,
         init=init,
-        body=substitute(root.body, scalars),
+        body=with_buffers(substitute(root.body, scalars), placed),
         alloc_buffers=(*block.alloc_buffers, *root.alloc_buffers),
         match_buffers=(*block.match_buffers, *views),
-        annotations={**block.annotations, **root.annotations},
+        annotations={**block.annotations, **_alignments(block), **root.annotations},
     )
+
+
+def _alignments(block: Block) -> dict[str, Any]:
+    """What was asked of the storage of buffers by blocks that are replaced, as a note of the block around them."""
+    position = {region.buffer: number for number, region in enumerate(block.writes)}
+    entries = {
+        (position[inner.writes[write].buffer], *rest)
+        for inner in walk(block)
+        if isinstance(inner, Block)
+        for write, *rest in alignments_of(inner)
+        if inner.writes[write].buffer in position
+    }
+    return {ALIGNMENTS: [list(entry) for entry in sorted(entries)]} if entries else {}
 
 
 def _loop_extents(stmt: Stmt) -> list[int | None]:

@@ -1,0 +1,193 @@
+"""What warpgroups of the simulator do: `wgmma` from the bytes that its descriptors name, as late as it may.
+
+A product that is begun reads its operands and writes its sums where its threads wait for its group, and not before:
+what was overwritten in between, or read too early, is noticed. There all 128 threads meet; the last one to come looks
+up every element of the operands where PTX's canonical layouts with 128-byte swizzle have it, and hands each thread the
+sums that its registers hold. Errors are products of different operands, sums that no `wgmma_fence` separates from what
+set them, and sums that are read while a product is under way.
+PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", "Swizzling Modes", "Register
+Fragments".
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .faults import KernelFault
+from .simulated_warps import together
+
+THREADS, ROWS, DEPTH = 128, 64, 16
+_LINE, _SLAB = 128, 64  # bytes of a line, elements in one
+_KINDS = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+
+
+@dataclass(eq=False, slots=True)
+class Sums:
+    """The sums of a thread, [ROWS * columns / THREADS] float32; None while a product that writes them is under way."""
+
+    values: Any
+    fenced: bool = False
+
+    def __getitem__(self, index: int) -> Any:
+        if self.values is None:
+            raise KernelFault("sums are read before their product was waited for")
+        return self.values[index]
+
+    def __len__(self) -> int:
+        return len(self[:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """Where an operand begins, and the bytes from one slab of it to the next."""
+
+    memory: Any
+    index: int
+    apart: int
+
+    @property
+    def start(self) -> int:
+        """Its address."""
+        return int(self.memory.address + self.index * self.memory.dtype.itemsize)
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """One `wgmma.mma_async` of a thread."""
+
+    name: str
+    columns: int
+    kind: str
+    turned: bool
+    a: _Operand
+    b: _Operand
+    before: Sums
+    after: Sums
+
+    @property
+    def about(self) -> tuple[Any, ...]:
+        """What all threads must agree on."""
+        return (self.name, *((operand.start, operand.apart) for operand in (self.a, self.b)))
+
+
+class _UnderWay(threading.local):
+    """A thread's products: groups, the last one still open; and the sums that a fence has yet to come after."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[_Product]] = [[]]
+        self.unfenced: list[Sums] = []
+
+
+_under_way = _UnderWay()
+
+
+def zeros(columns: int) -> Sums:
+    """The sums of a thread, all 0."""
+    sums = Sums(np.zeros(ROWS * columns // THREADS, np.float32))
+    _under_way.unfenced.append(sums)
+    return sums
+
+
+def fence() -> None:
+    """What set sums is before the products that come."""
+    for sums in _under_way.unfenced:
+        sums.fenced = True
+    _under_way.unfenced.clear()
+
+
+def multiply(
+    columns: int, kind: str, turned: bool, sums: Sums, a: Any, i: Any, b: Any, j: Any, apart: int
+) -> Sums:  # fmt: skip
+    """Begin a product; its sums come where its group is waited for."""
+    if not sums.fenced:
+        raise KernelFault("wgmma adds to sums that were set since the last wgmma_fence")
+    after = Sums(None, fenced=True)
+    name = f"wgmma_{ROWS}x{columns}x{DEPTH}_{kind}{'_nt' if turned else ''}"
+    operands = (_Operand(a, int(i), 0), _Operand(b, int(j), apart))
+    _under_way.groups[-1].append(_Product(name, columns, kind, turned, *operands, sums, after))
+    return after
+
+
+def commit() -> None:
+    """The products begun since the last one are a group."""
+    _under_way.groups.append([])
+
+
+def wait(pending: int) -> None:
+    """Until at most `pending` groups are under way."""
+    count = max(0, len(_under_way.groups) - 1 - pending)
+    done = _under_way.groups[:count]
+    del _under_way.groups[:count]
+    for product in [product for group in done for product in group]:
+        brought = (product, product.before.values)
+        product.after.values = together(product.about[0], (1 << THREADS) - 1, brought, _multiplied, THREADS)
+
+
+def store(sums: Sums, c: Any, at: Any, row: Any, thread: Any, lanes: int) -> None:
+    """A thread's sums to rows that are `row` elements apart, `lanes` at once."""
+    for k in range(0, len(sums), lanes):
+        down, across = _place(int(thread), k)
+        first = int(at) + down * int(row) + across
+        if (c.address + first * c.dtype.itemsize) % (lanes * c.dtype.itemsize):
+            raise KernelFault(f"wgmma_store of {lanes} sums at a place that their size does not divide")
+        c.elements(first, lanes)[:] = [sums[k + lane] for lane in range(lanes)]
+
+
+def _place(thread: int, k: int) -> tuple[int, int]:
+    """The row and the column of the accumulator that a thread holds as its number k."""
+    warp, lane = divmod(thread, 32)
+    return 16 * warp + lane // 4 + 8 * (k // 2 % 2), 8 * (k // 4) + lane % 4 * 2 + k % 2
+
+
+def _multiplied(brought: Mapping[int, tuple[_Product, Any]]) -> list[Any]:
+    """Of each thread the sums of a product that all of them began."""
+    product, _ = brought[0]
+    if any(other.about != product.about for other, _ in brought.values()):
+        raise KernelFault("the threads of a warpgroup multiply different operands together")
+    a = _matrix(product, product.a, ROWS, DEPTH, steps_in_a_line=True)
+    b = _matrix(product, product.b, product.columns, DEPTH, steps_in_a_line=product.turned)
+    sums = np.zeros((ROWS, product.columns))
+    for thread, (_, held) in brought.items():
+        for k, value in enumerate(held):
+            sums[_place(thread, k)] = value
+    with np.errstate(all="ignore"):
+        sums = (a @ b.T + sums).astype(np.float32)
+    count = ROWS * product.columns // THREADS
+    return [np.array([sums[_place(thread, k)] for k in range(count)]) for thread in range(THREADS)]
+
+
+def _matrix(product: _Product, operand: _Operand, rows: int, steps: int, steps_in_a_line: bool) -> Any:
+    """[rows, steps] of an operand, whose lines go along the steps, or along the rows: slabs are then `apart`.
+
+    Three bits of an address, those of 8 lines, change the three of a piece of 16 bytes in a line.
+    """
+    dtype, size = _KINDS[product.kind], operand.memory.dtype.itemsize
+    if operand.start % 16 or operand.apart % 16:
+        raise KernelFault(f"{product.name}: an operand that does not lie at multiples of 16 bytes")
+    matrix = np.empty((rows, steps))
+    for r in range(rows):
+        for s in range(steps):
+            line, place = (r, s) if steps_in_a_line else (s, r)
+            logical = operand.start + place // _SLAB * operand.apart + line * _LINE + place % _SLAB * size
+            address = logical ^ (logical // _LINE % 8 * 16)
+            element = operand.memory.elements((address - operand.memory.address) // size, 1)
+            matrix[r, s] = element.view(dtype)[0]
+    return matrix
+
+
+def operations(columns: Sequence[int]) -> dict[str, Any]:
+    """The names of kernel source."""
+    return {
+        **{f"wgmma_{ROWS}x{n}x{DEPTH}_{kind}{'_nt' if turned else ''}": functools.partial(multiply, n, kind, turned)
+           for n in columns for kind in _KINDS for turned in (False, True)},
+        **{f"wgmma_zeros_{ROWS}x{n}": functools.partial(zeros, n) for n in columns},
+        "wgmma_fence": fence, "wgmma_commit": commit, "wgmma_wait": wait, "wgmma_store": store,
+        "proxy_fence": lambda: None,
+    }  # fmt: skip

@@ -1,0 +1,43 @@
+"""How long the device takes for calls of a function, by its own clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Any
+
+from .bound import BoundProgram
+
+SAMPLE = 2e-4  # seconds of device work that are timed together: events are exact to half a microsecond
+LONG = 10 * SAMPLE  # a call that takes so long is timed alone, though the host's commands count then
+MOST = 64  # calls that are timed together, at most
+
+Call = tuple[Sequence[Any], Sequence[Any]]  # inputs and outputs
+
+
+class Clock:
+    """Times `calls` of a program, a group of neighbours at a time; short calls come often enough in a group."""
+
+    def __init__(self, bound: BoundProgram, calls: Sequence[Call]) -> None:
+        self.device = bound.device
+        once = bound.commands(calls[:1])
+        seconds = max(self.device.timed(once, once), 1e-9)
+        size = min(MOST, ceil(SAMPLE / seconds))
+        self._is_long = seconds > LONG
+        if size >= len(calls):
+            groups = [list(calls) * ceil(size / len(calls))]
+        else:
+            groups = [list(calls[begin : begin + size]) for begin in range(0, len(calls), size)]
+        self._groups = [(bound.commands(group), len(group)) for group in groups]
+
+    def __call__(self, number: int) -> float:
+        """Seconds of one call, the mean over group `number`; groups take turns."""
+        commands, count = self._groups[number % len(self._groups)]
+        before, _ = self._groups[(number - 1) % len(self._groups)]
+        if self._is_long:
+            before = _nothing
+        return self.device.timed(before, commands) / count
+
+
+def _nothing() -> None:
+    """No commands."""

@@ -1,0 +1,246 @@
+"""Products of matrices on multiply-add units, whose operands blocks of threads fetch into storage that they share.
+
+    for each tile of `rows` by `columns` of the result, on blockIdx:
+        acc[thread_rows, thread_columns] = 0            # registers of a thread
+        for ko:                                         # a piece of the steps
+            A_shared[steps, rows], B_shared[steps, columns] = ...   # each thread fetches vectors of both
+            wait
+            for k: acc[r, c] += A_shared[k, r] * B_shared[k, c]
+            wait
+        out[rows, columns] = epilogue(acc)
+
+The steps are the outer axis of both tiles: rows of a thread are neighbours, which is one load, and so are the vectors of
+neighbouring threads, which is no bank conflict. Vectors of one thread lie a row of threads apart, as virtual threads.
+An operand that is contiguous along the steps is turned around on the way: its lines are then four elements longer, so
+that neighbouring threads do not store to one bank. (The tiles of Volkov and Demmel, SC'08, as in CUTLASS and TVM.)
+
+Extents that tiles do not divide are padded: the operands where they are fetched, with zeros, the result in registers.
+What a sum of products has as rows, columns and steps `matrices` says; what fills an operand, padding in front of a
+convolution say, is computed where it is fetched (`fetched_tiles`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product as product_of
+from math import ceil
+from typing import Any
+
+from ...tir import Schedule
+from ...tir.nodes import PrimFunc
+from ..blocks import attempt, block_of, blocks_of, constant_extent, is_reduction, largest_divisor
+from ..candidate import Candidate, Cost
+from .costs import APART, BANKS, processors_of
+from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
+from .fetched_tiles import fetched
+from .grid import fused, over_blocks
+from .matrices import Matrices, as_matrices, matrices_of
+
+LANES = 4  # of a vector of results
+_THREADS = 512  # of a block
+_SHARED = 48 << 10  # bytes that a kernel declares
+_SPARE = 28  # registers for addresses and loops
+_BLOCKS = 16  # that a multiprocessor keeps at most
+_BROADCAST, _ROW = 2.0, 4.0  # cycles of a warp's load of 16 bytes a thread: most threads' the same, all different
+_NOT_LOCAL = 4.0  # an access of shared storage where that is memory like any other
+_ADDRESS = 16.0  # instructions until a vector is in shared storage
+_L2_BYTES = 48.0  # a cycle and multiprocessor
+_LATENCY, _BARRIER = 500.0, 60.0  # cycles until a piece is there, and until all threads know
+_START, _KERNEL = 1500.0, 3000.0  # cycles until a block, and until the kernel behind another one has begun
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A block's tile: `rows` by `columns` of the result, `depth` steps at a time, and what of it is a thread's."""
+
+    rows: int
+    columns: int
+    depth: int
+    thread_rows: int
+    thread_columns: int
+    splits: int = 1
+    double: bool = False
+
+    @property
+    def row_threads(self) -> int:
+        return self.rows // self.thread_rows
+
+    @property
+    def column_threads(self) -> int:
+        return self.columns // self.thread_columns
+
+    @property
+    def threads(self) -> int:
+        return self.row_threads * self.column_threads
+
+    @property
+    def registers(self) -> int:
+        """Registers of a thread: sums, the operands of a step, addresses."""
+        return self.thread_rows * self.thread_columns + self.thread_rows + self.thread_columns + _SPARE
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of a block, for operands of 32 bits, one of them turned around on the way."""
+        return 4 * (self.rows + APART + self.columns) * self.depth * (2 if self.double else 1)
+
+
+def candidates(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """The tiles that fit a target, for the only reduction of a function, where that is a product of matrices."""
+    reductions = [block for block in blocks_of(func) if is_reduction(block)]
+    product = matrices_of(reductions[0]) if len(reductions) == 1 else None
+    if product is None or product.bytes > 4:
+        return
+    others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
+    fetches = tuple(product.run(load, axes)[1] for load, axes in zip((product.a, product.b), tiles_of(product), strict=True))
+
+    def price(**knobs: Any) -> Cost:
+        return tile_cost(product, Tile(**knobs), fetches, target)
+
+    def apply(sch: Schedule, **knobs: Any) -> None:
+        used = schedule(sch, product, Tile(**knobs))
+        for name in [b.name for b in blocks_of(sch.func)]:
+            if name not in used:
+                attempt(lambda name=name: on_the_grid(sch, name, others, LANES))  # type: ignore[misc]
+
+    for tile in _tiles(product, fetches, target):
+        yield Candidate(knobs=asdict(tile), price=price, apply=apply)
+
+
+def _tiles(product: Matrices, fetches: Sequence[int], target: Any) -> Iterator[Tile]:
+    limit = min(_SHARED, target.max_shared_memory_per_block)
+    for rows, columns, thread_rows, thread_columns in product_of(
+        _sizes(product.m, (16, 32, 64, 128)), _sizes(product.n, (16, 32, 64, 128, 256)), (2, 4, 8), (4, 8)
+    ):
+        for depth, double in product_of((8, 16, 32), (False, True)):
+            tile = Tile(rows, columns, depth, thread_rows, thread_columns, 1, double)
+            if not 32 <= tile.threads <= min(_THREADS, target.max_threads_per_block) or depth >= 2 * product.k:
+                continue
+            even = all(
+                size * depth % (tile.threads * run) == 0 for size, run in zip((rows, columns), fetches, strict=True)
+            )
+            if not even or tile.shared_bytes > limit or tile.registers > (target.max_registers_per_thread or 128):
+                continue
+            for splits in _splits(product, tile, target):
+                if not double or product.k > depth * splits:
+                    yield replace(tile, splits=splits)
+
+
+def _sizes(extent: int, sizes: tuple[int, ...]) -> list[int]:
+    """Those that do not reach far beyond an extent."""
+    return [size for size in sizes if size < 2 * extent or size == sizes[0]]
+
+
+def _splits(product: Matrices, tile: Tile, target: Any) -> list[int]:
+    """Into how many parts the steps may be split where blocks are few."""
+    blocks = product.count * ceil(product.m / tile.rows) * ceil(product.n / tile.columns)
+    most = min(32, product.k // (2 * tile.depth), 4 * processors_of(target) // blocks)
+    return [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n <= max(1, most)]
+
+
+def tile_cost(product: Matrices, tile: Tile, fetches: Sequence[int], target: Any) -> Cost:
+    """Cycles of a multiprocessor, all of them busy with the tiles of a product."""
+    blocks = product.count * ceil(product.m / tile.rows) * ceil(product.n / tile.columns) * tile.splits
+    processors, warps = processors_of(target), tile.threads / 32
+    pieces = ceil(product.k / tile.splits / tile.depth)
+    lanes = max(1, target.lanes)
+    sums = tile.rows * tile.columns * tile.depth / lanes
+    slower = 1.0 if target.local_memory_helps else _NOT_LOCAL
+    reads = warps * tile.depth * (tile.thread_rows / 4 * _BROADCAST + tile.thread_columns / 4 * _ROW) * slower
+    issued = warps * tile.depth * (tile.thread_rows / 4 + tile.thread_columns / 4 + 2) * 32 / lanes
+    elements = [size * tile.depth for size in (tile.rows, tile.columns)]
+    vectors = sum(n / run for n, run in zip(elements, fetches, strict=True))
+    fetched = vectors / lanes * _ADDRESS + 4 * sum(elements) / _L2_BYTES + sum(elements) / 32 * slower
+    work = max(sums, reads) + issued + fetched
+    limits = [_BLOCKS, target.threads_per_multiprocessor // tile.threads]
+    if target.registers_per_block:
+        limits.append(target.registers_per_block // (tile.registers * tile.threads))
+    limits.append((target.shared_memory_per_multiprocessor or target.max_shared_memory_per_block) // tile.shared_bytes)
+    resident = max(1, min(limits))
+    each = ceil(blocks / processors)
+    total = 0.0
+    for count, beside in ((each // resident, resident), (1 if each % resident else 0, each % resident)):
+        hidden = _LATENCY + _BARRIER - (beside - (0 if tile.double else 1)) * work
+        total += count * (pieces * (beside * work + max(0.0, hidden)) + _START)
+    if tile.splits > 1:
+        words = product.count * product.m * product.n * (2 * tile.splits + 1)
+        total += _KERNEL + 4 * words / (_L2_BYTES * processors)
+    return Cost(total)
+
+
+def tiles_of(product: Matrices) -> list[list[tuple[int, ...]]]:
+    """The axes of the operands' tiles: the steps outside of rows and of columns."""
+    return [
+        [*((p,) for p in product.outside_of(load)), product.steps, axis]
+        for load, axis in ((product.a, product.rows), (product.b, product.columns))
+    ]
+
+
+def schedule(sch: Schedule, product: Matrices, tile: Tile) -> set[str]:
+    """Schedule a product and what follows it element by element; returns the names of the blocks that it scheduled."""
+    block, tiles = sch.get_block(product.block.name), tiles_of(product)
+    sizes = (tile.rows, tile.columns, tile.depth * tile.splits)
+    main, copies = as_matrices(sch, product, block, sizes, tiles, ("shared", "local"), always=True)
+    used: set[str] = set()
+    if tile.splits > 1:
+        *_, steps = sch.get_loops(block)
+        part, _ = sch.split(steps, [tile.splits, None])
+        parts = sch.rfactor(part, 0)
+        sch.set_scope(block, 0, "local")
+        used |= _added_up(sch, block, main)
+        main, block = sch.cache_write(parts, 0, "local"), parts
+    outside = [*sch.get_loops(main)][:-2]
+    row, column = [*sch.get_loops(main)][-2:]
+    block_row, thread_row, own_row = sch.split(row, [None, tile.row_threads, tile.thread_rows])
+    vectors = tile.thread_columns // LANES
+    block_column, vector, thread_column, lane = sch.split(column, [None, vectors, tile.column_threads, LANES])
+    sch.reorder(*outside, block_row, block_column, vector, thread_row, thread_column, own_row, lane)
+    thread = fused(sch, [thread_row, thread_column])
+    over_blocks(sch, [*outside, block_row, block_column])
+    sch.bind(vector, "vthread")
+    sch.bind(thread, "threadIdx.x")
+    sch.compute_at(block, thread, preserve_unit_loops=True)
+    around = list(sch.get_loops(block)).index(thread) + 1
+    *own, steps = list(sch.get_loops(block))[around:]
+    piece, step = sch.split(steps, [None, tile.depth])
+    sch.reorder(piece, step, *own)
+    for copy, load, axes in zip(copies, (product.a, product.b), tiles, strict=True):
+        sch.compute_at(copy, piece, preserve_unit_loops=True)
+        axis, lanes = product.run(load, axes)
+        if axis != len(axes) - 1 and tile.thread_rows % APART == 0:
+            sch.storage_align(copy, 0, len(axes) - 2, BANKS, APART)
+        fetched(sch, copy, len(axes), axis, lanes, [("threadIdx.x", tile.threads)])
+    init = sch.decompose_reduction(block, piece)
+    for nest in (own, list(sch.get_loops(init))[around:], [own_row, lane]):
+        for loop in nest[:-1]:
+            sch.unroll(loop)
+        sch.vectorize(nest[-1])
+    for copy in copies if tile.double else ():
+        sch.annotate(copy, "double_buffer_scope", 0)
+    return used | {block_of(sch, part).name for part in (init, block, main, *copies)}
+
+
+def _added_up(sch: Schedule, block: Any, main: Any) -> set[str]:
+    """Schedule the block that adds up the parts of a sum, and what follows it, `main`."""
+    *outside, row, column = sch.get_loops(main)
+    vectors, lane = sch.split(column, [None, LANES])
+    across = largest_divisor(constant_extent(sch, vectors), THREADS)
+    (over_row, thread_row), (over_column, thread_column) = (
+        sch.split(row, [None, THREADS // across]), sch.split(vectors, [None, across])
+    )  # fmt: skip
+    sch.reorder(*outside, over_row, over_column, thread_row, thread_column, lane)
+    thread = fused(sch, [thread_row, thread_column])
+    over_blocks(sch, [*outside, over_row, over_column])
+    sch.bind(thread, "threadIdx.x")
+    sch.compute_at(block, thread, preserve_unit_loops=True)
+    around = list(sch.get_loops(block)).index(thread) + 1
+    own = list(sch.get_loops(block))[around:]
+    part, *axes = [own[-1], *own[:-1]]
+    sch.reorder(part, *axes)
+    init = sch.decompose_reduction(block, part)
+    sch.unroll(part)  # all loads are under way at once
+    for nest in (axes, list(sch.get_loops(init))[around:], [lane]):
+        for loop in nest[:-1]:
+            sch.unroll(loop)
+        sch.vectorize(nest[-1])
+    return {block_of(sch, one).name for one in (init, block, main)}
