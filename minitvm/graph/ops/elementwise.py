@@ -97,6 +97,7 @@ for _name, _te, _numpy in _UNARY:
 register("copy", pattern=E, fold=lambda x: x, view=True)(topi.identity)
 register("nn.dropout", pattern=E, fold=lambda x, rate: x, view=True)(topi.dropout)
 
+
 def _power(a: Any, b: Any) -> Any:
     """Of integers, the nearest integer to the power of floats, as `topi.power` computes it."""
     if a.dtype.kind not in "iu":
