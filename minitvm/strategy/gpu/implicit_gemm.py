@@ -39,6 +39,7 @@ from .matrices import Matrices, as_matrices, matrices_of
 
 LANES = 4  # of a vector of results
 _THREADS = 256  # of a block
+_SCHEDULERS = 4  # of a multiprocessor, each of which starts an instruction of a warp a cycle
 _SHARED = 48 << 10  # bytes that a kernel declares
 _SPARE = 28  # registers for addresses and loops
 _BLOCKS = 16  # that a multiprocessor keeps at most
@@ -181,7 +182,8 @@ def tile_cost(product: Matrices, tile: Tile, fetches: Sequence[int], target: Any
     each = ceil(blocks / processors)
     total = _LAUNCH
     for count, beside in ((each // resident, resident), (1 if each % resident else 0, each % resident)):
-        alone = work + _LATENCY if tile.stages == 1 else max(work, _LATENCY)
+        itself = work * max(1.0, _SCHEDULERS / warps)  # fewer warps use a part of the multiprocessor
+        alone = itself + _LATENCY if tile.stages == 1 else max(itself, _LATENCY)
         total += count * (pieces * max(beside * work, alone + _BARRIER) + _START)
     if tile.splits > 1:
         words = product.count * product.m * product.n * (2 * tile.splits + 1)
