@@ -217,11 +217,13 @@ def chosen(
     for row in (row for row in rules(target) if not row.for_tuning and row.matches(func)):
         try:
             proposed = row.candidates(func, target, knobs)
-            if not proposed:
-                raise ScheduleError(f"{row.name}: no candidate for these extents")
         except ScheduleError as error:
             refuse(row, error)
             proposed = []
+        else:
+            if not proposed:  # then the rule does not fit, and the knobs are those of another one
+                refuse(row, ScheduleError(f"{row.name}: no candidate for these extents"))
+                continue
         for number, candidate in enumerate(proposed[:PATIENCE]):
             try:
                 result = candidate.schedule(func)
