@@ -170,10 +170,11 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         """`cp.async` of 4, 8 or 16 bytes from global to shared storage, or of zeros; any other copy is done at once."""
         store, load = stmt.body, copied_load(stmt.body.value)
         lanes = store.value.dtype.lanes
+        condition = store.value.args[0] if isinstance(store.value, Call) else None
         fits = (
             self.has_async_copies
             and load is not None
-            and (store.value is load or store.value.args[0].dtype.lanes == 1)
+            and (condition is None or condition.dtype.lanes == 1)
             and is_shared(store.buffer.scope)
             and load.buffer in self.kernel.params
             and store.predicate is None
@@ -188,12 +189,10 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
             f"{self.names[a.buffer]}, {self.place(a.indices[0]) if lanes == 1 else self.contiguous(a.indices[0])}"
             for a in (store, load)
         )
-        if store.value is load:
+        if condition is None:
             self.line(f"{self.operation('async_copy')}({to}, {source}, {lanes})")
-            return
-        assert isinstance(store.value, Call)
-        condition = self.value(store.value.args[0])
-        self.line(f"{self.operation('async_copy_if')}({to}, {source}, {lanes}, {condition})")
+        else:
+            self.line(f"{self.operation('async_copy_if')}({to}, {source}, {lanes}, {self.value(condition)})")
 
     def call(self, e: Call) -> str:
         if e.op not in COLLECTIVES:
