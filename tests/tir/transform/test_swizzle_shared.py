@@ -6,10 +6,10 @@ import pytest
 
 from minitvm import reference
 from minitvm.errors import Unsupported
-from minitvm.expr import IntImm, walk
+from minitvm.expr import IntImm, free_vars, walk
 from minitvm.expr.visitor import substitute
 from minitvm.script import from_source
-from minitvm.tir import Allocate, BufferStore, For
+from minitvm.tir import Allocate, BufferStore
 from minitvm.tir.scopes_and_axes import is_within
 from minitvm.tir.transform.simplify import simplify
 from minitvm.tir.transform.swizzle_shared import swizzle_shared
@@ -39,7 +39,7 @@ def test_the_meaning_stays() -> None:
 def test_pieces_change_places_by_the_number_of_their_line() -> None:
     func = swizzle_shared(from_source(TURNED))
     store = next(n for n in walk(func.body) if isinstance(n, BufferStore) and n.buffer.name == "S")
-    loops = {n.var.name: n.var for n in walk(func.body) if isinstance(n, For)}
+    loops = {var.name: var for var in free_vars(store)}
     for line, element, place in ((0, 20, 20), (1, 0, 8), (1, 15, 7), (5, 33, 9), (13, 33, 9), (7, 63, 7)):
         values = {loops["i"]: line, loops["j"]: element // 16, loops["t"]: element % 16}
         index = substitute(store.indices[1], {var: IntImm(value) for var, value in values.items()})
