@@ -235,7 +235,7 @@ def chosen(
                 continue
             weighed = tuple(map(Weighed.of, proposed[number : number + KEPT]))
             return Chosen(result, Choice(row.name, weighed, len(proposed), tuple(refused), algorithms_of(func)))
-        if knobs:
+        if knobs and proposed:  # a rule that proposes nothing is not the one whose knobs these are
             reasons = "; ".join(dict.fromkeys(one.refused for one in refused))
             raise ScheduleError(f"{row.name}: no candidate with {with_values(knobs)} is legal: {reasons}")
     if knobs:

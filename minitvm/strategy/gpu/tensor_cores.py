@@ -3,7 +3,7 @@
 Tiles of operands are in shared storage, fragments of them in registers:
 
     for each tile of bm x bn, on the grid:
-        for ko:                                     # a software pipeline: the copies of step ko + 1 are under way
+        for ko:                                     # a software pipeline: the copies of the next steps are under way
             async A_shared, B_shared = the tiles of step ko
             for ki:
                 a, b = fragments of A_shared, B_shared     # ldmatrix
@@ -18,8 +18,8 @@ Rows of the tiles are 16 bytes longer than they need be, so that `ldmatrix` read
 CUTLASS ("Efficient GEMM in CUDA", "Implicit GEMM Convolution") and TVM's schedules with tensor intrinsics (TensorIR,
 ASPLOS 2023).
 
-Extents that tiles do not divide are padded: operands with zeros where they are copied to shared storage, which is then
-no asynchronous copy, and results there on the way back, of which those outside are not stored.
+Extents that tiles do not divide are padded: operands with zeros where they are copied to shared storage, and results
+there on the way back, of which those outside are not stored.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from .warp_tiles import DECLARED, BlockTile, Matrices, WarpTile, grouped, warp_t
 
 LEAST = 80  # the compute capability from which devices have mma.sync.m16n8k16 and cp.async
 _WASTE = 0.125  # of an extent may be padding
-PADDED = 1.25  # times as long takes a step whose copies are not asynchronous
+PADDED = 1.25  # times as long takes a step whose copies ask for each place whether it is padding
 _ROWS, _COLUMNS = (16, 32, 64, 128, 256), (8, 16, 32, 64, 128, 256)  # of a tile
 _AT_ONCE = 16  # bytes that a thread fetches
 _DEPTHS = {2: (16, 32, 64), 4: (8, 16, 32)}  # steps of a piece, by the bytes of an element
