@@ -10,7 +10,7 @@
         out[rows, columns] = epilogue(acc)
 
 The steps are the outer axis of both tiles: rows of a thread are neighbours, which is one load, and so are the vectors
-of neighbouring threads, which is no bank conflict. Vectors of one thread lie a row of threads apart, as virtual threads.
+of neighbouring threads, which is no bank conflict. Vectors of one thread lie a row of threads apart: virtual threads.
 An operand that is contiguous along the steps is turned around on the way: its lines are then four elements longer, so
 that neighbouring threads do not store to one bank. (The tiles of Volkov and Demmel, SC'08, as in CUTLASS and TVM.)
 
@@ -121,7 +121,12 @@ def fetches_of(product: Matrices) -> tuple[int, ...]:
 
 
 def tiles(product: Matrices, fetches: Sequence[int], target: Any, whole: bool) -> Iterator[Tile]:
-    """The tiles that fit a target; `whole`: copies have no conditions, and may be asynchronous."""
+    """The tiles that fit a target, where shared storage is faster than memory.
+
+    `whole`: copies have no conditions, and may be asynchronous.
+    """
+    if not target.local_memory_helps:
+        return
     limit = min(_SHARED, target.max_shared_memory_per_block)
     ways = [(1, False), (2, False)]
     if False and target.kind == "cuda" and capability(target) >= LEAST and whole:
