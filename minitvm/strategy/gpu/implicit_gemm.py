@@ -10,7 +10,7 @@
         out[rows, columns] = epilogue(acc)
 
 The steps are the outer axis of both tiles: rows of a thread are neighbours, which is one load, and so are the vectors
-of neighbouring threads, which is no bank conflict. Vectors of one thread lie a row of threads apart, as virtual threads.
+of neighbouring threads, which is no bank conflict. Vectors of one thread lie a row of threads apart: virtual threads.
 An operand that is contiguous along the steps is turned around on the way: its lines are then four elements longer, so
 that neighbouring threads do not store to one bank. (The tiles of Volkov and Demmel, SC'08, as in CUTLASS and TVM.)
 
@@ -128,7 +128,9 @@ def fetches_of(product: Matrices) -> tuple[int, ...]:
 
 
 def tiles(product: Matrices, fetches: Sequence[int], target: Any) -> Iterator[Tile]:
-    """The tiles that fit a target, with one piece of the steps in shared storage or two."""
+    """The tiles that fit a target, where shared storage is faster than memory, with one piece of the steps or two."""
+    if not target.local_memory_helps:
+        return
     limit = min(_SHARED, target.max_shared_memory_per_block)
     for rows, columns, thread_rows, thread_columns in product_of(
         _sizes(product.m, (16, 32, 64, 128)), _sizes(product.n, (16, 32, 64, 128, 256)), (2, 4, 8), (4, 8)
