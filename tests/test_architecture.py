@@ -305,7 +305,16 @@ PUBLIC_NAMES = {
 
 
 def read_imports(tree: Path) -> list[Import]:
-    """Every import in minitvm/ and reference/ under `tree`."""
+    """Every import in minitvm/ and reference/ under `tree`; those of this project are read once."""
+    return _our_imports() if tree == ROOT else _imports_of(tree)
+
+
+@cache
+def _our_imports() -> list[Import]:
+    return _imports_of(ROOT)
+
+
+def _imports_of(tree: Path) -> list[Import]:
     found: list[Import] = []
     for top in ("minitvm", "reference"):
         for file in sorted((tree / top).rglob("*.py")):

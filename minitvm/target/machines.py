@@ -310,7 +310,7 @@ def _capability(arch: str, block_kb: int, shared_kb: int, lanes: int, threads: i
 
 _GPUS = {
     "h100": replace(
-        _capability("sm_90", 227, 228, 128, 2048), name="h100", multiprocessors=132, ghz=1.98, l2_bytes=50 * _MB
+        _capability("sm_90a", 227, 228, 128, 2048), name="h100", multiprocessors=132, ghz=1.98, l2_bytes=50 * _MB
     ),
     "a100": replace(
         _capability("sm_80", 163, 164, 64, 2048), name="a100", multiprocessors=108, ghz=1.41, l2_bytes=40 * _MB

@@ -51,6 +51,17 @@ def test_a_network_is_right_and_becomes_a_graph(plugged: Plug, rng: np.random.Ge
     assert fake.commands.count("cuLaunchKernel") == 2 * kernels  # in the first run, and once more to record them
 
 
+def test_between_steps_of_the_host_a_network_becomes_graphs(plugged: Plug, rng: np.random.Generator) -> None:
+    """The steps are kernel, 2 kernels, a copy, the host's kernel, a copy, 3 kernels: two graphs."""
+    fake, graph = plugged(), network()
+    module = minitvm.build(graph, target="cuda -on_host=nn.max_pool3d", threads=1)
+    for _ in range(4):
+        alike(graph, module, x=rng.standard_normal((2, 2, 5, 6), dtype=np.float32))
+    assert fake.commands.count("cuGraphInstantiate") == 2
+    assert fake.commands.count("cuGraphLaunch") == 2 * 3
+    assert fake.commands.count("cuLaunchKernel") == 2 * 6  # in the first run, and once more to record them
+
+
 def test_open_sizes_and_states(plugged: Plug, rng: np.random.Generator) -> None:
     plugged()
     graph = network(SizeVar("n"))
