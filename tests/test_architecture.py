@@ -145,7 +145,6 @@ ONLY_IMPORTED_BY: dict[str, str] = {
     "hypothesis": "reference.strategies",
     "torch": "frontend.torch interop",
     "sqlalchemy": "records",
-    "lightgbm": "tune",
     "distributed": "farm",
 }
 
@@ -184,8 +183,8 @@ NOT_LOADED_BY: dict[str, str] = {
     "frontend": "onnx numba",
     "gallery": "onnx numba",
     "records": "onnx numba sqlalchemy",
-    "tune": f"{COMPILER_LIBRARIES} sqlalchemy lightgbm matplotlib",
-    "tune.runner": "sympy islpy onnx sqlalchemy lightgbm matplotlib minitvm.tir.schedule minitvm.strategy",
+    "tune": f"{COMPILER_LIBRARIES} sqlalchemy matplotlib",
+    "tune.runner": "sympy islpy onnx sqlalchemy matplotlib minitvm.tir.schedule minitvm.strategy",
     "cli": f"{COMPILER_LIBRARIES} sqlalchemy",
     "reference": f"{COMPILER_LIBRARIES} hypothesis {TRANSFORMS}",
 }

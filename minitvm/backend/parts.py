@@ -54,6 +54,11 @@ PARTS: tuple[Part, ...] = (
         arguments=("conv", "block", "target", "accuracy"),
     ),
     Part(
+        "channel_block", "channel_block(use, lanes, target, accuracy) -> int | None",
+        "layouts to choose how many channels lie together", default="the widest vector that divides them",
+        arguments=("use", "lanes", "target", "accuracy"),
+    ),
+    Part(
         "explain", "explain(func, target) -> [str]", "`show --level schedule` to say why a function is scheduled so",
         default="the rule is named, with no figures", arguments=("func", "target"),
     ),
@@ -122,6 +127,7 @@ class Backend:
     layouts: AnyPart = None
     rules: AnyPart = None
     algorithms: AnyPart = None
+    channel_block: AnyPart = None
     explain: AnyPart = None
     passes: Sequence[Any] | str | None = None
     instructions: Any = None

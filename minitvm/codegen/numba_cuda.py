@@ -42,6 +42,7 @@ from ..tir.nodes import (
     Instruction,
     Prefetch,
     PrimFunc,
+    copied_load,
 )
 from ..tir.tensor_intrin.warpgroups import reads_by_proxy
 from .grids import GridEmitter
@@ -150,12 +151,13 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         return capability(self.target) >= 80
 
     def begun(self, stmt: Async) -> None:
-        """`cp.async` of 4, 8 or 16 bytes from global to shared storage; any other copy is done at once."""
-        store, load = stmt.body, stmt.body.value
-        assert isinstance(load, BufferLoad)
+        """`cp.async` of 4, 8 or 16 bytes from global to shared storage, or of zeros; any other copy is done at once."""
+        store, load = stmt.body, copied_load(stmt.body.value)
         lanes = store.value.dtype.lanes
         fits = (
             self.has_async_copies
+            and load is not None
+            and (store.value is load or store.value.args[0].dtype.lanes == 1)
             and is_shared(store.buffer.scope)
             and load.buffer in self.kernel.params
             and store.predicate is None
@@ -163,14 +165,19 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
             and lanes * store.buffer.dtype.bytes in SIZES
             and (lanes == 1 or all(self.whole(a.buffer, a.indices[0]) for a in (store, load)))
         )
-        if not fits:
+        if not fits or load is None:
             self.store(store)
             return
         to, source = (
             f"{self.names[a.buffer]}, {self.place(a.indices[0]) if lanes == 1 else self.contiguous(a.indices[0])}"
             for a in (store, load)
         )
-        self.line(f"{self.operation('async_copy')}({to}, {source}, {lanes})")
+        if store.value is load:
+            self.line(f"{self.operation('async_copy')}({to}, {source}, {lanes})")
+            return
+        assert isinstance(store.value, Call)
+        condition = self.value(store.value.args[0])
+        self.line(f"{self.operation('async_copy_if')}({to}, {source}, {lanes}, {condition})")
 
     def call(self, e: Call) -> str:
         if e.op not in COLLECTIVES:

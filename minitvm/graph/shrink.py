@@ -82,9 +82,8 @@ def _input_shape(graph: Graph, value: Value, smaller: Callable[[Shape], Shape]) 
     return (out_blocks // panel, places, places, in_blocks, in_lanes, panel, out_lanes)
 
 
-def _unblocked(item: OpNode, blocks: Value) -> Any:
+def _unblocked(item: OpNode, blocks: Value, axis: int, extent: int) -> Any:
     """The extent of an axis of fewer blocks, of which the last is as full as before."""
-    axis, extent = item.attrs["axis"], item.attrs["extent"]
     before: tuple[Any, ...] = item.inputs[0].shape
     now: tuple[Any, ...] = blocks.shape
     return now[axis] * now[-1] - min(before[axis] * before[-1] - extent, now[-1] - 1)
@@ -128,7 +127,9 @@ def _at(node: OpNode, smaller: Callable[[Shape], Shape]) -> OpNode | None:
                 for key, value in item.attrs.items()
             }
             if item.op == "layout.unblock_axis":
-                attrs["extent"] = _unblocked(item, new[item.inputs[0]])
+                attrs["extent"] = _unblocked(item, new[item.inputs[0]], item.attrs["axis"], item.attrs["extent"])
+            if attrs.get("channels"):
+                attrs["channels"] = _unblocked(item, new[item.inputs[0]], 1, item.attrs["channels"])
             results = builder.op(item.op, *(new[v] for v in item.inputs), name=item.outputs[0].name, **attrs)
             for old, fresh in zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True):
                 new[old] = fresh

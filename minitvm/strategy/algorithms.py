@@ -1,6 +1,7 @@
-"""The algorithms between which a back end chooses for a convolution: its part "algorithms".
+"""What a back end chooses for convolutions: its parts "algorithms" and "channel_block".
 
-algorithms(conv, block, target, accuracy) -> [Option]        the best first
+algorithms(conv, block, target, accuracy) -> [Option]               the best first
+channel_block(use, lanes, target, accuracy) -> int | None           how many channels lie together, None: they do not
 """
 
 from __future__ import annotations
@@ -29,7 +30,36 @@ class Convolution:
     dilation: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ChannelUse:
+    """What a network does with its values of `count` channels: they all get the same block.
+
+    `made` are the convolutions of one group whose results they are, `read` those that sum over them; `depthwise` are
+    (pixels, taps) of depthwise ones. Numbers of pixels: `passed` of each pass over such a value, in whatever blocks;
+    `turned` of the values that change between blocks and the plain layout; `parted` of those that would, if the blocks
+    were incomplete, as channels of other values follow within them.
+    """
+
+    count: int
+    made: tuple[Convolution, ...] = ()
+    read: tuple[Convolution, ...] = ()
+    depthwise: tuple[tuple[int, int], ...] = ()
+    passed: int = 0
+    turned: int = 0
+    parted: int = 0
+
+
 DIRECT, WINOGRAD = "direct", "winograd"
+
+
+def whole_block(channels: int, lanes: int) -> int | None:
+    """The block of a dimension: `lanes` halved until they divide it, at least 4; a few channels are one block."""
+    block = lanes
+    while block >= 4:
+        if channels % block == 0:
+            return block
+        block //= 2
+    return channels if channels <= 4 else None
 
 
 def direct_alone(conv: Convolution, block: int, target: Any, accuracy: str = "fast") -> list[Option]:  # noqa: ARG001

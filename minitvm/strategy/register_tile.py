@@ -13,8 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..expr import REDUCE
 from ..tir import Schedule
 from ..tir.annotations import PREFETCH
+from ..tir.nodes import BufferLoad
+from .blocks import block_of
+from .roles import operands, panel_along
 
 
 def tile_reduction(
@@ -37,7 +41,7 @@ def tile_reduction(
     sch.compute_at(block, outer[-1], preserve_unit_loops=True)
     depth = around + len(outer)
     own = sch.get_loops(block)[depth:]
-    tile_loops, reduction = own[:axes], own[axes:]
+    tile_loops, reduction = own[:axes], _by_panels(sch, block, own[axes:])
     sch.reorder(*reduction, *tile_loops)
     init = sch.decompose_reduction(block, reduction[0])
     if prefetch:
@@ -47,3 +51,18 @@ def tile_reduction(
             sch.unroll(loop)
         sch.vectorize(nest[-1])
     return outer, init
+
+
+def _by_panels(sch: Schedule, block: Any, loops: Sequence[Any]) -> list[Any]:
+    """The loops of a reduction, of which one over panels is split: panels outside of the others, their lanes inside.
+
+    Channels that do not fill their blocks of 16 are such a loop: `x[c // 16, .., c % 16]`.
+    """
+    summed = [axis.var for axis in block_of(sch, block).iter_vars if axis.kind == REDUCE]
+    accesses: Sequence[BufferLoad] = operands(block_of(sch, block)) or ()
+    for var, loop in zip(summed, loops, strict=True):
+        width = max((panel_along(access, var) for access in accesses), default=0)
+        if width:
+            panel, lane = sch.split(loop, [None, width])
+            return [panel, *(other for other in loops if other is not loop), lane]
+    return list(loops)

@@ -217,11 +217,13 @@ def chosen(
     for row in (row for row in rules(target) if not row.for_tuning and row.matches(func)):
         try:
             proposed = row.candidates(func, target, knobs)
-            if not proposed:
-                raise ScheduleError(f"{row.name}: no candidate for these extents")
         except ScheduleError as error:
             refuse(row, error)
             proposed = []
+        else:
+            if not proposed:  # then the rule does not fit, and the knobs are those of another one
+                refuse(row, ScheduleError(f"{row.name}: no candidate for these extents"))
+                continue
         for number, candidate in enumerate(proposed[:PATIENCE]):
             try:
                 result = candidate.schedule(func)
@@ -233,7 +235,7 @@ def chosen(
                 continue
             weighed = tuple(map(Weighed.of, proposed[number : number + KEPT]))
             return Chosen(result, Choice(row.name, weighed, len(proposed), tuple(refused), algorithms_of(func)))
-        if knobs:
+        if knobs and proposed:  # a rule that proposes nothing is not the one whose knobs these are
             reasons = "; ".join(dict.fromkeys(one.refused for one in refused))
             raise ScheduleError(f"{row.name}: no candidate with {with_values(knobs)} is legal: {reasons}")
     if knobs:

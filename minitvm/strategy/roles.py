@@ -149,7 +149,7 @@ def roles(block: Block, kept: Collection[int] | None = None) -> list[Roles]:
             if depends(scalars, last[column]) or not depends(vectors, last[column]) or read is None:
                 continue
             step = step_along(vectors, last[column])
-            panel = None if step == 1 else _panel(vectors, last[column])
+            panel = None if step == 1 else panel_along(vectors, last[column])
             rows = [(p, _group(block, axes[p], vectors)) for p in _rows(block, axes) if depends(scalars, last[p])]
             tiled: list[tuple[int | None, int | None]] = [(p, group or None) for p, group in rows if group != 1]
             ways += [Roles(block, axes, p, column, read, panel, group, step) for p, group in tiled or [(None, None)]]
@@ -226,7 +226,7 @@ def _is_iterator(index: Expr, var: Var, units: Collection[Var]) -> bool:
     return coefficient(form, var) == 1 and form.const == 0 and all(t in units for t in form.without(var).terms)
 
 
-def _panel(access: BufferLoad, var: Var) -> int:
+def panel_along(access: BufferLoad, var: Var) -> int:
     """c where neighbours along a variable are contiguous in panels of c: `[var // c, .., var % c]`; else 0."""
     *others, last = access.indices
     if not isinstance(last, FloorMod) or last.a is not var or not isinstance(last.b, IntImm):

@@ -7,6 +7,7 @@ high-performance deep learning convolutions on SIMD architectures" (SC'18), and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .. import te
@@ -79,28 +80,30 @@ def pack_weights(w: Tensor, *, in_block: int, out_block: int) -> Tensor:
 
 def conv2d_nchwc(
     data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, out_dtype: str = "",
-    algorithm: Sequence[Any] = (),
+    algorithm: Sequence[Any] = (), channels: int = 0,
 ) -> Tensor:  # fmt: skip
     """Convolution of `data` [N, I/x, H, W, x] with `weight` [O/y, I/x, kh, kw, x, y]: [N, O/y, OH, OW, y].
 
-    Sums have `out_dtype` (the data's if empty). The annotation `algorithm` records why this algorithm was chosen.
+    Sums have `out_dtype` (the data's if empty), and are over the first `channels` of the data (0: all): what fills the
+    last block is not read. The annotation `algorithm` records why this algorithm was chosen.
     """
-    return _conv_nchwc(2, data, weight, strides, padding, dilation, out_dtype, algorithm)
+    return _conv_nchwc(2, data, weight, strides, padding, dilation, out_dtype, algorithm, channels)
 
 
 def conv3d_nchwc(
     data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, out_dtype: str = "",
-    algorithm: Sequence[Any] = (),
+    algorithm: Sequence[Any] = (), channels: int = 0,
 ) -> Tensor:  # fmt: skip
     """Convolution of `data` [N, I/x, D, H, W, x] with `weight` [O/y, I/x, kd, kh, kw, x, y]: [N, O/y, OD, OH, OW, y].
 
-    Sums have `out_dtype` (the data's if empty). The annotation `algorithm` records why this algorithm was chosen.
+    Sums have `out_dtype` (the data's if empty), and are over the first `channels` of the data (0: all): what fills the
+    last block is not read. The annotation `algorithm` records why this algorithm was chosen.
     """
-    return _conv_nchwc(3, data, weight, strides, padding, dilation, out_dtype, algorithm)
+    return _conv_nchwc(3, data, weight, strides, padding, dilation, out_dtype, algorithm, channels)
 
 
 def _conv_nchwc(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints, dilation: Ints, out_dtype: str,
-                algorithm: Sequence[Any]) -> Tensor:  # fmt: skip
+                algorithm: Sequence[Any], channels: int) -> Tensor:  # fmt: skip
     dtype = out_dtype or data.dtype
     attrs = {"op": f"nn.contrib_conv{rank}d_NCHWc", **({"algorithm": algorithm} if algorithm else {})}
     image, kernel = ", ".join("DHW"[-rank:]), ", ".join(f"k{a}" for a in "dhw"[-rank:])
@@ -108,8 +111,46 @@ def _conv_nchwc(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding:
     dims(weight, f"O/y, C/x, {kernel}, x, y")
     zero = te.const(0, data.dtype)
     return conv_of_blocks(
-        data, weight, lambda a, b: factor(a, dtype) * factor(b, dtype), zero, strides, padding, dilation, attrs
+        data,
+        weight,
+        lambda a, b: factor(a, dtype) * factor(b, dtype),
+        zero,
+        strides,
+        padding,
+        dilation,
+        attrs,
+        channels,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SummedChannels:
+    """The axes of a sum over channels in blocks, and the `block` and `lane` of a channel.
+
+    If the channels fill their blocks, or one block in part, these are axes themselves: the block outside of other axes
+    of the sum, the lane inside. If not, one axis counts the channels, and a schedule splits it by the block.
+    """
+
+    outer: tuple[Any, ...]
+    inner: tuple[Any, ...]
+    block: Any
+    lane: Any
+
+    @staticmethod
+    def of(blocks: Any, lanes: int, channels: int = 0) -> SummedChannels:
+        """Those of the first `channels` (0: all) of so many blocks; raises `InputError` for more than there are."""
+        if channels and not (isinstance(blocks, int) and (blocks - 1) * lanes < channels <= blocks * lanes):
+            raise InputError(
+                f"a sum over channels: wanted {channels} in {blocks} blocks of {lanes}, the last not empty"
+            )
+        if not channels or blocks == 1 or channels == blocks * lanes:
+            ib, ic = (
+                te.reduce_axis((0, blocks), name="ib"),
+                te.reduce_axis((0, min(channels or lanes, lanes)), name="ic"),
+            )
+            return SummedChannels((ib,), (ic,), ib, ic)
+        c = te.reduce_axis((0, channels), name="c")
+        return SummedChannels((c,), (), c.var // lanes, c.var % lanes)
 
 
 def conv_of_blocks(
@@ -121,10 +162,11 @@ def conv_of_blocks(
     padding: Ints,
     dilation: Ints,
     attrs: Mapping[str, Any],
+    channels: int = 0,
 ) -> Tensor:
     """The sum of what `multiply` makes of pixels [N, I/x, .., x] and weights [O/y, I/x, k.., x, y]: [N, O/y, .., y].
 
-    There are one to three spatial axes. `attrs` are those of the tensor.
+    There are one to three spatial axes. The sum is over the first `channels` (0: all). `attrs` are those of the tensor.
     """
     n, in_blocks, *_, block = dims(data)
     out_blocks, weight_in, *kernel, weight_block, out_block = dims(weight)
@@ -138,14 +180,16 @@ def conv_of_blocks(
     stride, dilate = per_axis(strides, rank, "strides"), per_axis(dilation, rank, "dilation")
     padded, image = _padded(data, padding, pad_value)
     out = [(d - l * (k - 1) - 1) // s + 1 for d, k, l, s in zip(image, kernel, dilate, stride, strict=True)]
-    ib, ic = te.reduce_axis((0, in_blocks), name="ib"), te.reduce_axis((0, block), name="ic")
+    summed = SummedChannels.of(in_blocks, block, channels)
     taps = [te.reduce_axis((0, k), name=f"k{a}") for k, a in zip(kernel, SPATIAL[rank], strict=True)]
 
     def element(b: Expr, ob: Expr, *place: Expr) -> Expr:
         *point, oc = place
         at = [plus(times(p, s), times(t, l)) for p, s, t, l in zip(point, stride, taps, dilate, strict=True)]
-        product = multiply(padded[(b, ib, *at, ic)], weight[(ob, ib, *taps, ic, oc)])
-        return te.sum(product, axis=[ib, *taps, ic])
+        product = multiply(
+            padded[(b, summed.block, *at, summed.lane)], weight[(ob, summed.block, *taps, summed.lane, oc)]
+        )
+        return te.sum(product, axis=[*summed.outer, *taps, *summed.inner])
 
     own = dict(attrs)
     if any(l > 1 for l in dilate):  # then a tap may read nothing but padding

@@ -22,6 +22,7 @@ from .. import te
 from ..errors import InputError
 from ..expr import Expr, Select
 from ..te import Tensor
+from .blocked import SummedChannels
 from .shapes import Dim, dims, paddings, per_axis, plus, simple, times
 
 __all__ = ["TILES", "transformed_weights", "winograd_conv2d_nchwc", "winograd_error_growth"]
@@ -87,13 +88,15 @@ def winograd_conv2d_nchwc(
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
     algorithm: Sequence[Any] = (),
+    channels: int = 0,
 ) -> Tensor:
     """3x3 convolution of stride 1 of `data` [N, I/x, H, W, x] with transformed weights [O/(k y), t, t, I/x, x, k, y].
 
     t is `tile` + 2; the result is [N, O/y, OH, OW, y]. The products of one place and one panel (k blocks of output
     channels) read a contiguous part of the weights. Stages: `strips` (the rows of the image that a row of tiles reads,
     with padding; rows that two strips need are copied into both), `columns` (B^T d),
-    `tiles` (B^T d B), `products`, `rows` (A^T M), `winograd` (A^T M A). The annotation `algorithm` records the choice.
+    `tiles` (B^T d B), `products`, `rows` (A^T M), `winograd` (A^T M A). Products are sums over the first
+    `channels` of the data (0: all). The annotation `algorithm` records the choice.
 
     H and W may be open, and pixels may be `dilation` apart: then `images` takes the place of `strips`, in which each
     phase of the input is an image of its own (`_Grid`). Raises `InputError` for a tile that is not one of `TILES`, and
@@ -120,8 +123,8 @@ def winograd_conv2d_nchwc(
 
     def product(b: Expr, u: Expr, v: Expr, ob: Expr, *at: Expr) -> Expr:
         *p, oc = at
-        weights = weight[ob // panel, u, v, ib, ic, ob % panel, oc]
-        return te.sum(tiles[(b, u, v, ib, *p, ic)] * weights, axis=[ib, ic])
+        weights = weight[ob // panel, u, v, summed.block, summed.lane, ob % panel, oc]
+        return te.sum(tiles[(b, u, v, summed.block, *p, summed.lane)] * weights, axis=[*summed.outer, *summed.inner])
 
     def row(b: Expr, ob: Expr, *at: Expr) -> Expr:
         *p, y, v, oc = at
@@ -141,7 +144,7 @@ def winograd_conv2d_nchwc(
     tiles = te.compute(
         (images, places, places, in_blocks, *grid.tiles, block), transformed, name="tiles", varargs_names=[*names, "c"]
     )
-    ib, ic = te.reduce_axis((0, in_blocks), name="ib"), te.reduce_axis((0, block), name="ic")
+    summed = SummedChannels.of(in_blocks, block, channels)
     products = te.compute(
         (images, places, places, out_blocks, *grid.tiles, out_block),
         product,

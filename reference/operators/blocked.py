@@ -39,13 +39,15 @@ def _plain(data: np.ndarray) -> np.ndarray:
 @operator("nn.contrib_conv2d_NCHWc", "nn.contrib_conv3d_NCHWc")
 def conv_nchwc(
     data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any, out_dtype: str = "",
-    algorithm: str = "",
+    algorithm: str = "", channels: int = 0,
 ) -> np.ndarray:  # fmt: skip
+    """What is behind the first `channels` is cut off before anything is computed (0: they fill their blocks)."""
     out_blocks, in_blocks, *kernel, in_block, out_block = weight.shape
     last = weight.ndim - 1
     ordered = weight.transpose(0, last, 1, last - 1, *range(2, last - 1))
     filters = ordered.reshape(out_blocks * out_block, in_blocks * in_block, *kernel)
-    convolved = convolve(_plain(data), filters, strides, padding, dilation, 1, out_dtype)
+    kept = channels or in_blocks * in_block
+    convolved = convolve(_plain(data)[:, :kept], filters[:, :kept], strides, padding, dilation, 1, out_dtype)
     return block_axis(convolved, 1, out_block)
 
 
@@ -62,7 +64,7 @@ _WINOGRAD = {
 
 @operator("nn.contrib_winograd_conv2d_NCHWc")
 def winograd_conv2d_nchwc(
-    data: np.ndarray, weight: np.ndarray, tile: int, padding: Any, dilation: Any, algorithm: str = ""
+    data: np.ndarray, weight: np.ndarray, tile: int, padding: Any, dilation: Any, algorithm: str = "", channels: int = 0
 ) -> np.ndarray:
     """With dilation, a pixel depends on the pixels of its own phase: every k-th line and l-th column."""
     panels, places, _, in_blocks, in_block, panel, out_block = weight.shape
@@ -70,7 +72,8 @@ def winograd_conv2d_nchwc(
     filters = weight.transpose(1, 2, 0, 5, 6, 3, 4).reshape(places, places, out_channels, in_blocks * in_block)
     before, after = before_after(padding, 2)
     apart = (dilation, dilation) if isinstance(dilation, int) else tuple(dilation)
-    plain = _plain(data).astype(np.float64)
+    kept = channels or in_blocks * in_block
+    filters, plain = filters[..., :kept], _plain(data)[:, :kept].astype(np.float64)
     sizes = [n + b + a - 2 * k for n, b, a, k in zip(plain.shape[2:], before, after, apart, strict=True)]
     whole = [-(-n // (k * tile)) * k * tile for n, k in zip(sizes, apart, strict=True)]
     widths = [(b, w + 2 * k - n - b) for n, b, w, k in zip(plain.shape[2:], before, whole, apart, strict=True)]

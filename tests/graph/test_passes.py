@@ -244,6 +244,8 @@ def test_what_turns_memory_around_reads_one_tensor(turning: str) -> None:
     element, turned = b.op("exp", whole), b.op(turning, whole, **attrs)
     assert groups(fuse(dead_code(b.build(turned)))) == [["concatenate"], [turning]]
     assert groups(fuse(dead_code(b.build(element)))) == [["concatenate", "exp"]]
+    joined = b.op("concatenate", turned, b.op("full", shape=(1, *turned.shape[1:]), fill_value=1.0), axis=0)
+    assert [turning] in groups(fuse(dead_code(b.build(joined))))
 
 
 def test_inputs_of_a_function_have_names_of_their_own() -> None:

@@ -450,11 +450,12 @@ def turned(draw: Draw) -> PrimFunc:
         return te.create_prim_func([a, topi.transpose(a, axes=tuple(axes))])
     block = draw(st.sampled_from([4, 8]))
     rows, columns, blocks = draw(st.integers(1, 2)), perhaps_open(draw, draw(width)), draw(st.integers(1, 2))
+    channels = blocks * block - draw(st.sampled_from([0, 0, 1, 2]))
     if kind == "block":
-        a = te.placeholder((1, blocks * block, rows, columns), dtype, name="A")
+        a = te.placeholder((1, channels, rows, columns), dtype, name="A")
         return te.create_prim_func([a, topi.block_axis(a, axis=1, block=block)])
     a = te.placeholder((1, blocks, rows, columns, block), dtype, name="A")
-    return te.create_prim_func([a, topi.unblock_axis(a, axis=1, extent=blocks * block)])
+    return te.create_prim_func([a, topi.unblock_axis(a, axis=1, extent=channels)])
 
 
 # ---- tensor expressions ----------------------------------------------------------------------------------------------

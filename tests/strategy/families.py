@@ -61,7 +61,8 @@ def _conv(draw: Draw) -> PrimFunc:
     side, kernel = (_size(draw, 3, 5), _size(draw, 3, 6)), (_size(draw, 1, 3), _size(draw, 1, 2))
     x = te.placeholder((1, _size(draw, 1, 2), *side, LANES), name="x")
     w = te.placeholder((_size(draw, 1, 3), x.shape[1], *kernel, LANES, LANES), name="w")
-    y = topi.conv2d_nchwc(x, w, padding=_size(draw, 0, 1), strides=_size(draw, 1, 2))
+    channels = int(x.shape[1]) * LANES - _size(draw, 0, LANES - 1)
+    y = topi.conv2d_nchwc(x, w, padding=_size(draw, 0, 1), strides=_size(draw, 1, 2), channels=channels)
     if draw(st.booleans()):
         return _with_epilogue(draw, [x, w], y)
     plain = topi.unblock_axis(y, axis=1, extent=w.shape[0].value * LANES)

@@ -25,9 +25,9 @@ def blocked(shape: tuple[Any, ...], block: int) -> PrimFunc:
     return te.create_prim_func([a, topi.block_axis(a, axis=1, block=block)])
 
 
-def unblocked(shape: tuple[Any, ...]) -> PrimFunc:
+def unblocked(shape: tuple[Any, ...], extent: int = 0) -> PrimFunc:
     a = te.placeholder(shape, name="A")
-    return te.create_prim_func([a, topi.unblock_axis(a, axis=1, extent=shape[1] * shape[-1])])
+    return te.create_prim_func([a, topi.unblock_axis(a, axis=1, extent=extent or shape[1] * shape[-1])])
 
 
 CASES: dict[str, tuple[PrimFunc, bool]] = {
@@ -42,7 +42,11 @@ CASES: dict[str, tuple[PrimFunc, bool]] = {
     "inner axis stays": (transposed((6, 8, 16), (1, 0, 2)), False),
     "blocked by 16": (blocked((1, 32, 4, 8), 16), True),
     "blocked by 4": (blocked((2, 8, 3, 4), 4), True),
-    "blocked, odd image": (blocked((1, 32, 7, 7), 16), False),
+    "blocked, odd image": (blocked((1, 32, 7, 7), 16), True),
+    "blocked, not full": (blocked((1, 29, 4, 8), 16), True),
+    "blocked, one block, not full": (blocked((1, 14, 4, 8), 16), True),
+    "unblocked, one block, not full": (unblocked((1, 1, 4, 8, 16), 14), True),
+    "unblocked, not full": (unblocked((1, 2, 4, 8, 16), 29), True),
     "unblocked": (unblocked((1, 2, 4, 8, 16)), True),
     "unblocked by 8": (unblocked((2, 3, 4, 8, 8)), True),
     "unblocked, narrow image": (unblocked((2, 3, 4, 6, 8)), False),

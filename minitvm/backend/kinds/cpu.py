@@ -7,6 +7,7 @@ BACKEND = Backend(
     layouts="minitvm.graph.passes.blocked_layout:layouts",
     rules="minitvm.strategy.cpu:rules",
     algorithms="minitvm.strategy.cpu.algorithms:convolution_algorithms",
+    channel_block="minitvm.strategy.cpu.channel_blocks:channel_block",
     explain="minitvm.strategy.cpu.explain:explain",
     language="numba",
     generate="minitvm.codegen.numba_cpu:generate",

@@ -55,23 +55,25 @@ _ABSORBED = ("layout.unblock_axis", "nn.interleave")
 @register("nn.contrib_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=_ABSORBED)
 def conv2d_nchwc(
     data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
-    out_dtype: str = "", algorithm: Sequence[Any] = (),
+    out_dtype: str = "", algorithm: Sequence[Any] = (), channels: int = 0,
 ) -> Any:  # fmt: skip
-    """Convolution on NCHW[x]c data and packed weights; `algorithm` says why it is done this way."""
+    """Convolution of the first `channels` (0: all) of NCHW[x]c data; `algorithm` says why it is done this way."""
     return topi.conv2d_nchwc(
-        data, weight, strides=strides, padding=padding, dilation=dilation, out_dtype=out_dtype, algorithm=algorithm
-    )
+        data, weight, strides=strides, padding=padding, dilation=dilation, out_dtype=out_dtype, algorithm=algorithm,
+        channels=channels,
+    )  # fmt: skip
 
 
 @register("nn.contrib_conv3d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=_ABSORBED)
 def conv3d_nchwc(
     data: Any, weight: Any, *, strides: Any = (1, 1, 1), padding: Any = (0, 0, 0), dilation: Any = (1, 1, 1),
-    out_dtype: str = "", algorithm: Sequence[Any] = (),
+    out_dtype: str = "", algorithm: Sequence[Any] = (), channels: int = 0,
 ) -> Any:  # fmt: skip
-    """Convolution on NCDHW[x]c data and packed weights; `algorithm` says why it is done this way."""
+    """Convolution of the first `channels` (0: all) of NCDHW[x]c data; `algorithm` says why it is done this way."""
     return topi.conv3d_nchwc(
-        data, weight, strides=strides, padding=padding, dilation=dilation, out_dtype=out_dtype, algorithm=algorithm
-    )
+        data, weight, strides=strides, padding=padding, dilation=dilation, out_dtype=out_dtype, algorithm=algorithm,
+        channels=channels,
+    )  # fmt: skip
 
 
 @register("nn.contrib_winograd_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE)
@@ -83,9 +85,12 @@ def winograd_conv2d_nchwc(
     padding: Any = (0, 0),
     dilation: Any = (1, 1),
     algorithm: Sequence[Any] = (),
+    channels: int = 0,
 ) -> Any:
     """3x3 convolution of stride 1 on NCHW[x]c data and weights that are transformed for F(tile x tile, 3x3)."""
-    return topi.winograd_conv2d_nchwc(data, weight, tile=tile, padding=padding, dilation=dilation, algorithm=algorithm)
+    return topi.winograd_conv2d_nchwc(
+        data, weight, tile=tile, padding=padding, dilation=dilation, algorithm=algorithm, channels=channels
+    )
 
 
 @register("nn.contrib_depthwise_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...backend import lookup
-from ...strategy.algorithms import WINOGRAD, Convolution, direct_alone
+from ...strategy.algorithms import WINOGRAD, ChannelUse, direct_alone, whole_block
 from ...strategy.choice import records
 from ...target import Target
 from ...topi.factors import TF32
@@ -24,6 +24,7 @@ from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
 from ..registry import Pattern, get
 from . import blocked_brain, blocked_bytes
+from .channel_use import channel_uses, convolution_of
 from .rebuild import with_output_names
 
 # Attributes that refer to the axes of the plain layout.
@@ -68,16 +69,6 @@ def _channels_behind_convolutions(graph: Graph) -> set[int]:
     return {int(v.shape[1]) for v in seen if v.ndim > 1 and isinstance(v.shape[1], int)}
 
 
-def block_of(channels: int, lanes: int) -> int | None:
-    """The block of a dimension: `lanes` halved until they divide it, at least 4; a few channels are one block."""
-    block = lanes
-    while block >= 4:
-        if channels % block == 0:
-            return block
-        block //= 2
-    return channels if channels <= 4 else None
-
-
 class Blocking:
     """The pass at work: each value plain, blocked or both, and the operators that are left to look at."""
 
@@ -94,6 +85,8 @@ class Blocking:
         self.consumers = graph.consumers()
         self.packed: dict[tuple[Value, tuple[Any, ...]], Value] = {}
         self.whole = _channels_behind_convolutions(graph)
+        self.uses = channel_uses(graph, self.on_blocks)
+        self.blocks: dict[int, int | None] = {}
 
     def run(self) -> Graph:
         for value in self.graph.inputs:
@@ -121,10 +114,29 @@ class Blocking:
         channels = value.shape[1]
         if not isinstance(channels, int):
             return None
-        # No sum over channels reads the filling of an incomplete block: it need not be zero, nor finite.
+        if channels not in self.blocks:
+            self.blocks[channels] = self._chosen(channels)
+        return self.blocks[channels]
+
+    def _chosen(self, channels: int) -> int | None:
+        """The block of so many channels, as the back end chooses it; without a choice one that they fill.
+
+        Sums do not read what fills the last block: it need not be zero, nor finite. Where nobody chooses, it is only
+        filled if it belongs to many channels that no convolution reads.
+        """
+        choose = lookup(self.target, "channel_block")
+        if choose is not None:
+            use = self.uses.get(channels, ChannelUse(channels))
+            found: int | None = choose(use, self.lanes, self.target, self.accuracy)
+            return found
         if channels % self.lanes and channels >= WORTH_PADDING * self.lanes and channels not in self.whole:
             return self.lanes
-        return block_of(channels, self.lanes)
+        return whole_block(channels, self.lanes)
+
+    def filling(self, value: Value) -> dict[str, int]:
+        """The attribute `channels` of a sum over those of a value, where they do not fill their blocks."""
+        channels, block = int(value.shape[1]), self.block(value)  # type: ignore[arg-type]
+        return {"channels": channels} if block and channels % block else {}
 
     def split_channels(self, array: np.ndarray, width: int) -> np.ndarray:
         """A constant [b, channels, ...] as [b, channels / width, ..., width], zeros in an incomplete block."""
@@ -189,26 +201,16 @@ class Blocking:
 
     def conv(self, item: OpNode) -> bool:
         """A convolution of two or three spatial axes, of one group, or in two dimensions depthwise."""
-        flat = item.op == "nn.conv2d"
-        if flat and blocked_brain.conv2d(self, item):
+        if item.op == "nn.conv2d" and blocked_brain.conv2d(self, item):
             return True
         data, weight = item.inputs[:2]
-        attrs = dict(item.attrs)
-        groups = attrs.pop("groups", 1)
-        if len(item.inputs) != 2 or weight not in self.data or not _summed_in_vectors(item, self.target):
+        if not self.on_blocks(item) or self.turned_phases(item, data):
             return False
-        if flat and (attrs.pop("data_layout"), attrs.pop("kernel_layout")) != ("NCHW", "OIHW"):
-            return False  # the user's own choice
         in_block, out_block = self.block(data), self.block(item.output)
-        if in_block is None or out_block is None or item.output.shape[1] == 1:
+        if in_block is None or out_block is None:
             return False
-        if self.turned_phases(item, data):
-            return False
-        channels = data.shape[1]
-        depthwise = groups == channels == item.output.shape[1] and groups != 1
-        rounds = item.attrs["out_dtype"] == TF32
-        if groups != 1 and (rounds or not (depthwise and flat)):
-            return False
+        attrs = {k: v for k, v in item.attrs.items() if k not in ("groups", "data_layout", "kernel_layout")}
+        depthwise = item.attrs["groups"] != 1
         name = item.output.name
         if depthwise and data not in self.blocked and self.on_rows(item):
             return True
@@ -219,6 +221,20 @@ class Blocking:
             convolved = self.convolution(item, in_block, out_block, attrs)
         self.blocked[item.output] = convolved
         return True
+
+    def on_blocks(self, item: OpNode) -> bool:
+        """Whether a convolution can be computed on blocks, if data and result have some."""
+        data, weight = item.inputs[:2]
+        if len(item.inputs) != 2 or weight not in self.data or not _summed_in_vectors(item, self.target):
+            return False
+        layouts = (item.attrs.get("data_layout", "NCHW"), item.attrs.get("kernel_layout", "OIHW"))
+        if layouts != ("NCHW", "OIHW") or item.output.shape[1] == 1:
+            return False  # the user's own choice, or nothing to put into vectors
+        if not isinstance(data.shape[1], int) or any(0 in v.shape for v in (data, weight, item.output)):
+            return False
+        groups = item.attrs["groups"]
+        depthwise = groups == data.shape[1] == item.output.shape[1] and item.op == "nn.conv2d"
+        return groups == 1 or (depthwise and item.attrs["out_dtype"] != TF32)
 
     def on_rows(self, item: OpNode) -> bool:
         """A depthwise convolution between plain values, where two changes of layout would cost more than they save."""
@@ -257,12 +273,7 @@ class Blocking:
     def convolution(self, item: OpNode, in_block: int, out_block: int, attrs: dict[str, Any]) -> Value:
         """A convolution without groups, by the algorithm that costs the least."""
         data, weight = item.inputs[:2]
-        out_channels, in_channels, *kernel = (int(d) for d in weight.shape)  # type: ignore[arg-type]
-        batch, _, *image = (d if isinstance(d, int) else None for d in item.output.shape)
-        rank = len(kernel)
-        strides, dilation = (tuple(per_axis(attrs[name], rank, name)) for name in ("strides", "dilation"))
-        # If the batch is open, one image counts.
-        what = Convolution(batch or 1, in_channels, out_channels, tuple(image), tuple(kernel), strides, dilation)
+        rank, what = weight.ndim - 2, convolution_of(item)
         exact = not item.output.dtype.is_float  # Winograd's transforms contain fractions, which integers cannot hold
         # The numbers of the image and the weights are rounded, not those of their transforms.
         rounds = item.attrs["out_dtype"] == TF32 or data.dtype.is_half
@@ -274,11 +285,11 @@ class Blocking:
             packed = self.pack(weight, ("winograd", tile, in_block, out_block, panel))
             return self.op(
                 "nn.contrib_winograd_conv2d_NCHWc", self.as_blocked(data), packed, name=name, tile=tile,
-                padding=attrs["padding"], dilation=dilation, algorithm=weighed,
+                padding=attrs["padding"], dilation=what.dilation, algorithm=weighed, **self.filling(data),
             )  # fmt: skip
         packed = self.pack(weight, ("conv2d", in_block, out_block))
         op = f"nn.contrib_conv{rank}d_NCHWc"
-        return self.op(op, self.as_blocked(data), packed, name=name, algorithm=weighed, **attrs)
+        return self.op(op, self.as_blocked(data), packed, name=name, algorithm=weighed, **attrs, **self.filling(data))
 
     def pack(self, weight: Value, form: tuple[Any, ...]) -> Value:
         """`weight` packed in that form, once for all operators that read it: packed weights are copies."""
@@ -324,7 +335,7 @@ class Blocking:
         blocks = {self.block(v) for v in item.inputs}
         if item.attrs["axis"] % item.output.ndim != 1 or block is None or blocks != {block}:
             return False
-        if any(int(v.shape[1]) % block for v in item.inputs):  # type: ignore[arg-type]
+        if any(int(v.shape[1]) % block for v in item.inputs[:-1]):  # type: ignore[arg-type]
             return False
         if not any(v in self.blocked for v in item.inputs):
             return False
@@ -454,9 +465,9 @@ def _summed_in_vectors(item: OpNode, target: Target) -> bool:
 
 
 def _pack_depthwise(weight: np.ndarray, block: int) -> np.ndarray:
-    """[C, 1, kh, kw] as [C/x, kh, kw, x]."""
-    channels, _, kh, kw = weight.shape
-    return np.ascontiguousarray(np.moveaxis(weight.reshape(channels // block, block, kh, kw), 1, -1))
+    """[C, 1, kh, kw] as [C/x, kh, kw, x], zeros filling an incomplete block."""
+    full = np.pad(weight, [(0, -weight.shape[0] % block), *[(0, 0)] * 3])
+    return np.ascontiguousarray(np.moveaxis(full.reshape(-1, block, *full.shape[2:]), 1, -1))
 
 
 def _pack_dense(weight: np.ndarray, block: int, turned: bool) -> np.ndarray:
@@ -468,8 +479,8 @@ def _pack_dense(weight: np.ndarray, block: int, turned: bool) -> np.ndarray:
 
 def _pack_winograd(weight: np.ndarray, tile: int, in_block: int, out_block: int, panel: int) -> np.ndarray:
     """[O, I, 3, 3], transformed, as [O/(k y), t, t, I/x, x, k, y], for panels of k blocks of y output channels."""
-    missing = -weight.shape[0] % out_block
-    transformed = transformed_weights(np.pad(weight, [(0, missing), (0, 0), (0, 0), (0, 0)]), tile)
+    missing = [(0, -channels % block) for channels, block in zip(weight.shape, (out_block, in_block), strict=False)]
+    transformed = transformed_weights(np.pad(weight, [*missing, (0, 0), (0, 0)]), tile)
     places, _, out, inner = transformed.shape
     width = panel * out_block
     split = transformed.reshape(places, places, out // width, panel, out_block, inner // in_block, in_block)

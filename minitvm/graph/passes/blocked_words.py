@@ -21,11 +21,15 @@ def is_conv_of_words(blocking: Blocking, item: OpNode) -> bool:
 
 
 def blocks_of(blocking: Blocking, item: OpNode) -> tuple[int, int]:
-    """The blocks of the data's channels and of the result's: the layout's, where that is made of words."""
+    """The blocks of the data's channels and of the result's: the layout's, where that is made of words.
+
+    Products of bytes with what fills a block are 0, as its weights are. Those of floats need not be.
+    """
     data, weight = item.inputs
     count = per_word(blocking.data[weight])
     block = blocking.block(data)
-    in_block = block if block is not None and block % count == 0 else count
+    fits = block is not None and block % count == 0 and (weight.dtype.is_int or not blocking.filling(data))
+    in_block = block if block is not None and fits else count
     return in_block, blocking.block(item.output) or blocking.lanes
 
 

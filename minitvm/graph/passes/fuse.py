@@ -33,10 +33,6 @@ _INJECTIVE = (*_MAPS, Pattern.INJECTIVE)
 # These read an element of their input several times.
 _REPEATING = {"tile", "repeat", "broadcast_to", "take", "gather", "gather_nd", "one_hot"}
 
-# These turn memory around, square by square (`strategy.cpu.turned`), and so read one tensor. From a concatenation they
-# would choose among its inputs at each element; the concatenation itself is a few copies, or none (`link.joined`).
-_TURNING = {"transpose", "layout_transform", "layout.block_axis", "layout.unblock_axis"}
-
 # A group is one kernel, and the compile time grows with its size.
 _LARGEST_GROUP = 32
 
@@ -145,7 +141,8 @@ class _Fusion:
             return False
         if group.diamonds + producer.diamonds + (len(readers) > 1) > _MOST_DIAMONDS:
             return False
-        if producer.nodes[-1].op == "concatenate" and any(reader.op in _TURNING for reader in readers):
+        maker = producer.nodes[-1]
+        if any(_stays_apart(maker, reader) for reader in readers):
             return False
         return all(
             reader in group.members and (_takes(reader, value) or any(_absorbs(n, reader.op) for n in producer.nodes))
@@ -169,6 +166,30 @@ def fuse(graph: Graph) -> Graph:
     read = {v for n in nodes for v in n.inputs} | fusion.returned
     kept = tuple(c for c in graph.constants if c.value in read)
     return replace(graph, constants=kept, nodes=tuple(nodes))
+
+
+def _turns(item: OpNode) -> bool:
+    """Whether an operator turns memory around: of its result another axis is contiguous than of what it reads."""
+    if item.op == "transpose":
+        axes = item.attrs["axes"]
+        return bool(axes) and axes[-1] not in (-1, len(axes) - 1)
+    if item.op not in ("layout.block_axis", "layout.unblock_axis"):
+        return False
+    shape = item.inputs[0].shape
+    end = len(shape) - (item.op == "layout.unblock_axis")
+    return any(not isinstance(n, int) or n > 1 for n in shape[item.attrs["axis"] + 1 : end])
+
+
+def _stays_apart(maker: OpNode, reader: OpNode) -> bool:
+    """Whether one of the two turns memory around, and the other would have it done element by element.
+
+    What turns goes square by square (`strategy.cpu.turned`) from one tensor to another. From a concatenation it would
+    choose among the inputs at each element, and the concatenation itself is a few copies, or none (`link.joined`). What
+    reads several tensors reads only one of them across its memory.
+    """
+    if maker.op == "concatenate":
+        return _turns(reader)
+    return _turns(maker) and (reader.op == "concatenate" or len(set(reader.inputs)) > 1)
 
 
 def _absorbs(item: OpNode, op: str) -> bool:

@@ -110,6 +110,12 @@ class CudaDevice:
         units = self._attribute(handle, "MULTIPROCESSOR_COUNT")
         self.limits = Limits(self._attribute(handle, "MAX_THREADS_PER_BLOCK"), axes, memory, units, blocks)
 
+    @property
+    def target(self) -> str:
+        """The target that describes it: its architecture with what only that one has, and its multiprocessors."""
+        arch = "sm_90a" if self.arch == "sm_90" else self.arch
+        return f"cuda -arch={arch} -multiprocessors={self.limits.units}"
+
     def _attribute(self, handle: Any, name: str) -> int:
         attribute = getattr(self.driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
         return int(self.call("cuDeviceGetAttribute", attribute, handle))

@@ -171,8 +171,8 @@ def _taps(block: Block, *axes: int) -> tuple[Taps, Taps] | None:
     notes = block.annotations
     if "dilation" not in notes:
         return None
-    kernel = extents(reduced(block))[1:-1]
     strides, dilation, padding = (tuple(map(int, notes[name])) for name in ("strides", "dilation", "padding"))
+    kernel = extents(reduced(block))[1 : 1 + len(strides)]  # behind the axis of channels, or of their blocks
     before, after = padding[: len(kernel)], padding[len(kernel) :]
     first, second = (Taps(kernel[a] or 1, strides[a], dilation[a], before[a], after[a]) for a in axes)
     return first, second
@@ -348,7 +348,7 @@ def _skip_padding(sch: Schedule, conv: Any) -> None:
         return
     spatial = len(shape_written(block))
     loops = sch.get_loops(conv)[:-spatial]  # around the tile
-    for loop in loops[-len(reduced(block)) :][1:-1]:
+    for loop in loops[1 - spatial :][1:-1]:  # blocks of channels, taps, channels
         sch.annotate(loop, SKIP_ZEROS, True)
 
 

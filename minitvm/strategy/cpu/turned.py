@@ -2,7 +2,8 @@
 
 Both axes are tiled by the lanes of a vector; the tile is unrolled along the axis that is contiguous where it is read,
 and vectorised along the one that is contiguous where it is written. Of that the pass `transpose_tiles` makes shuffles.
-If an axis is open, its last tile may be cut; `unswitch_tiles` makes a version of its own for the others.
+A copy may leave out elements along the axis where it writes, as those that fill a block of channels are (zeros). If an
+axis is open, its last tile may be cut; `unswitch_tiles` makes a version of its own for the others.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import ScheduleError
-from ...expr import REDUCE, Expr, FloorMod, IntImm, Var
+from ...expr import REDUCE, Expr, FloorMod, IntImm, Var, walk
 from ...tir import Schedule
-from ...tir.nodes import Block, BufferLoad, BufferStore
-from ...tir.transform.transpose_tiles import LARGEST, SMALLEST
+from ...tir.nodes import Block, BufferStore
+from ...tir.transform.transpose_tiles import LARGEST, SMALLEST, guarded_load
 from ..blocks import constant_extent
 from .tiling import cpu_of
 
@@ -30,12 +31,14 @@ def turned_copy(sch: Schedule, name: str, target: Any) -> list[Any] | None:
     if ends is None or len(sch.get_loops(handle)) != len(block.iter_vars):
         return None
     body = block.body
-    assert isinstance(body, BufferStore) and isinstance(body.value, BufferLoad)
+    assert isinstance(body, BufferStore)
+    copy = guarded_load(body.value)
+    assert copy is not None
     axes = [axis.var for axis in block.iter_vars]
     lanes = min(LARGEST, cpu_of(target).vector_bytes // max(1, body.buffer.dtype.bytes))
     try:
         with sch.all_or_nothing():
-            return _tiled(sch, handle, axes, (body.indices, body.value.indices), ends, lanes)
+            return _tiled(sch, handle, axes, (body.indices, copy.load.indices), ends, lanes)
     except (ScheduleError, _TooSmall):
         return None
 
@@ -43,13 +46,16 @@ def turned_copy(sch: Schedule, name: str, target: Any) -> list[Any] | None:
 def contiguous_ends(block: Block) -> tuple[tuple[Var, int | None], tuple[Var, int | None]] | None:
     """The axes along which a copy writes and reads; None for a block that is no copy, or one along a single axis."""
     body = block.body
-    if not isinstance(body, BufferStore) or not isinstance(body.value, BufferLoad) or block.init is not None:
+    copy = guarded_load(body.value) if isinstance(body, BufferStore) and block.init is None else None
+    if copy is None or not isinstance(body, BufferStore):
         return None
     axes = [axis.var for axis in block.iter_vars]
-    if any(axis.kind == REDUCE for axis in block.iter_vars) or not body.indices or not body.value.indices:
+    if any(axis.kind == REDUCE for axis in block.iter_vars) or not body.indices or not copy.load.indices:
         return None
-    to, of = _contiguous(body.indices[-1], axes), _contiguous(body.value.indices[-1], axes)
-    return None if to is None or of is None or to[0] is of[0] else (to, of)
+    to, of = _contiguous(body.indices[-1], axes), _contiguous(copy.load.indices[-1], axes)
+    if to is None or of is None or to[0] is of[0] or any(item is of[0] for item in walk(copy.condition)):
+        return None
+    return to, of
 
 
 class _TooSmall(Exception):
@@ -105,14 +111,17 @@ def _joined(var: Var, other: Var, axes: list[Var], indices: Any, loops: dict[Var
 
 
 def _side(extent: int | None, lanes: int) -> int:
-    """The side of a tile: the largest power of two that divides the axis; one with a tail where that is small."""
+    """The side of a tile: the largest power of two that divides the axis; one with a tail where that is small.
+
+    Of a tail, too, most is turned in smaller squares.
+    """
     if extent is None:
         return min(_OPEN_SIDE, lanes)
     side = lanes
     while side >= SMALLEST and extent % side:
         side //= 2
-    if side < min(8, lanes):
-        side = min(8, lanes) if extent >= 4 * lanes else side
+    if side < min(8, lanes) and extent >= 2 * SMALLEST:
+        side = min(8, lanes)
     if side < SMALLEST:
         raise _TooSmall
     return side

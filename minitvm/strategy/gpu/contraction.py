@@ -199,6 +199,8 @@ def _shared_tiles(way: Roles, target: Any) -> Iterator[tuple[ThreadTile, BlockTi
     for rows, vectors, row_threads, column_threads in product_of((2, 4, 8), (1, 2), (4, 8, 16), (4, 8, 16, 32)):
         tile = ThreadTile(rows, 1 if narrow else vectors, lanes, vectors if further is not None and narrow else 1)
         over = BlockTile(row_threads, column_threads)
+        if further is not None and not narrow and product.n % (over.column_threads * tile.columns):
+            continue  # blocks of channels have no neighbours along the columns
         if not 32 <= over.threads <= target.max_threads_per_block or not _fits(tile, target):
             continue
         for depth, double in product_of((8, 16), (False, True)):

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import minitvm
 from minitvm.expr import SizeVar
 from minitvm.graph import Graph, GraphBuilder, Value, verify_graph
-from minitvm.graph.passes.blocked_layout import block_of, blocked_layout
+from minitvm.graph.passes.blocked_layout import blocked_layout
 from minitvm.graph.passes.constant_folding import constant_folding
 from minitvm.graph.passes.dead_code import dead_code
 from minitvm.reference import graph as interpreter
+from minitvm.strategy.algorithms import whole_block
 from minitvm.target import Target
 
 from ..graphs import by_te
@@ -219,28 +221,74 @@ def test_phases_interleave_on_blocks_between_convolutions() -> None:
     phases_keep_their_meaning()
 
 
-@pytest.mark.parametrize("kernel", [1, 3])
-def test_many_channels_that_no_convolution_reads_fill_their_last_block(kernel: int) -> None:
+def fillings_are_not_read(channels: int, kernel: int) -> None:
+    """What fills a block may be no number: a sum over channels leaves it out."""
     b = GraphBuilder()
-    x = b.op("nn.conv2d", b.input("x", (1, 8, 6, 6)), weights(36, 8, kernel, kernel), padding=kernel // 2)
-    x = b.op("nn.relu", b.op("nn.bias_add", x, weights(36)))
-    x = b.op("multiply", b.op("add", x, weights(36, 1, 1)), b.input("scale", (1, 36, 1, 1)))
-    x = b.op("divide", x, b.op("nn.max_pool2d", x, pool_size=1))  # 0 / 0 in what is filled
-    graph = b.build([b.op("nn.global_avg_pool", x), x])
+    x = b.op("nn.conv2d", b.input("x", (1, 8, 8, 8)), weights(channels, 8, kernel, kernel), padding=kernel // 2)
+    x = b.op("nn.relu", b.op("nn.bias_add", x, weights(channels)))
+    x = b.op("multiply", b.op("add", x, weights(channels, 1, 1)), b.input("scale", (1, channels, 1, 1)))
+    x = b.op("divide", x, b.op("add", b.op("abs", x), np.abs(weights(channels, 1, 1)) + 1))  # 0 / 0 in what is filled
+    y = b.op("nn.conv2d", x, weights(24, channels, kernel, kernel), padding=kernel // 2)
+    y = b.op("nn.conv2d", y, weights(channels, 24, kernel, kernel), padding=kernel // 2)
+    z = b.op("nn.conv2d", b.op("add", x, y), weights(channels, 1, 3, 3), groups=channels)
+    graph = b.build([b.op("nn.global_avg_pool", z), x, y])
     after = blocked_layout(graph, machine(8))
-    blocked = [v for n in after.nodes for v in n.outputs if v.ndim == 5]
-    assert {v.shape[1:2] + v.shape[-1:] for v in blocked} == {(1, 8), (5, 8)}
+    blocked = {v.shape[1:2] + v.shape[-1:] for n in after.nodes for v in n.outputs if v.ndim == 5}
+    assert (-(-channels // 8), 8) in blocked
     inputs = feed(graph, 0)
+    right = interpreter.run(graph, inputs)
+    assert all(np.isfinite(array).all() for array in right)
     with np.errstate(all="ignore"):
-        for found, wanted in zip(interpreter.run(after, inputs), interpreter.run(graph, inputs), strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+        for found, wanted in zip(interpreter.run(after, inputs), right, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)
 
 
-def test_channels_that_a_convolution_reads_are_whole_blocks() -> None:
+@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("channels", [36, 13, 7])
+def test_what_fills_a_block_is_not_read(channels: int, kernel: int) -> None:
+    fillings_are_not_read(channels, kernel)
+
+
+def kernels_are_right(channels: tuple[int, int, int], kernel: int, lanes: int, stride: int, dilation: int) -> None:
+    """Compiled: registers, tails of channels and of pixels, and copies between layouts."""
+    first, second, third = channels
+    b = GraphBuilder()
+    attrs = {"padding": dilation * (kernel // 2), "dilation": dilation}
+    x = b.op("nn.conv2d", b.input("x", (1, first, 9, 13)), weights(second, first, kernel, kernel), **attrs)
+    x = b.op("nn.relu", b.op("nn.bias_add", x, weights(second)))
+    y = b.op("nn.conv2d", x, weights(third, second, kernel, kernel), strides=stride, **attrs)
+    graph = b.build([x, y])
+    inputs = feed(graph, 0)
+    found = minitvm.build(graph, machine(lanes), threads=1)(**inputs)
+    for result, wanted in zip(found, interpreter.run(graph, inputs), strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_kernels_of_channels_that_no_vector_divides() -> None:
+    """One network, as it is compiled, which takes seconds."""
+    kernels_are_right((7, 26, 21), kernel=3, lanes=16, stride=2, dilation=1)
+
+
+@pytest.mark.full
+@given(
+    channels=st.tuples(*[st.integers(1, 40)] * 3), kernel=st.sampled_from([1, 3]), lanes=st.sampled_from([4, 8, 16]),
+    stride=st.integers(1, 2), dilation=st.integers(1, 2),
+)  # fmt: skip
+@settings(max_examples=30, deadline=None)
+def test_kernels_of_any_number_of_channels(
+    channels: tuple[int, int, int], kernel: int, lanes: int, stride: int, dilation: int
+) -> None:
+    kernels_are_right(channels, kernel, lanes, stride, dilation)
+
+
+def test_where_nobody_chooses_channels_that_a_convolution_reads_are_whole_blocks() -> None:
     b = GraphBuilder()
     x = b.op("nn.relu", b.op("nn.conv2d", b.input("x", (1, 8, 6, 6)), weights(36, 8, 1, 1)))
-    after = blocked_layout(b.build(b.op("nn.conv2d", x, weights(8, 36, 1, 1))), machine(8))
+    graph = b.build([b.op("nn.conv2d", x, weights(8, 36, 1, 1)), b.op("nn.conv2d", x, weights(68, 36, 1, 1))])
+    after = blocked_layout(graph, Target("opencl -vector_bits=256"))
     assert {v.shape[-1] for n in after.nodes for v in n.outputs if v.ndim == 5} == {4, 8}
+    filled = {int(n.output.shape[1]) * 8 for n in after.nodes if n.output.ndim == 5 and n.output.shape[-1] == 8}
+    assert 72 in filled, "68 channels fill their last block: nothing sums over them"
 
 
 def operators(graph: Graph) -> Counter[str]:
@@ -330,12 +378,11 @@ def test_operators_that_name_axes_see_the_plain_layout() -> None:
 
 def test_what_cannot_be_blocked_is_left_alone() -> None:
     b = GraphBuilder()
-    x, w = b.input("x", (1, 7, 5, 5)), b.input("w", (8, 8, 1, 1))
-    odd = b.op("nn.conv2d", x, weights(8, 7, 1, 1))
-    computed = b.op("nn.conv2d", odd, w)
+    x, w = b.input("x", (1, 8, 5, 5)), b.input("w", (8, 8, 1, 1))
+    computed = b.op("nn.conv2d", x, w)
     grouped = b.op("nn.conv2d", computed, weights(8, 4, 1, 1), groups=2)
     after = blocked_layout(b.build(b.op("nn.conv2d", grouped, weights(1, 8, 1, 1))), machine(8))
-    assert operators(after) == {"nn.conv2d": 4}
+    assert operators(after) == {"nn.conv2d": 3}
 
 
 @pytest.mark.parametrize(
@@ -343,7 +390,7 @@ def test_what_cannot_be_blocked_is_left_alone() -> None:
     [(64, 16, 16), (24, 16, 8), (12, 16, 4), (12, 8, 4), (16, 4, 4), (3, 8, 3), (1, 8, 1), (6, 8, None), (7, 16, None)],
 )
 def test_blocks(channels: int, lanes: int, block: int | None) -> None:
-    assert block_of(channels, lanes) == block
+    assert whole_block(channels, lanes) == block
 
 
 @given(

@@ -73,7 +73,12 @@ Faults("topi sampling: calls", "minitvm.topi.sampling", [called("sample")]).edit
     "low = const(0.0, p.dtype)",
 )
 
-Faults("topi blocked: calls", "minitvm.topi.blocked", [called("blocked")]).edit(
+BLOCKED = Faults("topi blocked: calls", "minitvm.topi.blocked", [called("blocked")])
+BLOCKED.edit("all lanes are summed", "SummedChannels.of", "min(channels or lanes, lanes)", "lanes")
+BLOCKED.edit(
+    "the lane is the block", "SummedChannels.of", "c.var // lanes, c.var % lanes", "c.var % lanes, c.var // lanes"
+)
+BLOCKED.edit(
     "rows below the image are read where nothing is padded above",
     "_padded",
     "inside += [at < extent + first] if behind else []",

@@ -22,7 +22,7 @@ from minitvm.reference import graph as graph_reference
 from minitvm.target import Target
 from tests.graph.passes.element_networks import SMALL, network
 from tests.graph.passes.shifted_networks import chain
-from tests.graph.passes.test_blocked_layout import phases_keep_their_meaning
+from tests.graph.passes.test_blocked_layout import fillings_are_not_read, phases_keep_their_meaning
 
 from ..oracle import Noticed, Trial, drawn
 from ..patch import Faults
@@ -153,13 +153,21 @@ BLOCKED = Faults(
 BLOCKED.edit(
     "depthwise weights in another order",
     "_pack_depthwise",
-    "weight.reshape(channels // block, block, kh, kw), 1, -1",
-    "weight.reshape(block, channels // block, kh, kw).swapaxes(0, 1), 1, -1",
+    "full.reshape(-1, block, *full.shape[2:]), 1, -1",
+    "full.reshape(block, -1, *full.shape[2:]).swapaxes(0, 1), 1, -1",
 )
 BLOCKED.edit("pools without their padding", "Blocking.pool2d", "(*before, 0, *after, 0)", "(0, 0, 0, 0, 0, 0)",
              by=[graphs(in_blocks, "blocked_layout", ("conv2d", "pool"))])  # fmt: skip
 BLOCKED.edit("channels of a constant in another order", "Blocking.split_channels", "np.moveaxis(split, 2, -1)",
              "np.moveaxis(split[:, ::-1], 2, -1)")  # fmt: skip
+
+FILLED = Faults("graph blocked_layout (filled blocks)", PASSES + "blocked_layout",
+                [by_hand("blocks that are not full", lambda: fillings_are_not_read(13, 3))])  # fmt: skip
+FILLED.edit(
+    "what fills a block is summed", "Blocking.filling", "if block and channels % block else {}", "if False else {}"
+)
+FILLED.edit("weights fill the first block", "_pack_depthwise", "(0, -weight.shape[0] % block)",
+            "(-weight.shape[0] % block, 0)")  # fmt: skip
 
 PHASES = Faults("graph blocked_layout (phases)", PASSES + "blocked_layout",
                 [by_hand("phases that interleave", phases_keep_their_meaning)])  # fmt: skip

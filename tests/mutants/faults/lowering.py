@@ -464,6 +464,9 @@ TURN.edit("rows of the source a step too close", "_tile", "place(start, across.s
           "place(start, across.scaled(j) - j)")  # fmt: skip
 TURN.edit("tiles in reverse", "_turned", "start + across.scaled(first[1] + j) + (first[0] + i)",
           "start + across.scaled(first[1] + i) + (first[0] + j)")  # fmt: skip
+TURN.edit("rows that no square takes are lost", "_turned", "if done < height:", "if False:")
+TURN.edit("a column is left out by another's condition", "_turned", "const(first[1] + tile + column, columns",
+          "const(first[1], columns")  # fmt: skip
 TURN.edit("open strides are those of the result", "_turned", "strides = (across, down)", "strides = (down, down)")
 
 # -- vectorize

@@ -434,10 +434,11 @@ def _blocked() -> list[Call]:
         Call("layout.unblock_axis", (f(2, 2, 3, 4),), {"axis": 1, "extent": 7}, exact=True),
         Call("layout.pack_weights", (f(5, 3, 2, 2),), {"in_block": 2, "out_block": 4}, exact=True),
         Call("nn.contrib_conv2d_NCHWc", (x, w), attrs),
+        Call("nn.contrib_conv2d_NCHWc", (x, w), {**attrs, "channels": 7}),
         Call(
             "nn.contrib_conv3d_NCHWc",
             (f(1, 2, 4, 5, 5, 4), f(2, 2, 2, 3, 3, 4, 8)),
-            {"strides": (1, 2, 1), "padding": (1, 0, 1), "dilation": (2, 1, 2)},
+            {"strides": (1, 2, 1), "padding": (1, 0, 1), "dilation": (2, 1, 2), "channels": 6},
         ),
         Call("nn.contrib_depthwise_conv2d_NCHWc", (x, f(2, 3, 3, 4)), attrs),
         *(
@@ -511,9 +512,9 @@ def _blocked() -> list[Call]:
             Call(
                 "nn.contrib_winograd_conv2d_NCHWc",
                 (f(1, 2, 7, 5, 4), f(2, t, t, 2, 4, 3, 8, low=-0.02, high=0.02)),
-                {"tile": t - 2, "padding": dilation, "dilation": dilation},
+                {"tile": t - 2, "padding": dilation, "dilation": dilation, "channels": channels},
             )
-            for t, dilation in ((4, 1), (6, 1), (4, 2))
+            for t, dilation, channels in ((4, 1, 0), (6, 1, 0), (4, 2, 7))
         ),
     ]
 

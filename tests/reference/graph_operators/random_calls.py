@@ -162,6 +162,11 @@ def _pairs(d: Drawing, blocks: int) -> Call:
     return Call("nn.contrib_conv2d_NCHWc_words", (data(1, blocks, *extents, k), w), attrs)
 
 
+def _summed(d: Drawing, blocks: int, block: int) -> dict[str, int]:
+    """How many channels of blocks are summed: all, or some of the last block's."""
+    return {"channels": d.one(0, blocks * block - d.int(0, block - 1))}
+
+
 def _blocked(d: Drawing) -> Call:
     blocks, block = d.int(1, 2), d.one(1, 2, 3)
     kind = d.one(
@@ -192,7 +197,7 @@ def _blocked(d: Drawing) -> Call:
         padding = tuple(d.int(low, low + 2) for low in (*lowest, *lowest))
         w = d.data([d.int(1, 2), tile + 2, tile + 2, blocks, block, d.int(1, 2), d.int(1, 2)], low=-1, high=1)
         return Call("nn.contrib_winograd_conv2d_NCHWc", (d.data([1, blocks, *extents, block]), w),
-                    {"tile": tile, "padding": padding, "dilation": apart})  # fmt: skip
+                    {"tile": tile, "padding": padding, "dilation": apart, **_summed(d, blocks, block)})  # fmt: skip
     kernel, attrs = _window(d, extents)
     if kind == "conv":
         w = d.data([d.int(1, 2), blocks, *kernel, block, d.int(1, 3)])
@@ -200,7 +205,9 @@ def _blocked(d: Drawing) -> Call:
             deep = [d.int(1, 3), *extents]
             kernel, attrs = _window(d, deep)
             w = d.data([d.int(1, 2), blocks, *kernel, block, d.int(1, 3)])
+            attrs |= _summed(d, blocks, block)
             return Call("nn.contrib_conv3d_NCHWc", (d.data([1, blocks, *deep, block]), w), attrs)
+        attrs |= _summed(d, blocks, block)
         return Call("nn.contrib_conv2d_NCHWc", (d.data([1, blocks, *extents, block]), w), attrs)
     if kind == "depthwise":
         w = d.data([blocks, *kernel, block])
