@@ -248,7 +248,6 @@ class CudaDevice:
         return queue
 
     def finish(self) -> None:
-        self.enter()
         self.call("cuStreamSynchronize", self.queue)
 
     def recorded(self, queue: Callable[[], None]) -> Launch | None:
