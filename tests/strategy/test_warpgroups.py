@@ -102,6 +102,8 @@ def test_only_sm_90a_has_them() -> None:
     assert strategy.candidates(func, Target(TARGET))[0].rule == "warpgroup"
     assert strategy.candidates(func, Target("cuda -arch=sm_90"))[0].rule == "tensor_core"
     assert strategy.candidates(product(4096, 4096, 4096, "float32"), Target(TARGET))[0].rule != "warpgroup"
+    knobs = {"rows": 16, "columns": 8, "depth": 16, "warp_rows": 1, "warp_columns": 1, "stages": 2}
+    assert strategy.registry.chosen(product(16, 16, 64), Target(TARGET), knobs).rule == "tensor_core"
     kernel = kernel_of("float16")
     with pytest.raises(Unsupported, match=r"cannot be used(.|\n)*sm_90a(.|\n)*sm_90"):
         generate(kernel, Target("cuda -arch=sm_90"))
