@@ -57,9 +57,9 @@ def uneven_and_double() -> None:
 def in_parts() -> None:
     """A long sum of few results is computed in parts, as many as there is room for, and a short one is not."""
     target = Target("cuda -model=h100")
-    long, short = (strategy.candidates(_product(32, 64, k), target) for k in (4096, 64))
-    assert long[0].knobs["splits"] > 8
-    assert short[0].knobs["splits"] == 1
+    for k, least, most in ((4096, 8, 32), (64, 1, 1)):
+        every = strategy.candidates(_product(32, 64, k), target)
+        assert least <= next(one for one in every if "row" in one.knobs).knobs["splits"] <= most
     func = _product(4, 8, 64)
     every = [one for one in strategy.candidates(func, target) if one.rule == "contraction"]
     one = next(one for one in every if one.knobs["splits"] == 2 and one.knobs.get("shared") is False)
