@@ -304,7 +304,8 @@ def _capability(arch: str, block_kb: int, shared_kb: int, lanes: int, threads: i
     """A compute capability: shared memory of a block and of a multiprocessor, its lanes for float32, its threads."""
     return GPU(
         arch, arch, max_shared_memory_per_block=block_kb * _KB, lanes=lanes, threads_per_multiprocessor=threads,
-        shared_memory_per_multiprocessor=shared_kb * _KB, channel_block=32, matrix_dtypes=() if arch == "sm_75" else _MATRICES,
+        shared_memory_per_multiprocessor=shared_kb * _KB, channel_block=32,
+        matrix_dtypes=() if arch == "sm_75" else _MATRICES,
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ IN_PARTS.edit("what adds up is on no grid", "added_up", "over_blocks_and_threads
 IN_PARTS.edit("the axis of the parts is no sum", "_place", "axis.kind == REDUCE", "axis.kind != REDUCE")
 SHARED.edit("a transform is computed where it is fetched", "inlined", "ForKind.THREAD not in kinds", "kinds")
 WINOGRAD = Faults("Winograd's algorithm on GPUs", "minitvm.strategy.gpu.winograd", [TILES_ON_GPUS])
-WINOGRAD.edit("transforms are free", "winograd", "tiled.cost(**knobs) + before + behind", "tiled.cost(**knobs)")
+WINOGRAD.edit("the image's transform is free", "_transforms", 'element_wise_cost(2 * values["tiles"]', "Cost(0) or (2")
 WINOGRAD.edit("threads share a tile's pixels", "_in_registers", 'sch.set_scope(stage, 0, "local")', "pass")
 ALGORITHMS = Faults("algorithms on GPUs", "minitvm.strategy.gpu.algorithms", [TILES_ON_GPUS])
 ALGORITHMS.edit("strict is not heard", "convolution_algorithms", 'accuracy == "strict"', "False")
