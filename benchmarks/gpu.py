@@ -50,8 +50,11 @@ def missing() -> str:
 
 def ours(graph: Graph, inputs: dict[str, Any]) -> Run:
     """A call of the compiled graph on tensors of the device, whose result stays there."""
-    module = minitvm.build(graph, target="cuda")
-    return lambda: module(**inputs, out="device")
+    from minitvm.runtime.cuda import devices
+
+    module = minitvm.build(graph, target=devices.current().target)
+    here = {name: minitvm.from_dlpack(tensor) for name, tensor in inputs.items()}
+    return lambda: module(**here, out="device")
 
 
 def theirs(function: Callable[..., Any], *tensors: Any) -> Run:

@@ -145,7 +145,6 @@ ONLY_IMPORTED_BY: dict[str, str] = {
     "hypothesis": "reference.strategies",
     "torch": "frontend.torch interop",
     "sqlalchemy": "records",
-    "lightgbm": "tune",
     "distributed": "farm",
 }
 
@@ -184,8 +183,8 @@ NOT_LOADED_BY: dict[str, str] = {
     "frontend": "onnx numba",
     "gallery": "onnx numba",
     "records": "onnx numba sqlalchemy",
-    "tune": f"{COMPILER_LIBRARIES} sqlalchemy lightgbm matplotlib",
-    "tune.runner": "sympy islpy onnx sqlalchemy lightgbm matplotlib minitvm.tir.schedule minitvm.strategy",
+    "tune": f"{COMPILER_LIBRARIES} sqlalchemy matplotlib",
+    "tune.runner": "sympy islpy onnx sqlalchemy matplotlib minitvm.tir.schedule minitvm.strategy",
     "cli": f"{COMPILER_LIBRARIES} sqlalchemy",
     "reference": f"{COMPILER_LIBRARIES} hypothesis {TRANSFORMS}",
 }
@@ -306,7 +305,16 @@ PUBLIC_NAMES = {
 
 
 def read_imports(tree: Path) -> list[Import]:
-    """Every import in minitvm/ and reference/ under `tree`."""
+    """Every import in minitvm/ and reference/ under `tree`; those of this project are read once."""
+    return _our_imports() if tree == ROOT else _imports_of(tree)
+
+
+@cache
+def _our_imports() -> list[Import]:
+    return _imports_of(ROOT)
+
+
+def _imports_of(tree: Path) -> list[Import]:
     found: list[Import] = []
     for top in ("minitvm", "reference"):
         for file in sorted((tree / top).rglob("*.py")):

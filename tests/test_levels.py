@@ -115,7 +115,7 @@ def check(case: RandomGraph, bits: int, levels: tuple[str, ...] = tuple(LEVELS))
 
 
 @pytest.mark.parametrize("bits", TARGETS)
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, suppress_health_check=list(HealthCheck))
 @given(random_graphs())
 def test_levels_agree(bits: int, case: RandomGraph) -> None:
     check(case, bits)

@@ -86,9 +86,9 @@ PARTS: tuple[Part, ...] = (
         "the runtime to run an executable", arguments=("executable", "threads"), methods=("bind", "holds"),
     ),
     Part(
-        "hosted", "hosted(kernel) -> run(arguments, parallel)",
+        "hosted", "hosted(kernel, threads) -> run(arguments, parallel)",
         "a program of another machine to run a kernel in the host's memory",
-        default="its kernels work in memory of its own, in its programs alone", arguments=("kernel",),
+        default="its kernels work in memory of its own, in its programs alone", arguments=("kernel", "threads"),
     ),
     Part(
         "timed", "timed(kernel, target) -> accel.timeline.Timeline", "`minitvm accel` to count a kernel's cycles",

@@ -75,7 +75,8 @@ class Kernel:
 
     `script` is the kernel-level TVMScript. `func()` is the kernel-level PrimFunc for the interpreter: opaque here, and
     not serialised. `shared_bytes` is how much a launch gives a block for storage of scope "shared.dyn". `target` is
-    that of the machine on which the kernel runs, if it is not the executable's: see `runtime.hosted`.
+    that of the machine on which the kernel runs, if it is not the executable's: see `runtime.hosted`. `refusal` is why
+    the kernel does not run on the machine that the network was compiled for, "" if it does.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Kernel:
     func: Callable[[], Any] | None = None
     shared_bytes: int = 0
     target: str = ""
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -42,7 +42,7 @@ def script(executable: Executable, mark: int | None = None, note: str = "") -> s
         lines.append(f"    {a.name} = arena({_number(a.size)}, alignment={a.alignment}){_on(a.target)}")
     for k in x.kernels:
         params = ", ".join(f"{p.name}: {p.dtype} {p.access if p.role == 'buffer' else 'scalar'}" for p in k.params)
-        lines.append(f'    {k.name} = kernel("{k.language}", {k.entry}({params})){_on(k.target)}')
+        lines.append(f'    {k.name} = kernel("{k.language}", {k.entry}({params})){_on(k.target, k.refusal, x.target)}')
     for guard in x.guards:
         lines.append(f"    guard({_number(guard.left)} == {_number(guard.right)})  # {guard.where}".rstrip(" #"))
     for bound in x.bounds:
@@ -97,8 +97,10 @@ def _machine(x: Executable, target: str) -> str:
     return (target or x.target).split()[0]
 
 
-def _on(target: str) -> str:
-    """The machine of a kernel or an arena that is not the executable's."""
+def _on(target: str, refusal: str = "", own: str = "") -> str:
+    """The machine of a kernel or an arena that is not the executable's; for a refused kernel any machine, and why."""
+    if refusal:
+        return f"  # on {(target or own).split()[0]}: {refusal}"
     return f"  # on {target.split()[0]}" if target else ""
 
 

@@ -20,7 +20,7 @@ from ..errors import ArtifactError, Unsupported
 from . import nodes as n
 from .alignment import ALIGNMENT, aligned_empty
 
-VERSION = 10
+VERSION = 11
 _FORMAT = "minitvm-executable"
 
 _BINARY = {
@@ -107,7 +107,7 @@ class _Writer:
         params = [[p.name, str(p.dtype), p.role, p.access] for p in k.params]
         return {
             "name": k.name, "language": k.language, "source": k.source, "entry": k.entry, "params": params,
-            "script": k.script, "shared_bytes": k.shared_bytes, "target": k.target,
+            "script": k.script, "shared_bytes": k.shared_bytes, "target": k.target, "refusal": k.refusal,
         }  # fmt: skip
 
 
@@ -220,9 +220,8 @@ class _Reader:
 
     def kernel(self, j: Any) -> n.Kernel:
         params = tuple(n.KernelParam(name, e.DType(dtype), role, access) for name, dtype, role, access in j["params"])
-        return n.Kernel(
-            j["name"], j["language"], j["source"], j["entry"], params, j["script"], None, j["shared_bytes"], j["target"]
-        )
+        about = (j["shared_bytes"], j["target"], j["refusal"])
+        return n.Kernel(j["name"], j["language"], j["source"], j["entry"], params, j["script"], None, *about)
 
 
 def from_json(body: Mapping[str, Any], data: bytes | bytearray | memoryview) -> n.Executable:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from ..executable import nodes as x
 from ..expr import Expr
 from .slots import Slot
-from .steps import Call, Copy, Loop, Step, used
+from .steps import Call, Copy, Loop, Step, touched, used
 
 
 @dataclass(slots=True)
@@ -85,21 +85,13 @@ class _Copies:
         if isinstance(step, Call) and memory:
             self.call(step, memory)
             return
-        touched = [item for item in used(step) if isinstance(item, Slot)]
-        for slot in touched:
+        accesses = list(touched(step, self.kernels))
+        for slot, _, _ in accesses:
             self.before(slot)
         self.made.append(step)
-        for slot, access in zip(touched, self.accesses(step), strict=True):
+        for slot, access, _ in accesses:
             if "w" in access:
                 self.written(slot)
-
-    def accesses(self, step: Step) -> list[str]:
-        """How a step accesses its slots."""
-        if isinstance(step, Call):
-            pairs = zip(step.args, self.kernels[step.kernel].params, strict=True)
-            return [param.access for item, param in pairs if isinstance(item, Slot)]
-        writes_first = isinstance(step, Copy | Loop)  # what it copies to, the number that it counts
-        return ["w" if writes_first and k == 0 else "r" for k in range(len(used(step)))]
 
     def call(self, call: Call, memory: str) -> None:
         """A kernel of another memory, on twins of the values that do not lie there."""

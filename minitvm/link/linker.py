@@ -23,7 +23,7 @@ from ..lowering.lowered import LoweredFunc, LoweredKernel
 from ..tir.nodes import Allocate, Buffer, KernelCall, Seq, Stmt
 from .copies import with_copies
 from .slots import Slot, buffer_bytes
-from .steps import Bind, Call, Copy, Loop, Step, used
+from .steps import Bind, Call, Copy, Loop, Step, touched, used
 
 
 def team_waits(parallel: Sequence[bool]) -> list[bool]:
@@ -101,13 +101,13 @@ class Linker:
         elif isinstance(stmt, KernelCall):
             args = [places[a] if isinstance(a, Buffer) else substitute(a, scalars) for a in stmt.args]
             first = [isinstance(arg, Slot) and arg in self._undefined for arg in args]
-            number = self._kernel(lowered.kernels[stmt.kernel], args, first)
+            number = self._kernel(lowered.kernels[stmt.kernel], args, first, lowered.refusal)
             grid = [substitute(d, scalars) for d in stmt.grid]
             self.steps.append(Call(number, args, stmt.parallel, self._operator, grid, first))
         else:
             raise InternalError(f"a host function holds only kernel calls, found {type(stmt).__name__}")
 
-    def _kernel(self, kernel: LoweredKernel, args: Sequence[Slot | Expr], new: Sequence[bool]) -> int:
+    def _kernel(self, kernel: LoweredKernel, args: Sequence[Slot | Expr], new: Sequence[bool], refusal: str) -> int:
         """The number of a kernel that is called with `args`, from here on defined; `new` ones were not before."""
         self._undefined.difference_update(arg for arg in args if isinstance(arg, Slot))
         params = tuple(
@@ -129,6 +129,7 @@ class Linker:
                     kernel.program,
                     kernel.shared_bytes,
                     "" if kernel.target == self.target else kernel.target,
+                    refusal,
                 )
             )
         return self._numbers[kernel, params]
@@ -189,7 +190,7 @@ class Linker:
         written: dict[Slot, int | None] = {}  # an upper bound of the bytes written of each slot that has its own memory
         lowered = [kernel for kernel, _ in self._numbers]
         for step in self.steps:
-            for slot, mode, nbytes in self._touched(step, lowered):
+            for slot, mode, place in touched(step, self.kernels):
                 home, _ = slot.storage()
                 if mode == "r" and home not in written and _is_scratch(home, outputs) and slot.nbytes != 0:
                     raise InternalError(f"{step.operator} reads {slot.name}, which no step before it writes")
@@ -202,6 +203,7 @@ class Linker:
                             f"{before} at most"
                         )
                 if "w" in mode:
+                    nbytes = self._most_written(step, place, lowered)
                     written[home] = None if before is None or nbytes is None else before + nbytes
         writers: dict[int, tuple[Slot, list[int | None]]] = {}
         for slot, nbytes in written.items():
@@ -225,23 +227,14 @@ class Linker:
         rows = zip(kernel.params, kernel.surely_read, step.args, strict=True)
         return max((count * p.dtype.bytes for p, count, arg in rows if arg is slot), default=0)
 
-    def _touched(self, step: Step, lowered: Sequence[LoweredKernel]) -> Iterator[tuple[Slot, str, int | None]]:
-        """The slots of a step, how each is accessed, and at most how many bytes of it are written."""
+    def _most_written(self, step: Step, place: int, lowered: Sequence[LoweredKernel]) -> int | None:
+        """An upper bound of the bytes that a step writes through the slot at `place`; None if it has none."""
+        if isinstance(step, Call):
+            count = lowered[step.kernel].written[place]
+            return None if count is None else count * self.kernels[step.kernel].params[place].dtype.bytes
         if isinstance(step, Copy):
-            yield step.src, "r", 0
-            yield step.dst, "w", step.src.nbytes if isinstance(step.src.nbytes, int) else None
-            return
-        if isinstance(step, Bind):
-            yield step.count, "r", 0
-            return
-        if isinstance(step, Loop):
-            yield step.number, "w", 8
-            yield from ((slot, "r", 0) for slot in (step.limit, step.going) if slot is not None)
-            return
-        kernel, params = lowered[step.kernel], self.kernels[step.kernel].params
-        for param, count, arg in zip(params, kernel.written, step.args, strict=True):
-            if isinstance(arg, Slot):
-                yield arg, param.access, None if count is None else count * param.dtype.bytes
+            return step.src.nbytes if isinstance(step.src.nbytes, int) else None
+        return 8  # the number that a loop counts
 
     def _plan(self, numbers: Sequence[int]) -> tuple[x.Arena, ...]:
         """An arena of each memory for the slots without location; `numbers` are those of the executable's steps."""

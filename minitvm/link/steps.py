@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -62,3 +62,19 @@ def used(step: Step) -> Sequence[Slot | Expr]:
     if isinstance(step, Loop):
         return [step.number, step.limit] if step.going is None else [step.number, step.limit, step.going]
     return [step.dst, step.src] if isinstance(step, Copy) else step.args
+
+
+def touched(step: Step, kernels: Sequence[x.Kernel]) -> Iterator[tuple[Slot, str, int]]:
+    """The slots of a step, how each is accessed ("r", "w" or "rw"), and its place in `used(step)`.
+
+    A copy and a loop read before they write: the loop its limit, before it counts.
+    """
+    if isinstance(step, Call):
+        for place, (item, param) in enumerate(zip(step.args, kernels[step.kernel].params, strict=True)):
+            if isinstance(item, Slot):
+                yield item, param.access, place
+        return
+    slots = [item for item in used(step) if isinstance(item, Slot)]
+    written = [0] if isinstance(step, Copy | Loop) else []  # what is copied to, the number that is counted
+    for place in [*(place for place in range(len(slots)) if place not in written), *written]:
+        yield slots[place], "w" if place in written else "r", place

@@ -43,12 +43,16 @@ class LoweredKernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredFunc:
-    """A level-3 function and its lowered form. `params` are its own; `host`, which calls the kernels, has flat ones."""
+    """A level-3 function and its lowered form. `params` are its own; `host`, which calls the kernels, has flat ones.
+
+    `refusal` is why it was lowered for the host and not for the target of its network, "" if it was not.
+    """
 
     name: str
     params: tuple[Buffer | Var, ...]
     host: PrimFunc
     kernels: Mapping[str, LoweredKernel]
+    refusal: str = ""
 
     @property
     def module(self) -> IRModule:

@@ -9,7 +9,7 @@ with memory of its own keeps the executable, and values are copied where they go
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..backend import lookup
 from ..graph import registry
@@ -71,14 +71,17 @@ def lower_placed(
     """
     if lookup(target, "refusal") is None:
         return lower_functions(functions, target, callback, progress, decided(functions, target))
-    places = [place(function.func, target, function.operators).target for function in functions]
+    places = {function.key: place(function.func, target, function.operators) for function in functions}
     lowered: dict[bytes, LoweredFunc] = {}
-    for machine in dict.fromkeys(places):
-        group = [function for function, its in zip(functions, places, strict=True) if its == machine]
+    for machine in dict.fromkeys(one.target for one in places.values()):
+        group = [function for function in functions if places[function.key].target == machine]
         before = len(lowered)
         report = None if progress is None else _shifted(progress, before, len(functions))
         lowered.update(lower_functions(group, machine, callback, report, decided(group, machine)))
-    return lowered
+    return {
+        key: replace(func, refusal=places[key].refusal) if places[key].refusal else func
+        for key, func in lowered.items()
+    }
 
 
 def _shifted(progress: Progress, before: int, total: int) -> Progress:

@@ -113,7 +113,7 @@ def _profile(
             Row(
                 group.operator, _kernels(executable, group), seconds, waiting, flops, moved, tuple(by_level.items()),
                 2 * slots / peak.peak, sum(by_level.values()), peak.peak, all(work[step].exact for step in group.steps),
-                _values(executable, group.steps, sizes),
+                _values(executable, group.steps, sizes), _refusal(executable, group),
             )
         )  # fmt: skip
     totals = (stamps[:, 0, -1] - stamps[:, 0, 0]) * 1e-9
@@ -212,6 +212,12 @@ def step_name(executable: Executable, number: int) -> str:
 def _kernels(executable: Executable, group: _Group) -> tuple[str, ...]:
     names = [step_name(executable, n) for n in group.steps if not isinstance(executable.steps[n], Barrier)]
     return tuple(dict.fromkeys(names))
+
+
+def _refusal(executable: Executable, group: _Group) -> str:
+    """Why an operator's kernels do not run on the machine that the network was compiled for."""
+    calls = [step for n in group.steps if isinstance(step := executable.steps[n], CallKernel)]
+    return next((why for call in calls if (why := executable.kernels[call.kernel].refusal)), "")
 
 
 # -- the work

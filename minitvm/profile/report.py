@@ -19,7 +19,8 @@ class Row:
     quantised network), `bytes` the bytes that its kernels read and write, each byte once per kernel. `compute_seconds`
     is the time of the operations at the machine's peak, where an addition without a multiplication counts as both;
     `memory_seconds` is the time of the bytes, `levels` its parts by level of memory. `exact` is false if only a run
-    can determine the work. `values` are the model's names for the operator's results.
+    can determine the work. `values` are the model's names for the operator's results. `refusal` is why the operator
+    does not run on the machine that the network was compiled for, "" if it does.
     """
 
     operator: str
@@ -34,6 +35,7 @@ class Row:
     peak: float
     exact: bool = True
     values: tuple[str, ...] = ()
+    refusal: str = ""
 
     @property
     def rate(self) -> float:

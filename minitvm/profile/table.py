@@ -25,6 +25,7 @@ def table(profile: Profile, by_time: bool = True) -> str:
             f"the best of {profile.runs} runs for each operator; the whole program, at best: "
             f"{profile.plain_seconds * 1e3:.3f} ms, with time stamps {profile.seconds * 1e3:.3f} ms",
             *(["<= : at most so much; only a run can tell"] if inexact else []),
+            *(f"{row.operator} runs on the host: {row.refusal}" for row in rows if row.refusal),
         ]
     )
 

@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 Run = Callable[[Sequence[Any], bool], None]  # of the arguments, and whether all threads take part
 
 
-def hosted(kernel: Kernel, own: str, code: Any = None) -> Run:
+def hosted(kernel: Kernel, own: str, threads: int | None = None, code: Any = None) -> Run:
     """What runs a kernel on its arguments, in order: flat arrays of the parameters' dtypes, and numbers.
 
-    `code` is the kernel's, if an artifact holds it. Raises `TargetError` if the back end of the kernel's target cannot
+    `threads` is how many a parallel kernel may use, None for as many as its machine likes. `code` is the kernel's, if
+    an artifact holds it. Raises `TargetError` if the back end of the kernel's target cannot
     run it beside a program for `own`.
     """
     make = lookup(kernel.target or None, "hosted")
     if make is None:
         raise TargetError(f"kernel {kernel.name} is written in {kernel.language}; this runtime runs {own}")
-    run: Run = make(kernel) if code is None else make(kernel, code)
+    run: Run = make(kernel, threads) if code is None else make(kernel, threads, code)
     return run
 
 

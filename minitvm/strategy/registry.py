@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from ..backend import lookup
@@ -154,7 +155,7 @@ def candidate_of(func: PrimFunc, target: Any, decision: Decision) -> Candidate:
     row = next((row for row in rules(target) if row.name == decision.rule), None)
     if row is None:
         raise ScheduleError(f"{decision.rule}: no rule of that name for {getattr(target, 'kind', 'cpu')}")
-    proposed = row.candidates(func, target) if row.matches(func) else []
+    proposed = _proposed(row, func, target) if row.matches(func) else []
     if not proposed:
         raise ScheduleError(f"{decision.rule}: not a rule for this function")
     names = set(decision.knobs)
@@ -167,6 +168,12 @@ def candidate_of(func: PrimFunc, target: Any, decision: Decision) -> Candidate:
         return exact if exact is not None else alike[0].with_knobs(**decision.knobs)
     except (InputError, LookupError, ArithmeticError) as error:
         raise ScheduleError(f"{decision.rule}: {error}") from error
+
+
+@lru_cache(maxsize=8)
+def _proposed(row: Rule, func: PrimFunc, target: Any) -> list[Candidate]:
+    """What a rule yields; a tuner asks again and again, and there may be thousands."""
+    return row.candidates(func, target)
 
 
 def decided(func: PrimFunc, target: Any, decision: Decision, steps: SharedSteps | None = None) -> Chosen:
@@ -217,11 +224,13 @@ def chosen(
     for row in (row for row in rules(target) if not row.for_tuning and row.matches(func)):
         try:
             proposed = row.candidates(func, target, knobs)
-            if not proposed:
-                raise ScheduleError(f"{row.name}: no candidate for these extents")
         except ScheduleError as error:
             refuse(row, error)
             proposed = []
+        else:
+            if not proposed:  # then the rule does not fit, and the knobs are those of another one
+                refuse(row, ScheduleError(f"{row.name}: no candidate for these extents"))
+                continue
         for number, candidate in enumerate(proposed[:PATIENCE]):
             try:
                 result = candidate.schedule(func)
@@ -233,7 +242,7 @@ def chosen(
                 continue
             weighed = tuple(map(Weighed.of, proposed[number : number + KEPT]))
             return Chosen(result, Choice(row.name, weighed, len(proposed), tuple(refused), algorithms_of(func)))
-        if knobs:
+        if knobs and proposed:  # a rule that proposes nothing is not the one whose knobs these are
             reasons = "; ".join(dict.fromkeys(one.refused for one in refused))
             raise ScheduleError(f"{row.name}: no candidate with {with_values(knobs)} is legal: {reasons}")
     if knobs:

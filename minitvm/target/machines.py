@@ -304,13 +304,13 @@ def _capability(arch: str, block_kb: int, shared_kb: int, lanes: int, threads: i
     """A compute capability: shared memory of a block and of a multiprocessor, its lanes for float32, its threads."""
     return GPU(
         arch, arch, max_shared_memory_per_block=block_kb * _KB, lanes=lanes, threads_per_multiprocessor=threads,
-        shared_memory_per_multiprocessor=shared_kb * _KB, matrix_dtypes=() if arch == "sm_75" else _MATRICES,
+        shared_memory_per_multiprocessor=shared_kb * _KB, channel_block=32, matrix_dtypes=() if arch == "sm_75" else _MATRICES,
     )  # fmt: skip
 
 
 _GPUS = {
     "h100": replace(
-        _capability("sm_90", 227, 228, 128, 2048), name="h100", multiprocessors=132, ghz=1.98, l2_bytes=50 * _MB
+        _capability("sm_90a", 227, 228, 128, 2048), name="h100", multiprocessors=132, ghz=1.98, l2_bytes=50 * _MB
     ),
     "a100": replace(
         _capability("sm_80", 163, 164, 64, 2048), name="a100", multiprocessors=108, ghz=1.41, l2_bytes=40 * _MB

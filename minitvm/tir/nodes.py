@@ -27,9 +27,13 @@ from typing import Any, NoReturn
 
 from ..errors import InputError, TypeMismatch, nearest
 from ..expr import (
+    Broadcast,
+    Call,
+    Cast,
     DType,
     Expr,
     ExprPrinter,
+    FloatImm,
     IntImm,
     IterVar,
     Node,
@@ -38,6 +42,7 @@ from ..expr import (
     as_expr,
     const,
     node,
+    walk,
 )
 
 
@@ -348,6 +353,27 @@ class Instruction(Stmt):
         return tuple(o for o in self.operands if isinstance(o, Tile))
 
 
+def copied_load(value: Expr) -> BufferLoad | None:
+    """What a copy reads: A[j] of `A[j]` and of `if_then_else(c, A[j], 0)`; None for other values."""
+    if isinstance(value, Call) and value.op == "if_then_else":
+        condition, read, other = value.args
+        plain = is_zero(other) and not any(isinstance(node, BufferLoad) for node in walk(condition))
+        return read if plain and isinstance(read, BufferLoad) else None
+    return value if isinstance(value, BufferLoad) else None
+
+
+def is_copied(value: Expr) -> bool:
+    """Whether a store of this value is a copy: of a load, or zeros where a condition does not hold, or zeros alone."""
+    return copied_load(value) is not None or is_zero(value)
+
+
+def is_zero(value: Expr) -> bool:
+    """Whether a value is the constant 0, or a vector of these."""
+    while isinstance(value, Broadcast | Cast):
+        value = value.value
+    return isinstance(value, IntImm | FloatImm) and value.value == 0
+
+
 @node
 class Async(Stmt):
     """A copy, `body`, that is only begun: it reads its source and writes its destination at any time from here on.
@@ -355,13 +381,16 @@ class Async(Stmt):
     The thread's next `ptx_commit_group` puts it into a group, and it has arrived where a `ptx_wait_group(n)` of the
     thread leaves at most the n newest groups open. Until then nobody may touch the destination or write the source. A
     machine without such copies does the body at once.
+
+    What is stored is a load, or zeros where a condition does not hold, which is asked when the copy is begun:
+    `if_then_else(c, A[j], 0)` (`source`).
     """
 
     body: BufferStore
     _children = ("body",)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.body, BufferStore) or not isinstance(self.body.value, BufferLoad):
+        if not isinstance(self.body, BufferStore) or not is_copied(self.body.value):
             raise TypeMismatch(
                 "an asynchronous copy is a store of what is loaded, without arithmetic\n"
                 f"  found:  {str(self.body).strip()}\n  try:    S[i] = A[j]"

@@ -9,7 +9,7 @@ prepare.py       from a decision to figures (check) and to an artifact, in other
 runner.py        the process that runs one artifact or two beside each other; a crash ends a child of it
 remote.py        the same on the workers of a farm
 measure.py       talks to the runner: seconds, or crashed, hung, out of memory, wrong
-residual.py      what measurements say over predictions: ridge regression, or LightGBM
+residual.py      what measurements say over predictions, learned from candidates that have something in common
 search.py        one task: draft, check, measure, learn
 network.py       several tasks: where the next batch of measurements goes, and when to stop
 explain.py       predicted beside measured, and the formulas, as text

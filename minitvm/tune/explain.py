@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from ..records.database import Database
 from ..records.record import MEASURED, PAIRED, Record
 from ..strategy import candidates
-from ..strategy.candidate import Candidate
+from ..strategy.candidate import Candidate, Cost
+from .residual import Point, left_out
 from .task import Task
 
 SHOWN = 12
@@ -34,11 +37,11 @@ def lines(task: Task, database: Database) -> list[str]:
     records = latest(database.records(task.key, task.target_key))
     best = database.best(task.key, task.target_key)
     shown = [f"{task.name}, {task.weight} {'use' if task.weight == 1 else 'uses'} a run"]
-    known: dict[str, Candidate] = {}
+    rules: dict[str, Candidate] = {}
     every = candidates(task.func, task.target, for_tuning=True)
     for one in every:
-        known.setdefault(one.rule, one)
-    for rule, one in known.items():
+        rules.setdefault(one.rule, one)
+    for rule, one in rules.items():
         shown.append(
             f"  {rule}: {sum(c.rule == rule for c in every)} candidates, knobs {', '.join(one.knobs) or 'none'}"
         )
@@ -54,9 +57,19 @@ def lines(task: Task, database: Database) -> list[str]:
         shown.append(f"  {predicted * 1e3:9.3f} ms {record.time * 1e3:9.3f} ms {ratio}   {record.decision}{note}")
     if len(records) > SHOWN:
         shown.append(f"  and {len(records) - SHOWN} more")
-    close = [r for r in records if 0.75 <= r.time / (seconds_predicted(r, task) or float("inf")) <= 1.25]
-    shown.append(f"  {len(close)} of {len(records)} within 25% of the formula")
+    known = [record for record in records if record.compute + record.memory > 0]
+    ratios = [record.time / seconds_predicted(record, task) for record in known]
+    shown.append(f"  {sum(map(_is_near, ratios))} of {len(records)} within 25% of the formula")
+    if len(known) > 1:
+        points = [Point(r.rule, r.knobs, Cost(r.compute, r.memory), r.task, r.target) for r in known]
+        left = np.exp(left_out(points, ratios))
+        shown.append(f"  {sum(map(_is_near, left))} of {len(known)} within 25% of what the others teach")
     return shown
+
+
+def _is_near(ratio: float) -> bool:
+    """Whether a measured time is within 25% of a predicted one."""
+    return 0.75 <= ratio <= 1.25
 
 
 def _is_best(record: Record, best: Record | None) -> bool:

@@ -1,12 +1,25 @@
-"""What measurements say over predictions: log(measured / predicted) as a function of a candidate's features.
+"""What measurements say over predictions: log(measured / predicted), learned from candidates that have much in common.
 
-The formulas carry what can be known of extents, caches and registers; what is left is small and smooth, so that a few
-points are enough for a linear model, and what was learned of one operator says something of another.
+A Gaussian process (Rasmussen and Williams, 2006, algorithm 2.1 and section 2.7). The logarithm is thought of as a sum:
+one number for all, and parts that candidates share which have something in common. VARIANCES says how large each is.
+
+    target      all on one target
+    rule        all of one rule
+    task        all for one operator
+    pair        all of one rule for one operator
+    near        those of one rule, the more alike their knobs, cycles and share of memory, the more of it
+    own         the same for one operator
+    noise       each has its own
+
+So a single record of an operator moves what is predicted of all its candidates, and one of another operator moves those
+of the same rule a little. The variances and scales were found with 760 records of a CPU and a GPU; predictions hardly
+change where they are doubled or halved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import log, log2
 from typing import Any
 
@@ -14,88 +27,142 @@ import numpy as np
 
 from ..strategy.candidate import Cost, Knob
 
-FEWEST = 4  # points, below which nothing is learned
-MANY = 200  # points from which trees are better than a plane
-_PENALTY = 2.0
-_FARTHEST = log(4)  # the largest correction: a plane through few points means nothing far from them
+MOST = 1000  # points that are learned from, the last ones: the time grows as their cube, 0.1 s for so many
+VARIANCES = {"target": 1.0, "rule": 1.0, "task": 0.3, "pair": 0.3, "near": 0.3, "own": 0.1}
+NOISE = 0.01
+BOLD = 1.0  # standard deviations by which a candidate may be faster than predicted
+_OCTAVES = 2.0  # by which a knob differs until candidates are hardly alike any more
+_CYCLES = 2.0  # the same for the logarithm of cycles
+_SHARE = 0.3  # and for the part of them that memory takes
 
-Features = dict[str, float]
+Matrix = np.ndarray[Any, Any]
 
 
-def features(rule: str, knobs: Mapping[str, Knob], cost: Cost, figures: Mapping[str, float] | None = None) -> Features:
-    """Named numbers of a candidate: its rule and knobs, predicted cycles, and of a lowered one what it does."""
-    row: Features = {
-        f"rule {rule}": 1.0,
-        "log cycles": log(max(cost.cycles, 1.0)),
-        "memory share": cost.memory / max(cost.cycles, 1.0),
-    }
-    for name, value in knobs.items():
-        if isinstance(value, bool) or not isinstance(value, int):
-            row[f"{rule}.{name}={value}"] = 1.0
-        else:
-            row[f"{rule}.{name}"] = log2(value)
-            row[f"{rule}.{name} squared"] = log2(value) ** 2
-    if figures and figures.get("slots"):
-        for name in ("loads", "stores"):
-            row[f"{name} a slot"] = log((1.0 + figures[name]) / figures["slots"])
-    return row
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A candidate as the residual knows it: its rule and knobs, predicted cycles, the task and the target it is for."""
+
+    rule: str
+    knobs: Mapping[str, Knob]
+    cost: Cost
+    task: str = ""
+    target: str = ""
+
+    @property
+    def place(self) -> dict[str, float]:
+        """Named coordinates, in which candidates that are alike lie close together."""
+        cycles = max(self.cost.cycles, 1.0)
+        named = {"cycles": log(cycles) / _CYCLES, "memory": self.cost.memory / cycles / _SHARE}
+        for name, value in self.knobs.items():
+            if isinstance(value, bool) or not isinstance(value, int):
+                named[f"{self.rule}.{name}={value}"] = 1.0 / _OCTAVES
+            else:
+                named[f"{self.rule}.{name}"] = log2(value) / _OCTAVES
+        return named
 
 
 class Residual:
     """Fitted to points by `fit`, and then asked by `predict`: the logarithm of measured over predicted."""
 
     def __init__(self) -> None:
-        self.method = "none"
-        self._names: dict[str, int] = {}
-        self._ask: Any = None
+        self._points: Sequence[Point] = ()
+        self._mean = 0.0
+        self._weights: Matrix = np.zeros(0)
+        self._inverse: Matrix = np.zeros((0, 0))  # of what the points have in common, and their noise
 
-    def fit(self, rows: Sequence[Features], ratios: Sequence[float]) -> None:
-        """Learn from candidates that were measured: their features, and measured over predicted seconds."""
-        self.method, self._ask = "none", None
-        if len(rows) < FEWEST:
+    def fit(self, points: Sequence[Point], ratios: Sequence[float]) -> None:
+        """Learn from candidates that were measured: measured over predicted seconds of each."""
+        self._points = points[-MOST:]
+        if not points:
             return
-        self._names = {name: column for column, name in enumerate(sorted({name for row in rows for name in row}))}
-        x, y = self._matrix(rows), np.log(np.asarray(ratios, np.float64))
-        trees = _trees(x, y) if len(rows) >= MANY else None
-        self._ask, self.method = (trees, "LightGBM") if trees is not None else (_ridge(x, y), "ridge")
+        logs, self._inverse = _logs(ratios), np.linalg.inv(_noisy(self._points))
+        # The mean has any size: it is the one for which what is left is the most likely.
+        self._mean = float((self._inverse @ logs).sum() / self._inverse.sum())
+        self._weights = self._inverse @ (logs - self._mean)
 
-    def predict(self, rows: Sequence[Features]) -> np.ndarray[Any, Any]:
+    def predict(self, points: Sequence[Point]) -> Matrix:
         """log(measured / predicted) of each; 0 where nothing was learned."""
-        if self._ask is None or not rows:
-            return np.zeros(len(rows))
-        answer: np.ndarray[Any, Any] = self._ask(self._matrix(rows))
+        if not self._points or not points:
+            return np.zeros(len(points))
+        answer: Matrix = self._mean + _covariance(points, self._points) @ self._weights
         return answer
 
-    def _matrix(self, rows: Sequence[Features]) -> np.ndarray[Any, Any]:
-        """A row each; features that were never seen are left out, those that a candidate lacks are 0."""
-        x = np.zeros((len(rows), len(self._names)))
-        for number, row in enumerate(rows):
-            for name, value in row.items():
-                if name in self._names:
-                    x[number, self._names[name]] = value
-        return x
+    def uncertainty(self, points: Sequence[Point]) -> Matrix:
+        """How far the logarithms may be from their predictions: the covariance of what is not known of them."""
+        common = _covariance(points, points)
+        if not self._points:
+            return common
+        shared = _covariance(points, self._points)
+        unknown: Matrix = common - shared @ self._inverse @ shared.T
+        return unknown
 
 
-def _ridge(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:
-    """The plane w with the least |y - mean - x w|^2 + penalty |w|^2, x standardised; within _FARTHEST of the mean."""
-    middle, spread, mean = x.mean(axis=0), x.std(axis=0), float(y.mean())
-    spread[spread < 1e-9] = 1.0
-    z = (x - middle) / spread
-    # The dual form: as many equations as points, which are fewer than features.
-    weights = z.T @ np.linalg.solve(z @ z.T + _PENALTY * np.eye(len(z)), y - mean)
+def boldest(logs: Matrix, unknown: Matrix, count: int) -> list[int]:
+    """The numbers of `count` candidates to measure: in turn the one that may be the fastest, BOLD standard deviations
+    below its prediction, where those taken before count as measured.
 
-    def ask(other: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return mean + np.clip((other - middle) / spread @ weights, -_FARTHEST, _FARTHEST)
+    So of candidates that are alike one is taken. `logs` are logarithms of predicted times, `unknown` is their
+    `uncertainty`. After Desautels, Krause and Burdick (JMLR 2014), who take batches so.
+    """
+    unknown, taken = unknown.copy(), list[int]()
+    bounds = np.array(logs, np.float64)
+    for _ in range(min(count, len(bounds))):
+        may_be = bounds - BOLD * np.sqrt(np.maximum(np.diag(unknown), 0.0))
+        may_be[taken] = np.inf
+        one = int(np.argmin(may_be))
+        taken.append(one)
+        row = unknown[one].copy()
+        unknown -= np.outer(row, row) / (row[one] + NOISE)
+    return taken
 
-    return ask
+
+def left_out(points: Sequence[Point], ratios: Sequence[float]) -> Matrix:
+    """log(measured / predicted) of each of two points or more, the prediction learned from all others.
+
+    In closed form: section 5.4.2 of the same book.
+    """
+    logs, inverse = _logs(ratios), np.linalg.inv(_noisy(points[-MOST:]))
+    ones = inverse.sum(1)
+    inverse -= np.outer(ones, ones) / ones.sum()  # the mean is learned from the others, too
+    left: Matrix = inverse @ logs / np.diag(inverse)
+    return left
 
 
-def _trees(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:
-    """Gradient boosting; None where LightGBM is not installed."""
-    try:
-        import lightgbm
-    except ImportError:
-        return None
-    settings = {"objective": "l2", "num_leaves": 15, "learning_rate": 0.1, "verbose": -1, "num_threads": 1, "seed": 0}
-    model = lightgbm.train(settings, lightgbm.Dataset(x, y), num_boost_round=100)
-    return lambda other: np.asarray(model.predict(other, num_threads=1))
+def _logs(ratios: Sequence[float]) -> Matrix:
+    return np.log(np.asarray(ratios[-MOST:], np.float64))
+
+
+def _noisy(points: Sequence[Point]) -> Matrix:
+    return _covariance(points, points) + NOISE * np.eye(len(points))
+
+
+def _covariance(points: Sequence[Point], others: Sequence[Point]) -> Matrix:
+    """What each point has in common with each of the others: the variances of the parts that they share."""
+
+    def shared(what: str) -> Matrix:
+        numbers: dict[str, int] = {}
+        named = ([getattr(one, what) for one in some] for some in (points, others))
+        here, there = ([numbers.setdefault(name, len(numbers)) for name in names] for names in named)
+        same: Matrix = np.equal.outer(np.array(here), np.array(there))
+        return same
+
+    target, rule, task = shared("target"), shared("rule"), shared("task")
+    near = rule * np.exp(-0.5 * _squares([one.place for one in points], [one.place for one in others]))
+    parts = {"target": target, "rule": rule, "task": task, "pair": rule & task, "near": near, "own": near * task}
+    total: Matrix = sum((VARIANCES[name] * part for name, part in parts.items()), np.zeros(near.shape))
+    return total
+
+
+def _squares(places: Sequence[Mapping[str, float]], others: Sequence[Mapping[str, float]]) -> Matrix:
+    """Squares of distances; a coordinate that a place does not have is 0."""
+    columns: dict[str, int] = {}
+    for place in (*places, *others):
+        for name in place:
+            columns.setdefault(name, len(columns))
+    here, there = (np.zeros((len(some), len(columns))) for some in (places, others))
+    for matrix, some in ((here, places), (there, others)):
+        for row, place in zip(matrix, some, strict=True):
+            for name, value in place.items():
+                row[columns[name]] = value
+    squares: Matrix = (here**2).sum(1)[:, None] + (there**2).sum(1) - 2 * here @ there.T
+    return np.maximum(squares, 0.0)

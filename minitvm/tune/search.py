@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from ..strategy import Candidate, Decision, candidate_of
 from ..strategy.candidate import Cost
 from .measure import LATE, Asked, Measured, Measuring, caches
 from .prepare import Checked, artifacts, checked
-from .residual import Features, Residual, features
+from .residual import Point, Residual, boldest
 from .space import Space
 from .task import Task
 
@@ -36,13 +35,14 @@ BATCH = 6  # candidates that are measured between two fits
 CHECKED = 1.25  # lowered for each that is measured: some are refused, or are code that was measured before
 SHARES = (0.6, 0.25, 0.15)  # of what is lowered: what rules yield, what is near the best, what is drawn at random
 DOUBTFUL = 1.5  # times the shortest predicted time
+FASTEST = 250  # candidates among which the most promising ones are looked for, by their predictions
 SAMPLES = 32  # points of the space that a draft looks at beside those that rules yield
 HOPELESS = 1.5  # times the best: stops after two runs
 BETTER = 0.98  # of the best time: worth a pair, and won if both halves of the pair say so
 PAIRS = 40  # runs of each of a pair
 _LONGER = 4  # times the seconds of other measurements: those that decide
 _FOREVER = float("inf")
-_PRIORS = 2000  # records of other tasks and targets that the residual learns from
+_PRIORS = 500  # records of other tasks and targets that the residual learns from
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,6 @@ class Search:
         self.trials = 0
         self.finished = False
         self.residual = Residual()
-        self._figures: dict[Decision, Checked] = {}
         self._best_path: Path | None = None
         self._generator = np.random.default_rng(options.seed if options else 0)
         self._expected = runner.folder / f"{task.key[:16]}.npz"
@@ -97,7 +96,6 @@ class Search:
         A task whose untuned program does not run has nothing that results could be compared with: it is finished.
         """
         self.untuned, self.flops = untuned.decision, int(untuned.figures.get("flops", 0))
-        self._figures[untuned.decision] = untuned
         self.codes.add(untuned.code)
         for record in self.database.records(self.task.key, self.task.target_key):
             self.seen[record.decision] = record
@@ -117,7 +115,6 @@ class Search:
         path = self._path()
         fault = self._compiled([(self.task, again, path)], end)[0] if again.outcome == OK else ""
         if again.outcome == OK and not fault:
-            self._figures[decision] = again
             self.codes.add(again.code)
             self._pair(decision, Cost(*again.cost), path)
 
@@ -168,7 +165,6 @@ class Search:
         for one in checked([(self.task, d) for d in drafted], self.options.workers, end):
             if one.outcome == LATE:
                 continue
-            self._figures[one.decision] = one
             if one.outcome != OK:
                 self._keep(one.decision, Cost(*one.cost), Measured(one.outcome, (), one.message))
             elif one.code in self.codes:
@@ -179,7 +175,7 @@ class Search:
                 self.codes.add(one.code)
                 self.waiting[one.decision] = one
         ready = list(self.waiting.values())
-        order = np.argsort(self.predicted([self._features(one) for one in ready], [Cost(*one.cost) for one in ready]))
+        order = np.argsort(self.predicted([self._point(one.decision, Cost(*one.cost)) for one in ready]))
         return [ready[int(i)] for i in order[:count]]
 
     def draft(self, count: int) -> list[Decision]:
@@ -187,26 +183,28 @@ class Search:
         of what is drawn at random, each in the order of its prediction. Where one has too few, the others have more.
         What is predicted to take DOUBTFUL times as long as the most promising one comes last.
         """
-        sources = [self._ranked(one) for one in (self.space.yielded, self._around(), self._samples())]
-        first = min((times[0] for times, _ in sources if len(times)), default=0.0)
-        likely = [decisions[: int(np.searchsorted(times, DOUBTFUL * first))] for times, decisions in sources]
+        sources = [self._ranked(one, count) for one in (self.space.yielded, self._around(), self._samples())]
+        first = min((min(times.values()) for times in sources if times), default=0.0)
+        likely = [[decision for decision, time in times.items() if time < DOUBTFUL * first] for times in sources]
         taken: dict[Decision, None] = {}
         for source, share in zip(likely, SHARES, strict=True):
             fresh = [decision for decision in source if decision not in taken]
             taken.update(dict.fromkeys(fresh[: round(share * count)]))
-        rest = [decision for source in (*likely, *(every for _, every in sources)) for decision in source]
+        rest = [decision for source in (*likely, *sources) for decision in source]
         return list(dict.fromkeys([*taken, *rest]))[:count]
 
-    def _ranked(self, candidates: Sequence[Candidate]) -> tuple[np.ndarray[Any, Any], list[Decision]]:
-        """Predicted times and decisions that were not tried, the one with the shortest time first."""
+    def _ranked(self, candidates: Sequence[Candidate], count: int) -> dict[Decision, float]:
+        """Decisions that were not tried with their predicted times: `count` of the fastest, no two alike, and then the
+        others from the fastest on."""
         fresh = {Decision.of(one): one for one in candidates}
-        fresh = {d: one for d, one in fresh.items() if d not in self.seen and d not in self.waiting}
-        options = list(fresh.values())
-        rows = [features(one.rule, one.knobs, one.cost) for one in options]
-        times = self.predicted(rows, [one.cost for one in options])
-        order = np.argsort(times, kind="stable")
-        decisions = list(fresh)
-        return times[order], [decisions[int(i)] for i in order]
+        points = [self._point(d, one.cost) for d, one in fresh.items() if d not in self.seen and d not in self.waiting]
+        times = self.predicted(points)
+        order = [int(i) for i in np.argsort(times, kind="stable")]
+        fastest = order[:FASTEST]
+        unknown = self.residual.uncertainty([points[i] for i in fastest])
+        bold = [fastest[i] for i in boldest(np.log(times[fastest]), unknown, count)]
+        ranked = dict.fromkeys([*bold, *order])
+        return {Decision(points[i].rule, points[i].knobs): float(times[i]) for i in ranked}
 
     def _around(self) -> list[Candidate]:
         """Candidates that differ from the best in one knob."""
@@ -265,31 +263,29 @@ class Search:
             threads=getattr(self.task.target.description, "cores", 1), caches=caches(self.task), when=time.time(),
         )  # fmt: skip
 
-    def predicted(self, rows: Sequence[Features], costs: Sequence[Cost]) -> np.ndarray:
+    def predicted(self, points: Sequence[Point]) -> np.ndarray:
         """Seconds of candidates: the formula's cycles, and what was learned of it."""
-        cycles = np.array([max(cost.cycles, 1.0) for cost in costs])
-        return cycles * self.task.seconds_a_cycle * np.exp(self.residual.predict(rows))
+        cycles = np.array([max(point.cost.cycles, 1.0) for point in points])
+        return cycles * self.task.seconds_a_cycle * np.exp(self.residual.predict(points))
 
-    def _features(self, one: Checked) -> Features:
-        return features(one.decision.rule, one.decision.knobs, Cost(*one.cost), one.figures)
+    def _point(self, decision: Decision, cost: Cost) -> Point:
+        return Point(decision.rule, decision.knobs, cost, self.task.key, self.task.target_key)
 
     def _learn(self) -> None:
         """Fit the residual to this task's records; to others of the same rules too, while those are few."""
-        own = [record for record in self.seen.values() if record.time < float("inf") and record.compute > 0]
-        rows, ratios = [], []
-        for record in [*own, *(self._priors() if len(own) < 4 * BATCH else [])]:
-            cost, known = Cost(record.compute, record.memory), self._figures.get(record.decision)
-            figures = known.figures if known is not None and record.task == self.task.key else None
-            rows.append(features(record.rule, record.knobs, cost, figures))
-            ratios.append(record.time / (max(cost.cycles, 1.0) * self.task.seconds_a_cycle))
-        self.residual.fit(rows, ratios)
+        own = [record for record in self.seen.values() if _teaches(record)]
+        known = [*(self._priors() if len(own) < 4 * BATCH else []), *own]
+        points = [Point(r.rule, r.knobs, Cost(r.compute, r.memory), r.task, r.target) for r in known]
+        self.residual.fit(
+            points, [r.time / (max(r.compute + r.memory, 1.0) * self.task.seconds_a_cycle) for r in known]
+        )
 
     def _priors(self) -> list[Record]:
         """Records of the same rules, of other tasks and other targets: they say where to look, not what is best."""
         rules = sorted({one.rule for one in self.space.yielded})
-        others = self.database.records(rules=rules)
-        found = [r for r in others if r.time < float("inf") and r.compute > 0 and r.task != self.task.key]
-        return found[-_PRIORS:]
+        here = self.task.key, self.task.target_key
+        others = {(r.task, r.target, r.decision): r for r in self.database.records(rules=rules) if _teaches(r)}
+        return [record for (task, target, _), record in others.items() if (task, target) != here][-_PRIORS:]
 
     def _compiled(self, asked: Sequence[tuple[Task, Checked, Path]], end: float) -> list[str]:
         """What went wrong with each artifact, for the device on which candidates run."""
@@ -297,6 +293,11 @@ class Search:
 
     def _path(self) -> Path:
         return self.runner.folder / f"{self.task.key[:16]}-{next(self._numbers)}.mtvm"
+
+
+def _teaches(record: Record) -> bool:
+    """Whether a record has a measured and a predicted time."""
+    return record.time < float("inf") and record.compute > 0
 
 
 def is_faster(own: Sequence[float], other: Sequence[float]) -> bool:

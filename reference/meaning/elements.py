@@ -292,8 +292,8 @@ class ElementCompiler(ScalarCompiler):
         way instead.
         """
         settings, owner, site, put = self.settings, self.owner(), self.site("written", s), self._put
-        arrival, source = put(s.body.buffer, s.body), s.body.value
-        assert isinstance(source, t.BufferLoad)
+        arrival = put(s.body.buffer, s.body)
+        source = next((node for node in x.walk(s.body.value) if isinstance(node, t.BufferLoad)), None)
         taken: list[tuple[Memory, int, Access]] = []  # what the copy of one element read
         fetch, read_site = self._fetch, self.site("read", s)
 

@@ -32,7 +32,7 @@ SMALL = (
 )
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(st.data())
 def test_random_layers(data: Any) -> None:
     graph, inputs = network(data.draw)

@@ -10,7 +10,7 @@ from minitvm.expr import Expr, IntImm, Var
 
 from .expressions import Box, SymbolicShape, boxes, conditions, evaluate, integers, points
 
-_MANY = settings(max_examples=50)
+_MANY = settings(max_examples=30)
 
 
 @given(st.data())
@@ -89,7 +89,7 @@ def test_unbound_variables(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_symbolic_shapes(data: st.DataObject) -> None:
     """Loops over symbolic extents, one of them over a product: every size from 1 to 3 is tried."""
     shape = SymbolicShape(data.draw)

@@ -36,7 +36,7 @@ class Coprocessor:
     name: str = "coprocessor"
 
 
-def hosted(kernel: Kernel) -> Callable[[Sequence[Any], bool], None]:
+def hosted(kernel: Kernel, threads: int | None) -> Callable[[Sequence[Any], bool], None]:
     function = program._function(kernel)
 
     def run(arguments: Sequence[Any], parallel: bool) -> None:

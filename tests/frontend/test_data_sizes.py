@@ -43,7 +43,7 @@ def test_the_graph_is_what_onnx_runtime_computes(case: Case) -> None:
 
 
 @given(case=data_sizes())
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_the_module_is_what_onnx_runtime_computes(case: Case) -> None:
     model, inputs = case
     wanted = by_onnx_runtime(model, inputs)

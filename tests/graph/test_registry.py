@@ -6,12 +6,27 @@ from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from minitvm.expr import DType
 from minitvm.graph import registry
+from minitvm.reference import operators
 from minitvm.reference.strategies import RandomGraph
 from minitvm.reference.strategies import graphs as random_graphs
 from minitvm.te import size_var
+
+
+@given(
+    st.lists(st.tuples(st.integers(-9, 9), st.integers(0, 19)), min_size=1, max_size=30),
+    st.sampled_from(["int64", "int32"]),
+)
+def test_a_power_of_integers_is_folded_to_what_a_run_computes(pairs: list[tuple[int, int]], dtype: str) -> None:
+    """Also where float64 does not hold it: 7 ** 22 is rounded both times."""
+    limit = 2.0 ** (62 if dtype == "int64" else 31)
+    kept = [pair for pair in pairs if abs(float(pair[0]) ** pair[1]) < limit] or [(7, 22 if dtype == "int64" else 2)]
+    a, b = (np.array(row, dtype) for row in zip(*kept, strict=True))
+    fold: Any = registry.get("power").fold
+    np.testing.assert_array_equal(fold(a, b), operators.OPERATORS["power"](a, b))
 
 
 @given(random_graphs(symbolic=False))

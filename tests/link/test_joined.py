@@ -149,7 +149,7 @@ def test_branches_of_convolutions_meet_without_a_copy() -> None:
 
 
 @given(st.data())
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_any_mixture_gives_the_same_answer(data: st.DataObject) -> None:
     b = GraphBuilder()
     values = [b.input("x", (1, 2, 4))]

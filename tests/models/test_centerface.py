@@ -78,6 +78,7 @@ def test_it_finds_the_faces_of_a_picture_as_many_as_there_are(astronaut: np.ndar
     assert numbers[:2] == [2, 2]
 
 
+@pytest.mark.full  # compiles the network for a picture of 512 x 512: half a minute
 def test_the_demo_frames_the_face(astronaut: np.ndarray, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "found.png"
     assert main(["demo", "--faces", "--picture", str(target)]) == 0

@@ -25,7 +25,7 @@ from typing import Any
 
 os.environ["MINITVM_VERIFY"] = "1"
 os.environ.setdefault("MINITVM_NUM_THREADS", "2")
-os.environ.setdefault("HYPOTHESIS_PROFILE", "ci")  # of tests that are workloads
+os.environ["HYPOTHESIS_PROFILE"] = "faults"  # of tests that are workloads, whichever test starts this
 os.environ.setdefault("MINITVM_OPENCL_DEVICE", "pocl")
 os.environ.setdefault("MINITVM_CUDA_DEVICE", "simulator")
 if __name__ == "__main__" and os.environ.get("PYTHONHASHSEED") != "0":  # the same draws in every run

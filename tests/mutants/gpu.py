@@ -11,6 +11,8 @@ from minitvm.errors import ScheduleError, Unsupported
 from minitvm.expr import IntImm, Range, Var
 from minitvm.runtime.cuda import simulated_warps
 from minitvm.runtime.cuda.faults import KernelFault
+from minitvm.strategy.algorithms import Convolution
+from minitvm.strategy.gpu.algorithms import convolution_algorithms
 from minitvm.strategy.gpu.costs import BlockTile, ThreadTile, residents
 from minitvm.strategy.registry import chosen
 from minitvm.target import Target
@@ -32,7 +34,7 @@ def _tiles(m: int, n: int, k: int, double: bool) -> None:
     func = _product(m, n, k)
     every = [one for one in strategy.candidates(func, Target("cuda")) if one.rule == "contraction"]
     small = [
-        one for one in every if one.knobs["shared"] and one.knobs["double"] is double and one.knobs["threads"] == 32
+        one for one in every if one.knobs.get("shared") and one.knobs["double"] is double and one.knobs["threads"] == 32
     ]
     assert small
     try:
@@ -60,7 +62,7 @@ def in_parts() -> None:
     assert short[0].knobs["splits"] == 1
     func = _product(4, 8, 64)
     every = [one for one in strategy.candidates(func, target) if one.rule == "contraction"]
-    one = next(one for one in every if one.knobs["splits"] == 2 and not one.knobs["shared"])
+    one = next(one for one in every if one.knobs["splits"] == 2 and one.knobs.get("shared") is False)
     try:
         schedule = one.schedule(func)
     except ScheduleError as error:
@@ -69,6 +71,31 @@ def in_parts() -> None:
     assert verdict.equal, str(verdict)
     launched = str(schedule.func)
     assert launched.count("blockIdx.x") == 2, "parts, and what adds them up"
+
+
+def transformed() -> None:
+    """Winograd's algorithm is three kernels, which keep the meaning; it is chosen where that pays and is allowed."""
+    x, w = te.placeholder((1, 2, 3, 3, 4), name="x"), te.placeholder((1, 4, 4, 2, 4, 2, 4), name="w")
+    func = te.create_prim_func([x, w, topi.winograd_conv2d_nchwc(x, w, tile=2, padding=1)])
+    target = Target("cuda -model=h100")
+    every = [one for one in strategy.candidates(func, target) if one.rule == "winograd" and not one.knobs["double"]]
+    one = next(
+        one for one in every if one.knobs.get("shared") and one.knobs["row"] == "v_p" and one.knobs["threads"] == 32
+    )
+    try:
+        schedule = one.schedule(func)
+    except ScheduleError as error:
+        raise AssertionError(str(error)) from error
+    verdict = reference.check(func, schedule.func, modes=["exact"])
+    assert verdict.equal, str(verdict)
+    assert len([name for name in lower(schedule.func, target, "main").functions if "kernel" in name]) == 3
+
+    def first(channels: int, dilation: int = 1, accuracy: str = "fast") -> str:
+        conv = Convolution(1, channels, channels, (7, 7), (3, 3), (1, 1), (dilation, dilation))
+        return convolution_algorithms(conv, 4, target, accuracy)[0].rule
+
+    assert [first(512), first(4), first(512, accuracy="strict")] == ["winograd", "direct", "direct"]
+    assert first(512, dilation=2) == "direct"
 
 
 def shrunk() -> None:
@@ -81,7 +108,7 @@ def chosen_where_it_helps() -> None:
     func = _product(1024, 1024, 1024)
     for target, shares in (("cuda -arch=sm_80", True), ("opencl -device=amd", True), ("opencl -device=adreno", False)):
         first = next(one for one in strategy.candidates(func, Target(target)) if one.rule == "contraction")
-        assert first.knobs["shared"] is shares, target
+        assert first.knobs.get("shared", True) is shares, target
     assert residents(ThreadTile(8, 2, 4), BlockTile(16, 32, 16, 384, True), Target("cuda -arch=sm_80")) == 1
     assert residents(ThreadTile(1, 1, 4), BlockTile(8, 8, 16, 1024, False), Target("cuda -arch=sm_75")) == 1
 
@@ -157,6 +184,6 @@ def lanes_meet() -> None:
 CHECKS: tuple[Callable[[], None], ...] = (
     axes_are_limited, shrunk, chosen_where_it_helps, even, uneven_and_double, owners_do_not_meet,
     open_extents_have_a_grid,
-    all_parts_are_reached, chosen_tiles_fit, in_parts,
+    all_parts_are_reached, chosen_tiles_fit, in_parts, transformed,
 )  # fmt: skip
 LANES: tuple[Callable[[], None], ...] = (lanes_meet,)

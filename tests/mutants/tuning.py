@@ -126,10 +126,15 @@ def predicted() -> Workload:
         test_sketch.test_the_formulas_of_a_product_are_those_of_its_accesses,
         test_sketch.test_what_neighbours_read_is_told_apart,
         test_sketch.test_all_tiles_are_ranked_by_the_formulas_and_fit_the_registers,
-        test_residual.test_a_smooth_residual_is_learned_from_a_dozen_points,
+        test_residual.test_a_smooth_residual_is_learned_from_two_dozen_points,
         test_residual.test_a_machine_that_is_slower_by_a_factor_moves_all_predictions_by_it,
-        test_residual.test_far_from_what_was_seen_the_correction_is_bounded,
-        test_residual.test_features_tell_candidates_apart_and_know_figures,
+        test_residual.test_one_record_of_an_operator_moves_all_of_its_candidates,
+        listed("rule", test_residual.test_the_less_is_shared_the_less_is_learned, what="rule"),
+        test_residual.test_far_from_what_was_seen_only_what_is_shared_is_said,
+        test_residual.test_what_was_measured_is_known_and_what_is_alike_nearly,
+        test_residual.test_the_boldest_may_be_the_fastest_and_are_not_alike,
+        test_residual.test_what_is_left_out_is_predicted_from_the_others,
+        test_residual.test_the_last_points_count_where_there_are_too_many,
         listed("nhwc", test_sketch.test_sketches_keep_the_meaning_or_are_refused, family="nhwc"),
     )
 

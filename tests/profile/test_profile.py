@@ -190,6 +190,13 @@ def test_a_table_says_what_is_not_exact() -> None:
     assert "10.0%" in slowest_first and "66.7%" in slowest_first
 
 
+def test_a_table_says_what_runs_on_the_host_and_why() -> None:
+    module = tvm.build(layers(), target="accel", threads=1)
+    table = module.profile(np.ones((64, 96), np.float32), runs=1).table()
+    (line,) = [line for line in table.splitlines() if line.startswith("softmax")][1:]
+    assert line.startswith("softmax runs on the host: ")
+
+
 @pytest.mark.parametrize(("text", "arguments", "options"), [
     ("runs=0", (np.ones((64, 96), np.float32),), {"runs": 0}),
     ("dimension 0 is 1, wanted 64", (np.ones((1, 96), np.float32),), {}),

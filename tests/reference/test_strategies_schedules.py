@@ -27,7 +27,7 @@ LOOPS = ("split", "fuse", "reorder", "parallel", "vectorize", "unroll")
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_each_stage_means_the_same_at_all_levels(stage: str, data: st.DataObject) -> None:
     tensors = data.draw(te_computes(stages=(stage,), max_stages=2))

@@ -88,6 +88,40 @@ def test_too_much_shared_storage_is_refused_with_the_limit() -> None:
         generate(kernel, target)
 
 
+@pytest.mark.parametrize(
+    ("group", "local", "text"),
+    [
+        (16, 0, r"groups of 32 work-items\n  found:  Portable .* has the registers for 16 of this kernel in a group"),
+        (1024, 1 << 40, r"needs 1099511627776 bytes of local memory a group\n  found:  Portable .* has \d+\n"),
+    ],
+)
+def test_what_a_device_has_too_little_of_for_a_kernel_is_said_before_it_is_launched(
+    monkeypatch: pytest.MonkeyPatch, group: int, local: int, text: str
+) -> None:
+    import pyopencl
+
+    module = minitvm.build(on_a_grid(32).func, target="opencl")
+    arrays = [np.ones((64, 64), np.float32), np.ones(64, np.float32), np.full((64, 64), 77, np.float32)]
+    answers = {
+        pyopencl.kernel_work_group_info.WORK_GROUP_SIZE: group,
+        pyopencl.kernel_work_group_info.LOCAL_MEM_SIZE: local,
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(pyopencl.Kernel, "get_work_group_info", lambda kernel, what, device: answers[what])
+        with pytest.raises(TargetError, match=f"kernel main_kernel_0 {'has ' if local == 0 else ''}{text}"):
+            module(*arrays)
+    assert (arrays[2] == 77).all(), "nothing ran"
+    module(*arrays)
+    assert (arrays[2] == 3).all()
+
+
+def test_without_a_driver_it_is_said_where_they_were_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "available", list)
+    monkeypatch.setenv("OCL_ICD_VENDORS", "/nowhere")
+    with pytest.raises(TargetError, match=r"no driver was found where OCL_ICD_VENDORS=/nowhere says\n  try: .* unset"):
+        devices._opened.__wrapped__("")
+
+
 def test_a_failed_run_leaves_the_outputs_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     import pyopencl
 

@@ -26,6 +26,7 @@ from minitvm.reference import executable as interpreter
 from minitvm.reference import graph as oracle
 from minitvm.runtime import load
 from minitvm.runtime.artifact import format
+from minitvm.runtime.cpu import hosted as cpu_hosted
 from minitvm.runtime.cuda.devices import SimulatedDevice
 from minitvm.runtime.device.device import Bytes, Launch, Place
 from minitvm.strategy.gpu.refusal import LEAST, refusal
@@ -76,6 +77,8 @@ def test_copies_are_steps_which_show_prints_and_listeners_see(device: str) -> No
     assert len(copies) == 2
     assert f"# from {device} to cpu" in text and f"# from cpu to {device}" in text
     assert "cpu_arena = arena(" in text and text.count("  # on cpu") == 3  # the arena, the kernel and its step
+    (line,) = [line for line in text.splitlines() if " = kernel(" in line and "  # on cpu" in line]
+    assert line.endswith("  # on cpu: the target's option on_host names nn.dense"), "and why"
     module.listeners = [names := _Names()]
     module(**image())
     assert names.steps.count("Copy") == 2
@@ -180,6 +183,15 @@ def kernels_of_the_host_wait() -> None:
         module = minitvm.build(graph, target="cuda -on_host=nn.softmax")
         for _ in range(2):
             alike(graph, module, x=data)
+
+
+def test_threads_of_build_are_those_of_the_kernels_of_the_host(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    teams: list[int] = []
+    shared = cpu_hosted.shared_team
+    monkeypatch.setattr(cpu_hosted, "shared_team", lambda threads: [teams.append(threads), shared(threads)][1])
+    for threads in (1, 3):
+        alike(network(), minitvm.build(network(), target=f"{device} -on_host=nn.dense", threads=threads), **image())
+    assert teams == [1, 3]
 
 
 def test_kernels_of_the_host_wait() -> None:

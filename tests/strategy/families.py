@@ -211,7 +211,7 @@ FAMILIES = [
     Family("winograd_conv2d_nchwc", _winograd, examples=0),
     Family("depthwise_conv2d_nchwc", _depthwise, examples=2),
     Family("depthwise_conv2d_rows", _depthwise_rows, examples=2),
-    Family("contraction", contractions, examples=6),
+    Family("contraction", contractions, examples=4),
     Family("matvec", _matvec),
     Family("pool", _pool),
     Family("rows", _rows),
@@ -257,12 +257,12 @@ def _few(knobs: Mapping[str, Any]) -> bool:
 
 _GPU_PRODUCTS = _first_on_gpus("contraction", _matmul, _plain_conv, _conv, _phases, _blocked_phases)
 GPU_FAMILIES = [
-    Family("contraction", _GPU_PRODUCTS, 4, GPUS, lambda knobs: knobs["shared"] and _few(knobs), "in shared tiles"),
-    Family("contraction", _GPU_PRODUCTS, 2, GPUS, lambda knobs: not knobs["shared"], "in registers"),
+    Family("contraction", _GPU_PRODUCTS, 2, GPUS, lambda knobs: knobs["shared"] and _few(knobs), "in shared tiles"),
+    Family("contraction", _GPU_PRODUCTS, 1, GPUS, lambda knobs: not knobs["shared"], "in registers"),
     Family("windows", _first_on_gpus("windows", _pool, _depthwise), 3, GPUS),
     Family("rows", _first_on_gpus("rows", _rows), 1, GPUS, _few),
     Family("reduction", _first_on_gpus("reduction", _reduced), 2, GPUS, _few),
-    Family("tensor_core", _half_product, 2, GPUS[:1]),
+    Family("tensor_core", _half_product, 1, GPUS[:1]),
     Family("fallback", _first_on_gpus("fallback", _generic), 2, GPUS, _few),
 ]
 FAMILIES += GPU_FAMILIES

@@ -218,6 +218,7 @@ CHECKS = [
     functools.partial(means_the_same, "padded"),
     *(functools.partial(runs_lane_by_lane, name) for name in ("tf32", "tf32, transposed")),
     functools.partial(means_the_same, "convolution of blocks"),
+    functools.partial(runs_lane_by_lane, "convolution of blocks"),
     functools.partial(means_the_same, "convolution"),
     *(functools.partial(runs_lane_by_lane, name) for name in ("float16", "transposed")),
     *(functools.partial(means_the_same, name) for name in ("float16", "two rows of warps", "followed")),

@@ -24,7 +24,6 @@ def product(m: int, n: int, k: int, epilogue: bool) -> PrimFunc:
     return create_prim_func([a, b, d, e])
 
 
-@pytest.mark.parametrize("epilogue", [False, True], ids=["bare", "epilogue"])
 @pytest.mark.parametrize(
     "shape",
     [(1, 1, 1), (7, 5, 3), (64, 64, 64), (61, 257, 33), (40, 70, 1500), (1, 900, 20), (37, 1, 300), (5, 1, 40)],
@@ -33,9 +32,11 @@ def product(m: int, n: int, k: int, epilogue: bool) -> PrimFunc:
     "machine", ["cpu -vector_bits=512 -vector_registers=32 -cores=2", "cpu -vector_bits=256 -cores=1"]
 )
 def test_scheduled_matmul_is_exact_on_integers(
-    machine: str, shape: tuple[int, int, int], epilogue: bool, rng: np.random.Generator
+    machine: str, shape: tuple[int, int, int], rng: np.random.Generator
 ) -> None:
+    """With an epilogue on the first machine where m + n is odd, and on the other one where it is even."""
     m, n, k = shape
+    epilogue = bool((m + n) % 2) == ("512" in machine)
     target = Target(machine)
     a, b = (rng.integers(-4, 5, s).astype(np.float32) for s in ((m, k), (k, n)))
     d, got = rng.integers(-4, 5, n).astype(np.float32), np.full((m, n), np.nan, np.float32)

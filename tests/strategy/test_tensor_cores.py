@@ -6,12 +6,14 @@ import re
 
 import pytest
 
+import minitvm
 from minitvm import strategy, tir
 from minitvm.codegen import opencl
 from minitvm.codegen.numba_cuda import generate
 from minitvm.errors import InputError, Unsupported
 from minitvm.expr import walk
 from minitvm.script import from_source
+from minitvm.strategy.gpu.warp_tiles import Matrices, WarpTile
 from minitvm.target import Target
 from minitvm.tir import Instruction, TensorIntrin
 from minitvm.tir.tensor_intrin import tensor_cores
@@ -77,13 +79,17 @@ def test_ptx(name: str, arch: str) -> None:
 def test_a_large_product_spills_nothing() -> None:
     from minitvm.runtime.cuda import compiler
 
-    target = Target("cuda -arch=sm_90")
-    chosen = strategy.registry.chosen(product(1024, 1024, 1024), target)
-    assert chosen.rule == "tensor_core"
-    kernel = kernel_of(chosen.schedule.func)
-    _, log = compiler.linked(compiler.ptx_of(generate(kernel, target), kernel.name, "sm_90"), "sm_90")
-    used = compiler.resources(log)
-    assert used.spill_stores == 0 and used.registers <= 128 and used.shared_bytes <= 48 << 10
+    target = Target("cuda -arch=sm_80")
+    (first, *_) = strategy.candidates(product(4096, 4096, 4096), target)
+    tile = WarpTile(**first.knobs)
+    assert (first.rule, tile.accumulators, tile.group > 1) == ("tensor_core", 128, True)
+    (kernel,) = minitvm.lower(
+        first.schedule(product(4096, 4096, 4096)).func, target=target, stop_at="executable"
+    ).kernels
+    used = compiler.resources(compiler.linked(compiler.ptx_of(kernel.source, kernel.entry, "sm_80"), "sm_80")[1])
+    assert used.spill_stores == used.spill_loads == used.stack_bytes == 0
+    assert used.registers <= tile.registers and used.registers * 32 * tile.warps <= target.registers_per_block
+    assert kernel.shared_bytes <= tile.shared_bytes(Matrices(1, 4096, 4096, 4096, 2, (8, 8)), False)
 
 
 def test_tf32_is_rounded_once_an_operand() -> None:
@@ -135,9 +141,9 @@ def test_blocks_start_in_groups_of_rows() -> None:
 def test_extents_that_tiles_do_not_divide_are_padded() -> None:
     first = strategy.candidates(product(1000, 1000, 1000), Target("cuda -arch=sm_90"))[0]
     assert first.rule == "tensor_core" and int(first.knobs["rows"]) * int(first.knobs["columns"]) >= 64 * 64
-    # Zeros beside what is copied: no asynchronous copy.
-    for name, asynchronous in (("padded", False), ("float16", True)):
-        assert any(isinstance(n, tir.Async) for n in walk(kernel_of(scheduled(name)).body)) is asynchronous
+    # With zeros beside what is copied, too.
+    for name in ("padded", "convolution of blocks", "float16"):
+        assert any(isinstance(n, tir.Async) for n in walk(kernel_of(scheduled(name)).body))
 
 
 def test_instructions_that_a_device_does_not_have_are_refused() -> None:

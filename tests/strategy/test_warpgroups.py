@@ -23,6 +23,7 @@ from .warpgroup_programs import (
     candidates_fit_a_multiprocessor,
     kernel_of,
     means_the_same,
+    pairs_are_stored_at_even_places,
     runs_lane_by_lane,
     scheduled,
     stores_are_made_known,
@@ -50,6 +51,10 @@ def test_threads(name: str) -> None:
 
 def test_stores_to_shared_storage_are_made_known() -> None:
     stores_are_made_known()
+
+
+def test_pairs_are_stored_at_even_places() -> None:
+    pairs_are_stored_at_even_places()
 
 
 def test_ptx() -> None:

@@ -10,8 +10,9 @@ import numpy as np
 import minitvm
 from minitvm import reference, tir
 from minitvm.codegen.numba_cuda import generate
-from minitvm.errors import ScheduleError
+from minitvm.errors import ScheduleError, Unsupported
 from minitvm.runtime.cuda.faults import KernelFault
+from minitvm.script import from_source
 from minitvm.strategy import candidates
 from minitvm.strategy.gpu.tensor_cores import product_of
 from minitvm.strategy.gpu.warpgroup_tiles import WarpgroupTile
@@ -38,7 +39,7 @@ def scheduled(name: str) -> tir.PrimFunc:
     sch, matrices = tir.Schedule(func), product_of(func)
     assert matrices is not None
     try:
-        schedule_product(sch, matrices, WarpgroupTile(*tile))
+        schedule_product(sch, matrices, WarpgroupTile(*tile[:3], stages=tile[3]))
     except ScheduleError as error:
         raise AssertionError(str(error)) from error
     return sch.func
@@ -69,7 +70,7 @@ def runs_lane_by_lane(name: str) -> None:
     os.environ["MINITVM_CUDA_DEVICE"] = "simulator"
     try:
         minitvm.build(scheduled(name), target=TARGET)(*arrays[:-1], found)
-    except KernelFault as fault:
+    except (KernelFault, Unsupported) as fault:
         raise AssertionError(str(fault)) from fault
     finally:
         os.environ.pop("MINITVM_CUDA_DEVICE")
@@ -86,13 +87,39 @@ def stores_are_made_known() -> None:
     assert barriers and all(lines[k - 1] == "proxy_fence()" for k in barriers), lines
 
 
+STORED = """
+@T.prim_func(lowered=True)
+def kernel(C: T.Buffer((64 * ROW,), "float32")):
+    for g in T.thread_binding(1, thread="blockIdx.x"):
+        F = T.decl_buffer((512,), scope="warpgroup.accumulator")
+        for t in T.thread_binding(128, thread="threadIdx.x"):
+            with T.instruction("wgmma_fill_64x8_f32", T.tile(F[0], F[8], F[1]), together=128):
+                for i, j in T.grid(64, 8):
+                    F[i * 8 + j] = T.float32(0)
+            with T.instruction("wgmma_store_64x8_f32", T.tile(F[0], F[8], F[1]), T.tile(C[AT], C[AT + ROW], C[AT + 1]),
+                               together=128):
+                for i, j in T.grid(64, 8):
+                    C[AT + i * ROW + j] = F[i * 8 + j]
+"""
+
+
+def pairs_are_stored_at_even_places() -> None:
+    for row, at, lanes in ((10, 2, 2), (11, 2, 1), (10, 1, 1)):
+        text = generate(from_source(STORED.replace("ROW", str(row)).replace("AT", str(at))), Target(TARGET))
+        assert f"i32({row}), t, {lanes})" in text, text
+
+
 def candidates_fit_a_multiprocessor() -> None:
     """Sums of a block are registers, tiles of all stages shared storage; small products are left to warps."""
-    large = [one for one in candidates(product(4096, 4096, 4096), Target(TARGET)) if one.rule == "warpgroup"]
-    assert large
-    for one in large:
-        rows, columns, depth, stages = (int(one.knobs[name]) for name in ("rows", "columns", "depth", "stages"))
-        assert rows // 64 * 128 * columns // 2 < 65536 and stages * 2 * depth * (rows + columns) <= 227 << 10
+    for followed in (False, True):
+        func = product(4096, 4096, 4096, followed=followed)
+        large = [one for one in candidates(func, Target(TARGET)) if one.rule == "warpgroup"]
+        assert large
+        for one in large:
+            rows, columns, depth, stages = (int(one.knobs[name]) for name in ("rows", "columns", "depth", "stages"))
+            results = 4 * rows * columns if followed else 0
+            assert rows // 64 * 128 * columns // 2 < 65536
+            assert stages * 2 * depth * (rows + columns) + results <= 227 << 10
     small = candidates(product(16, 16, 64), Target(TARGET))
     assert small and all(one.rule != "warpgroup" for one in small)
 
@@ -100,6 +127,7 @@ def candidates_fit_a_multiprocessor() -> None:
 CHECKS = [
     candidates_fit_a_multiprocessor,
     stores_are_made_known,
+    pairs_are_stored_at_even_places,
     *(functools.partial(runs_lane_by_lane, name) for name in (
         "transposed, padded and followed", "three stages", "bfloat16, two groups", "float16")),
     functools.partial(means_the_same, "transposed, padded and followed"),

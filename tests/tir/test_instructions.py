@@ -8,7 +8,7 @@ import pytest
 from minitvm import reference, tir
 from minitvm.codegen import numba_cpu, opencl
 from minitvm.errors import InputError, TypeMismatch, Unsupported
-from minitvm.expr import const, structural_equal, walk
+from minitvm.expr import call, const, structural_equal, walk
 from minitvm.expr.structural_hash import structural_hash
 from minitvm.script import from_source
 from minitvm.tir import Async, BufferStore, Instruction, TensorIntrin, Tile
@@ -176,3 +176,8 @@ def test_an_asynchronous_copy_is_a_plain_one() -> None:
     a = tir.Buffer("A", (4,))
     with pytest.raises(TypeMismatch, match="without arithmetic"):
         Async(BufferStore(a, a[0] + 1.0, (const(1),)))
+    with pytest.raises(TypeMismatch, match="without arithmetic"):
+        Async(BufferStore(a, call("if_then_else", a[2] > 0.0, a[0], 0.0), (const(1),)))
+    with pytest.raises(TypeMismatch, match="without arithmetic"):
+        Async(BufferStore(a, call("if_then_else", const(1) > const(0), a[0], 1.0), (const(1),)))
+    Async(BufferStore(a, call("if_then_else", const(1) > const(0), a[0], 0.0), (const(1),)))

@@ -413,19 +413,6 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
           found:  i is parallel and drives the reduction v
         """,
     ),
-    "vectorised_loops_have_constant_extents": (
-        lambda: body("for i in T.vectorized(n):\n    A[i] = 1.0"), "tir",
-        """
-        main: vectorised_loops_have_constant_extents
-            @T.prim_func
-            def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
-                for i in T.vectorized(n):
-                ^^^^^^^^^^^^^^^^^^^^^^^^^ extent n
-                    A[i] = T.float32(1.0)
-          wanted: the extent of a vectorised loop is a constant: it becomes the lanes of vectors
-          found:  extent n
-        """,
-    ),
     "calls_fit_their_kernels": (lambda: module(Buffer("A", (8,), "int32")), "kernel", """
         the module: calls_fit_their_kernels
             @I.ir_module

@@ -35,9 +35,10 @@ def _found_by_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(folder)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
-    "requests", [["a"], ["end"], ["a", "end", "b"], ["end", "end", "a", "end", "b"], []], ids=lambda r: "+".join(r)
+    ("requests", "workers"),
+    [([], 2), (["a"], 1), (["end"], 1), (["a", "end", "b"], 1), (["end", "end", "a", "end", "b"], 2)],
+    ids=lambda r: "+".join(r) if isinstance(r, list) else str(r),
 )
 def test_a_worker_that_dies_costs_its_request_alone(requests: list[str], workers: int) -> None:
     if not __name__.startswith("tests."):

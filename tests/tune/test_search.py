@@ -357,8 +357,8 @@ def test_what_is_predicted_to_take_much_longer_is_drafted_last(
 ) -> None:
     search = begun(tmp_path)
 
-    def predicted(rows: Any, costs: Any) -> Any:
-        return np.array([1.0 if row.get("rule contraction") else 3.0 for row in rows])
+    def predicted(points: Any) -> Any:
+        return np.array([1.0 if point.rule == "contraction" else 3.0 for point in points])
 
     monkeypatch.setattr(search, "predicted", predicted)
     rules = [decision.rule for decision in search.draft(1000)]

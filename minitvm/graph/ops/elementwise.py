@@ -97,6 +97,14 @@ for _name, _te, _numpy in _UNARY:
 register("copy", pattern=E, fold=lambda x: x, view=True)(topi.identity)
 register("nn.dropout", pattern=E, fold=lambda x, rate: x, view=True)(topi.dropout)
 
+
+def _power(a: Any, b: Any) -> Any:
+    """Of integers, the nearest integer to the power of floats, as `topi.power` computes it."""
+    if a.dtype.kind not in "iu":
+        return np.power(a, b)
+    return np.rint(np.power(a.astype(np.float64), b.astype(np.float64))).astype(a.dtype)
+
+
 _BINARY: list[tuple[str, Callable[..., Any], Callable[..., Any] | None]] = [
     ("add", topi.add, np.add),
     ("atan2", topi.atan2, None),
@@ -123,7 +131,7 @@ _BINARY: list[tuple[str, Callable[..., Any], Callable[..., Any] | None]] = [
     ("nn.bias_add", topi.bias_add, None),
     ("nn.prelu", topi.prelu, None),
     ("not_equal", topi.not_equal, np.not_equal),
-    ("power", topi.power, np.power),
+    ("power", topi.power, _power),
     ("right_shift", topi.right_shift, None),
     ("subtract", topi.subtract, np.subtract),
     ("where", topi.where, np.where),

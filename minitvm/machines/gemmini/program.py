@@ -38,7 +38,7 @@ class GemminiDevice(SimulatedDevice):
         return simulate(program, self.config).milliseconds * 1e-3
 
 
-def hosted(kernel: Kernel) -> Callable[[Sequence[Any], bool], None]:
+def hosted(kernel: Kernel, _threads: int | None) -> Callable[[Sequence[Any], bool], None]:
     """The part "hosted" of the back end."""
     return hosted_on(GemminiDevice, kernel)
 

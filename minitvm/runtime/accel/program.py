@@ -58,7 +58,7 @@ def verified(kernel: Kernel, config: AccelConfig) -> Program:
     return program
 
 
-def hosted(kernel: Kernel) -> Callable[[Sequence[Any], bool], None]:
+def hosted(kernel: Kernel, _threads: int | None) -> Callable[[Sequence[Any], bool], None]:
     """What runs a kernel in the middle of a program of the host, on arrays in its memory."""
     return hosted_on(AccelDevice, kernel)
 

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 class HostedKernel:
     """Runs one kernel on all threads of a team, or on the caller's: a step table of one step."""
 
-    def __init__(self, kernel: Kernel, code: LoadedCode | None = None) -> None:
-        """`code` is what an artifact holds of the kernel; without it the kernel is compiled."""
+    def __init__(self, kernel: Kernel, threads: int | None, code: LoadedCode | None = None) -> None:
+        """`threads` is the size of the team, None for `default_threads`.
+
+        `code` is what an artifact holds of the kernel; without it the kernel is compiled.
+        """
         self._params = kernel.params
         self._code = _loaded(kernel) if code is None else code
-        self._team = shared_team(default_threads())
+        self._team = shared_team(default_threads() if threads is None else threads)
         self._args = np.zeros(max(1, len(kernel.params)), np.int64)
         self._table = np.zeros(2 * STEP_WORDS, np.int64)
         self._table[:STEP_WORDS] = SEQUENTIAL, self._code.address, address(self._args), 0

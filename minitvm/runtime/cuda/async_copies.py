@@ -41,14 +41,16 @@ def _literal(ty: types.Type) -> int | None:
 
 
 def _copy_type(
-    to: types.Type, at: types.Type, source: types.Type, place: types.Type, lanes: types.Type
+    to: types.Type, at: types.Type, source: types.Type, place: types.Type, lanes: types.Type, *holds: types.Type
 ) -> types.Type | None:
+    if any(not isinstance(condition, types.Boolean) for condition in holds):
+        return None
     fits = to == source and isinstance(to, types.CPointer) and _literal(lanes) is not None
     return types.void if fits and isinstance(at, types.Integer) and isinstance(place, types.Integer) else None
 
 
 def _copy(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-    to, at, source, place, _ = args
+    to, at, source, place, _, *holds = args
     other = builder.gep(source, [place])
     element = context.get_abi_sizeof(to.type.pointee)
     nbytes = sig.args[4].literal_value * element
@@ -56,8 +58,12 @@ def _copy(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         raise NotImplementedError(f"cp.async of {nbytes} bytes")
     through = "cg" if nbytes == 16 else "ca"  # 16 bytes need not pass through the first cache
     origin = builder.ptrtoint(builder.addrspacecast(other, ir.PointerType(other.type.pointee, GLOBAL_SPACE)), _I64)
-    text = f"cp.async.{through}.shared.global [$0], [$1], {nbytes};"
-    assembly(builder, text, "r,l", shared_address(builder, to, at, element), origin)
+    text = f"cp.async.{through}.shared.global [$0], [$1], {nbytes}"
+    if holds:  # so many bytes are read, and zeros for the others
+        size = builder.select(holds[0], _I32(nbytes), _I32(0))
+        assembly(builder, f"{text}, $2;", "r,l,r", shared_address(builder, to, at, element), origin, size)
+    else:
+        assembly(builder, f"{text};", "r,l", shared_address(builder, to, at, element), origin)
     return context.get_dummy_value()
 
 
@@ -82,6 +88,10 @@ def _wait_type(pending: types.Type) -> types.Type | None:
 OPERATIONS = {
     "async_copy": Operation(
         marker("async_copy", "async_copy(S, i, A, j, n): begin to copy n elements, 4, 8 or 16 bytes, to shared S[i]"),
+        _copy_type, _copy, (ANYTHING,),
+    ),
+    "async_copy_if": Operation(
+        marker("async_copy_if", "async_copy_if(S, i, A, j, n, c): the same if c holds, else of n zeros"),
         _copy_type, _copy, (ANYTHING,),
     ),
     "async_commit": Operation(

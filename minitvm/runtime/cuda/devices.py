@@ -79,7 +79,7 @@ def _opened(wanted: str) -> Any:
 class SimulatedDevice:
     """Kernels run by Python, in the memory of this process."""
 
-    name = "simulator of CUDA"
+    name, target = "simulator of CUDA", "cuda"
     arch = ""
     limits = Limits(1024, (1024, 1024, 64), piece=1 << 40, units=1, blocks=(2**31 - 1, 65535, 65535))
     errors: tuple[type[Exception], ...] = (KernelFault,)

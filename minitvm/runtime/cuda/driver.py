@@ -12,6 +12,7 @@ import numpy as np
 from ...errors import TargetError
 from ...executable import Executable, Kernel
 from ...executable.alignment import ALIGNMENT
+from ...garbage import not_collected
 from ...target import Target
 from .. import dlpack
 from ..device.device import Bytes, Launch, Limits, Place, Shape, words_of
@@ -109,6 +110,12 @@ class CudaDevice:
         memory = int(self.call("cuDeviceTotalMem", handle))
         units = self._attribute(handle, "MULTIPROCESSOR_COUNT")
         self.limits = Limits(self._attribute(handle, "MAX_THREADS_PER_BLOCK"), axes, memory, units, blocks)
+
+    @property
+    def target(self) -> str:
+        """The target that describes it: its architecture with what only that one has, and its multiprocessors."""
+        arch = "sm_90a" if self.arch == "sm_90" else self.arch
+        return f"cuda -arch={arch} -multiprocessors={self.limits.units}"
 
     def _attribute(self, handle: Any, name: str) -> int:
         attribute = getattr(self.driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
@@ -242,17 +249,20 @@ class CudaDevice:
         return queue
 
     def finish(self) -> None:
-        self.enter()
         self.call("cuStreamSynchronize", self.queue)
 
     def recorded(self, queue: Callable[[], None]) -> Launch | None:
-        """A graph of what `queue` queues: one launch from the host, whatever its length."""
+        """A graph of what `queue` queues: one launch from the host, whatever its length.
+
+        Memory that is freed meanwhile, of a program that nobody has any more, would spoil it.
+        """
         mode = self.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        self.call("cuStreamBeginCapture", self.queue, mode)
-        try:
-            queue()
-        finally:
-            graph = self.call("cuStreamEndCapture", self.queue)
+        with not_collected():
+            self.call("cuStreamBeginCapture", self.queue, mode)
+            try:
+                queue()
+            finally:
+                graph = self.call("cuStreamEndCapture", self.queue)
         ready = self.call("cuGraphInstantiate", graph, 0)
         return lambda: self.call("cuGraphLaunch", ready, self.queue)
 

@@ -41,7 +41,9 @@ class Sums:
         return self.values[index]
 
     def __len__(self) -> int:
-        return len(self[:])
+        if self.values is None:
+            raise KernelFault("sums are read before their product was waited for")
+        return len(self.values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -451,12 +451,12 @@ class _UnderWay(threading.local):
 _under_way = _UnderWay()
 
 
-def _async_copy(to: Pointer, at: Any, source: Pointer, place: Any, lanes: int) -> None:
+def _async_copy(to: Pointer, at: Any, source: Pointer, place: Any, lanes: int, holds: Any = True) -> None:
     if lanes * to.dtype.itemsize not in (4, 8, 16):
         raise KernelFault(f"an asynchronous copy of {lanes} {to.dtype}")
-    for pointer, index in ((to, at), (source, place)):
+    for pointer, index in ((to, at), (source, place)) if holds else ((to, at),):
         _check_whole(pointer, index, lanes)
-    value = source.elements(place, lanes).copy()
+    value = source.elements(place, lanes).copy() if holds else np.zeros(lanes, to.dtype)
     to.elements(at, lanes)
     _under_way.groups[-1].append(lambda: to.elements(at, lanes).__setitem__(slice(None), value))
 
@@ -523,7 +523,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     **{name: _elementwise(f, mask=True) for name, f in _TESTS.items()},
     "load": _load, "load_words": _load_words, "load_whole": _load_whole, "store": _store, "store_whole": _store_whole,
     "gather": _gather, "scatter": _scatter, "load_masked": _load_masked, "store_masked": _store_masked, "ramp": _ramp,
-    "async_copy": _async_copy, "async_commit": _async_commit, "async_wait": _async_wait,
+    "async_copy": _async_copy, "async_copy_if": _async_copy, "async_commit": _async_commit, "async_wait": _async_wait,
     **{f"ldmatrix_x{n}{'_trans' if t else ''}": functools.partial(_ldmatrix, n, t)
        for n in (1, 2, 4) for t in (False, True)},
     **{f"mma_16x8x16_{kind}": functools.partial(_mma, kind) for kind in ("f16", "bf16")},

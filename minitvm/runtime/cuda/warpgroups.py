@@ -60,7 +60,7 @@ def _wgmma(columns: int, kind: str, turned: bool) -> Operation:
         sums = [builder.extract_value(args[0], k) for k in range(count)]
         # Lines along the steps: an instruction stays in its slab, and the field is not looked at.
         apart = _UNIT if turned else sig.args[5].literal_value
-        words = [_descriptor(builder, *args[1:3], _UNIT), _descriptor(builder, *args[3:5], apart)]
+        words = [_descriptor(builder, args[1], args[2], _UNIT), _descriptor(builder, args[3], args[4], apart)]
         held = ", ".join(f"${k}" for k in range(count))
         text = (
             "{ .reg .pred p; setp.eq.b32 p, 0, 0; "

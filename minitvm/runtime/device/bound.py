@@ -3,7 +3,8 @@
 Commands run in the order in which they are queued, so barriers between steps need nothing. A kernel's arguments are set
 once for a choice of memory, but for those that follow from sizes that the run itself finds. Arrays that lie on the
 device, and those of the host where the device shares its memory, are used in place; others are copied. A device that
-can record has all launches of a run as one command. A kernel of the host waits for the copies that were queued before.
+can record has all launches of a run as one command, or all those between two steps of the host. A kernel of the host
+waits for the copies that were queued before.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +67,7 @@ class _Memory:
         self.fetched: list[Input | Output] = []
         self.returned: list[int] = []
         self.launches: list[Launch | None] = []
-        self.record: Launch | None = None
+        self.records: list[tuple[range, Launch]] = []
         self.runs = 0
 
 
@@ -86,11 +89,32 @@ class BoundProgram:
         self._own = [_is_own(step) for step in x.steps]
         self._shared: dict[int, Launch] = {}  # launches that use no inputs and outputs, by their steps
         self._memories: OrderedDict[tuple[int, ...], _Memory] = OrderedDict()
-        self._recordable = (
-            not later and not program.host.kernels and all(isinstance(s, CallKernel | Copy | Barrier) for s in x.steps)
-        )
+        self._stretches = [] if later else self._of_the_device()
         self._copies_under_way = False  # from or to memory of the host that its kernels use
         self._host_values: dict[int, list[Any]] = {}  # the arguments of its kernels, by their steps
+
+    def _of_the_device(self) -> list[range]:
+        """The steps that a device may record as one command, as stretches: none where the host repeats steps.
+
+        Between two of them the host computes or copies. A single step is a command already.
+        """
+        steps = self.program.executable.steps
+        if any(isinstance(step, Loop) for step in steps):
+            return []
+        ends = [k for k, step in enumerate(steps) if not self._is_of_the_device(step)]
+        stretches = [range(a + 1, b) for a, b in pairwise([-1, *ends, len(steps)])]
+        alone = len(stretches) == 1
+        return [
+            part for part in stretches if sum(not isinstance(steps[k], Barrier) for k in part) > (0 if alone else 1)
+        ]
+
+    def _is_of_the_device(self, step: Any) -> bool:
+        """Whether the device takes a step without its host."""
+        if isinstance(step, Copy):
+            return not any(
+                isinstance(at, ArenaSlice) and self.program.host.has(at.arena) for at in (step.dst, step.src)
+            )
+        return isinstance(step, CallKernel | Barrier) and not self.program.host.runs(step)
 
     # -- memory
 
@@ -334,20 +358,31 @@ class BoundProgram:
         return Memory(lambda at: int(read(at, "int64")), lambda at: bool(read(at, "bool")), count)
 
     def _recorded(self, memory: _Memory) -> bool:
-        """Run all steps as one command, from the second run in this memory on; False where that is not possible."""
-        memory.runs += 1
-        if not self._recordable or memory.runs == 1:
-            return False
-        if memory.record is None:
-            memory.record = self.device.recorded(lambda: self._queue_all(memory))
-            self._recordable = memory.record is not None
-        if memory.record is not None:
-            memory.record()
-        return memory.record is not None
+        """Run all steps, each stretch of the device's as one command, from the second run in this memory on.
 
-    def _queue_all(self, memory: _Memory) -> None:
-        for number, step in enumerate(self.program.executable.steps):
-            self._take(number, step, memory)
+        False where that is not possible: nothing ran then.
+        """
+        memory.runs += 1
+        if not self._stretches or memory.runs == 1:
+            return False
+        if not memory.records:
+            for stretch in self._stretches:
+                record = self.device.recorded(partial(self._queue, stretch, memory))
+                if record is None:
+                    self._stretches, memory.records = [], []
+                    return False
+                memory.records.append((stretch, record))
+        done = 0
+        for stretch, record in memory.records:
+            self._queue(range(done, stretch.start), memory)
+            record()
+            done = stretch.stop
+        self._queue(range(done, len(self.program.executable.steps)), memory)
+        return True
+
+    def _queue(self, numbers: range, memory: _Memory) -> None:
+        for number in numbers:
+            self._take(number, self.program.executable.steps[number], memory)
 
     def commands(self, calls: Sequence[tuple[Sequence[Any], Sequence[Any]]]) -> Launch:
         """What queues all steps for each choice of inputs and outputs, as one command where the device can record.
@@ -366,7 +401,8 @@ class BoundProgram:
                 for number, step in in_order(self.program.executable, self._counting(memory), self.env):
                     self._take(number, step, memory)
 
-        return (self.device.recorded(queue) if self._recordable else None) or queue
+        at_once = self._stretches == [range(len(self.program.executable.steps))]
+        return (self.device.recorded(queue) if at_once else None) or queue
 
     # -- copies at the edges
 

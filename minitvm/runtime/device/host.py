@@ -26,11 +26,14 @@ class HostPlace:
 class HostSide:
     """What a program has on the host: nothing, where all of its kernels run on the device."""
 
-    def __init__(self, executable: Executable, codes: Sequence[Any] | None = None) -> None:
-        """`codes[k]` is what an artifact holds of kernel k, None where it holds nothing."""
+    def __init__(self, executable: Executable, threads: int | None = None, codes: Sequence[Any] | None = None) -> None:
+        """`threads` is how many the host's kernels may use, None for as many as they like.
+
+        `codes[k]` is what an artifact holds of kernel k, None where it holds nothing.
+        """
         self.executable = executable
         self.kernels: dict[int, Run] = {
-            number: hosted(kernel, executable.target, None if codes is None else codes[number])
+            number: hosted(kernel, executable.target, threads, None if codes is None else codes[number])
             for number, kernel in enumerate(executable.kernels)
             if kernel.target
         }

@@ -34,7 +34,7 @@ class DeviceProgram:
     def __init__(
         self,
         executable: Executable,
-        threads: int | None = None,  # noqa: ARG002 (a device has as many as it has)
+        threads: int | None = None,  # of the host's kernels; a device has as many as it has
         *,
         workers: int | None = None,  # noqa: ARG002 (the device's compiler decides)
         progress: Progress | None = None,
@@ -43,7 +43,7 @@ class DeviceProgram:
         self.executable = executable
         self.device = self.open_device()
         self.threads = self.device.limits.units
-        self.host = HostSide(executable, kernels)
+        self.host = HostSide(executable, threads, kernels)
         self.kernels = self._compiled(progress, kernels)
         self.pool = Pool(self.allocated)
         self.memory = States(self, executable.states)

@@ -15,6 +15,7 @@ from ...errors import TargetError
 from ...workers.cores import available_cores
 
 VARIABLE = "MINITVM_OPENCL_DEVICE"
+_DRIVERS = "OCL_ICD_VENDORS"  # the loader reads it: the folder in which drivers are registered
 _SIMULATORS = ("oclgrind",)
 _NICKNAMES = {"pocl": "portable computing language"}
 
@@ -90,8 +91,10 @@ def _opened(wanted: str) -> Device:
     cl = pyopencl()
     devices = available()
     if not devices:
+        folder = os.environ.get(_DRIVERS)
+        where = "" if folder is None else f" where {_DRIVERS}={folder} says\n  try:    {_DRIVERS} unset"
         raise TargetError(
-            "there is no OpenCL device: no driver was found\n"
+            f"there is no OpenCL device: no driver was found{where}\n"
             "  try:    the driver of the GPU, or pip install pocl-binary-distribution, which runs on the CPU"
         )
     handle = _chosen(cl, devices, wanted.lower())

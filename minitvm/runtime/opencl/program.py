@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -99,8 +100,27 @@ class OpenCLDevice:
         for value, param in zip(values, about.params, strict=True):
             arguments += [value.buffer, np.uint64(value.offset)] if isinstance(value, Place) else [scalar(value, param)]
         mine.set_args(*arguments)
+        self._check_room(mine, about.name, shape)
         items = tuple(b * t for b, t in zip(shape.blocks, shape.threads, strict=True))
         return lambda: self._keep(self.cl.enqueue_nd_range_kernel(self._queue, mine, items, shape.threads))
+
+    def _check_room(self, kernel: Any, name: str, shape: Shape) -> None:
+        """Refuse a group that needs more registers, or more local memory, than the device has for this kernel."""
+        info, handle = self.cl.kernel_work_group_info, self.opened.handle
+        most, items = int(kernel.get_work_group_info(info.WORK_GROUP_SIZE, handle)), math.prod(shape.threads)
+        if items > most:
+            raise TargetError(
+                f"kernel {name} has groups of {items} work-items\n"
+                f"  found:  {self.name} has the registers for {most} of this kernel in a group\n"
+                "  try:    a target with fewer max_threads_per_block, or smaller tiles"
+            )
+        needed = int(kernel.get_work_group_info(info.LOCAL_MEM_SIZE, handle))
+        if needed > int(handle.local_mem_size):
+            raise TargetError(
+                f"kernel {name} needs {needed} bytes of local memory a group\n"
+                f"  found:  {self.name} has {int(handle.local_mem_size)}\n"
+                f"  try:    a target with max_shared_memory_per_block={int(handle.local_mem_size)}"
+            )
 
     def _keep(self, event: Any) -> None:
         if self._is_timed:

@@ -5,8 +5,9 @@
     fetches     what the threads of a block copy into shared storage, once for all of them
     waiting     too few warps beside one another do not hide latency; too few blocks leave multiprocessors idle
 
-Bandwidths are those of NVIDIA's tuning guides: 128 bytes a cycle from shared storage or the L1 cache of a
-multiprocessor, 64 from L2.
+The bandwidth to L2 is that of NVIDIA's tuning guides, 64 bytes a cycle and multiprocessor. What loads cost, how long
+they take, and what a block costs were fitted to 230 kernels of convolutions and matrix products on an H200: the mean
+error is a factor of 1.4.
 """
 
 from __future__ import annotations
@@ -21,20 +22,21 @@ from ..roles import Product
 BANKS = 32  # of shared storage, a word of 32 bits each
 APART = 4  # elements between lines that a bank would share: a whole vector, so that vectors stay aligned
 WARP = 32  # threads of which costs are counted, whatever a device's warps are
-_BROADCAST = 1.0  # cycles of a load that is the same for most threads of a warp
-_ROW = 4.0  # cycles of a load of 16 bytes a thread: four rows of 128 bytes
-_CACHED = 2.0  # a load through the cache costs as many times one from shared storage
-_NOT_LOCAL = 4.0  # an access of shared storage where that is memory like any other: there and back through the cache
+_BROADCAST = 1.6  # cycles of a load that is the same for most threads of a warp
+_ROW = 13.0  # cycles of a load of 16 bytes a thread: four rows of 128 bytes
+_CACHED = 4.5  # a load through the cache costs as many times one from shared storage
+_NOT_LOCAL = 9.0  # an access of shared storage where that is memory like any other: there and back through the cache
 _FROM_L2 = 2.0  # cycles a warp's row of 128 bytes
 _STORED = 1.0  # and to store it in shared storage
 _ISSUED = 0.25  # cycles of a load beside what it moves
 _BARRIER = 40.0  # cycles in which a block waits
-_LATENCY = 24.0  # cycles until what a step loads is there: that much work must be at hand
-_START = 300.0  # cycles until a block has begun
+_LATENCY = 112.0  # cycles until what a step loads is there: that much work must be at hand
+_START = 3800.0  # cycles until a block has begun, and its first loads are there
 _SPARE = 24  # registers for addresses and loops
 _MULTIPROCESSORS = 16  # where a target does not say
 _BLOCKS = 16  # that a multiprocessor keeps at most
-_KERNEL = 3000.0  # cycles until the kernel behind another one has begun
+_KERNEL = 2400.0  # cycles until the kernel behind another one has begun
+_IN_TURN = 20.0  # cycles from one load of a thread to the next
 _L2_BYTES = 64.0  # a cycle
 BLOCKS_WANTED = 4  # for each multiprocessor: more hide no more latency
 
@@ -141,14 +143,17 @@ def processors_of(target: Any) -> int:
 
 def added_up_cost(results: int, parts: int, target: Any) -> Cost:
     """A second kernel that adds up the parts of so many sums: each part is written, and read again."""
-    return element_wise_cost(results * (2 * parts + 1), results * parts, target)
+    return element_wise_cost(results * (2 * parts + 1), results * parts, parts, target)
 
 
-def element_wise_cost(words: int, operations: int, target: Any) -> Cost:
-    """A kernel that moves so many words of 32 bits, by way of the L2 cache, and does so many operations."""
+def element_wise_cost(words: int, operations: int, loads: int, target: Any) -> Cost:
+    """A kernel that moves so many words of 32 bits, by way of the L2 cache, and does so many operations.
+
+    A thread does `loads` one after the other.
+    """
     processors = processors_of(target)
     work = operations / (max(1, target.lanes) * processors)
-    return Cost(_KERNEL + work, 4 * words / (_L2_BYTES * processors))
+    return Cost(_KERNEL + loads * _IN_TURN + work, 4 * words / (_L2_BYTES * processors))
 
 
 def residents(tile: ThreadTile, block: BlockTile, target: Any) -> int:

@@ -9,8 +9,8 @@
             wait
         out[rows, columns] = epilogue(acc)
 
-The steps are the outer axis of both tiles: rows of a thread are neighbours, which is one load, and so are the vectors of
-neighbouring threads, which is no bank conflict. Vectors of one thread lie a row of threads apart, as virtual threads.
+The steps are the outer axis of both tiles: rows of a thread are neighbours, which is one load, and so are the vectors
+of neighbouring threads, which is no bank conflict. Vectors of one thread lie a row of threads apart: virtual threads.
 An operand that is contiguous along the steps is turned around on the way: its lines are then four elements longer, so
 that neighbouring threads do not store to one bank. (The tiles of Volkov and Demmel, SC'08, as in CUTLASS and TVM.)
 
@@ -38,16 +38,22 @@ from .grid import fused, over_blocks
 from .matrices import Matrices, as_matrices, matrices_of
 
 LANES = 4  # of a vector of results
-_THREADS = 512  # of a block
+_THREADS = 256  # of a block
+_SCHEDULERS = 4  # of a multiprocessor, each of which starts an instruction of a warp a cycle
 _SHARED = 48 << 10  # bytes that a kernel declares
 _SPARE = 28  # registers for addresses and loops
 _BLOCKS = 16  # that a multiprocessor keeps at most
-_BROADCAST, _ROW = 2.0, 4.0  # cycles of a warp's load of 16 bytes a thread: most threads' the same, all different
+# Cycles of a multiprocessor, fitted to 373 tiles of 16 products and convolutions on an H200.
+_BROADCAST, _ROW = 1.6, 1.1  # a warp's load of 16 bytes a thread: most threads' the same, all different
 _NOT_LOCAL = 4.0  # an access of shared storage where that is memory like any other
-_ADDRESS = 16.0  # instructions until a vector is in shared storage
-_L2_BYTES = 48.0  # a cycle and multiprocessor
-_LATENCY, _BARRIER = 500.0, 60.0  # cycles until a piece is there, and until all threads know
-_START, _KERNEL = 1500.0, 3000.0  # cycles until a block, and until the kernel behind another one has begun
+_ISSUED = 0.3  # a load, beside what it moves
+# Instructions until a vector is in shared storage: of a product, of weights of a convolution, of its pixels.
+_PLAIN, _ADDRESS, _PIXEL = 10.0, 52.0, 240.0
+_L2_BYTES, _STORED = 64.0, 4.0  # a cycle and multiprocessor; of a warp's store to shared storage
+_EXPOSED = 1.03  # times as long takes a piece that is not fetched while another one is used
+_LOOP = 40.0  # of a piece: barriers and the first loads of a step
+_LATENCY, _BARRIER = 160.0, 400.0  # until a piece is there, and until all threads know
+_LAUNCH, _START, _KERNEL = 6000.0, 2000.0, 1500.0  # of a kernel, until a block has begun, of a second kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class Tile:
     thread_rows: int
     thread_columns: int
     splits: int = 1
-    double: bool = False
+    stages: int = 1
 
     @property
     def row_threads(self) -> int:
@@ -82,7 +88,7 @@ class Tile:
     @property
     def shared_bytes(self) -> int:
         """Of a block, for operands of 32 bits, one of them turned around on the way."""
-        return 4 * (self.rows + APART + self.columns) * self.depth * (2 if self.double else 1)
+        return 4 * (self.rows + APART + self.columns) * self.depth * self.stages
 
 
 def candidates(func: PrimFunc, target: Any) -> Iterator[Candidate]:
@@ -92,7 +98,7 @@ def candidates(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     if product is None or product.bytes > 4:
         return
     others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
-    fetches = tuple(product.run(load, axes)[1] for load, axes in zip((product.a, product.b), tiles_of(product), strict=True))
+    fetches = fetches_of(product)
 
     def price(**knobs: Any) -> Cost:
         return tile_cost(product, Tile(**knobs), fetches, target)
@@ -103,17 +109,34 @@ def candidates(func: PrimFunc, target: Any) -> Iterator[Candidate]:
             if name not in used:
                 attempt(lambda name=name: on_the_grid(sch, name, others, LANES))  # type: ignore[misc]
 
-    for tile in _tiles(product, fetches, target):
+    for tile in tiles(product, fetches, target):
         yield Candidate(knobs=asdict(tile), price=price, apply=apply)
 
 
-def _tiles(product: Matrices, fetches: Sequence[int], target: Any) -> Iterator[Tile]:
+def fetches_of(product: Matrices) -> tuple[int, ...]:
+    """How many elements of each operand a thread fetches at once.
+
+    Of an operand that is turned around on the way it stores each by itself, and vectors to one bank. One element at a
+    time is better where its place costs nothing: the steps are one axis.
+    """
+    loads = product.a, product.b
+    found = []
+    for load, axes in zip(loads, tiles_of(product), strict=True):
+        axis, run = product.run(load, axes)
+        found.append(run if axis == len(axes) - 1 or len(product.steps) > 1 else 1)
+    return tuple(found)
+
+
+def tiles(product: Matrices, fetches: Sequence[int], target: Any) -> Iterator[Tile]:
+    """The tiles that fit a target, where shared storage is faster than memory, with one piece of the steps or two."""
+    if not target.local_memory_helps:
+        return
     limit = min(_SHARED, target.max_shared_memory_per_block)
     for rows, columns, thread_rows, thread_columns in product_of(
         _sizes(product.m, (16, 32, 64, 128)), _sizes(product.n, (16, 32, 64, 128, 256)), (2, 4, 8), (4, 8)
     ):
-        for depth, double in product_of((8, 16, 32), (False, True)):
-            tile = Tile(rows, columns, depth, thread_rows, thread_columns, 1, double)
+        for depth, stages in product_of((8, 16, 32), (1, 2)):
+            tile = Tile(rows, columns, depth, thread_rows, thread_columns, 1, stages)
             if not 32 <= tile.threads <= min(_THREADS, target.max_threads_per_block) or depth >= 2 * product.k:
                 continue
             even = all(
@@ -122,7 +145,7 @@ def _tiles(product: Matrices, fetches: Sequence[int], target: Any) -> Iterator[T
             if not even or tile.shared_bytes > limit or tile.registers > (target.max_registers_per_thread or 128):
                 continue
             for splits in _splits(product, tile, target):
-                if not double or product.k > depth * splits:
+                if product.k > depth * splits * (stages - 1):
                     yield replace(tile, splits=splits)
 
 
@@ -147,21 +170,23 @@ def tile_cost(product: Matrices, tile: Tile, fetches: Sequence[int], target: Any
     sums = tile.rows * tile.columns * tile.depth / lanes
     slower = 1.0 if target.local_memory_helps else _NOT_LOCAL
     reads = warps * tile.depth * (tile.thread_rows / 4 * _BROADCAST + tile.thread_columns / 4 * _ROW) * slower
-    issued = warps * tile.depth * (tile.thread_rows / 4 + tile.thread_columns / 4 + 2) * 32 / lanes
+    issued = warps * tile.depth * (tile.thread_rows / 4 + tile.thread_columns / 4 + 2) * 32 / lanes * _ISSUED
     elements = [size * tile.depth for size in (tile.rows, tile.columns)]
-    vectors = sum(n / run for n, run in zip(elements, fetches, strict=True))
-    fetched = vectors / lanes * _ADDRESS + 4 * sum(elements) / _L2_BYTES + sum(elements) / 32 * slower
-    work = max(sums, reads) + issued + fetched
+    rows, columns = (n / run for n, run in zip(elements, fetches, strict=True))
+    addresses = _PIXEL * rows + _ADDRESS * columns if len(product.steps) > 1 else _PLAIN * (rows + columns)
+    fetched = addresses / lanes + 4 * sum(elements) / _L2_BYTES + sum(elements) / 32 * _STORED * slower
+    work = (max(sums, reads) + issued + fetched + _LOOP) * (1.0 if tile.stages > 1 else _EXPOSED)
     limits = [_BLOCKS, target.threads_per_multiprocessor // tile.threads]
     if target.registers_per_block:
         limits.append(target.registers_per_block // (tile.registers * tile.threads))
     limits.append((target.shared_memory_per_multiprocessor or target.max_shared_memory_per_block) // tile.shared_bytes)
     resident = max(1, min(limits))
     each = ceil(blocks / processors)
-    total = 0.0
+    total = _LAUNCH
     for count, beside in ((each // resident, resident), (1 if each % resident else 0, each % resident)):
-        hidden = _LATENCY + _BARRIER - (beside - (0 if tile.double else 1)) * work
-        total += count * (pieces * (beside * work + max(0.0, hidden)) + _START)
+        itself = work * max(1.0, _SCHEDULERS / warps)  # fewer warps use a part of the multiprocessor
+        alone = itself + _LATENCY if tile.stages == 1 else max(itself, _LATENCY)
+        total += count * (pieces * max(beside * work, alone + _BARRIER) + _START)
     if tile.splits > 1:
         words = product.count * product.m * product.n * (2 * tile.splits + 1)
         total += _KERNEL + 4 * words / (_L2_BYTES * processors)
@@ -176,11 +201,14 @@ def tiles_of(product: Matrices) -> list[list[tuple[int, ...]]]:
     ]
 
 
-def schedule(sch: Schedule, product: Matrices, tile: Tile) -> set[str]:
-    """Schedule a product and what follows it element by element; returns the names of the blocks that it scheduled."""
-    block, tiles = sch.get_block(product.block.name), tiles_of(product)
+def schedule(sch: Schedule, product: Matrices, tile: Tile, alone: bool = False) -> set[str]:
+    """Schedule a product and what follows it element by element; returns the names of the blocks that it scheduled.
+
+    With `alone` what follows has its place already.
+    """
+    block, shapes = sch.get_block(product.block.name), tiles_of(product)
     sizes = (tile.rows, tile.columns, tile.depth * tile.splits)
-    main, copies = as_matrices(sch, product, block, sizes, tiles, ("shared", "local"), always=True)
+    main, copies = as_matrices(sch, product, block, sizes, shapes, ("shared", "local"), True, alone)
     used: set[str] = set()
     if tile.splits > 1:
         *_, steps = sch.get_loops(block)
@@ -204,9 +232,10 @@ def schedule(sch: Schedule, product: Matrices, tile: Tile) -> set[str]:
     *own, steps = list(sch.get_loops(block))[around:]
     piece, step = sch.split(steps, [None, tile.depth])
     sch.reorder(piece, step, *own)
-    for copy, load, axes in zip(copies, (product.a, product.b), tiles, strict=True):
+    loads, fetches = (product.a, product.b), fetches_of(product)
+    for copy, load, axes, lanes in zip(copies, loads, shapes, fetches, strict=True):
         sch.compute_at(copy, piece, preserve_unit_loops=True)
-        axis, lanes = product.run(load, axes)
+        axis, _ = product.run(load, axes)
         if axis != len(axes) - 1 and tile.thread_rows % APART == 0:
             sch.storage_align(copy, 0, len(axes) - 2, BANKS, APART)
         fetched(sch, copy, len(axes), axis, lanes, [("threadIdx.x", tile.threads)])
@@ -215,8 +244,9 @@ def schedule(sch: Schedule, product: Matrices, tile: Tile) -> set[str]:
         for loop in nest[:-1]:
             sch.unroll(loop)
         sch.vectorize(nest[-1])
-    for copy in copies if tile.double else ():
-        sch.annotate(copy, "double_buffer_scope", 0)
+    if tile.stages > 1:
+        for copy in copies:
+            sch.annotate(copy, "double_buffer_scope", 0)
     return used | {block_of(sch, part).name for part in (init, block, main, *copies)}
 
 

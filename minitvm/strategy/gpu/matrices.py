@@ -135,15 +135,16 @@ def matrices_of(block: Block) -> Matrices | None:
 
 def as_matrices(
     sch: Schedule, product: Matrices, block: Any, tile: tuple[int, int, int],
-    tiles: Sequence[Sequence[Sequence[int]]], scopes: tuple[str, str], always: bool = False,
+    tiles: Sequence[Sequence[Sequence[int]]], scopes: tuple[str, str], always: bool = False, alone: bool = False,
 ) -> tuple[Any, list[Any]]:  # fmt: skip
     """The sum as a product of matrices, padded to multiples of a tile of (rows, columns, steps).
 
     `tiles` are the axes of the operands' tiles. `scopes` are those of the operands' tiles and of the result. Returns
     the block that takes the result from there, None if nothing follows the product and it is stored as it is (never
-    with `always`), and the copies of the operands.
+    with `always`), and the copies of the operands. With `alone` what follows the product has its place already.
     """
-    inline_injective(sch, within=behind(sch.func, product.block.name))
+    if not alone:
+        inline_injective(sch, within=behind(sch.func, product.block.name))
     consumers = sch.get_consumers(block)
     if len(consumers) > 1:
         raise Unfit("matrices: wanted one block behind the product, which the others were inlined into")
@@ -152,14 +153,13 @@ def as_matrices(
     last = None
     if always or consumers or not product.is_plain or not product.divides(*tile):
         matrix = IndexMap.from_func(lambda *i: joined(i, iterators, result), ndim=len(iterators))
-        last = inlined_forward(sch, sch.reindex_cache_write(block, 0, scopes[1], matrix))
+        last = sch.reindex_cache_write(block, 0, scopes[1], matrix)
+        last = last if alone else inlined_forward(sch, last)
         if len(block_of(sch, last).iter_vars) != spatial:
             raise Unfit("matrices: wanted as many axes behind the product as it has")
         relooped(sch, last, iterators, result)
     loads = (product.a, product.b)
-    copies = [
-        staged(sch, block, load.buffer.name, axes, scopes[0]) for load, axes in zip(loads, tiles, strict=True)
-    ]
+    copies = [staged(sch, block, load.buffer.name, axes, scopes[0]) for load, axes in zip(loads, tiles, strict=True)]
     relooped(sch, block, iterators, product.axes)
     if last is not None:
         padded(sch, block, last, copies, [*[1] * len(product.outside), *tile], scopes[1])

@@ -192,9 +192,7 @@ def _blocks_of_threads(sch: Schedule, loops: list[Any]) -> Any:
     return over_blocks(sch, loops)
 
 
-def _shared_out(
-    sch: Schedule, name: str, threads: int, outside: int, ordered: bool = False, lanes: int = 1
-) -> None:
+def _shared_out(sch: Schedule, name: str, threads: int, outside: int, ordered: bool = False, lanes: int = 1) -> None:
     """What a block does inside of a row, shared out among threads: neighbours, or in order each a stretch.
 
     A thread computes `lanes` neighbours at once where the block is no reduction and they lie together.

@@ -3,7 +3,7 @@
 Tiles of operands are in shared storage, fragments of them in registers:
 
     for each tile of bm x bn, on the grid:
-        for ko:                                     # a software pipeline: the copies of step ko + 1 are under way
+        for ko:                                     # a software pipeline: the copies of the next steps are under way
             async A_shared, B_shared = the tiles of step ko
             for ki:
                 a, b = fragments of A_shared, B_shared     # ldmatrix
@@ -18,8 +18,8 @@ Rows of the tiles are 16 bytes longer than they need be, so that `ldmatrix` read
 CUTLASS ("Efficient GEMM in CUDA", "Implicit GEMM Convolution") and TVM's schedules with tensor intrinsics (TensorIR,
 ASPLOS 2023).
 
-Extents that tiles do not divide are padded: operands with zeros where they are copied to shared storage, which is then
-no asynchronous copy, and results there on the way back, of which those outside are not stored.
+Extents that tiles do not divide are padded: operands with zeros where they are copied to shared storage, and results
+there on the way back, of which those outside are not stored.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from ..roles import depends, operands, step_along
 from .fallback import THREADS, on_the_grid
 from .fetched_tiles import along, fetched, joined, padded, relooped, run_of, staged
 from .grid import MOST, fused, in_groups
-from .warp_tiles import DECLARED, Matrices, WarpTile, grouped, warp_tile_cost
+from .warp_tiles import DECLARED, BlockTile, Matrices, WarpTile, grouped, warp_tile_cost
 
 LEAST = 80  # the compute capability from which devices have mma.sync.m16n8k16 and cp.async
 _WASTE = 0.125  # of an extent may be padding
-_PADDED = 1.25  # times as long takes a step whose copies are not asynchronous
+PADDED = 1.25  # times as long takes a step whose copies ask for each place whether it is padding
 _ROWS, _COLUMNS = (16, 32, 64, 128, 256), (8, 16, 32, 64, 128, 256)  # of a tile
 _AT_ONCE = 16  # bytes that a thread fetches
 _DEPTHS = {2: (16, 32, 64), 4: (8, 16, 32)}  # steps of a piece, by the bytes of an element
@@ -231,7 +231,7 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
     def price(**knobs: int) -> Cost:
         tile = WarpTile(**knobs)
-        return warp_tile_cost(matrices, tile, followed or not tile.divides(matrices), _PADDED, target)
+        return warp_tile_cost(matrices, tile, followed or not tile.divides(matrices), PADDED, target)
 
     def apply(sch: Schedule, **knobs: int) -> None:
         tile = WarpTile(**knobs)
@@ -242,16 +242,16 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
             if name not in used:
                 attempt(lambda name=name: on_the_grid(sch, name, THREADS))  # type: ignore[misc]
 
-    depths = _sizes(product.k, _DEPTHS[product.bytes])
-    for rows, columns, depth in every(_sizes(product.m, _ROWS), _sizes(product.n, _COLUMNS), depths):
+    depths = sizes_for(product.k, _DEPTHS[product.bytes])
+    for rows, columns, depth in every(sizes_for(product.m, _ROWS), sizes_for(product.n, _COLUMNS), depths):
         for warp_rows, warp_columns, stages in every((1, 2, 4), (1, 2, 4), (2, 3, 4)):
-            tile = WarpTile(rows, columns, depth, warp_rows, warp_columns, stages)
+            tile = WarpTile(rows, columns, depth, warp_rows, warp_columns, stages=stages)
             whole = stages == 2 or stages <= ceil(product.k / depth)
             if whole and tile.fits(matrices, followed or not tile.divides(matrices), target):
                 yield Candidate(knobs=asdict(grouped(matrices, tile, target)), price=price, apply=apply)
 
 
-def _sizes(extent: int, sizes: tuple[int, ...]) -> list[int]:
+def sizes_for(extent: int, sizes: tuple[int, ...]) -> list[int]:
     """Those that divide an extent or leave little of it to padding; all up to the next larger if there is none."""
     little = [size for size in sizes if -extent % size <= extent * _WASTE]
     return little or [size for size in sizes if size // 2 < extent or size == sizes[0]]
@@ -264,16 +264,16 @@ def _schedule(sch: Schedule, product: Product, tile: WarpTile, scope: str) -> se
     """
     block, dtype = sch.get_block(product.block.name), product.dtype
     rows, columns = tile.rows, tile.columns
-    last, copies = _as_matrices(sch, product, block, (rows, columns, tile.depth), scope)
+    last, copies = as_matrices(sch, product, block, (rows, columns, tile.depth), scope)
     warps = tile.warps
     writer = sch.cache_write(block, 0, tensor_cores.ACCUMULATOR)
     if last is not None:
-        inner = _tile(sch, last, tile)
+        inner = tiled(sch, last, tile)
         sch.compute_at(writer, inner[0])
         sch.compute_at(block, inner[0])
         i, j, k = sch.get_loops(block)[-3:]
     else:
-        _, i, j, k = (None, *_tile(sch, block, tile)[1:])
+        _, i, j, k = (None, *tiled(sch, block, tile)[1:])
     warp_row, warp_i = sch.split(i, [tile.warp_rows, None])
     warp_column, warp_j = sch.split(j, [tile.warp_columns, None])
     (mi, ii), (nj, jj) = sch.split(warp_i, [None, 16]), sch.split(warp_j, [None, 8])
@@ -322,16 +322,17 @@ def _schedule(sch: Schedule, product: Product, tile: WarpTile, scope: str) -> se
     sch.annotate(ko, "software_pipeline_async_stages", [0])
     sch.unroll(ki)
     if last is not None:
-        _stored_by_all(sch, last, warps)
-    own = {b.name for b in blocks_of(sch.func) if _belongs(b, product.block.name)}
+        stored_by_all(sch, last, warps)
+    own = {b.name for b in blocks_of(sch.func) if belongs(b, product.block.name)}
     return own | ({block_of(sch, last).name} if last is not None else set())
 
 
-def _belongs(block: Block, name: str) -> bool:
+def belongs(block: Block, name: str) -> bool:
+    """Whether a block is the sum of this name, a part of it, or a copy that it needs."""
     return block.name.startswith(name) or any(r.buffer.scope != "global" for r in block.writes)
 
 
-def _as_matrices(
+def as_matrices(
     sch: Schedule, product: Product, block: Any, tile: tuple[int, int, int], scope: str
 ) -> tuple[Any, list[Any]]:
     """The sum as a product of matrices, padded to multiples of a tile, each operand a tile in shared storage.
@@ -362,7 +363,7 @@ def _as_matrices(
     return last, copies
 
 
-def _tile(sch: Schedule, block: Any, tile: WarpTile) -> list[Any]:
+def tiled(sch: Schedule, block: Any, tile: BlockTile) -> list[Any]:
     """Tile the loops over m and n and bind those outside of a tile; returns the innermost of these and the others."""
     *outside, i, j = sch.get_loops(block)[: sum(axis.kind != REDUCE for axis in block_of(sch, block).iter_vars)]
     rest = list(sch.get_loops(block))[len(outside) + 2 :]
@@ -383,13 +384,13 @@ def _tile(sch: Schedule, block: Any, tile: WarpTile) -> list[Any]:
     return [grid_j, tile_i, tile_j, *rest]
 
 
-def _stored_by_all(sch: Schedule, block: Any, warps: int, lanes_of_one: int = tensor_cores.WARP) -> None:
-    """The tile of results shared out among the threads, vectors of neighbours to each."""
+def stored_by_all(sch: Schedule, block: Any, groups: int, neighbours: int = tensor_cores.WARP) -> None:
+    """The tile of results shared out among `groups` of `neighbours` threads, vectors of neighbours to each."""
     row, column = sch.get_loops(block)[-2:]
     lanes = 4 if block_of(sch, block).writes[0].buffer.dtype.bytes >= 4 else 8
     vectors, lane = sch.split(column, [None, lanes])
-    _, warp, thread = sch.split(sch.fuse(row, vectors), [None, warps, lanes_of_one])
-    sch.bind(warp, "threadIdx.y")
+    _, group, thread = sch.split(sch.fuse(row, vectors), [None, groups, neighbours])
+    sch.bind(group, "threadIdx.y")
     sch.bind(thread, "threadIdx.x")
     sch.vectorize(lane)
 

@@ -13,9 +13,10 @@ one works where another one waits. Rates are those of NVIDIA's tuning guides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 from ..candidate import Cost
 
@@ -25,13 +26,13 @@ DECLARED = 48 << 10  # bytes of shared storage that a kernel declares itself; a 
 RESERVED = 1 << 10  # bytes of shared storage that a device takes for each block
 _ACCUMULATORS = 128  # of a thread
 _WARPS = 8
-_ADDRESSES = 40  # registers of a thread for addresses and loops
+_ADDRESSES = 48  # registers of a thread for addresses and loops
 _PRODUCTS = 256  # multiply-adds of 16-bit floats a cycle, of the tensor core of a quarter of a multiprocessor
 _SHARED = 128  # bytes a cycle
 _FROM_L2 = 32  # bytes a cycle of a multiprocessor, if all fetch
 _AT_ONCE = 16  # bytes that a thread fetches, or an instruction for each row of a fragment, at best
 _BESIDE = 0.2  # of the time of a resource that is not the busiest one is not hidden behind it
-_BARRIER = 60.0  # cycles in which a block waits for its last warp, and for the first fragments of a piece
+_BARRIER = 350.0  # cycles in which a block waits for its last warp, and for the first fragments of a piece
 _LATENCY = 800.0  # cycles until a copy has arrived
 _START = 1500.0  # cycles until a block has begun
 _MULTIPROCESSORS = 132  # where a target does not say
@@ -52,8 +53,8 @@ class Matrices:
 
 
 @dataclass(frozen=True, slots=True)
-class WarpTile:
-    """The tile of a block, over `warp_rows` by `warp_columns` warps; these are the knobs of the rule.
+class BlockTile(ABC):
+    """The tile of a block: its rows and columns, pieces of `depth` steps, so many of which lie in shared storage.
 
     Blocks start in groups of so many rows of tiles (`grid.in_groups`).
     """
@@ -61,14 +62,63 @@ class WarpTile:
     rows: int
     columns: int
     depth: int
+    stages: int = field(kw_only=True)
+    group: int = field(default=1, kw_only=True)
+
+    @property
+    @abstractmethod
+    def threads(self) -> int:
+        """Threads of a block."""
+
+    @property
+    @abstractmethod
+    def registers(self) -> int:
+        """Registers of a thread."""
+
+    @abstractmethod
+    def shared_bytes(self, product: Matrices, by_way: bool) -> int:
+        """Shared storage of a block; `by_way`: results go by way of it."""
+
+    def divides(self, product: Matrices) -> bool:
+        """Whether the product is whole tiles."""
+        return product.m % self.rows == product.n % self.columns == product.k % self.depth == 0
+
+    def fits(self, product: Matrices, by_way: bool, target: Any) -> bool:
+        """Whether tiles are whole for copies, and fit registers and shared storage."""
+        sizes = zip((self.rows, self.columns), product.at_once, strict=True)
+        return (
+            all(size * self.depth % (self.threads * lanes) == 0 for size, lanes in sizes)
+            and self.registers <= target.max_registers_per_thread
+            and self.threads * self.registers <= target.registers_per_block
+            and self.shared_bytes(product, by_way) <= target.max_shared_memory_per_block
+        )
+
+    def residents(self, product: Matrices, by_way: bool, target: Any) -> int:
+        """How many blocks a multiprocessor keeps beside one another, by registers, threads and shared storage."""
+        shared = target.shared_memory_per_multiprocessor or target.max_shared_memory_per_block
+        limits = (
+            _BLOCKS,
+            target.threads_per_multiprocessor // self.threads,
+            target.registers_per_block // (self.threads * self.registers),
+            shared // (self.shared_bytes(product, by_way) + RESERVED),
+        )
+        return max(1, min(limits))
+
+
+@dataclass(frozen=True, slots=True)
+class WarpTile(BlockTile):
+    """The tile of a block, over `warp_rows` by `warp_columns` warps; these are the knobs of the rule."""
+
     warp_rows: int
     warp_columns: int
-    stages: int
-    group: int = 1
 
     @property
     def warps(self) -> int:
         return self.warp_rows * self.warp_columns
+
+    @property
+    def threads(self) -> int:
+        return WARP * self.warps
 
     @property
     def accumulators(self) -> int:
@@ -81,10 +131,6 @@ class WarpTile:
         fragments = self.rows // self.warp_rows + self.columns // self.warp_columns
         return self.accumulators + fragments // 4 + _ADDRESSES
 
-    def divides(self, product: Matrices) -> bool:
-        """Whether the product is whole tiles."""
-        return product.m % self.rows == product.n % self.columns == product.k % self.depth == 0
-
     def shared_bytes(self, product: Matrices, by_way: bool) -> int:
         """Shared storage of a block; `by_way`: results go by way of it."""
         first, second = self.rows * (self.depth + PAD), self.columns * (self.depth + PAD)
@@ -93,40 +139,23 @@ class WarpTile:
         return tiles + (4 * self.rows * (self.columns + PAD) if by_way else 0)
 
     def fits(self, product: Matrices, by_way: bool, target: Any) -> bool:
-        """Whether tiles are whole for warps and copies, and fit registers and shared storage."""
+        """Whether tiles are whole for warps, too."""
         whole = self.rows % (16 * self.warp_rows) == 0 and self.columns % (8 * self.warp_columns) == 0
-        sizes = zip((self.rows, self.columns), product.at_once, strict=True)
-        copied = all(size * self.depth % (WARP * self.warps * lanes) == 0 for size, lanes in sizes)
-        return (
-            whole
-            and copied
-            and self.warps <= _WARPS
-            and self.accumulators <= _ACCUMULATORS
-            and self.registers <= target.max_registers_per_thread
-            and self.shared_bytes(product, by_way) <= target.max_shared_memory_per_block
-        )
-
-    def residents(self, product: Matrices, by_way: bool, target: Any) -> int:
-        """How many blocks a multiprocessor keeps beside one another, by registers, threads and shared storage."""
-        threads = WARP * self.warps
-        shared = target.shared_memory_per_multiprocessor or target.max_shared_memory_per_block
-        limits = (
-            _BLOCKS,
-            target.threads_per_multiprocessor // threads,
-            target.registers_per_block // (threads * self.registers),
-            shared // (self.shared_bytes(product, by_way) + RESERVED),
-        )
-        return max(1, min(limits))
+        fits = whole and self.warps <= _WARPS and self.accumulators <= _ACCUMULATORS
+        return fits and BlockTile.fits(self, product, by_way, target)
 
 
-def grouped(product: Matrices, tile: WarpTile, target: Any) -> WarpTile:
+AnyTile = TypeVar("AnyTile", bound=BlockTile)
+
+
+def grouped(product: Matrices, tile: AnyTile, target: Any) -> AnyTile:
     """The tile with the group for which blocks at work beside one another read least."""
     rows = ceil(product.m / tile.rows)
     groups = [group for group in range(1, _GROUP + 1) if rows % group == 0]
     return min((replace(tile, group=group) for group in groups), key=lambda one: _read(product, one, target))
 
 
-def _read(product: Matrices, tile: WarpTile, target: Any) -> int:
+def _read(product: Matrices, tile: BlockTile, target: Any) -> int:
     """Rows and columns of the operands that the blocks at work on a device, one a multiprocessor, read of a step."""
     across = ceil(product.n / tile.columns)
     blocks = min(target.multiprocessors or _MULTIPROCESSORS, ceil(product.m / tile.rows) * across)
@@ -144,7 +173,8 @@ def warp_tile_cost(product: Matrices, tile: WarpTile, by_way: bool, padded: floa
     step = _step(product, tile, beside)
     pieces = ceil(product.k / tile.depth)
     ahead = max(1, tile.stages - 1) * step * tile.depth * beside
-    waiting = (_BARRIER * (2 if tile.stages == 2 else 1) + max(0.0, _LATENCY - ahead)) / beside
+    # Blocks beside one another share a wait, and each computes while the others wait.
+    waiting = _BARRIER / beside**2 + max(0.0, _LATENCY - ahead) / beside
     results = tile.rows * tile.columns * 4
     stored = results / _FROM_L2 + (2 * results / _SHARED if by_way else 0)
     block = pieces * (tile.depth * step + waiting)

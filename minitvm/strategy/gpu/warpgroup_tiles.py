@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any
 
 from ..candidate import Cost
-from .warp_tiles import Matrices
+from .warp_tiles import BlockTile, Matrices
 
 ROWS, THREADS = 64, 128  # of a warpgroup
 _PRODUCTS = 2048  # multiply-adds of 16-bit floats a cycle, of a multiprocessor
@@ -23,22 +23,12 @@ _BARRIER = 120.0  # cycles of a piece in which a block waits for its products an
 _LATENCY = 1000.0  # cycles until a copy has arrived
 _START = 1500.0  # cycles until a block has begun
 _ADDRESSES = 48  # registers of a thread besides its sums
-_RESERVED = 1 << 10  # bytes of shared storage that a device takes for each block
 _MULTIPROCESSORS = 132  # where a target does not say
 
 
 @dataclass(frozen=True, slots=True)
-class WarpgroupTile:
-    """The tile of a block, a warpgroup for each 64 rows; these are the knobs of the rule.
-
-    Blocks start in groups of so many rows of tiles (`grid.in_groups`).
-    """
-
-    rows: int
-    columns: int
-    depth: int
-    stages: int
-    group: int = 1
+class WarpgroupTile(BlockTile):
+    """The tile of a block, a warpgroup for each 64 rows; these are the knobs of the rule."""
 
     @property
     def groups(self) -> int:
@@ -46,39 +36,16 @@ class WarpgroupTile:
         return self.rows // ROWS
 
     @property
+    def threads(self) -> int:
+        return self.groups * THREADS
+
+    @property
     def registers(self) -> int:
-        """Registers of a thread: sums and addresses."""
         return ROWS * self.columns // THREADS + _ADDRESSES
 
-    def divides(self, product: Matrices) -> bool:
-        """Whether the product is whole tiles."""
-        return product.m % self.rows == product.n % self.columns == product.k % self.depth == 0
-
     def shared_bytes(self, product: Matrices, by_way: bool) -> int:
-        """Shared storage of a block; `by_way`: results go by way of it."""
         tiles = self.stages * product.nbytes * (self.rows + self.columns) * self.depth
         return tiles + (4 * self.rows * self.columns if by_way else 0)
-
-    def fits(self, product: Matrices, by_way: bool, target: Any) -> bool:
-        """Whether tiles are whole for copies, and fit registers and shared storage."""
-        threads = self.groups * THREADS
-        sizes = zip((self.rows, self.columns), product.at_once, strict=True)
-        return (
-            all(size * self.depth % (threads * lanes) == 0 for size, lanes in sizes)
-            and threads * self.registers <= target.registers_per_block
-            and self.shared_bytes(product, by_way) <= target.max_shared_memory_per_block
-        )
-
-    def residents(self, product: Matrices, by_way: bool, target: Any) -> int:
-        """How many blocks a multiprocessor keeps beside one another, by registers, threads and shared storage."""
-        threads = self.groups * THREADS
-        shared = target.shared_memory_per_multiprocessor or target.max_shared_memory_per_block
-        limits = (
-            target.threads_per_multiprocessor // threads,
-            target.registers_per_block // (threads * self.registers),
-            shared // (self.shared_bytes(product, by_way) + _RESERVED),
-        )
-        return max(1, min(limits))
 
 
 def warpgroup_tile_cost(product: Matrices, tile: WarpgroupTile, by_way: bool, padded: float, target: Any) -> Cost:

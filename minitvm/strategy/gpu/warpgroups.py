@@ -31,22 +31,23 @@ from ..registry import rule
 from .fallback import THREADS, on_the_grid
 from .fetched_tiles import fetched
 from .tensor_cores import (
-    _PADDED,
+    PADDED,
     Product,
-    _as_matrices,
-    _belongs,
-    _sizes,
-    _stored_by_all,
-    _tile,
+    as_matrices,
+    belongs,
     product_of,
+    sizes_for,
+    stored_by_all,
     tensor_core,
+    tiled,
 )
 from .warp_tiles import Matrices, grouped
 from .warpgroup_tiles import WarpgroupTile, warpgroup_tile_cost
 
 _SCOPE = "shared.dyn"  # of results; tiles of operands are swizzled
 _SLAB = warpgroups.SLAB
-_ROWS, _COLUMNS, _DEPTHS, _STAGES = (64, 128, 256), (64, 128, 256), (64,), (2, 3, 4)
+_ROWS, _COLUMNS, _DEPTHS = (64, 128, 256), (64, 128, 256), (64,)
+_STAGES = (4, 3, 2)  # of equal ones the most: copies come late at times
 
 
 def multiplies_halves(func: PrimFunc) -> bool:
@@ -69,7 +70,7 @@ def warpgroup(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
     def price(**knobs: int) -> Cost:
         tile = WarpgroupTile(**knobs)
-        return warpgroup_tile_cost(matrices, tile, followed or not tile.divides(matrices), _PADDED, target)
+        return warpgroup_tile_cost(matrices, tile, followed or not tile.divides(matrices), PADDED, target)
 
     def apply(sch: Schedule, **knobs: int) -> None:
         used = schedule_product(sch, product, WarpgroupTile(**knobs))
@@ -78,10 +79,10 @@ def warpgroup(func: PrimFunc, target: Any) -> Iterator[Candidate]:
                 attempt(lambda name=name: on_the_grid(sch, name, THREADS))  # type: ignore[misc]
 
     most = min((one.cost.cycles for one in tensor_core(func, target)), default=inf)
-    sizes = (_sizes(extent, some) for extent, some in
+    sizes = (sizes_for(extent, some) for extent, some in
              ((product.m, _ROWS), (product.n, _COLUMNS), (product.k, _DEPTHS)))  # fmt: skip
     for rows, columns, depth, stages in every(*sizes, _STAGES):
-        tile = WarpgroupTile(rows, columns, depth, stages)
+        tile = WarpgroupTile(rows, columns, depth, stages=stages)
         whole = stages == 2 or stages <= ceil(product.k / depth)
         if whole and tile.fits(matrices, followed or not tile.divides(matrices), target):
             candidate = Candidate(knobs=asdict(grouped(matrices, tile, target)), price=price, apply=apply)
@@ -93,17 +94,17 @@ def schedule_product(sch: Schedule, product: Product, tile: WarpgroupTile) -> se
     """The product and what follows it element by element; returns the names of the blocks that it scheduled."""
     block, dtype = sch.get_block(product.block.name), product.dtype
     rows, columns, depth, groups = tile.rows, tile.columns, tile.depth, tile.groups
-    last, copies = _as_matrices(sch, product, block, (rows, columns, depth), _SCOPE)
+    last, copies = as_matrices(sch, product, block, (rows, columns, depth), _SCOPE)
     for copy in copies:
         sch.set_scope(copy, 0, SWIZZLED)
     writer = sch.cache_write(block, 0, warpgroups.ACCUMULATOR)
     if last is not None:
-        inner = _tile(sch, last, tile)
+        inner = tiled(sch, last, tile)
         sch.compute_at(writer, inner[0])
         sch.compute_at(block, inner[0])
         i, j, k = sch.get_loops(block)[-3:]
     else:
-        _, i, j, k = (None, *_tile(sch, block, tile)[1:])
+        _, i, j, k = (None, *tiled(sch, block, tile)[1:])
     group, row = sch.split(i, [groups, None])
     ko, kk = sch.split(k, [None, depth])
     sch.reorder(group, ko, row, j, kk)
@@ -124,6 +125,6 @@ def schedule_product(sch: Schedule, product: Product, tile: WarpgroupTile) -> se
     sch.annotate(ko, "software_pipeline_order", [0, 1, 2])
     sch.annotate(ko, "software_pipeline_async_stages", [0])
     if last is not None:
-        _stored_by_all(sch, last, groups, warpgroups.THREADS)
-    own = {b.name for b in blocks_of(sch.func) if _belongs(b, product.block.name)}
+        stored_by_all(sch, last, groups, warpgroups.THREADS)
+    own = {b.name for b in blocks_of(sch.func) if belongs(b, product.block.name)}
     return own | ({block_of(sch, last).name} if last is not None else set())

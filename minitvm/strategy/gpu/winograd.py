@@ -15,7 +15,8 @@ each with a ninth of its steps. What the transforms write and read again stays i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ...tir import Schedule
@@ -36,10 +37,12 @@ from ..blocks import (
 from ..candidate import Candidate, Cost, Unfit
 from ..epilogues import inlined_forward
 from ..registry import rule
+from . import implicit_gemm
 from .contraction import TiledSum
 from .costs import element_wise_cost
 from .fallback import THREADS
 from .grid import fused, over_blocks
+from .matrices import Matrices, matrices_of
 
 _ROW = 256  # threads along a row of tiles, at most
 
@@ -48,23 +51,18 @@ OP = "nn.contrib_winograd_conv2d_NCHWc"
 
 @rule("gpu", computes(OP), first=True)
 def winograd(func: PrimFunc, target: Any) -> Iterator[Candidate]:
-    """A thread for each tile and channel of a transform; the products by the decisions of `TiledSum`.
+    """A thread for each tile and channel of a transform; the products by the tiles of `implicit_gemm` or of `TiledSum`.
 
-    With `splits` above 1 the transform of the result adds up the parts of the products.
+    With `splits` above 1 the transform of the result adds up the parts of products by `TiledSum`.
     """
     if "strips" not in {block.name for block in blocks_of(func)}:
         raise Unfit("winograd: wanted an image of constant extents, without dilation")
-    tile = int(block_named(func, "winograd").annotations["tile"])
-    tiled = TiledSum(block_named(func, "products"), target)
-    values = {name: volume(shape_written(block_named(func, name))) for name in ("tiles", "products", "winograd")}
+    tile, products = int(block_named(func, "winograd").annotations["tile"]), block_named(func, "products")
+    before, behind_them = _transforms(func, tile + 2)
+    matrices, tiled = matrices_of(products), TiledSum(products, target)
 
     def price(**knobs: Any) -> Cost:
-        """Each value of a transform is the sum of about as many as a line of the tile has, twice."""
-        line, parts = tile + 2, int(knobs["splits"])
-        before = element_wise_cost(2 * values["tiles"], 2 * line * values["tiles"], target)
-        after = values["products"] * parts
-        behind = element_wise_cost(after + values["winograd"], after + 2 * line * values["products"], target)
-        return tiled.cost(**knobs) + before + behind
+        return tiled.cost(**knobs) + before(target, 1) + behind_them(target, int(knobs["splits"]))
 
     def apply(sch: Schedule, **knobs: Any) -> None:
         in_parts = int(knobs["splits"]) > 1
@@ -75,8 +73,45 @@ def winograd(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         for copy in copies:
             sch.annotate(copy, "double_buffer_scope", 0)
 
+    if matrices is not None:
+        yield from _by_matrices(matrices, tile, lambda: before(target, 1) + behind_them(target, 1), target)
     for knobs in tiled.decisions():
         yield Candidate(knobs=knobs, price=price, apply=apply)
+
+
+def _by_matrices(product: Matrices, tile: int, transforms: Callable[[], Cost], target: Any) -> Iterator[Candidate]:
+    """The products of all places as products of matrices: rows are tiles, columns output channels."""
+    fetches = implicit_gemm.fetches_of(product)
+
+    def price(**knobs: Any) -> Cost:
+        return implicit_gemm.tile_cost(product, implicit_gemm.Tile(**knobs), fetches, target) + transforms()
+
+    def apply(sch: Schedule, **knobs: Any) -> None:
+        source = sch.cache_read(sch.get_block("rows"), 0, "local")
+        _transformed(sch)
+        _result(sch, tile, source, in_parts=False)
+        implicit_gemm.schedule(sch, product, implicit_gemm.Tile(**knobs), alone=True)
+
+    for one in implicit_gemm.tiles(product, fetches, target):
+        yield Candidate(knobs=asdict(one), price=price, apply=apply)
+
+
+Transform = Callable[[Any, int], Cost]  # what it costs on a target, where its input is in so many parts
+
+
+def _transforms(func: PrimFunc, line: int) -> tuple[Transform, Transform]:
+    """The costs of both transforms: each of their values is the sum of about as many as a line has, twice."""
+    values = {name: volume(shape_written(block_named(func, name))) for name in ("tiles", "products", "winograd")}
+
+    def before(target: Any, parts: int) -> Cost:  # noqa: ARG001 (the image is whole)
+        return element_wise_cost(2 * values["tiles"], 2 * line * values["tiles"], line**2, target)
+
+    def behind_them(target: Any, parts: int) -> Cost:
+        read = values["products"] * parts
+        operations = read + 2 * line * values["products"]
+        return element_wise_cost(read + values["winograd"], operations, parts * line**2, target)
+
+    return before, behind_them
 
 
 def _transformed(sch: Schedule) -> None:

@@ -26,7 +26,7 @@ from ...expr import map_children, walk
 from ..analysis.software_pipelines import ASYNC, Pipeline
 from ..analysis.threads import is_shared
 from ..async_copies import commit_group, wait_group
-from ..nodes import Async, Buffer, BufferLoad, BufferStore, Stmt
+from ..nodes import Async, Buffer, BufferLoad, BufferStore, Stmt, copied_load
 
 
 def asynchronous_parts(pipeline: Pipeline) -> dict[int, Stmt]:
@@ -45,9 +45,9 @@ def asynchronous_parts(pipeline: Pipeline) -> dict[int, Stmt]:
         loaded = _loaded(part)
 
         def copied(store: BufferStore, others: set[Buffer] = others, loaded: set[Buffer] = loaded) -> bool:
-            source = store.value
+            source = copied_load(store.value)
             return (
-                isinstance(source, BufferLoad)
+                source is not None
                 and source.predicate is None
                 and store.predicate is None
                 and is_shared(store.buffer.scope)

@@ -12,7 +12,7 @@ from typing import Any
 from ...arith.affine import structural_key
 from ...expr import DataVar, Expr, Node, Var, map_children, rewrite, walk
 from ...expr.conditions import certain_parts
-from ..nodes import BufferLoad, BufferStore, Instruction, LetStmt, PrimFunc, Stmt
+from ..nodes import Async, BufferLoad, BufferStore, Instruction, LetStmt, PrimFunc, Stmt, is_copied
 
 WORTH = 64  # nodes of a tree that repetitions must save, before any of it is named
 LEAST = 4  # nodes of a part that is named
@@ -20,10 +20,13 @@ LEAST = 4  # nodes of a part that is named
 
 def share_values(func: PrimFunc) -> PrimFunc:
     """`C[i] = f(g(x)) * g(x)` -> `v = g(x); C[i] = f(v) * v`, where that makes an expression much smaller."""
-    return func.with_body(rewrite(func.body, _share, leave=(Expr, Instruction)))
+    return func.with_body(rewrite(func.body, _share, leave=(Expr, Instruction, Async)))
 
 
 def _share(node: Node) -> Any:
+    if isinstance(node, Async):
+        shared = _share(node.body)
+        return None if shared is None else _begun(shared)
     if not isinstance(node, BufferStore):
         return None
     dag = _Dag()
@@ -31,6 +34,13 @@ def _share(node: Node) -> Any:
     if dag.trees[root] - len(dag.nodes) < WORTH:
         return None
     return dag.stored(node, root)
+
+
+def _begun(stmt: Stmt) -> Stmt:
+    """A store inside of lets that is only begun, or done at once where it is no copy any more."""
+    if isinstance(stmt, LetStmt):
+        return LetStmt(stmt.var, stmt.value, _begun(stmt.body))
+    return Async(stmt) if isinstance(stmt, BufferStore) and is_copied(stmt.value) else stmt
 
 
 class _Dag:

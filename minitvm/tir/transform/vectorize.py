@@ -52,6 +52,7 @@ from ..nodes import (
     PrimFunc,
     Seq,
     Stmt,
+    is_copied,
 )
 from .affine import coefficient, expr, linear
 from .machine import vector_lanes, vector_widths
@@ -168,7 +169,7 @@ class _Vectorizer:
             return self.store(stmt, mask)
         if isinstance(stmt, Async):
             store = self.store(stmt.body, mask)
-            copies = isinstance(store, BufferStore) and isinstance(store.value, BufferLoad)
+            copies = isinstance(store, BufferStore) and is_copied(store.value)
             return Async(store) if copies else store  # type: ignore[arg-type]
         if isinstance(stmt, If):
             return self.branch(stmt, mask)

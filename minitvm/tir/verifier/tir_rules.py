@@ -138,14 +138,6 @@ def concurrent_loops_bind_no_reductions(func: PrimFunc) -> Broken:
                     yield loop, f"{item.name} is {loop.thread or loop.kind} and drives the reduction {axis.var.name}"
 
 
-@rule(TIR_RULES)
-def vectorised_loops_have_constant_extents(func: PrimFunc) -> Broken:
-    """the extent of a vectorised loop is a constant: it becomes the lanes of vectors"""
-    for node in every_node(func):
-        if isinstance(node, For) and node.kind is ForKind.VECTORIZED and not isinstance(node.extent, IntImm):
-            yield node, f"extent {node.extent}"
-
-
 def _always(realize: BlockRealize) -> bool:
     return isinstance(realize.predicate, IntImm) and bool(realize.predicate.value)
 

@@ -106,16 +106,24 @@ TASK.edit("equal operators count once", "extract", "uses[key], functions[key])",
 TASK.edit("all operators run on the target", "extract", "place(one.func, machine, one.operators).target", "machine")
 
 RESIDUAL = Faults("residual", "minitvm.tune.residual", [predicted()])
-RESIDUAL.edit("the mean is lost", "_ridge", "return mean + np.clip", "return np.clip")
+RESIDUAL.edit("the mean is lost", "Residual.predict", "self._mean + _covariance", "_covariance")
 RESIDUAL.edit(
-    "a correction without bounds",
-    "_ridge",
-    "np.clip((other - middle) / spread @ weights, -_FARTHEST, _FARTHEST)",
-    "(other - middle) / spread @ weights",
+    "the mean is that of the points",
+    "Residual.fit",
+    "(self._inverse @ logs).sum() / self._inverse.sum()",
+    "logs.mean()",
 )
+RESIDUAL.edit("nothing is known", "Residual.uncertainty", "common - shared @ self._inverse @ shared.T", "common")
+RESIDUAL.edit("those alike are taken, too", "boldest", "unknown -= np.outer(row, row) / (row[one] + NOISE)", "pass")
+RESIDUAL.edit("nobody is bold", "boldest", "- BOLD *", "- 0.0 *")
+RESIDUAL.edit("operators have nothing of their own", "_covariance", '"task": task, "pair": rule & task,', "")
+RESIDUAL.edit("knobs do not count", "_squares", "row[columns[name]] = value", "row[columns[name]] = 0.0")
 RESIDUAL.edit(
-    "features are not standardised when it is asked", "_ridge", "(other - middle) / spread", "(other - middle)"
+    "all rules are alike", "_covariance", 'shared("target"), shared("rule")', 'shared("target"), shared("target")'
 )
+RESIDUAL.edit("what is left out teaches", "left_out", "/ np.diag(inverse)", "")
+RESIDUAL.edit("the mean is known", "left_out", "inverse -= np.outer(ones, ones) / ones.sum()", "pass")
+RESIDUAL.edit("the first points count", "Residual.fit", "points[-MOST:]", "points[:MOST]")
 
 COSTS = Faults("sketch costs", "minitvm.strategy.cpu.sketch_costs", [predicted()])
 COSTS.edit("what sticks out is not counted", "_ceil", "formula(a).expr + b.expr - 1", "formula(a).expr")

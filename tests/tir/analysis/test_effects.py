@@ -29,7 +29,7 @@ from .followed import (
 COUNT = 25
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.data())
 def test_random_programs_touch_what_their_effects_say(data: Any) -> None:
     func = data.draw(prim_funcs())

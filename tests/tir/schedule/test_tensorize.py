@@ -80,7 +80,7 @@ def test_conditions_on_outer_loops_stay_outside() -> None:
     same_at_both_levels(func, sch.func)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(prim_funcs(), st.data())
 def test_random_subtrees_become_blocks(func: PrimFunc, data: Any) -> None:
     sch = Schedule(func)

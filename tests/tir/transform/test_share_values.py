@@ -18,7 +18,7 @@ from tests.mutants.structures import repeated
 
 
 @given(func=st.composite(repeated)())
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_named_values_are_the_values(func: PrimFunc) -> None:
     assert check(func, lower(func, None, "main"))
 

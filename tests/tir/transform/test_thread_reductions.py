@@ -30,7 +30,7 @@ TARGETS = (None, "cuda")
 MODES = ("exact", "shadow")
 
 
-@settings(max_examples=12, deadline=None, phases=[Phase.generate, Phase.reuse])
+@settings(max_examples=6, deadline=None, phases=[Phase.generate, Phase.reuse])
 @given(st.data())
 def test_each_level_means_the_reduction(data: st.DataObject) -> None:
     """The schedule, the program with all-reductions, its text, and the kernels by a tree and by shuffles."""

@@ -29,7 +29,7 @@ def barriers(func: PrimFunc) -> list[str]:
     return [str(call.args[0]).strip('"') for call in calls]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.data())
 def test_stages_hand_on_what_they_wrote(data: Any) -> None:
     func, sch = staged(data.draw)

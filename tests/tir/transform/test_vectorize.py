@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from minitvm.expr import walk
 from minitvm.reference import check
@@ -26,6 +28,17 @@ BODIES = {
     "parameter": "x = A[n * 100 - 477]\n            C[vv] = x + vv * x",
     "let": "x = A[I[0]]\n            C[vv] = x + vv * x",
 }
+
+
+OPEN: PrimFunc = from_source("""
+@T.prim_func
+def main(A: T.Buffer((80,)), n: T.int32, start: T.int32, C: T.Buffer((80,))):
+    for v in T.vectorized(n):
+        with T.block("C"):
+            vv = T.axis.opaque(80, v + start)
+            C[vv] = A[vv] * 2.0
+""")  # type: ignore[assignment]
+OPEN_KERNELS = lower(OPEN)
 
 
 def vectorized(body: str) -> PrimFunc:
@@ -52,6 +65,17 @@ def test_what_lanes_share_is_read_only_if_one_of_them_runs(body: str, n: int) ->
     reference.run(func, *arrays, n, expected, inout=["C"])
     kernel_reference.run(module, *arrays, n, computed, inout=["C"])
     np.testing.assert_array_equal(computed, expected)
+
+
+@given(st.integers(0, 70), st.integers(0, 3))
+def test_an_open_extent_becomes_vectors_and_a_rest(n: int, start: int) -> None:
+    """At each number of iterations, also with the verifier behind the schedule and every pass."""
+    values = np.arange(80, dtype=np.float32)
+    expected, computed = np.zeros(80, np.float32), np.zeros(80, np.float32)
+    reference.run(OPEN, values, n, start, expected, inout=["C"])
+    kernel_reference.run(OPEN_KERNELS, values, n, start, computed, inout=["C"])
+    np.testing.assert_array_equal(computed, expected)
+    np.testing.assert_array_equal(expected[start : start + n], 2 * values[start : start + n])
 
 
 def test_what_is_in_its_buffer_is_loaded_once() -> None:
