@@ -65,6 +65,6 @@ def _along_the_axes(b: GraphBuilder, item: OpNode, data: Value) -> Value:
             values = per_axis(item.attrs[name], rank, name)
             attrs[name] = tuple(value if a == axis else 1 for a, value in enumerate(values))
         attrs["padding"] = tuple(n if a == axis else 0 for side in (before, after) for a, n in enumerate(side))
-        name = {"name": item.output.name} if number == len(axes) - 1 else {}
-        data = b.op(item.op, data, **name, **attrs)
+        last = number == len(axes) - 1
+        data = b.op(item.op, data, name=item.output.name if last else None, **attrs)
     return data
