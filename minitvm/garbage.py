@@ -1,4 +1,4 @@
-"""How often Python's collector looks for cycles while programs are lowered."""
+"""When Python's collector looks for cycles: seldom while programs are lowered, never while a device records."""
 
 from __future__ import annotations
 
@@ -23,3 +23,15 @@ def collected_seldom() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+@contextlib.contextmanager
+def not_collected() -> Iterator[None]:
+    """The collector does not look for cycles meanwhile, so that nothing is freed that the code itself does not drop."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

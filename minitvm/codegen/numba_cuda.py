@@ -20,6 +20,7 @@ blockIdx and threadIdx are the grid that the host launches. A parallel loop is s
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from ..errors import Unsupported
@@ -28,7 +29,7 @@ from ..expr.conditions import is_const
 from ..expr.intrin import COLLECTIVES
 from ..target.cuda_capability import capability
 from ..tir.analysis.dynamic_shared import dynamic_storage
-from ..tir.analysis.threads import LANES, is_of_a_warp, is_shared
+from ..tir.analysis.threads import LANES, is_hardware_thread, is_of_a_warp, is_shared
 from ..tir.async_copies import COMMIT, SIZES, WAIT
 from ..tir.nodes import (
     Allocate,
@@ -53,6 +54,7 @@ from .tensor_cores import refuse_other_accesses
 
 SHARED_BYTES = 48 << 10  # of the arrays that a kernel declares; a launch gives more, of scope shared.dyn
 _WARP = 32
+THREADS = "THREADS_OF_A_BLOCK"  # the constant of a module text by which runtime.cuda.compiler knows it
 _EVERYBODY = "i64(cuda.blockIdx.x) * i64(cuda.blockDim.x) + i64(cuda.threadIdx.x)"
 _ALL = "i64(cuda.gridDim.x) * i64(cuda.blockDim.x)"
 
@@ -103,8 +105,22 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         }
         text += import_lines(sorted(self.operations), "minitvm.runtime.cuda.operations")
         text += import_lines(sorted(self.imports - {"INF", "NAN"}), "minitvm.runtime.vectors.simd")
+        threads = self.threads_of_a_block()
+        text += [] if threads is None else ["", f"{THREADS} = {threads}"]
         text += [*self.constants(), "", "", f"def {self.kernel.name}({', '.join(words)}):", *lines, ""]
         return "\n".join(text)
+
+    def threads_of_a_block(self) -> int | None:
+        """How many threads a block has, for the assembler, if warps of the kernel run instructions together.
+
+        Not told, it leaves registers for larger blocks, and loads fragments when they are needed instead of before:
+        a product of 4096 x 4096 x 4096 takes 208 registers a thread and not 167.
+        """
+        if not any(isinstance(n, Instruction) and n.together == _WARP for n in walk(self.kernel.body)):
+            return None
+        extents = {n.thread: n.extent for n in walk(self.kernel.body) if isinstance(n, For) and is_hardware_thread(n)}
+        sizes = [extent.value for extent in extents.values() if isinstance(extent, IntImm)]
+        return prod(sizes) if len(sizes) == len(extents) else None
 
     def loop(self, stmt: For) -> None:
         if stmt.kind is ForKind.THREAD:
@@ -154,10 +170,11 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         """`cp.async` of 4, 8 or 16 bytes from global to shared storage, or of zeros; any other copy is done at once."""
         store, load = stmt.body, copied_load(stmt.body.value)
         lanes = store.value.dtype.lanes
+        condition = store.value.args[0] if isinstance(store.value, Call) else None
         fits = (
             self.has_async_copies
             and load is not None
-            and (store.value is load or store.value.args[0].dtype.lanes == 1)
+            and (condition is None or condition.dtype.lanes == 1)
             and is_shared(store.buffer.scope)
             and load.buffer in self.kernel.params
             and store.predicate is None
@@ -172,12 +189,10 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
             f"{self.names[a.buffer]}, {self.place(a.indices[0]) if lanes == 1 else self.contiguous(a.indices[0])}"
             for a in (store, load)
         )
-        if store.value is load:
+        if condition is None:
             self.line(f"{self.operation('async_copy')}({to}, {source}, {lanes})")
-            return
-        assert isinstance(store.value, Call)
-        condition = self.value(store.value.args[0])
-        self.line(f"{self.operation('async_copy_if')}({to}, {source}, {lanes}, {condition})")
+        else:
+            self.line(f"{self.operation('async_copy_if')}({to}, {source}, {lanes}, {self.value(condition)})")
 
     def call(self, e: Call) -> str:
         if e.op not in COLLECTIVES:

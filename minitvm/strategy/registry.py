@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from ..backend import lookup
@@ -154,7 +155,7 @@ def candidate_of(func: PrimFunc, target: Any, decision: Decision) -> Candidate:
     row = next((row for row in rules(target) if row.name == decision.rule), None)
     if row is None:
         raise ScheduleError(f"{decision.rule}: no rule of that name for {getattr(target, 'kind', 'cpu')}")
-    proposed = row.candidates(func, target) if row.matches(func) else []
+    proposed = _proposed(row, func, target) if row.matches(func) else []
     if not proposed:
         raise ScheduleError(f"{decision.rule}: not a rule for this function")
     names = set(decision.knobs)
@@ -167,6 +168,12 @@ def candidate_of(func: PrimFunc, target: Any, decision: Decision) -> Candidate:
         return exact if exact is not None else alike[0].with_knobs(**decision.knobs)
     except (InputError, LookupError, ArithmeticError) as error:
         raise ScheduleError(f"{decision.rule}: {error}") from error
+
+
+@lru_cache(maxsize=8)
+def _proposed(row: Rule, func: PrimFunc, target: Any) -> list[Candidate]:
+    """What a rule yields; a tuner asks again and again, and there may be thousands."""
+    return row.candidates(func, target)
 
 
 def decided(func: PrimFunc, target: Any, decision: Decision, steps: SharedSteps | None = None) -> Chosen:

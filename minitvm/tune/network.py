@@ -29,7 +29,7 @@ from ..tir.nodes import PrimFunc
 from ..workers.cores import available_cores
 from .measure import LATE, Limits, Measuring, Runner
 from .prepare import artifacts, checked
-from .search import BATCH, Options, Search, failure
+from .search import BATCH, CHECKED, Options, Search, failure
 from .task import Task, extract
 
 RUNS = 1_000_000  # of the model, that a saving is thought to last for
@@ -254,9 +254,10 @@ def _batches(
     lines: Sequence[Line], runner: Measuring, end: float, trials: int | None, report: Report | None, runs: int,
     tuned: Tuned,
 ) -> str:  # fmt: skip
-    """Batch after batch, small ones where several tasks wait, none smaller than what is compiled or runs at once;
+    """Batch after batch, small ones where several tasks wait, none smaller than what is lowered or runs at once;
     returns why it ended."""
-    size = max(BATCH if len(lines) == 1 else BATCH // 2, len(available_cores()), runner.width)
+    at_once = int(len(available_cores()) / CHECKED)  # that are lowered in one go, for more are lowered than measured
+    size = max(BATCH if len(lines) == 1 else BATCH // 2, at_once, runner.width)
     while True:
         now, left = time.monotonic(), None if trials is None else trials - sum(line.search.trials for line in lines)
         if now >= end:

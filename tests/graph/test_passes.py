@@ -24,6 +24,7 @@ from minitvm.graph.passes.fuse import fuse
 from minitvm.graph.passes.rebuild import with_output_names
 from minitvm.graph.passes.simplify import simplify
 from minitvm.graph.passes.split_conv_transpose import split_conv_transpose
+from minitvm.graph.passes.split_pool import split_pool
 from minitvm.graph.passes.split_resize import split_resize
 from minitvm.reference import graph as interpreter
 from minitvm.reference import tir as loops
@@ -45,6 +46,7 @@ PASSES: dict[str, Callable[[Graph], Graph]] = {
     "fuse": fuse,
     "simplify": simplify,
     "split_conv_transpose": split_conv_transpose,
+    "split_pool": split_pool,
     "split_resize": split_resize,
     "all": optimize,
 }

@@ -61,6 +61,7 @@ class FakeDriver:
         self.seconds, self.kernel_seconds, self.gap_seconds = 0.0, 1e-5, 0.0
         self.events = 0  # that there are
         self._is_idle = True
+        self._is_spoilt = False  # the graph that is captured: by a call that may wait for the device
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("cu"):
@@ -130,6 +131,7 @@ class FakeDriver:
         return int(array.ctypes.data)
 
     def _cuMemFree(self, address: int) -> None:
+        self._is_spoilt = self._captured is not None
         del self.memory[address]
 
     def bytes_at(self, address: int, nbytes: int) -> Any:
@@ -212,10 +214,12 @@ class FakeDriver:
         self._is_idle = True
 
     def _cuStreamBeginCapture(self, stream: int, mode: int) -> None:
-        self._captured = []
+        self._captured, self._is_spoilt = [], False
 
     def _cuStreamEndCapture(self, stream: int) -> Any:
         graph, self._captured = self._captured, None
+        if self._is_spoilt:
+            raise ValueError
         return graph
 
     def _cuGraphInstantiate(self, graph: Any, flags: int) -> Any:

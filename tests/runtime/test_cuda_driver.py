@@ -13,7 +13,7 @@ import minitvm
 from minitvm.errors import ExecutionError, TargetError
 from minitvm.executable import Kernel
 from minitvm.expr import SizeVar
-from minitvm.runtime.cuda import driver
+from minitvm.runtime.cuda import devices, driver
 from minitvm.script import from_source
 from tests.runtime import fake_cuda
 from tests.runtime.fake_cuda import FakeDriver
@@ -83,6 +83,35 @@ def test_all_memory_is_given_back(plugged: Plug, rng: np.random.Generator) -> No
     del module
     gc.collect()
     assert not fake.memory
+
+
+def test_what_is_garbage_is_not_freed_while_a_graph_is_recorded(
+    plugged: Plug, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import gc
+
+    fake, graph = plugged(), network()
+    module = minitvm.build(graph, target="cuda")
+    x = rng.standard_normal((2, 2, 5, 6), dtype=np.float32)
+    module(x)
+    dropped, launch = [driver.Memory(devices.current(), 64)], FakeDriver._cuLaunchKernel
+
+    def dropping(self: FakeDriver, *args: Any) -> None:
+        if dropped:
+            cycle: list[Any] = [dropped.pop()]
+            cycle.append(cycle)
+            del cycle
+        assert len([[] for _ in range(10)]) == 10  # enough for the collector, if it is at work
+        launch(self, *args)
+
+    monkeypatch.setattr(FakeDriver, "_cuLaunchKernel", dropping)
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        alike(graph, module, x=x)
+    finally:
+        gc.set_threshold(*before)
+    assert gc.isenabled() and not dropped and "cuGraphLaunch" in fake.commands
 
 
 def test_too_little_memory_is_said_with_the_device(plugged: Plug) -> None:

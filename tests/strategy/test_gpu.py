@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -47,11 +47,28 @@ def knobs_of(func: PrimFunc, target: str) -> dict[str, Any]:
     return dict(taken.knobs)
 
 
+def shares(knobs: Mapping[str, Any]) -> bool:
+    """Whether blocks fetch tiles; those of products of matrices always do."""
+    return bool(knobs.get("shared", True))
+
+
+def results_of_a_thread(knobs: Mapping[str, Any]) -> int:
+    if "thread_rows" in knobs:
+        return int(knobs["thread_rows"] * knobs["thread_columns"])
+    return int(knobs["rows"] * knobs["vectors"] * knobs["lanes"])
+
+
+def threads_of_a_block(knobs: Mapping[str, Any]) -> int:
+    if "thread_rows" in knobs:
+        return int(knobs["rows"] * knobs["columns"] // results_of_a_thread(knobs))
+    return int(knobs["threads"])
+
+
 def shared_candidate(func: PrimFunc, target: str, **knobs: Any) -> Candidate:
     """The cheapest candidate that shares tiles, with some decisions fixed."""
     wanted = {"shared": True, **knobs}
     every = [one for one in strategy.candidates(func, Target(target)) if one.rule == "contraction"]
-    return next(one for one in every if all(one.knobs[name] == value for name, value in wanted.items()))
+    return next(one for one in every if all(one.knobs.get(name) == value for name, value in wanted.items()))
 
 
 def legal(candidates: Iterable[Candidate], func: PrimFunc, count: int) -> list[Schedule]:
@@ -73,10 +90,10 @@ def legal(candidates: Iterable[Candidate], func: PrimFunc, count: int) -> list[S
 def test_a_large_product_shares_tiles_where_local_memory_helps() -> None:
     func = matmul(1024, 1024, 1024)
     for target in ("cuda -arch=sm_75", "cuda -arch=sm_90a", "opencl -device=amd", "opencl -device=intel"):
-        assert knobs_of(func, target)["shared"], target
+        assert shares(knobs_of(func, target)), target
     for target in ("opencl -device=mali", "opencl -device=adreno"):
-        assert not knobs_of(func, target)["shared"], target
-    assert not knobs_of(matmul(8, 64, 64), "cuda")["shared"]  # too little for what a block costs
+        assert not shares(knobs_of(func, target)), target
+    assert not shares(knobs_of(matmul(8, 64, 64), "cuda"))  # too little for what a block costs
 
 
 @pytest.mark.parametrize("func", [matmul(1024, 1024, 1024), convolution(64, 56, 64, 3)], ids=["matmul", "conv2d"])
@@ -93,9 +110,11 @@ def test_registers_and_lanes_of_a_target_decide_the_tile() -> None:
     func = matmul(1024, 1024, 1024)
     small = knobs_of(func, "opencl -device=intel")  # 64 registers a thread
     large = knobs_of(func, "opencl -device=amd")  # 256
-    assert small["rows"] * small["vectors"] * small["lanes"] < large["rows"] * large["vectors"] * large["lanes"]
-    assert knobs_of(func, "opencl -device=amd")["threads"] <= 256 < knobs_of(func, "cuda -arch=sm_80")["threads"]
-    assert knobs_of(func, "opencl -vector_bits=64")["lanes"] == 2
+    assert results_of_a_thread(small) < results_of_a_thread(large)
+    every = strategy.candidates(func, Target("opencl -device=amd"))
+    assert max(threads_of_a_block(one.knobs) for one in every) <= 256
+    first = next(one for one in strategy.candidates(func, Target("opencl -vector_bits=64")) if "lanes" in one.knobs)
+    assert first.knobs["lanes"] == 2
 
 
 # -- tiles
@@ -111,7 +130,7 @@ def test_a_shared_tile_is_one_piece_of_the_sum_and_threads_wait_seldom(
     double: bool, barriers: int, versions: int
 ) -> None:
     func, target = matmul(64, 128, 64), "cuda -arch=sm_80"
-    one = shared_candidate(func, target, double=double, depth=8, rows=4, vectors=2, row_threads=8, threads=64)
+    one = shared_candidate(func, target, double=double, depth=8, rows=4, vectors=2, row_threads=8, threads=64, splits=1)
     kernel = lowered(one, func, target)
     sizes = {
         n.buffer.name: n.buffer.shape[0].value
@@ -130,7 +149,7 @@ def test_a_shared_tile_is_one_piece_of_the_sum_and_threads_wait_seldom(
 def test_neighbouring_threads_store_to_banks_of_their_own() -> None:
     """What is turned around on the way: 8 neighbours along the sum by 4 rows are 32 threads, a warp, and 32 banks."""
     func, target = matmul(64, 128, 64), "cuda -arch=sm_80"
-    one = shared_candidate(func, target, double=False, depth=8, rows=4, vectors=2, row_threads=8, threads=64)
+    one = shared_candidate(func, target, double=False, depth=8, rows=4, vectors=2, row_threads=8, threads=64, splits=1)
     (kernel,) = minitvm.lower(one.schedule(func).func, target=target, stop_at="executable").kernels
     line = next(text.strip() for text in kernel.source.splitlines() if text.strip().startswith("a_shared["))
     thread = re.search(r"\w*i0_1\w*", line)
@@ -162,7 +181,7 @@ def test_shared_tiles_keep_the_meaning(number: int, rng: np.random.Generator) ->
     every = [
         one
         for one in strategy.candidates(func, Target("cuda"))
-        if one.rule == "contraction" and one.knobs["shared"] and int(one.knobs["threads"]) <= 64
+        if one.rule == "contraction" and shares(one.knobs) and threads_of_a_block(one.knobs) <= 64
     ]
     one = every[int(rng.integers(len(every)))]
     verdict = reference.check(func, one.schedule(func).func, modes=["exact"])
@@ -184,7 +203,7 @@ LONG_SUMS = [lambda: matmul(9, 17, 64, transpose_b=True), lambda: convolution(64
 def test_sums_in_parts_keep_the_meaning(number: int, shared: bool, rng: np.random.Generator) -> None:
     func, target = LONG_SUMS[number](), Target("cuda -model=h100")
     every = [one for one in strategy.candidates(func, target) if one.knobs.get("splits", 1) == 2]
-    small = [one for one in every if one.knobs["shared"] is shared and one.knobs["threads"] in (32, 64)]
+    small = [one for one in every if one.knobs.get("shared") is shared and one.knobs["threads"] in (32, 64)]
     (schedule,) = legal([small[place] for place in rng.permutation(len(small))], func, 1)
     verdict = reference.check(func, schedule.func, modes=["exact"])
     assert verdict.equal, str(verdict)

@@ -22,6 +22,7 @@ from .integer_products import integer_products
 from .loop_bodies import loop_bodies
 from .simplify import simplify
 from .split_conv_transpose import split_conv_transpose
+from .split_pool import split_pool
 from .split_resize import split_resize
 from .stored_weights import stored_weights
 from .tf32_products import tf32_products
@@ -41,6 +42,7 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
         ("fold_batch_norm", fold_batch_norm),
         ("split_conv_transpose", split_conv_transpose),
         ("split_resize", split_resize),
+        ("split_pool", split_pool),
         ("constant_folding", lambda graph: constant_folding(graph, evaluate)),
         ("common_subexpressions", common_subexpressions),
         *layout_passes(target, accuracy),

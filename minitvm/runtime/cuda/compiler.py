@@ -21,6 +21,7 @@ from ..vectors.source import defined, numbered, support_of
 from .architectures import DEFAULT_ARCH, compute_capability
 
 CUBINS = Store(".cubin", "compiled CUDA kernels", beside=".ptx")
+THREADS = "THREADS_OF_A_BLOCK"  # the constant of a module text that says so
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 _ENVIRONMENT = re.compile(r"^\.common \.global .*NumbaEnv.*\n", re.MULTILINE)
 # What decides a kernel's code.
@@ -66,6 +67,7 @@ def numba_cuda() -> Any:
 def ptx_of(source: str, entry: str, arch: str = DEFAULT_ARCH) -> str:
     """The PTX of the kernel `entry` of a module text, under that name.
 
+    If the text defines `THREADS_OF_A_BLOCK`, its blocks have as many threads, and registers are shared out for these.
     Raises `InternalError`, with the numbered source, when the text does not compile: generated source always should.
     """
     from numba.core import types
@@ -77,7 +79,13 @@ def ptx_of(source: str, entry: str, arch: str = DEFAULT_ARCH) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             text, _ = cuda.compile(
-                function, words, cc=compute_capability(arch), abi="numba", device=False, output="ptx"
+                function,
+                words,
+                cc=compute_capability(arch),
+                abi="numba",
+                device=False,
+                output="ptx",
+                launch_bounds=function.__globals__.get(THREADS),
             )
     except TargetError:
         raise

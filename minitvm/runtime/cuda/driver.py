@@ -12,6 +12,7 @@ import numpy as np
 from ...errors import TargetError
 from ...executable import Executable, Kernel
 from ...executable.alignment import ALIGNMENT
+from ...garbage import not_collected
 from ...target import Target
 from .. import dlpack
 from ..device.device import Bytes, Launch, Limits, Place, Shape, words_of
@@ -248,17 +249,20 @@ class CudaDevice:
         return queue
 
     def finish(self) -> None:
-        self.enter()
         self.call("cuStreamSynchronize", self.queue)
 
     def recorded(self, queue: Callable[[], None]) -> Launch | None:
-        """A graph of what `queue` queues: one launch from the host, whatever its length."""
+        """A graph of what `queue` queues: one launch from the host, whatever its length.
+
+        Memory that is freed meanwhile, of a program that nobody has any more, would spoil it.
+        """
         mode = self.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        self.call("cuStreamBeginCapture", self.queue, mode)
-        try:
-            queue()
-        finally:
-            graph = self.call("cuStreamEndCapture", self.queue)
+        with not_collected():
+            self.call("cuStreamBeginCapture", self.queue, mode)
+            try:
+                queue()
+            finally:
+                graph = self.call("cuStreamEndCapture", self.queue)
         ready = self.call("cuGraphInstantiate", graph, 0)
         return lambda: self.call("cuGraphLaunch", ready, self.queue)
 

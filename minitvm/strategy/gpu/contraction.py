@@ -63,7 +63,8 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     block = _reduction(func)
     if block is None:
         return
-    yield from implicit_gemm.candidates(func, target)
+    joined = list(implicit_gemm.candidates(func, target))
+    yield from joined
     tiled = TiledSum(block, target)
     widest = max(1, int(target.vector_lanes("float32")))
     others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
@@ -82,7 +83,7 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         for copy in copies:
             sch.annotate(copy, "double_buffer_scope", 0)
 
-    for knobs in tiled.decisions():
+    for knobs in tiled.decisions(shared=not joined):
         yield Candidate(knobs=knobs, price=price, apply=apply)
 
 
@@ -106,11 +107,12 @@ class TiledSum:
         product, columns, outside = next(iter(self._sizes.values()))
         return outside * product.m * columns
 
-    def decisions(self) -> Iterator[dict[str, Knob]]:
-        """All that may be decided."""
+    def decisions(self, shared: bool = True) -> Iterator[dict[str, Knob]]:
+        """All that may be decided, tiles that a block of threads shares among it if they are to be."""
         for names, way in self.ways.items():
             product, columns, outside = self._sizes[names]
-            for tile, over in [*_register_tiles(way, self.target), *_shared_tiles(way, self.target)]:
+            tiles = [*_register_tiles(way, self.target), *(_shared_tiles(way, self.target) if shared else ())]
+            for tile, over in tiles:
                 knobs: dict[str, Knob] = {
                     "row": names[0], "column": names[1], "blocks": tile.blocks, "rows": tile.rows,
                     "vectors": tile.vectors, "lanes": tile.lanes, "threads": over.threads,

@@ -10,7 +10,7 @@
         out[rows, columns] = epilogue(acc)
 
 The steps are the outer axis of both tiles: rows of a thread are neighbours, which is one load, and so are the vectors
-of neighbouring threads, which is no bank conflict. Vectors of one thread lie a row of threads apart, as virtual threads.
+of neighbouring threads, which is no bank conflict. Vectors of one thread lie a row of threads apart: virtual threads.
 An operand that is contiguous along the steps is turned around on the way: its lines are then four elements longer, so
 that neighbouring threads do not store to one bank. (The tiles of Volkov and Demmel, SC'08, as in CUTLASS and TVM.)
 
@@ -27,7 +27,6 @@ from itertools import product as product_of
 from math import ceil
 from typing import Any
 
-from ...target.cuda_capability import capability
 from ...tir import Schedule
 from ...tir.nodes import PrimFunc
 from ..blocks import attempt, block_of, blocks_of, constant_extent, is_reduction, largest_divisor
@@ -39,8 +38,8 @@ from .grid import fused, over_blocks
 from .matrices import Matrices, as_matrices, matrices_of
 
 LANES = 4  # of a vector of results
-LEAST = 80  # the compute capability from which devices have cp.async
-_THREADS = 512  # of a block
+_THREADS = 256  # of a block
+_SCHEDULERS = 4  # of a multiprocessor, each of which starts an instruction of a warp a cycle
 _SHARED = 48 << 10  # bytes that a kernel declares
 _SPARE = 28  # registers for addresses and loops
 _BLOCKS = 16  # that a multiprocessor keeps at most
@@ -48,8 +47,11 @@ _BLOCKS = 16  # that a multiprocessor keeps at most
 _BROADCAST, _ROW = 1.6, 1.1  # a warp's load of 16 bytes a thread: most threads' the same, all different
 _NOT_LOCAL = 4.0  # an access of shared storage where that is memory like any other
 _ISSUED = 0.3  # a load, beside what it moves
-_ADDRESS, _PIXEL = 52.0, 4.6  # instructions until a vector is in shared storage; as many times, of a convolution's rows
+# Instructions until a vector is in shared storage: of a product, of weights of a convolution, of its pixels.
+_PLAIN, _ADDRESS, _PIXEL = 10.0, 52.0, 240.0
 _L2_BYTES, _STORED = 64.0, 4.0  # a cycle and multiprocessor; of a warp's store to shared storage
+_EXPOSED = 1.03  # times as long takes a piece that is not fetched while another one is used
+_LOOP = 40.0  # of a piece: barriers and the first loads of a step
 _LATENCY, _BARRIER = 160.0, 400.0  # until a piece is there, and until all threads know
 _LAUNCH, _START, _KERNEL = 6000.0, 2000.0, 1500.0  # of a kernel, until a block has begun, of a second kernel
 
@@ -65,7 +67,6 @@ class Tile:
     thread_columns: int
     splits: int = 1
     stages: int = 1
-    asynchronous: bool = False
 
     @property
     def row_threads(self) -> int:
@@ -108,29 +109,34 @@ def candidates(func: PrimFunc, target: Any) -> Iterator[Candidate]:
             if name not in used:
                 attempt(lambda name=name: on_the_grid(sch, name, others, LANES))  # type: ignore[misc]
 
-    read = {load.buffer.name for load in (product.a, product.b)}
-    whole = all(region.buffer.name not in read for block in blocks_of(func) for region in block.writes)
-    for tile in tiles(product, fetches, target, whole):
+    for tile in tiles(product, fetches, target):
         yield Candidate(knobs=asdict(tile), price=price, apply=apply)
 
 
 def fetches_of(product: Matrices) -> tuple[int, ...]:
-    """How many elements of each operand a thread fetches at once."""
+    """How many elements of each operand a thread fetches at once.
+
+    Of an operand that is turned around on the way it stores each by itself, and vectors to one bank. One element at a
+    time is better where its place costs nothing: the steps are one axis.
+    """
     loads = product.a, product.b
-    return tuple(product.run(load, axes)[1] for load, axes in zip(loads, tiles_of(product), strict=True))
+    found = []
+    for load, axes in zip(loads, tiles_of(product), strict=True):
+        axis, run = product.run(load, axes)
+        found.append(run if axis == len(axes) - 1 or len(product.steps) > 1 else 1)
+    return tuple(found)
 
 
-def tiles(product: Matrices, fetches: Sequence[int], target: Any, whole: bool) -> Iterator[Tile]:
-    """The tiles that fit a target; `whole`: copies have no conditions, and may be asynchronous."""
+def tiles(product: Matrices, fetches: Sequence[int], target: Any) -> Iterator[Tile]:
+    """The tiles that fit a target, where shared storage is faster than memory, with one piece of the steps or two."""
+    if not target.local_memory_helps:
+        return
     limit = min(_SHARED, target.max_shared_memory_per_block)
-    ways = [(1, False), (2, False)]
-    if False and target.kind == "cuda" and capability(target) >= LEAST and whole:
-        ways += [(2, True), (3, True), (4, True)]
     for rows, columns, thread_rows, thread_columns in product_of(
         _sizes(product.m, (16, 32, 64, 128)), _sizes(product.n, (16, 32, 64, 128, 256)), (2, 4, 8), (4, 8)
     ):
-        for depth, (stages, asynchronous) in product_of((8, 16, 32), ways):
-            tile = Tile(rows, columns, depth, thread_rows, thread_columns, 1, stages, asynchronous)
+        for depth, stages in product_of((8, 16, 32), (1, 2)):
+            tile = Tile(rows, columns, depth, thread_rows, thread_columns, 1, stages)
             if not 32 <= tile.threads <= min(_THREADS, target.max_threads_per_block) or depth >= 2 * product.k:
                 continue
             even = all(
@@ -167,9 +173,9 @@ def tile_cost(product: Matrices, tile: Tile, fetches: Sequence[int], target: Any
     issued = warps * tile.depth * (tile.thread_rows / 4 + tile.thread_columns / 4 + 2) * 32 / lanes * _ISSUED
     elements = [size * tile.depth for size in (tile.rows, tile.columns)]
     rows, columns = (n / run for n, run in zip(elements, fetches, strict=True))
-    vectors = rows * (_PIXEL if len(product.steps) > 1 else 1.0) + columns
-    fetched = vectors / lanes * _ADDRESS + 4 * sum(elements) / _L2_BYTES + sum(elements) / 32 * _STORED * slower
-    work = max(sums, reads) + issued + fetched
+    addresses = _PIXEL * rows + _ADDRESS * columns if len(product.steps) > 1 else _PLAIN * (rows + columns)
+    fetched = addresses / lanes + 4 * sum(elements) / _L2_BYTES + sum(elements) / 32 * _STORED * slower
+    work = (max(sums, reads) + issued + fetched + _LOOP) * (1.0 if tile.stages > 1 else _EXPOSED)
     limits = [_BLOCKS, target.threads_per_multiprocessor // tile.threads]
     if target.registers_per_block:
         limits.append(target.registers_per_block // (tile.registers * tile.threads))
@@ -178,7 +184,8 @@ def tile_cost(product: Matrices, tile: Tile, fetches: Sequence[int], target: Any
     each = ceil(blocks / processors)
     total = _LAUNCH
     for count, beside in ((each // resident, resident), (1 if each % resident else 0, each % resident)):
-        alone = work + _LATENCY if tile.stages == 1 else max(work, _LATENCY)
+        itself = work * max(1.0, _SCHEDULERS / warps)  # fewer warps use a part of the multiprocessor
+        alone = itself + _LATENCY if tile.stages == 1 else max(itself, _LATENCY)
         total += count * (pieces * max(beside * work, alone + _BARRIER) + _START)
     if tile.splits > 1:
         words = product.count * product.m * product.n * (2 * tile.splits + 1)
@@ -225,24 +232,19 @@ def schedule(sch: Schedule, product: Matrices, tile: Tile, alone: bool = False) 
     *own, steps = list(sch.get_loops(block))[around:]
     piece, step = sch.split(steps, [None, tile.depth])
     sch.reorder(piece, step, *own)
-    for copy, load, axes in zip(copies, (product.a, product.b), shapes, strict=True):
+    loads, fetches = (product.a, product.b), fetches_of(product)
+    for copy, load, axes, lanes in zip(copies, loads, shapes, fetches, strict=True):
         sch.compute_at(copy, piece, preserve_unit_loops=True)
-        axis, lanes = product.run(load, axes)
-        if axis != len(axes) - 1:
-            lanes = 1 if tile.asynchronous else lanes
-            if tile.thread_rows % APART == 0:
-                sch.storage_align(copy, 0, len(axes) - 2, BANKS, APART)
+        axis, _ = product.run(load, axes)
+        if axis != len(axes) - 1 and tile.thread_rows % APART == 0:
+            sch.storage_align(copy, 0, len(axes) - 2, BANKS, APART)
         fetched(sch, copy, len(axes), axis, lanes, [("threadIdx.x", tile.threads)])
     init = sch.decompose_reduction(block, piece)
     for nest in (own, list(sch.get_loops(init))[around:], [own_row, lane]):
         for loop in nest[:-1]:
             sch.unroll(loop)
         sch.vectorize(nest[-1])
-    if tile.asynchronous:
-        sch.annotate(piece, "software_pipeline_stage", [0, 0, tile.stages - 1])
-        sch.annotate(piece, "software_pipeline_order", [0, 1, 2])
-        sch.annotate(piece, "software_pipeline_async_stages", [0])
-    elif tile.stages > 1:
+    if tile.stages > 1:
         for copy in copies:
             sch.annotate(copy, "double_buffer_scope", 0)
     return used | {block_of(sch, part).name for part in (init, block, main, *copies)}

@@ -26,13 +26,13 @@ DECLARED = 48 << 10  # bytes of shared storage that a kernel declares itself; a 
 RESERVED = 1 << 10  # bytes of shared storage that a device takes for each block
 _ACCUMULATORS = 128  # of a thread
 _WARPS = 8
-_ADDRESSES = 40  # registers of a thread for addresses and loops
+_ADDRESSES = 48  # registers of a thread for addresses and loops
 _PRODUCTS = 256  # multiply-adds of 16-bit floats a cycle, of the tensor core of a quarter of a multiprocessor
 _SHARED = 128  # bytes a cycle
 _FROM_L2 = 32  # bytes a cycle of a multiprocessor, if all fetch
 _AT_ONCE = 16  # bytes that a thread fetches, or an instruction for each row of a fragment, at best
 _BESIDE = 0.2  # of the time of a resource that is not the busiest one is not hidden behind it
-_BARRIER = 60.0  # cycles in which a block waits for its last warp, and for the first fragments of a piece
+_BARRIER = 350.0  # cycles in which a block waits for its last warp, and for the first fragments of a piece
 _LATENCY = 800.0  # cycles until a copy has arrived
 _START = 1500.0  # cycles until a block has begun
 _MULTIPROCESSORS = 132  # where a target does not say
@@ -173,7 +173,8 @@ def warp_tile_cost(product: Matrices, tile: WarpTile, by_way: bool, padded: floa
     step = _step(product, tile, beside)
     pieces = ceil(product.k / tile.depth)
     ahead = max(1, tile.stages - 1) * step * tile.depth * beside
-    waiting = (_BARRIER * (2 if tile.stages == 2 else 1) + max(0.0, _LATENCY - ahead)) / beside
+    # Blocks beside one another share a wait, and each computes while the others wait.
+    waiting = _BARRIER / beside**2 + max(0.0, _LATENCY - ahead) / beside
     results = tile.rows * tile.columns * 4
     stored = results / _FROM_L2 + (2 * results / _SHARED if by_way else 0)
     block = pieces * (tile.depth * step + waiting)

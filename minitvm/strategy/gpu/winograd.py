@@ -92,7 +92,7 @@ def _by_matrices(product: Matrices, tile: int, transforms: Callable[[], Cost], t
         _result(sch, tile, source, in_parts=False)
         implicit_gemm.schedule(sch, product, implicit_gemm.Tile(**knobs), alone=True)
 
-    for one in implicit_gemm.tiles(product, fetches, target, whole=False):
+    for one in implicit_gemm.tiles(product, fetches, target):
         yield Candidate(knobs=asdict(one), price=price, apply=apply)
 
 

@@ -119,10 +119,10 @@ class _Threads:
         rebuilt = replace(stmt, body=body, kind=ForKind.SERIAL if lanes else stmt.kind)
         return self.for_all(stmt, rebuilt, (start, extent))
 
-    def sequence(self, stmt: Seq, before: Sequence[Use] = ()) -> Stmt:
-        """The statements with barriers between those that meet; `before` is used before the first one."""
+    def sequence(self, stmt: Seq, since: Sequence[Use] = ()) -> Stmt:
+        """The statements with barriers between those that meet; `since` is used before the first one."""
         parts: list[Stmt] = []
-        earlier = list(before)
+        earlier = list(since)
         for number, part in enumerate(stmt.stmts):
             if _is_barrier(part):  # between stages, if they hand on values in memory
                 before, after = (Seq.of(*some) for some in (stmt.stmts[:number], stmt.stmts[number + 1 :]))

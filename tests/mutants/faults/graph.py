@@ -20,6 +20,7 @@ from minitvm.graph.passes.split_resize import split_resize
 from minitvm.graph.passes.stored_weights import stored_weights
 from minitvm.reference import graph as graph_reference
 from minitvm.target import Target
+from tests.graph.passes import test_split_pool
 from tests.graph.passes.element_networks import SMALL, network
 from tests.graph.passes.shifted_networks import chain
 from tests.graph.passes.test_blocked_layout import fillings_are_not_read, phases_keep_their_meaning
@@ -27,7 +28,7 @@ from tests.graph.passes.test_blocked_layout import fillings_are_not_read, phases
 from ..oracle import Noticed, Trial, drawn
 from ..patch import Faults
 from ..siblings import converted, unchanged
-from ..streams import by_hand
+from ..streams import by_hand, holds
 from ..workloads import Draw, graphs, networks
 
 PASSES = "minitvm.graph.passes."
@@ -209,6 +210,18 @@ SPLIT = Faults("graph split_conv_transpose", PASSES + "split_conv_transpose", [
 SPLIT.edit("taps are not turned around", "_Split.filters", "axis=axis)", "axis=2)")
 SPLIT.edit("a phase begins at the first tap", "axis_phases", "AxisPhase(reaching[0], step,", "AxisPhase(0, step,")
 SPLIT.edit("phases of as many taps are one convolution", "AxisPhase.window", "self.taps, self.before", "self.taps, 0")
+
+
+def _pools(_: Trial, draw: Draw) -> None:
+    graph = draw(test_split_pool.pools())
+    holds(lambda: test_split_pool.mean_the_same(graph))
+
+
+POOLS = Faults("graph split_pool", PASSES + "split_pool", [drawn("pools along the axes", _pools, 200)])
+POOLS.edit("axes without windows keep their steps", "_along_the_axes", "value if a == axis else 1", "value")
+POOLS.edit(
+    "padding behind is that in front", "_along_the_axes", "for side in (before, after)", "for side in (before, before)"
+)
 
 RESIZE = Faults("graph split_resize", PASSES + "split_resize", [
     graphs(split_resize, "split_resize", ("resized",)),

@@ -52,7 +52,7 @@ OPERANDS.edit(
 CUDA = Faults("asynchronous copies of CUDA", "minitvm.codegen.numba_cuda", [INSTRUCTIONS])
 CUDA.edit("waits are left out", "_NumbaCUDA.evaluate", "stmt.value.op in (COMMIT, WAIT)", "stmt.value.op == COMMIT")
 WHERE = Faults("asynchronous copies under a condition", "minitvm.codegen.numba_cuda", [TENSOR_CORES])
-WHERE.edit("padding is copied", "_NumbaCUDA.begun", "self.value(store.value.args[0])", '"True"')
+WHERE.edit("padding is copied", "_NumbaCUDA.begun", "self.value(condition)", '"True"')
 CORES = Faults("spelling of tensor cores", "minitvm.codegen.tensor_cores", [TENSOR_CORES])
 CORES.edit("pieces of the first factor change places", "load_a", "({lane} & 15) * {row} + ({lane} >> 4) * 8",
            "(({lane} & 7) + ({lane} >> 4) * 8) * {row} + (({lane} >> 3) & 1) * 8")  # fmt: skip

@@ -1,0 +1,70 @@
+"""A maximum over a window becomes one along each of its sides: of 5 x 5 elements 5 and then 5 are read, not 25.
+
+    max over (i, j) of x[y + i, x + j]  =  max over j of (max over i of x[y + i, x + j])
+
+A maximum is associative, and the number of windows along an axis depends on that axis alone. The axes of large steps
+come first: then the next ones have fewer elements.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ...topi.shapes import paddings, per_axis
+from ..builder import GraphBuilder
+from ..nodes import Graph, OpNode, Value
+from .rebuild import with_replaced
+
+# How many times fewer elements are read, at least: what is between two pools is written and read again.
+_WORTH = 2
+_RANKS = {"nn.max_pool2d": 2, "nn.max_pool3d": 3}
+
+
+def split_pool(graph: Graph) -> Graph:
+    """The graph with a pool for each axis of large windows whose maximum is taken."""
+    return with_replaced(graph, _splits, lambda b, item, inputs: _along_the_axes(b, item, inputs[0]))
+
+
+def _splits(item: OpNode) -> bool:
+    if item.op not in _RANKS:
+        return False
+    size = per_axis(item.attrs["pool_size"], _RANKS[item.op], "pool_size")
+    axes, fewer = _axes(item), _fewer(item)
+    work = sum(size[axis] * prod(fewer[later] for later in axes[n + 1 :]) for n, axis in enumerate(axes))
+    return len(axes) > 1 and _WORTH * work <= prod(size)
+
+
+def _axes(item: OpNode) -> list[int]:
+    """The axes along which windows have several elements, or steps, in the order in which they are done."""
+    rank, fewer = _RANKS[item.op], _fewer(item)
+    shape = [per_axis(item.attrs[name], rank, name) for name in ("pool_size", "strides")]
+    before, after = paddings(item.attrs["padding"], rank)
+    moved = [axis for axis in range(rank) if any(s[axis] != 1 for s in shape) or before[axis] or after[axis]]
+    return sorted(moved, key=lambda axis: -fewer[axis])
+
+
+def _fewer(item: OpNode) -> list[float]:
+    """How many elements along each axis there are for a window: the step, or less where windows are few."""
+    rank = _RANKS[item.op]
+    strides = per_axis(item.attrs["strides"], rank, "strides")
+    layout = item.attrs.get("layout", "NCHW" if rank == 2 else "NCDHW")
+    places = [layout.index(letter) for letter in "DHW"[-rank:]]
+    pairs = [(item.inputs[0].shape[p], item.output.shape[p]) for p in places]
+    return [
+        data / result if isinstance(data, int) and isinstance(result, int) and result else float(step)
+        for (data, result), step in zip(pairs, strides, strict=True)
+    ]
+
+
+def _along_the_axes(b: GraphBuilder, item: OpNode, data: Value) -> Value:
+    rank, axes = _RANKS[item.op], _axes(item)
+    before, after = paddings(item.attrs["padding"], rank)
+    for number, axis in enumerate(axes):
+        attrs = dict(item.attrs)
+        for name in ("pool_size", "strides", "dilation"):
+            values = per_axis(item.attrs[name], rank, name)
+            attrs[name] = tuple(value if a == axis else 1 for a, value in enumerate(values))
+        attrs["padding"] = tuple(n if a == axis else 0 for side in (before, after) for a, n in enumerate(side))
+        name = {"name": item.output.name} if number == len(axes) - 1 else {}
+        data = b.op(item.op, data, **name, **attrs)
+    return data
