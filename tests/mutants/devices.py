@@ -34,6 +34,14 @@ def a_network_runs_there() -> None:
             alike(graph, module, x=np.random.default_rng(n).standard_normal((n, 2, 5, 6), dtype=np.float32))
 
 
+def graphs_leave_room_for_the_host() -> None:
+    with plugged():
+        for on_host in ("nn.max_pool3d", "nn.softmax"):
+            module = minitvm.build(network(), target=f"cuda -on_host={on_host}")
+            for seed in range(3):
+                alike(network(), module, x=np.random.default_rng(seed).standard_normal((2, 2, 5, 6), dtype=np.float32))
+
+
 def states_stay_there() -> None:
     with plugged():
         module = minitvm.build(log(), target="cuda")
@@ -169,7 +177,7 @@ def checked(number: int) -> None:
 
 
 CHECKS: tuple[Callable[[], None], ...] = (
-    a_network_runs_there, states_stay_there, tensors_are_used_where_they_lie, unwritten_elements_stay,
+    a_network_runs_there, graphs_leave_room_for_the_host, states_stay_there, tensors_are_used_where_they_lie, unwritten_elements_stay,
     failed_runs_are_not_forgotten, accesses_outside_are_found, indices_fit, cubins_come_back,
     architectures_are_told_apart, kernels_of_the_host_wait,
 )  # fmt: skip
