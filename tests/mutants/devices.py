@@ -177,7 +177,8 @@ def checked(number: int) -> None:
 
 
 CHECKS: tuple[Callable[[], None], ...] = (
-    a_network_runs_there, graphs_leave_room_for_the_host, states_stay_there, tensors_are_used_where_they_lie, unwritten_elements_stay,
+    a_network_runs_there, graphs_leave_room_for_the_host, states_stay_there, tensors_are_used_where_they_lie,
+    unwritten_elements_stay,
     failed_runs_are_not_forgotten, accesses_outside_are_found, indices_fit, cubins_come_back,
     architectures_are_told_apart, kernels_of_the_host_wait,
 )  # fmt: skip

@@ -22,7 +22,7 @@ convolution say, is computed where it is fetched (`fetched_tiles`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product as product_of
 from math import ceil
 from typing import Any
@@ -91,6 +91,9 @@ class Tile:
         return 4 * (self.rows + APART + self.columns) * self.depth * self.stages
 
 
+_KNOBS = tuple(field.name for field in fields(Tile))
+
+
 def candidates(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """The tiles that fit a target, for the only reduction of a function, where that is a product of matrices."""
     reductions = [block for block in blocks_of(func) if is_reduction(block)]
@@ -110,7 +113,7 @@ def candidates(func: PrimFunc, target: Any) -> Iterator[Candidate]:
                 attempt(lambda name=name: on_the_grid(sch, name, others, LANES))  # type: ignore[misc]
 
     for tile in tiles(product, fetches, target):
-        yield Candidate(knobs=asdict(tile), price=price, apply=apply)
+        yield Candidate(knobs={name: getattr(tile, name) for name in _KNOBS}, price=price, apply=apply)
 
 
 def fetches_of(product: Matrices) -> tuple[int, ...]:
