@@ -52,7 +52,7 @@ OPERANDS.edit(
 CUDA = Faults("asynchronous copies of CUDA", "minitvm.codegen.numba_cuda", [INSTRUCTIONS])
 CUDA.edit("waits are left out", "_NumbaCUDA.evaluate", "stmt.value.op in (COMMIT, WAIT)", "stmt.value.op == COMMIT")
 WHERE = Faults("asynchronous copies under a condition", "minitvm.codegen.numba_cuda", [TENSOR_CORES])
-WHERE.edit("padding is copied", "_NumbaCUDA.begun", "self.value(condition)", '"True"')
+WHERE.edit("padding is copied", "_NumbaCUDA.begun", "self.value(condition)", "True")
 CORES = Faults("spelling of tensor cores", "minitvm.codegen.tensor_cores", [TENSOR_CORES])
 CORES.edit("pieces of the first factor change places", "load_a", "({lane} & 15) * {row} + ({lane} >> 4) * 8",
            "(({lane} & 7) + ({lane} >> 4) * 8) * {row} + (({lane} >> 3) & 1) * 8")  # fmt: skip
@@ -99,5 +99,5 @@ THREADS.edit(
 )
 PADDED = Faults("products on tensor cores", "minitvm.strategy.gpu.tensor_cores", [TENSOR_CORES])
 PADDED.edit("extents that do not divide are not padded", "Product.divides", "return self.m", "return True or self.m")
-PADDED.edit("the sum alone is padded", "_as_matrices", "*tile], scope", "1, 1, tile[2]], scope")
-PADDED.edit("blocks along y and z have no end", "_tile", "if max(counts) > MOST:", "if False:")
+PADDED.edit("the sum alone is padded", "as_matrices", "*tile], scope", "1, 1, tile[2]], scope")
+PADDED.edit("blocks along y and z have no end", "tiled", "if max(counts) > MOST:", "if False:")
