@@ -16,7 +16,7 @@ import numpy as np
 from ...backend import lookup
 from ...strategy.algorithms import WINOGRAD, ChannelUse, direct_alone, whole_block
 from ...strategy.choice import records
-from ...target import Target
+from ...target import GPU, Target
 from ...topi.factors import TF32
 from ...topi.shapes import paddings, per_axis
 from ...topi.winograd import transformed_weights
@@ -51,6 +51,8 @@ _BLOCKED = frozenset(("float32", "float16", "bfloat16", "int8", "uint8", "int16"
 
 # With this many vectors of channels, filling the last one costs less than narrower vectors for all of them.
 WORTH_PADDING = 4
+
+FEW_ROWS = 8  # of a product: fewer are as many sums of a matrix times a vector
 
 
 def _channels_behind_convolutions(graph: Graph) -> set[int]:
@@ -425,6 +427,8 @@ class Blocking:
         depth, columns = (int(d) for d in (weight.shape[::-1] if turned else weight.shape))  # type: ignore[arg-type]
         if columns < self.lanes or depth == 0:
             return False
+        if isinstance(self.target.description, GPU) and self.target.processor is None:
+            return self._rows_of_weights(item, data, weight, turned)
         packed = self.pack(weight, ("dense", self.lanes, turned))
         rows, options = self.as_plain(data), {}
         if data.dtype.is_half:  # weights are many, and stay as they are; an element of the data is read for each panel
@@ -432,6 +436,19 @@ class Blocking:
         self.plain[item.output] = self.op(
             "nn.contrib_dense_packed", rows, packed, name=item.output.name, units=columns, **options
         )
+        return True
+
+
+    def _rows_of_weights(self, item: OpNode, data: Value, weight: Value, turned: bool) -> bool:
+        """On GPUs, whose blocks fetch tiles of matrices as they are: of few rows the threads of a block sum together.
+
+        They read neighbours, so weights lie along the sum.
+        """
+        rows = [int(d) if isinstance(d, int) else FEW_ROWS for d in data.shape[:-1]]
+        if turned or math.prod(rows) >= FEW_ROWS or data.dtype != "float32":
+            return False
+        weights = self.op("transpose", self.as_plain(weight), axes=(1, 0))
+        self.plain[item.output] = self.op("nn.dense", self.as_plain(data), weights, name=item.output.name)
         return True
 
 

@@ -15,14 +15,13 @@ from collections.abc import Iterator
 from math import ceil
 from typing import Any
 
-from ...expr import REDUCE
+from ...expr import REDUCE, Var, walk
 from ...tir import Schedule
-from ...tir.nodes import Block, PrimFunc
+from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ..blocks import (
     attempt,
     block_of,
     blocks_of,
-    constant_extent,
     contiguous_along_last,
     divisors,
     inlinable,
@@ -35,6 +34,7 @@ from ..candidate import Candidate, Cost, Unfit
 from ..epilogues import epilogue
 from ..registry import rule
 from ..roles import roles
+from .costs import processors_of
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
 from .grid import over_blocks_and_threads
 
@@ -46,7 +46,13 @@ DEPTHWISE = (
 POOLS = tuple(f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3))
 _WINDOW = 128  # taps, beyond which threads should share them
 _PIXELS = 8
-_LINE = 0.25  # of what a pixel costs, a pixel that a neighbour in the same thread reads too
+# Cycles of a multiprocessor, fitted to depthwise convolutions on an H200.
+_LAUNCH = 2600.0
+_ADDRESSES, _TAP = 150.0, 9.0  # of a thread, and of a tap
+_LINE = 0.9  # of what a pixel costs, one more in the same thread
+_WIDE, _SHIFTED = 0.3, 2.0  # as many times, a further lane: of channels; of pixels, whose vectors are not aligned
+_APART = 0.25  # as many times, for each pixel that neighbouring threads are apart in memory
+_SERIAL = 0.7  # of a thread's work is not hidden by other threads
 
 
 def has_window(func: PrimFunc) -> bool:
@@ -76,26 +82,34 @@ def windows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     along = contiguous_along_last(block)
     lanes_of = [n for n in (widest, 1) if n == 1 or (along and shape[-1] is not None and shape[-1] % n == 0)]
 
+    blocked = _ends_in_channels(block)
+
     def price(pixels: int, lanes: int, threads: int) -> Cost:
-        results = volume(shape) / (pixels * lanes)
-        read = volume(reduced(block)) * (1.0 + _LINE * (pixels - 1)) + pixels
-        return Cost(ceil(results / threads) * threads * read)
+        wide = 1.0 + (lanes - 1) * (_WIDE if blocked else _SHIFTED)
+        apart = 1.0 if blocked else 1.0 + _APART * (pixels - 1)
+        each = _ADDRESSES + _TAP * volume(reduced(block)) * (1.0 + _LINE * (pixels - 1)) * wide * apart
+        blocks = ceil(volume(shape) / (pixels * lanes * threads))
+        beside = blocks * threads / (max(1, target.lanes) * processors_of(target))
+        return Cost(_LAUNCH + max(1.0, beside) * each + _SERIAL * each)
 
     def apply(sch: Schedule, pixels: int, lanes: int, threads: int) -> None:
-        used = _schedule(sch, block.name, pixels, lanes, threads)
+        used = _schedule(sch, block.name, blocked, pixels, lanes, threads)
         for name in [b.name for b in blocks_of(sch.func)]:
             if name not in used:
                 attempt(lambda name=name: on_the_grid(sch, name, others, widest))  # type: ignore[misc]
 
     for lanes in lanes_of:
-        axis = -2 if lanes > 1 and shape[-1] == lanes else -1
+        axis = -2 if blocked else -1
         row = shape[axis] if len(shape) >= -axis else 1
         for pixels in divisors(None if row is None else row // (lanes if axis == -1 else 1), _PIXELS):
             yield Candidate(knobs={"pixels": pixels, "lanes": lanes, "threads": THREADS}, price=price, apply=apply)
 
 
-def _schedule(sch: Schedule, name: str, pixels: int, lanes: int, threads: int) -> set[str]:
-    """The window and what follows it; returns the names of the blocks that it scheduled."""
+def _schedule(sch: Schedule, name: str, blocked: bool, pixels: int, lanes: int, threads: int) -> set[str]:
+    """The window and what follows it; returns the names of the blocks that it scheduled.
+
+    Pixels are neighbours along the last axis, or the one before it where the last one is `blocked` channels.
+    """
     block = sch.get_block(name)
     kinds = [axis.kind for axis in block_of(sch, block).iter_vars]
     if kinds != sorted(kinds, key=lambda kind: kind == REDUCE):
@@ -113,7 +127,7 @@ def _schedule(sch: Schedule, name: str, pixels: int, lanes: int, threads: int) -
         over, lane = sch.split(whole.pop(), [None, lanes])
         whole.append(over)
         inside.append(lane)
-    place = len(whole) - 2 if lanes > 1 and len(whole) > 1 and _is_one(sch, over) else len(whole) - 1
+    place = len(whole) - (2 if blocked and len(whole) > 1 else 1)
     over, some = sch.split(whole[place], [None, pixels])
     whole[place] = over
     inside.insert(0, some)
@@ -134,6 +148,11 @@ def _schedule(sch: Schedule, name: str, pixels: int, lanes: int, threads: int) -
     return {block_of(sch, part).name for part in (init, block, main)}
 
 
-def _is_one(sch: Schedule, over: Any) -> bool:
-    """Whether one vector is all of the last axis, so that neighbours lie along the axis before it."""
-    return constant_extent(sch, over) == 1
+def _ends_in_channels(block: Block) -> bool:
+    """Whether the last axis of the result is a block of channels: the window does not move along it."""
+    assert isinstance(block.body, BufferStore)
+    taps = {axis.var for axis in block.iter_vars if axis.kind == REDUCE}
+    last = block.body.indices[-1] if block.body.indices else None
+    loads = [n for n in walk(block.body.value) if isinstance(n, BufferLoad)]
+    moved = [index for load in loads for index in load.indices if any(n is last for n in walk(index))]
+    return not any(n in taps for index in moved for n in walk(index) if isinstance(n, Var))
