@@ -54,8 +54,8 @@ def ours(graph: Graph, inputs: dict[str, Any]) -> Run:
     from minitvm.runtime.cuda import devices
 
     module = minitvm.build(graph, target=devices.current().target)
-    here = {name: minitvm.from_dlpack(tensor) for name, tensor in inputs.items()}
-    return lambda: module(**here, out="device")
+    here = [minitvm.from_dlpack(inputs[value.name]) for value in graph.inputs]
+    return lambda: module(*here, out="device")
 
 
 def theirs(function: Callable[..., Any], *tensors: Any) -> Run:
@@ -190,7 +190,10 @@ def networks() -> Iterator[harness.Row]:
         if maker is None:
             print(f"  {name}: torchvision has none")
             continue
-        mine, peer = ours(network, {value.name: x}), captured(maker(weights=None, **_QUICK.get(name, {})).cuda().eval(), x)
+        mine, peer = (
+            ours(network, {value.name: x}),
+            captured(maker(weights=None, **_QUICK.get(name, {})).cuda().eval(), x),
+        )
         medians = harness.interleaved({"ours": mine, "peer": peer}, at_least=0.01)
         yield harness.Row(name, 1, medians["ours"], medians["peer"], "PyTorch, CUDA graph", 1.0)
 

@@ -438,7 +438,6 @@ class Blocking:
         )
         return True
 
-
     def _rows_of_weights(self, item: OpNode, data: Value, weight: Value, turned: bool) -> bool:
         """On GPUs, whose blocks fetch tiles of matrices as they are: of few rows the threads of a block sum together.
 
