@@ -12,8 +12,11 @@ from minitvm.expr import IntImm, Range, Var
 from minitvm.runtime.cuda import simulated_warps
 from minitvm.runtime.cuda.faults import KernelFault
 from minitvm.strategy.algorithms import Convolution
+from minitvm.strategy.blocks import blocks_of, is_reduction
 from minitvm.strategy.gpu.algorithms import convolution_algorithms
 from minitvm.strategy.gpu.costs import BlockTile, ThreadTile, residents
+from minitvm.strategy.gpu.implicit_gemm import Tile, fetches_of, tile_cost, tiles
+from minitvm.strategy.gpu.matrices import Matrices, matrices_of
 from minitvm.strategy.registry import chosen
 from minitvm.target import Target
 from minitvm.tir.analysis.bindings import reaches_every_point
@@ -30,12 +33,11 @@ def _product(m: int, n: int, k: int) -> PrimFunc:
     return te.create_prim_func([a, b, topi.matmul(a, b)])
 
 
-def _tiles(m: int, n: int, k: int, double: bool) -> None:
+def _tiles(m: int, n: int, k: int, **wanted: int) -> None:
     func = _product(m, n, k)
-    every = [one for one in strategy.candidates(func, Target("cuda")) if one.rule == "contraction"]
-    small = [
-        one for one in every if one.knobs.get("shared") and one.knobs["double"] is double and one.knobs["threads"] == 32
-    ]
+    every = [one for one in strategy.candidates(func, Target("cuda -model=h100")) if "thread_rows" in one.knobs]
+    wanted = {"rows": 16, "columns": 16, "thread_rows": 2, "thread_columns": 4, "depth": 8, **wanted}
+    small = [one for one in every if all(one.knobs[name] == value for name, value in wanted.items())]
     assert small
     try:
         schedule = small[0].schedule(func)
@@ -43,21 +45,57 @@ def _tiles(m: int, n: int, k: int, double: bool) -> None:
         raise AssertionError(str(error)) from error
     verdict = reference.check(func, schedule.func, modes=["exact"])
     assert verdict.equal, str(verdict)
-    assert '"shared"' in str(schedule.func)
+    text = str(schedule.func)
+    assert '"shared"' in text and text.count("blockIdx.x") == min(2, wanted["splits"]), text
 
 
 def even() -> None:
-    _tiles(8, 32, 16, double=False)
+    _tiles(16, 32, 16, stages=1, splits=1)
 
 
 def uneven_and_double() -> None:
-    _tiles(9, 17, 11, double=True)
+    _tiles(9, 17, 20, stages=2, splits=1)
+
+
+def joined_in_parts() -> None:
+    """The parts of a sum are added up, of a convolution whose pixels are the rows of a matrix."""
+    _tiles(9, 17, 64, stages=1, splits=2)
+    x, w = te.placeholder((1, 2, 5, 5, 4), name="x"), te.placeholder((4, 2, 3, 3, 4, 4), name="w")
+    func = te.create_prim_func([x, w, topi.conv2d_nchwc(x, w, padding=1)])
+    (block,) = [block for block in blocks_of(func) if is_reduction(block)]
+    product = matrices_of(block)
+    assert product is not None and (product.m, product.n, product.k, product.count) == (25, 16, 72, 1)
+    assert fetches_of(product) == (4, 4)
+
+
+def tiles_cost_what_they_take() -> None:
+    """Large tiles of large products; parts where results are few, added up at a price; several warps in a block."""
+    target = Target("cuda -model=h100")
+    square, long, large = _matrices(1024, 1024, 1024), _matrices(64, 128, 512), _matrices(4096, 4096, 4096)
+
+    def cost(product: Matrices, *tile: int) -> float:
+        return tile_cost(product, Tile(*tile), (1, 4), target).cycles
+
+    assert 1.5 * cost(square, 128, 128, 16, 8, 8, 4, 2) < cost(square, 32, 32, 16, 8, 8, 4, 2)
+    assert cost(square, 128, 128, 16, 8, 8, 4, 2) < cost(square, 128, 128, 16, 8, 8, 1, 2)
+    assert cost(large, 128, 128, 16, 8, 8, 2, 2) - cost(large, 128, 128, 16, 8, 8, 1, 2) > 30_000
+    assert cost(long, 32, 64, 8, 4, 8, 1, 1) < cost(long, 32, 64, 8, 8, 8, 1, 1)
+    assert all(long.k > tile.depth * tile.splits for tile in tiles(long, (1, 4), target) if tile.stages > 1)
+    short = _matrices(64, 128, 16)
+    assert all(tile.stages == 1 or tile.depth < 16 for tile in tiles(short, (1, 4), target))
+
+
+def _matrices(m: int, n: int, k: int) -> Matrices:
+    (block,) = [block for block in blocks_of(_product(m, n, k)) if is_reduction(block)]
+    product = matrices_of(block)
+    assert product is not None
+    return product
 
 
 def in_parts() -> None:
     """A long sum of few results is computed in parts, as many as there is room for, and a short one is not."""
     target = Target("cuda -model=h100")
-    for k, least, most in ((4096, 8, 32), (64, 1, 1)):
+    for k, least, most in ((4096, 8, 32), (64, 1, 2)):
         every = strategy.candidates(_product(32, 64, k), target)
         assert least <= next(one for one in every if "row" in one.knobs).knobs["splits"] <= most
     func = _product(4, 8, 64)
@@ -183,6 +221,6 @@ def lanes_meet() -> None:
 CHECKS: tuple[Callable[[], None], ...] = (
     axes_are_limited, shrunk, chosen_where_it_helps, even, uneven_and_double, owners_do_not_meet,
     open_extents_have_a_grid,
-    all_parts_are_reached, chosen_tiles_fit, in_parts, transformed,
+    all_parts_are_reached, chosen_tiles_fit, in_parts, transformed, joined_in_parts, tiles_cost_what_they_take,
 )  # fmt: skip
 LANES: tuple[Callable[[], None], ...] = (lanes_meet,)

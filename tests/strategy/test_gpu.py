@@ -66,9 +66,12 @@ def threads_of_a_block(knobs: Mapping[str, Any]) -> int:
 
 def shared_candidate(func: PrimFunc, target: str, **knobs: Any) -> Candidate:
     """The cheapest candidate that shares tiles, with some decisions fixed."""
-    wanted = {"shared": True, **knobs}
     every = [one for one in strategy.candidates(func, Target(target)) if one.rule == "contraction"]
-    return next(one for one in every if all(one.knobs.get(name) == value for name, value in wanted.items()))
+    shared = [one for one in every if shares(one.knobs)]
+    return next(one for one in shared if all(one.knobs.get(name) == value for name, value in knobs.items()))
+
+
+OF_64 = {"rows": 32, "columns": 64, "depth": 8, "thread_rows": 4, "thread_columns": 8, "splits": 1}  # threads
 
 
 def legal(candidates: Iterable[Candidate], func: PrimFunc, count: int) -> list[Schedule]:
@@ -125,12 +128,10 @@ def lowered(candidate: Candidate, func: PrimFunc, target: str) -> PrimFunc:
     return kernel
 
 
-@pytest.mark.parametrize(("double", "barriers", "versions"), [(False, 2, 1), (True, 2, 2)])
-def test_a_shared_tile_is_one_piece_of_the_sum_and_threads_wait_seldom(
-    double: bool, barriers: int, versions: int
-) -> None:
+@pytest.mark.parametrize("stages", [1, 2])
+def test_a_shared_tile_is_one_piece_of_the_sum_and_threads_wait_seldom(stages: int) -> None:
     func, target = matmul(64, 128, 64), "cuda -arch=sm_80"
-    one = shared_candidate(func, target, double=double, depth=8, rows=4, vectors=2, row_threads=8, threads=64, splits=1)
+    one = shared_candidate(func, target, stages=stages, **OF_64)
     kernel = lowered(one, func, target)
     sizes = {
         n.buffer.name: n.buffer.shape[0].value
@@ -138,21 +139,21 @@ def test_a_shared_tile_is_one_piece_of_the_sum_and_threads_wait_seldom(
         if isinstance(n, Allocate) and "shared" in n.buffer.scope
     }  # type: ignore[attr-defined]
     # 8 steps of 32 rows (lines of 36: no bank twice), and of 64 columns
-    assert sizes == {"a_shared": versions * 8 * 36 - 4, "b_shared": versions * 8 * 64}
+    assert sizes == {"a_shared": stages * 8 * 36 - 4, "b_shared": stages * 8 * 64}
     (source,) = [k.source for k in minitvm.lower(one.schedule(func).func, target=target, stop_at="executable").kernels]
-    assert source.count("cuda.syncthreads()") == barriers
+    assert source.count("cuda.syncthreads()") == 2
     inside = [line for line in source.splitlines() if "syncthreads" in line and line.startswith("        ")]
-    assert len(inside) == (1 if double else 2)  # of a piece; the first of two versions is filled in front
+    assert len(inside) == (1 if stages == 2 else 2)  # of a piece; the first of two versions is filled in front
     assert all(re.match(r" {4}( {4})?cuda", line) for line in source.splitlines() if "syncthreads" in line)
 
 
 def test_neighbouring_threads_store_to_banks_of_their_own() -> None:
     """What is turned around on the way: 8 neighbours along the sum by 4 rows are 32 threads, a warp, and 32 banks."""
     func, target = matmul(64, 128, 64), "cuda -arch=sm_80"
-    one = shared_candidate(func, target, double=False, depth=8, rows=4, vectors=2, row_threads=8, threads=64, splits=1)
+    one = shared_candidate(func, target, stages=1, **OF_64)
     (kernel,) = minitvm.lower(one.schedule(func).func, target=target, stop_at="executable").kernels
     line = next(text.strip() for text in kernel.source.splitlines() if text.strip().startswith("a_shared["))
-    thread = re.search(r"\w*i0_1\w*", line)
+    thread = re.search(r"\w*axis0_1\w*", line)
     assert thread is not None
     index = line[len("a_shared[") : line.index("] =")].replace("i32", "")
     names = set(re.findall(r"[a-z_]\w*", index)) - {thread[0]}
@@ -162,7 +163,7 @@ def test_neighbouring_threads_store_to_banks_of_their_own() -> None:
 
 def test_padding_of_a_convolution_is_computed_where_it_is_fetched() -> None:
     func = convolution(16, 8, 16, 3)
-    one = shared_candidate(func, "cuda", double=False, splits=1)
+    one = shared_candidate(func, "cuda", stages=1, splits=1)
     assert len(minitvm.lower(one.schedule(func).func, target="cuda", stop_at="executable").kernels) == 1
 
 
@@ -203,7 +204,7 @@ LONG_SUMS = [lambda: matmul(9, 17, 64, transpose_b=True), lambda: convolution(64
 def test_sums_in_parts_keep_the_meaning(number: int, shared: bool, rng: np.random.Generator) -> None:
     func, target = LONG_SUMS[number](), Target("cuda -model=h100")
     every = [one for one in strategy.candidates(func, target) if one.knobs.get("splits", 1) == 2]
-    small = [one for one in every if one.knobs.get("shared") is shared and one.knobs["threads"] in (32, 64)]
+    small = [one for one in every if shares(one.knobs) is shared and threads_of_a_block(one.knobs) in (32, 64)]
     (schedule,) = legal([small[place] for place in rng.permutation(len(small))], func, 1)
     verdict = reference.check(func, schedule.func, modes=["exact"])
     assert verdict.equal, str(verdict)

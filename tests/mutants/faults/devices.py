@@ -135,8 +135,8 @@ DRIVER.edit(
     "loaded[code], kernel.entry",
     "next(iter(loaded.values())), kernel.entry",
 )
-DRIVER.edit("what is recorded is run while it is", "CudaDevice.recorded", "            queue()\n",
-            "            queue()\n            self.finish()\n")  # fmt: skip
+DRIVER.edit("what is recorded is run while it is", "CudaDevice.recorded", "                queue()\n",
+            "                queue()\n                self.finish()\n")  # fmt: skip
 MACHINES = Faults("architectures of CUDA", "minitvm.runtime.cuda.architectures", [PRETENDED])
 MACHINES.edit("older code runs on every newer device", "runs_on", "code[0] == here[0] and code[1] <= here[1]",
               "code <= here")  # fmt: skip

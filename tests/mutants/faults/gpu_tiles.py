@@ -35,6 +35,15 @@ COSTS.edit("gaps between lines take no room", "gap", "(APART - line) % BANKS", "
 COSTS.edit(
     "other kernels are free", "element_wise_cost", "Cost(_KERNEL + loads * _IN_TURN + work, 4 *", "Cost(0.0, 0 *"
 )
+JOINED = Faults("products of matrices on GPUs", "minitvm.strategy.gpu.implicit_gemm", [TILES_ON_GPUS])
+JOINED.edit("what adds up is on no grid", "_added_up", "over_blocks(sch, [*outside, over_row, over_column])", "pass")
+JOINED.edit("one piece is enough for two stages", "tiles", "depth * splits * (stages - 1)", "0")
+JOINED.edit("a second kernel is free", "tile_cost", "if tile.splits > 1:", "if False:")
+JOINED.edit("few warps are as good as many", "tile_cost", "max(1.0, _SCHEDULERS / warps)", "1.0")
+JOINED.edit("threads fetch no vectors", "fetches_of", "run if axis == len(axes) - 1 or", "1 if axis < 9 or")
+MATRICES = Faults("sums as products of matrices", "minitvm.strategy.gpu.matrices", [TILES_ON_GPUS])
+MATRICES.edit("rows and columns change places", "matrices_of", "swapped = first is not loads[0]", "swapped = True")
+MATRICES.edit("what does not divide is as it was", "as_matrices", "always or consumers or", "not always and")
 IN_PARTS = Faults("sums in parts", "minitvm.strategy.gpu.split_sums", [TILES_ON_GPUS])
 IN_PARTS.edit("any grid is large enough", "numbers_of_parts", "parts // 2 * blocks <", "parts * blocks * 99 <")
 IN_PARTS.edit("what adds up is on no grid", "added_up", "over_blocks_and_threads(sch, outer, THREADS)", "pass")
