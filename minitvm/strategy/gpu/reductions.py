@@ -53,7 +53,7 @@ _SLOW = 4.0  # times as much does a barrier cost where shared storage is memory
 _SCATTERED = 4.0  # times as long does a load take that neighbours do not share
 _ELEMENT = 4  # bytes
 _FROM_MEMORY, _FROM_L2, _FROM_CACHE = 0.42, 0.12, 0.04  # an element, read and written in all, or read again
-_CACHE = 96 << 10  # bytes of a multiprocessor's cache that rows find room in
+_CACHE = 144 << 10  # bytes of a multiprocessor's cache that rows find room in
 _LATENCY, _LOADED, _STEP = 600.0, 200.0, 12.0  # until the first element is there, one again, and each step
 _BLOCKS = 32  # that a multiprocessor keeps at most
 
