@@ -16,7 +16,7 @@ from minitvm.strategy.blocks import blocks_of, is_reduction
 from minitvm.strategy.gpu.algorithms import convolution_algorithms
 from minitvm.strategy.gpu.costs import BlockTile, ThreadTile, residents
 from minitvm.strategy.gpu.implicit_gemm import Tile, fetches_of, tile_cost, tiles
-from minitvm.strategy.gpu.matrices import Matrices, matrices_of
+from minitvm.strategy.gpu.matrices import Product, product_of_matrices
 from minitvm.strategy.registry import chosen
 from minitvm.target import Target
 from minitvm.tir.analysis.bindings import reaches_every_point
@@ -63,7 +63,7 @@ def joined_in_parts() -> None:
     x, w = te.placeholder((1, 2, 5, 5, 4), name="x"), te.placeholder((4, 2, 3, 3, 4, 4), name="w")
     func = te.create_prim_func([x, w, topi.conv2d_nchwc(x, w, padding=1)])
     (block,) = [block for block in blocks_of(func) if is_reduction(block)]
-    product = matrices_of(block)
+    product = product_of_matrices(block)
     assert product is not None and (product.m, product.n, product.k, product.count) == (25, 16, 72, 1)
     assert fetches_of(product) == (4, 4)
 
@@ -73,7 +73,7 @@ def tiles_cost_what_they_take() -> None:
     target = Target("cuda -model=h100")
     square, long, large = _matrices(1024, 1024, 1024), _matrices(64, 128, 512), _matrices(4096, 4096, 4096)
 
-    def cost(product: Matrices, *tile: int) -> float:
+    def cost(product: Product, *tile: int) -> float:
         return tile_cost(product, Tile(*tile), (1, 4), target).cycles
 
     assert 1.5 * cost(square, 128, 128, 16, 8, 8, 4, 2) < cost(square, 32, 32, 16, 8, 8, 4, 2)
@@ -85,9 +85,9 @@ def tiles_cost_what_they_take() -> None:
     assert all(tile.stages == 1 or tile.depth < 16 for tile in tiles(short, (1, 4), target))
 
 
-def _matrices(m: int, n: int, k: int) -> Matrices:
+def _matrices(m: int, n: int, k: int) -> Product:
     (block,) = [block for block in blocks_of(_product(m, n, k)) if is_reduction(block)]
-    product = matrices_of(block)
+    product = product_of_matrices(block)
     assert product is not None
     return product
 

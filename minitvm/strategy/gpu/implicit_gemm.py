@@ -35,7 +35,7 @@ from .costs import APART, BANKS, processors_of
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
 from .fetched_tiles import fetched
 from .grid import fused, over_blocks
-from .matrices import Matrices, as_matrices, matrices_of
+from .matrices import Product, as_matrices, product_of_matrices
 
 LANES = 4  # of a vector of results
 _THREADS = 256  # of a block
@@ -97,7 +97,7 @@ _KNOBS = tuple(field.name for field in fields(Tile))
 def candidates(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """The tiles that fit a target, for the only reduction of a function, where that is a product of matrices."""
     reductions = [block for block in blocks_of(func) if is_reduction(block)]
-    product = matrices_of(reductions[0]) if len(reductions) == 1 else None
+    product = product_of_matrices(reductions[0]) if len(reductions) == 1 else None
     if product is None or product.bytes > 4:
         return
     others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
@@ -116,7 +116,7 @@ def candidates(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         yield Candidate(knobs={name: getattr(tile, name) for name in _KNOBS}, price=price, apply=apply)
 
 
-def fetches_of(product: Matrices) -> tuple[int, ...]:
+def fetches_of(product: Product) -> tuple[int, ...]:
     """How many elements of each operand a thread fetches at once.
 
     Of an operand that is turned around on the way it stores each by itself, and vectors to one bank. One element at a
@@ -130,7 +130,7 @@ def fetches_of(product: Matrices) -> tuple[int, ...]:
     return tuple(found)
 
 
-def tiles(product: Matrices, fetches: Sequence[int], target: Any) -> Iterator[Tile]:
+def tiles(product: Product, fetches: Sequence[int], target: Any) -> Iterator[Tile]:
     """The tiles that fit a target, where shared storage is faster than memory, with one piece of the steps or two."""
     if not target.local_memory_helps:
         return
@@ -157,14 +157,14 @@ def _sizes(extent: int, sizes: tuple[int, ...]) -> list[int]:
     return [size for size in sizes if size < 2 * extent or size == sizes[0]]
 
 
-def _splits(product: Matrices, tile: Tile, target: Any) -> list[int]:
+def _splits(product: Product, tile: Tile, target: Any) -> list[int]:
     """Into how many parts the steps may be split where blocks are few."""
     blocks = product.count * ceil(product.m / tile.rows) * ceil(product.n / tile.columns)
     most = min(32, product.k // (2 * tile.depth), 4 * processors_of(target) // blocks)
     return [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n <= max(1, most)]
 
 
-def tile_cost(product: Matrices, tile: Tile, fetches: Sequence[int], target: Any) -> Cost:
+def tile_cost(product: Product, tile: Tile, fetches: Sequence[int], target: Any) -> Cost:
     """Cycles of a multiprocessor, all of them busy with the tiles of a product."""
     blocks = product.count * ceil(product.m / tile.rows) * ceil(product.n / tile.columns) * tile.splits
     processors, warps = processors_of(target), tile.threads / 32
@@ -196,7 +196,7 @@ def tile_cost(product: Matrices, tile: Tile, fetches: Sequence[int], target: Any
     return Cost(total)
 
 
-def tiles_of(product: Matrices) -> list[list[tuple[int, ...]]]:
+def tiles_of(product: Product) -> list[list[tuple[int, ...]]]:
     """The axes of the operands' tiles: the steps outside of rows and of columns."""
     return [
         [*((p,) for p in product.outside_of(load)), product.steps, axis]
@@ -204,7 +204,7 @@ def tiles_of(product: Matrices) -> list[list[tuple[int, ...]]]:
     ]
 
 
-def schedule(sch: Schedule, product: Matrices, tile: Tile, alone: bool = False) -> set[str]:
+def schedule(sch: Schedule, product: Product, tile: Tile, alone: bool = False) -> set[str]:
     """Schedule a product and what follows it element by element; returns the names of the blocks that it scheduled.
 
     With `alone` what follows has its place already.

@@ -27,7 +27,7 @@ AT_ONCE = 16  # bytes that a thread fetches
 
 
 @dataclass(frozen=True, slots=True)
-class Matrices:
+class Product:
     """A sum of products as a product of matrices: `a` of rows by steps, `b` of steps by columns, `outside` of these.
 
     Each axis is a group of the block's iterators, by their positions.
@@ -105,7 +105,7 @@ class Matrices:
         return axis, run_of(self.block, load, tile[axis], self.widest)
 
 
-def matrices_of(block: Block) -> Matrices | None:
+def product_of_matrices(block: Block) -> Product | None:
     """A sum as a product of matrices; None for one that is none, or whose extents are not known."""
     loads, store = operands(block), block.body
     if loads is None or not isinstance(store, BufferStore):
@@ -130,11 +130,11 @@ def matrices_of(block: Block) -> Matrices | None:
     outside = tuple(p for p in spatial if p not in rows and p not in columns)
     if not rows or not columns or any(uses[p] == (False, False) and p in moving for p in outside):
         return None
-    return Matrices(block, first, second, outside, tuple(rows), tuple(columns), tuple(steps))
+    return Product(block, first, second, outside, tuple(rows), tuple(columns), tuple(steps))
 
 
 def as_matrices(
-    sch: Schedule, product: Matrices, block: Any, tile: tuple[int, int, int],
+    sch: Schedule, product: Product, block: Any, tile: tuple[int, int, int],
     tiles: Sequence[Sequence[Sequence[int]]], scopes: tuple[str, str], always: bool = False, alone: bool = False,
 ) -> tuple[Any, list[Any]]:  # fmt: skip
     """The sum as a product of matrices, padded to multiples of a tile of (rows, columns, steps).

@@ -25,83 +25,41 @@ there on the way back, of which those outside are not stored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import product as every
 from math import ceil, prod
 from typing import Any
 
 from ...expr import REDUCE, Add, Call, Cast, Expr, Mul
-from ...expr.conditions import is_const
 from ...target.cuda_capability import capability
-from ...tir import IndexMap, Schedule
+from ...tir import Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ...tir.tensor_intrin import tensor_cores
-from ..blocks import attempt, behind, block_of, blocks_of, constant_extent, extents, inline_injective, is_reduction
-from ..candidate import Candidate, Cost, Unfit
-from ..epilogues import inlined_forward
+from ..blocks import attempt, behind, block_of, blocks_of, constant_extent, is_reduction
+from ..candidate import Candidate, Cost
 from ..registry import rule
-from ..roles import depends, operands, step_along
+from ..roles import operands
 from .fallback import THREADS, on_the_grid
-from .fetched_tiles import along, fetched, joined, padded, relooped, run_of, staged
+from .fetched_tiles import along, fetched
 from .grid import MOST, fused, in_groups
+from .matrices import Product as MatrixProduct
+from .matrices import as_matrices, product_of_matrices
 from .warp_tiles import DECLARED, BlockTile, Matrices, WarpTile, grouped, warp_tile_cost
 
 LEAST = 80  # the compute capability from which devices have mma.sync.m16n8k16 and cp.async
 _WASTE = 0.125  # of an extent may be padding
 PADDED = 1.25  # times as long takes a step whose copies ask for each place whether it is padding
 _ROWS, _COLUMNS = (16, 32, 64, 128, 256), (8, 16, 32, 64, 128, 256)  # of a tile
-_AT_ONCE = 16  # bytes that a thread fetches
 _DEPTHS = {2: (16, 32, 64), 4: (8, 16, 32)}  # steps of a piece, by the bytes of an element
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
-    """A sum of products as a product of matrices: `a` of rows by steps, `b` of steps by columns, `outside` of these.
-
-    Each axis is a group of the block's iterators, by their positions.
-    """
-
-    block: Block
-    a: BufferLoad
-    b: BufferLoad
-    outside: tuple[int, ...]
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-    steps: tuple[int, ...]
-
-    def _extent(self, axis: Sequence[int]) -> int:
-        return prod(size or 0 for size in extents(self.block.iter_vars[position].dom.extent for position in axis))
-
-    @property
-    def count(self) -> int:
-        """How many products there are."""
-        return self._extent(self.outside)
-
-    @property
-    def m(self) -> int:
-        return self._extent(self.rows)
-
-    @property
-    def n(self) -> int:
-        return self._extent(self.columns)
-
-    @property
-    def k(self) -> int:
-        return self._extent(self.steps)
+class Product(MatrixProduct):
+    """A product of matrices whose operands have one dtype that tensor cores multiply."""
 
     @property
     def dtype(self) -> str:
         return str(self.a.buffer.dtype)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of an element of an operand."""
-        return int(self.a.buffer.dtype.bytes)
-
-    @property
-    def widest(self) -> int:
-        """Elements that a thread fetches at once, at most."""
-        return _AT_ONCE // self.bytes
 
     def gap(self, tile: Sequence[Sequence[int]]) -> tuple[int, int]:
         """(factor, offset): the rows of a tile are apart by a multiple of `factor` elements, and `offset`.
@@ -112,43 +70,21 @@ class Product:
         return (8, 4) if self.bytes == 4 and tile[-1] == self.steps else (16, 8)
 
     @property
-    def axes(self) -> list[tuple[int, ...]]:
-        """The axes of the block: those outside, each by itself, rows, columns, steps."""
-        return [*((p,) for p in self.outside), self.rows, self.columns, self.steps]
-
-    @property
     def tile_a(self) -> list[tuple[int, ...]]:
         """The axes of the first operand's tile: rows by steps."""
-        return [*((p,) for p in self._outside_of(self.a)), self.rows, self.steps]
+        return [*((p,) for p in self.outside_of(self.a)), self.rows, self.steps]
 
     @property
     def tile_b(self) -> list[tuple[int, ...]]:
         """Those of the second one's: steps by columns, or columns by steps if they are neighbours along the steps."""
         last = [self.columns, self.steps] if self.transposed else [self.steps, self.columns]
-        return [*((p,) for p in self._outside_of(self.b)), *last]
+        return [*((p,) for p in self.outside_of(self.b)), *last]
 
     @property
     def transposed(self) -> bool:
         """Whether the second operand's tile is columns by steps."""
         both = [self.columns, self.steps]
-        return along(self.block, self.b, both) == 1 and step_along(self.b, self._last(self.steps)) == 1
-
-    def _last(self, axis: Sequence[int]) -> Any:
-        sizes = extents(self.block.iter_vars[position].dom.extent for position in axis)
-        moving = [position for position, size in zip(axis, sizes, strict=True) if size != 1]
-        return self.block.iter_vars[(moving or list(axis))[-1]].var
-
-    def _outside_of(self, load: BufferLoad) -> list[int]:
-        return [p for p in self.outside if depends(load, self.block.iter_vars[p].var)]
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether rows and columns are an iterator each."""
-        return len(self.rows) == len(self.columns) == 1
-
-    def divides(self, rows: int, columns: int, depth: int) -> bool:
-        """Whether tiles of this size are whole."""
-        return self.m % rows == self.n % columns == self.k % depth == 0
+        return along(self.block, self.b, both) == 1 and self.lies_along(self.b, self.steps)
 
     def at_once(self) -> tuple[int, int]:
         """How many elements of each operand a thread fetches at once."""
@@ -158,10 +94,8 @@ class Product:
 
     def fetched(self, load: BufferLoad, tile: Sequence[Sequence[int]]) -> tuple[int, int]:
         """The axis of a tile along which threads fetch neighbours, and how many each fetches at once."""
-        axis = along(self.block, load, tile)
-        if axis != len(tile) - 1:
-            return axis, 1  # turned around on the way
-        return axis, run_of(self.block, load, tile[axis], self.widest)
+        axis, run = self.run(load, tile)
+        return axis, run if axis == len(tile) - 1 else 1  # turned around on the way
 
 
 def product_of(func: PrimFunc) -> Product | None:
@@ -176,28 +110,8 @@ def product_of(func: PrimFunc) -> Product | None:
     dtype = str(loads[0].buffer.dtype)
     if dtype not in tensor_cores.INPUTS or loads[1].buffer.dtype != dtype or not _multiplies(block, loads):
         return None
-    iterators = block.iter_vars
-    spatial = [p for p, axis in enumerate(iterators) if axis.kind != REDUCE]
-    steps = [p for p, axis in enumerate(iterators) if axis.kind == REDUCE]
-    is_known = None not in extents(axis.dom.extent for axis in iterators)
-    own = [iterators[p].var for p in spatial]
-    is_whole = len(own) == len(store.indices) and all(a is b for a, b in zip(store.indices, own, strict=True))
-    if not is_known or not is_whole or spatial != list(range(len(spatial))):
-        return None
-    if not all(depends(load, iterators[p].var) for load in loads for p in steps):
-        return None
-    uses = {p: tuple(depends(load, iterators[p].var) for load in loads) for p in spatial}
-    moving = [p for p in spatial if not is_const(iterators[p].dom.extent, 1)]
-    # Results that are neighbours are columns.
-    first, second = loads if not moving or uses[moving[-1]] == (False, True) else loads[::-1]
-    swapped = first is not loads[0]
-    rows = [p for p in spatial if uses[p] == ((False, True) if swapped else (True, False))]
-    columns = [p for p in spatial if uses[p] == ((True, False) if swapped else (False, True))]
-    # One image, and its operand has no index for it.
-    outside = tuple(p for p in spatial if p not in rows and p not in columns)
-    if not rows or not columns or any(uses[p] == (False, False) and p in moving for p in outside):
-        return None
-    return Product(block, first, second, outside, tuple(rows), tuple(columns), tuple(steps))
+    found = product_of_matrices(block)
+    return None if found is None else Product(*(getattr(found, field.name) for field in fields(found)))
 
 
 def _multiplies(block: Block, loads: Sequence[BufferLoad]) -> bool:
@@ -264,7 +178,8 @@ def _schedule(sch: Schedule, product: Product, tile: WarpTile, scope: str) -> se
     """
     block, dtype = sch.get_block(product.block.name), product.dtype
     rows, columns = tile.rows, tile.columns
-    last, copies = as_matrices(sch, product, block, (rows, columns, tile.depth), scope)
+    shapes = (product.tile_a, product.tile_b)
+    last, copies = as_matrices(sch, product, block, (rows, columns, tile.depth), shapes, (scope, scope))
     warps = tile.warps
     writer = sch.cache_write(block, 0, tensor_cores.ACCUMULATOR)
     if last is not None:
@@ -330,37 +245,6 @@ def _schedule(sch: Schedule, product: Product, tile: WarpTile, scope: str) -> se
 def belongs(block: Block, name: str) -> bool:
     """Whether a block is the sum of this name, a part of it, or a copy that it needs."""
     return block.name.startswith(name) or any(r.buffer.scope != "global" for r in block.writes)
-
-
-def as_matrices(
-    sch: Schedule, product: Product, block: Any, tile: tuple[int, int, int], scope: str
-) -> tuple[Any, list[Any]]:
-    """The sum as a product of matrices, padded to multiples of a tile, each operand a tile in shared storage.
-
-    Returns the block that takes the result from shared storage, None if it can be stored from the accumulators, and the
-    copies of the operands.
-    """
-    inline_injective(sch, within=behind(sch.func, product.block.name))
-    consumers = sch.get_consumers(block)
-    if len(consumers) > 1:
-        raise Unfit("tensor_core: wanted one block behind the product, which the others were inlined into")
-    iterators, spatial = product.block.iter_vars, len(product.block.iter_vars) - len(product.steps)
-    result = product.axes[:-1]
-    last = None
-    if consumers or not product.is_plain or not product.divides(*tile):
-        matrix = IndexMap.from_func(lambda *i: joined(i, iterators, result), ndim=len(iterators))
-        last = inlined_forward(sch, sch.reindex_cache_write(block, 0, scope, matrix))
-        if len(block_of(sch, last).iter_vars) != spatial:
-            raise Unfit("tensor_core: wanted as many axes behind the product as it has")
-        relooped(sch, last, iterators, result)
-    copies = [
-        staged(sch, block, product.a.buffer.name, product.tile_a, scope),
-        staged(sch, block, product.b.buffer.name, product.tile_b, scope),
-    ]
-    relooped(sch, block, iterators, product.axes)
-    if last is not None:
-        padded(sch, block, last, copies, [*[1] * len(product.outside), *tile], scope)
-    return last, copies
 
 
 def tiled(sch: Schedule, block: Any, tile: BlockTile) -> list[Any]:

@@ -30,10 +30,10 @@ from ..candidate import Candidate, Cost
 from ..registry import rule
 from .fallback import THREADS, on_the_grid
 from .fetched_tiles import fetched
+from .matrices import as_matrices
 from .tensor_cores import (
     PADDED,
     Product,
-    as_matrices,
     belongs,
     product_of,
     sizes_for,
@@ -94,7 +94,8 @@ def schedule_product(sch: Schedule, product: Product, tile: WarpgroupTile) -> se
     """The product and what follows it element by element; returns the names of the blocks that it scheduled."""
     block, dtype = sch.get_block(product.block.name), product.dtype
     rows, columns, depth, groups = tile.rows, tile.columns, tile.depth, tile.groups
-    last, copies = as_matrices(sch, product, block, (rows, columns, depth), _SCOPE)
+    shapes = (product.tile_a, product.tile_b)
+    last, copies = as_matrices(sch, product, block, (rows, columns, depth), shapes, (_SCOPE, _SCOPE))
     for copy in copies:
         sch.set_scope(copy, 0, SWIZZLED)
     writer = sch.cache_write(block, 0, warpgroups.ACCUMULATOR)

@@ -42,7 +42,7 @@ from .contraction import TiledSum
 from .costs import element_wise_cost
 from .fallback import THREADS
 from .grid import fused, over_blocks
-from .matrices import Matrices, matrices_of
+from .matrices import Product, product_of_matrices
 
 _ROW = 256  # threads along a row of tiles, at most
 
@@ -59,7 +59,7 @@ def winograd(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         raise Unfit("winograd: wanted an image of constant extents, without dilation")
     tile, products = int(block_named(func, "winograd").annotations["tile"]), block_named(func, "products")
     before, behind_them = _transforms(func, tile + 2)
-    matrices, tiled = matrices_of(products), TiledSum(products, target)
+    matrices, tiled = product_of_matrices(products), TiledSum(products, target)
 
     def price(**knobs: Any) -> Cost:
         return tiled.cost(**knobs) + before(target, 1) + behind_them(target, int(knobs["splits"]))
@@ -79,7 +79,7 @@ def winograd(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         yield Candidate(knobs=knobs, price=price, apply=apply)
 
 
-def _by_matrices(product: Matrices, tile: int, transforms: Callable[[], Cost], target: Any) -> Iterator[Candidate]:
+def _by_matrices(product: Product, tile: int, transforms: Callable[[], Cost], target: Any) -> Iterator[Candidate]:
     """The products of all places as products of matrices: rows are tiles, columns output channels."""
     fetches = implicit_gemm.fetches_of(product)
 

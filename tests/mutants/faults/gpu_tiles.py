@@ -42,7 +42,9 @@ JOINED.edit("a second kernel is free", "tile_cost", "if tile.splits > 1:", "if F
 JOINED.edit("few warps are as good as many", "tile_cost", "max(1.0, _SCHEDULERS / warps)", "1.0")
 JOINED.edit("threads fetch no vectors", "fetches_of", "run if axis == len(axes) - 1 or", "1 if axis < 9 or")
 MATRICES = Faults("sums as products of matrices", "minitvm.strategy.gpu.matrices", [TILES_ON_GPUS])
-MATRICES.edit("rows and columns change places", "matrices_of", "swapped = first is not loads[0]", "swapped = True")
+MATRICES.edit(
+    "rows and columns change places", "product_of_matrices", "swapped = first is not loads[0]", "swapped = True"
+)
 MATRICES.edit("what does not divide is as it was", "as_matrices", "always or consumers or", "not always and")
 IN_PARTS = Faults("sums in parts", "minitvm.strategy.gpu.split_sums", [TILES_ON_GPUS])
 IN_PARTS.edit("any grid is large enough", "numbers_of_parts", "parts // 2 * blocks <", "parts * blocks * 99 <")

@@ -98,6 +98,7 @@ THREADS.edit(
     "every lane does it", "_by_one_lane", "replace(node, body=If(EQ(lanes.var, lanes.start), node.body))", "node"
 )
 PADDED = Faults("products on tensor cores", "minitvm.strategy.gpu.tensor_cores", [TENSOR_CORES])
-PADDED.edit("extents that do not divide are not padded", "Product.divides", "return self.m", "return True or self.m")
-PADDED.edit("the sum alone is padded", "as_matrices", "*tile], scope", "1, 1, tile[2]], scope")
+MATRICES = Faults("tiles of tensor cores' products", "minitvm.strategy.gpu.matrices", [TENSOR_CORES])
+MATRICES.edit("extents that do not divide are not padded", "Product.divides", "return self.m", "return True or self.m")
+MATRICES.edit("the sum alone is padded", "as_matrices", "*tile], scopes", "1, 1, tile[2]], scopes")
 PADDED.edit("blocks along y and z have no end", "tiled", "if max(counts) > MOST:", "if False:")
