@@ -10,17 +10,15 @@ import pytest
 import minitvm
 from minitvm import te, topi
 from minitvm.expr import walk
-from minitvm.strategy.gpu import contraction
-from minitvm.strategy.gpu.costs import BlockTile, ThreadTile
+from minitvm.strategy.gpu.implicit_gemm import Tile
 from minitvm.strategy.registry import chosen
-from minitvm.strategy.roles import names_of, roles
 from minitvm.target import Target
 from minitvm.tir.nodes import Allocate, KernelCall, PrimFunc
 from minitvm.tir.transform import lower
 
 from .tensor_core_programs import convolution as half_convolution
 from .tensor_core_programs import product
-from .test_gpu import convolution, matmul, shared_candidate
+from .test_gpu import OF_64, convolution, matmul, shared_candidate
 
 pytest.importorskip("numba_cuda")
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_90a")
@@ -94,16 +92,10 @@ def test_lines_of_a_tile_that_is_turned_around_count() -> None:
     """What a candidate says that its block shares is what its kernel declares, or more."""
     target = Target("cuda -arch=sm_80")
     for func in (matmul(64, 128, 64), matmul(64, 128, 64, transpose_b=True), matmul(40, 72, 48, transpose_a=True)):
-        one = shared_candidate(func, "cuda -arch=sm_80", rows=4, vectors=2, double=True, threads=64)
+        one = shared_candidate(func, "cuda -arch=sm_80", stages=2, **OF_64)
         (kernel,) = [f for _, f in lower(one.schedule(func).func, target).items() if not f.attrs.get("host")]
         declared = [n.buffer for n in walk(kernel.body) if isinstance(n, Allocate) and n.buffer.scope == "shared"]
-        tile = ThreadTile(4, 2, 4)
-        over = BlockTile(
-            int(one.knobs["row_threads"]), 64 // int(one.knobs["row_threads"]), int(one.knobs["depth"]), 0, True
-        )
-        (way,) = [
-            w for w in roles(contraction._reduction(func)) if names_of(w) == (one.knobs["row"], one.knobs["column"])
-        ]
-        said = contraction._with_copies(way, tile, over).shared_bytes
+        tile = Tile(**one.knobs)  # type: ignore[arg-type]
+        said = tile.shared_bytes
         used = 4 * sum(int(buffer.shape[0]) for buffer in declared)
-        assert used <= said <= used + 4 * 64  # there is no gap behind the last line
+        assert used <= said <= used + 4 * 8 * tile.depth * tile.stages  # lines without a gap, and the last ones

@@ -87,8 +87,8 @@ class Tile:
 
     @property
     def shared_bytes(self) -> int:
-        """Of a block, for operands of 32 bits, one of them turned around on the way."""
-        return 4 * (self.rows + APART + self.columns) * self.depth * self.stages
+        """Of a block, for operands of 32 bits that both are turned around on the way."""
+        return 4 * (self.rows + self.columns + 2 * APART) * self.depth * self.stages
 
 
 _KNOBS = tuple(field.name for field in fields(Tile))

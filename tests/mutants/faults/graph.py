@@ -24,6 +24,7 @@ from tests.graph.passes import test_split_pool
 from tests.graph.passes.element_networks import SMALL, network
 from tests.graph.passes.shifted_networks import chain
 from tests.graph.passes.test_blocked_layout import fillings_are_not_read, phases_keep_their_meaning
+from tests.graph.passes.test_channel_use import uses_are_counted
 
 from ..oracle import Noticed, Trial, drawn
 from ..patch import Faults
@@ -174,6 +175,12 @@ PHASES = Faults("graph blocked_layout (phases)", PASSES + "blocked_layout",
                 [by_hand("phases that interleave", phases_keep_their_meaning)])  # fmt: skip
 PHASES.edit("filters stay phase after phase", "Blocking.interleave", ".swapaxes(0, 1)", "")
 PHASES.edit("lanes interleave", "Blocking.interleave", "strides=(*strides, 1)", "strides=(1, *strides)")
+
+USES = Faults("channel_use", PASSES + "channel_use", [by_hand("uses of channels", uses_are_counted)])
+USES.edit(
+    "what a convolution reads is what it writes", "_convolution", "uses[conv.in_channels].read", "uses[count].read"
+)
+USES.edit("nothing joins channels", "_joins", "item.output.ndim == 1", "item.output.ndim == 0")
 
 LAYOUTS = ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"], "nn.avg_pool2d": ["NHWC"]})
 CONVERTED = converted()
