@@ -131,14 +131,15 @@ class Function(TvmMethods):
 
         with self._lock:
             bound = [self._bound(args) for args in calls]
-            return Clock(bound[0][0], [(inputs, outputs) for _, inputs, outputs in bound])  # type: ignore[arg-type]
+            taken = [(list(map(argument, inputs)), list(map(argument, outputs))) for _, inputs, outputs in bound]
+            return Clock(bound[0][0], taken, kept=bound)  # type: ignore[arg-type]
 
     def _call_checked(self, args: Sequence[Any]) -> None:
         bound, inputs, outputs = self._bound(args)
-        bound.run(inputs, outputs, self.listeners)
+        bound.run(list(map(argument, inputs)), list(map(argument, outputs)), self.listeners)
 
     def _bound(self, args: Sequence[Any]) -> tuple[BoundProgram, list[Any], list[Any]]:
-        """The program for checked arguments, and what it takes for its inputs and its outputs."""
+        """The program for checked arguments, and its inputs and outputs, copies among them: whoever runs it keeps them."""
         if len(args) != len(self._order):
             raise InputError(f"{len(args)} arguments; wanted {self.signature}")
         what = self.name
@@ -168,4 +169,4 @@ class Function(TvmMethods):
         if self._simple:
             self._known = {k: b for k, b in self._known.items() if self._program.holds(b)}
             self._known[key[0]] = bound
-        return bound, list(map(argument, inputs)), list(map(argument, outputs))
+        return bound, inputs, outputs

@@ -16,10 +16,13 @@ Call = tuple[Sequence[Any], Sequence[Any]]  # inputs and outputs
 
 
 class Clock:
-    """Times `calls` of a program, a group of neighbours at a time; short calls come often enough in a group."""
+    """Times `calls` of a program, a group of neighbours at a time; short calls come often enough in a group.
 
-    def __init__(self, bound: BoundProgram, calls: Sequence[Call]) -> None:
-        self.device = bound.device
+    `kept` is what must live as long as the calls are made: copies of arguments.
+    """
+
+    def __init__(self, bound: BoundProgram, calls: Sequence[Call], kept: Any = None) -> None:
+        self.device, self._kept = bound.device, kept
         once = bound.commands(calls[:1])
         seconds = max(self.device.timed(once, once), 1e-9)
         size = min(MOST, ceil(SAMPLE / seconds))
