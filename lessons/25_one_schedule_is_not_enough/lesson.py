@@ -285,9 +285,12 @@ print(f"{'floats of one load':<33}" + "".join(f"{Target(gpu).vector_lanes('float
 for gpu in GPUS:
     choice = strategy.choice_of(strategy.scheduled(large, Target(gpu)))
     k = choice.taken.knobs
-    tile = f"{k['rows']} x {k['vectors'] * k['lanes']} results a thread"
-    where = f"tiles shared, {k['depth']} steps at a time" if k["shared"] else "nothing shared"
-    print(f"{gpu:<20} 1 of {choice.count}: {tile}, {k['threads']} threads a block, {where}")
+    if "thread_rows" in k:  # the rule for products whose extents are known, all of which share tiles
+        rows, columns, where = k["thread_rows"], k["thread_columns"], f"tiles shared, {k['depth']} steps at a time"
+        threads = k["rows"] * k["columns"] // (rows * columns)
+    else:
+        rows, columns, threads, where = k["rows"], k["vectors"] * k["lanes"], k["threads"], "nothing shared"
+    print(f"{gpu:<20} 1 of {choice.count}: {rows} x {columns} results a thread, {threads} threads a block, {where}")
 
 # %% [markdown]
 # One program, one rule, three schedules. On a Mali a thread has 64 registers; 8 x 8 sums alone would take all of them.
@@ -302,7 +305,8 @@ for gpu in GPUS[:1] + GPUS[2:]:
     truth = Target(gpu).local_memory_helps
     for helps in (truth, not truth):
         options = strategy.candidates(large, Target(f"{gpu} -local_memory_helps={str(helps).lower()}"))
-        best = {s: min(o.cost.cycles for o in options if o.knobs.get("shared") is s) for s in (False, True)}
+        options = [(o.cost.cycles, "thread_rows" in o.knobs or o.knobs.get("shared")) for o in options]
+        best = {s: min(cycles for cycles, shares in options if shares is s) for s in (False, True)}
         taken = {s: "*" if cycles == min(best.values()) else " " for s, cycles in best.items()}
         line = f"{gpu}, shared storage helps: {helps}"
         print(f"{line:<46} {best[False]:>16,.0f}{taken[False]}   {best[True]:>21,.0f}{taken[True]}")

@@ -50,5 +50,5 @@ CASES["annotate.keeps_pipelines"] = on(
 CASES["unroll.pipelines_well_formed"] = on(
     load_and_use,
     lambda s: s.unroll(loop(s, "use")),
-    lambda s: s.annotate(loop(s, "use"), "software_pipeline_stage", [0, 1]),
+    lambda s: s.annotate("load", "double_buffer_scope", 0),
 )

@@ -19,6 +19,10 @@ REASONS: dict[Row, str] = {
     ("graph pass changes", "stored_weights"): "weights of bytes in files: tests/graph/passes/test_stored_weights.py",
     ("graph pass changes", "tf32_products"): "by consent, on CUDA: tests/graph/passes/test_tf32_products.py",
     ("pass changes", "strided_stores"): "rows that lie in turn: tests/tir/transform/test_strided_stores.py",
+    **{(what, "swizzle_shared"): "tiles of warpgroups: tests/tir/transform/test_swizzle_shared.py"
+       for what in ("pass changes", "pass changes nothing")},
+    ("storage scope", "warpgroup"): "sums of warpgroups: tests/strategy/test_warpgroups.py",
+    ("graph pass changes", "split_pool"): "large windows: tests/graph/passes/test_split_pool.py",
     ("requirement refuses", "iterates"): "loops that do not run: tests/tir/schedule/test_errors.py",
     ("requirement refuses", "product_fits"): "more than 2^31 iterations: tests/tir/schedule/test_errors.py",
     ("pass changes nothing", "drop_blocks"): "every function has a root block",

@@ -341,7 +341,7 @@ def test_storage_that_the_launch_gives_is_a_symbol_without_a_size() -> None:
     (kernel,) = minitvm.lower(tiles("shared.dyn"), target=target, stop_at="executable").kernels
     assert SHARED_BYTES < kernel.shared_bytes <= target.max_shared_memory_per_block
     ptx = compiler.ptx_of(kernel.source, kernel.entry, "sm_80")
-    assert ".extern .shared .align 128 .b8 minitvm_dynamic[]" in ptx
+    assert ".extern .shared .align 1024 .b8 minitvm_dynamic[]" in ptx
     assert "ld.shared.f32" in ptx and "st.shared.f32" in ptx
     assert compiler.resources(compiler.linked(ptx, "sm_80")[1]).shared_bytes == 0  # the kernel declares none
 

@@ -46,7 +46,7 @@ def kept(family: Family, data: Any) -> None:
     assert cycles == sorted(cycles) and all(math.isfinite(c) and c > 0 for c in cycles)
     assert all(one.cost.compute > 0 and one.cost.memory >= 0 for one in candidates)
 
-    refused = made.choice.refused
+    refused = [one for one in made.choice.refused if one.knobs]  # a rule in front may have had no candidates
     assert made.rule == family.rule and made.choice.count == len(candidates)
     assert [dict(one.knobs) for one in refused] == [dict(one.knobs) for one in candidates[: len(refused)]]
     assert all(legal(one, func) is None for one in candidates[: len(refused)])

@@ -424,11 +424,11 @@ class Blocking:
         if self.target.multiplies_matrices(str(data.dtype)) or item.attrs.get("out_dtype") == TF32:
             return False  # tensor cores read matrices as they are
         turned = item.op == "nn.dense" or bool(item.attrs.get("transpose_b"))
+        if isinstance(self.target.description, GPU) and self.target.processor is None:
+            return self._rows_of_weights(item, data, weight, turned)
         depth, columns = (int(d) for d in (weight.shape[::-1] if turned else weight.shape))  # type: ignore[arg-type]
         if columns < self.lanes or depth == 0:
             return False
-        if isinstance(self.target.description, GPU) and self.target.processor is None:
-            return self._rows_of_weights(item, data, weight, turned)
         packed = self.pack(weight, ("dense", self.lanes, turned))
         rows, options = self.as_plain(data), {}
         if data.dtype.is_half:  # weights are many, and stay as they are; an element of the data is read for each panel

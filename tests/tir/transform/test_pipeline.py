@@ -315,6 +315,28 @@ def in_turn() -> PrimFunc:
     return rows_in_turn(2, 16, "float32")
 
 
+SWIZZLED = """
+@T.prim_func
+def main(A: T.Buffer((16, 64), "float16"), B: T.Buffer((16, 64), "float16")):
+    S = T.alloc_buffer((16, 64), "float16", scope="shared.dyn.swizzled")
+    for b in T.thread_binding(1, thread="blockIdx.x"):
+        for t in T.thread_binding(16, thread="threadIdx.x"):
+            for j in range(64):
+                with T.block("S"):
+                    vi, vj = T.axis.remap("SS", [t, j])
+                    S[vi, vj] = A[vi, vj]
+            for j in range(64):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [t, j])
+                    B[vi, vj] = S[vi, vj]
+"""
+
+
+def swizzled() -> PrimFunc:
+    """A tile in the order that warpgroups read."""
+    return from_source(SWIZZLED)
+
+
 def test_every_pass_changes_one_of_the_programs() -> None:
     changed: set[str] = set()
 
@@ -322,7 +344,7 @@ def test_every_pass_changes_one_of_the_programs() -> None:
         if isinstance(after, PrimFunc) and not structural_equal(before.body, after.body):
             changed.add(step)
 
-    others = (on_a_grid, pieces_on_a_grid, open_rows, sums_of_teams, dilated_taps, read_twice, in_turn)
+    others = (on_a_grid, pieces_on_a_grid, open_rows, sums_of_teams, dilated_taps, read_twice, in_turn, swizzled)
     for make in (*PROGRAMS.values(), *others):
         lower(make(), callback=compare)
     assert [p.name for p in PASSES if p.name not in changed] == []

@@ -267,7 +267,7 @@ def _implemented(matcher: Matcher, block: Block, intrin: TensorIntrin) -> Block:
             scalars[parameter] = matcher.vars.get(described, described)
     init = block.init
     if intrin.pattern.init is not None:
-        init = None if root.init is None else substitute(root.init, scalars)
+        init = None if root.init is None else with_buffers(substitute(root.init, scalars), placed)
     return replace(
         block,
         init=init,
