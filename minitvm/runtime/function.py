@@ -139,7 +139,7 @@ class Function(TvmMethods):
         bound.run(list(map(argument, inputs)), list(map(argument, outputs)), self.listeners)
 
     def _bound(self, args: Sequence[Any]) -> tuple[BoundProgram, list[Any], list[Any]]:
-        """The program for checked arguments, its inputs, and its outputs; whoever runs it keeps them, copies among them."""
+        """The program for checked arguments, its inputs and its outputs, which the caller keeps: some are copies."""
         if len(args) != len(self._order):
             raise InputError(f"{len(args)} arguments; wanted {self.signature}")
         what = self.name
