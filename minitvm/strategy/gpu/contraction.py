@@ -31,6 +31,7 @@ from . import implicit_gemm
 from .costs import BlockTile, ThreadTile, added_up_cost, contraction_cost, gap, grid_of
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
 from .grid import over_blocks_and_threads
+from .registers import in_registers
 from .shared_tiles import schedule_shared, steps_of_piece
 from .split_sums import added_up, numbers_of_parts, parted
 
@@ -296,12 +297,6 @@ def _schedule(sch: Schedule, way: Roles, block: Any, main: Any, threads: int, ti
     tile_loops = [*(axes[p] for p in range(len(axes)) if p not in inside), *(axes[p] for p in inside[:-1]), *vector]
     sch.reorder(*reduction, *tile_loops)
     init = sch.decompose_reduction(block, reduction[0])
-    for nest in (tile_loops, list(sch.get_loops(init))[len(outer) :], written):
-        for loop in nest[:-1]:
-            sch.unroll(loop)
-        if lanes > 1:
-            sch.vectorize(nest[-1])
-        else:
-            sch.unroll(nest[-1])
+    in_registers(sch, lanes, tile_loops, list(sch.get_loops(init))[len(outer) :], written)
     over_blocks_and_threads(sch, outer, threads)
     return {block_of(sch, part).name for part in (init, block, main)}

@@ -36,6 +36,7 @@ from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_bloc
 from .fetched_tiles import fetched
 from .grid import fused, over_blocks
 from .matrices import Product, as_matrices, product_of_matrices
+from .registers import in_registers, parts_in_registers
 
 LANES = 4  # of a vector of results
 _THREADS = 256  # of a block
@@ -243,10 +244,7 @@ def schedule(sch: Schedule, product: Product, tile: Tile, alone: bool = False) -
             sch.storage_align(copy, 0, len(axes) - 2, BANKS, APART)
         fetched(sch, copy, len(axes), axis, lanes, [("threadIdx.x", tile.threads)])
     init = sch.decompose_reduction(block, piece)
-    for nest in (own, list(sch.get_loops(init))[around:], [own_row, lane]):
-        for loop in nest[:-1]:
-            sch.unroll(loop)
-        sch.vectorize(nest[-1])
+    in_registers(sch, LANES, own, list(sch.get_loops(init))[around:], [own_row, lane])
     if tile.stages > 1:
         for copy in copies:
             sch.annotate(copy, "double_buffer_scope", 0)
@@ -270,10 +268,5 @@ def _added_up(sch: Schedule, block: Any, main: Any) -> set[str]:
     own = list(sch.get_loops(block))[around:]
     part, *axes = [own[-1], *own[:-1]]
     sch.reorder(part, *axes)
-    init = sch.decompose_reduction(block, part)
-    sch.unroll(part)  # all loads are under way at once
-    for nest in (axes, list(sch.get_loops(init))[around:], [lane]):
-        for loop in nest[:-1]:
-            sch.unroll(loop)
-        sch.vectorize(nest[-1])
+    init = parts_in_registers(sch, block, around, part, axes, lane, LANES)
     return {block_of(sch, one).name for one in (init, block, main)}

@@ -34,6 +34,7 @@ from ..roles import Roles, depends, operands
 from .costs import APART, BANKS, BlockTile, ThreadTile
 from .fetched_tiles import Axes, along, fetched, padded, run_of, staged
 from .grid import fused, over_blocks
+from .registers import in_registers
 
 
 def schedule_shared(
@@ -81,13 +82,7 @@ def schedule_shared(
     for copy, load, tile_axes in zip(copies, loads, axes_of, strict=True):
         _fetch(sch, copy, now, load, tile_axes, tile, threads.threads)
     init = sch.decompose_reduction(block, piece)
-    for nest in (ordered, list(sch.get_loops(init))[around:], written):
-        for loop in nest[:-1]:
-            sch.unroll(loop)
-        if tile.lanes > 1:
-            sch.vectorize(nest[-1])
-        else:
-            sch.unroll(nest[-1])
+    in_registers(sch, tile.lanes, ordered, list(sch.get_loops(init))[around:], written)
     return {block_of(sch, part).name for part in (init, block, main, *copies)}, copies
 
 

@@ -20,6 +20,7 @@ from ..epilogues import epilogue
 from .costs import BLOCKS_WANTED, processors_of
 from .fallback import THREADS
 from .grid import over_blocks_and_threads
+from .registers import parts_in_registers
 
 _PARTS = (2, 4, 8, 16, 32)  # no more: all of them are read again
 _LEAST_STEPS = 32  # of a part
@@ -72,14 +73,6 @@ def added_up(sch: Schedule, block: Any, lanes: int) -> set[str]:
     outer.append(over)
     sch.compute_at(block, over, preserve_unit_loops=True)
     part, *axes = list(sch.get_loops(block))[len(outer) :]
-    init = sch.decompose_reduction(block, part)
-    sch.unroll(part)  # all loads are under way at once
-    for nest in (axes, list(sch.get_loops(init))[len(outer) :], [lane]):
-        for loop in nest[:-1]:
-            sch.unroll(loop)
-        if lanes > 1:
-            sch.vectorize(nest[-1])
-        else:
-            sch.unroll(nest[-1])
+    init = parts_in_registers(sch, block, len(outer), part, axes, lane, lanes)
     over_blocks_and_threads(sch, outer, THREADS)
     return {block_of(sch, one).name for one in (init, block, main)}

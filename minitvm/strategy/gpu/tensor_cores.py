@@ -129,6 +129,12 @@ def _is_factor(e: Expr, loads: Sequence[BufferLoad]) -> bool:
     return isinstance(e, Cast) and e.dtype == "float32" and any(e.value is load for load in loads)
 
 
+def seen_by_costs(func: PrimFunc, product: Product) -> tuple[Matrices, bool]:
+    """A product as costs see it, and whether its results go by way of shared storage, whatever the tile is."""
+    matrices = Matrices(product.count, product.m, product.n, product.k, product.bytes, product.at_once())
+    return matrices, bool(behind(func, product.block.name)) or not product.is_plain
+
+
 def has_product(func: PrimFunc) -> bool:
     """Whether a function is a product of matrices that tensor cores take."""
     return product_of(func) is not None
@@ -140,8 +146,7 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     product = product_of(func)
     if product is None or capability(target) < LEAST:
         return
-    matrices = Matrices(product.count, product.m, product.n, product.k, product.bytes, product.at_once())
-    followed = bool(behind(func, product.block.name)) or not product.is_plain
+    matrices, followed = seen_by_costs(func, product)
 
     def price(**knobs: int) -> Cost:
         tile = WarpTile(**knobs)

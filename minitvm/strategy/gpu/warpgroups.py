@@ -25,7 +25,7 @@ from ...tir import IndexMap, Schedule
 from ...tir.nodes import PrimFunc
 from ...tir.scopes_and_axes import SWIZZLED
 from ...tir.tensor_intrin import warpgroups
-from ..blocks import attempt, behind, block_of, blocks_of
+from ..blocks import attempt, block_of, blocks_of
 from ..candidate import Candidate, Cost
 from ..registry import rule
 from .fallback import THREADS, on_the_grid
@@ -36,12 +36,13 @@ from .tensor_cores import (
     Product,
     belongs,
     product_of,
+    seen_by_costs,
     sizes_for,
     stored_by_all,
     tensor_core,
     tiled,
 )
-from .warp_tiles import Matrices, grouped
+from .warp_tiles import grouped
 from .warpgroup_tiles import WarpgroupTile, warpgroup_tile_cost
 
 _SCOPE = "shared.dyn"  # of results; tiles of operands are swizzled
@@ -65,8 +66,7 @@ def warpgroup(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     product = product_of(func)
     if product is None or not has_warpgroups(target):
         return
-    matrices = Matrices(product.count, product.m, product.n, product.k, product.bytes, product.at_once())
-    followed = bool(behind(func, product.block.name)) or not product.is_plain
+    matrices, followed = seen_by_costs(func, product)
 
     def price(**knobs: int) -> Cost:
         tile = WarpgroupTile(**knobs)

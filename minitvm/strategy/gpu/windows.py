@@ -37,6 +37,7 @@ from ..roles import roles
 from .costs import processors_of
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
 from .grid import over_blocks_and_threads
+from .registers import in_registers
 
 DEPTHWISE = (
     *(f"nn.depthwise_conv{rank}d" for rank in (1, 2, 3)),
@@ -137,13 +138,7 @@ def _schedule(sch: Schedule, name: str, blocked: bool, pixels: int, lanes: int, 
     axes, window = own[: len(loops)], own[len(loops) :]
     sch.reorder(*window, *axes)
     init = sch.decompose_reduction(block, window[0])
-    for nest in (axes, list(sch.get_loops(init))[len(whole) :], inside):
-        for loop in nest[:-1]:
-            sch.unroll(loop)
-        if lanes > 1:
-            sch.vectorize(nest[-1])
-        else:
-            sch.unroll(nest[-1])
+    in_registers(sch, lanes, axes, list(sch.get_loops(init))[len(whole) :], inside)
     over_blocks_and_threads(sch, whole, threads)
     return {block_of(sch, part).name for part in (init, block, main)}
 
