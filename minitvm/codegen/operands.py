@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import Unsupported, report
-from ..expr import Expr, IntImm, substitute
+from ..expr import EQ, Expr, IntImm, const, substitute
 from ..tir.nodes import Instruction, Tile
 from ..tir.script.printer import script
 
@@ -32,6 +32,11 @@ def constant_stride(emitter: Any, tile: Tile, axis: int) -> int:
 def plain(emitter: Any, index: Any) -> Any:
     """An index without the names that lets gave to its parts."""
     return substitute(index, dict(emitter.lets)) if emitter.lets else index
+
+
+def divides(emitter: Any, value: Expr, number: int) -> bool:
+    """Whether a value is surely a multiple of a number."""
+    return bool(emitter.analyzer.can_prove(EQ(plain(emitter, value) % number, const(0, value.dtype))))
 
 
 def refused(emitter: Any, stmt: Instruction, wanted: str, found: str) -> Unsupported:

@@ -13,11 +13,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import Unsupported
-from ..expr import EQ, Expr, IntImm, const
+from ..expr import IntImm
 from ..target.cuda_capability import capability
 from ..tir.analysis.threads import is_of_a_warp
 from ..tir.nodes import Buffer, Instruction, Tile
-from .operands import constant_stride, plain, refused, start_of, stride_of
+from .operands import constant_stride, divides, refused, start_of, stride_of
 
 PIECE = 8
 _A = ((0, 0), (8, 0), (0, 8), (8, 8))  # the pieces of a tile in the order of an instruction's registers
@@ -53,7 +53,7 @@ def store(emitter: Any, stmt: Instruction) -> None:
     lane = emitter.lane
     emitter.line(f"{base} = {emitter.word(f'{start} + ({lane} >> 2) * ({row}) + ({lane} & 3) * 2')}")
     stride, first = stride_of(emitter, place, 0), place.places[0].indices[0]
-    together = all(_divides(emitter, value, 2) for value in (stride, first))
+    together = all(divides(emitter, value, 2) for value in (stride, first))
     for k in (0, 2):
         offset = f"{base} + {k // 2 * PIECE} * ({row})"
         if together:
@@ -141,7 +141,7 @@ def _load(emitter: Any, stmt: Instruction, kind: str, place: str) -> None:
     array, start = start_of(emitter, memory)
     row = constant_stride(emitter, memory, 0)
     first = memory.places[0].indices[0]
-    if row % PIECE or not _divides(emitter, first, PIECE):
+    if row % PIECE or not divides(emitter, first, PIECE):
         raise refused(emitter, stmt, "rows that begin at multiples of 16 bytes", f"the stride {row}, from {first}")
     at = emitter.word(f"{start} + {place.format(lane=emitter.lane, row=row)}")
     names = [_registers(emitter, fragment, pieces) for pieces in tiles]
@@ -150,11 +150,6 @@ def _load(emitter: Any, stmt: Instruction, kind: str, place: str) -> None:
     if len(names) > 1:
         for number, name in enumerate(names):
             emitter.line(f"{name} = ({loaded}[{2 * number}], {loaded}[{2 * number + 1}])")
-
-
-def _divides(emitter: Any, value: Expr, number: int) -> bool:
-    """Whether a value is surely a multiple of a number."""
-    return bool(emitter.analyzer.can_prove(EQ(plain(emitter, value) % number, const(0, value.dtype))))
 
 
 def _tiles(stmt: Instruction) -> list[Tile]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import Unsupported
-from ..expr import EQ, IntImm, const
+from ..expr import IntImm
 from ..target.cuda_capability import has_warpgroups
 from ..tir.nodes import Instruction, Tile
 from ..tir.tensor_intrin.warpgroups import ACCUMULATOR, DEPTH, ROWS, SLAB, columns_of, steps_of
-from .operands import constant_stride, plain, refused, start_of, stride_of
+from .operands import constant_stride, divides, refused, start_of, stride_of
 
 _PIECE = 8  # elements of 16 bits in the pieces of a line that change places
 
@@ -33,7 +33,7 @@ def store(emitter: Any, stmt: Instruction) -> None:
     fragment, place = stmt.tiles
     array, start = start_of(emitter, place)
     row = stride_of(emitter, place, 0)
-    at_once = 2 if all(_divides(emitter, 2, index) for index in (place.places[0].indices[0], row)) else 1
+    at_once = 2 if all(divides(emitter, index, 2) for index in (place.places[0].indices[0], row)) else 1
     emitter.line(
         f"{emitter.operation('wgmma_store')}({_sums(emitter, fragment)}, {array}, {emitter.word(start)}, "
         f"{emitter.word(emitter.index(row))}, {emitter.lane}, {at_once})"
@@ -89,16 +89,12 @@ def _apart(emitter: Any, stmt: Instruction, tile: Tile) -> int:
     """
     slab, line, element = (constant_stride(emitter, tile, axis) for axis in range(3))
     first = tile.places[0].indices[0]
-    if (line, element) != (SLAB + _PIECE, 1) or slab % (SLAB * 8) or not _divides(emitter, SLAB * 8, first):
+    if (line, element) != (SLAB + _PIECE, 1) or slab % (SLAB * 8) or not divides(emitter, first, SLAB * 8):
         raise refused(
             emitter, stmt, "swizzled lines of 128 bytes, slabs and operands at multiples of 8 lines",
             f"the strides {slab}, {line} and {element}, from {first}",
         )  # fmt: skip
     return slab
-
-
-def _divides(emitter: Any, factor: int, index: Any) -> bool:
-    return bool(emitter.analyzer.can_prove(EQ(plain(emitter, index) % factor, const(0, index.dtype))))
 
 
 def _needs(emitter: Any, stmt: Instruction) -> None:

@@ -7,6 +7,7 @@ time. What TVM calls AlterOpLayout; the idea is from Liu et al., "Optimizing CNN
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -87,7 +88,6 @@ class Blocking:
         self.consumers = graph.consumers()
         self.packed: dict[tuple[Value, tuple[Any, ...]], Value] = {}
         self.whole = _channels_behind_convolutions(graph)
-        self.uses = channel_uses(graph, self.on_blocks)
         self.blocks: dict[int, int | None] = {}
 
     def run(self) -> Graph:
@@ -119,6 +119,11 @@ class Blocking:
         if channels not in self.blocks:
             self.blocks[channels] = self._chosen(channels)
         return self.blocks[channels]
+
+    @functools.cached_property
+    def uses(self) -> dict[int, ChannelUse]:
+        """What the graph does with its values of so many channels."""
+        return channel_uses(self.graph, self.on_blocks)
 
     def _chosen(self, channels: int) -> int | None:
         """The block of so many channels, as the back end chooses it; without a choice one that they fill.

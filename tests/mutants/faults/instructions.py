@@ -59,7 +59,7 @@ CORES.edit("pieces of the first factor change places", "load_a", "({lane} & 15) 
 CORES.edit("lanes name rows of the left half alone", "load_a", "({lane} >> 4) * 8", "({lane} >> 4) * 0")
 CORES.edit("columns of the second factor are rows", "LOADS", '"ldmatrix_x2_trans"', '"ldmatrix_x2"')
 CORES.edit("lower rows are stored again", "store", "k // 2 * PIECE", "0 * k")
-CORES.edit("pairs are stored wherever they lie", "store", "all(_divides(emitter, value, 2)", "all(True")
+CORES.edit("pairs are stored wherever they lie", "store", "all(divides(emitter, value, 2)", "all(True")
 CORES.edit("the right tile of two is the left one", "LOADS", "(_ROWS, ((0, 8), (8, 8)))", "(((0, 8), (8, 8)), _ROWS)")
 CORES.edit(
     "the lower tile of two is the upper one", "LOADS", "(_COLUMNS, ((8, 0), (8, 8)))", "(((8, 0), (8, 8)), _COLUMNS)"
