@@ -19,6 +19,7 @@ from .nodes import FUSED, Graph, OpNode, Value
 KEPT = 7  # sizes up to this stay as they are: kernels of convolutions
 BLOCKS = (8, 16)  # these stay too: the lanes of a vector
 ENOUGH = 60_000  # elements: the largest version below this is taken, not the smallest one
+_GROUPS_OF_BLOCKS = ("nn.contrib_conv2d_NCHWc", "nn.contrib_conv3d_NCHWc")
 _SIZE_ATTRIBUTES = frozenset({"newshape", "shape", "size", "extent"})
 
 
@@ -130,6 +131,9 @@ def _at(node: OpNode, smaller: Callable[[Shape], Shape]) -> OpNode | None:
                 attrs["extent"] = _unblocked(item, new[item.inputs[0]], item.attrs["axis"], item.attrs["extent"])
             if attrs.get("channels"):
                 attrs["channels"] = _unblocked(item, new[item.inputs[0]], 1, item.attrs["channels"])
+            if item.op in _GROUPS_OF_BLOCKS and item.attrs["groups"] != 1:
+                data, weight = (new[v].shape for v in item.inputs)
+                attrs["groups"] = data[1] // weight[1]
             results = builder.op(item.op, *(new[v] for v in item.inputs), name=item.outputs[0].name, **attrs)
             for old, fresh in zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True):
                 new[old] = fresh

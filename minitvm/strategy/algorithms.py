@@ -16,9 +16,9 @@ from .choice import Weighed
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """What a convolution without groups computes, in any rank; `image` are the spatial extents of its result.
+    """What a convolution computes, in any rank; `image` are the spatial extents of its result.
 
-    One that is open is None.
+    One that is open is None. Channels are those of all `groups` together.
     """
 
     batch: int
@@ -28,14 +28,15 @@ class Convolution:
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     dilation: tuple[int, ...]
+    groups: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelUse:
     """What a network does with its values of `count` channels: they all get the same block.
 
-    `made` are the convolutions of one group whose results they are, `read` those that sum over them; `depthwise` are
-    (pixels, taps) of depthwise ones. Numbers of pixels: `passed` of each pass over such a value, in whatever blocks;
+    `made` are the convolutions whose results they are, `read` those that sum over them, and `depthwise` the (pixels,
+    taps) of depthwise ones. Numbers of pixels: `passed` of each pass over such a value, in whatever blocks;
     `turned` of the values that change between blocks and the plain layout; `parted` of those that would, if the blocks
     were incomplete, as channels of other values follow within them.
     """
@@ -63,8 +64,20 @@ def whole_block(channels: int, lanes: int) -> int | None:
 
 
 def direct_alone(conv: Convolution, block: int, target: Any, accuracy: str = "fast") -> list[Option]:  # noqa: ARG001
-    """What a back end without a part "algorithms" has: a convolution as it is written."""
-    return [Option(rule=DIRECT, knobs={}, price=lambda: Cost(0.0))]
+    """What a back end without a part "algorithms" has: a convolution as it is written, and no groups of blocks."""
+    return [Option(rule=DIRECT, knobs={}, price=lambda: Cost(0.0))] if conv.groups == 1 else []
+
+
+def groups_together(groups: int, channels: tuple[int, ...], blocks: tuple[int, ...]) -> int | None:
+    """The least number of groups that have whole blocks together, of the data and of the result; None if there is none.
+
+    `channels` are those of all groups. Weights between channels of two such groups are zeros.
+    """
+    for count in range(1, groups + 1):
+        parts = [(total // groups * count, block) for total, block in zip(channels, blocks, strict=True)]
+        if groups % count == 0 and all(part % block == 0 for part, block in parts):
+            return count
+    return None
 
 
 def algorithm_name(option: Option | Weighed) -> str:

@@ -80,30 +80,30 @@ def pack_weights(w: Tensor, *, in_block: int, out_block: int) -> Tensor:
 
 def conv2d_nchwc(
     data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, out_dtype: str = "",
-    algorithm: Sequence[Any] = (), channels: int = 0,
+    algorithm: Sequence[Any] = (), channels: int = 0, groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Convolution of `data` [N, I/x, H, W, x] with `weight` [O/y, I/x, kh, kw, x, y]: [N, O/y, OH, OW, y].
+    """Convolution of `data` [N, I/x, H, W, x] with `weight` [O/y, I/g/x, kh, kw, x, y]: [N, O/y, OH, OW, y].
 
     Sums have `out_dtype` (the data's if empty), and are over the first `channels` of the data (0: all): what fills the
-    last block is not read. The annotation `algorithm` records why this algorithm was chosen.
+    last block is not read. Each of `groups` g has as many whole blocks of the data and of the result. The annotation
+    `algorithm` records why this algorithm was chosen.
     """
-    return _conv_nchwc(2, data, weight, strides, padding, dilation, out_dtype, algorithm, channels)
+    return _conv_nchwc(2, data, weight, strides, padding, dilation, out_dtype, algorithm, channels, groups)
 
 
 def conv3d_nchwc(
     data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, out_dtype: str = "",
-    algorithm: Sequence[Any] = (), channels: int = 0,
+    algorithm: Sequence[Any] = (), channels: int = 0, groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Convolution of `data` [N, I/x, D, H, W, x] with `weight` [O/y, I/x, kd, kh, kw, x, y]: [N, O/y, OD, OH, OW, y].
+    """Convolution of `data` [N, I/x, D, H, W, x] with `weight` [O/y, I/g/x, kd, kh, kw, x, y]: [N, O/y, OD, OH, OW, y].
 
-    Sums have `out_dtype` (the data's if empty), and are over the first `channels` of the data (0: all): what fills the
-    last block is not read. The annotation `algorithm` records why this algorithm was chosen.
+    The other arguments are those of `conv2d_nchwc`.
     """
-    return _conv_nchwc(3, data, weight, strides, padding, dilation, out_dtype, algorithm, channels)
+    return _conv_nchwc(3, data, weight, strides, padding, dilation, out_dtype, algorithm, channels, groups)
 
 
 def _conv_nchwc(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints, dilation: Ints, out_dtype: str,
-                algorithm: Sequence[Any], channels: int) -> Tensor:  # fmt: skip
+                algorithm: Sequence[Any], channels: int, groups: int) -> Tensor:  # fmt: skip
     dtype = out_dtype or data.dtype
     attrs = {"op": f"nn.contrib_conv{rank}d_NCHWc", **({"algorithm": algorithm} if algorithm else {})}
     image, kernel = ", ".join("DHW"[-rank:]), ", ".join(f"k{a}" for a in "dhw"[-rank:])
@@ -120,6 +120,7 @@ def _conv_nchwc(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding:
         dilation,
         attrs,
         channels,
+        groups,
     )
 
 
@@ -163,35 +164,40 @@ def conv_of_blocks(
     dilation: Ints,
     attrs: Mapping[str, Any],
     channels: int = 0,
+    groups: int = 1,
 ) -> Tensor:
-    """The sum of what `multiply` makes of pixels [N, I/x, .., x] and weights [O/y, I/x, k.., x, y]: [N, O/y, .., y].
+    """The sum of what `multiply` makes of pixels [N, I/x, .., x] and weights [O/y, I/g/x, k.., x, y]: [N, O/y, .., y].
 
-    There are one to three spatial axes. The sum is over the first `channels` (0: all). `attrs` are those of the tensor.
+    There are one to three spatial axes. The sum is over the first `channels` (0: all), or the blocks of one of `groups`
+    g. `attrs` are those of the tensor. Raises `InputError` if the blocks of a group are not as many as the weights say.
     """
     n, in_blocks, *_, block = dims(data)
     out_blocks, weight_in, *kernel, weight_block, out_block = dims(weight)
     rank = len(kernel)
     if rank not in SPATIAL or data.ndim != rank + 3:
         raise InputError(f"a convolution of blocks: data {data} and weight {weight} do not have as many spatial axes")
-    if (in_blocks, block) != (weight_in, weight_block):
+    if groups == 1 and (in_blocks, block) != (weight_in, weight_block):
         raise InputError(
             f"conv{rank}d_nchwc: data has {in_blocks} blocks of {block}, weights {weight_in} of {weight_block}"
         )
+    if groups > 1:
+        _check_groups(f"conv{rank}d_nchwc", groups, (in_blocks, block), (weight_in, weight_block), out_blocks, channels)
     stride, dilate = per_axis(strides, rank, "strides"), per_axis(dilation, rank, "dilation")
     padded, image = _padded(data, padding, pad_value)
     out = [(d - l * (k - 1) - 1) // s + 1 for d, k, l, s in zip(image, kernel, dilate, stride, strict=True)]
-    summed = SummedChannels.of(in_blocks, block, channels)
+    summed = SummedChannels.of(weight_in, block, channels)
     taps = [te.reduce_axis((0, k), name=f"k{a}") for k, a in zip(kernel, SPATIAL[rank], strict=True)]
 
     def element(b: Expr, ob: Expr, *place: Expr) -> Expr:
         *point, oc = place
         at = [plus(times(p, s), times(t, l)) for p, s, t, l in zip(point, stride, taps, dilate, strict=True)]
-        product = multiply(
-            padded[(b, summed.block, *at, summed.lane)], weight[(ob, summed.block, *taps, summed.lane, oc)]
-        )
+        ib = summed.block
+        if groups > 1:
+            ib = plus(times(ob // (out_blocks // groups), weight_in), ib.var)
+        product = multiply(padded[(b, ib, *at, summed.lane)], weight[(ob, summed.block, *taps, summed.lane, oc)])
         return te.sum(product, axis=[*summed.outer, *taps, *summed.inner])
 
-    own = dict(attrs)
+    own = {**attrs, "groups": groups} if groups > 1 else dict(attrs)
     if any(l > 1 for l in dilate):  # then a tap may read nothing but padding
         before, after = paddings(padding, rank)
         own |= {"strides": stride, "padding": (*before, *after), "dilation": dilate}
@@ -199,6 +205,18 @@ def conv_of_blocks(
         (n, out_blocks, *out, out_block), element, name=f"conv{rank}d", attrs=own,
         varargs_names=[*SPATIAL[rank], "oc"],
     )  # fmt: skip
+
+
+def _check_groups(
+    op: str, groups: int, data: tuple[Any, Any], weight: tuple[Any, Any], out_blocks: Any, channels: int
+) -> None:
+    (in_blocks, block), (weight_in, weight_block) = data, weight
+    if (in_blocks, block) != (groups * weight_in, weight_block) or out_blocks % groups or channels:
+        raise InputError(
+            f"{op}: wanted {groups} groups of whole blocks, found {in_blocks} blocks of {block} in the data, "
+            f"{weight_in} of {weight_block} for each of {out_blocks} blocks of results in the weights, "
+            f"and {channels or 'all'} channels"
+        )
 
 
 def depthwise_conv2d_nchwc(

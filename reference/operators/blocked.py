@@ -39,7 +39,7 @@ def _plain(data: np.ndarray) -> np.ndarray:
 @operator("nn.contrib_conv2d_NCHWc", "nn.contrib_conv3d_NCHWc")
 def conv_nchwc(
     data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any, out_dtype: str = "",
-    algorithm: str = "", channels: int = 0,
+    algorithm: str = "", channels: int = 0, groups: int = 1,
 ) -> np.ndarray:  # fmt: skip
     """What is behind the first `channels` is cut off before anything is computed (0: they fill their blocks)."""
     out_blocks, in_blocks, *kernel, in_block, out_block = weight.shape
@@ -47,7 +47,8 @@ def conv_nchwc(
     ordered = weight.transpose(0, last, 1, last - 1, *range(2, last - 1))
     filters = ordered.reshape(out_blocks * out_block, in_blocks * in_block, *kernel)
     kept = channels or in_blocks * in_block
-    convolved = convolve(_plain(data)[:, :kept], filters[:, :kept], strides, padding, dilation, 1, out_dtype)
+    pixels = _plain(data)[:, : kept * groups]
+    convolved = convolve(pixels, filters[:, :kept], strides, padding, dilation, groups, out_dtype)
     return block_axis(convolved, 1, out_block)
 
 

@@ -62,7 +62,13 @@ def _conv(draw: Draw) -> PrimFunc:
     x = te.placeholder((1, _size(draw, 1, 2), *side, LANES), name="x")
     w = te.placeholder((_size(draw, 1, 3), x.shape[1], *kernel, LANES, LANES), name="w")
     channels = int(x.shape[1]) * LANES - _size(draw, 0, LANES - 1)
-    y = topi.conv2d_nchwc(x, w, padding=_size(draw, 0, 1), strides=_size(draw, 1, 2), channels=channels)
+    many: dict[str, int] = {"channels": channels}
+    if draw(st.integers(0, 2)) == 0:  # groups, each with as many blocks
+        groups = _size(draw, 2, 3)
+        x = te.placeholder((1, groups * int(x.shape[1]), *side, LANES), name="x")
+        w = te.placeholder((groups * int(w.shape[0]), *w.shape[1:]), name="w")
+        many = {"groups": groups}
+    y = topi.conv2d_nchwc(x, w, padding=_size(draw, 0, 1), strides=_size(draw, 1, 2), **many)
     if draw(st.booleans()):
         return _with_epilogue(draw, [x, w], y)
     plain = topi.unblock_axis(y, axis=1, extent=w.shape[0].value * LANES)

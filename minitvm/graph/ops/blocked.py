@@ -55,24 +55,30 @@ _ABSORBED = ("layout.unblock_axis", "nn.interleave")
 @register("nn.contrib_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=_ABSORBED)
 def conv2d_nchwc(
     data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
-    out_dtype: str = "", algorithm: Sequence[Any] = (), channels: int = 0,
+    out_dtype: str = "", algorithm: Sequence[Any] = (), channels: int = 0, groups: int = 1,
 ) -> Any:  # fmt: skip
-    """Convolution of the first `channels` (0: all) of NCHW[x]c data; `algorithm` says why it is done this way."""
+    """Convolution of the first `channels` (0: all) of NCHW[x]c data; `algorithm` says why it is done this way.
+
+    Each of the `groups` has whole blocks.
+    """
     return topi.conv2d_nchwc(
         data, weight, strides=strides, padding=padding, dilation=dilation, out_dtype=out_dtype, algorithm=algorithm,
-        channels=channels,
+        channels=channels, groups=groups,
     )  # fmt: skip
 
 
 @register("nn.contrib_conv3d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=_ABSORBED)
 def conv3d_nchwc(
     data: Any, weight: Any, *, strides: Any = (1, 1, 1), padding: Any = (0, 0, 0), dilation: Any = (1, 1, 1),
-    out_dtype: str = "", algorithm: Sequence[Any] = (), channels: int = 0,
+    out_dtype: str = "", algorithm: Sequence[Any] = (), channels: int = 0, groups: int = 1,
 ) -> Any:  # fmt: skip
-    """Convolution of the first `channels` (0: all) of NCDHW[x]c data; `algorithm` says why it is done this way."""
+    """Convolution of the first `channels` (0: all) of NCDHW[x]c data; `algorithm` says why it is done this way.
+
+    Each of the `groups` has whole blocks.
+    """
     return topi.conv3d_nchwc(
         data, weight, strides=strides, padding=padding, dilation=dilation, out_dtype=out_dtype, algorithm=algorithm,
-        channels=channels,
+        channels=channels, groups=groups,
     )  # fmt: skip
 
 

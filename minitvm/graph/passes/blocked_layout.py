@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 
 from ...backend import lookup
-from ...strategy.algorithms import WINOGRAD, ChannelUse, direct_alone, whole_block
+from ...strategy.algorithms import (
+    WINOGRAD,
+    ChannelUse,
+    Convolution,
+    direct_alone,
+    groups_together,
+    whole_block,
+)
+from ...strategy.candidate import Option
 from ...strategy.choice import records
 from ...target import GPU, Target
 from ...topi.factors import TF32
@@ -25,7 +33,7 @@ from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
 from ..registry import Pattern, get
 from . import blocked_brain, blocked_bytes
-from .channel_use import channel_uses, convolution_of
+from .channel_use import channel_uses, convolution_of, is_depthwise
 from .rebuild import with_output_names
 
 # Attributes that refer to the axes of the plain layout.
@@ -89,6 +97,7 @@ class Blocking:
         self.packed: dict[tuple[Value, tuple[Any, ...]], Value] = {}
         self.whole = _channels_behind_convolutions(graph)
         self.blocks: dict[int, int | None] = {}
+        self.on_groups: dict[OpNode, bool] = {}
 
     def run(self) -> Graph:
         for value in self.graph.inputs:
@@ -207,7 +216,7 @@ class Blocking:
         return self.b.constant(self.split_channels(full, width))
 
     def conv(self, item: OpNode) -> bool:
-        """A convolution of two or three spatial axes, of one group, or in two dimensions depthwise."""
+        """A convolution of two or three spatial axes, whose groups have whole blocks, or in two depthwise."""
         if item.op == "nn.conv2d" and blocked_brain.conv2d(self, item):
             return True
         data, weight = item.inputs[:2]
@@ -217,16 +226,35 @@ class Blocking:
         if in_block is None or out_block is None:
             return False
         attrs = {k: v for k, v in item.attrs.items() if k not in ("groups", "data_layout", "kernel_layout")}
-        depthwise = item.attrs["groups"] != 1
-        name = item.output.name
+        depthwise, name = is_depthwise(item), item.output.name
         if depthwise and data not in self.blocked and self.on_rows(item):
             return True
         if depthwise:
             packed = self.pack(weight, ("depthwise", in_block))
             convolved = self.op("nn.contrib_depthwise_conv2d_NCHWc", self.as_blocked(data), packed, name=name, **attrs)
+        elif item.attrs["groups"] > 1:
+            return self.grouped(item, in_block, out_block, attrs)
         else:
             convolved = self.convolution(item, in_block, out_block, attrs)
         self.blocked[item.output] = convolved
+        return True
+
+    def grouped(self, item: OpNode, in_block: int, out_block: int, attrs: dict[str, Any]) -> bool:
+        """A convolution of groups; where several share a block, they are one, with zeros between their weights."""
+        data, weight = item.inputs
+        if data not in self.blocked and not self.goes_into_blocks(item.output):
+            return False  # two changes of layout would cost more than they save
+        what = convolution_of(item)
+        together = groups_together(what.groups, (what.in_channels, what.out_channels), (in_block, out_block))
+        algorithms = self.algorithms(what, out_block, self.accuracy)
+        if together is None or not algorithms or (together > 1 and self.accuracy == "strict"):
+            return False
+        packed = self.pack(weight, ("grouped", in_block, out_block, what.groups, together))
+        groups = {"groups": what.groups // together} if what.groups > together else {}
+        self.blocked[item.output] = self.op(
+            f"nn.contrib_conv{weight.ndim - 2}d_NCHWc", self.as_blocked(data), packed, name=item.output.name,
+            algorithm=records(algorithms), **attrs, **groups,
+        )  # fmt: skip
         return True
 
     def on_blocks(self, item: OpNode) -> bool:
@@ -239,9 +267,26 @@ class Blocking:
             return False  # the user's own choice, or nothing to put into vectors
         if not isinstance(data.shape[1], int) or any(0 in v.shape for v in (data, weight, item.output)):
             return False
-        groups = item.attrs["groups"]
-        depthwise = groups == data.shape[1] == item.output.shape[1] and item.op == "nn.conv2d"
-        return groups == 1 or (depthwise and item.attrs["out_dtype"] != TF32)
+        if item.attrs["groups"] == 1:
+            return True
+        if is_depthwise(item):
+            return item.op == "nn.conv2d" and item.attrs["out_dtype"] != TF32
+        return self.groups_on_blocks(item)
+
+    def groups_on_blocks(self, item: OpNode) -> bool:
+        """Whether a convolution of groups is done on blocks: it is where the back end has an algorithm for that."""
+        if item not in self.on_groups:
+            what = convolution_of(item)
+            blocks = {whole_block(n, self.lanes) for n in (what.in_channels, what.out_channels)}
+            block = blocks.pop()
+            fits = not blocks and block is not None and item.output.dtype == item.inputs[0].dtype == "float32"
+            self.on_groups[item] = fits and bool(self.algorithms(what, block, self.accuracy))  # type: ignore[arg-type]
+        return self.on_groups[item]
+
+    def algorithms(self, what: Convolution, block: int, accuracy: str) -> list[Option]:
+        """Those of the back end for a convolution, the best first."""
+        found: list[Option] = (lookup(self.target, "algorithms") or direct_alone)(what, block, self.target, accuracy)
+        return found
 
     def on_rows(self, item: OpNode) -> bool:
         """A depthwise convolution between plain values, where two changes of layout would cost more than they save."""
@@ -270,7 +315,9 @@ class Blocking:
         while todo:
             for reader in self.consumers.get(todo.pop(), ()):
                 if reader.op in ("nn.conv2d", "nn.conv3d"):
-                    return True
+                    if self.on_blocks(reader):
+                        return True
+                    continue
                 if reader.op in through or get(reader.op).pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST):
                     new = [v for v in reader.outputs if v not in seen]
                     todo += new
@@ -285,7 +332,7 @@ class Blocking:
         # The numbers of the image and the weights are rounded, not those of their transforms.
         rounds = item.attrs["out_dtype"] == TF32 or data.dtype.is_half
         accuracy = "strict" if exact or rounds else self.accuracy
-        algorithms = (lookup(self.target, "algorithms") or direct_alone)(what, out_block, self.target, accuracy)
+        algorithms = self.algorithms(what, out_block, accuracy)
         best, weighed, name = algorithms[0], records(algorithms), item.output.name
         if best.rule == WINOGRAD:
             tile, panel = best.knobs["tile"], best.knobs["panel"]
@@ -309,8 +356,11 @@ class Blocking:
             elif kind == "dense":
                 packed = self.b.constant(_pack_dense(self.data[weight], *blocks), f"{weight.name}_packed")
             else:
-                in_block, out_block = blocks
-                packed = self.op("layout.pack_weights", self.as_plain(weight), in_block=in_block, out_block=out_block)
+                in_block, out_block, *groups = blocks
+                filters = self.as_plain(weight)
+                if groups:
+                    filters = self.b.constant(_of_groups_together(self.data[weight], *groups), weight.name)
+                packed = self.op("layout.pack_weights", filters, in_block=in_block, out_block=out_block)
             self.packed[weight, form] = packed
         return self.packed[weight, form]
 
@@ -483,6 +533,16 @@ def _summed_in_vectors(item: OpNode, target: Target) -> bool:
     if item.output.dtype == "float32":
         return data == weight == "float32" or _on_tensor_cores(item, target)
     return item.output.dtype == "int32" and data.is_int and weight.is_int
+
+
+def _of_groups_together(weight: np.ndarray, groups: int, together: int) -> np.ndarray:
+    """[O, I, ..] of `groups` as [O, I * together, ..], where so many groups are one: zeros between their channels."""
+    out, each, *kernel = weight.shape
+    whole = np.zeros((groups // together, together, out // groups, together, each, *kernel), weight.dtype)
+    parts = weight.reshape(groups // together, together, out // groups, each, *kernel)
+    for place in range(together):
+        whole[:, place, :, place] = parts[:, place]
+    return whole.reshape(out, together * each, *kernel)
 
 
 def _pack_depthwise(weight: np.ndarray, block: int) -> np.ndarray:

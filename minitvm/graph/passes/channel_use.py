@@ -18,11 +18,12 @@ _POOLS = ("nn.max_pool2d", "nn.avg_pool2d", "nn.global_avg_pool", "nn.global_max
 
 
 def convolution_of(item: OpNode) -> Convolution:
-    """What a convolution without groups computes; if the batch is open, one image counts."""
-    out_channels, in_channels, *kernel = (int(d) for d in item.inputs[1].shape)  # type: ignore[arg-type]
+    """What a convolution computes; if the batch is open, one image counts."""
+    out_channels, each, *kernel = (int(d) for d in item.inputs[1].shape)  # type: ignore[arg-type]
+    groups = int(item.attrs["groups"])
     batch, _, *image = (d if isinstance(d, int) else None for d in item.output.shape)
     strides, dilation = (tuple(per_axis(item.attrs[name], len(kernel), name)) for name in ("strides", "dilation"))
-    return Convolution(batch or 1, in_channels, out_channels, tuple(image), tuple(kernel), strides, dilation)
+    return Convolution(batch or 1, groups * each, out_channels, tuple(image), tuple(kernel), strides, dilation, groups)
 
 
 @dataclass
@@ -68,13 +69,19 @@ def channel_uses(graph: Graph, on_blocks: Callable[[OpNode], bool]) -> dict[int,
 
 def _convolution(uses: defaultdict[int, _Use], item: OpNode) -> None:
     count = int(item.output.shape[1])  # type: ignore[arg-type]
-    if item.attrs["groups"] != 1:
+    if is_depthwise(item):
         taps = prod(int(d) for d in item.inputs[1].shape[2:])  # type: ignore[arg-type,misc]
         uses[count].depthwise.append((_pixels(item.output), taps))
         return
     conv = convolution_of(item)
     uses[count].made.append(conv)
     uses[conv.in_channels].read.append(conv)
+
+
+def is_depthwise(item: OpNode) -> bool:
+    """Whether each channel of a convolution's result is that of one channel alone."""
+    groups = item.attrs["groups"]
+    return bool(groups != 1 and groups == item.inputs[0].shape[1] == item.output.shape[1])
 
 
 def _pixels(value: Value) -> int:

@@ -11,14 +11,11 @@ from math import ceil, prod
 from typing import Any
 
 from ..algorithms import ChannelUse, Convolution, whole_block
-from ..roles import LONG, Product
-from .algorithms import convolution_algorithms
+from .algorithms import changes_around, convolution_algorithms, layout_changes, pixels_of, plain_cost
 from .model import L3_BYTES
-from .panels import PanelPlan, contraction_cost
-from .tiling import cpu_of, register_tiles
+from .tiling import cpu_of
 
 _ITEM = 4  # bytes of a float32
-_TURN = 0.25  # cycles an element that is turned around in registers takes, beside its memory
 # A block that leaves lanes empty has to save this part of the whole: what is not priced (masks, tails, code) costs.
 _CLEAR = 0.97
 
@@ -44,7 +41,7 @@ def _cost(use: ChannelUse, block: int, target: Any, accuracy: str) -> float:
     depthwise = sum(pixels * taps * blocks for pixels, taps in use.depthwise) / cpu.loads * 2
     turned = use.turned + (use.parted if use.count % block else 0)
     vectors = use.passed * blocks / cpu.loads
-    return made + depthwise + vectors + _memory(use.passed, blocks * block) + _changes(turned, blocks * block)
+    return made + depthwise + vectors + _memory(use.passed, blocks * block) + layout_changes(turned, blocks * block)
 
 
 def _plain_cost(use: ChannelUse, lanes: int, target: Any, accuracy: str) -> float:
@@ -54,44 +51,20 @@ def _plain_cost(use: ChannelUse, lanes: int, target: Any, accuracy: str) -> floa
     cycles = depthwise + use.passed * vectors / cpu.loads + _memory(use.passed, use.count)
     for conv in {*use.made, *use.read}:
         times = max(use.made.count(conv), use.read.count(conv))
-        cycles += times * _plain(conv, target)
+        cycles += times * plain_cost(conv, target).cycles
         cycles -= use.read.count(conv) * _best(conv, lanes, target, accuracy) * (conv not in use.made)
         for count, scale in ((conv.in_channels, prod(conv.strides)), (conv.out_channels, 1)):
             if count != use.count:  # the other side has blocks
-                cycles += times * _changes(_pixels(conv) * scale, count)
+                cycles += times * layout_changes(pixels_of(conv) * scale, count)
     return cycles
 
 
 def _best(conv: Convolution, block: int, target: Any, accuracy: str) -> float:
-    return convolution_algorithms(conv, block, target, accuracy)[0].cost.cycles
-
-
-def _plain(conv: Convolution, target: Any) -> float:
-    """Cycles of a convolution on plain layouts, by the rule for any sum of products."""
-    cpu = cpu_of(target)
-    sides = [LONG if side is None else side for side in conv.image]
-    joined = prod(conv.kernel) == prod(conv.strides) == 1  # all pixels are one row
-    n = prod(sides) if joined else sides[-1]
-    product = Product(
-        conv.out_channels, n, conv.in_channels * prod(conv.kernel), conv.batch * prod(sides) // max(1, n),
-        contiguous=conv.strides[-1] == 1,
-    )  # fmt: skip
-    tiles = [tile for tile, _ in register_tiles(product.m, n, "float32", target)[:4]]
-    return min(
-        contraction_cost(product, PanelPlan(tile, product.m), pack, _ITEM, cpu).cycles
-        for tile in tiles
-        for pack in (False, True)[not product.contiguous :]
-    )
-
-
-def _pixels(conv: Convolution) -> int:
-    return conv.batch * prod(LONG if side is None else side for side in conv.image)
+    found = convolution_algorithms(conv, block, target, accuracy)
+    if found:
+        return found[0].cost.cycles
+    return plain_cost(conv, target).cycles + changes_around(conv)
 
 
 def _memory(pixels: int, channels: int) -> float:
     return _ITEM * pixels * channels / L3_BYTES
-
-
-def _changes(pixels: int, channels: int) -> float:
-    """Of changes of layout, which read and write."""
-    return pixels * channels * (2 * _ITEM / L3_BYTES + _TURN)

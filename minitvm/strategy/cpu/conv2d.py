@@ -84,7 +84,7 @@ class DirectConvolution:
 
     `lines` rows of `width` pixels (all `images` together) of `blocks` vectors of output channels, each of which is a
     sum of `depth` products; `weights` bytes are read. `taps` are those along a line and across lines, where the kernel
-    is dilated.
+    is dilated. Each of several `groups` has so many blocks and reads other pixels: a tile stays within one.
     """
 
     lines: int
@@ -95,6 +95,7 @@ class DirectConvolution:
     images: int = 1
     taps: tuple[Taps, Taps] | None = None
     is_open: bool = False
+    groups: int = 1
 
     @staticmethod
     def of(block: Block, axes: Sequence[Axis] = ()) -> DirectConvolution:
@@ -113,9 +114,10 @@ class DirectConvolution:
         weights = item * depth * (blocks or 1) * (lanes or 1)
         images = volume([batch, *image[:-2]])
         taps = None if lines is None else _taps(block, pixels - 2, lines - 2)
-        is_open = width is None
+        is_open, groups = width is None, int(block.annotations.get("groups", 1))
+        each = (blocks or 1) // groups
         return DirectConvolution(
-            images * height, width or _LONG_ROW, blocks or 1, depth, weights, images, taps, is_open
+            images * height, width or _LONG_ROW, each, depth, weights, images, taps, is_open, groups
         )
 
     def cost(self, cpu: CPU, pixels: int, blocks: int, lines: int = 1) -> Cost:
@@ -123,12 +125,12 @@ class DirectConvolution:
 
         A tile of several lines has whole ones, as if the image were one long row; it makes fewer tasks.
         """
-        groups, height = ceil(self.blocks / blocks), self.lines // self.images
-        steps = self.lines * self.width * self.depth * self.blocks * self._kept(pixels, lines)
+        parts, height = ceil(self.blocks / blocks) * self.groups, self.lines // self.images
+        steps = self.lines * self.width * self.depth * self.blocks * self.groups * self._kept(pixels, lines)
         widths = OPEN_SIDES if self.is_open else (self.width if lines == 1 else self.width * height,)
         loads = fmean(weighted_loads(width, lines * pixels, blocks, cpu, self.blocks) for width in widths)
         step = (1 / cpu.fma_ports + loads) / 2
-        fewer = shared(groups * self.images * ceil(height / lines), cpu) / shared(groups * self.lines, cpu)
+        fewer = shared(parts * self.images * ceil(height / lines), cpu) / shared(parts * self.lines, cpu)
         return Cost(steps * step * fewer / KERNEL_EFFICIENCY, self.weights / MEMORY_STALL)
 
     def _kept(self, pixels: int, lines: int) -> float:
@@ -142,7 +144,7 @@ class DirectConvolution:
 
     def tiles(self, cpu: CPU) -> list[dict[str, int]]:
         """The tiles that do not spill, of one line or of several whole ones, the cheapest first."""
-        fitting = conv_tiles(self.width, self.blocks, cpu, uneven=not self.is_open)
+        fitting = conv_tiles(self.width, self.blocks, cpu, uneven=not self.is_open and self.groups == 1)
         tiles = [{"pixels": pixels, "blocks": blocks} for (pixels, blocks), _ in fitting]
         if self.is_open:
             tiles = [tile for tile in tiles if _accumulators(**tile) <= _OPEN_ACCUMULATORS]

@@ -27,7 +27,7 @@ def convolution_algorithms(conv: Convolution, block: int, target: Any, accuracy:
     if target.processor is not None:
         return processors.convolution_algorithms(conv, block, target, accuracy)
     plain = (conv.kernel, conv.strides, conv.dilation) == ((3, 3), (1, 1), (1, 1))
-    if not plain or None in conv.image or accuracy == "strict" or conv.in_channels % block:
+    if not plain or None in conv.image or accuracy == "strict" or conv.in_channels % block or conv.groups > 1:
         return direct_alone(conv, block, target, accuracy)
     panel = ceil(conv.out_channels / block)
     found = [Option(rule=DIRECT, knobs={}, price=lambda: _direct(conv, block, str(target)))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from minitvm.graph.passes.constant_folding import constant_folding
 from minitvm.graph.passes.dead_code import dead_code
 from minitvm.reference import graph as interpreter
 from minitvm.strategy.algorithms import whole_block
+from minitvm.strategy.cpu import algorithms
 from minitvm.target import Target
 
 from ..graphs import by_te
@@ -219,6 +221,50 @@ def phases_keep_their_meaning() -> None:
 
 def test_phases_interleave_on_blocks_between_convolutions() -> None:
     phases_keep_their_meaning()
+
+
+def groups_keep_their_meaning() -> None:
+    """Groups that have whole blocks, alone or several together, where the plain layout would cost more."""
+    for channels, groups, lanes, together, strides in (
+        ((32, 16), 2, 8, 1, (2, 1)), ((16, 48), 8, 8, 4, (1, 1)),
+        ((12, 12), 6, 4, 2, (1, 2)),
+    ):  # fmt: skip
+        for rank in (2, 3):
+            graph = between_convolutions((5, 4, 3)[:rank], channels, groups, (*strides, 1)[:rank])
+            with patch.object(algorithms, "_plain_groups", lambda *_: math.inf):
+                after = constant_folding(blocked_layout(graph, machine(lanes)))
+            found = [n.attrs["groups"] for n in after.nodes if n.op == f"nn.contrib_conv{rank}d_NCHWc"]
+            assert found == [1, groups // together, 1], (channels, lanes, rank)
+            (right,), (result,) = (interpreter.run(g, feed(graph, 0)) for g in (graph, after))
+            np.testing.assert_allclose(result, right, rtol=1e-5, atol=1e-4)
+
+
+def between_convolutions(
+    image: tuple[int, ...], channels: tuple[int, int], groups: int, strides: tuple[int, ...]
+) -> Graph:
+    b, rank = GraphBuilder(), len(image)
+    op, ones, threes = f"nn.conv{rank}d", (1,) * rank, (3,) * rank
+    x = b.op(op, b.input("x", (1, 16, *image)), weights(channels[0], 16, *ones))
+    filters = weights(channels[1], channels[0] // groups, *threes)
+    x = b.op("nn.relu", b.op(op, x, filters, groups=groups, strides=strides, padding=1))
+    return b.build(b.op(op, x, weights(16, channels[1], *ones)))
+
+
+def test_groups_with_whole_blocks_stay_on_blocks() -> None:
+    groups_keep_their_meaning()
+
+
+def test_groups_go_where_they_cost_less() -> None:
+    """Few channels in a group and many pixels: zeros between groups in a block would cost more than plain lines."""
+
+    def on_blocks(channels: int, groups: int, side: int, accuracy: str = "fast") -> bool:
+        graph = between_convolutions((side, side), (channels, channels), groups, (1, 1))
+        blocked = blocked_layout(graph, Target("cpu -vector_bits=512 -vector_registers=32"), accuracy)
+        return sum(n.op == "nn.contrib_conv2d_NCHWc" for n in blocked.nodes) == 3
+
+    assert on_blocks(512, 32, 6) and on_blocks(1024, 32, 3)
+    assert on_blocks(96, 4, 6) and not on_blocks(96, 4, 6, accuracy="strict")  # 24 channels: two groups are one
+    assert not on_blocks(64, 16, 56)
 
 
 def fillings_are_not_read(channels: int, kernel: int) -> None:

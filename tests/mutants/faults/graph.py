@@ -23,7 +23,11 @@ from minitvm.target import Target
 from tests.graph.passes import test_split_pool
 from tests.graph.passes.element_networks import SMALL, network
 from tests.graph.passes.shifted_networks import chain
-from tests.graph.passes.test_blocked_layout import fillings_are_not_read, phases_keep_their_meaning
+from tests.graph.passes.test_blocked_layout import (
+    fillings_are_not_read,
+    groups_keep_their_meaning,
+    phases_keep_their_meaning,
+)
 from tests.graph.passes.test_channel_use import uses_are_counted
 
 from ..oracle import Noticed, Trial, drawn
@@ -175,6 +179,17 @@ PHASES = Faults("graph blocked_layout (phases)", PASSES + "blocked_layout",
                 [by_hand("phases that interleave", phases_keep_their_meaning)])  # fmt: skip
 PHASES.edit("filters stay phase after phase", "Blocking.interleave", ".swapaxes(0, 1)", "")
 PHASES.edit("lanes interleave", "Blocking.interleave", "strides=(*strides, 1)", "strides=(1, *strides)")
+
+GROUPS = Faults("graph blocked_layout (groups)", PASSES + "blocked_layout",
+                [by_hand("groups on blocks", groups_keep_their_meaning)])  # fmt: skip
+GROUPS.edit("groups together read the first one", "_of_groups_together", "whole[:, place, :, place]",
+            "whole[:, place, :, 0]")  # fmt: skip
+GROUPS.edit("groups together count as one each", "Blocking.grouped", "what.groups // together", "what.groups")
+
+TOGETHER = Faults("groups_together", "minitvm.strategy.algorithms",
+                  [by_hand("groups on blocks", groups_keep_their_meaning)])  # fmt: skip
+TOGETHER.edit("one group is enough", "groups_together", "range(1, groups + 1)", "range(groups, 0, -1)")
+TOGETHER.edit("blocks need not be whole", "groups_together", "part % block == 0", "part % 2 == 0")
 
 USES = Faults("channel_use", PASSES + "channel_use", [by_hand("uses of channels", uses_are_counted)])
 USES.edit(

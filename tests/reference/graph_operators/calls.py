@@ -436,6 +436,7 @@ def _blocked() -> list[Call]:
         Call("layout.pack_weights", (f(5, 3, 2, 2),), {"in_block": 2, "out_block": 4}, exact=True),
         Call("nn.contrib_conv2d_NCHWc", (x, w), attrs),
         Call("nn.contrib_conv2d_NCHWc", (x, w), {**attrs, "channels": 7}),
+        Call("nn.contrib_conv2d_NCHWc", (f(1, 4, 5, 5, 4), w), {**attrs, "groups": 2}),
         Call(
             "nn.contrib_conv3d_NCHWc",
             (f(1, 2, 4, 5, 5, 4), f(2, 2, 2, 3, 3, 4, 8)),

@@ -202,15 +202,14 @@ def _blocked(d: Drawing) -> Call:
                     {"tile": tile, "padding": padding, "dilation": apart, **_summed(d, blocks, block)})  # fmt: skip
     kernel, attrs = _window(d, extents)
     if kind == "conv":
-        w = d.data([d.int(1, 2), blocks, *kernel, block, d.int(1, 3)])
         if d.int(0, 2) == 0:
-            deep = [d.int(1, 3), *extents]
-            kernel, attrs = _window(d, deep)
-            w = d.data([d.int(1, 2), blocks, *kernel, block, d.int(1, 3)])
-            attrs |= _summed(d, blocks, block)
-            return Call("nn.contrib_conv3d_NCHWc", (d.data([1, blocks, *deep, block]), w), attrs)
-        attrs |= _summed(d, blocks, block)
-        return Call("nn.contrib_conv2d_NCHWc", (d.data([1, blocks, *extents, block]), w), attrs)
+            extents = [d.int(1, 3), *extents]
+            kernel, attrs = _window(d, extents)
+        groups = d.one(1, 1, 2, 3)
+        w = d.data([groups * d.int(1, 2), blocks, *kernel, block, d.int(1, 3)])
+        attrs |= {"groups": groups} if groups > 1 else _summed(d, blocks, block)
+        x = d.data([1, groups * blocks, *extents, block])
+        return Call(f"nn.contrib_conv{len(extents)}d_NCHWc", (x, w), attrs)
     if kind == "depthwise":
         w = d.data([blocks, *kernel, block])
         return Call("nn.contrib_depthwise_conv2d_NCHWc", (d.data([1, blocks, *extents, block]), w), attrs)
