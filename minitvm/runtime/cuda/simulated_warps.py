@@ -39,7 +39,7 @@ class _Meeting:
 
     def never(self) -> KernelFault:
         """The error of those who wait for a lane that does not come."""
-        missing = min(k for k in range(self.size) if self.mask >> k & 1 and k not in self.brought)
+        missing = min({k for k in range(self.size) if self.mask >> k & 1} - self.brought.keys(), default=0)
         group = f"{'warp' if self.size == LANES else 'group'} {self.group}"
         return KernelFault(
             f"{self.what}: lane {missing} of {group}, which the mask {hex(self.mask)} names, never comes"
