@@ -62,6 +62,18 @@ def test_a_kernel_of_another_language_is_refused() -> None:
         compiled(devices.current(), [Kernel("k", "numba", "def k(): pass", "k", ())], None)
 
 
+def test_a_device_without_float64_is_named_with_what_to_do() -> None:
+    from types import SimpleNamespace
+
+    b = GraphBuilder("wide")
+    graph = b.build(b.op("exp", b.input("x", (8,), "float64")))
+    kernels = minitvm.lower(graph, target="opencl", stop_at="executable").kernels
+    small: Any = SimpleNamespace(name="a small GPU", handle=SimpleNamespace(extensions="cl_khr_fp16"))
+    with pytest.raises(TargetError, match=r"needs the extension cl_khr_fp64 \(arithmetic of float64\)") as refused:
+        compiled(small, kernels, None)
+    assert "found:  a small GPU does not have it\n  try:    a model in float32; or -on_host=OP" in str(refused.value)
+
+
 def on_a_grid(threads: int) -> Any:
     sch = Schedule(elementwise(64, 64))
     whole = sch.fuse(*sch.get_loops(sch.get_block("C")))
