@@ -118,7 +118,9 @@ def test_what_is_garbage_is_not_freed_while_a_graph_is_recorded(
 
 def test_too_little_memory_is_said_with_the_device(plugged: Plug) -> None:
     plugged(total=600)
-    with pytest.raises(TargetError, match="needs .* bytes of the device's memory\n  found:  NVIDIA Pretended") as refused:
+    with pytest.raises(
+        TargetError, match="needs .* bytes of the device's memory\n  found:  NVIDIA Pretended"
+    ) as refused:
         minitvm.build(network(), target="cuda")(np.zeros((2, 2, 5, 6), np.float32))
     assert "\n  try:    a smaller batch" in str(refused.value)
 

@@ -167,6 +167,25 @@ def test_padding_of_a_convolution_is_computed_where_it_is_fetched() -> None:
     assert len(minitvm.lower(one.schedule(func).func, target="cuda", stop_at="executable").kernels) == 1
 
 
+@pytest.mark.parametrize(("fetch", "stages"), [("behind", 2), ("async", 3)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_next_piece_is_fetched_behind_the_products_or_meanwhile(fetch: str, stages: int, turned: bool) -> None:
+    """Padded along all axes; of the columns, a thread has two vectors, and fetches once for both."""
+    func, target = matmul(40, 40, 20, transpose_b=turned), "cuda -arch=sm_80"
+    tile = {"rows": 32, "columns": 32, "depth": 8, "thread_rows": 4, "thread_columns": 8, "splits": 1}
+    schedule = shared_candidate(func, target, **tile, fetch=fetch, stages=stages).schedule(func)
+    verdict = reference.check(func, schedule.func)
+    assert verdict, f"{verdict}\n{schedule.func.script()}"
+    (kernel,) = minitvm.lower(schedule.func, target=target, stop_at="executable").kernels
+    loop = kernel.source[kernel.source.index("    for ax") :]
+    if fetch == "async":
+        assert "async_copy" in loop and loop.index("async_copy") < loop.index("fma(")
+        return
+    first, fma = loop.index("a_shared_shared_local_0 = "), loop.index("fma(")
+    assert first < fma < loop.index("a_shared[at_a_shared", fma) < loop.index("cuda.syncthreads()")
+    assert "stack_f32" not in kernel.source  # all of it in registers
+
+
 PRODUCTS = [
     lambda: matmul(20, 36, 12),
     lambda: matmul(9, 17, 11, transpose_a=True),
