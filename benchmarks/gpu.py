@@ -137,7 +137,7 @@ def ways(graph: Graph, target: str, most: int = CANDIDATES) -> list[Any]:
 
 
 def candidate_seconds(func: Any, candidate: Any, target: str, arrays: list[Any], expected: Any) -> float:
-    """Seconds of a candidate's kernels by the device's clock, the least of five; its result must be the expected one."""
+    """Seconds of a candidate's kernels by the device's clock, the least of five. Its result must be as expected."""
     function = minitvm.build(candidate.schedule(func).func, target=target)
     there = [function.to_device(array) for array in (*arrays, np.zeros_like(expected))]
     clock = function.clock([there])
