@@ -8,6 +8,7 @@ true, false and an expression. `fold` returns None for what has no exact form; t
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,10 @@ _UNBOUNDED = 2**31 - 1
 
 # Products with factors of a few bits are exact in float32 for all sizes that fit in memory.
 _EXACT_BITS = 12
+
+
+# The largest extent for which a fraction is compared with a scale.
+_MOST_SCALED = 2**20
 
 
 class Inexact(Exception):
@@ -141,13 +146,33 @@ def _divide(a: Any, b: Any) -> Any:
 
 
 def scaled(dim: Dim, scale: Any) -> Dim | None:
-    """The floor of a dimension times a float, or a `Quotient`; None where it has no exact form."""
+    """The floor of a dimension times a float32, or a `Quotient`; None where it has no exact form."""
     try:
+        if isinstance(scale, float):
+            ratio = _ratio(scale)
+            return None if ratio is None else simple(dim * ratio.numerator // ratio.denominator)
         floor = _floor(_multiply(Quotient.of(dim), scale))
         whole = floor.above if isinstance(floor, Quotient) else int(floor)
     except Inexact:
         return None
     return whole
+
+
+@functools.cache
+def _ratio(scale: float) -> Fraction | None:
+    """The fraction p/q for which floor(n p/q) is the floor of the float32 product n * scale, at all n up to 2**20.
+
+    The rounding of a product can take it up to a whole number: 10 * 0.7 is 7, though the float32 0.7 is less than 7/10.
+    So the fraction that somebody rounded to the scale is tried, and all n are compared.
+    """
+    numbers = np.arange(_MOST_SCALED + 1)
+    products = np.floor(numbers.astype(np.float32) * np.float32(scale)).astype(np.int64)
+    for most in (16, 256, 1000):
+        ratio = Fraction(scale).limit_denominator(most)
+        fits = 0 < ratio.numerator < 2**31 // _MOST_SCALED
+        if fits and np.array_equal(products, numbers * ratio.numerator // ratio.denominator):
+            return ratio
+    return None
 
 
 def _matched(a: Any, b: Any) -> tuple[Expr, Expr]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ....expr import EQ, Expr, const
+from ....expr import EQ, Expr, Or, as_expr, const, match
 from ....graph.nodes import Dim
-from ....topi.shapes import differ, product, same, simple
+from ....topi.shapes import differ, may_exceed, product, same, simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -127,11 +127,16 @@ def concat(n: NodeContext) -> Any:
 
 @converter("Expand", since=8)
 def expand(n: NodeContext) -> Any:
+    """Broadcast both ways. A size that is at most 1, such as that of x[:1], leaves the extent as it is."""
     x = n[0]
     shape = list(n.dims(n[1], "the shape"))
     own = (*(1,) * (len(shape) - x.ndim), *x.shape)
     shape = [*(1,) * (x.ndim - len(shape)), *shape]
-    met = tuple(o if isinstance(w, int) and w == 1 else w for o, w in zip(own, shape, strict=False))
+    small = [(o, w) for o, w in zip(own, shape, strict=True) if isinstance(w, Expr) and not may_exceed(w, 1)]
+    conditions = [Or(EQ(*match(as_expr(w), as_expr(1))), EQ(*match(as_expr(o), as_expr(w)))) for o, w in small]
+    undecided = [c for c in map(simple, conditions) if isinstance(c, Expr)]
+    x = n.assume(x, *((c, 1) for c in undecided)) if undecided else x
+    met = tuple(o if not may_exceed(w, 1) else w for o, w in zip(own, shape, strict=True))
     return n.op("broadcast_to", x, shape=met)
 
 
