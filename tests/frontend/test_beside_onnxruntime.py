@@ -40,7 +40,8 @@ def proto(nodes: Sequence[onnx.NodeProto], feeds: dict[str, tuple[np.ndarray, Se
         list(nodes), "test", infos, [onnx.ValueInfoProto(name=name) for name in outputs],
         [numpy_helper.from_array(value, name) for name, value in constants.items()],
     )  # fmt: skip
-    versions = [helper.make_opsetid(*v) for v in (("", 18), (MS, 1), (ML, 3))]
+    version = 20 if any(node.op_type == "AffineGrid" for node in nodes) else 18
+    versions = [helper.make_opsetid(*v) for v in (("", version), (MS, 1), (ML, 3))]
     return helper.make_model(graph, opset_imports=versions, ir_version=10)
 
 
@@ -67,6 +68,22 @@ CASES: dict[str, tuple[list[onnx.NodeProto], np.ndarray, Sequence[Any], dict[str
     "ConvTranspose of a given size": (
         [N("ConvTranspose", ["x", "w"], ["y"], strides=[2, 3], output_shape=[13, 25])], IMAGE, OPEN,
         {"w": f(3, 2, 3, 4)}, ["y"],
+    ),
+    **{
+        f"AffineGrid, align {align}": (
+            [N("AffineGrid", ["x", "size"], ["y"], align_corners=align)], f(2, 2, 3), ["n", 2, 3],
+            {"size": ints(2, 3, 4, 5)}, ["y"],
+        )
+        for align in (0, 1)
+    },
+    "AffineGrid of three axes and an open batch": (
+        [N("Shape", ["x"], ["n"], end=1), N("Concat", ["n", "rest"], ["size"], axis=0),
+         N("AffineGrid", ["x", "size"], ["y"])], f(1, 3, 4), ["n", 3, 4], {"rest": ints(3, 4, 2, 5)}, ["y"],
+    ),
+    "CenterCropPad": (
+        [N("Shape", ["x"], ["s"]), N("Slice", ["s", "two", "three"], ["w"]), N("Concat", ["w", "w"], ["s2"], axis=0),
+         N("CenterCropPad", ["x", "s2"], ["z"], axes=[-1, 2]), N("CenterCropPad", ["z", "odd"], ["y"], axes=[3, 0])],
+        IMAGE, OPEN, {"two": ints(2), "three": ints(3), "odd": ints(4, 5)}, ["y"],
     ),
     "Expand by one row": (
         [N("Slice", ["x", "zero", "one"], ["r"]), N("Shape", ["r"], ["s"]), N("Expand", ["x", "s"], ["y"])],

@@ -57,7 +57,7 @@ def _self_attention(
     past: Operand | None,
     added: Operand | None,
 ) -> Any:
-    """Attention of queries, keys and values [batch, length, width]: parts of `projected` that are as wide as `sizes`."""
+    """Attention of queries, keys and values [batch, length, width]: parts of `projected`, of widths `sizes`."""
     parts: list[Operand] = []
     begin: Dim = 0
     for size in sizes:

@@ -45,7 +45,7 @@ def size(n: NodeContext) -> Any:
 
 @converter("Reshape", since=5)
 def reshape(n: NodeContext) -> Any:
-    x, requested = n[0], n.dims(n[1], "the shape")
+    x, requested = n[0], n.dims(n[1], "the shape", most=product(n[0].shape))
     if n.attr("allowzero", 0):
         return n.reshape(x, requested)
     copied = [k for k, d in enumerate(requested) if isinstance(d, int) and d == 0]
