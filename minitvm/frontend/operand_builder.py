@@ -113,13 +113,10 @@ class OperandBuilder:
             result.append(self._sizes[element])
         return result
 
-    def most(self, operand: Operand) -> Dim | None:
-        """What no element of a tensor exceeds, as far as the operators in front of it show."""
-        value = self.value(operand)
-        computed = Computed(self._builder.nodes, self._builder.data)
-        if value in self._nearly and self._nearly[value].size == 1:
-            return self._most(computed, value, 0)
-        return computed.most(value)
+    def elements(self, operand: Operand) -> list[Dim | None]:
+        """The elements of a vector of integers that are known; None for those that a run computes."""
+        found = Computed(self._builder.nodes, self._builder.data).elements(self.value(operand))
+        return [None if isinstance(element, tuple) else element for element in found]
 
     def _most(self, computed: Computed, value: Value, place: int) -> Dim | None:
         if value not in self._nearly:

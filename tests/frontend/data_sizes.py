@@ -110,7 +110,7 @@ def _by_number(m: _Model, x: str, kind: str) -> tuple[str, int, int]:
         return m.node("Resize", x, "", "", sizes, mode=m.one("linear", "nearest")), F32, 2
     zeros = m.node("ConstantOfShape", m.node("Concat", one, m.constant([6]), axis=0))
     half = m.node("Mul", one, m.constant([2]))
-    return m.node("Reshape", zeros, m.node("Concat", half, m.constant([3]), axis=0), allowzero=1), F32, 2
+    return m.node("Reshape", zeros, m.node("Concat", half, m.constant([m.one(3, -1)]), axis=0)), F32, 2
 
 
 def _used(m: _Model, value: str, dtype: int, rank: int) -> tuple[str, int, int]:

@@ -57,13 +57,13 @@ def _range_of_data(n: NodeContext) -> Operand:
     """start + step * (0, 1, ...), as many as there are in front of the limit."""
     start, limit, dtype = n.reshape(n[0], ()), n.reshape(n[1], ()), n[0].dtype
     step = n.scalar(n[2], "the step")
-    if step <= 0:
-        n.refuse(f"a range whose ends are data has a positive step, found {step}")
-    length = n.op("subtract", limit, start)
+    if not step:
+        n.refuse("the step of a range is 0")
+    length = n.op("subtract", limit, start) if step > 0 else n.op("subtract", start, limit)
     if dtype.is_float:
-        count = n.cast(n.op("ceil", n.op("divide", length, step)), "int64")
+        count = n.cast(n.op("ceil", n.op("divide", length, abs(step))), "int64")
     else:
-        count = n.op("floor_divide", n.op("add", n.cast(length, "int64"), step - 1), step)
+        count = n.op("floor_divide", n.op("add", n.cast(length, "int64"), abs(step) - 1), abs(step))
     size = n.dims(n.op("maximum", count, 0), "the limit")[0]
     line = n.op("arange", start=0, stop=size, step=1, dtype=str(dtype))
     result: Operand = n.op("add", n.op("multiply", line, step), start)

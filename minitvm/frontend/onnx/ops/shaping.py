@@ -45,13 +45,36 @@ def size(n: NodeContext) -> Any:
 
 @converter("Reshape", since=5)
 def reshape(n: NodeContext) -> Any:
-    x, requested = n[0], n.dims(n[1], "the shape", most=product(n[0].shape))
+    if n[1].data is None:
+        return _reshaped_by_data(n)
+    x, requested = n[0], n.dims(n[1], "the shape")
     if n.attr("allowzero", 0):
         return n.reshape(x, requested)
     copied = [k for k, d in enumerate(requested) if isinstance(d, int) and d == 0]
     if any(k >= x.ndim for k in copied):
         n.refuse(f"0 at axis {copied[-1]} copies a dimension that {x} does not have")
     return n.reshape(x, [x.shape[k] if k in copied else d for k, d in enumerate(requested)])
+
+
+def _reshaped_by_data(n: NodeContext) -> Any:
+    """A run finds where the shape has 0, which copies a dimension, and -1, which stands for what remains."""
+    x, shape, total = n[0], n[1], product(n[0].shape)
+    if not isinstance(shape.shape[0], int) or n.attr("allowzero", 0):
+        return n.reshape(x, n.dims(shape, "the shape"))
+    own = [simple(d) for d in (*x.shape, *(0,) * shape.shape[0])[: shape.shape[0]]]
+    copied = n.op("where", n.op("equal", shape, 0), known_dims(tuple(own)), shape)
+    rest = n.op("equal", copied, -1)
+    others = n.op("prod", n.op("where", rest, np.ones(1, np.int64), copied), axis=(0,), keepdims=True)
+    inferred = n.op("floor_divide", known_dims((total,)), n.op("maximum", others, 1))
+    whole = n.op("where", rest, inferred, copied)
+    elements = n.builder.elements(shape)
+    sizes: list[Dim] = []
+    for k, element in enumerate(elements):
+        if element is None:
+            sizes += n.dims(n.part(whole, 0, k, k + 1), "the shape", most=total)
+        else:
+            sizes.append(own[k] if isinstance(element, int) and element == 0 else element)
+    return n.reshape(x, sizes)
 
 
 @converter("Flatten")
