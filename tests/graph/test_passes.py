@@ -220,6 +220,14 @@ def test_what_widens_is_taken_by_its_readers() -> None:
     ]  # fmt: skip
 
 
+def test_what_turns_memory_reads_narrow_elements() -> None:
+    b = GraphBuilder("image")
+    scale, zero = np.array(0.5, "float32"), np.array(3, "uint8")
+    q = b.op("qnn.quantize", b.input("x", (1, 3, 8, 8)), scale, zero, axis=0, out_dtype="uint8")
+    blocked = b.build(b.op("layout.block_axis", q, axis=1, block=4))
+    assert groups(fuse(blocked)) == [["qnn.quantize"], ["layout.block_axis"]]
+
+
 def test_fusion_by_pattern() -> None:
     """Injective chains fuse, a reduction takes them, opaque never does; branches that meet take what they part from."""
     b, _ = network()

@@ -166,12 +166,10 @@ class _Fusion:
         if group.diamonds + producer.diamonds + (len(readers) > 1) > _MOST_DIAMONDS:
             return False
         maker = producer.nodes[-1]
-        if any(_stays_apart(maker, reader) for reader in readers):
+        absorbed = {reader for reader in readers if any(_absorbs(n, reader.op) for n in producer.nodes)}
+        if any(_stays_apart(maker, reader) for reader in readers if reader not in absorbed):
             return False
-        return all(
-            reader in group.members and (_takes(reader, value) or any(_absorbs(n, reader.op) for n in producer.nodes))
-            for reader in readers
-        )
+        return all(reader in group.members and (_takes(reader, value) or reader in absorbed) for reader in readers)
 
 
 def fuse(graph: Graph) -> Graph:
@@ -209,11 +207,18 @@ def _stays_apart(maker: OpNode, reader: OpNode) -> bool:
 
     What turns goes square by square (`strategy.cpu.turned`) from one tensor to another. From a concatenation it would
     choose among the inputs at each element, and the concatenation itself is a few copies, or none (`link.joined`). What
-    reads several tensors reads only one of them across its memory.
+    narrows its elements leaves less to turn. What reads several tensors reads only one of them across its memory.
     """
-    if maker.op == "concatenate":
+    if maker.op == "concatenate" or _narrows(maker):
         return _turns(reader)
     return _turns(maker) and (reader.op == "concatenate" or len(set(reader.inputs)) > 1)
+
+
+def _narrows(item: OpNode) -> bool:
+    """Whether an element-wise operator's results are smaller than what it reads."""
+    if item.op == FUSED or registry.get(item.op).pattern not in _MAPS or len(item.outputs) != 1:
+        return False
+    return item.inputs[0].dtype.bytes > item.output.dtype.bytes
 
 
 def _absorbs(item: OpNode, op: str) -> bool:
