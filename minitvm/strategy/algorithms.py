@@ -18,7 +18,8 @@ from .choice import Weighed
 class Convolution:
     """What a convolution computes, in any rank; `image` are the spatial extents of its result.
 
-    One that is open is None. Channels are those of all `groups` together.
+    One that is open is None. Channels are those of all `groups` together. A sum that has to be `exact` is one of
+    integers: no algorithm with fractions will do.
     """
 
     batch: int
@@ -28,6 +29,7 @@ class Convolution:
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     dilation: tuple[int, ...]
+    exact: bool = False
     groups: int = 1
 
 

@@ -270,7 +270,7 @@ class Blocking:
         if item.attrs["groups"] == 1:
             return True
         if is_depthwise(item):
-            return item.op == "nn.conv2d" and item.attrs["out_dtype"] != TF32
+            return item.op != "nn.conv3d" and item.attrs.get("out_dtype") != TF32
         return self.groups_on_blocks(item)
 
     def groups_on_blocks(self, item: OpNode) -> bool:
@@ -314,7 +314,7 @@ class Blocking:
         todo, seen = [value], {value}
         while todo:
             for reader in self.consumers.get(todo.pop(), ()):
-                if reader.op in ("nn.conv2d", "nn.conv3d"):
+                if reader.op in ("nn.conv2d", "nn.conv3d", "qnn.conv2d"):
                     if self.on_blocks(reader):
                         return True
                     continue

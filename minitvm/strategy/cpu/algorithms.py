@@ -38,7 +38,7 @@ def convolution_algorithms(conv: Convolution, block: int, target: Any, accuracy:
     if conv.groups > 1:
         return _grouped(conv, block, target, accuracy)
     found = [Option(rule=DIRECT, knobs={}, price=lambda: _direct(conv, block, cpu))]
-    if (conv.kernel, conv.strides) == ((3, 3), (1, 1)) and accuracy != "strict":
+    if (conv.kernel, conv.strides) == ((3, 3), (1, 1)) and accuracy != "strict" and not conv.exact:
         found += filter(None, (_winograd(conv, block, tile, cpu) for tile in TILES))
     return cheapest_first(found)
 

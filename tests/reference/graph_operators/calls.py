@@ -510,6 +510,12 @@ def _blocked() -> list[Call]:
         Call(
             "qnn.contrib_dense_of_blocks", (word(3, 2, 4), f(3, 2), f(3, 2), word(2, 2, 4, 4), f(2, 2, 4)), {"bits": 8}
         ),
+        Call(
+            "qnn.contrib_depthwise_conv2d_NCHWc",
+            (i(1, 2, 6, 5, 4, low=0, high=255, dtype="uint8"), i(2, 3, 2, 4, dtype="int8")),
+            {"zero_point": 7, "strides": (1, 2), "padding": (1, 0, 2, 1)},
+            exact=True,
+        ),
         *(
             Call(
                 "nn.contrib_winograd_conv2d_NCHWc",
