@@ -185,12 +185,11 @@ GROUPS = Faults("graph blocked_layout (groups)", PASSES + "blocked_layout",
                 [by_hand("groups on blocks", groups_keep_their_meaning)])  # fmt: skip
 GROUPS.edit("groups together read the first one", "_of_groups_together", "whole[:, place, :, place]",
             "whole[:, place, :, 0]")  # fmt: skip
-GROUPS.edit("groups together count as one each", "Blocking.grouped", "what.groups // together", "what.groups")
+GROUPS.edit("groups together in another order", "_of_groups_together", "parts[:, place]", "parts[:, -1 - place]")
 
 TOGETHER = Faults("groups_together", "minitvm.strategy.algorithms",
                   [by_hand("groups on blocks", groups_keep_their_meaning)])  # fmt: skip
 TOGETHER.edit("one group is enough", "groups_together", "range(1, groups + 1)", "range(groups, 0, -1)")
-TOGETHER.edit("blocks need not be whole", "groups_together", "part % block == 0", "part % 2 == 0")
 
 USES = Faults("channel_use", PASSES + "channel_use", [by_hand("uses of channels", uses_are_counted)])
 USES.edit(
