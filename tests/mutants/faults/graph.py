@@ -73,8 +73,8 @@ FUSE = Faults(
 FUSE.edit(
     "readers outside of the group",
     "_Fusion.may_join",
-    "        return all(\n            reader in group.members",
-    "        return any(\n            reader in group.members",
+    "return all(reader in group.members",
+    "return any(reader in group.members",
 )
 FUSE.edit("what the graph returns may disappear", "_Fusion.candidates", " or value in self.returned", "")
 NORM = Faults(
@@ -179,7 +179,10 @@ PHASES.edit("lanes interleave", "Blocking.interleave", "strides=(*strides, 1)", 
 
 USES = Faults("channel_use", PASSES + "channel_use", [by_hand("uses of channels", uses_are_counted)])
 USES.edit(
-    "what a convolution reads is what it writes", "_convolution", "uses[conv.in_channels].read", "uses[count].read"
+    "what a convolution reads is what it writes",
+    "_convolution",
+    "uses[int(item.inputs[1].shape[1])].read",
+    "uses[count].read",
 )
 USES.edit("nothing joins channels", "_joins", "item.output.ndim == 1", "item.output.ndim == 0")
 
