@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -30,20 +31,29 @@ class Conversion:
         """A name for the values that the node's operators compute."""
         raise NotImplementedError
 
+    @property
+    def most_of_any(self) -> int | None:
+        """A bound of sizes that data decide, where nothing else bounds them; None if the caller gave none."""
+        return None
+
     # --- constants ---
 
     def array(self, operand: Operand, what: str) -> np.ndarray:
         """The contents of an operand, dtype object where they are partly symbolic; raises where they are not known."""
         if operand.data is not None:
             return operand.data
-        if operand.depends:
-            names = ", ".join(sorted(operand.depends))
-            tries = ", ".join(f"{name!r}: ..." for name in sorted(operand.depends))
-            raise ValueDependent(
-                f"{self.where}: {what} depends on the contents of the input {names}\n  try:    params={{{tries}}}",
-                operand.depends,
+        raise self._unknown(operand, what)
+
+    def _unknown(self, operand: Operand, what: str, more: str = "") -> UnsupportedOperator:
+        """The error for contents that are not known while importing."""
+        if not operand.depends:
+            return UnsupportedOperator(
+                f"{self.where}: {what} is not constant{more and more.replace('    ', '  try:', 1)}"
             )
-        raise UnsupportedOperator(f"{self.where}: {what} is not constant")
+        names = ", ".join(sorted(operand.depends))
+        tries = ", ".join(f"{name!r}: ..." for name in sorted(operand.depends))
+        text = f"{self.where}: {what} depends on the contents of the input {names}\n  try:    params={{{tries}}}{more}"
+        return ValueDependent(text, operand.depends)
 
     def static(self, operand: Operand, what: str) -> np.ndarray:
         """The contents of an operand, which must not be symbolic."""
@@ -52,8 +62,18 @@ class Conversion:
             raise UnsupportedOperator(f"{self.where}: {what} is symbolic: {array.tolist()}; fix it with shapes=")
         return array
 
-    def dims(self, operand: Operand, what: str) -> tuple[Dim, ...]:
-        """A vector of dimensions, some perhaps symbolic."""
+    def dims(self, operand: Operand, what: str, most: Dim | None = None) -> tuple[Dim, ...]:
+        """A vector of dimensions, some perhaps symbolic.
+
+        A number that a run computes is a size from then on, if something bounds it: the operators in front, `most`, or
+        the caller's `max_length`.
+        """
+        if operand.data is None:
+            bind = functools.partial(self.bound, name="size")
+            computed = self.builder.dims(operand, self.most_of_any if most is None else most, bind)
+            if computed is None:
+                raise self._unknown(operand, what, "\n          max_length=...: a bound, for which memory is reserved")
+            return tuple(computed)
         return tuple(d if isinstance(d, Expr) else int(d) for d in self.array(operand, what).reshape(-1).tolist())
 
     def ints(self, operand: Operand, what: str) -> tuple[int, ...]:

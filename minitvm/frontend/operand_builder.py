@@ -11,13 +11,14 @@ import numpy as np
 from .. import te
 from ..arith import Analyzer
 from ..errors import InputError, UnsupportedOperator
-from ..expr import And, DType, Expr, Not, as_expr, match
+from ..expr import And, DType, Expr, Not, SizeVar, as_expr, match
 from ..graph import registry as operators
 from ..graph.builder import GraphBuilder
 from ..graph.nodes import Dim, Graph, Value
 from ..graph.passes.dead_code import dead_code
 from ..topi.shapes import differ, product, same, simple
 from . import symbolic
+from .bounds import Computed
 from .matching import Pairs, fitted, match_cast, resized
 from .operand import Operand
 from .output_names import with_output_names
@@ -43,6 +44,8 @@ class OperandBuilder:
     def __init__(self, name: str) -> None:
         self._builder = GraphBuilder(name)
         self._computed_here: list[Operand] = []  # those whose values are operators of the graph
+        self._nearly: dict[Value, np.ndarray] = {}  # what a run computes in floats from sizes, without their rounding
+        self._sizes: dict[tuple[Value, int], SizeVar] = {}  # the sizes that elements of values are
         self._under: Expr | None = None  # the condition of the branch that is being written
 
     def input(self, name: str, shape: Sequence[Dim], dtype: str) -> Operand:
@@ -71,7 +74,58 @@ class OperandBuilder:
         results = self._added(op, [self.value(o) for o in operands], attrs, name, where)
         if isinstance(results, tuple):
             return tuple(Operand.of(v, depends) for v in results)
+        self._estimate(operator, operands, attrs, results)
         return Operand.of(results, depends)
+
+    def _estimate(
+        self, operator: operators.Operator, operands: Sequence[Operand], attrs: Mapping[str, Any], result: Value
+    ) -> None:
+        """Keeps what the result of an operator on numbers that follow from sizes would be without rounding."""
+        arrays = [o.data if o.data is not None else self._nearly.get(self.value(o)) for o in operands]
+        if not any(a is not None and a.dtype == object for a in arrays) or not all(a is not None for a in arrays):
+            return
+        nearly = symbolic.fold(operator, cast(list[np.ndarray], arrays), operator.normalize(attrs), nearly=True)
+        if isinstance(nearly, np.ndarray) and nearly.size <= _MOST_NUMBERS:
+            self._nearly[result] = nearly
+
+    def dims(self, operand: Operand, limit: Dim | None, bind: Callable[[Operand, Dim], SizeVar]) -> list[Dim] | None:
+        """The elements of a vector that a run computes, as dimensions; None if they have no bound.
+
+        Those that are not known become sizes, by `bind(element [], most)`. `limit` is the bound of what has no other.
+        """
+        if not isinstance(product(operand.shape), int) or not operand.dtype.is_int:
+            return None
+        computed = Computed(self._builder.nodes, self._builder.data)
+        result: list[Dim] = []
+        for element in computed.elements(self.value(operand)):
+            if not isinstance(element, tuple):
+                result.append(element)
+                continue
+            if element not in self._sizes:
+                value, place = element
+                most = self._most(computed, value, place)
+                most = limit if most is None else most
+                if most is None:
+                    return None
+                flat = self._builder.op("reshape", value, newshape=(-1,))
+                one = self._builder.op("strided_slice", flat, begin=(place,), end=(place + 1,), strides=(1,), axes=(0,))
+                self._sizes[element] = bind(Operand.of(one, operand.depends), most)
+            result.append(self._sizes[element])
+        return result
+
+    def elements(self, operand: Operand) -> list[Dim | None]:
+        """The elements of a vector of integers that are known; None for those that a run computes."""
+        found = Computed(self._builder.nodes, self._builder.data).elements(self.value(operand))
+        return [None if isinstance(element, tuple) else element for element in found]
+
+    def _most(self, computed: Computed, value: Value, place: int) -> Dim | None:
+        if value not in self._nearly:
+            return computed.most(value)
+        number = self._nearly[value].reshape(-1)[place]
+        quotient = symbolic.Quotient.of(number) if isinstance(number, symbolic.Quotient | Expr) else number
+        if isinstance(quotient, symbolic.Quotient):
+            return simple(quotient.above // quotient.below + 1)
+        return int(quotient) + 1
 
     def _added(self, op: str, values: list[Value], attrs: Mapping[str, Any], name: str, where: str) -> Any:
         try:
@@ -200,11 +254,13 @@ class OperandBuilder:
     def _forgetting(self, only_after_errors: bool = False) -> Iterator[None]:
         """Behind this context, symbolic numbers that were computed inside of it are computed anew."""
         first, done = len(self._computed_here), False
+        sizes = dict(self._sizes)
         try:
             yield
             done = True
         finally:
             if not (done and only_after_errors):
+                self._sizes = sizes
                 for operand in self._computed_here[first:]:
                     operand.value = None
                 del self._computed_here[first:]

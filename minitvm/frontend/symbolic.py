@@ -8,9 +8,11 @@ true, false and an expression. `fold` returns None for what has no exact form; t
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -30,6 +32,14 @@ _UNBOUNDED = 2**31 - 1
 
 # Products with factors of a few bits are exact in float32 for all sizes that fit in memory.
 _EXACT_BITS = 12
+
+
+# The largest extent for which a fraction is compared with a scale.
+_MOST_SCALED = 2**20
+
+
+# Whether results may be those of exact arithmetic where floats round.
+_NEARLY: ContextVar[bool] = ContextVar("nearly", default=False)
 
 
 class Inexact(Exception):
@@ -52,7 +62,9 @@ class Quotient:
         if not math.isfinite(value):
             raise Inexact
         fraction = Fraction(value)
-        if max(fraction.numerator.bit_length(), fraction.denominator.bit_length()) > _EXACT_BITS:
+        if _NEARLY.get():
+            fraction = fraction.limit_denominator(1000)
+        elif max(fraction.numerator.bit_length(), fraction.denominator.bit_length()) > _EXACT_BITS:
             raise Inexact
         return Quotient(fraction.numerator, fraction.denominator)
 
@@ -141,13 +153,33 @@ def _divide(a: Any, b: Any) -> Any:
 
 
 def scaled(dim: Dim, scale: Any) -> Dim | None:
-    """The floor of a dimension times a float, or a `Quotient`; None where it has no exact form."""
+    """The floor of a dimension times a float32, or a `Quotient`; None where it has no exact form."""
     try:
+        if isinstance(scale, float):
+            ratio = _ratio(scale)
+            return None if ratio is None else simple(dim * ratio.numerator // ratio.denominator)
         floor = _floor(_multiply(Quotient.of(dim), scale))
         whole = floor.above if isinstance(floor, Quotient) else int(floor)
     except Inexact:
         return None
     return whole
+
+
+@functools.cache
+def _ratio(scale: float) -> Fraction | None:
+    """The fraction p/q for which floor(n p/q) is the floor of the float32 product n * scale, at all n up to 2**20.
+
+    The rounding of a product can take it up to a whole number: 10 * 0.7 is 7, though the float32 0.7 is less than 7/10.
+    So the fraction that somebody rounded to the scale is tried, and all n are compared.
+    """
+    numbers = np.arange(_MOST_SCALED + 1)
+    products = np.floor(numbers.astype(np.float32) * np.float32(scale)).astype(np.int64)
+    for most in (16, 256, 1000):
+        ratio = Fraction(scale).limit_denominator(most)
+        fits = 0 < ratio.numerator < 2**31 // _MOST_SCALED
+        if fits and np.array_equal(products, numbers * ratio.numerator // ratio.denominator):
+            return ratio
+    return None
 
 
 def _matched(a: Any, b: Any) -> tuple[Expr, Expr]:
@@ -171,18 +203,23 @@ def _minimum(a: Any, b: Any) -> Any:
         if not isinstance(one, Expr | Quotient) and one >= _UNBOUNDED:
             return other
     if _is_float(a, b):
-        return a if _less_equal(a, b) is True else b if _less_equal(b, a) is True else _give_up()
+        return a if _less_equal(a, b) is True else b if _less_equal(b, a) is True else _either(a, b, a, b)
     return simple(MinOf(*_matched(a, b)))
 
 
 def _maximum(a: Any, b: Any) -> Any:
     if _is_float(a, b):
-        return b if _less_equal(a, b) is True else a if _less_equal(b, a) is True else _give_up()
+        return b if _less_equal(a, b) is True else a if _less_equal(b, a) is True else _either(a, b, b, a)
     return simple(MaxOf(*_matched(a, b)))
 
 
-def _give_up() -> Any:
-    raise Inexact
+def _either(a: Any, b: Any, first: Any, second: Any) -> Quotient:
+    """The first of two floats if a is not more than b, else the second: no dimension, and no quotient of two."""
+    if not _NEARLY.get():
+        raise Inexact
+    condition, x, y = as_expr(_less_equal(a, b)), Quotient.of(first), Quotient.of(second)
+    above, below = (simple(te.select(condition, *_matched(*pair))) for pair in ((x.above, y.above), (x.below, y.below)))
+    return Quotient(above, below)
 
 
 def _comparison(kind: Callable[[Expr, Expr], Expr], plain: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -324,14 +361,18 @@ _MOVING = frozenset({
 })  # fmt: skip
 
 
-def fold(op: registry.Operator, arrays: Sequence[np.ndarray], attrs: Mapping[str, Any]) -> Any:
+def fold(op: registry.Operator, arrays: Sequence[np.ndarray], attrs: Mapping[str, Any], *, nearly: bool = False) -> Any:
     """The result of an operator as an array of dtype object, or the tuple of its results; None if it has no exact form.
 
-    `arrays` are the operands; one of them at least holds symbolic numbers.
+    `arrays` are the operands; one of them at least holds symbolic numbers. With `nearly` the result is what it would be
+    without the rounding of floats.
     """
+    token = _NEARLY.set(nearly)
     try:
         if op.name in _ELEMENTWISE:
             return _mapped(_ELEMENTWISE[op.name], arrays, attrs)
+        if nearly and op.name == "reciprocal":  # with the rounding of floats, n * (1 / n) may be less than 1
+            return _mapped(functools.partial(_divide, 1.0), arrays, attrs)
         if op.name in _REDUCED and not attrs.get("exclude"):
             return _reduced(_REDUCED[op.name], arrays[0], attrs["axis"], attrs["keepdims"])
         if op.name == "cumsum" and not attrs.get("exclusive") and not attrs.get("reverse"):
@@ -342,6 +383,8 @@ def fold(op: registry.Operator, arrays: Sequence[np.ndarray], attrs: Mapping[str
             return op.fold(*map(_objects, arrays), **attrs)
     except Inexact:
         pass
+    finally:
+        _NEARLY.reset(token)
     return None
 
 

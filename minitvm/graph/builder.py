@@ -129,6 +129,11 @@ class GraphBuilder:
         return changed
 
     @property
+    def nodes(self) -> tuple[OpNode, ...]:
+        """The operators so far."""
+        return tuple(self._nodes)
+
+    @property
     def length(self) -> int:
         """The number of operators so far, for `undo`."""
         return len(self._nodes)

@@ -38,7 +38,9 @@ class _Model:
 
 def _found(m: _Model, x: str) -> tuple[str, int, int]:
     """A value whose first axis is as long as data decide; its dtype and rank. `x` is float32 of rank 2."""
-    kind = m.one("nonzero", "compress", "flat", "unique", "rows", "topk", "suppress")
+    kind = m.one("nonzero", "compress", "flat", "unique", "rows", "topk", "suppress", "range", "shape")
+    if kind in ("range", "shape"):
+        return _by_number(m, x, kind)
     if kind == "nonzero":
         places = m.node("Transpose", m.node("NonZero", x), perm=[1, 0])
         return (m.node("GatherND", x, places), F32, 1) if m.one(True, False) else (places, I64, 2)
@@ -77,6 +79,38 @@ def _found(m: _Model, x: str) -> tuple[str, int, int]:
         m.constant(m.one(-0.1, 0.3), "float32"),
     ]
     return m.node("NonMaxSuppression", away, scores, *limits, center_point_box=m.one(0, 1)), I64, 2
+
+
+def _by_number(m: _Model, x: str, kind: str) -> tuple[str, int, int]:
+    """As many as a number says that data decide, and that the operators before it bound."""
+    truths = m.node("Cast", m.node("Greater", x, m.constant(0.0, "float32")), to=I64)
+    number = m.node("ReduceSum", truths, keepdims=0)
+    if m.one(True, False):
+        whole = m.node("Ceil", m.node("ReduceMax", m.node("Abs", x), keepdims=0))
+        limits = (m.constant(0.0, "float32"), m.constant(m.one(1.0, 2.5), "float32"))
+        number = m.node("Cast", m.node("Clip", whole, *limits), to=I64)
+    if kind == "range":
+        return m.node("Range", m.constant(m.one(-1, 0, 1)), number, m.constant(m.one(1, 2))), I64, 1
+    one = m.node("Reshape", number, m.constant([1]))
+    kind = m.one("zeros", "tile", "pad", "expand", "resize", "reshape")
+    column = m.node("ReduceSum", x, m.constant([1]), keepdims=1)
+    if kind == "zeros":
+        return m.node("ConstantOfShape", m.node("Concat", one, m.constant([2]), axis=0)), F32, 2
+    if kind == "tile":
+        return m.node("Tile", column, m.node("Concat", one, m.constant([2]), axis=0)), F32, 2
+    if kind == "pad":
+        zero = m.constant([0])
+        return m.node("Pad", column, m.node("Concat", zero, one, one, zero, axis=0)), F32, 2
+    if kind == "expand":
+        row = m.node("ReduceSum", x, m.constant([0]), keepdims=1)
+        return m.node("Expand", row, m.node("Concat", one, m.constant([1]), axis=0)), F32, 2
+    if kind == "resize":
+        more = m.node("Add", one, m.constant([1]))
+        sizes = m.node("Concat", more, m.node("Slice", m.node("Shape", x), m.constant([1]), m.constant([2])), axis=0)
+        return m.node("Resize", x, "", "", sizes, mode=m.one("linear", "nearest")), F32, 2
+    zeros = m.node("ConstantOfShape", m.node("Concat", one, m.constant([6]), axis=0))
+    half = m.node("Mul", one, m.constant([2]))
+    return m.node("Reshape", zeros, m.node("Concat", half, m.constant([m.one(3, -1)]), axis=0)), F32, 2
 
 
 def _used(m: _Model, value: str, dtype: int, rank: int) -> tuple[str, int, int]:

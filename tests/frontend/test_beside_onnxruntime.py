@@ -40,7 +40,8 @@ def proto(nodes: Sequence[onnx.NodeProto], feeds: dict[str, tuple[np.ndarray, Se
         list(nodes), "test", infos, [onnx.ValueInfoProto(name=name) for name in outputs],
         [numpy_helper.from_array(value, name) for name, value in constants.items()],
     )  # fmt: skip
-    versions = [helper.make_opsetid(*v) for v in (("", 18), (MS, 1), (ML, 3))]
+    version = 20 if any(node.op_type == "AffineGrid" for node in nodes) else 18
+    versions = [helper.make_opsetid(*v) for v in (("", version), (MS, 1), (ML, 3))]
     return helper.make_model(graph, opset_imports=versions, ir_version=10)
 
 
@@ -63,6 +64,30 @@ CASES: dict[str, tuple[list[onnx.NodeProto], np.ndarray, Sequence[Any], dict[str
     "ConvTranspose": (
         [N("ConvTranspose", ["x", "w"], ["y"], strides=[2, 2], auto_pad="SAME_UPPER")], IMAGE, OPEN,
         {"w": f(3, 2, 3, 3)}, ["y"],
+    ),
+    "ConvTranspose of a given size": (
+        [N("ConvTranspose", ["x", "w"], ["y"], strides=[2, 3], output_shape=[13, 25])], IMAGE, OPEN,
+        {"w": f(3, 2, 3, 4)}, ["y"],
+    ),
+    **{
+        f"AffineGrid, align {align}": (
+            [N("AffineGrid", ["x", "size"], ["y"], align_corners=align)], f(2, 2, 3), ["n", 2, 3],
+            {"size": ints(2, 3, 4, 5)}, ["y"],
+        )
+        for align in (0, 1)
+    },
+    "AffineGrid of three axes and an open batch": (
+        [N("Shape", ["x"], ["n"], end=1), N("Concat", ["n", "rest"], ["size"], axis=0),
+         N("AffineGrid", ["x", "size"], ["y"])], f(1, 3, 4), ["n", 3, 4], {"rest": ints(3, 4, 2, 5)}, ["y"],
+    ),
+    "CenterCropPad": (
+        [N("Shape", ["x"], ["s"]), N("Slice", ["s", "two", "three"], ["w"]), N("Concat", ["w", "w"], ["s2"], axis=0),
+         N("CenterCropPad", ["x", "s2"], ["z"], axes=[-1, 2]), N("CenterCropPad", ["z", "odd"], ["y"], axes=[3, 0])],
+        IMAGE, OPEN, {"two": ints(2), "three": ints(3), "odd": ints(4, 5)}, ["y"],
+    ),
+    "Expand by one row": (
+        [N("Slice", ["x", "zero", "one"], ["r"]), N("Shape", ["r"], ["s"]), N("Expand", ["x", "s"], ["y"])],
+        ROWS, ["n", 3], {"zero": ints(0), "one": ints(1)}, ["y"],
     ),
     "RoiAlign": (
         [N("RoiAlign", ["x", "boxes", "batch"], ["y"], output_height=2, output_width=3, sampling_ratio=2)], IMAGE, OPEN,
@@ -154,6 +179,38 @@ def test_what_onnx_runtime_computes(name: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
+SCALES = [0.3, 0.7, 1.0 / 3.0, 1.1, 1.2345678, 2.1, 2.3]
+
+
+@pytest.mark.parametrize("mode", ["half_pixel", "asymmetric", "pytorch_half_pixel", "align_corners"])
+@pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil", ""])
+def test_resizing_by_any_scale(rounding: str, mode: str) -> None:
+    """Lengths are products in float32, rounded down, and so are positions: 10 * 0.7 is 7, of which none is a tie."""
+    attrs = {"mode": "nearest", "nearest_mode": rounding} if rounding else {"mode": "linear"}
+    node = N("Resize", ["x", "", "scales"], ["y"], coordinate_transformation_mode=mode, axes=[0], **attrs)
+    for scale in SCALES if rounding or mode != "align_corners" else [2.0]:  # ONNX Runtime rounds the length
+        model = proto([node], {"x": (ROWS, ["n", 2])}, {"scales": np.array([scale], np.float32)}, ["y"])
+        session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        graph = from_onnx(model)
+        for length in (10, 20, 33):
+            x = np.stack([np.arange(length), -np.arange(length)], 1).astype(np.float32)
+            (wanted,) = session.run(None, {"x": x})
+            at_size = from_onnx(model, shapes={"x": x.shape})
+            for found in (interpreter.run(one, [x])[0] for one in (graph, at_size)):
+                np.testing.assert_allclose(found, wanted, atol=1e-4 if not rounding else 0, err_msg=f"{scale} {length}")
+
+
+@pytest.mark.parametrize("lengths", [(6, 14), (13, 7), (17, 33), (3, 7), (40, 43)])
+def test_the_nearest_of_other_sizes(lengths: tuple[int, int]) -> None:
+    """The scale is a quotient in float32."""
+    nodes = [N("Shape", ["z"], ["s"]), N("Resize", ["x", "", "", "s"], ["y"], mode="nearest", nearest_mode="floor",
+                                         coordinate_transformation_mode="asymmetric")]  # fmt: skip
+    x, z = (np.stack([np.arange(n)] * 2).astype(np.float32) for n in lengths)
+    model = proto(nodes, {"x": (x, [2, "n"]), "z": (z, [2, "m"])}, {}, ["y"])
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(interpreter.run(from_onnx(model), [x, z])[0], session.run(None, {"x": x, "z": z})[0])
+
+
 ATTENTION: dict[str, dict[str, Any]] = {
     "window": {"local_window_size": 2},
     "cap": {"softcap": 0.7},
@@ -181,6 +238,31 @@ def test_attention_of_windows_caps_and_sinks(name: str, length: int, before: int
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     (wanted,) = session.run(None, feeds)
     np.testing.assert_allclose(interpreter.run(from_onnx(model), feeds)[0], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["grows", "has room"])
+def test_attention_with_a_past_of_open_length(shared: bool) -> None:
+    """Rows of a batch may be of different lengths; the past is as long as the longest, or has room for more."""
+    names = ["x", "k", "v", "pk", "pv", "last", "total"]
+    node = N("GroupQueryAttention", names, ["y", "ck", "cv"], domain=MS, num_heads=4, kv_num_heads=2)
+    dims = [["b", "s", 32], ["b", "s", 16], ["b", "s", 16], ["b", 2, "p", 8], ["b", 2, "p", 8], ["b"], []]
+    graph = None
+    for length, lasts in ((1, [5]), (1, [2, 6]), (3, [2])):
+        batch, total = len(lasts), max(lasts) + 1
+        past = 9 if shared else total - length
+        arrays = [f(batch, length, 32), f(batch, length, 16), f(batch, length, 16), f(batch, 2, past, 8),
+                  f(batch, 2, past, 8), np.array(lasts, np.int32), np.array(total, np.int32)]  # fmt: skip
+        feeds = dict(zip(names, arrays, strict=True))
+        model = proto([node], {k: (v, d) for (k, v), d in zip(feeds.items(), dims, strict=True)}, {}, ["y", "ck", "cv"])
+        graph = from_onnx(model) if graph is None else graph
+        session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        y, *caches = interpreter.run(graph, feeds)
+        wanted, *others = session.run(None, feeds)
+        np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
+        for cache, other in zip(caches, others, strict=True):
+            assert cache.shape == other.shape
+            for row, last in enumerate(lasts):
+                np.testing.assert_allclose(cache[row, :, : last + 1], other[row, :, : last + 1], rtol=1e-5)
 
 
 def test_means_of_sums_that_are_normalised() -> None:

@@ -32,6 +32,27 @@ MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], np.int32)
 ANGLES = np.outer(np.arange(12), [1.0, 0.1]).astype(np.float32)
 PROJECTED: list[Any] = [f(B, S, D), f(D, 3 * D), f(3 * D)]
 QKV: list[Any] = [f(B, S, D), f(B, S, D), f(B, S, D)]
+QUANTISED: list[Any] = [
+    RNG.integers(0, 256, (B, S, D)).astype(np.uint8), RNG.integers(-9, 9, (D, 3 * D)).astype(np.int8), f(3 * D),
+    np.float32(0.02),
+]  # fmt: skip
+EXPERTS, INNER, WIDE = 3, 16, 32
+FIRST, SECOND = (f(EXPERTS, INNER, D), f(EXPERTS, INNER)), (f(EXPERTS, D, INNER), f(EXPERTS, D))
+
+
+def of_bits(bits: int, block: int | None, zeros: bool) -> list[Any]:
+    """Weights of experts in `bits` bits with their scales, one or one a block, and zero points: inputs of QMoE."""
+    each = 8 // bits
+    layers, points = [], []
+    for units, depth in ((INNER, WIDE), (WIDE, INNER)):
+        blocks = [depth // block] if block else []
+        stored = RNG.integers(0, 256, (EXPERTS, units, depth // each)).astype(np.uint8)
+        layers.append([stored, np.abs(f(EXPERTS, units, *blocks)) / 50, f(EXPERTS, units)])
+        shape = (EXPERTS, units, -(-blocks[0] // each)) if block else (EXPERTS, -(-units // each))
+        points.append(RNG.integers(0, 256, shape).astype(np.uint8))
+    return [*layers[0], *layers[1], *([None, None, None, *points] if zeros else [])]
+
+
 MEMORY: list[Any] = [f(B, 3, D), f(B, S, D), f(B, S, D)]
 
 # operator, inputs (None: left out), how many of them are not weights, number of outputs, attributes
@@ -78,6 +99,29 @@ CASES: list[tuple[str, list[Any], int, int, dict[str, Any]]] = [
         "RotaryEmbedding", [f(B, S, 12), np.array([1]), np.cos(ANGLES), np.sin(ANGLES)], 1, 1,
         {"rotary_embedding_dim": 4, "num_heads": 2},
     ),
+    ("QAttention", [*QUANTISED, np.float32(0.01), LENGTHS, np.uint8(120), np.int8(1)], 1, 1, {"num_heads": H}),
+    (
+        "QAttention", [*QUANTISED, np.abs(f(3 * D)) / 99, None, np.uint8(3), np.zeros(3 * D, np.int8),
+                       f(2, B, H, 3, D // H)], 1, 2,
+        {"num_heads": H, "unidirectional": 1},
+    ),
+    ("MoE", [f(B, S, D), f(B * S, EXPERTS), *FIRST, *SECOND], 2, 1, {"k": 1}),
+    ("MoE", [f(9, D), f(9, EXPERTS), *FIRST, *SECOND], 2, 1, {"k": 2, "activation_type": "gelu"}),
+    (
+        "MoE", [f(9, D), f(9, EXPERTS), FIRST[0], None, SECOND[0]], 2, 1,
+        {"k": 2, "activation_type": "silu", "normalize_routing_weights": 1},
+    ),
+    (
+        "MoE", [f(9, D), f(9, EXPERTS), f(EXPERTS, 2 * INNER, D), f(EXPERTS, 2 * INNER), *SECOND], 2, 1,
+        {"k": 2, "activation_type": "swiglu", "swiglu_fusion": 1, "swiglu_limit": 0.7, "activation_alpha": 1.702,
+         "activation_beta": 1.0},
+    ),
+    *(
+        ("QMoE", [f(9, WIDE), f(9, EXPERTS), *of_bits(*form)], 2, 1,
+         {"k": 2, "activation_type": "silu", "expert_weight_bits": form[0],
+          **({"block_size": form[1]} if form[1] else {})})
+        for form in ((4, None, False), (4, None, True), (4, 16, True), (8, None, False))
+    ),
 ]  # fmt: skip
 
 
@@ -122,6 +166,18 @@ def test_what_is_for_training_or_packed_is_refused() -> None:
     unknown = model("FusedConv", [f(1, 3, 6, 6), f(4, 3, 3, 3)], 1, 1, {"activation": "Swish"}, False)
     with pytest.raises(UnsupportedOperator, match="attribute activation='Swish' is not supported"):
         from_onnx(unknown)
+
+
+@pytest.mark.parametrize("fusion", [0, 2])
+def test_gated_experts_that_onnx_runtime_has_on_gpus_alone(fusion: int) -> None:
+    """The gate is a layer of its own, or the first half of one."""
+    x, router, (up, gate, down) = f(5, D), f(5, EXPERTS), (f(EXPERTS, INNER, D), f(EXPERTS, INNER, D), SECOND[0])
+    layers = [gate, None, down, None, up] if fusion == 0 else [np.concatenate([gate, up], 1), None, down]
+    attrs = {"k": 1, "activation_type": "swiglu", "swiglu_fusion": fusion, "normalize_routing_weights": 1}
+    (found,) = interpreter.run(from_onnx(model("MoE", [x, router, *layers], 2, 1, attrs, True)), [x, router])
+    for token, expert in enumerate(router.argmax(1)):
+        g, u = gate[expert] @ x[token], up[expert] @ x[token]
+        np.testing.assert_allclose(found[token], down[expert] @ (g / (1 + np.exp(-g)) * u), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("mask", [[5, 4, 1, 0], [3, 4], [1, 0, 1]])

@@ -181,12 +181,31 @@ def test_constants_may_have_symbolic_shapes() -> None:
 
 
 def test_a_shape_that_depends_on_an_input_names_it_and_can_be_fixed() -> None:
-    proto = model([helper.make_node("Reshape", ["x", "s"], ["y"], name="r")], [("x", F32, [6]), ("s", I64, [2])], ["y"])
-    with pytest.raises(ValueDependent, match=r"operator Reshape \(node r\): the shape depends on .* input s") as caught:
+    proto = model(
+        [helper.make_node("Expand", ["x", "s"], ["y"], name="r")], [("x", F32, [1, 1]), ("s", I64, [2])], ["y"]
+    )
+    with pytest.raises(ValueDependent, match=r"operator Expand \(node r\): the shape depends on .* input s") as caught:
         from_onnx(proto)
-    assert caught.value.inputs == {"s"}
+    assert caught.value.inputs == {"s"} and "max_length=...: a bound" in str(caught.value)
     graph = from_onnx(proto, values={"s": np.array([2, 3])})
     assert [v.name for v in graph.inputs] == ["x"] and graph.outputs[0].shape == (2, 3)
+    open_one = from_onnx(proto, max_length=4)
+    x, s = np.ones((1, 1), np.float32), np.array([2, 4])
+    assert interpreter.run(open_one, {"x": x, "s": s})[0].shape == (2, 4)
+    with pytest.raises(InputError, match=r"operator Expand \(node r\): size_?1? is 5; wanted 0 to 4"):
+        interpreter.run(open_one, {"x": x, "s": s + 1})
+
+
+@pytest.mark.parametrize("shape", [[2, 3, 4], [0, -1, 2], [-1, 6, 1], [0, 3, 0], [8, 0, -1]])
+def test_a_reshape_by_data(shape: list[int]) -> None:
+    """0 copies a dimension, -1 is what remains; both are found in a run."""
+    nodes = [helper.make_node("Reshape", ["x", "s"], ["y"])]
+    proto = model(nodes, [("x", F32, ["a", "b", "c"]), ("s", I64, [3])], ["y"])
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    (found,) = interpreter.run(from_onnx(proto), {"x": x, "s": np.array(shape)})
+    np.testing.assert_array_equal(
+        found, x.reshape([own if d == 0 else d for d, own in zip(shape, x.shape, strict=True)])
+    )
 
 
 def test_values_of_another_dtype_are_refused() -> None:

@@ -4,6 +4,7 @@
 `machine_code(...)`  the same, compiled
 `imported(...)`      ONNX nodes: ONNX's own evaluator, the graph's interpreter, the operators' tensor expressions
 `branches()`         ONNX models of one If: the standard, and the graph's interpreter
+`bounded()`          chains of operators on numbers: the bounds that the importer reads off them
 `remembered()`       programs with states, run after run: the graph's interpreter and the executable's
 `repeated()`         programs with loops: the graph's interpreter, the executable's, compiled code on request
 `converted()`        networks: the graph's interpreter before and after ConvertLayout
@@ -42,6 +43,7 @@ from minitvm.tir.nodes import Evaluate, Seq
 from minitvm.tir.transform import lower as lower_function
 from tests.drawing import Seeded
 from tests.executable.loop_graphs import CASES
+from tests.frontend.bounded_numbers import drawn_numbers
 from tests.frontend.branch_models import random_case
 from tests.frontend.random_nodes import OPERATORS, difference, nodes
 from tests.graph.graphs import by_te
@@ -116,6 +118,19 @@ def branches(examples: int = 150) -> Workload:
             raise Noticed("branches", difference)
 
     return directed("branches", lambda: range(examples), body)
+
+
+def bounded(examples: int = 300) -> Workload:
+    """Random chains of operators on numbers, beside the bounds of what they compute."""
+
+    def body(trial: Trial, number: int) -> None:
+        case = drawn_numbers(Seeded(number))
+        trial.compared += 1
+        found = case.difference(np.random.default_rng(number))
+        if found:
+            raise Noticed("bounds", found)
+
+    return directed("bounds of numbers", lambda: range(examples), body)
 
 
 def remembered(examples: int = 200) -> Workload:

@@ -20,7 +20,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 @functools.cache
-def _compiled(source: str) -> Callable[..., None]:
+def compiled(source: str) -> Callable[..., None]:
     loaded = load_kernel(compile_kernel(source, "kernel"), "kernel")
     native = native_call(loaded.address)
 
@@ -36,4 +36,4 @@ def _compiled(source: str) -> Callable[..., None]:
 @pytest.fixture
 def kernel() -> Callable[[str], Callable[..., None]]:
     """`kernel(source)(*arrays and integers)`: compiles the text that defines `kernel(args, thread, threads)`."""
-    return _compiled
+    return compiled

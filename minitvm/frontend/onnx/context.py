@@ -37,6 +37,10 @@ class NodeContext(Conversion):
     def name_hint(self) -> str:
         return next((o for o in self.proto.output if o), self.proto.op_type)
 
+    @property
+    def most_of_any(self) -> int | None:
+        return self.importer.max_length
+
     # --- inputs ---
 
     def __getitem__(self, position: int) -> Operand:

@@ -1,7 +1,7 @@
 """Faults in the importer of ONNX: attributes that are overlooked, axes and ends that are mistaken."""
 
 from ..patch import Faults
-from ..siblings import branches, imported
+from ..siblings import bounded, branches, imported
 
 ONNX_CONVOLUTION = Faults("onnx convolution", "minitvm.frontend.onnx.ops.convolution", [])
 ONNX_CONVOLUTION.edit(
@@ -134,8 +134,14 @@ ONNX_RESIZING = Faults("onnx resizing", "minitvm.frontend.onnx.ops.resizing", [i
 ONNX_RESIZING.edit(
     "sizes from scales are rounded",
     "_scaled",
-    "return math.floor(dim * scale)",
+    "return math.floor(np.float32(dim) * np.float32(scale))",
     "return round(dim * scale)",
+)
+ONNX_RESIZING.edit(
+    "the nearest of two at the same distance is the second",
+    "_nearest_places",
+    'n.op("greater", share, 0.5 + _TIE) if floor',
+    'n.op("greater_equal", share, 0.5) if floor',
 )
 
 ONNX_SAMPLING = Faults("onnx sampling", "minitvm.frontend.onnx.ops.sampling", [])
@@ -231,3 +237,18 @@ BRANCH_CASTS.edit(
     "Or(Not(under), _equal(a, b))",
     "Or(under, _equal(a, b))",
 )
+
+BOUNDS = Faults("bounds of numbers", "minitvm.frontend.bounds", [bounded()])
+BOUNDS.edit(
+    "a sum counts one number less", "_added_up", "product([_whole(high), count])", "product([_whole(high), count - 1])"
+)
+BOUNDS.edit("a minimum is bounded by either", "_largest", "total = max(total, end)", "total = min(total, end)")
+BOUNDS.edit(
+    "negative factors are as others",
+    "_multiply",
+    "if a is None or c is None or a < 0 or c < 0:",
+    "if a is None or c is None:",
+)
+BOUNDS.edit("a difference is no more than the first", "_subtract", "None if c is None else -c", "0")
+BOUNDS.edit("a quotient is that by the largest divisor", "_divide", "low, max(b / c, 0)", "low, max(b / (c + 1), 0)")
+BOUNDS.edit("the other side of a choice does not count", "Computed._interval", "_ALL[item.op] :", "_ALL[item.op] : -1")

@@ -291,6 +291,7 @@ def _pooling() -> list[Call]:
         Call("nn.avg_pool2d", (f(1, 1, 7, 8),), counted),
         Call("nn.avg_pool2d", (i(1, 1, 4, 4),), {"pool_size": 2, "strides": 2}, exact=True),
         Call("nn.max_pool2d", (i(1, 1, 4, 4, dtype="int8"),), {"pool_size": 3, "padding": 1}, exact=True),
+        Call("nn.max_pool1d", (f(1, 2, 5),), {"pool_size": 2, "padding": (0, 4), "ceil_mode": True}, exact=True),
         Call("nn.avg_pool3d", (f(1, 2, 4, 5, 4),), {"pool_size": 2}),
     ]
 

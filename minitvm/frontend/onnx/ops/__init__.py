@@ -10,6 +10,7 @@ from . import (
     counted,
     creation,
     elementwise,
+    experts,
     fused,
     indexing,
     linear_algebra,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
 from .qlinear import DOMAIN
+from .quantization import flat, integer_product
 
 # What ONNX Runtime adds to the scores where nothing may be seen.
 _MASKED = -10000.0
@@ -27,15 +29,39 @@ def attention(n: NodeContext) -> Any:
         if n.attr(name, 0):
             n.refuse_attribute(name)
     n.ignore("rotary_embedding_dim")
-    heads, width = n.attr("num_heads"), weights.shape[1]
-    sizes = n.attr("qkv_hidden_sizes", None) or (simple(width // 3),) * 3
     projected = n.op("nn.matmul", x, weights)
     projected = projected if bias is None else n.op("add", projected, bias)
+    sizes = n.attr("qkv_hidden_sizes", None) or (simple(weights.shape[1] // 3),) * 3
+    return _self_attention(n, projected, sizes, mask, past, added)
+
+
+@converter("QAttention", domain=DOMAIN)
+def quantized_attention(n: NodeContext) -> Any:
+    """Self-attention whose projection is a product of bytes, scaled to floats; the rest is that of Attention."""
+    x, weights, bias, mask, past = n[0], n[1], n[2], n.optional(5), n.optional(8)
+    for name in ("do_rotary", "past_present_share_buffer"):
+        if n.attr(name, 0):
+            n.refuse_attribute(name)
+    x_zero, w_zero = (None if n.optional(k) is None else flat(n, n[k]) for k in (6, 7))
+    total = n.cast(integer_product(n, x, x_zero, weights, w_zero), "float32")
+    scale = n.op("multiply", flat(n, n[3]), flat(n, n[4]))
+    projected = n.op("add", n.op("multiply", total, scale), bias)
+    return _self_attention(n, projected, (simple(weights.shape[1] // 3),) * 3, mask, past, None)
+
+
+def _self_attention(
+    n: NodeContext,
+    projected: Operand,
+    sizes: Sequence[Dim],
+    mask: Operand | None,
+    past: Operand | None,
+    added: Operand | None,
+) -> Any:
+    """Attention of queries, keys and values [batch, length, width]: parts of `projected`, of widths `sizes`."""
     parts: list[Operand] = []
     begin: Dim = 0
     for size in sizes:
-        part = n.part(projected, 2, begin, begin + size)
-        parts.append(heads_of(n, part, heads))
+        parts.append(heads_of(n, n.part(projected, 2, begin, begin + size), n.attr("num_heads")))
         begin += size
     query, key, value = parts
     present = None

@@ -30,7 +30,7 @@ def matmul_nbits(n: NodeContext) -> Any:
     if bits not in (4, 8) or any(p is not None and p.data is None for p in (packed, scales, zeros)):
         n.refuse(f"weights are constants of 4 or 8 bits, found {bits} bits, {packed}, {scales}")
     blocks = -(-depth // block)
-    stored = _unpacked(packed.data.reshape(columns, blocks, -1), bits)[..., :block]  # type: ignore[union-attr]
+    stored = unpacked(packed.data.reshape(columns, blocks, -1), bits)[..., :block]  # type: ignore[union-attr]
     scale = scales.data.reshape(columns, blocks).astype(np.float32)  # type: ignore[union-attr]
     offset = np.full((columns, blocks), float(1 << (bits - 1)), np.float32)
     if zeros is not None and zeros.data is not None:
@@ -45,7 +45,7 @@ def matmul_nbits(n: NodeContext) -> Any:
     return n.cast(result, x.dtype)
 
 
-def _unpacked(stored: np.ndarray, bits: int) -> np.ndarray:
+def unpacked(stored: np.ndarray, bits: int) -> np.ndarray:
     """Bytes as they are; of nibbles the low one of each byte comes first."""
     if bits == 8:
         return stored
@@ -56,7 +56,7 @@ def _offsets(zeros: np.ndarray, columns: int, blocks: int, bits: int) -> np.ndar
     """The zero points of blocks as floats: they are packed as the weights are, or floats already."""
     if is_floating(zeros.dtype):
         return zeros.reshape(columns, blocks).astype(np.float32)
-    return _unpacked(zeros.reshape(columns, -1), bits)[:, :blocks].astype(np.float32)
+    return unpacked(zeros.reshape(columns, -1), bits)[:, :blocks].astype(np.float32)
 
 
 def _in_bytes(

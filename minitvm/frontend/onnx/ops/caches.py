@@ -9,6 +9,7 @@ import numpy as np
 
 from ....expr import Expr
 from ....graph.nodes import Dim
+from ....te import maximum
 from ....topi.shapes import simple
 from ...operand import Operand
 from ..context import NodeContext
@@ -47,14 +48,10 @@ def group_query_attention(n: NodeContext) -> Any:
     n.ignore("rotary_interleaved")
     past = [cache for cache in (n.optional(3), n.optional(4)) if cache is not None]
     new = [key, value]
+    grows = any(isinstance(cache.shape[2], Expr) for cache in past)
     if past:
-        for cache in past:
-            if isinstance(cache.shape[2], Expr):
-                n.refuse(
-                    f"the length {cache.shape[2]} of the past is open\n"
-                    "  try:    states=True, max_length=...: caches of that length"
-                )
-        new = [n.op("nn.cache_update", c, x, position, axis=2) for c, x in zip(past, new, strict=True)]
+        room = [_room_for_all(n, cache, length) if grows else cache for cache in past]
+        new = [n.op("nn.cache_update", c, x, position, axis=2) for c, x in zip(room, new, strict=True)]
     elif isinstance(length, Expr):
         n.refuse(f"without a past, the length {length} is open")
     else:
@@ -64,12 +61,21 @@ def group_query_attention(n: NodeContext) -> Any:
     sink = n.optional(11)
     if sink is None and n.attr("smooth_softmax", 0) == 1:
         sink = Operand.known(np.zeros(1, query.dtype.numpy))
-    if window < 0 and not cap and sink is None:
+    if window < 0 and not cap and sink is None and not grows:
         mixed = n.op("nn.cached_attention", query, *new, position, scale=float(scale))
     else:
         keys, values = new
         mixed = _written_out(n, query, keys, values, position, float(scale), window, cap, sink)
     return [joined_heads(n, mixed), *new]
+
+
+def _room_for_all(n: NodeContext, cache: Operand, length: Dim) -> Operand:
+    """A cache of open length with room for as many tokens as `total_sequence_length` says, if that is more."""
+    past, total = cache.shape[2], n[6]
+    count = n.dims(total, "the number of tokens")[0] if total.is_known else n.bound(total, past + length, "tokens")
+    more = simple(maximum(count, past) - past)
+    grown: Operand = n.op("nn.pad", cache, pad_width=((0, 0), (0, 0), (0, more), (0, 0)))
+    return grown
 
 
 def _written_out(

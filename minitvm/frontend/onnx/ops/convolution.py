@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....expr import Expr
+from ....expr import GE, LE, And, Expr, as_expr, match
 from ....graph.nodes import Dim
 from ....te import maximum
 from ....topi.shapes import simple
@@ -88,10 +88,13 @@ def conv_transpose(n: NodeContext) -> Any:
     strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
     extra = n.attr("output_padding", (0,) * rank)
     padding = _transposed_padding(n, x.shape[2:], kernel, strides, dilations, extra)
+    known = all(isinstance(p, int) for p in padding)
     convolved = n.op(
-        f"nn.conv{rank}d_transpose", x, w, strides=strides, padding=padding, output_padding=extra, dilation=dilations,
-        groups=n.attr("group", 1),
+        f"nn.conv{rank}d_transpose", x, w, strides=strides, padding=padding if known else (0,) * (2 * rank),
+        output_padding=extra, dilation=dilations, groups=n.attr("group", 1),
     )  # fmt: skip
+    if not known:
+        convolved = _cropped(n, convolved, padding[:rank], n.attr("output_shape")[-rank:])
     return convolved if bias is None else n.op("nn.bias_add", convolved, bias)
 
 
@@ -102,7 +105,7 @@ def _transposed_padding(
     strides: Sequence[int],
     dilations: Sequence[int],
     extra: Sequence[int],
-) -> tuple[int, ...]:
+) -> tuple[Dim, ...]:
     rank = len(spatial)
     mode, shape = n.attr("auto_pad", "NOTSET"), n.attr("output_shape", None)
     pads = n.attr("pads", (0,) * (2 * rank))
@@ -114,10 +117,21 @@ def _transposed_padding(
     for axis, (extent, k, s, d, e) in enumerate(zip(spatial, kernel, strides, dilations, extra, strict=False)):
         size = extent * s if shape is None else shape[len(shape) - rank + axis]
         total = simple((extent - 1) * s + e + (k - 1) * d + 1 - size)  # with auto_pad independent of the extent
-        if isinstance(total, Expr):
-            n.refuse(f"output_shape={shape} of the open dimension {extent}\n  try:    shapes={{...}}")
-        small = total // 2
+        small = simple(total // 2)
+        large = simple(total - small)
         upper = mode == "SAME_UPPER"
-        before.append(small if upper else total - small)
-        after.append(total - small if upper else small)
+        before.append(small if upper else large)
+        after.append(large if upper else small)
     return (*before, *after)
+
+
+def _cropped(n: NodeContext, x: Operand, begin: Sequence[Dim], sizes: Sequence[int]) -> Operand:
+    """`sizes` elements from `begin` of each spatial axis of a result without padding, which must have them."""
+    inside = [simple(And(GE(*match(as_expr(b), as_expr(0))), LE(*match(as_expr(b + s), as_expr(extent)))))
+              for b, s, extent in zip(begin, sizes, x.shape[2:], strict=True)]  # fmt: skip
+    x = n.builder.required(x, [c if isinstance(c, Expr) else as_expr(bool(c)) for c in inside], n.where)
+    ends = tuple(simple(b + s) for b, s in zip(begin, sizes, strict=True))
+    axes = tuple(range(2, x.ndim))
+    part = n.op("strided_slice", x, begin=tuple(begin), end=ends, strides=(1,) * len(axes), axes=axes)
+    cut: Operand = n.op("broadcast_to", part, shape=(*x.shape[:2], *sizes))
+    return cut

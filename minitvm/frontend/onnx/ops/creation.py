@@ -39,7 +39,9 @@ def constant_of_shape(n: NodeContext) -> Any:
 @converter("Range")
 @converter("Range", domain="com.microsoft")
 def range_(n: NodeContext) -> Any:
-    """The number of elements is a shape, so the three ends must be known."""
+    """The number of elements is a shape; where a run computes it, it must have a bound."""
+    if any(n[k].data is None for k in range(2)) and n[2].is_known:
+        return _range_of_data(n)
     parts = [n.array(n[k], what) for k, what in enumerate(("the start", "the limit", "the step"))]
     dtype = n[0].dtype
     first, limit, step = (p.reshape(()).item() for p in parts)
@@ -49,6 +51,23 @@ def range_(n: NodeContext) -> Any:
         return n.op("arange", start=first, stop=limit, step=step, dtype=str(dtype))
     count = max(0, math.ceil((limit - first) / step))
     return Operand.known((first + step * np.arange(count)).astype(dtype.numpy))
+
+
+def _range_of_data(n: NodeContext) -> Operand:
+    """start + step * (0, 1, ...), as many as there are in front of the limit."""
+    start, limit, dtype = n.reshape(n[0], ()), n.reshape(n[1], ()), n[0].dtype
+    step = n.scalar(n[2], "the step")
+    if not step:
+        n.refuse("the step of a range is 0")
+    length = n.op("subtract", limit, start) if step > 0 else n.op("subtract", start, limit)
+    if dtype.is_float:
+        count = n.cast(n.op("ceil", n.op("divide", length, abs(step))), "int64")
+    else:
+        count = n.op("floor_divide", n.op("add", n.cast(length, "int64"), abs(step) - 1), abs(step))
+    size = n.dims(n.op("maximum", count, 0), "the limit")[0]
+    line = n.op("arange", start=0, stop=size, step=1, dtype=str(dtype))
+    result: Operand = n.op("add", n.op("multiply", line, step), start)
+    return result
 
 
 @converter("EyeLike")

@@ -8,6 +8,8 @@ import numpy as np
 
 from ....expr import Expr
 from ....graph.nodes import Dim
+from ....te import minimum
+from ....topi.shapes import simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -126,21 +128,14 @@ def reverse_sequence(n: NodeContext) -> Any:
 def center_crop_pad(n: NodeContext) -> Any:
     """Each axis cut or padded with zeros to a size, evenly on both sides."""
     x = n[0]
-    sizes = n.ints(n[1], "the shape")
-    axes = n.attr("axes", tuple(range(x.ndim)))
-    begin: list[int] = []
-    end: list[int] = []
-    where: list[int] = []
-    widths = [(0, 0)] * x.ndim
-    for a, size in zip((a % x.ndim for a in axes), sizes, strict=True):
-        extent = x.shape[a]
-        if isinstance(extent, Expr):
-            n.refuse(f"the dimension {extent} is symbolic")
-        if extent >= size:
-            first = (extent - size) // 2
-            begin, end, where = [*begin, first], [*end, first + size], [*where, a]
-        else:
-            before = (size - extent) // 2
-            widths[a] = (before, size - extent - before)
-    cut = n.op("strided_slice", x, begin=begin, end=end, strides=(1,) * len(begin), axes=where) if begin else x
-    return n.op("nn.pad", cut, pad_width=widths) if any(w != (0, 0) for w in widths) else cut
+    axes = [a % x.ndim for a in n.attr("axes", tuple(range(x.ndim)))]
+    for axis, size in zip(axes, n.dims(n[1], "the shape"), strict=True):
+        extent = x.shape[axis]
+        kept = simple(minimum(extent, size))
+        first, before = simple((extent - kept) // 2), simple((size - kept) // 2)
+        x = n.part(x, axis, first, simple(first + kept))
+        widths: list[tuple[Dim, Dim]] = [(0, 0)] * x.ndim
+        widths[axis] = (before, simple(size - kept - before))
+        x = n.op("nn.pad", x, pad_width=widths) if widths[axis] != (0, 0) else x
+        x = n.assume(x, (x.shape[axis], size)) if isinstance(x.shape[axis], Expr) else x
+    return n.op("copy", x) if x is n[0] else x

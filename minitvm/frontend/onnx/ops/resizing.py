@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ....graph.nodes import Dim
 from ....topi.resize_tables import positions, tables
-from ....topi.shapes import same
+from ....topi.shapes import same, simple
 from ...operand import Operand
 from ...symbolic import Quotient, scaled
 from ..context import NodeContext
@@ -16,6 +18,8 @@ from ..registry import converter
 _COORDINATES = (
     "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize", "half_pixel_symmetric",
 )  # fmt: skip
+# ONNX Runtime takes a position that is at most so far from the middle between two elements for one in the middle.
+_TIE = 1e-6
 _METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
 
 
@@ -45,7 +49,7 @@ def _factors(n: NodeContext, scales: Operand) -> tuple[Any, ...]:
 
 def _asymmetric(n: NodeContext) -> dict[str, Any]:
     method = _method(n)
-    return {"method": method, "coordinate_transformation_mode": "asymmetric", "rounding_method": "floor"}
+    return {"method": method, "coordinate_transformation_mode": "asymmetric", "rounding_method": "simple"}
 
 
 def _method(n: NodeContext) -> str:
@@ -129,16 +133,90 @@ def _resized(n: NodeContext, scales: tuple[Any, ...] | None, size: tuple[Dim, ..
             scales = None  # the quotient of the extents
     if attrs.pop("antialias", False):
         return _antialiased(n, scales, size, attrs)
+    if attrs["method"] == "nearest_neighbor" and attrs["coordinate_transformation_mode"] != "tf_crop_and_resize":
+        x, scales, size = _taken(n, x, scales, size, attrs)
+    if attrs["rounding_method"] == "simple":
+        attrs["rounding_method"] = "floor"
     return n.op("image.resize", x, size=size, scales=scales, **attrs)
+
+
+def _taken(
+    n: NodeContext, x: Operand, scales: tuple[Any, ...] | None, size: tuple[Dim, ...], attrs: dict[str, Any]
+) -> tuple[Operand, tuple[Any, ...] | None, tuple[Dim, ...]]:
+    """x resized along the axes whose scale is no whole number, and the scales and the size that are left to do.
+
+    There a position may lie just between two elements, where its rounding decides which is nearest. So positions are
+    computed as ONNX Runtime does, in float32 and in its order, and the elements are taken.
+    """
+    left = list(size)
+    for axis, wanted in enumerate(size):
+        extent = x.shape[axis]
+        factor = None if scales is None else float(scales[axis])
+        if factor is None and isinstance(extent, int) and isinstance(wanted, int) and extent:
+            factor = wanted / extent
+        if factor is None and isinstance(ratio := simple(wanted // extent), int) and same(wanted, extent * ratio):
+            factor = float(ratio)
+        if factor is not None and factor >= 1 and factor == int(factor) and same(wanted, extent * int(factor)):
+            continue
+        places = _nearest_places(n, extent, wanted, None if scales is None else scales[axis], attrs)
+        x = n.op("take", x, places, axis=axis)
+        left[axis] = wanted
+        scales = scales and (*scales[:axis], 1.0, *scales[axis + 1 :])
+    return x, scales, tuple(left)
+
+
+def _nearest_places(n: NodeContext, extent: Dim, size: Dim, scale: float | None, attrs: dict[str, Any]) -> Operand:
+    """The places [size] in an axis of `extent` elements that are nearest to the positions of the results."""
+
+    def number(dim: Dim) -> Operand:
+        return n.cast(Operand.known(np.array([dim, None], object)[:1], "int64"), "float32")
+
+    mode, rounding = attrs["coordinate_transformation_mode"], attrs["rounding_method"]
+    step = np.full(1, scale, np.float32) if scale is not None else n.op("divide", number(size), number(extent))
+    index = n.cast(n.numbers(size, 0, 1), "float32")
+    at = n.op("divide", index if mode == "asymmetric" else n.op("add", index, 0.5), step)
+    if mode == "align_corners":
+        last = n.op("maximum", n.op("subtract", number(size), 1.0), 1.0)  # of one result, the place is 0
+        at = n.op("divide", n.op("multiply", index, n.op("subtract", number(extent), 1.0)), last)
+    elif mode != "asymmetric":
+        at = n.op("subtract", at, 0.5)
+    if mode == "pytorch_half_pixel":
+        at = n.op("where", n.op("less_equal", number(size), 1.0), np.zeros(1, np.float32), at)
+    if mode == "half_pixel_symmetric":
+        covered = n.op("divide", number(size), n.op("multiply", number(extent), step))
+        middle = n.op("multiply", number(extent), 0.5)
+        at = n.op("add", n.op("multiply", middle, n.op("subtract", Operand.known(np.ones(1, np.float32)), covered)), at)
+    low = n.op("floor", at)
+    match rounding:
+        case "simple" if scale is not None and scale < 1:  # of what Resize of opset 10 leaves open, the last
+            near = n.op("ceil", at)
+        case "floor" | "simple":
+            near = low
+        case "ceil":
+            near = n.op("ceil", at)
+        case "round_prefer_floor" | "round_prefer_ceil":
+            share = n.op("subtract", at, low)
+            floor = rounding.endswith("floor")
+            up = n.op("greater", share, 0.5 + _TIE) if floor else n.op("greater_equal", share, 0.5 - _TIE)
+            near = n.op("add", low, n.cast(up, "float32"))
+        case _:
+            n.refuse_attribute("nearest_mode")
+    last = n.op("subtract", number(extent), 1.0)
+    return n.cast(n.op("maximum", n.op("minimum", near, last), 0.0), "int32")
 
 
 def _scaled(n: NodeContext, dim: Dim, scale: Any) -> Dim:
     if isinstance(dim, int) and not isinstance(scale, Quotient):
-        return math.floor(dim * scale)
+        return math.floor(np.float32(dim) * np.float32(scale))
     size = scaled(dim, scale)
     if size is not None:
         return size
-    n.refuse(f"the symbolic dimension {dim} is scaled by {scale}")
+    if isinstance(scale, Quotient):
+        n.refuse(f"the symbolic dimension {dim} is scaled by {scale}")
+    # No integers give what the rounded product is at every extent: a run computes it.
+    extent = n.cast(Operand.known(np.array([dim, None], object)[:1], "int64"), "float32")
+    count = n.op("floor", n.op("multiply", extent, np.full(1, scale, np.float32)))
+    return n.bound(count, simple(dim * math.ceil(scale * 1000) // 1000 + 1), "resized")
 
 
 def _antialiased(n: NodeContext, scales: tuple[Any, ...] | None, size: tuple[Dim, ...], attrs: dict[str, Any]) -> Any:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from ....expr import Expr
+from ....topi.shapes import product
 from ...blocks import blocks_to_picture
+from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
+from .shaping import known_dims
 
 _METHODS = {"bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic", "nearest": "nearest"}
 
@@ -20,6 +26,33 @@ def grid_sample(n: NodeContext) -> Any:
     align, padding = bool(n.attr("align_corners", 0)), n.attr("padding_mode", "zeros")
     data, grid = n[0], n.cast(n[1], n[0].dtype)
     return n.op("image.grid_sample", data, grid, method=_METHODS[mode], padding_mode=padding, align_corners=align)
+
+
+@converter("AffineGrid", since=20)
+def affine_grid(n: NodeContext) -> Any:
+    """The points of a picture of a size, from -1 to 1, moved by matrices [batch, rank, rank + 1] (Jaderberg 2015).
+
+    Points are (x, y) or (x, y, z), the last axis of the picture first.
+    """
+    theta, (batch, _, *extents) = n[0], n.dims(n[1], "the size")
+    rank, align = len(extents), bool(n.attr("align_corners", 0))
+    theta = n.assume(theta, (theta.shape[0], batch)) if isinstance(theta.shape[0], Expr) else theta
+    columns = []
+    for axis in reversed(range(rank)):
+        index = n.cast(n.numbers(extents[axis], axis, rank), theta.dtype)
+        size = n.cast(known_dims((extents[axis],)), theta.dtype)
+        step = n.op("divide", 2.0 * _one(theta), n.op("subtract", size, 1.0) if align else size)
+        first = -_one(theta) if align else n.op("subtract", n.op("divide", step, 2.0), 1.0)
+        line = n.op("add", n.op("multiply", index, step), first)
+        columns.append(n.op("broadcast_to", line, shape=tuple(extents)))
+    columns.append(n.op("full", shape=tuple(extents), fill_value=1.0, dtype=str(theta.dtype)))
+    points = n.reshape(n.op("stack", *columns, axis=rank), (1, product(extents), rank + 1))
+    moved = n.op("nn.matmul", points, n.op("transpose", theta, axes=(0, 2, 1)))
+    return n.reshape(moved, (batch, *extents, rank))
+
+
+def _one(like: Operand) -> np.ndarray:
+    return np.ones(1, like.dtype.numpy)
 
 
 @converter("Col2Im", since=18)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ....expr import EQ, Expr, const
+from ....expr import EQ, Expr, Or, as_expr, const, match
 from ....graph.nodes import Dim
-from ....topi.shapes import differ, product, same, simple
+from ....topi.shapes import differ, may_exceed, product, same, simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -45,6 +45,8 @@ def size(n: NodeContext) -> Any:
 
 @converter("Reshape", since=5)
 def reshape(n: NodeContext) -> Any:
+    if n[1].data is None:
+        return _reshaped_by_data(n)
     x, requested = n[0], n.dims(n[1], "the shape")
     if n.attr("allowzero", 0):
         return n.reshape(x, requested)
@@ -52,6 +54,27 @@ def reshape(n: NodeContext) -> Any:
     if any(k >= x.ndim for k in copied):
         n.refuse(f"0 at axis {copied[-1]} copies a dimension that {x} does not have")
     return n.reshape(x, [x.shape[k] if k in copied else d for k, d in enumerate(requested)])
+
+
+def _reshaped_by_data(n: NodeContext) -> Any:
+    """A run finds where the shape has 0, which copies a dimension, and -1, which stands for what remains."""
+    x, shape, total = n[0], n[1], product(n[0].shape)
+    if not isinstance(shape.shape[0], int) or n.attr("allowzero", 0):
+        return n.reshape(x, n.dims(shape, "the shape"))
+    own = [simple(d) for d in (*x.shape, *(0,) * shape.shape[0])[: shape.shape[0]]]
+    copied = n.op("where", n.op("equal", shape, 0), known_dims(tuple(own)), shape)
+    rest = n.op("equal", copied, -1)
+    others = n.op("prod", n.op("where", rest, np.ones(1, np.int64), copied), axis=(0,), keepdims=True)
+    inferred = n.op("floor_divide", known_dims((total,)), n.op("maximum", others, 1))
+    whole = n.op("where", rest, inferred, copied)
+    elements = n.builder.elements(shape)
+    sizes: list[Dim] = []
+    for k, element in enumerate(elements):
+        if element is None:
+            sizes += n.dims(n.part(whole, 0, k, k + 1), "the shape", most=total)
+        else:
+            sizes.append(own[k] if isinstance(element, int) and element == 0 else element)
+    return n.reshape(x, sizes)
 
 
 @converter("Flatten")
@@ -127,11 +150,16 @@ def concat(n: NodeContext) -> Any:
 
 @converter("Expand", since=8)
 def expand(n: NodeContext) -> Any:
+    """Broadcast both ways. A size that is at most 1, such as that of x[:1], leaves the extent as it is."""
     x = n[0]
     shape = list(n.dims(n[1], "the shape"))
     own = (*(1,) * (len(shape) - x.ndim), *x.shape)
     shape = [*(1,) * (x.ndim - len(shape)), *shape]
-    met = tuple(o if isinstance(w, int) and w == 1 else w for o, w in zip(own, shape, strict=False))
+    small = [(o, w) for o, w in zip(own, shape, strict=True) if isinstance(w, Expr) and not may_exceed(w, 1)]
+    conditions = [Or(EQ(*match(as_expr(w), as_expr(1))), EQ(*match(as_expr(o), as_expr(w)))) for o, w in small]
+    undecided = [c for c in map(simple, conditions) if isinstance(c, Expr)]
+    x = n.assume(x, *((c, 1) for c in undecided)) if undecided else x
+    met = tuple(o if not may_exceed(w, 1) else w for o, w in zip(own, shape, strict=True))
     return n.op("broadcast_to", x, shape=met)
 
 
