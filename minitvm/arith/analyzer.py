@@ -113,13 +113,18 @@ class Analyzer:
             raise TypeMismatch(f"bind({var.name}): wanted a Range, an extent or (low, high), found nothing")
         domain = self._domain
         domain.order.pop(var, None)
-        domain.order[var] = max(domain.order.values(), default=-1) + 1
+        domain.order[var] = next(reversed(domain.order.values()), -1) + 1
         domain.ranges.pop(var, None)
         domain.symbolic.pop(var, None)
         if isinstance(values, tuple):
             low, high = (self._end(v) for v in values)
         else:
             r = values if isinstance(values, Range) else Range.of(values)
+            if isinstance(r.start, IntImm) and isinstance(r.extent, IntImm):  # most loops
+                least = 0 if isinstance(var, SizeVar) else r.start.value
+                domain.ranges[var] = max(r.start.value, least), r.start.value + r.extent.value - 1
+                self._forget()
+                return
             start = self._normal.exact(r.start)
             low, high = start, start + self._normal.exact(r.extent) - 1
         self._forget()

@@ -81,14 +81,14 @@ def lowered(func: PrimFunc, module: IRModule, sources: Mapping[str, str], target
 
 
 def _kernel(func: PrimFunc, source: str, target: Target) -> LoweredKernel:
-    written = elements_written(func.body)
+    written, read = elements_written(func.body), elements_surely_read(func.body)
     buffers = [p if isinstance(p, Buffer) else None for p in func.params]
     return LoweredKernel(
         func.name,
         source,
         kernel_params(func),
         tuple(written.get(b, 0) if b is not None else 0 for b in buffers),
-        tuple(elements_surely_read(func.body, b) if b is not None else 0 for b in buffers),
+        tuple(read.get(b, 0) if b is not None else 0 for b in buffers),
         func.script(),
         target.brief,
         func,

@@ -5,10 +5,14 @@ All of it is read off the effects of the body.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...expr import IntImm, walk
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, Stmt
-from .effects import effects, exposes
-from .touches import Box
+from .effects import Effects, effects, exposes
+from .touches import Box, Touch
+
+_ANY = 1 << 63  # elements, where there is no bound
 
 
 def buffer_access(body: Stmt) -> dict[Buffer, str]:
@@ -36,17 +40,41 @@ def _stored_and_loaded(body: Stmt) -> tuple[set[Buffer], set[Buffer]]:
 
 def elements_written(body: Stmt) -> dict[Buffer, int | None]:
     """An upper bound of the elements of each buffer that a statement stores to; None where there is none."""
-    stored = frozenset(_stored_and_loaded(body)[0])
     totals: dict[Buffer, int | None] = {}
-    for touch in effects(body, stored).writes:
+    for touch in _effects_outside(body).writes:
         before, count = totals.get(touch.buffer, 0), touch.elements_at_most()
         totals[touch.buffer] = None if before is None or count is None else before + count
     return totals
 
 
-def elements_surely_read(body: Stmt, buffer: Buffer) -> int:
-    """A lower bound of the elements of a buffer that a run of a statement reads."""
-    return max((_inside(t.least, buffer) for t in effects(body, frozenset([buffer])).reads if t.least), default=0)
+def elements_surely_read(body: Stmt) -> dict[Buffer, int]:
+    """A lower bound of the elements that a run of a statement reads of each buffer, where its size is a number."""
+    touches: dict[Buffer, list[Touch]] = {}
+    for touch in _effects_outside(body).reads:
+        touches.setdefault(touch.buffer, []).append(touch)
+    return {buffer: _most_surely_read(those) for buffer, those in touches.items() if _is_known(buffer)}
+
+
+def _is_known(buffer: Buffer) -> bool:
+    return all(isinstance(dim, IntImm) for dim in buffer.shape)
+
+
+def _effects_outside(body: Stmt) -> Effects:
+    """What a statement does with the buffers from outside that either question is about: found once."""
+    stored, loaded = _stored_and_loaded(body)
+    return effects(body, frozenset(stored | set(filter(_is_known, loaded))))
+
+
+def _most_surely_read(touches: Iterable[Touch]) -> int:
+    """What one of several reads of a buffer surely reads: the most. Those that may read the most are asked first."""
+    bounded = [(count if (count := touch.elements_at_most()) is not None else _ANY, touch) for touch in touches]
+    best = 0
+    for count, touch in sorted(bounded, key=lambda pair: -pair[0]):
+        if count <= best:
+            break
+        if touch.least:
+            best = max(best, _inside(touch.least, touch.buffer))
+    return best
 
 
 def _inside(box: Box, buffer: Buffer) -> int:

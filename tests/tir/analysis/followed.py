@@ -267,7 +267,7 @@ def follow(func: PrimFunc, args: Sequence[Any], tally: Tally, updated: bool = Fa
         for buffer in {t.buffer for t in (*known.reads, *known.writes) if t.buffer.name in outside(loop)}:
             numbers = f"of {buffer.name}: {where}"
             read, written = (sum(e[0] == buffer.name for e in part) for part in (frame.reads, frame.writes))
-            assert elements_surely_read(loop, buffer) <= read, numbers
+            assert elements_surely_read(loop).get(buffer, 0) <= read, numbers
             counts = [t.elements_at_most() for t in known.writes if t.buffer is buffer]
             assert None in counts or written <= sum(filter(None, counts)), numbers
             assert exposes(loop, buffer) == any(t.buffer is buffer for t in known.exposed), (
@@ -537,7 +537,7 @@ def count_holds(body: str) -> None:
     loop = first_loop(body)
     if body in SURELY_READ:
         storage = next(t.buffer for t in effects(loop).reads if t.buffer.name == "S")
-        assert elements_surely_read(loop, storage) == SURELY_READ[body], body
+        assert elements_surely_read(loop).get(storage, 0) == SURELY_READ[body], body
         return
     counts = [t.elements_at_most() for t in effects(loop).writes if t.buffer.name == "S"]
     assert counts == [COUNTS[body]], body
