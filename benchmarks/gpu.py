@@ -1,6 +1,6 @@
 """A CUDA device beside PyTorch (cuBLAS, cuDNN) on the same device: products, rows, layers, networks, launches.
 
-    python -m benchmarks.gpu [matmul rows layers networks launch]
+    python -m benchmarks.gpu [matmul candidates rows layers networks launch]
 
 Arrays lie on the device before and after; a call returns when its result is there, ours and PyTorch's alike. PyTorch's
 networks are CUDA graphs, as ours are. TF32 is off but where a line says so. Without a device or without PyTorch it
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import minitvm
+from minitvm import strategy
 from minitvm.errors import MinitvmError
 from minitvm.graph import Graph, GraphBuilder
 
@@ -123,6 +124,67 @@ def matmul(n: int = 4096) -> Iterator[harness.Row]:
         yield compared(f"{dtype} {n}^3", mine, theirs(torch.matmul, x, y), "cuBLAS", wanted, 1e-2)
 
 
+CANDIDATES = 6  # of each rule and way to fetch
+
+
+def ways(graph: Graph, target: str, most: int = CANDIDATES) -> list[Any]:
+    """The candidates for a graph of one operator: of each rule, and each way in which it fetches, the cheapest."""
+    (func,) = minitvm.lower(graph, target=target, stop_at="tir").values()
+    groups: dict[Any, list[Any]] = {}
+    for one in strategy.candidates(func, minitvm.target.Target(target)):
+        groups.setdefault((one.rule, one.knobs.get("fetch")), []).append(one)
+    return [(func, one) for group in groups.values() for one in group[:most]]
+
+
+def candidate_seconds(func: Any, candidate: Any, target: str, arrays: list[Any], expected: Any) -> float:
+    """Seconds of a candidate's kernels by the device's clock, the least of five. Its result must be as expected."""
+    function = minitvm.build(candidate.schedule(func).func, target=target)
+    there = [function.to_device(array) for array in (*arrays, np.zeros_like(expected))]
+    clock = function.clock([there])
+    assert clock is not None
+    seconds = min(clock(k) for k in range(5))
+    harness.require_agreement(str(dict(candidate.knobs)), "NumPy", there[-1].numpy(), expected)
+    return seconds
+
+
+def candidates(n: int = 4096) -> Iterator[harness.Row]:
+    """The candidates for square products, kernels alone, beside cuBLAS: what costs choose is the first of its rule."""
+    import torch
+
+    from minitvm.runtime.cuda import devices
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    target = devices.current().target
+    for dtype, wanted in (("float32", 0.85), ("float16", 0.5)):
+        x, y = (torch.randn(n, n, device="cuda", dtype=getattr(torch, dtype)) for _ in "xy")
+        expected = (x.float() @ y.float()).cpu().numpy()
+        peer = kernel_seconds(lambda x=x, y=y: torch.matmul(x, y))
+        for func, one in ways(product(n, dtype), target):
+            name = " ".join([dtype, one.rule, *map(str, one.knobs.values()), f"{one.cost.cycles:.3g}"])
+            try:
+                seconds = candidate_seconds(func, one, target, [x.cpu().numpy(), y.cpu().numpy()], expected)
+            except MinitvmError as error:
+                print(f"  {name}: {str(error).partition(chr(10))[0]}")
+                continue
+            yield harness.Row(name, 1, seconds, peer, "cuBLAS, kernel", wanted)
+
+
+def kernel_seconds(run: Run, rounds: int = 20) -> float:
+    """Seconds of what PyTorch queues, by the device's clock, the least of some rounds."""
+    import torch
+
+    found = []
+    for _ in range(rounds):
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        run()
+        events[0].record()
+        run()
+        events[1].record()
+        torch.cuda.synchronize()
+        found.append(events[0].elapsed_time(events[1]) * 1e-3)
+    return min(found)
+
+
 ROWS = ("softmax", "layer norm", "gelu")
 
 
@@ -211,7 +273,7 @@ def launch() -> Iterator[harness.Row]:
 
 
 PARTS: dict[str, Callable[[], Iterator[harness.Row]]] = {
-    "matmul": matmul, "rows": rows, "layers": layers, "networks": networks, "launch": launch,
+    "matmul": matmul, "candidates": candidates, "rows": rows, "layers": layers, "networks": networks, "launch": launch,
 }  # fmt: skip
 
 

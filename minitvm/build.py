@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 import numpy as np
 
 from .backend import get as get_backend
+from .backend import lookup
 from .errors import InputError, nearest
 from .executable import nodes as x
 from .link import link_function, link_graph
@@ -188,7 +189,7 @@ def lower(
     if stop_at not in STOPS:
         raise InputError(f"stop_at={stop_at!r}: wanted one of {', '.join(STOPS)}; {nearest(stop_at, STOPS)}")
     _require_accuracy(accuracy)
-    machine = Target.of(target) if stop_at in ("graph", "fused", "te", "tir") else code_target(target)
+    machine = _at_hand(target) if stop_at in ("graph", "fused", "te", "tir") else code_target(target)
     if stop_at == "executable":
         if not isinstance(model, PrimFunc | IRModule):
             model = to_graph(model, shapes, params, stop_before, states, max_length)
@@ -232,10 +233,19 @@ def _require_accuracy(accuracy: str) -> None:
 
 
 def code_target(target: str | Target) -> Target:
-    """The target; raises `TargetError` if code cannot be generated for it."""
+    """The target, with what the device of this machine has where it names no device.
+
+    Raises `TargetError` if code cannot be generated for it.
+    """
+    get_backend(Target.of(target))
+    return _at_hand(target)
+
+
+def _at_hand(target: str | Target) -> Target:
+    """The same for any target, also one for which there is no code generator."""
     machine = Target.of(target)
-    get_backend(machine)
-    return machine
+    at_hand = lookup(machine, "at_hand")
+    return machine if at_hand is None else at_hand(machine)
 
 
 def to_graph(

@@ -95,3 +95,14 @@ def test_what_is_compared_is_one_function_for_both(load: Callable[[str], ModuleT
     func = load("tune_compare").function_of(name)
     assert function_from(text_of(func)).params[0].shape == func.params[0].shape
     assert func.name == "main" and len(func.params) == 3
+
+
+def test_the_candidates_of_a_product_are_measured_by_the_clock_of_the_device(rng: np.random.Generator) -> None:
+    """One of each rule and way to fetch; the simulator's clock is the host's."""
+    pytest.importorskip("numba_cuda")
+    gpu = load("gpu")
+    x, y = (rng.standard_normal((32, 32), dtype=np.float32) for _ in "xy")
+    every = gpu.ways(gpu.product(32, "float32"), "cuda -arch=sm_80", 1)
+    assert {one.knobs.get("fetch") for _, one in every} == {"in front", "behind", "async", None}
+    func, behind = next(one for one in every if one[1].knobs.get("fetch") == "behind")
+    assert gpu.candidate_seconds(func, behind, "cuda", [x, y], x @ y) > 0

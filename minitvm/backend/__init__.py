@@ -22,6 +22,7 @@ happens without it. Three parts have no default, and a back end without them is 
     runtime.hosted                    hosted             what runs a kernel in the middle of another machine's program
     runtime.device.simulated          timed              how many cycles a kernel takes
     tune.runner                       opened             the device, in the process that measures on it
+    build                             at_hand            which device a target that names none means on this machine
     cli.info                          devices            which devices there are
     runtime.artifact                  machine_code       how compiled kernels are saved and loaded
 

@@ -103,6 +103,11 @@ PARTS: tuple[Part, ...] = (
         "a tuner to open the device in a process that then measures one candidate after another there",
         default="a process measures one candidate, by the host's clock or that of its program's device", arguments=(),
     ),
+    Part(
+        "at_hand", "at_hand(target) -> target.Target",
+        "build to fill in the device of this machine where a target names none",
+        default="a target is what its text says", arguments=("target",),
+    ),
     Part("devices", "devices() -> [str]", "info to list the devices of this machine", default="none is listed",
          arguments=()),
     Part(
@@ -140,6 +145,7 @@ class Backend:
     timed: AnyPart = None
     refusal: AnyPart = None
     opened: AnyPart = None
+    at_hand: AnyPart = None
     devices: AnyPart = None
     memory: AnyPart = None
     machine_code: Any = None

@@ -18,7 +18,7 @@ from .choice import Weighed
 class Convolution:
     """What a convolution without groups computes, in any rank; `image` are the spatial extents of its result.
 
-    One that is open is None.
+    One that is open is None. A sum that has to be `exact` is one of integers: no algorithm with fractions will do.
     """
 
     batch: int
@@ -28,6 +28,7 @@ class Convolution:
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     dilation: tuple[int, ...]
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,3 +17,8 @@ def capability(target: Any) -> int:
 def has_warpgroups(target: Any) -> bool:
     """Whether four warps together multiply tiles in shared storage: `wgmma`, which sm_90a alone has."""
     return getattr(target, "arch", "") == "sm_90a"
+
+
+def has_asynchronous_copies(target: Any) -> bool:
+    """Whether threads begin copies to shared storage and wait for them later: `cp.async`, from sm_80 on."""
+    return bool(target.kind == "cuda") and capability(target) >= 80

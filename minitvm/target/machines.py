@@ -87,9 +87,10 @@ class GPU:
     `vector_widths` are the numbers of lanes that vectors can have, () for any; `local_memory_helps` says whether
     storage that a block shares is faster than memory, `has_shuffles` whether the threads of a warp read each other's
     registers.
-    `vector_registers` are those of a processor, whose cores run the
-    threads of a block one after the other; 0 for GPUs. A multiprocessor starts a multiply-add in so many `lanes` each
-    cycle, and keeps so many threads and so much shared memory (0: as much as a block).
+    `vector_registers` are those of a processor, whose cores run the threads of a block one after the other, and get
+    `l1_rate` bytes of the L1 cache in a cycle; 0 for GPUs.
+    A multiprocessor starts a multiply-add in so many `lanes` each cycle, and keeps so many threads and so much shared
+    memory (0: as much as a block).
     Graphs have channels in blocks of `channel_block`, which lie together in memory (0: of a vector).
     `ghz` is 0 where unknown, `l2_bytes` the size of the cache that all multiprocessors share.
     `on_host` are operators, by their names in a graph, that are to run on the host: `lowering.placement`.
@@ -112,6 +113,7 @@ class GPU:
     vector_widths: tuple[int, ...] = ()
     has_shuffles: bool = True
     vector_registers: int = 0
+    l1_rate: int = 128
     lanes: int = 64
     threads_per_multiprocessor: int = 1024
     shared_memory_per_multiprocessor: int = 0
@@ -128,7 +130,7 @@ class GPU:
         if not self.vector_registers:
             return None
         cores = max(1, self.multiprocessors)
-        return CPU(self.name, self.vector_bits, self.vector_registers, cores=cores, ghz=self.ghz)
+        return CPU(self.name, self.vector_bits, self.vector_registers, cores=cores, ghz=self.ghz, l1_rate=self.l1_rate)
 
     @property
     def cycle_seconds(self) -> float:
@@ -328,16 +330,17 @@ _CUDAS = {
     "sm_90a": _capability("sm_90a", 227, 228, 128, 2048),
 }
 # OpenCL 1.2 has no shuffles.
-_WIDTHS = (2, 4, 8)  # of vectors in OpenCL C; those of 16 are of use to bytes alone, and break PoCL 3.0
+_WIDTHS = (2, 4, 8)  # of vectors in OpenCL C; those of 16 are of use to bytes alone on GPUs
 _OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), (), 32 * _KB, 0, 0, 0, 128, True, _WIDTHS, False)
 
 
 def _pocl() -> GPU:
-    """The CPU at hand, as PoCL offers it. LLVM prefers vectors of 256 bits, of which AVX-512 has 32 registers."""
+    """The CPU at hand, as PoCL offers it: vectors that a kernel names are as wide as the CPU has them."""
+    cpu = _host()
     return replace(
         _OPENCL, name="pocl", max_threads_per_block=4096, max_block_dim=(4096, 4096, 4096),
-        max_shared_memory_per_block=512 * _KB, multiprocessors=2, vector_bits=256, local_memory_helps=False,
-        vector_registers=_host().vector_registers,
+        max_shared_memory_per_block=512 * _KB, multiprocessors=2, vector_bits=cpu.vector_bits, local_memory_helps=False,
+        vector_registers=cpu.vector_registers, l1_rate=cpu.l1_rate, vector_widths=(2, 4, 8, 16),
     )  # fmt: skip
 
 

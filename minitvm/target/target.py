@@ -125,6 +125,13 @@ class Target:
         """The target of the code around its kernels: `host`, or this machine's CPU where none is named."""
         return self.host or Target("cpu")
 
+    def on(self, machine: str) -> Target:
+        """The target of that text, with the options in which this one differs from its kind's default."""
+        base = find_kind(self.kind).default()
+        values = {f.name: getattr(self.description, f.name) for f in dataclasses.fields(base)}
+        options = {name: value for name, value in values.items() if value != getattr(base, name)}
+        return Target({**Target(machine).export(), **options}, self.host)
+
     @property
     def brief(self) -> str:
         """The shortest text that `Target` reads back: its model, and the options that differ from the model's.

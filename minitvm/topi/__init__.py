@@ -51,7 +51,14 @@ from .broadcast import (
     subtract,
     where,
 )
-from .byte_products import byte_conv2d, byte_conv2d_nchwc, byte_dense, byte_dense_packed, dense_of_blocks
+from .byte_products import (
+    byte_conv2d,
+    byte_conv2d_nchwc,
+    byte_dense,
+    byte_dense_packed,
+    byte_depthwise_conv2d_nchwc,
+    dense_of_blocks,
+)
 from .cached import cache_update, cached_attention
 from .conv import conv1d, conv2d, conv3d
 from .conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose

@@ -178,7 +178,7 @@ def conv_of_blocks(
             f"conv{rank}d_nchwc: data has {in_blocks} blocks of {block}, weights {weight_in} of {weight_block}"
         )
     stride, dilate = per_axis(strides, rank, "strides"), per_axis(dilation, rank, "dilation")
-    padded, image = _padded(data, padding, pad_value)
+    padded, image = padded_blocks(data, padding, pad_value)
     out = [(d - l * (k - 1) - 1) // s + 1 for d, k, l, s in zip(image, kernel, dilate, stride, strict=True)]
     summed = SummedChannels.of(in_blocks, block, channels)
     taps = [te.reduce_axis((0, k), name=f"k{a}") for k, a in zip(kernel, SPATIAL[rank], strict=True)]
@@ -212,10 +212,18 @@ def depthwise_conv2d_nchwc(
 ) -> Tensor:
     """Depthwise convolution of `data` [N, C/x, H, W, x] with `weight` [C/x, kh, kw, x]: [N, C/x, OH, OW, x]."""
     dtype = out_dtype or data.dtype
-    n, blocks, _, _, block = dims(data, "N, C/x, H, W, x")
+    padded, image = padded_blocks(data, padding)
+    return depthwise_of_blocks(padded, image, weight, dtype, strides, dilation)
+
+
+def depthwise_of_blocks(
+    padded: Tensor, image: tuple[Any, ...], weight: Tensor, dtype: str, strides: Ints, dilation: Ints
+) -> Tensor:
+    """Sums in `dtype` over the windows of a padded image [N, C/x, .., x] of that extent: [N, C/x, OH, OW, x]."""
+    n, blocks, *_, block = dims(padded, "N, C/x, H, W, x")
     _, kh, kw, _ = dims(weight, "C/x, kh, kw, x")
     (sy, sx), (dy, dx) = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")
-    padded, (height, width) = _padded(data, padding)
+    height, width = image
     out_height, out_width = (height - dy * (kh - 1) - 1) // sy + 1, (width - dx * (kw - 1) - 1) // sx + 1
     ky, kx = te.reduce_axis((0, kh), name="ky"), te.reduce_axis((0, kw), name="kx")
 
@@ -301,15 +309,18 @@ def dense_of_panels(
     return te.compute((*leading, units or blocks * block), element, name="dense", attrs=dict(attrs))
 
 
-def _padded(data: Tensor, padding: Ints, pad_value: Expr | None = None) -> tuple[Tensor, tuple[Any, ...]]:
+def padded_blocks(
+    data: Tensor, padding: Ints, pad_value: Expr | None = None, convert: Callable[[Expr], Expr] = lambda e: e
+) -> tuple[Tensor, tuple[Any, ...]]:
     """`data` with zeros, or another value, around its image: a stage, so that the loops over it need no condition.
 
-    The second result is the extent of the padded image.
+    Elements are converted as they are copied, `pad_value` is not. The second result is the extent of the padded image.
     """
     n, blocks, *image, block = dims(data)
     before, after = paddings(padding, len(image))
     full = tuple(d + b + a for d, b, a in zip(image, before, after, strict=True))
-    if not any((*before, *after)):
+    kind = convert(data[(0,) * data.ndim]).dtype
+    if not any((*before, *after)) and kind == data.dtype:
         return data, tuple(image)
 
     def element(b: Expr, cb: Expr, *place: Expr) -> Expr:
@@ -318,8 +329,10 @@ def _padded(data: Tensor, padding: Ints, pad_value: Expr | None = None) -> tuple
         for at, first, behind, extent in zip(point, before, after, image, strict=True):
             inside += [at >= first] if first else []
             inside += [at < extent + first] if behind else []
-        value = data[(b, cb, *(plus(at, -first) for at, first in zip(point, before, strict=True)), c)]
-        return te.if_then_else(te.all(*inside), value, te.const(0, data.dtype) if pad_value is None else pad_value)
+        value = convert(data[(b, cb, *(plus(at, -first) for at, first in zip(point, before, strict=True)), c)])
+        if not inside:
+            return value
+        return te.if_then_else(te.all(*inside), value, te.const(0, kind) if pad_value is None else pad_value)
 
     names = [*SPATIAL[len(image)], "c"]
     padded = te.compute((n, blocks, *full, block), element, name="data_pad", varargs_names=names)

@@ -14,14 +14,17 @@ from ..errors import InputError, TypeMismatch
 from ..expr import Expr, const
 from ..expr.intrin import call
 from ..te import Tensor
-from .blocked import conv_of_blocks, dense_of_panels
+from .blocked import conv_of_blocks, dense_of_panels, depthwise_of_blocks, padded_blocks
 from .conv import conv2d
 from .matmul import dense
 from .shapes import constant, dims
 from .shapes import same as is_equal
 from .words import BYTES, check_words
 
-__all__ = ["byte_conv2d", "byte_conv2d_nchwc", "byte_dense", "byte_dense_packed", "dense_of_blocks"]
+__all__ = [
+    "byte_conv2d", "byte_conv2d_nchwc", "byte_dense", "byte_dense_packed", "byte_depthwise_conv2d_nchwc",
+    "dense_of_blocks",
+]  # fmt: skip
 
 Ints = int | Sequence[int]
 
@@ -42,11 +45,15 @@ def byte_dense(data: Tensor, weight: Tensor, *, zero_point: int = 0) -> Tensor:
     return dense(_shifted(data, zero_point), weight, out_dtype="int32")
 
 
-def _shifted(data: Tensor, zero_point: int) -> Tensor:
+def _check_zero_point(data: Tensor, zero_point: int) -> None:
     if data.dtype not in BYTES:
         raise TypeMismatch(f"a product of bytes: wanted data of int8 or uint8, found {data}")
     if not data.dtype.min <= zero_point <= data.dtype.max:
         raise InputError(f"a product of bytes: the zero point of {data.dtype} data cannot be {zero_point}")
+
+
+def _shifted(data: Tensor, zero_point: int) -> Tensor:
+    _check_zero_point(data, zero_point)
     if zero_point == 0:
         return data
     return te.compute(data.shape, lambda *i: data[i].astype("int16") - const(zero_point, "int16"), name="shifted")
@@ -65,6 +72,31 @@ def byte_conv2d_nchwc(
         data, weight, lambda a, b: call("dot4_u8i8", a, b), const(_word(pad_value)), strides, padding, dilation,
         {"op": "qnn.contrib_conv2d_NCHWc", **({"algorithm": algorithm} if algorithm else {})},
     )  # fmt: skip
+
+
+_EXACT = 1 << 24  # float32 holds every integer up to this
+_PRODUCT = 255 * 128  # the largest of a byte less a zero point, and a weight
+
+
+def byte_depthwise_conv2d_nchwc(
+    data: Tensor, weight: Tensor, *, zero_point: int = 0, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1
+) -> Tensor:
+    """Depthwise convolution of `data` - `zero_point` [N, C/x, H, W, x] with bytes [C/x, kh, kw, x], in int32.
+
+    Padding counts as the zero point. Up to 514 products are summed in float32, which is exact: their sum is below 2^24.
+    A product of floats and its addition are one instruction on most machines, as one of int32 is not.
+    """
+    _check_zero_point(data, zero_point)
+    _, kh, kw, _ = dims(weight, "C/x, kh, kw, x")
+    taps = constant(kh, "a dimension of weights") * constant(kw, "a dimension of weights")
+    dtype = "float32" if taps * _PRODUCT < _EXACT else "int32"
+
+    def shifted(e: Expr) -> Expr:
+        return e.astype(dtype) - const(zero_point, dtype) if zero_point else e.astype(dtype)
+
+    padded, image = padded_blocks(data, padding, convert=shifted)
+    total = depthwise_of_blocks(padded, image, weight, dtype, strides, dilation)
+    return te.compute(total.shape, lambda *i: total[i].astype("int32"), name="sums") if dtype != "int32" else total
 
 
 def byte_dense_packed(data: Tensor, weight: Tensor, *, units: int = 0) -> Tensor:

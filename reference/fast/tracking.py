@@ -33,28 +33,31 @@ class SeveralMasks(Exception):
 
 
 class Track:
-    """For one memory and one level: the last writer and the range of readers of each element."""
+    """For one memory and one level: the last writer and the range of readers of each element; 0 for nobody yet.
+
+    Zeros take no memory before they are touched, and most elements of a large storage never are.
+    """
 
     __slots__ = ("high", "low", "owner")
 
     def __init__(self, size: int) -> None:
-        self.owner = np.full(size, -1, np.int64)
+        self.owner = np.zeros(size, np.int64)
         self.low: np.ndarray | None = None
         self.high: np.ndarray | None = None
 
     def readers(self) -> tuple[np.ndarray, np.ndarray]:
         if self.low is None or self.high is None:
-            self.low, self.high = np.full(self.owner.size, -1, np.int64), np.full(self.owner.size, -1, np.int64)
+            self.low, self.high = np.zeros(self.owner.size, np.int64), np.zeros(self.owner.size, np.int64)
         return self.low, self.high
 
 
 class Counter:
-    """Hands out numbers for points; never the same twice in a run, so that old tracks need no clearing."""
+    """Hands out numbers from 1 on for points; never the same twice in a run, so that old tracks need no clearing."""
 
     __slots__ = ("next",)
 
     def __init__(self) -> None:
-        self.next = 0
+        self.next = 1
 
     def take(self, count: int) -> int:
         first = self.next

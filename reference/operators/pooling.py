@@ -19,8 +19,8 @@ def _ends(x: np.ndarray, size: Any, strides: Any, before: Any, after: Any, dilat
     for n, k, s, b, a, d in zip(x.shape[2:], size, strides, before, after, dilation, strict=True):
         room = n + b + a - (k - 1) * d - 1
         count = (-(-room // s) if ceil_mode else room // s) + 1
-        if ceil_mode and (count - 1) * s >= n + b:  # a window that begins behind the data does not count
-            count -= 1
+        if ceil_mode:  # windows that begin behind the data do not count
+            count = min(count, -(-(n + b) // s))
         ends.append(max(0, (count - 1) * s + (k - 1) * d + 1 - n - b))
     return ends
 
@@ -63,16 +63,17 @@ def avg_pool(
     """The sum of each window by how many of its elements count; integers of fewer than 32 bits are summed in int32."""
     rank = data.ndim - 2
     before, after = before_after(padding, rank)
-    around = [(0, 0), (0, 0), *zip(before, after, strict=True)]
+    size, stride, spread = pair(pool_size, rank), pair(strides, rank), pair(dilation, rank)
+    ends = _ends(data, size, stride, before, after, spread, ceil_mode)
+    declared = [min(a, e) for a, e in zip(after, ends, strict=True)]
+    around = [(0, 0), (0, 0), *zip(before, declared, strict=True)]
     width = data.dtype.itemsize
     dtype = np.float64 if is_floating(data.dtype) else np.int32 if width < 4 else data.dtype
     taps = tuple(range(data.ndim, 2 * rank + 2))
     # What was declared as padding is put there first, so that ones in its place can count.
     padded = np.pad(data.astype(dtype), around)
     counted = np.pad(np.ones_like(data, dtype), around, constant_values=1 if count_include_pad else 0)
-    size, stride, spread = pair(pool_size, rank), pair(strides, rank), pair(dilation, rank)
-    ends = _ends(data, size, stride, before, after, spread, ceil_mode)
-    more = [(0, 0), (0, 0), *((0, max(0, e - a)) for e, a in zip(ends, after, strict=True))]
+    more = [(0, 0), (0, 0), *((0, e - a) for e, a in zip(ends, declared, strict=True))]
 
     def total(values: np.ndarray) -> np.ndarray:
         seen = windows(np.pad(values, more), size, stride, spread)

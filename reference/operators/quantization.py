@@ -90,6 +90,20 @@ def conv2d_nchwc(
     return np.ascontiguousarray(np.moveaxis(blocks, 2, -1))
 
 
+@operator("qnn.contrib_depthwise_conv2d_NCHWc")
+def depthwise_conv2d_nchwc(
+    data: np.ndarray, weight: np.ndarray, zero_point: int, strides: Any, padding: Any, dilation: Any
+) -> np.ndarray:
+    """By way of NCHW and one group a channel."""
+    blocks, *kernel, block = weight.shape
+    plain = np.moveaxis(data, -1, 2).reshape(data.shape[0], blocks * block, *data.shape[2:4])
+    filters = np.moveaxis(weight, -1, 1).reshape(blocks * block, 1, *kernel).astype(np.int32)
+    groups = blocks * block
+    convolved = convolve(plain.astype(np.int32) - zero_point, filters, strides, padding, dilation, groups, "int32")
+    split = convolved.reshape(data.shape[0], blocks, block, *convolved.shape[2:])
+    return np.ascontiguousarray(np.moveaxis(split, 2, -1))
+
+
 @operator("qnn.contrib_dense_packed")
 def dense_packed(data: np.ndarray, weight: np.ndarray, units: int) -> np.ndarray:
     rows = bytes_of(data, "uint8").reshape(*data.shape[:-1], -1).astype(np.int32)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from minitvm.build import lower
 from minitvm.expr import structural_equal
-from minitvm.graph import Graph, GraphBuilder, optimize, verify_graph
+from minitvm.graph import Graph, GraphBuilder, Value, optimize, verify_graph
 from minitvm.graph.lower import function_key, to_prim_func
 from minitvm.graph.nodes import FUSED
 from minitvm.graph.passes.blocked_layout import blocked_layout
@@ -197,6 +197,35 @@ def test_a_change_of_layout_back_takes_the_convolution() -> None:
     depthwise = b.op("nn.contrib_depthwise_conv2d_NCHWc", x, np.ones((1, 3, 3, 16), np.float32))
     plain = b.op("layout.unblock_axis", depthwise, axis=1, extent=16)
     assert groups(fuse(b.build(plain)))[-2:] == [["nn.contrib_depthwise_conv2d_NCHWc"], ["layout.unblock_axis"]]
+
+
+def test_what_widens_is_taken_by_its_readers() -> None:
+    """Between two groups there are bytes; floats that are returned, or read by what takes nothing, are stored."""
+    b = GraphBuilder("bytes")
+    x, w = b.input("x", (1, 4, 5, 5), "uint8"), np.ones((4, 4, 1, 1), "int8")
+    scale, zero = np.array(0.5, "float32"), np.array(3, "uint8")
+
+    def layer() -> Value:
+        total = b.op("cast", b.op("qnn.conv2d", x, w), dtype="float32")
+        q = b.op("qnn.quantize", total, scale, zero, axis=0, out_dtype="uint8")
+        return b.op("qnn.dequantize", q, scale, zero, axis=0)
+
+    product = ["qnn.conv2d", "cast", "qnn.quantize"]
+    added = b.op("add", layer(), layer())
+    returned, padded = layer(), b.op("nn.conv2d", layer(), np.ones((4, 4, 1, 1), "float32"))
+    fused = fuse(b.build([added, returned, padded]))
+    assert groups(fused) == [
+        product, ["qnn.dequantize", *product, "qnn.dequantize", "add"], [*product, "qnn.dequantize"],
+        [*product, "qnn.dequantize"], ["nn.conv2d"],
+    ]  # fmt: skip
+
+
+def test_what_turns_memory_reads_narrow_elements() -> None:
+    b = GraphBuilder("image")
+    scale, zero = np.array(0.5, "float32"), np.array(3, "uint8")
+    q = b.op("qnn.quantize", b.input("x", (1, 3, 8, 8)), scale, zero, axis=0, out_dtype="uint8")
+    blocked = b.build(b.op("layout.block_axis", q, axis=1, block=4))
+    assert groups(fuse(blocked)) == [["qnn.quantize"], ["layout.block_axis"]]
 
 
 def test_fusion_by_pattern() -> None:

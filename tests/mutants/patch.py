@@ -8,6 +8,7 @@ planting nothing. The function object stays the same and gets other code: whoeve
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import builtins
@@ -16,6 +17,7 @@ import importlib
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +90,8 @@ def edit(module: str, where: str, old: str, new: str) -> None:
     """Replace `old` by `new` in the source of `module.where`, in memory."""
     loaded = importlib.import_module(module)
     assert loaded.__file__ is not None
-    text = Path(loaded.__file__).read_text()
-    node = _definition(ast.parse(text), where)
+    text, tree = _source(loaded.__file__)
+    node, outermost = _definition(tree, where), _definition(tree, where.partition(".")[0])
     if node is None:
         raise Moved(f"{module} has no {where}")
     lines = text.splitlines(keepends=True)
@@ -97,11 +99,23 @@ def edit(module: str, where: str, old: str, new: str) -> None:
     part = "".join(lines[first:last])
     if part.count(old) != 1:
         raise Moved(f"{module}.{where} has {old!r} {part.count(old)} times; wanted once")
-    changed = "".join(lines[:first]) + part.replace(old, new) + "".join(lines[last:])
+    # Only the definition is compiled anew, where it was: the rest of the module is as it is.
+    begin, end = outermost.lineno - 1, outermost.end_lineno or outermost.lineno
+    above, below = "".join(lines[begin:first]), "".join(lines[last:end])
+    changed = "\n" * begin + above + part.replace(old, new) + below
     if isinstance(node, ast.FunctionDef):
-        _swap_code(_function(loaded, where), _code(compile(changed, loaded.__file__, "exec"), where))
+        flags = __future__.annotations.compiler_flag if "from __future__ import annotations" in text else 0
+        code = compile(changed, loaded.__file__, "exec", flags, dont_inherit=True)
+        _swap_code(_function(loaded, where), _code(code, where))
     else:
         _swap_value(loaded, where, changed)
+
+
+@cache
+def _source(path: str) -> tuple[str, ast.Module]:
+    """The text of a file, and its tree."""
+    text = Path(path).read_text()
+    return text, ast.parse(text)
 
 
 def _definition(tree: ast.AST, where: str) -> Any:

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import minitvm
+from minitvm.build import code_target
 from minitvm.errors import ExecutionError, TargetError
 from minitvm.executable import Kernel
 from minitvm.expr import SizeVar
 from minitvm.runtime.cuda import devices, driver
 from minitvm.script import from_source
+from minitvm.target import Target
 from tests.runtime import fake_cuda
 from tests.runtime.fake_cuda import FakeDriver
 from tests.runtime.test_devices import alike, network
@@ -116,8 +118,11 @@ def test_what_is_garbage_is_not_freed_while_a_graph_is_recorded(
 
 def test_too_little_memory_is_said_with_the_device(plugged: Plug) -> None:
     plugged(total=600)
-    with pytest.raises(TargetError, match="needs .* bytes; NVIDIA Pretended gives out|which NVIDIA Pretended does not"):
+    with pytest.raises(
+        TargetError, match="needs .* bytes of the device's memory\n  found:  NVIDIA Pretended"
+    ) as refused:
         minitvm.build(network(), target="cuda")(np.zeros((2, 2, 5, 6), np.float32))
+    assert "\n  try:    a smaller batch" in str(refused.value)
 
 
 @pytest.mark.parametrize("function", ["cuLaunchKernel", "cuStreamSynchronize", "cuMemcpyDtoHAsync"])
@@ -146,9 +151,43 @@ def test_kernels_for_one_architecture_are_compiled_for_it(plugged: Plug, monkeyp
         return fake_cuda.cubins(jobs)
 
     monkeypatch.setattr(driver, "cubins", compiling)
-    for target in ("cuda", "cuda -arch=sm_75", "cuda -arch=sm_90a"):
+    for target in ("cuda -arch=sm_75", "cuda -arch=sm_90a"):
         minitvm.build(network(), target=target)
     assert asked == {"sm_90", "sm_90a"}
+    asked.clear()
+    minitvm.build(network(), target="cuda")
+    assert asked == {"sm_90a"}, "the device at hand, with what only it has"
+
+
+@pytest.mark.parametrize(
+    ("arch", "text"),
+    [
+        ("sm_80", "cuda -arch=sm_80 -multiprocessors=2"),
+        ("sm_90", "cuda -arch=sm_90a -multiprocessors=2"),
+        ("sm_87", "cuda -arch=sm_87 -model=sm_86 -max_shared_memory_per_block=166912 -multiprocessors=2"),
+        ("sm_61", "cuda -arch=sm_61 -max_shared_memory_per_block=166912 -multiprocessors=2"),
+    ],
+)
+def test_a_target_that_names_no_device_is_the_one_at_hand(plugged: Plug, arch: str, text: str) -> None:
+    generic = Target("cuda")
+    assert code_target("cuda") == generic, "the simulator runs whatever it is given"
+    plugged(arch)
+    assert code_target("cuda") == code_target(generic) == Target(text) == Target(devices.current().target)
+    assert code_target("cuda -allow_tf32=true -multiprocessors=7 -host=cpu") == Target(
+        text.replace("=2", "=7") + " -allow_tf32=true", "cpu"
+    )
+    for named in ("cuda -arch=sm_75", "cuda -model=a100", "cpu"):
+        assert code_target(named) == Target(named)
+    # What is kept under a target says which device that was, on every machine.
+    executable = minitvm.lower(network(), target="cuda", stop_at="executable")
+    assert arch in executable.target and Target(executable.target) == Target(text)
+    assert Target("cuda") == generic
+
+
+def test_without_a_device_a_target_is_what_its_text_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(devices.VARIABLE, raising=False)
+    monkeypatch.setattr(driver, "found", list)
+    assert code_target("cuda") == Target("cuda") and not Target("cuda").arch
 
 
 def test_a_kernel_of_another_language_is_refused(plugged: Plug) -> None:

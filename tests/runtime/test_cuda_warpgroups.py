@@ -9,7 +9,6 @@ import pytest
 
 pytest.importorskip("numba_cuda")
 
-from minitvm.runtime.cuda import simulated_warps
 from minitvm.runtime.cuda.faults import KernelFault
 from minitvm.runtime.cuda.simulator import simulated
 
@@ -95,8 +94,6 @@ def test_products_come_as_late_as_they_may() -> None:
     ],
     ids=["unfenced", "read early", "no group", "odd", "others", "odd pair", "never", "outside"],
 )  # fmt: skip
-def test_what_is_undefined_is_an_error(body: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "never comes" in message:
-        monkeypatch.setattr(simulated_warps, "PATIENCE", 0.5)
+def test_what_is_undefined_is_an_error(body: str, message: str) -> None:
     with pytest.raises(KernelFault, match=message):
         run(body)

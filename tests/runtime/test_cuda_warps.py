@@ -96,7 +96,6 @@ def test_the_lanes_that_a_warp_has() -> None:
     ],
     ids=["never", "stranger", "outside", "names", "widths", "kinds", "ldmatrix"],
 )  # fmt: skip
-def test_what_is_undefined_is_an_error(body: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulated_warps, "PATIENCE", 0.5)
+def test_what_is_undefined_is_an_error(body: str, message: str) -> None:
     with pytest.raises(KernelFault, match=message):
         lanes_of(body)

@@ -31,7 +31,8 @@ def test_devices_get_different_schedules() -> None:
         kernels = minitvm.lower(graph, target=f"opencl -device={device}", stop_at="executable").kernels
         texts[device] = "".join(kernel.source for kernel in kernels)
     assert "float4" in texts["mali"] and "float8" not in texts["mali"]
-    assert "float8" in texts["pocl"]
+    widest = Target("opencl -device=pocl").vector_lanes("float32")  # as wide as the CPU's
+    assert widest >= 4 and f"float{widest}" in texts["pocl"]
 
 
 # -- what is refused
@@ -60,6 +61,18 @@ def test_what_the_drivers_compiler_rejects_is_shown_with_its_line() -> None:
 def test_a_kernel_of_another_language_is_refused() -> None:
     with pytest.raises(TargetError, match="kernel k is written in numba; this runtime runs opencl"):
         compiled(devices.current(), [Kernel("k", "numba", "def k(): pass", "k", ())], None)
+
+
+def test_a_device_without_float64_is_named_with_what_to_do() -> None:
+    from types import SimpleNamespace
+
+    b = GraphBuilder("wide")
+    graph = b.build(b.op("exp", b.input("x", (8,), "float64")))
+    kernels = minitvm.lower(graph, target="opencl", stop_at="executable").kernels
+    small: Any = SimpleNamespace(name="a small GPU", handle=SimpleNamespace(extensions="cl_khr_fp16"))
+    with pytest.raises(TargetError, match=r"needs the extension cl_khr_fp64 \(arithmetic of float64\)") as refused:
+        compiled(small, kernels, None)
+    assert "found:  a small GPU does not have it\n  try:    a model in float32; or -on_host=OP" in str(refused.value)
 
 
 def on_a_grid(threads: int) -> Any:

@@ -167,6 +167,27 @@ def test_padding_of_a_convolution_is_computed_where_it_is_fetched() -> None:
     assert len(minitvm.lower(one.schedule(func).func, target="cuda", stop_at="executable").kernels) == 1
 
 
+@pytest.mark.parametrize(
+    ("fetch", "stages", "turned"), [("behind", 2, False), ("behind", 2, True), ("async", 3, False)]
+)
+def test_the_next_piece_is_fetched_behind_the_products_or_meanwhile(fetch: str, stages: int, turned: bool) -> None:
+    """Padded along all axes; of the columns, a thread has two vectors, and fetches once for both."""
+    func, target = matmul(40, 40, 20, transpose_b=turned), "cuda -arch=sm_80"
+    tile = {"rows": 32, "columns": 32, "depth": 8, "thread_rows": 4, "thread_columns": 8, "splits": 1}
+    schedule = shared_candidate(func, target, **tile, fetch=fetch, stages=stages).schedule(func)
+    verdict = reference.check(func, schedule.func)
+    assert verdict, f"{verdict}\n{schedule.func.script()}"
+    (kernel,) = minitvm.lower(schedule.func, target=target, stop_at="executable").kernels
+    loop = kernel.source[kernel.source.index("    for ax") :]
+    if fetch == "async":
+        assert "async_copy" in loop and loop.index("async_copy") < loop.index("fma(")
+        return
+    order = [r"_shared_local_0 = ", r"fma\(", r"_shared_local_0$", r"cuda\.syncthreads"]  # fetched, used, stored
+    places = [match.start() for text in order if (match := re.search(text, loop, re.MULTILINE))]
+    assert len(places) == len(order) and places == sorted(places)
+    assert "stack_f32" not in kernel.source  # all of it in registers
+
+
 PRODUCTS = [
     lambda: matmul(20, 36, 12),
     lambda: matmul(9, 17, 11, transpose_a=True),

@@ -14,6 +14,7 @@ BACKEND = Backend(
     program="minitvm.runtime.cuda.program:CudaProgram",
     refusal="minitvm.strategy.gpu.refusal:refusal",
     opened="minitvm.runtime.cuda.devices:current",
+    at_hand="minitvm.runtime.cuda.devices:at_hand",
     devices="minitvm.runtime.cuda.devices:names",
     memory="minitvm.runtime.cuda.devices:memory",
     machine_code="minitvm.runtime.cuda.machine_code",

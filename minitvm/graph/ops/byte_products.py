@@ -23,6 +23,16 @@ def conv2d_nchwc(
     )
 
 
+@register("qnn.contrib_depthwise_conv2d_NCHWc", pattern=Pattern.COMPLEX_OUT_FUSABLE)
+def depthwise_conv2d_nchwc(
+    data: Any, weight: Any, *, zero_point: int = 0, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1)
+) -> Any:
+    """Each channel of NCHW[x]c bytes, less their zero point, with its own filter of bytes, in int32."""
+    return topi.byte_depthwise_conv2d_nchwc(
+        data, weight, zero_point=zero_point, strides=strides, padding=padding, dilation=dilation
+    )
+
+
 @register("qnn.contrib_dense_packed", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def dense_packed(data: Any, weight: Any, *, units: int = 0) -> Any:
     """Words [.., K/4] times packed words [N/x, K/4, x], only the first `units` columns (0: all)."""

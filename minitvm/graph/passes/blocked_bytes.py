@@ -22,10 +22,12 @@ _SIGN = 128  # what makes an int8 a uint8
 
 
 def conv2d(blocking: Blocking, item: OpNode) -> bool:
-    """`qnn.conv2d` without groups, on words of channels."""
+    """`qnn.conv2d` without groups, on words of channels; or one group a channel, on bytes."""
+    data, weight = item.inputs
+    if item.attrs["groups"] == data.shape[1] == item.output.shape[1] != 1:
+        return _depthwise(blocking, item)
     if not words.is_conv_of_words(blocking, item):
         return False
-    data, weight = item.inputs
     filters = blocking.data[weight]
     in_block, out_block = words.blocks_of(blocking, item)
     packed = words.packed_filters(filters, in_block, out_block)
@@ -40,6 +42,21 @@ def conv2d(blocking: Blocking, item: OpNode) -> bool:
         across = blocking.split_channels(shift.astype(np.int32).reshape(1, -1, 1, 1), out_block)
         total = blocking.op("add", total, blocking.b.constant(across, "zero_point"))
     words.keep(blocking, item, total)
+    return True
+
+
+def _depthwise(blocking: Blocking, item: OpNode) -> bool:
+    data, weight = item.inputs
+    block = blocking.block(data)
+    if weight not in blocking.data or block is None or blocking.block(item.output) != block:
+        return False
+    if any(0 in v.shape for v in (data, weight, item.output)):
+        return False
+    attrs = {name: item.attrs[name] for name in ("zero_point", "strides", "padding", "dilation")}
+    blocking.blocked[item.output] = blocking.op(
+        "qnn.contrib_depthwise_conv2d_NCHWc", blocking.as_blocked(data), blocking.pack(weight, ("depthwise", block)),
+        name=item.output.name, **attrs,
+    )  # fmt: skip
     return True
 
 

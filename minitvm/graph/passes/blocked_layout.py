@@ -240,8 +240,8 @@ class Blocking:
         if not isinstance(data.shape[1], int) or any(0 in v.shape for v in (data, weight, item.output)):
             return False
         groups = item.attrs["groups"]
-        depthwise = groups == data.shape[1] == item.output.shape[1] and item.op == "nn.conv2d"
-        return groups == 1 or (depthwise and item.attrs["out_dtype"] != TF32)
+        depthwise = groups == data.shape[1] == item.output.shape[1] and item.op != "nn.conv3d"
+        return groups == 1 or (depthwise and item.attrs.get("out_dtype") != TF32)
 
     def on_rows(self, item: OpNode) -> bool:
         """A depthwise convolution between plain values, where two changes of layout would cost more than they save."""
@@ -269,7 +269,7 @@ class Blocking:
         todo, seen = [value], {value}
         while todo:
             for reader in self.consumers.get(todo.pop(), ()):
-                if reader.op in ("nn.conv2d", "nn.conv3d"):
+                if reader.op in ("nn.conv2d", "nn.conv3d", "qnn.conv2d"):
                     return True
                 if reader.op in through or get(reader.op).pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST):
                     new = [v for v in reader.outputs if v not in seen]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import prod
+from math import ceil, prod
 
 from ...strategy.algorithms import ChannelUse, Convolution
 from ...topi.shapes import per_axis
@@ -13,16 +13,24 @@ from ..nodes import Graph, OpNode, Value
 from ..registry import Pattern, get
 
 OPEN = 32  # what an open side of an image counts as
+_CONVOLUTIONS = ("nn.conv2d", "nn.conv3d", "qnn.conv2d")
+_WORD = 4  # bytes of which products are one step
 _POOLS = ("nn.max_pool2d", "nn.avg_pool2d", "nn.global_avg_pool", "nn.global_max_pool", "nn.bias_add", "qnn.quantize",
           "qnn.dequantize")  # fmt: skip
 
 
 def convolution_of(item: OpNode) -> Convolution:
-    """What a convolution without groups computes; if the batch is open, one image counts."""
+    """What a convolution without groups computes; if the batch is open, one image counts.
+
+    Of bytes, a word of channels counts as one: its products are one step.
+    """
     out_channels, in_channels, *kernel = (int(d) for d in item.inputs[1].shape)  # type: ignore[arg-type]
+    if item.op.startswith("qnn."):
+        in_channels = ceil(in_channels / _WORD)
     batch, _, *image = (d if isinstance(d, int) else None for d in item.output.shape)
     strides, dilation = (tuple(per_axis(item.attrs[name], len(kernel), name)) for name in ("strides", "dilation"))
-    return Convolution(batch or 1, in_channels, out_channels, tuple(image), tuple(kernel), strides, dilation)
+    exact = not item.output.dtype.is_float
+    return Convolution(batch or 1, in_channels, out_channels, tuple(image), tuple(kernel), strides, dilation, exact)
 
 
 @dataclass
@@ -48,7 +56,7 @@ def channel_uses(graph: Graph, on_blocks: Callable[[OpNode], bool]) -> dict[int,
     blocked = _blocked(graph, on_blocks)
     arrays, consumers, returned = graph.arrays(), graph.consumers(), set(graph.outputs)
     for item in graph.nodes:
-        if item.op in ("nn.conv2d", "nn.conv3d") and on_blocks(item):
+        if item.op in _CONVOLUTIONS and on_blocks(item):
             _convolution(uses, item)
     makers = {value: item for item in graph.nodes for value in item.outputs}
     for value in {**dict.fromkeys(graph.inputs), **makers}:
@@ -74,7 +82,7 @@ def _convolution(uses: defaultdict[int, _Use], item: OpNode) -> None:
         return
     conv = convolution_of(item)
     uses[count].made.append(conv)
-    uses[conv.in_channels].read.append(conv)
+    uses[int(item.inputs[1].shape[1])].read.append(conv)  # type: ignore[arg-type]
 
 
 def _pixels(value: Value) -> int:
@@ -100,6 +108,6 @@ def _blocked(graph: Graph, on_blocks: Callable[[OpNode], bool]) -> set[Value]:
 
 
 def _works_on_blocks(item: OpNode, blocked: set[Value], on_blocks: Callable[[OpNode], bool]) -> bool:
-    if item.op in ("nn.conv2d", "nn.conv3d"):
+    if item.op in _CONVOLUTIONS:
         return on_blocks(item)
     return item.op != "loop" and _follows(item) and any(value in blocked for value in item.inputs)

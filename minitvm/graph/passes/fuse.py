@@ -10,6 +10,8 @@ A node takes a producer into its group when all readers of the producer's only o
     reduction                takes  element-wise, broadcast, injective
     complex-out-fusable, opaque     take nothing else
 
+What widens its elements (a cast, `qnn.dequantize`) is taken by its readers rather than taking producers, if they
+take it: what lies between two groups is narrow.
 So a diamond such as x * sigmoid(x) joins the producer of x once its two branches have joined. Nothing is computed
 twice: a producer whose output is smaller than that of its reader is not taken. As all readers of its output are in the
 group, a group that takes a producer never gets a path out of and back into it. This is the
@@ -32,6 +34,8 @@ _INJECTIVE = (*_MAPS, Pattern.INJECTIVE)
 
 # These read an element of their input several times.
 _REPEATING = {"tile", "repeat", "broadcast_to", "take", "gather", "gather_nd", "one_hot"}
+
+_WIDENING = {"cast", "qnn.dequantize"}
 
 # A group is one kernel, and the compile time grows with its size.
 _LARGEST_GROUP = 32
@@ -71,10 +75,34 @@ class _Fusion:
         self.groups: dict[_Group, None] = {}
         for item in graph.nodes:
             self.add(item)
+        for group in [group for group in self.groups if len(group.nodes) == 1 and self.waits(group.nodes[0])]:
+            self.take_producers(group)  # its readers did not take it
+            self.own(group)
 
     def add(self, item: OpNode) -> None:
         """A group for `item`, with the producers that join it."""
         group = _Group(item, Pattern.OPAQUE if item.op == FUSED else registry.get(item.op).pattern)
+        if not self.waits(item):
+            self.take_producers(group)
+        self.groups[group] = None
+        self.own(group)
+
+    def own(self, group: _Group) -> None:
+        """Note the group that produces what its members do."""
+        for member in group.nodes:
+            for value in member.outputs:
+                self.group_of[value] = group
+
+    def waits(self, item: OpNode) -> bool:
+        """Whether an operator widens its elements for readers that take it: these read what is narrow."""
+        if item.op not in _WIDENING or item.inputs[0].dtype.bytes >= item.output.dtype.bytes:
+            return False
+        readers = self.consumers.get(item.output, ())
+        return item.output not in self.returned and bool(readers) and all(_takes(r, item.output) for r in readers)
+
+    def take_producers(self, group: _Group) -> None:
+        """Join the producers that the classes of operators allow."""
+        item = group.nodes[-1]
         if group.pattern == Pattern.COMPLEX_OUT_FUSABLE:
             self.take_anchor(group, absorbing=item.op)
         if not group.takes_nothing:
@@ -85,10 +113,6 @@ class _Fusion:
                 self.take_anchor(group, absorbing=item.op)
             if not group.takes_nothing:
                 self.take_all(group, _INJECTIVE)
-        self.groups[group] = None
-        for member in group.nodes:
-            for value in member.outputs:
-                self.group_of[value] = group
 
     def take_all(self, group: _Group, patterns: tuple[Pattern, ...]) -> None:
         """Join producers of those patterns until there are no more."""
@@ -142,12 +166,10 @@ class _Fusion:
         if group.diamonds + producer.diamonds + (len(readers) > 1) > _MOST_DIAMONDS:
             return False
         maker = producer.nodes[-1]
-        if any(_stays_apart(maker, reader) for reader in readers):
+        absorbed = {reader for reader in readers if any(_absorbs(n, reader.op) for n in producer.nodes)}
+        if any(_stays_apart(maker, reader) for reader in readers if reader not in absorbed):
             return False
-        return all(
-            reader in group.members and (_takes(reader, value) or any(_absorbs(n, reader.op) for n in producer.nodes))
-            for reader in readers
-        )
+        return all(reader in group.members and (_takes(reader, value) or reader in absorbed) for reader in readers)
 
 
 def fuse(graph: Graph) -> Graph:
@@ -185,11 +207,18 @@ def _stays_apart(maker: OpNode, reader: OpNode) -> bool:
 
     What turns goes square by square (`strategy.cpu.turned`) from one tensor to another. From a concatenation it would
     choose among the inputs at each element, and the concatenation itself is a few copies, or none (`link.joined`). What
-    reads several tensors reads only one of them across its memory.
+    narrows its elements leaves less to turn. What reads several tensors reads only one of them across its memory.
     """
-    if maker.op == "concatenate":
+    if maker.op == "concatenate" or _narrows(maker):
         return _turns(reader)
     return _turns(maker) and (reader.op == "concatenate" or len(set(reader.inputs)) > 1)
+
+
+def _narrows(item: OpNode) -> bool:
+    """Whether an element-wise operator's results are smaller than what it reads."""
+    if item.op == FUSED or registry.get(item.op).pattern not in _MAPS or len(item.outputs) != 1:
+        return False
+    return item.inputs[0].dtype.bytes > item.output.dtype.bytes
 
 
 def _absorbs(item: OpNode, op: str) -> bool:

@@ -3,12 +3,8 @@
     conv2d((x - z) * s, w * t)  ->  qnn.conv2d(x, w, zero_point=z) * (s * t)
 
 A sum of products of bytes in int32 is exact where the weights are small enough that it cannot overflow, which is asked
-first, and on many machines several times as fast as one of floats. Where its
-result is quantised again, the scales and the bias in front are divided by the new scale while compiling:
-
-    quantize(relu(total * (s * t) + b), u)  ->  quantize(relu(total * (s * t / u) + b / u), 1)
-
-This is element-wise, and fuses behind the product: from layer to layer there are bytes. Weights need the
+first, and on many machines several times as fast as one of floats. What follows is element-wise, and fuses behind the
+product; where it is quantised again, from layer to layer there are bytes (`divided_scales`). Weights need the
 zero point 0, or one that leaves them bytes: uint8 with the zero point 128 are int8. After TVM's
 `FakeQuantizationToInteger` and ONNX Runtime's QDQ transformations.
 """
@@ -33,62 +29,17 @@ def integer_products(graph: Graph) -> Graph:
     arrays, producers = graph.arrays(), graph.producers()
     found = ((item, bytes_product(item, arrays, producers)) for item in graph.nodes)
     products = {item: product for item, product in found if product is not None}
-    known = {**arrays, **_dequantized(graph, arrays)}
-    divided, quantized = _divisors(graph, products, known)
     new: dict[Value, Value] = {}
 
-    def make(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Value:
-        if item in quantized:
-            one = b.constant(np.float32(1), "one")
-            return b.op("qnn.quantize", inputs[0], one, *inputs[2:], **item.attrs)
-        product, divisor = products.get(item), divided[item] if item in divided else np.float64(1)
-        if product is None:  # the addition of a bias
-            data, bias = item.inputs
-            quotient = b.constant((known[bias] / divisor).astype(np.float32), bias.name)
-            return b.op(item.op, new[data], quotient, **item.attrs)
-        data = new[product.data]
+    def make(b: GraphBuilder, item: OpNode, _: list[Value]) -> Value:
+        product = products[item]
         weight = b.constant(product.weight, f"{item.inputs[1].name}_bytes")
-        total = b.op(product.op, data, weight, zero_point=product.zero_point, **product.attrs)
-        scale = b.constant((product.scale / divisor).astype(np.float32), "scale")
-        return b.op("multiply", b.op("cast", total, dtype="float32"), scale)
+        total = b.op(product.op, new[product.data], weight, zero_point=product.zero_point, **product.attrs)
+        scale = b.constant(product.scale.astype(np.float32), "scale")
+        made: Value = b.op("multiply", b.op("cast", total, dtype="float32"), scale, name=item.output.name)
+        return made
 
-    changed = {*products, *divided, *quantized}
-    return with_replaced(graph, changed.__contains__, make, new)
-
-
-def _dequantized(graph: Graph, arrays: Mapping[Value, np.ndarray]) -> dict[Value, np.ndarray]:
-    """The constants that are stored as integers, by the value that they are dequantised to."""
-    values = {}
-    for item in graph.nodes:
-        if item.op == "qnn.dequantize" and all(v in arrays for v in item.inputs) and not item.attrs["block_size"]:
-            stored, (scale, zero) = arrays[item.inputs[0]], _parameters(item, arrays)
-            along = [-1 if a == item.attrs["axis"] % stored.ndim else 1 for a in range(stored.ndim)]
-            scale, zero = (p.reshape(along if p.size > 1 else ()).astype(np.float64) for p in (scale, zero))
-            values[item.output] = ((stored - zero) * scale).astype(np.float32)
-    return values
-
-
-def _divisors(
-    graph: Graph, products: Mapping[OpNode, Any], arrays: Mapping[Value, np.ndarray]
-) -> tuple[dict[OpNode, np.float64], set[OpNode]]:
-    """The products and additions whose result is divided by a scale, with that scale; and who divided by it before."""
-    consumers, outputs = graph.consumers(), set(graph.outputs)
-    divided: dict[OpNode, np.float64] = {}
-    quantized: set[OpNode] = set()
-    for item in products:
-        chain, at = [item], item
-        while at.output not in outputs and len(readers := consumers.get(at.output, [])) == 1:
-            at = readers[0]
-            adds = at.op in ("add", "nn.bias_add") and at.inputs[0] is chain[-1].output and at.inputs[1] in arrays
-            if not adds and at.op != "nn.relu":
-                break
-            chain.append(at)
-        scale = arrays.get(at.inputs[1]) if at.op == "qnn.quantize" and at.inputs[0] is chain[-1].output else None
-        if scale is None or scale.size != 1 or not scale.reshape(()) > 0:
-            continue
-        divided.update(dict.fromkeys((one for one in chain if one.op != "nn.relu"), np.float64(scale.reshape(()))))
-        quantized.add(at)
-    return divided, quantized
+    return with_replaced(graph, products.__contains__, make, new)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +59,7 @@ def bytes_product(
 ) -> BytesProduct | None:
     """What an operator on dequantised bytes and constant dequantised bytes multiplies; None for another operator.
 
-    A convolution may have groups if `grouped` is true.
+    A convolution has one group, or one for each channel; or any number if `grouped` is true.
     """
     if item.op not in ("nn.conv2d", "nn.dense", "nn.matmul") or len(item.inputs) != 2:
         return None
@@ -129,7 +80,8 @@ def bytes_product(
     if item.op == "nn.conv2d":
         if attrs.pop("data_layout") != "NCHW" or attrs.pop("kernel_layout") != "OIHW":
             return None
-        if attrs["groups"] != 1 and not grouped:
+        depthwise = attrs["groups"] == item.inputs[0].shape[1] == item.output.shape[1]
+        if attrs["groups"] != 1 and not depthwise and not grouped:
             return None
         shifted, weight_scale = _weight(weight, arrays)
         columns = _along(weight_scale, weight, 0)

@@ -15,11 +15,13 @@ from ..verify import verify_graph
 from .common_subexpressions import common_subexpressions
 from .constant_folding import Evaluate, constant_folding
 from .dead_code import dead_code
+from .divided_scales import divided_scales
 from .fold_batch_norm import fold_batch_norm
 from .fuse import fuse
 from .half_products import half_products
 from .integer_products import integer_products
 from .loop_bodies import loop_bodies
+from .moved_bytes import moved_bytes
 from .simplify import simplify
 from .split_conv_transpose import split_conv_transpose
 from .split_pool import split_pool
@@ -36,9 +38,11 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
     return [
         ("dead_code", dead_code),
         ("loop_bodies", loop_bodies),
+        ("moved_bytes", moved_bytes),
         *product_passes(target, accuracy),
         ("constant_folding", lambda graph: constant_folding(graph, evaluate)),
         ("simplify", simplify),
+        ("divided_scales", lambda graph: divided_scales(graph, accuracy)),
         ("fold_batch_norm", fold_batch_norm),
         ("split_conv_transpose", split_conv_transpose),
         ("split_resize", split_resize),

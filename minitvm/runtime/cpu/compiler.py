@@ -104,21 +104,14 @@ def _operations() -> Operations:
     return Operations(cpu_target.typing_context, context.subtarget(error_model=errors, fastmath=_flags().fastmath))
 
 
-def _defined(source: str, entry: str) -> Any:
-    """The kernel as a Python function, whose names Numba knows."""
-    function = defined(source, entry)
-    cpu_target.typing_context.refresh()
-    cpu_target.target_context.refresh()
-    return function
-
-
 def _library(source: str, entry: str) -> _ObjectLibrary:
     lines = sum(not line.startswith("#") for line in source.splitlines())
     return (_LongLibrary if lines > _LONG else _ObjectLibrary)(cpu_target.target_context.codegen(), entry)
 
 
 def _optimised_module(source: str, entry: str) -> llvm.ModuleRef:
-    function, meaning, library = _defined(source, entry), _operations(), _library(source, entry)
+    function, meaning, library = defined(source, entry), _operations(), _library(source, entry)
+    meaning.refresh()
     context = meaning.target_context
     module = library.create_ir_module(entry)
     kernel = ir.Function(module, _C_SIGNATURE, entry)

@@ -1,4 +1,4 @@
-"""Kernel source to PTX by Numba CUDA, and PTX to cubins by nvJitLink; neither needs a device.
+"""Kernel source to PTX, with what Numba CUDA knows of each operation, and PTX to cubins by nvJitLink; without a device.
 
 `resources` reads from the linker's log what a kernel takes: registers, spills, shared memory.
 """
@@ -13,17 +13,18 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import InternalError, TargetError
 from ...store import Store
 from ..vectors.source import defined, numbered, support_of
 from .architectures import DEFAULT_ARCH, compute_capability
 
+if TYPE_CHECKING:
+    from ..vectors.front_end import Operations
+
 CUBINS = Store(".cubin", "compiled CUDA kernels", beside=".ptx")
 THREADS = "THREADS_OF_A_BLOCK"  # the constant of a module text that says so
-_ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
-_ENVIRONMENT = re.compile(r"^\.common \.global .*NumbaEnv.*\n", re.MULTILINE)
 # What decides a kernel's code.
 _SOURCES = ("compiler.py", "operations.py", "async_copies.py", "tensor_cores.py", "warpgroups.py")
 _PACKAGES = ("numba", "numba-cuda", "llvmlite")
@@ -70,32 +71,57 @@ def ptx_of(source: str, entry: str, arch: str = DEFAULT_ARCH) -> str:
     If the text defines `THREADS_OF_A_BLOCK`, its blocks have as many threads, and registers are shared out for these.
     Raises `InternalError`, with the numbered source, when the text does not compile: generated source always should.
     """
-    from numba.core import types
-
-    cuda = numba_cuda()
-    function = defined(source, entry)
-    words = (types.int64,) * function.__code__.co_argcount
+    numba_cuda()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            text, _ = cuda.compile(
-                function,
-                words,
-                cc=compute_capability(arch),
-                abi="numba",
-                device=False,
-                output="ptx",
-                launch_bounds=function.__globals__.get(THREADS),
-            )
+            return _ptx(source, entry, arch)
     except TargetError:
         raise
     except Exception as error:  # whatever it is, the source is at fault, and it was generated
         text = f"kernel {entry} does not compile\n{numbered(source)}\n{type(error).__name__}: {error}"
         raise InternalError(text) from error
-    symbol = _ENTRY.search(text)
-    if symbol is None:
-        raise InternalError(f"kernel {entry} has no entry in its PTX")
-    return _ENVIRONMENT.sub("", text).replace(symbol[1], entry)
+
+
+def _ptx(source: str, entry: str, arch: str) -> str:
+    from llvmlite import ir
+    from numba.core import types
+    from numba.cuda import utils
+    from numba.cuda.core.compiler_lock import global_compiler_lock
+    from numba.cuda.cudadrv import nvvm
+
+    from ..vectors.front_end import Typed, translated
+
+    with global_compiler_lock, utils.numba_target_override():
+        function, meaning = defined(source, entry), _operations()
+        meaning.refresh()
+        context, word = meaning.target_context, ir.IntType(64)
+        library = context.codegen().create_library(entry, nvvm_options={"fastmath": False, "opt": 3})
+        module = library.create_ir_module(entry)
+        words = [word] * function.__code__.co_argcount
+        kernel = ir.Function(module, ir.FunctionType(ir.VoidType(), words), entry)
+        builder = ir.IRBuilder(kernel.append_basic_block("entry"))
+        with context.push_code_library(library):
+            translated(meaning, builder, function, source, [Typed(types.int64, value) for value in kernel.args])
+        nvvm.set_cuda_kernel(kernel)
+        nvvm.set_launch_bounds(kernel, function.__globals__.get(THREADS))
+        library.add_ir_module(module)
+        library.finalize()
+        (text,) = library.get_asm_strs(cc=compute_capability(arch))
+        return str(text)
+
+
+@functools.cache
+def _operations() -> Operations:
+    """Numba's contexts for CUDA, with the options of kernels."""
+    from numba.cuda.core import callconv
+    from numba.cuda.descriptor import cuda_target
+
+    from ..vectors.front_end import Operations
+
+    context = cuda_target.target_context
+    errors = callconv.create_error_model("numpy", context)
+    return Operations(cuda_target.typing_context, context.subtarget(error_model=errors))
 
 
 def linked(ptx: str, arch: str = DEFAULT_ARCH) -> tuple[bytes, str]:

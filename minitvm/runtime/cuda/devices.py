@@ -17,6 +17,7 @@ import numpy as np
 from ...errors import TargetError
 from ...executable import Executable, Kernel
 from ...executable.alignment import ALIGNMENT, array_at
+from ...target import Target
 from .. import dlpack
 from ..device.device import Bytes, Launch, Limits, Place, Shape, words_of
 from .faults import Address, KernelFault
@@ -59,7 +60,27 @@ def memory(where: tuple[int, int]) -> Any:
 def _opened(wanted: str) -> Any:
     if wanted == SIMULATOR:
         return SimulatedDevice()
-    from .driver import CudaDevice, found
+    from .driver import CudaDevice
+
+    return CudaDevice(_number(wanted))
+
+
+def at_hand(target: Target) -> Target:
+    """A target that names no architecture, as the device on which programs run; itself where there is none."""
+    wanted = os.environ.get(VARIABLE, "").strip().lower()
+    if target.arch or wanted == SIMULATOR:
+        return target
+    from .driver import described
+
+    try:
+        return target.on(described(_number(wanted)))
+    except TargetError:  # whoever runs the code is told that there is no device
+        return target
+
+
+def _number(wanted: str) -> int:
+    """The device that the variable names; raises `TargetError` where there is none."""
+    from .driver import found
 
     devices = found()
     if not devices:
@@ -68,12 +89,12 @@ def _opened(wanted: str) -> Any:
             f"  try:    {VARIABLE}={SIMULATOR}, which runs kernels in Python, slowly; or --target opencl"
         )
     if wanted.isdigit() and int(wanted) < len(devices):
-        return CudaDevice(int(wanted))
+        return int(wanted)
     number = next((n for n, name in enumerate(devices) if wanted in name.lower()), None)
     if number is None:
         listed = "\n          ".join(devices)
         raise TargetError(f"no CUDA device is called {wanted!r}, which {VARIABLE} names\n  found:  {listed}")
-    return CudaDevice(number)
+    return number
 
 
 class SimulatedDevice:

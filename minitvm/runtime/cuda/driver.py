@@ -13,10 +13,10 @@ from ...errors import TargetError
 from ...executable import Executable, Kernel
 from ...executable.alignment import ALIGNMENT
 from ...garbage import not_collected
-from ...target import Target
+from ...target import Target, find_kind
 from .. import dlpack
 from ..device.device import Bytes, Launch, Limits, Place, Shape, words_of
-from .architectures import compiled_for
+from .architectures import compiled_for, compute_capability
 from .compile_pool import cubins
 from .compiler import needs
 from .machine_code import Cubins
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..program import Progress
 
 LANGUAGE = "numba-cuda"
+_SPECIFIC = {"sm_90": "sm_90a"}  # of a device's architecture: the one with what only that has
 SHARED_BYTES = 48 << 10  # of shared storage a launch may give to any block
 
 
@@ -68,6 +69,31 @@ def _checked(driver: Any, result: tuple[Any, ...]) -> Any:
     return values[0] if len(values) == 1 else tuple(values)
 
 
+def described(number: int) -> str:
+    """The target of a device: its architecture with what only that one has, and its multiprocessors.
+
+    One of an architecture that targets have no figures of has those of the next older one, and its own limits.
+    """
+    driver = bindings()
+    handle = _checked(driver, driver.cuDeviceGet(number))
+
+    def attribute(name: str) -> int:
+        asked = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(_checked(driver, driver.cuDeviceGetAttribute(asked, handle)))
+
+    arch = f"sm_{attribute('COMPUTE_CAPABILITY_MAJOR')}{attribute('COMPUTE_CAPABILITY_MINOR')}"
+    arch = _SPECIFIC.get(arch, arch)
+    units = f"-multiprocessors={attribute('MULTIPROCESSOR_COUNT')}"
+    known = find_kind("cuda").presets
+    if arch in known:
+        return f"cuda -arch={arch} {units}"
+    number = compute_capability(arch)
+    older = [one for one in known if one.startswith("sm_") and one[-1] != "a" and compute_capability(one) <= number]
+    like = f"-model={max(older, key=compute_capability)} " if older else ""
+    shared = attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+    return f"cuda {like}-arch={arch} -max_shared_memory_per_block={shared} {units}"
+
+
 class Memory:
     """Memory of the device, freed with this object."""
 
@@ -95,6 +121,7 @@ class CudaDevice:
     def __init__(self, number: int) -> None:
         self.driver = bindings()
         self.call("cuInit", 0)
+        self.number = number
         handle = self.call("cuDeviceGet", number)
         self.name = _name(self.driver, handle)
         self.context = self.call("cuDevicePrimaryCtxRetain", handle)
@@ -113,9 +140,8 @@ class CudaDevice:
 
     @property
     def target(self) -> str:
-        """The target that describes it: its architecture with what only that one has, and its multiprocessors."""
-        arch = "sm_90a" if self.arch == "sm_90" else self.arch
-        return f"cuda -arch={arch} -multiprocessors={self.limits.units}"
+        """The target that describes it."""
+        return described(self.number)
 
     def _attribute(self, handle: Any, name: str) -> int:
         attribute = getattr(self.driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")

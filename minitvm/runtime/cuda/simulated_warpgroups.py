@@ -12,15 +12,15 @@ Fragments".
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from .faults import KernelFault
+from .simulated_blocks import Waits, current
 from .simulated_warps import together
 
 THREADS, ROWS, DEPTH = 128, 64, 16
@@ -79,29 +79,31 @@ class _Product:
         return (self.name, *((operand.start, operand.apart) for operand in (self.a, self.b)))
 
 
-class _UnderWay(threading.local):
+@dataclass(eq=False, slots=True)
+class _UnderWay:
     """A thread's products: groups, the last one still open; and the sums that a fence has yet to come after."""
 
-    def __init__(self) -> None:
-        self.groups: list[list[_Product]] = [[]]
-        self.unfenced: list[Sums] = []
+    groups: list[list[_Product]] = field(default_factory=lambda: [[]])
+    unfenced: list[Sums] = field(default_factory=list)
 
 
-_under_way = _UnderWay()
+def _under_way() -> _UnderWay:
+    held: _UnderWay = current().under_way.setdefault("products", _UnderWay())
+    return held
 
 
 def zeros(columns: int) -> Sums:
     """The sums of a thread, all 0."""
     sums = Sums(np.zeros(ROWS * columns // THREADS, np.float32))
-    _under_way.unfenced.append(sums)
+    _under_way().unfenced.append(sums)
     return sums
 
 
 def fence() -> None:
     """What set sums is before the products that come."""
-    for sums in _under_way.unfenced:
+    for sums in _under_way().unfenced:
         sums.fenced = True
-    _under_way.unfenced.clear()
+    _under_way().unfenced.clear()
 
 
 def multiply(
@@ -113,23 +115,24 @@ def multiply(
     after = Sums(None, fenced=True)
     name = f"wgmma_{ROWS}x{columns}x{DEPTH}_{kind}{'_nt' if turned else ''}"
     operands = (_Operand(a, int(i), 0), _Operand(b, int(j), apart))
-    _under_way.groups[-1].append(_Product(name, columns, kind, turned, *operands, sums, after))
+    _under_way().groups[-1].append(_Product(name, columns, kind, turned, *operands, sums, after))
     return after
 
 
 def commit() -> None:
     """The products begun since the last one are a group."""
-    _under_way.groups.append([])
+    _under_way().groups.append([])
 
 
-def wait(pending: int) -> None:
+def wait(pending: int) -> Waits:
     """Until at most `pending` groups are under way."""
-    count = max(0, len(_under_way.groups) - 1 - pending)
-    done = _under_way.groups[:count]
-    del _under_way.groups[:count]
+    groups = _under_way().groups
+    count = max(0, len(groups) - 1 - pending)
+    done = groups[:count]
+    del groups[:count]
     for product in [product for group in done for product in group]:
         brought = (product, product.before.values)
-        product.after.values = together(product.about[0], (1 << THREADS) - 1, brought, _multiplied, THREADS)
+        product.after.values = yield from together(product.about[0], (1 << THREADS) - 1, brought, _multiplied, THREADS)
 
 
 def store(sums: Sums, c: Any, at: Any, row: Any, thread: Any, lanes: int) -> None:

@@ -1,15 +1,13 @@
 """What warps of the simulator do together: shuffles, and `ldmatrix` and `mma.sync` by the tables of PTX's ISA.
 
-Python runs the threads of a block side by side. At such an operation a thread waits until all lanes that its mask names
-are there, with the same operation and the same mask ("shfl.sync", PTX ISA); the last one to come computes the results
-of all. A lane outside of its mask, a value from a lane outside of it, lanes that do different things, and a lane that
-does not come are errors.
+The threads of a block are coroutines (`simulated_blocks`). At such an operation a thread waits until all lanes that
+its mask names are there, with the same operation and the same mask ("shfl.sync", PTX ISA); the last one to come
+computes the results of all. A lane outside of its mask, a value from a lane outside of it, lanes that do different
+things, and a lane that does not come are errors.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,23 +16,34 @@ import ml_dtypes
 import numpy as np
 
 from .faults import KernelFault
+from .simulated_blocks import Thread, Waits, current
 
 LANES = 32
 WHOLE = (1 << LANES) - 1  # the mask of all lanes
-PATIENCE = 20.0  # seconds, after which a lane is taken never to come
 
 Work = Callable[[Mapping[int, Any]], Mapping[int, Any] | Sequence[Any]]
-
-_met = threading.Condition()
 
 
 @dataclass(slots=True)
 class _Meeting:
     """Lanes that named each other: what each does and brings, and what each gets once all are there, or their fault."""
 
+    what: str
+    mask: int
+    size: int
+    group: int
+    waiting: list[Thread] = field(default_factory=list)
     brought: dict[int, tuple[str, Any]] = field(default_factory=dict)
     results: Mapping[int, Any] | Sequence[Any] | None = None
     fault: KernelFault | None = None
+
+    def never(self) -> KernelFault:
+        """The error of those who wait for a lane that does not come."""
+        missing = min({k for k in range(self.size) if self.mask >> k & 1} - self.brought.keys(), default=0)
+        group = f"{'warp' if self.size == LANES else 'group'} {self.group}"
+        return KernelFault(
+            f"{self.what}: lane {missing} of {group}, which the mask {hex(self.mask)} names, never comes"
+        )
 
     def end(self, work: Work) -> None:
         """All are there: compute what each gets. Where that is a fault, all of them raise it."""
@@ -47,50 +56,44 @@ class _Meeting:
             self.fault = fault
 
 
-def together(what: str, mask: int, brings: Any, work: Work, size: int = LANES) -> Any:
+def together(what: str, mask: int, brings: Any, work: Work, size: int = LANES) -> Waits:
     """The result for the lane that asks of `work`, which gets what each lane of the mask brings, by lane.
 
     The lanes are those of a warp, or of the group of `size` threads that the one that asks is in.
     """
-    thread: Any = threading.current_thread()
-    warp, lane = divmod(thread.thread_id, size)
+    thread = current()
+    assert thread.block is not None
+    warp, lane = divmod(thread.number, size)
     named = {k for k in range(size) if mask >> k & 1}
     if lane not in named:
         raise KernelFault(f"{what}: lane {lane} is not in its mask {hex(mask)}")
-    with _met:
-        meetings = thread._manager.__dict__.setdefault("minitvm_meetings", {})
-        place = (size, warp, mask)
-        meeting = meetings.setdefault(place, _Meeting())
-        meeting.brought[lane] = (what, brings)
-        if meeting.brought.keys() == named:
-            del meetings[place]
-            meeting.end(work)
-            _met.notify_all()
-        began = time.monotonic()
-        while meeting.results is None:
-            if meeting.fault is not None:
-                raise KernelFault(str(meeting.fault))
-            _met.wait(0.1)
-            if thread.abort:
-                raise RuntimeError("another thread failed")
-            if time.monotonic() - began > PATIENCE:
-                missing = min(named - meeting.brought.keys(), default=lane)
-                group = f"{'warp' if size == LANES else 'group'} {warp}"
-                raise KernelFault(f"{what}: lane {missing} of {group}, which the mask {hex(mask)} names, never comes")
-        return meeting.results[lane]
+    meetings = thread.block.shared.setdefault("meetings", {})
+    place = (size, warp, mask)
+    meeting = meetings.setdefault(place, _Meeting(what, mask, size, warp))
+    meeting.brought[lane] = (what, brings)
+    if meeting.brought.keys() == named:
+        del meetings[place]
+        meeting.end(work)
+        thread.block.ready.extend(meeting.waiting)
+    else:
+        meeting.waiting.append(thread)
+        yield meeting
+    if meeting.fault is not None:
+        raise KernelFault(str(meeting.fault))
+    assert meeting.results is not None
+    return meeting.results[lane]
 
 
 def active() -> int:
     """The mask of the lanes that a warp has: a program that asks has not parted them."""
-    thread: Any = threading.current_thread()
-    x, y, z = thread._manager._block_dim
-    return (1 << min(LANES, x * y * z - thread.thread_id // LANES * LANES)) - 1
+    thread = current()
+    return (1 << min(LANES, thread.size - thread.number // LANES * LANES)) - 1
 
 
 # -- shuffles
 
 
-def shuffle(name: str, mask: Any, value: Any, by: Any, width: Any) -> Any:
+def shuffle(name: str, mask: Any, value: Any, by: Any, width: Any) -> Waits:
     """What the lane gets from the lane that `name` and `by` say; `by` may differ from lane to lane, `width` not."""
     by, width = int(by), int(width)
 
@@ -103,7 +106,7 @@ def shuffle(name: str, mask: Any, value: Any, by: Any, width: Any) -> Any:
             results[lane] = brought[source][0]
         return results
 
-    return together(f"{name} over {width} lanes", int(mask) & WHOLE, (value, by), exchanged)
+    return (yield from together(f"{name} over {width} lanes", int(mask) & WHOLE, (value, by), exchanged))
 
 
 def _source(name: str, lane: int, by: int, width: int) -> int:
@@ -120,28 +123,25 @@ def _source(name: str, lane: int, by: int, width: int) -> int:
 # -- tiles, in registers of all lanes
 
 
-def ldmatrix(row: Any, count: int, trans: bool) -> tuple[np.uint32, ...]:
+def ldmatrix(row: Any, count: int, trans: bool) -> Waits:
     """The lane's words of `count` matrices. `row`, 8 elements, is row `lane % 8` of matrix `lane // 8`."""
-    registers: tuple[np.uint32, ...] = together(
-        "ldmatrix", WHOLE, row, lambda rows: _matrices([rows[k] for k in range(LANES)], count, trans)
+    return (
+        yield from together(
+            "ldmatrix", WHOLE, row, lambda rows: _matrices([rows[k] for k in range(LANES)], count, trans)
+        )
     )
-    return registers
 
 
-def mma_16x8x16(held: Sequence[Any], kind: str) -> tuple[np.float32, ...]:
+def mma_16x8x16(held: Sequence[Any], kind: str) -> Waits:
     """The lane's four sums. `held` are its registers: four of a, two of b, four of c."""
-    sums: tuple[np.float32, ...] = together(
-        "mma", WHOLE, held, lambda lanes: _product_16x8x16([lanes[k] for k in range(LANES)], kind)
+    return (
+        yield from together("mma", WHOLE, held, lambda lanes: _product_16x8x16([lanes[k] for k in range(LANES)], kind))
     )
-    return sums
 
 
-def mma_16x8x8(held: Sequence[Any]) -> tuple[np.float32, ...]:
+def mma_16x8x8(held: Sequence[Any]) -> Waits:
     """The lane's four sums of float32 that are rounded. `held` are its registers: four of a, two of b, four of c."""
-    sums: tuple[np.float32, ...] = together(
-        "mma", WHOLE, held, lambda lanes: _product_16x8x8([lanes[k] for k in range(LANES)])
-    )
-    return sums
+    return (yield from together("mma", WHOLE, held, lambda lanes: _product_16x8x8([lanes[k] for k in range(LANES)])))
 
 
 def _matrices(rows: Sequence[Any], count: int, trans: bool) -> list[tuple[np.uint32, ...]]:

@@ -1,4 +1,4 @@
-"""Kernel source run by Python: the names of `vectors.simd` over NumPy, the threads of a grid by Numba's simulator.
+"""Kernel source run by Python: the names of `vectors.simd` over NumPy, the threads of a grid one at a time.
 
 It shares no code with what Numba compiles, so the two can be held against each other. A scalar is a NumPy scalar (an
 int64 a Python int), a vector a NumPy array of one dimension. Memory is the process's own: addresses are real.
@@ -9,11 +9,9 @@ from __future__ import annotations
 import builtins
 import ctypes
 import functools
-import itertools
 import math
 import re
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -23,9 +21,9 @@ import numpy as np
 
 from . import simulated_warpgroups, simulated_warps
 from .faults import Address, KernelFault
+from .simulated_blocks import Thread, Waits, as_coroutine, begin, coordinates, current, run_block, xyz
 
 SIMD, SHARED = "minitvm.runtime.vectors.simd", "minitvm.runtime.cuda.operations"
-_TOGETHER = re.compile(r"cuda\.syncthreads\(|\b(?:ldmatrix|w?g?mma|warp)_")  # what threads that run side by side do
 _DTYPES: dict[str, Any] = {
     "b1": np.bool_, "bf16": ml_dtypes.bfloat16, **{f"f{n}": getattr(np, f"float{n}") for n in (16, 32, 64)},
     **{f"i{n}": getattr(np, f"int{n}") for n in (8, 16, 32, 64)},
@@ -41,67 +39,50 @@ def simulated(source: str, entry: str) -> Run:
     """`run(blocks, threads, words, shared_bytes=0)` of the kernel `entry`: each thread of the grid runs the text.
 
     A word that is an `Address` says how long its parameter is: an access outside of it raises `KernelFault`. Blocks run
-    one after the other. Threads of a block run at the same time where the text has a barrier or shuffle, else in order.
+    one after the other. Threads of a block take turns where the text has a barrier or shuffle, else each runs to its
+    end.
     """
-    together = bool(_TOGETHER.search(source))
+    module, together = as_coroutine(source, f"<kernel {entry}>", OPERATIONS)
     namespace: dict[str, Any] = {"__name__": f"minitvm_simulated_{entry}"}
-    namespace["__builtins__"] = {**vars(builtins), "__import__": _imported if together else _without_numba}
-    exec(compile(source, f"<kernel {entry}>", "exec"), namespace)
-    namespace["quiet"] = functools.partial(np.errstate, all="ignore")
-    exec(f"def in_quiet(*words):\n    with quiet():\n        {entry}(*words)\n", namespace)
-    kernel = namespace["in_quiet"]
+    namespace["__builtins__"] = {**vars(builtins), "__import__": _imported}
+    exec(compile(module, f"<kernel {entry}>", "exec"), namespace)
+    kernel = namespace[entry]
 
     def run(blocks: Sequence[int], threads: Sequence[int], words: Sequence[int], shared_bytes: int = 0) -> None:
-        if together:
-            _side_by_side(kernel, blocks, threads, words, shared_bytes)
-        else:
-            _in_order(kernel, namespace, blocks, threads, words, shared_bytes)
+        place = SimpleNamespace(gridDim=xyz(blocks), blockDim=xyz(threads), blockIdx=None, threadIdx=None)
+        before, namespace["cuda"] = namespace.get("cuda"), place
+        thread = functools.partial(kernel, *words)
+        try:
+            for point in coordinates(blocks):
+                place.blockIdx = xyz(point)
+                _arrays.clear()
+                _arrays[_GIVEN] = _array(np.dtype(np.uint8), shared_bytes)
+                with np.errstate(all="ignore"):
+                    (run_block if together else _in_order)(thread, threads, place)
+        finally:
+            namespace["cuda"] = before
 
     return run
 
 
-def _side_by_side(kernel: Any, blocks: Sequence[int], threads: Sequence[int], words: Any, shared_bytes: int) -> None:
-    from numba.cuda.simulator.kernel import FakeCUDAKernel
-
-    launch = FakeCUDAKernel(kernel, False)
-    launch[tuple(blocks), tuple(threads), 0, shared_bytes](*words)
-
-
-def _in_order(
-    kernel: Any, namespace: Any, blocks: Sequence[int], threads: Sequence[int], words: Any, shared_bytes: int
-) -> None:
+def _in_order(kernel: Callable[[], None], threads: Sequence[int], place: Any) -> None:
     """Without a barrier the order of threads does not matter, and their storage is their own."""
-    before = namespace.get("cuda")
-    place = SimpleNamespace(gridDim=_xyz(blocks), blockDim=_xyz(threads), blockIdx=None, threadIdx=None)
-    namespace["cuda"] = place
-    try:
-        for z, y, x in itertools.product(*map(range, reversed(blocks))):
-            place.blockIdx = _xyz((x, y, z))
-            _arrays.clear()
-            _arrays[_GIVEN] = _array(np.dtype(np.uint8), shared_bytes)
-            for k, j, i in itertools.product(*map(range, reversed(threads))):
-                place.threadIdx = _xyz((i, j, k))
-                kernel(*words)
-    except KernelFault as fault:
-        raise KernelFault(f"tid={[i, j, k]} ctaid={[x, y, z]}: {fault}") from None  # as Numba's simulator says it
-    finally:
-        namespace["cuda"] = before
-
-
-def _xyz(values: Sequence[int]) -> Any:
-    return SimpleNamespace(x=values[0], y=values[1], z=values[2])
+    points = coordinates(threads)
+    for number, point in enumerate(points):
+        place.threadIdx = xyz(point)
+        begin(Thread(number, len(points)))
+        try:
+            kernel()
+        except KernelFault as fault:
+            block = place.blockIdx
+            raise KernelFault(f"tid={list(point)} ctaid={[block.x, block.y, block.z]}: {fault}") from None
 
 
 def _imported(name: str, *about: Any) -> Any:
-    """What `from NAME import ...` of kernel source reads."""
+    """What `from NAME import ...` of kernel source reads; `cuda` is what each run says."""
     if name in (SIMD, SHARED):
         return _Names()
-    return builtins.__import__(name, *about)
-
-
-def _without_numba(name: str, *about: Any) -> Any:
-    """The same where threads run in order, and `cuda` is what `_in_order` says."""
-    return SimpleNamespace(cuda=None) if name == "numba" else _imported(name, *about)
+    return SimpleNamespace(cuda=None) if name == "numba" else builtins.__import__(name, *about)
 
 
 class _Names:
@@ -323,7 +304,6 @@ class Pointer:
 
 
 _ALIGNMENT = 1024  # bytes, of what a launch gives a block
-_lock = threading.Lock()
 _arrays: dict[Any, Any] = {}  # what the block that runs shares, by the line that declares it
 _GIVEN = "given"  # and what the launch gave it
 
@@ -347,35 +327,21 @@ def _array(dtype: Any, size: int) -> Pointer:
 
 
 def _shared(dtype: Any, size: int) -> Pointer:
-    arrays, line = _of_the_block(), sys._getframe(1).f_lineno
-    with _lock:  # threads come here side by side
-        if line not in arrays:
-            arrays[line] = _array(dtype, size)
-    found: Pointer = arrays[line]
+    line = sys._getframe(1).f_lineno
+    if line not in _arrays:
+        _arrays[line] = _array(dtype, size)
+    found: Pointer = _arrays[line]
     return found
 
 
 def _dynamic(dtype: Any, offset: int, size: int) -> Pointer:
     """A part of what the launch gives a block."""
-    given = _of_the_block()[_GIVEN]
+    given = _arrays[_GIVEN]
     if offset + size * dtype.itemsize > given.length:
         raise KernelFault(
             f"{size} {dtype} of shared storage from byte {offset} on: the launch gives a block {given.length} bytes"
         )
     return Pointer(given.address + offset, dtype, size, given, "a shared array")
-
-
-def _of_the_block() -> Any:
-    """The storage of the block to which the thread that asks belongs."""
-    simulator = sys.modules.get("numba.cuda.simulator.kernel")
-    context = None if simulator is None else simulator._get_kernel_context()
-    if context is None:
-        return _arrays
-    arrays = context.shared._allocations
-    with _lock:
-        if _GIVEN not in arrays:
-            arrays[_GIVEN] = _array(np.dtype(np.uint8), context.shared._dynshared_size)
-    return arrays
 
 
 def _bits(dtype: Any, x: Any) -> Any:
@@ -441,14 +407,10 @@ def _store_masked(a: Pointer, index: Any, value: Any, mask: Any) -> None:
 # -- asynchronous copies: as late as they may come
 
 
-class _UnderWay(threading.local):
+def _groups() -> list[list[Callable[[], None]]]:
     """The copies of a thread that have not arrived: groups, the last one still open."""
-
-    def __init__(self) -> None:
-        self.groups: list[list[Callable[[], None]]] = [[]]
-
-
-_under_way = _UnderWay()
+    groups: list[list[Callable[[], None]]] = current().under_way.setdefault("copies", [[]])
+    return groups
 
 
 def _async_copy(to: Pointer, at: Any, source: Pointer, place: Any, lanes: int, holds: Any = True) -> None:
@@ -458,37 +420,38 @@ def _async_copy(to: Pointer, at: Any, source: Pointer, place: Any, lanes: int, h
         _check_whole(pointer, index, lanes)
     value = source.elements(place, lanes).copy() if holds else np.zeros(lanes, to.dtype)
     to.elements(at, lanes)
-    _under_way.groups[-1].append(lambda: to.elements(at, lanes).__setitem__(slice(None), value))
+    _groups()[-1].append(lambda: to.elements(at, lanes).__setitem__(slice(None), value))
 
 
 def _async_commit() -> None:
-    _under_way.groups.append([])
+    _groups().append([])
 
 
 def _async_wait(pending: int) -> None:
-    closed = len(_under_way.groups) - 1
-    for group in _under_way.groups[: max(0, closed - pending)]:
+    groups = _groups()
+    done = max(0, len(groups) - 1 - pending)
+    for group in groups[:done]:
         for arrive in group:
             arrive()
-    del _under_way.groups[: max(0, closed - pending)]
+    del groups[:done]
 
 
 # -- warps
 
 
-def _ldmatrix(count: int, trans: bool, s: Pointer, index: Any) -> Any:
+def _ldmatrix(count: int, trans: bool, s: Pointer, index: Any) -> Waits:
     if (s.address + int(index) * s.dtype.itemsize) % 16:
         raise KernelFault("ldmatrix of a row that does not begin at a multiple of 16 bytes")
     row = s.elements(index, 8).view(np.uint16).copy()
-    return simulated_warps.ldmatrix(row, count, trans)
+    return (yield from simulated_warps.ldmatrix(row, count, trans))
 
 
-def _mma(kind: str, a: Any, b: Any, c: Any) -> Any:
-    return simulated_warps.mma_16x8x16((*a, *b, *c), kind)
+def _mma(kind: str, a: Any, b: Any, c: Any) -> Waits:
+    return (yield from simulated_warps.mma_16x8x16((*a, *b, *c), kind))
 
 
-def _mma_tf32(a: Any, b: Any, c: Any) -> Any:
-    return simulated_warps.mma_16x8x8((*a, *b, *c))
+def _mma_tf32(a: Any, b: Any, c: Any) -> Waits:
+    return (yield from simulated_warps.mma_16x8x8((*a, *b, *c)))
 
 
 # -- lanes

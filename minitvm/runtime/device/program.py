@@ -73,11 +73,11 @@ class DeviceProgram:
         """Memory of the device; raises `TargetError` where it has too little."""
         limit = self.device.limits.piece
         if nbytes > limit:
-            raise TargetError(f"{what} needs {nbytes} bytes; {self.device.name} gives out {limit} at a time")
+            raise _refused(what, nbytes, f"{self.device.name} allocates at most {limit} bytes at a time")
         try:
             return self.device.allocated(max(1, nbytes))
         except (MemoryError, *self.device.errors) as error:  # type: ignore[misc]
-            raise TargetError(f"{what} needs {nbytes} bytes, which {self.device.name} does not have: {error}") from None
+            raise _refused(what, nbytes, f"{self.device.name} has no room for them: {error}") from None
 
     def filled(self, data: np.ndarray[Any, Any]) -> Any:
         """An array in the device's memory."""
@@ -108,3 +108,11 @@ class DeviceProgram:
     def holds(self, bound: BoundProgram) -> bool:
         """Whether `bound` is still among those kept."""
         return any(b is bound for b in self._bound.values())
+
+
+def _refused(what: str, nbytes: int, found: str) -> TargetError:
+    """The error for memory that a device does not give."""
+    return TargetError(
+        f"{what} needs {nbytes} bytes of the device's memory\n  found:  {found}\n"
+        "  try:    a smaller batch, shorter dimensions, or weights of fewer bits; or --target cpu"
+    )

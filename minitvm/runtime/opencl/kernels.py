@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 LANGUAGE = "opencl"
 _LINE = re.compile(r":(\d+):\d+: error|<source>:(\d+)")
 _EXTENSIONS = re.compile(r"^#pragma OPENCL EXTENSION (\w+)", re.MULTILINE)
+# What an extension brings, and what a program can do without it.
+_BRINGS = {
+    "cl_khr_fp64": ("arithmetic of float64", "a model in float32; or -on_host=OP of the target, for what needs float64")
+}
 
 
 def compiled(device: Device, kernels: Sequence[Kernel], progress: Progress | None) -> list[Any]:
@@ -43,7 +47,11 @@ def _compiled(device: Device, kernel: Kernel) -> Any:
     cl = pyopencl()
     for extension in _EXTENSIONS.findall(kernel.source):
         if extension not in device.handle.extensions.split():
-            raise TargetError(f"kernel {kernel.name} needs {extension}, which the device {device.name} does not have")
+            brings, instead = _BRINGS.get(extension, ("", "--target cpu"))
+            raise TargetError(
+                f"kernel {kernel.name} needs the extension {extension}{brings and f' ({brings})'}\n"
+                f"  found:  {device.name} does not have it\n  try:    {instead}"
+            )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # compilers that have something to say and no error

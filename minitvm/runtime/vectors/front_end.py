@@ -17,6 +17,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, TypeGuard
 
 from llvmlite import ir
@@ -86,6 +87,11 @@ class Operations:
         self.target_context = target_context
         self._found: dict[Any, tuple[Any, Any]] = {}
 
+    def refresh(self) -> None:
+        """Take up what was registered meanwhile: the types of vectors come into being when they are named."""
+        self.typing_context.refresh()
+        self.target_context.refresh()
+
     def signature(self, function: Any, args: Sequence[types.Type]) -> Any:
         """Numba's signature of a call; raises `Untranslatable` if it has none."""
         context = self.typing_context
@@ -109,6 +115,23 @@ class Operations:
             for o, wanted in zip(operands, signature.args, strict=True)
         ]
         return Typed(signature.return_type, code(builder, args))
+
+    def attribute(self, builder: ir.IRBuilder, value: Typed, name: str) -> Typed:
+        """Emit `value.name`."""
+        key = (value.type, name)
+        if key not in self._found:
+            kind = self.typing_context.resolve_getattr(value.type, name)
+            if kind is None:
+                raise Untranslatable(f"{value.type} has no {name}")
+            self._found[key] = kind, self.target_context.get_getattr(value.type, name)
+        kind, code = self._found[key]
+        return Typed(kind, code(self.target_context, builder, value.type, value.llvm, name))
+
+    def tuple(self, builder: ir.IRBuilder, items: Sequence[Typed]) -> Typed:
+        """A tuple of values."""
+        kind = types.BaseTuple.from_types(tuple(types.unliteral(item.type) for item in items))
+        values = [self.cast(builder, item, to) for item, to in zip(items, kind.types, strict=True)]
+        return Typed(kind, self.target_context.make_tuple(builder, kind, values))
 
     def cast(self, builder: ir.IRBuilder, value: Typed, to: types.Type) -> ir.Value:
         """A value as one of another type, converted as Numba does."""
@@ -326,12 +349,31 @@ class Translation:
         return self.operations.constant(self.builder, number)
 
     def call(self, e: ast.Call) -> Typed:
-        if e.keywords or not _is_name(e.func):
+        if e.keywords:
             raise Untranslatable(f"the call {ast.unparse(e)}")
-        function, args = self.named(e.func.id), [self.value(a) for a in e.args]
+        function, args = self.function(e.func), [self.value(a) for a in e.args]
         if function in _EXTREMES and len(args) == 2:
             return self.extreme(_EXTREMES[function], *args)
         return self.operations.call(self.builder, function, args)
+
+    def function(self, e: ast.expr) -> Any:
+        """What is called: a name of the module's text, or of a module that it imports."""
+        if _is_name(e):
+            return self.named(e.id)
+        if isinstance(e, ast.Attribute) and _is_name(e.value):
+            return getattr(self.named(e.value.id), e.attr, None)
+        raise Untranslatable(f"a call of {ast.unparse(e)}")
+
+    def attribute(self, e: ast.Attribute) -> Typed:
+        """An attribute of a value, or what a machine has: `cuda.threadIdx.x`."""
+        if _is_name(e.value) and isinstance(module := self.named(e.value.id), ModuleType):
+            of = Typed(types.Module(module), self.operations.target_context.get_dummy_value())
+        else:
+            of = self.value(e.value)
+        return self.operations.attribute(self.builder, of, e.attr)
+
+    def several(self, e: ast.Tuple) -> Typed:
+        return self.operations.tuple(self.builder, [self.value(item) for item in e.elts])
 
     def extreme(self, compare: Callable[..., Any], a: Typed, b: Typed) -> Typed:
         """Python's `min` or `max` of two numbers, as the wider of their types. Numba has them as Python functions."""
@@ -423,7 +465,12 @@ class Translation:
         return self.operations.cast(self.builder, value, types.boolean)
 
     def element(self, e: ast.Subscript) -> Typed:
-        return self.operations.call(self.builder, operator.getitem, [self.value(e.value), self.value(e.slice)])
+        value, index = self.value(e.value), self.value(e.slice)
+        if isinstance(value.type, types.BaseTuple):
+            if index.literal is None:
+                raise Untranslatable(f"{ast.unparse(e)}, an element of a tuple that no number names")
+            return Typed(value.type.types[index.literal], self.builder.extract_value(value.llvm, index.literal))
+        return self.operations.call(self.builder, operator.getitem, [value, index])
 
 
 def _is_name(e: ast.AST) -> TypeGuard[ast.Name]:
@@ -459,6 +506,8 @@ _EXPRESSIONS: dict[type, Callable[..., Typed]] = {
     ast.BoolOp: Translation.logical,
     ast.IfExp: Translation.choice,
     ast.Subscript: Translation.element,
+    ast.Attribute: Translation.attribute,
+    ast.Tuple: Translation.several,
 }
 
 

@@ -27,7 +27,7 @@ def convolution_algorithms(conv: Convolution, block: int, target: Any, accuracy:
     """
     cpu = cpu_of(target)
     found = [Option(rule=DIRECT, knobs={}, price=lambda: _direct(conv, block, cpu))]
-    if (conv.kernel, conv.strides) == ((3, 3), (1, 1)) and accuracy != "strict":
+    if (conv.kernel, conv.strides) == ((3, 3), (1, 1)) and accuracy != "strict" and not conv.exact:
         found += filter(None, (_winograd(conv, block, tile, cpu) for tile in TILES))
     return cheapest_first(found)
 

@@ -20,13 +20,15 @@ from ..blocks import (
     blocks_of,
     constant_extent,
     contiguous_along_last,
+    inlinable,
     inline_injective,
+    reduced,
     reduces_along_last,
     volume,
 )  # fmt: skip
 from ..candidate import Candidate, Cost
 from ..registry import rule
-from .costs import processors_of
+from .costs import element_wise_cost, processors_of
 from .grid import over_blocks_and_threads
 
 THREADS = 64  # of a block: two warps, a wavefront, or what a Mali core likes
@@ -34,6 +36,8 @@ _WIDE = 256  # of a block where there are very many: each block costs about 130 
 _MANY = 32 << 10  # results for each multiprocessor
 _BLOCKS = 64  # that are enough for a device whose cores run the threads of a block one after the other
 _LONGEST = 1024
+_OPEN = 256  # of an extent that is not known
+_UNLIKED = 100.0  # cycles more for each factor of two by which a block has other than the best number of threads
 
 
 def anything(func: PrimFunc) -> bool:  # noqa: ARG001 (a rule's condition)
@@ -50,8 +54,13 @@ def fallback(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     liked = threads_of_a_block(instances, target)
 
     def price(inline: bool, threads: int) -> Cost:
-        """What a block is inlined into saves memory; fewer threads hide less of it, more leave processors idle."""
-        return Cost(instances * (1.0 if inline else 1.5) + abs(log2(threads / liked)))
+        """Cycles of a multiprocessor: what is inlined is not moved; fewer threads hide less, more leave some idle."""
+        kept = [block for block in blocks_of(func) if not (inline and inlinable(func, block))]
+        steps = {block: volume(reduced(block), _OPEN) for block in kept}
+        words = sum(spatial_instances(block) * (len(block.reads) + len(block.writes)) for block in kept)
+        operations = sum(spatial_instances(block) * steps[block] for block in kept)
+        cost = element_wise_cost(words, operations, max(steps.values(), default=0), target)
+        return cost + Cost(_UNLIKED * abs(log2(threads / liked)))
 
     def apply(sch: Schedule, inline: bool, threads: int) -> None:
         if inline:
@@ -76,7 +85,7 @@ def threads_of_a_block(instances: int, target: Any) -> int:
 
 def spatial_instances(block: Block) -> int:
     """How many results a block has."""
-    return prod([volume([axis.dom.extent], 256) for axis in block.iter_vars if axis.kind != REDUCE] or [1])
+    return prod([volume([axis.dom.extent], _OPEN) for axis in block.iter_vars if axis.kind != REDUCE] or [1])
 
 
 def on_the_grid(sch: Schedule, name: str, threads: int, lanes: int = 1) -> None:

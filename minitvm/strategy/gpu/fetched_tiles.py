@@ -115,28 +115,84 @@ def run_of(block: Block, load: BufferLoad, axis: Sequence[int], lanes: int) -> i
     return lanes
 
 
-def fetched(sch: Schedule, copy: Any, count: int, axis: int, lanes: int, threads: Sequence[tuple[str, int]]) -> int:
+Threads = Sequence[tuple[str, int]]  # axes of threads, each with how many there are
+
+
+def fetched(sch: Schedule, copy: Any, count: int, axis: int, lanes: int, threads: Threads) -> int:
     """Share out the last `count` loops of a copy among threads, `axis` innermost.
 
     What fills the operand is computed here. A thread fetches `lanes` elements at once, or fewer if some of so many are
     padding and others not. Returns how many.
     """
     inlined(sch, copy)
-    own = list(sch.get_loops(copy))[-count:]
-    extent = constant_extent(sch, own[axis])
-    block = block_of(sch, copy)
+    lanes = _lanes_of(sch, copy, count, axis, lanes)
+    _shared_out(sch, copy, count, axis, lanes, threads)
+    return lanes
+
+
+def by_way_of_registers(
+    sch: Schedule, copy: Any, piece: Any, tile: Sequence[int], axis: int, lanes: int, threads: Threads
+) -> Any:
+    """Copy a tile for each `piece` of the sum as `fetched` does, but in two blocks; returns the second one.
+
+    `copy` fetches to storage in which each thread has a place for every element that it fetches, and the second block
+    stores from there. `tile` are the extents of the copy's axes. The places are registers as soon as the scope of what
+    `copy` writes is "local" (`kept_in_registers`): the last step, since threads that own storage do not share loops.
+    """
+    inlined(sch, copy)
+    store = sch.cache_write(copy, 0, "shared")
+    for block in (store, copy):
+        sch.compute_at(block, piece, preserve_unit_loops=True)
+    lanes = _lanes_of(sch, copy, len(tile), axis, lanes)
+    for block in (copy, store):
+        for loop in _shared_out(sch, block, len(tile), axis, lanes, threads):
+            sch.unroll(loop)
+    sizes = [size for _, size in threads]
+
+    def places(*index: Any) -> list[Any]:
+        number = index[0] * 0
+        for p, size in enumerate(tile):
+            if p != axis:
+                number = number * size + index[p] % size
+        number = number * (tile[axis] // lanes) + index[axis] % tile[axis] // lanes
+        each = []
+        for size in reversed(sizes):
+            each.append(number % size)
+            number = number // size
+        tiles = [at // size for at, size in zip(index, tile, strict=True)]
+        return [*tiles, number, *reversed(each), index[axis] % lanes]
+
+    sch.transform_layout(copy, ("write", 0), IndexMap.from_func(places, ndim=len(tile)))
+    return store
+
+
+def kept_in_registers(sch: Schedule, copies: Sequence[Any]) -> None:
+    """Let each thread own what these blocks write."""
+    for copy in copies:
+        sch.set_scope(copy, 0, "local")
+
+
+def _lanes_of(sch: Schedule, copy: Any, count: int, axis: int, lanes: int) -> int:
+    """How many neighbours along an axis a copy fetches at once: all are padding, or none is."""
+    extent, block = constant_extent(sch, list(sch.get_loops(copy))[-count:][axis]), block_of(sch, copy)
     while lanes > 1 and (extent is None or extent % lanes or not _all_or_none(block, axis - count, lanes)):
         lanes //= 2
+    return lanes
+
+
+def _shared_out(sch: Schedule, block: Any, count: int, axis: int, lanes: int, threads: Threads) -> list[Any]:
+    """Share out the last `count` loops of a block among threads; returns the loops over what one thread does."""
+    own = list(sch.get_loops(block))[-count:]
     if axis != count - 1:
         sch.reorder(*(loop for p, loop in enumerate(own) if p != axis), own[axis])
     outer = [loop for p, loop in enumerate(own) if p != axis]
     inner, lane = sch.split(own[axis], [None, lanes]) if lanes > 1 else (own[axis], None)
-    _, *parts = sch.split(fused(sch, [*outer, inner]), [None, *(size for _, size in threads)])
+    mine, *parts = sch.split(fused(sch, [*outer, inner]), [None, *(size for _, size in threads)])
     for loop, (name, _) in zip(parts, threads, strict=True):
         sch.bind(loop, name)
     if lane is not None:
         sch.vectorize(lane)
-    return lanes
+    return [mine]
 
 
 def inlined(sch: Schedule, copy: Any) -> None:

@@ -27,13 +27,14 @@ from itertools import product as product_of
 from math import ceil
 from typing import Any
 
-from ...tir import Schedule
+from ...target.cuda_capability import has_asynchronous_copies
+from ...tir import IndexMap, Schedule
 from ...tir.nodes import PrimFunc
 from ..blocks import attempt, block_of, blocks_of, constant_extent, is_reduction, largest_divisor
 from ..candidate import Candidate, Cost
 from .costs import APART, BANKS, processors_of
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
-from .fetched_tiles import fetched
+from .fetched_tiles import by_way_of_registers, fetched, kept_in_registers
 from .grid import fused, over_blocks
 from .matrices import Product, as_matrices, product_of_matrices
 from .registers import in_registers, parts_in_registers
@@ -56,6 +57,16 @@ _LOOP = 40.0  # of a piece: barriers and the first loads of a step
 _LATENCY, _BARRIER = 160.0, 400.0  # until a piece is there, and until all threads know
 _LAUNCH, _START, _KERNEL = 6000.0, 2000.0, 1500.0  # of a kernel, until a block has begun, of a second kernel
 
+# How the next piece of the operands comes to shared storage while one is used, of which there are `stages`.
+IN_FRONT = "in front"  # fetched and stored in front of the products
+BEHIND = "behind"  # fetched to registers in front of the products, stored behind them
+ASYNC = "async"  # by asynchronous copies, of as many pieces ahead as there are stages
+_STAGES = (2, 3, 4)  # of asynchronous copies
+_LARGE = 32  # results of a thread, from which on the products of a piece last as long as fetching the next one
+# How long a piece takes, next to one whose threads wait for what they fetch before they multiply. Estimates: what was
+# measured on an H200 was fetched in front.
+_HIDDEN = {IN_FRONT: 1.0, BEHIND: 0.97, ASYNC: 0.98}
+
 
 @dataclass(frozen=True, slots=True)
 class Tile:
@@ -68,6 +79,7 @@ class Tile:
     thread_columns: int
     splits: int = 1
     stages: int = 1
+    fetch: str = IN_FRONT
 
     @property
     def row_threads(self) -> int:
@@ -83,8 +95,9 @@ class Tile:
 
     @property
     def registers(self) -> int:
-        """Registers of a thread: sums, the operands of a step, addresses."""
-        return self.thread_rows * self.thread_columns + self.thread_rows + self.thread_columns + _SPARE
+        """Registers of a thread: sums, the operands of a step, addresses, and elements on their way."""
+        waiting = (self.rows + self.columns) * self.depth // self.threads if self.fetch == BEHIND else 0
+        return self.thread_rows * self.thread_columns + self.thread_rows + self.thread_columns + _SPARE + waiting
 
     @property
     def shared_bytes(self) -> int:
@@ -150,7 +163,20 @@ def tiles(product: Product, fetches: Sequence[int], target: Any) -> Iterator[Til
                 continue
             for splits in _splits(product, tile, target):
                 if product.k > depth * splits * (stages - 1):
-                    yield replace(tile, splits=splits)
+                    yield from _fetching(product, replace(tile, splits=splits), limit, target)
+
+
+def _fetching(product: Product, tile: Tile, limit: int, target: Any) -> Iterator[Tile]:
+    """A tile with each way in which its next piece may be fetched: of large tiles of plain products there are more."""
+    yield tile
+    if tile.stages == 1 or len(product.steps) > 1 or tile.thread_rows * tile.thread_columns < _LARGE:
+        return
+    if replace(tile, fetch=BEHIND).registers <= (target.max_registers_per_thread or 128):
+        yield replace(tile, fetch=BEHIND)
+    for stages in _STAGES if has_asynchronous_copies(target) else ():
+        ahead = replace(tile, fetch=ASYNC, stages=stages)
+        if ahead.shared_bytes <= limit and product.k > tile.depth * tile.splits * (stages - 1):
+            yield ahead
 
 
 def _sizes(extent: int, sizes: tuple[int, ...]) -> list[int]:
@@ -179,7 +205,7 @@ def tile_cost(product: Product, tile: Tile, fetches: Sequence[int], target: Any)
     rows, columns = (n / run for n, run in zip(elements, fetches, strict=True))
     addresses = _PIXEL * rows + _ADDRESS * columns if len(product.steps) > 1 else _PLAIN * (rows + columns)
     fetched = addresses / lanes + 4 * sum(elements) / _L2_BYTES + sum(elements) / 32 * _STORED * slower
-    work = (max(sums, reads) + issued + fetched + _LOOP) * (1.0 if tile.stages > 1 else _EXPOSED)
+    work = (max(sums, reads) + issued + fetched + _LOOP) * (_HIDDEN[tile.fetch] if tile.stages > 1 else _EXPOSED)
     limits = [_BLOCKS, target.threads_per_multiprocessor // tile.threads]
     if target.registers_per_block:
         limits.append(target.registers_per_block // (tile.registers * tile.threads))
@@ -221,15 +247,20 @@ def schedule(sch: Schedule, product: Product, tile: Tile, alone: bool = False) -
         sch.set_scope(block, 0, "local")
         used |= _added_up(sch, block, main)
         main, block = sch.cache_write(parts, 0, "local"), parts
-    outside = [*sch.get_loops(main)][:-2]
-    row, column = [*sch.get_loops(main)][-2:]
-    block_row, thread_row, own_row = sch.split(row, [None, tile.row_threads, tile.thread_rows])
     vectors = tile.thread_columns // LANES
+    virtual = tile.fetch == IN_FRONT or vectors == 1  # else each of them would fetch for itself
+    if not virtual:
+        _columns_apart(sch, product, block, (tile.columns, tile.column_threads * LANES, LANES))
+    *outside, row, column = sch.get_loops(main)
     block_column, vector, thread_column, lane = sch.split(column, [None, vectors, tile.column_threads, LANES])
-    sch.reorder(*outside, block_row, block_column, vector, thread_row, thread_column, own_row, lane)
+    block_row, thread_row, own_row = sch.split(row, [None, tile.row_threads, tile.thread_rows])
+    outer = [vector] if virtual else []
+    mine = [own_row, lane] if virtual else [own_row, vector, lane]
+    sch.reorder(*outside, block_row, block_column, *outer, thread_row, thread_column, *mine)
     thread = fused(sch, [thread_row, thread_column])
     over_blocks(sch, [*outside, block_row, block_column])
-    sch.bind(vector, "vthread")
+    if virtual:
+        sch.bind(vector, "vthread")
     sch.bind(thread, "threadIdx.x")
     sch.compute_at(block, thread, preserve_unit_loops=True)
     around = list(sch.get_loops(block)).index(thread) + 1
@@ -237,18 +268,50 @@ def schedule(sch: Schedule, product: Product, tile: Tile, alone: bool = False) -
     piece, step = sch.split(steps, [None, tile.depth])
     sch.reorder(piece, step, *own)
     loads, fetches = (product.a, product.b), fetches_of(product)
-    for copy, load, axes, lanes in zip(copies, loads, shapes, fetches, strict=True):
-        sch.compute_at(copy, piece, preserve_unit_loops=True)
+    threads, stores = [("threadIdx.x", tile.threads)], []
+    for copy, load, axes, lanes, size in zip(copies, loads, shapes, fetches, (tile.rows, tile.columns), strict=True):
         axis, _ = product.run(load, axes)
+        if tile.fetch == BEHIND:
+            extents = [*[1] * (len(axes) - 2), tile.depth, size]
+            stores.append(by_way_of_registers(sch, copy, piece, extents, axis, lanes, threads))
+        else:
+            sch.compute_at(copy, piece, preserve_unit_loops=True)
+            fetched(sch, copy, len(axes), axis, lanes, threads)
+            stores.append(copy)
         if axis != len(axes) - 1 and tile.thread_rows % APART == 0:
-            sch.storage_align(copy, 0, len(axes) - 2, BANKS, APART)
-        fetched(sch, copy, len(axes), axis, lanes, [("threadIdx.x", tile.threads)])
+            sch.storage_align(stores[-1], 0, len(axes) - 2, BANKS, APART)
     init = sch.decompose_reduction(block, piece)
-    in_registers(sch, LANES, own, list(sch.get_loops(init))[around:], [own_row, lane])
-    if tile.stages > 1:
-        for copy in copies:
-            sch.annotate(copy, "double_buffer_scope", 0)
-    return used | {block_of(sch, part).name for part in (init, block, main, *copies)}
+    in_registers(sch, LANES, own, list(sch.get_loops(init))[around:], mine)
+    if tile.stages > 1 and tile.fetch != ASYNC:
+        for store in stores:
+            sch.annotate(store, "double_buffer_scope", 0)
+    if tile.fetch == BEHIND:  # fetch, store, fetch, store, multiply
+        sch.annotate(piece, "software_pipeline_stage", [0, 0, 0, 0, 1])
+        sch.annotate(piece, "software_pipeline_order", [0, 3, 1, 4, 2])
+        kept_in_registers(sch, copies)
+    elif tile.fetch == ASYNC:  # fetch, fetch, multiply
+        sch.annotate(piece, "software_pipeline_stage", [0, 0, tile.stages - 1])
+        sch.annotate(piece, "software_pipeline_order", [0, 1, 2])
+        sch.annotate(piece, "software_pipeline_async_stages", [0])
+    return used | {block_of(sch, part).name for part in (init, block, main, *copies, *stores)}
+
+
+def _columns_apart(sch: Schedule, product: Product, block: Any, sizes: tuple[int, int, int]) -> None:
+    """Let a sum, and its result, have tiles, vectors, threads and lanes in place of columns.
+
+    What one thread has of them, vectors that lie a row of threads apart, is a box then. `sizes` are the columns of a
+    tile, of a vector of each of its threads, and of a vector.
+    """
+    tile, row, lanes = sizes
+    at = len(product.outside) + 1
+
+    def apart(*index: Any) -> list[Any]:
+        column = index[at]
+        new = [column // tile, column % tile // row, column % row // lanes, column % lanes]
+        return [*index[:at], *new, *index[at + 1 :]]
+
+    sch.transform_layout(block, ("write", 0), IndexMap.from_func(apart, ndim=at + 1))
+    sch.transform_block_layout(block, IndexMap.from_func(apart, ndim=at + 2))
 
 
 def _added_up(sch: Schedule, block: Any, main: Any) -> set[str]:

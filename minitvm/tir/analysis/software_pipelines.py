@@ -37,6 +37,7 @@ from ..nodes import (
 from .dependences import Access, accesses, point_of
 from .effects import exposes
 from .failure import Failure
+from .threads import in_step, is_shared
 from .tree import Tree, statements
 
 STAGE, ORDER, ASYNC = "software_pipeline_stage", "software_pipeline_order", "software_pipeline_async_stages"
@@ -155,11 +156,15 @@ def plan(func: PrimFunc, loop: For) -> Pipeline | Failure:
 
 def scheduled(func: PrimFunc, loop: For, stages: tuple[int, ...], order: tuple[int, ...]) -> Pipeline | Failure:
     """The pipeline of given stages and order; buffers that blocks in it want doubled get at least two versions."""
+    as_written, own = loop, _private_buffers(Tree(func), loop)
+    func, loop = in_step(func, loop)
     tree = Tree(func)
     parts = parts_of(loop)
     doubled = [b for b in (doubled_buffer(realize.block) for realize in doubled_blocks(tree, loop)) if b is not None]
     by_part = [accesses(tree, part) for part in parts]
-    private = _private_buffers(tree, loop, by_part)
+    # What threads own shows in the loop as it is written, what they share where they go in step.
+    private = [b for b in own if not is_shared(b.scope)]
+    private += [b for b in (own if loop is as_written else _private_buffers(tree, loop)) if is_shared(b.scope)]
     for buffer in doubled:
         if buffer not in private:
             return Failure(
@@ -174,7 +179,7 @@ def scheduled(func: PrimFunc, loop: For, stages: tuple[int, ...], order: tuple[i
     for buffer in private:
         needed = _versions(buffer, by_part, stages, order)
         versions[buffer] = max(needed, 2) if buffer in doubled else needed
-    return Pipeline(loop, parts, stages, order, versions)
+    return Pipeline(as_written, parts_of(as_written), stages, order, versions)
 
 
 def _versions(buffer: Buffer, by_part: Sequence[Sequence[Access]], stages: Sequence[int], order: Sequence[int]) -> int:
@@ -190,8 +195,9 @@ def _versions(buffer: Buffer, by_part: Sequence[Sequence[Access]], stages: Seque
     return least
 
 
-def _private_buffers(tree: Tree, loop: For, by_part: Sequence[Sequence[Access]]) -> list[Buffer]:
+def _private_buffers(tree: Tree, loop: For) -> list[Buffer]:
     """The allocated buffers that only this loop uses, and in which no iteration finds what another one wrote."""
+    by_part = [accesses(tree, part) for part in parts_of(loop)]
     func = tree.func
     allocated = [b for s in statements(func.body) if isinstance(s, Block) for b in s.alloc_buffers]
     written = {a.buffer for part in by_part for a in part if a.is_write}

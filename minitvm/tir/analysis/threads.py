@@ -13,11 +13,25 @@ they run in order and own no storage. How threads add up together is left to low
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Collection, Iterable, Mapping, Set
+from typing import Any
 
 from ...errors import Unsupported
-from ...expr import REDUCE, Expr, IntImm, Node, Var, children, free_vars, structural_equal, walk
-from ..nodes import BlockRealize, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Stmt
+from ...expr import (
+    REDUCE,
+    Expr,
+    IntImm,
+    Node,
+    Var,
+    children,
+    free_vars,
+    map_children,
+    replace,
+    structural_equal,
+    substitute,
+    walk,
+)
+from ..nodes import BlockRealize, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 
 
 def is_virtual(loop: For) -> bool:
@@ -79,6 +93,64 @@ def grid_of(kernel: Stmt) -> tuple[Expr, ...]:
 def thread_reduction(func: PrimFunc) -> For | None:
     """The first loop of a function over threads that compute one result together; None where there is none."""
     return next((node for node in walk(func.body) if isinstance(node, For) and adds_up(node)), None)
+
+
+def each_axis_once(func: PrimFunc, loops: Collection[For]) -> PrimFunc:
+    """A function in which some loops that bind an axis of threads again, in as many threads, are gone: their iteration
+    is the thread of the loop around them that binds it. That is what they mean.
+    """
+
+    def visit(node: Any, bound: Mapping[str, For]) -> Any:
+        if not isinstance(node, Stmt):
+            return node
+        if isinstance(node, For) and is_hardware_thread(node):
+            outer = bound.get(str(node.thread))
+            if outer is None:
+                bound = {**bound, str(node.thread): node}
+            elif node in loops and _same(outer.extent, node.extent) and _same(outer.start, node.start):
+                return visit(substitute(node.body, {node.var: outer.var.astype(node.var.dtype)}), bound)
+        return map_children(node, lambda child: visit(child, bound))
+
+    return func.with_body(visit(func.body, {}))
+
+
+def in_step(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
+    """The function, and the loop in it, with statements of the loop's body that fill shared storage in loops that bind
+    the axes of their threads again.
+
+    Threads that share storage go in step: what all of them do in such a statement is done before the next one. So it
+    means the same, and what an iteration of the loop fills shows in the loop itself. Statements that no thread around
+    the loop tells apart stay as they are.
+    """
+    above: list[For] = []
+
+    def again(part: Stmt) -> Stmt:
+        if not any(isinstance(n, BufferStore) and is_shared(n.buffer.scope) for n in walk(part)):
+            return part
+        for thread in reversed([l for l in above if is_hardware_thread(l) and l.var in free_vars(part)]):
+            own = thread.var.with_name(f"{thread.var.name}_again")
+            part = replace(thread, var=own, body=substitute(part, {thread.var: own}))
+        return part
+
+    def visit(node: Any) -> Any:
+        if not isinstance(node, Stmt):
+            return node
+        if node is loop:
+            parts = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
+            new = [again(part) for part in parts]
+            if all(a is b for a, b in zip(parts, new, strict=True)):
+                return node
+            return replace(loop, body=Seq(tuple(new)))
+        if isinstance(node, For):
+            above.append(node)
+        new = map_children(node, visit)
+        if isinstance(node, For):
+            above.pop()
+        return new
+
+    changed = func.with_body(visit(func.body))
+    inside = next(node for node in walk(changed.body) if isinstance(node, For) and node.var is loop.var)
+    return (func, loop) if inside is loop else (changed, inside)
 
 
 def owns(loop: For, scope: str) -> bool:

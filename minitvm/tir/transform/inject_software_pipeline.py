@@ -34,7 +34,7 @@ from ...expr import Expr, IntImm, Node, Range, const, map_children, replace, rew
 from ..analysis.boxes import hull, touched
 from ..analysis.failure import Failure
 from ..analysis.software_pipelines import DOUBLE, KEYS, Pipeline, annotated_loops, malformed, opened, plan
-from ..analysis.threads import owns
+from ..analysis.threads import in_step, is_shared, owns
 from ..analysis.tree import Tree, fresh_copy
 from ..annotations import ALIGNMENTS
 from ..conditions import all_of, uses
@@ -234,7 +234,8 @@ class _Versions:
 
 
 def _versions(tree: Tree, loop: For, buffer: Buffer, count: int) -> _Versions:
-    spans = _one_iteration(tree, loop, buffer)
+    func, inside = in_step(tree.func, loop) if is_shared(buffer.scope) else (tree.func, loop)
+    spans = _one_iteration(tree if inside is loop else Tree(func), inside, buffer)
     shape = tuple(dim if span is None else span.extent for dim, span in zip(buffer.shape, spans, strict=True))
     starts = tuple(None if span is None else span.start for span in spans)
     if count == 1:

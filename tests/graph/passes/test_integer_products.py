@@ -34,20 +34,27 @@ def product(draw: Any) -> Graph:
     dtype = draw(st.sampled_from(["uint8", "int8"]))
     kind = draw(st.sampled_from(["nn.conv2d", "nn.conv2d", "nn.dense", "nn.matmul"]))
     inner, outer = draw(st.integers(1, 9)), draw(st.integers(1, 20))
+    groups = inner if kind == "nn.conv2d" and draw(st.booleans()) else 1
+    outer = inner if groups > 1 else outer
     x_zero, wide = number(draw, dtype), draw(st.booleans())
     shape = (1, inner, 5, 6) if kind == "nn.conv2d" else (3, 4 * inner)
     x = dequantized(b, b.input("x", shape, dtype), 0.05, np.array(x_zero, dtype))
-    stored = {"nn.conv2d": (outer, inner, 3, 2), "nn.dense": (outer, 4 * inner), "nn.matmul": (4 * inner, outer)}[kind]
+    stored = {
+        "nn.conv2d": (outer, inner // groups, 3, 2),
+        "nn.dense": (outer, 4 * inner),
+        "nn.matmul": (4 * inner, outer),
+    }[kind]
     axis = 1 if kind == "nn.matmul" else 0
     by_column = draw(st.booleans())
     scale = rng.uniform(0.01, 0.05, outer) if by_column else 0.03
     w = rng.integers(0, 256, stored).astype("uint8") if wide else rng.integers(-128, 128, stored).astype("int8")
     w_zero = np.array(128, "uint8") if wide else np.array(0, "int8")
-    filters = dequantized(b, b.constant(w, "w"), scale, np.full(outer, w_zero) if by_column else w_zero, axis)
+    weight = dequantized(b, b.constant(w, "w"), scale, np.full(outer, w_zero) if by_column else w_zero, axis)
     attrs: dict[str, Any] = {}
     if kind == "nn.conv2d":
-        attrs = {"strides": draw(st.integers(1, 2)), "padding": (1, 0, draw(st.integers(0, 1)), 1)}
-    y = b.op(kind, x, filters, **attrs)
+        padding = (1, 0, draw(st.integers(0, 1)), 1)
+        attrs = {"strides": draw(st.integers(1, 2)), "padding": padding, "groups": groups}
+    y = b.op(kind, x, weight, **attrs)
     if draw(st.booleans()):
         bias = rng.uniform(-1, 1, outer).astype("float32")
         y = b.op("nn.bias_add", y, bias, axis=1)
@@ -102,9 +109,11 @@ def test_sums_of_bytes_on_words_are_exact(data: Any) -> None:
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))
     dtype = draw(st.sampled_from(["uint8", "int8"]))
     inner, outer, zero = draw(st.integers(1, 40)), draw(st.integers(1, 40)), number(draw, dtype)
-    if draw(st.booleans()):
-        w = rng.integers(-128, 128, (outer, inner, 3, 3)).astype("int8")
-        y = b.op("qnn.conv2d", b.input("x", (1, inner, 6, 5), dtype), w, zero_point=zero, padding=(1, 1, 0, 2))
+    groups = draw(st.sampled_from([0, 1, inner]))
+    if groups:
+        w = rng.integers(-128, 128, (outer if groups == 1 else inner, inner // groups, 3, 3)).astype("int8")
+        x = b.input("x", (1, inner, 6, 5), dtype)
+        y = b.op("qnn.conv2d", x, w, zero_point=zero, padding=(1, 1, 0, 2), groups=groups)
     else:
         w = rng.integers(-128, 128, (outer, 4 * inner)).astype("int8")
         y = b.op("qnn.dense", b.input("x", (3, 4 * inner), dtype), w, zero_point=zero)
@@ -114,32 +123,8 @@ def test_sums_of_bytes_on_words_are_exact(data: Any) -> None:
     np.testing.assert_array_equal(interpreter.run(fused, inputs(graph))[0], expected)
 
 
-def test_the_next_layers_scale_is_divided_out_while_compiling() -> None:
-    b = GraphBuilder("layer")
-    x = dequantized(b, b.input("x", (1, 8, 4, 4), "uint8"), 0.1, np.array(3, "uint8"))
-    w = dequantized(b, b.constant(np.ones((8, 8, 1, 1), "int8")), 0.5, np.array(0, "int8"))
-    y = b.op("nn.relu", b.op("nn.bias_add", b.op("nn.conv2d", x, w), np.ones(8, "float32"), axis=1))
-    y = b.op("qnn.quantize", y, np.asarray(0.25, "float32"), np.array(7, "uint8"), axis=0, out_dtype="uint8")
-    new = integer_products(b.build(y))
-    (quantize,) = (item for item in new.nodes if item.op == "qnn.quantize")
-    assert new.arrays()[quantize.inputs[1]] == 1
-    (scaled,) = (item for item in new.nodes if item.op == "multiply")
-    assert new.arrays()[scaled.inputs[1]] == pytest.approx(0.1 * 0.5 / 0.25)
-
-
-def test_a_scale_that_others_read_stays() -> None:
-    b = GraphBuilder("layer")
-    x = dequantized(b, b.input("x", (1, 8, 4, 4), "uint8"), 0.1, np.array(3, "uint8"))
-    w = dequantized(b, b.constant(np.ones((8, 8, 1, 1), "int8")), 0.5, np.array(0, "int8"))
-    y = b.op("nn.conv2d", x, w)
-    z = b.op("qnn.quantize", y, np.asarray(0.25, "float32"), np.array(7, "uint8"), axis=0, out_dtype="uint8")
-    new = integer_products(b.build([y, z]))
-    (quantize,) = (item for item in new.nodes if item.op == "qnn.quantize")
-    assert new.arrays()[quantize.inputs[1]] == np.float32(0.25)
-
-
 @pytest.mark.parametrize(
-    ("groups", "w_zero", "x_scale"), [(8, 0, 0.1), (1, 5, 0.1), (1, 0, [0.1] * 8)], ids=["groups", "zero", "by channel"]
+    ("groups", "w_zero", "x_scale"), [(2, 0, 0.1), (1, 5, 0.1), (1, 0, [0.1] * 8)], ids=["groups", "zero", "by channel"]
 )
 def test_what_stays_a_product_of_floats(groups: int, w_zero: int, x_scale: Any) -> None:
     b = GraphBuilder("float")

@@ -20,8 +20,9 @@ from minitvm.graph.passes.split_resize import split_resize
 from minitvm.graph.passes.stored_weights import stored_weights
 from minitvm.reference import graph as graph_reference
 from minitvm.target import Target
-from tests.graph.passes import test_split_pool
+from tests.graph.passes import test_divided_scales, test_moved_bytes, test_split_pool
 from tests.graph.passes.element_networks import SMALL, network
+from tests.graph.passes.quantised_networks import networks as networks_of_bytes
 from tests.graph.passes.shifted_networks import chain
 from tests.graph.passes.test_blocked_layout import fillings_are_not_read, phases_keep_their_meaning
 from tests.graph.passes.test_channel_use import uses_are_counted
@@ -319,8 +320,9 @@ INTEGERS = Faults(
 INTEGERS.edit(
     "the zero point of the data is forgotten", "integer_products", "zero_point=product.zero_point", "zero_point=0"
 )
-INTEGERS.edit("a bias keeps the old scale", "integer_products", "known[bias] / divisor", "known[bias]")
-INTEGERS.edit("a product keeps the old scale", "integer_products", "product.scale / divisor", "product.scale")
+INTEGERS.edit(
+    "the scale of the weights is forgotten", "bytes_product", "columns.astype(np.float64) *", "np.ones_like(columns) *"
+)
 INTEGERS.edit(
     "scales of the inner axis are taken for the columns'",
     "_along",
@@ -330,7 +332,37 @@ INTEGERS.edit(
 INTEGERS.edit(
     "weights keep their zero point", "_weight", "stored.astype(np.int64) - (", "stored.astype(np.int64) + 0 * ("
 )
-INTEGERS.edit("a scale is divided out of a value that others read", "_divisors", "at.output not in outputs and ", "")
+
+
+def _quantised(_: Trial, draw: Draw) -> None:
+    graph = draw(networks_of_bytes())
+    holds(lambda: test_moved_bytes.stays_the_same(graph))
+    holds(lambda: test_divided_scales.one_step_apart(graph))
+
+
+MOVES = Faults("moved_bytes", PASSES + "moved_bytes", [
+    drawn("quantised networks", _quantised, 200),
+    by_hand("padding alone", test_moved_bytes.test_windows_of_padding_alone_stay_pools_of_floats),
+])  # fmt: skip
+MOVES.edit("bytes of any scale are bytes of this one", "_Moving.quantized", "self.stored[value][1] == step", "True")
+MOVES.edit(
+    "parts have the scale of the first", "_Moving.moved", "if len(steps) != 1 or None in steps", "if None in steps"
+)
+MOVES.edit("a window may be of padding alone", "_Moving.max_pool", "max(b, a) >= k", "False")
+DIVISIONS = Faults("divided_scales", PASSES + "divided_scales", [
+    drawn("quantised networks", _quantised, 200),
+    by_hand(
+        "values with other readers", test_divided_scales.test_a_scale_that_others_read_stays,
+        test_divided_scales.test_what_is_dequantised_for_others_stays_as_it_is,
+    ),
+])  # fmt: skip
+DIVISIONS.edit("a constant keeps its scale", "_Facts.leaf", "self.arrays[old] / scale", "self.arrays[old] / 1")
+DIVISIONS.edit("bytes keep their scale", "_Facts.leaf", "self.arrays[step] / scale", "self.arrays[step] / 1")
+DIVISIONS.edit("limits keep their scale", "divided_scales", "float(attrs[name] / scale)", "attrs[name]")
+DIVISIONS.edit("one addend is enough", "_Facts._parts", "if division is None", "if division is None and place == 0")
+DIVISIONS.edit(
+    "a scale is divided out of a value that others read", "_Facts.division", "self.consumers[value] == [reader]", "True"
+)
 
 STORED = Faults(
     "stored_weights", PASSES + "stored_weights",

@@ -291,6 +291,7 @@ def _pooling() -> list[Call]:
         Call("nn.avg_pool2d", (f(1, 1, 7, 8),), counted),
         Call("nn.avg_pool2d", (i(1, 1, 4, 4),), {"pool_size": 2, "strides": 2}, exact=True),
         Call("nn.max_pool2d", (i(1, 1, 4, 4, dtype="int8"),), {"pool_size": 3, "padding": 1}, exact=True),
+        Call("nn.max_pool1d", (f(1, 2, 5),), {"pool_size": 2, "padding": (0, 4), "ceil_mode": True}, exact=True),
         Call("nn.avg_pool3d", (f(1, 2, 4, 5, 4),), {"pool_size": 2}),
     ]
 
@@ -507,6 +508,12 @@ def _blocked() -> list[Call]:
         ),
         Call(
             "qnn.contrib_dense_of_blocks", (word(3, 2, 4), f(3, 2), f(3, 2), word(2, 2, 4, 4), f(2, 2, 4)), {"bits": 8}
+        ),
+        Call(
+            "qnn.contrib_depthwise_conv2d_NCHWc",
+            (i(1, 2, 6, 5, 4, low=0, high=255, dtype="uint8"), i(2, 3, 2, 4, dtype="int8")),
+            {"zero_point": 7, "strides": (1, 2), "padding": (1, 0, 2, 1)},
+            exact=True,
         ),
         *(
             Call(

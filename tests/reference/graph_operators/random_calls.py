@@ -65,6 +65,8 @@ def _pool(d: Drawing) -> Call:
     attrs |= {"pool_size": tuple(kernel), "ceil_mode": d.flag()}
     if op == "avg":
         attrs["count_include_pad"] = d.flag()
+    elif d.flag():  # windows of padding alone have a maximum, but no mean
+        attrs["padding"] = tuple(d.int(0, 4) for _ in 2 * kernel)
     x = _any(d, [d.int(1, 2), d.int(1, 3), *extents])
     if rank == 2:
         attrs["layout"] = d.one("NCHW", "NHWC", "CHWN")

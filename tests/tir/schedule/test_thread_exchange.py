@@ -161,3 +161,56 @@ def test_what_threads_exchange_stays_shared(program: str, scope: str) -> None:
 def test_what_each_thread_has_for_itself_is_not_shared(scope: str) -> None:
     with pytest.raises(ScheduleError, match="one_owner"):
         Schedule(PROGRAMS["own"]).set_scope("S", 0, scope)
+
+
+def staged(row: str) -> PrimFunc:
+    """Threads fetch a tile in loops that bind their axis again, and store it in others; then each reads all of it."""
+    return from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((3, 4), "float32"), B: T.Buffer((3, 4), "float32")):
+    R = T.alloc_buffer((3, 4), scope="shared")
+    S = T.alloc_buffer((3, 4), scope="shared")
+    for b in T.thread_binding(1, thread="blockIdx.x"):
+        for t in T.thread_binding(4, thread="threadIdx.x"):
+            for k in range(3):
+                for t_0 in T.thread_binding(4, thread="threadIdx.x"):
+                    with T.block("R"):
+                        vk, vt = T.axis.remap("SS", [k, t_0])
+                        R[vk, vt] = A[vk, vt]
+                for t_1 in T.thread_binding(4, thread="threadIdx.x"):
+                    with T.block("S"):
+                        vk, vt = T.axis.remap("SS", [k, t_1])
+                        S[vk, vt] = R[vk, {row}]
+                with T.block("B"):
+                    vk, vt = T.axis.remap("SS", [k, t])
+                    B[vk, vt] = S[vk, 3 - vt] * T.float32(2)
+""")
+
+
+def test_what_each_thread_fetches_for_itself_may_be_its_own() -> None:
+    """Loops that bind the axis again are the thread then; what they fill together still is one tile an iteration."""
+    func = staged("vt")
+    sch = Schedule(func)
+    sch.set_scope("R", 0, "local")
+    assert sch.func.script().count("thread_binding") == 2 and 'scope="local"' in sch.func.script()
+    k = sch.get_loops("B")[2]
+    sch.annotate("S", "double_buffer_scope", 0)
+    sch.annotate(k, "software_pipeline_stage", [0, 0, 1])
+    sch.annotate(k, "software_pipeline_order", [0, 2, 1])  # fetch, use the last one, store
+    for after in (sch.func, lower(sch.func)):
+        verdict = check(func, after)
+        assert verdict, f"{verdict}\n{after.script()}"
+
+
+def test_what_a_thread_fetches_for_another_one_stays_shared() -> None:
+    with pytest.raises(ScheduleError, match="one_owner"):
+        Schedule(staged("3 - vt")).set_scope("R", 0, "local")
+
+
+def test_a_tile_is_not_used_before_all_threads_have_stored_it() -> None:
+    sch = Schedule(staged("vt"))
+    sch.set_scope("R", 0, "local")
+    k = sch.get_loops("B")[2]
+    sch.annotate(k, "software_pipeline_stage", [0, 0, 0])
+    with pytest.raises(ScheduleError, match="keeps_pipelines"):
+        sch.annotate(k, "software_pipeline_order", [0, 2, 1])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ....expr import replace
-from ...analysis.threads import owns
+from ...analysis.threads import each_axis_once, owns
 from ...analysis.tree import Tree
 from ...annotations import ALIGNMENTS
 from ...nodes import (
@@ -15,6 +15,7 @@ from ...nodes import (
     Buffer,
     For,
     ForKind,
+    IRModule,
 )
 from ..registry import Failure, primitive, requirement
 from ..requirements import known_scope
@@ -142,12 +143,28 @@ def one_owner(
 
     All accesses stand in the same loops of those that divide the storage: threads and parallel loops for "local" and
     whatever else is not global or shared, block indices (and parallel loops) for "shared". Iterations of such a loop
-    pass nothing on to each other.
+    pass nothing on to each other. Loops over threads that are bound again are the thread that they are bound to.
     """
-    tree = state.home(block)
     buffer = buffer_written(block, buffer_index)
     if buffer.scope == storage_scope:
         return None
+    tree = state.home(block)
+    failure = _shared_with(state, tree, buffer, storage_scope)
+    if failure is None:
+        return None
+    func = each_axis_once(tree.func, _loops_around(tree, buffer))
+    other = ScheduleState(IRModule({func.name: func}), func.name)
+    return None if _shared_with(other, other.tree(), buffer, storage_scope) is None else failure
+
+
+def _loops_around(tree: Tree, buffer: Buffer) -> set[For]:
+    """The loops around the blocks that use a buffer."""
+    users = [b for b in tree.blocks.values() if any(r.buffer is buffer for r in (*b.block.reads, *b.block.writes))]
+    return {loop for user in users for loop in tree.all_loops_above(user)}
+
+
+def _shared_with(state: ScheduleState, tree: Tree, buffer: Buffer, storage_scope: str) -> Failure | None:
+    """Who else touches a buffer, or reads what another one wrote, if it lived in some scope; None for nobody."""
     places: list[tuple[BlockRealize, frozenset[For]]] = []
     concurrent: list[For] = []
     for other in tree.blocks.values():
@@ -195,15 +212,19 @@ def set_scope(state: ScheduleState, block: BlockRealize, buffer_index: int | str
             with T.block("B"): B_shared[vi, vj] = A[vi, vj] * 2.0
         for i, j in T.grid(8, 8):
             with T.block("C"): C[vi, vj] = B_shared[vi, vj] + 1.0
+
+    If each thread is to own what it fetches in loops that bind its axis again, these loops become the thread.
     """
     tree = state.home(block)
     buffer = buffer_written(block, buffer_index)
     if buffer.scope == storage_scope:
         return
+    if not storage_scope.startswith(("global", "shared")) and _shared_with(state, tree, buffer, storage_scope):
+        tree = Tree(each_axis_once(tree.func, _loops_around(tree, buffer)))
     moved = {buffer: replace(buffer, name=free_name(tree, scoped_name(buffer, storage_scope)), scope=storage_scope)}
     for view in views_on(tree.func.body, buffer):
         moved[view] = replace(view, scope=storage_scope)
-    state.set_func(tree, tree.func.with_body(with_buffers(tree.func.body, moved)))
+    state.set_func(state.home(block), tree.func.with_body(with_buffers(tree.func.body, moved)))
 
 
 @set_scope.space

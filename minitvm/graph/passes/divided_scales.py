@@ -1,0 +1,136 @@
+"""The scale of a quantisation is divided out while compiling, where operators in front of it are linear.
+
+    quantize(relu(total * s + b), u)                          ->  quantize(relu(total * (s / u) + b / u), 1)
+    quantize(dequantize(x, s) + dequantize(y, t), u)          ->  quantize(dequantize(x, s/u) + dequantize(y, t/u), 1)
+
+A division takes a CPU as long as sixteen multiplications, and there is one for each element that is quantised. Each of
+these operators f has f(x / u) = f(x) / u for u > 0, so the result is that of the floats but for a rounding: an integer
+may be the next one where the quotient lies between two. So `accuracy="strict"` leaves the divisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..builder import GraphBuilder
+from ..nodes import Graph, OpNode, Value
+from .rebuild import with_replaced
+
+# Operators whose result is divided if the inputs at these positions are: all of them, or of `_ONE` any one.
+_ALL: dict[str, tuple[int, ...] | None] = {
+    "add": (0, 1), "subtract": (0, 1), "nn.bias_add": (0, 1), "concatenate": None, "elementwise_sum": None,
+    **dict.fromkeys(
+        (
+            "divide", "nn.relu", "nn.leaky_relu", "nn.prelu", "clip", "negative", "abs",
+            "nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d", "nn.global_avg_pool", "nn.global_max_pool",
+            "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d", "mean", "max", "min",
+            "expand_dims", "reshape", "squeeze", "strided_slice", "transpose", "nn.interleave",
+        ),
+        (0,),
+    ),
+}  # fmt: skip
+_ONE = {"multiply": (0, 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Division:
+    """What changes so that a value is divided: operators, and places (operator, input) where they read a leaf.
+
+    A leaf is a constant, or dequantised by one: it may have other readers, for whom it stays.
+    """
+
+    operators: frozenset[OpNode] = frozenset()
+    leaves: frozenset[tuple[OpNode, int]] = frozenset()
+
+    def __or__(self, other: _Division) -> _Division:
+        return _Division(self.operators | other.operators, self.leaves | other.leaves)
+
+
+def divided_scales(graph: Graph, accuracy: str = "fast") -> Graph:
+    """The graph that divides by no scale which linear operators can be divided by before."""
+    if accuracy == "strict":
+        return graph
+    facts = _Facts(graph)
+    scales: dict[OpNode, np.float64] = {}
+    leaves: set[tuple[OpNode, int]] = set()
+    for item in graph.nodes:
+        scale = facts.arrays.get(item.inputs[1]) if item.op == "qnn.quantize" else None
+        if scale is None or scale.size != 1 or not 0 < scale.reshape(()) < np.inf or scale.reshape(()) == 1:
+            continue
+        division = facts.division(item, 0)
+        if division is not None and item.inputs[0] not in facts.arrays:
+            scales.update(dict.fromkeys((item, *division.operators), np.float64(scale.reshape(()))))
+            leaves |= division.leaves
+
+    def make(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Value:
+        scale, attrs = scales[item], dict(item.attrs)
+        for place, old in enumerate(item.inputs):
+            if (item, place) in leaves:
+                inputs[place] = facts.leaf(b, old, scale, new)
+        if item.op == "qnn.quantize":
+            inputs[1] = b.constant(np.ones((), inputs[0].dtype.numpy), "one")
+        if item.op == "clip":
+            attrs |= {name: float(attrs[name] / scale) for name in ("a_min", "a_max") if attrs[name] is not None}
+        made: Value = b.op(item.op, *inputs, name=item.output.name, **attrs)
+        return made
+
+    new: dict[Value, Value] = {}
+    return with_replaced(graph, scales.__contains__, make, new)
+
+
+@dataclass(slots=True)
+class _Facts:
+    """What the pass asks about a graph."""
+
+    graph: Graph
+    arrays: Mapping[Value, np.ndarray] = field(init=False)
+    producers: Mapping[Value, OpNode] = field(init=False)
+    consumers: Mapping[Value, list[OpNode]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.arrays, self.producers = self.graph.arrays(), self.graph.producers()
+        self.consumers = self.graph.consumers()
+
+    def division(self, reader: OpNode, place: int) -> _Division | None:
+        """What changes so that an input of an operator is divided; None where that is not possible."""
+        value = reader.inputs[place]
+        if value.dtype != "float32":
+            return None
+        item = self.producers.get(value)
+        if value in self.arrays or (item is not None and item.op == "qnn.dequantize" and item.inputs[1] in self.arrays):
+            return _Division(leaves=frozenset([(reader, place)]))
+        alone = item is not None and self.consumers[value] == [reader] and reader.inputs.count(value) == 1
+        if item is None or not alone or value in self.graph.outputs or len(item.outputs) != 1:
+            return None
+        parts = self._parts(item)
+        return None if parts is None else parts | _Division(frozenset([item]))
+
+    def _parts(self, item: OpNode) -> _Division | None:
+        """Of the inputs that have to be divided for an operator's result to be."""
+        if item.op in _ONE:
+            found = (self.division(item, place) for place in reversed(_ONE[item.op]))
+            return next((division for division in found if division is not None), None)
+        if item.op not in _ALL:
+            return None
+        total = _Division()
+        places = _ALL[item.op]
+        for place in range(len(item.inputs)) if places is None else places:
+            division = self.division(item, place)
+            if division is None:
+                return None
+            total |= division
+        return total
+
+    def leaf(self, b: GraphBuilder, old: Value, scale: np.float64, values: Mapping[Value, Value]) -> Value:
+        """A leaf divided by the scale."""
+        if old in self.arrays:
+            quotient: Value = b.constant((self.arrays[old] / scale).astype(self.arrays[old].dtype), old.name)
+            return quotient
+        item = self.producers[old]
+        data, step, *zero = item.inputs
+        divided = b.constant((self.arrays[step] / scale).astype(self.arrays[step].dtype), step.name)
+        dequantized: Value = b.op("qnn.dequantize", values[data], divided, *(values[z] for z in zero), **item.attrs)
+        return dequantized

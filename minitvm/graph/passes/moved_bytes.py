@@ -1,0 +1,189 @@
+"""What only moves or chooses elements moves bytes, where its result, or its data, are quantised.
+
+    move(dequantize(x, s, z))                  ->  dequantize(move(x), s, z)
+    quantize(dequantize(x, s, z), s, z)        ->  x
+    quantize(concatenate(a, b), s, z)          ->  concatenate(quantize(a, s, z), quantize(b, s, z))
+
+An element is a fourth as large before it is dequantised, and a pool reads it several times. The first equation holds
+as dequantising is one increasing function for all elements. The second holds to the last bit: (x - z) * s is off by
+2^-24 of itself, its quotient by 2^-23, and |x - z| <= 255, so the nearest integer is x - z. The third lets each part be
+quantised where it is made. One scale for all elements is a condition of each.
+After ONNX Runtime's propagation of QDQ pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...topi.shapes import paddings, per_axis
+from ..builder import GraphBuilder
+from ..nodes import Graph, OpNode, Value
+from .rebuild import with_output_names
+
+# Scales with which neither products nor quotients leave the normal numbers.
+_LEAST, _MOST = 1e-30, 1e30
+
+
+def moved_bytes(graph: Graph) -> Graph:
+    """The graph whose moves are of bytes wherever these are dequantised before, or quantised behind."""
+    if not any(item.op in ("qnn.quantize", "qnn.dequantize") for item in graph.nodes):
+        return graph
+    return with_output_names(_Moving(graph).run(), graph)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """How bytes of a `dtype` stand for floats: (byte - zero) * scale, one for all elements."""
+
+    dtype: str
+    scale: float
+    zero: int
+    floats: str
+
+
+@dataclass(slots=True)
+class _Moving:
+    """The pass at work: of each value the new one, the bytes that stand for it, or a move that is not made yet."""
+
+    graph: Graph
+    b: GraphBuilder = field(init=False)
+    new: dict[Value, Value] = field(default_factory=dict)
+    stored: dict[Value, tuple[Value, _Step]] = field(default_factory=dict)
+    waiting: dict[Value, OpNode] = field(default_factory=dict)
+    arrays: dict[Value, np.ndarray] = field(init=False)
+    consumers: dict[Value, list[OpNode]] = field(init=False)
+    returned: set[Value] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.b = GraphBuilder(self.graph.name)
+        self.arrays, self.consumers = self.graph.arrays(), self.graph.consumers()
+        self.returned = set(self.graph.outputs)
+
+    def run(self) -> Graph:
+        for value in self.graph.inputs:
+            self.new[value] = self.b.input(value.name, value.shape, value.dtype)
+        for constant in self.graph.constants:
+            self.new[constant.value] = self.b.constant(constant.data, constant.value.name)
+        for item in self.graph.nodes:
+            rule = _RULES.get(item.op)
+            if rule is None or not rule(self, item):
+                self.emit(item)
+        return self.b.build([self.floats(value) for value in self.graph.outputs])
+
+    def emit(self, item: OpNode) -> None:
+        """The operator as it was."""
+        results = self.b.op(item.op, *map(self.floats, item.inputs), name=item.outputs[0].name, **item.attrs)
+        self.new.update(zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True))
+
+    def floats(self, value: Value) -> Value:
+        """The new value; it is made now if it was not needed before."""
+        if value not in self.new and value in self.waiting:
+            self.emit(self.waiting[value])
+        elif value not in self.new:
+            data, step = self.stored[value]
+            scale, zero = self.b.constant(np.float32(step.scale)), self.b.constant(np.array(step.zero, step.dtype))
+            self.new[value] = self.b.op(
+                "qnn.dequantize", data, scale, zero, name=value.name, axis=0, out_dtype=step.floats
+            )
+        return self.new[value]
+
+    def step(self, item: OpNode, dtype: str, floats: str) -> _Step | None:
+        """The scale and zero point of an operator; None where they are computed, or differ from element to element."""
+        parameters = [self.arrays.get(v) for v in item.inputs[1:]]
+        if dtype not in ("int8", "uint8") or any(p is None or p.size != 1 for p in parameters):
+            return None
+        scale, zero = (float(p.reshape(())) if p is not None else 0.0 for p in (*parameters, None)[:2])
+        if not _LEAST < scale < _MOST or item.inputs[1].dtype != "float32" or item.attrs["block_size"]:
+            return None
+        return _Step(dtype, scale, int(zero), floats)
+
+    def dequantize(self, item: OpNode) -> bool:
+        data = item.inputs[0]
+        step = self.step(item, str(data.dtype), str(item.output.dtype))
+        if step is None or item.output.dtype != "float32":
+            return False
+        self.stored[item.output] = self.floats(data), step
+        return True
+
+    def quantize(self, item: OpNode) -> bool:
+        data = item.inputs[0]
+        step = self.step(item, str(item.output.dtype), str(data.dtype))
+        if step is None or data.dtype != "float32":
+            return False
+        self.new[item.output] = self.quantized(data, item, step)
+        return True
+
+    def quantized(self, value: Value, item: OpNode, step: _Step) -> Value:
+        """The bytes for a value: those that it was made of, or what `item`, a quantisation, makes of it."""
+        if value in self.stored and self.stored[value][1] == step:
+            return self.stored[value][0]
+        move = self.waiting.get(value)
+        if move is not None and value not in self.new:
+            parts = [self.quantized(v, item, step) for v in move.inputs]
+            moved: Value = self.b.op(move.op, *parts, name=value.name, **move.attrs)
+            return moved
+        made: Value = self.b.op(
+            item.op, self.floats(value), *map(self.floats, item.inputs[1:]), name=item.output.name, **item.attrs
+        )
+        return made
+
+    def move(self, item: OpNode) -> bool:
+        """A move of the first input; others say where elements are taken."""
+        return self.moved(item, item.inputs[:1]) or self.waits(item)
+
+    def concatenate(self, item: OpNode) -> bool:
+        return self.moved(item, item.inputs) or self.waits(item)
+
+    def max_pool(self, item: OpNode) -> bool:
+        """The greatest of some elements, of which each window has one at least."""
+        rank = item.output.ndim - 2
+        before, after = paddings(item.attrs["padding"], rank)
+        window = per_axis(item.attrs["pool_size"], rank, "pool_size")
+        if item.attrs["ceil_mode"] or any(max(b, a) >= k for b, a, k in zip(before, after, window, strict=True)):
+            return False
+        return self.moved(item, item.inputs)
+
+    def moved(self, item: OpNode, data: tuple[Value, ...]) -> bool:
+        """Move bytes, if all of the data are dequantised alike."""
+        steps = {self.stored[v][1] if v in self.stored else None for v in data}
+        if len(steps) != 1 or None in steps:
+            return False
+        inputs = [*(self.stored[v][0] for v in data), *map(self.floats, item.inputs[len(data) :])]
+        results = self.b.op(item.op, *inputs, name=item.outputs[0].name, **item.attrs)
+        (step,) = steps
+        assert step is not None
+        for value, made in zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True):
+            self.stored[value] = made, step
+        return True
+
+    def waits(self, item: OpNode) -> bool:
+        """Put off a move of floats that only one operator reads: if that is a quantisation, bytes will be moved."""
+        if item.op not in _REVERSIBLE or len(item.outputs) != 1 or item.output in self.returned:
+            return False
+        readers = self.consumers.get(item.output, ())
+        if item.output.dtype != "float32" or len(readers) != 1 or readers[0].inputs.count(item.output) != 1:
+            return False
+        self.waiting[item.output] = item
+        return True
+
+
+# Moves that read each element once: their data may as well be quantised before.
+_REVERSIBLE = frozenset(("concatenate", "expand_dims", "reshape", "squeeze", "transpose"))
+
+_RULES: dict[str, Callable[[_Moving, OpNode], Any]] = {
+    "qnn.dequantize": _Moving.dequantize,
+    "qnn.quantize": _Moving.quantize,
+    "concatenate": _Moving.concatenate,
+    **dict.fromkeys(("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"), _Moving.max_pool),
+    **dict.fromkeys(
+        (
+            "expand_dims", "gather", "nn.batch_flatten", "nn.depth_to_space", "nn.global_max_pool", "nn.space_to_depth",
+            "reshape", "reverse", "split", "squeeze", "strided_slice", "take", "transpose",
+        ),
+        _Moving.move,
+    ),
+}  # fmt: skip

@@ -1,0 +1,86 @@
+"""Scales of quantisations are divided out while compiling: what networks mean is kept to a rounding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+
+from minitvm.graph import Graph, GraphBuilder, Value, verify_graph
+from minitvm.graph.passes.divided_scales import divided_scales
+from minitvm.reference import graph as interpreter
+
+from .quantised_networks import inputs, networks
+
+QUICK = settings(derandomize=True, deadline=None, phases=[Phase.generate])
+
+
+def one_step_apart(graph: Graph) -> None:
+    """With each quantisation as the last operator the results are at most a step apart, and seldom."""
+    quantized = [n.output for n in graph.nodes if n.op == "qnn.quantize"]
+    first = Graph(graph.inputs, graph.constants, graph.nodes, (quantized[0],))
+    new = divided_scales(first)
+    verify_graph(new)
+    (found,), (expected,) = (interpreter.run(g, inputs(g)) for g in (new, first))
+    steps = np.abs(found.astype(int) - expected.astype(int))
+    assert steps.max() <= 1 and np.mean(steps) <= 0.02
+
+
+@given(graph=networks())
+@settings(QUICK, max_examples=150)
+def test_networks_mean_what_they_did(graph: Graph) -> None:
+    one_step_apart(graph)
+
+
+def layer(b: GraphBuilder, x: Value) -> Value:
+    """Sums of bytes, scaled, with what follows in a network."""
+    total = b.op("cast", b.op("qnn.conv2d", x, np.ones((8, 8, 1, 1), "int8"), zero_point=3), dtype="float32")
+    y = b.op("multiply", total, np.array(0.05, "float32"))
+    return b.op("nn.relu", b.op("nn.bias_add", y, np.ones(8, "float32"), axis=1))
+
+
+def quantized(b: GraphBuilder, y: Value) -> Value:
+    q: Value = b.op("qnn.quantize", y, np.array(0.25, "float32"), np.array(7, "uint8"), axis=0, out_dtype="uint8")
+    return q
+
+
+def scale_of(graph: Graph) -> Any:
+    (quantize,) = (item for item in graph.nodes if item.op == "qnn.quantize")
+    return graph.arrays()[quantize.inputs[1]]
+
+
+def test_the_next_layers_scale_is_divided_out_while_compiling() -> None:
+    b = GraphBuilder("layer")
+    new = divided_scales(b.build(quantized(b, layer(b, b.input("x", (1, 8, 4, 4), "uint8")))))
+    assert scale_of(new) == 1
+    (scaled,) = (item for item in new.nodes if item.op == "multiply")
+    assert new.arrays()[scaled.inputs[1]] == pytest.approx(0.05 / 0.25)
+    (bias,) = (item for item in new.nodes if item.op == "nn.bias_add")
+    assert new.arrays()[bias.inputs[1]] == pytest.approx(1 / 0.25)
+
+
+def test_a_scale_that_others_read_stays() -> None:
+    b = GraphBuilder("layer")
+    y = layer(b, b.input("x", (1, 8, 4, 4), "uint8"))
+    graph = b.build([y, quantized(b, y)])
+    assert divided_scales(graph) is graph
+
+
+def test_what_is_dequantised_for_others_stays_as_it_is() -> None:
+    """A sum of two values divides both; the one that is returned as well keeps its scale there."""
+    b = GraphBuilder("sum")
+    x, y = (
+        b.op("qnn.dequantize", b.input(name, (1, 8), "uint8"), np.array(0.5, "float32"), np.array(0, "uint8"), axis=0)
+        for name in "xy"
+    )
+    new = divided_scales(b.build([quantized(b, b.op("add", x, y)), x]))
+    scales = sorted(float(new.arrays()[n.inputs[1]]) for n in new.nodes if n.op == "qnn.dequantize")
+    assert scale_of(new) == 1 and {0.5, 2.0} == set(scales)
+
+
+def test_strict_results_are_divided_as_written() -> None:
+    b = GraphBuilder("layer")
+    graph = b.build(quantized(b, layer(b, b.input("x", (1, 8, 4, 4), "uint8"))))
+    assert divided_scales(graph, "strict") is graph
