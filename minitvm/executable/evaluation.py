@@ -5,6 +5,7 @@ Integers are exact Python integers: sizes and offsets are checked against memory
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -55,6 +56,9 @@ def evaluate(x: int | float | e.Expr, env: Environment) -> Number:
     executables do not contain (a load, for example).
     """
     return Evaluation(env)(x)
+
+
+_MOST_FUNCTIONS = 200  # nodes of an expression, as a tree
 
 
 class Evaluation:
@@ -118,6 +122,50 @@ class Evaluation:
         if x.op in _BITS:
             return _BITS[x.op](int(self(x.args[0])), int(self(x.args[1])))
         raise Unsupported(f"{x.op} in an executable's expression: {x}")
+
+
+def function_of(x: int | float | e.Expr) -> Callable[[Environment], Number]:
+    """`evaluate` of one expression for many environments: a tree of functions that is made once."""
+    if not isinstance(x, e.Expr):
+        return lambda _: x
+    if sum(1 for _ in itertools.islice(e.walk(x), _MOST_FUNCTIONS + 1)) > _MOST_FUNCTIONS:
+        return lambda env: evaluate(x, env)  # its nodes may share much
+    inner = _function(x)
+
+    def evaluated(env: Environment) -> Number:
+        try:
+            return inner(env)
+        except (KeyError, ZeroDivisionError):
+            return evaluate(x, env)  # says what is wrong
+
+    return evaluated
+
+
+def _function(x: e.Expr) -> Callable[[Environment], Number]:
+    if isinstance(x, e.IntImm):
+        number = x.value
+        return lambda _: number
+    if isinstance(x, e.Var):
+        return lambda env: env[x]
+    if isinstance(x, e.Select):
+        condition, first, second = map(_function, (x.condition, x.true_value, x.false_value))
+        return lambda env: first(env) if condition(env) else second(env)
+    if isinstance(x, e.Not):
+        value = _function(x.a)
+        return lambda env: not value(env)
+    if isinstance(x, e.Cast):
+        value, dtype = _function(x.value), x.dtype
+        return lambda env: _cast(value(env), dtype)
+    operation = _BINARY.get(type(x))
+    if isinstance(x, e.BinaryOp) and (operation is not None or isinstance(x, e.And | e.Or)):
+        a, b = _function(x.a), _function(x.b)
+        if isinstance(x, e.And):
+            return lambda env: a(env) and b(env)
+        if isinstance(x, e.Or):
+            return lambda env: a(env) or b(env)
+        assert operation is not None
+        return lambda env: operation(a(env), b(env))
+    return lambda env: evaluate(x, env)
 
 
 def _cast(value: Number, dtype: e.DType) -> Number:

@@ -19,7 +19,7 @@ from ..executable.memory import MemoryPlan, memory_plan
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .device.arrays import DeviceArray, argument, resident
 from .program import BoundProgram, Progress, open_program, stamped_times
-from .shapes import bind_dims, check_fixed_dims, check_guards, shape_of, spec_text
+from .shapes import SizeChecks, bind_dims, check_fixed_dims, shape_of, spec_text
 from .stamped import StampedRun
 from .states import States, check_bounds, memory_of
 from .tvm_methods import TvmMethods
@@ -67,6 +67,7 @@ class GraphModule(TvmMethods):
         self._simple = all(isinstance(s, TensorSpec) for s in self._inputs)
         self._known: dict[Any, BoundProgram] = {}
         self._sizes = data_sizes(executable)
+        self._checks = SizeChecks(executable)
         self._set: dict[str, Any] = {}
         self._results: list[Array] = []
 
@@ -246,7 +247,7 @@ class GraphModule(TvmMethods):
                 arrays.append(self._checked(spec, value))
                 tensors.append((spec, arrays[-1].shape))
         env = bind_dims(self._what, tensors, scalars)
-        check_guards(self.executable, env)
+        self._checks.before_run(env)
         shapes = tuple(shape for _, shape in tensors)
         bound = self._program.bind((shapes, tuple(n for _, n in scalars)), env)
         if self._simple:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import mul
 
 from ..errors import OTHER_SIZES, InputError, report
 from ..executable import BindSize, Dim, Executable, Loop, ScalarSpec, TensorSpec, evaluate
-from ..executable.evaluation import Number
+from ..executable.evaluation import Number, function_of
 from ..executable.largest import data_sizes, depends, largest
 from ..executable.nodes import Guard
 from ..expr import Expr, Var, divided, format_expr, free_vars
 
 Bindings = dict[Var, Number]
+_Check = tuple[Guard, Callable[[Bindings], Number], Callable[[Bindings], Number]]
 
 
 def shape_text(shape: Sequence[Dim]) -> str:
@@ -55,51 +56,71 @@ def bind_dims(
     return env
 
 
-def check_guards(executable: Executable, env: Bindings, bound: Var | None = None) -> None:
-    """Raises `InputError` for the first guard that does not hold: the operator, both dimensions and their values.
+class SizeChecks:
+    """What is checked of an executable's sizes, sorted once by when their values are known.
 
-    Before a run those are checked that have no size in them which a step binds; with `bound`, after the step that binds
-    it, those with this size, if all others in them have values by then.
+    Before a run those guards are checked that have no size in them which a step binds; behind such a step those with
+    its size, if all others in them have values by then.
     """
-    later = data_sizes(executable)
-    for guard in executable.guards:
-        sizes = {v for side in (guard.left, guard.right) if isinstance(side, Expr) for v in free_vars(side)}
-        if (bound is not None and bound not in sizes) or sizes & (later.keys() - env.keys()):
-            continue
-        left, right = evaluate(guard.left, env), evaluate(guard.right, env)
+
+    def __init__(self, executable: Executable) -> None:
+        self._executable = executable
+        bound = [step.var for step in executable.steps if isinstance(step, BindSize)]
+        self._behind = {var: bound[k + 1 :] for k, var in enumerate(bound)}
+        self._most = {step.var: function_of(step.most) for step in executable.steps if isinstance(step, BindSize)}
+        self._first: list[_Check] = []
+        self._after: dict[Var, list[tuple[_Check, set[Var]]]] = {var: [] for var in bound}
+        for guard in executable.guards:
+            sizes = {v for side in (guard.left, guard.right) if isinstance(side, Expr) for v in free_vars(side)}
+            late = sizes & self._behind.keys()
+            check = guard, function_of(guard.left), function_of(guard.right)
+            for var in late:
+                self._after[var].append((check, late))
+            if not late:
+                self._first.append(check)
+
+    def before_run(self, env: Bindings) -> None:
+        """Raises `InputError` for the first guard that does not hold: the operator, both dimensions, their values."""
+        for check in self._first:
+            self._require(check, env)
+
+    def bind(self, step: BindSize, value: int, env: Bindings) -> None:
+        """Gives the size of a step its value; raises `InputError` if it is out of bounds, or a guard does not hold."""
+        most = int(self._most[step.var](env))
+        if not 0 <= value <= most:
+            raise InputError(
+                report(
+                    f"{self._executable.name}: {step.where or step.operator}: the size {step.var.name}, which data "
+                    f"decide, is beyond the memory for it",
+                    wanted=f"0 to {most}",
+                    found=f"{value}",
+                )
+            )
+        env[step.var] = value
+        checks = self._after[step.var]
+        if not checks:
+            return
+        # What steps behind this one bind is unknown again: it was found by the run, or the iteration, before.
+        for other in self._behind[step.var]:
+            env.pop(other, None)
+        for check, sizes in checks:
+            if sizes <= env.keys():
+                self._require(check, env)
+
+    def _require(self, check: _Check, env: Bindings) -> None:
+        guard, left, right = check[0], check[1](env), check[2](env)
         if left == right:
-            continue
+            return
         symbols = ", ".join(f"{v.name} = {n}" for v, n in env.items())
         both = f"{int(left)} and {int(right)} where {symbols}"
         raise InputError(
             report(
-                f"{executable.name}: {guard.where or 'the program'} does not take these sizes: {guard_text(guard)}",
+                f"{self._executable.name}: {guard.where or 'the program'} does not take these sizes: "
+                f"{guard_text(guard)}",
                 found=symbols if _is_condition(guard) else both,
                 tries=OTHER_SIZES,
             )
         )
-
-
-def bind_data_size(executable: Executable, step: BindSize, value: int, env: Bindings) -> None:
-    """Gives the size of a step its value; raises `InputError` if it is out of its bounds, or a guard does not hold."""
-    most = int(evaluate(step.most, env))
-    if not 0 <= value <= most:
-        raise InputError(
-            report(
-                f"{executable.name}: {step.where or step.operator}: the size {step.var.name}, which data decide, is "
-                f"beyond the memory for it",
-                wanted=f"0 to {most}",
-                found=f"{value}",
-            )
-        )
-    env[step.var] = value
-    if executable.guards:
-        # What steps behind this one bind is unknown again: it was found by the run, or the iteration, before.
-        behind = executable.steps[executable.steps.index(step) + 1 :]
-        for other in behind:
-            if isinstance(other, BindSize):
-                env.pop(other.var, None)
-        check_guards(executable, env, step.var)
 
 
 def beyond_bound(executable: Executable, number: int, most: int) -> InputError:

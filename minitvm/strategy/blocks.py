@@ -119,6 +119,13 @@ def behind(func: PrimFunc, name: str) -> set[str]:
     return found
 
 
+def beside(func: PrimFunc, name: str) -> set[str]:
+    """The names of the blocks whose results are read behind that block, and not by it: its other operands' makers."""
+    after = behind(func, name)
+    makers = {block.name: behind(func, block.name) for block in blocks_of(func) if block.name not in {name, *after}}
+    return {maker for maker, readers in makers.items() if readers & after and name not in readers}
+
+
 def _divides(block: Block) -> bool:
     return any(isinstance(n, Div) for n in walk(block.body))
 

@@ -12,20 +12,28 @@ from ..expr import SPATIAL, Expr, FloorDiv, IntImm, IterVar, Range, Var, structu
 from ..expr.conditions import is_const
 from ..tir import IndexMap, Schedule
 from ..tir.nodes import Block, Buffer, BufferLoad, BufferStore, PrimFunc
-from .blocks import behind, block_of, inline_injective, readers
+from .blocks import behind, beside, block_of, blocks_of, contiguous_along_last, inline_injective, readers
 
 
 def epilogue(sch: Schedule, block: Any, before: str = "") -> Any:
     """Let `block` accumulate in registers; returns the block that writes what it computed, epilogue included.
 
-    The epilogue ends in front of the block of the name `before`, where there is one.
+    The epilogue ends in front of the block of the name `before`, where there is one. What it reads beside the sums and
+    is computed along memory (a residual that is dequantised) is computed where it is read.
     """
     # Branches of the epilogue (hard-swish reads the result twice) become one block with one reader of the result.
-    inlined = behind(sch.func, block_of(sch, block).name)
+    name = block_of(sch, block).name
+    inlined = behind(sch.func, name)
+    others = beside(sch.func, name)
+    inlined |= {maker.name for maker in blocks_of(sch.func) if maker.name in others and _is_along_memory(maker)}
     if before:
         inlined -= {before, *(block_of(sch, maker).name for maker in sch.get_producers(before))}
     inline_injective(sch, within=inlined)
     return _in_place_of(sch, inlined_forward(sch, sch.cache_write(block, 0, "local")), before)
+
+
+def _is_along_memory(maker: Block) -> bool:
+    return any(axis.kind == SPATIAL for axis in maker.iter_vars) and contiguous_along_last(maker)
 
 
 def rearranged(func: PrimFunc, block: Block) -> Rearrangement | None:

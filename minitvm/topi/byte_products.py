@@ -75,16 +75,17 @@ def byte_conv2d_nchwc(
 
 
 _EXACT = 1 << 24  # float32 holds every integer up to this
-_PRODUCT = 255 * 128  # the largest of a byte less a zero point, and a weight
+_PRODUCT = 255 * 255  # the largest of two bytes less their zero points
 
 
 def byte_depthwise_conv2d_nchwc(
     data: Tensor, weight: Tensor, *, zero_point: int = 0, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1
 ) -> Tensor:
-    """Depthwise convolution of `data` - `zero_point` [N, C/x, H, W, x] with bytes [C/x, kh, kw, x], in int32.
+    """Depthwise convolution of `data` - `zero_point` [N, C/x, H, W, x] with weights [C/x, kh, kw, x], in int32.
 
-    Padding counts as the zero point. Up to 514 products are summed in float32, which is exact: their sum is below 2^24.
-    A product of floats and its addition are one instruction on most machines, as one of int32 is not.
+    Weights are from -255 to 255, as int8 or int16. Padding counts as the zero point. Up to 258 products are summed in
+    float32, which is exact: their sum is below 2^24. A product of floats and its addition are one instruction on most
+    machines, as one of int32 is not.
     """
     _check_zero_point(data, zero_point)
     _, kh, kw, _ = dims(weight, "C/x, kh, kw, x")

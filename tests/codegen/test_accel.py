@@ -18,13 +18,13 @@ from minitvm.errors import InputError, Unsupported
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.reference import graph as interpreter
 from minitvm.runtime.device.simulated import timelines
-from minitvm.script import from_source
 from minitvm.target import Target
-from minitvm.tir.tensor_intrin.accelerator import SET, Elements, module_of, operation_of, token, token_of
+from minitvm.tir.tensor_intrin.accelerator import module_of, operation_of, token, token_of
 from tests.strategy.accel_programs import SMALL, lowered
 
+from .accel_kernels import NAMES, computed_or_refused, kernel
+
 VTA = machine("vta", "tsim")
-NAMES = Elements(1, 4, 4)
 
 
 def network() -> Graph:
@@ -82,16 +82,6 @@ def test_storage_that_does_not_fit() -> None:
     assert "wanted: at most 64 elements" in str(error.value) and "found:  200" in str(error.value)
 
 
-def kernel(body: str, params: str = 'D: T.Buffer((64,), "int8")'):
-    """A kernel as text; `alu`, `load`, `store` and `reset` name the instructions."""
-    names = {op: NAMES.name(op) for op in SET.operations}
-    for op, name in names.items():
-        body = body.replace(f'"{op}"', f'"{name}"')
-    lines = "\n".join("        " + line for line in body.strip().splitlines())
-    text = f'@T.prim_func(lowered=True)\ndef k({params}):\n    C = T.decl_buffer((64,), "int32", scope="acc")\n'
-    return from_source(text + "\n".join(line[4:] for line in lines.splitlines()))
-
-
 SHIFT = """
 with T.instruction("reset", 4, T.tile(C[0], C[4], C[0], C[1])):
     for n, j in T.grid(4, 4):
@@ -138,6 +128,11 @@ def test_kernels_that_are_no_program(body: str, words: str | None) -> None:
     with pytest.raises(Unsupported) as error:
         program_of(kernel(body), SMALL.config)
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_operations_on_registers_are_right_or_refused(seed: int) -> None:
+    computed_or_refused(seed)
 
 
 def test_names_of_instructions() -> None:

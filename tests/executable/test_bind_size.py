@@ -159,7 +159,7 @@ def test_the_largest_value_of_an_expression_bounds_all_its_values() -> None:
     most = {n: m * 2, k: n}  # k is at most n, which is at most 2 * m
     for size in (
         n * 3 + 4, n * n, m - n + m * 2, (n + k + 7) // 8 * 8, n % 5 + k, Min(n, k + 3), Max(n - 4, m), n * -2 + m * 9,
-        (n - k) // 2 + m * 2, 6,
+        (n - k) // 2 + m * 2, 6, m * 8 // (n + 1), (m - 3) // (k + 2), (n - k * 2) // (n + 1),
     ):  # fmt: skip
         bound = largest(size, most)
         assert not isinstance(bound, Expr) or set(free_vars(bound)) <= {m}
@@ -167,4 +167,4 @@ def test_the_largest_value_of_an_expression_bounds_all_its_values() -> None:
             values = [evaluate(size, {m: a, n: b, k: c}) for b in range(2 * a + 1) for c in range(b + 1)]
             assert max(values) <= evaluate(bound, {m: a})
     with pytest.raises(Unsupported, match="there is no bound of FloorDiv"):
-        largest(m // n, most)
+        largest(m // (n - 1), most)

@@ -38,6 +38,8 @@ from minitvm.executable import (
     script,
     verify,
 )
+from minitvm.executable.evaluation import function_of
+from minitvm.reference.strategies.expressions import exprs
 
 F32, I32 = e.DType("float32"), e.DType("int32")
 N = e.SizeVar("n")
@@ -256,12 +258,28 @@ def test_evaluate_is_python(a: int, b: int) -> None:
             evaluate(x // y, env)
 
 
+_X, _Y = e.Var("x"), e.Var("y")
+
+
+@given(exprs((_X, _Y), max_depth=4), exprs((_X, _Y), "bool"), st.integers(-20, 20), st.integers(-20, 20))
+def test_a_function_of_an_expression_is_its_evaluation(size: e.Expr, condition: e.Expr, a: int, b: int) -> None:
+    for expression in (size, condition, e.Not(condition), e.Select(condition, size, _X)):
+        assert function_of(expression)({_X: a, _Y: b}) == evaluate(expression, {_X: a, _Y: b})
+
+
+def test_what_a_function_of_an_expression_cannot_compute() -> None:
+    with pytest.raises(InputError, match="divides by zero where x = 1"):
+        function_of(_X // _Y)({_X: 1, _Y: 0})
+    with pytest.raises(InputError, match="the symbolic dimension y has no value"):
+        function_of(_X // _Y)({_X: 1})
+
+
 def test_a_shared_node_is_evaluated_once() -> None:
     """Offsets in an arena contain each other; here each sum is twice in the next, 2^200 nodes as a tree."""
     total: e.Expr = N
     for _ in range(200):
         total = e.Add(total, total)
-    assert evaluate(total, {N: 3}) == 3 << 200
+    assert evaluate(total, {N: 3}) == function_of(total)({N: 3}) == 3 << 200
 
 
 def test_an_evaluation_keeps_what_a_let_binds_apart() -> None:

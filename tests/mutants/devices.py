@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import minitvm
+from minitvm.build import code_target
 from minitvm.codegen.index_width import index_dtype
 from minitvm.errors import ExecutionError, InputError, MinitvmError, TargetError
 from minitvm.expr import IntImm, SizeVar, Var
@@ -19,6 +20,7 @@ from minitvm.runtime.cuda import architectures, machine_code
 from minitvm.runtime.cuda.faults import Address, KernelFault
 from minitvm.runtime.cuda.simulator import simulated
 from minitvm.script import tir as T
+from minitvm.target import Target
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc
 from tests.runtime.fake_cuda import Tensor, plugged
 from tests.runtime.test_devices import alike, network
@@ -32,6 +34,12 @@ def a_network_runs_there() -> None:
         module = minitvm.build(graph, target="cuda")
         for n in (1, 2, 2, 2):
             alike(graph, module, x=np.random.default_rng(n).standard_normal((n, 2, 5, 6), dtype=np.float32))
+
+
+def targets_without_a_name_are_the_device_at_hand() -> None:
+    with plugged("sm_90"):
+        assert code_target("cuda -allow_tf32=true") == Target("cuda -arch=sm_90a -multiprocessors=2 -allow_tf32=true")
+        assert code_target("cuda -arch=sm_80") == Target("cuda -arch=sm_80")
 
 
 def graphs_leave_room_for_the_host() -> None:
@@ -180,5 +188,5 @@ CHECKS: tuple[Callable[[], None], ...] = (
     a_network_runs_there, graphs_leave_room_for_the_host, states_stay_there, tensors_are_used_where_they_lie,
     unwritten_elements_stay,
     failed_runs_are_not_forgotten, accesses_outside_are_found, indices_fit, cubins_come_back,
-    architectures_are_told_apart, kernels_of_the_host_wait,
+    architectures_are_told_apart, kernels_of_the_host_wait, targets_without_a_name_are_the_device_at_hand,
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from minitvm import reference, strategy, te, topi
 from minitvm.arith import Analyzer
@@ -33,7 +34,7 @@ def _product(m: int, n: int, k: int) -> PrimFunc:
     return te.create_prim_func([a, b, topi.matmul(a, b)])
 
 
-def _tiles(m: int, n: int, k: int, **wanted: int) -> None:
+def _tiles(m: int, n: int, k: int, **wanted: Any) -> str:
     func = _product(m, n, k)
     every = [one for one in strategy.candidates(func, Target("cuda -model=h100")) if "thread_rows" in one.knobs]
     wanted = {"rows": 16, "columns": 16, "thread_rows": 2, "thread_columns": 4, "depth": 8, **wanted}
@@ -47,6 +48,7 @@ def _tiles(m: int, n: int, k: int, **wanted: int) -> None:
     assert verdict.equal, str(verdict)
     text = str(schedule.func)
     assert '"shared"' in text and text.count("blockIdx.x") == min(2, wanted["splits"]), text
+    return text
 
 
 def even() -> None:
@@ -55,6 +57,12 @@ def even() -> None:
 
 def uneven_and_double() -> None:
     _tiles(9, 17, 20, stages=2, splits=1)
+
+
+def fetched_behind() -> None:
+    """Two vectors of a thread, for which it fetches once; what it fetches waits in storage of its own."""
+    text = _tiles(20, 40, 20, rows=32, columns=32, thread_rows=4, thread_columns=8, fetch="behind", stages=2, splits=1)
+    assert text.count('scope="local"') == 3 and text.count("threadIdx.x") == 1 and "vthread" not in text
 
 
 def joined_in_parts() -> None:
@@ -222,5 +230,6 @@ CHECKS: tuple[Callable[[], None], ...] = (
     axes_are_limited, shrunk, chosen_where_it_helps, even, uneven_and_double, owners_do_not_meet,
     open_extents_have_a_grid,
     all_parts_are_reached, chosen_tiles_fit, in_parts, transformed, joined_in_parts, tiles_cost_what_they_take,
+    fetched_behind,
 )  # fmt: skip
 LANES: tuple[Callable[[], None], ...] = (lanes_meet,)

@@ -31,22 +31,17 @@ H100 = as_opencl("cuda -model=h100")
 
 
 def small(rng: np.random.Generator) -> Graph:
-    """Layers for which a GPU has rules of its own, each large enough for it."""
+    """Layers for which a GPU has rules of its own, the convolution large enough for tiles that blocks fetch."""
 
     def weight(*shape: int) -> np.ndarray:
         return (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
 
     b = GraphBuilder("small")
-    x = b.input("x", (1, 3, 24, 24))
-    y = b.op("nn.relu", b.op("nn.conv2d", x, weight(32, 3, 3, 3), padding=1, strides=2))
-    z = b.op("nn.relu", b.op("nn.conv2d", y, weight(32, 32, 3, 3), padding=1))
-    y = b.op("nn.relu", b.op("add", y, b.op("nn.conv2d", z, weight(32, 32, 3, 3), padding=1)))
-    y = b.op("nn.max_pool2d", y, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
-    y = b.op("nn.relu", b.op("nn.depthwise_conv2d", y, weight(32, 1, 3, 3), padding=1))
-    y = b.op("nn.relu", b.op("nn.conv2d", y, weight(96, 32, 1, 1)))
-    y = b.op("nn.conv2d", y, weight(64, 96, 5, 5), padding=2)
-    y = b.op("reshape", b.op("nn.global_avg_pool2d", y), newshape=(1, 64))
-    return b.build(b.op("nn.softmax", b.op("nn.dense", y, weight(10, 64))))
+    x = b.input("x", (1, 64, 8, 8))
+    y = b.op("nn.max_pool2d", x, pool_size=(3, 3), strides=(1, 1), padding=(1, 1))
+    y = b.op("nn.relu", b.op("nn.conv2d", y, weight(128, 64, 3, 3), padding=1))
+    y = b.op("reshape", b.op("nn.global_avg_pool", y), newshape=(1, 128))
+    return b.build(b.op("nn.softmax", b.op("nn.dense", y, weight(10, 128))))
 
 
 def compared(graph: Graph, rng: np.random.Generator, tolerance: float) -> None:
@@ -76,4 +71,4 @@ def test_a_network_is_right_with_the_schedules_of_a_gpu(rng: np.random.Generator
 @pytest.mark.full  # minutes each
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "squeezenet1_1", "inception_v3"])
 def test_networks_are_right_with_the_schedules_of_a_gpu(name: str, rng: np.random.Generator) -> None:
-    compared(models.get(name), rng, 1e-4)
+    compared(models.get(name), rng, 3e-4)  # Winograd's algorithm with tiles of 4 x 4, through up to 94 layers

@@ -13,13 +13,14 @@ from minitvm import strategy, te, topi
 from minitvm.accel.isa import Program
 from minitvm.accel.verifier import verify
 from minitvm.codegen.accel import program_of
-from minitvm.errors import Unsupported, VerificationError
+from minitvm.errors import InputError, Unsupported, VerificationError
 from minitvm.reference import accel
 from minitvm.reference import tir as interpreter
 from minitvm.strategy.accel import PASSES
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from tests.accel.programs import without_a_token
+from tests.accel.test_verifier import conflicting
 
 SMALL = Target(
     "accel -block_in=4 -block_out=4 -uop_buffer=4096 -input_buffer=8192 -weight_buffer=16384 -accumulator_buffer=32768 "
@@ -47,17 +48,28 @@ def convolution(
     filters = te.placeholder((outs, ins, size, size, c.block_out, c.block_in), "int8", name="filters")
     sums = topi.conv2d_elements(image, filters, stride=stride, padding=padding)
     others = []
-    if draw.random() < 0.4:
+    kind = draw.choice(("none", "none", "none", "full", "spread"))
+    if kind == "full":
         other = te.placeholder(sums.shape, "int32", name="other")
         others.append(other)
         held = sums
         sums = te.compute(sums.shape, lambda *i: held[i] + other[i], name="added")
+    elif kind == "spread":
+        others.append(te.placeholder((1, outs, 1, 1, c.batch, c.block_out), "int32", name="offset"))
+        sums = _shifted(sums, others[0])
     return te.create_prim_func([image, filters, *others, narrowed(draw, sums)])
 
 
 def _narrowed(draw: random.Random, sums: te.Tensor) -> te.Tensor:
     least, most = draw.choice(((-128, 127), (0, 127), (-100, 100)))
     return topi.requantize_elements(sums, shift=draw.choice((0, 3)), least=least, most=most, offset=draw.choice((0, 4)))
+
+
+def _shifted(sums: te.Tensor, offset: te.Tensor) -> te.Tensor:
+    """One number more for all pixels of a channel."""
+    return te.compute(
+        sums.shape, lambda n, o, y, x, i, j: sums[n, o, y, x, i, j] + offset[0, o, 0, 0, i, j], name="added"
+    )
 
 
 def in_registers(draw: random.Random, target: Target = SMALL) -> PrimFunc:
@@ -79,10 +91,7 @@ def in_registers(draw: random.Random, target: Target = SMALL) -> PrimFunc:
         sums = topi.depthwise_conv2d_elements(image, other, stride=stride, padding=draw.choice((0, 1)))
         if draw.random() < 0.5:
             offset = te.placeholder((1, blocks, 1, 1, c.batch, c.block_out), "int32", name="offset")
-            held = sums
-            sums = te.compute(sums.shape, lambda n, o, y, x, i, j: held[n, o, y, x, i, j] + offset[0, o, 0, 0, i, j],
-                              name="added")  # fmt: skip
-            return te.create_prim_func([image, other, offset, _narrowed(draw, sums)])
+            return te.create_prim_func([image, other, offset, _narrowed(draw, _shifted(sums, offset))])
     return te.create_prim_func([image, other, _narrowed(draw, sums)])
 
 
@@ -170,15 +179,36 @@ def machine_computes_it(seed: int) -> None:
 
 @accepted
 def tokens_matter(seed: int) -> None:
-    """Without any one of its tokens the verifier refuses the program: none is there for nothing."""
+    """A token is between instructions that touch an element, and without any one the verifier refuses the program."""
     _, _, program, target = compiled(seed)
     verify(program, target.config)
+    meeting, end = set(conflicting(program, target.config)), len(program.instructions) - 1
     for pusher, popper, broken in without_a_token(program):
+        assert popper == end or (pusher, popper) in meeting, (
+            f"{popper} waits for {pusher}, which touches other elements"
+        )
         try:
             verify(broken, target.config)
         except VerificationError:
             continue
         raise AssertionError(f"the token from {pusher} to {popper} is not needed")
+
+
+def candidates_fit(seed: int) -> None:
+    """On a machine with scratchpads of any size, what a rule offers has room there: data and micro-ops."""
+    draw = random.Random(seed)
+    sizes = {"input": draw.choice((64, 128, 256, 512)), "weight": draw.choice((512, 1024, 4096)),
+             "accumulator": draw.choice((512, 1024, 2048)), "uop": draw.choice((512, 1024, 4096))}  # fmt: skip
+    target = Target(" ".join([str(SMALL), *(f"-{name}_buffer={size}" for name, size in sizes.items())]))
+    func = layer(draw, target)
+    candidates = strategy.candidates(func, target)
+    if not candidates:
+        return
+    candidate = draw.choice(candidates)
+    try:
+        program_of(lowered(candidate.schedule(func).func, target), target.config)
+    except (InputError, Unsupported) as error:
+        raise AssertionError(f"{dict(candidate.knobs)} on {target}: {error}") from error
 
 
 CHECKS = (passes_keep_the_meaning, machine_computes_it, tokens_matter)

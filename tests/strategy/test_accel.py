@@ -21,6 +21,7 @@ from tests.accel.programs import without_a_token
 from .accel_programs import (
     SMALL,
     arguments,
+    candidates_fit,
     layer,
     lowered,
     machine_computes_it,
@@ -47,9 +48,15 @@ def test_no_token_is_there_for_nothing(seed: int) -> None:
     tokens_matter(seed)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_candidates_have_room_on_machines_of_any_size(seed: int) -> None:
+    candidates_fit(seed)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(100, 160))
 def test_many_random_layers(seed: int) -> None:
+    candidates_fit(seed)
     passes_keep_the_meaning(seed)
     machine_computes_it(seed)
     tokens_matter(seed)

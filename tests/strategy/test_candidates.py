@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from minitvm import reference, script, strategy, te, topi
 from minitvm.errors import InputError, ScheduleError
 from minitvm.events import Listener, Refusal, listening
+from minitvm.reference.judging.inputs.sizes import size_names
 from minitvm.strategy import Candidate, Cost, Option, choice_of
 from minitvm.strategy.candidate import Unfit, cheapest_first, reason
 from minitvm.strategy.choice import Weighed
@@ -37,8 +38,11 @@ def legal(candidate: Candidate, func: PrimFunc) -> Schedule | None:
         return None
 
 
-def kept(family: Family, data: Any) -> None:
-    """The property, for one function of a family: the one taken, and another candidate."""
+def kept(family: Family, data: Any, every_size: bool) -> None:
+    """The property, for one function of a family: the one taken, and another candidate.
+
+    Each is compared at all sizes of open extents that `check` tries, or at drawn ones.
+    """
     func, target = family.draw(data.draw), Target(data.draw(st.sampled_from(family.targets)))
     made = chosen(func, target)
     candidates = [one for one in strategy.candidates(func, target) if one.rule == family.rule]
@@ -51,30 +55,36 @@ def kept(family: Family, data: Any) -> None:
     assert [dict(one.knobs) for one in refused] == [dict(one.knobs) for one in candidates[: len(refused)]]
     assert all(legal(one, func) is None for one in candidates[: len(refused)])
     assert dict(made.choice.weighed[0].knobs) == dict(candidates[len(refused)].knobs)
-    same_meaning(func, made.schedule, candidates[len(refused)])
+    same_meaning(func, made.schedule, candidates[len(refused)], {} if every_size else sizes(func, data))
     others = [one for one in candidates[len(refused) + 1 :] if family.among(one.knobs)]
     if others:
         other = data.draw(st.sampled_from(others))
         schedule = legal(other, func)
         if schedule is not None:
-            same_meaning(func, schedule, other)
+            same_meaning(func, schedule, other, {} if every_size else sizes(func, data))
 
 
-def same_meaning(func: PrimFunc, schedule: Schedule, candidate: Candidate) -> None:
+def sizes(func: PrimFunc, data: Any) -> dict[str, int]:
+    """A size for each open extent: less than a tile, a whole one, or more."""
+    return {name: data.draw(st.sampled_from((1, 2, 3, 5, 16, 17, 64, 67))) for name in sorted(size_names(func, func))}
+
+
+def same_meaning(func: PrimFunc, schedule: Schedule, candidate: Candidate, sizes: dict[str, int]) -> None:
     # In "shadow" a sum without terms is undefined.
-    verdict = reference.check(func, schedule.func, modes=["exact", "shadow"])
+    verdict = reference.check(func, schedule.func, modes=["exact", "shadow"], sizes=sizes)
     assert verdict.equal, f"{candidate.rule} {dict(candidate.knobs)}\n{verdict}"
 
 
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f.examples], ids=str)
 def test_candidates_keep_the_meaning_and_the_cheapest_legal_one_is_taken(family: Family) -> None:
-    given(data=st.data())(settings(QUICK, max_examples=family.examples)(lambda data: kept(family, data)))()
+    given(data=st.data())(settings(QUICK, max_examples=family.examples)(lambda data: kept(family, data, False)))()
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
 def test_many_candidates_keep_the_meaning(family: Family) -> None:
-    given(data=st.data())(settings(QUICK, max_examples=20 if family.examples else 3)(lambda data: kept(family, data)))()
+    most = 20 if family.examples else 3
+    given(data=st.data())(settings(QUICK, max_examples=most)(lambda data: kept(family, data, True)))()
 
 
 def product(m: int, n: int, k: int) -> PrimFunc:

@@ -99,3 +99,20 @@ def test_lines_of_a_tile_that_is_turned_around_count() -> None:
         said = tile.shared_bytes
         used = 4 * sum(int(buffer.shape[0]) for buffer in declared)
         assert used <= said <= used + 4 * 8 * tile.depth * tile.stages  # lines without a gap, and the last ones
+
+
+def test_what_is_fetched_behind_the_products_is_in_registers_meanwhile() -> None:
+    """Loads, then multiply-adds, then stores, in the loop over pieces, of the tile of a large product."""
+    from minitvm.runtime.cuda import compiler
+
+    tile = {"rows": 128, "columns": 128, "depth": 8, "thread_rows": 8, "thread_columns": 8, "splits": 1}
+    func, target = matmul(4096, 4096, 4096), "cuda -arch=sm_90a -multiprocessors=132"
+    schedule = shared_candidate(func, target, **tile, fetch="behind").schedule(func)
+    (kernel,) = minitvm.lower(schedule.func, target=target, stop_at="executable").kernels
+    ptx = compiler.ptx_of(kernel.source, kernel.entry, "sm_90a")
+    loop = ptx[ptx.index("bar.sync") :]
+    wanted = ["ld.global.f32", "ld.global.v4.f32", "fma.rn.f32", "st.shared.f32", "st.shared.v4.f32", "bar.sync"]
+    places = [loop.index(text, 1) for text in wanted]
+    assert places == sorted(places) and loop.index("ld.shared.v4.f32") < loop.index("fma.rn.f32")
+    taken = compiler.resources(compiler.linked(ptx, "sm_90a")[1])
+    assert taken.spill_stores == taken.spill_loads == taken.stack_bytes == 0 and taken.registers <= 128  # two blocks

@@ -54,7 +54,7 @@ def scheduled(func, machine, name):
 
 
 def same_meaning(before, after, rng):
-    arrays = [rng.integers(-3, 4, [int(d) for d in b.shape]).astype(np.float32) for b in before.buffers[:-1]]
+    arrays = [rng.integers(-3, 4, [int(d) for d in b.shape]).astype(b.dtype.numpy) for b in before.buffers[:-1]]
     shape = [int(d) for d in before.buffers[-1].shape]
     expected, found = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     interpreter.run(before, *arrays, expected)
@@ -164,3 +164,16 @@ def test_a_tile_with_fewer_chains_than_the_latency_asks_for_costs_in_proportion(
 
 def test_largest_divisor():
     assert [largest_divisor(56, limit) for limit in (0, 1, 9, 14, 27, 100)] == [1, 1, 8, 14, 14, 56]
+
+
+def test_a_residual_is_widened_where_it_is_added(rng):
+    """No float32 copy of it is stored."""
+    x, w = te.placeholder((1, 2, 6, 7, 16), name="x"), te.placeholder((2, 2, 1, 1, 16, 16), name="w")
+    y = topi.conv2d_nchwc(x, w)
+    bytes_ = te.placeholder(tuple(y.shape), "uint8", name="residual")
+    step = te.placeholder((), name="step")
+    widened = te.compute(bytes_.shape, lambda *i: bytes_[i].astype("float32") * step[()], name="widened")
+    func = te.create_prim_func([x, w, bytes_, step, topi.add(y, widened)])
+    after = scheduled(func, target(512), "conv2d_nchwc").func
+    assert "widened" not in after.script()
+    same_meaning(func, after, rng)

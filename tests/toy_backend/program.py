@@ -14,7 +14,7 @@ from minitvm.errors import Unsupported
 from minitvm.events import Listener, Step, heard
 from minitvm.executable.alignment import array_at
 from minitvm.runtime.loops import Memory, in_order
-from minitvm.runtime.shapes import Bindings, bind_data_size, rooms, shape_of
+from minitvm.runtime.shapes import Bindings, SizeChecks, rooms, shape_of
 from minitvm.runtime.states import zeros_of
 
 
@@ -80,7 +80,7 @@ class Bound:
                 written[:count] = read[:count]
             elif isinstance(step, x.BindSize):
                 count = int(self.argument(step.place, "int64", inputs, outputs)[0])
-                bind_data_size(self.program.executable, step, count, self.env)
+                SizeChecks(self.program.executable).bind(step, count, self.env)
             if end is not None:
                 end(event, time.perf_counter())
 

@@ -198,6 +198,9 @@ class Blocking:
         if value.ndim == rank and value.shape[1] == output.shape[1] and value.dtype in _BLOCKED:
             if value not in self.data:
                 return self.as_blocked(value)
+        elif value not in self.data and value.ndim == rank and value.shape[1] == 1:  # of each pixel, for all channels
+            pixels: Value = self.op("reshape", self.as_plain(value), newshape=(*value.shape, 1))
+            return pixels
         elif value not in self.data and value.ndim:
             return None
         if value not in self.data:

@@ -4,20 +4,25 @@
 
 A sum of products of bytes in int32 is exact where the weights are small enough that it cannot overflow, which is asked
 first, and on many machines several times as fast as one of floats. What follows is element-wise, and fuses behind the
-product; where it is quantised again, from layer to layer there are bytes (`divided_scales`). Weights need the
-zero point 0, or one that leaves them bytes: uint8 with the zero point 128 are int8. After TVM's
+product; where it is quantised again, from layer to layer there are bytes (`divided_scales`). Weights less their zero
+point are int8, or int8 plus an offset, which meets the sums of windows:
+
+    sum((x - z) * (w + c))  =  sum((x - z) * w) + c * sum(x - z)
+
+After TVM's
 `FakeQuantizationToInteger` and ONNX Runtime's QDQ transformations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..builder import GraphBuilder
+from ..byte_windows import sums_of_rows, sums_of_windows
 from ..nodes import Graph, OpNode, Value
 from .rebuild import with_replaced
 
@@ -27,7 +32,7 @@ _LARGEST = 2**31 - 1  # of a sum in int32
 def integer_products(graph: Graph) -> Graph:
     """The graph with `qnn.conv2d` and `qnn.dense` wherever both factors are dequantised bytes, the second constant."""
     arrays, producers = graph.arrays(), graph.producers()
-    found = ((item, bytes_product(item, arrays, producers)) for item in graph.nodes)
+    found = ((item, bytes_product(item, arrays, producers, offsets=True)) for item in graph.nodes)
     products = {item: product for item, product in found if product is not None}
     new: dict[Value, Value] = {}
 
@@ -35,6 +40,11 @@ def integer_products(graph: Graph) -> Graph:
         product = products[item]
         weight = b.constant(product.weight, f"{item.inputs[1].name}_bytes")
         total = b.op(product.op, new[product.data], weight, zero_point=product.zero_point, **product.attrs)
+        if product.offset.any():
+            _, depth, *kernel = product.weight.shape
+            what = (b.op, new[product.data], product.zero_point, depth)
+            sums = sums_of_windows(*what, kernel, product.attrs) if kernel else sums_of_rows(*what)
+            total = b.op("add", total, b.op("multiply", sums, product.offset))
         scale = b.constant(product.scale.astype(np.float32), "scale")
         made: Value = b.op("multiply", b.op("cast", total, dtype="float32"), scale, name=item.output.name)
         return made
@@ -42,9 +52,15 @@ def integer_products(graph: Graph) -> Graph:
     return with_replaced(graph, products.__contains__, make, new)
 
 
+_NO_OFFSET = np.zeros((), np.int32)
+
+
 @dataclass(frozen=True, slots=True)
 class BytesProduct:
-    """The operator `op` on `data` and constant bytes, whose result times `scale` is that of the floats."""
+    """The operator `op` on `data` and constant bytes, whose result times `scale` is that of the floats.
+
+    The weights are those bytes plus `offset`, which broadcasts to the result.
+    """
 
     op: str
     data: Value
@@ -52,14 +68,17 @@ class BytesProduct:
     weight: np.ndarray
     scale: np.ndarray
     attrs: dict[str, Any]
+    offset: np.ndarray = field(default_factory=_NO_OFFSET.copy)
 
 
 def bytes_product(
-    item: OpNode, arrays: Mapping[Value, np.ndarray], producers: Mapping[Value, OpNode], *, grouped: bool = False
-) -> BytesProduct | None:
+    item: OpNode, arrays: Mapping[Value, np.ndarray], producers: Mapping[Value, OpNode], *, grouped: bool = False,
+    offsets: bool = False,
+) -> BytesProduct | None:  # fmt: skip
     """What an operator on dequantised bytes and constant dequantised bytes multiplies; None for another operator.
 
-    A convolution has one group, or one for each channel; or any number if `grouped` is true.
+    A convolution has one group, or one for each channel; or any number if `grouped` is true. With `offsets` weights may
+    have any zero points, one for each column; those of a channel alone are then int16.
     """
     if item.op not in ("nn.conv2d", "nn.dense", "nn.matmul") or len(item.inputs) != 2:
         return None
@@ -83,7 +102,10 @@ def bytes_product(
         depthwise = attrs["groups"] == item.inputs[0].shape[1] == item.output.shape[1]
         if attrs["groups"] != 1 and not depthwise and not grouped:
             return None
-        shifted, weight_scale = _weight(weight, arrays)
+        shifted, weight_scale, offset = _weight(weight, arrays, offsets)
+        if attrs["groups"] != 1 and shifted is not None and offset.any():
+            over = offset.reshape(-1, 1, 1, 1) if offset.size > 1 else offset
+            shifted, offset = (shifted + over).astype(np.int16), _NO_OFFSET
         columns = _along(weight_scale, weight, 0)
         shape: tuple[int, ...] = (1, -1, 1, 1)
     else:
@@ -91,15 +113,17 @@ def bytes_product(
         attrs.pop("transpose_a", None)
         if item.inputs[0].ndim < 2:
             return None
-        shifted, columns = columns_of_bytes(weight, arrays, turned=turned) or (None, None)
+        shifted, columns, offset = _columns(weight, arrays, turned, offsets) or (None, None, _NO_OFFSET)
         shape = (-1,)
     if shifted is None or columns is None:
         return None
-    if _largest_sum(shifted, data.inputs[0].dtype, int(zero.reshape(()))) > _LARGEST:
+    across = offset.reshape(-1, *[1] * (shifted.ndim - 1)) if offset.size > 1 else offset
+    if _largest_sum(shifted + across, data.inputs[0].dtype, int(zero.reshape(()))) > _LARGEST:
         return None
     op = "qnn.conv2d" if item.op == "nn.conv2d" else "qnn.dense"
     factor = (columns.astype(np.float64) * float(scale.reshape(()))).reshape(shape if columns.size > 1 else ())
-    return BytesProduct(op, data.inputs[0], int(zero.reshape(())), shifted, factor, attrs)
+    offset = offset.reshape(shape) if offset.size > 1 else offset
+    return BytesProduct(op, data.inputs[0], int(zero.reshape(())), shifted, factor, attrs, offset)
 
 
 def _largest_sum(weight: np.ndarray, dtype: str, zero: int) -> int:
@@ -114,18 +138,30 @@ def _parameters(item: OpNode, arrays: Mapping[Value, np.ndarray]) -> tuple[np.nd
     return scale, zero[0] if zero else np.zeros((), np.int64)
 
 
-def _weight(item: OpNode, arrays: Mapping[Value, np.ndarray]) -> tuple[np.ndarray | None, np.ndarray]:
-    """The weights less their zero points as int8, None where they are no such bytes; and their scales."""
+def _weight(
+    item: OpNode, arrays: Mapping[Value, np.ndarray], offsets: bool = False
+) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+    """The weights less their zero points as int8, None where they are no such bytes; their scales, and an offset.
+
+    With `offsets` the weights are those int8 plus the offset, which is a scalar or one for each place along the axis.
+    """
     stored, (scale, zero) = arrays[item.inputs[0]], _parameters(item, arrays)
-    if stored.dtype not in (np.int8, np.uint8) or item.attrs["block_size"]:
-        return None, scale
+    if stored.dtype not in (np.int8, np.uint8) or item.attrs["block_size"] or not stored.size:
+        return None, scale, _NO_OFFSET
     axis = item.attrs["axis"] % max(stored.ndim, 1)
     along = [-1 if a == axis else 1 for a in range(stored.ndim)]
-    shifted = stored.astype(np.int64) - (
-        zero.astype(np.int64).reshape(along) if zero.size > 1 else int(zero.reshape(()))
+    points = zero.astype(np.int32).reshape(along if zero.size > 1 else ())
+    shifted = stored.astype(np.int32) - points
+    if shifted.min() >= -128 and shifted.max() <= 127:
+        return shifted.astype(np.int8), scale, _NO_OFFSET
+    if not offsets or (zero.size > 1 and zero.size != scale.size):
+        return None, scale, _NO_OFFSET
+    middle = 128 if stored.dtype == np.uint8 else 0
+    return (
+        (stored.astype(np.int32) - middle).astype(np.int8),
+        scale,
+        middle - points.reshape(-1 if zero.size > 1 else ()),
     )
-    fits = stored.size and shifted.min() >= -128 and shifted.max() <= 127
-    return (shifted.astype(np.int8) if fits else None), scale
 
 
 def columns_of_bytes(
@@ -136,13 +172,20 @@ def columns_of_bytes(
     `turned`: it is stored so. None where the elements less their zero points are no int8, or a scale is shared along
     anything but a column.
     """
-    shifted, scale = _weight(item, arrays)
+    found = _columns(item, arrays, turned)
+    return None if found is None else found[:2]
+
+
+def _columns(
+    item: OpNode, arrays: Mapping[Value, np.ndarray], turned: bool, offsets: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    shifted, scale, offset = _weight(item, arrays, offsets)
     if shifted is None or shifted.ndim != 2:
         return None
     columns = _along(scale, item, 0 if turned else 1)
     if columns is None:
         return None
-    return (shifted if turned else np.ascontiguousarray(shifted.T)), columns
+    return (shifted if turned else np.ascontiguousarray(shifted.T)), columns, offset
 
 
 def _along(step: np.ndarray, weight: OpNode, axis: int) -> np.ndarray | None:

@@ -6,6 +6,7 @@ without allocation: a call writes the addresses of its inputs and outputs into t
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -34,11 +35,11 @@ from ...executable import (
     evaluate,
 )
 from ...executable.alignment import ALIGNMENT, address, aligned, aligned_empty, array_at
-from ...executable.evaluation import Evaluation
+from ...executable.evaluation import Evaluation, Number, function_of
 from ...expr import DType, Expr, Var, free_vars
 from .. import externals
 from ..hosted import hosted, room
-from ..shapes import Bindings, beyond_bound, bind_data_size, rooms, shape_of
+from ..shapes import Bindings, SizeChecks, beyond_bound, rooms, shape_of
 from ..states import zeros_of
 from ..words import scalar_word
 from .executor import BARRIER, COPY, PARALLEL, SEQUENTIAL
@@ -162,8 +163,11 @@ class BoundProgram:
         self._words: list[int] = []
         # Words that depend on sizes which steps bind, by the last of these steps; the sizes that they were made for.
         self._binders = {step.var: number for number, step in enumerate(x.steps) if isinstance(step, BindSize)}
-        self._later: dict[int, list[tuple[int, Expr, str]]] = {number: [] for number in self._binders.values()}
+        self._later: dict[int, list[tuple[int, Callable[[Bindings], Number], str]]] = {
+            number: [] for number in self._binders.values()
+        }
         self._made_for: dict[Var, int] = {}
+        self._checks = SizeChecks(x)
         starts = [self._lay_out(step) for step in x.steps]
         table = np.array(self._words or [0], np.int64)
         self._table, self._table_place = table, address(table)
@@ -227,7 +231,7 @@ class BoundProgram:
             return scalar_word(self._evaluated(a), dtype)
         steps = [self._binders[v] for v in free_vars(a) if v in self._binders]
         if steps:
-            self._later[max(steps)].append((at, a, dtype))
+            self._later[max(steps)].append((at, function_of(a), dtype))
             return 0
         return scalar_word(self._evaluated(a), dtype)
 
@@ -381,14 +385,14 @@ class BoundProgram:
 
     def _bind_size(self, number: int, step: BindSize, place: int) -> None:
         """Read a size, and fill in the arguments that follow from it, unless the sizes are those of the last run."""
-        bind_data_size(self.program.executable, step, int(array_at(place, DType("int64"), (1,))[0]), self.env)
+        self._checks.bind(step, ctypes.c_int64.from_address(place).value, self.env)
         # Those of a loop that had no iteration have no value, and nothing here needs one.
         known = (var for var, other in self._binders.items() if other <= number and var in self.env)
         sizes = {var: int(self.env[var]) for var in known}
         if all(self._made_for.get(var) == value for var, value in sizes.items()):
             return
         for slot, value, dtype in self._later[number]:
-            self._args[slot] = scalar_word(evaluate(value, self.env), dtype)
+            self._args[slot] = scalar_word(value(self.env), dtype)
         self._made_for[step.var] = sizes[step.var]
 
     def _run_external(self, step: Any, start: int) -> None:

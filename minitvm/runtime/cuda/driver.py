@@ -87,9 +87,9 @@ def described(number: int) -> str:
     known = find_kind("cuda").presets
     if arch in known:
         return f"cuda -arch={arch} {units}"
-    number = compute_capability(arch)
-    older = [one for one in known if one.startswith("sm_") and one[-1] != "a" and compute_capability(one) <= number]
-    like = f"-model={max(older, key=compute_capability)} " if older else ""
+    version = compute_capability(arch)[:2]
+    older = [one for one in known if one.startswith("sm_") and compute_capability(one)[:2] <= version]
+    like = f"-model={max(older, key=lambda one: (compute_capability(one)[:2], one[-1] != 'a'))} " if older else ""
     shared = attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
     return f"cuda {like}-arch={arch} -max_shared_memory_per_block={shared} {units}"
 

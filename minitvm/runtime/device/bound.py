@@ -42,7 +42,7 @@ from ...executable.alignment import ALIGNMENT, address, aligned_empty, array_at
 from ...expr import Expr, free_vars
 from .. import externals
 from ..loops import Memory, in_order
-from ..shapes import Bindings, bind_data_size, rooms, shape_of
+from ..shapes import Bindings, SizeChecks, rooms, shape_of
 from ..stamped import CLOCK, fill_skipped
 from .arrays import DeviceArray
 from .device import Bytes, Launch, Place, Shape, as_bytes, checked_shape
@@ -78,6 +78,7 @@ class BoundProgram:
         x = program.executable
         self.program, self.env, self.device = program, env, program.device
         self.output_shapes = rooms(x, env)
+        self._checks = SizeChecks(x)
         self._arenas = [program.arena(k, int(evaluate(a.size, env))) for k, a in enumerate(x.arenas)]
         self._specs: list[tuple[TensorSpec, tuple[int, ...]] | None] = [
             None if isinstance(spec, ScalarSpec) else (spec, shape_of(spec, env)) for spec in x.inputs
@@ -293,7 +294,6 @@ class BoundProgram:
 
     def _take(self, number: int, step: Any, memory: _Memory) -> None:
         """Queue one step; waits where the host needs what a step has written."""
-        x = self.program.executable
         if self.program.host.runs(step):
             self._run_on_host(number, step)
         elif isinstance(step, CallKernel):
@@ -306,7 +306,7 @@ class BoundProgram:
             count_read = np.zeros(1, np.int64)
             self.device.read(as_bytes(count_read), self.place(step.place, memory))
             self.device.finish()
-            bind_data_size(x, step, int(count_read[0]), self.env)
+            self._checks.bind(step, int(count_read[0]), self.env)
         elif isinstance(step, CallExternal):
             self._call_engine(step, memory)
         elif not isinstance(step, Barrier | Loop):  # the host repeats a loop: `in_order`

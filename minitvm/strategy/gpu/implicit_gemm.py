@@ -250,7 +250,7 @@ def schedule(sch: Schedule, product: Product, tile: Tile, alone: bool = False) -
     vectors = tile.thread_columns // LANES
     virtual = tile.fetch == IN_FRONT or vectors == 1  # else each of them would fetch for itself
     if not virtual:
-        _columns_apart(sch, product, block, (tile.columns, tile.column_threads * LANES, LANES))
+        _columns_apart(sch, block, (tile.columns, tile.column_threads * LANES, LANES))
     *outside, row, column = sch.get_loops(main)
     block_column, vector, thread_column, lane = sch.split(column, [None, vectors, tile.column_threads, LANES])
     block_row, thread_row, own_row = sch.split(row, [None, tile.row_threads, tile.thread_rows])
@@ -296,14 +296,14 @@ def schedule(sch: Schedule, product: Product, tile: Tile, alone: bool = False) -
     return used | {block_of(sch, part).name for part in (init, block, main, *copies, *stores)}
 
 
-def _columns_apart(sch: Schedule, product: Product, block: Any, sizes: tuple[int, int, int]) -> None:
+def _columns_apart(sch: Schedule, block: Any, sizes: tuple[int, int, int]) -> None:
     """Let a sum, and its result, have tiles, vectors, threads and lanes in place of columns.
 
     What one thread has of them, vectors that lie a row of threads apart, is a box then. `sizes` are the columns of a
     tile, of a vector of each of its threads, and of a vector.
     """
     tile, row, lanes = sizes
-    at = len(product.outside) + 1
+    at = len(block_of(sch, block).iter_vars) - 2  # behind it is the sum
 
     def apart(*index: Any) -> list[Any]:
         column = index[at]

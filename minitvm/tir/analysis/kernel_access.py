@@ -48,17 +48,21 @@ def elements_written(body: Stmt) -> dict[Buffer, int | None]:
 
 
 def elements_surely_read(body: Stmt) -> dict[Buffer, int]:
-    """A lower bound of the elements of each buffer that a run of a statement reads."""
+    """A lower bound of the elements that a run of a statement reads of each buffer, where its size is a number."""
     touches: dict[Buffer, list[Touch]] = {}
     for touch in _effects_outside(body).reads:
         touches.setdefault(touch.buffer, []).append(touch)
-    return {buffer: _most_surely_read(those) for buffer, those in touches.items()}
+    return {buffer: _most_surely_read(those) for buffer, those in touches.items() if _is_known(buffer)}
+
+
+def _is_known(buffer: Buffer) -> bool:
+    return all(isinstance(dim, IntImm) for dim in buffer.shape)
 
 
 def _effects_outside(body: Stmt) -> Effects:
-    """What a statement does with all buffers from outside, which both questions are about: found once."""
+    """What a statement does with the buffers from outside that either question is about: found once."""
     stored, loaded = _stored_and_loaded(body)
-    return effects(body, frozenset(stored | loaded))
+    return effects(body, frozenset(stored | set(filter(_is_known, loaded))))
 
 
 def _most_surely_read(touches: Iterable[Touch]) -> int:

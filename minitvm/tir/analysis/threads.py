@@ -143,10 +143,10 @@ def in_step(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
             return replace(loop, body=Seq(tuple(new)))
         if isinstance(node, For):
             above.append(node)
-        new = map_children(node, visit)
+        visited = map_children(node, visit)
         if isinstance(node, For):
             above.pop()
-        return new
+        return visited
 
     changed = func.with_body(visit(func.body))
     inside = next(node for node in walk(changed.body) if isinstance(node, For) and node.var is loop.var)

@@ -75,7 +75,7 @@ _REPLAYED: set[tuple[int, str, int]] = set()
 
 
 @contextmanager
-def replayed_at_the_end(most: int = 20) -> Iterator[None]:
+def replayed_at_the_end(most: int = 5) -> Iterator[None]:
     """Whatever schedules are made inside: at the end, their traces are replayed on the modules they were made for.
 
     Only the first `most`, one as JSON and the next as Python text; a trace of a program that was replayed before in

@@ -4,9 +4,9 @@ from typing import Any
 
 from minitvm.reference.strategies import accelerator_programs
 from tests.accel import test_tokens
-from tests.codegen.test_accel import test_kernels_that_are_no_program as no_program
+from tests.codegen.accel_kernels import computed_or_refused
 from tests.codegen.test_accel import test_storage_that_does_not_fit
-from tests.strategy.accel_programs import machine_computes_it, passes_keep_the_meaning, tokens_matter
+from tests.strategy.accel_programs import candidates_fit, machine_computes_it, passes_keep_the_meaning, tokens_matter
 from tests.tir.transform.accelerator import test_passes
 
 from ..oracle import Trial, drawn
@@ -20,19 +20,8 @@ TOKENS = seeded("random layers without one token", tokens_matter, 20)
 CAPACITY = by_hand("scratchpads that are too small", test_storage_that_does_not_fit)
 
 
-def test_a_constant_that_does_not_fit() -> None:
-    from tests.codegen.test_accel import shift
-
-    no_program(shift(40000), "wanted: a constant of 16 bits")
-
-
-def test_a_result_elsewhere() -> None:
-    from tests.codegen.test_accel import shift
-
-    no_program(shift(3, at=16), "wanted: a result in the registers of the first operand")
-
-
-REFUSED = by_hand("kernels that are no program", test_a_constant_that_does_not_fit, test_a_result_elsewhere)
+OPERATIONS = seeded("random operations on registers", computed_or_refused, 60)
+FITTING = seeded("candidates on machines of any size", candidates_fit, 60)
 BOTH = [MACHINE, PASSES]
 
 
@@ -66,7 +55,7 @@ FOLD.edit("the next element of a loop is two steps away", "_folded", "moved: con
           "moved: const(2, moved.dtype)")  # fmt: skip
 FOLD.edit("loops stand in the other order", "_folded", "for part in reversed(nest):", "for part in nest[1:]:")
 
-REUSE = Faults("accel reuse_registers", f"{_HOME}.reuse_registers", [CONDITIONS, *BOTH, REFUSED])
+REUSE = Faults("accel reuse_registers", f"{_HOME}.reuse_registers", [CONDITIONS, *BOTH, OPERATIONS])
 REUSE.edit("a register is not renamed further on", "_in_sequence", "*(_moved(p, result, source) for p in parts[i:])",
            "_moved(parts[i], result, source), *parts[i + 1 :]")  # fmt: skip
 REUSE.edit("the other operand's registers are taken", "_operands", "stmt.tiles[0], stmt.tiles[-1]",
@@ -115,7 +104,8 @@ TOKEN.edit("who writes is forgotten", "_Memory.touch", "if writes:", "if False:"
 TOKEN.edit("a wait tells everything before", "_ordered", "ended[at][m])", "ended[-1][m])")
 TOKEN.edit("nothing is known by earlier waits", "_ordered", "at > now[module][m]}", "at > -1}")
 TOKEN.edit("the end waits for nothing", "_ordered", 'wanted["store"] = stored', "pass")
-TOKEN.edit("places count from each buffer's beginning", "_Memory.places", "+ self.first[tile.buffer]", "+ 0")
+TOKEN.edit("places count from each buffer's beginning", "_Memory.places", "+ self.first[tile.buffer]", "+ 0",
+           by=[TOKENS])  # fmt: skip
 
 
 def _without(_: Trial, draw: Any) -> None:
@@ -136,14 +126,14 @@ PADS.edit("all storage begins at 0", "planned", "first[buffer] = ends[buffer.sco
 PADS.edit("scratchpads have no end", "planned", "if end > depths[scope]:", "if False:")
 PADS.edit("strides count numbers", "strided", "s // size for s in steps[:loops]", "s for s in steps[:loops]")
 
-ASSEMBLY = Faults("accel assembly", "minitvm.codegen.accel", [MACHINE, REFUSED])
+ASSEMBLY = Faults("accel assembly", "minitvm.codegen.accel", [OPERATIONS, MACHINE])
 ASSEMBLY.edit("a push goes to the other side", "AccelEmitter.token", '"prev" if here.prev is there else "next"',
               '"next" if here.prev is there else "prev"')  # fmt: skip
 ASSEMBLY.edit("pops are lost", "AccelEmitter.add", "replace(instruction, **pops)", "instruction")
 ASSEMBLY.edit("factors of the loops change places", "_fields", "(outer_steps[k], inner_steps[k])",
               "(inner_steps[k], outer_steps[k])")  # fmt: skip
 ASSEMBLY.edit("micro-ops begin at 0", "AccelEmitter.looped", "[s.first + sum(", "[sum(")
-WALK = Faults("accel walk", "minitvm.codegen.elements", [MACHINE, REFUSED])
+WALK = Faults("accel walk", "minitvm.codegen.elements", [OPERATIONS, MACHINE])
 WALK.edit(
     "a frame's rows are read",
     "ElementEmitter.rows",
@@ -165,12 +155,13 @@ ASSEMBLY.edit("frames are zeros", "load", "pad_least=least", "pad_least=False")
 
 REGISTERS = Faults("accel registers", "minitvm.strategy.accel.registers", BOTH)
 REGISTERS.edit("what is computed for each point is computed once", "_schedule", "point if stage.block in chain.each",
-               "tile if stage.block in chain.each")  # fmt: skip
+               "tile if stage.block in chain.each", by=[FITTING])  # fmt: skip
 REGISTERS.edit("a maximum begins with zero", "_schedule", '"fill_imm" if chain.start else "reset"', '"reset"')
 REGISTERS.edit("any frame is of zeros", "_load", 'frame = "_least" if least else "_padded"', 'frame = "_padded"')
 
 LAYERS = Faults("accel schedules", "minitvm.strategy.accel.convolution", BOTH)
 LAYERS.edit("limits of any size are one", "clipped", "before.constant == -(stage.constant or 0)", "True")
-LAYERS.edit("any step of rows is one", "image_rows", "(rows - 1) * conv.row_step + conv.kernel_rows", "rows")
+LAYERS.edit("any step of rows is one", "image_rows", "(rows - 1) * conv.row_step + conv.kernel_rows", "rows",
+            by=[FITTING])  # fmt: skip
 LAYERS.edit("what is subtracted may come first", "stage_of", 'first, second, op = *value.args, _SHIFTS[value.op]',
             'second, first, op = *value.args, _SHIFTS[value.op]')  # fmt: skip

@@ -80,7 +80,7 @@ BLOCKED.edit(
 )
 BLOCKED.edit(
     "rows below the image are read where nothing is padded above",
-    "_padded",
+    "padded_blocks",
     "inside += [at < extent + first] if behind else []",
     "inside += [at < extent + first] if first else []",
 )

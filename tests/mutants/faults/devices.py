@@ -71,6 +71,10 @@ SHARED.edit("bits are bytes", "_dtype_fields", "return _CODES[kind], int(dtype[l
 KEPT = Faults("states on devices", "minitvm.runtime.device.states", [PRETENDED])
 KEPT.edit("what a failed run left is used", "States.lose", "state.is_known = False", "pass")
 KEPT.edit("a reset is not written", "DeviceState.__setitem__", "if array.size:", "if False:")
+AT_HAND = Faults("the device at hand", "minitvm.runtime.cuda.devices", [PRETENDED])
+AT_HAND.edit("a device that is named is another one", "at_hand", "target.arch or", "")
+OPTIONS = Faults("options beside the device at hand", "minitvm.target.target", [PRETENDED])
+OPTIONS.edit("they are dropped", "Target.on", ", **options}", "}")
 MEMORIES = Faults("copies between memories", "minitvm.link.copies", [COPIES])
 MEMORIES.edit("what a loop's iteration left is not looked at", "_Copies.of", "number in ends or isinstance(step, Loop)",
               "isinstance(step, Loop)")  # fmt: skip

@@ -27,6 +27,15 @@ SHARED = Faults("tiles that blocks fetch", "minitvm.strategy.gpu.fetched_tiles",
 SHARED.edit("what does not divide is not padded", "padded", "size % some == 0 for", "size % some >= 0 for")
 SHARED.edit("copies are no tiles that threads share", "staged", "read, scope, tile)", 'read, "global", tile)')
 SHARED.edit("joined axes overlap", "joined", "iterators[position].dom.extent +", "1 +")
+STAGED = Faults("tiles by way of registers", "minitvm.strategy.gpu.fetched_tiles", [TILES_ON_GPUS])
+STAGED.edit("threads share their registers", "kept_in_registers", 'sch.set_scope(copy, 0, "local")', "pass")
+STAGED.edit("threads have one place", "by_way_of_registers", "each.append(number % size)", "each.append(number * 0)")
+REBOUND = Faults("axes that are bound again", "minitvm.tir.analysis.threads", [TILES_ON_GPUS])
+REBOUND.edit(
+    "the first thread does it for all", "each_axis_once", "outer.var.astype(node.var.dtype)",
+    "outer.var.astype(node.var.dtype) * 0",
+)  # fmt: skip
+REBOUND.edit("threads do not go in step", "in_step", "if is_hardware_thread(l) and", "if False and")
 COSTS = Faults("costs on GPUs", "minitvm.strategy.gpu.costs", [TILES_ON_GPUS])
 COSTS.edit("local memory is as fast everywhere", "_loads", "1.0 if target.local_memory_helps else _NOT_LOCAL", "1.0")
 COSTS.edit("registers have no end", "residents", "if target.registers_per_block:", "if False:")
@@ -38,6 +47,7 @@ COSTS.edit(
 JOINED = Faults("products of matrices on GPUs", "minitvm.strategy.gpu.implicit_gemm", [TILES_ON_GPUS])
 JOINED.edit("what adds up is on no grid", "_added_up", "over_blocks(sch, [*outside, over_row, over_column])", "pass")
 JOINED.edit("one piece is enough for two stages", "tiles", "depth * splits * (stages - 1)", "0")
+JOINED.edit("virtual threads fetch, each for itself", "schedule", "tile.fetch == IN_FRONT or", "True or")
 JOINED.edit("a second kernel is free", "tile_cost", "if tile.splits > 1:", "if False:")
 JOINED.edit("few warps are as good as many", "tile_cost", "max(1.0, _SCHEDULERS / warps)", "1.0")
 JOINED.edit("threads fetch no vectors", "fetches_of", "run if axis == len(axes) - 1 or", "1 if axis < 9 or")

@@ -20,7 +20,7 @@ from minitvm.graph.passes.split_resize import split_resize
 from minitvm.graph.passes.stored_weights import stored_weights
 from minitvm.reference import graph as graph_reference
 from minitvm.target import Target
-from tests.graph.passes import test_divided_scales, test_moved_bytes, test_split_pool
+from tests.graph.passes import test_divided_scales, test_integer_products, test_moved_bytes, test_split_pool
 from tests.graph.passes.element_networks import SMALL, network
 from tests.graph.passes.quantised_networks import networks as networks_of_bytes
 from tests.graph.passes.shifted_networks import chain
@@ -77,8 +77,8 @@ FUSE = Faults(
 FUSE.edit(
     "readers outside of the group",
     "_Fusion.may_join",
-    "        return all(\n            reader in group.members",
-    "        return any(\n            reader in group.members",
+    "return all(reader in group.members",
+    "return any(reader in group.members",
 )
 FUSE.edit("what the graph returns may disappear", "_Fusion.candidates", " or value in self.returned", "")
 NORM = Faults(
@@ -193,7 +193,10 @@ TOGETHER.edit("one group is enough", "groups_together", "range(1, groups + 1)", 
 
 USES = Faults("channel_use", PASSES + "channel_use", [by_hand("uses of channels", uses_are_counted)])
 USES.edit(
-    "what a convolution reads is what it writes", "_convolution", "uses[conv.in_channels].read", "uses[count].read"
+    "what a convolution reads is what it writes",
+    "_convolution",
+    "uses[int(item.inputs[1].shape[1])].read",
+    "uses[count].read",
 )
 USES.edit("nothing joins channels", "_joins", "item.output.ndim == 1", "item.output.ndim == 0")
 
@@ -326,11 +329,26 @@ HASH.edit(
     by=[networks(("unary", "reduction", "concatenate", "alike_but_one"), largest=5)],
 )
 
+
+def _product_of_bytes(_: Trial, draw: Draw) -> None:
+    graph = test_integer_products.product(draw)
+    holds(lambda: test_integer_products.mean_the_same(graph))
+    holds(lambda: test_integer_products.mean_the_same(graph, lambda g: in_blocks(integer_products(g))))
+
+
+PRODUCTS = drawn("products of bytes of any zero point", _product_of_bytes, 150)
 INTEGERS = Faults(
     "integer_products",
     PASSES + "integer_products",
-    [graphs(integer_products, "integer_products", ("byte_product",), examples=300)],
+    [graphs(integer_products, "integer_products", ("byte_product",), examples=300), PRODUCTS],
 )
+INTEGERS.edit("the offset of the weights is forgotten", "integer_products", "product.offset.any()", "False")
+WINDOWS = Faults("byte_windows", "minitvm.graph.byte_windows", [PRODUCTS])
+WINDOWS.edit("one zero point is subtracted of many", "_sums", "zero_point * depth", "zero_point")
+WINDOWS.edit(
+    "pixels on the diagonal of a window count", "sums_of_windows", "np.ones((1, 1, *kernel), np.int32)",
+    "np.eye(*kernel, dtype=np.int32)[None, None]",
+)  # fmt: skip
 INTEGERS.edit(
     "the zero point of the data is forgotten", "integer_products", "zero_point=product.zero_point", "zero_point=0"
 )
@@ -344,7 +362,10 @@ INTEGERS.edit(
     "True",
 )
 INTEGERS.edit(
-    "weights keep their zero point", "_weight", "stored.astype(np.int64) - (", "stored.astype(np.int64) + 0 * ("
+    "weights keep their zero point",
+    "_weight",
+    "stored.astype(np.int32) - points",
+    "stored.astype(np.int32) - 0 * points",
 )
 
 
@@ -389,7 +410,8 @@ STORED.edit("columns have the scale of others", "_plan", "scale.astype(np.float3
 
 BYTES = Faults("blocked_bytes", PASSES + "blocked_bytes", [graphs(
     lambda graph: in_blocks(integer_products(graph)), "blocked integer_products", ("byte_product",), examples=300
-)])  # fmt: skip
+), PRODUCTS])  # fmt: skip
+BYTES.edit("a channel alone keeps its zero point", "_depthwise", '("zero_point", "strides"', '("strides"')
 BYTES.edit("what the zero point adds stays in the sum", "conv2d", "if shift.any()", "if False")
 BYTES.edit("what the zero point adds stays in the product", "dense", "if shift.any()", "if False")
 BYTES.edit("signed bytes are taken for unsigned ones", "_unsigned", "np.int16(_SIGN)", "np.int16(0)")

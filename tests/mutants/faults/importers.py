@@ -62,8 +62,8 @@ ONNX_INDEXING.edit(
 ONNX_INDEXING.edit(
     "an odd pad is larger in front",
     "center_crop_pad",
-    "before = (size - extent) // 2",
-    "before = (size - extent + 1) // 2",
+    "simple((size - kept) // 2)",
+    "simple((size - kept + 1) // 2)",
     by=[imported("center")],
 )
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ....graph.byte_windows import sums_of_rows, sums_of_windows
+from ....topi.shapes import paddings
 from ...operand import Operand
 from ..context import NodeContext
 from ..dtypes import narrow_bits, stored_dtype
@@ -72,10 +75,10 @@ def matmul_integer(n: NodeContext) -> Any:
 
 def integer_product(n: NodeContext, a: Operand, a_zero: Operand | None, b: Operand, b_zero: Operand | None) -> Operand:
     """The matrix product of two quantised tensors less their zero points, summed in int32."""
-    columns = _bytes_less(b, b_zero)
+    columns = _Bytes.of(b, b_zero, column=1)
     if (
         columns is not None
-        and columns.ndim == 2
+        and columns.stored.ndim == 2
         and a.ndim > 1
         and _is_bytes(a)
         and (a_zero is None or a_zero.ndim == 0)
@@ -86,13 +89,15 @@ def integer_product(n: NodeContext, a: Operand, a_zero: Operand | None, b: Opera
     return product
 
 
-def _product_of_bytes(n: NodeContext, a: Operand, zero: Operand | None, columns: np.ndarray) -> Operand:
-    """The product with constant int8 columns; what a zero point that is computed adds to each is subtracted behind."""
+def _product_of_bytes(n: NodeContext, a: Operand, zero: Operand | None, columns: _Bytes) -> Operand:
+    """The product with constant columns; what a zero point that is computed adds to each is subtracted behind."""
     known = 0 if zero is None else None if zero.data is None else int(zero.data)
-    total: Operand = n.op("qnn.dense", a, np.ascontiguousarray(columns.T), zero_point=known or 0)
+    total: Operand = n.op("qnn.dense", a, np.ascontiguousarray(columns.stored.T), zero_point=known or 0)
+    if columns.offset is not None:
+        sums = sums_of_rows(n.op, a, known or 0, columns.stored.shape[0])
+        total = n.op("add", total, n.op("multiply", sums, columns.offset.reshape(-1)))
     if zero is not None and known is None:
-        sums = columns.sum(axis=0, dtype=np.int32)
-        total = n.op("subtract", total, n.op("multiply", n.cast(zero, "int32"), sums))
+        total = n.op("subtract", total, n.op("multiply", n.cast(zero, "int32"), columns.sums(axis=0)))
     return total
 
 
@@ -100,16 +105,38 @@ def _is_bytes(x: Operand) -> bool:
     return x.dtype in ("int8", "uint8")
 
 
-def _bytes_less(x: Operand, zero: Operand | None) -> np.ndarray | None:
-    """Constant bytes less their zero points, as int8; None where they are no such bytes.
+@dataclass(frozen=True, slots=True)
+class _Bytes:
+    """Constant bytes less their zero points: `stored` plus an `offset` (None: 0), one for all, or one a column."""
 
-    A vector of zero points runs along the columns of a matrix; one of filters has its shape already.
-    """
-    if x.data is None or not _is_bytes(x) or (zero is not None and zero.data is None):
-        return None
-    shifted = x.data.astype(np.int32) - (0 if zero is None or zero.data is None else zero.data.astype(np.int32))
-    fits = shifted.size > 0 and shifted.min() >= -128 and shifted.max() <= 127
-    return shifted.astype(np.int8) if fits else None
+    stored: np.ndarray
+    offset: np.ndarray | None
+
+    @staticmethod
+    def of(x: Operand, zero: Operand | None, column: int) -> _Bytes | None:
+        """None for other tensors, and if the zero points are computed or differ along other axes than `column`."""
+        if x.data is None or not _is_bytes(x) or not x.data.size or (zero is not None and zero.data is None):
+            return None
+        point = np.int32(0) if zero is None or zero.data is None else zero.data.astype(np.int32)
+        shifted = x.data.astype(np.int32) - point
+        if shifted.min() >= -128 and shifted.max() <= 127:
+            return _Bytes(shifted.astype(np.int8), None)
+        middle = 128 if x.dtype == "uint8" else 0
+        points = np.broadcast_to(point, np.broadcast_shapes(np.shape(point), (1,) * x.ndim))
+        if any(extent != 1 for axis, extent in enumerate(points.shape) if axis != column):
+            return None
+        return _Bytes((x.data.astype(np.int32) - middle).astype(np.int8), (middle - points).astype(np.int32))
+
+    def joined(self) -> _Bytes:
+        """The same without an offset, as int16 where there was one."""
+        if self.offset is None:
+            return self
+        return _Bytes((self.stored + self.offset).astype(np.int16), None)
+
+    def sums(self, axis: int | tuple[int, ...]) -> np.ndarray:
+        """The sums along all axes but the column's, offset and all."""
+        whole = self.stored.astype(np.int32) + (0 if self.offset is None else self.offset)
+        return np.asarray(whole.sum(axis=axis, dtype=np.int32))
 
 
 @converter("ConvInteger", since=10)
@@ -130,19 +157,42 @@ def _convolution(n: NodeContext, x: Operand, x_zero: Operand | None, w: Operand,
     x, padding = explicitly_padded(n, x, window_padding(n, x.shape[2:], kernel, strides, dilations), None)
     x_zero = None if x_zero is None else flat(n, x_zero)
     w_zero = None if w_zero is None else _along_first(n, w_zero, w.ndim)
-    filters, groups = _bytes_less(w, w_zero), n.attr("group", 1)
-    known = x_zero is None or (x_zero.data is not None and x_zero.ndim == 0)
-    if filters is not None and rank == 2 and groups == 1 and known and _is_bytes(x):
-        zero_point = 0 if x_zero is None or x_zero.data is None else int(x_zero.data)
-        total: Operand = n.op(
-            "qnn.conv2d", x, filters, zero_point=zero_point, strides=strides, padding=padding, dilation=dilations
-        )
-        return total
+    filters, groups = _Bytes.of(w, w_zero, column=0), n.attr("group", 1)
+    one_zero = x_zero is None or x_zero.ndim == 0
+    alone = groups == x.shape[1] == w.shape[0]
+    if filters is not None and rank == 2 and one_zero and _is_bytes(x) and (groups == 1 or alone):
+        attrs = {"strides": strides, "padding": padding, "dilation": dilations, "groups": groups}
+        return _convolution_of_bytes(n, x, x_zero, filters if groups == 1 else filters.joined(), attrs)
     shifted = [_shifted(n, x, x_zero, columns=True), _shifted(n, w, w_zero, columns=True)]
-    total = n.op(
+    total: Operand = n.op(
         f"nn.conv{rank}d", *shifted, strides=strides, padding=padding, dilation=dilations, groups=groups,
         out_dtype="int32",
     )  # fmt: skip
+    return total
+
+
+def _convolution_of_bytes(
+    n: NodeContext, x: Operand, zero: Operand | None, filters: _Bytes, attrs: dict[str, Any]
+) -> Operand:
+    """The convolution with constant filters.
+
+    A zero point that is computed is put around the image, and what it adds to each sum is subtracted behind. An offset
+    of the filters meets the sums of the windows.
+    """
+    known = 0 if zero is None else None if zero.data is None else int(zero.data)
+    if zero is not None and known is None:
+        before, after = paddings(attrs["padding"], 2)
+        if any((*before, *after)):
+            widths = ((0, 0), (0, 0), *zip(before, after, strict=True))
+            x, attrs = n.op("nn.pad", x, zero, pad_width=widths), {**attrs, "padding": 0}
+    total: Operand = n.op("qnn.conv2d", x, filters.stored, zero_point=known or 0, **attrs)
+    if filters.offset is not None:
+        depth, *kernel = filters.stored.shape[1:]
+        windows = sums_of_windows(n.op, x, known or 0, depth, kernel, attrs)
+        total = n.op("add", total, n.op("multiply", windows, filters.offset.reshape(1, -1, 1, 1)))
+    if zero is not None and known is None:
+        sums = filters.sums(axis=(1, 2, 3)).reshape(1, -1, 1, 1)
+        total = n.op("subtract", total, n.op("multiply", n.cast(zero, "int32"), sums))
     return total
 
 
