@@ -2,9 +2,9 @@
 
 A loop of at most `MAX_LANES` iterations becomes vectors of that many lanes (LLVM cuts them to registers). A longer one,
 or one of so many as the target's language has no vectors of, is strip-mined by the width of its registers first, its
-tail masked. A condition that differs between lanes
-becomes the mask of the accesses below it, so no lane touches what its iteration would not have touched. What all lanes
-load alike is loaded once: under such a mask only where the element is shown to be in its buffer, since no lane may run.
+tail masked. A condition that differs between lanes becomes the mask of the accesses below it, so no lane touches what
+its iteration would not have touched. What all lanes load alike is loaded once: under such a mask only if a lane runs,
+or where the element is shown to be in its buffer.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...expr import (
+    LE,
     LT,
     Add,
     And,
@@ -328,6 +329,9 @@ class _Vectorizer:
             raise NotVectorizable("a masked load inside a vector")
         buffer, index = self.access(e.buffer, e.indices[0], mask)
         if index.dtype.lanes == 1 and mask is not self.tail and not self.reads_what_is_there(e):
+            needed = None if mask is None else some_lane(mask)
+            if needed is not None:  # a load and a broadcast, where a gather would read one element for each lane
+                return Call(e.dtype, "if_then_else", (needed, BufferLoad(buffer, (index,)), const(0, e.dtype)))
             index = self.widened(index)
         return BufferLoad(buffer, (index,), mask if index.dtype.lanes > 1 else None)
 
@@ -367,6 +371,21 @@ def _shown(around: Around, conditions: Sequence[Expr]) -> bool:
             analyzer.bind_value(part.var, part.value)
     with analyzer.constraint(*known):
         return all(analyzer.can_prove(condition) for condition in conditions)
+
+
+def some_lane(mask: Expr) -> Expr | None:
+    """Whether any lane of a mask is set, where the first one is if any is; None for other masks."""
+    if mask.dtype.lanes == 1:
+        return mask
+    if isinstance(mask, Broadcast):
+        return mask.value
+    if isinstance(mask, And):
+        a, b = some_lane(mask.a), some_lane(mask.b)
+        return None if a is None or b is None else And(a, b)
+    first = isinstance(mask, LT | LE) and isinstance(mask.a, Ramp) and isinstance(mask.b, Broadcast)
+    if not first or not isinstance(mask.a.stride, IntImm) or mask.a.stride.value < 0:  # type: ignore[attr-defined]
+        return None
+    return type(mask)(mask.a.base, mask.b.value)  # type: ignore[attr-defined,call-arg]
 
 
 def conjunction(mask: Expr | None, condition: Expr) -> Expr:

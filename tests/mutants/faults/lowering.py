@@ -9,7 +9,11 @@ from tests.tir.transform.test_hoist_conditions import divisions_stay_guarded, en
 from tests.tir.transform.test_negative_extents import LOOPS, test_loops_run_as_often_as_they_did
 from tests.tir.transform.test_strided_stores import gaps_are_filled
 from tests.tir.transform.test_vector_indices import all_vectors
-from tests.tir.transform.test_vectorize import BODIES, test_what_lanes_share_is_read_only_if_one_of_them_runs
+from tests.tir.transform.test_vectorize import (
+    BODIES,
+    test_what_lanes_share_is_one_load_under_the_first_lanes_condition,
+    test_what_lanes_share_is_read_only_if_one_of_them_runs,
+)
 
 from ..contracts import storage
 from ..patch import Faults
@@ -508,6 +512,8 @@ VECTORIZE.edit(
 def nothing_is_read() -> None:
     for body in BODIES:
         test_what_lanes_share_is_read_only_if_one_of_them_runs(body, 0)
+    for n in (-1, 1):
+        test_what_lanes_share_is_one_load_under_the_first_lanes_condition("v < n", n)
 
 
 SHARED = Faults("vectorize: what lanes share", TRANSFORM + "vectorize", [by_hand("what lanes share", nothing_is_read)])
@@ -523,6 +529,9 @@ SHARED.edit(
     "_shown(self.around, [part for load in loads for part in _in_bounds(load)])",
     "True",
 )
+
+SHARED.edit("a lane always runs", "_Vectorizer.load", "(needed, BufferLoad", '(const(True, "bool"), BufferLoad')
+SHARED.edit("the second lane speaks for all", "some_lane", "mask.a.base,", "mask.a.base + mask.a.stride,")
 
 # -- strided_loads
 

@@ -41,14 +41,14 @@ def main(A: T.Buffer((80,)), n: T.int32, start: T.int32, C: T.Buffer((80,))):
 OPEN_KERNELS = lower(OPEN)
 
 
-def vectorized(body: str) -> PrimFunc:
+def vectorized(body: str, where: str = "v < n") -> PrimFunc:
     func = from_source(f"""
 @T.prim_func
 def main(A: T.Buffer((24,), "int32"), I: T.Buffer((1,), "int32"), n: T.int32, C: T.Buffer((12,), "int32")):
     for v in range(12):
         with T.block("C"):
             vv = T.axis.opaque(12, v)
-            T.where(v < n)
+            T.where({where})
             {body}
 """)
     return func  # type: ignore[return-value]
@@ -65,6 +65,21 @@ def test_what_lanes_share_is_read_only_if_one_of_them_runs(body: str, n: int) ->
     reference.run(func, *arrays, n, expected, inout=["C"])
     kernel_reference.run(module, *arrays, n, computed, inout=["C"])
     np.testing.assert_array_equal(computed, expected)
+
+
+@pytest.mark.parametrize("where", ["v < n", "v <= n", "v < n and n < 9"])
+@pytest.mark.parametrize("n", [-1, 0, 5])
+def test_what_lanes_share_is_one_load_under_the_first_lanes_condition(where: str, n: int) -> None:
+    func = vectorized("C[vv] = C[vv] + A[n * 100 - 477]", where)
+    module = lower(from_source(func.script().replace("in range(12)", "in T.vectorized(12)")))  # type: ignore[arg-type]
+    nodes = [node for kernel in dict(module.items()).values() for node in walk(kernel.body)]
+    assert {node.dtype.lanes for node in nodes if isinstance(node, BufferLoad) and node.buffer.name == "A"} == {1}
+    expected, computed = np.zeros(12, np.int32), np.zeros(12, np.int32)
+    arrays = np.arange(24, dtype=np.int32), np.zeros(1, np.int32)
+    if n != 0 or where != "v <= n":  # there the program itself reads outside
+        reference.run(func, *arrays, n, expected, inout=["C"])
+        kernel_reference.run(module, *arrays, n, computed, inout=["C"])
+        np.testing.assert_array_equal(computed, expected)
 
 
 @given(st.integers(0, 70), st.integers(0, 3))
