@@ -7,6 +7,7 @@ import traceback
 
 from . import (
     artifact,
+    builds,
     cases,
     decoder,
     layers,
@@ -21,8 +22,8 @@ from . import (
 )
 
 BENCHMARKS = (
-    matmul, layers, cases, networks, opensizes, quantized, decoder, artifact, resnet50, runtime_overhead, schedule,
-    oracle,
+    matmul, layers, cases, networks, opensizes, quantized, decoder, artifact, builds, resnet50, runtime_overhead,
+    schedule, oracle,
 )  # fmt: skip
 
 

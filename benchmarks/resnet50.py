@@ -5,14 +5,10 @@ Run `python -m benchmarks.resnet50`.
 
 from __future__ import annotations
 
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 
-from . import harness, peers
+from . import builds, harness, peers
 
 WANTED = 0.95  # as of the networks of `benchmarks.networks`
 
@@ -29,21 +25,6 @@ def run_time(threads: int) -> harness.Row:
     others = {peer: peers.onnx_runtime(model, inputs, threads)}
     medians = harness.beside("resnet50", lambda: module(**inputs), others, rounds=21, threads=threads)
     return harness.Row("resnet50", threads, medians["ours"], medians[peer], peer, WANTED)
-
-
-def compile_seconds() -> dict[str, float]:
-    """Seconds of build(), cold and warm, each in a process of its own with a kernel cache of its own."""
-    program = (
-        "import time, minitvm; from minitvm.models import light; model = light.seeded('resnet50');"
-        "start = time.perf_counter(); minitvm.build(model, threads=2); print(time.perf_counter() - start)"
-    )
-    with tempfile.TemporaryDirectory() as cache:
-        environment = {**os.environ, "MINITVM_CACHE_DIR": cache}
-        command = [sys.executable, "-c", program]
-        times = [
-            float(subprocess.run(command, env=environment, check=True, capture_output=True).stdout) for _ in range(2)
-        ]
-    return {"cold": times[0], "warm": times[1]}
 
 
 def lowering_seconds() -> float:
@@ -63,12 +44,12 @@ def lowering_seconds() -> float:
 
 
 def main() -> None:
-    compiling, lowering = compile_seconds(), lowering_seconds()
+    (cold, warm), lowering = builds.seconds("light.seeded('resnet50')"), lowering_seconds()
     rows = [run_time(threads) for threads in (1, 2)]
     harness.table("ResNet-50 against ONNX Runtime", rows)
-    print(f"  compile, cold {compiling['cold']:.1f} s (at most 120), warm {compiling['warm']:.1f} s (at most 5)")
+    print(f"  compile, cold {cold:.1f} s (at most {builds.WANTED:.0f}), warm {warm:.1f} s (at most 5)")
     print(f"  lowering of one operator, median {lowering * 1e3:.0f} ms (at most 100)")
-    harness.save("resnet50", rows, compile_seconds=compiling, lowering_seconds=lowering)
+    harness.save("resnet50", rows, compile_seconds={"cold": cold, "warm": warm}, lowering_seconds=lowering)
 
 
 if __name__ == "__main__":

@@ -97,7 +97,9 @@ def test_what_is_compared_is_one_function_for_both(load: Callable[[str], ModuleT
     assert func.name == "main" and len(func.params) == 3
 
 
-def test_the_candidates_of_a_product_are_measured_by_the_clock_of_the_device(rng: np.random.Generator) -> None:
+def test_the_candidates_of_a_product_are_measured_by_the_clock_of_the_device(
+    load: Callable[[str], ModuleType], rng: np.random.Generator
+) -> None:
     """One of each rule and way to fetch; the simulator's clock is the host's."""
     pytest.importorskip("numba_cuda")
     gpu = load("gpu")

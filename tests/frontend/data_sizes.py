@@ -109,8 +109,10 @@ def _by_number(m: _Model, x: str, kind: str) -> tuple[str, int, int]:
         sizes = m.node("Concat", more, m.node("Slice", m.node("Shape", x), m.constant([1]), m.constant([2])), axis=0)
         return m.node("Resize", x, "", "", sizes, mode=m.one("linear", "nearest")), F32, 2
     zeros = m.node("ConstantOfShape", m.node("Concat", one, m.constant([6]), axis=0))
-    half = m.node("Mul", one, m.constant([2]))
-    return m.node("Reshape", zeros, m.node("Concat", half, m.constant([m.one(3, -1)]), axis=0)), F32, 2
+    double, rest = m.node("Mul", one, m.constant([2])), m.one(3, -1)
+    if rest == -1:  # of no rows nobody can say how long they are
+        double = m.node("Max", double, m.constant([1]))
+    return m.node("Reshape", zeros, m.node("Concat", double, m.constant([rest]), axis=0)), F32, 2
 
 
 def _used(m: _Model, value: str, dtype: int, rank: int) -> tuple[str, int, int]:

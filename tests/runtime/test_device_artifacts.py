@@ -140,7 +140,7 @@ def test_a_loaded_module_runs_what_the_artifact_holds(
 ) -> None:
     plugged(device)
     graph = network()
-    minitvm.build(graph, target="cuda").export(tmp_path / "net.mtvm", architectures=["sm_80", "sm_90"])
+    minitvm.build(graph, target="cuda -arch=sm_75").export(tmp_path / "net.mtvm", architectures=["sm_80", "sm_90"])
     monkeypatch.setattr(driver, "cubins", lambda *about: pytest.fail("it is compiled"))
     loaded = load(tmp_path / "net.mtvm")
     alike(graph, loaded, x=rng.standard_normal((2, 2, 5, 6), dtype=np.float32))
@@ -151,7 +151,11 @@ def test_a_device_of_another_generation_compiles_the_sources(
 ) -> None:
     plugged("sm_90")
     graph = network()
-    export(minitvm.lower(graph, target="cuda", stop_at="executable"), tmp_path / "net.mtvm", architectures=["sm_80"])
+    export(
+        minitvm.lower(graph, target="cuda -arch=sm_75", stop_at="executable"),
+        tmp_path / "net.mtvm",
+        architectures=["sm_80"],
+    )
     alike(graph, load(tmp_path / "net.mtvm"), x=rng.standard_normal((2, 2, 5, 6), dtype=np.float32))
 
 
@@ -159,7 +163,7 @@ def test_without_the_compiler_it_is_said_what_the_artifact_lacks(
     plugged: Plug, held: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugged("sm_90")
-    executable = minitvm.lower(network(), target="cuda", stop_at="executable")
+    executable = minitvm.lower(network(), target="cuda -arch=sm_75", stop_at="executable")
     export(executable, tmp_path / "net.mtvm", architectures=["sm_75", "sm_80"])
 
     def missing(*about: Any) -> Any:
@@ -176,7 +180,7 @@ def test_without_the_compiler_it_is_said_what_the_artifact_lacks(
 
 
 def test_an_index_that_does_not_fit_its_program_is_refused(held: None, tmp_path: Path, monkeypatch: Any) -> None:
-    executable = minitvm.lower(network(), target="cuda", stop_at="executable")
+    executable = minitvm.lower(network(), target="cuda -arch=sm_75", stop_at="executable")
     whole = machine_code.pack
     monkeypatch.setattr(machine_code, "pack", lambda *a: ({**whole(*a)[0], "kernels": [0]}, whole(*a)[1]))
     export(executable, tmp_path / "net.mtvm")

@@ -201,6 +201,15 @@ def test_a_name_of_another_type_is_another_variable(kernel: Callable[[str], Any]
     assert data.tolist() == [11, 3, 4, 10]
 
 
+def test_several_names_are_given_values_at_once(kernel: Callable[[str], Any]) -> None:
+    source = HEADER + "    x, y = a[0], a[1]\n    x, y = y, x\n    a[0], z = 5, 6\n"
+    data = np.array([1, 2], np.int64)
+    with pytest.raises(InternalError, match=r"line 13: an assignment to \(a\[0\], z\)"):
+        compile_kernel(source, "kernel")
+    kernel(source.replace("a[0], z = 5, 6", "a[0] = x * 10 + y"))(data, np.zeros(1, np.float32))
+    assert data.tolist() == [21, 2]
+
+
 def test_what_decides_is_evaluated_and_no_more(kernel: Callable[[str], Any]) -> None:
     """`and`, `or` and a choice read nothing behind what decides: the address would not be there."""
     source = HEADER + (

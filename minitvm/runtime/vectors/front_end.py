@@ -208,6 +208,12 @@ class Translation:
         target = stmt.targets[0]
         if isinstance(target, ast.Name):
             self.define(target.id, self.value(stmt.value))
+        elif isinstance(target, ast.Tuple) and isinstance(stmt.value, ast.Tuple):
+            values = [self.value(item) for item in stmt.value.elts]
+            for item, value in zip(target.elts, values, strict=True):
+                if not _is_name(item):
+                    raise Untranslatable(f"an assignment to {ast.unparse(target)}")
+                self.define(item.id, value)
         elif isinstance(target, ast.Subscript):
             places = [self.value(target.value), self.value(target.slice)]
             self.operations.call(self.builder, operator.setitem, [*places, self.value(stmt.value)])

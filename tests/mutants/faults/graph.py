@@ -195,7 +195,7 @@ USES = Faults("channel_use", PASSES + "channel_use", [by_hand("uses of channels"
 USES.edit(
     "what a convolution reads is what it writes",
     "_convolution",
-    "uses[int(item.inputs[1].shape[1])].read",
+    "uses[int(item.inputs[0].shape[1])].read",
     "uses[count].read",
 )
 USES.edit("nothing joins channels", "_joins", "item.output.ndim == 1", "item.output.ndim == 0")

@@ -44,7 +44,8 @@ def test_a_chain_that_reads_twice_stays_short() -> None:
     assert calls.count("nearbyint") <= 6  # one of each quantisation; written out they are 2 + 4 + 8 + ...
     assert calls.count("erf") == 1
     x = np.random.default_rng(0).standard_normal((2, 16)).astype(np.float32)
-    np.testing.assert_array_equal(tvm.build(graph, threads=1)(x), interpreter.run(graph, [x])[0])
+    # "strict" keeps the divisions, so that halves between two integers are rounded alike.
+    np.testing.assert_array_equal(tvm.build(graph, threads=1, accuracy="strict")(x), interpreter.run(graph, [x])[0])
 
 
 def test_what_is_short_is_left_alone() -> None:
