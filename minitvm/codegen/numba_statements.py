@@ -131,7 +131,7 @@ class NumbaStatements(NumbaExpressions):
         self.line(f"{self.names[buffer]} = {self.use('stack_' + short_name(self.scalar(buffer)))}({size.value})")
 
     def declare_register(self, buffer: Buffer, register: Register, name: str) -> None:
-        # Numba needs the variable's type on every path; LLVM removes the value if it is not read.
+        # The first assignment stands in front of all uses and says the type; LLVM removes a value that nobody reads.
         self.line(f"{name} = {self.use(short_name(buffer.dtype.with_lanes(register.lanes)))}(0)")
 
 

@@ -54,7 +54,11 @@ _UNARY: dict[type[ast.unaryop], Callable[..., Any]] = {
 
 
 class Untranslatable(Exception):
-    """The source says something that kernel source may not say."""
+    """The source says something that kernel source may not say, in a line of it if that is known."""
+
+    def __init__(self, text: str, line: int | None = None) -> None:
+        super().__init__(text if line is None else f"line {line}: {text}")
+        self.line = line
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +189,9 @@ class Translation:
             try:
                 self.statement(stmt)
             except (Untranslatable, NumbaError, NotImplementedError, TypeError) as error:
-                raise error if hasattr(error, "line") else _at(stmt, error) from error
+                if isinstance(error, Untranslatable) and error.line is not None:
+                    raise
+                raise Untranslatable(str(error), stmt.lineno) from error
         self.block, self.seen = outer, seen
 
     def statement(self, stmt: ast.stmt) -> None:
@@ -481,13 +487,6 @@ class Translation:
 
 def _is_name(e: ast.AST) -> TypeGuard[ast.Name]:
     return isinstance(e, ast.Name)
-
-
-def _at(stmt: ast.stmt, error: Exception) -> Untranslatable:
-    """An error with the line of the source that it is about."""
-    found = Untranslatable(f"line {stmt.lineno}: {error}")
-    found.line = stmt.lineno  # type: ignore[attr-defined]
-    return found
 
 
 _STATEMENTS: dict[type, Callable[..., None]] = {
