@@ -27,7 +27,7 @@ from ..errors import Unsupported
 from ..expr import Call, IntImm, walk
 from ..expr.conditions import is_const
 from ..expr.intrin import COLLECTIVES
-from ..target.cuda_capability import capability
+from ..target.cuda_capability import has_asynchronous_copies
 from ..tir.analysis.dynamic_shared import dynamic_storage
 from ..tir.analysis.threads import LANES, is_hardware_thread, is_of_a_warp, is_shared
 from ..tir.async_copies import COMMIT, SIZES, WAIT
@@ -164,7 +164,7 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
     @property
     def has_async_copies(self) -> bool:
         """Whether the target has `cp.async`."""
-        return capability(self.target) >= 80
+        return has_asynchronous_copies(self.target)
 
     def begun(self, stmt: Async) -> None:
         """`cp.async` of 4, 8 or 16 bytes from global to shared storage, or of zeros; any other copy is done at once."""
