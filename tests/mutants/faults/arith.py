@@ -121,7 +121,7 @@ REGIONS.edit(
 )
 
 BOXES = Faults("one of many boxes", ARITH + "regions", [by_hand("boxes", test_one_of_many_boxes)])
-BOXES.edit("ends that differ differ", "Boxes.hold", "if linear else self._forms.values()", "if True else []")
+BOXES.edit("what differs is not the same", "Boxes.hold", "self._nonlinear if linear else self._forms.values()", "[]")
 BOXES.edit("constants do not count", "Boxes._form", "self._analyzer.affine(e)", "self._analyzer.affine(e).scaled(0)")
 
 DTYPES = Faults("other integer dtypes", ARITH + "normal", [by_hand("sums that wrap", sums_that_wrap)])

@@ -133,6 +133,20 @@ def test_an_element_of_a_tiled_shuffle_is_touched_once() -> None:
     assert touched_once((), Access(block, region.buffer, region.region, True, (fused, inner), region))
 
 
+def test_an_element_touched_twice_is_not_touched_once() -> None:
+    loop = For(Var("f"), const(0), const(8), ForKind.SERIAL, Evaluate(const(0)))
+    for bindings, extents, index in (
+        ([loop.var], [4], lambda v: v % 4),  # iterators leave their domain
+        ([loop.var // 2], [4], lambda v: v),  # two iterations have one value
+        ([loop.var // 4, loop.var % 4], [2, 4], lambda v, w: v),  # no index names w
+        ([loop.var], [8], lambda v: v - v // 4 * 3),  # elements of which several values tell one
+    ):
+        block = _block(bindings, extents)
+        cell = Range(index(*(it.var for it in block.block.iter_vars)), const(1))  # type: ignore[operator]
+        region = BufferRegion(Buffer("A", (const(16),)), (cell,))
+        assert not touched_once((), Access(block, region.buffer, region.region, True, (loop,), region)), cell.start
+
+
 def test_what_splitting_and_fusing_make_is_recognised() -> None:
     """The answers are of use: a refusal of these would make every tiled schedule illegal."""
     i, j = (For(Var(name), const(0), const(n), ForKind.SERIAL, Evaluate(const(0))) for name, n in (("i", 4), ("j", 8)))
