@@ -261,6 +261,7 @@ class IntImm(Expr):
 
     value: int
     dtype: DType = DType("int32")
+    _names = (frozenset(), frozenset())  # in place of the slot
 
     def __post_init__(self) -> None:
         limits = _LIMITS.get(self.dtype) if self.value.__class__ is int and self.dtype.__class__ is DType else None
@@ -302,6 +303,7 @@ class FloatImm(Expr):
 
     value: float | Fraction
     dtype: DType = DType("float32")
+    _names = (frozenset(), frozenset())
 
     def __post_init__(self) -> None:
         _in_our_order(self)

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from .nodes import Expr, Let, Node, Var
+from .nodes import BinaryOp, Expr, Let, Node, Var
 
 N = TypeVar("N", bound=Node)
 
@@ -26,19 +26,37 @@ def _below(node: Node) -> tuple[Node, ...]:
     try:
         return node._below
     except AttributeError:
-        below: list[Node] = []
-        for name in reversed(node._children):
-            value = getattr(node, name)
-            if isinstance(value, Node):
-                below.append(value)
-            elif value.__class__ is tuple:
-                below += [item for item in reversed(value) if isinstance(item, Node)]
-        kept = tuple(below)
-        _keep(node, "_below", kept)
-        return kept
+        kind = node.__class__
+        reader = _READERS.get(kind)
+        if reader is None:
+            reader = _READERS[kind] = _reader(kind)
+        below = reader(node)
+        _keep(node, "_below", below)
+        return below
 
 
 _keep = object.__setattr__
+_Reader = Callable[[Any], tuple[Node, ...]]
+_READERS: dict[type, _Reader] = {}
+
+
+def _reader(kind: Any) -> _Reader:
+    """How `_below` finds the sub-nodes of one class of nodes."""
+    if issubclass(kind, BinaryOp):
+        return operator.attrgetter("b", "a")
+    names = kind._children[::-1]
+
+    def read(node: Any) -> tuple[Node, ...]:
+        below: list[Node] = []
+        for name in names:
+            value = getattr(node, name)
+            if value.__class__ is tuple:
+                below += [item for item in value[::-1] if isinstance(item, Node)]
+            elif isinstance(value, Node):
+                below.append(value)
+        return tuple(below)
+
+    return read
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -150,23 +168,29 @@ def _names(node: Node) -> tuple[frozenset[Any], frozenset[Any]]:
     try:
         return node._names
     except AttributeError:
-        below = [_names(child) for child in _below(node)]
-        used = [frozenset((node,))] if isinstance(node, Var) else [names[0] for names in below]
-        buffers = [names[1] for names in below]
+        used = buffers = _NONE
+        below = _below(node)
+        if isinstance(node, Var):
+            used = frozenset((node,))
+        elif len(below) > _FEW:
+            names = [_names(child) for child in below]
+            used, buffers = used.union(*[n[0] for n in names]), buffers.union(*[n[1] for n in names])
+        else:  # trees share the sets that do not grow
+            for child in below:
+                in_child, of_child = _names(child)
+                if in_child and in_child is not used:
+                    used = used | in_child if used else in_child
+                if of_child and of_child is not buffers:
+                    buffers = buffers | of_child if buffers else of_child
         if node._accesses:
-            buffers.append(frozenset((node.buffer,)))  # type: ignore[attr-defined]
-        names = (_union(used), _union(buffers))
-        _keep(node, "_names", names)
-        return names
-
-
-def _union(sets: list[frozenset[Any]]) -> frozenset[Any]:
-    """The union; one of the sets itself where the others are in it, so that trees share them."""
-    most = max(sets, key=len, default=_NONE)
-    return most if all(one is most or one <= most for one in sets) else most.union(*sets)
+            buffers = buffers | {node.buffer}  # type: ignore[attr-defined]
+        names_here = (used, buffers)
+        _keep(node, "_names", names_here)
+        return names_here
 
 
 _NONE: frozenset[Any] = frozenset()
+_FEW = 8
 
 
 def variables(node: Node) -> frozenset[Var]:
