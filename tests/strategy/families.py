@@ -198,6 +198,23 @@ def _rows(draw: Draw) -> PrimFunc:
     return te.create_prim_func([x, getattr(topi, kind)(x, axis=-1)])
 
 
+def channel_norms(draw: Draw) -> PrimFunc:
+    """Channels that are normalised over an image, alone or in groups; plain, or in blocks."""
+    batch, image = _perhaps_open(draw, "n", _size(draw, 1, 2)), (_size(draw, 1, 4), _size(draw, 1, 9))
+    groups, size = _size(draw, 1, 3), _size(draw, 1, 6)
+    channels: tuple[int, ...] = (groups * size,)
+    shape, axis = (batch, *channels, *image), (1,)
+    if draw(st.booleans()):
+        channels = (groups * size, LANES)
+        size *= LANES
+        shape, axis = (batch, channels[0], *image, LANES), (1, -1)
+    x, gamma, beta = (te.placeholder(s, name=n) for s, n in ((shape, "x"), (channels, "gamma"), (channels, "beta")))
+    if draw(st.booleans()):
+        return _with_epilogue(draw, [x, gamma, beta], topi.instance_norm(x, gamma, beta, axis=axis))
+    many = draw(st.sampled_from([g for g in range(1, groups * size + 1) if groups * size % g == 0]))
+    return _with_epilogue(draw, [x, gamma, beta], topi.group_norm(x, gamma, beta, num_groups=many, axis=axis))
+
+
 def _generic(draw: Draw) -> PrimFunc:
     rows, columns = (_perhaps_open(draw, name, _size(draw, 1, 40)) for name in ("m", "n"))
     x = te.placeholder((rows, columns), name="x")
@@ -221,6 +238,7 @@ FAMILIES = [
     Family("matvec", _matvec),
     Family("pool", _pool),
     Family("rows", _rows),
+    Family("rows", channel_norms, what="channels"),
     Family("generic", _generic),
 ]
 

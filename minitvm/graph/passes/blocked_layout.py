@@ -390,6 +390,19 @@ class Blocking:
         self.blocked[item.output] = self.op(op, self.blocked[data], name=item.output.name, axis=axes, keepdims=True)
         return True
 
+    def channel_norm(self, item: OpNode) -> bool:
+        """Channels, or groups of them, that are normalised: in blocks they are numbered along two axes."""
+        data, *weights = item.inputs
+        width = self.block(item.output)
+        if data not in self.blocked or width is None or any(v not in self.data for v in weights):
+            return False
+        if item.attrs["axis"] != 1 or int(data.shape[1]) % width:  # type: ignore[arg-type]
+            return False  # what fills a block is no channel
+        rows = [self.b.constant(self.data[v].reshape(-1, width), v.name) for v in weights]
+        attrs = {**item.attrs, "axis": (1, -1)}
+        self.blocked[item.output] = self.op(item.op, self.blocked[data], *rows, name=item.output.name, **attrs)
+        return True
+
     def concatenate(self, item: OpNode) -> bool:
         block = self.block(item.output)
         blocks = {self.block(v) for v in item.inputs}
@@ -581,6 +594,8 @@ _RULES: Mapping[str, Callable[[Blocking, OpNode], bool]] = {
     "nn.global_avg_pool": Blocking.global_pool,
     "nn.global_max_pool": Blocking.global_pool,
     "nn.bias_add": Blocking.bias_add,
+    "nn.instance_norm": Blocking.channel_norm,
+    "nn.group_norm": Blocking.channel_norm,
     "nn.interleave": Blocking.interleave,
     "concatenate": Blocking.concatenate,
     "nn.dense": Blocking.dense,

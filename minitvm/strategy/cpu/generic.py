@@ -3,7 +3,7 @@
 Each block is scheduled by itself: its spatial loops are fused up to the innermost one, which becomes vectors; what is
 left outside runs in parallel when there is enough of it. A reduction runs inside the parallel loop; where its input is
 contiguous along a spatial axis that axis becomes the vectors, otherwise the reduction is asked for lanes of its own.
-Every step that the schedule refuses is left out.
+Axes of a sum that are one axis in memory are one loop. Every step that the schedule refuses is left out.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ..blocks import (
 )
 from ..candidate import Candidate, Cost
 from ..registry import rule
+from ..roles import loops_as_one
 from .model import L3_BYTES, MEMORY_BYTES, shared
 from .streams import Stream, streams
 from .tasks import fused_tasks
@@ -164,6 +165,8 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
         attempt(lambda: sch.vectorize(lane))
         parallelized(sch, [*spatial[:-1], tile], work(block), knobs.tasks)
     else:
+        places = [p for p, kind in enumerate(kinds) if kind == REDUCE]
+        reduced = loops_as_one(sch, handle, list(zip(places, reduced, strict=True)))
         length = constant_extent(sch, reduced[-1])
         if (length is None or length >= 2 * lanes) and lanes > 1 and reduces_along_last(block):
             long = length is None or length >= 4 * knobs.sums * lanes

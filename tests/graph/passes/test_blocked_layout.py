@@ -267,6 +267,28 @@ def test_groups_go_where_they_cost_less() -> None:
     assert not on_blocks(64, 16, 56)
 
 
+def norms_keep_their_meaning() -> None:
+    """Between convolutions channels stay in blocks where they are normalised, alone and in groups of any size."""
+    for channels, groups, lanes in ((8, None, 4), (12, 3, 4), (16, 2, 8), (16, 8, 8), (24, 4, 8), (24, 3, 8)):
+        for rank in (2, 3):
+            b = GraphBuilder()
+            op, ones = f"nn.conv{rank}d", (1,) * rank
+            x = b.op(op, b.input("x", (2, 8, *(3, 2, 4)[:rank])), weights(channels, 8, *ones))
+            kind, attrs = ("nn.instance_norm", {}) if groups is None else ("nn.group_norm", {"num_groups": groups})
+            scale, shift = np.arange(1, channels + 1, dtype="float32"), np.arange(channels, dtype="float32")
+            x = b.op("nn.relu", b.op(kind, x, scale, shift, epsilon=0.5, **attrs))
+            graph = b.build(b.op(op, x, weights(8, channels, *ones)))
+            after = constant_folding(blocked_layout(graph, machine(lanes)))
+            changes = Counter(n.op for n in after.nodes if n.op.startswith("layout."))
+            assert changes == {"layout.block_axis": 1, "layout.unblock_axis": 1}, (channels, groups, lanes, changes)
+            (right,), (result,) = (interpreter.run(g, feed(graph, 0)) for g in (graph, after))
+            np.testing.assert_allclose(result, right, rtol=1e-4, atol=1e-2)
+
+
+def test_norms_stay_on_blocks() -> None:
+    norms_keep_their_meaning()
+
+
 def fillings_are_not_read(channels: int, kernel: int) -> None:
     """What fills a block may be no number: a sum over channels leaves it out."""
     b = GraphBuilder()
