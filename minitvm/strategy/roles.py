@@ -97,8 +97,9 @@ class Roles:
         return [p for p in others if not self.needed(p)]
 
     def needed(self, position: int) -> bool:
-        """Whether the vectors' operand depends on an axis."""
-        return any(depends(self.vectors, self.block.iter_vars[p].var) for p in self.axes[position])
+        """Whether the vectors' operand depends on an axis, of more than one element."""
+        iterators = [self.block.iter_vars[p] for p in self.axes[position]]
+        return any(depends(self.vectors, axis.var) and not is_const(axis.dom.extent, 1) for axis in iterators)
 
     def extent(self, position: int) -> int | None:
         """The extent of an axis; None where it is open."""
