@@ -34,6 +34,7 @@ from tests.graph.passes.test_blocked_layout import (
     fillings_are_not_read,
     groups_keep_their_meaning,
     norms_keep_their_meaning,
+    parts_keep_their_meaning,
     phases_keep_their_meaning,
 )
 from tests.graph.passes.test_channel_use import uses_are_counted
@@ -203,6 +204,11 @@ NORMS = Faults("graph blocked_layout (norms)", PASSES + "blocked_layout",
                [by_hand("norms on blocks", norms_keep_their_meaning)])  # fmt: skip
 NORMS.edit("weights of channels in another order", "Blocking.channel_norm", "self.data[v].reshape(-1, width)",
            "self.data[v].reshape(width, -1).T")  # fmt: skip
+PARTS = Faults("graph blocked_layout (parts)", PASSES + "blocked_layout",
+               [by_hand("parts of channels", parts_keep_their_meaning)])  # fmt: skip
+PARTS.edit("a part begins with any channel", "Blocking.whole_blocks", "None if first % width else ", "")
+PARTS.edit("a part has the blocks in front of it", "Blocking.whole_blocks", "(first // width, -(-last", "(0, -(-last")
+PARTS.edit("all parts are the first", "Blocking.split", "[0, *ends]", "[0] * len(ends)")
 NORMALIZED = Faults("what is normalised", "minitvm.strategy.rows",
                     [by_hand("norms of channels", all_cases_are_recognised)])  # fmt: skip
 NORMALIZED.edit("blocks do not share groups", "_together", "part.b.value // gcd(step, part.b.value)", "part.b.value")
