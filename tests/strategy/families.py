@@ -228,6 +228,13 @@ def _generic(draw: Draw) -> PrimFunc:
     return te.create_prim_func([x, topi.relu(topi.add(x, topi.sigmoid(x)))])
 
 
+def _channel_sums(draw: Draw) -> PrimFunc:
+    """Sums and maxima over channels in blocks, which lie far apart, and in these side by side."""
+    x = te.placeholder((1, _size(draw, 1, 3), _perhaps_open(draw, "h", _size(draw, 1, 3)), 5, LANES), name="x")
+    reduce = draw(st.sampled_from([topi.sum, topi.max, topi.mean]))
+    return _with_epilogue(draw, [x], reduce(x, axis=(1, 4)))
+
+
 FAMILIES = [
     Family("conv2d_nchwc", _conv, examples=2),
     Family("conv2d_nchwc", _blocked_phases, examples=2, what="phases"),
@@ -240,6 +247,7 @@ FAMILIES = [
     Family("rows", _rows),
     Family("rows", channel_norms, what="channels"),
     Family("generic", _generic),
+    Family("generic", _channel_sums, examples=2, what="channels"),
 ]
 
 

@@ -419,6 +419,28 @@ class Blocking:
         self.blocked[item.output] = self.op("concatenate", *parts, name=item.output.name, axis=1)
         return True
 
+    def reduction(self, item: OpNode) -> bool:
+        """A reduction over channels reads them in blocks, and has a plain result; one over pixels keeps the blocks."""
+        data, output, rank = item.inputs[0], item.output, item.inputs[0].ndim
+        width, axis = self.block(data), item.attrs["axis"]
+        if data not in self.blocked or width is None or axis is None:
+            return False
+        axes = {a % rank for a in ((axis,) if isinstance(axis, int) else axis)}
+        if 1 not in axes:
+            if not item.attrs["keepdims"] or self.block(output) != width:
+                return False
+            attrs = {**item.attrs, "axis": tuple(sorted(axes))}
+            self.blocked[output] = self.op(item.op, self.blocked[data], name=output.name, **attrs)
+            return True
+        if int(data.shape[1]) % width or not all(isinstance(d, int) for d in output.shape):  # type: ignore[arg-type]
+            return False  # what fills a block is no channel
+        attrs = {**item.attrs, "axis": (*sorted(axes), rank), "keepdims": False}
+        reduced = self.op(item.op, self.blocked[data], name=output.name, **attrs)
+        if item.attrs["keepdims"]:
+            reduced = self.op("reshape", reduced, name=output.name, newshape=output.shape)
+        self.plain[output] = reduced
+        return True
+
     def strided_slice(self, item: OpNode) -> bool:
         """A part of the channels that begins with a block, and any part of the other axes."""
         data, output, attrs = item.inputs[0], item.output, item.attrs
@@ -653,6 +675,9 @@ _RULES: Mapping[str, Callable[[Blocking, OpNode], bool]] = {
     "nn.interleave": Blocking.interleave,
     "concatenate": Blocking.concatenate,
     "strided_slice": Blocking.strided_slice,
+    **dict.fromkeys(
+        ("l1", "l2", "log_sum", "logsumexp", "max", "mean", "min", "prod", "sum", "sum_square"), Blocking.reduction
+    ),
     "split": Blocking.split,
     "nn.dense": Blocking.dense,
     "qnn.conv2d": blocked_bytes.conv2d,

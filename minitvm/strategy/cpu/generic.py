@@ -168,11 +168,33 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
         places = [p for p, kind in enumerate(kinds) if kind == REDUCE]
         reduced = loops_as_one(sch, handle, list(zip(places, reduced, strict=True)))
         length = constant_extent(sch, reduced[-1])
+        a_vector = length is not None and max(2, lanes // 2) <= length < 2 * lanes
+        if len(reduced) > 1 and a_vector and reduces_along_last(block):
+            if attempt(lambda: _summed_apart(sch, handle, reduced[-1], lanes)) is not None:
+                parallelized(sch, list(sch.get_loops(handle))[: len(spatial)], work(block), knobs.tasks)
+                return
         if (length is None or length >= 2 * lanes) and lanes > 1 and reduces_along_last(block):
             long = length is None or length >= 4 * knobs.sums * lanes
             attempt(lambda: sch.annotate(reduced[-1], LANES, knobs.sums * lanes if long else lanes))
         parallelized(sch, spatial, work(block), knobs.tasks)
     _written_out(sch, reduced, knobs.unroll)
+
+
+def _summed_apart(sch: Schedule, block: Any, inner: Any, lanes: int) -> Any:
+    """A sum whose innermost loop is as long as a vector: each lane sums over the others, then the lanes are summed.
+
+    Returns the handle of the block that sums the lanes.
+    """
+    with sch.all_or_nothing():
+        apart = sch.rfactor(inner, -1)
+        *outside, over = sch.get_loops(block)
+        sch.compute_at(apart, outside[-1])
+        own = list(sch.get_loops(apart))[len(outside) :]
+        lane, *summed = own
+        sch.reorder(*summed, lane)
+        sch.vectorize(lane)
+        sch.annotate(over, LANES, constant_extent(sch, over) or lanes)
+        return block
 
 
 def _written_out(sch: Schedule, loops: list[Any], most: int) -> None:

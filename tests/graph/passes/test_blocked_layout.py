@@ -162,6 +162,14 @@ class Network:
     def softmax(self) -> Value:
         return self.b.op("max", self.pick(), axis=1, keepdims=True)
 
+    def reduction(self) -> Value:
+        """Over pixels or channels, or both; what loses axes gets them back."""
+        x, axis = self.pick(), self.draw(st.sampled_from([1, -3, 3, (2, 3), (1, 2), (1, 2, 3)]))
+        op, kept = self.draw(st.sampled_from(["max", "sum", "min"])), self.draw(st.booleans())
+        y = self.b.op(op, x, axis=axis, keepdims=kept)
+        gone = {a % 4 for a in ((axis,) if isinstance(axis, int) else axis)}
+        return self.b.op("reshape", y, newshape=tuple(1 if a in gone else d for a, d in enumerate(x.shape)))
+
 
 def _broadcast(a: Value, b: Value) -> bool:
     return all(x == y or 1 in (x, y) for x, y in zip(a.shape, b.shape, strict=True))
@@ -171,7 +179,7 @@ MOVES = [
     Network.conv, Network.conv, Network.conv, Network.depthwise, Network.grouped, Network.pool, Network.global_pool,
     Network.concatenate, Network.concatenate, Network.concatenate_rows, Network.arithmetic, Network.constant_operand,
     Network.bias, Network.element, Network.clip, Network.slope, Network.choice, Network.stretch, Network.softmax,
-    Network.phases, Network.part, Network.part,
+    Network.phases, Network.part, Network.part, Network.reduction,
 ]  # fmt: skip
 
 
@@ -301,6 +309,32 @@ def parts_keep_their_meaning() -> None:
 
 def test_parts_of_channels_stay_on_blocks() -> None:
     parts_keep_their_meaning()
+
+
+def reductions_keep_their_meaning() -> None:
+    """Sums over channels read blocks that these fill, and no others; sums over pixels keep the blocks."""
+    for channels, axis, kept in (
+        (16, 1, True),
+        (16, (1, 2, 3), False),
+        (16, (2, 3), True),
+        (13, 1, True),
+        (13, 2, True),
+    ):
+        b = GraphBuilder()
+        x = b.op("nn.conv2d", b.input("x", (1, 8, 8, 8)), weights(channels, 8, 3, 3), padding=1)
+        x = b.op("add", x, np.float32(1))  # also to what fills a block
+        y = b.op("sum", x, axis=axis, keepdims=kept)
+        y = y if kept else b.op("reshape", y, newshape=(1, 1, 1, 1))
+        graph = b.build(b.op("nn.conv2d", b.op("multiply", x, y), weights(24, channels, 3, 3), padding=1))
+        after = dead_code(constant_folding(blocked_layout(graph, machine(8))))
+        changed = [n for n in after.nodes if n.op == "layout.unblock_axis"]
+        assert len(changed) == (2 if (channels, axis) == (13, 1) else 1), (channels, axis, changed)
+        (right,), (result,) = (interpreter.run(g, feed(graph, 0)) for g in (graph, after))
+        np.testing.assert_allclose(result, right, rtol=1e-4, atol=1e-1)
+
+
+def test_reductions_read_blocks() -> None:
+    reductions_keep_their_meaning()
 
 
 def norms_keep_their_meaning() -> None:

@@ -36,6 +36,7 @@ from tests.graph.passes.test_blocked_layout import (
     norms_keep_their_meaning,
     parts_keep_their_meaning,
     phases_keep_their_meaning,
+    reductions_keep_their_meaning,
 )
 from tests.graph.passes.test_channel_use import uses_are_counted
 from tests.strategy.test_rows import all_cases_are_recognised
@@ -204,6 +205,9 @@ NORMS = Faults("graph blocked_layout (norms)", PASSES + "blocked_layout",
                [by_hand("norms on blocks", norms_keep_their_meaning)])  # fmt: skip
 NORMS.edit("weights of channels in another order", "Blocking.channel_norm", "self.data[v].reshape(-1, width)",
            "self.data[v].reshape(width, -1).T")  # fmt: skip
+SUMS = Faults("graph blocked_layout (sums)", PASSES + "blocked_layout",
+              [by_hand("sums of channels", reductions_keep_their_meaning)])  # fmt: skip
+SUMS.edit("what fills a block is summed", "Blocking.reduction", "int(data.shape[1]) % width or", "")
 PARTS = Faults("graph blocked_layout (parts)", PASSES + "blocked_layout",
                [by_hand("parts of channels", parts_keep_their_meaning)])  # fmt: skip
 PARTS.edit("a part begins with any channel", "Blocking.whole_blocks", "None if first % width else ", "")
