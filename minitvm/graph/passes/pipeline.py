@@ -19,6 +19,7 @@ from .dead_code import dead_code
 from .divided_scales import divided_scales
 from .fold_batch_norm import fold_batch_norm
 from .fuse import fuse
+from .group_norms import group_norms
 from .half_products import half_products
 from .integer_products import integer_products
 from .loop_bodies import loop_bodies
@@ -46,6 +47,7 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
         ("simplify", simplify),
         ("divided_scales", lambda graph: divided_scales(graph, accuracy)),
         ("fold_batch_norm", fold_batch_norm),
+        ("group_norms", group_norms),
         ("split_conv_transpose", split_conv_transpose),
         ("split_resize", split_resize),
         ("split_pool", split_pool),

@@ -23,6 +23,7 @@ from minitvm.target import Target
 from tests.graph.passes import (
     test_byte_tables,
     test_divided_scales,
+    test_group_norms,
     test_integer_products,
     test_moved_bytes,
     test_split_pool,
@@ -33,9 +34,13 @@ from tests.graph.passes.shifted_networks import chain
 from tests.graph.passes.test_blocked_layout import (
     fillings_are_not_read,
     groups_keep_their_meaning,
+    norms_keep_their_meaning,
+    parts_keep_their_meaning,
     phases_keep_their_meaning,
+    reductions_keep_their_meaning,
 )
 from tests.graph.passes.test_channel_use import uses_are_counted
+from tests.strategy.test_rows import all_cases_are_recognised
 
 from ..oracle import Noticed, Trial, drawn
 from ..patch import Faults
@@ -196,6 +201,41 @@ GROUPS.edit("groups together in another order", "_of_groups_together", "parts[:,
 TOGETHER = Faults("groups_together", "minitvm.strategy.algorithms",
                   [by_hand("groups on blocks", groups_keep_their_meaning)])  # fmt: skip
 TOGETHER.edit("one group is enough", "groups_together", "range(1, groups + 1)", "range(groups, 0, -1)")
+
+NORMS = Faults("graph blocked_layout (norms)", PASSES + "blocked_layout",
+               [by_hand("norms on blocks", norms_keep_their_meaning)])  # fmt: skip
+NORMS.edit("weights of channels in another order", "Blocking.channel_norm", "self.data[v].reshape(-1, width)",
+           "self.data[v].reshape(width, -1).T")  # fmt: skip
+SUMS = Faults("graph blocked_layout (sums)", PASSES + "blocked_layout",
+              [by_hand("sums of channels", reductions_keep_their_meaning)])  # fmt: skip
+SUMS.edit("what fills a block is summed", "Blocking.reduction", "int(data.shape[1]) % width or", "")
+PARTS = Faults("graph blocked_layout (parts)", PASSES + "blocked_layout",
+               [by_hand("parts of channels", parts_keep_their_meaning)])  # fmt: skip
+PARTS.edit("a part begins with any channel", "Blocking.whole_blocks", "None if first % width else ", "")
+PARTS.edit("a part has the blocks in front of it", "Blocking.whole_blocks", "(first // width, -(-last", "(0, -(-last")
+PARTS.edit("all parts are the first", "Blocking.split", "[0, *ends]", "[0] * len(ends)")
+NORMALIZED = Faults("what is normalised", "minitvm.strategy.rows",
+                    [by_hand("norms of channels", all_cases_are_recognised)])  # fmt: skip
+NORMALIZED.edit("blocks do not share groups", "_together", "part.b.value // gcd(step, part.b.value)", "part.b.value")
+NORMALIZED.edit("lanes are outside", "normalized", "outside = len(axes) - lanes", "outside = len(axes)")
+
+
+def _chains(_: Trial, draw: Draw) -> None:
+    chain = draw(test_group_norms.chains())
+    holds(lambda: test_group_norms.means_the_same(*chain))
+
+
+GROUP_NORMS = Faults("graph group_norms", PASSES + "group_norms", [
+    drawn("rows of groups", _chains, 150),
+    by_hand("rows with other readers", test_group_norms.rows_that_others_read_stay),
+])  # fmt: skip
+GROUP_NORMS.edit("the shift is not scaled", "_Norms.of_scale", "(gamma * values, beta * values)",
+                 "(gamma * values, beta)")  # fmt: skip
+GROUP_NORMS.edit("what others read disappears", "_Norms.private", "len(self.consumers.get(value, ())) == 1", "True")
+GROUP_NORMS.edit(
+    "rows of any batch are groups", "_Norms.of_rows", "if not same_shape((batch,), x.shape[:1])", "if False"
+)
+GROUP_NORMS.edit("weights of groups in another order", "_Norms.of_rows", "np.repeat(", "np.tile(")
 
 USES = Faults("channel_use", PASSES + "channel_use", [by_hand("uses of channels", uses_are_counted)])
 USES.edit(

@@ -309,6 +309,7 @@ def _normalizing() -> list[Call]:
         Call("nn.layer_norm", (x, f(3, 2)), {"axis": (2, 3), "epsilon": 1e-2}),
         Call("nn.instance_norm", (x, f(4), f(4, low=0))),
         Call("nn.group_norm", (x, f(4), f(4, low=0)), {"num_groups": 2}),
+        Call("nn.group_norm", (x, f(4, 2), f(4, 2, low=0)), {"num_groups": 2, "axis": (1, -1)}),
         Call("nn.rms_norm", (x, f(2))),
         Call("nn.rms_norm", (x, f(3, 2)), {"axis": (-2, -1), "epsilon": 0.1}),
         Call("nn.l2_normalize", (x,), {"axis": (1,)}),
