@@ -94,7 +94,7 @@ def one_hot(n: NodeContext) -> Any:
         return n.op("one_hot", indices, depth=depth, axis=axis, **attrs)
     whole = n.cast(indices, "int64")
     wrapped = n.op("where", n.op("less", whole, 0), n.op("add", whole, depth), whole)
-    wide = n.op("reshape", wrapped, newshape=(*indices.shape[:axis], 1, *indices.shape[axis:]))
+    wide = n.reshape(wrapped, (*indices.shape[:axis], 1, *indices.shape[axis:]))
     places = np.arange(depth, dtype=np.int64).reshape((depth, *(1,) * (indices.ndim - axis)))
     hit = n.op("equal", wide, places)
     off, on = (n.part(values, 0, k, k + 1) for k in (0, 1))
