@@ -141,6 +141,16 @@ CASES: dict[str, Case] = {
         )
         for inverse, half, parts in ((0, 0, 2), (0, 1, 1), (1, 0, 2), (1, 1, 2))
     },
+    "scaled so that the shorter side is 8": Case(
+        [N("Shape", ["x"], ["sh"], start=2), N("Cast", ["sh"], ["sides"], to=TensorProto.FLOAT),
+         N("ReduceMin", ["sides"], ["short"], keepdims=1), N("Div", ["eight", "short"], ["by"]),
+         N("Concat", ["ones", "by", "by"], ["s"], axis=0), N("Resize", ["x", "", "s"], ["y"], mode="linear")],
+        {"x": PICTURE}, {"eight": np.array([8], np.float32), "ones": np.ones(2, np.float32)}, tolerance=1e-3,
+    ),
+    "as deep as there are different numbers": Case(
+        [N("Unique", ["x"], ["u", "", "places"]), N("Size", ["u"], ["k"]), N("OneHot", ["places", "k", "v"], ["y"])],
+        {"x": (["n"], lambda n: np.arange(n) % 4 * 3)}, {"v": np.array([0, 1], np.float32)},
+    ),
     "DFT of twice the length": Case(
         [N("Shape", ["x"], ["l"], start=1, end=2), N("Squeeze", ["l"], ["l0"]), N("Mul", ["l0", "two"], ["l2"]),
          N("DFT", ["x", "l2", "axis"], ["y"])],

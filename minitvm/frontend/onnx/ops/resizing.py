@@ -42,8 +42,11 @@ def _simple_resize(n: NodeContext, scales: Operand) -> Any:
 
 
 def _factors(n: NodeContext, scales: Operand) -> tuple[Any, ...]:
-    """The scales: floats, or quotients of dimensions."""
-    return tuple(v if isinstance(v, Quotient) else float(v) for v in n.array(scales, "the scales").tolist())
+    """The scales: floats, quotients of dimensions, and data [1] where a run computes them."""
+    if scales.is_known:
+        return tuple(v if isinstance(v, Quotient) else float(v) for v in n.array(scales, "the scales").tolist())
+    known = n.builder.elements(scales)
+    return tuple(n.part(scales, 0, k, k + 1) if v is None else float(v) for k, v in enumerate(known))
 
 
 def _asymmetric(n: NodeContext) -> dict[str, Any]:
@@ -133,11 +136,17 @@ def _is_open(number: Operand) -> bool:
 
 
 def _resized(n: NodeContext, scales: tuple[Any, ...] | None, size: tuple[Dim, ...] | None, **attrs: Any) -> Any:
-    """x in the size, which follows from the scales if it is None. A scale is a float, a `Quotient` or a `Ratio`."""
+    """x in the size, which follows from the scales if it is None.
+
+    A scale is a float, a `Quotient`, data, or a `Ratio`.
+    """
     x = n[0]
     if size is None:
         assert scales is not None
         size = tuple(_scaled(n, d, s) for d, s in zip(x.shape, scales, strict=True))
+        scales = tuple(
+            Ratio(s, ((d, w),)) if isinstance(s, Operand) else s for d, s, w in zip(x.shape, scales, size, strict=True)
+        )
         if any(isinstance(s, Quotient) for s in scales):
             scales = None  # the quotient of the extents
     antialias = attrs.pop("antialias", False)
@@ -192,6 +201,8 @@ def _ratio(n: NodeContext, extent: Dim, size: Dim, scale: Any, dtype: str) -> Ra
 
 
 def _scaled(n: NodeContext, dim: Dim, scale: Any) -> Dim:
+    if isinstance(scale, Operand):
+        return n.dims(n.cast(n.op("floor", n.op("multiply", float_of(n, dim), scale)), "int64"), "a size")[0]
     if isinstance(dim, int) and not isinstance(scale, Quotient):
         return math.floor(np.float32(dim) * np.float32(scale))
     size = scaled(dim, scale)
