@@ -1,7 +1,12 @@
 """Faults in what outlives a run: states that are changed too early, rows that go where they do not belong."""
 
+from functools import partial
+
+from tests.link import test_in_place
+
 from ..patch import Faults
 from ..siblings import called, remembered
+from ..streams import by_hand
 
 IN_PLACE = Faults("states in place", "minitvm.link.in_place", [remembered()])
 IN_PLACE.edit(
@@ -21,6 +26,16 @@ IN_PLACE.edit(
     "_Values.__init__",
     "dict.fromkeys(map(self.root, node.inputs))",
     "dict.fromkeys(node.inputs)",
+)
+
+IN_PLACE.edit(
+    "an update of an update begins a memory of its own",
+    "in_place",
+    "group = groups.pop(memory)",
+    "group = [memory]",
+    by=[
+        by_hand("updates of a sum", partial(test_in_place.test_what_a_run_computed_is_updated_where_it_lies, "nothing"))
+    ],
 )
 
 LEFT = Faults("states left", "minitvm.link.graphs", [remembered()])

@@ -95,8 +95,8 @@ def _written_out(
     Mistral, caps from Gemma 2, sinks from Xiao et al. 2023.
     """
     batch, heads, length, _ = query.shape
-    groups, places = key.shape[1], key.shape[2]
-    scores = n.op("multiply", _grouped(n, query, n.op("transpose", key, axes=(0, 1, 3, 2))), scale)
+    places = key.shape[2]
+    scores = n.op("multiply", _grouped(n, query, key, transposed=True), scale)
     if cap:
         scores = n.op("multiply", n.op("tanh", n.op("divide", scores, cap)), cap)
     own = n.op("add", n.reshape(n.cast(position, "int64"), (batch, 1, 1, 1)), n.numbers(length, 2, 4))
@@ -112,19 +112,22 @@ def _written_out(
     return _grouped(n, n.part(weights, 3, 0, places), value)
 
 
-def _grouped(n: NodeContext, rows: Operand, matrix: Operand) -> Operand:
+def _grouped(n: NodeContext, rows: Operand, matrix: Operand, *, transposed: bool = False) -> Operand:
     """The product of rows [batch, heads, length, depth] with a matrix [batch, groups, depth, ..] for heads in a row.
 
+    The matrix may be given as [batch, groups, .., depth].
     Rows of the heads of a group are rows of one product: the matrix is neither repeated nor read for each head.
     """
     batch, heads, length, depth = rows.shape
     groups = matrix.shape[1]
     if same(heads, groups):
-        plain: Operand = n.op("nn.matmul", rows, matrix)
+        plain: Operand = n.op("nn.matmul", rows, matrix, transpose_b=transposed)
         return plain
     each = simple(heads // groups)
-    joined = n.op("nn.matmul", n.reshape(rows, (batch, groups, product((each, length)), depth)), matrix)
-    return n.reshape(joined, (batch, heads, length, matrix.shape[3]))
+    joined = n.op(
+        "nn.matmul", n.reshape(rows, (batch, groups, product((each, length)), depth)), matrix, transpose_b=transposed
+    )
+    return n.reshape(joined, (batch, heads, length, matrix.shape[2 if transposed else 3]))
 
 
 def _parts(n: NodeContext, heads: int, groups: int) -> list[Operand]:
