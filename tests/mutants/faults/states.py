@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from tests.executable import test_bind_size
 from tests.link import test_in_place
 
 from ..patch import Faults
@@ -33,9 +34,7 @@ IN_PLACE.edit(
     "in_place",
     "group = groups.pop(memory)",
     "group = [memory]",
-    by=[
-        by_hand("updates of a sum", partial(test_in_place.test_what_a_run_computed_is_updated_where_it_lies, "nothing"))
-    ],
+    by=[by_hand("updates", partial(test_in_place.test_what_a_run_computed_is_updated_where_it_lies, "nothing"))],
 )
 
 LEFT = Faults("states left", "minitvm.link.graphs", [remembered()])
@@ -51,3 +50,15 @@ CACHED.edit(
     "rows are written behind their place", "cache_update", "place = first + j.astype", "place = first + 1 + j.astype"
 )
 CACHED.edit("a circle of places ends", "cache_update", 'place % rows if mode == "circular" else place', "place")
+
+BOUND_SIZES = Faults(
+    "bound sizes",
+    "minitvm.runtime.cpu.program",
+    [by_hand("two sizes", test_bind_size.test_what_depends_on_two_sizes_follows_either)],
+)
+BOUND_SIZES.edit(
+    "arguments of two sizes follow the last one alone",
+    "BoundProgram._value",
+    "for v in late if v not in",
+    "for v in late[-1:] if v not in",
+)
