@@ -28,9 +28,10 @@ def node(cls: type) -> Any:
     frozen: Any = dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)(cls)
     if "__init__" not in vars(frozen):
         through_slots(frozen)
-    frozen._below = (
-        Node.__dict__["_below"] if frozen._children else ()
-    )  # in place of the slot: leaves have nothing below
+    if not frozen._children:  # nothing is below a leaf: it needs no slot for that
+        frozen._below = ()
+    elif not hasattr(frozen._below, "__set__"):
+        frozen._below = Node.__dict__["_below"]
     return frozen
 
 
@@ -48,7 +49,7 @@ def _constructor(cls: Any) -> Callable[..., None]:
         value = f.name
         if f.default_factory is not MISSING:
             names[f"make_{f.name}"], names["MISSING"] = f.default_factory, MISSING
-            value = f"make_{f.name}() if {f.name} is MISSING else {f.name}"
+            value = f"make_{f.name}() if {f.name} is MISSING else {f.name}" if f.init else f"make_{f.name}()"
         if f.default is not MISSING:
             names[f"default_{f.name}"] = f.default
         if f.init:
