@@ -560,10 +560,12 @@ class Blocking:
 
     def quantize(self, item: OpNode) -> bool:
         """Quantisation follows the layout if it has one scale and zero point: then its axis has no effect."""
+        return all(p.shape in ((), (1,)) for p in item.inputs[1:]) and self.of_data(item)
+
+    def of_data(self, item: OpNode) -> bool:
+        """An operator whose result is element by element that of its first input; the others have no axis of it."""
         data, *parameters = item.inputs
         if data not in self.blocked or not self.block(item.output):
-            return False
-        if any(p.shape not in ((), (1,)) for p in parameters):
             return False
         inputs = [self.blocked[data], *map(self.as_plain, parameters)]
         self.blocked[item.output] = self.op(item.op, *inputs, name=item.output.name, **item.attrs)
@@ -679,6 +681,7 @@ _RULES: Mapping[str, Callable[[Blocking, OpNode], bool]] = {
     "nn.avg_pool2d": Blocking.pool2d,
     "qnn.quantize": Blocking.quantize,
     "qnn.dequantize": Blocking.quantize,
+    "qnn.lookup": Blocking.of_data,
     "nn.global_avg_pool": Blocking.global_pool,
     "nn.global_max_pool": Blocking.global_pool,
     "nn.bias_add": Blocking.bias_add,

@@ -12,6 +12,7 @@ from ...tir.pass_context import PassContext
 from ..loops import everywhere
 from ..nodes import Graph
 from ..verify import verify_graph
+from .byte_tables import byte_tables
 from .common_subexpressions import common_subexpressions
 from .constant_folding import Evaluate, constant_folding
 from .dead_code import dead_code
@@ -40,6 +41,7 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
         ("dead_code", dead_code),
         ("loop_bodies", loop_bodies),
         ("moved_bytes", moved_bytes),
+        ("byte_tables", byte_tables),
         *product_passes(target, accuracy),
         ("constant_folding", lambda graph: constant_folding(graph, evaluate)),
         ("simplify", simplify),

@@ -21,6 +21,7 @@ from minitvm.graph.passes.stored_weights import stored_weights
 from minitvm.reference import graph as graph_reference
 from minitvm.target import Target
 from tests.graph.passes import (
+    test_byte_tables,
     test_divided_scales,
     test_group_norms,
     test_integer_products,
@@ -435,6 +436,25 @@ MOVES.edit(
     "parts have the scale of the first", "_Moving.moved", "if len(steps) != 1 or None in steps", "if None in steps"
 )
 MOVES.edit("a window may be of padding alone", "_Moving.max_pool", "max(b, a) >= k", "False")
+
+
+def _of_one_byte(_: Trial, draw: Draw) -> None:
+    graph, of_one = draw(networks_of_bytes()), draw(test_byte_tables.chains())
+    holds(lambda: test_byte_tables.is_looked_up_alike(graph))
+    holds(lambda: test_byte_tables.chain_is_looked_up_alike(of_one))
+
+
+TABLES = Faults("byte_tables", PASSES + "byte_tables", [
+    drawn("functions of bytes", _of_one_byte, 150),
+    by_hand(
+        "what is looked up", test_byte_tables.test_a_value_that_others_read_ends_a_table,
+        test_byte_tables.test_an_activation_of_several_operators_is_one_table,
+        lambda: test_byte_tables.test_few_instructions_stay("nn.relu"),
+    ),
+])  # fmt: skip
+TABLES.edit("a table goes by values, not by bits", "byte_tables", "b.constant(every", "b.constant(np.sort(every)")
+TABLES.edit("a result is no value of its own", "_Chains._is_read_by", "value not in self.returned", "True")
+TABLES.edit("few instructions are many", "_Chain.is_costly", "not all(map(is_cheap", "any(map(is_cheap")
 DIVISIONS = Faults("divided_scales", PASSES + "divided_scales", [
     drawn("quantised networks", _quantised, 200),
     by_hand(
