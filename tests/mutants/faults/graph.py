@@ -41,6 +41,7 @@ from tests.graph.passes.test_blocked_layout import (
     reductions_keep_their_meaning,
 )
 from tests.graph.passes.test_channel_use import uses_are_counted
+from tests.graph.test_passes import test_a_third_power_is_two_products
 from tests.strategy.test_rows import all_cases_are_recognised
 
 from ..oracle import Noticed, Trial, drawn
@@ -78,6 +79,10 @@ SIMPLIFY.edit(
     "False and any(step != 1 for step",
     by=[graphs(simplify, "simplify", ("slice", "slice", "reshape"))],
 )
+SIMPLIFY.edit(
+    "a third power is a second one", "third_power", "(square, x)", "(x, x)",
+    by=[by_hand("a third power", test_a_third_power_is_two_products)],
+)  # fmt: skip
 FUSE = Faults(
     "graph fuse",
     PASSES + "fuse",
