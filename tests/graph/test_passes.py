@@ -469,3 +469,16 @@ def test_convolutions_of_open_images_keep_their_tiles_in_registers(kernel: int, 
     y = b.op("nn.conv2d", x, normal(16, 3, kernel, kernel), strides=stride, padding=pad)
     executable = lower(b.build(b.op("nn.bias_add", y, normal(16))), stop_at="executable")
     assert any("conv2d_local_16" in kernel.source for kernel in executable.kernels)
+
+
+def test_a_third_power_is_two_products() -> None:
+    b = GraphBuilder("cube")
+    x = b.input("x", (2, 3))
+    graph = b.build([b.op("power", x, np.float32(3)), b.op("power", x, np.float32(2.5))])
+    after = dead_code(simplify(graph))
+    verify_graph(after)
+    assert operators(after) == {"multiply": 2, "power": 1}
+    values = {"x": np.array([[-2.0, 0.5, -0.0], [3.0, 1e20, -1e-3]], np.float32)}
+    with np.errstate(all="ignore"):
+        for found, expected in zip(interpreter.run(after, values), interpreter.run(graph, values), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=3e-7)

@@ -57,7 +57,7 @@ def blocked_layout(graph: Graph, target: Target, accuracy: str = "fast") -> Grap
 
 # A block has the same number of channels in every dtype, so that casts keep the layout: one vector of float32 or of
 # sums.
-_BLOCKED = frozenset(("float32", "float16", "bfloat16", "int8", "uint8", "int16", "int32"))
+_BLOCKED = frozenset(("float32", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "bool"))
 
 # With this many vectors of channels, filling the last one costs less than narrower vectors for all of them.
 WORTH_PADDING = 4
@@ -546,6 +546,18 @@ class Blocking:
         self.blocked[item.output] = self.op("add", self.blocked[data], self.b.constant(array), name=item.output.name)
         return True
 
+    def prelu(self, item: OpNode) -> bool:
+        """One slope for each channel: a choice, element by element."""
+        data, slope = item.inputs
+        if data not in self.blocked or slope not in self.data or item.attrs["axis"] != 1 or not self.block(data):
+            return False
+        blocked, width = self.blocked[data], self.block(data) or 1
+        slopes = self.split_channels(self.data[slope].reshape(1, -1, *[1] * (data.ndim - 2)), width)
+        positive = self.op("greater", blocked, self.b.constant(np.zeros((), data.dtype.numpy)))
+        scaled = self.op("multiply", blocked, self.b.constant(slopes))
+        self.blocked[item.output] = self.op("where", positive, blocked, scaled, name=item.output.name)
+        return True
+
     def quantize(self, item: OpNode) -> bool:
         """Quantisation follows the layout if it has one scale and zero point: then its axis has no effect."""
         return all(p.shape in ((), (1,)) for p in item.inputs[1:]) and self.of_data(item)
@@ -673,6 +685,7 @@ _RULES: Mapping[str, Callable[[Blocking, OpNode], bool]] = {
     "nn.global_avg_pool": Blocking.global_pool,
     "nn.global_max_pool": Blocking.global_pool,
     "nn.bias_add": Blocking.bias_add,
+    "nn.prelu": Blocking.prelu,
     "nn.instance_norm": Blocking.channel_norm,
     "nn.group_norm": Blocking.channel_norm,
     "nn.interleave": Blocking.interleave,

@@ -16,7 +16,8 @@ OPEN = 32  # what an open side of an image counts as
 _CONVOLUTIONS = ("nn.conv2d", "nn.conv3d", "qnn.conv2d")
 _WORD = 4  # bytes of which products are one step
 _FOLLOWERS = ("nn.max_pool2d", "nn.avg_pool2d", "nn.global_avg_pool", "nn.global_max_pool", "nn.bias_add",
-              "qnn.quantize", "qnn.dequantize", "nn.instance_norm", "nn.group_norm")  # fmt: skip
+              "qnn.quantize", "qnn.dequantize", "nn.instance_norm", "nn.group_norm",
+              "nn.prelu")  # fmt: skip
 
 
 def convolution_of(item: OpNode) -> Convolution:

@@ -103,6 +103,16 @@ def log_f32(x: Value) -> Value:
     return (x < 0.0).select(x.constant(math.nan), x.is_nan().select(x, result))
 
 
+def log1p_f32(x: Value) -> Value:
+    """ln(1 + x) within 3 ulp; of -1 -inf, below NaN."""
+    # u = 1 + x is rounded, and ln(1 + x) = ln(u) + (x - (u - 1)) / u but for terms below half an ulp: u - 1 is exact
+    # where the second summand counts.
+    u = x + 1.0
+    rest = (x - (u - 1.0)) / u
+    ordinary = (u < math.inf).select((u > 0.0).select(rest, x.constant(0.0)), x.constant(0.0))
+    return (u == 1.0).select(x, log_f32(u) + ordinary)
+
+
 # tanh x = x + x^3 p(x^2) on |x| < 0.625
 _TANH = (-0.3333328068256378, 0.13331419229507446, -0.053738292306661606, 0.02063542976975441, -0.005701635032892227)
 
@@ -229,13 +239,14 @@ def _exp10(x: Value) -> Value:
 _exp = _with_float32("exp", exp_f32)
 
 _LIBM_UNARY = (
-    "exp2", "expm1", "log2", "log10", "log1p", "tan", "asin", "acos", "atan",
+    "exp2", "expm1", "log2", "log10", "tan", "asin", "acos", "atan",
     "sinh", "cosh", "asinh", "acosh", "atanh",
 )  # fmt: skip
 
 UNARY: dict[str, Callable[..., Value]] = {
     "exp": _exp,
     "log": _with_float32("log", log_f32),
+    "log1p": _with_float32("log1p", log1p_f32),
     "tanh": _with_float32("tanh", tanh_f32),
     "sigmoid": in_float32(sigmoid),
     "erf": _with_float32("erf", erf_f32),

@@ -311,6 +311,27 @@ def test_parts_of_channels_stay_on_blocks() -> None:
     parts_keep_their_meaning()
 
 
+def choices_keep_their_meaning() -> None:
+    """What is compared stays in blocks, and so does a slope for each channel."""
+    for kind in ("where", "nn.prelu"):
+        b = GraphBuilder()
+        x = b.op("nn.conv2d", b.input("x", (1, 8, 3, 4)), weights(16, 8, 1, 1))
+        if kind == "where":
+            y = b.op("where", b.op("greater", x, b.op("nn.relu", b.op("negative", x))), x, np.float32(-1))
+        else:
+            y = b.op("nn.prelu", x, np.arange(16, dtype="float32"), axis=1)
+        graph = b.build(b.op("nn.conv2d", y, weights(8, 16, 1, 1)))
+        after = dead_code(constant_folding(blocked_layout(graph, machine(8))))
+        changes = Counter(n.op for n in after.nodes if n.op.startswith("layout."))
+        assert changes == {"layout.block_axis": 1, "layout.unblock_axis": 1}, (kind, changes)
+        (right,), (result,) = (interpreter.run(g, feed(graph, 0)) for g in (graph, after))
+        np.testing.assert_allclose(result, right, rtol=1e-5, atol=1e-4)
+
+
+def test_choices_stay_on_blocks() -> None:
+    choices_keep_their_meaning()
+
+
 def reductions_keep_their_meaning() -> None:
     """Sums over channels read blocks that these fill, and no others; sums over pixels keep the blocks."""
     for channels, axis, kept in (

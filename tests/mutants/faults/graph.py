@@ -33,6 +33,7 @@ from tests.graph.passes.element_networks import SMALL, network
 from tests.graph.passes.quantised_networks import networks as networks_of_bytes
 from tests.graph.passes.shifted_networks import chain
 from tests.graph.passes.test_blocked_layout import (
+    choices_keep_their_meaning,
     fillings_are_not_read,
     groups_keep_their_meaning,
     norms_keep_their_meaning,
@@ -41,6 +42,7 @@ from tests.graph.passes.test_blocked_layout import (
     reductions_keep_their_meaning,
 )
 from tests.graph.passes.test_channel_use import uses_are_counted
+from tests.graph.test_passes import test_a_third_power_is_two_products
 from tests.strategy.test_rows import all_cases_are_recognised
 
 from ..oracle import Noticed, Trial, drawn
@@ -78,6 +80,10 @@ SIMPLIFY.edit(
     "False and any(step != 1 for step",
     by=[graphs(simplify, "simplify", ("slice", "slice", "reshape"))],
 )
+SIMPLIFY.edit(
+    "a third power is a second one", "third_power", "(square, x)", "(x, x)",
+    by=[by_hand("a third power", test_a_third_power_is_two_products)],
+)  # fmt: skip
 FUSE = Faults(
     "graph fuse",
     PASSES + "fuse",
@@ -210,6 +216,11 @@ NORMS.edit("weights of channels in another order", "Blocking.channel_norm", "sel
 SUMS = Faults("graph blocked_layout (sums)", PASSES + "blocked_layout",
               [by_hand("sums of channels", reductions_keep_their_meaning)])  # fmt: skip
 SUMS.edit("what fills a block is summed", "Blocking.reduction", "int(data.shape[1]) % width or", "")
+CHOICES = Faults("graph blocked_layout (choices)", PASSES + "blocked_layout",
+                 [by_hand("choices", choices_keep_their_meaning)])  # fmt: skip
+CHOICES.edit(
+    "slopes are those of positive numbers", "Blocking.prelu", "positive, blocked, scaled", "positive, scaled, blocked"
+)
 PARTS = Faults("graph blocked_layout (parts)", PASSES + "blocked_layout",
                [by_hand("parts of channels", parts_keep_their_meaning)])  # fmt: skip
 PARTS.edit("a part begins with any channel", "Blocking.whole_blocks", "None if first % width else ", "")

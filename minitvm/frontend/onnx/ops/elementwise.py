@@ -174,6 +174,6 @@ def is_inf(n: NodeContext) -> Any:
 
 @converter("PRelu")
 def prelu(n: NodeContext) -> Any:
-    """One slope per channel becomes `nn.prelu`; any other slope broadcasts."""
+    """x where it is positive, else x times the slope, which broadcasts."""
     x, slope = n[0], n[1]
     return n.op("where", n.op("greater", x, 0), x, n.op("multiply", x, slope))
