@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+PATIENCE = 300.0  # seconds: its processes take 30 s to start on a machine that does other work, which is its own limit
+
 
 def tune(function: str, seed: int, cores: int, cpu: str, folder: Path) -> None:
     """Tune a function of TVMScript until somebody ends it, and export each program that was the best for a while.
@@ -63,6 +65,7 @@ def tune(function: str, seed: int, cores: int, cpu: str, folder: Path) -> None:
     with tempfile.TemporaryDirectory() as work:
         ms.tune_tir(
             module, target, work, max_trials_global=1_000_000, num_trials_per_iter=16, seed=seed, database=database,
+            builder=ms.builder.LocalBuilder(timeout_sec=PATIENCE), runner=ms.runner.LocalRunner(timeout_sec=PATIENCE),
             cost_model=model, num_tuning_cores=len(os.sched_getaffinity(0)),
             measure_callbacks=[ms.measure_callback.AddToDatabase(), Watch()],
         )  # fmt: skip

@@ -1,17 +1,17 @@
 """Our tuner beside TVM's MetaSchedule: the same function, the same seconds, the same threads; `make tune-compare`.
 
-    python -m benchmarks.tune_compare [matmul C2 .. C12 D1 .. D9] [--marks 10,30,60,120] [--seeds 5] [--cores 1] [--rules]
-    python -m benchmarks.tune_compare ... --folder F; python -m benchmarks.tune_compare --timed F
+    python -m benchmarks.tune_compare [matmul C2 .. C12 D1 .. D9] [--marks 10,30,60,120] [--seeds 5] [--rules]
+    python -m benchmarks.tune_compare .. --folder F; python -m benchmarks.tune_compare --timed F
 
 Seconds, never trials: of the clock on the wall, or with `--clock processor` those that all processes of a tuner were
-busy, which other work on the machine does not change. Each run starts in a process of its own with an empty database and
+busy, which other work on the machine hardly changes. Each run starts in a process of its own with an empty database and
 goes on to the last mark; both export each program that was the best for a while. They run one after the other, on all
 cores. Ours searches the generated sketches only (`--rules`: the rules for builds as well). All programs are timed in
-processes of their own by the same lines of code, in turn, 50 runs each: median and minimum; their results have to agree.
-How long ours took to be as good is read off these times, not off what a tuner says. With `--folder` the programs are
-kept, and timed when `--timed` asks for it. MetaSchedule has 16 trials a batch, not 64, so that early marks see some.
-TVM is in this interpreter or in that of MINITVM_TVM_PYTHON; with `xgboost` (or `xgboost-cpu`) there it has its usual
-cost model, else a random one, which is said.
+processes of their own by the same lines of code, in turn, 50 runs each: median and minimum; their results have to
+agree. How long ours took to be as good is read off these times, not off what a tuner says. With `--folder` the programs
+are kept, and timed when `--timed` asks for it. MetaSchedule has 16 trials a batch, not 64, so that early marks see
+some. TVM is in this interpreter or in that of MINITVM_TVM_PYTHON; with `xgboost` (or `xgboost-cpu`) there it has its
+usual cost model, else a random one, which is said.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ HERE = [sys.executable, "-m", "benchmarks.tune_compare"]
 WALL, PROCESSOR = "wall", "processor"
 GRACE = 120  # seconds after a budget in which a batch ends and the best program is exported
 ROUNDS, RUNS = 10, 5  # turns of the programs, and runs in each
-SMALLEST = 0.95  # of the time of the program before: so much faster is one of ours that is timed, if no mark asks for it
+SMALLEST = (
+    0.95  # of the time of the program before: so much faster is one of ours that is timed, if no mark asks for it
+)
 SKETCHES = ("sketch",)  # the rules that only a tuner asks
 MATMUL = "matmul"
 

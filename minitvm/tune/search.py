@@ -86,11 +86,6 @@ class Search:
 
     # -- the first measurement
 
-    @property
-    def start(self) -> Decision | None:
-        """What is measured first, and what gains are of: None is what a build without records takes."""
-        return Decision.of(self.space.yielded[0]) if self.task.rules and self.space.yielded else None
-
     def first(self, path: Path, end: float = _FOREVER) -> Asked:
         """The measurement to begin with: of the untuned program, compiled at `path`."""
         return Asked(self.task, [path], self._expected, seconds=_LONGER * self.runner.limits.seconds, end=end)

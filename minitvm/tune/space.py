@@ -33,6 +33,11 @@ class Space:
         return sorted(every.values(), key=lambda one: one.cost.cycles)
 
     @property
+    def first(self) -> Decision | None:
+        """What is measured first, and what gains are of: None is what a build without records takes."""
+        return Decision.of(self.yielded[0]) if self.task.rules and self.yielded else None
+
+    @property
     def cheapest(self) -> float:
         """The fewest predicted cycles of what a build may take; 0 where no rule fits."""
         offered = self.yielded if self.task.rules else candidates(self.task.func, self.task.target)

@@ -21,7 +21,7 @@ from typing import Any
 
 from ...errors import ScheduleError
 from ...tir import Schedule
-from ...tir.nodes import Block, PrimFunc
+from ...tir.nodes import Block, BufferStore, PrimFunc
 from ..blocks import block_of, blocks_of, constant_extent, inline_injective, is_reduction, volume
 from ..candidate import Candidate, Cost, Knob
 from ..registry import rule
@@ -29,7 +29,7 @@ from .conv2d import schedule_other_blocks
 from .generic import BlockKnobs, stream_cost
 from .model import L3_BYTES
 from .panels import pack_panel
-from .sketch_costs import Reduction, TilingCost, fitting_tiles, knob, reduction_of, tiling_cost
+from .sketch_costs import Reduction, TilingCost, fitting_tiles, knob, operations, reduction_of, tiling_cost
 from .sketch_forms import Form, forms, prepared
 from .streams import streams
 from .tasks import in_parallel
@@ -77,7 +77,7 @@ class Way:
 
 @rule("cpu", has_one_reduction, for_tuning=True)
 def sketch(func: PrimFunc, target: Any) -> Iterator[Candidate]:
-    """Tiles of any shape, of each form: for each axis of vectors and each order of loops the cheapest by the formulas."""
+    """Tiles of any shape, of each form: for each axis of vectors and order of loops the cheapest by the formulas."""
     block, cpu = _reduction(func), cpu_of(target)
     written = None if block is None else reduction_of(block)
     if block is None or written is None:
@@ -89,16 +89,27 @@ def sketch(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         if way is not None:
             ways[form.name] = way
     costs: dict[tuple[str, ...], TilingCost] = {}
+    burdens = {
+        maker.writes[0].buffer: operations(maker.body.value)
+        for maker in makers_of(func, block)
+        if isinstance(maker.body, BufferStore)
+    }
 
-    def cost_of(form: str, vector: str, lanes: int, inner: str, last: str, pack: str) -> TilingCost:
-        key = form, vector, str(lanes), inner, last, pack
+    def cost_of(
+        form: str, vector: str, lanes: int, inner: str, last: str, pack: str, producers: str
+    ) -> TilingCost:  # fmt: skip
+        key = form, vector, str(lanes), inner, last, pack, producers
         if key not in costs:
-            order, tasks = ways[form].order(vector, inner, pack)
-            costs[key] = tiling_cost(ways[form].reduction, vector, lanes, order, last, cpu, tasks)
+            way = ways[form]
+            order, tasks = way.order(vector, inner, pack)
+            again = burdens if producers == INLINED and not way.copied else {}
+            costs[key] = tiling_cost(way.reduction, vector, lanes, order, last, cpu, tasks, again)
         return costs[key]
 
-    def price(form: str, vector: str, lanes: int, inner: str, last: str, pack: str, **tile: Any) -> Cost:
-        cost = Cost(*map(float, cost_of(form, vector, lanes, inner, last, pack).at(tile))) + ways[form].rest
+    def price(
+        form: str, vector: str, lanes: int, inner: str, last: str, pack: str, producers: str, **tile: Any
+    ) -> Cost:  # fmt: skip
+        cost = Cost(*map(float, cost_of(form, vector, lanes, inner, last, pack, producers).at(tile))) + ways[form].rest
         return cost + Cost(0.0, _written(ways[form])) if pack == WHOLE else cost
 
     def apply(sch: Schedule, form: str, **knobs: Any) -> None:
@@ -109,18 +120,17 @@ def sketch(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     for name, way in ways.items():
         for vector in way.reduction.vector_axes():
             lanes = _lanes(vector.extent, widest)
-            for inner, last, pack in product(way.reduction.tiled, way.reduction.summed, _packing(way)):
+            for inner, last, pack, how in product(way.reduction.tiled, way.reduction.summed, _packing(way), makers):
                 if pack == PANEL and (inner.name in way.copied or vector.name not in way.copied):
                     continue
-                formulas = cost_of(name, vector.name, lanes, inner.name, last.name, pack)
-                tiles = fitting_tiles(way.reduction, vector.name, lanes, formulas, cpu.vector_registers, _TILES)
-                for number, tile in enumerate(tiles):
-                    for how in makers if number < 2 else makers[:1]:
-                        knobs: dict[str, Knob] = {
-                            "form": name, "vector": vector.name, "lanes": lanes, "inner": inner.name,
-                            "last": last.name, "pack": pack, "unroll": 1, "producers": how, **tile,
-                        }  # fmt: skip
-                        yield Candidate(knobs=knobs, price=price, apply=apply, formulas=formulas.formulas())
+                formulas = cost_of(name, vector.name, lanes, inner.name, last.name, pack, how)
+                most = _TILES if how == APART else _TILES // 4
+                for tile in fitting_tiles(way.reduction, vector.name, lanes, formulas, cpu.vector_registers, most):
+                    knobs: dict[str, Knob] = {
+                        "form": name, "vector": vector.name, "lanes": lanes, "inner": inner.name, "last": last.name,
+                        "pack": pack, "unroll": 1, "producers": how, **tile,
+                    }  # fmt: skip
+                    yield Candidate(knobs=knobs, price=price, apply=apply, formulas=formulas.formulas())
 
 
 def _packing(way: Way) -> tuple[str, ...]:

@@ -13,21 +13,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from ...arith.formula import Formula, clamped, formula, largest, quotient, symbol
+from ...arith.formula import Formula, clamped, formula, largest, minimum, quotient, symbol
 from ...expr import REDUCE, Call, Expr, Node, Var, children, walk
-from ...tir.nodes import Block, BufferLoad, BufferStore
+from ...tir.nodes import Block, Buffer, BufferLoad, BufferStore
 from ...tir.transform.affine import coefficient, linear, moves
 from ..blocks import COSTLY, extents
 from .model import KERNEL_EFFICIENCY
 from .sketch_traffic import Dimension, Nest, dimensions, into, merged, touched
 
 _COSTLY = 20  # operations that a function such as exp is as good as
+_MASKED = 2  # operations at most by which a vector is computed where it is read
+_WRITTEN_OUT = 8  # iterations of a loop that LLVM writes out
 # Bytes that one core gets in a cycle from its second cache, from the third one, from memory, while it computes.
-_FROM_L2, _FROM_L3, _FROM_MEMORY = 32.0, 10.0, 5.0
+_FROM_L2, _FROM_L3, _FROM_MEMORY = 64.0, 16.0, 5.0
 CONTIGUOUS, SAME, SCATTERED = "contiguous", "same", "scattered"
 
 
@@ -90,6 +93,10 @@ class Reduction:
         """The axes of the result that are longer than one element; along the others a tile has one."""
         return tuple(axis for axis in self.spatial if axis.extent > 1)
 
+    def summed_axis(self, name: str) -> Axis:
+        """The axis of the sum of that name."""
+        return next(axis for axis in self.summed if axis.name == name)
+
     def axis(self, name: str) -> Axis:
         """The axis of the result of that name."""
         return next(axis for axis in self.spatial if axis.name == name)
@@ -118,7 +125,7 @@ def reduction_of(block: Block) -> Reduction | None:
     summed = tuple(axis for axis, kind in zip(axes, kinds, strict=True) if kind == REDUCE)
     if not summed or all(axis.extent == 1 for axis in spatial) or not all(axis.extent > 0 for axis in axes):
         return None
-    return Reduction(block, spatial, summed, operands, _operations(store.value), store.buffer.dtype.bytes)
+    return Reduction(block, spatial, summed, operands, operations(store.value), store.buffer.dtype.bytes)
 
 
 def _operand(load: BufferLoad, known: Mapping[Var, str]) -> Operand:
@@ -128,13 +135,13 @@ def _operand(load: BufferLoad, known: Mapping[Var, str]) -> Operand:
     return Operand(load, used, itemsize, itemsize * prod(shape), indices, dimensions(indices, shape, known))
 
 
-def _operations(node: Node) -> int:
+def operations(node: Node) -> int:
     """Operations on data of one term; a product that is added is one of them."""
     if isinstance(node, BufferLoad):
         return 0
     inner = list(children(node))
     own = _COSTLY if isinstance(node, Call) and node.op in COSTLY else 1 if inner else 0
-    return own + sum(map(_operations, inner))
+    return own + sum(map(operations, inner))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +187,8 @@ class TilingCost:
             bytes_in = into(cache.size // cache.shared_by, held, trips)
             found.append(bytes_in.reshape(shape) if shape else float(bytes_in[0]))
         found[1] = found[1] + 2 * result  # it is fetched, and written back
+        # What fits the last cache is there before it begins.
+        found[2] = np.where(found[2] > held.max(axis=0).reshape(shape), found[2], 0.0)
         return found
 
     def formulas(self) -> dict[str, object]:
@@ -194,10 +203,15 @@ def knob(axis: Axis) -> str:
 
 
 def tiling_cost(
-    reduction: Reduction, vector: str, lanes: int, order: Sequence[str], last: str, cpu: Any, tasks: int | None = None
-) -> TilingCost:
-    """The formulas; see `TilingCost`. The loops over tiles are in this `order`, the outermost first; the first `tasks`
-    of them (default: all) are shared among the cores. Of the axes of the sum the one named `last` is innermost."""
+    reduction: Reduction, vector: str, lanes: int, order: Sequence[str], last: str, cpu: Any,
+    tasks: int | None = None, burdens: Mapping[Buffer, int] = MappingProxyType({}),
+) -> TilingCost:  # fmt: skip
+    """The formulas; see `TilingCost`.
+
+    The loops over tiles are in this `order`, the outermost first; the first `tasks` of them (default: all) are shared
+    among the cores. Of the axes of the sum the one named `last` is innermost. `burdens` are the operations by which an
+    element of an operand is computed where it is read.
+    """
     names = tuple(knob(axis) for axis in reduction.tiled)
     tile = {axis.name: Formula(symbol(knob(axis))) for axis in reduction.tiled}
     tile = {axis.name: tile.get(axis.name, formula(1)) for axis in reduction.spatial}
@@ -205,32 +219,36 @@ def tiling_cost(
     tiles = {axis.name: _ceil(axis.extent, wide[axis.name]) for axis in reduction.spatial}
     results = _product(tile.values())
 
-    loads, fewest = formula(0), formula(1)
+    axis, order_in = reduction.axis(vector), [*(name for name in tile if name != vector), vector]
+    rate = min(2.0, cpu.l1_rate / (lanes * reduction.itemsize))
+    loads, registers, beside = formula(0), results + 1, formula(0)
     for operand in reduction.operands:
-        axis, own = reduction.axis(vector), _product(tile[name] for name in sorted(operand.axes & set(tile)))
-        kind = operand.along(axis)
+        own, kind = _product(tile[name] for name in order_in if name in operand.axes), operand.along(axis)
         if kind == SCATTERED:
-            loads = loads + own * lanes
+            once = own * lanes
         elif kind == CONTIGUOUS and not operand.aligned(axis, lanes):
             # A vector that begins anywhere often lies in two lines, and is loaded twice.
-            loads = loads + rated(own, 1 / (1 + (lanes - 1) * operand.itemsize / cpu.l1.line))
+            once = rated(own, 1 / (1 + (lanes - 1) * operand.itemsize / cpu.l1.line))
         else:
-            loads = loads + own
-        fewest = fewest if kind == SAME else fewest + tile[vector]
-    registers = results + fewest
+            once = own
+        loads = loads + once
+        registers = registers + _live(operand, tile, order_in, vector, reduction.summed_axis(last))
+        # Conditions of a vector are a mask and its use; those of single elements are computed one by one.
+        most = _MASKED if kind == CONTIGUOUS else _COSTLY
+        beside = beside + own * min(most, burdens.get(operand.load.buffer, 0))
     spilled = Formula(clamped(registers.expr - cpu.vector_registers))
     chains = formula(cpu.fma_latency)
     work = max(1, reduction.operations - 1)  # the multiply-add of a sum of products is one instruction
-    step = largest(rated(results * work, cpu.fma_ports), chains, rated(loads, cpu.loads))
-    step = step + rated(spilled, cpu.loads / 2)
+    step = largest(rated(results * work + beside, cpu.fma_ports), chains, rated(loads, rate))
+    step = step + rated(spilled, rate / 2)
 
     shared = order[: len(order) if tasks is None else tasks]
     rounds = _ceil(_product(tiles[name] for name in shared), formula(cpu.cores)) * cpu.cores
     rounds = rounds * _product(tiles[name] for name in tiles if name not in shared)
     compute = rated(rounds * step * reduction.depth, KERNEL_EFFICIENCY)
 
-    sums = [axis for axis in reduction.summed if axis.name != last]
-    loops = [next(axis for axis in reduction.summed if axis.name == last), *reversed(sums)]
+    sums = [one for one in reduction.summed if one.name != last]
+    loops = [reduction.summed_axis(last), *reversed(sums)]
     outside = [reduction.axis(name) for name in reversed(order) if reduction.axis(name).extent > 1]
     sizes = {**wide, **{axis.name: formula(1) for axis in reduction.summed}}
 
@@ -239,12 +257,36 @@ def tiling_cost(
         return Nest(name, trips, bytes_of)
 
     nests = [nest("a step", formula(1))]
-    for axis in (*loops, *outside):
-        sizes[axis.name] = formula(axis.extent)
-        nests.append(nest(axis.name, tiles.get(axis.name, formula(axis.extent))))
-    result = reduction.itemsize * prod(axis.extent for axis in reduction.spatial)
+    for one in (*loops, *outside):
+        sizes[one.name] = formula(one.extent)
+        nests.append(nest(one.name, tiles.get(one.name, formula(one.extent))))
+    result = reduction.itemsize * prod(one.extent for one in reduction.spatial)
     nbytes = (*(one.nbytes for one in reduction.operands), result)
     return TilingCost(names, compute, registers, tuple(nests), nbytes, (cpu.l1, cpu.l2, cpu.l3))
+
+
+def _live(
+    operand: Operand, tile: Mapping[str, Formula], order: Sequence[str], vector: str, last: Axis
+) -> Formula:  # fmt: skip
+    """Registers for an operand beside the one that passes: what is used again before the tile or the step is over.
+
+    The tile is written out in this order. Along an axis on which the operand does not depend, what lies inside is used
+    again. A short innermost loop of the sum is written out too (by LLVM), and what two of its steps share is kept: a
+    window that slides along an axis of the tile.
+    """
+    kept = formula(0)
+    for position, name in enumerate(order):
+        if name not in operand.axes:
+            inside = _product(tile[other] for other in order[position + 1 :] if other in operand.axes)
+            again = minimum((tile[name] + -1).expr, (inside + -1).expr, formula(1).expr)
+            kept = largest(kept, inside * Formula(again))
+    for one in operand.dimensions:
+        steps = dict(one.moves)
+        along = [name for name in order if name in steps and name != vector and steps[name] == steps.get(last.name)]
+        if along and last.extent <= _WRITTEN_OUT:
+            others = _product(tile[name] for name in order if name in operand.axes and name != along[0])
+            kept = kept + (tile[along[0]] + -1) * others
+    return kept
 
 
 def fitting_tiles(

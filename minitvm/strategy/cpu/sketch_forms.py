@@ -165,4 +165,3 @@ def _packed(sch: Schedule, block: Any, form: Form) -> Any:
 
         sch.transform_block_layout(packed, IndexMap.from_func(joined, ndim=len(own)))
     return packed
-
