@@ -193,6 +193,8 @@ def _tiled(
 ) -> set[str]:  # fmt: skip
     """Schedule the reduction, what it reads, and what follows; returns the names of the blocks that are scheduled."""
     reduction = way.reduction
+    if pack == PANEL and vector not in way.copied:
+        raise ScheduleError(f"sketch: wanted a form whose copy depends on {vector} for panels, found {way.form.name}")
     made = prepared(sch, name, way.form)
     block, main = made.block, made.main
     if producers == INLINED:
