@@ -148,11 +148,11 @@ def row_block(m: int, n: int, tile_rows: int, tile_columns: int, cores: int) -> 
     return max(1, -(-tiles // max(1, min(wanted, tiles)))) * tile_rows
 
 
-def pack_panel(sch: Schedule, packed: Any, at: Any, lanes: int) -> None:
+def pack_panel(sch: Schedule, packed: Any, at: Any, lanes: int, shortest: int = 1) -> None:
     """Copy the panel at the loop over panels, in vectors along the columns, which stand last where it is written.
 
-    Where it is read they may not: then squares are turned around in registers (`transpose_tiles`), if there are whole
-    ones.
+    Where it is read they may not: then squares are turned around in registers (`transpose_tiles`), if what stands last
+    there has at least the extent `shortest`.
     """
     block = block_of(sch, packed)
     store = block.body
@@ -160,7 +160,7 @@ def pack_panel(sch: Schedule, packed: Any, at: Any, lanes: int) -> None:
     loads = [n for n in walk(store.value) if isinstance(n, BufferLoad)]
     axes = [axis.var for axis in block.iter_vars]
     column = axes.index(store.indices[-1])  # type: ignore[arg-type]
-    long = [p for p, axis in enumerate(block.iter_vars) if (extents([axis.dom.extent])[0] or lanes) >= lanes]
+    long = [p for p, axis in enumerate(block.iter_vars) if (extents([axis.dom.extent])[0] or shortest) >= shortest]
     along = next((p for p in long if all(contiguous_along(load, axes[p]) for load in loads)), column)
     sch.compute_at(packed, at, preserve_unit_loops=True)
     loops = list(sch.get_loops(packed))[-len(axes) :]

@@ -235,7 +235,7 @@ def _tiled(
     _vector_nest(sch, inits, lanes)
     used = {block_of(sch, part).name for part in (init, block, main)}
     if pack == PANEL:
-        pack_panel(sch, made.packed, where[vector], lanes)
+        pack_panel(sch, made.packed, where[vector], lanes, shortest=lanes)
         used.add(block_of(sch, made.packed).name)
     in_parallel(sch, ordered[:tasks])
     return used

@@ -109,7 +109,7 @@ def prepared(sch: Schedule, name: str, form: Form) -> Prepared:
     main = epilogue(sch, block)
     if len(sch.get_loops(main)) != sum(map(len, form.axes)):
         raise Unfit("sketch: wanted as many axes behind the sum as its result has")
-    packed = None if form.read is None else _packed(sch, block, form)
+    packed = None if form.read is None else _packed(sch, block, form, form.read)
     if any(len(axis) > 1 for axis in form.axes):
         join_axes(sch, block, main, form.axes)
     return Prepared(block, main, packed)
@@ -126,10 +126,13 @@ def _split(sch: Schedule, block: Any, form: Form) -> Any:
     return sch.rfactor(lane, len(form.axes) - 1)
 
 
-def _packed(sch: Schedule, block: Any, form: Form) -> Any:
-    """Copy an operand: what is outside of the vectors, the axes of the sum, the axis of the vectors; gives the copy."""
+def _packed(sch: Schedule, block: Any, form: Form, read: int) -> Any:
+    """Copy the operand at place `read`: axes outside of the vectors, those of the sum, that of the vectors.
+
+    Gives the block that copies.
+    """
     reads = block_of(sch, block)
-    buffer = reads.reads[form.read or 0].buffer
+    buffer = reads.reads[read].buffer
     load = next(n for n in walk(reads.body) if isinstance(n, BufferLoad) and n.buffer is buffer)
     needed = [depends(load, axis.var) for axis in reads.iter_vars]
     extents = [axis.dom.extent for axis in reads.iter_vars]
@@ -145,7 +148,7 @@ def _packed(sch: Schedule, block: Any, form: Form) -> Any:
         return result
 
     where = IndexMap.from_func(lambda *iters: tuple(place(iters, axis) for axis in order), ndim=len(extents))
-    packed = sch.reindex_cache_read(block, form.read, "local", where)
+    packed = sch.reindex_cache_read(block, read, "local", where)
     own = [p for p, is_needed in enumerate(needed) if is_needed]
     if len(block_of(sch, packed).iter_vars) != len(own):
         raise ScheduleError("sketch: wanted an axis of the copy for each axis on which what is copied depends")

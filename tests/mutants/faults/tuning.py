@@ -127,7 +127,7 @@ RESIDUAL.edit("the first points count", "Residual.fit", "points[-MOST:]", "point
 
 COSTS = Faults("sketch costs", "minitvm.strategy.cpu.sketch_costs", [predicted()])
 COSTS.edit("what sticks out is not counted", "_ceil", "formula(a).expr + b.expr - 1", "formula(a).expr")
-COSTS.edit("spills are free", "tiling_cost", "+ rated(spilled, cpu.loads / 2)", "")
+COSTS.edit("spills are free", "tiling_cost", "+ rated(spilled, rate / 2)", "")
 COSTS.edit("panels are shared out by the tile", "tiling_cost", "len(order) if tasks is None else tasks", "len(order)")
 COSTS.edit("windows are loaded again", "_live", "steps[name] == steps.get(last.name)", "False")
 COSTS.edit("vectors are used once", "_live", "if name not in operand.axes:", "if False:")
@@ -150,7 +150,6 @@ TRAFFIC.edit("any quotient will do", "merged", "is_const(outer.b, n) and is_cons
 FORMS = Faults("forms of sketches", "minitvm.strategy.cpu.sketch_forms", [formed()])
 FORMS.edit("what the vectors share is packed", "_is_worth_packing", "operand.along(last[-1]) != SAME and ", "")
 FORMS.edit("all terms are split", "forms", "kinds <= {CONTIGUOUS, SAME} and ", "")
-FORMS.edit("lanes left over are dropped", "_split", "extent % form.lanes", "False")
 
 RUNNER = Faults("runner", "minitvm.tune.runner", [ran()])
 RUNNER.edit("NaN equals everything", "_difference", "not np.isfinite(found[finite]).all()", "False")
