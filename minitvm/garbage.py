@@ -6,7 +6,7 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
-THRESHOLDS = (20_000, 50, 100)
+THRESHOLDS = (100_000, 50, 100)
 
 
 @contextlib.contextmanager

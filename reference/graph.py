@@ -232,7 +232,8 @@ def _concrete(value: Any, dims: Mapping[x.Var, Any]) -> Any:
         if unbound:
             raise Unsupported(f"the dimension {value}: no input's shape gives {', '.join(unbound)}")
         needed = {v: dims[v] for v in x.walk(value) if isinstance(v, x.Var)}
-        return int(evaluate_scalar(value, needed))
+        found = evaluate_scalar(value, needed)
+        return bool(found) if value.dtype.is_bool else int(found)
     if isinstance(value, tuple):
         return tuple(_concrete(v, dims) for v in value)
     return value

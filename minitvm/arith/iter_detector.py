@@ -26,6 +26,7 @@ from ..expr import (
     Var,
     as_expr,
 )
+from ..expr.visitor import variables
 from .affine import Affine, divide_monomial, multiply
 from .analyzer import Analyzer
 
@@ -156,9 +157,7 @@ class Detector:
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def moves(self, e: Expr) -> bool:
-        from ..expr import walk
-
-        return any(isinstance(v, Var) and v in self.marks for v in walk(e))
+        return not variables(e).isdisjoint(self.marks)
 
     def parse(self, e: Expr) -> IterSum:
         if isinstance(e, Var) and e in self.marks:

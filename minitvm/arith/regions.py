@@ -291,6 +291,37 @@ def same(a: Box, b: Box, analyzer: Analyzer) -> bool:
     )
 
 
+class Boxes:
+    """Boxes among which one is looked for that is shown to be the `same` as another, whatever their variables are.
+
+    Ends that are linear are the same for all values only if their normal forms are; others are compared one by one.
+    """
+
+    def __init__(self) -> None:
+        self._analyzer = Analyzer()
+        self._forms: dict[Any, Box] = {}
+        self._nonlinear: list[Box] = []
+
+    def add(self, box: Box) -> None:
+        """Add a box."""
+        forms, linear = self._form(box)
+        if forms not in self._forms:
+            self._forms[forms] = box
+            self._nonlinear += [] if linear else [box]
+
+    def hold(self, box: Box) -> bool:
+        """Whether a box is shown to be one of these."""
+        forms, linear = self._form(box)
+        if forms in self._forms:
+            return True
+        return any(same(box, other, self._analyzer) for other in (self._nonlinear if linear else self._forms.values()))
+
+    def _form(self, box: Box) -> tuple[Any, bool]:
+        """The normal forms of the ends with their dtypes, and whether all of them are linear."""
+        forms = [(e.dtype, self._analyzer.affine(e)) for r in box for e in (r.start, r.extent)]
+        return tuple(forms), not any(isinstance(term, Atom) for _, form in forms for term in form.terms)
+
+
 def stride_of(index: Expr, var: Var, analyzer: Analyzer | None = None) -> int | None:
     """By how much an index grows when a variable grows by one; None where that is no constant."""
     x = (analyzer or Analyzer()).normal_form(index)

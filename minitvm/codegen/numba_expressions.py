@@ -58,7 +58,7 @@ from .spelling import BITS, atom, is_index, rounded
 _SHORT = {"bool": "b1", **{f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (8, 16, 32, 64)}}
 _SHORT.update({"bfloat16": "bf16", **{f"float{n}": f"f{n}" for n in (16, 32, 64)}})
 _SIMD_NAMES = """
-    load load_words store load_whole store_whole load_masked store_masked prefetch gather scatter
+    load load_words store load_whole store_whole load_masked store_masked prefetch gather scatter lookup
     ramp broadcast first select shuffle extract insert
     concat fma add sub mul div floordiv floormod truncdiv truncmod maximum minimum neg absolute
     bitand bitor bitxor invert shl shr popcount dot4_u8i8 dot4_add dot2_bf16 lt le gt ge eq ne isnan isinf isfinite
@@ -72,6 +72,7 @@ _MARKER = {
     Add: "add", Sub: "sub", Mul: "mul", FloorDiv: "floordiv", FloorMod: "floormod", Min: "minimum", Max: "maximum",
     EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge",
 }  # fmt: skip
+_BYTE_VALUES = 256
 _COMPARE = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
 _RENAMED = {
     "abs": "absolute", "round": "round_away", "nearbyint": "rint", "fmod": "truncmod",
@@ -296,12 +297,23 @@ class NumbaExpressions(Emitter):
             return f"({text} if {self.value(e.predicate)} else {zero})"
         base = self.contiguous(index)
         mask = "" if e.predicate is None else f", {self.value(e.predicate)}"
+        places = self.places_in_table(e)
+        if places is not None:  # all of a table may be read, also for lanes that are not asked for
+            return f"{self.use('lookup')}({name}, {self.value(places)})"
         if base is None:
             return f"{self.use('gather')}({name}, {self.vector_index(index)}{mask})"
         if mask:
             return f"{self.use('load_masked')}({name}, {base}{mask})"
         whole = self.whole(e.buffer, index)
         return f"{self.use('load_whole' if whole else 'load')}({name}, {base}, {e.dtype.lanes})"
+
+    def places_in_table(self, e: BufferLoad) -> Expr | None:
+        """The vector of uint8 that are the places of a load from a table of 256 bytes; None if it is no such load."""
+        place, (*outer, extent) = e.indices[0], e.buffer.shape
+        while isinstance(place, Cast) and place.dtype.is_int and place.dtype.scalar.bytes > 1:
+            place = place.value
+        table = e.dtype.scalar in ("int8", "uint8") and not outer and is_const(extent, _BYTE_VALUES)
+        return place if table and place.dtype == DType("uint8").with_lanes(e.dtype.lanes) else None
 
     def whole(self, buffer: Buffer, index: Expr) -> bool:
         """Whether to read or write a vector as one that surely lies at a multiple of its size."""

@@ -25,10 +25,13 @@ class DType(str):
     `kind` is one of bool, int, uint, float, handle; `bits` of one lane (bool: 1); `lanes` is 1 for a scalar.
     """
 
-    __slots__ = ("bits", "kind", "lanes")
+    __slots__ = ("bits", "is_bool", "is_float", "is_int", "kind", "lanes")
     kind: str
     bits: int
     lanes: int
+    is_float: bool
+    is_int: bool  # signed or unsigned, bool not included
+    is_bool: bool
 
     def __new__(cls, text: Any) -> DType:
         return text if type(text) is DType else _make(_spelling(text))
@@ -43,25 +46,12 @@ class DType(str):
 
     def with_lanes(self, lanes: int) -> DType:
         """The vector dtype with that many lanes of this scalar."""
-        return self.scalar if lanes == 1 else DType(f"{self.scalar}x{lanes}")
-
-    @property
-    def is_float(self) -> bool:
-        return self.kind == "float"
+        return self.scalar if lanes == 1 else _vector(self, lanes)
 
     @property
     def is_half(self) -> bool:
         """Whether one lane is a float of 16 bits."""
         return self.scalar in HALVES
-
-    @property
-    def is_int(self) -> bool:
-        """Signed or unsigned integer, bool not included."""
-        return self.kind in ("int", "uint")
-
-    @property
-    def is_bool(self) -> bool:
-        return self.kind == "bool"
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -118,7 +108,13 @@ def _make(text: str) -> DType:
     count = int(lanes) if lanes else 1
     dtype = str.__new__(DType, canonical if count == 1 else f"{canonical}x{count}")
     dtype.kind, dtype.bits, dtype.lanes = kind.removeprefix("b") if kind == "bfloat" else kind, width, count
+    dtype.is_float, dtype.is_int, dtype.is_bool = dtype.kind == "float", kind in ("int", "uint"), kind == "bool"
     return dtype
+
+
+@cache
+def _vector(dtype: DType, lanes: int) -> DType:
+    return DType(f"{dtype.scalar}x{lanes}")
 
 
 def dtype_of_value(value: Any) -> DType:

@@ -12,9 +12,11 @@ Constructors check dtypes but never fold or simplify: the oracle must see what w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from fractions import Fraction
 from typing import Any, ClassVar, dataclass_transform
+
+import numpy as np
 
 from ..errors import TypeMismatch
 from .dtypes import DType, dtype_of_value, promote
@@ -23,7 +25,42 @@ from .dtypes import DType, dtype_of_value, promote
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def node(cls: type) -> Any:
     """Class decorator of every IR node: a frozen, slotted dataclass compared and hashed by identity."""
-    return dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
+    frozen: Any = dataclass(frozen=True, slots=True, eq=False, repr=False, init="__init__" in vars(cls))(cls)
+    if "__init__" not in vars(frozen):
+        frozen.__init__ = _constructor(frozen)
+    frozen._below = (
+        Node.__dict__["_below"] if frozen._children else ()
+    )  # in place of the slot: leaves have nothing below
+    return frozen
+
+
+def _constructor(cls: Any) -> Callable[..., None]:
+    """The `__init__` that a frozen dataclass has, but it stores through the slots: half of lowering is making nodes."""
+    names: dict[str, Any] = {}
+    parameters, lines = ["self"], []
+    for f in fields(cls):
+        value = f.name
+        if f.default_factory is not MISSING:
+            names[f"make_{f.name}"], names["MISSING"] = f.default_factory, MISSING
+            value = f"make_{f.name}() if {f.name} is MISSING else {f.name}"
+        if f.default is not MISSING:
+            names[f"default_{f.name}"] = f.default
+        if f.init:
+            default = f"default_{f.name}" if f.default is not MISSING else "MISSING" if value != f.name else ""
+            parameters.append(f"{f.name}={default}" if default else f.name)
+        elif f.default is not MISSING:
+            value = f"default_{f.name}"
+        elif value == f.name:
+            continue  # `__post_init__` works it out
+        names[f"store_{f.name}"] = getattr(cls, f.name).__set__
+        lines.append(f"    store_{f.name}(self, {value})")
+    if hasattr(cls, "__post_init__"):
+        lines.append("    self.__post_init__()")
+    exec("\n".join([f"def __init__({', '.join(parameters)}):", *lines, "    return None"]), names)
+    made: Callable[..., None] = names["__init__"]
+    made.__qualname__, made.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    made.__annotations__ = {f.name: f.type for f in fields(cls) if f.init} | {"return": None}
+    return made
 
 
 class _PrettyText:
@@ -44,13 +81,16 @@ class Node:
 
     `_children` names the fields that hold sub-nodes (a node, or a tuple of nodes), in order of evaluation;
     `expr.visitor` walks and rebuilds by it. `_defs` names the fields that *define* variables or buffers, which
-    `structural_equal` may rename. `_kept` (`expr.kept`) and `_below` (`expr.visitor`) are no parts of the node.
+    `structural_equal` may rename. `_accesses` says that its field `buffer` names memory that the node reads or writes.
+    `_kept` (`expr.kept`), `_below` and `_names` (`expr.visitor`) are no parts of the node.
     """
 
-    __slots__ = ("__weakref__", "_below", "_kept")
+    __slots__ = ("__weakref__", "_below", "_kept", "_names")
     _below: tuple[Node, ...]
     _children: ClassVar[tuple[str, ...]] = ()
     _defs: ClassVar[tuple[str, ...]] = ()
+    _accesses: ClassVar[bool] = False
+    _names: tuple[frozenset[Any], frozenset[Any]]
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in getattr(self, "__dataclass_fields__", ()))
@@ -60,8 +100,7 @@ class Node:
     _repr_pretty_ = _PrettyText()
 
 
-def _set(target: Any, name: str, value: Any) -> None:
-    object.__setattr__(target, name, value)
+_set = object.__setattr__
 
 
 class Expr(Node):
@@ -180,7 +219,8 @@ class Var(Expr):
     dtype: DType = DType("int32")
 
     def __post_init__(self) -> None:
-        _set(self, "dtype", DType(self.dtype))
+        if self.dtype.__class__ is not DType:
+            _set(self, "dtype", DType(self.dtype))
 
     def with_name(self, name: str) -> Var:
         """A fresh variable of the same kind and dtype."""
@@ -208,6 +248,10 @@ class DataVar(Var):
     """
 
 
+_INTEGERS = [DType("bool"), *(DType(f"{kind}{bits}") for kind in ("int", "uint") for bits in (8, 16, 32, 64))]
+_LIMITS = {dtype: (int(dtype.min), int(dtype.max)) for dtype in _INTEGERS}
+
+
 @node
 class IntImm(Expr):
     """An integer or bool constant; a value outside the dtype's range is refused.
@@ -217,8 +261,12 @@ class IntImm(Expr):
 
     value: int
     dtype: DType = DType("int32")
+    _names = (frozenset(), frozenset())  # in place of the slot
 
     def __post_init__(self) -> None:
+        limits = _LIMITS.get(self.dtype) if self.value.__class__ is int and self.dtype.__class__ is DType else None
+        if limits is not None and limits[0] <= self.value <= limits[1]:
+            return  # as nearly always
         _in_our_order(self)
         dtype = DType(self.dtype)
         _set(self, "dtype", dtype)
@@ -255,6 +303,7 @@ class FloatImm(Expr):
 
     value: float | Fraction
     dtype: DType = DType("float32")
+    _names = (frozenset(), frozenset())
 
     def __post_init__(self) -> None:
         _in_our_order(self)
@@ -282,7 +331,8 @@ class Cast(Expr):
     _children = ("value",)
 
     def __post_init__(self) -> None:
-        _set(self, "dtype", DType(self.dtype))
+        if self.dtype.__class__ is not DType:
+            _set(self, "dtype", DType(self.dtype))
         if not isinstance(self.value, Expr):
             _set(self, "value", as_expr(self.value))
 
@@ -297,17 +347,18 @@ class BinaryOp(Expr):
     _children = ("a", "b")
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.a, Expr) and isinstance(self.b, Expr)):
-            a, b = match(self.a, self.b)
+        a, b = self.a, self.b
+        if not (isinstance(a, Expr) and isinstance(b, Expr)):
+            a, b = match(a, b)
             _set(self, "a", a)
             _set(self, "b", b)
-        if self.a.dtype != self.b.dtype:
+        if a.dtype is not b.dtype and a.dtype != b.dtype:
             raise TypeMismatch(
                 f"{type(self).__name__}: the operands differ in dtype\n"
-                f"  found:  {self.a} is {self.a.dtype}, {self.b} is {self.b.dtype}\n"
+                f"  found:  {a} is {a.dtype}, {b} is {b.dtype}\n"
                 f"  try:    .astype(...) on one of them"
             )
-        _set(self, "dtype", self.a.dtype)
+        _set(self, "dtype", a.dtype)
 
 
 @node
@@ -355,13 +406,17 @@ class Max(BinaryOp):
     """The larger; NaN if either is NaN."""
 
 
+_BOOL = DType("bool")
+
+
 @node
 class CompareOp(BinaryOp):
     """Base of the comparisons; the result is bool, with the operands' lanes."""
 
     def __post_init__(self) -> None:
         BinaryOp.__post_init__(self)
-        _set(self, "dtype", DType("bool").with_lanes(self.a.dtype.lanes))
+        lanes = self.a.dtype.lanes
+        _set(self, "dtype", _BOOL if lanes == 1 else _BOOL.with_lanes(lanes))
 
 
 @node
@@ -480,7 +535,8 @@ class Call(Expr):
     _children = ("args",)
 
     def __post_init__(self) -> None:
-        _set(self, "dtype", DType(self.dtype))
+        if self.dtype.__class__ is not DType:
+            _set(self, "dtype", DType(self.dtype))
 
 
 @node
@@ -669,14 +725,14 @@ def _identical(a: Expr, b: Expr) -> bool:
 
 
 def _is_scalar(value: object) -> bool:
-    import numpy as np
-
-    return isinstance(value, Expr | IterVar | bool | int | float | Fraction | np.generic)
+    return isinstance(value, (Expr, IterVar, bool, int, float, Fraction, np.generic))
 
 
 def const(value: Any, dtype: str | None = None) -> Expr:
     """A constant. Without a dtype: bool, int32 (int64 where needed) or float32, after the value."""
     kind = dtype_of_value(value) if dtype is None else DType(dtype)
+    if value.__class__ is int and kind in _LIMITS:
+        return IntImm(value, kind)
     if kind.lanes > 1:
         return Broadcast(const(value, kind.scalar), kind.lanes)
     if kind.is_float:
@@ -702,6 +758,11 @@ def as_expr(value: Any, dtype: str | None = None) -> Expr:
 
 def match(a: Any, b: Any) -> tuple[Expr, Expr]:
     """Two operands brought to one dtype and one number of lanes; a plain number takes the other's dtype."""
+    if isinstance(a, Expr):  # as most are
+        if isinstance(b, Expr) and a.dtype is b.dtype:
+            return a, b
+        if b.__class__ is int and a.dtype.is_int:
+            return a, const(b, a.dtype)
     a_const, b_const = _is_number(a), _is_number(b)
     if a_const and not b_const:
         right = _beside(as_expr(b), a)

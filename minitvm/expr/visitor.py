@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from .nodes import Expr, Let, Node, Var
+from .nodes import BinaryOp, Expr, Let, Node, Var
 
 N = TypeVar("N", bound=Node)
 
@@ -26,15 +26,37 @@ def _below(node: Node) -> tuple[Node, ...]:
     try:
         return node._below
     except AttributeError:
+        kind = node.__class__
+        reader = _READERS.get(kind)
+        if reader is None:
+            reader = _READERS[kind] = _reader(kind)
+        below = reader(node)
+        _keep(node, "_below", below)
+        return below
+
+
+_keep = object.__setattr__
+_Reader = Callable[[Any], tuple[Node, ...]]
+_READERS: dict[type, _Reader] = {}
+
+
+def _reader(kind: Any) -> _Reader:
+    """How `_below` finds the sub-nodes of one class of nodes."""
+    if issubclass(kind, BinaryOp):
+        return operator.attrgetter("b", "a")
+    names = kind._children[::-1]
+
+    def read(node: Any) -> tuple[Node, ...]:
         below: list[Node] = []
-        for name in node._children:
+        for name in names:
             value = getattr(node, name)
-            if isinstance(value, Node):
+            if value.__class__ is tuple:
+                below += [item for item in value[::-1] if isinstance(item, Node)]
+            elif isinstance(value, Node):
                 below.append(value)
-            elif isinstance(value, tuple):
-                below += [item for item in value if isinstance(item, Node)]
-        object.__setattr__(node, "_below", tuple(reversed(below)))
-        return node._below
+        return tuple(below)
+
+    return read
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -60,28 +82,48 @@ def replace(node: N, **changes: Any) -> N:
     """A copy of a node with some fields changed; what is not named stays, opaque ids included."""
     kind: Any = type(node)
     names = _init_fields(kind)
-    unknown = changes.keys() - names
-    if unknown:
-        raise TypeError(f"{type(node).__name__} has no field {', '.join(sorted(unknown))}")
-    return kind(*[changes[name] if name in changes else getattr(node, name) for name in names])
+    take = changes.pop
+    values = [take(name) if name in changes else getattr(node, name) for name in names]
+    if changes:
+        raise TypeError(f"{type(node).__name__} has no field {', '.join(sorted(changes))}")
+    return kind(*values)
 
 
 def map_children(node: N, function: Callable[[Any], Any]) -> N:
     """The node with `function` applied to each direct sub-node; the same object when nothing changed."""
-    if not _below(node):
-        return node
-    changes: dict[str, Any] = {}
-    for name in node._children:
-        value = getattr(node, name)
-        if value.__class__ is tuple:
-            items = tuple([function(item) if isinstance(item, Node) else item for item in value])
-            if any(map(operator.is_not, items, value)):
-                changes[name] = items
-        elif isinstance(value, Node):
-            new = function(value)
-            if new is not value:
-                changes[name] = new
-    return replace(node, **changes) if changes else node
+    kind = node.__class__
+    mapper = _MAPPERS.get(kind)
+    if mapper is None:
+        mapper = _MAPPERS[kind] = _mapper(kind)
+    mapped: N = mapper(node, function)
+    return mapped
+
+
+_Mapper = Callable[[Any, Callable[[Any], Any]], Any]
+_MAPPERS: dict[type, _Mapper] = {}
+
+
+def _mapper(kind: Any) -> _Mapper:
+    """`map_children` for one class of nodes, written for its fields: lowering spends much of its time there."""
+    if not kind._children:
+        return lambda node, function: node
+    lines = ["def mapped(node, function):"]
+    for name in kind._children:
+        lines += [
+            f"    {name} = old_{name} = node.{name}",
+            f"    if {name}.__class__ is tuple:",
+            f"        {name} = tuple([function(item) if isinstance(item, Node) else item for item in {name}])",
+            f"        {name} = {name} if any(map(is_not, {name}, old_{name})) else old_{name}",
+            f"    elif isinstance({name}, Node):",
+            f"        {name} = function({name})",
+        ]
+    same = " and ".join(f"{name} is old_{name}" for name in kind._children)
+    fields = ", ".join(name if name in kind._children else f"node.{name}" for name in _init_fields(kind))
+    lines += [f"    return node if {same} else kind({fields})"]
+    names: dict[str, Any] = {"Node": Node, "is_not": operator.is_not, "kind": kind}
+    exec("\n".join(lines), names)
+    mapped: _Mapper = names["mapped"]
+    return mapped
 
 
 def rewrite(node: N, function: Callable[[Node], Node | None], leave: type | tuple[type, ...] = ()) -> Any:
@@ -106,10 +148,13 @@ def substitute(node: N, values: Mapping[Var, Expr]) -> Any:
     """Replace free uses of variables. A `Let` that binds one of them again hides it below."""
     if not values:
         return node
+    replaced = frozenset(values)
 
     def go(old: Node) -> Node:
         if isinstance(old, Var):
             return values.get(old, old)
+        if replaced.isdisjoint(variables(old)):
+            return old
         if isinstance(old, Let) and old.var in values:
             inner = {v: e for v, e in values.items() if v is not old.var}
             return replace(old, value=go(old.value), body=substitute(old.body, inner))
@@ -118,8 +163,50 @@ def substitute(node: N, values: Mapping[Var, Expr]) -> Any:
     return go(node)
 
 
+def _names(node: Node) -> tuple[frozenset[Any], frozenset[Any]]:
+    """The variables in a tree, and the buffers that it accesses. They are kept with each node, like `_below`."""
+    try:
+        return node._names
+    except AttributeError:
+        used = buffers = _NONE
+        below = _below(node)
+        if isinstance(node, Var):
+            used = frozenset((node,))
+        elif len(below) > _FEW:
+            names = [_names(child) for child in below]
+            used, buffers = used.union(*[n[0] for n in names]), buffers.union(*[n[1] for n in names])
+        else:  # trees share the sets that do not grow
+            for child in below:
+                in_child, of_child = _names(child)
+                if in_child and in_child is not used:
+                    used = used | in_child if used else in_child
+                if of_child and of_child is not buffers:
+                    buffers = buffers | of_child if buffers else of_child
+        if node._accesses:
+            buffers = buffers | {node.buffer}  # type: ignore[attr-defined]
+        names_here = (used, buffers)
+        _keep(node, "_names", names_here)
+        return names_here
+
+
+_NONE: frozenset[Any] = frozenset()
+_FEW = 8
+
+
+def variables(node: Node) -> frozenset[Var]:
+    """The variables that occur in a tree, those included that it defines itself and uses."""
+    return _names(node)[0]
+
+
+def accessed(node: Node) -> frozenset[Any]:
+    """The buffers that a tree loads from or stores to."""
+    return _names(node)[1]
+
+
 def free_vars(node: Node) -> list[Var]:
     """Variables that are used and not defined inside, in order of first use."""
+    if not variables(node):
+        return []
     used: dict[Var, None] = {}
     defined: set[Var] = set()
 

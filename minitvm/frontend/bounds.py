@@ -20,7 +20,7 @@ from ..expr import Min as MinOf
 from ..graph.nodes import Dim, OpNode, Value
 from ..topi.shapes import may_exceed, product, simple
 
-Element = Dim | tuple[Value, int]  # a number, or the place of one that a run computes
+Element = Dim | float | tuple[Value, int]  # a number, or the place of one that a run computes
 End = int | float | Expr | None  # None: no bound is known
 Interval = tuple[int | float | None, End]
 
@@ -44,9 +44,13 @@ class Computed:
         unknown: list[Element] = [(value, k) for k in range(size)]
         data = self._constant(value)
         if data is not None:
-            return [int(v) for v in data.reshape(-1).tolist()] if data.dtype.kind in "iu" else unknown
+            return list(data.reshape(-1).tolist()) if data.dtype.kind in "iuf" else unknown
         item = self._producers.get(value)
-        if item is None or not value.dtype.is_int or not all(isinstance(product(v.shape), int) for v in item.inputs):
+        if (
+            item is None
+            or not (value.dtype.is_int or value.dtype.is_float)
+            or not all(isinstance(product(v.shape), int) for v in item.inputs)
+        ):
             return unknown
         attrs = item.attrs
         match item.op:

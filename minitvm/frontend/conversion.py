@@ -130,6 +130,11 @@ class Conversion:
         numbers: Operand = self.op("reshape", line, newshape=shape)
         return numbers
 
+    def number(self, dim: Dim, shape: tuple[int, ...] = (1,)) -> Operand:
+        """A dimension as data of one element, int64."""
+        data = np.full(shape, dim, object if isinstance(dim, Expr) else np.int64)
+        return Operand.known(data, "int64")
+
     def bound(self, count: Operand, most: Dim, name: str = "count", size: SizeVar | None = None) -> SizeVar:
         """A new size, or `size`; its value is a number that a run computes. The run stops unless it is 0 to `most`."""
         size = SizeVar(name) if size is None else size

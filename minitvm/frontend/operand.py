@@ -78,14 +78,62 @@ class Operand:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
-class OperandSequence(Operand):
-    """A list of operands, which is a value of the model and none of the graph."""
+class SequenceOperand(Operand):
+    """A list of tensors, which is a value of the model and none of the graph."""
+
+    __slots__ = ()
+
+    def __init__(self, parts: Iterable[Operand]) -> None:
+        super().__init__((), DType("bool"), depends=frozenset().union(*(e.depends for e in parts)))
+
+
+class OperandSequence(SequenceOperand):
+    """A list of operands whose number is known while importing."""
 
     __slots__ = ("elements",)
 
     def __init__(self, elements: Iterable[Operand]) -> None:
         self.elements = tuple(elements)
-        super().__init__((), DType("bool"), depends=frozenset().union(*(e.depends for e in self.elements)))
+        super().__init__(self.elements)
 
     def __repr__(self) -> str:
         return f"a sequence of {len(self.elements)} tensors"
+
+
+class StackedSequence(SequenceOperand):
+    """A list of tensors of one type: the entries of the first axis of `stack`, whose number may be open."""
+
+    __slots__ = ("stack",)
+
+    def __init__(self, stack: Operand) -> None:
+        self.stack = stack
+        super().__init__((stack,))
+
+    def __repr__(self) -> str:
+        return f"a sequence of the entries of {self.stack}"
+
+
+class PartsSequence(SequenceOperand):
+    """A list of the parts of an axis of `whole`, each of `size` entries; the last one may have fewer."""
+
+    __slots__ = ("axis", "size", "whole")
+
+    def __init__(self, whole: Operand, axis: int, size: int) -> None:
+        self.whole, self.axis, self.size = whole, axis, size
+        super().__init__((whole,))
+
+    def __repr__(self) -> str:
+        return f"a sequence of parts of {self.whole}, {self.size} entries of axis {self.axis} each"
+
+
+class GrowingSequence(SequenceOperand):
+    """A list during an iteration of a loop: what it was before, and the elements that the iteration puts behind it."""
+
+    __slots__ = ("appended", "before")
+
+    def __init__(self, before: SequenceOperand, appended: Iterable[Operand] = ()) -> None:
+        self.before, self.appended = before, tuple(appended)
+        super().__init__((before, *self.appended))
+
+    def __repr__(self) -> str:
+        return "a sequence that a loop extends"

@@ -11,18 +11,18 @@ import numpy as np
 from .. import te
 from ..arith import Analyzer
 from ..errors import InputError, UnsupportedOperator
-from ..expr import And, DType, Expr, Not, SizeVar, as_expr, match
+from ..expr import GT, And, DType, Expr, Not, SizeVar, as_expr, const, match, structural_equal
 from ..graph import registry as operators
 from ..graph.builder import GraphBuilder
 from ..graph.nodes import Dim, Graph, Value
 from ..graph.passes.dead_code import dead_code
-from ..topi.shapes import differ, product, same, simple
+from ..topi.shapes import differ, may_exceed, product, same, simple
 from . import symbolic
 from .bounds import Computed
 from .matching import Pairs, fitted, match_cast, resized
 from .operand import Operand
 from .output_names import with_output_names
-from .reshaping import exact, fitted_shape, with_inferred
+from .reshaping import divisors, exact, fitted_shape, with_inferred
 
 # Operators that add many elements up, which for half floats is done in float32, as ONNX Runtime does.
 _SUMS = frozenset({
@@ -113,8 +113,8 @@ class OperandBuilder:
             result.append(self._sizes[element])
         return result
 
-    def elements(self, operand: Operand) -> list[Dim | None]:
-        """The elements of a vector of integers that are known; None for those that a run computes."""
+    def elements(self, operand: Operand) -> list[Dim | float | None]:
+        """The elements of a vector that are known; None for those that a run computes."""
         found = Computed(self._builder.nodes, self._builder.data).elements(self.value(operand))
         return [None if isinstance(element, tuple) else element for element in found]
 
@@ -177,9 +177,9 @@ class OperandBuilder:
         target = tuple(shape)
         total, filled = product(operand.shape), with_inferred(operand.shape, target)
         if operand.is_known or exact(operand.shape, target) or differ(total, product(filled)):
-            attrs = {"newshape": target, "allowzero": True}
+            attrs = {"newshape": target if operand.is_known else filled, "allowzero": True}
             return cast(Operand, self.op("reshape", [operand], attrs, name, where))
-        value = self.value(operand)
+        value = self._dividing(self.value(operand), operand.shape, filled, where)
         plan = fitted_shape(operand.shape, target)
         back = fitted_shape(filled, operand.shape) if plan is None else None
         if back is not None:
@@ -196,6 +196,13 @@ class OperandBuilder:
             value, target = self._cast(value, plan[0], where), plan[1]
         result = self._builder.op("reshape", value, name=name, newshape=target, allowzero=True)
         return Operand.of(result, operand.depends)
+
+    def _dividing(self, value: Value, shape: Sequence[Dim], filled: Sequence[Dim], where: str) -> Value:
+        """The value, in a program that is refused where an extent that a reshape infers divides by 0."""
+        own = [b for d in shape for b in divisors(d)]
+        new = [b for d in filled for b in divisors(d) if not any(structural_equal(b, other) for other in own)]
+        pairs: Pairs = [(GT(b, const(0, b.dtype)), 1) for b in new if may_exceed(1, b)]
+        return match_cast(self._builder, value, pairs, where, self._under)
 
     def declared(self, operand: Operand, shape: Sequence[Dim], where: str) -> Operand:
         """The operand with the shape that the model declares for it; a run checks what is not known to be equal."""

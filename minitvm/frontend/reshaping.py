@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..expr import Expr, IntImm, Mul, Var, as_expr, const, free_vars, substitute
+from ..expr import Expr, FloorDiv, FloorMod, IntImm, Mul, Var, as_expr, const, free_vars, substitute, walk
 from ..graph.nodes import Dim
 from ..topi.shapes import is_one, product, same, simple
 from .matching import Pairs
@@ -176,3 +176,11 @@ def exact(shape: Sequence[Dim], requested: Sequence[Dim]) -> bool:
     rest = [d for d in requested if not (isinstance(d, int) and d == -1)]
     _, new = _cancelled(_Factors.of(shape), _Factors.of(rest))
     return not new.symbols and is_one(new.number)
+
+
+def divisors(dim: Dim) -> list[Expr]:
+    """What a dimension divides by and is not a number."""
+    if not isinstance(dim, Expr):
+        return []
+    divided = (d.b for d in walk(dim) if isinstance(d, FloorDiv | FloorMod))
+    return [b for b in divided if not isinstance(b, IntImm)]

@@ -217,6 +217,14 @@ def _quantize(writer: Writer, node: OpNode) -> None:
     writer.node(name, inputs, [node.outputs[0].name], axis=axis)
 
 
+@_export("qnn.lookup")
+def _lookup(writer: Writer, node: OpNode) -> None:
+    (data, table), output = (v.name for v in node.inputs), node.output.name
+    writer.node("Cast", [data], [f"{output}_wide"], to=writer.integer)
+    writer.node("Mod", [f"{output}_wide", writer.weight(f"{output}_bytes", 256)], [f"{output}_at"])
+    writer.node("Gather", [table, f"{output}_at"], [output], axis=0)
+
+
 @_export("nn.softmax", "nn.log_softmax")
 def _softmax(writer: Writer, node: OpNode) -> None:
     name = "Softmax" if node.op == "nn.softmax" else "LogSoftmax"

@@ -161,6 +161,9 @@ class _Linking:
                 within = together.parts.get(value)
                 home, offset = (slots[within.whole], within.offset) if within is not None else (None, 0)
                 slots[value] = Slot(value.name, tensor_bytes(value.shape, value.dtype), home=home, offset=offset)
+        for group in level.updates.groups:
+            place = slots.get(group[-1]) or outputs.get(group[-1]) or _slot(group[-1])
+            slots.update(dict.fromkeys(group, place))
         for begin, result in (level.taken or {}).items():
             if result not in slots:
                 slots[result] = outputs.get(result) or _slot(result)

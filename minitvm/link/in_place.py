@@ -1,4 +1,4 @@
-"""Which operators of an optimized graph may change a state where it lies, instead of a copy of it.
+"""Which operators of an optimized graph may change a state, or what they are given, where it lies, not in a copy.
 
 A state begins a run as an input of the graph and ends it as an output. If every operator on the way from one to the
 other returns its first argument with some elements replaced (`Operator.updates`), they can all work on the state's own
@@ -6,6 +6,8 @@ memory. An operator U that updates a value v may overwrite the memory of v, if a
 
     no operator behind U, and U through none of its other arguments, reads v or a view of v,
     and neither v nor a view of it is an output.
+
+The same holds for a value that a function of the graph computes: what updates it may lie in its memory.
 
 Operators run in the order of the graph, so whoever reads v before U has what it needs; who reads it after U is what the
 condition excludes.
@@ -23,19 +25,29 @@ from ..graph.nodes import FUSED
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """The operators that update a state in place, each with the number of the input that it updates; the places.
+    """The operators that update in place, each with the number of the input that it updates; the places.
 
     `states` are the values that lie in the memory of a state, with its number: the state's input, and what operators
-    made of it. For the states of `kept` this includes the last one, the output.
+    made of it. For the states of `kept` this includes the last one, the output. `groups` are other values that share
+    one memory: the first is what a function computes, the others are updates of it in the order of the program.
     """
 
     nodes: Mapping[Any, int] = field(default_factory=dict)
     states: Mapping[Any, int] = field(default_factory=dict)
     kept: frozenset[int] = frozenset()
+    groups: tuple[tuple[Any, ...], ...] = ()
+
+    @property
+    def placed(self) -> list[Any]:
+        """The values whose places are decided."""
+        return [*self.states, *(value for group in self.groups for value in group)]
 
 
-def in_place(fused: Any, is_view: Callable[[Any], bool]) -> InPlace:
-    """The updates of an optimized graph that need no copy. `is_view(node)`: it only gives its input another shape."""
+def in_place(fused: Any, is_view: Callable[[Any], bool], computes: Callable[[Any], bool] = lambda _: False) -> InPlace:
+    """The updates of an optimized graph that need no copy.
+
+    `is_view(node)`: it only gives its input another shape. `computes(node)`: kernels write its output, to any place.
+    """
     values = _Values(fused, is_view)
     nodes: dict[Any, int] = {}
     states = {old: number for number, (old, _) in enumerate(fused.state_pairs())}
@@ -47,7 +59,22 @@ def in_place(fused: Any, is_view: Callable[[Any], bool]) -> InPlace:
             for node in way:
                 nodes[node] = _updated(node)  # type: ignore[assignment]
                 states[node.output] = number
-    return InPlace(nodes, states, frozenset(kept))
+    groups: dict[Any, list[Any]] = {}  # by the value that lies in the memory at the end
+    for node in fused.nodes:
+        position = None if node in nodes else _updated(node)
+        if position is None or not values.may_overwrite(node, position):
+            continue
+        memory = values.root(node.inputs[position])
+        producer = values.producers.get(memory)
+        if memory in groups:
+            group = groups.pop(memory)
+        elif memory not in states and producer is not None and computes(producer):
+            group = [memory]
+        else:
+            continue
+        nodes[node] = position
+        groups[node.output] = [*group, node.output]
+    return InPlace(nodes, states, frozenset(kept), tuple(map(tuple, groups.values())))
 
 
 class _Values:

@@ -23,10 +23,11 @@ from .views import binding_of, is_view, writes_its_output
 class Level:
     """One graph.
 
-    `updates` are operators that change a state, or a carried value, where it lies: its `states` are numbered as the
-    pairs of the graph's states, or of what the loop carries. The carried values `direct` (numbers) are computed in
-    their place by an operator that does not read the old ones. `taken` are values that a loop of this graph begins
-    with, in the memory that it carries them in: they are computed there; each with the result of the loop.
+    `updates` are operators that change a state, a carried value, or what a function computed, where it lies: its
+    `states` are numbered as the pairs of the graph's states, or of what the loop carries. The carried values `direct`
+    (numbers) are computed in their place by an operator that does not read the old ones. `taken` are values that a loop
+    of this graph begins with, in the memory that it carries them in: they are computed there; each with the result of
+    the loop.
     """
 
     graph: Graph
@@ -49,12 +50,12 @@ class Level:
 
 def level_of(fused: Graph) -> Level:
     """The level of an optimized graph."""
-    return _level(fused, in_place(fused, is_view), frozenset())
+    return _level(fused, in_place(fused, is_view, writes_its_output), frozenset())
 
 
 def _level(graph: Graph, updates: InPlace, direct: frozenset[int]) -> Level:
     bodies = {node: _body(node) for node in graph.nodes if node.op == LOOP}
-    together = joined(graph, writes_its_output, updates.states)
+    together = joined(graph, writes_its_output, updates.placed)
     return Level(graph, updates, together, bodies, direct, _taken(graph, updates, together))
 
 
@@ -62,7 +63,7 @@ def _body(node: Any) -> Level:
     """The level of a loop's body, where what it carries is a state: it begins as an input, and is left as an output."""
     pairs = tuple((1 + k, 1 + k) for k in range(node.attrs["carried"]))
     carrying = replace(node.body, states=pairs)
-    updates = in_place(carrying, is_view)
+    updates = in_place(carrying, is_view, writes_its_output)
     level = _level(node.body, updates, frozenset())
     return replace_direct(level, written_directly(carrying, updates, is_view, level.needs_function))
 
@@ -82,7 +83,7 @@ def _taken(graph: Graph, updates: InPlace, together: Joined) -> dict[Any, Any]:
     for node in graph.nodes:
         for value in node.inputs:
             readers[value] = readers.get(value, 0) + 1
-    producers = graph.producers()
+    producers, placed = graph.producers(), set(updates.placed)
     taken: dict[Any, Any] = {}
     for node in graph.nodes:
         if node.op != LOOP:
@@ -92,7 +93,7 @@ def _taken(graph: Graph, updates: InPlace, together: Joined) -> dict[Any, Any]:
             fixed = value in graph.outputs or value in together.parts or value in together.wholes
             if made is None or made.op != FUSED or is_view(made) or binding_of(made) is not None or fixed:
                 continue
-            if readers[value] == 1 and value not in updates.states and value not in outside_inputs(node):
+            if readers[value] == 1 and value not in placed and value not in outside_inputs(node):
                 taken[value] = result
     return taken
 

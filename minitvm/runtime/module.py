@@ -19,7 +19,7 @@ from ..executable.memory import MemoryPlan, memory_plan
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .device.arrays import DeviceArray, argument, resident
 from .program import BoundProgram, Progress, open_program, stamped_times
-from .shapes import SizeChecks, bind_dims, check_fixed_dims, shape_of, spec_text
+from .shapes import SizeChecks, bind_dims, check_fixed_dims, shape_function, spec_text
 from .stamped import StampedRun
 from .states import States, check_bounds, memory_of
 from .tvm_methods import TvmMethods
@@ -67,6 +67,11 @@ class GraphModule(TvmMethods):
         self._simple = all(isinstance(s, TensorSpec) for s in self._inputs)
         self._known: dict[Any, BoundProgram] = {}
         self._sizes = data_sizes(executable)
+        self._late_shapes = {
+            number: shape_function(spec)
+            for number, spec in enumerate(executable.outputs)
+            if any(depends(dim, self._sizes) for dim in spec.shape)
+        }
         self._checks = SizeChecks(executable)
         self._set: dict[str, Any] = {}
         self._results: list[Array] = []
@@ -258,17 +263,16 @@ class GraphModule(TvmMethods):
 
     def _shaped(self, results: list[Array], bound: BoundProgram) -> list[Array]:
         """The outputs of a run; those whose shapes data decide get them now."""
-        if not self._sizes:
+        if not self._late_shapes:
             return results
-        shapes = [shape_of(spec, bound.env) for spec in self.executable.outputs]
-        return [
-            array
-            if array.shape == shape
-            else array[: math.prod(shape)].reshape(shape)
-            if isinstance(array, np.ndarray)
-            else array.beginning(shape)
-            for array, shape in zip(results, shapes, strict=True)
-        ]
+        shaped = list(results)
+        for number, shape_in in self._late_shapes.items():
+            array, shape = results[number], shape_in(bound.env)
+            if isinstance(array, np.ndarray):
+                shaped[number] = array[: math.prod(shape)].reshape(shape)
+            else:
+                shaped[number] = array.beginning(shape)
+        return shaped
 
     def _checked(self, spec: TensorSpec, value: Any) -> Any:
         """An input as it is used: an array of NumPy, or one that lies on the module's device."""

@@ -182,6 +182,17 @@ def shape_of(spec: TensorSpec, env: Bindings) -> tuple[int, ...]:
     return shape
 
 
+def shape_function(spec: TensorSpec) -> Callable[[Bindings], tuple[int, ...]]:
+    """`shape_of` one tensor, for many runs."""
+    dims = [function_of(d) for d in spec.shape]
+
+    def shape(env: Bindings) -> tuple[int, ...]:
+        found = tuple([int(dim(env)) for dim in dims])
+        return found if min(found, default=0) >= 0 else shape_of(spec, env)
+
+    return shape
+
+
 def _refuse(what: str, spec: TensorSpec, shape: tuple[int, ...], env: Bindings, why: str) -> None:
     symbols = ", ".join(f"{v.name} = {n}" for v, n in env.items())
     raise InputError(

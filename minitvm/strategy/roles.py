@@ -97,8 +97,9 @@ class Roles:
         return [p for p in others if not self.needed(p)]
 
     def needed(self, position: int) -> bool:
-        """Whether the vectors' operand depends on an axis."""
-        return any(depends(self.vectors, self.block.iter_vars[p].var) for p in self.axes[position])
+        """Whether the vectors' operand depends on an axis, of more than one element."""
+        iterators = [self.block.iter_vars[p] for p in self.axes[position]]
+        return any(depends(self.vectors, axis.var) and not is_const(axis.dom.extent, 1) for axis in iterators)
 
     def extent(self, position: int) -> int | None:
         """The extent of an axis; None where it is open."""
@@ -197,14 +198,14 @@ def axes_of(block: Block, accesses: Sequence[Access], kept: Collection[int] | No
     axes: list[Axis] = []
     for position in spatial:
         stay = kept is None or {position - 1, position} <= set(kept)
-        if axes and axes[-1][-1] == position - 1 and stay and all(_neighbours(block, position, a) for a in accesses):
+        if axes and axes[-1][-1] == position - 1 and stay and all(neighbours(block, position, a) for a in accesses):
             axes[-1] = (*axes[-1], position)
         else:
             axes.append((position,))
     return tuple(axes)
 
 
-def _neighbours(block: Block, position: int, access: Access) -> bool:
+def neighbours(block: Block, position: int, access: Access) -> bool:
     """Whether an iterator and the one before it index neighbouring dimensions as they are, or neither indexes."""
     outer, inner = (block.iter_vars[p] for p in (position - 1, position))
     if not isinstance(inner.dom.extent, IntImm):
@@ -272,6 +273,20 @@ def _load(e: Expr) -> BufferLoad | None:
     while isinstance(e, Cast) or (isinstance(e, Call) and e.op == "round_tf32"):
         e = e.value if isinstance(e, Cast) else e.args[0]
     return e if isinstance(e, BufferLoad) else None
+
+
+def loops_as_one(sch: Schedule, handle: Any, loops: Sequence[tuple[int, Any]]) -> list[Any]:
+    """Loops of a block, given with the positions of their iterators, neighbours that are one axis in memory fused."""
+    block = block_of(sch, handle)
+    accesses = [node for node in walk(block.body) if isinstance(node, Access)]
+    groups: list[list[tuple[int, Any]]] = []
+    for position, loop in loops:
+        follows = bool(groups) and groups[-1][-1][0] == position - 1
+        if follows and all(neighbours(block, position, access) for access in accesses):
+            groups[-1].append((position, loop))
+        else:
+            groups.append([(position, loop)])
+    return [sch.fuse(*(loop for _, loop in group)) if len(group) > 1 else group[0][1] for group in groups]
 
 
 def names_of(way: Roles) -> tuple[str, str]:

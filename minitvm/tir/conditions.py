@@ -7,19 +7,21 @@ from collections.abc import Collection
 from ..arith import Analyzer
 from ..expr import GE, GT, LE, LT, Div, Expr, FloorDiv, FloorMod, IntImm, Max, Mod, Node, Var, const, walk
 from ..expr.conditions import all_of, both, conjuncts, is_const
-from .nodes import BufferLoad, For
+from ..expr.visitor import accessed
+from ..expr.visitor import variables as occurring
+from .nodes import For
 
 __all__ = ["all_of", "always_defined", "both", "conjuncts", "is_const", "iterations", "reads_memory", "rising", "uses"]
 
 
 def uses(node: Node, variables: Collection[Var]) -> bool:
     """Whether any of the variables occurs in the tree."""
-    return bool(variables) and any(isinstance(item, Var) and item in variables for item in walk(node))
+    return bool(variables) and not occurring(node).isdisjoint(variables)
 
 
 def reads_memory(e: Expr) -> bool:
     """Whether the value depends on what is in a buffer."""
-    return any(isinstance(node, BufferLoad) for node in walk(e))
+    return bool(accessed(e))
 
 
 def always_defined(e: Expr) -> bool:

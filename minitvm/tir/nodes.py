@@ -134,6 +134,7 @@ class BufferLoad(Expr):
     predicate: Expr | None = None
     dtype: DType = field(init=False)
     _children = ("indices", "predicate")
+    _accesses = True
 
     def __post_init__(self) -> None:
         _with_tuple(self, "indices")
@@ -187,6 +188,7 @@ class BufferStore(Stmt):
     indices: tuple[Expr, ...]
     predicate: Expr | None = None
     _children = ("indices", "value", "predicate")
+    _accesses = True
 
     def __post_init__(self) -> None:
         _with_tuple(self, "indices")

@@ -143,7 +143,7 @@ from .pool import (
     max_pool2d,
     max_pool3d,
 )
-from .quantize import dequantize, quantize
+from .quantize import dequantize, lookup, quantize
 from .recurrent import gru, lstm, rnn
 from .reduce import (
     all,
@@ -307,6 +307,7 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "logsumexp",
+    "lookup",
     "lrn",
     "lstm",
     "match_cast",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import Expr, const
+from ..expr import Expr, as_expr, const
 from ..te import Tensor
 from .elementwise import elementwise
 from .pad import constant_pad
-from .reduce import l1, mean, sum_square, variance
-from .shapes import agree, axes_of, axis_of, dims, simple
+from .reduce import l1, mean, moments, sum_square
+from .reduce import sum as sum_over
+from .shapes import agree, axes_of, axis_of, dims, product, simple
 
 _ZERO = const(0, "int32")
 
@@ -54,28 +55,108 @@ def layer_norm(
     return te.compute(data.shape, element, name="T_layer_norm")
 
 
-def instance_norm(data: Tensor, gamma: Tensor, beta: Tensor, *, axis: int = 1, epsilon: float = 1e-5) -> Tensor:
-    """Normalise each channel of each sample over all other axes; gamma and beta have one element per channel."""
-    at = axis_of(axis, data.ndim)
-    _check_channels("nn.instance_norm", data, at, gamma, beta)
-    normal = _standardized(data, tuple(a for a in range(1, data.ndim) if a != at), epsilon)
-    return te.compute(data.shape, lambda *i: normal[i] * gamma[i[at]] + beta[i[at]], name="T_instance_norm")
+def instance_norm(
+    data: Tensor, gamma: Tensor, beta: Tensor, *, axis: int | Sequence[int] = 1, epsilon: float = 1e-5
+) -> Tensor:
+    """Normalise each channel of each sample over all other axes; gamma and beta have one element per channel.
+
+    Channels that lie in blocks have several axes, (1, -1) for [n, c/x, h, w, x]; gamma and beta have their shape.
+    """
+    at = axes_of(axis, data.ndim)
+    for weight in (gamma, beta):
+        _check_shape("nn.instance_norm", weight, [dims(data)[a] for a in at])
+    return _by_channel(data, gamma, beta, at, None, epsilon, "T_instance_norm")
 
 
-def group_norm(data: Tensor, gamma: Tensor, beta: Tensor, *, num_groups: int, epsilon: float = 1e-5) -> Tensor:
-    """Normalise groups of channels (axis 1) of each sample; gamma and beta have one element per channel."""
-    _check_channels("nn.group_norm", data, 1, gamma, beta)
-    batch, channels, *spatial = dims(data)
+def group_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    *,
+    num_groups: int,
+    axis: int | Sequence[int] = 1,
+    epsilon: float = 1e-5,
+) -> Tensor:
+    """Normalise groups of neighbouring channels of each sample; gamma and beta have one element per channel.
+
+    Channels that lie in blocks have several axes, as those of `instance_norm` may.
+    """
+    at = axes_of(axis, data.ndim)
+    for weight in (gamma, beta):
+        _check_shape("nn.group_norm", weight, [dims(data)[a] for a in at])
+    channels = product([dims(data)[a] for a in at])
     if isinstance(channels, int) and channels % num_groups:
         raise InputError(f"nn.group_norm: {channels} channels do not divide into {num_groups} groups")
-    size = simple(channels // num_groups)
-    grouped = te.compute(
-        (batch, num_groups, size, *spatial), lambda n, g, c, *i: data[(n, g * size + c, *i)], name="T_grouped"
-    )
-    normal = _standardized(grouped, tuple(range(2, grouped.ndim)), epsilon)
-    return te.compute(
-        data.shape, lambda n, c, *i: normal[(n, c // size, c % size, *i)] * gamma[c] + beta[c], name="T_group_norm"
-    )
+    return _by_channel(data, gamma, beta, at, num_groups, epsilon, "T_group_norm")
+
+
+def _by_channel(
+    data: Tensor, gamma: Tensor, beta: Tensor, at: tuple[int, ...], groups: int | None, epsilon: float, name: str
+) -> Tensor:
+    """(data - mean) / sqrt(variance + epsilon) * gamma + beta; `at` are the axes that number a sample's channels.
+
+    Mean and variance are those of a channel over all axes but these and the first, or of a group of channels. They are
+    summed channel by channel, then over the channels of a group: all that has the size of the data is the same in any
+    layout, and for any groups. Half floats are computed in float32.
+    """
+    if data.dtype.bits < 32:
+        wide = [elementwise(x, lambda v: v.astype("float32"), "cast") for x in (data, gamma, beta)]
+        normal = _by_channel(wide[0], wide[1], wide[2], at, groups, epsilon, name)
+        return elementwise(normal, lambda v: v.astype(data.dtype), "cast")
+    extents = dims(data)
+    spatial = tuple(a for a in range(1, data.ndim) if a not in at)
+    channels = [extents[a] for a in at]
+    size = 1 if groups is None else simple(product(channels) // groups)
+    count = as_expr(product([size, *(extents[a] for a in spatial)])).astype(data.dtype)
+    eps = const(epsilon, data.dtype)
+
+    def of_group(sums: Tensor, what: str) -> Callable[..., Expr]:
+        """The sum of the group to which a channel of a sample belongs."""
+        if groups is None:
+            return lambda n, *c: sums[(n, *c)]
+        member = te.reduce_axis((0, size), name="k")
+        total = te.compute(
+            (extents[0], groups),
+            lambda n, g: te.sum(sums[(n, *_places(g * size + member.var, channels))], axis=member),
+            name=f"T_group_{what}",
+        )
+        return lambda n, *c: total[n, _number(c, channels) // size]
+
+    def table(element: Callable[..., Expr], what: str) -> Tensor:
+        return te.compute((extents[0], *channels), element, name=f"T_{what}")
+
+    total = of_group(sum_over(data, axis=spatial), "sum")
+    average = table(lambda *c: total(*c) / count, "mean")
+
+    def centred(*i: Any) -> Expr:
+        return data[i] - average[(i[0], *(i[a] for a in at))]
+
+    squares = te.compute(data.shape, lambda *i: centred(*i) * centred(*i), name="T_square_distance")
+    spread = of_group(sum_over(squares, axis=spatial), "square")
+    scale = table(lambda n, *c: gamma[c] / te.sqrt(spread(n, *c) / count + eps), "scale")
+
+    def element(*i: Any) -> Expr:
+        c = tuple(i[a] for a in at)
+        return centred(*i) * scale[(i[0], *c)] + beta[c]
+
+    return te.compute(data.shape, element, name=name)
+
+
+def _number(places: Sequence[Any], extents: Sequence[Any]) -> Any:
+    """The number of a channel from its places along the axes that number channels."""
+    number = places[0]
+    for place, extent in zip(places[1:], extents[1:], strict=True):
+        number = number * extent + place
+    return number
+
+
+def _places(number: Any, extents: Sequence[Any]) -> list[Any]:
+    """The inverse of `_number`."""
+    places: list[Any] = []
+    for extent in reversed(extents[1:]):
+        places.append(number % extent)
+        number = number // extent
+    return [number, *reversed(places)]
 
 
 def rms_norm(data: Tensor, weight: Tensor, *, axis: int | Sequence[int] = -1, epsilon: float = 1e-5) -> Tensor:
@@ -133,13 +214,13 @@ def lrn(
 
 def _standardized(data: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
     """(data - mean) / sqrt(variance + epsilon) over the axes."""
-    average = mean(data, axis=axes, keepdims=True)
-    spread = variance(data, axis=axes, keepdims=True)
+    average, spread = moments(data, axes)
     eps = const(epsilon, data.dtype)
+    inverse = elementwise(spread, lambda v: const(1.0, v.dtype) / te.sqrt(v + eps), "inverse")
 
     def element(*i: Any) -> Expr:
         at = tuple(_ZERO if a in axes else p for a, p in enumerate(i))
-        return (data[i] - average[at]) / te.sqrt(spread[at] + eps)
+        return (data[i] - average[at]) * inverse[at]
 
     return te.compute(data.shape, element, name="T_normalized")
 

@@ -25,7 +25,7 @@ from ..expr import OPAQUE, REDUCE, DType, Expr, IterVar, Range, Var, as_expr, co
 from ..te import Tensor
 from ..tir.analysis.declared import with_declared_regions
 from ..tir.nodes import Block, BlockRealize, Buffer, BufferStore, For, ForKind, Seq, Stmt, with_root
-from .shapes import Dim, constant, dims, plus, same, simple
+from .shapes import Dim, agree, constant, dims, plus, simple
 
 FORWARD, REVERSE, BIDIRECTIONAL = DIRECTIONS = ("forward", "reverse", "bidirectional")
 # Rows of a group. With 4 rows the multiply-adds take longer than loading r from the L2 cache.
@@ -86,7 +86,7 @@ class Layer:
             *([] if self.lengths is None else [(self.lengths, (batch,))]),
         ]
         for tensor, shape in wanted:
-            if tensor.ndim != len(shape) or not all(same(a, b) for a, b in zip(dims(tensor), shape, strict=True)):
+            if tensor.ndim != len(shape) or not all(agree(a, b) for a, b in zip(dims(tensor), shape, strict=True)):
                 raise TypeMismatch(f"{self.op}: wanted ({', '.join(map(str, shape))}), found {tensor}")
         floats = [self.x, self.r, *self.states, *self.weights]
         if len({t.dtype for t in floats}) > 1 or not self.x.dtype.is_float:

@@ -60,3 +60,13 @@ def dequantize(
         return (value.astype(wide) * _parameter(scale, i, axis, block_size).astype(wide)).astype(out_dtype)
 
     return te.compute(data.shape, element, name="T_dequantize")
+
+
+def lookup(data: Tensor, table: Tensor) -> Tensor:
+    """table[data] for bytes: a function of a byte, by its 256 values. Of int8 the place is that of its bits in uint8.
+
+    `data` is uint8 or int8, of any shape; `table` has the shape (256,), and the result its dtype.
+    """
+    if data.dtype not in ("uint8", "int8") or dims(table) != (256,):
+        raise TypeMismatch(f"lookup: wanted uint8 or int8 and a table of shape (256,), found {data} and {table}")
+    return te.compute(data.shape, lambda *i: table[data[i].astype("uint8").astype("int32")], name="T_lookup")

@@ -106,7 +106,16 @@ def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 def variance(x: Tensor, *, axis: Axes = None, keepdims: bool = False, unbiased: bool = False) -> Tensor:
     """The mean square distance from the mean, in two passes; `unbiased` divides by count - 1."""
+    return _variance(x, mean(x, axis=axis, keepdims=True), axis, keepdims, unbiased)
+
+
+def moments(x: Tensor, axis: Axes) -> tuple[Tensor, Tensor]:
+    """(mean, variance) over the axes, which stay with extent 1; the mean is computed once for both."""
     average = mean(x, axis=axis, keepdims=True)
+    return average, _variance(x, average, axis, True, False)
+
+
+def _variance(x: Tensor, average: Tensor, axis: Axes, keepdims: bool, unbiased: bool) -> Tensor:
     zero = const(0, "int32")
     kept = axes_of(axis, x.ndim)
     squares = te.compute(

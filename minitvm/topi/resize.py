@@ -11,7 +11,7 @@ from ..expr import Expr, as_expr, call, const
 from ..te import Tensor
 from .elementwise import elementwise
 from .indices import check_index, clamped
-from .shapes import Dim, axis_of, constant, dims, same, simple
+from .shapes import Dim, axis_of, dims, same, simple
 
 _MODES = (
     "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize", "half_pixel_symmetric",
@@ -247,13 +247,17 @@ def interpolate(data: Tensor, places: Tensor, weights: Tensor, *, axis: int) -> 
         or not all(same(a, b) for a, b in zip(dims(places), dims(weights), strict=True))
     ):
         raise InputError(f"image.interpolate: wanted two tables [taps, size], found {places} and {weights}")
-    at, count = axis_of(axis, data.ndim), constant(dims(places)[0], "image.interpolate: the number of taps")
+    at, count = axis_of(axis, data.ndim), dims(places)[0]
 
-    def element(i: Expr, read: Any) -> Expr:
-        taps = [
-            read(clamped(places[t, i], dims(data)[at])) * weights[t, i].astype(data.dtype) for t in range(count)
-        ]  # fmt: skip
-        return sum(taps[1:], taps[0])
+    def element(i: Expr, read: Any) -> Any:
+        def term(tap: Any) -> Any:
+            return read(clamped(places[tap, i], dims(data)[at])) * weights[tap, i].astype(data.dtype)
+
+        if isinstance(count, int):
+            taps = [term(t) for t in range(count)]
+            return sum(taps[1:], taps[0])
+        tap = te.reduce_axis((0, count), name="tap")
+        return te.sum(term(tap.var), axis=tap)
 
     return _stage(data, at, dims(places)[1], element, "T_interpolate")
 

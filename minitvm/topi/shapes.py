@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import EQ, GT, Expr, IntImm, SizeVar, as_expr, structural_equal, walk
+from ..expr import EQ, GT, Expr, IntImm, SizeVar, as_expr, match, structural_equal, walk
 from ..te import Tensor
 
 Dim = Any  # int | Expr, for arithmetic that both support
@@ -120,6 +121,16 @@ def product(values: Sequence[Dim]) -> Dim:
     for value in values:
         result = value if isinstance(result, int) and result == 1 else result * value
     return simple(result)
+
+
+def smaller(a: Dim, b: Dim) -> Dim:
+    """The smaller of two dimensions."""
+    return simple(te.minimum(*match(as_expr(a), as_expr(b))))
+
+
+def larger(a: Dim, b: Dim) -> Dim:
+    """The larger of two dimensions."""
+    return simple(te.maximum(*match(as_expr(a), as_expr(b))))
 
 
 def plus(index: Any, offset: Dim) -> Any:

@@ -55,18 +55,23 @@ def layer_norm(
 
 
 @operator("nn.instance_norm")
-def instance_norm(data: np.ndarray, gamma: np.ndarray, beta: np.ndarray, axis: int, epsilon: float) -> np.ndarray:
-    at = axis % data.ndim
-    others = tuple(a for a in range(1, data.ndim) if a != at)
+def instance_norm(data: np.ndarray, gamma: np.ndarray, beta: np.ndarray, axis: Any, epsilon: float) -> np.ndarray:
+    at = axes_of(axis, data.ndim)
+    others = tuple(a for a in range(1, data.ndim) if a not in at)
     standard = _standard(wide(data), others, epsilon)
-    return (standard * _along(gamma, (at,), data.ndim) + _along(beta, (at,), data.ndim)).astype(data.dtype)
+    return (standard * _along(gamma, at, data.ndim) + _along(beta, at, data.ndim)).astype(data.dtype)
 
 
 @operator("nn.group_norm")
-def group_norm(data: np.ndarray, gamma: np.ndarray, beta: np.ndarray, num_groups: int, epsilon: float) -> np.ndarray:
-    grouped = wide(data).reshape(data.shape[0], num_groups, -1)
-    standard = _standard(grouped, (2,), epsilon).reshape(data.shape)
-    return (standard * _along(gamma, (1,), data.ndim) + _along(beta, (1,), data.ndim)).astype(data.dtype)
+def group_norm(
+    data: np.ndarray, gamma: np.ndarray, beta: np.ndarray, num_groups: int, axis: Any, epsilon: float
+) -> np.ndarray:
+    at = axes_of(axis, data.ndim)
+    front = tuple(range(1, 1 + len(at)))
+    moved = np.moveaxis(wide(data), at, front)
+    standard = _standard(moved.reshape(data.shape[0], num_groups, -1), (2,), epsilon).reshape(moved.shape)
+    back = np.moveaxis(standard, front, at)
+    return (back * _along(gamma, at, data.ndim) + _along(beta, at, data.ndim)).astype(data.dtype)
 
 
 @operator("nn.rms_norm")

@@ -44,6 +44,12 @@ def quantize(
     return np.where(np.isnan(steps), limits.min, np.clip(steps, limits.min, limits.max)).astype(out_dtype)
 
 
+@operator("qnn.lookup")
+def lookup(data: np.ndarray, table: np.ndarray) -> np.ndarray:
+    found: np.ndarray = table[data.view(np.uint8)]
+    return found
+
+
 @operator("qnn.dequantize")
 def dequantize(
     data: np.ndarray,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,7 @@ def logsumexp(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
 def _arg(x: np.ndarray, axis: Any, keepdims: bool, last: bool, dtype: str, largest: bool) -> np.ndarray:
     axes = axes_of(axis, x.ndim)
     kept = [a for a in range(x.ndim) if a not in axes]
-    rows = np.transpose(x, [*kept, *axes]).reshape([x.shape[a] for a in kept] + [-1])
+    rows = np.transpose(x, [*kept, *axes]).reshape([x.shape[a] for a in kept] + [math.prod(x.shape[a] for a in axes)])
     search = np.argmax if largest else np.argmin
     places = rows.shape[-1] - 1 - search(rows[..., ::-1], axis=-1) if last else search(rows, axis=-1)
     shape = [1 if a in axes else d for a, d in enumerate(x.shape)]

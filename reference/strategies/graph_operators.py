@@ -194,6 +194,8 @@ def quantized(d: Drawing) -> None:
     factor = d.holding(np.float32(scale), scale, constant=True)
     q = d.op("qnn.quantize", x, factor, zero, peak=255, out_dtype=dtype)
     d.op("qnn.dequantize", q, factor, zero, peak=1024)
+    if d.flag():
+        d.op("qnn.lookup", q, d.fresh([256], d.one_of(["int8", "uint8"]), 0, 100), peak=100)
 
 
 def byte_product(d: Drawing) -> None:

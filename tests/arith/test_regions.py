@@ -71,6 +71,9 @@ def test_hull_intersection_cover(data: st.DataObject) -> None:
         regions.same(a, b, analyzer),
     )
     assert regions.covers(joined, a, analyzer)
+    among = regions.Boxes()
+    among.add(b)
+    assert among.hold(a) == regions.same(a, b, Analyzer())
     for env in points(outer):
         p, q, h, s = (_cells(box, env) for box in (a, b, joined, shared))
         for d in range(2):
@@ -79,6 +82,21 @@ def test_hull_intersection_cover(data: st.DataObject) -> None:
         assert not covered or all(set(q[d]) <= set(p[d]) for d in range(2))
         assert not apart or any(not set(q[d]) & set(p[d]) for d in range(2))
         assert not equal or p == q
+
+
+def test_one_of_many_boxes() -> None:
+    among = regions.Boxes()
+    for start in (x * 4 + 2, x // 2 * 2 + x % 2, x // 4 * 4):
+        among.add((Range(start, const(1)),))
+    for start, held in (
+        (2 + x * 4, True),
+        (x, True),
+        (x - x % 4, True),
+        (x * 4 + 3, False),
+        (x // 4, False),
+        (y, False),
+    ):
+        assert among.hold((Range(start, const(1)),)) == held, start
 
 
 def test_tiles_and_halos() -> None:

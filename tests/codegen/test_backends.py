@@ -77,7 +77,15 @@ def gathered(n: int = 33) -> PrimFunc:
     return create_prim_func([A, I, B])
 
 
-PROGRAMS = [elementwise, matmul, row_max, padded_stencil, transposed, reshaped, integers, bytes_to_sum, gathered]
+def looked_up(n: int = 45) -> PrimFunc:
+    X, A = te.placeholder((n,), dtype="int8", name="X"), te.placeholder((256,), dtype="int8", name="A")
+    B = te.compute((n,), lambda i: A[X[i].astype("uint8").astype("int32")], name="B")
+    return create_prim_func([X, A, B])
+
+
+PROGRAMS = [
+    elementwise, matmul, row_max, padded_stencil, transposed, reshaped, integers, bytes_to_sum, gathered, looked_up,
+]  # fmt: skip
 
 
 def plain(sch: Schedule) -> None:

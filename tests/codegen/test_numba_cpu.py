@@ -65,6 +65,21 @@ def test_local_buffer_with_variable_index_is_a_stack_array() -> None:
     assert "T = stack_f32(4)" in kernel(body, C)
 
 
+@pytest.mark.parametrize(
+    ("table", "entries", "place", "operation"),
+    [("uint8", 256, "uint8", "lookup"), ("int8", 256, "uint8", "lookup"), ("uint8", 255, "uint8", "gather"),
+     ("float32", 256, "uint8", "gather"), ("uint8", 256, "int8", "gather")],
+)  # fmt: skip
+def test_only_tables_of_all_bytes_are_looked_up(table: str, entries: int, place: str, operation: str) -> None:
+    A, X, C = (
+        Buffer(name, (const(size),), dtype)
+        for name, size, dtype in (("A", entries, table), ("X", 16, place), ("C", 16, table))
+    )
+    whole = Ramp(const(0), const(1), 16)
+    text = kernel(BufferStore(C, A[X[whole].astype("int32x16")], (whole,)), A, X, C)
+    assert f" {operation}(A, " in text
+
+
 def test_divisions_are_cheap_where_the_sign_is_known() -> None:
     A, i, n = Buffer("A", (const(64),)), Var("i"), SizeVar("n")
     loop = For(i, const(0), n, ForKind.SERIAL, BufferStore(A, const(1.0), (i // 4 + i % 3 + (i - 5) // 3,)))

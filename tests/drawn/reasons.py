@@ -22,11 +22,13 @@ REASONS: dict[Row, str] = {
     **{(what, "swizzle_shared"): "tiles of warpgroups: tests/tir/transform/test_swizzle_shared.py"
        for what in ("pass changes", "pass changes nothing")},
     ("storage scope", "warpgroup"): "sums of warpgroups: tests/strategy/test_warpgroups.py",
+    ("graph pass changes", "byte_tables"): "quantised networks: tests/graph/passes/test_byte_tables.py",
     ("graph pass changes", "divided_scales"): "quantised networks: tests/graph/passes/test_divided_scales.py",
     ("graph pass changes", "moved_bytes"): "quantised networks: tests/graph/passes/test_moved_bytes.py",
     ("graph operator", "qnn.contrib_depthwise_conv2d_NCHWc"):
         "quantised networks: tests/graph/passes/test_integer_products.py",
     ("graph pass changes", "split_pool"): "large windows: tests/graph/passes/test_split_pool.py",
+    ("graph pass changes", "group_norms"): "rows of groups: tests/graph/passes/test_group_norms.py",
     ("requirement refuses", "iterates"): "loops that do not run: tests/tir/schedule/test_errors.py",
     ("requirement refuses", "product_fits"): "more than 2^31 iterations: tests/tir/schedule/test_errors.py",
     ("pass changes nothing", "drop_blocks"): "every function has a root block",

@@ -55,6 +55,20 @@ def test_outputs_have_the_shape_that_data_decide(threads: int) -> None:
                 np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+def test_what_depends_on_two_sizes_follows_either() -> None:
+    """From run to run one of them changes, the other one, or both: a kernel gets their product."""
+    b, n, m = GraphBuilder("two_sizes"), SizeVar("n"), SizeVar("m")
+    x, counts = b.input("x", (6, 3)), [b.input(name, (), "int64") for name in ("first", "second")]
+    for count, size, most in zip(counts, (n, m), (6, 3), strict=True):
+        b.op("bind_size", count, size=size, most=most, where="a count")
+    part = b.op("leading", b.op("leading", x, size=n, axis=0), size=m, axis=1)
+    graph = b.build([b.op("cumsum", b.op("reshape", part, newshape=(n * m,)), axis=0)])
+    module = tvm.build(graph, threads=1)
+    for first, second in ((5, 2), (3, 2), (6, 2), (6, 3), (2, 3), (2, 1), (6, 1), (4, 2)):
+        found = module(X, np.array(first), np.array(second))
+        np.testing.assert_allclose(found, np.cumsum(X[:first, :second]), rtol=1e-6)
+
+
 def test_memory_is_planned_for_the_bound_and_known_before_the_run() -> None:
     executable = tvm.lower(first_rows(), stop_at="executable")
     assert all(isinstance(arena.size, int) for arena in executable.arenas)

@@ -46,8 +46,12 @@ class Node:
         except Exception:  # it fails in many ways on what it does not know
             return None
 
-    def model(self) -> onnx.ModelProto:
-        """The model of this node alone."""
+    def model(self, open_axes: Mapping[str, Sequence[int]] = {}) -> onnx.ModelProto:
+        """The model of this node alone; these axes of its inputs have any extent."""
+
+        def dims(name: str, a: np.ndarray) -> list[Any]:
+            return [f"{name}_{k}" if k in open_axes.get(name, ()) else extent for k, extent in enumerate(a.shape)]
+
         given = {name: a for name, a in self.inputs.items() if a is not None}
         results = [f"y{k}" for k in range(self.outputs)]
         names = [name if a is not None else "" for name, a in self.inputs.items()]
@@ -55,7 +59,7 @@ class Node:
         graph = helper.make_graph(
             [node], "random",
             [
-                helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+                helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), dims(name, a))
                 for name, a in given.items() if name not in self.known
             ],
             [onnx.ValueInfoProto(name=name) for name in results],

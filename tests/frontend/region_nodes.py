@@ -26,29 +26,32 @@ def roi_align(d: Drawing) -> Node:
     corners = np.array([[d.int(-3, 10) / 2 for _ in range(4)] for _ in range(count)], np.float32)
     images = int_array(*(d.int(0, len(x) - 1) for _ in range(count)))
     attrs = {
-        "output_height": d.int(1, 3), "output_width": d.int(1, 3), "sampling_ratio": d.int(1, 3),
+        "output_height": d.int(1, 3), "output_width": d.int(1, 3), "sampling_ratio": d.int(0, 3),
         "spatial_scale": d.one(1.0, 0.5), "coordinate_transformation_mode": d.one("half_pixel", "output_half_pixel"),
     }  # fmt: skip
 
     def definition() -> list[np.ndarray]:
         half = attrs["coordinate_transformation_mode"] == "half_pixel"
-        samples, bins = attrs["sampling_ratio"], (attrs["output_height"], attrs["output_width"])
+        ratio, bins = attrs["sampling_ratio"], (attrs["output_height"], attrs["output_width"])
         y = np.zeros((count, x.shape[1], *bins))
         for r, region in enumerate(corners):
             left, top, right, bottom = region * attrs["spatial_scale"] - (0.5 if half else 0.0)
             sizes = [bottom - top, right - left]
             sizes = sizes if half else [max(s, 1.0) for s in sizes]
+            samples = [ratio or max(math.ceil(size / number), 0) for size, number in zip(sizes, bins)]
             for row, column in itertools.product(*map(range, bins)):
                 parts = []
-                for i, j in itertools.product(range(samples), repeat=2):
+                for taps in itertools.product(*map(range, samples)):
                     place = [
-                        start + (index + (k + 0.5) / samples) * size / number
-                        for start, index, k, size, number in zip((top, left), (row, column), (i, j), sizes, bins)
+                        start + (index + (k + 0.5) / of) * size / number
+                        for start, index, k, of, size, number in zip(
+                            (top, left), (row, column), taps, samples, sizes, bins
+                        )
                     ]
                     inside = all(-1 <= p <= extent for p, extent in zip(place, x.shape[2:]))
                     place = [min(max(p, 0.0), extent - 1.0) for p, extent in zip(place, x.shape[2:])]
                     parts.append(_between(x[images[r]], *place) if inside else np.zeros(x.shape[1]))
-                y[r, :, row, column] = np.mean(parts, 0)
+                y[r, :, row, column] = np.mean(parts, 0) if parts else 0.0
         return [y.astype(np.float32)]
 
     return d.node("RoiAlign", {"x": x, "rois": corners, "images": images}, attrs, opset=16, definition=definition)

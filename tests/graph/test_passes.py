@@ -21,6 +21,7 @@ from minitvm.graph.passes.constant_folding import constant_folding
 from minitvm.graph.passes.dead_code import dead_code
 from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
+from minitvm.graph.passes.group_norms import group_norms
 from minitvm.graph.passes.rebuild import with_output_names
 from minitvm.graph.passes.simplify import simplify
 from minitvm.graph.passes.split_conv_transpose import split_conv_transpose
@@ -44,6 +45,7 @@ PASSES: dict[str, Callable[[Graph], Graph]] = {
     "dead_code": dead_code,
     "fold_batch_norm": fold_batch_norm,
     "fuse": fuse,
+    "group_norms": group_norms,
     "simplify": simplify,
     "split_conv_transpose": split_conv_transpose,
     "split_pool": split_pool,

@@ -119,6 +119,7 @@ CASES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Any]]]] = {
     "qnn.dequantize": [
         ([(2, 4, 3), (4,), (4,)], {"axis": 1, "whole": {0: ("int8", 100), 2: ("int8", 100)}}),
     ],
+    "qnn.lookup": [([ROWS, (256,)], {"whole": {0: (dtype, 100), 1: ("uint8", 200)}}) for dtype in ("int8", "uint8")],
     "nn.rnn": [
         ([(3, 2, 1, 4), (1, 4, 4), (1, 2, 4)], {"activations": ("elu",), "alpha": (0.7,), "direction": "reverse"})
     ],

@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, example, given, settings
 import minitvm as tvm
 from minitvm.executable import Copy, Executable, State, verify
 from minitvm.graph import Graph, GraphBuilder, Value, verify_graph
+from minitvm.link.in_place import in_place
+from minitvm.link.views import is_view, writes_its_output
 from minitvm.lowering.updating import updating
 from minitvm.reference import executable as interpreter
 from minitvm.reference import graph as oracle
@@ -184,3 +186,25 @@ def test_the_function_of_an_update_must_begin_with_a_copy() -> None:
     func = te.create_prim_func([x, te.compute((4,), lambda i: x[i] + 1.0)])
     with pytest.raises(tvm.errors.InternalError, match="does not begin by copying"):
         updating(func, 0)
+
+
+@pytest.mark.parametrize("read", ["nothing", "before", "later", "returned"])
+def test_what_a_run_computed_is_updated_where_it_lies(read: str) -> None:
+    """Two updates of a sum: in its memory, unless something behind them, or the caller, reads the sum itself."""
+    b = GraphBuilder()
+    x, rows, places = b.input("x", (5, 3)), b.input("rows", (2, 3)), b.input("places", (2, 1), "int64")
+    total = b.op("add", x, 1.0)
+    early = b.op("cumsum", total, axis=0)
+    once = b.op("scatter_nd", total, places, rows, reduction="add")
+    twice = b.op("scatter_nd", once, places, rows, reduction="add")
+    late = b.op("cumsum", total, axis=0)
+    graph = b.build({"nothing": [twice], "before": [early, twice], "later": [twice, late],
+                     "returned": [total, twice]}[read])  # fmt: skip
+    fused = tvm.lower(graph, stop_at="fused")
+    groups = in_place(fused, is_view, writes_its_output).groups
+    assert [len(group) for group in groups] == [3 if read in ("nothing", "before") else 2]
+    draw = np.random.default_rng(0)
+    inputs = {"x": draw.standard_normal((5, 3)).astype(np.float32), "places": np.array([[1], [4]]),
+              "rows": draw.standard_normal((2, 3)).astype(np.float32)}  # fmt: skip
+    for found, wanted in zip(interpreter.run(compiled(graph), inputs), oracle.run(graph, inputs), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)

@@ -4,6 +4,7 @@
 `machine_code(...)`  the same, compiled
 `imported(...)`      ONNX nodes: ONNX's own evaluator, the graph's interpreter, the operators' tensor expressions
 `branches()`         ONNX models of one If: the standard, and the graph's interpreter
+`at_many_sizes(...)` ONNX graphs of open sizes: ONNX Runtime, and the graph's interpreter
 `bounded()`          chains of operators on numbers: the bounds that the importer reads off them
 `remembered()`       programs with states, run after run: the graph's interpreter and the executable's
 `repeated()`         programs with loops: the graph's interpreter, the executable's, compiled code on request
@@ -43,6 +44,7 @@ from minitvm.tir.nodes import Evaluate, Seq
 from minitvm.tir.transform import lower as lower_function
 from tests.drawing import Seeded
 from tests.executable.loop_graphs import CASES
+from tests.frontend import open_cases
 from tests.frontend.bounded_numbers import drawn_numbers
 from tests.frontend.branch_models import random_case
 from tests.frontend.random_nodes import OPERATORS, difference, nodes
@@ -106,6 +108,19 @@ def imported(*families: str, examples: int = 400) -> Workload:
             raise Noticed(found.split(":")[0], found)
 
     return drawn(f"ONNX nodes of {listed(chosen)}", body, examples)
+
+
+def at_many_sizes(*parts: str) -> Workload:
+    """Graphs of open sizes whose names have one of these parts, at each of their sizes beside ONNX Runtime."""
+
+    def body(trial: Trial, name: str) -> None:
+        trial.compared += 1
+        found = open_cases.difference(name)
+        if found:
+            raise Noticed("at many sizes", found)
+
+    chosen = [name for name in open_cases.CASES if any(part in name for part in parts)]
+    return directed(f"graphs of open sizes: {listed(parts)}", lambda: chosen, body)
 
 
 def branches(examples: int = 150) -> Workload:

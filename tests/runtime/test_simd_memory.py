@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from minitvm.errors import InternalError
+from minitvm.runtime.cpu import operations
 from minitvm.runtime.cpu.compiler import compile_kernel, kernel_assembly
 from minitvm.runtime.vectors import simd
 from minitvm.runtime.vectors.lanes import ELEMENTS
@@ -39,6 +40,29 @@ def test_masked_access_touches_nothing_else(kernel: Any, element: str, lanes: in
         run(a, r, n)
         np.testing.assert_array_equal(r[1 : n + 1], a[1:])
         assert (r[0] == np.full(1, GUARD, dtype)).all() and (r[n + 1 :] == np.full(1, GUARD, dtype)).all()
+
+
+@pytest.mark.parametrize("instruction", [True, False], ids=["as on this machine", "gathered"])
+@pytest.mark.parametrize("lanes", [4, 16, 32, 64])
+def test_bytes_are_places_in_a_table(kernel: Any, monkeypatch: Any, lanes: int, instruction: bool) -> None:
+    """Every byte, from a table of unsigned and of signed ones, at any address."""
+    if not instruction:
+        monkeypatch.setattr(operations, "has_vbmi", lambda: False)
+    run = kernel(
+        f"from minitvm.runtime.vectors.simd import load, lookup, pointer_i8, pointer_u8, store  # {instruction}\n"
+        f"def kernel(args, thread, threads):\n"
+        f"    A = pointer_u8(args[0])\n    B = pointer_i8(args[1])\n    X = pointer_u8(args[2])\n"
+        f"    R = pointer_u8(args[3])\n    S = pointer_i8(args[4])\n"
+        f"    for i in range(0, 256, {lanes}):\n"
+        f"        store(R, i, lookup(A, load(X, i, {lanes})))\n"
+        f"        store(S, i, lookup(B, load(X, i, {lanes})))\n"
+    )
+    rng = np.random.default_rng(lanes)
+    a, b = rng.integers(0, 256, 257).astype("uint8")[1:], rng.integers(-128, 128, 256).astype("int8")
+    x, r, s = rng.permutation(256).astype("uint8"), np.empty(256, "uint8"), np.empty(256, "int8")
+    run(a, b, x, r, s)
+    np.testing.assert_array_equal(r, a[x])
+    np.testing.assert_array_equal(s, b[x])
 
 
 @pytest.mark.parametrize("element", ELEMENTS)

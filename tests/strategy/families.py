@@ -198,6 +198,23 @@ def _rows(draw: Draw) -> PrimFunc:
     return te.create_prim_func([x, getattr(topi, kind)(x, axis=-1)])
 
 
+def channel_norms(draw: Draw) -> PrimFunc:
+    """Channels that are normalised over an image, alone or in groups; plain, or in blocks."""
+    batch, image = _perhaps_open(draw, "n", _size(draw, 1, 2)), (_size(draw, 1, 4), _size(draw, 1, 9))
+    groups, size = _size(draw, 1, 3), _size(draw, 1, 6)
+    channels: tuple[int, ...] = (groups * size,)
+    shape, axis = (batch, *channels, *image), (1,)
+    if draw(st.booleans()):
+        channels = (groups * size, LANES)
+        size *= LANES
+        shape, axis = (batch, channels[0], *image, LANES), (1, -1)
+    x, gamma, beta = (te.placeholder(s, name=n) for s, n in ((shape, "x"), (channels, "gamma"), (channels, "beta")))
+    if draw(st.booleans()):
+        return _with_epilogue(draw, [x, gamma, beta], topi.instance_norm(x, gamma, beta, axis=axis))
+    many = draw(st.sampled_from([g for g in range(1, groups * size + 1) if groups * size % g == 0]))
+    return _with_epilogue(draw, [x, gamma, beta], topi.group_norm(x, gamma, beta, num_groups=many, axis=axis))
+
+
 def _generic(draw: Draw) -> PrimFunc:
     rows, columns = (_perhaps_open(draw, name, _size(draw, 1, 40)) for name in ("m", "n"))
     x = te.placeholder((rows, columns), name="x")
@@ -211,6 +228,13 @@ def _generic(draw: Draw) -> PrimFunc:
     return te.create_prim_func([x, topi.relu(topi.add(x, topi.sigmoid(x)))])
 
 
+def _channel_sums(draw: Draw) -> PrimFunc:
+    """Sums and maxima over channels in blocks, which lie far apart, and in these side by side."""
+    x = te.placeholder((1, _size(draw, 1, 3), _perhaps_open(draw, "h", _size(draw, 1, 3)), 5, LANES), name="x")
+    reduce = draw(st.sampled_from([topi.sum, topi.max, topi.mean]))
+    return _with_epilogue(draw, [x], reduce(x, axis=(1, 4)))
+
+
 FAMILIES = [
     Family("conv2d_nchwc", _conv, examples=2),
     Family("conv2d_nchwc", _blocked_phases, examples=2, what="phases"),
@@ -221,7 +245,9 @@ FAMILIES = [
     Family("matvec", _matvec),
     Family("pool", _pool),
     Family("rows", _rows),
+    Family("rows", channel_norms, what="channels"),
     Family("generic", _generic),
+    Family("generic", _channel_sums, examples=2, what="channels"),
 ]
 
 

@@ -9,6 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from minitvm import reference, strategy, te, topi
+from minitvm.errors import ScheduleError
 from minitvm.strategy.blocks import blocks_of, is_reduction
 from minitvm.strategy.roles import Roles, roles
 from minitvm.target import Target
@@ -131,3 +132,21 @@ def test_columns_that_lie_apart_are_stored_phase_by_phase(
     assert any(len(shape) == 4 and int(shape[2]) == step for shape in stored)
     verdict = reference.check(func, lower(schedule.func, CPU, "main"), modes=["exact"])
     assert verdict.equal, verdict
+
+
+def batches_are_contractions() -> None:
+    """A batch of one element, over however many axes, is a batch: its panels are packed as those of any other."""
+    for batch in ((1,), (1, 1), (1, 2), (2, 2)):
+        a, b = te.placeholder((*batch, 5, 3), name="a"), te.placeholder((*batch, 3, 5), name="b")
+        func = te.create_prim_func([a, b, topi.matmul(a, b)])
+        candidates = [one for one in strategy.candidates(func, CPU) if one.rule == "contraction"]
+        packed = next(one for one in candidates if one.knobs["pack"])
+        try:
+            verdict = reference.check(func, packed.schedule(func).func, modes=["exact"])
+        except ScheduleError as error:
+            raise AssertionError(f"a batch of {batch}: {error}") from error
+        assert verdict.equal, (batch, packed.knobs)
+
+
+def test_batches_are_contractions() -> None:
+    batches_are_contractions()

@@ -148,8 +148,13 @@ def layer_norm(b: GraphBuilder, lanes: int) -> Value:
 
 
 def group_norm(b: GraphBuilder, lanes: int) -> Value:
-    x = b.input("x", (1, 4, 2, 2 * lanes))
+    x = b.input("x", (1, 4, 4, 2 * lanes))
     return b.op("nn.group_norm", x, b.input("gamma", (4,)), b.input("beta", (4,)), num_groups=2)
+
+
+def blocked_norm(b: GraphBuilder, lanes: int) -> Value:
+    x, weights = b.input("x", (1, 2, 2, 3, lanes)), [b.input(name, (2, lanes)) for name in ("gamma", "beta")]
+    return b.op("nn.relu", b.op("nn.instance_norm", x, *weights, axis=(1, -1)))
 
 
 def concat(b: GraphBuilder, lanes: int) -> Value:
@@ -193,7 +198,8 @@ CASES = [
     Case("softmax", one("nn.softmax", 3, 64), "rows", wider=4),
     Case("softmax_rows", one("nn.softmax", 5, -1, axis=0)),
     Case("layer_norm", layer_norm, "rows", wider=4),
-    Case("group_norm", group_norm, wider=4),
+    Case("group_norm", group_norm, "rows", wider=4),
+    Case("blocked_norm", blocked_norm, "rows"),
     Case("sum", one("sum", 3, 64, axis=1), wider=4),
     Case("sum_columns", one("sum", 5, -1, axis=0)),
     Case("transpose", one("transpose", 32, 35, axes=(1, 0))),

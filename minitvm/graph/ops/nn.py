@@ -25,6 +25,8 @@ _COMPLEX: list[tuple[str, Callable[..., Any]]] = [
     ("nn.max_pool1d", topi.max_pool1d),
     ("nn.max_pool2d", topi.max_pool2d),
     ("nn.max_pool3d", topi.max_pool3d),
+    ("nn.group_norm", topi.group_norm),
+    ("nn.instance_norm", topi.instance_norm),
 ]
 # Phases that a convolution computes interleave as its results are written.
 _INTERLEAVED = frozenset(("nn.conv1d", "nn.conv2d", "nn.conv3d"))
@@ -34,8 +36,6 @@ for _name, _te in _COMPLEX:
 
 # Each has several stages, some of which read a whole axis: no other operator may join their group.
 _OPAQUE: list[tuple[str, Callable[..., Any]]] = [
-    ("nn.group_norm", topi.group_norm),
-    ("nn.instance_norm", topi.instance_norm),
     ("nn.l2_normalize", topi.l2_normalize),
     ("nn.layer_norm", topi.layer_norm),
     ("nn.log_softmax", topi.log_softmax),

@@ -117,3 +117,4 @@ register("einsum", pattern=Pattern.COMPLEX_OUT_FUSABLE)(topi.einsum)
 
 register("qnn.dequantize", pattern=Pattern.BROADCAST, fold=_dequantize, sought=True)(topi.dequantize)
 register("qnn.quantize", pattern=Pattern.BROADCAST)(topi.quantize)
+register("qnn.lookup", pattern=Pattern.ELEMENTWISE)(topi.lookup)

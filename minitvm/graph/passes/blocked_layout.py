@@ -8,6 +8,7 @@ time. What TVM calls AlterOpLayout; the idea is from Liu et al., "Optimizing CNN
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -390,6 +391,19 @@ class Blocking:
         self.blocked[item.output] = self.op(op, self.blocked[data], name=item.output.name, axis=axes, keepdims=True)
         return True
 
+    def channel_norm(self, item: OpNode) -> bool:
+        """Channels, or groups of them, that are normalised: in blocks they are numbered along two axes."""
+        data, *weights = item.inputs
+        width = self.block(item.output)
+        if data not in self.blocked or width is None or any(v not in self.data for v in weights):
+            return False
+        if item.attrs["axis"] != 1 or int(data.shape[1]) % width:  # type: ignore[arg-type]
+            return False  # what fills a block is no channel
+        rows = [self.b.constant(self.data[v].reshape(-1, width), v.name) for v in weights]
+        attrs = {**item.attrs, "axis": (1, -1)}
+        self.blocked[item.output] = self.op(item.op, self.blocked[data], *rows, name=item.output.name, **attrs)
+        return True
+
     def concatenate(self, item: OpNode) -> bool:
         block = self.block(item.output)
         blocks = {self.block(v) for v in item.inputs}
@@ -404,6 +418,81 @@ class Blocking:
         parts = [self.as_blocked(v) for v in item.inputs]
         self.blocked[item.output] = self.op("concatenate", *parts, name=item.output.name, axis=1)
         return True
+
+    def reduction(self, item: OpNode) -> bool:
+        """A reduction over channels reads them in blocks, and has a plain result; one over pixels keeps the blocks."""
+        data, output, rank = item.inputs[0], item.output, item.inputs[0].ndim
+        width, axis = self.block(data), item.attrs["axis"]
+        if data not in self.blocked or width is None or axis is None:
+            return False
+        axes = {a % rank for a in ((axis,) if isinstance(axis, int) else axis)}
+        if 1 not in axes:
+            if not item.attrs["keepdims"] or self.block(output) != width:
+                return False
+            attrs = {**item.attrs, "axis": tuple(sorted(axes))}
+            self.blocked[output] = self.op(item.op, self.blocked[data], name=output.name, **attrs)
+            return True
+        if int(data.shape[1]) % width or not all(isinstance(d, int) for d in output.shape):  # type: ignore[arg-type]
+            return False  # what fills a block is no channel
+        attrs = {**item.attrs, "axis": (*sorted(axes), rank), "keepdims": False}
+        reduced = self.op(item.op, self.blocked[data], name=output.name, **attrs)
+        if item.attrs["keepdims"]:
+            reduced = self.op("reshape", reduced, name=output.name, newshape=output.shape)
+        self.plain[output] = reduced
+        return True
+
+    def strided_slice(self, item: OpNode) -> bool:
+        """A part of the channels that begins with a block, and any part of the other axes."""
+        data, output, attrs = item.inputs[0], item.output, item.attrs
+        begin, end, where = list(attrs["begin"]), list(attrs["end"]), attrs["axes"]
+        axes = list(range(len(begin))) if where is None else [a % output.ndim for a in where]
+        strides = attrs["strides"] or (1,)
+        steps = list(strides) * (len(axes) if len(strides) == 1 else 1)
+        if 1 in axes:
+            at = axes.index(1)
+            blocks = self.whole_blocks(data, output, begin[at], end[at], steps[at])
+            if blocks is None:
+                return False
+            begin[at], end[at] = blocks
+        elif self.block(output) is None or data not in self.blocked:
+            return False
+        self.blocked[output] = self.op(
+            item.op, self.blocked[data], name=output.name, begin=tuple(begin), end=tuple(end), strides=tuple(steps),
+            axes=tuple(axes),
+        )  # fmt: skip
+        return True
+
+    def split(self, item: OpNode) -> bool:
+        """Parts of the channels that all begin with a block."""
+        data = item.inputs[0]
+        if item.attrs["axis"] % data.ndim != 1 or data not in self.blocked:
+            return False
+        ends = list(itertools.accumulate(int(part.shape[1]) for part in item.outputs))  # type: ignore[arg-type]
+        parts = [
+            self.whole_blocks(data, part, begin, end)
+            for part, begin, end in zip(item.outputs, [0, *ends], ends, strict=False)
+        ]
+        if None in parts:
+            return False
+        for output, blocks in zip(item.outputs, parts, strict=True):
+            assert blocks is not None
+            self.blocked[output] = self.op(
+                "strided_slice", self.blocked[data], name=output.name, begin=blocks[:1], end=blocks[1:], axes=(1,)
+            )
+        return True
+
+    def whole_blocks(self, data: Value, output: Value, begin: Any, end: Any, step: int = 1) -> tuple[int, int] | None:
+        """The blocks that hold the channels of a slice, its first one first in a block; None where there are none.
+
+        The last block may have more channels than the slice, as one has that is filled.
+        """
+        width = self.block(data)
+        if data not in self.blocked or width is None or self.block(output) != width or step != 1:
+            return None
+        if not isinstance(begin, int) or not isinstance(end, int):
+            return None
+        first, last, _ = slice(begin, end).indices(int(data.shape[1]))  # type: ignore[arg-type]
+        return None if first % width else (first // width, -(-last // width))
 
     def turned_phases(self, item: OpNode, data: Value) -> bool:
         """Whether an operator computes phases from `data` that interleave on plain values."""
@@ -459,10 +548,12 @@ class Blocking:
 
     def quantize(self, item: OpNode) -> bool:
         """Quantisation follows the layout if it has one scale and zero point: then its axis has no effect."""
+        return all(p.shape in ((), (1,)) for p in item.inputs[1:]) and self.of_data(item)
+
+    def of_data(self, item: OpNode) -> bool:
+        """An operator whose result is element by element that of its first input; the others have no axis of it."""
         data, *parameters = item.inputs
         if data not in self.blocked or not self.block(item.output):
-            return False
-        if any(p.shape not in ((), (1,)) for p in parameters):
             return False
         inputs = [self.blocked[data], *map(self.as_plain, parameters)]
         self.blocked[item.output] = self.op(item.op, *inputs, name=item.output.name, **item.attrs)
@@ -578,11 +669,19 @@ _RULES: Mapping[str, Callable[[Blocking, OpNode], bool]] = {
     "nn.avg_pool2d": Blocking.pool2d,
     "qnn.quantize": Blocking.quantize,
     "qnn.dequantize": Blocking.quantize,
+    "qnn.lookup": Blocking.of_data,
     "nn.global_avg_pool": Blocking.global_pool,
     "nn.global_max_pool": Blocking.global_pool,
     "nn.bias_add": Blocking.bias_add,
+    "nn.instance_norm": Blocking.channel_norm,
+    "nn.group_norm": Blocking.channel_norm,
     "nn.interleave": Blocking.interleave,
     "concatenate": Blocking.concatenate,
+    "strided_slice": Blocking.strided_slice,
+    **dict.fromkeys(
+        ("l1", "l2", "log_sum", "logsumexp", "max", "mean", "min", "prod", "sum", "sum_square"), Blocking.reduction
+    ),
+    "split": Blocking.split,
     "nn.dense": Blocking.dense,
     "qnn.conv2d": blocked_bytes.conv2d,
     "qnn.dense": blocked_bytes.dense,

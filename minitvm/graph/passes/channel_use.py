@@ -15,8 +15,8 @@ from ..registry import Pattern, get
 OPEN = 32  # what an open side of an image counts as
 _CONVOLUTIONS = ("nn.conv2d", "nn.conv3d", "qnn.conv2d")
 _WORD = 4  # bytes of which products are one step
-_POOLS = ("nn.max_pool2d", "nn.avg_pool2d", "nn.global_avg_pool", "nn.global_max_pool", "nn.bias_add", "qnn.quantize",
-          "qnn.dequantize")  # fmt: skip
+_FOLLOWERS = ("nn.max_pool2d", "nn.avg_pool2d", "nn.global_avg_pool", "nn.global_max_pool", "nn.bias_add",
+              "qnn.quantize", "qnn.dequantize", "nn.instance_norm", "nn.group_norm")  # fmt: skip
 
 
 def convolution_of(item: OpNode) -> Convolution:
@@ -104,7 +104,7 @@ def _joins(item: OpNode) -> bool:
 
 
 def _follows(item: OpNode) -> bool:
-    return item.op in _POOLS or get(item.op).pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST) or _joins(item)
+    return item.op in _FOLLOWERS or get(item.op).pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST) or _joins(item)
 
 
 def _blocked(graph: Graph, on_blocks: Callable[[OpNode], bool]) -> set[Value]:

@@ -367,6 +367,10 @@ class _Conversion:
     def quantize(self, item: OpNode, form: str) -> bool:
         if any(v.shape not in ((), (1,)) for v in item.inputs[1:]):
             return self.along_axis(item, form)
+        return self.of_data(item, form)
+
+    def of_data(self, item: OpNode, form: str) -> bool:
+        """An operator whose result is element by element that of its first input; the others have no axis of it."""
         inputs = [self.form(item.inputs[0], form), *map(self.original, item.inputs[1:])]
         return self.give(item, form, self.b.op(item.op, *inputs, **item.attrs))
 
@@ -377,6 +381,7 @@ _FOLLOWERS: Mapping[str, Follow] = {
     "nn.global_avg_pool": _Conversion.global_pool, "nn.global_max_pool": _Conversion.global_pool,
     "nn.bias_add": _Conversion.bias_add, "concatenate": _Conversion.concatenate, "nn.pad": _Conversion.pad,
     "qnn.quantize": _Conversion.quantize, "qnn.dequantize": _Conversion.quantize,
+    "qnn.lookup": _Conversion.of_data,
     **dict.fromkeys(("nn.batch_norm", "nn.prelu", "nn.softmax", "nn.log_softmax"), _Conversion.along_axis),
     **dict.fromkeys(("sum", "mean", "max", "min"), _Conversion.reduce),
 }  # fmt: skip

@@ -12,12 +12,14 @@ from ...tir.pass_context import PassContext
 from ..loops import everywhere
 from ..nodes import Graph
 from ..verify import verify_graph
+from .byte_tables import byte_tables
 from .common_subexpressions import common_subexpressions
 from .constant_folding import Evaluate, constant_folding
 from .dead_code import dead_code
 from .divided_scales import divided_scales
 from .fold_batch_norm import fold_batch_norm
 from .fuse import fuse
+from .group_norms import group_norms
 from .half_products import half_products
 from .integer_products import integer_products
 from .loop_bodies import loop_bodies
@@ -39,11 +41,13 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
         ("dead_code", dead_code),
         ("loop_bodies", loop_bodies),
         ("moved_bytes", moved_bytes),
+        ("byte_tables", byte_tables),
         *product_passes(target, accuracy),
         ("constant_folding", lambda graph: constant_folding(graph, evaluate)),
         ("simplify", simplify),
         ("divided_scales", lambda graph: divided_scales(graph, accuracy)),
         ("fold_batch_norm", fold_batch_norm),
+        ("group_norms", group_norms),
         ("split_conv_transpose", split_conv_transpose),
         ("split_resize", split_resize),
         ("split_pool", split_pool),

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from llvmlite import ir
 from numba.core import types
 from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import builtin_registry
 
-from ..vectors import brain_products, byte_products, simd, tile_products  # noqa: F401 (simd registers the operations)
+from ..vectors import (
+    brain_products,
+    byte_products,
+    byte_tables,
+    simd,  # noqa: F401 (registers the operations)
+    tile_products,
+)
 from ..vectors.lanes import F32, I32, Operation, Value, declare, on_machine
 from .loader import cpu_description
+
+_ROW = 64  # bytes of a vector of AVX-512
 
 
 def accept(operation: Operation) -> None:
@@ -71,6 +81,29 @@ def dot2_bf16(c: Value, a: Value, b: Value) -> Value | None:
     return c.wrap(a.builder.call(function, [c.llvm, *(a.builder.bitcast(w.llvm, pairs) for w in (a, b))]))
 
 
+def byte_lookup(builder: ir.IRBuilder, table: ir.Value, places: Value) -> Value | None:
+    """AVX-512 VBMI's `vpermi2b`, one for each half of the table; None where this CPU does not have it."""
+    if not has_vbmi():
+        return None
+    vector, rows = ir.VectorType(ir.IntType(8), _ROW), byte_tables.ENTRIES // _ROW
+    at = builder.bitcast(table, vector.as_pointer())
+    first, second, third, fourth = (
+        builder.load(builder.gep(at, [ir.Constant(ir.IntType(32), row)]), align=1) for row in range(rows)
+    )
+    index = builder.shuffle_vector(places.llvm, places.llvm, _lanes(k % places.lanes for k in range(_ROW)))
+    name = "llvm.x86.avx512.vpermi2var.qi.512"
+    function = declare(builder, name, ir.FunctionType(vector, [vector] * 3))
+    low, high = builder.call(function, [first, index, second]), builder.call(function, [third, index, fourth])
+    upper = builder.icmp_signed("<", index, ir.Constant(vector, [0] * _ROW))
+    chosen = builder.select(upper, high, low)
+    return places.wrap(builder.shuffle_vector(chosen, chosen, _lanes(range(places.lanes))))
+
+
+def _lanes(numbers: Iterable[int]) -> ir.Constant:
+    picks = list(numbers)
+    return ir.Constant(ir.VectorType(ir.IntType(32), len(picks)), picks)
+
+
 class _Brain(ir.Type):
     """LLVM's bfloat, which llvmlite does not have."""
 
@@ -94,6 +127,11 @@ def _features() -> set[str]:
     return {name[1:] for name in cpu_description()[1].split(",") if name.startswith("+")}
 
 
+def has_vbmi() -> bool:
+    """Whether the machine that kernels are compiled for permutes bytes of two vectors."""
+    return {"avx512vbmi", "avx512bw"} <= _features()
+
+
 def has_vnni(lanes: int) -> bool:
     """Whether the machine that kernels are compiled for multiplies bytes in vectors of so many words."""
     features = _features()
@@ -102,6 +140,7 @@ def has_vnni(lanes: int) -> bool:
 
 
 byte_products.INSTRUCTIONS["x86_64"] = dot4_add
+byte_tables.INSTRUCTIONS["x86_64"] = byte_lookup
 brain_products.INSTRUCTIONS["x86_64"] = dot2_bf16
 tile_products.INSTRUCTIONS["x86_64"] = tile_dot
 on_machine(accept)

@@ -161,12 +161,14 @@ class BoundProgram:
         self._input_slots: list[list[int]] = [[] for _ in x.inputs]
         self._output_slots: list[list[int]] = [[] for _ in x.outputs]
         self._words: list[int] = []
-        # Words that depend on sizes which steps bind, by the last of these steps; the sizes that they were made for.
+        # Words that depend on sizes which steps bind, by the last of these steps; all sizes that the words of a step
+        # depend on, and their values when the words were made.
         self._binders = {step.var: number for number, step in enumerate(x.steps) if isinstance(step, BindSize)}
         self._later: dict[int, list[tuple[int, Callable[[Bindings], Number], str]]] = {
             number: [] for number in self._binders.values()
         }
-        self._made_for: dict[Var, int] = {}
+        self._needed: dict[int, list[Var]] = {number: [] for number in self._later}
+        self._made_for: dict[int, list[Number]] = {}
         self._checks = SizeChecks(x)
         starts = [self._lay_out(step) for step in x.steps]
         table = np.array(self._words or [0], np.int64)
@@ -229,9 +231,11 @@ class BoundProgram:
             return self._places[a.arena] + int(self._evaluated(a.offset))
         if not self._binders or not isinstance(a, Expr):
             return scalar_word(self._evaluated(a), dtype)
-        steps = [self._binders[v] for v in free_vars(a) if v in self._binders]
-        if steps:
-            self._later[max(steps)].append((at, function_of(a), dtype))
+        late = [v for v in free_vars(a) if v in self._binders]
+        if late:
+            number = max(self._binders[v] for v in late)
+            self._later[number].append((at, function_of(a), dtype))
+            self._needed[number] += (v for v in late if v not in self._needed[number])
             return 0
         return scalar_word(self._evaluated(a), dtype)
 
@@ -386,14 +390,15 @@ class BoundProgram:
     def _bind_size(self, number: int, step: BindSize, place: int) -> None:
         """Read a size, and fill in the arguments that follow from it, unless the sizes are those of the last run."""
         self._checks.bind(step, ctypes.c_int64.from_address(place).value, self.env)
-        # Those of a loop that had no iteration have no value, and nothing here needs one.
-        known = (var for var, other in self._binders.items() if other <= number and var in self.env)
-        sizes = {var: int(self.env[var]) for var in known}
-        if all(self._made_for.get(var) == value for var, value in sizes.items()):
+        later = self._later[number]
+        if not later:
             return
-        for slot, value, dtype in self._later[number]:
+        sizes = [self.env[var] for var in self._needed[number]]
+        if sizes == self._made_for.get(number):
+            return
+        for slot, value, dtype in later:
             self._args[slot] = scalar_word(value(self.env), dtype)
-        self._made_for[step.var] = sizes[step.var]
+        self._made_for[number] = sizes
 
     def _run_external(self, step: Any, start: int) -> None:
         """Call the engine of a step."""

@@ -485,7 +485,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     **{name: _elementwise(f) for name, f in {**_UNARY, **_BINARY}.items()},
     **{name: _elementwise(f, mask=True) for name, f in _TESTS.items()},
     "load": _load, "load_words": _load_words, "load_whole": _load_whole, "store": _store, "store_whole": _store_whole,
-    "gather": _gather, "scatter": _scatter, "load_masked": _load_masked, "store_masked": _store_masked, "ramp": _ramp,
+    "gather": _gather, "lookup": _gather, "scatter": _scatter, "ramp": _ramp,
+    "load_masked": _load_masked, "store_masked": _store_masked,
     "async_copy": _async_copy, "async_copy_if": _async_copy, "async_commit": _async_commit, "async_wait": _async_wait,
     **{f"ldmatrix_x{n}{'_trans' if t else ''}": functools.partial(_ldmatrix, n, t)
        for n in (1, 2, 4) for t in (False, True)},

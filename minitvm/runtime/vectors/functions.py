@@ -51,8 +51,11 @@ def exp_f32(x: Value) -> Value:
 
 def _exp_below_89(x: Value) -> Value:
     """e^x for x up to 89, or NaN."""
-    # Below -104 the result rounds to zero.
-    p, n = _exp_parts((x < -104.0).select(x.constant(-104.0), x), 254)
+    # Below -104 the result rounds to zero. It is a product with 0: one that underflows takes a processor ten times as
+    # long, and masked scores of attention are all of this kind.
+    gone = x < -104.0
+    p, n = _exp_parts(gone.select(x.constant(-104.0), x), 254)
+    p = gone.select(x.constant(0.0), p)
     # 2^n in two factors: n runs from -150 to 128, further than one exponent field reaches. Half of n + 254 is half of n
     # and the bias of the exponent; what else is in the bits leaves them by the shift.
     half = n >> 1

@@ -51,6 +51,7 @@ when the kernel returns. `i` counts elements; unaligned is fine. bools are bytes
     load_words(A, i, n)             n int32 of four bytes each, of an array of bytes
     gather(A, iv[, m[, other]])     scatter(A, iv, v[, m])        iv: integer vector of element indices
     tile_dot_i8(A, i, rows, B, j, rows, C, k, rows)               products of tiles of bytes; `tile_products`
+    lookup(A, b)                    A[b[l]] in lane l of 256 bytes, b: vector of u8; `byte_tables`
     prefetch(A, i)                  A[i] will be read soon: a hint, i may be anything
     first(n, lanes)                 the mask of the first n lanes: the tail of a loop
 
@@ -68,7 +69,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from . import arithmetic, memory, tile_products  # noqa: F401 (registers an operation among those of memory)
+from . import arithmetic, byte_tables, memory, tile_products  # noqa: F401 (register operations among those of memory)
 from .lanes import ELEMENTS, MAX_LANES
 
 _NAMES: dict[str, Any] = {**arithmetic.MARKERS, **memory.MARKERS}

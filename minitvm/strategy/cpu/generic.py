@@ -3,7 +3,7 @@
 Each block is scheduled by itself: its spatial loops are fused up to the innermost one, which becomes vectors; what is
 left outside runs in parallel when there is enough of it. A reduction runs inside the parallel loop; where its input is
 contiguous along a spatial axis that axis becomes the vectors, otherwise the reduction is asked for lanes of its own.
-Every step that the schedule refuses is left out.
+Axes of a sum that are one axis in memory are one loop. Every step that the schedule refuses is left out.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ..blocks import (
 )
 from ..candidate import Candidate, Cost
 from ..registry import rule
+from ..roles import loops_as_one
 from .model import L3_BYTES, MEMORY_BYTES, shared
 from .streams import Stream, streams
 from .tasks import fused_tasks
@@ -164,12 +165,36 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
         attempt(lambda: sch.vectorize(lane))
         parallelized(sch, [*spatial[:-1], tile], work(block), knobs.tasks)
     else:
+        places = [p for p, kind in enumerate(kinds) if kind == REDUCE]
+        reduced = loops_as_one(sch, handle, list(zip(places, reduced, strict=True)))
         length = constant_extent(sch, reduced[-1])
+        a_vector = length is not None and max(2, lanes // 2) <= length < 2 * lanes
+        if len(reduced) > 1 and a_vector and reduces_along_last(block):
+            if attempt(lambda: _summed_apart(sch, handle, reduced[-1], lanes)) is not None:
+                parallelized(sch, list(sch.get_loops(handle))[: len(spatial)], work(block), knobs.tasks)
+                return
         if (length is None or length >= 2 * lanes) and lanes > 1 and reduces_along_last(block):
             long = length is None or length >= 4 * knobs.sums * lanes
             attempt(lambda: sch.annotate(reduced[-1], LANES, knobs.sums * lanes if long else lanes))
         parallelized(sch, spatial, work(block), knobs.tasks)
     _written_out(sch, reduced, knobs.unroll)
+
+
+def _summed_apart(sch: Schedule, block: Any, inner: Any, lanes: int) -> Any:
+    """A sum whose innermost loop is as long as a vector: each lane sums over the others, then the lanes are summed.
+
+    Returns the handle of the block that sums the lanes.
+    """
+    with sch.all_or_nothing():
+        apart = sch.rfactor(inner, -1)
+        *outside, over = sch.get_loops(block)
+        sch.compute_at(apart, outside[-1])
+        own = list(sch.get_loops(apart))[len(outside) :]
+        lane, *summed = own
+        sch.reorder(*summed, lane)
+        sch.vectorize(lane)
+        sch.annotate(over, LANES, constant_extent(sch, over) or lanes)
+        return block
 
 
 def _written_out(sch: Schedule, loops: list[Any], most: int) -> None:

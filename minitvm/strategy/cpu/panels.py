@@ -113,7 +113,7 @@ def schedule_panels(
     around = [*tasks, *within, *last]
     sch.reorder(*around, *rows, j_vector, j_lane)
     sch.compute_at(block, around[-1], preserve_unit_loops=True)
-    own = list(sch.get_loops(block))[len(around) :]
+    own = list(sch.get_loops(block))[-len(block_of(sch, block).iter_vars) :]
     spatial, reduction = own[:count], own[count:]
     vector, lane = sch.split(spatial[column], [None, tile.lanes])
     rest = [loop for position, loop in enumerate(spatial) if position not in (row, column)]

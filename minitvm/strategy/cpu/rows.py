@@ -1,4 +1,4 @@
-"""Rows that are normalised, as by softmax and layer norm: all that is computed for a row, in one loop over the rows.
+"""What is normalised, as by softmax, layer norm, instance norm and group norm: all of a row, in one loop over the rows.
 
     for row in parallel:
         for k: largest = max(largest, x[row, k])
@@ -6,7 +6,8 @@
         for k: total += power[k]
         for k: result[row, k] = power[k] / total
 
-A row is read from memory once, and stays in the caches nearest to the core until the last of these loops.
+A row is read from memory once, and stays in the caches nearest to the core until the last of these loops. It may be an
+image, a group of them, or a block of channels whose sums are vectors.
 """
 
 from __future__ import annotations
@@ -14,19 +15,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...expr import REDUCE
+from ...expr.conditions import is_const
 from ...tir import Schedule
 from ...tir.annotations import LANES
 from ...tir.nodes import PrimFunc
 from ..blocks import (
+    block_of,
     blocks_of,
+    contiguous_along_last,
     extents,
     inline_injective,
     is_reduction,
+    reduces_along_last,
     volume,
 )
 from ..candidate import Candidate, Cost, Unfit
 from ..registry import rule
-from ..rows import normalizes_rows
+from ..roles import loops_as_one
+from ..rows import Normalized, normalized
 from .generic import PARALLEL_WORK, constant_extent, vectorized, widest
 from .model import L3_BYTES, MEMORY_BYTES, shared
 from .streams import Stream, streams
@@ -38,13 +45,21 @@ _SUMS = (4, 1)  # vectors in which a sum is kept: one waits for itself
 _TURNS = 4  # of a loop over several vectors of sums, which are enough to pay for adding these up
 
 
-@rule("cpu", normalizes_rows)
+def normalizes(func: PrimFunc) -> bool:
+    """Whether the rule knows what is normalised."""
+    return normalized(func) is not None
+
+
+@rule("cpu", normalizes)
 def rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """The blocks of a row one after the other; only the lengths of vectors and of sums are decided."""
-    cpu, work_of = cpu_of(target), streams(func)
+    cpu, work_of, form = cpu_of(target), streams(func), normalized(func)
+    assert form is not None
     *_, result = blocks_of(func)
-    *leading, last_extent = extents(axis.dom.extent for axis in result.iter_vars)
-    length = last_extent or _OPEN
+    sizes = extents(axis.dom.extent for axis in result.iter_vars)
+    leading, length = sizes[: form.outside], volume(sizes[form.outside :], _OPEN) * form.together
+    if form.outside:
+        leading[-1] = leading[-1] and leading[-1] // form.together
     if volume(leading, _OPEN) < cpu.cores and volume(leading) * length >= PARALLEL_WORK:
         raise Unfit(f"{volume(leading)} rows for {cpu.cores} cores: there is more to share inside of a row")
     moved = sum(volume(buffer.shape, _OPEN) * buffer.dtype.bytes for buffer in func.params if hasattr(buffer, "shape"))
@@ -57,28 +72,52 @@ def rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     def apply(sch: Schedule, vector_bytes: int, sums: int) -> None:
         inline_injective(sch)
         *before, last = (block.name for block in blocks_of(sch.func))
-        *outside, _ = sch.get_loops(sch.get_block(last))
+        handle = sch.get_block(last)
+        loops = list(sch.get_loops(handle))
+        outside, row = loops[: form.outside], list(enumerate(loops))[form.outside :]
+        if form.together > 1:
+            outside[-1], member = sch.split(outside[-1], [None, form.together])
+            sch.reorder(*outside, member)
+        loops_as_one(sch, handle, row)
         task, *others = fused_tasks(sch, outside)
-        row = (task, *others)[-1]
         for name in reversed(before):
-            sch.compute_at(sch.get_block(name), row)
-        for block in list(blocks_of(sch.func)):
-            inside = sch.get_loops(sch.get_block(block.name))[1 + len(others) :]
-            lanes = max(1, vector_bytes // widest(block))
-            if not inside or lanes == 1:
-                continue
-            if not is_reduction(block):
-                vectorized(sch, inside[-1], lanes)
-            elif (constant_extent(sch, inside[-1]) or _OPEN) >= 2 * lanes:
-                sch.annotate(inside[-1], LANES, sums * lanes)
+            sch.compute_at(sch.get_block(name), (task, *others)[-1])
+        for name in (*before, last):
+            _in_vectors(sch, name, 1 + len(others), vector_bytes, sums, form)
         if volume(leading, _OPEN) * length >= PARALLEL_WORK:
             sch.parallel(task)
 
     for vector_bytes in (cpu.vector_bytes, max(1, cpu.vector_bytes // 2)):
         for sums in _SUMS:
-            if sums > 1 and length < _TURNS * sums * max(1, vector_bytes // widest(result)):
+            if sums > 1 and (form.lanes or length < _TURNS * sums * max(1, vector_bytes // widest(result))):
                 continue
             yield Candidate(knobs={"vector_bytes": vector_bytes, "sums": sums}, price=price, apply=apply)
+
+
+def _in_vectors(sch: Schedule, name: str, outside: int, vector_bytes: int, sums: int, form: Normalized) -> None:
+    """The loops of a block inside of those over rows, which are `outside`."""
+    handle = sch.get_block(name)
+    block = block_of(sch, handle)
+    inside = list(sch.get_loops(handle))[outside:]
+    lanes = max(1, vector_bytes // widest(block))
+    if not inside or lanes == 1:
+        return
+    if not is_reduction(block):
+        vectorized(sch, inside[-1], lanes)
+        return
+    summed = [(p, axis) for p, axis in enumerate(block.iter_vars) if axis.kind == REDUCE]
+    summed = [(p, axis) for p, axis in summed if not is_const(axis.dom.extent, 1)]
+    if not summed:
+        return
+    kept, over = inside[: -len(summed)], inside[-len(summed) :]
+    if form.lanes and kept and contiguous_along_last(block):
+        tile, lane = sch.split(kept[-1], [None, min(lanes, constant_extent(sch, kept[-1]) or lanes)])
+        sch.reorder(tile, *over, lane)
+        sch.vectorize(lane)
+    elif reduces_along_last(block):
+        *_, along = loops_as_one(sch, handle, [(p, loop) for (p, _), loop in zip(summed, over, strict=True)])
+        if (constant_extent(sch, along) or _OPEN) >= 2 * lanes:
+            sch.annotate(along, LANES, sums * lanes)
 
 
 def _cycles(stream: Stream, vector_bytes: int, sums: int, cpu: Any) -> float:

@@ -7,7 +7,7 @@ exactly, with a counterexample, where this quick answer is not enough.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from ...arith import Analyzer
 from ...arith.dependence import Access as Point
 from ...arith.dependence import Dependence, Undecided, find_dependence
+from ...arith.iter_map import detect
 from ...expr import (
     Expr,
     IntImm,
@@ -28,9 +29,11 @@ from ...expr import (
     substitute,
     walk,
 )
+from ...expr.kept import kept_with_node
 from ..conditions import is_const
-from ..nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, Stmt
+from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, Stmt
 from ..values import NotAnIndex, values
+from .bindings import iteration_map
 from .block_kinds import is_update
 from .threads import is_thread, owns
 from .tree import Tree, own_expressions, sub_statements
@@ -74,14 +77,24 @@ def _accesses(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[Access]:
 
 
 def exact(
-    accesses: Sequence[Access], before: Sequence[For], after: Sequence[For], parallel: bool, accumulating: bool = False
+    pairs: Iterable[tuple[Access, Access]],
+    before: Sequence[For],
+    after: Sequence[For],
+    parallel: bool,
+    accumulating: bool = False,
 ) -> Dependence | Undecided | None:
     """A pair of iterations that a new order of loops (all of them, outermost first) reverses; None if there is none.
 
-    With `parallel` the last loop of `after` has no order among its iterations, which with `accumulating` may still
-    accumulate in one element.
+    `pairs` are the accesses that a quicker answer leaves open. With `parallel` the last loop of `after` has no order
+    among its iterations, which with `accumulating` may still accumulate in one element.
     """
-    return reordered(accesses, [l.var for l in before], [l.var for l in after], parallel, accumulating)
+    both = [pair for a, b in pairs for pair in ((a, b), (b, a))]
+    asked = {(id(a), id(b)) for a, b in both}
+    touches = list({id(a): a for a, _ in both}.values())
+    return reordered(
+        touches, [l.var for l in before], [l.var for l in after], parallel, accumulating,
+        lambda a, b: (id(a), id(b)) not in asked,
+    )  # fmt: skip
 
 
 def reordered(
@@ -90,17 +103,19 @@ def reordered(
     after: Sequence[Expr],
     parallel: bool = False,
     accumulating: bool = False,
+    settled: Callable[[Access, Access], bool] = lambda a, b: False,
 ) -> Dependence | Undecided | None:
-    """As `exact`, for orders that are expressions over the loops."""
+    """As `exact`, for orders that are expressions over the loops; all pairs are asked for but those `settled`."""
     sources = {point_of(access): access for access in accesses}
     points = list(sources)
     free = after[-1] if parallel else None
+    may_commute = not parallel or accumulating
     return find_dependence(
         points,
         {point: in_step(sources[point], before, free) for point in points},
         {point: in_step(sources[point], after, free) for point in points},
         (len(after) - 1,) if parallel else (),
-        None if parallel and not accumulating else lambda a, b: commute(sources[a], sources[b]),
+        lambda a, b: settled(sources[a], sources[b]) or (may_commute and commute(sources[a], sources[b])),
     )
 
 
@@ -224,7 +239,57 @@ def shown_apart(outer: Sequence[For], loop: For, a: Access, b: Access) -> bool:
         base = _base(analyzer, loop, mine, theirs, renamed)
         if base is not None:
             keys.append(base)
-    return injective(loop, keys)
+    return injective(loop, keys) or (a is b and touched_once(outer, a))
+
+
+def touched_once(outer: Sequence[For], access: Access) -> bool:
+    """Whether an access touches no element twice while the loops inside `outer` run, and the threads that share it.
+
+    Two iterations give a block's iterators different values, if those are an injective map of the loops. Two values of
+    the iterators within their domains name different elements, if the indices are an injective map of them. The second
+    is found once for a block, however its loops are split and fused.
+    """
+    realize, region = access.stmt, access.spot
+    if not isinstance(realize, BlockRealize) or not isinstance(region, BufferRegion):
+        return False
+    if not _indices_tell(realize.block, region):
+        return False
+    analyzer = Analyzer.inside(*access.loops)
+    agreed = set(outer) - set(exchanging(outer, access.buffer))
+    inner = [l for l in access.loops if l not in agreed]
+    if not iteration_map(realize, inner, analyzer, "injective"):
+        return False
+    with analyzer.constraint(realize.predicate):
+        return all(
+            analyzer.can_prove(it.dom.start <= value) and analyzer.can_prove(value < it.dom.start + it.dom.extent)
+            for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        )
+
+
+def _indices_tell(block: Block, region: BufferRegion) -> bool:
+    """Whether a region is one element, another one for any other values of the block's iterators in their domains."""
+    known = _known_indices(block)
+    if region not in known:
+        domain = {it.var: it.dom for it in block.iter_vars if not is_const(it.dom.extent, 1)}
+        indices = [r.start for r in region.region]
+        single = all(is_const(r.extent, 1) for r in region.region)
+        named = domain.keys() <= {v for index in indices for v in free_vars(index)}
+        known[region] = (
+            single and named and (bool(detect(indices, domain, level="injective")) or _differ(indices, domain))
+        )
+    return known[region]
+
+
+@kept_with_node
+def _known_indices(block: Block) -> dict[BufferRegion, bool]:  # noqa: ARG001 (the key of the cache)
+    return {}
+
+
+def _differ(indices: Sequence[Expr], domain: Mapping[Var, Range]) -> bool:
+    """The same as `detect` by integer sets."""
+    point = Point("elements", tuple(indices), domain, True)
+    order: tuple[Any, ...] = tuple(domain)
+    return find_dependence([point], {point: order}, {point: order}, tuple(range(len(order)))) is None
 
 
 def _base(analyzer: Analyzer, loop: For, mine: Range, theirs: Range, renamed: dict[Var, Expr]) -> Expr | None:

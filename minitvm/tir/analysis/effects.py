@@ -252,14 +252,15 @@ def guarded(touch: Touch, condition: Expr) -> Touch:
 
 def _in_both(one: Sequence[Touch], other: Sequence[Touch]) -> Iterator[Touch]:
     """What both branches of an `if` surely write: in neither is it known more precisely than by one box."""
-    boxes: dict[Buffer, list[Box]] = {}
+    boxes: dict[Buffer, regions.Boxes] = {}
+    asked = {touch.buffer for touch in one}
     for touch in other:
-        box = touch.least if any(a.buffer is touch.buffer for a in one) else None
+        box = touch.least if touch.buffer in asked else None
         if box is not None:
-            boxes.setdefault(touch.buffer, []).append(box)
+            boxes.setdefault(touch.buffer, regions.Boxes()).add(box)
     for touch in one:
         box = touch.least if touch.buffer in boxes else None
-        if box is not None and any(regions.same(box, b, Analyzer()) for b in boxes[touch.buffer]):
+        if box is not None and boxes[touch.buffer].hold(box):
             yield Touch(touch.node, touch.buffer, box)
 
 

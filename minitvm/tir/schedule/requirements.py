@@ -195,10 +195,9 @@ def keeps_dependences(state: ScheduleState, loops: Sequence[For]) -> Failure | N
     order = new_order(tree, loops)
     above = tree.all_loops_above(old[0])
     touches = accesses(tree, old[0])
-    if all(_keeps_order(above, old, order, a, b) for a, b in conflicting_pairs(touches)):
-        return None
-    # The quick answer is no answer: ask integer sets.
-    witness = exact(touches, [*above, *old], [*above, *order], parallel=False)
+    # Where the quick answer is no answer, integer sets are asked.
+    unsettled = [(a, b) for a, b in conflicting_pairs(touches) if not _keeps_order(above, old, order, a, b)]
+    witness = exact(unsettled, [*above, *old], [*above, *order], parallel=False) if unsettled else None
     if witness is None:
         return None
     names = ", ".join(loop.var.name for loop in order)
@@ -288,9 +287,10 @@ def no_races(state: ScheduleState, loop: For, thread_axis: str | None = None) ->
     safe |= _combined_alone(tree, loop, bound) if together else set()
     touches = [a for a in accesses(tree, loop) if a.buffer not in safe]
     pairs = [(a, b) for a, b in conflicting_pairs(touches) if not (together and commute(a, b))]
-    if all(shown_apart(above, loop, a, b) for a, b in pairs):
-        return None
-    witness = exact(touches, [*above, loop], [*above, loop], parallel=True, accumulating=together)
+    unsettled = [(a, b) for a, b in pairs if not shown_apart(above, loop, a, b)]
+    witness = None
+    if unsettled:
+        witness = exact(unsettled, [*above, loop], [*above, loop], parallel=True, accumulating=together)
     if witness is None:
         return None
     return witnessed(touches, witness, f"iterations of {loop.var.name} run in no order")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import Expr, IntImm, children, map_children, replace, walk
+from ...expr.visitor import accessed
 from ..analysis.effects import exposes
 from ..analysis.threads import is_of_a_warp, is_shared, owns
 from ..annotations import ALIGNMENTS
@@ -86,7 +87,7 @@ class _Placement:
         self.room = room
 
     def touches(self, stmt: Stmt | Expr) -> bool:
-        return any(isinstance(n, BufferLoad | BufferStore) and n.buffer is self.buffer for n in walk(stmt))
+        return self.buffer in accessed(stmt)
 
     def place(self, stmt: Stmt, ranges: Ranges, top: bool) -> _Placed | None:
         """`stmt` with the allocation inside or around it; `top`: outside of all loops and branches.
@@ -170,6 +171,8 @@ def _is_shared(stmt: Stmt) -> bool:
 
 def _with_buffer(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
     def go(node: Any) -> Any:
+        if old not in accessed(node):
+            return node
         fresh = map_children(node, go)
         if isinstance(fresh, BufferLoad | BufferStore) and fresh.buffer is old:
             return replace(fresh, buffer=new)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import Expr, IntImm, Var, const, map_children, replace
+from ...expr.visitor import accessed, variables
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
 from .affine import expr, linear
 
@@ -67,10 +68,13 @@ def bind(stmt: Any, values: dict[Var, Expr], buffers: dict[Buffer, Buffer] | Non
     Allocations get fresh buffers: a copy defines nothing that the original defines. `buffers` are those renamed so far.
     """
     renamed = buffers or {}
+    replaced, moved = frozenset(values), frozenset(renamed)
 
     def go(node: Any) -> Any:
         if isinstance(node, Var):
             return values.get(node, node)
+        if isinstance(node, Expr) and replaced.isdisjoint(variables(node)) and moved.isdisjoint(accessed(node)):
+            return node
         if isinstance(node, LetStmt):
             fresh = node.var.with_name(node.var.name)
             inner = bind(node.body, {**values, node.var: fresh}, renamed)

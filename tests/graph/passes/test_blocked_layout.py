@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitvm
+from minitvm.errors import InputError
 from minitvm.expr import SizeVar
 from minitvm.graph import Graph, GraphBuilder, Value, verify_graph
 from minitvm.graph.passes.blocked_layout import blocked_layout
@@ -146,8 +147,28 @@ class Network:
         n, c = pooled.shape[:2]
         return self.b.op("broadcast_to", pooled, shape=(n, c, 3, 2))
 
+    def part(self) -> Value:
+        """Some of the channels, from a block's first one or not, and perhaps some of the rows."""
+        x = self.pick()
+        channels, rows = int(x.shape[1]), int(x.shape[2])  # type: ignore[arg-type]
+        begin, end = sorted(self.draw(st.lists(st.integers(0, channels), min_size=2, max_size=2, unique=True)))
+        begin -= begin % self.draw(st.sampled_from([1, 4, 8]))
+        if self.draw(st.booleans()):
+            return self.b.op("strided_slice", x, begin=(begin, -rows), end=(end, rows), strides=(1, 2), axes=(1, -2))
+        cut = self.draw(st.sampled_from([begin, end]))
+        parts = self.b.op("split", x, indices_or_sections=(cut,), axis=1) if 0 < cut < channels else (x,)
+        return self.draw(st.sampled_from(parts))
+
     def softmax(self) -> Value:
         return self.b.op("max", self.pick(), axis=1, keepdims=True)
+
+    def reduction(self) -> Value:
+        """Over pixels or channels, or both; what loses axes gets them back."""
+        x, axis = self.pick(), self.draw(st.sampled_from([1, -3, 3, (2, 3), (1, 2), (1, 2, 3)]))
+        op, kept = self.draw(st.sampled_from(["max", "sum", "min"])), self.draw(st.booleans())
+        y = self.b.op(op, x, axis=axis, keepdims=kept)
+        gone = {a % 4 for a in ((axis,) if isinstance(axis, int) else axis)}
+        return self.b.op("reshape", y, newshape=tuple(1 if a in gone else d for a, d in enumerate(x.shape)))
 
 
 def _broadcast(a: Value, b: Value) -> bool:
@@ -158,7 +179,7 @@ MOVES = [
     Network.conv, Network.conv, Network.conv, Network.depthwise, Network.grouped, Network.pool, Network.global_pool,
     Network.concatenate, Network.concatenate, Network.concatenate_rows, Network.arithmetic, Network.constant_operand,
     Network.bias, Network.element, Network.clip, Network.slope, Network.choice, Network.stretch, Network.softmax,
-    Network.phases,
+    Network.phases, Network.part, Network.part, Network.reduction,
 ]  # fmt: skip
 
 
@@ -265,6 +286,77 @@ def test_groups_go_where_they_cost_less() -> None:
     assert on_blocks(512, 32, 6) and on_blocks(1024, 32, 3)
     assert on_blocks(96, 4, 6) and not on_blocks(96, 4, 6, accuracy="strict")  # 24 channels: two groups are one
     assert not on_blocks(64, 16, 56)
+
+
+def parts_keep_their_meaning() -> None:
+    """Parts of whole blocks stay in blocks; others do not."""
+    for begin, end, stay in ((16, 32, True), (0, 8, True), (8, -16, True), (4, 20, False)):
+        b = GraphBuilder()
+        x = b.op("nn.conv2d", b.input("x", (1, 8, 3, 3)), weights(32, 8, 1, 1))
+        whole = b.op("split", x, indices_or_sections=(begin,), axis=1)[1] if end == 32 else x
+        if end != 32:
+            whole = b.op("strided_slice", x, begin=(0, begin), end=(3, end), axes=(-1, 1))
+        graph = b.build(b.op("nn.conv2d", whole, weights(8, whole.shape[1], 1, 1)))
+        try:
+            after = dead_code(constant_folding(blocked_layout(graph, machine(8))))
+        except InputError as error:
+            raise AssertionError(f"channels {begin} to {end}: {error}") from error
+        changes = Counter(n.op for n in after.nodes if n.op.startswith("layout."))
+        assert (changes == {"layout.block_axis": 1, "layout.unblock_axis": 1}) == stay, (begin, end, changes)
+        (right,), (result,) = (interpreter.run(g, feed(graph, 0)) for g in (graph, after))
+        np.testing.assert_allclose(result, right, rtol=1e-5, atol=1e-4)
+
+
+def test_parts_of_channels_stay_on_blocks() -> None:
+    parts_keep_their_meaning()
+
+
+def reductions_keep_their_meaning() -> None:
+    """Sums over channels read blocks that these fill, and no others; sums over pixels keep the blocks."""
+    for channels, axis, kept in (
+        (16, 1, True),
+        (16, (1, 2, 3), False),
+        (16, (2, 3), True),
+        (13, 1, True),
+        (13, 2, True),
+    ):
+        b = GraphBuilder()
+        x = b.op("nn.conv2d", b.input("x", (1, 8, 8, 8)), weights(channels, 8, 3, 3), padding=1)
+        x = b.op("add", x, np.float32(1))  # also to what fills a block
+        y = b.op("sum", x, axis=axis, keepdims=kept)
+        y = y if kept else b.op("reshape", y, newshape=(1, 1, 1, 1))
+        graph = b.build(b.op("nn.conv2d", b.op("multiply", x, y), weights(24, channels, 3, 3), padding=1))
+        after = dead_code(constant_folding(blocked_layout(graph, machine(8))))
+        changed = [n for n in after.nodes if n.op == "layout.unblock_axis"]
+        assert len(changed) == (2 if (channels, axis) == (13, 1) else 1), (channels, axis, changed)
+        (right,), (result,) = (interpreter.run(g, feed(graph, 0)) for g in (graph, after))
+        np.testing.assert_allclose(result, right, rtol=1e-4, atol=1e-1)
+
+
+def test_reductions_read_blocks() -> None:
+    reductions_keep_their_meaning()
+
+
+def norms_keep_their_meaning() -> None:
+    """Between convolutions channels stay in blocks where they are normalised, alone and in groups of any size."""
+    for channels, groups, lanes in ((8, None, 4), (12, 3, 4), (16, 2, 8), (16, 8, 8), (24, 4, 8), (24, 3, 8)):
+        for rank in (2, 3):
+            b = GraphBuilder()
+            op, ones = f"nn.conv{rank}d", (1,) * rank
+            x = b.op(op, b.input("x", (2, 8, *(3, 2, 4)[:rank])), weights(channels, 8, *ones))
+            kind, attrs = ("nn.instance_norm", {}) if groups is None else ("nn.group_norm", {"num_groups": groups})
+            scale, shift = np.arange(1, channels + 1, dtype="float32"), np.arange(channels, dtype="float32")
+            x = b.op("nn.relu", b.op(kind, x, scale, shift, epsilon=0.5, **attrs))
+            graph = b.build(b.op(op, x, weights(8, channels, *ones)))
+            after = constant_folding(blocked_layout(graph, machine(lanes)))
+            changes = Counter(n.op for n in after.nodes if n.op.startswith("layout."))
+            assert changes == {"layout.block_axis": 1, "layout.unblock_axis": 1}, (channels, groups, lanes, changes)
+            (right,), (result,) = (interpreter.run(g, feed(graph, 0)) for g in (graph, after))
+            np.testing.assert_allclose(result, right, rtol=1e-4, atol=1e-2)
+
+
+def test_norms_stay_on_blocks() -> None:
+    norms_keep_their_meaning()
 
 
 def fillings_are_not_read(channels: int, kernel: int) -> None:

@@ -1,5 +1,6 @@
 """Faults in integer reasoning: rules that are not sound, ranges that are too small, folds that change values."""
 
+from tests.arith.test_regions import test_one_of_many_boxes
 from tests.tir.transform.test_loop_dtypes import sums_that_wrap
 
 from ..patch import Faults
@@ -118,6 +119,10 @@ REGIONS.edit(
     "moved = multiply(steep, bounds[end])",
     "moved = multiply(steep, bounds[0])",
 )
+
+BOXES = Faults("one of many boxes", ARITH + "regions", [by_hand("boxes", test_one_of_many_boxes)])
+BOXES.edit("what differs is not the same", "Boxes.hold", "self._nonlinear if linear else self._forms.values()", "[]")
+BOXES.edit("constants do not count", "Boxes._form", "self._analyzer.affine(e)", "self._analyzer.affine(e).scaled(0)")
 
 DTYPES = Faults("other integer dtypes", ARITH + "normal", [by_hand("sums that wrap", sums_that_wrap)])
 DTYPES.edit("sums that wrap do not", "Normalizer.affine", "if not is_index_dtype(e.dtype) and not", "if False and not")

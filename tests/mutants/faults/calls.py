@@ -24,7 +24,10 @@ Faults("topi matmul: calls", "minitvm.topi.matmul", [called("products")]).edit(
     "te.sum((data[(*rows, k.var)] * weight[j, k.var]).astype(dtype), axis=k)",
 )
 
-Faults("topi norm: calls", "minitvm.topi.norm", [called("norm")]).edit(
+NORMS = Faults("topi norm: calls", "minitvm.topi.norm", [called("norm")])
+NORMS.edit("lanes number channels first", "_number", "number * extent + place", "number + extent * place")
+NORMS.edit("a group is a channel", "_by_channel", "_places(g * size", "_places(g")
+NORMS.edit(
     "an even number of neighbours has its middle one place on",
     "lrn",
     "front = (size - 1) // 2",

@@ -20,16 +20,27 @@ from minitvm.graph.passes.split_resize import split_resize
 from minitvm.graph.passes.stored_weights import stored_weights
 from minitvm.reference import graph as graph_reference
 from minitvm.target import Target
-from tests.graph.passes import test_divided_scales, test_integer_products, test_moved_bytes, test_split_pool
+from tests.graph.passes import (
+    test_byte_tables,
+    test_divided_scales,
+    test_group_norms,
+    test_integer_products,
+    test_moved_bytes,
+    test_split_pool,
+)
 from tests.graph.passes.element_networks import SMALL, network
 from tests.graph.passes.quantised_networks import networks as networks_of_bytes
 from tests.graph.passes.shifted_networks import chain
 from tests.graph.passes.test_blocked_layout import (
     fillings_are_not_read,
     groups_keep_their_meaning,
+    norms_keep_their_meaning,
+    parts_keep_their_meaning,
     phases_keep_their_meaning,
+    reductions_keep_their_meaning,
 )
 from tests.graph.passes.test_channel_use import uses_are_counted
+from tests.strategy.test_rows import all_cases_are_recognised
 
 from ..oracle import Noticed, Trial, drawn
 from ..patch import Faults
@@ -190,6 +201,41 @@ GROUPS.edit("groups together in another order", "_of_groups_together", "parts[:,
 TOGETHER = Faults("groups_together", "minitvm.strategy.algorithms",
                   [by_hand("groups on blocks", groups_keep_their_meaning)])  # fmt: skip
 TOGETHER.edit("one group is enough", "groups_together", "range(1, groups + 1)", "range(groups, 0, -1)")
+
+NORMS = Faults("graph blocked_layout (norms)", PASSES + "blocked_layout",
+               [by_hand("norms on blocks", norms_keep_their_meaning)])  # fmt: skip
+NORMS.edit("weights of channels in another order", "Blocking.channel_norm", "self.data[v].reshape(-1, width)",
+           "self.data[v].reshape(width, -1).T")  # fmt: skip
+SUMS = Faults("graph blocked_layout (sums)", PASSES + "blocked_layout",
+              [by_hand("sums of channels", reductions_keep_their_meaning)])  # fmt: skip
+SUMS.edit("what fills a block is summed", "Blocking.reduction", "int(data.shape[1]) % width or", "")
+PARTS = Faults("graph blocked_layout (parts)", PASSES + "blocked_layout",
+               [by_hand("parts of channels", parts_keep_their_meaning)])  # fmt: skip
+PARTS.edit("a part begins with any channel", "Blocking.whole_blocks", "None if first % width else ", "")
+PARTS.edit("a part has the blocks in front of it", "Blocking.whole_blocks", "(first // width, -(-last", "(0, -(-last")
+PARTS.edit("all parts are the first", "Blocking.split", "[0, *ends]", "[0] * len(ends)")
+NORMALIZED = Faults("what is normalised", "minitvm.strategy.rows",
+                    [by_hand("norms of channels", all_cases_are_recognised)])  # fmt: skip
+NORMALIZED.edit("blocks do not share groups", "_together", "part.b.value // gcd(step, part.b.value)", "part.b.value")
+NORMALIZED.edit("lanes are outside", "normalized", "outside = len(axes) - lanes", "outside = len(axes)")
+
+
+def _chains(_: Trial, draw: Draw) -> None:
+    chain = draw(test_group_norms.chains())
+    holds(lambda: test_group_norms.means_the_same(*chain))
+
+
+GROUP_NORMS = Faults("graph group_norms", PASSES + "group_norms", [
+    drawn("rows of groups", _chains, 150),
+    by_hand("rows with other readers", test_group_norms.rows_that_others_read_stay),
+])  # fmt: skip
+GROUP_NORMS.edit("the shift is not scaled", "_Norms.of_scale", "(gamma * values, beta * values)",
+                 "(gamma * values, beta)")  # fmt: skip
+GROUP_NORMS.edit("what others read disappears", "_Norms.private", "len(self.consumers.get(value, ())) == 1", "True")
+GROUP_NORMS.edit(
+    "rows of any batch are groups", "_Norms.of_rows", "if not same_shape((batch,), x.shape[:1])", "if False"
+)
+GROUP_NORMS.edit("weights of groups in another order", "_Norms.of_rows", "np.repeat(", "np.tile(")
 
 USES = Faults("channel_use", PASSES + "channel_use", [by_hand("uses of channels", uses_are_counted)])
 USES.edit(
@@ -384,6 +430,25 @@ MOVES.edit(
     "parts have the scale of the first", "_Moving.moved", "if len(steps) != 1 or None in steps", "if None in steps"
 )
 MOVES.edit("a window may be of padding alone", "_Moving.max_pool", "max(b, a) >= k", "False")
+
+
+def _of_one_byte(_: Trial, draw: Draw) -> None:
+    graph, of_one = draw(networks_of_bytes()), draw(test_byte_tables.chains())
+    holds(lambda: test_byte_tables.is_looked_up_alike(graph))
+    holds(lambda: test_byte_tables.chain_is_looked_up_alike(of_one))
+
+
+TABLES = Faults("byte_tables", PASSES + "byte_tables", [
+    drawn("functions of bytes", _of_one_byte, 150),
+    by_hand(
+        "what is looked up", test_byte_tables.test_a_value_that_others_read_ends_a_table,
+        test_byte_tables.test_an_activation_of_several_operators_is_one_table,
+        lambda: test_byte_tables.test_few_instructions_stay("nn.relu"),
+    ),
+])  # fmt: skip
+TABLES.edit("a table goes by values, not by bits", "byte_tables", "b.constant(every", "b.constant(np.sort(every)")
+TABLES.edit("a result is no value of its own", "_Chains._is_read_by", "value not in self.returned", "True")
+TABLES.edit("few instructions are many", "_Chain.is_costly", "not all(map(is_cheap", "any(map(is_cheap")
 DIVISIONS = Faults("divided_scales", PASSES + "divided_scales", [
     drawn("quantised networks", _quantised, 200),
     by_hand(

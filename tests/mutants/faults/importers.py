@@ -1,7 +1,7 @@
 """Faults in the importer of ONNX: attributes that are overlooked, axes and ends that are mistaken."""
 
 from ..patch import Faults
-from ..siblings import bounded, branches, imported
+from ..siblings import at_many_sizes, bounded, branches, imported
 
 ONNX_CONVOLUTION = Faults("onnx convolution", "minitvm.frontend.onnx.ops.convolution", [])
 ONNX_CONVOLUTION.edit(
@@ -137,11 +137,27 @@ ONNX_RESIZING.edit(
     "return math.floor(np.float32(dim) * np.float32(scale))",
     "return round(dim * scale)",
 )
-ONNX_RESIZING.edit(
+OPEN_RESIZING = Faults(
+    "open resizing", "minitvm.frontend.onnx.ops.open_resizing", [at_many_sizes("antialias", "ratio")]
+)
+OPEN_RESIZING.edit(
     "the nearest of two at the same distance is the second",
-    "_nearest_places",
+    "nearest_places",
     'n.op("greater", share, 0.5 + _TIE) if floor',
     'n.op("greater_equal", share, 0.5) if floor',
+    by=[imported("resize")],
+)
+OPEN_RESIZING.edit(
+    "a wide filter has as many taps as a narrow one",
+    "interpolated",
+    "simple(2 * widest + 2)",
+    "2 * reach + 2",
+)
+OPEN_RESIZING.edit(
+    "of a ratio kept, the filter is as wide as the other axis asks",
+    "Ratio.reach",
+    "larger if self.least else smaller",
+    "smaller if self.least else larger",
 )
 
 ONNX_SAMPLING = Faults("onnx sampling", "minitvm.frontend.onnx.ops.sampling", [])
@@ -157,8 +173,8 @@ ONNX_SPECTRAL = Faults("onnx spectral", "minitvm.frontend.onnx.ops.spectral", [i
 ONNX_SPECTRAL.edit(
     "the middle frequency of an even length counts twice",
     "_transformed",
-    "weights[1 : (length + 1) // 2] *= 2",
-    "weights[1 : length // 2 + 1] *= 2",
+    "simple((length + 1) // 2)",
+    "simple(length // 2 + 1)",
     by=[imported("inverse_dft")],
 )
 ONNX_SPECTRAL.edit(
@@ -171,10 +187,24 @@ ONNX_SPECTRAL.edit(
 ONNX_REGIONS = Faults("onnx regions", "minitvm.frontend.onnx.ops.regions", [])
 ONNX_REGIONS.edit(
     "samples lie at the edges of their part of a bin",
-    "_roi_align",
+    "_of_samples",
     "(np.arange(count * samples) + 0.5) / (count * samples)",
     "np.arange(count * samples) / (count * samples)",
     by=[imported("roi_align")],
+)
+ONNX_REGIONS.edit(
+    "a region with fewer samples than another counts the others'",
+    "_of_each_its_samples",
+    'n.op("less", position, count)',
+    'n.op("less", position, n.op("maximum", count, 1e9))',
+    by=[at_many_sizes("RoiAlign")],
+)
+ONNX_REGIONS.edit(
+    "samples of a bin are numbered by columns",
+    "_of_each_its_samples",
+    'n.op("floor_divide", number, n.op("maximum", most[1], 1))',
+    'n.op("floor_divide", number, n.op("maximum", most[0], 1))',
+    by=[at_many_sizes("RoiAlign")],
 )
 ONNX_REGIONS.edit(
     "what lies far outside weighs",
@@ -199,8 +229,10 @@ ONNX_LINEAR_ALGEBRA.edit(
 
 ONNX_POOLING = Faults("onnx pooling", "minitvm.frontend.onnx.ops.pooling", [imported("max_pool_with_places")])
 ONNX_POOLING.edit(
-    "the place in the picture, not in the tensor", "_places", "np.arange(many)[:, None] * size",
-    "np.arange(many)[:, None] * 0",
+    "the place in the picture, not in the tensor", "_places", "[size, *strides]", "[0, *strides]",
+)  # fmt: skip
+ONNX_POOLING.edit(
+    "a tap outside is the first or the last element", "_Axis.places", "n.op(\"minimum\", tap, most), least", "tap, -99",
 )  # fmt: skip
 ONNX_POOLING.edit(
     "what is larger than asked begins with zeros", "max_unpool", "(0, size - own) for size, own",
@@ -208,6 +240,27 @@ ONNX_POOLING.edit(
 )  # fmt: skip
 
 ONNX_CONTROL = Faults("onnx control", "minitvm.frontend.onnx.ops.control", [imported("scan")])
+ONNX_CONTROL.edit(
+    "what an iteration appends is turned around",
+    "_extended",
+    'n.op("stack", *rows, axis=1)',
+    'n.op("stack", *rows[::-1], axis=1)',
+    by=[at_many_sizes("loop that appends")],
+)
+
+ONNX_SEQUENCES = Faults(
+    "onnx sequences", "minitvm.frontend.onnx.ops.sequences", [at_many_sizes("place", "entries", "parts")]
+)
+ONNX_SEQUENCES.edit("a place from the end is one", "_from_front", 'n.op("less", index, 0)', 'n.op("less", index, -99)')
+ONNX_SEQUENCES.edit(
+    "an inserted element takes the place of another",
+    "sequence_insert",
+    'n.op("subtract", number, 1))',
+    "number)",
+)
+ONNX_SEQUENCES.edit(
+    "the last part is as long as the others", "element_at", 'n.op("minimum", left, size)', "n.number(size, ())"
+)
 
 ONNX_SHAPING = Faults("onnx shaping", "minitvm.frontend.onnx.ops.shaping", [imported("split")])
 ONNX_SHAPING.edit(

@@ -1,6 +1,7 @@
 """Faults in split, fuse, reorder, the kinds of loops, and the conditions that decide on them."""
 
 from tests.tir.schedule.test_mixed_loops import test_parts_of_the_loop_keep_their_order
+from tests.tir.schedule.test_quick_answers import test_an_element_touched_twice_is_not_touched_once
 from tests.tir.transform.test_negative_extents import test_a_product_of_extents_that_does_not_fit_is_refused
 
 from ..patch import Faults
@@ -98,6 +99,13 @@ DECIDE.edit(
     "a wrapped index is injective", "injective", "return len(np.unique(table, axis=0)) == len(table)", "return True"
 )
 DECIDE.edit("what runs in parallel keeps its order", "reordered", "(len(after) - 1,) if parallel else ()", "()")
+
+ONCE = Faults("dependences: elements touched once", "minitvm.tir.analysis.dependences",
+              [by_hand("touched once", test_an_element_touched_twice_is_not_touched_once)])  # fmt: skip
+ONCE.edit("values out of the domains", "touched_once", "analyzer.can_prove(it.dom.start <= value) and", "True or")
+ONCE.edit("iterators that loops leave", "touched_once", "if not iteration_map(", "if () and not iteration_map(")
+ONCE.edit("iterators that no index names", "_indices_tell", "single and named and (", "single and (not named or ")
+ONCE.edit("indices that tell nothing", "_differ", ") is None", ") is not None")
 
 ISL = Faults("dependences (integer sets)", "minitvm.arith.dependence", [
     ORDERS,

@@ -1,7 +1,13 @@
 """Faults in what outlives a run: states that are changed too early, rows that go where they do not belong."""
 
+from functools import partial
+
+from tests.executable import test_bind_size
+from tests.link import test_in_place
+
 from ..patch import Faults
 from ..siblings import called, remembered
+from ..streams import by_hand
 
 IN_PLACE = Faults("states in place", "minitvm.link.in_place", [remembered()])
 IN_PLACE.edit(
@@ -23,6 +29,14 @@ IN_PLACE.edit(
     "dict.fromkeys(node.inputs)",
 )
 
+IN_PLACE.edit(
+    "an update of an update begins a memory of its own",
+    "in_place",
+    "group = groups.pop(memory)",
+    "group = [memory]",
+    by=[by_hand("updates", partial(test_in_place.test_what_a_run_computed_is_updated_where_it_lies, "nothing"))],
+)
+
 LEFT = Faults("states left", "minitvm.link.graphs", [remembered()])
 LEFT.edit(
     "a state is copied from another one that was changed before",
@@ -36,3 +50,15 @@ CACHED.edit(
     "rows are written behind their place", "cache_update", "place = first + j.astype", "place = first + 1 + j.astype"
 )
 CACHED.edit("a circle of places ends", "cache_update", 'place % rows if mode == "circular" else place', "place")
+
+BOUND_SIZES = Faults(
+    "bound sizes",
+    "minitvm.runtime.cpu.program",
+    [by_hand("two sizes", test_bind_size.test_what_depends_on_two_sizes_follows_either)],
+)
+BOUND_SIZES.edit(
+    "arguments of two sizes follow the last one alone",
+    "BoundProgram._value",
+    "for v in late if v not in",
+    "for v in late[-1:] if v not in",
+)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tests.strategy.families import contractions
+from tests.strategy.test_contraction import batches_are_contractions
 
 from ..patch import Faults
+from ..streams import by_hand
 from ..workloads import strategic
 
 TRANSFORM = "minitvm.tir.transform."
@@ -62,3 +64,7 @@ UNMASK.edit(
     "size = sum(register.lanes for register in starts)",
     "size = sum(register.lanes for register in starts) - 1",
 )
+
+ROLES = Faults("roles of axes", "minitvm.strategy.roles", [by_hand("batches of matrices", batches_are_contractions)])
+ROLES.edit("an axis of one element is packed", "Roles.needed", " and not is_const(axis.dom.extent, 1)", "")
+ROLES.edit("a batch shares its panels", "Roles.needed", "return any(", "return all(")

@@ -309,6 +309,7 @@ def _normalizing() -> list[Call]:
         Call("nn.layer_norm", (x, f(3, 2)), {"axis": (2, 3), "epsilon": 1e-2}),
         Call("nn.instance_norm", (x, f(4), f(4, low=0))),
         Call("nn.group_norm", (x, f(4), f(4, low=0)), {"num_groups": 2}),
+        Call("nn.group_norm", (x, f(4, 2), f(4, 2, low=0)), {"num_groups": 2, "axis": (1, -1)}),
         Call("nn.rms_norm", (x, f(2))),
         Call("nn.rms_norm", (x, f(3, 2)), {"axis": (-2, -1), "epsilon": 0.1}),
         Call("nn.l2_normalize", (x,), {"axis": (1,)}),
@@ -323,6 +324,8 @@ def _quantizing() -> list[Call]:
     q = i(2, 3, 4, low=0, high=255, dtype="uint8")
     return [
         Call("qnn.quantize", (f(2, 3, 4, low=-30, high=30), scale), exact=True),
+        Call("qnn.lookup", (i(3, 5, low=0, high=255, dtype="uint8"), i(256, dtype="int8")), exact=True),
+        Call("qnn.lookup", (i(7, low=-128, high=127, dtype="int8"), i(256, low=0, dtype="uint8")), exact=True),
         Call("qnn.quantize", (f(2, 3, 4), scales, np.array([1, 2, 3], np.uint8)), exact=True),
         Call("qnn.quantize", (f(2, 3), scale, np.array(-3, np.int8)), {"out_dtype": "int8"}, exact=True),
         Call("qnn.dequantize", (q, scale, np.array(100, np.uint8))),

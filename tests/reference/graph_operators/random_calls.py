@@ -300,10 +300,12 @@ def _norm(d: Drawing) -> Call:
     some = [d.data([count]) for _ in range(3)]
     if kind == "batch_norm":
         return Call("nn.batch_norm", (x, *some, d.data([count], low=1)), {"axis": axis % x.ndim, "epsilon": 0.5})
-    if kind == "instance_norm":
-        return Call("nn.instance_norm", (x, *some[:2]), {"epsilon": 0.5})
-    if kind == "group_norm":
-        return Call("nn.group_norm", (x, *some[:2]), {"num_groups": groups, "epsilon": 0.5})
+    if kind in ("instance_norm", "group_norm"):
+        many: dict[str, Any] = {"num_groups": groups} if kind == "group_norm" else {}
+        if d.flag():  # channels in blocks
+            x, many = d.data([*x.shape, d.int(1, 3)]), {**many, "axis": (1, -1)}
+            some = [d.data([count, x.shape[-1]]) for _ in range(2)]
+        return Call(f"nn.{kind}", (x, *some[:2]), {"epsilon": 0.5, **many})
     last = d.int(1, x.ndim)
     over = tuple(range(x.ndim - last, x.ndim))
     parameters = [d.data(x.shape[-last:]) for _ in range(d.int(1, 2) if kind == "layer_norm" else 1)]

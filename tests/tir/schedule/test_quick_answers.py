@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm.arith import Analyzer
-from minitvm.expr import Expr, IterVar, Range, Var, const
+from minitvm.expr import Expr, IterVar, Range, Var, const, replace
 from minitvm.tir.analysis.bindings import covers_domain, why_not_injective
-from minitvm.tir.analysis.dependences import Access, shown_apart
+from minitvm.tir.analysis.dependences import Access, shown_apart, touched_once
+from minitvm.tir.conditions import all_of
 from minitvm.tir.nodes import Block, BlockRealize, Buffer, BufferRegion, Evaluate, For, ForKind, Stmt
 from minitvm.tir.values import values
 
@@ -97,6 +98,53 @@ def test_accesses_shown_apart_are_apart(nest: tuple[list[For], list[Expr]], data
     for (p, a), (q, b) in itertools.product(zip(iterations, mine), zip(iterations, theirs)):
         if p[:position] == q[:position] and p[position] != q[position]:
             assert any(abs(x - y) >= w for x, y, w in zip(a, b, widths)), (p, q)
+
+
+@settings(max_examples=200)
+@given(nests(), st.data())
+def test_an_element_touched_once_is_touched_once(nest: tuple[list[For], list[Expr]], data: Any) -> None:
+    loops, bindings = nest
+    extents = [data.draw(st.integers(1, 12)) for _ in bindings]
+    within = data.draw(st.booleans())
+    predicate = all_of(b < extent for b, extent in zip(bindings, extents)) if within else const(True)
+    block = replace(_block(bindings, extents), predicate=predicate)
+    iterators = [
+        For(it.var, it.dom.start, it.dom.extent, ForKind.SERIAL, Evaluate(const(0))) for it in block.block.iter_vars
+    ]
+    region = BufferRegion(Buffer("A", (const(99),)), (Range(data.draw(indices(iterators)), const(1)),))
+    if not touched_once((), Access(block, region.buffer, region.region, True, tuple(loops), region)):
+        return
+    _, values_of = _points(loops, [*bindings, predicate])
+    instances = [v[:-1] for v in values_of if v[-1]]
+    elements = [int(values(region.region[0].start, dict(zip((l.var for l in iterators), v)))) for v in instances]
+    assert len(set(elements)) == len(elements)
+
+
+def test_an_element_of_a_tiled_shuffle_is_touched_once() -> None:
+    """The indices tell the iterators apart, but in no form of parts of them; the loops are split and fused."""
+    fused, inner = (
+        For(Var(n), const(0), const(e), ForKind.SERIAL, Evaluate(const(0))) for n, e in (("f", 44), ("i", 6))
+    )
+    block = _block([fused.var // 11, fused.var % 11 * 6 + inner.var], [4, 64])
+    block = replace(block, predicate=fused.var % 11 * 6 + inner.var < 64)
+    v, w = (it.var for it in block.block.iter_vars)
+    cell = (w // 8 * 2 + v // 2, w % 8 * 2 - v // 2 * 2 + v)
+    region = BufferRegion(Buffer("A", (const(16), const(16))), tuple(Range(e, const(1)) for e in cell))
+    assert touched_once((), Access(block, region.buffer, region.region, True, (fused, inner), region))
+
+
+def test_an_element_touched_twice_is_not_touched_once() -> None:
+    loop = For(Var("f"), const(0), const(8), ForKind.SERIAL, Evaluate(const(0)))
+    for bindings, extents, index in (
+        ([loop.var], [4], lambda v: v % 4),  # iterators leave their domain
+        ([loop.var // 2], [4], lambda v: v),  # two iterations have one value
+        ([loop.var // 4, loop.var % 4], [2, 4], lambda v, w: v),  # no index names w
+        ([loop.var], [8], lambda v: v - v // 4 * 3),  # elements of which several values tell one
+    ):
+        block = _block(bindings, extents)
+        cell = Range(index(*(it.var for it in block.block.iter_vars)), const(1))  # type: ignore[operator]
+        region = BufferRegion(Buffer("A", (const(16),)), (cell,))
+        assert not touched_once((), Access(block, region.buffer, region.region, True, (loop,), region)), cell.start
 
 
 def test_what_splitting_and_fusing_make_is_recognised() -> None:

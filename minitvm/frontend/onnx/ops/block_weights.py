@@ -63,7 +63,7 @@ def _in_bytes(
     n: NodeContext, x: Operand, stored: np.ndarray, scale: np.ndarray, offset: np.ndarray, bits: int
 ) -> Operand:
     columns, blocks, block = stored.shape
-    split = n.op("reshape", x, newshape=(*(0,) * (x.ndim - 1), blocks, block))
+    split = n.reshape(x, (*x.shape[:-1], blocks, block))
     largest = n.op("max", n.op("abs", split), axis=(-1,), keepdims=True)
     step = n.op("divide", largest, 127.0)
     step = n.op("where", n.op("equal", step, 0.0), np.array(1, "float32"), step)

@@ -10,7 +10,7 @@ import numpy as np
 from ....expr import Expr
 from ....graph.nodes import Dim
 from ....te import maximum
-from ....topi.shapes import simple
+from ....topi.shapes import product, same, simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -50,7 +50,7 @@ def group_query_attention(n: NodeContext) -> Any:
     new = [key, value]
     grows = any(isinstance(cache.shape[2], Expr) for cache in past)
     if past:
-        room = [_room_for_all(n, cache, length) if grows else cache for cache in past]
+        room = _room_for_all(n, past, length) if grows else past
         new = [n.op("nn.cache_update", c, x, position, axis=2) for c, x in zip(room, new, strict=True)]
     elif isinstance(length, Expr):
         n.refuse(f"without a past, the length {length} is open")
@@ -69,13 +69,13 @@ def group_query_attention(n: NodeContext) -> Any:
     return [joined_heads(n, mixed), *new]
 
 
-def _room_for_all(n: NodeContext, cache: Operand, length: Dim) -> Operand:
-    """A cache of open length with room for as many tokens as `total_sequence_length` says, if that is more."""
-    past, total = cache.shape[2], n[6]
+def _room_for_all(n: NodeContext, caches: list[Operand], length: Dim) -> list[Operand]:
+    """Caches of open length with room for as many tokens as `total_sequence_length` says, if that is more."""
+    past, total = caches[0].shape[2], n[6]
     count = n.dims(total, "the number of tokens")[0] if total.is_known else n.bound(total, past + length, "tokens")
     more = simple(maximum(count, past) - past)
-    grown: Operand = n.op("nn.pad", cache, pad_width=((0, 0), (0, 0), (0, more), (0, 0)))
-    return grown
+    alike = [c if same(c.shape[2], past) else n.assume(c, (c.shape[2], past)) for c in caches]
+    return [n.op("nn.pad", cache, pad_width=((0, 0), (0, 0), (0, more), (0, 0))) for cache in alike]
 
 
 def _written_out(
@@ -95,11 +95,8 @@ def _written_out(
     Mistral, caps from Gemma 2, sinks from Xiao et al. 2023.
     """
     batch, heads, length, _ = query.shape
-    groups, places = key.shape[1], key.shape[2]
-    each = simple(heads // groups)
-    if each != 1:
-        key, value = (n.op("repeat", part, repeats=each, axis=1) for part in (key, value))
-    scores = n.op("multiply", n.op("nn.matmul", query, n.op("transpose", key, axes=(0, 1, 3, 2))), scale)
+    places = key.shape[2]
+    scores = n.op("multiply", _grouped(n, query, key, transposed=True), scale)
     if cap:
         scores = n.op("multiply", n.op("tanh", n.op("divide", scores, cap)), cap)
     own = n.op("add", n.reshape(n.cast(position, "int64"), (batch, 1, 1, 1)), n.numbers(length, 2, 4))
@@ -109,12 +106,28 @@ def _written_out(
         seen = n.op("logical_and", seen, n.op("greater", place, n.op("subtract", own, window)))
     scores = n.op("where", seen, scores, np.full((1, 1, 1, 1), -np.inf, scores.dtype.numpy))
     if sink is None:
-        mixed: Operand = n.op("nn.matmul", n.op("nn.softmax", scores, axis=3), value)
-        return mixed
+        return _grouped(n, n.op("nn.softmax", scores, axis=3), value)
     column = n.op("broadcast_to", n.reshape(sink, (1, sink.shape[0], 1, 1)), shape=(batch, heads, length, 1))
     weights = n.op("nn.softmax", n.op("concatenate", scores, column, axis=3), axis=3)
-    mixed = n.op("nn.matmul", n.part(weights, 3, 0, places), value)
-    return mixed
+    return _grouped(n, n.part(weights, 3, 0, places), value)
+
+
+def _grouped(n: NodeContext, rows: Operand, matrix: Operand, *, transposed: bool = False) -> Operand:
+    """The product of rows [batch, heads, length, depth] with a matrix [batch, groups, depth, ..] for heads in a row.
+
+    The matrix may be given as [batch, groups, .., depth].
+    Rows of the heads of a group are rows of one product: the matrix is neither repeated nor read for each head.
+    """
+    batch, heads, length, depth = rows.shape
+    groups = matrix.shape[1]
+    if same(heads, groups):
+        plain: Operand = n.op("nn.matmul", rows, matrix, transpose_b=transposed)
+        return plain
+    each = simple(heads // groups)
+    joined = n.op(
+        "nn.matmul", n.reshape(rows, (batch, groups, product((each, length)), depth)), matrix, transpose_b=transposed
+    )
+    return n.reshape(joined, (batch, heads, length, matrix.shape[2 if transposed else 3]))
 
 
 def _parts(n: NodeContext, heads: int, groups: int) -> list[Operand]:

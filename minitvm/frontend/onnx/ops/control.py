@@ -14,9 +14,10 @@ from ....expr import EQ, Expr, IntImm, Not, SizeVar, as_expr, walk
 from ....graph.loops import UNLIMITED
 from ....graph.nodes import Dim
 from ....topi.shapes import differ, same, simple
-from ...operand import Operand
+from ...operand import GrowingSequence, Operand, OperandSequence, SequenceOperand, StackedSequence
 from ..context import NodeContext
 from ..registry import converter
+from .sequences import stacked
 
 # A loop that is known to be at most so long is written out: its iterations fuse, and know their numbers.
 WRITTEN_OUT = 16
@@ -35,7 +36,7 @@ def if_(n: NodeContext) -> Any:
     condition = n[0]
     if condition.data is not None and not condition.is_symbolic:
         return n.importer.subgraph(branches[bool(n.scalar(condition, "the condition"))], n.scope)
-    flag = n.op("reshape", condition, newshape=())
+    flag = n.reshape(condition, ())
     if condition.data is not None:
         (holds,) = condition.data.reshape(-1).tolist()
     else:
@@ -156,23 +157,61 @@ def loop(n: NodeContext) -> Any:
 def _looped(
     n: NodeContext, body: Any, state: Sequence[Operand], limit: Operand | None, condition: Operand
 ) -> list[Operand]:
-    has_rows = len(body.output) - 1 > len(state)
+    """The loop as one of the graph. Elements that its iterations put behind a sequence are rows, stacked behind it."""
+    lists = [s for s in state if isinstance(s, SequenceOperand)]
+    has_rows = len(body.output) - 1 > len(state) or bool(lists)
     most = _most(n, limit) if has_rows else None
     always = condition.data is not None and not condition.is_symbolic and bool(n.scalar(condition, "the condition"))
+    appended: list[int] = []  # to each sequence in an iteration
 
     def iteration(number: Operand, *states: Operand) -> tuple[Operand, list[Operand], list[Operand]]:
         nonlocal always
-        again, *results = _body(n, body, [number, Operand.known(np.array(True)), *states])
+        tensors = iter(states)
+        begin = [GrowingSequence(s) if isinstance(s, SequenceOperand) else next(tensors) for s in state]
+        again, *results = _body(n, body, [number, Operand.known(np.array(True)), *begin])
         always = always and again.data is not None and not again.is_symbolic and bool(np.all(again.data))
-        return n.reshape(again, ()), results[: len(state)], results[len(state) :]
+        carried, rows = results[: len(state)], results[len(state) :]
+        for s, result in zip(state, carried, strict=True):
+            if isinstance(s, SequenceOperand):
+                elements = _elements_behind(n, s, result)
+                appended.append(len(elements))
+                rows = [*rows, *elements]
+        return n.reshape(again, ()), [r for r in carried if not isinstance(r, SequenceOperand)], rows
 
     bound = None if limit is None else n.cast(n.reshape(limit, ()), "int64")
-    count, *results = n.builder.loop(iteration, state, bound, n.reshape(condition, ()), most, n.where)
-    if not has_rows or (always and limit is not None and limit.data is not None):
-        return results
-    assert most is not None
-    size = n.bound(count, most, "iterations")
-    return [*results[: len(state)], *(n.op("leading", rows, size=size) for rows in results[len(state) :])]
+    tensors = [s for s in state if not isinstance(s, SequenceOperand)]
+    count, *results = n.builder.loop(iteration, tensors, bound, n.reshape(condition, ()), most, n.where)
+    rows = results[len(tensors) :]
+    if rows and not (always and limit is not None and limit.data is not None):
+        assert most is not None
+        size = n.bound(count, most, "iterations")
+        rows = [n.op("leading", row, size=size) for row in rows]
+    last, own = iter(results), len(rows) - sum(appended)
+    grown = []
+    for s, number in zip(lists, appended, strict=True):
+        grown.append(_extended(n, s, rows[own : own + number]))
+        own += number
+    ends = iter(grown)
+    behind = [next(ends) if isinstance(s, SequenceOperand) else next(last) for s in state]
+    return [*behind, *rows[: len(rows) - sum(appended)]]
+
+
+def _elements_behind(n: NodeContext, before: SequenceOperand, after: Operand) -> Sequence[Operand]:
+    """What an iteration puts behind a sequence."""
+    if not isinstance(after, GrowingSequence) or after.before is not before:
+        n.refuse("a sequence that a loop of open length changes may only get elements at its end")
+    return after.appended
+
+
+def _extended(n: NodeContext, before: SequenceOperand, rows: Sequence[Operand]) -> SequenceOperand:
+    """A sequence with the elements of all iterations behind it: [iterations, ..] of each that one iteration adds."""
+    if not rows:
+        return before
+    each: Operand = n.op("stack", *rows, axis=1)
+    new = n.reshape(each, (simple(each.shape[0] * len(rows)), *each.shape[2:]))
+    if isinstance(before, OperandSequence) and not before.elements:
+        return StackedSequence(new)
+    return StackedSequence(n.op("concatenate", stacked(n, before), new, axis=0))
 
 
 def _most(n: NodeContext, limit: Operand | None) -> Dim:
@@ -261,8 +300,7 @@ def _scanned(n: NodeContext, body: Any, count: int, inputs: list[Operand], read:
         return [*state, *(_stacked(n, row, axis) for row, axis in zip(ordered, out_axes, strict=True))]
 
     def looped() -> list[Operand]:
-        whole = Operand.known(np.array([steps, None], object)[:1].reshape(()), "int64")
-        length = whole if isinstance(steps, Expr) else Operand.known(np.array(steps, np.int64))
+        length = n.number(steps, ())
 
         def iteration(number: Operand, *state: Operand) -> tuple[Operand, list[Operand], list[Operand]]:
             last = n.op("subtract", length, np.array(1)) if any(in_turns) else length

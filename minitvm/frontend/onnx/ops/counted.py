@@ -107,12 +107,7 @@ def slice_at_data(n: NodeContext, given_axes: Operand | None) -> Operand:
 
 def _clamped(n: NodeContext, ends: Operand, position: int, extent: Dim) -> Operand:
     """An end of a slice as a place of the axis: a negative one counts from behind."""
-    end, length = (
-        n.entry(n.cast(ends, "int64"), position),
-        Operand.known(np.array([extent, None], object)[:1].reshape(()), "int64"),
-    )
-    if isinstance(extent, int):
-        length = Operand.known(np.array(extent))
+    end, length = n.entry(n.cast(ends, "int64"), position), n.number(extent, ())
     front = n.op("where", n.op("less", end, 0), n.op("add", end, length), end)
     place: Operand = n.op("minimum", n.op("maximum", front, 0), length)
     return place

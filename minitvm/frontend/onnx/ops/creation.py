@@ -85,18 +85,17 @@ def eye_like(n: NodeContext) -> Any:
 def one_hot(n: NodeContext) -> Any:
     """Index i along the new axis has values[1] where it equals the index (counted from the end where negative)."""
     indices, values = n[0], n[2]
-    depth = int(n.scalar(n[1], "the depth"))
+    (depth,) = n.dims(n[1] if n[1].is_known else n.cast(n[1], "int64"), "the depth")
     axis = n.attr("axis", -1)
     axis = axis + indices.ndim + 1 if axis < 0 else axis
-    if values.is_known and indices.dtype.is_int:
+    if values.is_known and indices.dtype.is_int and isinstance(depth, int):
         off_value, on_value = n.static(values, "the values").tolist()
         attrs = {"on_value": on_value, "off_value": off_value, "dtype": str(values.dtype)}
         return n.op("one_hot", indices, depth=depth, axis=axis, **attrs)
     whole = n.cast(indices, "int64")
-    wrapped = n.op("where", n.op("less", whole, 0), n.op("add", whole, depth), whole)
-    wide = n.op("reshape", wrapped, newshape=(*indices.shape[:axis], 1, *indices.shape[axis:]))
-    places = np.arange(depth, dtype=np.int64).reshape((depth, *(1,) * (indices.ndim - axis)))
-    hit = n.op("equal", wide, places)
+    wrapped = n.op("where", n.op("less", whole, 0), n.op("add", whole, n.number(depth)), whole)
+    wide = n.reshape(wrapped, (*indices.shape[:axis], 1, *indices.shape[axis:]))
+    hit = n.op("equal", wide, n.numbers(depth, axis, indices.ndim + 1))
     off, on = (n.part(values, 0, k, k + 1) for k in (0, 1))
     return n.op("where", hit, on, off)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...operand import Operand
+from ...operand import Operand, SequenceOperand
 from ..context import NodeContext
 from ..registry import converter
 
@@ -13,7 +13,7 @@ from ..registry import converter
 _SAME = {
     "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",
     "BitwiseNot": "bitwise_not", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp",
-    "Floor": "floor", "HardSwish": "nn.hard_swish", "Identity": "copy", "IsNaN": "isnan", "Log": "log",
+    "Floor": "floor", "HardSwish": "nn.hard_swish", "IsNaN": "isnan", "Log": "log",
     "Mish": "nn.mish", "Neg": "negative", "Not": "logical_not", "Reciprocal": "reciprocal", "Relu": "nn.relu",
     "Round": "round", "Sigmoid": "sigmoid", "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Softplus": "nn.softplus",
     "Softsign": "nn.softsign", "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh",
@@ -28,6 +28,12 @@ def _register(onnx_name: str, relay: str) -> None:
 
 for _name, _relay in _SAME.items():
     _register(_name, _relay)
+
+
+@converter("Identity")
+def identity(n: NodeContext) -> Any:
+    """A sequence is its elements, which nothing changes."""
+    return n[0] if isinstance(n[0], SequenceOperand) else n.op("copy", n[0])
 
 
 @converter("Cast")

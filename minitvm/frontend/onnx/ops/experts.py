@@ -80,11 +80,15 @@ def _mixture(n: NodeContext, layers: list[Layer], gate: Layer | None, *, among_a
     experts = n.size(router, 1)
     index, weight = _routed(n, router, among_all=among_all)
     total = n.op("full", shape=tokens.shape, fill_value=0.0, dtype=str(tokens.dtype))
+    # All sizes are bound at one place of the program: between two such places a run goes through Python.
+    shares, counted = [], []
     for number in range(experts):
         chosen = n.op("equal", index, number)
-        share = n.op("sum", n.op("where", chosen, weight, np.array(0, weight.dtype.numpy)), axis=(1,), keepdims=True)
-        places, count = n.op("argwhere", n.op("any", chosen, axis=(1,), keepdims=False))
-        size = n.bound(count, tokens.shape[0], "tokens")
+        nothing = np.array(0, weight.dtype.numpy)
+        shares.append(n.op("sum", n.op("where", chosen, weight, nothing), axis=(1,), keepdims=True))
+        counted.append(n.op("argwhere", n.op("any", chosen, axis=(1,), keepdims=False)))
+    sizes = [n.bound(count, tokens.shape[0], "tokens") for _, count in counted]
+    for number, (share, (places, _), size) in enumerate(zip(shares, counted, sizes, strict=True)):
         rows = n.op("leading", places, size=size)
         own = n.op("gather_nd", tokens, rows, batch_dims=0)
         inner = activation(_dense(n, own, layers[0], number), None if gate is None else _dense(n, own, gate, number))

@@ -117,7 +117,7 @@ def reverse_sequence(n: NodeContext) -> Any:
     batch, time = n.attr("batch_axis", 1), n.attr("time_axis", 0)
     batch, time = batch % x.ndim, time % x.ndim
     shape = tuple(-1 if a == batch else 1 for a in range(x.ndim))
-    size = n.op("reshape", n.cast(lengths, "int64"), newshape=shape)
+    size = n.reshape(n.cast(lengths, "int64"), shape)
     place = n.numbers(x.shape[time], time, x.ndim)
     turned = n.op("subtract", n.op("subtract", size, 1), place)
     source = n.op("where", n.op("less", place, size), turned, place)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from ....graph.nodes import Dim
+from ....topi.shapes import product, simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -55,42 +55,63 @@ def max_pool(n: NodeContext) -> Any:
     windows = _Windows.of(n)
     largest = windows.pooled(n, "max", n[0], _lowest(n[0]))
     if n.wants(1):
-        return largest, _places(n, windows, n.sizes(largest, 2))
+        return largest, _places(n, windows, largest.shape[2:])
     n.ignore("storage_order")  # of the second output
     return largest
 
 
-def _places(n: NodeContext, windows: _Windows, counts: Sequence[int]) -> Operand:
-    """Where in the whole tensor the largest element of each window lies, the first of equal ones."""
-    x = n[0]
-    spatial = n.sizes(x, 2)
-    padding = [p for p in windows.padding if isinstance(p, int)]  # of known sizes they are known
-    rows = _taps(windows, padding, spatial, counts)
-    size, many = math.prod(spatial), math.prod(n.sizes(x)[:2])
-    flat = n.op("reshape", x, newshape=(many, size))
-    # An element behind the others stands for those outside.
-    padded = n.op("nn.pad", flat, pad_width=((0, 0), (0, 1)), pad_value=_lowest(x))
-    first = n.cast(n.op("argmax", n.op("take", padded, rows, axis=1), axis=(2,)), "int64")
-    places = np.arange(size + 1)
-    if n.attr("storage_order", 0):
-        places[:size] = places[:size].reshape(spatial[::-1]).transpose().reshape(-1)
-    chosen = n.op("add", first, np.arange(len(rows))[None] * rows.shape[1])
-    inside = n.op("take", places[rows].reshape(-1), chosen, axis=0)
-    whole = n.op("add", inside, np.arange(many)[:, None] * size)
+def _places(n: NodeContext, windows: _Windows, counts: Sequence[Dim]) -> Operand:
+    """Where in the whole tensor the largest element of each window lies, the first of equal ones.
+
+    A tap outside of the picture stands for the nearest one inside, which is as large and lies where it says.
+    """
+    x, rank, kernel = n[0], len(counts), windows.pool_size
+    spatial, ndim = x.shape[2:], 2 * len(counts)
+    many, size = product(x.shape[:2]), product(spatial)
+    by_rows = [product(spatial[a + 1 :]) for a in range(rank)]
+    axes = [_Axis(n, windows, a, counts[a], spatial[a]) for a in range(rank)]
+    elements = _sum(
+        n, [axis.places(a, ndim, n.numbers(kernel[a], rank + a, ndim)) for a, axis in enumerate(axes)], by_rows
+    )
+    read = n.op("take", n.reshape(x, (many, size)), n.reshape(elements, (product(counts), math.prod(kernel))), axis=1)
+    first = n.reshape(n.cast(n.op("argmax", read, axis=(2,)), "int64"), (many, *counts))
+    chosen = []
+    for a, axis in enumerate(axes):
+        tap = n.op("floor_mod", n.op("floor_divide", first, math.prod(kernel[a + 1 :])), kernel[a])
+        chosen.append(axis.places(1 + a, rank + 1, tap))
+    strides = [product(spatial[:a]) for a in range(rank)] if n.attr("storage_order", 0) else by_rows
+    whole = _sum(n, [n.numbers(many, 0, rank + 1), *chosen], [size, *strides])
     return n.reshape(whole, (*x.shape[:2], *counts))
 
 
-def _taps(windows: _Windows, padding: Sequence[int], spatial: Sequence[int], counts: Sequence[int]) -> np.ndarray:
-    """For each window the places of its elements in the picture, in order; the picture's end for those outside."""
-    size = math.prod(spatial)
-    place, outside = np.zeros((1, 1), np.int64), np.zeros((1, 1), bool)
-    for a, (extent, count) in enumerate(zip(spatial, counts, strict=True)):
-        starts = np.arange(count) * windows.strides[a] - padding[a]
-        along = starts[:, None] + np.arange(windows.pool_size[a]) * windows.dilation[a]
-        place = (place[:, None, :, None] * extent + along[None, :, None, :]).reshape(len(place) * count, -1)
-        beyond = (along < 0) | (along >= extent)
-        outside = (outside[:, None, :, None] | beyond[None, :, None, :]).reshape(place.shape)
-    return np.sort(np.where(outside, size, place), axis=1)
+@dataclass(frozen=True)
+class _Axis:
+    """The windows along one spatial axis: `count` of them over `extent` elements."""
+
+    n: NodeContext
+    windows: _Windows
+    axis: int
+    count: Dim
+    extent: Dim
+
+    def places(self, at: int, ndim: int, tap: Operand) -> Operand:
+        """The elements that taps read; the windows are numbered along axis `at` of `ndim`."""
+        n, step = self.n, self.windows.dilation[self.axis]
+        number = n.op("multiply", n.numbers(self.count, at, ndim), self.windows.strides[self.axis])
+        start = n.op("subtract", number, n.number(self.windows.padding[self.axis]))
+        last = n.op("subtract", n.number(self.extent), 1)
+        least = n.op("floor_divide", n.op("subtract", step - 1, start), step)
+        most = n.op("floor_divide", n.op("subtract", last, start), step)
+        inside = n.op("maximum", n.op("minimum", tap, most), least)
+        place = n.op("add", start, n.op("multiply", inside, step))
+        # A window that has no tap inside reads its nearest element.
+        read: Operand = n.op("maximum", n.op("minimum", place, last), 0)
+        return read
+
+
+def _sum(n: NodeContext, terms: Sequence[Operand], factors: Sequence[Dim]) -> Operand:
+    scaled = [n.op("multiply", term, n.number(f)) for term, f in zip(terms, factors, strict=True)]
+    return functools.reduce(lambda a, b: n.op("add", a, b), scaled)
 
 
 @converter("MaxUnpool", since=9)
@@ -102,19 +123,18 @@ def max_unpool(n: NodeContext) -> Any:
     strides, pads = n.attr("strides", (1,) * rank), n.attr("pads", (0,) * (2 * rank))
     if x.ndim != rank + 2:
         n.refuse(f"a window of {rank} dimensions over {x} is not supported")
-    batch, channels, *extents = n.sizes(x)
-    shape = [batch, channels]
-    for a, extent in enumerate(extents):
-        shape.append((extent - 1) * strides[a] + kernel[a] - pads[a] - pads[rank + a])
-    zeros = np.zeros(math.prod(shape), x.dtype.numpy)
-    flat = [n.op("reshape", one, newshape=(-1,)) for one in (places, x)]
-    result = n.op("reshape", n.op("scatter_elements", Operand.known(zeros), *flat, axis=0), newshape=tuple(shape))
+    shape: list[Dim] = list(x.shape[:2])
+    for a, extent in enumerate(x.shape[2:]):
+        shape.append(simple((extent - 1) * strides[a] + (kernel[a] - pads[a] - pads[rank + a])))
+    zeros = n.op("full", shape=(product(shape),), fill_value=0, dtype=str(x.dtype))
+    flat = [n.reshape(one, (product(one.shape),)) for one in (places, x)]
+    result = n.reshape(n.op("scatter_elements", zeros, *flat, axis=0), shape)
     if wanted is None:
         return result
-    sizes = n.ints(wanted, "the shape of the result")
-    if any(size < own for size, own in zip(sizes, shape, strict=True)):
+    sizes = n.dims(wanted, "the shape of the result")
+    if any(isinstance(more := simple(size - own), int) and more < 0 for size, own in zip(sizes, shape, strict=True)):
         n.refuse(f"output_shape {sizes} is smaller than {tuple(shape)}")
-    return n.op("nn.pad", result, pad_width=[(0, size - own) for size, own in zip(sizes, shape, strict=True)])
+    return n.op("nn.pad", result, pad_width=[(0, simple(size - own)) for size, own in zip(sizes, shape, strict=True)])
 
 
 @converter("AveragePool")

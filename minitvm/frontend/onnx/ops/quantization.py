@@ -199,7 +199,7 @@ def _convolution_of_bytes(
 def _along_first(n: NodeContext, x: Operand, rank: int) -> Operand:
     """A single parameter as a scalar, or one parameter per place along the first of `rank` axes."""
     parameters = flat(n, x)
-    column: Operand = n.op("reshape", parameters, newshape=(-1, *(1,) * (rank - 1))) if parameters.ndim else parameters
+    column: Operand = n.reshape(parameters, (-1, *(1,) * (rank - 1))) if parameters.ndim else parameters
     return column
 
 
@@ -223,7 +223,7 @@ def qlinear_matmul(n: NodeContext) -> Any:
 
 def flat(n: NodeContext, x: Operand) -> Operand:
     """A parameter of one element as a scalar."""
-    return n.op("reshape", x, newshape=()) if x.shape == (1,) else x
+    return n.reshape(x, ()) if x.shape == (1,) else x
 
 
 def requantized(n: NodeContext, total: Operand, factor: Operand, zero: Operand) -> Operand:

@@ -61,13 +61,13 @@ def _recurrent(
     functions = _functions(n, defaults, directions)
     x = n.op("transpose", n[0], axes=(1, 0, 2)) if layout else n[0]
     (steps, batch, size), hidden = x.shape, n.attr("hidden_size", n[2].shape[-1])
-    weights = n.op("reshape", n[1], newshape=(directions * gates * hidden, size))
+    weights = n.reshape(n[1], (directions * gates * hidden, size))
     bias, rest = _biases(n, directions, gates * hidden, apart * hidden)
     projected = n.op("nn.dense", x, weights)
     if bias is not None:
-        projected = n.op("add", projected, n.op("reshape", bias, newshape=(-1,)))
+        projected = n.op("add", projected, n.reshape(bias, (-1,)))
     inputs = [
-        n.op("reshape", projected, newshape=(steps, batch, directions, gates * hidden)),
+        n.reshape(projected, (steps, batch, directions, gates * hidden)),
         n.op("transpose", n[2], axes=(0, 2, 1)),
         *(_initial(n, 5 + k, (directions, batch, hidden), layout, x) for k in range(states)),
     ]

@@ -8,10 +8,7 @@ refuse(
     "it is random",
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
 )  # fmt: skip
-refuse(
-    "maps of sequences, maps and optional values are not supported",
-    "Optional", "SequenceMap",
-)  # fmt: skip
+refuse("maps and optional values are not supported", "Optional")
 refuse(
     "strings are not supported",
     "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer",

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
 
 from ....graph.nodes import Dim
-from ....topi.resize_tables import positions, tables
 from ....topi.shapes import same, simple
 from ...operand import Operand
 from ...symbolic import Quotient, scaled
 from ..context import NodeContext
 from ..registry import converter
+from .open_resizing import Ratio, float_of, interpolated, nearest_places, quotient
 
 _COORDINATES = (
     "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize", "half_pixel_symmetric",
 )  # fmt: skip
-# ONNX Runtime takes a position that is at most so far from the middle between two elements for one in the middle.
-_TIE = 1e-6
 _METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
 
 
@@ -43,8 +42,11 @@ def _simple_resize(n: NodeContext, scales: Operand) -> Any:
 
 
 def _factors(n: NodeContext, scales: Operand) -> tuple[Any, ...]:
-    """The scales: floats, or quotients of dimensions."""
-    return tuple(v if isinstance(v, Quotient) else float(v) for v in n.array(scales, "the scales").tolist())
+    """The scales: floats, quotients of dimensions, and data [1] where a run computes them."""
+    if scales.is_known:
+        return tuple(v if isinstance(v, Quotient) else float(v) for v in n.array(scales, "the scales").tolist())
+    known = n.builder.elements(scales)
+    return tuple(n.part(scales, 0, k, k + 1) if v is None else float(v) for k, v in enumerate(known))
 
 
 def _asymmetric(n: NodeContext) -> dict[str, Any]:
@@ -109,30 +111,47 @@ def _spread_roi(n: NodeContext, roi: Operand, axes: tuple[int, ...]) -> tuple[fl
 
 
 def _keeping_ratio(n: NodeContext, axes: tuple[int, ...], sizes: list[Dim], policy: str, attrs: dict[str, Any]) -> Any:
-    """One scale for all axes: the smallest (not_larger) or the largest (not_smaller) of those asked for."""
-    x = n[0]
-    extents = [x.shape[a] for a in axes]
-    if not all(isinstance(d, int) for d in (*extents, *sizes)):
-        n.refuse(f"keep_aspect_ratio_policy={policy} with symbolic dimensions")
+    """One scale for all axes: the smallest (not_larger) or the largest (not_smaller) of those asked for.
+
+    The scale is a float32, and so is each size before it is rounded, as in ONNX Runtime.
+    """
     if policy not in ("not_larger", "not_smaller"):
         n.refuse_attribute("keep_aspect_ratio_policy")
-    ratios: list[Any] = [w / e for w, e in zip(sizes, extents, strict=True)]
-    scale = min(ratios) if policy == "not_larger" else max(ratios)
-    size, factors = list(x.shape), [1.0] * x.ndim
-    for a, e in zip(axes, extents, strict=True):
-        size[a], factors[a] = math.floor(float(scale * e) + 0.5), float(scale)
-    return _resized(n, tuple(factors), tuple(size), **attrs)
+    smallest = policy == "not_larger"
+    x = n[0]
+    pairs = tuple((x.shape[a], w) for a, w in zip(axes, sizes, strict=True))
+    asked = [quotient(n, w, e) for e, w in pairs]
+    scale = functools.reduce(lambda a, b: n.op("minimum" if smallest else "maximum", a, b), asked)
+    size: list[Dim] = list(x.shape)
+    scales: list[Any] = [1.0] * x.ndim
+    for a in axes:
+        count = n.op("floor", n.op("add", n.op("multiply", scale, float_of(n, x.shape[a])), 0.5))
+        (size[a],) = n.dims(n.cast(count, "int64"), "a size")
+        scales[a] = Ratio(scale, pairs, smallest) if _is_open(scale) else float(n.scalar(scale, "the scale"))
+    return _resized(n, tuple(scales), tuple(size), **attrs)
+
+
+def _is_open(number: Operand) -> bool:
+    return not number.is_known or number.is_symbolic
 
 
 def _resized(n: NodeContext, scales: tuple[Any, ...] | None, size: tuple[Dim, ...] | None, **attrs: Any) -> Any:
+    """x in the size, which follows from the scales if it is None.
+
+    A scale is a float, a `Quotient`, data, or a `Ratio`.
+    """
     x = n[0]
     if size is None:
         assert scales is not None
         size = tuple(_scaled(n, d, s) for d, s in zip(x.shape, scales, strict=True))
+        scales = tuple(
+            Ratio(s, ((d, w),)) if isinstance(s, Operand) else s for d, s, w in zip(x.shape, scales, size, strict=True)
+        )
         if any(isinstance(s, Quotient) for s in scales):
             scales = None  # the quotient of the extents
-    if attrs.pop("antialias", False):
-        return _antialiased(n, scales, size, attrs)
+    antialias = attrs.pop("antialias", False)
+    if antialias or any(isinstance(s, Ratio) for s in scales or ()):
+        return _axis_by_axis(n, scales, size, attrs, antialias=antialias)
     if attrs["method"] == "nearest_neighbor" and attrs["coordinate_transformation_mode"] != "tf_crop_and_resize":
         x, scales, size = _taken(n, x, scales, size, attrs)
     if attrs["rounding_method"] == "simple":
@@ -158,54 +177,32 @@ def _taken(
             factor = float(ratio)
         if factor is not None and factor >= 1 and factor == int(factor) and same(wanted, extent * int(factor)):
             continue
-        places = _nearest_places(n, extent, wanted, None if scales is None else scales[axis], attrs)
-        x = n.op("take", x, places, axis=axis)
+        x = _nearest_along(n, x, axis, wanted, None if scales is None else scales[axis], attrs)
         left[axis] = wanted
         scales = scales and (*scales[:axis], 1.0, *scales[axis + 1 :])
     return x, scales, tuple(left)
 
 
-def _nearest_places(n: NodeContext, extent: Dim, size: Dim, scale: float | None, attrs: dict[str, Any]) -> Operand:
-    """The places [size] in an axis of `extent` elements that are nearest to the positions of the results."""
+def _nearest_along(n: NodeContext, x: Operand, axis: int, size: Dim, scale: Any, attrs: dict[str, Any]) -> Operand:
+    """The elements of an axis that are nearest to the positions of the results."""
+    extent = x.shape[axis]
+    step = _ratio(n, extent, size, scale, "float32").value
+    places = nearest_places(n, extent, size, step, attrs["coordinate_transformation_mode"], attrs["rounding_method"])
+    taken: Operand = n.op("take", x, places, axis=axis)
+    return taken
 
-    def number(dim: Dim) -> Operand:
-        return n.cast(Operand.known(np.array([dim, None], object)[:1], "int64"), "float32")
 
-    mode, rounding = attrs["coordinate_transformation_mode"], attrs["rounding_method"]
-    step = np.full(1, scale, np.float32) if scale is not None else n.op("divide", number(size), number(extent))
-    index = n.cast(n.numbers(size, 0, 1), "float32")
-    at = n.op("divide", index if mode == "asymmetric" else n.op("add", index, 0.5), step)
-    if mode == "align_corners":
-        last = n.op("maximum", n.op("subtract", number(size), 1.0), 1.0)  # of one result, the place is 0
-        at = n.op("divide", n.op("multiply", index, n.op("subtract", number(extent), 1.0)), last)
-    elif mode != "asymmetric":
-        at = n.op("subtract", at, 0.5)
-    if mode == "pytorch_half_pixel":
-        at = n.op("where", n.op("less_equal", number(size), 1.0), np.zeros(1, np.float32), at)
-    if mode == "half_pixel_symmetric":
-        covered = n.op("divide", number(size), n.op("multiply", number(extent), step))
-        middle = n.op("multiply", number(extent), 0.5)
-        at = n.op("add", n.op("multiply", middle, n.op("subtract", Operand.known(np.ones(1, np.float32)), covered)), at)
-    low = n.op("floor", at)
-    match rounding:
-        case "simple" if scale is not None and scale < 1:  # of what Resize of opset 10 leaves open, the last
-            near = n.op("ceil", at)
-        case "floor" | "simple":
-            near = low
-        case "ceil":
-            near = n.op("ceil", at)
-        case "round_prefer_floor" | "round_prefer_ceil":
-            share = n.op("subtract", at, low)
-            floor = rounding.endswith("floor")
-            up = n.op("greater", share, 0.5 + _TIE) if floor else n.op("greater_equal", share, 0.5 - _TIE)
-            near = n.op("add", low, n.cast(up, "float32"))
-        case _:
-            n.refuse_attribute("nearest_mode")
-    last = n.op("subtract", number(extent), 1.0)
-    return n.cast(n.op("maximum", n.op("minimum", near, last), 0.0), "int32")
+def _ratio(n: NodeContext, extent: Dim, size: Dim, scale: Any, dtype: str) -> Ratio:
+    """A scale, of which None is the size by the extent, with its value as data."""
+    if isinstance(scale, Ratio):
+        return scale
+    value = quotient(n, size, extent, dtype) if scale is None else Operand.known(np.full(1, scale, dtype))
+    return Ratio(value, ((extent, size),))
 
 
 def _scaled(n: NodeContext, dim: Dim, scale: Any) -> Dim:
+    if isinstance(scale, Operand):
+        return n.dims(n.cast(n.op("floor", n.op("multiply", float_of(n, dim), scale)), "int64"), "a size")[0]
     if isinstance(dim, int) and not isinstance(scale, Quotient):
         return math.floor(np.float32(dim) * np.float32(scale))
     size = scaled(dim, scale)
@@ -219,23 +216,25 @@ def _scaled(n: NodeContext, dim: Dim, scale: Any) -> Dim:
     return n.bound(count, simple(dim * math.ceil(scale * 1000) // 1000 + 1), "resized")
 
 
-def _antialiased(n: NodeContext, scales: tuple[Any, ...] | None, size: tuple[Dim, ...], attrs: dict[str, Any]) -> Any:
-    """An interpolation along each axis, whose filter where it shrinks reaches as many elements as become one."""
-    x, mode = n[0], attrs["coordinate_transformation_mode"]
+def _axis_by_axis(
+    n: NodeContext, scales: tuple[Any, ...] | None, size: tuple[Dim, ...], attrs: dict[str, Any], *, antialias: bool
+) -> Any:
+    """Each axis for itself, by places and weights that are computed from its extents: while importing, or in a run."""
+    x, mode, nearest = n[0], attrs["coordinate_transformation_mode"], attrs["method"] == "nearest_neighbor"
     if mode == "tf_crop_and_resize":
-        n.refuse("antialias=1 with coordinate_transformation_mode=tf_crop_and_resize is not supported")
-    if not x.dtype.is_float:
+        n.refuse("antialias=1, or a scale that open sizes decide, with tf_crop_and_resize is not supported")
+    if antialias and not x.dtype.is_float:
         n.refuse(f"antialias=1 of {x.dtype} is not supported: wanted floats")
+    exact = nearest or x.dtype.is_float
+    result = x if exact else n.cast(x, "float32")
     for axis, wanted in enumerate(size):
-        if same(x.shape[axis], wanted) and (scales is None or scales[axis] == 1.0):
+        scale = None if scales is None else scales[axis]
+        if same(x.shape[axis], wanted) and (scale is None or (isinstance(scale, float) and scale == 1.0)):
             continue
-        extent = n.size(x, axis)
-        if not isinstance(wanted, int):
-            n.refuse(f"antialias=1 with the open dimension {wanted} is not supported")
-        scale = float(scales[axis]) if scales is not None else wanted / extent
-        at = positions(mode, extent, wanted, scale)
-        places, weights = tables(
-            at, extent, attrs["method"], attrs["cubic_alpha"], attrs["cubic_exclude"], antialias=scale
-        )
-        x = n.op("image.interpolate", x, places, weights.astype(x.dtype.numpy), axis=axis)
-    return n.op("copy", x) if x is n[0] else x
+        if nearest:
+            result = _nearest_along(n, result, axis, wanted, scale, attrs)
+        else:
+            ratio = _ratio(n, x.shape[axis], wanted, scale, "float64")
+            result = interpolated(n, result, axis, wanted, ratio, attrs, antialias=antialias)
+    result = result if exact else n.cast(n.op("trunc", result), str(x.dtype))
+    return n.op("copy", x) if result is x else result

@@ -85,7 +85,7 @@ def einsum(n: NodeContext) -> Any:
 
 @converter("ArrayFeatureExtractor", domain="ai.onnx.ml")
 def array_feature_extractor(n: NodeContext) -> Any:
-    features = n.op("take", n[0], n.op("reshape", n[1], newshape=(-1,)), axis=n[0].ndim - 1)
+    features = n.op("take", n[0], n.reshape(n[1], (-1,)), axis=n[0].ndim - 1)
     return features if n[0].ndim > 1 else n.op("expand_dims", features, axis=(0,))
 
 

@@ -212,6 +212,6 @@ def space_to_depth(n: NodeContext) -> Any:
         n.refuse_attribute("mode")
     batch, c, h, w = x.shape
     rows, columns = simple(h // b), simple(w // b)
-    parts = n.op("reshape", x, newshape=(batch, c, rows, b, columns, b))
+    parts = n.reshape(x, (batch, c, rows, b, columns, b))
     moved = n.op("transpose", parts, axes=(0, 1, 3, 5, 2, 4))
-    return n.op("reshape", moved, newshape=(batch, simple(c * b * b), rows, columns))
+    return n.reshape(moved, (batch, simple(c * b * b), rows, columns))

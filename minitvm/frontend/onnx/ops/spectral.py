@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from ....expr import DType
+from ....graph.nodes import Dim
+from ....topi.shapes import simple, smaller
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -28,25 +30,30 @@ def _dft(n: NodeContext, x: Operand, axis: int, signal_length: Operand | None) -
     axis = axis % x.ndim
     if x.shape[-1] not in (1, 2):
         n.refuse(f"a transform of {x} is not supported: wanted real or complex numbers along the last axis")
-    length = None if signal_length is None else int(n.scalar(signal_length, "the length"))
+    length = None if signal_length is None else n.dims(signal_length, "the length")[0]
     return _transformed(n, x, axis, length, inverse, onesided)
 
 
 def _transformed(
-    n: NodeContext, x: Operand, axis: int, length: int | None, inverse: bool = False, onesided: bool = False
+    n: NodeContext, x: Operand, axis: int, length: Dim | None, inverse: bool = False, onesided: bool = False
 ) -> Operand:
-    """The transform of an axis of known size, in float64; the last axis holds real and imaginary parts."""
-    extent, parts = n.size(x, axis), x.shape[-1]
+    """The transform of an axis, in float64; the last axis holds real and imaginary parts."""
+    extent, parts = x.shape[axis], x.shape[-1]
     halved = inverse and onesided
     if length is None:
-        length = 2 * (extent - 1) if halved else extent
-    outputs = length // 2 + 1 if onesided and not inverse else length
-    used = min(extent, length // 2 + 1 if halved else length)
-    angle = 2 * np.pi * np.outer(np.arange(used), np.arange(outputs)) / length
-    weights = np.full((used, 1), 1 / length if inverse else 1.0)
-    if halved:  # all but the first and the middle frequency stand for two
-        weights[1 : (length + 1) // 2] *= 2
-    cosines, sines = np.cos(angle) * weights, np.sin(angle) * (weights if inverse else -weights)
+        length = simple(2 * (extent - 1)) if halved else extent
+    half = simple(length // 2 + 1)
+    outputs = half if onesided and not inverse else length
+    used = smaller(extent, half if halved else length)
+    cosines, sines = _waves(n, used, outputs, length)
+    sines = sines if inverse else n.op("negative", sines)
+    if inverse:
+        scale = n.op("divide", np.ones((1, 1)), n.cast(n.number(length, (1, 1)), "float64"))
+        if halved:  # all but the first and the middle frequency stand for two
+            row = n.numbers(used, 0, 2)
+            twice = n.op("logical_and", n.op("greater", row, 0), n.op("less", row, n.number(simple((length + 1) // 2))))
+            scale = n.op("multiply", scale, n.op("add", n.cast(twice, "float64"), 1.0))
+        cosines, sines = (n.op("multiply", table, scale) for table in (cosines, sines))
     order = [*(a for a in range(x.ndim - 1) if a != axis), axis]
     back = [order.index(a) for a in range(x.ndim - 1)]
 
@@ -66,6 +73,16 @@ def _transformed(
     if halved:
         return n.op("expand_dims", result(re), axis=(x.ndim - 1,))
     return n.op("stack", result(re), result(im), axis=x.ndim - 1)
+
+
+def _waves(n: NodeContext, used: Dim, outputs: Dim, length: Dim) -> tuple[Operand, Operand]:
+    """The cosines and sines [used, outputs] of 2 pi i k / length, read from one period: each is computed once."""
+    whole = n.op("maximum", n.number(length), 1)
+    step = n.op("divide", np.full(1, 2 * np.pi), n.cast(whole, "float64"))
+    period = n.op("multiply", n.cast(n.numbers(length, 0, 1), "float64"), step)
+    places = n.op("floor_mod", n.op("multiply", n.numbers(used, 0, 2), n.numbers(outputs, 1, 2)), whole)
+    cosines, sines = (n.op("take", n.op(name, period), places, axis=0) for name in ("cos", "sin"))
+    return cosines, sines
 
 
 @converter("STFT", since=17)
@@ -90,7 +107,7 @@ def stft(n: NodeContext) -> Any:
     places = n.op("add", n.op("expand_dims", starts, axis=(1,)), np.arange(length))
     frames = n.op("take", x, places, axis=1)
     if window is not None:
-        frames = n.op("multiply", frames, n.op("reshape", n.cast(window, x.dtype), newshape=(1, 1, length, 1)))
+        frames = n.op("multiply", frames, n.reshape(n.cast(window, x.dtype), (1, 1, length, 1)))
     return _transformed(n, frames, 2, None, onesided=onesided)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from .....arith import Analyzer
 from .....errors import MinitvmError
 from .....expr import OPAQUE, Expr, IntImm, IterVar, Node, Range, Var, const, free_vars, replace, substitute
-from ....analysis.dependences import accesses, reordered
+from ....analysis.dependences import accesses, reordered, touched_once
 from ....analysis.tree import Tree
 from ....conditions import conjuncts, is_const
 from ....index_map import IndexMap
@@ -132,10 +132,14 @@ def order_of_accesses(state: ScheduleState, block: BlockRealize, index_map: Call
     mapping = made_map(index_map, len(block.block.iter_vars))
     tree = state.home(block)
     loops = tree.loops_above(block)
-    above = [l.var for l in tree.all_loops_above(block) if l not in loops]
+    outer = [l for l in tree.all_loops_above(block) if l not in loops]
+    above = [l.var for l in outer]
     touches = accesses(tree, block)
     new = mapping.map_indices(block.iter_values)
-    witness = reordered(touches, [*above, *(l.var for l in loops)], [*above, *new])
+    witness = reordered(
+        touches, [*above, *(l.var for l in loops)], [*above, *new],
+        settled=lambda a, b: a is b and touched_once(outer, a),
+    )  # fmt: skip
     if witness is None:
         return None
     return req.witnessed(touches, witness, f"in the order of ({', '.join(map(str, new))}) the second comes first")

@@ -1,0 +1,140 @@
+"""A chain of operators from one byte to another is a table of its 256 results.
+
+    quantize(f(dequantize(x, s, z)), t, y)    ->    qnn.lookup(x, quantize(f(dequantize(0..255, s, z)), t, y))
+
+f is element by element, and all else that it reads is constant: an activation, or several, with quantisations between
+them (x * sigmoid(x) as quantisers write it is three). The table is what the operators make of all bytes, and
+`constant_folding` computes it: the results are the same to the last bit. A chain of few instructions stays: one that
+neither calls a function such as exp nor quantises on its way.
+ONNX Runtime does so for sigmoid and for leaky ReLU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...strategy.blocks import blocks_of, is_cheap
+from ..builder import GraphBuilder
+from ..lower import to_prim_func
+from ..nodes import Graph, OpNode, Value
+from ..registry import Pattern, get
+from .rebuild import with_replaced
+
+_MAPS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
+_LONGEST = 32  # operators of a chain
+_BYTES = 256  # values of a byte
+
+
+def byte_tables(graph: Graph) -> Graph:
+    """The graph that looks up what is a costly function of a byte."""
+    if not any(item.op == "qnn.quantize" for item in graph.nodes):
+        return graph
+    chains = _Chains(graph).worthwhile()
+
+    def make(b: GraphBuilder, item: OpNode, _: list[Value]) -> Value:
+        chain = chains[item]
+        every = np.arange(_BYTES, dtype="uint8").view(chain.source.dtype.numpy)
+        table = chain.added_to(b, b.constant(every, "bytes"))
+        found: Value = b.op("qnn.lookup", new[chain.source], table, name=item.output.name)
+        return found
+
+    new: dict[Value, Value] = {}
+    return with_replaced(graph, chains.__contains__, make, new)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """A value as a function of one byte: the `source`, the operators in order, the constants that they read."""
+
+    source: Value
+    operators: tuple[OpNode, ...]
+    constants: Mapping[Value, np.ndarray]
+
+    def added_to(self, b: GraphBuilder, source: Value) -> Value:
+        """The operators of the chain on another source, whose shape is theirs."""
+        values = {self.source: source}
+        for item in self.operators:
+            operands = [values[v] if v in values else b.constant(self.constants[v].reshape(())) for v in item.inputs]
+            values[item.output] = b.op(item.op, *operands, **item.attrs)
+        return values[self.operators[-1].output]
+
+    @property
+    def is_costly(self) -> bool:
+        """Whether it calls a function of many instructions, or quantises on its way."""
+        if sum(item.op == "qnn.quantize" for item in self.operators) > 1:
+            return True
+        b = GraphBuilder("chain")
+        graph = b.build(self.added_to(b, b.input("x", (_BYTES,), self.source.dtype)))
+        return not all(map(is_cheap, blocks_of(to_prim_func(graph))))
+
+
+@dataclass(slots=True)
+class _Chains:
+    """For each value that is a function of one byte, its chain."""
+
+    graph: Graph
+    consumers: Mapping[Value, list[OpNode]] = field(init=False)
+    returned: set[Value] = field(init=False)
+    of: dict[Value, _Chain] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.consumers, self.returned = self.graph.consumers(), set(self.graph.outputs)
+
+    def worthwhile(self) -> dict[OpNode, _Chain]:
+        """The chains to look up, by the quantisation that ends each: they cost more, and all else in them is unread."""
+        arrays = {value: array for value, array in self.graph.arrays().items() if array.size == 1}
+        found: dict[OpNode, _Chain] = {}
+        for item in self.graph.nodes:
+            chain = self._chain(item, arrays)
+            if chain is None:
+                continue
+            self.of[item.output] = chain
+            if item.op != "qnn.quantize" or not chain.is_costly:
+                continue
+            members = set(chain.operators)
+            inner = [part for part in chain.operators if part is not item and part.inputs[0] is not chain.source]
+            if all(self._is_read_by(part.output, members) for part in inner):
+                for part in inner:
+                    found.pop(part, None)
+                found[item] = chain
+        return found
+
+    def _is_read_by(self, value: Value, readers: set[OpNode]) -> bool:
+        return value not in self.returned and readers.issuperset(self.consumers[value])
+
+    def _chain(self, item: OpNode, arrays: Mapping[Value, np.ndarray]) -> _Chain | None:
+        """The chain that ends with an operator; None where its result is no function of one byte."""
+        read = [v for v in item.inputs if v not in arrays]
+        if not read or len(item.outputs) != 1 or any(v.shape != item.output.shape for v in read):
+            return None
+        constants = {v: arrays[v] for v in item.inputs if v in arrays}
+        if item.op == "qnn.dequantize":
+            data = item.inputs[0]
+            if read != [data] or data.dtype not in ("uint8", "int8") or item.attrs["block_size"]:
+                return None
+            if data not in self.of or not self._is_read_by(data, {item}):
+                return _Chain(data, (item,), constants)
+        chains = [self.of.get(v) for v in read]
+        first = chains[0]
+        if first is None or any(c is None or c.source is not first.source for c in chains) or not _is_map(item):
+            return None
+        operators: dict[OpNode, None] = {}
+        for chain in chains:
+            assert chain is not None
+            operators |= dict.fromkeys(chain.operators)
+            constants |= chain.constants
+        return _Chain(first.source, (*operators, item), constants) if len(operators) < _LONGEST else None
+
+
+def _is_map(item: OpNode) -> bool:
+    """Whether an operator is element by element, wherever the element stands."""
+    if get(item.op).pattern not in _MAPS:
+        return False
+    if item.op == "qnn.quantize":
+        return item.output.dtype in ("uint8", "int8") and not item.attrs["block_size"]
+    if item.op == "qnn.dequantize":  # by one number, wherever the axis
+        return True
+    return not {"axis", "shape"} & item.attrs.keys()

@@ -1,0 +1,71 @@
+"""What is normalised, how it is recognised, and that nothing is summed twice."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import pytest
+
+from minitvm import strategy, te, topi
+from minitvm.strategy.blocks import extents, is_reduction
+from minitvm.strategy.rows import Normalized, normalized
+from minitvm.target import Target
+from minitvm.tir.analysis.tree import Tree
+from minitvm.tir.nodes import PrimFunc
+
+CPU = Target("cpu -vector_bits=512 -cores=1")
+
+
+def norm(shape: tuple[Any, ...], groups: int | None) -> PrimFunc:
+    """Channels along axis 1, and along the last one where there are five."""
+    axis = (1, -1) if len(shape) == 5 else (1,)
+    x = te.placeholder(shape, name="x")
+    gamma, beta = (te.placeholder(tuple(shape[a] for a in axis), name=name) for name in ("gamma", "beta"))
+    if groups is None:
+        return te.create_prim_func([x, gamma, beta, topi.relu(topi.instance_norm(x, gamma, beta, axis=axis))])
+    return te.create_prim_func([x, gamma, beta, topi.group_norm(x, gamma, beta, num_groups=groups, axis=axis)])
+
+
+CASES: dict[str, tuple[tuple[Any, ...], int | None, Normalized | None]] = {
+    "channels": ((2, 6, 4, 5), None, Normalized(2)),
+    "groups": ((2, 12, 4, 5), 3, Normalized(2, together=4)),
+    "one group": ((2, 6, 4, 5), 1, Normalized(2, together=6)),
+    "blocks": ((2, 3, 4, 5, 16), None, Normalized(2, lanes=True)),
+    "groups within blocks": ((2, 3, 4, 5, 16), 12, Normalized(2, lanes=True)),
+    "blocks of a group": ((2, 4, 4, 5, 16), 2, Normalized(2, together=2, lanes=True)),
+    "groups across blocks": ((2, 6, 4, 5, 16), 4, Normalized(2, together=3, lanes=True)),
+    "an open batch": ((te.size_var("n"), 12, 4, 5), 3, Normalized(2, together=4)),
+    "an open image": ((2, 12, te.size_var("h"), 5), 3, None),
+}
+
+
+def all_cases_are_recognised() -> None:
+    """How many axes are outside, how many neighbours share sums, and whether sums are vectors."""
+    for name, (shape, groups, expected) in CASES.items():
+        assert normalized(norm(shape, groups)) == expected, name
+
+
+def test_all_cases_are_recognised() -> None:
+    all_cases_are_recognised()
+
+
+def test_other_functions_are_not() -> None:
+    x = te.placeholder((2, 3, 4, 5), name="x")
+    assert normalized(te.create_prim_func([x, topi.sum(x, axis=(2, 3))])) is None
+    assert normalized(te.create_prim_func([x, topi.relu(x)])) is None
+    first = topi.subtract(x, topi.mean(x, axis=0, keepdims=True))
+    assert normalized(te.create_prim_func([x, first])) is None  # nothing is outside
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "open" not in name])
+def test_nothing_is_summed_twice(name: str) -> None:
+    shape, groups, _ = CASES[name]
+    made = strategy.registry.chosen(norm(shape, groups), CPU)
+    assert made.rule == "rows" and not made.choice.refused
+    tree = Tree(made.schedule.func)
+    for realize in tree.blocks.values():
+        if is_reduction(realize.block):
+            runs = prod(int(loop.extent.value) for loop in tree.loops_above(realize))
+            once = prod(n or 1 for n in extents(axis.dom.extent for axis in realize.block.iter_vars))
+            assert runs == once, realize.block.name
