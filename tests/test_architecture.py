@@ -126,7 +126,7 @@ NEVER = [
 
 # What is of one kind of machine. Other modules ask its back end (`minitvm/backend`), but for those listed here.
 OF_ONE_MACHINE = (
-    "backend.kinds machines strategy.accel strategy.cpu strategy.gpu codegen.accel codegen.numba_cpu "
+    "backend.kinds graph.passes.attention machines strategy.accel strategy.cpu strategy.gpu codegen.accel codegen.numba_cpu "
     "codegen.numba_cuda codegen.opencl codegen.opencl_expressions codegen.opencl_library codegen.opencl_types "
     "runtime.accel runtime.cpu runtime.cuda runtime.opencl"
 )
