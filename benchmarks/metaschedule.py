@@ -1,6 +1,6 @@
 """MetaSchedule's side of `tune_compare`. It runs in an interpreter that has TVM, and needs nothing of minitvm.
 
-python metaschedule.py tune FUNCTION BUDGET SEED CORES CPU LIBRARY     # lines of JSON: [seconds, seconds of the best]
+python metaschedule.py tune FUNCTION SEED CORES CPU FOLDER              # lines of JSON: [time, seconds of the best]
 python metaschedule.py serve LIBRARY ARGUMENTS RESULT                  # a number on each line: so many runs
 """
 
@@ -16,10 +16,15 @@ from typing import Any
 
 import numpy as np
 
+PATIENCE = 300.0  # seconds: its processes take 30 s to start on a machine that does other work, which is its own limit
 
-def tune(function: str, budget: float, seed: int, cores: int, cpu: str, library: str) -> None:
-    """Tune a function of TVMScript for so many seconds, and export the best program."""
-    start = time.monotonic()
+
+def tune(function: str, seed: int, cores: int, cpu: str, folder: Path) -> None:
+    """Tune a function of TVMScript until somebody ends it, and export each program that was the best for a while.
+
+    A line `{"program": FILE, "when": TIME, "uncounted": SECONDS}` for each of them: when its batch had been measured,
+    and what exporting it took by each clock. MetaSchedule counts trials, not seconds.
+    """
     import tvm
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule as ms
@@ -37,34 +42,33 @@ def tune(function: str, budget: float, seed: int, cores: int, cpu: str, library:
 
     @derived_object
     class Watch(ms.measure_callback.PyMeasureCallback):
-        """Prints how good the best is, and ends in time."""
+        """Says how good the best is, and exports it, which does not count."""
 
         def apply(self, scheduler: Any, task: int, candidates: Any, builds: Any, runs: Any) -> None:
             nonlocal best
-            for result in runs:
+            now, winner = time.time(), None
+            for candidate, result in zip(candidates, runs, strict=True):
                 if result.run_secs:
-                    best = min(best, sum(map(float, result.run_secs)) / len(result.run_secs))
-            print(json.dumps([time.monotonic() - start, best]), flush=True)
-            if time.monotonic() - start > budget:
-                finish()
+                    seconds = sum(map(float, result.run_secs)) / len(result.run_secs)
+                    if seconds < best:
+                        best, winner = seconds, candidate.sch.mod
+            print(json.dumps([now, best]), flush=True)
+            if winner is not None:
+                began, busy = time.time(), time.process_time()
+                path = folder / f"{now:.2f}.so"
+                tvm.compile(winner, target).export_library(str(path))
+                spent = {"wall": time.time() - began, "processor": time.process_time() - busy}
+                print(json.dumps({"program": path.name, "when": now, "uncounted": spent}), flush=True)
 
     module = from_source(Path(function).read_text())
     database = ms.database.MemoryDatabase()
-
-    def finish() -> None:
-        """Export the best program, and end: MetaSchedule counts trials, not seconds."""
-        schedule = ms.tir_integration.compile_tir(database, module, target)
-        if schedule is not None:
-            tvm.compile(schedule.mod, target).export_library(library)
-        os._exit(0)
-
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as work:
         ms.tune_tir(
-            module, target, folder, max_trials_global=1_000_000, num_trials_per_iter=16, seed=seed, database=database,
-            cost_model=model, num_tuning_cores=cores,
+            module, target, work, max_trials_global=1_000_000, num_trials_per_iter=16, seed=seed, database=database,
+            builder=ms.builder.LocalBuilder(timeout_sec=PATIENCE), runner=ms.runner.LocalRunner(timeout_sec=PATIENCE),
+            cost_model=model, num_tuning_cores=len(os.sched_getaffinity(0)),
             measure_callbacks=[ms.measure_callback.AddToDatabase(), Watch()],
         )  # fmt: skip
-    finish()
 
 
 def serve(library: str, arguments: str, result: str) -> None:
@@ -95,6 +99,6 @@ def answer(run: Any) -> None:
 if __name__ == "__main__":
     command, *words = sys.argv[1:]
     if command == "tune":
-        tune(words[0], float(words[1]), int(words[2]), int(words[3]), words[4], words[5])
+        tune(words[0], int(words[1]), int(words[2]), words[3], Path(words[4]))
     else:
         serve(*words)

@@ -1,13 +1,17 @@
 """Our tuner beside TVM's MetaSchedule: the same function, the same seconds, the same threads; `make tune-compare`.
 
-    python -m benchmarks.tune_compare [matmul C2 .. C12 D1 .. D9] [--budgets 10,30,60,120] [--seeds 5] [--rules]
+    python -m benchmarks.tune_compare [matmul C2 .. C12 D1 .. D9] [--marks 10,30,60,120] [--seeds 5] [--rules]
+    python -m benchmarks.tune_compare .. --folder F; python -m benchmarks.tune_compare --timed F
 
-Wall-clock budgets, never trials. Each run starts in a process of its own with an empty database, the two tuners in
-turn. Ours searches the generated sketches only (`--rules`: the rules for builds as well). The final programs are timed
-in processes of their own by the same lines of code, in turn, 50 runs each: median and minimum; their results have to
-agree. MetaSchedule has 16 trials a batch, not 64, so that short budgets see some. TVM is in this interpreter or in that
-of MINITVM_TVM_PYTHON; with `xgboost` (or `xgboost-cpu`) there it has its usual cost model, else a random one, which is
-said.
+Seconds, never trials: of the clock on the wall, or with `--clock processor` those that all processes of a tuner were
+busy, which other work on the machine hardly changes. Each run starts in a process of its own with an empty database and
+goes on to the last mark; both export each program that was the best for a while. They run one after the other, on all
+cores. Ours searches the generated sketches only (`--rules`: the rules for builds as well). All programs are timed in
+processes of their own by the same lines of code, in turn, 50 runs each: median and minimum; their results have to
+agree. How long ours took to be as good is read off these times, not off what a tuner says. With `--folder` the programs
+are kept, and timed when `--timed` asks for it. MetaSchedule has 16 trials a batch, not 64, so that early marks see
+some. TVM is in this interpreter or in that of MINITVM_TVM_PYTHON; with `xgboost` (or `xgboost-cpu`) there it has its
+usual cost model, else a random one, which is said.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -31,12 +36,20 @@ from typing import Any
 
 import numpy as np
 
+from minitvm.workers.cores import available_cores
+
 from . import layers
 from .metaschedule import answer
 
 TVM_SIDE = Path(__file__).with_name("metaschedule.py")
+HERE = [sys.executable, "-m", "benchmarks.tune_compare"]
+WALL, PROCESSOR = "wall", "processor"
 GRACE = 120  # seconds after a budget in which a batch ends and the best program is exported
-ROUNDS, RUNS = 10, 5  # turns of the final programs, and runs in each
+ROUNDS, RUNS = 10, 5  # turns of the programs, and runs in each
+SMALLEST = (
+    0.95  # of the time of the program before: so much faster is one of ours that is timed, if no mark asks for it
+)
+SKETCHES = ("sketch",)  # the rules that only a tuner asks
 MATMUL = "matmul"
 
 
@@ -58,8 +71,9 @@ def function_of(name: str) -> Any:
 # -- ours, in a process of its own ----------------------------------------------------------------------------------
 
 
-def ours(function: str, budget: float, seed: int, cores: int, rules: bool, artifact: str) -> None:
-    """Tune for so many seconds; prints lines of JSON as MetaSchedule's side does, and exports the best program."""
+def ours(function: str, budget: float | None, seed: int, cores: int, rules: bool, folder: Path) -> None:
+    """Tune for so many seconds, or until Ctrl-C; prints lines of JSON as MetaSchedule's side does, and exports programs
+    to the folder: each that was SMALLEST faster than the one before, and the last one."""
     start = time.monotonic()
     import minitvm
     from minitvm.expr.as_json import from_json
@@ -69,25 +83,27 @@ def ours(function: str, budget: float, seed: int, cores: int, rules: bool, artif
     from minitvm.target import Target
     from minitvm.tir import nodes  # noqa: F401  (the classes of what is read)
     from minitvm.tune.network import tune_tasks
-    from minitvm.tune.space import Space
     from minitvm.tune.task import function_task
 
     target = Target(f"cpu -cores={cores}")
     func = from_json(json.loads(Path(function).read_text()))
-    if not rules:
-        every = Space.yielded.func
-        Space.yielded.func = lambda self: [one for one in every(self) if one.rule.startswith("sketch")]
-    began, wall = start, time.time()
-    with tempfile.TemporaryDirectory() as folder, Database.open(Path(folder) / "records.db") as database:
-        tune_tasks([function_task(func, target)], database, began, budget, seed=seed, runs=10**12)
-        found = [r for r in database.records() if r.outcome in MEASURED and (rules or r.rule.startswith("sketch"))]
-    best = float("inf")
+    with tempfile.TemporaryDirectory() as text, Database.open(Path(text) / "records.db") as database:
+        task = function_task(func, target, () if rules else SKETCHES)
+        tune_tasks([task], database, start, budget, seed=seed, runs=10**12)
+        found = sorted((r for r in database.records() if r.outcome in MEASURED), key=lambda record: record.when)
+    best: list[Any] = []
     for record in found:
-        best = min(best, record.time)
-        print(json.dumps([record.when - wall, best]), flush=True)
-    if found:
-        winner = min(found, key=lambda record: record.time)
-        minitvm.build(decided(func, target, winner.decision).schedule.func, target).export(artifact)
+        if not best or record.time < best[-1].time:
+            best.append(record)
+        print(json.dumps([record.when, best[-1].time]), flush=True)
+    kept: list[Any] = []
+    for record in best:
+        if not kept or record is best[-1] or record.time < SMALLEST * kept[-1].time:
+            kept.append(record)
+    for record in kept:
+        path = folder / f"{record.when:.2f}.mtvm"
+        minitvm.build(decided(func, target, record.decision).schedule.func, target).export(path)
+        print(json.dumps({"program": path.name, "when": record.when}), flush=True)
 
 
 def serve_ours(artifact: str, arguments: str, result: str, cores: int) -> None:
@@ -106,20 +122,30 @@ def serve_ours(artifact: str, arguments: str, result: str, cores: int) -> None:
 
 
 @dataclass
+class Program:
+    """A program that a tuner had found after `when` seconds; the median and the least of the seconds that it runs."""
+
+    path: Path
+    when: float
+    median: float = float("inf")
+    least: float = float("inf")
+
+
+@dataclass
 class Course:
-    """A run of a tuner: the best seconds after each batch, and the final program's median and least seconds."""
+    """A run of a tuner: by its own measure the best seconds after each candidate or batch; and its programs."""
 
     points: list[tuple[float, float]] = field(default_factory=list)
-    final: float = float("nan")
-    least: float = float("nan")
+    programs: list[Program] = field(default_factory=list)
 
     def reached(self, seconds: float) -> float:
         """When a program as fast was found; infinity if never."""
-        return next((when for when, best in self.points if best <= seconds), float("inf"))
+        reached = (one.when for one in self.programs if one.median <= seconds < float("inf"))
+        return next(reached, float("inf"))
 
-    def at(self, when: float) -> float:
-        """How fast the best was by then."""
-        return min((best for moment, best in self.points if moment <= when), default=float("inf"))
+    def at(self, when: float) -> Program | None:
+        """The best program by then, as the tuner itself measured: the last one."""
+        return next((one for one in reversed(self.programs) if one.when <= when), None)
 
 
 def tvm_python() -> str:
@@ -137,29 +163,56 @@ def _cpu() -> str:
     return str(llvm.get_host_cpu_name())
 
 
-def _tuned(command: Sequence[str], budget: float, cache: str) -> Course:
-    """Run a tuner with cold caches."""
+def _busy(session: int) -> float:
+    """Seconds that the processes of a session were busy, those that ended and were waited for included."""
+    ticks = 0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, ValueError):
+                words = (entry / "stat").read_text().rpartition(")")[2].split()
+                if int(words[3]) == session:
+                    ticks += sum(map(int, words[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _tuned(command: Sequence[str], marks: Sequence[float], clock: str, folder: Path, cores: int, end: int) -> Course:
+    """A run of a tuner with cold caches; at the last mark it gets the signal `end`, and exports what it has to."""
+    folder.mkdir(parents=True)
+    complaints = folder / "complaints"
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env={**os.environ, "MINITVM_CACHE_DIR": cache, "PYTHONPATH": str(TVM_SIDE.parents[1])},
+        command, stdout=(folder / "said").open("w"), stderr=complaints.open("w"), start_new_session=True,
+        env={**os.environ, "MINITVM_CACHE_DIR": str(folder / "cache"), "TVM_NUM_THREADS": str(cores),
+             "PYTHONPATH": str(TVM_SIDE.parents[1])},
     )  # fmt: skip
+    wall, line = time.time(), [(time.time(), 0.0)]  # moments, and the seconds by the clock that had passed
+    while process.poll() is None and line[-1][1] < max(marks):
+        time.sleep(0.25)
+        line.append((time.time(), time.time() - wall if clock == WALL else max(line[-1][1], _busy(process.pid))))
+    if clock == PROCESSOR or end == signal.SIGKILL:  # by the clock on the wall ours ends by itself
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, end)
     try:
-        said, complaints = process.communicate(timeout=budget + GRACE)
+        process.wait(timeout=GRACE)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        said, complaints = process.communicate()
-        print(f"  did not end within {GRACE} s after its budget")
+        print(f"  did not end within {GRACE} s after its last mark")
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # the processes that it compiled and measured in
-    course = Course()
-    for line in said.splitlines():
-        if line.startswith("["):
-            when, best = json.loads(line)
-            course.points.append((when, best))
-        elif line.startswith("{"):
-            print(f"  {line}", flush=True)
-    if process.returncode > 0:
-        print(f"  failed: {complaints.strip().splitlines()[-1] if complaints.strip() else process.returncode}")
+    moments, seconds = zip(*line, strict=True)
+    course, uncounted = Course(), 0.0
+    for text in (folder / "said").read_text().splitlines():
+        if text.startswith("["):
+            when, best = json.loads(text)
+            course.points.append((float(np.interp(when, moments, seconds)) - uncounted, best))
+        elif text.startswith('{"program"'):
+            told = json.loads(text)
+            when = float(np.interp(told["when"], moments, seconds)) - uncounted
+            course.programs.append(Program(folder / told["program"], when))
+            uncounted += told.get("uncounted", {}).get(clock, 0.0)
+        elif text.startswith("{"):
+            print(f"  {text}", flush=True)
+    if process.returncode and process.returncode > 0:
+        text = complaints.read_text().strip()
+        print(f"  failed: {text.splitlines()[-1] if text else process.returncode}")
     return course
 
 
@@ -190,80 +243,123 @@ class _Server:
         return seconds
 
 
-def compared(name: str, budget: float, seed: int, cores: int, rules: bool, python: str) -> tuple[Course, Course]:
-    """One run of each tuner, ours first where the seed is even; the final programs timed in turn."""
+def tuned(name: str, seed: int, options: Any, marks: Sequence[float], folder: Path) -> tuple[Course, Course]:
+    """One run of each tuner, ours first where the seed is even; their programs are in the folder."""
     from minitvm.expr.as_json import to_json
     from minitvm.interop.tvm import text_of
 
-    func = function_of(name)
-    with tempfile.TemporaryDirectory(prefix="minitvm-compare-") as text:
-        folder = Path(text)
-        (folder / "f.json").write_text(json.dumps(to_json(func)))
-        (folder / "f.py").write_text(text_of(func))
-        rng = np.random.default_rng(seed)
-        arrays = [rng.integers(-3, 4, [int(d) for d in p.shape]).astype("float32") for p in func.params]
-        np.savez(folder / "arguments.npz", *arrays)
-        here = [sys.executable, "-m", "benchmarks.tune_compare"]
-        us = [*here, "--ours", str(folder / "f.json"), str(budget), str(seed), str(cores), str(int(rules)),
-              str(folder / "ours.mtvm")]  # fmt: skip
-        them = [python, str(TVM_SIDE), "tune", str(folder / "f.py"), str(budget), str(seed), str(cores), _cpu(),
-                str(folder / "theirs.so")]  # fmt: skip
-        courses: dict[str, Course] = {}
-        for who, command in (("ours", us), ("theirs", them))[:: 1 if seed % 2 == 0 else -1]:
-            courses[who] = _tuned(command, budget, str(folder / "cache"))
-        _time_final(folder, here, python, cores, courses["ours"], courses["theirs"])
+    func, cores, seconds = function_of(name), str(options.cores), options.ours or max(marks)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "f.json").write_text(json.dumps(to_json(func)))
+    (folder / "f.py").write_text(text_of(func))
+    rng = np.random.default_rng(seed)
+    arrays = [rng.integers(-3, 4, [int(d) for d in p.shape]).astype("float32") for p in func.params]
+    np.savez(folder / "arguments.npz", *arrays)
+    budget = str(seconds if options.clock == WALL else 0)
+    us = [*HERE, "--ours", str(folder / "f.json"), budget, str(seed), cores, str(int(options.rules)),
+          str(folder / "ours")]  # fmt: skip
+    them = [tvm_python(), str(TVM_SIDE), "tune", str(folder / "f.py"), str(seed), cores, _cpu(),
+            str(folder / "theirs")]  # fmt: skip
+    courses: dict[str, Course] = {}
+    for who in ("ours", "theirs")[:: 1 if seed % 2 == 0 else -1]:
+        command, last, end = (us, [seconds], signal.SIGINT) if who == "ours" else (them, marks, signal.SIGKILL)
+        courses[who] = _tuned(command, last, options.clock, folder / who, options.cores, end)
     return courses["ours"], courses["theirs"]
 
 
-def _time_final(folder: Path, here: list[str], python: str, cores: int, us: Course, them: Course) -> None:
-    """In turn, 50 runs each, after their results were compared."""
+def time_programs(folder: Path, cores: int, us: Course, them: Course) -> None:
+    """All programs in turn, 50 runs each, after their results were compared."""
     arguments = str(folder / "arguments.npz")
+    work = Path(tempfile.mkdtemp(prefix="minitvm-compare-"))
+    results = {id(one): work / f"{number}.npy" for number, one in enumerate([*us.programs, *them.programs])}
     commands = [
-        (us, folder / "ours.mtvm",
-         [*here, "--serve", str(folder / "ours.mtvm"), arguments, str(folder / "ours.npy"), str(cores)]),
-        (them, folder / "theirs.so",
-         [python, str(TVM_SIDE), "serve", str(folder / "theirs.so"), arguments, str(folder / "theirs.npy")]),
-    ]  # fmt: skip
+        (one, [*HERE, "--serve", str(one.path), arguments, str(results[id(one)]), str(cores)]) for one in us.programs
+    ]
+    commands += [
+        (one, [tvm_python(), str(TVM_SIDE), "serve", str(one.path), arguments, str(results[id(one)])])
+        for one in them.programs
+    ]
     with ExitStack() as stack:
-        servers = [
-            (c, stack.enter_context(_Server(command, cores))) for c, place, command in commands if place.exists()
-        ]
-        servers = [(course, server) for course, server in servers if server.ready]
-        if len(servers) == 2 and not np.array_equal(np.load(folder / "ours.npy"), np.load(folder / "theirs.npy")):
-            raise RuntimeError("the two final programs differ in their results")
-        samples: dict[int, list[float]] = {id(course): [] for course, _ in servers}
+        servers = [(one, stack.enter_context(_Server(command, cores))) for one, command in commands]
+        servers = [(one, server) for one, server in servers if server.ready]
+        outcomes = [np.load(results[id(one)]) for one, _ in servers]
+        shutil.rmtree(work)
+        if any(not np.array_equal(outcomes[0], other) for other in outcomes[1:]):
+            raise RuntimeError("programs differ in their results")
+        samples: dict[int, list[float]] = {id(one): [] for one, _ in servers}
         for _ in range(ROUNDS):
-            for course, server in servers:
-                time.sleep(0.05)  # threads of the other one go to sleep
-                samples[id(course)] += server.run(RUNS)
-        for course, _ in servers:
-            course.final, course.least = statistics.median(samples[id(course)]), min(samples[id(course)])
+            for one, server in servers:
+                time.sleep(0.02)  # threads of the other one go to sleep
+                samples[id(one)] += server.run(RUNS)
+        for one, _ in servers:
+            one.median, one.least = statistics.median(samples[id(one)]), min(samples[id(one)])
 
 
-def _line(name: str, budget: float, seed: int, us: Course, them: Course) -> str:
-    sides = " ".join(f"{side.final * 1e3:12.3f} ({side.least * 1e3:8.3f})" for side in (us, them))
-    return f"{name:8} {budget:5.0f}s {seed:4} {sides} {them.final / us.final:8.2f} {us.reached(them.at(budget)):8.1f} s"
+def _line(name: str, mark: float, seed: int, us: Course, them: Course) -> str:
+    sides = [one.at(mark) or Program(Path(), mark) for one in (us, them)]
+    texts = " ".join(f"{side.median * 1e3:12.3f} ({side.least * 1e3:8.3f})" for side in sides)
+    ratio = sides[1].median / sides[0].median
+    return f"{name:8} {mark:5.0f}s {seed:4} {texts} {ratio:8.2f} {us.reached(sides[1].median):8.1f} s"
 
 
-def _summary(ratios: dict[float, list[float]], faster: Sequence[float], seeds: int) -> None:
-    for budget, medians in ratios.items():
-        good = [ratio for ratio in medians if ratio == ratio]
+def _summary(ratios: dict[float, list[float]], faster: dict[float, list[float]], seeds: int) -> None:
+    for mark, medians in ratios.items():
+        good = [ratio for ratio in medians if 0 < ratio < float("inf")]
         if good:
             mean = statistics.geometric_mean(good)
-            print(f"after {budget:.0f} s: {mean:.2f} times as fast as MetaSchedule's (geometric mean of {len(good)} of "
+            print(f"after {mark:.0f} s: {mean:.2f} times as fast as MetaSchedule's (geometric mean of {len(good)} of "
                   f"{len(medians)} workloads, each the median of {seeds} seeds)")  # fmt: skip
-    reached = [one for one in faster if one > 0]
-    if reached:
-        mean = statistics.geometric_mean(reached)
-        print(f"as good as MetaSchedule at the end of {max(ratios):.0f} s in 1/{mean:.1f} of the time "
-              f"({len(reached)} of {len(faster)} runs; the others were never as good)")  # fmt: skip
+        reached = [one for one in faster[mark] if one > 0]
+        if reached:
+            mean = statistics.geometric_mean(reached)
+            print(f"  as good as MetaSchedule's after {mark:.0f} s in 1/{mean:.1f} of the time "
+                  f"({len(reached)} of {len(faster[mark])} runs; the others were never as good)")  # fmt: skip
+
+
+def _lines(name: str, seed: int, marks: Sequence[float], us: Course, them: Course) -> None:
+    for mark in marks:
+        print(_line(name, mark, seed, us, them), flush=True)
+    for who, course in (("ours", us), ("MetaSchedule", them)):
+        said = ", ".join(f"{one.when:.1f} s {one.median * 1e3:.3f} ms" for one in course.programs)
+        print(f"  {who}: {len(course.points)} measured; programs: {said or 'none'}", flush=True)
+
+
+def _table(found: Sequence[tuple[str, int, Course, Course]], marks: Sequence[float]) -> None:
+    """The geometric means over the workloads."""
+    ratios: dict[float, list[float]] = {mark: [] for mark in marks}
+    faster: dict[float, list[float]] = {mark: [] for mark in marks}
+    for name in dict.fromkeys(name for name, *_ in found):
+        for mark in marks:
+            of_seeds = []
+            for here, there, us in ((u.at(mark), t.at(mark), u) for n, _, u, t in found if n == name):
+                of_seeds.append(there.median / here.median if here and there else float("nan"))
+                if there:
+                    faster[mark].append(mark / max(us.reached(there.median), 0.1))
+            ratios[mark].append(statistics.median(of_seeds))
+    _summary(ratios, faster, len({seed for _, seed, *_ in found}))
+
+
+def _kept(folder: Path, us: Course, them: Course) -> None:
+    text = {who: [[str(one.path), one.when] for one in course.programs] for who, course in (("us", us), ("them", them))}
+    text |= {f"{who} points": course.points for who, course in (("us", us), ("them", them))}
+    (folder / "courses.json").write_text(json.dumps(text))
+
+
+def _again(folder: Path) -> tuple[Course, Course]:
+    """The courses of a run that was kept."""
+    text = json.loads((folder / "courses.json").read_text())
+    us, them = (
+        Course([tuple(p) for p in text[f"{who} points"]], [Program(Path(path), when) for path, when in text[who]])
+        for who in ("us", "them")
+    )
+    return us, them
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Compare, print a line a run, and the geometric means."""
     given = list(sys.argv[1:] if words is None else words)
     if given[:1] == ["--ours"]:
-        ours(given[1], float(given[2]), int(given[3]), int(given[4]), given[5] == "1", given[6])
+        ours(given[1], float(given[2]) or None, int(given[3]), int(given[4]), given[5] == "1", Path(given[6]))
         return 0
     if given[:1] == ["--serve"]:
         serve_ours(given[1], given[2], given[3], int(given[4]))
@@ -271,31 +367,46 @@ def main(words: Sequence[str] | None = None) -> int:
     every = [MATMUL, *(name for name in (*layers.CONVOLUTIONS, *layers.DEPTHWISE) if name != "C1")]
     parser = argparse.ArgumentParser(prog="tune_compare", description=__doc__.splitlines()[0])
     parser.add_argument("workloads", nargs="*", metavar="NAME", help=f"of {', '.join(every)}; default: all")
-    parser.add_argument("--budgets", default="10,30,60,120", help="seconds of each run")
+    parser.add_argument("--marks", default="10,30,60,120", help="seconds at which the best programs are compared")
+    parser.add_argument("--ours", type=float, help="seconds that ours searches (default: up to the last mark)")
+    parser.add_argument("--clock", choices=(WALL, PROCESSOR), default=WALL)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--cores", type=int, default=len(available_cores()), help="threads of the programs")
     parser.add_argument("--rules", action="store_true", help="ours searches the rules for builds as well")
+    parser.add_argument("--folder", type=Path, help="keep the programs here, and do not time them")
+    parser.add_argument("--timed", type=Path, help="time the programs that were kept in a folder")
     options = parser.parse_args(given)
-    python = tvm_python()
+    tvm_python()
     unknown = [name for name in options.workloads if name not in every]
     if unknown:
         parser.error(f"no workload {unknown[0]}; there are: {', '.join(every)}")
-    budgets = [float(text) for text in options.budgets.split(",")]
-    print(f"{'':8} budget seed   ours, ms (least)    MetaSchedule, ms       ratio   ours as good after")
-    ratios: dict[float, list[float]] = {budget: [] for budget in budgets}
-    faster = []
-    for name in options.workloads or every:
-        for budget in budgets:
-            of_seeds = []
+    marks = sorted(float(text) for text in options.marks.split(","))
+    print(f"{'':8} after seed    ours, ms (least)    MetaSchedule, ms       ratio   ours as good after")
+    found: list[tuple[str, int, Course, Course]] = []
+    if options.timed:
+        runs = [path.parent for path in sorted(options.timed.glob("*/courses.json"))]
+        for run in runs:
+            name, _, seed = run.name.rpartition("-")
+            if not options.workloads or name in options.workloads:
+                us, them = _again(run)
+                time_programs(run, options.cores, us, them)
+                _lines(name, int(seed), marks, us, them)
+                found.append((name, int(seed), us, them))
+        _table(found, marks)
+        return 0
+    with tempfile.TemporaryDirectory(prefix="minitvm-compare-") as text:
+        for name in options.workloads or every:
             for seed in range(options.seeds):
-                us, them = compared(name, budget, seed, options.cores, options.rules, python)
-                when = us.reached(them.at(budget))
-                of_seeds.append(them.final / us.final)
-                if budget == max(budgets):
-                    faster.append(budget / when if when < float("inf") else 0.0)
-                print(_line(name, budget, seed, us, them), flush=True)
-            ratios[budget].append(statistics.median(of_seeds))
-    _summary(ratios, faster, options.seeds)
+                folder = (options.folder or Path(text)) / f"{name}-{seed}"
+                us, them = tuned(name, seed, options, marks, folder)
+                if options.folder:
+                    _kept(folder, us, them)
+                else:
+                    time_programs(folder, options.cores, us, them)
+                    found.append((name, seed, us, them))
+                _lines(name, seed, marks, us, them)
+    if found:
+        _table(found, marks)
     return 0
 
 

@@ -83,9 +83,20 @@ def test_a_comparison_without_tvm_says_so(load: Callable[[str], ModuleType], mon
 
 
 def test_a_course_of_tuning_knows_when_it_was_how_good(load: Callable[[str], ModuleType]) -> None:
-    course = load("tune_compare").Course([(2.0, 8e-3), (5.0, 3e-3), (9.0, 2e-3)])
-    assert [course.at(when) for when in (1.0, 2.0, 6.0, 60.0)] == [float("inf"), 8e-3, 3e-3, 2e-3]
-    assert [course.reached(seconds) for seconds in (9e-3, 3e-3, 1e-3)] == [2.0, 5.0, float("inf")]
+    compare = load("tune_compare")
+    programs = [compare.Program(Path(), when, median) for when, median in ((2.0, 8e-3), (5.0, 3e-3), (9.0, 2e-3))]
+    course = compare.Course([], programs)
+    found = [course.at(when) for when in (1.0, 2.0, 6.0, 60.0)]
+    assert [one and one.median for one in found] == [None, 8e-3, 3e-3, 2e-3]
+    wanted = (9e-3, 3e-3, 1e-3, float("inf"))
+    assert [course.reached(seconds) for seconds in wanted] == [2.0, 5.0, float("inf"), float("inf")]
+
+
+def test_a_comparison_that_was_kept_comes_back(load: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    compare = load("tune_compare")
+    us = compare.Course([(1.0, 2e-3)], [compare.Program(tmp_path / "a", 1.5)])
+    compare._kept(tmp_path, us, compare.Course())
+    assert compare._again(tmp_path) == (us, compare.Course())
 
 
 @pytest.mark.parametrize("name", ["matmul", "C5", "D9"])

@@ -270,8 +270,9 @@ compiled(q, k, v, o)
 b = GraphBuilder("attention")
 query, key, value = b.input("q", (1, n, d)), b.input("k", (1, m, d)), b.input("v", (1, m, d))
 scores = b.op("nn.softmax", b.op("nn.batch_matmul", query, key, transpose_b=True), axis=-1)
-operators = minitvm.build(b.build(b.op("nn.batch_matmul", scores, value, transpose_b=False)), threads=1)
-difference = abs(o - np.asarray(operators(q=q[None], k=k[None], v=v[None]))[0]).max()
+mixed = b.op("nn.batch_matmul", scores, value, transpose_b=False)
+operators = minitvm.build(b.build([mixed, scores]), threads=1)
+difference = abs(o - np.asarray(operators(q=q[None], k=k[None], v=v[None])[0])[0]).max()
 print(f"largest difference: {difference:.1e}")
 assert difference < 1e-5
 
@@ -283,7 +284,9 @@ for name, run in (
     print(f"{name:<16} {ledger.duration(seconds):>9}: {4 * n * m * d / seconds / 1e9:>6.1f} GFLOP/s")
 
 # %% [markdown]
-# The three operators are what `build` makes of the graph, each with its own good schedule. How much the trip of the
+# The three operators are what `build` makes of the graph, each with its own good schedule. The weights are a result
+# here. If they were not, `build` would make one function of the three: whole rows of scores, for a few queries at a
+# time (`graph/passes/attention.py`), as long as the keys and values of a head fit in the L2 cache. How much the trip of the
 # scores to memory and back costs depends on the caches: here a tenth to a third, more with more keys; on a GPU, whose
 # fast memory is small, several times that.
 #

@@ -25,13 +25,20 @@ from .dtypes import DType, dtype_of_value, promote
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def node(cls: type) -> Any:
     """Class decorator of every IR node: a frozen, slotted dataclass compared and hashed by identity."""
-    frozen: Any = dataclass(frozen=True, slots=True, eq=False, repr=False, init="__init__" in vars(cls))(cls)
+    frozen: Any = dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)(cls)
     if "__init__" not in vars(frozen):
-        frozen.__init__ = _constructor(frozen)
-    frozen._below = (
-        Node.__dict__["_below"] if frozen._children else ()
-    )  # in place of the slot: leaves have nothing below
+        through_slots(frozen)
+    if not frozen._children:  # nothing is below a leaf: it needs no slot for that
+        frozen._below = ()
+    elif not hasattr(frozen._below, "__set__"):
+        frozen._below = Node.__dict__["_below"]
     return frozen
+
+
+def through_slots(cls: Any) -> Any:
+    """Class decorator of a frozen, slotted dataclass that is made often: a quicker constructor in place of its own."""
+    cls.__init__ = _constructor(cls)
+    return cls
 
 
 def _constructor(cls: Any) -> Callable[..., None]:
@@ -42,7 +49,7 @@ def _constructor(cls: Any) -> Callable[..., None]:
         value = f.name
         if f.default_factory is not MISSING:
             names[f"make_{f.name}"], names["MISSING"] = f.default_factory, MISSING
-            value = f"make_{f.name}() if {f.name} is MISSING else {f.name}"
+            value = f"make_{f.name}() if {f.name} is MISSING else {f.name}" if f.init else f"make_{f.name}()"
         if f.default is not MISSING:
             names[f"default_{f.name}"] = f.default
         if f.init:
@@ -81,7 +88,8 @@ class Node:
 
     `_children` names the fields that hold sub-nodes (a node, or a tuple of nodes), in order of evaluation;
     `expr.visitor` walks and rebuilds by it. `_defs` names the fields that *define* variables or buffers, which
-    `structural_equal` may rename. `_accesses` says that its field `buffer` names memory that the node reads or writes.
+    `structural_equal` may rename. `_accesses` says that its field `buffer` names memory, of which the node reads or
+    writes an "element", or hands out the "address".
     `_kept` (`expr.kept`), `_below` and `_names` (`expr.visitor`) are no parts of the node.
     """
 
@@ -89,8 +97,8 @@ class Node:
     _below: tuple[Node, ...]
     _children: ClassVar[tuple[str, ...]] = ()
     _defs: ClassVar[tuple[str, ...]] = ()
-    _accesses: ClassVar[bool] = False
-    _names: tuple[frozenset[Any], frozenset[Any]]
+    _accesses: ClassVar[str] = ""
+    _names: tuple[frozenset[Any], frozenset[Any], frozenset[Any]]
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in getattr(self, "__dataclass_fields__", ()))
@@ -261,7 +269,7 @@ class IntImm(Expr):
 
     value: int
     dtype: DType = DType("int32")
-    _names = (frozenset(), frozenset())  # in place of the slot
+    _names = (frozenset(), frozenset(), frozenset())  # in place of the slot
 
     def __post_init__(self) -> None:
         limits = _LIMITS.get(self.dtype) if self.value.__class__ is int and self.dtype.__class__ is DType else None
@@ -303,7 +311,7 @@ class FloatImm(Expr):
 
     value: float | Fraction
     dtype: DType = DType("float32")
-    _names = (frozenset(), frozenset())
+    _names = (frozenset(), frozenset(), frozenset())
 
     def __post_init__(self) -> None:
         _in_our_order(self)

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from .nodes import BinaryOp, Expr, Let, Node, Var
+from .nodes import BinaryOp, Call, Expr, Let, Node, Var
 
 N = TypeVar("N", bound=Node)
 
@@ -163,34 +163,43 @@ def substitute(node: N, values: Mapping[Var, Expr]) -> Any:
     return go(node)
 
 
-def _names(node: Node) -> tuple[frozenset[Any], frozenset[Any]]:
-    """The variables in a tree, and the buffers that it accesses. They are kept with each node, like `_below`."""
+_Names = tuple[frozenset[Any], frozenset[Any], frozenset[Any]]
+_NONE: frozenset[Any] = frozenset()
+_FEW = 8
+
+
+def _names(node: Node) -> _Names:
+    """The variables in a tree, the buffers that it accesses, and those whose address it hands out.
+
+    They are kept with each node, like `_below`.
+    """
     try:
         return node._names
     except AttributeError:
-        used = buffers = _NONE
+        used = buffers = handed = _NONE
         below = _below(node)
         if isinstance(node, Var):
             used = frozenset((node,))
         elif len(below) > _FEW:
-            names = [_names(child) for child in below]
-            used, buffers = used.union(*[n[0] for n in names]), buffers.union(*[n[1] for n in names])
+            used, buffers, handed = (_NONE.union(*sets) for sets in zip(*map(_names, below), strict=True))
         else:  # trees share the sets that do not grow
             for child in below:
-                in_child, of_child = _names(child)
+                in_child, of_child, handed_there = _names(child)
                 if in_child and in_child is not used:
                     used = used | in_child if used else in_child
                 if of_child and of_child is not buffers:
                     buffers = buffers | of_child if buffers else of_child
-        if node._accesses:
+                if handed_there:
+                    handed = handed | handed_there
+        if node._accesses == "element":
             buffers = buffers | {node.buffer}  # type: ignore[attr-defined]
-        names_here = (used, buffers)
-        _keep(node, "_names", names_here)
-        return names_here
-
-
-_NONE: frozenset[Any] = frozenset()
-_FEW = 8
+        elif node._accesses == "address":
+            handed = handed | {node.buffer}  # type: ignore[attr-defined]
+        elif isinstance(node, Call) and node.op == "address_of":
+            handed = handed | accessed(node.args[0])
+        names = (used, buffers, handed)
+        _keep(node, "_names", names)
+        return names
 
 
 def variables(node: Node) -> frozenset[Var]:
@@ -201,6 +210,11 @@ def variables(node: Node) -> frozenset[Var]:
 def accessed(node: Node) -> frozenset[Any]:
     """The buffers that a tree loads from or stores to."""
     return _names(node)[1]
+
+
+def handed_out(node: Node) -> frozenset[Any]:
+    """The buffers whose address is handed out in a tree, and those that decide which address it is."""
+    return _names(node)[2]
 
 
 def free_vars(node: Node) -> list[Var]:

@@ -99,7 +99,7 @@ class OperandBuilder:
         result: list[Dim] = []
         for element in computed.elements(self.value(operand)):
             if not isinstance(element, tuple):
-                result.append(element)
+                result.append(cast(Dim, element))
                 continue
             if element not in self._sizes:
                 value, place = element
@@ -113,8 +113,8 @@ class OperandBuilder:
             result.append(self._sizes[element])
         return result
 
-    def elements(self, operand: Operand) -> list[Dim | float | None]:
-        """The elements of a vector that are known; None for those that a run computes."""
+    def elements(self, operand: Operand) -> list[Any]:
+        """The elements of a vector that are known, dimensions or floats; None for those that a run computes."""
         found = Computed(self._builder.nodes, self._builder.data).elements(self.value(operand))
         return [None if isinstance(element, tuple) else element for element in found]
 

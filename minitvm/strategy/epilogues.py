@@ -27,7 +27,11 @@ def epilogue(sch: Schedule, block: Any, before: str = "") -> Any:
     others = beside(sch.func, name)
     inlined |= {maker.name for maker in blocks_of(sch.func) if maker.name in others and _is_along_memory(maker)}
     if before:
-        inlined -= {before, *(block_of(sch, maker).name for maker in sch.get_producers(before))}
+        inlined -= {
+            before,
+            *behind(sch.func, before),
+            *(block_of(sch, maker).name for maker in sch.get_producers(before)),
+        }
     inline_injective(sch, within=inlined)
     return _in_place_of(sch, inlined_forward(sch, sch.cache_write(block, 0, "local")), before)
 

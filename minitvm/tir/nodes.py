@@ -134,7 +134,7 @@ class BufferLoad(Expr):
     predicate: Expr | None = None
     dtype: DType = field(init=False)
     _children = ("indices", "predicate")
-    _accesses = True
+    _accesses = "element"
 
     def __post_init__(self) -> None:
         _with_tuple(self, "indices")
@@ -154,6 +154,7 @@ class BufferData(Expr):
 
     buffer: Buffer
     dtype: DType = DType("handle")
+    _accesses = "address"
 
     def _format(self, printer: ExprPrinter) -> str:  # noqa: ARG002 (a node's method)
         return f"{self.buffer.name}.data"
@@ -188,7 +189,7 @@ class BufferStore(Stmt):
     indices: tuple[Expr, ...]
     predicate: Expr | None = None
     _children = ("indices", "value", "predicate")
-    _accesses = True
+    _accesses = "element"
 
     def __post_init__(self) -> None:
         _with_tuple(self, "indices")

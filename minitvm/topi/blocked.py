@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..expr import Expr
 from ..te import Tensor
 from .factors import factor
-from .shapes import constant, dims, may_exceed, paddings, per_axis, plus, times
+from .shapes import agree, constant, dims, may_exceed, paddings, per_axis, plus, times
 
 Ints = int | Sequence[int]
 
@@ -303,7 +303,8 @@ def depthwise_conv2d_rows(
 def dense_packed(data: Tensor, weight: Tensor, *, units: int = 0, out_dtype: str = "") -> Tensor:
     """`data` [.., K] times packed `weight` [N/x, K, x]: the first `units` columns (0: all) of [.., N/x * x].
 
-    Sums have `out_dtype` (the data's if empty).
+    With a `weight` [.., N/x, K, x] for each matrix of the data, all axes in front are common to both. Sums have
+    `out_dtype` (the data's if empty).
     """
     dtype = out_dtype or data.dtype
     attrs = {"op": "nn.contrib_dense_packed"}
@@ -313,16 +314,20 @@ def dense_packed(data: Tensor, weight: Tensor, *, units: int = 0, out_dtype: str
 def dense_of_panels(
     data: Tensor, weight: Tensor, multiply: Callable[[Expr, Expr], Expr], units: int, attrs: Mapping[str, Any]
 ) -> Tensor:
-    """The sums over k of what `multiply` makes of data [.., k] and weights [N/x, k, x]: the first `units` columns."""
+    """The sums over k of what `multiply` makes of data [.., k] and weights [.., N/x, k, x], the first `units`."""
     *leading, depth = dims(data)
-    blocks, _, block = dims(weight, "N/x, K, x")
+    *batch, blocks, _, block = dims(weight)
     if not leading:
         raise InputError(f"dense_packed: wanted data of two dimensions or more, found {data}")
+    if batch and (len(batch) != len(leading) - 1 or not all(map(agree, batch, leading))):
+        raise InputError(f"dense_packed: wanted panels [N/x, K, x] for each matrix of {data}, found {weight}")
     k = te.reduce_axis((0, depth), name="k")
 
     def element(*index: Expr) -> Expr:
         *rows, column = index
-        return te.sum(multiply(data[(*rows, k)], weight[column // block, k, column % block]), axis=k)
+        return te.sum(
+            multiply(data[(*rows, k)], weight[(*rows[: len(batch)], column // block, k, column % block)]), axis=k
+        )
 
     return te.compute((*leading, units or blocks * block), element, name="dense", attrs=dict(attrs))
 

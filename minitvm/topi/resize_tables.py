@@ -33,24 +33,18 @@ def nearest_places(at: np.ndarray, extent: int, rounding: str) -> np.ndarray:
 
 
 def tables(
-    at: np.ndarray, extent: int, method: str, alpha: float = -0.75, exclude: bool = False, antialias: float = 1.0
+    at: np.ndarray, extent: int, method: str, alpha: float = -0.75, exclude: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """The places and the weights, both [taps, size], of a linear or cubic filter (Keys, 1981) about positions.
 
-    A place outside is the outermost one; with `exclude` it has no weight, and the others are scaled up. `antialias` is
-    the size by the extent where a filter shall be as wide as an element of the result; from 1 on it changes nothing.
+    A place outside is the outermost one; with `exclude` it has no weight, and the others are scaled up.
     """
-    narrow, reach = min(antialias, 1.0), _REACH[method]
-    if narrow == 1.0:
-        first, taps = np.floor(at) - (reach - 1), 2 * reach
-    else:
-        first, taps = np.floor(at - reach / narrow), 2 * int(np.ceil(reach / narrow)) + 2
-    places = first + np.arange(taps)[:, None]
-    distance = np.abs(places - at) * narrow
+    reach = _REACH[method]
+    places = np.floor(at) - (reach - 1) + np.arange(2 * reach)[:, None]
+    distance = np.abs(places - at)
     weights = np.maximum(1 - distance, 0) if method == "linear" else _cubic(distance, alpha)
     if exclude:
         weights = np.where((places >= 0) & (places < extent), weights, 0.0)
-    if exclude or narrow != 1.0:
         weights = weights / weights.sum(axis=0)
     return _inside(places, extent), weights
 

@@ -227,7 +227,7 @@ def _begin(lines: Sequence[Line], runner: Measuring, end: float, tuned: Tuned) -
     """Measure what a build without records takes, all at once where the runner can; a task for which no time is left
     has not begun."""
     began = time.monotonic()
-    found = checked([(line.search.task, None) for line in lines], end=end)
+    found = checked([(line.search.task, line.search.space.first) for line in lines], end=end)
     paths = [runner.folder / f"untuned-{line.number}.mtvm" for line in lines]
     lowered = [n for n, one in enumerate(found) if one.outcome == OK]
     compiling = [(lines[n].search.task, found[n], paths[n]) for n in lowered]

@@ -28,13 +28,19 @@ class Space:
     @cached_property
     def yielded(self) -> list[Candidate]:
         """What the rules yield, the cheapest by prediction first; each decision once."""
-        every = {Decision.of(one): one for one in candidates(self.task.func, self.task.target, for_tuning=True)}
+        known = candidates(self.task.func, self.task.target, for_tuning=True)
+        every = {Decision.of(one): one for one in known if not self.task.rules or one.rule in self.task.rules}
         return sorted(every.values(), key=lambda one: one.cost.cycles)
+
+    @property
+    def first(self) -> Decision | None:
+        """What is measured first, and what gains are of: None is what a build without records takes."""
+        return Decision.of(self.yielded[0]) if self.task.rules and self.yielded else None
 
     @property
     def cheapest(self) -> float:
         """The fewest predicted cycles of what a build may take; 0 where no rule fits."""
-        offered = candidates(self.task.func, self.task.target)
+        offered = self.yielded if self.task.rules else candidates(self.task.func, self.task.target)
         return min((one.cost.cycles for one in offered), default=0.0)
 
     @cached_property

@@ -29,6 +29,8 @@ class Task:
     """One function (level 3, not scheduled) on one target, which a model calls `weight` times a run.
 
     `key` is the structural hash of the function, which a build finds again whatever the operator is called there.
+    With `rules` only candidates of these rules are searched, and the cheapest of them, not what a build takes, is what
+    the others are compared with.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Task:
     key: str
     weight: int = 1
     shared: SharedFunction | None = None  # of a model: a build may have lowered it before
+    rules: tuple[str, ...] = ()
 
     @property
     def built(self) -> str:
@@ -102,10 +105,10 @@ def extract(model: Any, target: str | Target = "cpu", accuracy: str = "fast", **
     ]
 
 
-def function_task(func: PrimFunc, target: str | Target = "cpu") -> Task:
-    """The task of one function."""
+def function_task(func: PrimFunc, target: str | Target = "cpu", rules: Sequence[str] = ()) -> Task:
+    """The task of one function, searched by these rules (default: all that there are)."""
     nameless = func.with_attr("global_symbol", "")
-    return Task(func.name, func, code_target(target), structural_digest(nameless).hex())
+    return Task(func.name, func, code_target(target), structural_digest(nameless).hex(), rules=tuple(rules))
 
 
 def _merged(tasks: Sequence[Task]) -> list[Task]:

@@ -118,9 +118,9 @@ def depthwise_conv2d_rows(
 
 @operator("nn.contrib_dense_packed")
 def dense_packed(data: np.ndarray, weight: np.ndarray, units: int, out_dtype: str) -> np.ndarray:
-    """[.., k] times [n / x, k, x], the first `units` columns (0: all)."""
-    blocks, depth, block = weight.shape
-    columns = weight.transpose(1, 0, 2).reshape(depth, blocks * block)
+    """[.., k] times [n / x, k, x], or one such for each matrix: the first `units` columns (0: all)."""
+    *batch, blocks, depth, block = weight.shape
+    columns = np.moveaxis(weight, -2, -3).reshape(*batch, depth, blocks * block)
     return product(data, columns, out_dtype or str(data.dtype))[..., : units or blocks * block]
 
 

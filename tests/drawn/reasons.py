@@ -22,6 +22,7 @@ REASONS: dict[Row, str] = {
     **{(what, "swizzle_shared"): "tiles of warpgroups: tests/tir/transform/test_swizzle_shared.py"
        for what in ("pass changes", "pass changes nothing")},
     ("storage scope", "warpgroup"): "sums of warpgroups: tests/strategy/test_warpgroups.py",
+    ("graph pass changes", "attention"): "scores larger than a cache: tests/graph/passes/test_attention.py",
     ("graph pass changes", "byte_tables"): "quantised networks: tests/graph/passes/test_byte_tables.py",
     ("graph pass changes", "divided_scales"): "quantised networks: tests/graph/passes/test_divided_scales.py",
     ("graph pass changes", "moved_bytes"): "quantised networks: tests/graph/passes/test_moved_bytes.py",

@@ -450,7 +450,8 @@ OPERATORS: dict[str, Callable[[Drawing], Node]] = {
 }  # fmt: skip
 
 
-WEIGHTS = ("w", "b", "r")  # inputs whose extents an operator knows
+# Inputs whose extents an operator knows: weights, scales and zero points.
+WEIGHTS = ("w", "b", "r", "sa", "za", "sb", "zb", "sy", "zy")
 
 
 def difference(node: Node) -> str:

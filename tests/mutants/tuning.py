@@ -3,6 +3,7 @@
 `kept()`       records there and back, and which of them a build takes
 `searched()`   the search and the division of time among tasks
 `predicted()`  the residual, and the formulas of tilings beside loops over tiles
+`formed()`     the forms of sketches, and that they keep the meaning
 `shared()`     schedules that share steps
 `farmed()`     what workers of a farm refuse, and what they measure
 `on_devices()` measurements on a device: its clock, and the process that has it open
@@ -124,6 +125,13 @@ def predicted() -> Workload:
     return tests(
         "predictions",
         test_sketch.test_the_formulas_of_a_product_are_those_of_its_accesses,
+        test_sketch.test_a_panel_is_shared_out_as_a_whole,
+        test_sketch.test_windows_that_slide_over_a_tile_are_kept_in_registers,
+        test_sketch.test_lines_that_a_nest_touches_are_those_of_its_elements,
+        test_sketch.test_a_cache_is_filled_once_by_what_fits_and_again_by_each_loop_around_what_does_not,
+        test_sketch.test_what_fits_the_last_cache_does_not_come_from_memory,
+        test_sketch.test_quotients_and_rests_on_neighbouring_dimensions_are_one_index,
+        test_sketch.test_forms_follow_from_the_accesses,
         test_sketch.test_what_neighbours_read_is_told_apart,
         test_sketch.test_all_tiles_are_ranked_by_the_formulas_and_fit_the_registers,
         test_residual.test_a_smooth_residual_is_learned_from_two_dozen_points,
@@ -136,6 +144,17 @@ def predicted() -> Workload:
         test_residual.test_what_is_left_out_is_predicted_from_the_others,
         test_residual.test_the_last_points_count_where_there_are_too_many,
         listed("nhwc", test_sketch.test_sketches_keep_the_meaning_or_are_refused, family="nhwc"),
+    )
+
+
+def formed() -> Workload:
+    return tests(
+        "forms of sketches",
+        test_sketch.test_forms_follow_from_the_accesses,
+        *(
+            listed(family, test_sketch.test_sketches_keep_the_meaning_or_are_refused, family=family)
+            for family in ("turned", "image")
+        ),
     )
 
 

@@ -57,6 +57,19 @@ def _with_epilogue(draw: Draw, inputs: list[Any], result: Any) -> PrimFunc:
     return te.create_prim_func([*inputs, other, topi.relu(topi.add(result, other))])
 
 
+def _attention(draw: Draw) -> PrimFunc:
+    """Panels of keys that may stick out, a scale or a mask, and values."""
+    heads, rows, keys = _size(draw, 1, 2), _size(draw, 6, 12), _size(draw, 5, 12)
+    depth, width, panel = _size(draw, 2, 4), _size(draw, 2, 9), 4 * _size(draw, 1, 2)
+    q = te.placeholder((heads, rows, depth), name="q")
+    k = te.placeholder((heads, math.ceil(keys / panel), depth, panel), name="k")
+    v, m = te.placeholder((heads, keys, width), name="v"), te.placeholder((rows, keys), name="m")
+    scores = topi.dense_packed(q, k, units=keys)
+    scores = topi.add(scores, m) if draw(st.booleans()) else topi.multiply(scores, te.const(0.5, "float32"))
+    result = topi.matmul(topi.softmax(scores), v)
+    return te.create_prim_func([q, k, v, m, result])
+
+
 def _conv(draw: Draw) -> PrimFunc:
     side, kernel = (_size(draw, 3, 5), _size(draw, 3, 6)), (_size(draw, 1, 3), _size(draw, 1, 2))
     x = te.placeholder((1, _size(draw, 1, 2), *side, LANES), name="x")
@@ -242,6 +255,7 @@ FAMILIES = [
     Family("depthwise_conv2d_nchwc", _depthwise, examples=2),
     Family("depthwise_conv2d_rows", _depthwise_rows, examples=2),
     Family("contraction", contractions, examples=4),
+    Family("attention", _attention, examples=2),
     Family("matvec", _matvec),
     Family("pool", _pool),
     Family("rows", _rows),

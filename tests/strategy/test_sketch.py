@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -11,13 +12,17 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from minitvm import reference, te, topi
+from minitvm.arith.formula import formula
 from minitvm.errors import ScheduleError
+from minitvm.expr import walk
 from minitvm.strategy.blocks import blocks_of, is_reduction
 from minitvm.strategy.candidate import Candidate
 from minitvm.strategy.cpu.sketch import sketch
 from minitvm.strategy.cpu.sketch_costs import CONTIGUOUS, SAME, SCATTERED, Reduction, reduction_of, tiling_cost
+from minitvm.strategy.cpu.sketch_forms import forms
+from minitvm.strategy.cpu.sketch_traffic import Dimension, into, merged, touched
 from minitvm.target import Target
-from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.nodes import BufferLoad, PrimFunc
 
 CPU = Target("cpu -vector_bits=128 -vector_registers=16 -cores=2")
 QUICK = settings(derandomize=True, deadline=None, max_examples=12, phases=[Phase.generate])
@@ -41,11 +46,29 @@ def largest(m: int, n: int, k: int) -> PrimFunc:
     return te.create_prim_func([a, te.compute((m, n), lambda i, j: te.max(a[i, r, j], axis=r), name="C")])
 
 
+def turned(m: int, n: int, k: int) -> PrimFunc:
+    """Weights whose rows are contiguous: vectors of results read them scattered."""
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((n, k), name="B")
+    r = te.reduce_axis((0, k), name="k")
+    return te.create_prim_func([a, b, te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[j, r], axis=r), name="C")])
+
+
+def nchw(h: int, w: int, o: int, kernel: int) -> PrimFunc:
+    x, k = te.placeholder((1, 2, h, w), name="x"), te.placeholder((o, 2, kernel, kernel), name="k")
+    return te.create_prim_func([x, k, topi.relu(topi.conv2d(x, k, padding=kernel // 2))])
+
+
 FAMILIES: dict[str, Any] = {
+    "turned": lambda draw: turned(draw(st.integers(1, 6)), draw(st.integers(4, 9)), draw(st.sampled_from([3, 8, 10]))),
+    "pixels": lambda draw: nchw(draw(st.integers(2, 4)), draw(st.integers(2, 5)), draw(st.integers(1, 5)), 1),
+    "image": lambda draw: nchw(2, draw(st.integers(2, 3)), draw(st.integers(4, 5)), 3),
     "product": lambda draw: product(*(draw(st.integers(1, 9)) for _ in range(3))),
     "nhwc": lambda draw: nhwc(draw(st.integers(2, 5)), draw(st.integers(2, 5)), 2, draw(st.integers(1, 9))),
     "largest": lambda draw: largest(*(draw(st.integers(1, 9)) for _ in range(3))),
 }
+
+
+SLOW = ("image", "pixels", "nhwc")  # hundreds of candidates each: half as many examples
 
 
 def reduction(func: PrimFunc) -> Reduction:
@@ -58,7 +81,7 @@ def reduction(func: PrimFunc) -> Reduction:
 def test_sketches_keep_the_meaning_or_are_refused(family: str) -> None:
     judged = 0
 
-    @QUICK
+    @settings(QUICK, max_examples=5 if family in SLOW else 12)
     @given(st.data())
     def each(data: Any) -> None:
         nonlocal judged
@@ -66,7 +89,8 @@ def test_sketches_keep_the_meaning_or_are_refused(family: str) -> None:
         candidates = list(sketch(func, CPU))
         if not candidates:
             return
-        candidate: Candidate = data.draw(st.sampled_from(candidates))
+        form = data.draw(st.sampled_from(sorted({str(one.knobs["form"]) for one in candidates})))
+        candidate: Candidate = data.draw(st.sampled_from([one for one in candidates if one.knobs["form"] == form]))
         tiles = {name: data.draw(st.integers(1, 5)) for name in candidate.knobs if name.startswith("tile_")}
         candidate = candidate.with_knobs(**tiles, unroll=data.draw(st.sampled_from([1, 2])))
         try:
@@ -78,7 +102,7 @@ def test_sketches_keep_the_meaning_or_are_refused(family: str) -> None:
         judged += 1
 
     each()
-    assert judged >= 5
+    assert judged >= 2
 
 
 @given(st.integers(1, 200), st.integers(1, 200), st.integers(1, 64), st.integers(1, 12), st.integers(1, 4))
@@ -88,18 +112,97 @@ def test_the_formulas_of_a_product_are_those_of_its_accesses(m: int, n: int, k: 
     if m == 1 or n == 1:
         return
     lanes, cpu = 4, CPU.description
-    cost = tiling_cost(reduction(product(m, n, k)), "v_j", lanes, "v_i", cpu)
-    compute, memory = cost.at({"tile_v_i": rows, "tile_v_j": vectors})
+    cost = tiling_cost(reduction(product(m, n, k)), "v_j", lanes, ("v_j", "v_i"), "v_k", cpu)
+    compute, _ = cost.at({"tile_v_i": rows, "tile_v_j": vectors})
     row_tiles, column_tiles = math.ceil(m / rows), math.ceil(n / (vectors * lanes))
-    registers = rows * vectors + vectors + 1
-    step = max(rows * vectors / cpu.fma_ports, cpu.fma_latency, (rows + vectors) / 2)
+    registers = rows * vectors + 1 + (vectors if rows > 1 and vectors > 1 else 0)
+    split = 0 if n % lanes == 0 else 12 / 64  # of the vectors that begin anywhere, so many lie in two lines
+    step = max(rows * vectors / cpu.fma_ports, cpu.fma_latency, (rows + vectors * (1 + split)) / 2)
     step += max(0, registers - cpu.vector_registers)
     rounds = math.ceil(row_tiles * column_tiles / cpu.cores) * cpu.cores
     assert compute == pytest.approx(rounds * step * k / 0.92)
-    streamed = row_tiles * column_tiles * rows * k * 4 + column_tiles * vectors * lanes * k * 4
-    distinct = 4 * (m * k + k * n)
-    near = 64 if distinct <= cpu.l2.size // 2 else 16
-    assert memory == pytest.approx(streamed / (4 * near) + distinct / 5.5)
+
+
+def test_a_panel_is_shared_out_as_a_whole() -> None:
+    """Of 3 x 4 tiles two cores take 6 each; of 3 panels of 4 tiles one takes two, and waits for the other."""
+    found, tiles = reduction(product(16, 48, 8)), {"tile_v_i": 4, "tile_v_j": 4}
+    all_tiles, _ = tiling_cost(found, "v_j", 4, ("v_j", "v_i"), "v_k", CPU.description).at(tiles)
+    panels, _ = tiling_cost(found, "v_j", 4, ("v_j", "v_i"), "v_k", CPU.description, 1).at(tiles)
+    assert panels == pytest.approx(all_tiles * 16 / 12)
+
+
+def test_windows_that_slide_over_a_tile_are_kept_in_registers() -> None:
+    """A row of 7 pixels whose kernel is written out shares 6 of them with the next step; a column shares none."""
+    found = reduction(nhwc(8, 8, 16, 8))
+    along, across = (
+        tiling_cost(found, "v_ff", 4, ("v_nn", "v_yy", "v_xx", "v_ff"), last, CPU.description).registers.at(
+            {"tile_v_yy": 1, "tile_v_xx": 7, "tile_v_ff": 1}
+        )
+        for last in ("v_rx", "v_rc")
+    )
+    assert (along, across) == (7 + 1 + 6, 7 + 1)
+
+
+@given(st.data())
+@settings(QUICK, max_examples=40)
+def test_lines_that_a_nest_touches_are_those_of_its_elements(data: Any) -> None:
+    """Counted element by element, in the mean over where in a line the buffer begins; no less, and not twice as many
+    where rows do not share lines."""
+    names = ["a", "b", "c"]
+    shape = [data.draw(st.integers(1, 9)), data.draw(st.integers(1, 100))]
+    sizes = {name: data.draw(st.integers(1, 4)) for name in names}
+    steps = [[data.draw(st.integers(0, 2)) for _ in names] for _ in shape]
+    dims = tuple(
+        Dimension(stride, extent, tuple((n, s) for n, s in zip(names, row, strict=True) if s), ())
+        for stride, extent, row in zip((shape[1], 1), shape, steps, strict=True)
+    )
+    elements = {
+        sum(d.stride * sum(at[n] * s for n, s in d.moves) for d in dims)
+        for at in (dict(zip(names, p, strict=True)) for p in itertools.product(*(range(sizes[n]) for n in names)))
+    }
+    lines = [len({(4 * e + begin) // 64 for e in elements}) for begin in range(0, 64, 4)]
+    found = touched(dims, 4, {name: formula(size) for name, size in sizes.items()}, 64).at({})
+    assert found >= 64 * np.mean(lines) - 1e-9
+    rows = sum(sizes[n] * s for n, s in dims[0].moves)
+    if rows == 0 or (shape[1] * 4 >= 192 and all(s < 2 for s in steps[1])):
+        assert found <= 2 * 64 * np.mean(lines)
+
+
+def test_a_cache_is_filled_once_by_what_fits_and_again_by_each_loop_around_what_does_not() -> None:
+    bytes_of, trips = np.array([[10.0], [40.0], [50.0], [400.0]]), np.array([[1.0], [8.0], [5.0], [16.0]])
+    assert into(1000, bytes_of, trips) == [400.0]  # all fits
+    assert into(100, bytes_of, trips) == [400.0]  # the third nest fits: the fourth brings new lines once
+    assert into(60, bytes_of, trips) == [50.0 * 16]  # the second fits: the third runs 16 times
+    assert into(20, bytes_of, trips) == [40.0 * 5 * 16]
+    assert into(1, bytes_of, trips) == [10.0 * 8 * 5 * 16]  # nothing is used again
+
+
+def test_what_fits_the_last_cache_does_not_come_from_memory() -> None:
+    cost = tiling_cost(reduction(product(8, 8, 8)), "v_j", 4, ("v_j", "v_i"), "v_k", CPU.description)
+    near, middle, far = cost.moved({"tile_v_i": 4, "tile_v_j": 1})
+    assert near == 512 and middle == 512 + 2 * 256 and far == 0  # two operands; the result comes and goes
+
+
+def test_quotients_and_rests_on_neighbouring_dimensions_are_one_index() -> None:
+    x = te.placeholder((2, 3, 4), name="x")
+    func = te.create_prim_func([x, te.compute((2, 12), lambda i, j: x[i, j // 4, j % 4], name="y")])
+    (block,) = blocks_of(func)
+    load = next(n for n in walk(block.body) if isinstance(n, BufferLoad))
+    indices, shape = merged(load)
+    assert [str(index) for index in indices] == [str(axis.var) for axis in block.iter_vars] and shape == (2, 12)
+
+
+def test_forms_follow_from_the_accesses() -> None:
+    """Pixels of a 1x1 kernel are one axis; an image is packed; rows of weights are turned around, or split."""
+
+    def names(func: PrimFunc, lanes: int = 4) -> list[str]:
+        return [form.name for form in forms(func, reduction(func), lanes)]
+
+    assert names(nchw(6, 6, 8, 1)) == ["plain", "joined", "packed x"]
+    assert names(nchw(6, 6, 8, 3)) == ["plain", "packed pad_temp"]
+    assert names(turned(8, 8, 16)) == ["plain", "packed B", "split"]
+    assert names(product(8, 8, 16)) == ["plain"]
+    assert names(largest(8, 8, 16)) == ["plain"]
 
 
 def test_what_neighbours_read_is_told_apart() -> None:
@@ -113,15 +216,16 @@ def test_what_neighbours_read_is_told_apart() -> None:
 
 
 def test_all_tiles_are_ranked_by_the_formulas_and_fit_the_registers() -> None:
-    candidates = [one for one in sketch(nhwc(14, 14, 16, 32), CPU) if one.knobs["inner"] == "v_xx"]
-    own = [one for one in candidates if one.knobs["producers"] == "apart" and one.knobs["last"] == "v_rc"]
+    wanted = {"form": "plain", "inner": "v_xx", "producers": "apart", "last": "v_rc"}
+    own = [one for one in sketch(nhwc(14, 14, 16, 32), CPU) if wanted.items() <= one.knobs.items()]
     assert len(own) >= 8
     cycles = [one.cost.cycles for one in own]
     assert cycles == sorted(cycles)
     for one in own:
-        tile = [one.knobs[name] for name in ("tile_v_yy", "tile_v_xx", "tile_v_ff")]
-        assert int(np.prod(np.array(tile, int))) + int(one.knobs["tile_v_ff"]) + 1 <= 16
-    assert set(own[0].formulas) == {"compute", "memory", "registers"}
+        tile = {name: one.knobs[name] for name in ("tile_v_yy", "tile_v_xx", "tile_v_ff")}
+        assert int(np.prod(np.array(list(tile.values()), int))) < one.formulas["registers"].at(tile) <= 16  # type: ignore[attr-defined]
+    nests = [f"in {name}" for name in ("a step", "v_rc", "v_rx", "v_ry", "v_xx", "v_ff", "v_yy")]
+    assert set(own[0].formulas) == {"compute", "registers", *nests}
     assert "tile_v_xx" in str(own[0].formulas["compute"]) and "//" in str(own[0].formulas["compute"])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -93,3 +95,9 @@ def test_sketches_change_nothing_for_a_build() -> None:
     offered = {one.rule for one in strategy.candidates(TASK.func, TASK.target)}
     assert offered == {"contraction", "generic"}
     assert strategy.chosen(TASK.func, TASK.target).rule == "contraction"
+
+
+def test_a_task_of_some_rules_has_only_their_candidates_and_begins_with_the_cheapest() -> None:
+    space = Space(replace(TASK, rules=("sketch",)))
+    assert {one.rule for one in space.yielded} == {"sketch"} and space.cheapest == space.yielded[0].cost.cycles
+    assert space.first == Decision.of(space.yielded[0]) and SPACE.first is None

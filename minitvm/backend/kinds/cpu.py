@@ -4,7 +4,7 @@ from ..parts import Backend
 
 BACKEND = Backend(
     kind="cpu",
-    layouts="minitvm.graph.passes.blocked_layout:layouts",
+    layouts="minitvm.graph.passes.attention:layouts",
     rules="minitvm.strategy.cpu:rules",
     algorithms="minitvm.strategy.cpu.algorithms:convolution_algorithms",
     channel_block="minitvm.strategy.cpu.channel_blocks:channel_block",

@@ -120,7 +120,7 @@ def depthwise_conv2d_rows(
 
 @register("nn.contrib_dense_packed", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def dense_packed(data: Any, weight: Any, *, units: int = 0, out_dtype: str = "") -> Any:
-    """[.., K] times weights packed as [N/x, K, x], only the first `units` columns (0: all)."""
+    """[.., K] times weights packed as [N/x, K, x], or so for each matrix; only the first `units` columns (0: all)."""
     return topi.dense_packed(data, weight, units=units, out_dtype=out_dtype)
 
 

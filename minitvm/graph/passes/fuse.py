@@ -20,6 +20,8 @@ part of TVM's fusion (Chen et al., OSDI'18) that recomputes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from ...expr import replace
@@ -183,7 +185,8 @@ def fuse(graph: Graph) -> Graph:
         group.nodes.sort(key=lambda item: fusion.position[item])
     constants = graph.arrays()
     nodes = [
-        group.nodes[0] if group.nodes[0].op == LOOP else _fused(group, constants) for group in fusion.groups
+        group.nodes[0] if group.nodes[0].op in (FUSED, LOOP) else fused_node(group.nodes, constants)
+        for group in fusion.groups
     ]  # a loop is no function
     read = {v for n in nodes for v in n.inputs} | fusion.returned
     kept = tuple(c for c in graph.constants if c.value in read)
@@ -237,14 +240,14 @@ def _takes(item: OpNode, value: Value) -> bool:
     return item.op not in _REPEATING
 
 
-def _fused(group: _Group, arrays: dict[Value, np.ndarray]) -> OpNode:
-    """The fused node of a group; its inner graph has its own values."""
+def fused_node(operators: Sequence[OpNode], arrays: Mapping[Value, np.ndarray]) -> OpNode:
+    """The fused node of operators, the last of which makes the result; its inner graph has its own values."""
     inner: dict[Value, Value] = {}
     inputs: list[Value] = []
     constants: list[Constant] = []
-    defined = {value for item in group.nodes for value in item.outputs}
+    defined = {value for item in operators for value in item.outputs}
     names: set[str] = set()  # a value and the same one in another layout may have one name
-    for item in group.nodes:
+    for item in operators:
         for value in item.inputs:
             if value in inner or value in defined:
                 continue
@@ -254,13 +257,13 @@ def _fused(group: _Group, arrays: dict[Value, np.ndarray]) -> OpNode:
             else:
                 inputs.append(value)
     nodes: list[OpNode] = []
-    for item in group.nodes:
+    for item in operators:
         for value in item.outputs:
             inner[value] = Value(value.name, value.shape, value.dtype)
         nodes.append(
             OpNode(item.op, tuple(inner[v] for v in item.inputs), item.attrs, tuple(inner[v] for v in item.outputs))
         )
-    outputs = group.nodes[-1].outputs
+    outputs = operators[-1].outputs
     body = Graph(
         tuple(inner[v] for v in inputs), tuple(constants), tuple(nodes), tuple(inner[v] for v in outputs), "fused"
     )

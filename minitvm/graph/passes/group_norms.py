@@ -82,7 +82,9 @@ class _Norms:
 
     def of_channels(self, value: Value, output: Value) -> np.ndarray | None:
         """A constant with an element for each channel (axis 1) of an output, or one for all."""
-        if value not in self.arrays or value.dtype != output.dtype or not isinstance(output.shape[1], int):
+        if output.ndim < 2 or value not in self.arrays or value.dtype != output.dtype:
+            return None
+        if not isinstance(output.shape[1], int):
             return None
         array = self.arrays[value].astype(np.float64)
         shape = (1,) * (output.ndim - array.ndim) + array.shape

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from ...expr import walk
 from ...tir import Schedule
 from ...tir.annotations import PREFETCH
 from ...tir.nodes import BufferLoad, BufferStore
-from ..blocks import block_of, constant_extent
+from ..blocks import block_of, constant_extent, extents
 from ..candidate import Cost
 from ..roles import Product, contiguous_along
 from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES, MEMORY_STALL
@@ -122,7 +123,7 @@ def schedule_panels(
     if streams:
         sch.annotate(reduction[-1], PREFETCH, PREFETCH_AHEAD)
     if packed is not None:
-        _pack(sch, packed, j_panel, tile.lanes)
+        pack_panel(sch, packed, j_panel, tile.lanes)
     inits = list(sch.get_loops(init))[-2 - len(rows) :]
     for nest in ([*own_row, vector, lane], inits, [*rows, j_vector, j_lane]):
         for loop in nest[:-1]:
@@ -147,17 +148,20 @@ def row_block(m: int, n: int, tile_rows: int, tile_columns: int, cores: int) -> 
     return max(1, -(-tiles // max(1, min(wanted, tiles)))) * tile_rows
 
 
-def _pack(sch: Schedule, packed: Any, at: Any, lanes: int) -> None:
+def pack_panel(sch: Schedule, packed: Any, at: Any, lanes: int, shortest: int = 1) -> None:
     """Copy the panel at the loop over panels, in vectors along the columns, which stand last where it is written.
 
-    Where it is read they may not: then squares are turned around in registers (`transpose_tiles`).
+    Where it is read they may not: then squares are turned around in registers (`transpose_tiles`), if what stands last
+    there has at least the extent `shortest`.
     """
     block = block_of(sch, packed)
     store = block.body
-    assert isinstance(store, BufferStore) and isinstance(store.value, BufferLoad)
+    assert isinstance(store, BufferStore)
+    loads = [n for n in walk(store.value) if isinstance(n, BufferLoad)]
     axes = [axis.var for axis in block.iter_vars]
     column = axes.index(store.indices[-1])  # type: ignore[arg-type]
-    along = next((p for p, var in enumerate(axes) if contiguous_along(store.value, var)), column)
+    long = [p for p, axis in enumerate(block.iter_vars) if (extents([axis.dom.extent])[0] or shortest) >= shortest]
+    along = next((p for p in long if all(contiguous_along(load, axes[p]) for load in loads)), column)
     sch.compute_at(packed, at, preserve_unit_loops=True)
     loops = list(sch.get_loops(packed))[-len(axes) :]
     others = [loop for position, loop in enumerate(loops) if position not in (column, along)]

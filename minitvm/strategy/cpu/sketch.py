@@ -1,6 +1,7 @@
 """Sketches: how any reduction is tiled, made from primitives, with the decisions left open for a tuner.
 
     <producers>                                    # apart, or inlined
+    <operand in the order of tiles>                # as a whole; or a panel, in the loop over vectors
     for <tiles>, those of `inner` innermost:       # parallel
         acc[tile] = init                           # registers
         for <sum>, `last` innermost:
@@ -14,25 +15,31 @@ operator without a rule of its own is tuned by these. What a tile costs follows 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from ...errors import ScheduleError
-from ...expr import REDUCE
 from ...tir import Schedule
-from ...tir.nodes import Block, PrimFunc
-from ..blocks import block_of, blocks_of, constant_extent, inline_injective, is_reduction
-from ..candidate import Candidate, Cost, Knob, Unfit
-from ..epilogues import epilogue
+from ...tir.nodes import Block, BufferStore, PrimFunc
+from ..blocks import block_of, blocks_of, constant_extent, inline_injective, is_reduction, volume
+from ..candidate import Candidate, Cost, Knob
 from ..registry import rule
 from .conv2d import schedule_other_blocks
 from .generic import BlockKnobs, stream_cost
-from .sketch_costs import Reduction, TilingCost, fitting_tiles, knob, reduction_of, tiling_cost
+from .model import L3_BYTES
+from .panels import pack_panel
+from .sketch_costs import Reduction, TilingCost, fitting_tiles, knob, operations, reduction_of, tiling_cost
+from .sketch_forms import Form, forms, prepared
 from .streams import streams
 from .tasks import in_parallel
 from .tiling import cpu_of
 
-_TILES = 12  # tiles that are yielded for each choice of the vectors' axis and of the innermost one
+_TILES = 12  # tiles that are yielded for each form, axis of vectors and order of loops
+# Cycles an element that is packed takes: in order, or turned around, or gathered.
+_COPIED, _GATHERED = 0.65, 1.3
 APART, INLINED = "apart", "inlined"
+WHOLE, PANEL, NOTHING = "whole", "panel", "nothing"  # what is packed at a time
 
 
 def has_one_reduction(func: PrimFunc) -> bool:
@@ -46,53 +53,123 @@ def _reduction(func: PrimFunc) -> Block | None:
     return reductions[0] if len(reductions) == 1 else None
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A form of a reduction, what it is then, and what it costs beside: other blocks, and copying its operand."""
+
+    form: Form
+    reduction: Reduction
+    rest: Cost
+    copied: frozenset[str]  # the axes on which the copy depends
+
+    def order(self, vector: str, inner: str, pack: str) -> tuple[tuple[str, ...], int]:
+        """The loops over tiles, the outermost first, and how many of them are shared among the cores.
+
+        A panel is what the copy has along the tile: it is made in the loop over the vectors, and used in all inside.
+        """
+        names = [axis.name for axis in self.reduction.spatial if axis.name != inner]
+        if pack != PANEL:
+            return (*names, inner), len(names) + 1
+        outside = [name for name in names if name in self.copied and name != vector]
+        inside = [name for name in names if name not in self.copied]
+        return (*outside, vector, *inside, inner), len(outside) + 1
+
+
 @rule("cpu", has_one_reduction, for_tuning=True)
 def sketch(func: PrimFunc, target: Any) -> Iterator[Candidate]:
-    """Tiles of any shape. For each axis of vectors and each innermost axis of tiles the cheapest by the formulas."""
+    """Tiles of any shape, of each form: for each axis of vectors and order of loops the cheapest by the formulas."""
     block, cpu = _reduction(func), cpu_of(target)
-    found = None if block is None else reduction_of(block)
-    if found is None:
+    written = None if block is None else reduction_of(block)
+    if block is None or written is None:
         return
-    reduction: Reduction = found
-    widest = max(1, cpu.vector_bytes // reduction.itemsize)
-    costs: dict[tuple[str, int, str], TilingCost] = {}
+    widest = max(1, cpu.vector_bytes // written.itemsize)
+    ways: dict[str, Way] = {}
+    for form in forms(func, written, widest):
+        way = _way(func, block.name, form, target)
+        if way is not None:
+            ways[form.name] = way
+    costs: dict[tuple[str, ...], TilingCost] = {}
+    burdens = {
+        maker.writes[0].buffer: operations(maker.body.value)
+        for maker in makers_of(func, block)
+        if isinstance(maker.body, BufferStore)
+    }
 
-    def cost_of(vector: str, lanes: int, inner: str) -> TilingCost:
-        key = vector, lanes, inner
+    def cost_of(
+        form: str, vector: str, lanes: int, inner: str, last: str, pack: str, producers: str
+    ) -> TilingCost:  # fmt: skip
+        key = form, vector, str(lanes), inner, last, pack, producers
         if key not in costs:
-            costs[key] = tiling_cost(reduction, vector, lanes, inner, cpu)
+            way = ways[form]
+            order, tasks = way.order(vector, inner, pack)
+            again = burdens if producers == INLINED and not way.copied else {}
+            costs[key] = tiling_cost(way.reduction, vector, lanes, order, last, cpu, tasks, again)
         return costs[key]
 
-    rest = _others(func, reduction, target)
+    def price(
+        form: str, vector: str, lanes: int, inner: str, last: str, pack: str, producers: str, **tile: Any
+    ) -> Cost:  # fmt: skip
+        cost = Cost(*map(float, cost_of(form, vector, lanes, inner, last, pack, producers).at(tile))) + ways[form].rest
+        return cost + Cost(0.0, _written(ways[form])) if pack == WHOLE else cost
 
-    def price(vector: str, lanes: int, inner: str, **others: Any) -> Cost:
-        return Cost(*map(float, cost_of(vector, lanes, inner).at(others))) + rest
-
-    def apply(sch: Schedule, **knobs: Any) -> None:
-        used = _tiled(sch, reduction, **knobs)
+    def apply(sch: Schedule, form: str, **knobs: Any) -> None:
+        used = _tiled(sch, block.name, ways[form], **knobs)
         schedule_other_blocks(sch, target, used)
 
-    producers = [APART, INLINED] if _producers(func, reduction) else [APART]
-    for vector in reduction.vector_axes():
-        lanes = _lanes(vector.extent, widest)
-        for inner in reduction.tiled:
-            formulas = cost_of(vector.name, lanes, inner.name)
-            tiles = fitting_tiles(reduction, vector.name, lanes, formulas, cpu.vector_registers, _TILES)
-            for number, tile in enumerate(tiles):
-                for how in producers if number < 2 else producers[:1]:
-                    for last in reduction.summed if number == 0 else reduction.summed[-1:]:
-                        knobs: dict[str, Knob] = {
-                            "vector": vector.name, "lanes": lanes, "inner": inner.name, "last": last.name,
-                            "unroll": 1, "producers": how, **tile,
-                        }  # fmt: skip
-                        yield Candidate(knobs=knobs, price=price, apply=apply, formulas=formulas.formulas())
+    makers = [APART, INLINED] if makers_of(func, block) else [APART]
+    for name, way in ways.items():
+        for vector in way.reduction.vector_axes():
+            lanes = _lanes(vector.extent, widest)
+            for inner, last, pack, how in product(way.reduction.tiled, way.reduction.summed, _packing(way), makers):
+                if pack == PANEL and (inner.name in way.copied or vector.name not in way.copied):
+                    continue
+                formulas = cost_of(name, vector.name, lanes, inner.name, last.name, pack, how)
+                most = _TILES if how == APART else _TILES // 4
+                for tile in fitting_tiles(way.reduction, vector.name, lanes, formulas, cpu.vector_registers, most):
+                    knobs: dict[str, Knob] = {
+                        "form": name, "vector": vector.name, "lanes": lanes, "inner": inner.name, "last": last.name,
+                        "pack": pack, "unroll": 1, "producers": how, **tile,
+                    }  # fmt: skip
+                    yield Candidate(knobs=knobs, price=price, apply=apply, formulas=formulas.formulas())
 
 
-def _others(func: PrimFunc, reduction: Reduction, target: Any) -> Cost:
-    """The cost of the other blocks, each by itself; what is inlined costs nothing."""
+def _packing(way: Way) -> tuple[str, ...]:
+    return (PANEL, WHOLE) if way.copied else (NOTHING,)
+
+
+def _way(func: PrimFunc, name: str, form: Form, target: Any) -> Way | None:
+    """A form with its costs; None where the function cannot be brought into it."""
+    sch = Schedule(func)
+    try:
+        made = prepared(sch, name, form)
+    except ScheduleError:
+        return None
+    block = block_of(sch, made.block)
+    reduction = reduction_of(block)
+    if reduction is None:
+        return None
+    own = [block_of(sch, one).name for one in (made.block, made.main, made.packed) if one is not None]
+    rest, copied = _others(sch.func, own, target), frozenset[str]()
+    if made.packed is not None:
+        copy = block_of(sch, made.packed)
+        buffer = copy.writes[0].buffer
+        copied = next(one.axes for one in reduction.operands if one.load.buffer is buffer)
+        turned = form.axes[-1][-1:] != form.axes[-1]
+        rest += Cost(0.0, volume(buffer.shape) * (_GATHERED if turned else _COPIED))
+    return Way(form, reduction, rest, copied)
+
+
+def _written(way: Way) -> float:
+    """Cycles in which a whole copy is written to the last cache, and read again."""
+    copied = (one.nbytes for one in way.reduction.operands if one.axes == way.copied)
+    return 2 * max(copied, default=0) / L3_BYTES
+
+
+def _others(func: PrimFunc, own: Sequence[str], target: Any) -> Cost:
+    """The cost of the blocks that are not among these names, each by itself; what is inlined costs nothing."""
     total, knobs, cpu = Cost(0.0), BlockKnobs.of(target), cpu_of(target)
     for block, stream in zip(blocks_of(func), streams(func), strict=True):
-        if block is not reduction.block:
+        if block.name not in own:
             total += stream_cost(stream, True, knobs, cpu)
     return total
 
@@ -104,28 +181,27 @@ def _lanes(columns: int, widest: int) -> int:
     return widest
 
 
-def _producers(func: PrimFunc, reduction: Reduction) -> list[Block]:
-    """The blocks that make what the reduction reads."""
-    read = {operand.load.buffer for operand in reduction.operands}
-    return [block for block in blocks_of(func) if any(region.buffer in read for region in block.writes)]
+def makers_of(func: PrimFunc, block: Block) -> list[Block]:
+    """The blocks that make what a block reads."""
+    read = {region.buffer for region in block.reads}
+    return [one for one in blocks_of(func) if one is not block and any(region.buffer in read for region in one.writes)]
 
 
 def _tiled(
-    sch: Schedule, reduction: Reduction, vector: str, lanes: int, inner: str, last: str, unroll: int, producers: str,
-    **tile: int,
+    sch: Schedule, name: str, way: Way, vector: str, lanes: int, inner: str, last: str, pack: str, unroll: int,
+    producers: str, **tile: int,
 ) -> set[str]:  # fmt: skip
     """Schedule the reduction, what it reads, and what follows; returns the names of the blocks that are scheduled."""
-    kinds = [axis.kind for axis in reduction.block.iter_vars]
-    if kinds != sorted(kinds, key=lambda kind: kind == REDUCE):
-        raise Unfit("sketch: wanted the axes of the sum behind those of the result")
+    reduction = way.reduction
+    if pack == PANEL and vector not in way.copied:
+        raise ScheduleError(f"sketch: wanted a form whose copy depends on {vector} for panels, found {way.form.name}")
+    made = prepared(sch, name, way.form)
+    block, main = made.block, made.main
     if producers == INLINED:
-        inline_injective(sch, within={block.name for block in _producers(sch.func, reduction)})
-    block = sch.get_block(reduction.block.name)
-    main = epilogue(sch, block)
+        reader = block_of(sch, block if made.packed is None else made.packed)
+        inline_injective(sch, within={maker.name for maker in makers_of(sch.func, reader)})
     axes, count = reduction.spatial, len(reduction.spatial)
     loops = list(sch.get_loops(main))
-    if len(loops) != count:
-        raise Unfit("sketch: wanted as many axes behind the sum as its result has")
     place = next(p for p, axis in enumerate(axes) if axis.name == vector)
     outer, tiles, lane = [], [], None
     for position, (axis, loop) in enumerate(zip(axes, loops, strict=True)):
@@ -136,8 +212,9 @@ def _tiled(
         outer.append(over)
         tiles.append(one)
     assert lane is not None
-    innermost = next(p for p, axis in enumerate(axes) if axis.name == inner)
-    ordered = [*outer[:innermost], *outer[innermost + 1 :], outer[innermost]]
+    names, tasks = way.order(vector, inner, pack)
+    where = {axis.name: loop for axis, loop in zip(axes, outer, strict=True)}
+    ordered = [where[one] for one in names]
     sch.reorder(*ordered, *tiles[:place], *tiles[place + 1 :], tiles[place], lane)
     sch.compute_at(block, ordered[-1], preserve_unit_loops=True)
     own = list(sch.get_loops(block))[count:]
@@ -157,7 +234,10 @@ def _tiled(
         _in_registers(sch, nest)
     _vector_nest(sch, inits, lanes)
     used = {block_of(sch, part).name for part in (init, block, main)}
-    in_parallel(sch, ordered)
+    if pack == PANEL:
+        pack_panel(sch, made.packed, where[vector], lanes, shortest=lanes)
+        used.add(block_of(sch, made.packed).name)
+    in_parallel(sch, ordered[:tasks])
     return used
 
 

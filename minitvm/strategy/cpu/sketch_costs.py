@@ -5,27 +5,32 @@
 A tile has `tile_i` results along each axis i of the result, vectors of `lanes` along one of them. An access depends on
 some of the axes, and along the vectors it is contiguous, the same for all lanes, or neither. From that follow, for one
 step of the sum: operations, loads, registers. For the whole: tiles (what sticks out of the result counts as if it were
-in it), their share among the cores, and the bytes that come from beyond the first cache.
+in it), their share among the cores, and the bytes that come into each cache (`sketch_traffic`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from ...arith.formula import Formula, clamped, formula, largest, quotient, symbol
-from ...expr import REDUCE, Call, Node, Var, children, walk
-from ...tir.nodes import Block, BufferLoad, BufferStore
+from ...arith.formula import Formula, clamped, formula, largest, minimum, quotient, symbol
+from ...expr import REDUCE, Call, Expr, Node, Var, children, walk
+from ...tir.nodes import Block, Buffer, BufferLoad, BufferStore
 from ...tir.transform.affine import coefficient, linear, moves
 from ..blocks import COSTLY, extents
-from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES, MEMORY_STALL
+from .model import KERNEL_EFFICIENCY
+from .sketch_traffic import Dimension, Nest, dimensions, into, merged, touched
 
 _COSTLY = 20  # operations that a function such as exp is as good as
-_HIDDEN = 4  # of the time in which bytes come from a cache, one part in so many is not beside the arithmetic
+_MASKED = 2  # operations at most by which a vector is computed where it is read
+_WRITTEN_OUT = 8  # iterations of a loop that LLVM writes out
+# Bytes that one core gets in a cycle from its second cache, from the third one, from memory, while it computes.
+_FROM_L2, _FROM_L3, _FROM_MEMORY = 64.0, 16.0, 5.0
 CONTIGUOUS, SAME, SCATTERED = "contiguous", "same", "scattered"
 
 
@@ -40,21 +45,28 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An access: the names of the axes on which it depends, its bytes an element and in all."""
+    """An access: the names of the axes on which it depends, its bytes an element and in all, its dimensions."""
 
     load: BufferLoad
     axes: frozenset[str]
     itemsize: int
     nbytes: int
+    indices: tuple[Expr, ...]
+    dimensions: tuple[Dimension, ...] = ()
 
     def along(self, axis: Axis) -> str:
         """What neighbours along an axis read: neighbours, the same, or neither."""
         if axis.name not in self.axes:
             return SAME
-        *others, last = self.load.indices
+        *others, last = self.indices
         form = linear(last)
         alone = coefficient(form, axis.var) == 1 and not moves(form.without(axis.var), [axis.var])
         return CONTIGUOUS if alone and not any(n is axis.var for i in others for n in walk(i)) else SCATTERED
+
+    def aligned(self, axis: Axis, lanes: int) -> bool:
+        """Whether vectors along an axis begin at multiples of their length, whatever the other axes are."""
+        steps = [one.stride * step for one in self.dimensions for name, step in one.moves if name != axis.name]
+        return all(step % lanes == 0 for step in steps) and not any(one.folded for one in self.dimensions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +93,10 @@ class Reduction:
         """The axes of the result that are longer than one element; along the others a tile has one."""
         return tuple(axis for axis in self.spatial if axis.extent > 1)
 
+    def summed_axis(self, name: str) -> Axis:
+        """The axis of the sum of that name."""
+        return next(axis for axis in self.summed if axis.name == name)
+
     def axis(self, name: str) -> Axis:
         """The axis of the result of that name."""
         return next(axis for axis in self.spatial if axis.name == name)
@@ -89,7 +105,8 @@ class Reduction:
         """Axes along which the result is contiguous."""
         store = self.block.body
         assert isinstance(store, BufferStore)
-        written = Operand(BufferLoad(store.buffer, store.indices), frozenset(a.name for a in self.spatial), 4, 0)
+        load = BufferLoad(store.buffer, store.indices)
+        written = Operand(load, frozenset(a.name for a in self.spatial), 4, 0, load.indices)
         return [axis for axis in self.spatial if written.along(axis) == CONTIGUOUS]
 
 
@@ -103,51 +120,81 @@ def reduction_of(block: Block) -> Reduction | None:
     axes = [Axis(axis.var.name, size or 0, axis.var) for axis, size in zip(block.iter_vars, sizes, strict=True)]
     own = [n for n in walk(store.value) if isinstance(n, BufferLoad) and n.buffer is not store.buffer]
     known = {axis.var: axis.name for axis in axes}
-    operands = tuple(
-        Operand(
-            load,
-            frozenset(known[n] for i in load.indices for n in walk(i) if isinstance(n, Var) and n in known),
-            load.buffer.dtype.bytes,
-            load.buffer.dtype.bytes * prod(size or 1 for size in extents(load.buffer.shape)),
-        )
-        for load in {load.buffer: load for load in own}.values()
-    )
+    operands = tuple(_operand(load, known) for load in {load.buffer: load for load in own}.values())
     spatial = tuple(axis for axis, kind in zip(axes, kinds, strict=True) if kind != REDUCE)
     summed = tuple(axis for axis, kind in zip(axes, kinds, strict=True) if kind == REDUCE)
     if not summed or all(axis.extent == 1 for axis in spatial) or not all(axis.extent > 0 for axis in axes):
         return None
-    return Reduction(block, spatial, summed, operands, _operations(store.value), store.buffer.dtype.bytes)
+    return Reduction(block, spatial, summed, operands, operations(store.value), store.buffer.dtype.bytes)
 
 
-def _operations(node: Node) -> int:
+def _operand(load: BufferLoad, known: Mapping[Var, str]) -> Operand:
+    indices, shape = merged(load)
+    used = frozenset(known[n] for i in indices for n in walk(i) if isinstance(n, Var) and n in known)
+    itemsize = load.buffer.dtype.bytes
+    return Operand(load, used, itemsize, itemsize * prod(shape), indices, dimensions(indices, shape, known))
+
+
+def operations(node: Node) -> int:
     """Operations on data of one term; a product that is added is one of them."""
     if isinstance(node, BufferLoad):
         return 0
     inner = list(children(node))
     own = _COSTLY if isinstance(node, Call) and node.op in COSTLY else 1 if inner else 0
-    return own + sum(map(_operations, inner))
+    return own + sum(map(operations, inner))
 
 
 @dataclass(frozen=True, slots=True)
 class TilingCost:
-    """Cycles of one core for a choice of the vectors' axis, of `lanes`, and of the tiles' innermost axis.
+    """Cycles of one core for a choice of the vectors' axis, of `lanes`, of the order of the loops.
 
-    They are formulas in the extents of the tile, one for each of `names`.
+    `compute`, `registers` and what each of the `nests` touches are formulas in the extents of the tile, one for each of
+    `names`. `sizes` are the bytes of each operand and of the result, `caches` those of the caches of one core.
     """
 
     names: tuple[str, ...]
     compute: Formula
-    memory: Formula
     registers: Formula
+    nests: tuple[Nest, ...]
+    sizes: tuple[int, ...]
+    caches: tuple[Any, ...]
 
     def at(self, tiles: Mapping[str, Any]) -> tuple[Any, Any]:
         """(arithmetic, memory) for extents of the tile: numbers, or arrays of them."""
         values = [tiles[name] for name in self.names]
-        return self.compute.compiled(self.names)(*values), self.memory.compiled(self.names)(*values)
+        compute = self.compute.compiled(self.names)(*values)
+        moved = self.moved(tiles)
+        rates = (_FROM_L2, _FROM_L3, _FROM_MEMORY)
+        # The nearest cache is read beside the arithmetic: only what that does not hide is waited for.
+        near, *far = (part / rate for part, rate in zip(moved, rates, strict=True))
+        memory = np.maximum(near - compute, 0.0) + sum(far)
+        return compute, memory if np.ndim(memory) else float(memory)
 
-    def formulas(self) -> dict[str, Formula]:
-        """The formulas by what they are."""
-        return {"compute": self.compute, "memory": self.memory, "registers": self.registers}
+    def moved(self, tiles: Mapping[str, Any]) -> list[Any]:
+        """Bytes that come into each cache: numbers, or arrays of them."""
+        values = [tiles[name] for name in self.names]
+        shape = np.broadcast_shapes(*map(np.shape, values))
+
+        def numbers(f: Formula) -> Any:
+            return np.broadcast_to(np.asarray(f.compiled(self.names)(*values), float), shape).reshape(-1)
+
+        *operands, result = self.sizes
+        held = np.array([sum(np.minimum(numbers(f), size) for f, size in zip(nest.touched, operands, strict=True))
+                         for nest in self.nests])  # fmt: skip
+        trips = np.array([numbers(nest.trips) for nest in self.nests])
+        found = []
+        for cache in self.caches:
+            bytes_in = into(cache.size // cache.shared_by, held, trips)
+            found.append(bytes_in.reshape(shape) if shape else float(bytes_in[0]))
+        found[1] = found[1] + 2 * result  # it is fetched, and written back
+        # What fits the last cache is there before it begins.
+        found[2] = np.where(found[2] > held.max(axis=0).reshape(shape), found[2], 0.0)
+        return found
+
+    def formulas(self) -> dict[str, object]:
+        """What is computed, by what it is; of each nest the bytes that it touches."""
+        bytes_of = {f"in {nest.name}": sum(nest.touched, formula(0)) for nest in self.nests}
+        return {"compute": self.compute, "registers": self.registers, **bytes_of}
 
 
 def knob(axis: Axis) -> str:
@@ -155,8 +202,16 @@ def knob(axis: Axis) -> str:
     return f"tile_{axis.name}"
 
 
-def tiling_cost(reduction: Reduction, vector: str, lanes: int, inner: str, cpu: Any) -> TilingCost:
-    """The formulas; see `TilingCost`."""
+def tiling_cost(
+    reduction: Reduction, vector: str, lanes: int, order: Sequence[str], last: str, cpu: Any,
+    tasks: int | None = None, burdens: Mapping[Buffer, int] = MappingProxyType({}),
+) -> TilingCost:  # fmt: skip
+    """The formulas; see `TilingCost`.
+
+    The loops over tiles are in this `order`, the outermost first; the first `tasks` of them (default: all) are shared
+    among the cores. Of the axes of the sum the one named `last` is innermost. `burdens` are the operations by which an
+    element of an operand is computed where it is read.
+    """
     names = tuple(knob(axis) for axis in reduction.tiled)
     tile = {axis.name: Formula(symbol(knob(axis))) for axis in reduction.tiled}
     tile = {axis.name: tile.get(axis.name, formula(1)) for axis in reduction.spatial}
@@ -164,34 +219,74 @@ def tiling_cost(reduction: Reduction, vector: str, lanes: int, inner: str, cpu: 
     tiles = {axis.name: _ceil(axis.extent, wide[axis.name]) for axis in reduction.spatial}
     results = _product(tile.values())
 
-    loads, fewest = formula(0), formula(1)
+    axis, order_in = reduction.axis(vector), [*(name for name in tile if name != vector), vector]
+    rate = min(2.0, cpu.l1_rate / (lanes * reduction.itemsize))
+    loads, registers, beside = formula(0), results + 1, formula(0)
     for operand in reduction.operands:
-        kind = operand.along(reduction.axis(vector))
-        own = _product(tile[name] for name in sorted(operand.axes & set(tile)))
-        loads = loads + own * (lanes if kind == SCATTERED else 1)
-        fewest = fewest if kind == SAME else fewest + tile[vector]
-    registers = results + fewest
+        own, kind = _product(tile[name] for name in order_in if name in operand.axes), operand.along(axis)
+        if kind == SCATTERED:
+            once = own * lanes
+        elif kind == CONTIGUOUS and not operand.aligned(axis, lanes):
+            # A vector that begins anywhere often lies in two lines, and is loaded twice.
+            once = rated(own, 1 / (1 + (lanes - 1) * operand.itemsize / cpu.l1.line))
+        else:
+            once = own
+        loads = loads + once
+        registers = registers + _live(operand, tile, order_in, vector, reduction.summed_axis(last))
+        # Conditions of a vector are a mask and its use; those of single elements are computed one by one.
+        most = _MASKED if kind == CONTIGUOUS else _COSTLY
+        beside = beside + own * min(most, burdens.get(operand.load.buffer, 0))
     spilled = Formula(clamped(registers.expr - cpu.vector_registers))
     chains = formula(cpu.fma_latency)
     work = max(1, reduction.operations - 1)  # the multiply-add of a sum of products is one instruction
-    step = largest(rated(results * work, cpu.fma_ports), chains, rated(loads, cpu.loads))
-    step = step + rated(spilled, cpu.loads / 2)
+    step = largest(rated(results * work + beside, cpu.fma_ports), chains, rated(loads, rate))
+    step = step + rated(spilled, rate / 2)
 
-    all_tiles = _product(tiles.values())
-    rounds = _ceil(all_tiles, formula(cpu.cores)) * cpu.cores
+    shared = order[: len(order) if tasks is None else tasks]
+    rounds = _ceil(_product(tiles[name] for name in shared), formula(cpu.cores)) * cpu.cores
+    rounds = rounds * _product(tiles[name] for name in tiles if name not in shared)
     compute = rated(rounds * step * reduction.depth, KERNEL_EFFICIENCY)
 
-    sums = {axis.name: axis.extent for axis in reduction.summed}
-    distinct = sum(operand.nbytes for operand in reduction.operands)
-    streamed = formula(0)
-    for operand in reduction.operands:
-        around = [tiles[name] for name in tiles if name != inner or name in operand.axes]
-        one = _product(wide[name] for name in sorted(operand.axes & set(wide)))
-        terms = prod(sums[name] for name in operand.axes & set(sums))
-        streamed = streamed + _product(around) * one * (terms * operand.itemsize)
-    near = L2_BYTES if distinct <= cpu.l2.size // 2 else L3_BYTES
-    memory = rated(streamed, near * _HIDDEN) + rated(formula(distinct), MEMORY_STALL)
-    return TilingCost(names, compute, memory, registers)
+    sums = [one for one in reduction.summed if one.name != last]
+    loops = [reduction.summed_axis(last), *reversed(sums)]
+    outside = [reduction.axis(name) for name in reversed(order) if reduction.axis(name).extent > 1]
+    sizes = {**wide, **{axis.name: formula(1) for axis in reduction.summed}}
+
+    def nest(name: str, trips: Formula) -> Nest:
+        bytes_of = tuple(touched(one.dimensions, one.itemsize, sizes, cpu.l1.line) for one in reduction.operands)
+        return Nest(name, trips, bytes_of)
+
+    nests = [nest("a step", formula(1))]
+    for one in (*loops, *outside):
+        sizes[one.name] = formula(one.extent)
+        nests.append(nest(one.name, tiles.get(one.name, formula(one.extent))))
+    result = reduction.itemsize * prod(one.extent for one in reduction.spatial)
+    nbytes = (*(one.nbytes for one in reduction.operands), result)
+    return TilingCost(names, compute, registers, tuple(nests), nbytes, (cpu.l1, cpu.l2, cpu.l3))
+
+
+def _live(
+    operand: Operand, tile: Mapping[str, Formula], order: Sequence[str], vector: str, last: Axis
+) -> Formula:  # fmt: skip
+    """Registers for an operand beside the one that passes: what is used again before the tile or the step is over.
+
+    The tile is written out in this order. Along an axis on which the operand does not depend, what lies inside is used
+    again. A short innermost loop of the sum is written out too (by LLVM), and what two of its steps share is kept: a
+    window that slides along an axis of the tile.
+    """
+    kept = formula(0)
+    for position, name in enumerate(order):
+        if name not in operand.axes:
+            inside = _product(tile[other] for other in order[position + 1 :] if other in operand.axes)
+            again = minimum((tile[name] + -1).expr, (inside + -1).expr, formula(1).expr)
+            kept = largest(kept, inside * Formula(again))
+    for one in operand.dimensions:
+        steps = dict(one.moves)
+        along = [name for name in order if name in steps and name != vector and steps[name] == steps.get(last.name)]
+        if along and last.extent <= _WRITTEN_OUT:
+            others = _product(tile[name] for name in order if name in operand.axes and name != along[0])
+            kept = kept + (tile[along[0]] + -1) * others
+    return kept
 
 
 def fitting_tiles(

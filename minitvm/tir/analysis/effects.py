@@ -37,6 +37,7 @@ from ...expr import (
 )
 from ...expr.conditions import certain_parts
 from ...expr.kept import kept_with_node
+from ...expr.visitor import accessed, handed_out
 from ..conditions import all_of, reads_memory, uses
 from ..nodes import (
     Allocate,
@@ -117,7 +118,8 @@ def effects(node: Node, of: Some = None) -> Effects:
     are kept with it.
     """
     if not isinstance(node, Stmt):
-        return _effects(node, of)
+        named = accessed(node) | handed_out(node)
+        return _NOTHING if not named or (of is not None and of.isdisjoint(named)) else _effects(node, of)
     if of is not None and of.isdisjoint(_touched(node)):
         return _NOTHING
     cache = _cache(node)
@@ -215,7 +217,7 @@ def _in_turn(parts: Iterable[Effects]) -> Effects:
 
 def _accessed(node: Node, of: Some) -> Effects:
     """The effects of expressions, and of statements that hold nothing but expressions."""
-    opaque = isinstance(node, Call | BufferData)
+    opaque = isinstance(node, Call | BufferData) and handed_out(node)
     handed = [_of_address(a) for a in addresses(node) if a.node is node and _among(a.buffer, of)] if opaque else []
     if isinstance(node, Call) and (node.op == "tvm_access_ptr" or node.op == "address_of"):
         inner = node.args[0].indices if node.op == "address_of" and isinstance(node.args[0], BufferLoad) else ()

@@ -1,16 +1,18 @@
 """What a kernel's body does with the buffers that it is called with: read, written first, or read and then written.
 
-All of it is read off the effects of the body.
+It is read off the effects of the body, or of its stores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ...expr import IntImm, walk
-from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, Stmt
-from .effects import Effects, effects, exposes
-from .touches import Box, Touch
+from ...expr.visitor import handed_out
+from ..conditions import reads_memory
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, If, LetStmt, Seq, Stmt
+from .effects import effects, exposes
+from .touches import Box, Touch, of_element
 
 _ANY = 1 << 63  # elements, where there is no bound
 
@@ -41,28 +43,45 @@ def _stored_and_loaded(body: Stmt) -> tuple[set[Buffer], set[Buffer]]:
 def elements_written(body: Stmt) -> dict[Buffer, int | None]:
     """An upper bound of the elements of each buffer that a statement stores to; None where there is none."""
     totals: dict[Buffer, int | None] = {}
-    for touch in _effects_outside(body).writes:
+    for touch in _stores(body):
         before, count = totals.get(touch.buffer, 0), touch.elements_at_most()
         totals[touch.buffer] = None if before is None or count is None else before + count
     return totals
 
 
+def _stores(stmt: Stmt) -> Iterator[Touch]:
+    """What a statement may store to buffers from outside: the writes of its effects, whatever conditions say."""
+    if isinstance(stmt, Seq):
+        for part in stmt.stmts:
+            yield from _stores(part)
+    elif isinstance(stmt, For):
+        yield from (touch.inside(stmt) for touch in _stores(stmt.body))
+    elif isinstance(stmt, If):
+        for case in (stmt.then_case, stmt.else_case):
+            inner = _stores(case) if case is not None else ()
+            yield from (map(Touch.perhaps, inner) if reads_memory(stmt.condition) else inner)
+    elif isinstance(stmt, LetStmt):
+        yield from (touch.at({stmt.var: stmt.value}) for touch in _stores(stmt.body))
+    elif isinstance(stmt, Allocate):
+        yield from (touch for touch in _stores(stmt.body) if touch.buffer is not stmt.buffer)
+    elif isinstance(stmt, BufferStore) and not handed_out(stmt):
+        yield of_element(stmt)
+    else:
+        yield from effects(stmt).writes
+
+
 def elements_surely_read(body: Stmt) -> dict[Buffer, int]:
     """A lower bound of the elements that a run of a statement reads of each buffer, where its size is a number."""
+    _, loaded = _stored_and_loaded(body)
+    known = frozenset(filter(_is_known, loaded))
     touches: dict[Buffer, list[Touch]] = {}
-    for touch in _effects_outside(body).reads:
+    for touch in effects(body, known).reads:
         touches.setdefault(touch.buffer, []).append(touch)
-    return {buffer: _most_surely_read(those) for buffer, those in touches.items() if _is_known(buffer)}
+    return {buffer: _most_surely_read(those) for buffer, those in touches.items()}
 
 
 def _is_known(buffer: Buffer) -> bool:
     return all(isinstance(dim, IntImm) for dim in buffer.shape)
-
-
-def _effects_outside(body: Stmt) -> Effects:
-    """What a statement does with the buffers from outside that either question is about: found once."""
-    stored, loaded = _stored_and_loaded(body)
-    return effects(body, frozenset(stored | set(filter(_is_known, loaded))))
 
 
 def _most_surely_read(touches: Iterable[Touch]) -> int:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from ...expr import children, walk
-from ...expr.kept import kept_with_node
-from ..analysis.accesses import handed_out
-from ..nodes import PrimFunc, Stmt
+from ...expr.visitor import handed_out
+from ..nodes import PrimFunc
 from ..verifier.tir_rules import addresses_are_declared
 from .registry import Failure, invariant
 from .state import ScheduleState
@@ -24,19 +22,10 @@ def addresses_follow(state: ScheduleState) -> Failure | None:
     return None
 
 
-@kept_with_node  # a step keeps most statements
-def _hands_out(stmt: Stmt) -> bool:
-    """Whether the address of a buffer is handed out anywhere inside."""
-    return any(
-        _hands_out(child) if isinstance(child, Stmt) else any(handed_out(n) is not None for n in walk(child))
-        for child in children(stmt)
-    )
-
-
 @functools.lru_cache(64)
 def _broken(func: PrimFunc) -> Failure | None:
     # Few functions hand out addresses at all, and the walk with scopes is slow.
-    if not _hands_out(func.body):
+    if not handed_out(func.body):
         return None
     for node, fault in addresses_are_declared(func):
         expected = "the buffer that the block declares is the one whose address it hands out"

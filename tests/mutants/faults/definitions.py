@@ -62,8 +62,8 @@ VISITOR.edit(
 VISITOR.edit(
     "the last of several children",
     "_below",
-    "below += [item for item in value if isinstance(item, Node)]",
-    "below += [item for item in value if isinstance(item, Node)][-1:]",
+    "below = reader(node)",
+    "below = reader(node)[:1]",
     by=[beside("walking")],
 )
 VISITOR.edit("what is defined is free", "free_vars", "defined.add(entry)", "pass", by=[beside("free_variables")])

@@ -1,7 +1,10 @@
 """Faults in what statements may and must touch."""
 
+from tests.tir.analysis.test_kernel_access import test_elements_written
+
 from ..patch import Faults
 from ..seeded import COUNTED, EFFECTS, EXPOSED, KERNEL_EFFECTS, WHOLE_REGIONS
+from ..streams import by_hand
 
 ANALYSIS = "minitvm.tir.analysis."
 
@@ -76,6 +79,10 @@ TOUCH.edit(
     "a vector is one element", "Touch.elements_at_most", "[r.extent for r in self.ranges if r is not None]", "[]"
 )
 ACCESS = Faults("effects: access of kernels", ANALYSIS + "kernel_access", [COUNTED, KERNEL_EFFECTS])
+STORES = [by_hand("elements written", test_elements_written)]
+ACCESS.edit("one case of two stores", "_stores", "(stmt.then_case, stmt.else_case)", "(stmt.else_case,)", by=STORES)
+ACCESS.edit("a loop stores once", "_stores", "(touch.inside(stmt) for touch in _stores(stmt.body))",
+            "_stores(stmt.body)", by=STORES)  # fmt: skip
 ACCESS.edit("beyond the end is read too", "_inside", "dim.value)", "1 << 30)")
 EFFECT.edit(
     "what an init starts is never read otherwise",

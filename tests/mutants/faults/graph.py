@@ -21,6 +21,7 @@ from minitvm.graph.passes.stored_weights import stored_weights
 from minitvm.reference import graph as graph_reference
 from minitvm.target import Target
 from tests.graph.passes import (
+    test_attention,
     test_byte_tables,
     test_divided_scales,
     test_group_norms,
@@ -460,6 +461,24 @@ TABLES = Faults("byte_tables", PASSES + "byte_tables", [
 TABLES.edit("a table goes by values, not by bits", "byte_tables", "b.constant(every", "b.constant(np.sort(every)")
 TABLES.edit("a result is no value of its own", "_Chains._is_read_by", "value not in self.returned", "True")
 TABLES.edit("few instructions are many", "_Chain.is_costly", "not all(map(is_cheap", "any(map(is_cheap")
+
+
+def _attended(_: Trial, draw: Draw) -> None:
+    graph = draw(test_attention.networks())
+    holds(lambda: test_attention.keeps_its_meaning(graph))
+
+
+ATTENTION = Faults("attention", PASSES + "attention", [
+    drawn("attention", _attended, 60),
+    by_hand(
+        "what is no attention", test_attention.test_other_norms_stay,
+        *(lambda sizes=sizes: test_attention.test_other_attention_stays_three_functions(sizes)
+          for sizes in ({"readers": ("scores",)}, {"batch": (1,), "rows": 20, "columns": 20})),
+    ),
+])  # fmt: skip
+ATTENTION.edit("a softmax of columns is one of rows", "_Chains.chain", 'softmax.attrs["axis"] not in', "None in")
+ATTENTION.edit("scores are read by others", "_Chains.only_reader", "value not in self.returned", "True")
+ATTENTION.edit("any scores are too many", "_Chains.pays", "return keeps_scores", "return True or keeps_scores")
 DIVISIONS = Faults("divided_scales", PASSES + "divided_scales", [
     drawn("quantised networks", _quantised, 200),
     by_hand(

@@ -235,8 +235,8 @@ ONNX_POOLING.edit(
     "a tap outside is the first or the last element", "_Axis.places", "n.op(\"minimum\", tap, most), least", "tap, -99",
 )  # fmt: skip
 ONNX_POOLING.edit(
-    "what is larger than asked begins with zeros", "max_unpool", "(0, size - own) for size, own",
-    "(size - own, 0) for size, own", by=[imported("max_unpool")],
+    "what is larger than asked begins with zeros", "max_unpool", "(0, simple(size - own)) for size",
+    "(simple(size - own), 0) for size", by=[imported("max_unpool")],
 )  # fmt: skip
 
 ONNX_CONTROL = Faults("onnx control", "minitvm.frontend.onnx.ops.control", [imported("scan")])

@@ -1,6 +1,9 @@
 """Faults in making functions of tensor expressions, and in the expressions that everything is made of."""
 
+from tests.expr.test_visitor import test_names_below
+
 from ..patch import Faults
+from ..streams import by_hand
 from ..workloads import families, lowered, primitive, schedules, tensors
 
 TE = Faults("te.create_prim_func", "minitvm.te.primfunc", [tensors()])
@@ -28,8 +31,14 @@ EXPR = Faults("expr", "minitvm.expr.visitor", [
 ])  # fmt: skip
 EXPR.edit("only the first variable is replaced", "substitute", "if not values:\n        return node",
           "values = dict(list(values.items())[:1])\n    if not values:\n        return node")  # fmt: skip
-EXPR.edit("a change in the last child only is none", "map_children", "map(operator.is_not, items, value)",
-          "map(operator.is_not, items[:1], value)")  # fmt: skip
+EXPR.edit("a change in the last child only is none", "map_children", "mapper(node, function)",
+          "mapper(node, lambda child: child if child is _below(node)[0] else function(child))")  # fmt: skip
+NAMES = Faults("expr: names", "minitvm.expr.visitor", [by_hand("names", test_names_below)])
+NAMES.edit("variables of the last child alone", "_names", "used = used | in_child if used else in_child",
+           "used = in_child")  # fmt: skip
+NAMES.edit("buffers of the last child alone", "_names", "buffers = buffers | of_child if buffers else of_child",
+           "buffers = of_child")  # fmt: skip
+NAMES.edit("an address names no buffer", "_names", "handed = handed | {node.buffer}", "pass")
 
 EQUAL = Faults("structural equality", "minitvm.expr.structural", [
     tensors(), primitive("reindex"), primitive("cache_index"),

@@ -1,7 +1,7 @@
 """Faults in the tuner: what is kept, what a build takes of it, what is searched, predicted and run."""
 
 from ..patch import Faults
-from ..tuning import farmed, kept, on_devices, predicted, ran, searched, shared
+from ..tuning import farmed, formed, kept, on_devices, predicted, ran, searched, shared
 
 STEPS = Faults("shared steps", "minitvm.tir.schedule.shared_steps", [shared()])
 STEPS.edit("1 is True", "identity", "return type(value), repr(value)", "return repr(float(value or 0))")
@@ -127,9 +127,29 @@ RESIDUAL.edit("the first points count", "Residual.fit", "points[-MOST:]", "point
 
 COSTS = Faults("sketch costs", "minitvm.strategy.cpu.sketch_costs", [predicted()])
 COSTS.edit("what sticks out is not counted", "_ceil", "formula(a).expr + b.expr - 1", "formula(a).expr")
-COSTS.edit("spills are free", "tiling_cost", "+ rated(spilled, cpu.loads / 2)", "")
-COSTS.edit("the innermost axis reuses nothing", "tiling_cost", "if name != inner or name in operand.axes", "")
+COSTS.edit("spills are free", "tiling_cost", "+ rated(spilled, rate / 2)", "")
+COSTS.edit("panels are shared out by the tile", "tiling_cost", "len(order) if tasks is None else tasks", "len(order)")
+COSTS.edit("windows are loaded again", "_live", "steps[name] == steps.get(last.name)", "False")
+COSTS.edit("vectors are used once", "_live", "if name not in operand.axes:", "if False:")
+COSTS.edit("all of it comes from memory", "TilingCost.moved", "found[2] > held.max(axis=0).reshape(shape)", "True")
+COSTS.edit("the result is free", "TilingCost.moved", "found[1] + 2 * result", "found[1]")
 COSTS.edit("the dearest tiles first", "fitting_tiles", "compute + memory, int", "-compute - memory, int")
+
+TRAFFIC = Faults("sketch traffic", "minitvm.strategy.cpu.sketch_traffic", [predicted()])
+TRAFFIC.edit(
+    "a cache holds one nest more",
+    "into",
+    "held.sum(axis=0), len(touched) - 1",
+    "held.sum(axis=0) + 1, len(touched) - 1",
+)
+TRAFFIC.edit("loops outside bring nothing again", "into", "* runs[around, which]", "")
+TRAFFIC.edit("lines are as long as elements", "touched", "+ (line - itemsize)", "")
+TRAFFIC.edit("rows lie beside one another", "touched", "if one.stride * min(steps) * itemsize <= line:", "if True:")
+TRAFFIC.edit("any quotient will do", "merged", "is_const(outer.b, n) and is_const(inner.b, n)", "False")
+
+FORMS = Faults("forms of sketches", "minitvm.strategy.cpu.sketch_forms", [formed()])
+FORMS.edit("what the vectors share is packed", "_is_worth_packing", "operand.along(last[-1]) != SAME and ", "")
+FORMS.edit("all terms are split", "forms", "kinds <= {CONTIGUOUS, SAME} and ", "")
 
 RUNNER = Faults("runner", "minitvm.tune.runner", [ran()])
 RUNNER.edit("NaN equals everything", "_difference", "not np.isfinite(found[finite]).all()", "False")

@@ -490,6 +490,7 @@ def _blocked() -> list[Call]:
         ),
         Call("nn.contrib_depthwise_conv2d_rows", (f(1, 3, 5, 7), f(3, 1, 3, 3)), {**attrs, "lanes": 4}),
         Call("nn.contrib_dense_packed", (f(3, 5), f(2, 5, 4))),
+        Call("nn.contrib_dense_packed", (f(2, 3, 3, 5), f(2, 3, 2, 5, 4)), {"units": 7}),
         Call("layout.words", (i(2, 8, low=0, high=255, dtype="uint8"),), exact=True),
         Call("layout.words", (i(3, 4, low=-128, high=127, dtype="int8"),), exact=True),
         Call(

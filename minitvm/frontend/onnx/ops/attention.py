@@ -165,7 +165,7 @@ def _attended(
     if not scale:
         n.refuse(f"the width {width} of the heads is symbolic")
     filler = n.attr("mask_filter_value", _MASKED)
-    scores = n.op("multiply", n.op("nn.matmul", query, n.op("transpose", key, axes=(0, 1, 3, 2))), float(scale))
+    scores = n.op("multiply", n.op("nn.matmul", query, key, transpose_b=True), float(scale))
     for mask in masks:
         scores = n.op("add", scores, n.op("multiply", n.cast(n.op("logical_not", mask), scores.dtype), float(filler)))
     if added is not None:

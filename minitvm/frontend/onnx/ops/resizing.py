@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....expr import Expr
 from ....graph.nodes import Dim
 from ....topi.shapes import same, simple
 from ...operand import Operand
@@ -46,7 +47,10 @@ def _factors(n: NodeContext, scales: Operand) -> tuple[Any, ...]:
     if scales.is_known:
         return tuple(v if isinstance(v, Quotient) else float(v) for v in n.array(scales, "the scales").tolist())
     known = n.builder.elements(scales)
-    return tuple(n.part(scales, 0, k, k + 1) if v is None else float(v) for k, v in enumerate(known))
+    return tuple(
+        n.part(scales, 0, k, k + 1) if v is None else Quotient(v, 1) if isinstance(v, Expr) else float(v)
+        for k, v in enumerate(known)
+    )
 
 
 def _asymmetric(n: NodeContext) -> dict[str, Any]:
@@ -147,8 +151,9 @@ def _resized(n: NodeContext, scales: tuple[Any, ...] | None, size: tuple[Dim, ..
         scales = tuple(
             Ratio(s, ((d, w),)) if isinstance(s, Operand) else s for d, s, w in zip(x.shape, scales, size, strict=True)
         )
-        if any(isinstance(s, Quotient) for s in scales):
-            scales = None  # the quotient of the extents
+        if any(isinstance(s, Quotient) for s in scales):  # the quotient of the extents: None
+            mixed = any(isinstance(s, Ratio) for s in scales)
+            scales = tuple(None if isinstance(s, Quotient) else s for s in scales) if mixed else None
     antialias = attrs.pop("antialias", False)
     if antialias or any(isinstance(s, Ratio) for s in scales or ()):
         return _axis_by_axis(n, scales, size, attrs, antialias=antialias)

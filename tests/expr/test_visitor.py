@@ -1,0 +1,24 @@
+"""What is kept with nodes about the trees below them."""
+
+from __future__ import annotations
+
+from minitvm.expr import Call, DType, Var, const, walk
+from minitvm.expr.visitor import accessed, handed_out, variables
+from minitvm.tir.nodes import Buffer, BufferData, BufferLoad, BufferStore, Evaluate, For, ForKind, LetStmt, Seq
+
+
+def test_names_below() -> None:
+    """Variables, buffers and addresses that are kept with nodes are those that a walk finds, in long sequences too."""
+    i, j = Var("i"), Var("j")
+    a, b, c = (Buffer(name, (const(64),)) for name in "abc")
+    store = BufferStore(a, b[i * 8 + j] + a[i % 4] + 1.0, (i,))
+    call = Evaluate(Call(DType("handle"), "address_of", (b[j],)))
+    one = For(j, const(0), i + 1, ForKind.SERIAL, Seq((store, call, Evaluate(c.data))))
+    for node in (i, const(3), store, store.value, call, one, Seq((one,) * 20), LetStmt(i, j + 1, one)):
+        below = list(walk(node))
+        addresses = {n.buffer for n in below if isinstance(n, BufferData)}
+        addresses |= {buffer for n in below if isinstance(n, Call) for buffer in accessed(n)}
+        assert variables(node) == {n for n in below if isinstance(n, Var)}
+        assert accessed(node) == {n.buffer for n in below if isinstance(n, BufferLoad | BufferStore)}
+        assert handed_out(node) == addresses
+    assert handed_out(one) == {b, c}
