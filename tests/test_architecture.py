@@ -126,9 +126,9 @@ NEVER = [
 
 # What is of one kind of machine. Other modules ask its back end (`minitvm/backend`), but for those listed here.
 OF_ONE_MACHINE = (
-    "backend.kinds graph.passes.attention machines strategy.accel strategy.cpu strategy.gpu codegen.accel codegen.numba_cpu "
-    "codegen.numba_cuda codegen.opencl codegen.opencl_expressions codegen.opencl_library codegen.opencl_types "
-    "runtime.accel runtime.cpu runtime.cuda runtime.opencl"
+    "backend.kinds graph.passes.attention machines strategy.accel strategy.cpu strategy.gpu codegen.accel "
+    "codegen.numba_cpu codegen.numba_cuda codegen.opencl codegen.opencl_expressions codegen.opencl_library "
+    "codegen.opencl_types runtime.accel runtime.cpu runtime.cuda runtime.opencl"
 )
 MEANT_FOR_ONE_MACHINE = {
     "backend.registry": "backend.kinds",  # looks through the folder
