@@ -26,6 +26,7 @@ REASONS: dict[Row, str] = {
     ("graph pass changes", "byte_tables"): "quantised networks: tests/graph/passes/test_byte_tables.py",
     ("graph pass changes", "divided_scales"): "quantised networks: tests/graph/passes/test_divided_scales.py",
     ("graph pass changes", "moved_bytes"): "quantised networks: tests/graph/passes/test_moved_bytes.py",
+    ("graph operator", "qnn.lookup"): "quantised networks: tests/graph/passes/test_byte_tables.py",
     ("graph operator", "qnn.contrib_depthwise_conv2d_NCHWc"):
         "quantised networks: tests/graph/passes/test_integer_products.py",
     ("graph pass changes", "split_pool"): "large windows: tests/graph/passes/test_split_pool.py",
