@@ -8,7 +8,6 @@ time. What TVM calls AlterOpLayout; the idea is from Liu et al., "Optimizing CNN
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -28,12 +27,11 @@ from ...strategy.candidate import Option
 from ...strategy.choice import records
 from ...target import GPU, Target
 from ...topi.factors import TF32
-from ...topi.shapes import paddings, per_axis
 from ...topi.winograd import transformed_weights
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
 from ..registry import Pattern, get
-from . import blocked_brain, blocked_bytes
+from . import blocked_brain, blocked_bytes, blocked_moves, blocked_sums
 from .channel_use import channel_uses, convolution_of, is_depthwise
 from .rebuild import with_output_names
 
@@ -224,7 +222,7 @@ class Blocking:
         if item.op == "nn.conv2d" and blocked_brain.conv2d(self, item):
             return True
         data, weight = item.inputs[:2]
-        if not self.on_blocks(item) or self.turned_phases(item, data):
+        if not self.on_blocks(item) or blocked_moves.turned_phases(self, item, data):
             return False
         in_block, out_block = self.block(data), self.block(item.output)
         if in_block is None or out_block is None:
@@ -368,175 +366,6 @@ class Blocking:
             self.packed[weight, form] = packed
         return self.packed[weight, form]
 
-    def pool2d(self, item: OpNode) -> bool:
-        """A pool on [N, C/x, H, W, x] is a pool over three dimensions whose window is 1 along the last."""
-        data = item.inputs[0]
-        if data not in self.blocked or not self.block(item.output) or item.attrs["layout"] != "NCHW":
-            return False
-        before, after = paddings(item.attrs["padding"], 2)
-        attrs = {**item.attrs, "padding": (*before, 0, *after, 0)}
-        del attrs["layout"]
-        for name in ("pool_size", "strides", "dilation"):
-            attrs[name] = (*per_axis(item.attrs[name], 2, name), 1)
-        pooled = self.op(item.op.replace("2d", "3d"), self.blocked[data], name=item.output.name, **attrs)
-        self.blocked[item.output] = pooled
-        return True
-
-    def global_pool(self, item: OpNode) -> bool:
-        data = item.inputs[0]
-        if data not in self.blocked or not self.block(item.output):
-            return False
-        op = {"nn.global_avg_pool": "mean", "nn.global_max_pool": "max"}[item.op]
-        axes = tuple(range(2, data.ndim))
-        self.blocked[item.output] = self.op(op, self.blocked[data], name=item.output.name, axis=axes, keepdims=True)
-        return True
-
-    def channel_norm(self, item: OpNode) -> bool:
-        """Channels, or groups of them, that are normalised: in blocks they are numbered along two axes."""
-        data, *weights = item.inputs
-        width = self.block(item.output)
-        if data not in self.blocked or width is None or any(v not in self.data for v in weights):
-            return False
-        if item.attrs["axis"] != 1 or int(data.shape[1]) % width:  # type: ignore[arg-type]
-            return False  # what fills a block is no channel
-        rows = [self.b.constant(self.data[v].reshape(-1, width), v.name) for v in weights]
-        attrs = {**item.attrs, "axis": (1, -1)}
-        self.blocked[item.output] = self.op(item.op, self.blocked[data], *rows, name=item.output.name, **attrs)
-        return True
-
-    def concatenate(self, item: OpNode) -> bool:
-        block = self.block(item.output)
-        blocks = {self.block(v) for v in item.inputs}
-        if item.attrs["axis"] % item.output.ndim != 1 or block is None or blocks != {block}:
-            return False
-        if any(int(v.shape[1]) % block for v in item.inputs[:-1]):  # type: ignore[arg-type]
-            return False
-        if not any(v in self.blocked for v in item.inputs):
-            return False
-        if self.turned_phases(item, item.output):
-            return False
-        parts = [self.as_blocked(v) for v in item.inputs]
-        self.blocked[item.output] = self.op("concatenate", *parts, name=item.output.name, axis=1)
-        return True
-
-    def reduction(self, item: OpNode) -> bool:
-        """A reduction over channels reads them in blocks, and has a plain result; one over pixels keeps the blocks."""
-        data, output, rank = item.inputs[0], item.output, item.inputs[0].ndim
-        width, axis = self.block(data), item.attrs["axis"]
-        if data not in self.blocked or width is None or axis is None:
-            return False
-        axes = {a % rank for a in ((axis,) if isinstance(axis, int) else axis)}
-        if 1 not in axes:
-            if not item.attrs["keepdims"] or self.block(output) != width:
-                return False
-            attrs = {**item.attrs, "axis": tuple(sorted(axes))}
-            self.blocked[output] = self.op(item.op, self.blocked[data], name=output.name, **attrs)
-            return True
-        if int(data.shape[1]) % width or not all(isinstance(d, int) for d in output.shape):  # type: ignore[arg-type]
-            return False  # what fills a block is no channel
-        attrs = {**item.attrs, "axis": (*sorted(axes), rank), "keepdims": False}
-        reduced = self.op(item.op, self.blocked[data], name=output.name, **attrs)
-        if item.attrs["keepdims"]:
-            reduced = self.op("reshape", reduced, name=output.name, newshape=output.shape)
-        self.plain[output] = reduced
-        return True
-
-    def strided_slice(self, item: OpNode) -> bool:
-        """A part of the channels that begins with a block, and any part of the other axes."""
-        data, output, attrs = item.inputs[0], item.output, item.attrs
-        begin, end, where = list(attrs["begin"]), list(attrs["end"]), attrs["axes"]
-        axes = list(range(len(begin))) if where is None else [a % output.ndim for a in where]
-        strides = attrs["strides"] or (1,)
-        steps = list(strides) * (len(axes) if len(strides) == 1 else 1)
-        if 1 in axes:
-            at = axes.index(1)
-            blocks = self.whole_blocks(data, output, begin[at], end[at], steps[at])
-            if blocks is None:
-                return False
-            begin[at], end[at] = blocks
-        elif self.block(output) is None or data not in self.blocked:
-            return False
-        self.blocked[output] = self.op(
-            item.op, self.blocked[data], name=output.name, begin=tuple(begin), end=tuple(end), strides=tuple(steps),
-            axes=tuple(axes),
-        )  # fmt: skip
-        return True
-
-    def split(self, item: OpNode) -> bool:
-        """Parts of the channels that all begin with a block."""
-        data = item.inputs[0]
-        if item.attrs["axis"] % data.ndim != 1 or data not in self.blocked:
-            return False
-        ends = list(itertools.accumulate(int(part.shape[1]) for part in item.outputs))  # type: ignore[arg-type]
-        parts = [
-            self.whole_blocks(data, part, begin, end)
-            for part, begin, end in zip(item.outputs, [0, *ends], ends, strict=False)
-        ]
-        if None in parts:
-            return False
-        for output, blocks in zip(item.outputs, parts, strict=True):
-            assert blocks is not None
-            self.blocked[output] = self.op(
-                "strided_slice", self.blocked[data], name=output.name, begin=blocks[:1], end=blocks[1:], axes=(1,)
-            )
-        return True
-
-    def whole_blocks(self, data: Value, output: Value, begin: Any, end: Any, step: int = 1) -> tuple[int, int] | None:
-        """The blocks that hold the channels of a slice, its first one first in a block; None where there are none.
-
-        The last block may have more channels than the slice, as one has that is filled.
-        """
-        width = self.block(data)
-        if data not in self.blocked or width is None or self.block(output) != width or step != 1:
-            return None
-        if not isinstance(begin, int) or not isinstance(end, int):
-            return None
-        first, last, _ = slice(begin, end).indices(int(data.shape[1]))  # type: ignore[arg-type]
-        return None if first % width else (first // width, -(-last // width))
-
-    def turned_phases(self, item: OpNode, data: Value) -> bool:
-        """Whether an operator computes phases from `data` that interleave on plain values."""
-        readers = self.consumers.get(item.output, ())
-        return any(reader.op == "nn.interleave" and not self.in_blocks(reader, data) for reader in readers)
-
-    def in_blocks(self, item: OpNode, data: Value) -> bool:
-        """Whether phases that are computed from `data` interleave on blocks: their neighbours have these as well."""
-        phases, result = item.inputs[0], item.output
-        block = self.block(result)
-        if block is None or self.block(phases) != block or int(result.shape[1]) % block:  # type: ignore[arg-type]
-            return False
-        return data in self.blocked or self.goes_into_blocks(result, through=("concatenate",))
-
-    def interleave(self, item: OpNode) -> bool:
-        """Phases interleave on blocks, or each channel's lie side by side, so that they are stored together."""
-        (phases,) = item.inputs
-        strides, size = item.attrs["strides"], item.attrs["size"]
-        if item.attrs["phases_last"]:
-            return False
-        if phases in self.blocked and self.in_blocks(item, phases):
-            blocked = self.op(
-                "nn.interleave", self.blocked[phases], name=item.output.name, strides=(*strides, 1),
-                size=(*size, self.block(item.output)),
-            )  # fmt: skip
-            self.blocked[item.output] = blocked
-            return True
-        maker = next((n for n in self.graph.nodes if phases in n.outputs), None)
-        if maker is None or maker.op not in ("nn.conv1d", "nn.conv2d", "nn.conv3d") or maker.attrs["groups"] != 1:
-            return False
-        if phases in self.blocked or len(self.consumers[phases]) != 1 or phases in self.graph.outputs:
-            return False
-        data, weight = maker.inputs[:2]
-        layouts = (maker.attrs.get("data_layout", "NCHW"), maker.attrs.get("kernel_layout", "OIHW"))
-        if weight not in self.data or len(maker.inputs) != 2 or layouts != ("NCHW", "OIHW"):
-            return False
-        filters = self.data[weight]
-        turned = filters.reshape(math.prod(strides), -1, *filters.shape[1:]).swapaxes(0, 1).reshape(filters.shape)
-        convolved = self.op(maker.op, self.as_plain(data), self.b.constant(turned, weight.name), **maker.attrs)
-        self.plain[item.output] = self.op(
-            "nn.interleave", convolved, name=item.output.name, strides=strides, size=size, phases_last=True
-        )
-        return True
-
     def bias_add(self, item: OpNode) -> bool:
         data, bias = item.inputs
         if data not in self.blocked or bias not in self.data or item.attrs["axis"] != 1 or not self.block(data):
@@ -677,24 +506,24 @@ def _pack_winograd(weight: np.ndarray, tile: int, in_block: int, out_block: int,
 _RULES: Mapping[str, Callable[[Blocking, OpNode], bool]] = {
     "nn.conv2d": Blocking.conv,
     "nn.conv3d": Blocking.conv,
-    "nn.max_pool2d": Blocking.pool2d,
-    "nn.avg_pool2d": Blocking.pool2d,
+    "nn.max_pool2d": blocked_sums.pool2d,
+    "nn.avg_pool2d": blocked_sums.pool2d,
     "qnn.quantize": Blocking.quantize,
     "qnn.dequantize": Blocking.quantize,
     "qnn.lookup": Blocking.of_data,
-    "nn.global_avg_pool": Blocking.global_pool,
-    "nn.global_max_pool": Blocking.global_pool,
+    "nn.global_avg_pool": blocked_sums.global_pool,
+    "nn.global_max_pool": blocked_sums.global_pool,
     "nn.bias_add": Blocking.bias_add,
     "nn.prelu": Blocking.prelu,
-    "nn.instance_norm": Blocking.channel_norm,
-    "nn.group_norm": Blocking.channel_norm,
-    "nn.interleave": Blocking.interleave,
-    "concatenate": Blocking.concatenate,
-    "strided_slice": Blocking.strided_slice,
+    "nn.instance_norm": blocked_sums.channel_norm,
+    "nn.group_norm": blocked_sums.channel_norm,
+    "nn.interleave": blocked_moves.interleave,
+    "concatenate": blocked_moves.concatenate,
+    "strided_slice": blocked_moves.strided_slice,
     **dict.fromkeys(
-        ("l1", "l2", "log_sum", "logsumexp", "max", "mean", "min", "prod", "sum", "sum_square"), Blocking.reduction
+        ("l1", "l2", "log_sum", "logsumexp", "max", "mean", "min", "prod", "sum", "sum_square"), blocked_sums.reduction
     ),
-    "split": Blocking.split,
+    "split": blocked_moves.split,
     "nn.dense": Blocking.dense,
     "qnn.conv2d": blocked_bytes.conv2d,
     "qnn.dense": blocked_bytes.dense,

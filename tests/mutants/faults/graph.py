@@ -181,8 +181,6 @@ BLOCKED.edit(
     "full.reshape(-1, block, *full.shape[2:]), 1, -1",
     "full.reshape(block, -1, *full.shape[2:]).swapaxes(0, 1), 1, -1",
 )
-BLOCKED.edit("pools without their padding", "Blocking.pool2d", "(*before, 0, *after, 0)", "(0, 0, 0, 0, 0, 0)",
-             by=[graphs(in_blocks, "blocked_layout", ("conv2d", "pool"))])  # fmt: skip
 BLOCKED.edit("channels of a constant in another order", "Blocking.split_channels", "np.moveaxis(split, 2, -1)",
              "np.moveaxis(split[:, ::-1], 2, -1)")  # fmt: skip
 
@@ -194,10 +192,10 @@ FILLED.edit(
 FILLED.edit("weights fill the first block", "_pack_depthwise", "(0, -weight.shape[0] % block)",
             "(-weight.shape[0] % block, 0)")  # fmt: skip
 
-PHASES = Faults("graph blocked_layout (phases)", PASSES + "blocked_layout",
+PHASES = Faults("graph blocked_layout (phases)", PASSES + "blocked_moves",
                 [by_hand("phases that interleave", phases_keep_their_meaning)])  # fmt: skip
-PHASES.edit("filters stay phase after phase", "Blocking.interleave", ".swapaxes(0, 1)", "")
-PHASES.edit("lanes interleave", "Blocking.interleave", "strides=(*strides, 1)", "strides=(1, *strides)")
+PHASES.edit("filters stay phase after phase", "interleave", ".swapaxes(0, 1)", "")
+PHASES.edit("lanes interleave", "interleave", "strides=(*strides, 1)", "strides=(1, *strides)")
 
 GROUPS = Faults("graph blocked_layout (groups)", PASSES + "blocked_layout",
                 [by_hand("groups on blocks", groups_keep_their_meaning)])  # fmt: skip
@@ -209,23 +207,26 @@ TOGETHER = Faults("groups_together", "minitvm.strategy.algorithms",
                   [by_hand("groups on blocks", groups_keep_their_meaning)])  # fmt: skip
 TOGETHER.edit("one group is enough", "groups_together", "range(1, groups + 1)", "range(groups, 0, -1)")
 
-NORMS = Faults("graph blocked_layout (norms)", PASSES + "blocked_layout",
+NORMS = Faults("graph blocked_layout (norms)", PASSES + "blocked_sums",
                [by_hand("norms on blocks", norms_keep_their_meaning)])  # fmt: skip
-NORMS.edit("weights of channels in another order", "Blocking.channel_norm", "self.data[v].reshape(-1, width)",
-           "self.data[v].reshape(width, -1).T")  # fmt: skip
-SUMS = Faults("graph blocked_layout (sums)", PASSES + "blocked_layout",
+NORMS.edit("weights of channels in another order", "channel_norm", "blocking.data[v].reshape(-1, width)",
+           "blocking.data[v].reshape(width, -1).T")  # fmt: skip
+POOLS = Faults("graph blocked_layout (pools)", PASSES + "blocked_sums",
+               [graphs(in_blocks, "blocked_layout", ("conv2d", "pool"))])  # fmt: skip
+POOLS.edit("pools without their padding", "pool2d", "(*before, 0, *after, 0)", "(0, 0, 0, 0, 0, 0)")
+SUMS = Faults("graph blocked_layout (sums)", PASSES + "blocked_sums",
               [by_hand("sums of channels", reductions_keep_their_meaning)])  # fmt: skip
-SUMS.edit("what fills a block is summed", "Blocking.reduction", "int(data.shape[1]) % width or", "")
+SUMS.edit("what fills a block is summed", "reduction", "int(data.shape[1]) % width or", "")
 CHOICES = Faults("graph blocked_layout (choices)", PASSES + "blocked_layout",
                  [by_hand("choices", choices_keep_their_meaning)])  # fmt: skip
 CHOICES.edit(
     "slopes are those of positive numbers", "Blocking.prelu", "positive, blocked, scaled", "positive, scaled, blocked"
 )
-PARTS = Faults("graph blocked_layout (parts)", PASSES + "blocked_layout",
+PARTS = Faults("graph blocked_layout (parts)", PASSES + "blocked_moves",
                [by_hand("parts of channels", parts_keep_their_meaning)])  # fmt: skip
-PARTS.edit("a part begins with any channel", "Blocking.whole_blocks", "None if first % width else ", "")
-PARTS.edit("a part has the blocks in front of it", "Blocking.whole_blocks", "(first // width, -(-last", "(0, -(-last")
-PARTS.edit("all parts are the first", "Blocking.split", "[0, *ends]", "[0] * len(ends)")
+PARTS.edit("a part begins with any channel", "whole_blocks", "None if first % width else ", "")
+PARTS.edit("a part has the blocks in front of it", "whole_blocks", "(first // width, -(-last", "(0, -(-last")
+PARTS.edit("all parts are the first", "split", "[0, *ends]", "[0] * len(ends)")
 NORMALIZED = Faults("what is normalised", "minitvm.strategy.rows",
                     [by_hand("norms of channels", all_cases_are_recognised)])  # fmt: skip
 NORMALIZED.edit("blocks do not share groups", "_together", "part.b.value // gcd(step, part.b.value)", "part.b.value")
