@@ -20,6 +20,7 @@ KEPT = 7  # sizes up to this stay as they are: kernels of convolutions
 BLOCKS = (8, 16)  # these stay too: the lanes of a vector
 ENOUGH = 60_000  # elements: the largest version below this is taken, not the smallest one
 _GROUPS_OF_BLOCKS = ("nn.contrib_conv2d_NCHWc", "nn.contrib_conv3d_NCHWc")
+_OF_PANELS = "nn.contrib_dense_packed"
 _SIZE_ATTRIBUTES = frozenset({"newshape", "shape", "size", "extent"})
 
 
@@ -74,6 +75,9 @@ def _blocked(shape: Shape, long: int, middle: int) -> Shape:
 
 def _input_shape(graph: Graph, value: Value, smaller: Callable[[Shape], Shape]) -> Shape:
     """The smaller shape of an input. Transformed weights of Winograd's algorithm keep the size of their tile."""
+    product = next((n for n in graph.nodes if n.op == _OF_PANELS and n.inputs[1] is value), None)
+    if product is not None:
+        return _panels(product, smaller)
     transformed = any(n.op == "nn.contrib_winograd_conv2d_NCHWc" and n.inputs[1] is value for n in graph.nodes)
     if not transformed:
         return smaller(value.shape)
@@ -81,6 +85,14 @@ def _input_shape(graph: Graph, value: Value, smaller: Callable[[Shape], Shape]) 
     out_blocks, in_blocks, *_ = smaller((panels * panel, in_blocks, 3, 3, in_lanes, out_lanes))
     panel = panel if out_blocks % panel == 0 else out_blocks
     return (out_blocks // panel, places, places, in_blocks, in_lanes, panel, out_lanes)
+
+
+def _panels(product: OpNode, smaller: Callable[[Shape], Shape]) -> Shape:
+    """The smaller shape of panels [.., n / x, k, x], for as many columns as the product has then: blocks of vectors."""
+    *batch, _, depth, width = product.inputs[1].shape
+    (columns,) = smaller(product.output.shape[-1:])
+    width = next((block for block in BLOCKS[::-1] if width % block == 0), width)
+    return (*smaller(tuple(batch)), -(-columns // width), *smaller((depth,)), width)
 
 
 def _unblocked(item: OpNode, blocks: Value, axis: int, extent: int) -> Any:
@@ -129,6 +141,8 @@ def _at(node: OpNode, smaller: Callable[[Shape], Shape]) -> OpNode | None:
             }
             if item.op == "layout.unblock_axis":
                 attrs["extent"] = _unblocked(item, new[item.inputs[0]], item.attrs["axis"], item.attrs["extent"])
+            if item.op == _OF_PANELS:
+                (attrs["units"],) = smaller(item.output.shape[-1:])
             if attrs.get("channels"):
                 attrs["channels"] = _unblocked(item, new[item.inputs[0]], 1, item.attrs["channels"])
             if item.op in _GROUPS_OF_BLOCKS and item.attrs["groups"] != 1:

@@ -9,6 +9,7 @@ import pytest
 
 from minitvm.build import optimize_graph, to_units
 from minitvm.graph import Graph, GraphBuilder, OpNode
+from minitvm.graph.passes.fuse import fused_node
 from minitvm.graph.shrink import ENOUGH, elements, shrink
 
 
@@ -93,3 +94,18 @@ def test_the_last_block_of_channels_stays_as_full_as_it_was() -> None:
     small = shrink(fused(graph)[0])
     (blocks,), extent = shapes(small), small.outputs[0].shape[1]
     assert blocks[1] < 5 and extent == blocks[1] * 4 - 2
+
+
+@pytest.mark.parametrize(("columns", "panel"), [(1500, 80), (1000, 16)])
+def test_panels_hold_the_columns_that_are_left(columns: int, panel: int) -> None:
+    b = GraphBuilder("scores")
+    query, mask = b.input("q", (2, 600, 64)), b.input("m", (600, columns))
+    keys = b.input("k", (2, -(-columns // panel), 64, panel))
+    scores = b.op("nn.contrib_dense_packed", query, keys, units=columns)
+    weights = b.op("nn.softmax", b.op("add", scores, mask), axis=-1)
+    graph = b.build(b.op("nn.matmul", weights, b.input("v", (2, columns, 48))))
+    small = shrink(fused_node(graph.nodes, {}))
+    (product,) = (item for item in small.graph.nodes if item.op == "nn.contrib_dense_packed")
+    _, panels, _, width = product.inputs[1].shape
+    assert elements(small) < ENOUGH
+    assert product.attrs["units"] == product.output.shape[-1] <= panels * width < product.output.shape[-1] + width
