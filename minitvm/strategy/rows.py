@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import gcd, lcm
 
 from ..expr import REDUCE, FloorDiv, IntImm, Var, const, walk
+from ..expr.conditions import is_const
 from ..tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ..tir.transform.affine import Affine, coefficient, linear
 from .blocks import blocks_of, contiguous_along_last, extents, is_reduction, reduces_along_last, widest
@@ -82,12 +83,15 @@ def normalized(func: PrimFunc) -> Normalized | None:
 
 
 def _kept(block: Block, sizes: list[int | None]) -> tuple[int, ...] | None:
-    """The axes that a sum over elements of that shape keeps; None for any other reduction."""
+    """The axes that a sum over elements of that shape keeps, and has no others; None for any other reduction."""
     axes = {axis.var: axis for axis in block.iter_vars}
+    own = [axis for axis in block.iter_vars if axis.kind != REDUCE and not is_const(axis.dom.extent, 1)]
     for load in (n for n in walk(block.body) if isinstance(n, BufferLoad)):
         places = [axes.get(index) if isinstance(index, Var) else None for index in load.indices]
         if len(places) != len(sizes) or None in places or len(set(load.indices)) != len(sizes):
             continue
+        if any(axis not in places for axis in own):
+            continue  # a product of matrices, for example: each element of the result has a sum of its own
         summed = [axis for axis in places if axis is not None and axis.kind == REDUCE]
         if extents(load.buffer.shape) == sizes and len(summed) == len([a for a in axes.values() if a.kind == REDUCE]):
             return tuple(p for p, axis in enumerate(places) if axis is not None and axis.kind != REDUCE)

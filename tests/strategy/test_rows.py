@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from minitvm import strategy, te, topi
+from minitvm.script import tir as T
 from minitvm.strategy.blocks import extents, is_reduction
+from minitvm.strategy.registry import chosen
 from minitvm.strategy.rows import Normalized, normalized
 from minitvm.target import Target
 from minitvm.tir.analysis.tree import Tree
@@ -69,3 +71,31 @@ def test_nothing_is_summed_twice(name: str) -> None:
             runs = prod(int(loop.extent.value) for loop in tree.loops_above(realize))
             once = prod(n or 1 for n in extents(axis.dom.extent for axis in realize.block.iter_vars))
             assert runs == once, realize.block.name
+
+
+def test_products_are_no_norms() -> None:
+    """A product reads elements of the result's shape, but each element of the result has a sum of its own."""
+    a, b = te.placeholder((8, 32), "int64", name="a"), te.placeholder((32, 32), "int64", name="b")
+    assert normalized(te.create_prim_func([a, b, topi.relu(topi.matmul(a, b))])) is None
+
+
+def test_loops_that_are_no_axes_are_refused() -> None:
+    """Two loops are one axis of the result: the generic rule has to take it."""
+
+    @T.prim_func
+    def tiled(A: T.Buffer((4, 64), "float32"), C: T.Buffer((4, 64), "float32")):
+        total = T.alloc_buffer((4,))
+        for i, j in T.grid(4, 64):
+            with T.block("total"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                with T.init():
+                    total[vi] = T.float32(0)
+                total[vi] = total[vi] + A[vi, vj]
+        for i, j, k in T.grid(2, 2, 64):
+            with T.block("C"):
+                vi = T.axis.spatial(4, i * 2 + j)
+                vj = T.axis.spatial(64, k)
+                C[vi, vj] = A[vi, vj] * total[vi]
+
+    assert normalized(tiled) is not None
+    assert chosen(tiled, CPU).rule == "generic"

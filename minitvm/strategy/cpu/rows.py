@@ -74,6 +74,8 @@ def rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         *before, last = (block.name for block in blocks_of(sch.func))
         handle = sch.get_block(last)
         loops = list(sch.get_loops(handle))
+        if len(loops) != len(result.iter_vars):
+            raise Unfit(f"{len(loops)} loops around {last} for {len(result.iter_vars)} axes: wanted one for each")
         outside, row = loops[: form.outside], list(enumerate(loops))[form.outside :]
         if form.together > 1:
             outside[-1], member = sch.split(outside[-1], [None, form.together])
