@@ -37,7 +37,7 @@ _CHAIN, _SIDE = 6, 4096
 BRAIN = {"bfloat16, 1 row": (1, 4096, 6), "bfloat16, 512 rows": (512, 512, 1)}
 _READ_HALF, _SUMMED = 1.5, 0.75  # how many times as fast as float32, without the instruction: one row, many rows
 _PAIRS_SUMMED = 1.3  # with it: 158 GFLOP/s, unblocked, on Zen 4, beside 94 of float32
-NETWORKS = ["resnet18", "resnet50", "mobilenet_v2"]
+NETWORKS = ["resnet18", "resnet50", "mobilenet_v2", "efficientnet_b0"]
 WANTED = 1.1
 
 
