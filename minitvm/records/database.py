@@ -87,12 +87,14 @@ class Database:
                 "  wanted: a database of records, or an empty one"
             )
         insert = self._insert(about).values(name="schema", value=str(SCHEMA)).on_conflict_do_nothing()
-        for attempt in (1, 2):
+        for attempt in range(len(metadata.tables) + 1):
             try:
                 metadata.create_all(self._engine)
                 break
-            except sql.exc.DatabaseError:  # two processes made the tables at once: the other one's are as good
-                if attempt == 2:
+            except (
+                sql.exc.DatabaseError
+            ):  # two processes made a table at once, each at most once: the other's is as good
+                if attempt == len(metadata.tables):
                     raise
         with self._engine.begin() as connection:
             connection.execute(insert)
