@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from minitvm.graph import Graph, GraphBuilder, Value
+from minitvm.graph import Graph, GraphBuilder, Value, verify_graph
+from minitvm.reference import graph as interpreter
 
 SHAPE = (1, 4, 4, 6)
 SCALES = (0.25, 0.3, 0.5, 1.7)
@@ -81,3 +82,10 @@ def networks(draw: st.DrawFn) -> Graph:
 def inputs(graph: Graph, seed: int = 1) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     return [rng.integers(0, 256, SHAPE).astype("uint8") for _ in graph.inputs]
+
+
+def same_results(new: Graph, graph: Graph) -> None:
+    """Every result of a changed network is that of the network, to the last bit."""
+    verify_graph(new)
+    for found, expected in zip(interpreter.run(new, inputs(new)), interpreter.run(graph, inputs(graph)), strict=True):
+        np.testing.assert_array_equal(found, expected)
