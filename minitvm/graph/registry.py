@@ -48,6 +48,10 @@ class Pattern(IntEnum):
     OPAQUE = 8  # never fused
 
 
+MAPS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
+_AXES = frozenset({"axis", "shape"})  # attributes that refer to the axes of the data
+
+
 class _Required:
     def __repr__(self) -> str:
         return "REQUIRED"
@@ -78,6 +82,11 @@ class Operator:
     def doc(self) -> str:
         """What the operator means."""
         return inspect.getdoc(self.compute) or ""
+
+    @property
+    def is_map(self) -> bool:
+        """Whether it is element by element, wherever an element stands: in any layout of the data."""
+        return self.pattern in MAPS and not _AXES & self.attrs.keys()
 
     def normalize(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
         """All attributes in declared order, defaults filled in; raises `InputError` for unknown or missing ones."""

@@ -18,13 +18,12 @@ from ...strategy.cpu.attention import keeps_scores, key_panel
 from ...target import Target
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
-from ..registry import Pattern, get
+from ..registry import MAPS, get
 from . import blocked_layout
 from .fuse import fused_node
 from .rebuild import rebuild
 
 _PRODUCTS = ("nn.matmul", "nn.batch_matmul")
-_MAPS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
 _PACKED = "nn.contrib_dense_packed"
 
 
@@ -67,7 +66,7 @@ class _Chain:
         first, *others = self.operators
         query, key = first.inputs
         rows, rank = query.shape[-2], key.ndim
-        width = key_panel(int(rows), int(first.output.shape[-1]), str(query.dtype), target)  # type: ignore[arg-type]
+        width = key_panel(int(rows), int(first.output.shape[-1]), target)  # type: ignore[arg-type]
         b = GraphBuilder("keys")
         value = b.input(key.name, key.shape, key.dtype)
         turned = value
@@ -109,7 +108,7 @@ class _Chains:
         scores = softmax.output
         while item is not None and not self.is_product(item):
             inner = [v for v in item.inputs if v.shape == scores.shape and v in self.producers]
-            if get(item.op).pattern not in _MAPS or item.output.shape != scores.shape or len(inner) != 1:
+            if get(item.op).pattern not in MAPS or item.output.shape != scores.shape or len(inner) != 1:
                 return None
             operators.append(item)
             item = self.only_reader(inner[0], item)

@@ -30,13 +30,10 @@ from ...topi.factors import TF32
 from ...topi.winograd import transformed_weights
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
-from ..registry import Pattern, get
+from ..registry import MAPS, get
 from . import blocked_brain, blocked_bytes, blocked_moves, blocked_sums
 from .channel_use import channel_uses, convolution_of, is_depthwise
 from .rebuild import with_output_names
-
-# Attributes that refer to the axes of the plain layout.
-_AXES = frozenset({"axis", "shape"})
 
 
 def layouts(target: Target, accuracy: str) -> list[tuple[str, Callable[[Graph], Graph]]]:
@@ -178,8 +175,7 @@ class Blocking:
         if rule is not None:
             return rule(self, item)
         operator = get(item.op)
-        follows = operator.pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST) and not _AXES & operator.attrs.keys()
-        return follows and self.elementwise(item)
+        return operator.is_map and self.elementwise(item)
 
     def elementwise(self, item: OpNode) -> bool:
         """Element-wise operators follow the layout of their operands."""
@@ -320,7 +316,7 @@ class Blocking:
                     if self.on_blocks(reader):
                         return True
                     continue
-                if reader.op in through or get(reader.op).pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST):
+                if reader.op in through or get(reader.op).pattern in MAPS:
                     new = [v for v in reader.outputs if v not in seen]
                     todo += new
                     seen.update(new)

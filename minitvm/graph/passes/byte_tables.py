@@ -20,10 +20,9 @@ from ...strategy.blocks import blocks_of, is_cheap
 from ..builder import GraphBuilder
 from ..lower import to_prim_func
 from ..nodes import Graph, OpNode, Value
-from ..registry import Pattern, get
+from ..registry import get
 from .rebuild import with_replaced
 
-_MAPS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
 _LONGEST = 32  # operators of a chain
 _BYTES = 256  # values of a byte
 
@@ -38,8 +37,8 @@ def byte_tables(graph: Graph) -> Graph:
         chain = chains[item]
         every = np.arange(_BYTES, dtype="uint8").view(chain.source.dtype.numpy)
         table = chain.added_to(b, b.constant(every, "bytes"))
-        found: Value = b.op("qnn.lookup", new[chain.source], table, name=item.output.name)
-        return found
+        byte: Value = b.op("qnn.lookup", new[chain.source], table, name=item.output.name)
+        return byte
 
     new: dict[Value, Value] = {}
     return with_replaced(graph, chains.__contains__, make, new)
@@ -86,7 +85,7 @@ class _Chains:
     def worthwhile(self) -> dict[OpNode, _Chain]:
         """The chains to look up, by the quantisation that ends each: they cost more, and all else in them is unread."""
         arrays = {value: array for value, array in self.graph.arrays().items() if array.size == 1}
-        found: dict[OpNode, _Chain] = {}
+        ending: dict[OpNode, _Chain] = {}
         for item in self.graph.nodes:
             chain = self._chain(item, arrays)
             if chain is None:
@@ -98,9 +97,9 @@ class _Chains:
             inner = [part for part in chain.operators if part is not item and part.inputs[0] is not chain.source]
             if all(self._is_read_by(part.output, members) for part in inner):
                 for part in inner:
-                    found.pop(part, None)
-                found[item] = chain
-        return found
+                    ending.pop(part, None)
+                ending[item] = chain
+        return ending
 
     def _is_read_by(self, value: Value, readers: set[OpNode]) -> bool:
         return value not in self.returned and readers.issuperset(self.consumers[value])
@@ -131,10 +130,6 @@ class _Chains:
 
 def _is_map(item: OpNode) -> bool:
     """Whether an operator is element by element, wherever the element stands."""
-    if get(item.op).pattern not in _MAPS:
-        return False
-    if item.op == "qnn.quantize":
+    if item.op == "qnn.quantize":  # by one number, whatever the axis
         return item.output.dtype in ("uint8", "int8") and not item.attrs["block_size"]
-    if item.op == "qnn.dequantize":  # by one number, wherever the axis
-        return True
-    return not {"axis", "shape"} & item.attrs.keys()
+    return item.op == "qnn.dequantize" or get(item.op).is_map

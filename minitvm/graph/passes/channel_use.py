@@ -10,7 +10,7 @@ from math import ceil, prod
 from ...strategy.algorithms import ChannelUse, Convolution
 from ...topi.shapes import per_axis
 from ..nodes import Graph, OpNode, Value
-from ..registry import Pattern, get
+from ..registry import MAPS, get
 
 OPEN = 32  # what an open side of an image counts as
 _CONVOLUTIONS = ("nn.conv2d", "nn.conv3d", "qnn.conv2d")
@@ -105,7 +105,7 @@ def _joins(item: OpNode) -> bool:
 
 
 def _follows(item: OpNode) -> bool:
-    return item.op in _FOLLOWERS or get(item.op).pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST) or _joins(item)
+    return item.op in _FOLLOWERS or get(item.op).pattern in MAPS or _joins(item)
 
 
 def _blocked(graph: Graph, on_blocks: Callable[[OpNode], bool]) -> set[Value]:

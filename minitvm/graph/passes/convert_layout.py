@@ -23,7 +23,7 @@ from ...topi.shapes import is_one, paddings, per_axis
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
 from ..ops.layouts import transformed
-from ..registry import Pattern, get
+from ..registry import get
 from .rebuild import with_output_names
 
 # Forms are written in these letters: one for each axis of the value as the graph has it, first to last.
@@ -265,8 +265,7 @@ class _Conversion:
             done = _FOLLOWERS[item.op](self, item, form)
         else:
             operator = get(item.op)
-            elements = operator.pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST)
-            done = elements and not {"axis", "shape"} & operator.attrs.keys() and self.elementwise(item, form)
+            done = operator.is_map and self.elementwise(item, form)
         if done:
             self.letters[item.output] = letters
         return done

@@ -28,11 +28,10 @@ from ...expr import replace
 from ...expr.names import fresh
 from .. import registry
 from ..nodes import FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
-from ..registry import Pattern
+from ..registry import MAPS, Pattern
 from .rebuild import same_shape
 
-_MAPS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
-_INJECTIVE = (*_MAPS, Pattern.INJECTIVE)
+_INJECTIVE = (*MAPS, Pattern.INJECTIVE)
 
 # These read an element of their input several times.
 _REPEATING = {"tile", "repeat", "broadcast_to", "take", "gather", "gather_nd", "one_hot"}
@@ -108,8 +107,8 @@ class _Fusion:
         if group.pattern == Pattern.COMPLEX_OUT_FUSABLE:
             self.take_anchor(group, absorbing=item.op)
         if not group.takes_nothing:
-            self.take_all(group, _MAPS)
-            if group.pattern in _MAPS:
+            self.take_all(group, MAPS)
+            if group.pattern in MAPS:
                 self.take_anchor(group)
             else:
                 self.take_anchor(group, absorbing=item.op)
@@ -140,7 +139,7 @@ class _Fusion:
         if absorbing:
             group.pattern = fusable if fusable == Pattern.COMPLEX_OUT_FUSABLE else Pattern.OPAQUE
         else:
-            self.take_all(group, _MAPS)
+            self.take_all(group, MAPS)
 
     def take(self, group: _Group, value: Value) -> None:
         producer = self.group_of[value]
@@ -219,7 +218,7 @@ def _stays_apart(maker: OpNode, reader: OpNode) -> bool:
 
 def _narrows(item: OpNode) -> bool:
     """Whether an element-wise operator's results are smaller than what it reads."""
-    if item.op == FUSED or registry.get(item.op).pattern not in _MAPS or len(item.outputs) != 1:
+    if item.op == FUSED or registry.get(item.op).pattern not in MAPS or len(item.outputs) != 1:
         return False
     return item.inputs[0].dtype.bytes > item.output.dtype.bytes
 
@@ -235,7 +234,7 @@ def _takes(item: OpNode, value: Value) -> bool:
         return False
     if item.op == MATCH_CAST:
         return True
-    if pattern in _MAPS:
+    if pattern in MAPS:
         return all(same_shape(value.shape, output.shape) for output in item.outputs)
     return item.op not in _REPEATING
 

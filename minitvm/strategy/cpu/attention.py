@@ -44,9 +44,9 @@ def keeps_scores(heads: int, rows: int, columns: int, depth: int, width: int, ta
     return heads * rows * columns * _BYTES > cpu.l2.size >= head + some and rows >= 2 * tile.rows
 
 
-def key_panel(rows: int, columns: int, dtype: str, target: Any) -> int:
+def key_panel(rows: int, columns: int, target: Any) -> int:
     """How many keys lie together: those of a register tile."""
-    return register_tile(rows, columns, dtype, target).columns
+    return register_tile(rows, columns, "float32", target).columns
 
 
 def is_attention(func: PrimFunc) -> bool:
