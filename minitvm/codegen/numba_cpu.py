@@ -12,6 +12,10 @@ from typing import Any
 from ..errors import Unsupported, report
 from ..expr import Call
 from ..tir.nodes import (
+    Allocate,
+    Buffer,
+    BufferLoad,
+    BufferStore,
     Evaluate,
     For,
     ForKind,
@@ -19,7 +23,9 @@ from ..tir.nodes import (
     PrimFunc,
 )
 from ..tir.script.printer import script
+from ..tir.tensor_intrin.tiles import SCOPE
 from .numba_statements import NumbaStatements, import_lines
+from .operands import access_outside
 
 
 def generate(kernel: PrimFunc, target: Any = None) -> str:
@@ -33,6 +39,10 @@ def generate(kernel: PrimFunc, target: Any = None) -> str:
 class _NumbaCPU(NumbaStatements):
     machine = "CPU"
     dialect = "numba-cpu"
+
+    def __init__(self, kernel: PrimFunc, target: Any) -> None:
+        super().__init__(kernel, target)
+        self.tiles: dict[tuple[Buffer, int], str] = {}  # the variables of tiles, by buffer and place
 
     # -- the module
 
@@ -67,6 +77,33 @@ class _NumbaCPU(NumbaStatements):
                 wanted="loops that are serial, parallel, vectorised, unrolled or virtual threads",
                 found=f"{name} is bound to {stmt.thread}, an axis of a GPU's grid",
                 tries=(f"parallel({name}) in the place of bind", "minitvm.reference.tir.run interprets the function"),
+            )
+        )
+
+    def allocate(self, stmt: Allocate) -> None:
+        if stmt.buffer.scope != SCOPE:
+            super().allocate(stmt)
+            return
+        touched = access_outside(stmt.buffer, stmt.body)
+        if touched is not None:
+            raise self.on_a_tile(touched)
+        self.stmt(stmt.body)
+
+    def tile(self, buffer: Buffer, place: int) -> str:
+        """The variable of a tile that begins at a place of a buffer of tile registers."""
+        if (buffer, place) not in self.tiles:
+            self.tiles[buffer, place] = self.names.fresh(f"{buffer.name}_{place}")
+        return self.tiles[buffer, place]
+
+    def on_a_tile(self, access: BufferLoad | BufferStore) -> Unsupported:
+        """The error for an access of one element of a tile register."""
+        return Unsupported(
+            report(
+                f"{self.kernel.name}: {access.buffer.name} is held in tile registers, which only instructions touch",
+                program=script(self.kernel, mark={access: "here"}, context=3),
+                wanted="no other loads and stores of it",
+                found=f"an element of {access.buffer.name}",
+                tries=("tensorize the blocks that fill it and store it",),
             )
         )
 

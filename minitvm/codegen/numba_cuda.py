@@ -35,8 +35,6 @@ from ..tir.nodes import (
     Allocate,
     Async,
     Buffer,
-    BufferLoad,
-    BufferStore,
     Evaluate,
     For,
     ForKind,
@@ -50,6 +48,7 @@ from .grids import GridEmitter
 from .index_width import index_dtype
 from .numba_expressions import short_name
 from .numba_statements import NumbaStatements, import_lines
+from .operands import access_outside
 from .tensor_cores import refuse_other_accesses
 
 SHARED_BYTES = 48 << 10  # of the arrays that a kernel declares; a launch gives more, of scope shared.dyn
@@ -227,10 +226,8 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
 
     def fragment(self, stmt: Allocate) -> None:
         """Fragments need no storage; but no other statement may touch them."""
-        inside = {n for i in walk(stmt.body) if isinstance(i, Instruction) for n in walk(i)}
-        for node in walk(stmt.body):
-            if isinstance(node, BufferLoad | BufferStore) and node.buffer is stmt.buffer and node not in inside:
-                raise refuse_other_accesses(self.kernel.name, stmt.buffer)
+        if access_outside(stmt.buffer, stmt.body) is not None:
+            raise refuse_other_accesses(self.kernel.name, stmt.buffer)
         self.stmt(stmt.body)
 
     def allocate(self, stmt: Allocate) -> None:

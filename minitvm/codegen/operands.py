@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import Unsupported, report
-from ..expr import EQ, Expr, IntImm, const, substitute
-from ..tir.nodes import Instruction, Tile
+from ..expr import EQ, Expr, IntImm, const, substitute, walk
+from ..tir.nodes import Buffer, BufferLoad, BufferStore, Instruction, Stmt, Tile
 from ..tir.script.printer import script
 
 
@@ -45,3 +45,10 @@ def refused(emitter: Any, stmt: Instruction, wanted: str, found: str) -> Unsuppo
     return Unsupported(
         report(f"{emitter.kernel.name}: {stmt.name} cannot be used", program=program, wanted=wanted, found=found)
     )
+
+
+def access_outside(buffer: Buffer, body: Stmt) -> BufferLoad | BufferStore | None:
+    """The first load or store of a buffer that is not an operand of an instruction; None where there is none."""
+    inside = {n for i in walk(body) if isinstance(i, Instruction) for n in walk(i)}
+    accesses = (n for n in walk(body) if isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer)
+    return next((n for n in accesses if n not in inside), None)

@@ -53,6 +53,7 @@ _FEATURES = (
     "avx512_vnni",
     "avx512_bf16",
     "amx_tile",
+    "amx_int8",
     "asimd",
 )
 

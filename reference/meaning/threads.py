@@ -10,7 +10,8 @@ TVM's programs leave six things unsaid, which its lowering adds. `written_out` a
   threads along threadIdx.x, one in "local" (or another scope
   that is not global) once for each thread, wherever it is allocated: it gets a dimension for each loop of its owners
   that holds all its accesses. An iteration of a parallel loop owns storage in "local" alike; where all indices of a
-  buffer depend on the loop, its iterations use different parts of it already, and it stays one.
+  buffer depend on the loop, its iterations use different parts of it already, and it stays one, unless it is held in
+  registers ("local.tile"), of which each iteration of a vectorised loop has its own, too.
 - **Threads that share storage go in step.** Where a nest of threads writes "shared", all of them do one statement
   before any does the next, as with a barrier between statements: the loops over threads move inwards to the statements.
   What a let reads, all of them read before any goes on, and it stays what it was.
@@ -54,7 +55,7 @@ def written_out(func: t.PrimFunc) -> t.PrimFunc:
         if t.ForKind.THREAD in kinds:
             _KNOWN[func] = func.with_body(_explicit(func.body))
         else:
-            body = _with_owners(func.body) if t.ForKind.PARALLEL in kinds else func.body
+            body = _with_owners(func.body) if kinds & {t.ForKind.PARALLEL, t.ForKind.VECTORIZED} else func.body
             _KNOWN[func] = None if body is func.body else func.with_body(body)  # type: ignore[arg-type]
     return _KNOWN[func] or func
 
@@ -129,6 +130,8 @@ def _same(a: x.Expr, b: x.Expr) -> bool:
 
 def _owns(loop: t.For, scope: str) -> bool:
     """Whether each iteration of a loop has storage of a scope for itself."""
+    if loop.kind is t.ForKind.VECTORIZED:
+        return scope.startswith("local.")
     if loop.kind is t.ForKind.PARALLEL:
         return not scope.startswith(("global", "shared", "warp"))
     if loop.kind is not t.ForKind.THREAD or scope.startswith("global"):
@@ -147,7 +150,8 @@ def _with_owners(body: x.Node) -> x.Node:
         buffer = _accessed(node)
         if buffer in places:
             own = [l for l in loops if l not in places[buffer] and _owns(l, buffer.scope)]
-            own = [l for l in own if l.kind is t.ForKind.THREAD or l.var not in apart[buffer]]
+            whole = buffer.scope.startswith("local.")  # registers have no parts
+            own = [l for l in own if l.kind is t.ForKind.THREAD or whole or l.var not in apart[buffer]]
             owned[buffer] = [l for l in owned.get(buffer, own) if l in own]
     copies = {b: _copies(b, loops) for b, loops in owned.items() if loops}
 

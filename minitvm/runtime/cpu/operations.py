@@ -15,6 +15,7 @@ from ..vectors import (
     byte_tables,
     simd,  # noqa: F401 (registers the operations)
     tile_products,
+    tiles,
 )
 from ..vectors.lanes import F32, I32, Operation, Value, declare, on_machine
 from .loader import cpu_description
@@ -69,6 +70,53 @@ class _Tile(ir.Type):
 
     def __hash__(self) -> int:
         return hash(_Tile)
+
+
+class _Amx:
+    """AMX's tile registers. A tile is a vector of words in LLVM's eyes, and a tile where an instruction wants one."""
+
+    _SHORT, _WIDE = ir.IntType(16), ir.IntType(64)
+    _BYTES = ir.Constant(_SHORT, 4 * tiles.WORDS)
+
+    def zero(self, builder: ir.IRBuilder, rows: int) -> ir.Value:
+        name = "llvm.x86.tilezero.internal"
+        function = declare(builder, name, ir.FunctionType(_Tile(), [self._SHORT] * 2))
+        return self._as_words(builder, builder.call(function, self._size(rows)))
+
+    def load(self, builder: ir.IRBuilder, rows: int, at: ir.Value, step: ir.Value) -> ir.Value:
+        memory = [self._SHORT, self._SHORT, at.type, self._WIDE]
+        function = declare(builder, "llvm.x86.tileloadd64.internal", ir.FunctionType(_Tile(), memory))
+        return self._as_words(builder, builder.call(function, [*self._size(rows), at, step]))
+
+    def dot(self, builder: ir.IRBuilder, rows: int, c: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+        types = [*[self._SHORT] * 3, *[_Tile()] * 3]
+        function = declare(builder, "llvm.x86.tdpbusd.internal", ir.FunctionType(_Tile(), types))
+        sizes = [*self._size(rows), self._BYTES]
+        operands = [self._as_tile(builder, words) for words in (c, a, b)]
+        return self._as_words(builder, builder.call(function, [*sizes, *operands]))
+
+    def store(self, builder: ir.IRBuilder, rows: int, at: ir.Value, step: ir.Value, tile: ir.Value) -> None:
+        types = [self._SHORT, self._SHORT, at.type, self._WIDE, _Tile()]
+        function = declare(builder, "llvm.x86.tilestored64.internal", ir.FunctionType(ir.VoidType(), types))
+        builder.call(function, [*self._size(rows), at, step, self._as_tile(builder, tile)])
+
+    def _size(self, rows: int) -> list[ir.Value]:
+        return [ir.Constant(self._SHORT, rows), self._BYTES]
+
+    @staticmethod
+    def _as_tile(builder: ir.IRBuilder, words: ir.Value) -> ir.Value:
+        name = "llvm.x86.cast.vector.to.tile.v256i32"
+        return builder.call(declare(builder, name, ir.FunctionType(_Tile(), [words.type])), [words])
+
+    @staticmethod
+    def _as_words(builder: ir.IRBuilder, tile: ir.Value) -> ir.Value:
+        name, words = "llvm.x86.cast.tile.to.vector.v256i32", ir.VectorType(I32.llvm, tiles.ROWS * tiles.WORDS)
+        return builder.call(declare(builder, name, ir.FunctionType(words, [_Tile()])), [tile])
+
+
+def amx() -> _Amx | None:
+    """The tile registers of the CPU that kernels are compiled for; None where it has none for bytes."""
+    return _Amx() if {"amx-tile", "amx-int8"} <= _features() else None
 
 
 def dot2_bf16(c: Value, a: Value, b: Value) -> Value | None:
@@ -143,4 +191,5 @@ byte_products.INSTRUCTIONS["x86_64"] = dot4_add
 byte_tables.INSTRUCTIONS["x86_64"] = byte_lookup
 brain_products.INSTRUCTIONS["x86_64"] = dot2_bf16
 tile_products.INSTRUCTIONS["x86_64"] = tile_dot
+tiles.MACHINES["x86_64"] = amx
 on_machine(accept)

@@ -69,7 +69,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from . import arithmetic, byte_tables, memory, tile_products  # noqa: F401 (register operations among those of memory)
+from . import arithmetic, byte_tables, memory, tile_products, tiles  # noqa: F401 (register operations in memory)
 from .lanes import ELEMENTS, MAX_LANES
 
 _NAMES: dict[str, Any] = {**arithmetic.MARKERS, **memory.MARKERS}

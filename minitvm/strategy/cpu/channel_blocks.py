@@ -10,9 +10,11 @@ from __future__ import annotations
 from math import ceil, prod
 from typing import Any
 
+from ...tir.tensor_intrin import tiles
 from ..algorithms import ChannelUse, Convolution, whole_block
 from .algorithms import changes_around, convolution_algorithms, layout_changes, pixels_of, plain_cost
 from .model import L3_BYTES
+from .tiles import has_tiles
 from .tiling import cpu_of
 
 _ITEM = 4  # bytes of a float32
@@ -28,10 +30,19 @@ def channel_block(use: ChannelUse, lanes: int, target: Any, accuracy: str = "fas
     whole = whole_block(use.count, lanes)
     if use.count <= 4:
         return whole
+    if _in_tiles(use, target):
+        return tiles.STEP_BYTES
     costs = {block: _cost(use, block, target, accuracy) for block in (lanes, lanes // 2, lanes // 4) if block >= 4}
     best = min(costs, key=lambda block: costs[block])
     stay = _plain_cost(use, lanes, target, accuracy) if whole is None else costs[whole]
     return best if costs[best] <= _CLEAR * stay else whole
+
+
+def _in_tiles(use: ChannelUse, target: Any) -> bool:
+    """Whether all that convolutions do with these channels is products of bytes that tile registers hold whole."""
+    convolutions = (*use.made, *use.read)
+    in_bytes = bool(use.read) and all(conv.exact and conv.groups == 1 for conv in convolutions)
+    return in_bytes and not use.depthwise and use.count % tiles.STEP_BYTES == 0 and has_tiles(target)
 
 
 def _cost(use: ChannelUse, block: int, target: Any, accuracy: str) -> float:

@@ -211,7 +211,9 @@ def conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     Where a change of layout follows, it may be made in the cache, of some rows of the image at a time.
     """
     conv, cpu = next(b for b in blocks_of(func) if b.annotations.get("op") in OPS), cpu_of(target)
-    last = _unblocking(func, conv)
+    if (shape_written(conv)[-1] or 1) * conv.writes[0].buffer.dtype.bytes > cpu.vector_bytes:
+        return  # blocks of several vectors are for tile registers
+    last = unblocking(func, conv)
     axes = _joined(conv) if last is None else ()
     shape = DirectConvolution.of(conv, axes)
     on_rows = pixel_axis(shape_written(conv)) == len(shape_written(conv)) - 2
@@ -354,7 +356,7 @@ def _skip_padding(sch: Schedule, conv: Any) -> None:
         sch.annotate(loop, SKIP_ZEROS, True)
 
 
-def _unblocking(func: PrimFunc, conv: Block) -> Block | None:
+def unblocking(func: PrimFunc, conv: Block) -> Block | None:
     """The change back to the plain layout behind a convolution."""
     names = behind(func, conv.name)
     found = (b for b in blocks_of(func) if b.name in names and b.annotations.get("op") == "layout_transform")

@@ -154,7 +154,12 @@ def in_step(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
 
 
 def owns(loop: For, scope: str) -> bool:
-    """Whether each iteration of a loop over the grid has storage of a scope for itself."""
+    """Whether each iteration of a concurrent loop has storage of a scope for itself, wherever it is allocated.
+
+    Storage in "local" belongs to an iteration of a parallel loop, too, but only where the loop does not divide it.
+    """
+    if loop.kind in (ForKind.PARALLEL, ForKind.VECTORIZED):
+        return is_register(scope)
     if loop.kind is not ForKind.THREAD or scope.startswith("global") or adds_up(loop):
         return False
     if is_of_a_warp(scope):
@@ -168,6 +173,16 @@ LANES = "threadIdx.x"  # the axis along which threads are neighbours in a warp
 def is_of_a_warp(scope: str) -> bool:
     """Whether neighbouring threads along `LANES` have storage of a scope together: fragments of matrices."""
     return scope.startswith("warp")
+
+
+def is_private(scope: str) -> bool:
+    """Whether each thread has storage of a scope for itself: on its stack, or in its registers."""
+    return scope.startswith("local")
+
+
+def is_register(scope: str) -> bool:
+    """Whether storage of a scope has no addresses, as tile registers: concurrent iterations have their own."""
+    return scope.startswith("local.")
 
 
 def is_shared(scope: str) -> bool:

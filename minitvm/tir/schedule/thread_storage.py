@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..analysis.block_kinds import Scope, why_not_complete
 from ..analysis.dependences import accesses, conflicting_pairs, shown_apart
-from ..analysis.threads import depends, is_shared, is_thread, owns
+from ..analysis.threads import depends, is_register, is_shared, is_thread, owns
 from ..analysis.tree import Tree
 from ..nodes import BlockRealize, Buffer, For, ForKind
 from .moving import uncovered
@@ -19,24 +19,24 @@ _COMMON = ("global", "shared")  # scopes of which the iterations of a parallel l
 
 
 def safe_storage(state: ScheduleState, tree: Tree, loop: For, bound: For) -> set[Buffer]:
-    """The buffers inside `loop` that its iterations do not race for once it is as `bound`: bound to an axis of a grid.
+    """The buffers inside `loop` that its iterations do not race for once it is as `bound`: on a grid, or concurrent.
 
     - What an iteration owns: it only finds there what it has written itself.
     - What threads share: every block that writes it gives each element one value, whoever runs it and when; and no
       two threads write an element in one statement, but where a statement is the same for all of them (one does it).
     """
-    if bound.kind is not ForKind.THREAD:
-        return set()
     scope = Scope.around(tree, loop)
     used = {r.buffer for b in scope.blocks for r in b.block.writes if tree.inside(b, loop)}
-    scoped = [b for b in used if b in scope.allocated and (owns(bound, b.scope) or is_shared(b.scope))]
+    on_grid = bound.kind is ForKind.THREAD
+    own = (lambda s: owns(bound, s) or is_shared(s)) if on_grid else is_register
+    scoped = [b for b in used if b in scope.allocated and own(b.scope)]
     return {b for b in scoped if _is_safe(state, scope, loop, bound, b)}
 
 
 def _is_safe(state: ScheduleState, scope: Scope, loop: For, bound: For, buffer: Buffer) -> bool:
     if not _filled_first(state, scope, loop, buffer):
         return False
-    return owns(bound, buffer.scope) or _shares_safely(state, scope, loop, buffer)
+    return is_register(buffer.scope) or owns(bound, buffer.scope) or _shares_safely(state, scope, loop, buffer)
 
 
 def _shares_safely(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer) -> bool:

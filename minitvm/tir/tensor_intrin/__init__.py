@@ -15,8 +15,8 @@ It carries the description, which is what interpreters run and analyses read. `s
 language of a code generator (`codegen.emitter.Emitter.dialect`); it is a function, or "module:function". A language
 without a spelling refuses the instruction by name.
 
-The intrinsics of this package, `cpu.py`, `tensor_cores.py`, `warpgroups.py` and `accelerator.py`, are known by their
-names without being imported.
+The intrinsics of this package, `cpu.py`, `tiles.py`, `tensor_cores.py`, `warpgroups.py` and `accelerator.py`, are known
+by their names without being imported.
 """
 
 from __future__ import annotations
@@ -94,11 +94,12 @@ class TensorIntrin:
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
         """The intrinsic of a name; raises `InputError` with the nearest names, or returns None if `allow_missing`."""
         if name not in TensorIntrin.KNOWN:
-            from . import accelerator, cpu, tensor_cores, warpgroups
+            from . import accelerator, cpu, tensor_cores, tiles, warpgroups
 
             cpu.register_all()
             tensor_cores.register_all()
             warpgroups.register_named(name)
+            tiles.register_named(name)
             accelerator.register_named(name)
         if name in TensorIntrin.KNOWN or allow_missing:
             return TensorIntrin.KNOWN.get(name)

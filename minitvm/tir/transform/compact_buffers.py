@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import Expr, IntImm, Range, Var, const, map_children, replace
+from ...expr import Expr, IntImm, Range, Var, const, free_vars, map_children, replace, substitute, walk
 from ..analysis.effects import effects
-from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, PrimFunc, Stmt
+from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, LetStmt, PrimFunc, Stmt
 from .affine import Affine, Ranges, bounds, expr, interval, linear, split, with_loop
 
 
@@ -84,6 +84,12 @@ def _shrinks(span: Span | None, dim: Expr) -> bool:
     return span is not None and (not isinstance(dim, IntImm) or span.extent < dim.value)
 
 
+def _written_out(e: Expr, lets: Mapping[Var, Expr]) -> Expr:
+    while any(var in lets for var in free_vars(e)):
+        e = substitute(e, lets)
+    return e
+
+
 def shrunk(stmt: Allocate, ranges: Ranges) -> Allocate:
     """An allocation with the needed shape, and its accesses moved to it."""
     buffer = stmt.buffer
@@ -93,10 +99,14 @@ def shrunk(stmt: Allocate, ranges: Ranges) -> Allocate:
         return stmt
     small = replace(buffer, shape=compacted_shape(buffer, spans))
 
+    # What lets inside name, a base says in the variables outside: in one form the two cancel.
+    lets = {node.var: node.value for node in walk(stmt.body) if isinstance(node, LetStmt)}
+
     def index(old: Expr, span: Span | None, moves: bool) -> Expr:
         if not moves or span is None:
             return old
-        return expr(linear(old) - (span.base + span.low), old.dtype)
+        written = _written_out(old, lets) if span.base.terms else old
+        return expr(linear(written) - (span.base + span.low), old.dtype)
 
     def go(node: Any) -> Any:
         new = map_children(node, go)

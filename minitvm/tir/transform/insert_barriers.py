@@ -40,7 +40,7 @@ from ...expr.intrin import COLLECTIVES
 from ..analysis.bindings import loop_ranges
 from ..analysis.dependences import point_at
 from ..analysis.effects import effects, guarded
-from ..analysis.threads import LANES, differs, is_hardware_thread, is_of_a_warp, is_shared
+from ..analysis.threads import LANES, differs, is_hardware_thread, is_of_a_warp, is_private, is_shared
 from ..analysis.touches import Touch
 from ..async_copies import is_wait
 from ..conditions import all_of
@@ -274,7 +274,7 @@ def _waits(stmt: Stmt) -> bool:
 
 def _is_common(scope: str) -> bool:
     """Whether storage of a scope is seen by threads of several blocks, or by those of one."""
-    return not scope.startswith("local") and not is_of_a_warp(scope)
+    return not is_private(scope) and not is_of_a_warp(scope)
 
 
 def _ends_waiting(stmt: Stmt) -> bool:

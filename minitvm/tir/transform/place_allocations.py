@@ -12,7 +12,7 @@ from typing import Any
 from ...expr import Expr, IntImm, children, map_children, replace, walk
 from ...expr.visitor import accessed
 from ..analysis.effects import exposes
-from ..analysis.threads import is_of_a_warp, is_shared, owns
+from ..analysis.threads import is_of_a_warp, is_private, is_shared, owns
 from ..annotations import ALIGNMENTS
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 from .affine import Ranges, with_loop
@@ -41,7 +41,7 @@ def _workspaces_outside(stmt: Any) -> Any:
     if not isinstance(stmt, Stmt) or isinstance(stmt, For):
         return stmt
     new = map_children(stmt, _workspaces_outside)
-    if not isinstance(new, Allocate) or new.buffer.scope != "local":
+    if not isinstance(new, Allocate) or not is_private(new.buffer.scope):
         return new
     workspaces: list[Allocate] = []
     result = replace(new, body=_without_workspaces(new.body, workspaces))
@@ -141,10 +141,11 @@ class _Placement:
             return None
         kept = is_shared(self.buffer.scope) or is_of_a_warp(self.buffer.scope)
         in_grid = kept and isinstance(stmt, For) and stmt.kind == ForKind.THREAD
-        on_stack = fits and (in_grid or not (top and (self.buffer.scope != "local" or _is_shared(stmt))))
+        on_stack = fits and (in_grid or not (top and (not is_private(self.buffer.scope) or _is_shared(stmt))))
         buffer = self.buffer
         scope = "local" if on_stack else "global"
-        if on_stack and (is_of_a_warp(buffer.scope) or (kept and _is_shared(stmt))):
+        in_registers = is_of_a_warp(buffer.scope) or is_private(buffer.scope)
+        if on_stack and (in_registers or (kept and _is_shared(stmt))):
             scope = buffer.scope
         if buffer.scope != scope:
             buffer = replace(buffer, scope=scope)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import InternalError
 from ...expr import Node, Var, free_vars, walk
 from ..analysis.scratchpads import is_scratchpad
-from ..analysis.threads import grid_of, is_of_a_warp, is_shared
+from ..analysis.threads import grid_of, is_of_a_warp, is_private, is_shared
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, IRModule, KernelCall, PrimFunc, Seq, Stmt
 from .flatten_buffers import symbolic_dimensions
 
@@ -68,7 +68,7 @@ def is_grid(stmt: Stmt) -> bool:
 def is_stack(buffer: Buffer) -> bool:
     """Whether a buffer lives inside a kernel: on a thread's stack, in storage that a block shares, in a scratchpad."""
     scope = buffer.scope
-    return scope == "local" or is_shared(scope) or is_of_a_warp(scope) or is_scratchpad(scope)
+    return is_private(scope) or is_shared(scope) or is_of_a_warp(scope) or is_scratchpad(scope)
 
 
 def used(body: Stmt, visible: list[Buffer | Var]) -> Args:

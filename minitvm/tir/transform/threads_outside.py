@@ -42,7 +42,7 @@ from ...expr import (
     walk,
 )  # fmt: skip
 from ..analysis.effects import effects
-from ..analysis.threads import LANES, is_hardware_thread, is_of_a_warp, is_shared, is_virtual
+from ..analysis.threads import LANES, is_hardware_thread, is_of_a_warp, is_private, is_shared, is_virtual
 from ..conditions import all_of, is_const
 from ..nodes import (
     Allocate,
@@ -83,7 +83,7 @@ def _of_the_block(allocation: Allocate) -> Allocate:
     It has a part for each thread of those loops that hold all its accesses. What several kernels use is global.
     """
     buffer, body = allocation.buffer, allocation.body
-    if buffer.scope != "local":
+    if not is_private(buffer.scope):
         return allocation
     every = accesses_of(body, buffer)
     users = [(l, accesses_of(l, buffer)) for l in walk(body) if isinstance(l, For) and l.kind is ForKind.THREAD]
@@ -191,7 +191,7 @@ def _stages(stmt: Stmt, alone: Expr) -> Stmt:
     if _together(stmt):
         return stmt  # its threads do it together
     if not any(is_hardware_loop(node) or _together(node) for node in walk(stmt)):
-        shown = any(not touch.buffer.scope.startswith("local") for touch in effects(stmt).writes)
+        shown = any(not is_private(touch.buffer.scope) for touch in effects(stmt).writes)
         return If(alone, stmt) if shown else stmt
     inner = map_children(stmt, lambda child: _stages(child, alone) if isinstance(child, Stmt) else child)
     if isinstance(inner, For) and isinstance(stmt, For) and not is_virtual(stmt) and _meet(stmt.body, stmt.body):
@@ -209,7 +209,7 @@ def _meet(first: Stmt, second: Stmt) -> bool:
 
     def seen(touches: Any) -> set[Buffer]:
         buffers = {touch.buffer for touch in touches}
-        own = (b for b in buffers if b.scope.startswith("local") or is_shared(b.scope) or is_of_a_warp(b.scope))
+        own = (b for b in buffers if is_private(b.scope) or is_shared(b.scope) or is_of_a_warp(b.scope))
         return buffers - set(own)
 
     wrote, writes = seen(one.writes), seen(other.writes)

@@ -1,6 +1,7 @@
 """Faults in instructions, in asynchronous copies, and in the products that tensor cores compute."""
 
 from tests.runtime.test_tile_products import test_on_this_cpu
+from tests.strategy.test_tiles import test_each_iteration_has_its_own_registers, test_tiles_of_four_rows_apart
 
 from ..patch import Faults
 from ..seeded import CONSENT, INSTRUCTIONS, TENSOR_CORES, WARPGROUPS
@@ -42,6 +43,16 @@ ROWS.edit("rows of tiles are a column apart", "tile_dot", "stride_of(emitter, ti
 BYTES = Faults("products of tiles of bytes", "minitvm.runtime.vectors.tile_products", [TILES])
 BYTES.edit("bytes have no sign", "_by_words", "(word << shift) >> 24", "((word << shift) >> 24) & 255")
 BYTES.edit("a word has three bytes", "_by_words", "(24, 16, 8, 0)", "(24, 16, 8)")
+REGISTERS = by_hand("tile registers", test_tiles_of_four_rows_apart, test_each_iteration_has_its_own_registers)
+IN_TILES = Faults("spelling of tile registers", "minitvm.codegen.tiles", [REGISTERS])
+IN_TILES.edit("all tiles of a buffer are one", "_variable", "emitter.tile(buffer, index.value)",
+              "emitter.tile(buffer, 0)")  # fmt: skip
+IN_TILES.edit("rows that lie apart are neighbours", "load", "* step_of(stmt.name)", "* 1")
+IN_TILES.edit(
+    "rows are stored where columns are", "store", "stride_of(emitter, memory, 0)", "stride_of(emitter, memory, 1)"
+)
+OWN_REGISTERS = Faults("registers of iterations", "minitvm.tir.analysis.threads", [REGISTERS])
+OWN_REGISTERS.edit("the stack is registers", "is_register", 'scope.startswith("local.")', 'scope.startswith("local")')
 OPERANDS = Faults("operands of instructions", "minitvm.codegen.operands", [INSTRUCTIONS, TENSOR_CORES])
 OPERANDS.edit(
     "a tile starts a row below",

@@ -361,7 +361,7 @@ PLACE.edit(
 PLACE.edit(
     "on the stack though threads share it",
     "_Placement.around",
-    'not (top and (self.buffer.scope != "local" or _is_shared(stmt)))',
+    "not (top and (not is_private(self.buffer.scope) or _is_shared(stmt)))",
     "True",
     by=[PARALLEL],
 )

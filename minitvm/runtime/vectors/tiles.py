@@ -1,0 +1,163 @@
+"""Tiles of words that registers hold: loaded, multiplied and stored by instructions of matrix units.
+
+    t = tile_zero(rows)                       t: rows of sixteen words (int32)
+    t = tile_load(A, i, step, rows)           rows of sixteen words; they begin `step` words apart
+    t = tile_dot_u8i8(t, a, b, rows)          t[m, n] += the sum over k < 16 of dot4_u8i8(a[m, k], b[k, n])
+    tile_store(A, i, step, t, rows)
+
+`rows` is a literal of at most sixteen; `b` has sixteen. That is Intel's AMX: `tilezero`, `tileloadd`, `tdpbusd`,
+`tilestored`. A variable holds a tile as a vector of 256 words, of which LLVM makes a tile register. Machines put theirs
+into `MACHINES`; any other computes row by row in vectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from llvmlite import ir
+from numba.core import types
+
+from .byte_products import dot4_add
+from .lanes import I32, Value, VectorType, architecture
+from .memory import operation
+
+ROWS, WORDS = 16, 16
+TILE = VectorType(I32, ROWS * WORDS)
+_I64 = ir.IntType(64)
+
+
+class Machine(Protocol):
+    """What a machine with tile registers does; tiles are LLVM values of `VectorType(I32, 256)`."""
+
+    def zero(self, builder: ir.IRBuilder, rows: int) -> ir.Value:
+        """A tile of zeros."""
+
+    def load(self, builder: ir.IRBuilder, rows: int, at: ir.Value, step: ir.Value) -> ir.Value:
+        """A tile from memory at a pointer to bytes, rows `step` bytes apart."""
+
+    def dot(self, builder: ir.IRBuilder, rows: int, c: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+        """c + a * b."""
+
+    def store(self, builder: ir.IRBuilder, rows: int, at: ir.Value, step: ir.Value, tile: ir.Value) -> None:
+        """A tile to memory."""
+
+
+@dataclass(frozen=True)
+class _Vectors:
+    """A machine without tile registers: each row is a vector."""
+
+    def zero(self, builder: ir.IRBuilder, rows: int) -> ir.Value:  # noqa: ARG002 (as any machine has it)
+        return ir.Constant(_llvm(), [0] * (ROWS * WORDS))
+
+    def load(self, builder: ir.IRBuilder, rows: int, at: ir.Value, step: ir.Value) -> ir.Value:
+        parts = [builder.load(_row(builder, at, step, m), align=1) for m in range(rows)]
+        return _joined(builder, parts)
+
+    def dot(self, builder: ir.IRBuilder, rows: int, c: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+        columns = [_part(builder, b, k) for k in range(WORDS)]
+        sums = []
+        for m in range(rows):
+            total, words = _part(builder, c, m), _part(builder, a, m)
+            for k, column in enumerate(columns):
+                total = dot4_add(words.lane(k).splat(WORDS), column, total)
+            sums.append(total.llvm)
+        return _joined(builder, sums)
+
+    def store(self, builder: ir.IRBuilder, rows: int, at: ir.Value, step: ir.Value, tile: ir.Value) -> None:
+        for m in range(rows):
+            builder.store(_part(builder, tile, m).llvm, _row(builder, at, step, m), align=1)
+
+
+# For an architecture: whether this CPU has tile registers, and what they do.
+MACHINES: dict[str, Any] = {}
+
+
+def _machine(builder: ir.IRBuilder) -> Machine:
+    choose = MACHINES.get(architecture(builder))
+    found: Machine | None = None if choose is None else choose()
+    return _Vectors() if found is None else found
+
+
+def _llvm() -> ir.Type:
+    return ir.VectorType(I32.llvm, ROWS * WORDS)
+
+
+def _row(builder: ir.IRBuilder, at: ir.Value, step: ir.Value, m: int) -> ir.Value:
+    place = builder.gep(at, [builder.mul(step, ir.Constant(_I64, m))])
+    return builder.bitcast(place, ir.VectorType(I32.llvm, WORDS).as_pointer())
+
+
+def _part(builder: ir.IRBuilder, tile: ir.Value, m: int) -> Value:
+    return Value(builder, I32, ROWS * WORDS, tile).shuffle(None, range(m * WORDS, (m + 1) * WORDS))
+
+
+def _joined(builder: ir.IRBuilder, rows: list[ir.Value]) -> ir.Value:
+    """Rows as a tile; what is below them is of no meaning."""
+    parts = [Value(builder, I32, WORDS, row) for row in rows]
+    while len(parts) > 1 or parts[0].lanes < ROWS * WORDS:
+        if len(parts) % 2:
+            parts.append(parts[-1])
+        lanes = 2 * parts[0].lanes
+        parts = [a.shuffle(b, range(lanes)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0].llvm
+
+
+def _rows(ty: types.Type) -> int | None:
+    rows = ty.literal_value if isinstance(ty, types.IntegerLiteral) else 0
+    return rows if 0 < rows <= ROWS else None
+
+
+def _is_words(ty: types.Type) -> bool:
+    return isinstance(ty, types.CPointer) and ty.dtype == types.int32
+
+
+def _place(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, step: ir.Value) -> tuple[ir.Value, ir.Value]:
+    at = builder.bitcast(builder.gep(pointer, [_wide(builder, index)]), ir.IntType(8).as_pointer())
+    return at, builder.mul(_wide(builder, step), ir.Constant(_I64, I32.itemsize))
+
+
+def _wide(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
+    return builder.sext(number, _I64) if number.type.width < 64 else number
+
+
+def _zero_type(rows: types.Type) -> types.Type | None:
+    return TILE if _rows(rows) else None
+
+
+@operation("tile_zero", _zero_type, "a tile of zeros")
+def tile_zero(builder: ir.IRBuilder, sig: Any, *_: ir.Value) -> ir.Value:
+    return _machine(builder).zero(builder, _rows(sig.args[0]) or ROWS)
+
+
+def _load_type(pointer: types.Type, index: types.Type, step: types.Type, rows: types.Type) -> types.Type | None:
+    numbers = isinstance(index, types.Integer) and isinstance(step, types.Integer)
+    return TILE if _is_words(pointer) and numbers and _rows(rows) else None
+
+
+@operation("tile_load", _load_type, "a tile from memory: rows of sixteen words, so many elements apart")
+def tile_load(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, step: ir.Value, *_: Any) -> Any:
+    at, far = _place(builder, pointer, index, step)
+    return _machine(builder).load(builder, _rows(sig.args[3]) or ROWS, at, far)
+
+
+def _dot_type(c: types.Type, a: types.Type, b: types.Type, rows: types.Type) -> types.Type | None:
+    return TILE if c == a == b == TILE and _rows(rows) else None
+
+
+@operation("tile_dot_u8i8", _dot_type, "c + the product of two tiles of words of bytes, unsigned ones by signed ones")
+def tile_dot(builder: ir.IRBuilder, sig: Any, c: ir.Value, a: ir.Value, b: ir.Value, *_: Any) -> ir.Value:
+    return _machine(builder).dot(builder, _rows(sig.args[3]) or ROWS, c, a, b)
+
+
+def _store_type(
+    pointer: types.Type, index: types.Type, step: types.Type, tile: types.Type, rows: types.Type
+) -> types.Type | None:
+    numbers = isinstance(index, types.Integer) and isinstance(step, types.Integer)
+    return types.none if _is_words(pointer) and numbers and tile == TILE and _rows(rows) else None
+
+
+@operation("tile_store", _store_type, "a tile to memory")
+def tile_store(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, step: ir.Value, *rest: Any) -> None:
+    at, far = _place(builder, pointer, index, step)
+    _machine(builder).store(builder, _rows(sig.args[4]) or ROWS, at, far, rest[0])
