@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import Unsupported
 from ..expr import IntImm
 from ..tir.nodes import Instruction, Tile
-from ..tir.tensor_intrin.tiles import SCOPE, WORDS, rows_of, step_of
+from ..tir.tensor_intrin.tiles import SCOPE, WORDS, rows_of, step_of, words_of
 from .operands import start_of, stride_of
 
 
@@ -28,7 +28,7 @@ def load(emitter: Any, stmt: Instruction) -> None:
 def dot(emitter: Any, stmt: Instruction) -> None:
     """The product of two tiles, added to a third."""
     a, b, c = (_variable(emitter, tile) for tile in _tiles(stmt))
-    emitter.line(f"{c} = {emitter.use('tile_dot_u8i8')}({c}, {a}, {b}, {rows_of(stmt.name)})")
+    emitter.line(f"{c} = {emitter.use(f'tile_dot_{words_of(stmt.name)}')}({c}, {a}, {b}, {rows_of(stmt.name)})")
 
 
 def store(emitter: Any, stmt: Instruction) -> None:

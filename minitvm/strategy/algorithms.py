@@ -19,7 +19,8 @@ class Convolution:
     """What a convolution computes, in any rank; `image` are the spatial extents of its result.
 
     One that is open is None. Channels are those of all `groups` together. A sum that has to be `exact` is one of
-    integers: no algorithm with fractions will do.
+    integers: no algorithm with fractions will do. `words` says of what the words are whose products are one step,
+    "u8i8" or "bf16"; "" where elements are multiplied one by one.
     """
 
     batch: int
@@ -31,6 +32,7 @@ class Convolution:
     dilation: tuple[int, ...]
     exact: bool = False
     groups: int = 1
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)

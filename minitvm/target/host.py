@@ -54,6 +54,7 @@ _FEATURES = (
     "avx512_bf16",
     "amx_tile",
     "amx_int8",
+    "amx_bf16",
     "asimd",
 )
 

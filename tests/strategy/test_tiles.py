@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
@@ -18,12 +19,13 @@ from minitvm.target import Target
 from minitvm.tir import TensorIntrin
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.tensor_intrin import tiles
+from minitvm.topi.brain_products import brain_dense_packed
 from minitvm.topi.byte_products import byte_conv2d_nchwc, byte_dense_packed
 
 from .families import TARGET
 
 WIDE = {**Target(TARGET).export(), "vector_bits": 512, "vector_registers": 32}
-CPU, OTHER = (Target({**WIDE, "features": names}) for names in (("amx_tile", "amx_int8"), ()))
+CPU, OTHER = (Target({**WIDE, "features": names}) for names in (("amx_int8", "amx_bf16", "avx512_bf16"), ()))
 QUICK = settings(derandomize=True, deadline=None, max_examples=4, phases=[Phase.generate])
 
 
@@ -60,8 +62,9 @@ def runs_alike(func: PrimFunc, changed: PrimFunc) -> None:
 @pytest.mark.parametrize("rows", [1, 7, 16])
 def test_each_instruction_is_what_it_says(rows: int) -> None:
     """Loads, of every row and of every third, products and stores, in the middle of larger matrices."""
-    names = [tiles.zero(rows), tiles.load(rows), tiles.load(rows, 3), tiles.dot(rows), tiles.store(rows)]
-    for name in (*names, tiles.store(rows, "local")):
+    names = [tiles.zero(rows), tiles.load(rows), tiles.load(rows, 3), tiles.dot(rows), tiles.store(rows),
+             tiles.zero(rows, "float32"), tiles.dot(rows, "bf16")]  # fmt: skip
+    for name in (*names, tiles.store(rows, "float32", "local")):
         intrin = TensorIntrin.get(name)
         assert intrin is not None and intrin.check()
 
@@ -99,6 +102,33 @@ def test_every_level_agrees(func: PrimFunc) -> None:
 def test_any_plan_is_right(knobs: dict[str, int]) -> None:
     func = convolution(4, 3, outer=2)
     runs_alike(func, chosen(func, CPU, {**knobs, "rows": 2, "lines": 2}).schedule.func)
+
+
+def test_products_of_bfloat16() -> None:
+    """Sums in float32: on this machine, whose order of adding up is its own, and by the interpreters."""
+    x, w = te.placeholder((8, 32), "int32", name="x"), te.placeholder((2, 32, 16), "int32", name="w")
+    func = te.create_prim_func([x, w, brain_dense_packed(x, w)])
+    changed = in_tiles(func).func
+    assert reference.check(func, changed)
+    rng = np.random.default_rng(0)
+    floats = [rng.standard_normal(shape).astype("float32") for shape in ((8, 64), (64, 32))]
+    rounded = [array.astype(ml_dtypes.bfloat16) for array in floats]
+    columns = rounded[1].reshape(32, 2, 2, 16).transpose(2, 0, 3, 1)  # [panel, word, column, half]
+    y = np.zeros((8, 32), "float32")
+    minitvm.build(changed, target="cpu")(
+        rounded[0].view("int32"), np.ascontiguousarray(columns).view("int32")[..., 0], y
+    )
+    np.testing.assert_allclose(y, rounded[0].astype("float64") @ rounded[1].astype("float64"), rtol=1e-4, atol=1e-4)
+
+
+def test_a_network_of_bfloat16_has_blocks_of_tiles() -> None:
+    rng = np.random.default_rng(0)
+    b = GraphBuilder("brain")
+    x = b.input("x", (1, 32, 4, 4), "bfloat16")
+    weight = b.constant((rng.standard_normal((32, 32, 3, 3)) / 9).astype(ml_dtypes.bfloat16), "w")
+    graph = b.build(b.op("nn.conv2d", x, weight, padding=1, out_dtype="float32"))
+    assert "float32[1, 1, 4, 4, 32]" in str(minitvm.lower(graph, target=CPU, stop_at="fused"))
+    assert "float32[1, 1, 4, 4, 32]" not in str(minitvm.lower(graph, target=OTHER, stop_at="fused"))
 
 
 def test_tiles_of_four_rows_apart() -> None:
@@ -151,7 +181,9 @@ def test_a_cpu_with_tile_registers_keeps_sums_in_them(monkeypatch: Any) -> None:
     knobs = {"rows": 4, "row_tiles": 2, "column_tiles": 2}
     source, name = kernel(chosen(convolution(8, 3, 1, 2), CPU, knobs).schedule.func)
     monkeypatch.setenv("NUMBA_CPU_NAME", "sapphirerapids")
-    monkeypatch.setenv("NUMBA_CPU_FEATURES", "+amx-tile,+amx-int8,+avx512f,+avx512vl,+avx512bw,+avx512dq,+fma,+avx2")
+    monkeypatch.setenv(
+        "NUMBA_CPU_FEATURES", "+amx-tile,+amx-int8,+amx-bf16,+avx512f,+avx512vl,+avx512bw,+avx512dq,+fma,+avx2"
+    )
     lines = kernel_assembly(source, name).splitlines()
     assert sum("ldtilecfg" in line for line in lines) == 1
     products = [k for k, line in enumerate(lines) if "tdpbusd" in line]
@@ -225,5 +257,6 @@ def test_each_iteration_has_its_own_registers() -> None:
     before = sch.func
     sch.parallel(sch.get_loops("y")[0])
     assert reference.check(before, sch.func)
+    other = staged("local")
     with pytest.raises(ScheduleError, match="run in no order"):
-        (other := staged("local")).parallel(other.get_loops("y")[0])
+        other.parallel(other.get_loops("y")[0])

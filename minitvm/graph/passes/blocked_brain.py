@@ -36,12 +36,17 @@ def is_product_of_pairs(blocking: Blocking, item: OpNode) -> bool:
     return [v.dtype for v in item.inputs] == ["bfloat16"] * 2 and item.output.dtype == "float32"
 
 
+def on_words(blocking: Blocking, item: OpNode) -> bool:
+    """Whether an operator is a convolution without groups that is done on words of channels."""
+    if item.op != "nn.conv2d" or not is_product_of_pairs(blocking, item) or not words.is_conv_of_words(blocking, item):
+        return False
+    return bool((item.attrs["data_layout"], item.attrs["kernel_layout"]) == ("NCHW", "OIHW"))  # the user's own choice
+
+
 def conv2d(blocking: Blocking, item: OpNode) -> bool:
     """`nn.conv2d` without groups, on words of channels."""
-    if not is_product_of_pairs(blocking, item) or not words.is_conv_of_words(blocking, item):
+    if not on_words(blocking, item):
         return False
-    if (item.attrs["data_layout"], item.attrs["kernel_layout"]) != ("NCHW", "OIHW"):
-        return False  # the user's own choice
     data, weight = item.inputs
     in_block, out_block = words.blocks_of(blocking, item)
     filters = words.packed_filters(blocking.data[weight], in_block, out_block)

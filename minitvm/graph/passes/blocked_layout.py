@@ -128,7 +128,7 @@ class Blocking:
     @functools.cached_property
     def uses(self) -> dict[int, ChannelUse]:
         """What the graph does with its values of so many channels."""
-        return channel_uses(self.graph, self.on_blocks)
+        return channel_uses(self.graph, lambda conv: self.on_blocks(conv) or blocked_brain.on_words(self, conv))
 
     def _chosen(self, channels: int) -> int | None:
         """The block of so many channels, as the back end chooses it; without a choice one that they fill.

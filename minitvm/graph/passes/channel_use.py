@@ -32,8 +32,9 @@ def convolution_of(item: OpNode) -> Convolution:
     batch, _, *image = (d if isinstance(d, int) else None for d in item.output.shape)
     strides, dilation = (tuple(per_axis(item.attrs[name], len(kernel), name)) for name in ("strides", "dilation"))
     exact = not item.output.dtype.is_float
+    words = "u8i8" if item.op.startswith("qnn.") else "bf16" if item.inputs[1].dtype == "bfloat16" else ""
     return Convolution(
-        batch or 1, groups * each, out_channels, tuple(image), tuple(kernel), strides, dilation, exact, groups
+        batch or 1, groups * each, out_channels, tuple(image), tuple(kernel), strides, dilation, exact, groups, words
     )
 
 

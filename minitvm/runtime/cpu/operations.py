@@ -88,9 +88,10 @@ class _Amx:
         function = declare(builder, "llvm.x86.tileloadd64.internal", ir.FunctionType(_Tile(), memory))
         return self._as_words(builder, builder.call(function, [*self._size(rows), at, step]))
 
-    def dot(self, builder: ir.IRBuilder, rows: int, c: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+    def dot(self, builder: ir.IRBuilder, kind: str, rows: int, c: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
         types = [*[self._SHORT] * 3, *[_Tile()] * 3]
-        function = declare(builder, "llvm.x86.tdpbusd.internal", ir.FunctionType(_Tile(), types))
+        name = {"u8i8": "tdpbusd", "bf16": "tdpbf16ps"}[kind]
+        function = declare(builder, f"llvm.x86.{name}.internal", ir.FunctionType(_Tile(), types))
         sizes = [*self._size(rows), self._BYTES]
         operands = [self._as_tile(builder, words) for words in (c, a, b)]
         return self._as_words(builder, builder.call(function, [*sizes, *operands]))
@@ -115,8 +116,8 @@ class _Amx:
 
 
 def amx() -> _Amx | None:
-    """The tile registers of the CPU that kernels are compiled for; None where it has none for bytes."""
-    return _Amx() if {"amx-tile", "amx-int8"} <= _features() else None
+    """The tile registers of the CPU that kernels are compiled for; None where it does not have them."""
+    return _Amx() if {"amx-tile", "amx-int8", "amx-bf16"} <= _features() else None
 
 
 def dot2_bf16(c: Value, a: Value, b: Value) -> Value | None:

@@ -3,23 +3,27 @@
     t = tile_zero(rows)                       t: rows of sixteen words (int32)
     t = tile_load(A, i, step, rows)           rows of sixteen words; they begin `step` words apart
     t = tile_dot_u8i8(t, a, b, rows)          t[m, n] += the sum over k < 16 of dot4_u8i8(a[m, k], b[k, n])
-    tile_store(A, i, step, t, rows)
+    t = tile_dot_bf16(t, a, b, rows)          the same of float32 by dot2_bf16
+    tile_store(A, i, step, t, rows)           A: int32 or float32
 
-`rows` is a literal of at most sixteen; `b` has sixteen. That is Intel's AMX: `tilezero`, `tileloadd`, `tdpbusd`,
-`tilestored`. A variable holds a tile as a vector of 256 words, of which LLVM makes a tile register. Machines put theirs
-into `MACHINES`; any other computes row by row in vectors.
+`rows` is a literal of at most sixteen; `b` has sixteen. That is Intel's AMX: `tilezero`, `tileloadd`,
+`tdpbusd`, `tdpbf16ps`, `tilestored`. The order in which products of bfloat16 are added up is the machine's. A variable
+holds a tile as a vector of 256 words, of which LLVM makes a tile register. Machines put theirs into `MACHINES`; any
+other computes row by row in vectors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from llvmlite import ir
 from numba.core import types
 
+from .brain_products import dot2
 from .byte_products import dot4_add
-from .lanes import I32, Value, VectorType, architecture
+from .lanes import F32, I32, Value, VectorType, architecture
 from .memory import operation
 
 ROWS, WORDS = 16, 16
@@ -36,8 +40,8 @@ class Machine(Protocol):
     def load(self, builder: ir.IRBuilder, rows: int, at: ir.Value, step: ir.Value) -> ir.Value:
         """A tile from memory at a pointer to bytes, rows `step` bytes apart."""
 
-    def dot(self, builder: ir.IRBuilder, rows: int, c: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
-        """c + a * b."""
+    def dot(self, builder: ir.IRBuilder, kind: str, rows: int, c: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+        """c + a * b, of words that are "u8i8" or "bf16"."""
 
     def store(self, builder: ir.IRBuilder, rows: int, at: ir.Value, step: ir.Value, tile: ir.Value) -> None:
         """A tile to memory."""
@@ -54,13 +58,14 @@ class _Vectors:
         parts = [builder.load(_row(builder, at, step, m), align=1) for m in range(rows)]
         return _joined(builder, parts)
 
-    def dot(self, builder: ir.IRBuilder, rows: int, c: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+    def dot(self, builder: ir.IRBuilder, kind: str, rows: int, c: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+        add = _PRODUCTS[kind]
         columns = [_part(builder, b, k) for k in range(WORDS)]
         sums = []
         for m in range(rows):
             total, words = _part(builder, c, m), _part(builder, a, m)
             for k, column in enumerate(columns):
-                total = dot4_add(words.lane(k).splat(WORDS), column, total)
+                total = add(total, words.lane(k).splat(WORDS), column)
             sums.append(total.llvm)
         return _joined(builder, sums)
 
@@ -68,6 +73,11 @@ class _Vectors:
         for m in range(rows):
             builder.store(_part(builder, tile, m).llvm, _row(builder, at, step, m), align=1)
 
+
+_PRODUCTS: dict[str, Callable[[Value, Value, Value], Value]] = {
+    "u8i8": lambda c, a, b: dot4_add(a, b, c),
+    "bf16": lambda c, a, b: dot2(c.bitcast(F32), a, b).bitcast(I32),
+}
 
 # For an architecture: whether this CPU has tile registers, and what they do.
 MACHINES: dict[str, Any] = {}
@@ -109,7 +119,7 @@ def _rows(ty: types.Type) -> int | None:
 
 
 def _is_words(ty: types.Type) -> bool:
-    return isinstance(ty, types.CPointer) and ty.dtype == types.int32
+    return isinstance(ty, types.CPointer) and ty.dtype in (types.int32, types.float32)
 
 
 def _place(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, step: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -145,9 +155,14 @@ def _dot_type(c: types.Type, a: types.Type, b: types.Type, rows: types.Type) -> 
     return TILE if c == a == b == TILE and _rows(rows) else None
 
 
-@operation("tile_dot_u8i8", _dot_type, "c + the product of two tiles of words of bytes, unsigned ones by signed ones")
-def tile_dot(builder: ir.IRBuilder, sig: Any, c: ir.Value, a: ir.Value, b: ir.Value, *_: Any) -> ir.Value:
-    return _machine(builder).dot(builder, _rows(sig.args[3]) or ROWS, c, a, b)
+def _define_dot(kind: str, words: str) -> None:
+    @operation(f"tile_dot_{kind}", _dot_type, f"c + the product of two tiles of words of {words}")
+    def tile_dot(builder: ir.IRBuilder, sig: Any, c: ir.Value, a: ir.Value, b: ir.Value, *_: Any) -> ir.Value:
+        return _machine(builder).dot(builder, kind, _rows(sig.args[3]) or ROWS, c, a, b)
+
+
+_define_dot("u8i8", "bytes, unsigned ones by signed ones")
+_define_dot("bf16", "two bfloat16, in float32")
 
 
 def _store_type(

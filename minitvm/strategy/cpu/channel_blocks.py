@@ -14,7 +14,7 @@ from ...tir.tensor_intrin import tiles
 from ..algorithms import ChannelUse, Convolution, whole_block
 from .algorithms import changes_around, convolution_algorithms, layout_changes, pixels_of, plain_cost
 from .model import L3_BYTES
-from .tiles import has_tiles
+from .tiles import PER_WORD, has_tiles
 from .tiling import cpu_of
 
 _ITEM = 4  # bytes of a float32
@@ -30,19 +30,25 @@ def channel_block(use: ChannelUse, lanes: int, target: Any, accuracy: str = "fas
     whole = whole_block(use.count, lanes)
     if use.count <= 4:
         return whole
-    if _in_tiles(use, target):
-        return tiles.STEP_BYTES
+    tiled = _of_tiles(use, target)
+    if tiled:
+        return tiled
     costs = {block: _cost(use, block, target, accuracy) for block in (lanes, lanes // 2, lanes // 4) if block >= 4}
     best = min(costs, key=lambda block: costs[block])
     stay = _plain_cost(use, lanes, target, accuracy) if whole is None else costs[whole]
     return best if costs[best] <= _CLEAR * stay else whole
 
 
-def _in_tiles(use: ChannelUse, target: Any) -> bool:
-    """Whether all that convolutions do with these channels is products of bytes that tile registers hold whole."""
-    convolutions = (*use.made, *use.read)
-    in_bytes = bool(use.read) and all(conv.exact and conv.groups == 1 for conv in convolutions)
-    return in_bytes and not use.depthwise and use.count % tiles.STEP_BYTES == 0 and has_tiles(target)
+def _of_tiles(use: ChannelUse, target: Any) -> int:
+    """The block that fills the rows of tile registers, if all that convolutions do with these channels is in tiles.
+
+    0 where it is not.
+    """
+    words = {conv.words for conv in (*use.made, *use.read)}
+    if len(words) != 1 or "" in words or not use.read or use.depthwise or use.parted:
+        return 0
+    block = tiles.WORDS * PER_WORD[word := words.pop()]
+    return block if use.count % block == 0 and has_tiles(target, word) else 0
 
 
 def _cost(use: ChannelUse, block: int, target: Any, accuracy: str) -> float:

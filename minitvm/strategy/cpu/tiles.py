@@ -1,4 +1,4 @@
-"""Sums of products of bytes in tile registers (AMX): sixteen by sixteen sums of 64 products in an instruction.
+"""Sums of products in tile registers (AMX): 16 x 16 sums of 64 products of bytes, or 32 of bfloat16, at once.
 
 A tile holds rows of sixteen words. Of the first factor these are neighbours along the sum, of the second and of the
 result along the column (`roles`):
@@ -37,17 +37,20 @@ from .model import KERNEL_EFFICIENCY, L3_BYTES
 from .tasks import in_parallel
 from .tiling import cpu_of
 
-FEATURES = ("amx_tile", "amx_int8")
+FEATURES = {"u8i8": "amx_int8", "bf16": "amx_bf16"}  # of CPUs that multiply such words in tiles
+PER_WORD = {"u8i8": 4, "bf16": 2}
+_PRODUCTS = {"dot4_u8i8": "u8i8", "dot2_bf16": "bf16"}
 _REGISTERS = 8
 _TILES = ((2, 2), (1, 4), (3, 1), (1, 3), (1, 2), (2, 1), (1, 1))  # rows and columns of tiles that registers hold
 _STEP = 4.0  # cycles of a step's addresses and of the loop around it
 _BEHIND = 4.0  # cycles of a row of sixteen results on its way through the stack
+_BESIDE = 0.25  # of the time of loads that products do not hide
 _MOST_STEP = 4  # how far apart rows may lie
 
 
-def has_tiles(target: Any) -> bool:
-    """Whether a target multiplies bytes in tile registers."""
-    return set(FEATURES) <= set(getattr(cpu_of(target), "features", ()))
+def has_tiles(target: Any, words: str) -> bool:
+    """Whether a target multiplies words, "u8i8" or "bf16", in tile registers."""
+    return FEATURES[words] in getattr(cpu_of(target), "features", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +70,13 @@ class TilePlan:
 
 @dataclass(frozen=True, slots=True)
 class WordProduct:
-    """A sum of products of words of bytes, as tiles see it: of `depth` words.
+    """A sum of products of words, "u8i8" or "bf16", as tiles see it: of `depth` words.
 
     `way` says what its axes are for, `row` is that of the rows. Rows of the first factor lie `step` apart; there are
     `lines` along the last axis outside on which the second factor does not depend.
     """
 
+    words: str
     way: Roles
     row: int
     rows: int
@@ -104,7 +108,7 @@ class WordProduct:
         places = self.rows // (plan.rows * plan.row_tiles) * (self.columns // plan.columns) * self.outside
         products = plan.row_tiles * plan.column_tiles * plan.rows
         loads = (plan.row_tiles * plan.rows + plan.column_tiles * tiles.ROWS) / 2
-        step = max(products, loads) + _STEP
+        step = max(products, loads) + loads * _BESIDE + _STEP
         behind = _BEHIND * plan.row_tiles * plan.column_tiles * plan.rows
         tasks = self.lines // plan.lines * (self.columns // plan.columns) * self.outside // self.lines
         uneven = 1 + cpu.cores / (2 * max(1, tasks))
@@ -121,9 +125,10 @@ class WordProduct:
 def word_products(block: Block) -> Iterator[WordProduct]:
     """The ways to see a block as a sum of products of words whose extents tiles divide."""
     loads, body = operands(block), block.body
-    if loads is None or not isinstance(body, BufferStore) or body.buffer.dtype != "int32":
+    if loads is None or not isinstance(body, BufferStore):
         return
-    if not any(isinstance(n, Call) and n.op == "dot4_u8i8" for n in walk(body.value)):
+    words = next((_PRODUCTS[n.op] for n in walk(body.value) if isinstance(n, Call) and n.op in _PRODUCTS), None)
+    if words is None or body.buffer.dtype != tiles.SUMS[words]:
         return
     data, weight = loads
     summed = [axis for axis in block.iter_vars if axis.kind == REDUCE]
@@ -141,7 +146,7 @@ def word_products(block: Block) -> Iterator[WordProduct]:
             continue
         depth = volume(axis.dom.extent for axis in summed)
         lines = sizes[way.shared[-1]] if way.shared else 1
-        yield WordProduct(way, way.row, sizes[way.row] or 1, sizes[way.column] or 1, depth, step, lines or 1)
+        yield WordProduct(words, way, way.row, sizes[way.row] or 1, sizes[way.column] or 1, depth, step, lines or 1)
 
 
 def _step_of_rows(data: Any, row: Any) -> int | None:
@@ -168,9 +173,11 @@ def has_word_products(func: PrimFunc) -> bool:
 def tile_registers(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """`row_tiles` x `column_tiles` tiles of `rows` rows; `lines` of what reads the same columns are a task."""
     block, cpu = _reduction(func), cpu_of(target)
-    if block is None or not has_tiles(target):
+    if block is None:
         return
     for product in word_products(block):
+        if not has_tiles(target, product.words):
+            return
 
         def price(product: WordProduct = product, **knobs: int) -> Cost:
             return product.cost(TilePlan(**knobs), cpu)
@@ -188,7 +195,7 @@ def _schedule(sch: Schedule, product: WordProduct, plan: TilePlan) -> set[str]:
     """The sum and what follows it element by element; gives the names of the blocks that it scheduled."""
     way = product.way
     block = sch.get_block(way.block.name)
-    spatial, row, column = len(way.axes), product.row, way.column
+    spatial, row, column, dtype = len(way.axes), product.row, way.column, tiles.SUMS[product.words]
     last = unblocking(sch.func, way.block)
     main = epilogue(sch, block, "" if last is None else last.name)
     if len(sch.get_loops(main)) != spatial:
@@ -216,11 +223,11 @@ def _schedule(sch: Schedule, product: WordProduct, plan: TilePlan) -> set[str]:
     *_, init_row, init_column, init_in, _ = sch.get_loops(init)
     for loop in (init_row, init_column, row_tile, column_tile):
         sch.unroll(loop)
-    sch.tensorize(init_in, tiles.zero(plan.rows))
-    sch.tensorize(row_in, tiles.dot(plan.rows))
+    sch.tensorize(init_in, tiles.zero(plan.rows, dtype))
+    sch.tensorize(row_in, tiles.dot(plan.rows, product.words))
     _tensorized(sch, data, position, -1, plan.rows, tiles.load(plan.rows, product.step))
     _tensorized(sch, weights, -2, -1, tiles.ROWS, tiles.load(tiles.ROWS))
-    _tensorized(sch, store, row, column, plan.rows, tiles.store(plan.rows, "local"))
+    _tensorized(sch, store, row, column, plan.rows, tiles.store(plan.rows, dtype, "local"))
     in_parallel(sch, tasks)
     return names
 

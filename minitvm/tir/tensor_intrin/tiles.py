@@ -5,12 +5,14 @@
     tile_zero_16x16_i32             a tile = 0
     tile_load_16x16_i32             memory -> a tile
     tile_dot_16x16x16_u8i8          tile[m, n] += the sum over k of dot4_u8i8(a[m, k], b[k, n])
+    tile_dot_16x16x16_bf16          the same of float32 by dot2_bf16
     tile_load_16x16_i32_by2         the same, every second row
     tile_store_16x16_i32            a tile -> memory
     tile_store_16x16_i32_local      the same, to the stack
 
 The first number is that of rows, at most sixteen; an intrinsic becomes known when its name is first asked for. A word
-holds four bytes, so a product is of 64 steps, of unsigned bytes by signed ones. A tile is storage of the scope
+holds four bytes, unsigned ones of the first factor and signed ones of the second, or two bfloat16: a product is of 64
+steps, or of 32. Sums of bfloat16 are float32, in tiles whose names end in "f32". A tile is storage of the scope
 "local.tile", which only these instructions touch: it has no address. Rows in memory may lie any number of words apart.
 """
 
@@ -18,48 +20,61 @@ from __future__ import annotations
 
 import re
 
+from ...expr import const
 from ..nodes import PrimFunc
 from . import TensorIntrin
 
 ROWS, WORDS = 16, 16
-STEP_BYTES = 4 * WORDS  # of a row, which one instruction multiplies
 SCOPE = "local.tile"
 _SPELLINGS = "minitvm.codegen.tiles:"
-_NAME = re.compile(r"tile_(?:(zero|load|store)_(\d+)x16_i32(_local|_by([2-9]))?|(dot)_(\d+)x16x16_u8i8)")
+SUMS = {"u8i8": "int32", "bf16": "float32"}
+_SHORT = {"int32": "i32", "float32": "f32"}
+_NAME = re.compile(
+    r"tile_(?:(?P<kind>zero|load|store)_(?P<rows>\d+)x16_(?P<dtype>i32|f32)(?P<local>_local)?(?:_by(?P<step>[2-9]))?"
+    r"|dot_(?P<height>\d+)x16x16_(?P<words>u8i8|bf16))"
+)
 
 
-def zero(rows: int) -> str:
+def zero(rows: int, dtype: str = "int32") -> str:
     """The name of the intrinsic that sets a tile of so many rows to 0."""
-    return f"tile_zero_{rows}x{WORDS}_i32"
+    return f"tile_zero_{rows}x{WORDS}_{_SHORT[dtype]}"
 
 
 def load(rows: int, step: int = 1) -> str:
-    """Of the one that loads a tile, of rows in memory every `step`-th, up to every ninth."""
+    """Of the one that loads a tile of words, of rows in memory every `step`-th, up to every ninth."""
     return f"tile_load_{rows}x{WORDS}_i32{'' if step == 1 else f'_by{step}'}"
 
 
-def store(rows: int, scope: str = "global") -> str:
+def store(rows: int, dtype: str = "int32", scope: str = "global") -> str:
     """Of the one that stores a tile to storage of a scope, "global" or "local"."""
-    return f"tile_store_{rows}x{WORDS}_i32{'' if scope == 'global' else '_local'}"
+    return f"tile_store_{rows}x{WORDS}_{_SHORT[dtype]}{'' if scope == 'global' else '_local'}"
 
 
-def dot(rows: int) -> str:
-    """Of the product."""
-    return f"tile_dot_{rows}x{WORDS}x{WORDS}_u8i8"
+def dot(rows: int, words: str = "u8i8") -> str:
+    """Of the product of words that are "u8i8" or "bf16"."""
+    return f"tile_dot_{rows}x{WORDS}x{WORDS}_{words}"
 
 
 def rows_of(name: str) -> int:
     """The rows of a tile, by the name of an intrinsic of this file."""
-    match = _NAME.fullmatch(name)
-    assert match is not None
-    return int(match[2] or match[6])
+    match = _matched(name)
+    return int(match["rows"] or match["height"])
 
 
 def step_of(name: str) -> int:
     """How many rows of memory apart those of a tile are that an intrinsic loads, by its name."""
+    return int(_matched(name)["step"] or 1)
+
+
+def words_of(name: str) -> str:
+    """What the words of a product are, by its name."""
+    return str(_matched(name)["words"])
+
+
+def _matched(name: str) -> re.Match[str]:
     match = _NAME.fullmatch(name)
     assert match is not None
-    return int(match[4] or 1)
+    return match
 
 
 def register_named(name: str) -> None:
@@ -67,30 +82,39 @@ def register_named(name: str) -> None:
     match = _NAME.fullmatch(name)
     if match is None or not 0 < rows_of(name) <= ROWS:
         return
-    kind, rows, suffix = match[1] or match[5], rows_of(name), match[3] or ""
-    if suffix and kind != ("store" if suffix == "_local" else "load"):
+    kind, rows = match["kind"] or "dot", rows_of(name)
+    dtype = "float32" if match["dtype"] == "f32" else "int32"
+    if (
+        (match["local"] and kind != "store")
+        or (match["step"] and kind != "load")
+        or (kind, dtype) == ("load", "float32")
+    ):
         return
     if kind == "load":
         desc = _load(rows, step_of(name))
     elif kind == "store":
-        desc = _store(rows, "local" if suffix else "global")
+        desc = _store(rows, dtype, "local" if match["local"] else "global")
+    elif kind == "zero":
+        desc = _zero(rows, dtype)
     else:
-        desc = {"zero": _zero, "dot": _dot}[kind](rows)
+        desc = {"u8i8": _dot_of_bytes, "bf16": _dot_of_brain}[match["words"]](rows)
     TensorIntrin.register(name, desc, instruction={"numba-cpu": _SPELLINGS + kind})
 
 
-def _zero(rows: int) -> PrimFunc:
+def _zero(rows: int, dtype: str) -> PrimFunc:
     from ..script import builtins as T
 
+    nothing = const(0, dtype)
+
     @T.prim_func
-    def desc(C: T.Buffer((rows, 16), "int32", scope=SCOPE)) -> None:
+    def desc(C: T.Buffer((rows, 16), dtype, scope=SCOPE)) -> None:
         with T.block("root"):
             T.reads()
             T.writes(C[0:rows, 0:16])
             for i, j in T.grid(rows, 16):
                 with T.block("zero"):
                     vi, vj = T.axis.remap("SS", [i, j])
-                    C[vi, vj] = 0
+                    C[vi, vj] = nothing
 
     return desc
 
@@ -116,14 +140,14 @@ def _load(rows: int, every: int) -> PrimFunc:
     return desc
 
 
-def _store(rows: int, scope: str) -> PrimFunc:
+def _store(rows: int, dtype: str, scope: str) -> PrimFunc:
     from ..script import builtins as T
 
     @T.prim_func
     def desc(t: T.handle, c: T.handle) -> None:
         step = T.int32()
-        A = T.match_buffer(t, (rows, 16), "int32", scope=SCOPE)
-        C = T.match_buffer(c, (rows, 16), "int32", strides=[step, 1], scope=scope)
+        A = T.match_buffer(t, (rows, 16), dtype, scope=SCOPE)
+        C = T.match_buffer(c, (rows, 16), dtype, strides=[step, 1], scope=scope)
         with T.block("root"):
             T.reads(A[0:rows, 0:16])
             T.writes(C[0:rows, 0:16])
@@ -135,7 +159,7 @@ def _store(rows: int, scope: str) -> PrimFunc:
     return desc
 
 
-def _dot(rows: int) -> PrimFunc:
+def _dot_of_bytes(rows: int) -> PrimFunc:
     from ..script import builtins as T
 
     @T.prim_func
@@ -151,5 +175,25 @@ def _dot(rows: int) -> PrimFunc:
                 with T.block("update"):
                     vi, vj, vk = T.axis.remap("SSR", [i, j, k])
                     C[vi, vj] = C[vi, vj] + T.dot4_u8i8(A[vi, vk], B[vk, vj])
+
+    return desc
+
+
+def _dot_of_brain(rows: int) -> PrimFunc:
+    from ..script import builtins as T
+
+    @T.prim_func
+    def desc(
+        A: T.Buffer((rows, 16), "int32", scope=SCOPE),
+        B: T.Buffer((16, 16), "int32", scope=SCOPE),
+        C: T.Buffer((rows, 16), "float32", scope=SCOPE),
+    ) -> None:
+        with T.block("root"):
+            T.reads(C[0:rows, 0:16], A[0:rows, 0:16], B[0:16, 0:16])
+            T.writes(C[0:rows, 0:16])
+            for i, j, k in T.grid(rows, 16, 16):
+                with T.block("update"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    C[vi, vj] = C[vi, vj] + T.dot2_bf16(T.float32(0), A[vi, vk], B[vk, vj])
 
     return desc
