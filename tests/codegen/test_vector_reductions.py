@@ -62,7 +62,8 @@ def test_lanes_of_an_open_length(reducer: str, rng: np.random.Generator) -> None
 def test_a_body_that_is_not_a_plain_reduction_is_left_alone() -> None:
     a = te.placeholder((64,), name="A")
     k = te.reduce_axis((0, 64), "k")
-    sch = Schedule(create_prim_func([a, te.compute((1,), lambda i: te.prod(a[k], axis=k), name="B")]))
+    larger = te.comm_reducer(lambda x, y: te.select(x > y, x, y), lambda dtype: te.min_value(dtype), name="larger")
+    sch = Schedule(create_prim_func([a, te.compute((1,), lambda i: larger(a[k], axis=k), name="B")]))
     sch.annotate(sch.get_loops(sch.get_block("B"))[-1], "vector_reduction", 8)
     module = lower(sch.func, None, "main")
     assert not any(isinstance(e, Call) for e in walk(module["main_kernel_0"].body))

@@ -18,11 +18,13 @@ from ...tir.annotations import LANES
 from ...tir.nodes import Block, BufferStore, PrimFunc
 from ..blocks import (
     attempt,
+    block_of,
     blocks_of,
     constant_extent,
     contiguous_along_last,
     inline_injective,
     is_reduction,
+    largest_divisor,
     reduces_along_last,
     widest,
 )
@@ -147,9 +149,11 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
         return
     spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != REDUCE]
     reduced = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCE]
-    if not spatial:
-        return
     lanes = max(1, knobs.vector_bytes // widest(block))
+    if not spatial:
+        if reduced and isinstance(block.body, BufferStore):
+            _summed_in_parts(sch, handle, knobs, lanes)
+        return
     extent = constant_extent(sch, spatial[-1])
     long = extent >= min(lanes, 4) if extent is not None else contiguous_along_last(block)
     vectors = lanes > 1 and long and isinstance(block.body, BufferStore)
@@ -195,6 +199,27 @@ def _summed_apart(sch: Schedule, block: Any, inner: Any, lanes: int) -> Any:
         sch.vectorize(lane)
         sch.annotate(over, LANES, constant_extent(sch, over) or lanes)
         return block
+
+
+def _summed_in_parts(sch: Schedule, block: Any, knobs: BlockKnobs, lanes: int) -> None:
+    """A sum of all elements: parts of it are tasks, each summed in lanes, and then the parts are summed."""
+    amount, along = work(block_of(sch, block)), reduces_along_last(block_of(sch, block))
+    loops = loops_as_one(sch, block, list(enumerate(sch.get_loops(block))))
+    parts = largest_divisor(constant_extent(sch, loops[0]), knobs.tasks)
+
+    def apart() -> Any:
+        with sch.all_or_nothing():
+            over, _ = sch.split(loops[0], [parts, None])
+            part = sch.rfactor(over, 0)
+            sch.parallel(sch.get_loops(part)[0])
+            return part
+
+    summed = attempt(apart) if amount >= PARALLEL_WORK and parts > 1 else None
+    inner = sch.get_loops(block if summed is None else summed)[-1]
+    length = constant_extent(sch, inner)
+    if along and lanes > 1:
+        long = length is None or length >= 4 * knobs.sums * lanes
+        attempt(lambda: sch.annotate(inner, LANES, knobs.sums * lanes if long else lanes))
 
 
 def _written_out(sch: Schedule, loops: list[Any], most: int) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import LT, Add, Call, Expr, IntImm, Max, Min, Ramp, Var, const, map_children, replace
+from ...expr import LT, Add, Call, Expr, IntImm, Max, Min, Mul, Ramp, Var, const, map_children, replace
 from ..analysis.accesses import update_operand
 from ..annotations import LANES
 from ..conditions import is_const, iterations, reads_memory, uses
@@ -23,7 +23,9 @@ from .simplify import fold
 from .unroll import bind
 from .vectorize import MAX_LANES
 
-_REDUCE = {Add: "vector_reduce_add", Max: "vector_reduce_max", Min: "vector_reduce_min"}
+_REDUCE = {
+    Add: "vector_reduce_add", Mul: "vector_reduce_mul", Max: "vector_reduce_max", Min: "vector_reduce_min"
+}  # fmt: skip
 
 
 def vectorize_reductions(func: PrimFunc) -> PrimFunc:
@@ -58,8 +60,8 @@ def _lanes(node: For, around: tuple[For, ...]) -> Stmt:
 
 def identity(kind: type, dtype: Any) -> Expr:
     """The neutral value of an operation."""
-    if kind is Add:
-        return const(0, dtype)
+    if kind in (Add, Mul):
+        return const(int(kind is Mul), dtype)
     return lowest(dtype) if kind is Max else highest(dtype)
 
 

@@ -1,0 +1,60 @@
+"""The schedule of what has none of its own: sums of all elements are tasks, and each is summed in vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitvm
+from minitvm import reference, te, topi
+from minitvm.expr import walk
+from minitvm.strategy.registry import chosen
+from minitvm.target import Target
+from minitvm.tir.annotations import LANES
+from minitvm.tir.nodes import For, ForKind, PrimFunc
+
+from .families import TARGET
+
+CPU = Target(TARGET)
+ALL = {"sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod}
+
+
+def total(op: str, shape: tuple[Any, ...], dtype: str = "float32") -> PrimFunc:
+    x = te.placeholder(shape, dtype, name="x")
+    return te.create_prim_func([x, getattr(topi, op)(x)])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("op", ALL)
+@pytest.mark.parametrize("shape", [(4, 5000), (17, 1031), (20011,), (6000, 3), (7,)])
+def test_totals(op: str, shape: tuple[int, ...], dtype: str) -> None:
+    """Long and short rows, numbers without divisors, and fewer elements than a vector has lanes."""
+    func = total(op, shape, dtype)
+    x = np.random.default_rng(0).integers(-1, 2, shape).astype(dtype)
+    x[x == 0] = 1
+    y = np.zeros((), dtype)
+    minitvm.build(chosen(func, CPU).schedule.func, target="cpu")(x, y)
+    assert y == ALL[op](x)
+
+
+def test_a_long_total_has_tasks_and_lanes() -> None:
+    loops = [n for n in walk(chosen(total("max", (128, 3072)), CPU).schedule.func) if isinstance(n, For)]
+    assert any(loop.kind is ForKind.PARALLEL for loop in loops)
+    assert any(LANES in loop.annotations for loop in loops)
+
+
+@pytest.mark.parametrize("op", ALL)
+def test_the_schedule_keeps_the_meaning(op: str) -> None:
+    func = total(op, (64, 260))
+    assert reference.check(func, chosen(func, CPU).schedule.func)
+
+
+def test_a_total_of_open_extent() -> None:
+    n = te.var("n")
+    module = minitvm.build(chosen(total("sum", (n, 40), "int32"), CPU).schedule.func, target="cpu")
+    for rows in (0, 1, 7, 600):
+        x, y = np.arange(rows * 40, dtype="int32").reshape(rows, 40), np.zeros((), "int32")
+        module(x, y)
+        assert y == x.sum()
