@@ -326,7 +326,7 @@ CASES.update(
         "decompose_padding.only_loops_below": on(
             guarded_padding, lambda sch: sch.decompose_padding("B", loop(sch, "B"))
         ),
-        "pad_einsum.einsum_block": on(programs.chain, lambda sch: sch.pad_einsum("C", [4, 4])),
+        "pad_einsum.einsum_block": on(programs.chain, lambda sch: sch.pad_einsum("C", [3, 4])),
         "pad_einsum.trivial_binding": on(
             programs.matmul,
             lambda sch: sch.pad_einsum("C", [4, 4, 4]),

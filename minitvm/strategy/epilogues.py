@@ -36,6 +36,19 @@ def epilogue(sch: Schedule, block: Any, before: str = "") -> Any:
     return _in_place_of(sch, inlined_forward(sch, sch.cache_write(block, 0, "local")), before)
 
 
+def epilogue_of_part(sch: Schedule, block: Any) -> Any:
+    """The same for a block of whose result a part is read, as behind padding: it accumulates in registers as it is.
+
+    Raises `ScheduleError` where not one block reads it, once what is element-wise is inlined.
+    """
+    inline_injective(sch, within=behind(sch.func, block_of(sch, block).name))
+    consumers = sch.get_consumers(block)
+    if len(consumers) != 1:
+        raise ScheduleError("an epilogue: wanted one reader of the sums")
+    sch.set_scope(block, 0, "local")
+    return inlined_forward(sch, consumers[0])
+
+
 def _is_along_memory(maker: Block) -> bool:
     return any(axis.kind == SPATIAL for axis in maker.iter_vars) and contiguous_along_last(maker)
 

@@ -137,6 +137,17 @@ def test_tiles_of_four_rows_apart() -> None:
     runs_alike(func, chosen(func, CPU, {"rows": 2, "row_tiles": 2, "column_tiles": 2, "lines": 2}).schedule.func)
 
 
+@pytest.mark.parametrize("rows", [17, 37])
+def test_rows_without_a_divisor_are_padded(rows: int) -> None:
+    """And what follows the sum is computed for those that there are, in two matrices of a batch."""
+    x, w = te.placeholder((2, rows, 32), "int32", name="x"), te.placeholder((2, 32, 16), "int32", name="w")
+    y = byte_dense_packed(x, w)
+    func = te.create_prim_func([x, w, te.compute(y.shape, lambda *i: te.maximum(y[i], 3) * 2, name="y")])
+    changed = in_tiles(func).func
+    assert "16x16x16" in changed.script() and reference.check(func, changed)
+    runs_alike(func, changed)
+
+
 def test_what_tiles_do_not_hold_is_left_to_vectors() -> None:
     """Other CPUs; a sum whose words are not sixteen at a time; rows of an open number; a single row of results."""
     n = te.var("n")

@@ -29,7 +29,7 @@ from ...tir.tensor_intrin import tiles
 from ...tir.transform.affine import coefficient, linear
 from ..blocks import block_of, blocks_of, divisors, is_reduction, volume
 from ..candidate import Candidate, Cost, Unfit
-from ..epilogues import epilogue
+from ..epilogues import epilogue, epilogue_of_part
 from ..registry import rule
 from ..roles import Roles, contiguous_along, depends, operands, panel_along, roles
 from .conv2d import schedule_other_blocks, unblocking
@@ -45,6 +45,7 @@ _TILES = ((2, 2), (1, 4), (3, 1), (1, 3), (1, 2), (2, 1), (1, 1))  # rows and co
 _STEP = 4.0  # cycles of a step's addresses and of the loop around it
 _BEHIND = 4.0  # cycles of a row of sixteen results on its way through the stack
 _BESIDE = 0.25  # of the time of loads that products do not hide
+_FEW_ROWS = 8  # of a tile: fewer are padded
 _MOST_STEP = 4  # how far apart rows may lie
 
 
@@ -73,7 +74,8 @@ class WordProduct:
     """A sum of products of words, "u8i8" or "bf16", as tiles see it: of `depth` words.
 
     `way` says what its axes are for, `row` is that of the rows. Rows of the first factor lie `step` apart; there are
-    `lines` along the last axis outside on which the second factor does not depend.
+    `lines` along the last axis outside on which the second factor does not depend. Rows that are `padded` are so many
+    that tiles divide them.
     """
 
     words: str
@@ -84,6 +86,7 @@ class WordProduct:
     depth: int
     step: int
     lines: int
+    padded: bool = False
 
     @property
     def outside(self) -> int:
@@ -145,8 +148,10 @@ def word_products(block: Block) -> Iterator[WordProduct]:
         if step is None or not in_order or weight.indices[-2] is not word.var or panel % tiles.WORDS:
             continue
         depth = volume(axis.dom.extent for axis in summed)
-        lines = sizes[way.shared[-1]] if way.shared else 1
-        yield WordProduct(words, way, way.row, sizes[way.row] or 1, sizes[way.column] or 1, depth, step, lines or 1)
+        lines, rows = sizes[way.shared[-1]] if way.shared else 1, sizes[way.row] or 1
+        padded = data.indices[-2] is row and divisors(rows, tiles.ROWS)[0] < _FEW_ROWS < rows
+        rows += -rows % tiles.ROWS if padded else 0
+        yield WordProduct(words, way, way.row, rows, sizes[way.column] or 1, depth, step, lines or 1, padded)
 
 
 def _step_of_rows(data: Any, row: Any) -> int | None:
@@ -197,7 +202,11 @@ def _schedule(sch: Schedule, product: WordProduct, plan: TilePlan) -> set[str]:
     block = sch.get_block(way.block.name)
     spatial, row, column, dtype = len(way.axes), product.row, way.column, tiles.SUMS[product.words]
     last = unblocking(sch.func, way.block)
-    main = epilogue(sch, block, "" if last is None else last.name)
+    if product.padded:
+        sch.pad_einsum(block, [tiles.ROWS if p == row else 1 for p in range(len(way.block.iter_vars))])
+        main = epilogue_of_part(sch, block)
+    else:
+        main = epilogue(sch, block, "" if last is None else last.name)
     if len(sch.get_loops(main)) != spatial:
         raise Unfit("tile_registers: wanted as many axes behind the sum as the sum has")
     store = sch.cache_write(block, 0, tiles.SCOPE)

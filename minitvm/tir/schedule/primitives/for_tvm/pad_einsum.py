@@ -57,14 +57,16 @@ from ...state import ScheduleState, nest_around
 
 
 @requirement
-def einsum_block(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block is complete or a reduction, stores to one buffer, and all its indices are constants or iterators, each
-    iterator running over the whole dimension that it indexes"""
+def einsum_block(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
+    """the block is complete or a reduction, stores to one buffer, and an iterator that is padded is an index by itself,
+    running over the whole dimension that it indexes"""
     tree = state.home(block)
     old = block.block
     reason = why_neither(Scope.around(tree, block), block)
     accesses = [n for n in walk(old) if isinstance(n, BufferLoad | BufferStore)]
     domains = {it.var: it.dom for it in old.iter_vars}
+    valid = len(padding) == len(domains) and all(isinstance(p, int) and p > 0 for p in padding)  # `valid_padding`
+    grown = set(_grown(old, padding)) if valid else set(domains)
     spot: Node = old
     analyzer = Analyzer()
     if reason is None and (old.match_buffers or old.alloc_buffers or not isinstance(old.body, BufferStore)):
@@ -72,7 +74,7 @@ def einsum_block(state: ScheduleState, block: BlockRealize) -> Failure | None:
     for access in accesses if reason is None else ():
         name = access.buffer.name
         for index, dim in zip(access.indices, access.buffer.shape, strict=True):
-            if isinstance(index, IntImm):
+            if not grown & set(free_vars(index)):
                 continue
             if not isinstance(index, Var) or index not in domains:
                 reason = f"{name} is indexed by {index}"
@@ -85,7 +87,7 @@ def einsum_block(state: ScheduleState, block: BlockRealize) -> Failure | None:
             break
     if reason is None:
         return None
-    expected = "indices that are constants or iterators over whole dimensions, in one store"
+    expected = "indices that are iterators over whole dimensions, where these are padded, in one store"
     return Failure({spot: "here"}, expected, reason)
 
 
