@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..expr import Expr
 from ..te import Tensor
 from .factors import factor
-from .shapes import agree, constant, dims, may_exceed, paddings, per_axis, plus, times
+from .shapes import Dim, agree, constant, dims, may_exceed, paddings, per_axis, plus, same, simple, times
 
 Ints = int | Sequence[int]
 
@@ -33,9 +33,9 @@ def block_axis(x: Tensor, *, axis: int, block: int) -> Tensor:
     [.., d, ..] -> [.., ceil(d / block), .., block]
     """
     shape = dims(x)
-    extent = constant(shape[axis], "a dimension that is blocked")
-    blocks = -(-extent // block)
-    whole = blocks * block == extent
+    extent = shape[axis]
+    blocks = simple((extent + block - 1) // block)
+    whole = same(blocks * block, extent)
 
     def element(*index: Expr) -> Expr:
         *outer, lane = index
@@ -300,7 +300,7 @@ def depthwise_conv2d_rows(
     return te.compute((n, channels, out_height, out_width), lambda *i: whole_rows[i], name="rows_cut")
 
 
-def dense_packed(data: Tensor, weight: Tensor, *, units: int = 0, out_dtype: str = "") -> Tensor:
+def dense_packed(data: Tensor, weight: Tensor, *, units: Dim = 0, out_dtype: str = "") -> Tensor:
     """`data` [.., K] times packed `weight` [N/x, K, x]: the first `units` columns (0: all) of [.., N/x * x].
 
     With a `weight` [.., N/x, K, x] for each matrix of the data, all axes in front are common to both. Sums have
@@ -312,7 +312,7 @@ def dense_packed(data: Tensor, weight: Tensor, *, units: int = 0, out_dtype: str
 
 
 def dense_of_panels(
-    data: Tensor, weight: Tensor, multiply: Callable[[Expr, Expr], Expr], units: int, attrs: Mapping[str, Any]
+    data: Tensor, weight: Tensor, multiply: Callable[[Expr, Expr], Expr], units: Dim, attrs: Mapping[str, Any]
 ) -> Tensor:
     """The sums over k of what `multiply` makes of data [.., k] and weights [.., N/x, k, x], the first `units`."""
     *leading, depth = dims(data)
@@ -329,7 +329,8 @@ def dense_of_panels(
             multiply(data[(*rows, k)], weight[(*rows[: len(batch)], column // block, k, column % block)]), axis=k
         )
 
-    return te.compute((*leading, units or blocks * block), element, name="dense", attrs=dict(attrs))
+    columns = blocks * block if isinstance(units, int) and units == 0 else units
+    return te.compute((*leading, columns), element, name="dense", attrs=dict(attrs))
 
 
 def padded_blocks(

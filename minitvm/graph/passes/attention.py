@@ -13,15 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from ...strategy.cpu.attention import keeps_scores, key_panel
+from ...strategy.roles import LONG
 from ...target import Target
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
 from ..registry import MAPS, get
 from . import blocked_layout
 from .fuse import fused_node
-from .rebuild import rebuild
+from .rebuild import rebuild, same_shape
 
 _PRODUCTS = ("nn.matmul", "nn.batch_matmul")
 _PACKED = "nn.contrib_dense_packed"
@@ -66,7 +68,7 @@ class _Chain:
         first, *others = self.operators
         query, key = first.inputs
         rows, rank = query.shape[-2], key.ndim
-        width = key_panel(int(rows), int(first.output.shape[-1]), target)  # type: ignore[arg-type]
+        width = key_panel(_known(rows), _known(first.output.shape[-1]), target)
         b = GraphBuilder("keys")
         value = b.input(key.name, key.shape, key.dtype)
         turned = value
@@ -79,6 +81,16 @@ class _Chain:
         ]
         attrs = get(_PACKED).normalize({"units": first.output.shape[-1]})
         return packing, [OpNode(_PACKED, (query, panels), attrs, first.outputs), *others]
+
+
+def _known(extent: Any) -> int | None:
+    """An extent; None where it is open."""
+    return extent if isinstance(extent, int) else None
+
+
+def _counted(extent: Any) -> int:
+    """An extent as the costs of schedules count it."""
+    return extent if isinstance(extent, int) else LONG
 
 
 def _turned(product: OpNode) -> bool:
@@ -107,8 +119,8 @@ class _Chains:
         operators, item = [result, softmax], self.only_reader(softmax.inputs[0], softmax)
         scores = softmax.output
         while item is not None and not self.is_product(item):
-            inner = [v for v in item.inputs if v.shape == scores.shape and v in self.producers]
-            if get(item.op).pattern not in MAPS or item.output.shape != scores.shape or len(inner) != 1:
+            inner = [v for v in item.inputs if same_shape(v.shape, scores.shape) and v in self.producers]
+            if get(item.op).pattern not in MAPS or not same_shape(item.output.shape, scores.shape) or len(inner) != 1:
                 return None
             operators.append(item)
             item = self.only_reader(inner[0], item)
@@ -123,16 +135,17 @@ class _Chains:
 
     def is_product(self, item: OpNode) -> bool:
         """Whether an operator multiplies as many matrices of float32 as its operands have."""
-        if item.op not in _PRODUCTS or not all(
-            v.is_static and v.dtype == "float32" for v in (*item.inputs, item.output)
-        ):
+        if item.op not in _PRODUCTS or any(v.dtype != "float32" for v in (*item.inputs, item.output)):
             return False
         a, b = item.inputs
         plain = not item.attrs["transpose_a"] and not item.attrs.get("out_dtype")
-        return plain and a.ndim == b.ndim > 2 and a.shape[:-2] == b.shape[:-2] == item.output.shape[:-2]
+        batches = [value.shape[:-2] for value in (a, b, item.output)]
+        return plain and a.ndim == b.ndim > 2 and all(same_shape(batches[0], other) for other in batches[1:])
 
     def pays(self, scores: OpNode, result: OpNode) -> bool:
         """Whether a cache holds the keys, the values and the scores of a few queries, but not all scores."""
-        *batch, rows, columns = map(int, scores.output.shape)  # type: ignore[arg-type]
-        depth, width = int(scores.inputs[0].shape[-1]), int(result.output.shape[-1])  # type: ignore[arg-type]
+        *batch, rows, columns = map(_counted, scores.output.shape)
+        depth, width = scores.inputs[0].shape[-1], result.output.shape[-1]
+        if not isinstance(depth, int) or not isinstance(width, int):
+            return False
         return keeps_scores(prod(batch), rows, columns, depth, width, self.target)

@@ -23,9 +23,10 @@ from ..blocks import block_of, blocks_of, is_reduction, reduces_along_last
 from ..candidate import Candidate, Cost, Unfit
 from ..epilogues import epilogue
 from ..registry import rule
-from ..roles import Roles, roles
+from ..roles import LONG, Roles, roles
 from .generic import constant_extent, vectorized
 from .model import L2_BYTES, L3_BYTES, shared
+from .tasks import in_parallel
 from .panels import PanelPlan, contraction_cost, schedule_panels
 from .tiling import RegisterTile, cpu_of, register_tile, registers_of
 
@@ -44,8 +45,8 @@ def keeps_scores(heads: int, rows: int, columns: int, depth: int, width: int, ta
     return heads * rows * columns * _BYTES > cpu.l2.size >= head + some and rows >= 2 * tile.rows
 
 
-def key_panel(rows: int, columns: int, target: Any) -> int:
-    """How many keys lie together: those of a register tile."""
+def key_panel(rows: int | None, columns: int | None, target: Any) -> int:
+    """How many keys lie together: those of a register tile. None is an open number."""
     return register_tile(rows, columns, "float32", target).columns
 
 
@@ -105,7 +106,9 @@ def attention(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         tiles = (RegisterTile(rows, vectors, lanes), RegisterTile(rows, result_vectors, lanes))
         _schedule(sch, [block.name for block in parts], tiles, queries, lanes)
 
-    best = register_tile(first.m, first.n, "float32", target)
+    best = register_tile(
+        None if first.m_open else first.m, None if first.n_open else first.n, "float32", target
+    )
     width = scores.panel or best.columns
     most = max(
         v for v in range(1, cpu.vector_registers) if v == 1 or registers_of(best.rows, v) <= cpu.vector_registers
@@ -145,10 +148,13 @@ def _schedule(
         loop = sch.get_loops(sch.get_block(name))[-1]
         if name not in sums:
             vectorized(sch, loop, lanes)
-        elif (constant_extent(sch, loop) or 0) >= 2 * lanes:
+        elif (constant_extent(sch, loop) or LONG) >= 2 * lanes:
             sch.annotate(loop, LANES, _SUMS * lanes)
     sch.compute_at(written, at, preserve_unit_loops=True)
     own = list(sch.get_loops(written))[-len(loops) :]
     sch.compute_at(scores, at, preserve_unit_loops=True)
     schedule_panels(sch, scores, own, row, column, PanelPlan(tiles[0], queries), streams=False, parallel=False)
-    sch.parallel(sch.fuse(*outside, at))
+    if constant_extent(sch, at) is None:
+        in_parallel(sch, outside)
+    else:
+        in_parallel(sch, [*outside, at])

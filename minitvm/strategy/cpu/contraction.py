@@ -84,7 +84,8 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         lanes = lanes_for(product.n, max(1, cpu.vector_bytes // dtype.bytes))
         panel = way.panel if not way.panel or way.panel % lanes == 0 else 0  # vectors would lie in two panels
         # A single row is bound by reading its operand: each vector is a stream of its own.
-        ranked = register_tiles(product.m, product.n, dtype, target, streams=panel != 0)
+        m, n = (None if product.m_open else product.m, None if product.n_open else product.n)
+        ranked = register_tiles(m, n, dtype, target, streams=panel != 0)
         tiles = (tile for tile, _ in ranked if tile.rows <= product.m)
         fitting = (tile for tile in tiles if way.group is None or way.group % tile.rows == 0)
         # Rows whose elements lie between one another's are stored together.

@@ -28,7 +28,7 @@ from ..roles import Product, contiguous_along
 from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES, MEMORY_STALL
 from .register_tile import PREFETCH_AHEAD
 from .tasks import in_parallel
-from .tiling import RegisterTile, step_cycles_of
+from .tiling import RegisterTile, least_cycles_of, slower_than_least
 
 # Cycles an element that is packed takes, in order or turned around; and by how much a pass over a panel takes longer
 # where it is spread over pages, not packed. Measured on Zen 5 on 1024 x 1024 x 1024 and 16 x 2048 x 2048.
@@ -38,7 +38,7 @@ _SPREAD = 0.02
 # that are 16 KB apart nothing is lost, of 13 a sixth.
 _ROWS, _ROW = 8, 0.03
 # A micro-kernel that is cut along both edges, of which one is open, has twice as many versions to compile and to fetch.
-_VERSIONS = 1.05
+_VERSIONS = 1.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,9 @@ class PanelPlan:
 def contraction_cost(product: Product, plan: PanelPlan, pack: bool, itemsize: int, cpu: Any) -> Cost:
     """The cost of its tiles, edges included, and of waiting for the vectors' operand."""
     tile, m, n, depth = plan.tile, product.m, product.n, product.depth
-    steps = step_cycles_of(m, n, tile, cpu, streams=not pack) * depth / KERNEL_EFFICIENCY
+    known = (None if product.m_open else m, None if product.n_open else n)
+    slower = slower_than_least(*known, tile, cpu, streams=not pack)
+    steps = slower * least_cycles_of(m, n, tile.lanes, cpu, streams=not pack) * depth / KERNEL_EFFICIENCY
     steps *= 1 + _ROW * max(0, tile.rows - _ROWS)
     if product.m_open and (product.n_open or n % tile.columns):
         steps *= _VERSIONS

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from ...expr import DType
 from ...target import Target
+from ..roles import LONG
 from .model import step_cycles
 
 # An open side of an image is all of these pixels, in the mean: what suits one alone leaves a piece of others.
 OPEN_SIDES = (14, 17, 28, 33, 56, 64, 65)
+
+# An open number of rows, or of columns, is each of these equally often: from one to a long one by equal factors. What is
+# best for a long one alone may leave over most of a tile of a short one: 7 rows are 6 and 1.
+OPEN_LENGTHS = (1, 3, 7, 16, 38, 85, 181, LONG)
+_RANKED = 48  # how many tiles for long extents are compared by open ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +46,25 @@ def cpu_of(target: Any) -> Any:
     return getattr(description, "processor", None) or description
 
 
-def register_tile(m: int, n: int, dtype: str, target: Any) -> RegisterTile:
-    """The tile that spends the fewest cycles on an m x n result, edges included."""
+def register_tile(m: int | None, n: int | None, dtype: str, target: Any) -> RegisterTile:
+    """The tile that spends the fewest cycles on an m x n result, edges included; None is an open extent."""
     return register_tiles(m, n, dtype, target)[0][0]
 
 
-def register_tiles(m: int, n: int, dtype: str, target: Any, streams: bool = False) -> list[tuple[RegisterTile, float]]:
-    """The tiles that fit the registers, each with its cycles for one step of k over an m x n result, the best first."""
+def register_tiles(
+    m: int | None, n: int | None, dtype: str, target: Any, streams: bool = False
+) -> list[tuple[RegisterTile, float]]:
+    """The tiles that fit the registers, each with its cycles for one step of k over an m x n result, the best first.
+
+    None is an open extent.
+    """
+    if m is None or n is None:
+        cpu = cpu_of(target)
+        long = register_tiles(m or LONG, n or LONG, dtype, target, streams)
+        slower = [(tile, slower_than_least(m, n, tile, cpu, streams)) for tile, _ in long[:_RANKED]]
+        least = [least_cycles_of(m or LONG, n or LONG, tile.lanes, cpu, streams) for tile, _ in slower]
+        found = [(tile, factor * cycles) for (tile, factor), cycles in zip(slower, least, strict=True)]
+        return sorted(found, key=lambda pair: round(pair[1], 9))
     cpu = cpu_of(target)
     lanes = max(1, cpu.vector_bytes * 8 // _bits(dtype))
     found = []
@@ -57,6 +76,26 @@ def register_tiles(m: int, n: int, dtype: str, target: Any, streams: bool = Fals
             found.append((tile, step_cycles_of(m, n, tile, cpu, streams)))
     # Of tiles that are equal but for rounding the first, with the fewest vectors.
     return sorted(found, key=lambda pair: round(pair[1], 9)) or [(RegisterTile(1, 1, lanes), float("inf"))]
+
+
+def slower_than_least(
+    m: int | None, n: int | None, tile: RegisterTile, cpu: Any, streams: bool = False
+) -> float:
+    """By how much an m x n result takes longer in such tiles than it must.
+
+    For an open extent (None) it is the geometric mean over the lengths that it may have: each counts the same, however
+    many cycles it takes. Two open extents are equal: a sequence and itself.
+    """
+    lengths = OPEN_LENGTHS if m is None or n is None else (1,)
+    shapes = [(length if m is None else m, length if n is None else n) for length in lengths]
+    least = [least_cycles_of(*shape, tile.lanes, cpu, streams) for shape in shapes]
+    taken = [step_cycles_of(*shape, tile, cpu, streams) for shape in shapes]
+    return prod(a / b for a, b in zip(taken, least, strict=True)) ** (1 / len(shapes))
+
+
+def least_cycles_of(m: int, n: int, lanes: int, cpu: Any, streams: bool = False) -> float:
+    """Cycles for one step of k over the whole result of its multiply-adds, or of reading the vectors' operand once."""
+    return n / lanes * max(m / cpu.fma_ports, (1 + streams) / cpu.loads)
 
 
 def step_cycles_of(m: int, n: int, tile: RegisterTile, cpu: Any, streams: bool = False) -> float:

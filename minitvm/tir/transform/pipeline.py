@@ -36,6 +36,7 @@ from .parallel_loops import fuse_parallel_loops
 from .partition_loops import partition_loops
 from .place_allocations import place_allocations
 from .promote_accumulators import promote_accumulators
+from .reuse_workspaces import reuse_workspaces
 from .separate_allocations import separate_allocations
 from .share_indices import share_indices
 from .share_loads import share_loads
@@ -88,6 +89,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(separate_allocations, "what an iteration of a concurrent loop allocates is its own, wherever it is placed"),
     _plain(insert_barriers, "threads wait where one may touch shared storage that another one touched before"),
     _plain(hoist_conditions, "inits move before their reduction loops, invariant conditions around loops"),
+    _plain(reuse_workspaces, "workspaces of an open size that a serial loop fills anew shrink to an iteration's part"),
     _plain(place_allocations, "allocations move to the smallest nest that holds all accesses, small ones to the stack"),
     _plain(compact_buffers, "allocations shrink to the region that is used"),
     _plain(align_storage, "allocations get the strides that a schedule asked for"),

@@ -20,7 +20,7 @@ tiles of its own, gets versions of each nest, not of the task.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from typing import Any
@@ -66,7 +66,8 @@ def unswitch_tiles(func: PrimFunc) -> PrimFunc:
 class _Edge:
     """Conditions `outer + inner < 0` that share `outer`; `inner` runs from `low` to `high`, in lanes if `vector`.
 
-    The `registers` are local buffers that the tile touches under these conditions alone.
+    The `registers` are local buffers that the tile touches under these conditions alone. A vector has `lanes` of the
+    values of `inner`, one after the other; 0 where there are none, or not in this order.
     """
 
     outer: Affine
@@ -75,6 +76,13 @@ class _Edge:
     vector: bool
     dtype: Any
     registers: frozenset[Buffer] = frozenset()
+    lanes: int = 0
+
+    @property
+    def vectors(self) -> int:
+        """How many vectors of registers the tile has side by side; 1 where they are not told apart."""
+        apart = self.vector and self.lanes and self.registers
+        return -(-(self.high + 1 - self.low) // self.lanes) if apart else 1
 
     @property
     def key(self) -> Key:
@@ -122,6 +130,8 @@ def _versions(body: Stmt, ranges: Ranges, growth: int, own: frozenset[Buffer] = 
     if not edges:
         return None
     edge = edges[0]
+    if 1 < edge.vectors <= VERSIONS and size * (1 + (edge.vectors + 1) // 2) <= growth:
+        return _by_vectors(body, edge, ranges, growth)
     rest = range(edge.low + 1, edge.high + 1)
     # A version for c of n rows has c n-ths of the statements.
     several = len(rest) <= VERSIONS and size * (1 + (len(rest) + 1) // 2) <= growth
@@ -141,6 +151,19 @@ def _versions(body: Stmt, ranges: Ranges, growth: int, own: frozenset[Buffer] = 
     if rest_of_body is not None:
         partial = Seq.of(partial, version(rest_of_body, None))
     return If(edge.compare(LT, edge.high), version(body, True), partial)
+
+
+def _by_vectors(body: Stmt, edge: _Edge, ranges: Ranges, growth: int) -> Stmt:
+    """A version without conditions, and one for each number of vectors that may be left: masks are for the last one."""
+
+    def version(count: int | bool) -> Stmt:
+        limited = _limited(body, edge, count) if isinstance(count, bool) else _narrowed(body, edge, count)
+        return _visit(bind(limited, {}), ranges, growth)
+
+    partial = version(edge.vectors)
+    for count in range(edge.vectors - 1, 0, -1):
+        partial = If(edge.compare(LT, edge.low + count * edge.lanes), partial, version(count))
+    return If(edge.compare(LT, edge.high), version(True), partial)
 
 
 def _apart(body: Stmt, edge: _Edge) -> tuple[Stmt, Stmt | None]:
@@ -183,27 +206,54 @@ def _touches(node: Any, buffers: frozenset[Buffer]) -> bool:
 
 def _limited(stmt: Any, edge: _Edge, count: int | bool) -> Any:
     """The statement where `inner < count`, or a truth value, stands for the edge's conditions."""
+    return _with_conditions(stmt, lambda part, lanes: [_limit(part, edge, count)])
 
-    def go(node: Any) -> Any:
+
+def _narrowed(stmt: Any, edge: _Edge, count: int) -> Any:
+    """The statement where the edge's conditions hold in the first `count` vectors only."""
+
+    def narrowed(condition: Expr, lanes: frozenset[Var]) -> list[Expr]:
+        inner = _inside(condition, edge)
+        if inner is None:
+            return [condition]
+        first = Affine({term: times for term, times in inner.terms.items() if not moves(Affine.of(term), lanes)})
+        limit = const(edge.low + count * edge.lanes, edge.dtype)
+        return [LT(expr(first + inner.const, edge.dtype), limit), condition]
+
+    return _with_conditions(stmt, narrowed)
+
+
+def _with_conditions(stmt: Any, change: Callable[[Expr, frozenset[Var]], list[Expr]]) -> Any:
+    """The statement with other parts in place of each part of a condition, `change(part, variables of lanes)`."""
+
+    def go(node: Any, lanes: frozenset[Var]) -> Any:
         if not isinstance(node, Stmt):
             return node
-        made = map_children(node, go)
+        if isinstance(node, For) and node.kind == ForKind.VECTORIZED:
+            lanes = lanes | {node.var}
+        made = map_children(node, lambda child: go(child, lanes))
         if not isinstance(made, If):
             return made
-        parts = [_limit(part, edge, count) for part in conjuncts(made.condition)]
-        return replace(made, condition=all_of(parts))
+        return replace(made, condition=all_of([new for part in conjuncts(made.condition) for new in change(part, lanes)]))
 
-    return go(stmt)
+    return go(stmt, frozenset())
 
 
 def _limit(condition: Expr, edge: _Edge, count: int | bool) -> Expr:
-    form = slack(condition)
-    if form is None or any(form.terms.get(term) != times for term, times in edge.outer.terms.items()):
+    inner = _inside(condition, edge)
+    if inner is None:
         return condition
-    inner = form - edge.outer
     if isinstance(count, bool):
         return const(count, "bool")
     return LT(expr(inner, edge.dtype), const(count, edge.dtype)) if inner.terms else const(inner.const < count, "bool")
+
+
+def _inside(condition: Expr, edge: _Edge) -> Affine | None:
+    """The `inner` of a condition if it is one of the edge's."""
+    form = slack(condition)
+    if form is None or any(form.terms.get(term) != times for term, times in edge.outer.terms.items()):
+        return None
+    return form - edge.outer
 
 
 def _edges(body: Stmt, ranges: Ranges) -> Iterator[_Edge]:
@@ -216,7 +266,11 @@ def _edges(body: Stmt, ranges: Ranges) -> Iterator[_Edge]:
         low, high = min(edge.low for edge in group), max(edge.high for edge in group)
         if low < high:
             registers = frozenset(b for b, keys in seen.guards.items() if b.scope == "local" and key in keys)
-            yield _Edge(group[0].outer, low, high, any(edge.vector for edge in group), group[0].dtype, registers)
+            lanes = {edge.lanes for edge in group}
+            yield _Edge(
+                group[0].outer, low, high, any(edge.vector for edge in group), group[0].dtype, registers,
+                lanes.pop() if len(lanes) == 1 else 0,
+            )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,4 +328,16 @@ def _edge(condition: Expr, ranges: Ranges, scope: _Scope) -> _Edge | None:
         return None
     if limits[1] - limits[0] >= _WIDEST or moves(inner, scope.serial):
         return None  # the tiles are those of a loop further in
-    return _Edge(outer, *limits, moves(inner, scope.lanes), condition.a.dtype)  # type: ignore[attr-defined]
+    dtype = condition.a.dtype  # type: ignore[attr-defined]
+    return _Edge(outer, *limits, moves(inner, scope.lanes), dtype, lanes=_lanes(inner, ranges, scope))
+
+
+def _lanes(inner: Affine, ranges: Ranges, scope: _Scope) -> int:
+    """How many values in a row a vector has, if each begins where another one ends; else 0."""
+    terms = {term: moves(Affine.of(term), scope.lanes) for term in inner.terms}
+    within = Affine({term: times for term, times in inner.terms.items() if terms[term]})
+    reach = interval(within, ranges)
+    if len(within.terms) != 1 or set(within.terms.values()) != {1} or reach is None or reach[0] != 0:
+        return 0
+    lanes = reach[1] + 1
+    return lanes if all(times % lanes == 0 for term, times in inner.terms.items() if not terms[term]) else 0

@@ -1,0 +1,119 @@
+"""Workspaces of an open size that each iteration of a serial loop fills anew shrink to what one iteration uses.
+
+    S = alloc(8, n, n)
+    for h in parallel(8):
+        for i in range((n + 15) // 16):
+            ... S[h, i*16 + r, k] = ...; ... = S[h, i*16 + r, k] ...            0 <= r < 16
+
+becomes
+
+    S = alloc(8, 16, n)
+    for h in parallel(8):
+        for i in range((n + 15) // 16):
+            ... S[h, r, k] = ...; ... = S[h, r, k] ...
+
+What has a constant size goes to the stack, inside of the loops (`place_allocations`). An open size cannot; but no
+iteration of the serial loop reads what another wrote, so that all of them may use the same elements, one after the
+other. These stay in the cache. Iterations of a parallel loop keep a part each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...expr import Expr, IntImm, Node, Var, children, map_children, rewrite, walk
+from ...expr.visitor import accessed
+from ..analysis.effects import exposes
+from ..conditions import reads_memory, uses
+from ..nodes import Allocate, Buffer, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
+from .affine import Ranges, with_loop
+from .compact_buffers import shrunk
+from .separate_allocations import aligned_behind, in_own_part, widened
+
+
+def reuse_workspaces(func: PrimFunc) -> PrimFunc:
+    """Shrink them, and leave all others to `place_allocations`."""
+    if any(isinstance(node, For) and node.thread is not None for node in walk(func.body)):
+        return func  # iterations of a grid's loops have no order
+    return func.with_body(_visit(func.body, {}))
+
+
+def _visit(stmt: Any, ranges: Ranges) -> Any:
+    if not isinstance(stmt, Stmt):
+        return stmt
+    inner = with_loop(stmt, ranges) if isinstance(stmt, For) else ranges
+    new = map_children(stmt, lambda child: _visit(child, inner))
+    return _reused(new, ranges) if isinstance(new, Allocate) else new
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The body of a loop that holds all uses of a buffer, the ranges there, and the loops and lets around it."""
+
+    body: Stmt
+    ranges: Ranges
+    around: tuple[For | LetStmt, ...]
+
+    @property
+    def loop(self) -> For:
+        """The loop."""
+        last = self.around[-1]
+        assert isinstance(last, For)  # _places
+        return last
+
+    @property
+    def parallel(self) -> list[For]:
+        """The parallel loops around it, outer ones first."""
+        return [item for item in self.around if isinstance(item, For) and item.kind == ForKind.PARALLEL]
+
+
+def _reused(allocation: Allocate, ranges: Ranges) -> Stmt:
+    places = list(_places(allocation.body, allocation.buffer, ranges, ()))
+    while places and places[-1].loop.kind != ForKind.SERIAL:
+        places.pop()
+    if not places or not _are_counted_outside(places[-1]):
+        return allocation
+    # Iterations of the parallel loops have their parts already: shrinking for these alone changes nothing.
+    tasks = [place for place in places if place.loop.kind == ForKind.PARALLEL]
+    divided = _shape_at(allocation, tasks[-1]) if tasks else allocation.buffer.shape
+    inside = places[-1]
+    small = shrunk(Allocate(allocation.buffer, inside.body, allocation.annotations), inside.ranges)
+    open_dims = [not isinstance(dim, IntImm) for dim in small.buffer.shape]
+    if not any(open_dims) or sum(open_dims) >= sum(not isinstance(dim, IntImm) for dim in divided):
+        return allocation
+    made: Stmt = rewrite(allocation.body, lambda node: small.body if node is inside.body else None)
+    result = Allocate(small.buffer, made, allocation.annotations)
+    for loop in reversed(inside.parallel):
+        wide = widened(loop, result.buffer)
+        result = Allocate(wide, in_own_part(result.body, result.buffer, wide, loop), aligned_behind(result))
+    return result
+
+
+def _places(
+    stmt: Node, buffer: Buffer, ranges: Ranges, around: tuple[For | LetStmt, ...]
+) -> Iterator[_Place]:
+    """The loops, outer ones first, whose iterations do not read what others wrote, with all uses of the buffer inside."""
+    users = [child for child in children(stmt) if buffer in accessed(child)]
+    if isinstance(stmt, For | LetStmt):
+        around = (*around, stmt)
+    if len(users) != 1 or isinstance(users[0], Expr) or not isinstance(stmt, For | LetStmt | If | Seq | Allocate):
+        return
+    (inner,) = users
+    if isinstance(stmt, For):
+        ranges = with_loop(stmt, ranges)
+        if stmt.kind not in (ForKind.SERIAL, ForKind.PARALLEL) or exposes(stmt.body, buffer):
+            return
+        yield _Place(stmt.body, ranges, around)
+    yield from _places(inner, buffer, ranges, around)
+
+
+def _shape_at(allocation: Allocate, place: _Place) -> tuple[Expr, ...]:
+    return shrunk(Allocate(allocation.buffer, place.body, allocation.annotations), place.ranges).buffer.shape
+
+
+def _are_counted_outside(place: _Place) -> bool:
+    """Whether the number of iterations of the parallel loops is known outside of all loops."""
+    named: set[Var] = {item.var for item in place.around}
+    return not any(uses(loop.extent, named) or reads_memory(loop.extent) for loop in place.parallel)
