@@ -26,8 +26,8 @@ from ..registry import rule
 from ..roles import LONG, Roles, roles
 from .generic import constant_extent, vectorized
 from .model import L2_BYTES, L3_BYTES, shared
-from .tasks import in_parallel
 from .panels import PanelPlan, contraction_cost, schedule_panels
+from .tasks import in_parallel
 from .tiling import RegisterTile, cpu_of, register_tile, registers_of
 
 _BYTES = 4  # of float32
@@ -106,9 +106,7 @@ def attention(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         tiles = (RegisterTile(rows, vectors, lanes), RegisterTile(rows, result_vectors, lanes))
         _schedule(sch, [block.name for block in parts], tiles, queries, lanes)
 
-    best = register_tile(
-        None if first.m_open else first.m, None if first.n_open else first.n, "float32", target
-    )
+    best = register_tile(None if first.m_open else first.m, None if first.n_open else first.n, "float32", target)
     width = scores.panel or best.columns
     most = max(
         v for v in range(1, cpu.vector_registers) if v == 1 or registers_of(best.rows, v) <= cpu.vector_registers

@@ -20,8 +20,8 @@ from .model import step_cycles
 # An open side of an image is all of these pixels, in the mean: what suits one alone leaves a piece of others.
 OPEN_SIDES = (14, 17, 28, 33, 56, 64, 65)
 
-# An open number of rows, or of columns, is each of these equally often: from one to a long one by equal factors. What is
-# best for a long one alone may leave over most of a tile of a short one: 7 rows are 6 and 1.
+# An open number of rows, or of columns, is each of these equally often: from one to a long one by equal factors. What
+# is best for a long one alone may leave over most of a tile of a short one: 7 rows are 6 and 1.
 OPEN_LENGTHS = (1, 3, 7, 16, 38, 85, 181, LONG)
 _RANKED = 48  # how many tiles for long extents are compared by open ones
 
@@ -78,9 +78,7 @@ def register_tiles(
     return sorted(found, key=lambda pair: round(pair[1], 9)) or [(RegisterTile(1, 1, lanes), float("inf"))]
 
 
-def slower_than_least(
-    m: int | None, n: int | None, tile: RegisterTile, cpu: Any, streams: bool = False
-) -> float:
+def slower_than_least(m: int | None, n: int | None, tile: RegisterTile, cpu: Any, streams: bool = False) -> float:
     """By how much an m x n result takes longer in such tiles than it must.
 
     For an open extent (None) it is the geometric mean over the lengths that it may have: each counts the same, however

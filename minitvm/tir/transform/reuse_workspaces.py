@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import Expr, IntImm, Node, Var, children, map_children, rewrite, walk
+from ...expr import Expr, IntImm, Node, Var, children, map_children, rewrite, structural_equal, walk
 from ...expr.visitor import accessed
 from ..analysis.effects import exposes
 from ..conditions import reads_memory, uses
@@ -80,8 +80,8 @@ def _reused(allocation: Allocate, ranges: Ranges) -> Stmt:
     divided = _shape_at(allocation, tasks[-1]) if tasks else allocation.buffer.shape
     inside = places[-1]
     small = shrunk(Allocate(allocation.buffer, inside.body, allocation.annotations), inside.ranges)
-    open_dims = [not isinstance(dim, IntImm) for dim in small.buffer.shape]
-    if not any(open_dims) or sum(open_dims) >= sum(not isinstance(dim, IntImm) for dim in divided):
+    shape = small.buffer.shape
+    if all(isinstance(dim, IntImm) for dim in shape) or all(map(structural_equal, shape, divided)):
         return allocation
     made: Stmt = rewrite(allocation.body, lambda node: small.body if node is inside.body else None)
     result = Allocate(small.buffer, made, allocation.annotations)
@@ -91,10 +91,8 @@ def _reused(allocation: Allocate, ranges: Ranges) -> Stmt:
     return result
 
 
-def _places(
-    stmt: Node, buffer: Buffer, ranges: Ranges, around: tuple[For | LetStmt, ...]
-) -> Iterator[_Place]:
-    """The loops, outer ones first, whose iterations do not read what others wrote, with all uses of the buffer inside."""
+def _places(stmt: Node, buffer: Buffer, ranges: Ranges, around: tuple[For | LetStmt, ...]) -> Iterator[_Place]:
+    """The loops around all uses of the buffer whose iterations read nothing that others wrote, outer ones first."""
     users = [child for child in children(stmt) if buffer in accessed(child)]
     if isinstance(stmt, For | LetStmt):
         around = (*around, stmt)

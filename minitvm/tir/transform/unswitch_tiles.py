@@ -11,8 +11,8 @@
 `partition_loops` does the same where the extent is known, by cutting the loop. Here the tiles are all that is known:
 how many rows are left is found when the kernel runs, and each number of rows gets a micro-kernel whose accumulators
 stay in registers. What reads them behind the sums is not copied for each number: one copy with conditions serves all.
-Where there are no accumulators, where there would be too many versions, or where the rest is lanes of a vector (which
-has masks), a tile that is not full keeps its conditions.
+Where there are no accumulators, or where there would be too many versions, a tile that is not full keeps its
+conditions. Where the rest is lanes of vectors, each number of vectors that may be left has a version, with masks.
 
 Only statements that hand rows on to one another in registers are copied together. A task of several nests, each with
 tiles of its own, gets versions of each nest, not of the task.
@@ -154,7 +154,7 @@ def _versions(body: Stmt, ranges: Ranges, growth: int, own: frozenset[Buffer] = 
 
 
 def _by_vectors(body: Stmt, edge: _Edge, ranges: Ranges, growth: int) -> Stmt:
-    """A version without conditions, and one for each number of vectors that may be left: masks are for the last one."""
+    """A version without conditions, and one for each number of vectors that may be left: their lanes have masks."""
 
     def version(count: int | bool) -> Stmt:
         limited = _limited(body, edge, count) if isinstance(count, bool) else _narrowed(body, edge, count)
@@ -234,7 +234,9 @@ def _with_conditions(stmt: Any, change: Callable[[Expr, frozenset[Var]], list[Ex
         made = map_children(node, lambda child: go(child, lanes))
         if not isinstance(made, If):
             return made
-        return replace(made, condition=all_of([new for part in conjuncts(made.condition) for new in change(part, lanes)]))
+        return replace(
+            made, condition=all_of([new for part in conjuncts(made.condition) for new in change(part, lanes)])
+        )
 
     return go(stmt, frozenset())
 

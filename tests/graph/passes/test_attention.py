@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitvm
+from minitvm.expr import SizeVar
 from minitvm.graph import Graph, GraphBuilder, verify_graph
 from minitvm.graph.lower import to_prim_func
 from minitvm.graph.nodes import FUSED
@@ -25,7 +26,7 @@ SMALL = Target("cpu -vector_bits=128 -vector_registers=16 -l2=6144:8:64:1 -cores
 
 
 def network(
-    batch: tuple[int, ...] = (2,), rows: int = 40, columns: int = 24, depth: int = 6, width: int = 10,
+    batch: tuple[Any, ...] = (2,), rows: Any = 40, columns: Any = 24, depth: int = 6, width: int = 10,
     turned: bool = False, maps: tuple[str, ...] = ("scale",), readers: tuple[str, ...] = (),
 ) -> Graph:  # fmt: skip
     """softmax(maps(query key')) value; `readers` are the values that are results as well."""
@@ -56,9 +57,11 @@ def networks(draw: st.DrawFn) -> Graph:
     )  # fmt: skip
 
 
-def inputs(graph: Graph) -> list[np.ndarray]:
+def inputs(graph: Graph, length: int = 0) -> list[np.ndarray]:
+    """Arrays for a graph's inputs, `length` for what is open."""
     rng = np.random.default_rng(5)
-    return [rng.standard_normal([int(d) for d in value.shape]).astype("float32") for value in graph.inputs]
+    shapes = [[d if isinstance(d, int) else length for d in value.shape] for value in graph.inputs]
+    return [rng.standard_normal(shape).astype("float32") for shape in shapes]
 
 
 def keeps_its_meaning(graph: Graph) -> bool:
@@ -101,6 +104,26 @@ def test_the_function_is_computed_a_few_queries_at_a_time(sizes: dict[str, Any])
 def test_other_attention_stays_three_functions(sizes: dict[str, Any]) -> None:
     graph = network(**sizes)
     assert attention(graph, SMALL) is graph
+
+
+@pytest.mark.parametrize("is_open", ["rows", "columns", "both", "batch"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_attention_of_open_length_is_one_function_for_all_lengths(is_open: str, turned: bool) -> None:
+    n = SizeVar("n")
+    sizes: dict[str, Any] = {
+        "rows": {"rows": n, "columns": 21}, "columns": {"rows": 9, "columns": n}, "both": {"rows": n, "columns": n},
+        "batch": {"rows": 9, "columns": 21, "batch": (n, 2)},
+    }[is_open]  # fmt: skip
+    target = Target("cpu -vector_bits=128 -vector_registers=16 -l2=1048576:8:64:1 -cores=1 -l1=32768:8:64:1")
+    graph = network(turned=turned, maps=("scale", "mask"), **sizes)
+    new = attention(graph, target)
+    verify_graph(new)
+    assert new.nodes[-1].op == FUSED and chosen(to_prim_func(new.nodes[-1]), target).rule == "attention"
+    module = minitvm.build(graph, target, threads=2)
+    for length in (1, 2, 7, 16, 40):
+        arrays = inputs(graph, length)
+        (expected,) = interpreter.run(graph, dict(zip((v.name for v in graph.inputs), arrays, strict=True)))
+        np.testing.assert_allclose(module(*arrays), expected, rtol=2e-5, atol=2e-6)
 
 
 def test_other_norms_stay() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.strategy.families import contractions
 from tests.strategy.test_contraction import batches_are_contractions
+from tests.tir.transform.test_reuse_workspaces import rows_are_stored
+from tests.tir.transform.test_unswitch_tiles import test_each_number_of_vectors_keeps_the_meaning
 
 from ..patch import Faults
 from ..streams import by_hand
@@ -11,6 +13,8 @@ from ..workloads import strategic
 
 TRANSFORM = "minitvm.tir.transform."
 CONTRACTIONS = strategic(contractions, "cpu -vector_bits=128 -vector_registers=16 -cores=2", examples=60)
+VECTORS = by_hand("open columns", test_each_number_of_vectors_keeps_the_meaning)
+STORED = by_hand("rows that are stored", rows_are_stored)
 
 UNSWITCH = Faults("unswitch_tiles", TRANSFORM + "unswitch_tiles", [CONTRACTIONS])
 UNSWITCH.edit("a version has one row more", "_limit", "const(count, edge.dtype))", "const(count + 1, edge.dtype))")
@@ -29,7 +33,7 @@ UNSWITCH.edit(
 )
 UNSWITCH.edit(
     "conditions on another extent are taken for the edge's",
-    "_limit",
+    "_inside",
     "form is None or any(form.terms.get(term) != times for term, times in edge.outer.terms.items())",
     "form is None",
 )
@@ -45,6 +49,19 @@ UNSWITCH.edit(
     "version(rest_of_body, None)",
     "version(rest_of_body, True)",
 )
+UNSWITCH.edit(
+    "a version has one vector less", "_narrowed",
+    "edge.low + count * edge.lanes", "edge.low + (count - 1) * edge.lanes", by=[VECTORS],
+)  # fmt: skip
+UNSWITCH.edit("the last vector of a version has no mask", "_narrowed", "limit), condition]", "limit)]", by=[VECTORS])
+UNSWITCH.edit(
+    "a version is taken with a column more", "_by_vectors",
+    "edge.low + count * edge.lanes", "edge.low + count * edge.lanes + 1", by=[VECTORS],
+)  # fmt: skip
+
+REUSE = Faults("reuse_workspaces", TRANSFORM + "reuse_workspaces", [STORED])
+REUSE.edit("iterations that read what others wrote share elements", "_places", " or exposes(stmt.body, buffer)", "")
+REUSE.edit("iterations of a parallel loop share elements", "_reused", "reversed(inside.parallel)", "()")
 
 TAILS = Faults("simplify: tails", TRANSFORM + "simplify", [CONTRACTIONS])
 TAILS.edit("a tile has a vector less", "_iterations_that_act", "return high", "return max(1, high - 1)")

@@ -44,6 +44,7 @@ from minitvm.tir.transform.unroll import STATEMENT_BUDGET, unroll
 from minitvm.tir.verifier import verify
 
 from .padded_sums import convolution
+from .test_reuse_workspaces import tiles
 from .test_strided_stores import rows_in_turn
 
 
@@ -337,6 +338,11 @@ def swizzled() -> PrimFunc:
     return from_source(SWIZZLED)
 
 
+def stored_rows() -> PrimFunc:
+    """Rows of an open length that wait in memory, a few at a time."""
+    return tiles(2, "parallel")
+
+
 def test_every_pass_changes_one_of_the_programs() -> None:
     changed: set[str] = set()
 
@@ -344,7 +350,9 @@ def test_every_pass_changes_one_of_the_programs() -> None:
         if isinstance(after, PrimFunc) and not structural_equal(before.body, after.body):
             changed.add(step)
 
-    others = (on_a_grid, pieces_on_a_grid, open_rows, sums_of_teams, dilated_taps, read_twice, in_turn, swizzled)
+    others = (
+        on_a_grid, pieces_on_a_grid, open_rows, stored_rows, sums_of_teams, dilated_taps, read_twice, in_turn, swizzled,
+    )  # fmt: skip
     for make in (*PROGRAMS.values(), *others):
         lower(make(), callback=compare)
     assert [p.name for p in PASSES if p.name not in changed] == []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from minitvm import reference
 from minitvm.expr import walk
 from minitvm.reference import check
 from minitvm.script import from_source
@@ -156,3 +158,64 @@ def test_slots_that_share_lanes_in_use_stay() -> None:
 
 def test_lanes_that_another_mask_reads_stay() -> None:
     assert local_masks(unmask_registers(masked(left=5, read=6))) == 1
+
+
+COLUMNS = """
+@T.prim_func
+def main(a: T.handle, b: T.handle, c: T.handle):
+    n = T.int32(is_size_var=True)
+    A = T.match_buffer(a, (2, 3))
+    B = T.match_buffer(b, (3, n))
+    C = T.match_buffer(c, (2, n))
+    S = T.alloc_buffer((2, n), scope="local")
+    for j in range((n + 11) // 12):
+        for i in T.unroll(2):
+            for v in T.unroll(3):
+                for l in T.vectorized(4):
+                    with T.block("init"):
+                        vi = T.axis.spatial(2, i)
+                        vj = T.axis.spatial(n, j * 12 + v * 4 + l)
+                        T.where(j * 12 + v * 4 + l < n)
+                        S[vi, vj] = 0.0
+        for k in range(3):
+            for i in T.unroll(2):
+                for v in T.unroll(3):
+                    for l in T.vectorized(4):
+                        with T.block("sum"):
+                            vi = T.axis.spatial(2, i)
+                            vj = T.axis.spatial(n, j * 12 + v * 4 + l)
+                            vk = T.axis.reduce(3, k)
+                            T.where(j * 12 + v * 4 + l < n)
+                            S[vi, vj] = S[vi, vj] + A[vi, vk] * B[vk, vj]
+        for i in T.unroll(2):
+            for v in T.unroll(3):
+                for l in T.vectorized(4):
+                    with T.block("result"):
+                        vi = T.axis.spatial(2, i)
+                        vj = T.axis.spatial(n, j * 12 + v * 4 + l)
+                        T.where(j * 12 + v * 4 + l < n)
+                        C[vi, vj] = S[vi, vj] + 1.0
+"""
+
+
+def summed_columns() -> PrimFunc:
+    """Sums in three vectors of four lanes, of columns of which nobody knows how many there are."""
+    return from_source(COLUMNS)  # type: ignore[return-value]
+
+
+def test_each_number_of_vectors_has_a_version() -> None:
+    """Vectors without a column are in none of them."""
+    text = "".join(str(func) for _, func in lower(summed_columns()).items())
+    assert [text.count(f"j * 12 + {last} < n:") for last in (11, 8, 4)] == [1] * 3
+    assert (text.count("= B[T.Ramp("), text.count("= B.vload([T.Ramp(")) == (3, 3 + 2 + 1)
+
+
+def test_each_number_of_vectors_keeps_the_meaning() -> None:
+    func, module = summed_columns(), lower(summed_columns())
+    rng = np.random.default_rng(0)
+    for n in range(1, 26):
+        a, b = (rng.integers(-9, 9, shape).astype("float32") for shape in ((2, 3), (3, n)))
+        expected, found = np.zeros((2, n), "float32"), np.zeros((2, n), "float32")
+        reference.tir.run(func, a, b, expected)
+        reference.kernel.run(module, a, b, found, sizes={"n": n})
+        np.testing.assert_array_equal(found, expected)
