@@ -5,7 +5,8 @@
 f is element by element: a scale, a mask, a bias. Three functions write the scores to memory and read them twice; one
 function computes them for a few queries at a time, and they stay in the cache (`strategy.cpu.attention`). All queries
 read the same keys, so these are put into panels, in the order in which they are read. Sums and roundings are those of
-the three functions. After Dao, Fu, Ermon, Rudra and Re, "FlashAttention" (2022), with whole rows of scores.
+the three functions. An open length counts as a long one. After Dao, Fu, Ermon, Rudra and Re, "FlashAttention" (2022),
+with whole rows of scores.
 """
 
 from __future__ import annotations

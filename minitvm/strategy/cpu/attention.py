@@ -7,6 +7,7 @@
 
 The scores of a block stay in the L2 cache beside the keys and values of a head; all scores together would go to memory
 and come back, twice. Each product is a micro-kernel of `panels`. Keys lie in panels already (`graph.passes.attention`).
+With an open number of queries a task is a head: its blocks store their scores in one place (`reuse_workspaces`).
 After Dao, Fu, Ermon, Rudra and Re, "FlashAttention" (2022); whole rows of scores need no rescaling.
 """
 
