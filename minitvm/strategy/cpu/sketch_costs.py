@@ -291,8 +291,8 @@ def _live(
 
 def fitting_tiles(
     reduction: Reduction, vector: str, lanes: int, cost: TilingCost, registers: int, most: int
-) -> list[dict[str, int]]:
-    """The tiles that fit the registers, `most` of them, the cheapest first: all are ranked at once."""
+) -> list[tuple[dict[str, int], tuple[float, float]]]:
+    """The tiles that fit the registers, `most` of them, the cheapest first, with (arithmetic, memory) of each."""
     grid = np.ones((1, 0), np.int64)
     for axis in reduction.tiled:
         options = _extents(axis, lanes if axis.name == vector else 1, registers)
@@ -302,8 +302,10 @@ def fitting_tiles(
     fits = np.broadcast_to(np.asarray(cost.registers.compiled(cost.names)(*grid.T)) <= registers, len(grid))
     points = {name: column[fits] for name, column in points.items()}
     compute, memory = cost.at(points)
-    order = np.argsort(np.broadcast_to(compute + memory, int(fits.sum())), kind="stable")[:most]
-    return [{name: int(column[i]) for name, column in points.items()} for i in order]
+    compute, memory = (np.broadcast_to(part, int(fits.sum())) for part in (compute, memory))
+    order = np.argsort(compute + memory, kind="stable")[:most]
+    tiles = [{name: int(column[i]) for name, column in points.items()} for i in order]
+    return [(tile, (float(compute[i]), float(memory[i]))) for tile, i in zip(tiles, order, strict=True)]
 
 
 def _extents(axis: Axis, lanes: int, registers: int) -> np.ndarray[Any, Any]:
