@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
@@ -316,9 +317,13 @@ def _teaches(record: Record) -> bool:
 
 
 def sure_gain(own: Sequence[float], other: Sequence[float]) -> float:
-    """How many times as fast, in the half of the runs of a pair where that is less: one disturbance adds nothing."""
+    """How many times as fast, in the half of the runs of a pair where that is less: one disturbance adds nothing.
+
+    Runs are compared with those beside them: a machine that is slow for a while makes both slow.
+    """
     half = len(own) // 2
-    return min(typical(b) / typical(a) for a, b in ((own[:half], other[:half]), (own[half:], other[half:])))
+    ratios = [b / a for a, b in zip(own, other, strict=True)]
+    return min(median(ratios[:half]), median(ratios[half:]))
 
 
 def is_faster(own: Sequence[float], other: Sequence[float]) -> bool:
