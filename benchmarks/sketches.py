@@ -1,6 +1,7 @@
 """Operators without a rule of their own, tuned from generated sketches only, beside ONNX Runtime.
 
     python -m benchmarks.sketches [nhwc grouped dilated volume transposed] [--budget 60] [--records FOLDER] [--timed]
+        [--threads N]
 
 Each starts with an empty database, or with what FOLDER/NAME.db has; `--timed` only times that. The convolution in NHWC
 is beside ONNX Runtime's in NCHW, without the changes of layout that it would need.
@@ -58,7 +59,7 @@ def _ordered(shape: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
     return tuple(shape[axis] for axis in order)
 
 
-def measured(name: str, budget: float, records: str, only_timed: bool) -> harness.Row:
+def measured(name: str, budget: float, records: str, only_timed: bool, threads: int | None) -> harness.Row:
     """The best of a budget beside ONNX Runtime, after a check that they agree."""
     import time
 
@@ -71,7 +72,7 @@ def measured(name: str, budget: float, records: str, only_timed: bool) -> harnes
     if best is None:
         raise RuntimeError(f"{name}: nothing was measured in {budget:g} s")
     print(f"  {best.decision}")
-    function = minitvm.build(decided(task.func, task.target, best.decision).schedule.func, task.target)
+    function = minitvm.build(decided(task.func, task.target, best.decision).schedule.func, task.target, threads)
     op, data_shape, weight_shape, attrs = OPERATORS[name]
     rng = np.random.default_rng(0)
     data, weight = (rng.standard_normal(shape, dtype=np.float32) for shape in (data_shape, weight_shape))
@@ -102,10 +103,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--budget", type=float, default=60.0)
     parser.add_argument("--records", type=Path)
     parser.add_argument("--timed", action="store_true")
+    parser.add_argument("--threads", type=int, help="of what is timed; tuning takes all cores")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.records or Path(temporary)
-        rows = [measured(name, options.budget, str(folder / f"{name}.db"), options.timed) for name in options.operators]
+        rows = [
+            measured(name, options.budget, str(folder / f"{name}.db"), options.timed, options.threads)
+            for name in options.operators
+        ]
     harness.table(f"from sketches only, {options.budget:g} s each", rows)
     mean = harness.geometric_mean([row.ratio for row in rows])
     print(f"  geometric mean: {mean:.2f} (wanted {WANTED})")

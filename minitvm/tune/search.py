@@ -258,8 +258,7 @@ class Search:
         inside = self._record(self.best.decision, cost, Measured(PAIRED, (tuple(own),)), sure)
         record = replace(inside, caches=IN_NETWORK)
         self.database.add([record])
-        if record.gain < LEAST:
-            self.best = self.seen[self.untuned]
+        self.best = record if record.gain >= LEAST else self.seen[self.untuned]
         return record
 
     # -- records and what they teach

@@ -352,7 +352,8 @@ def _groups_read(tile: Formula, group: int) -> Formula:
     """How many groups of so many neighbours a tile reads; each result its own where tiles end inside of groups."""
     whole, parts = formula(group), _rest(tile, formula(group)) * _rest(formula(group), tile)
     crosses = Formula(minimum(parts.expr, formula(1).expr))
-    return _ceil(tile, whole) + crosses * (tile + -1)
+    read = _ceil(tile, whole)
+    return read + crosses * (tile + read * -1)
 
 
 def _rest(a: Formula, b: Formula) -> Formula:
