@@ -3,15 +3,19 @@
     python -m benchmarks.sketches [nhwc grouped dilated volume transposed] [--budget 60] [--records FOLDER] [--timed]
         [--threads N]
 
-Each starts with an empty database, or with what FOLDER/NAME.db has; `--timed` only times that. The convolution in NHWC
-is beside ONNX Runtime's in NCHW, without the changes of layout that it would need.
+Each is a model of one operator, whose graph goes through the usual passes (they split a transposed convolution into
+plain ones); the functions that come of it are tuned. The convolution in NHWC is a function of its own, beside ONNX
+Runtime's in NCHW, without the changes of layout that it would need. Each starts with an empty database, or with what
+FOLDER/NAME.db has; `--timed` only times that.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +28,10 @@ from minitvm.records.database import Database
 from minitvm.records.record import target_key
 from minitvm.strategy import decided
 from minitvm.target import Target
+from minitvm.tir.nodes import PrimFunc
 from minitvm.tune.network import tune_tasks
-from minitvm.tune.task import Task, function_task
+from minitvm.tune.space import Space
+from minitvm.tune.task import Task, extract, function_task
 
 from . import harness, peers
 
@@ -37,62 +43,74 @@ OPERATORS: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]
     "volume": ("conv3d", (1, 16, 16, 56, 56), (32, 16, 3, 3, 3), {"padding": 1}),
     "transposed": ("conv2d_transpose", (1, 128, 28, 28), (128, 64, 4, 4), {"padding": 1, "strides": 2}),
 }
-LAYOUT = {"nhwc": ("NHWC", "HWIO", (0, 2, 3, 1), (2, 3, 1, 0))}
+DATA, WEIGHT = (0, 2, 3, 1), (2, 3, 1, 0)  # the axes of NCHW in the order of NHWC, and of OIHW in that of HWIO
 SKETCHES = ("sketch",)
 WANTED = 1.0
 
 
-def task_of(name: str) -> Task:
-    """The operator as a function of level 3, to be tuned from sketches."""
-    op, data_shape, weight_shape, attrs = OPERATORS[name]
-    layout: dict[str, Any] = {}
-    if name in LAYOUT:
-        data_layout, kernel_layout, order, weight_order = LAYOUT[name]
-        data_shape, weight_shape = _ordered(data_shape, order), _ordered(weight_shape, weight_order)
-        layout = {"data_layout": data_layout, "kernel_layout": kernel_layout}
-    data, weight = te.placeholder(data_shape, name="data"), te.placeholder(weight_shape, name="weight")
-    result = getattr(topi, op)(data, weight, **layout, **attrs)
-    return function_task(te.create_prim_func([data, weight, result], name="main"), Target("cpu"), SKETCHES)
-
-
-def _ordered(shape: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
-    return tuple(shape[axis] for axis in order)
-
-
-def measured(name: str, budget: float, records: str, only_timed: bool, threads: int | None) -> harness.Row:
-    """The best of a budget beside ONNX Runtime, after a check that they agree."""
-    import time
-
-    task = task_of(name)
-    with Database.open(records) as database:
-        if not only_timed:
-            tuned = tune_tasks([task], database, time.monotonic(), budget, runs=10**12)
-            print(f"{name}: {tuned.searches[0].trials if tuned.searches else 0} candidates in {tuned.seconds:.0f} s")
-        best = database.best(task.key, target_key(task.target))
-    if best is None:
-        raise RuntimeError(f"{name}: nothing was measured in {budget:g} s")
-    print(f"  {best.decision}")
-    function = minitvm.build(decided(task.func, task.target, best.decision).schedule.func, task.target, threads)
+def model_of(name: str) -> tuple[Any, np.ndarray]:
+    """The operator as a model of its own with random weights, in NCHW, and an input for it."""
     op, data_shape, weight_shape, attrs = OPERATORS[name]
     rng = np.random.default_rng(0)
     data, weight = (rng.standard_normal(shape, dtype=np.float32) for shape in (data_shape, weight_shape))
     b = minitvm.graph.GraphBuilder(name)
-    graph = b.build(b.op(f"nn.{op}", b.input("data", data_shape), weight, **attrs))
-    run = peers.onnx_runtime(to_onnx(graph), {"data": data}, function.threads)
-    expected = peers.output_of(run())
-    orders = LAYOUT[name][2:] if name in LAYOUT else None
-    if orders is not None:
-        data, weight, expected = (
-            np.ascontiguousarray(array.transpose(order))
-            for array, order in zip((data, weight, expected), (orders[0], orders[1], orders[0]), strict=True)
-        )
-    result = np.zeros(expected.shape, np.float32)
-    function(data, weight, result)
-    harness.require_agreement(name, "ONNX Runtime", result, expected)
-    medians = harness.interleaved(
-        {"ours": lambda: function(data, weight, result), "peer": run}, at_least=0.02, threads=function.threads
-    )
-    return harness.Row(name, function.threads, medians["ours"], medians["peer"], "ONNX Runtime", WANTED)
+    return b.build(b.op(f"nn.{op}", b.input("data", data_shape), weight, **attrs)), data
+
+
+def nhwc() -> PrimFunc:
+    """The convolution in NHWC as a function of level 3."""
+    op, data_shape, weight_shape, attrs = OPERATORS["nhwc"]
+    data = te.placeholder(tuple(data_shape[axis] for axis in DATA), name="data")
+    weight = te.placeholder(tuple(weight_shape[axis] for axis in WEIGHT), name="weight")
+    result = getattr(topi, op)(data, weight, data_layout="NHWC", kernel_layout="HWIO", **attrs)
+    return te.create_prim_func([data, weight, result], name="main")
+
+
+def tasks_of(name: str, graph: Any) -> list[Task]:
+    """What is tuned, by sketches alone: the functions of the model that reduce."""
+    if name == "nhwc":
+        return [function_task(nhwc(), Target("cpu"), SKETCHES)]
+    tasks = [replace(task, rules=SKETCHES) for task in extract(graph)]
+    return [task for task in tasks if Space(task).yielded]
+
+
+def measured(name: str, budget: float, records: str, only_timed: bool, threads: int | None) -> harness.Row:
+    """The best of a budget beside ONNX Runtime, after a check that they agree."""
+    graph, data = model_of(name)
+    tasks = tasks_of(name, graph)
+    with Database.open(records) as database:
+        if not only_timed:
+            tuned = tune_tasks(tasks, database, time.monotonic(), budget, runs=10**12)
+            print(f"{name}: {sum(one.trials for one in tuned.searches)} candidates in {tuned.seconds:.0f} s")
+        found = [database.best(task.key, target_key(task.target)) for task in tasks]
+    best = [record for record in found if record is not None]
+    if not best:
+        raise RuntimeError(f"{name}: nothing was measured in {budget:g} s")
+    for record in best:
+        print(f"  {record.decision}")
+    if name == "nhwc":
+        (task,) = tasks
+        function = minitvm.build(decided(task.func, task.target, best[0].decision).schedule.func, task.target, threads)
+        weight = next(iter(graph.constants)).data.transpose(WEIGHT).copy()
+        image, result = data.transpose(DATA).copy(), np.zeros([data.shape[0], *data.shape[2:], weight.shape[-1]], "f4")
+        threads = function.threads
+
+        def ours() -> np.ndarray:
+            function(image, weight, result)
+            return result.transpose(0, 3, 1, 2)
+    else:
+        # Here the best sketch is taken, whether or not a build would take another schedule than a sketch.
+        with tempfile.TemporaryDirectory() as folder, Database.open(f"{folder}/taken.db") as taken:
+            taken.add(replace(record, untuned=False, baseline=10 * record.time) for record in best)
+            module = minitvm.build(graph, threads=threads, tuned=taken.url)
+        threads = module.threads
+
+        def ours() -> np.ndarray:
+            return np.asarray(module(data))
+
+    run = peers.onnx_runtime(to_onnx(graph), {"data": data}, threads)
+    medians = harness.beside(name, ours, {"ONNX Runtime": run}, rounds=21, at_least=0.02, threads=threads)
+    return harness.Row(name, threads, medians["ours"], medians["ONNX Runtime"], "ONNX Runtime", WANTED)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
