@@ -78,19 +78,22 @@ def _tune(options: argparse.Namespace) -> int:
     import time
 
     from ..records.database import Database
-    from ..tune.network import RUNS, on_farm, tune_tasks
+    from ..tune.network import RUNS, builds_of, on_farm, tune_tasks
 
     start = time.monotonic()
     with Database.open(options.db) as database:
-        tasks = _tasks(options, options.model)
-        measuring = None
-        if options.workers is not None:
+        graph = opt.read_graph(options.model, options.shape)
+        tasks = _tasks_of(options, graph)
+        measuring = network = None
+        if options.workers is None:
+            network = builds_of(graph, opt.target(options.target))
+        else:
             target = opt.target(options.target)
             measuring = on_farm(options.workers, target, options.key, security=farm.security(options))
         with _Progress() as progress:
             tuned = tune_tasks(
                 tasks, database, start, options.budget, options.trials, options.seed, progress.report,
-                options.runs or RUNS, measuring=measuring,
+                options.runs or RUNS, measuring=measuring, network=network,
             )  # fmt: skip
         for line in summary(tuned):
             print(line)
@@ -156,10 +159,14 @@ class _Progress:
 
 
 def _tasks(options: argparse.Namespace, model: str) -> list[Task]:
+    return _tasks_of(options, opt.read_graph(model, options.shape))
+
+
+def _tasks_of(options: argparse.Namespace, graph: Any) -> list[Task]:
     from ..errors import nearest
     from ..tune.task import extract
 
-    tasks = extract(opt.read_graph(model, options.shape), opt.target(options.target))
+    tasks = extract(graph, opt.target(options.target))
     if options.op is None:
         return tasks
     chosen = [task for task in tasks if task.name == options.op]

@@ -13,7 +13,7 @@ from .database import Database, default_url, file_of
 from .record import target_key
 
 AUTO = "auto"
-LEAST = 1.01  # times as fast as untuned, below which a build stays as it is
+LEAST = 1.02  # times as fast as untuned, below which a build stays as it is: what both halves of a pair have to show
 
 
 def decisions(functions: Sequence[SharedFunction], target: Target, tuned: str | None) -> dict[bytes, Decision]:

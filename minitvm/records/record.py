@@ -17,6 +17,7 @@ from ..target import Target
 OK, PAIRED, WRONG, CRASHED, HUNG, MEMORY, REFUSED = "ok", "paired", "wrong", "crashed", "hung", "memory", "refused"
 OUTCOMES = (OK, PAIRED, WRONG, CRASHED, HUNG, MEMORY, REFUSED)
 MEASURED = (OK, PAIRED)
+IN_NETWORK = "in the network"  # `caches` of a pair whose runs were those of a network's operator, in the network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
@@ -71,6 +72,12 @@ class Option:
         for name, value in knobs.items():
             self._check(name, value)
         return replace(self, knobs={**self.knobs, **knobs})
+
+    def of_rule(self, rule: str) -> Self:
+        """The same as an option of a rule; its cost is not computed again."""
+        named = copy(self)
+        object.__setattr__(named, "rule", rule)
+        return named
 
     def _check(self, name: str, value: Any) -> None:
         owner = self.rule or "the rule"

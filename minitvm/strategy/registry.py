@@ -40,7 +40,8 @@ PATIENCE = 8
 class Rule:
     """`propose(func, target)` yields candidates for functions for which `matches(func)` holds.
 
-    One that is `for_tuning` schedules a function only by a `Decision`, which somebody measured.
+    One that is `for_tuning` schedules a function only by a `Decision`, which somebody measured. Of its candidates those
+    with the same knobs differ in their values alone, so that the first one has all others by `with_knobs`.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Rule:
 
         Raises `InputError` for a knob that they do not have, and for a value that it cannot have.
         """
-        proposed = [replace(one, rule=self.name) for one in self.propose(func, target)]
+        proposed = [one.of_rule(self.name) for one in self.propose(func, target)]
         if knobs:
             fixed = [one.with_knobs(**knobs) for one in proposed]
             proposed = list({tuple(one.knobs.items()): one for one in reversed(fixed)}.values())[::-1]
@@ -155,10 +156,10 @@ def candidate_of(func: PrimFunc, target: Any, decision: Decision) -> Candidate:
     row = next((row for row in rules(target) if row.name == decision.rule), None)
     if row is None:
         raise ScheduleError(f"{decision.rule}: no rule of that name for {getattr(target, 'kind', 'cpu')}")
-    proposed = _proposed(row, func, target) if row.matches(func) else []
+    names = frozenset(decision.knobs)
+    proposed = _proposed(row, func, target, names if row.for_tuning else None) if row.matches(func) else []
     if not proposed:
         raise ScheduleError(f"{decision.rule}: not a rule for this function")
-    names = set(decision.knobs)
     alike = [one for one in proposed if set(one.knobs) == names]
     if not alike:
         known = ", ".join(proposed[0].knobs) or "none"
@@ -171,9 +172,17 @@ def candidate_of(func: PrimFunc, target: Any, decision: Decision) -> Candidate:
 
 
 @lru_cache(maxsize=8)
-def _proposed(row: Rule, func: PrimFunc, target: Any) -> list[Candidate]:
-    """What a rule yields; a tuner asks again and again, and there may be thousands."""
-    return row.candidates(func, target)
+def _proposed(row: Rule, func: PrimFunc, target: Any, names: frozenset[str] | None) -> list[Candidate]:
+    """What a rule yields; a tuner asks again and again, and there may be thousands: of one for tuning the first with
+    knobs of these names, or the first of all."""
+    if names is None:
+        return row.candidates(func, target)
+    first = None
+    for one in row.propose(func, target):
+        first = first or one
+        if one.knobs.keys() == names:
+            return [one.of_rule(row.name)]
+    return [] if first is None else [first.of_rule(row.name)]
 
 
 def decided(func: PrimFunc, target: Any, decision: Decision, steps: SharedSteps | None = None) -> Chosen:

@@ -220,7 +220,8 @@ class Runner(Measuring):
 def request_of(asked: Asked, limits: Limits) -> dict[str, Any]:
     """What the program `runner` is asked, without paths and key: it may run on another machine."""
     return {
-        "zeros": indices(asked.task.func), "runs": asked.runs, "least": LEAST, "hopeless": asked.hopeless,
+        "zeros": indices(asked.task.func), "kept": kept(asked.task), "runs": asked.runs, "least": LEAST,
+        "hopeless": asked.hopeless,
         "seconds": limits.seconds if asked.seconds is None else asked.seconds, "between": apart_bytes(asked.task),
         "limit": min(limits.hang, max(0.0, asked.end - time.monotonic()) + SPARE),
         "memory": 0 if asked.task.device else limits.memory, "device": asked.task.device,
@@ -232,10 +233,20 @@ def apart_bytes(task: Task) -> int:
     return int(getattr(task.target.description, "near_bytes", 0))
 
 
+def kept(task: Task) -> list[int]:
+    """The positions of the parameters that are the same in each run.
+
+    What an operator of a network reads was written just before, and its result lies where others were; its constants
+    were used in the run of the network before.
+    """
+    return [p for p in range(len(task.func.params)) if p not in task.constants] if task.operators else []
+
+
 def caches(task: Task) -> str:
     """Where a run finds its arguments, for the record."""
     nbytes = apart_bytes(task)
-    return f"arguments are used again after {nbytes >> 10} KiB of others" if nbytes else "warm"
+    what = "constants" if task.operators else "arguments"
+    return f"{what} are used again after {nbytes >> 10} KiB of others" if nbytes else "warm"
 
 
 def indices(func: PrimFunc) -> list[int]:

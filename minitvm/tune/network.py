@@ -4,6 +4,7 @@
     cost of a batch     the seconds that the task's batches took
     next                the task with the largest gain a second of cost
     stop                no task's gain, times the runs that the model will have, is worth its batch
+    confirm             what won alone has to win in the network, too (`confirm.py`)
 
 A task begins when its first batch is next; what it takes untuned is measured then, which is a part of the cost. Until
 then its seconds are those that the formulas predict, times what others took over their predictions.
@@ -19,14 +20,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..build import code_target
+from ..backend import lookup
+from ..build import build, code_target, to_graph
 from ..errors import InputError
 from ..records.database import Database
 from ..records.record import OK
 from ..target import Target
 from ..tir import Schedule
-from ..tir.nodes import PrimFunc
+from ..tir.nodes import IRModule, PrimFunc
 from ..workers.cores import available_cores
+from .confirm import Build, confirm
 from .measure import LATE, Limits, Measuring, Runner
 from .prepare import artifacts, checked
 from .search import BATCH, CHECKED, Options, Search, failure
@@ -34,6 +37,7 @@ from .task import Task, extract
 
 RUNS = 1_000_000  # of the model, that a saving is thought to last for
 FIRST = 0.1
+CONFIRMING = 0.15  # of the budget: for builds of the network in which what won alone is measured again
 _SECONDS = 3.0  # of a batch, before one was timed
 
 
@@ -149,9 +153,22 @@ def tune(
         raise InputError(f"trials={trials}: wanted a number from 1")
     start = time.monotonic()
     with Database.open(db) as database:
+        network = None
+        if not isinstance(model, PrimFunc | IRModule):
+            accuracy = options.pop("accuracy", "fast")
+            model, options = to_graph(model, **options), {"accuracy": accuracy}
+            network = None if workers is not None else builds_of(model, target, accuracy)
         tasks = extract(model, target, **options)
         measuring = None if workers is None else on_farm(workers, code_target(target), key, limits, security)
-        return tune_tasks(tasks, database, start, budget, trials, seed, report, runs, limits, measuring)
+        return tune_tasks(tasks, database, start, budget, trials, seed, report, runs, limits, measuring, network)
+
+
+def builds_of(graph: Any, target: str | Target = "cpu", accuracy: str = "fast") -> Build | None:
+    """How to build a network with records or without; None where it would run on a device."""
+    machine = code_target(target)
+    if machine.kind != "cpu" or lookup(machine, "opened") is not None:
+        return None
+    return lambda url: build(graph, machine, accuracy=accuracy, tuned=url)
 
 
 def on_farm(
@@ -191,10 +208,12 @@ def tune_tasks(
     runs: int = RUNS,
     limits: Limits | None = None,
     measuring: Measuring | None = None,
+    network: Build | None = None,
 ) -> Tuned:
     """`tune` for tasks; `start` is the moment of `time.monotonic` from which the budget counts.
 
-    Candidates run where `measuring` runs them (default: a process on this machine).
+    Candidates run where `measuring` runs them (default: a process on this machine). What wins is measured again in the
+    `network` whose tasks these are, if it is given.
     """
     tuned = Tuned()
     end = float("inf") if budget is None else start + budget
@@ -210,7 +229,10 @@ def tune_tasks(
         searches = [Search(task, database, runner, Options(seed=seed)) for task in closed]
         lines = [Line(search, number, search.seconds_untuned) for number, search in enumerate(searches, 1)]
         try:
-            tuned.ended = _batches(lines, runner, end, trials, report, runs, tuned)
+            spare = 0.0 if network is None or budget is None else CONFIRMING * budget
+            tuned.ended = _batches(lines, runner, end - spare, trials, report, runs, tuned)
+            if network is not None:
+                confirm([line.search for line in lines], network)
         except KeyboardInterrupt:
             tuned.ended = "interrupted"
         tuned.searches = [line.search for line in lines if line.search.best is not None]

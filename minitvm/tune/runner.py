@@ -9,6 +9,7 @@ Started as a plain program (`python -m minitvm.tune.runner`); requests and repli
 
     artifacts   paths of modules to run: one, or two that take turns
     key         with which they are signed, as hex
+    kept        positions of the arguments that are the same in each run
     zeros       positions of the arguments that are indices, or count iterations: zeros, so that they are in bounds
     expected    a file of results: what is compared with, or "" where this run is to write it to `results`
     runs, least timed runs of each, at most; after two, one is given up whose fastest took longer than `hopeless`
@@ -189,7 +190,7 @@ def measured(request: Mapping[str, Any]) -> dict[str, Any]:
 
     try:
         functions: list[Any] = [load(path, key=bytes.fromhex(request["key"])) for path in request["artifacts"]]
-        copies = _arguments(functions[0], request["zeros"], request["between"])
+        copies = _arguments(functions[0], request["zeros"], request["between"], request["kept"])
         copies = [[_there(functions[0], value) for value in arguments] for arguments in copies]
         for function in functions:  # the first run also finds out whether it is right
             function(*copies[0])
@@ -235,13 +236,15 @@ def _timed(clocks: Sequence[Callable[[int], float]], request: Mapping[str, Any])
     return seconds
 
 
-def _arguments(function: Any, zeros: Sequence[int], between: int) -> list[list[Any]]:
-    """Arguments of small integers, several times, so that `between` bytes are touched before one is used again."""
+def _arguments(function: Any, zeros: Sequence[int], between: int, kept: Sequence[int]) -> list[list[Any]]:
+    """Arguments of small integers, several times, so that `between` bytes are touched before one is used again; those
+    that are `kept` are the same each time."""
     generator = np.random.default_rng(0)
     first = [_argument(generator, spec, position in zeros) for position, (spec, _) in enumerate(_parameters(function))]
+    changing = [p for p, a in enumerate(first) if isinstance(a, np.ndarray) and p not in kept]
     nbytes = max(1, sum(a.nbytes for a in first if isinstance(a, np.ndarray)))
-    count = min(_COPIES, 1 + -(-between // nbytes))
-    again = [[a.copy() if isinstance(a, np.ndarray) else a for a in first] for _ in range(count - 1)]
+    count = min(_COPIES, 1 + -(-between // nbytes)) if changing else 1
+    again = [[a.copy() if p in changing else a for p, a in enumerate(first)] for _ in range(count - 1)]
     return [first, *again]
 
 

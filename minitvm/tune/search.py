@@ -17,12 +17,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
 from ..errors import ScheduleError
 from ..records.database import Database
-from ..records.record import CRASHED, OK, PAIRED, REFUSED, Record, typical
+from ..records.lookup import LEAST
+from ..records.record import CRASHED, IN_NETWORK, OK, PAIRED, REFUSED, Record, typical
 from ..strategy import Candidate, Decision, candidate_of
 from ..strategy.candidate import Cost
 from .measure import LATE, Asked, Measured, Measuring, caches
@@ -38,7 +40,7 @@ DOUBTFUL = 1.5  # times the shortest predicted time
 FASTEST = 250  # candidates among which the most promising ones are looked for, by their predictions
 SAMPLES = 32  # points of the space that a draft looks at beside those that rules yield
 HOPELESS = 1.5  # times the best: stops after two runs
-BETTER = 0.98  # of the best time: worth a pair, and won if both halves of the pair say so
+BETTER = 1 / LEAST  # of the best time: worth a pair, and won if both halves of the pair say so
 PAIRS = 40  # runs of each of a pair
 _LONGER = 4  # times the seconds of other measurements: those that decide
 _FOREVER = float("inf")
@@ -98,7 +100,8 @@ class Search:
         self.untuned, self.flops = untuned.decision, int(untuned.figures.get("flops", 0))
         self.codes.add(untuned.code)
         for record in self.database.records(self.task.key, self.task.target_key):
-            self.seen[record.decision] = record
+            if record.caches != IN_NETWORK:
+                self.seen[record.decision] = record
         if measured.outcome == OK:
             self.baseline = typical(measured.seconds[0])
             measured = replace(measured, outcome=PAIRED)
@@ -106,7 +109,7 @@ class Search:
         self._best_path = path
         self.finished = measured.outcome != PAIRED
         known = self.database.best(self.task.key, self.task.target_key)
-        if not self.finished and known is not None and not known.untuned:
+        if not self.finished and known is not None and not known.untuned and known.gain >= LEAST:
             self._resume(known.decision, end)
 
     def _resume(self, decision: Decision, end: float) -> None:
@@ -236,15 +239,27 @@ class Search:
         if measured.outcome != OK:
             self._keep(decision, cost, measured)
             return
-        other = typical(measured.seconds[1])
+        own, other = measured.seconds
         # What the untuned program would take now, by how many times as fast as it the best is.
-        baseline = other * (self.best.gain or 1.0)
+        gain = self.best.gain or 1.0
+        baseline = typical(other) * gain
         self.baseline = min(self.baseline, baseline)
-        record = self._keep(decision, cost, Measured(PAIRED, measured.seconds[:1]), baseline)
-        if is_faster(*measured.seconds):
+        sure = typical(own) * sure_gain(own, other) * gain
+        record = self._keep(decision, cost, Measured(PAIRED, (own,)), sure)
+        if is_faster(own, other):
             self.best, self._best_path = record, path
         else:  # what it takes now is what others have to be faster than
-            self.best = replace(self.best, seconds=measured.seconds[1], baseline=baseline)
+            self.best = replace(self.best, seconds=other, baseline=baseline)
+
+    def settle(self, own: Sequence[float], untuned: Sequence[float]) -> Record:
+        """Keep what the best and the untuned program took in the network, in turn: that decides which a build takes."""
+        assert self.best is not None
+        cost, sure = Cost(self.best.compute, self.best.memory), typical(own) * sure_gain(own, untuned)
+        inside = self._record(self.best.decision, cost, Measured(PAIRED, (tuple(own),)), sure)
+        record = replace(inside, caches=IN_NETWORK)
+        self.database.add([record])
+        self.best = record if record.gain >= LEAST else self.seen[self.untuned]
+        return record
 
     # -- records and what they teach
 
@@ -296,14 +311,23 @@ class Search:
 
 
 def _teaches(record: Record) -> bool:
-    """Whether a record has a measured and a predicted time."""
-    return record.time < float("inf") and record.compute > 0
+    """Whether a record has a measured and a predicted time, of runs of the candidate alone."""
+    return record.time < float("inf") and record.compute > 0 and record.caches != IN_NETWORK
+
+
+def sure_gain(own: Sequence[float], other: Sequence[float]) -> float:
+    """How many times as fast, in the half of the runs of a pair where that is less: one disturbance adds nothing.
+
+    Runs are compared with those beside them: a machine that is slow for a while makes both slow.
+    """
+    half = len(own) // 2
+    ratios = [b / a for a, b in zip(own, other, strict=True)]
+    return min(median(ratios[:half]), median(ratios[half:]))
 
 
 def is_faster(own: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether a pair is won: in both halves of the runs, so that one disturbance decides nothing."""
-    half = len(own) // 2
-    return all(typical(a) < BETTER * typical(b) for a, b in ((own[:half], other[:half]), (own[half:], other[half:])))
+    """Whether a pair is won: in both halves of the runs."""
+    return sure_gain(own, other) > LEAST
 
 
 def failure(one: Checked, fault: str) -> Measured | None:

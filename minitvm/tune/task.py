@@ -30,7 +30,8 @@ class Task:
 
     `key` is the structural hash of the function, which a build finds again whatever the operator is called there.
     With `rules` only candidates of these rules are searched, and the cheapest of them, not what a build takes, is what
-    the others are compared with.
+    the others are compared with. `operators` are the names of its uses in the model; `constants` are the positions of
+    the parameters that are constants of the model wherever it is used.
     """
 
     name: str
@@ -40,6 +41,8 @@ class Task:
     weight: int = 1
     shared: SharedFunction | None = None  # of a model: a build may have lowered it before
     rules: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    constants: frozenset[int] = frozenset()
 
     @property
     def built(self) -> str:
@@ -96,13 +99,24 @@ def extract(model: Any, target: str | Target = "cpu", accuracy: str = "fast", **
     level = level_of(optimize_graph(to_graph(model, **options), machine, accuracy=accuracy))
     units = units_of(level)
     nodes = [node for inner in level.all() for node in inner.graph.nodes if inner.needs_function(node)]
-    uses = Counter(units[node].function.key for node in nodes)
-    functions = {units[node].function.key: units[node].function for node in reversed(nodes)}
-    machines = {key: place(one.func, machine, one.operators).target for key, one in functions.items()}
-    return [
-        Task(functions[key].name, functions[key].func, machines[key], key.hex(), uses[key], functions[key])
-        for key in dict.fromkeys(units[node].function.key for node in nodes)
-    ]
+    stored = {constant.value for inner in level.all() for constant in inner.graph.constants}
+    uses: dict[bytes, list[Any]] = {}
+    for node in nodes:
+        uses.setdefault(units[node].function.key, []).append(node)
+    tasks = []
+    for key, same in uses.items():
+        function, names = units[same[0]].function, tuple(units[node].name for node in same)
+        # A function that updates an input in place has its parameters in another order.
+        inputs = [node.inputs if function.updated is None else () for node in same]
+        constants = [frozenset(p for p, value in enumerate(one) if value in stored) for one in inputs]
+        where = place(function.func, machine, function.operators).target
+        tasks.append(
+            Task(
+                function.name, function.func, where, key.hex(), len(same), function,
+                operators=names, constants=frozenset.intersection(*constants),
+            )
+        )  # fmt: skip
+    return tasks
 
 
 def function_task(func: PrimFunc, target: str | Target = "cpu", rules: Sequence[str] = ()) -> Task:

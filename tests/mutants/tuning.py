@@ -29,7 +29,7 @@ from tests.records import test_database, test_lookup, test_record
 from tests.runtime import fake_cuda
 from tests.strategy import test_sketch
 from tests.tir.schedule import test_shared_steps
-from tests.tune import test_devices, test_measure, test_remote, test_residual, test_search, test_task
+from tests.tune import test_confirm, test_devices, test_measure, test_remote, test_residual, test_search, test_task
 
 from .oracle import Workload, directed
 from .streams import holds
@@ -83,6 +83,7 @@ def kept() -> Workload:
         test_record.test_targets_for_which_code_differs_have_other_keys,
         test_database.test_what_was_added_is_there_once_in_its_order,
         test_database.test_the_best_is_the_one_with_the_largest_gain_in_its_last_pair,
+        test_database.test_a_task_that_was_measured_in_a_network_has_its_best_there,
         test_database.test_a_newer_schema_is_refused,
         test_database.test_a_database_of_something_else_is_refused,
         test_database.test_a_damaged_database_is_reported_wherever_it_is_damaged,
@@ -111,10 +112,26 @@ def searched() -> Workload:
         test_search.test_what_is_predicted_to_take_much_longer_is_drafted_last,
         test_search.test_a_task_begins_when_its_turn_comes,
         test_search.test_one_half_of_a_pair_is_not_enough,
+        listed(
+            "loses", test_confirm.test_what_wins_in_the_network_is_what_a_build_takes, tuned={"own": 3e-3}, wins=False
+        ),
+        listed(
+            "costs",
+            test_confirm.test_what_wins_in_the_network_is_what_a_build_takes,
+            tuned={"own": 1e-3, "last": 3e-3},
+            wins=False,
+        ),
+        listed(
+            "wins", test_confirm.test_what_wins_in_the_network_is_what_a_build_takes, tuned={"own": 1e-3}, wins=True
+        ),
+        test_confirm.test_the_next_session_goes_on_with_what_won_in_the_network,
+        test_confirm.test_a_barrier_belongs_to_the_operator_in_front_of_it,
+        test_confirm.test_a_gain_is_that_of_the_worse_half_and_of_runs_side_by_side,
         listed("late", test_search.test_what_there_was_no_time_for_is_no_record_and_comes_again, stage="late"),
         listed("slow", test_search.test_what_there_was_no_time_for_is_no_record_and_comes_again, stage="not compiled"),
         test_search.test_the_gain_of_a_task_is_what_a_run_of_the_model_would_save,
         test_task.test_equal_operators_are_one_task_with_the_number_of_their_uses,
+        test_task.test_uses_are_named_and_constants_are_known,
         test_task.test_a_function_has_one_key_whatever_it_is_called,
         test_task.test_sizes_that_stay_open_are_named,
         test_devices.test_what_a_target_refuses_is_a_task_for_its_host,
@@ -127,6 +144,8 @@ def predicted() -> Workload:
         test_sketch.test_the_formulas_of_a_product_are_those_of_its_accesses,
         test_sketch.test_a_panel_is_shared_out_as_a_whole,
         test_sketch.test_windows_that_slide_over_a_tile_are_kept_in_registers,
+        test_sketch.test_a_tile_of_a_group_reads_what_all_of_it_share,
+        test_sketch.test_edges_along_three_axes_have_no_versions,
         test_sketch.test_lines_that_a_nest_touches_are_those_of_its_elements,
         test_sketch.test_a_cache_is_filled_once_by_what_fits_and_again_by_each_loop_around_what_does_not,
         test_sketch.test_what_fits_the_last_cache_does_not_come_from_memory,

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from minitvm.errors import ArtifactError, InputError, MissingExtra
 from minitvm.records import Record
 from minitvm.records.database import SCHEMA, Database, default_url, file_of
+from minitvm.records.record import IN_NETWORK
 
 from .drawing import records
 
@@ -146,6 +147,17 @@ def test_the_best_is_the_one_with_the_largest_gain_in_its_last_pair(url: str) ->
         best = database.best("t", "k")
         assert best is not None and best.rule == "slow machine"
         assert database.best("t", "other target") is None
+
+
+def test_a_task_that_was_measured_in_a_network_has_its_best_there(url: str) -> None:
+    def pair(rule: str, seconds: float, when: int, caches: str = "") -> Record:
+        return replace(record(when, outcome="paired", seconds=(seconds,), baseline=1.0), rule=rule, caches=caches)
+
+    with Database.open(url) as database:
+        database.add([pair("alone", 0.2, 1), pair("both", 0.5, 2), pair("both", 0.8, 3, IN_NETWORK)])
+        database.add([pair("both", 0.4, 4)])  # measured alone again, which changes nothing
+        best = database.best("t", "k")
+        assert best is not None and (best.rule, best.time) == ("both", 0.8)
 
 
 def test_export_import_and_merge_bring_every_record_once(url: str, tmp_path: Path) -> None:

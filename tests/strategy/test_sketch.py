@@ -143,6 +143,31 @@ def test_windows_that_slide_over_a_tile_are_kept_in_registers() -> None:
     assert (along, across) == (7 + 1 + 6, 7 + 1)
 
 
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 40))
+@settings(QUICK, max_examples=80)
+def test_a_tile_of_a_group_reads_what_all_of_it_share(group: int, groups: int, rows: int) -> None:
+    """Counted for all tiles: those that end where groups do read one element a group, others one a row."""
+    x = te.placeholder((groups, 64, 9), name="x")
+    w = te.placeholder((group * groups, 9), name="w")
+    k = te.reduce_axis((0, 9), name="k")
+    y = te.compute((group * groups, 64), lambda f, j: te.sum(x[f // group, j, k] * w[f, k], axis=k), name="y")
+    found = next(one for one in reduction(te.create_prim_func([x, w, y])).operands if one.load.buffer.name == "x")
+    ends = [[f // group for f in range(t, t + rows)] for t in range(0, group * rows, rows)]
+    read = {len(set(one)) for one in ends} if group % rows == 0 or rows % group == 0 else {rows}
+    along, _ = found.read({"v_f": formula(rows), "v_j": formula(1)}, ("v_f", "v_j"))
+    assert {along.at({})} == read if group > 1 else along.at({}) == rows
+
+
+def test_edges_along_three_axes_have_no_versions() -> None:
+    found = reduction(nhwc(9, 9, 16, 9))
+    cost = tiling_cost(found, "v_ff", 4, ("v_nn", "v_yy", "v_xx", "v_ff"), "v_rc", CPU.description)
+    sizes = (1, 1), (1, 2), (2, 2)
+    whole, two, three = (
+        cost.at({"tile_v_yy": rows, "tile_v_xx": columns, "tile_v_ff": 1})[0] for rows, columns in sizes
+    )
+    assert two < whole and three > 1.5 * two
+
+
 @given(st.data())
 @settings(QUICK, max_examples=40)
 def test_lines_that_a_nest_touches_are_those_of_its_elements(data: Any) -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from minitvm import te
 from minitvm.link import link_function
 from minitvm.lowering import lower_function
+from minitvm.runtime import load
 from minitvm.runtime.artifact.export import export
 from minitvm.strategy import scheduled
 from minitvm.tir.nodes import PrimFunc
@@ -201,3 +203,15 @@ def test_the_state_of_the_caches_is_stated() -> None:
     one = task()
     assert apart_bytes(one) == 2 * one.target.description.l2.size * 2
     assert caches(one) == f"arguments are used again after {apart_bytes(one) >> 10} KiB of others"
+    inside = replace(one, operators=("matmul",), constants=frozenset({1}))
+    assert caches(inside) == f"constants are used again after {apart_bytes(one) >> 10} KiB of others"
+
+
+def test_what_is_kept_is_the_same_in_each_run(runner: Runner) -> None:
+    function = load(compiled(runner, product(), "kept"), key=runner.key)
+    copies = program._arguments(function, [], 1 << 20, [0, 2])
+    assert len(copies) > 1
+    for number in range(3):
+        assert len({id(arguments[number]) for arguments in copies}) == (len(copies) if number == 1 else 1)
+    assert all(np.array_equal(arguments[1], copies[0][1]) for arguments in copies)
+    assert len(program._arguments(function, [], 1 << 20, [0, 1, 2])) == 1

@@ -93,7 +93,8 @@ def test_a_worker_that_never_saw_the_untuned_program_finds_out_what_is_right(her
 def test_a_request_holds_no_path_and_no_key(here: remote.RemoteRunner) -> None:
     here.run(task(), [compiled(here, product(), "only")], here.folder / "only.npz", hopeless=2.0)
     ((request, blobs),) = map(unpacked, here.farm.asked)  # type: ignore[attr-defined]
-    assert set(request) == {"zeros", "runs", "least", "hopeless", "seconds", "between", "limit", "memory", "device"}
+    times = {"runs", "least", "hopeless", "seconds", "limit"}
+    assert set(request) == {"zeros", "kept", "between", "memory", "device", *times}
     assert request["hopeless"] == 2.0 and len(blobs) == 2 and blobs[0] == blobs[1]
     assert not any(KEY in blob for blob in blobs)
 

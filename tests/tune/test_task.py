@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from minitvm import te
 from minitvm.build import compile_executable
+from minitvm.graph import GraphBuilder
 from minitvm.ir import IRModule
 from minitvm.lowering import placement
 from minitvm.target import Target
+from minitvm.tune.measure import kept
 from minitvm.tune.prepare import checked
 from minitvm.tune.task import Task, extract, function_task
 from minitvm.workers import pool
@@ -25,6 +28,20 @@ def test_equal_operators_are_one_task_with_the_number_of_their_uses() -> None:
     tasks = extract(network(), CPU)
     assert [(task.name, task.weight) for task in tasks] == [("matmul_relu", 2), ("matmul_relu_2", 1)]
     assert len({task.key for task in tasks}) == 2
+
+
+def test_uses_are_named_and_constants_are_known() -> None:
+    b = GraphBuilder("two")
+    x, rng = b.input("x", (8, 32)), np.random.default_rng(0)
+    weights = [rng.standard_normal((32, 32), dtype=np.float32) for _ in range(2)]
+    for one in weights:
+        x = b.op("nn.relu", b.op("nn.matmul", x, one))
+    (one,) = extract(b.build(x), CPU)
+    assert one.operators == ("dense_packed_relu", "dense_packed_relu_1") and one.weight == 2
+    assert one.constants == {1} and kept(one) == [0, 2]
+    first, _ = extract(network(), CPU)  # whose weights are inputs
+    assert first.constants == frozenset() and kept(first) == [0, 1, 2]
+    assert kept(function_task(product(), CPU)) == []
 
 
 def test_the_keys_are_those_that_a_build_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -83,11 +84,13 @@ def sketch(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     if block is None or written is None:
         return
     widest = max(1, cpu.vector_bytes // written.itemsize)
-    ways: dict[str, Way] = {}
-    for form in forms(func, written, widest):
-        way = _way(func, block.name, form, target)
-        if way is not None:
-            ways[form.name] = way
+    known = {form.name: form for form in forms(func, written, widest)}
+
+    @cache
+    def way_of(form: str) -> Way | None:
+        return _way(func, block.name, known[form], target)
+
+    priced: dict[tuple[Any, ...], Cost] = {}
     costs: dict[tuple[str, ...], TilingCost] = {}
     burdens = {
         maker.writes[0].buffer: operations(maker.body.value)
@@ -100,24 +103,41 @@ def sketch(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     ) -> TilingCost:  # fmt: skip
         key = form, vector, str(lanes), inner, last, pack, producers
         if key not in costs:
-            way = ways[form]
+            way = way_of(form)
+            if way is None:
+                raise LookupError(form)
             order, tasks = way.order(vector, inner, pack)
             again = burdens if producers == INLINED and not way.copied else {}
             costs[key] = tiling_cost(way.reduction, vector, lanes, order, last, cpu, tasks, again)
         return costs[key]
 
     def price(
-        form: str, vector: str, lanes: int, inner: str, last: str, pack: str, producers: str, **tile: Any
+        form: str, vector: str, lanes: int, inner: str, last: str, pack: str,
+        unroll: int,  # noqa: ARG001 (a knob)
+        producers: str, **tile: int,
     ) -> Cost:  # fmt: skip
-        cost = Cost(*map(float, cost_of(form, vector, lanes, inner, last, pack, producers).at(tile))) + ways[form].rest
-        return cost + Cost(0.0, _written(ways[form])) if pack == WHOLE else cost
+        key = (form, vector, lanes, inner, last, pack, producers, *tile.items())
+        if key not in priced:
+            formulas = cost_of(form, vector, lanes, inner, last, pack, producers)
+            priced[key] = Cost(*map(float, formulas.at(tile))) + beside(form, pack)
+        return priced[key]
+
+    def beside(form: str, pack: str) -> Cost:
+        way = way_of(form)
+        assert way is not None
+        return way.rest + Cost(0.0, _written(way)) if pack == WHOLE else way.rest
 
     def apply(sch: Schedule, form: str, **knobs: Any) -> None:
-        used = _tiled(sch, block.name, ways[form], **knobs)
+        way = way_of(form)
+        assert way is not None
+        used = _tiled(sch, block.name, way, **knobs)
         schedule_other_blocks(sch, target, used)
 
     makers = [APART, INLINED] if makers_of(func, block) else [APART]
-    for name, way in ways.items():
+    for name in known:
+        way = way_of(name)
+        if way is None:
+            continue
         for vector in way.reduction.vector_axes():
             lanes = _lanes(vector.extent, widest)
             for inner, last, pack, how in product(way.reduction.tiled, way.reduction.summed, _packing(way), makers):
@@ -125,7 +145,10 @@ def sketch(func: PrimFunc, target: Any) -> Iterator[Candidate]:
                     continue
                 formulas = cost_of(name, vector.name, lanes, inner.name, last.name, pack, how)
                 most = _TILES if how == APART else _TILES // 4
-                for tile in fitting_tiles(way.reduction, vector.name, lanes, formulas, cpu.vector_registers, most):
+                fitting = fitting_tiles(way.reduction, vector.name, lanes, formulas, cpu.vector_registers, most)
+                for tile, cost in fitting:
+                    key = (name, vector.name, lanes, inner.name, last.name, pack, how, *tile.items())
+                    priced[key] = Cost(*cost) + beside(name, pack)
                     knobs: dict[str, Knob] = {
                         "form": name, "vector": vector.name, "lanes": lanes, "inner": inner.name, "last": last.name,
                         "pack": pack, "unroll": 1, "producers": how, **tile,

@@ -11,7 +11,7 @@ in it), their share among the cores, and the bytes that come into each cache (`s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...arith.formula import Formula, clamped, formula, largest, minimum, quotient, symbol
-from ...expr import REDUCE, Call, Expr, Node, Var, children, walk
+from ...expr import REDUCE, Call, Expr, FloorDiv, IntImm, Node, Var, children, walk
 from ...tir.nodes import Block, Buffer, BufferLoad, BufferStore
 from ...tir.transform.affine import coefficient, linear, moves
 from ..blocks import COSTLY, extents
@@ -28,6 +28,9 @@ from .sketch_traffic import Dimension, Nest, dimensions, into, merged, touched
 
 _COSTLY = 20  # operations that a function such as exp is as good as
 _MASKED = 2  # operations at most by which a vector is computed where it is read
+# Edges along so many axes have versions of their own (`unswitch_tiles`); with more, each vector of each tile asks where
+# it is, and for each axis more it takes so many times as long again.
+_VERSIONS, _ASKED = 2, 2.0
 _WRITTEN_OUT = 8  # iterations of a loop that LLVM writes out
 # Bytes that one core gets in a cycle from its second cache, from the third one, from memory, while it computes.
 _FROM_L2, _FROM_L3, _FROM_MEMORY = 64.0, 16.0, 5.0
@@ -45,7 +48,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An access: the names of the axes on which it depends, its bytes an element and in all, its dimensions."""
+    """An access: the names of the axes on which it depends, its bytes an element and in all, its dimensions.
+
+    On the axes of `groups` it depends by a quotient alone: so many neighbours read the same.
+    """
 
     load: BufferLoad
     axes: frozenset[str]
@@ -53,6 +59,7 @@ class Operand:
     nbytes: int
     indices: tuple[Expr, ...]
     dimensions: tuple[Dimension, ...] = ()
+    groups: Mapping[str, int] = field(default_factory=dict)
 
     def along(self, axis: Axis) -> str:
         """What neighbours along an axis read: neighbours, the same, or neither."""
@@ -62,6 +69,17 @@ class Operand:
         form = linear(last)
         alone = coefficient(form, axis.var) == 1 and not moves(form.without(axis.var), [axis.var])
         return CONTIGUOUS if alone and not any(n is axis.var for i in others for n in walk(i)) else SCATTERED
+
+    def read(self, tile: Mapping[str, Formula], order: Sequence[str]) -> list[Formula]:
+        """How many elements a tile reads along each of the axes: along one that only chooses a group, its groups.
+
+        A tile of which nobody knows where a group ends reads one for each of its results.
+        """
+        return [
+            _groups_read(tile[name], self.groups[name]) if name in self.groups else tile[name]
+            for name in order
+            if name in self.axes
+        ]
 
     def aligned(self, axis: Axis, lanes: int) -> bool:
         """Whether vectors along an axis begin at multiples of their length, whatever the other axes are."""
@@ -132,7 +150,19 @@ def _operand(load: BufferLoad, known: Mapping[Var, str]) -> Operand:
     indices, shape = merged(load)
     used = frozenset(known[n] for i in indices for n in walk(i) if isinstance(n, Var) and n in known)
     itemsize = load.buffer.dtype.bytes
-    return Operand(load, used, itemsize, itemsize * prod(shape), indices, dimensions(indices, shape, known))
+    places = dimensions(indices, shape, known)
+    return Operand(load, used, itemsize, itemsize * prod(shape), indices, places, _groups(indices, known))
+
+
+def _groups(indices: Sequence[Expr], known: Mapping[Var, str]) -> Mapping[str, int]:
+    """Axes that occur in quotients by one constant only, with it."""
+    uses: dict[str, set[int]] = {}
+    for index in indices:
+        inside = {id(n.a): n.b.value for n in walk(index) if isinstance(n, FloorDiv) and isinstance(n.b, IntImm)}
+        for node in walk(index):
+            if isinstance(node, Var) and node in known:
+                uses.setdefault(known[node], set()).add(inside.get(id(node), 1))
+    return {name: next(iter(by)) for name, by in uses.items() if len(by) == 1 and by != {1}}
 
 
 def operations(node: Node) -> int:
@@ -223,7 +253,7 @@ def tiling_cost(
     rate = min(2.0, cpu.l1_rate / (lanes * reduction.itemsize))
     loads, registers, beside = formula(0), results + 1, formula(0)
     for operand in reduction.operands:
-        own, kind = _product(tile[name] for name in order_in if name in operand.axes), operand.along(axis)
+        own, kind = _product(operand.read(tile, order_in)), operand.along(axis)
         if kind == SCATTERED:
             once = own * lanes
         elif kind == CONTIGUOUS and not operand.aligned(axis, lanes):
@@ -246,6 +276,10 @@ def tiling_cost(
     rounds = _ceil(_product(tiles[name] for name in shared), formula(cpu.cores)) * cpu.cores
     rounds = rounds * _product(tiles[name] for name in tiles if name not in shared)
     compute = rated(rounds * step * reduction.depth, KERNEL_EFFICIENCY)
+    edges = [_sticks_out(axis, tiles[axis.name], wide[axis.name]) for axis in reduction.tiled]
+    if len(edges) > _VERSIONS:
+        asked = Formula(clamped((sum(edges, formula(0)) + -_VERSIONS).expr))
+        compute = compute * (rated(asked, 1 / _ASKED) + 1)
 
     sums = [one for one in reduction.summed if one.name != last]
     loops = [reduction.summed_axis(last), *reversed(sums)]
@@ -291,8 +325,8 @@ def _live(
 
 def fitting_tiles(
     reduction: Reduction, vector: str, lanes: int, cost: TilingCost, registers: int, most: int
-) -> list[dict[str, int]]:
-    """The tiles that fit the registers, `most` of them, the cheapest first: all are ranked at once."""
+) -> list[tuple[dict[str, int], tuple[float, float]]]:
+    """The tiles that fit the registers, `most` of them, the cheapest first, with (arithmetic, memory) of each."""
     grid = np.ones((1, 0), np.int64)
     for axis in reduction.tiled:
         options = _extents(axis, lanes if axis.name == vector else 1, registers)
@@ -302,14 +336,34 @@ def fitting_tiles(
     fits = np.broadcast_to(np.asarray(cost.registers.compiled(cost.names)(*grid.T)) <= registers, len(grid))
     points = {name: column[fits] for name, column in points.items()}
     compute, memory = cost.at(points)
-    order = np.argsort(np.broadcast_to(compute + memory, int(fits.sum())), kind="stable")[:most]
-    return [{name: int(column[i]) for name, column in points.items()} for i in order]
+    compute, memory = (np.broadcast_to(part, int(fits.sum())) for part in (compute, memory))
+    order = np.argsort(compute + memory, kind="stable")[:most]
+    tiles = [{name: int(column[i]) for name, column in points.items()} for i in order]
+    return [(tile, (float(compute[i]), float(memory[i]))) for tile, i in zip(tiles, order, strict=True)]
 
 
 def _extents(axis: Axis, lanes: int, registers: int) -> np.ndarray[Any, Any]:
     """Extents of a tile along an axis that are worth a look: all small ones, and the axis as a whole."""
     whole = -(-axis.extent // lanes)
     return np.arange(1, min(whole, registers) + 1, dtype=np.int64)
+
+
+def _groups_read(tile: Formula, group: int) -> Formula:
+    """How many groups of so many neighbours a tile reads; each result its own where tiles end inside of groups."""
+    whole, parts = formula(group), _rest(tile, formula(group)) * _rest(formula(group), tile)
+    crosses = Formula(minimum(parts.expr, formula(1).expr))
+    read = _ceil(tile, whole)
+    return read + crosses * (tile + read * -1)
+
+
+def _rest(a: Formula, b: Formula) -> Formula:
+    """a % b."""
+    return a + Formula(quotient(a.expr, b.expr)) * b * -1
+
+
+def _sticks_out(axis: Axis, tiles: Formula, wide: Formula) -> Formula:
+    """1 where the last tile along an axis is not full, else 0."""
+    return Formula(minimum((tiles * wide + -axis.extent).expr, formula(1).expr))
 
 
 def rated(f: Formula, per_cycle: float) -> Formula:
@@ -326,7 +380,9 @@ def _product(factors: Any) -> Formula:
 
 def _ceil(a: Formula | int, b: Formula) -> Formula:
     """a / b rounded up."""
-    return formula(1) if a == 1 else Formula(quotient(formula(a).expr + b.expr - 1, b.expr))
+    if a == 1 or b == 1:
+        return formula(a)
+    return Formula(quotient(formula(a).expr + b.expr - 1, b.expr))
 
 
 __all__ = [

@@ -42,12 +42,13 @@ DATABASE.edit("another target's record wins", "Database.best_of", "columns.targe
 DATABASE.edit(
     "the first pair of a decision counts",
     "Database.best_of",
-    "last[record.task, record.decision] = record",
-    "last.setdefault((record.task, record.decision), record)",
+    "last[record.task, record.caches == IN_NETWORK, record.decision] = record",
+    "last.setdefault((record.task, record.caches == IN_NETWORK, record.decision), record)",
 )
 DATABASE.edit(
     "seconds decide, not gains", "Database.best_of", "record.gain > best[task].gain", "record.time < best[task].time"
 )
+DATABASE.edit("what won alone beats a network", "Database.best_of", "task in inside and not in_network", "False")
 DATABASE.edit("a newer schema is read", "Database._prepare", "int(version) > SCHEMA", "int(version) > 10 * SCHEMA")
 DATABASE.edit("a damaged file is used", "Database._prepare", 'if fault != "ok":', "if False:")
 DATABASE.edit(
@@ -64,20 +65,22 @@ MANY = Faults("lowering many by decision", "minitvm.lowering.many", [kept()])
 MANY.edit("nobody hears that a record no longer applies", "lower_functions", "if refused:", "if False:")
 
 SEARCH = Faults("search", "minitvm.tune.search", [searched()])
-SEARCH.edit("what seems faster wins without a pair", "Search._pair", "if is_faster(*measured.seconds):", "if True:")
+SEARCH.edit("what seems faster wins without a pair", "Search._pair", "if is_faster(own, other):", "if True:")
 SEARCH.edit("a candidate is tried again", "Search._ranked", "d not in self.seen and", "")
 SEARCH.edit("equal code is measured again", "Search._batch", "elif one.code in self.codes:", "elif False:")
 SEARCH.edit(
     "an earlier session is forgotten",
     "Search.begin",
-    "if not self.finished and known is not None and not known.untuned:",
+    "if not self.finished and known is not None and not known.untuned and known.gain >= LEAST:",
     "if False:",
 )
-SEARCH.edit("the baseline is the best before", "Search._pair", "other * (self.best.gain or 1.0)", "other")
+SEARCH.edit("the baseline is the best before", "Search._pair", "gain = self.best.gain or 1.0", "gain = 1.0")
 SEARCH.edit("doubtful candidates come in their turn", "Search.draft", "DOUBTFUL * first", "1e9 * first")
 SEARCH.edit("what is late is a record", "Search._batch", "if one.outcome == LATE:", "if False:")
 SEARCH.edit("what was not compiled in time is refused", "Search.step", "elif failed.outcome != LATE:", "else:")
-SEARCH.edit("one half of a pair decides", "is_faster", "return all(", "return any(")
+SEARCH.edit("one half of a pair decides", "sure_gain", "return min(", "return max(")
+SEARCH.edit("what lost in the network stays the best", "Search.settle", "record.gain >= LEAST", "True")
+SEARCH.edit("runs in a network are runs alone", "Search.begin", "if record.caches != IN_NETWORK:", "if True:")
 SEARCH.edit(
     "what failed is no record",
     "Search._batch",
@@ -102,8 +105,18 @@ NETWORK.edit(
 
 TASK = Faults("tasks", "minitvm.tune.task", [searched()])
 TASK.edit("the name is a part of the key", "function_task", 'func.with_attr("global_symbol", "")', "func")
-TASK.edit("equal operators count once", "extract", "uses[key], functions[key])", "1, functions[key])")
-TASK.edit("all operators run on the target", "extract", "place(one.func, machine, one.operators).target", "machine")
+TASK.edit("equal operators count once", "extract", "len(same), function,", "1, function,")
+TASK.edit(
+    "all operators run on the target",
+    "extract",
+    "place(function.func, machine, function.operators).target",
+    "machine",
+)
+TASK.edit("inputs are constants", "extract", "if value in stored", "if value not in stored")
+
+CONFIRM = Faults("winning in the network", "minitvm.tune.confirm", [searched()])
+CONFIRM.edit("what the whole loses does not count", "confirm", "> 1.0", "> 1e9")
+CONFIRM.edit("a barrier is nobody's", "steps_of", "if not isinstance(step, Barrier):", "if True:")
 
 RESIDUAL = Faults("residual", "minitvm.tune.residual", [predicted()])
 RESIDUAL.edit("the mean is lost", "Residual.predict", "self._mean + _covariance", "_covariance")
@@ -129,11 +142,14 @@ COSTS = Faults("sketch costs", "minitvm.strategy.cpu.sketch_costs", [predicted()
 COSTS.edit("what sticks out is not counted", "_ceil", "formula(a).expr + b.expr - 1", "formula(a).expr")
 COSTS.edit("spills are free", "tiling_cost", "+ rated(spilled, rate / 2)", "")
 COSTS.edit("panels are shared out by the tile", "tiling_cost", "len(order) if tasks is None else tasks", "len(order)")
+COSTS.edit("groups are not known", "_groups", "if len(by) == 1 and by != {1}", "if False")
+COSTS.edit("tiles end where groups do", "_groups_read", " + crosses * (tile + read * -1)", "")
+COSTS.edit("edges are free", "tiling_cost", "len(edges) > _VERSIONS", "False")
 COSTS.edit("windows are loaded again", "_live", "steps[name] == steps.get(last.name)", "False")
 COSTS.edit("vectors are used once", "_live", "if name not in operand.axes:", "if False:")
 COSTS.edit("all of it comes from memory", "TilingCost.moved", "found[2] > held.max(axis=0).reshape(shape)", "True")
 COSTS.edit("the result is free", "TilingCost.moved", "found[1] + 2 * result", "found[1]")
-COSTS.edit("the dearest tiles first", "fitting_tiles", "compute + memory, int", "-compute - memory, int")
+COSTS.edit("the dearest tiles first", "fitting_tiles", "np.argsort(compute + memory", "np.argsort(-compute - memory")
 
 TRAFFIC = Faults("sketch traffic", "minitvm.strategy.cpu.sketch_traffic", [predicted()])
 TRAFFIC.edit(
