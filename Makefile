@@ -14,6 +14,9 @@ export TEXT FUZZ_MINUTES WORKERS FARM_KEY
 # What is used comes from the environment below, not from packages that a user installed for himself.
 export PYTHONNOUSERSITE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Python keeps the modules that it compiled, whatever the environment says: the tests start hundreds of processes, and
+# compiling the package takes longer than importing it.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

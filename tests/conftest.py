@@ -59,10 +59,14 @@ def _seeded() -> None:
 
 @pytest.fixture(autouse=True)
 def _traces_round_trip() -> Iterator[None]:
-    """Every schedule that a test makes is made again from its trace, as JSON and as Python text, and is the same."""
+    """The first schedules that a test makes are made again from their traces, and are the same.
+
+    One from JSON, the next from Python text. More of them in `make test-full`: those of one test are much alike, and
+    what a trace must survive has tests of its own (tests/tir/schedule/test_traces.py).
+    """
     from minitvm.tir.schedule.testing import replayed_at_the_end
 
-    with replayed_at_the_end():
+    with replayed_at_the_end(most=5 if os.environ.get("HYPOTHESIS_PROFILE") in ("full", "deep") else 2):
         yield
 
 

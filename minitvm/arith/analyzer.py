@@ -54,6 +54,7 @@ from ..expr import (
     const,
     map_children,
 )
+from ..expr.kept import kept_with_node
 from . import fold, rules
 from .affine import FLOORDIV, OPAQUE, Affine, Atom, term_variables
 from .domain import UNKNOWN, Domain, Interval
@@ -538,6 +539,12 @@ def _alike(a: Any, b: Any) -> bool:
 
         return bool(structural_key(a) == structural_key(b))
     return False
+
+
+@kept_with_node
+def plain_affine(e: Expr) -> Affine:
+    """The normal form of an expression whose variables nothing is known about."""
+    return Analyzer().affine(e)
 
 
 def simplify(e: Any, ranges: Mapping[Any, Any] | None = None) -> Any:

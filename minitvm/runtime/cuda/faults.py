@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...errors import ExecutionError
 
 
@@ -14,8 +16,9 @@ class Address(int):
 
     parameter: str
     nbytes: int | None
+    pointers: dict[Any, Any]  # made of it, by the dtype of their elements
 
     def __new__(cls, address: int, parameter: str, nbytes: int | None) -> Address:
         made = super().__new__(cls, address)
-        made.parameter, made.nbytes = parameter, nbytes
+        made.parameter, made.nbytes, made.pointers = parameter, nbytes, {}
         return made

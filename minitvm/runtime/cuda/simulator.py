@@ -31,6 +31,7 @@ _DTYPES: dict[str, Any] = {
 }  # fmt: skip
 _TYPE = re.compile(r"([a-z]+\d+)(?:x(\d+))?")
 _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+_BOOL = np.dtype(np.bool_)
 
 Run = Callable[..., None]
 
@@ -128,14 +129,28 @@ def _dtype(args: Sequence[Any]) -> Any:
     return np.dtype(np.bool_) if all(isinstance(x, bool) for x in args) else np.asarray(args[0]).dtype
 
 
+# Scalars on which NumPy computes as the operation does: those of 16 bits are widened, int64 are Python's.
+_OWN = frozenset(kind for kind in _DTYPES.values() if kind not in (np.float16, np.int64, ml_dtypes.bfloat16))
+
+
 def _elementwise(function: Callable[..., Any], mask: bool = False) -> Callable[..., Any]:
     """An operation on operands of one dtype, the result's too; floats of 16 bits by way of float32."""
 
     def apply(*args: Any) -> Any:
+        kind = args[0].__class__
+        if kind in _OWN and len(set(map(type, args))) == 1:  # most operations on scalars
+            result = function(*args)
+            same = result.__class__ is (np.bool_ if mask else kind)
+            return result if same else np.asarray(result).astype(np.bool_ if mask else kind)[()]
         dtype = _dtype(args)
-        wide = np.dtype(np.float32) if dtype in _HALVES else dtype
-        result = function(*(np.asarray(x).astype(dtype).astype(wide) for x in args))
-        result = np.asarray(result).astype(np.bool_ if mask else dtype)
+        if dtype in _HALVES:
+            operands = [np.asarray(x).astype(dtype).astype(np.float32) for x in args]
+        else:
+            operands = [x if getattr(x, "dtype", None) is dtype else np.asarray(x).astype(dtype) for x in args]
+        result = np.asarray(function(*operands))
+        wanted = _BOOL if mask else dtype
+        if result.dtype is not wanted or result is operands[0]:
+            result = result.astype(wanted)
         return result if result.ndim else _value(result[()])
 
     return apply
@@ -180,7 +195,7 @@ def _shifted(left: bool) -> Callable[..., Any]:
 
 def _fused(a: Any, b: Any, c: Any) -> Any:
     if a.dtype == np.float32:
-        return a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
+        return np.multiply(a, b, dtype=np.float64) + c
     return a * b + c
 
 
@@ -284,20 +299,26 @@ class Pointer:
     def __init__(self, address: int, dtype: Any, length: int | None = None, owner: Any = None, name: str = "") -> None:
         self.address, self.dtype, self.length, self.owner = int(address), dtype, length, owner
         self.name = name or "an array"
+        self._whole: Any = None  # a view of all elements, where their number is known
 
     def elements(self, index: Any, count: int) -> Any:
         """A view of `count` elements; bools are bytes in memory."""
-        size = self.dtype.itemsize
+        size, index = self.dtype.itemsize, int(index)
         if self.length is not None and not 0 <= index <= self.length - count:
             raise KernelFault(
-                f"elements {index} to {int(index) + count - 1} of {self.name} of {self.length}, "
-                f"at byte {int(index) * size}"
+                f"elements {index} to {index + count - 1} of {self.name} of {self.length}, at byte {index * size}"
             )
-        memory = (ctypes.c_uint8 * (size * count)).from_address(self.address + int(index) * size)
-        return np.frombuffer(memory, np.uint8 if self.dtype == bool else self.dtype)
+        if self._whole is None:
+            first, room = (index, count) if self.length is None else (0, self.length)
+            memory = (ctypes.c_uint8 * (size * room)).from_address(self.address + first * size)
+            view = np.frombuffer(memory, np.uint8 if self.dtype == bool else self.dtype)
+            if self.length is None:
+                return view
+            self._whole = view
+        return self._whole[index : index + count]
 
     def __getitem__(self, index: Any) -> Any:
-        return _value(self.elements(index, 1).astype(self.dtype)[0])
+        return _value(self.elements(index, 1).astype(self.dtype, copy=False)[0])
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.elements(index, 1)[0] = value
@@ -311,7 +332,10 @@ _GIVEN = "given"  # and what the launch gave it
 def _pointer(dtype: Any, word: int) -> Pointer:
     if not isinstance(word, Address) or word.nbytes is None:
         return Pointer(word, dtype)
-    return Pointer(word, dtype, word.nbytes // dtype.itemsize, None, f"parameter {word.parameter}, {dtype}")
+    if dtype not in word.pointers:  # all threads have the same
+        length = word.nbytes // dtype.itemsize
+        word.pointers[dtype] = Pointer(word, dtype, length, None, f"parameter {word.parameter}, {dtype}")
+    return word.pointers[dtype]
 
 
 def _scalar(dtype: Any, word: int) -> Any:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from ...arith import Analyzer, regions
+from ...arith import Analyzer, plain_affine, regions
 from ...arith.affine import Affine, variables
 from ...expr import (
     GE,
@@ -185,7 +185,7 @@ class Touch:
         (r,) = self.ranges
         if r is None or not isinstance(r.extent, IntImm):
             return None
-        first = Analyzer().affine(r.start)
+        first = plain_affine(r.start)
         steps = {1: r.extent.value} if r.extent.value > 1 else {}
         for l in reversed(self.loops):
             if not isinstance(l.start, IntImm) or not isinstance(l.extent, IntImm) or l.extent.value < 1:
@@ -358,8 +358,7 @@ def stretch(r: Range, loops: Sequence[For]) -> tuple[Affine, int] | None:
     """
     if not isinstance(r.extent, IntImm) or r.extent.value < 1 or r.start.dtype.lanes > 1:
         return None
-    analyzer = Analyzer()
-    start, extent = analyzer.affine(r.start), r.extent.value
+    start, extent = plain_affine(r.start), r.extent.value
     for loop in reversed(loops):  # inner ones first: where they start may depend on outer ones
         factor = start.terms.get(loop.var, 0)
         if not factor:
@@ -367,7 +366,7 @@ def stretch(r: Range, loops: Sequence[For]) -> tuple[Affine, int] | None:
         if not isinstance(loop.extent, IntImm):
             return None
         reach = factor * (loop.extent.value - 1)
-        start = start.without(loop.var) + analyzer.affine(loop.start).scaled(factor) + min(0, reach)
+        start = start.without(loop.var) + plain_affine(loop.start).scaled(factor) + min(0, reach)
         extent += abs(reach)
     moving = {loop.var for loop in loops}
     return None if any(v in moving for v in variables(start)) else (start, extent)

@@ -20,7 +20,7 @@ from ..nodes import (
 )
 from ..strides import why_not_strides
 from .rule import Broken, Rule, rule
-from .visibility import conditions, dimensions, every_node, scoped, used_buffer
+from .visibility import CONDITIONS, USES_BUFFER, conditions, dimensions, nodes_of, nodes_with, scoped_of, used_buffer
 
 SHARED_RULES: list[Rule] = []
 
@@ -28,19 +28,17 @@ SHARED_RULES: list[Rule] = []
 @rule(SHARED_RULES)
 def variables_are_defined(func: PrimFunc) -> Broken:
     """a variable is a parameter, a symbolic dimension, or defined by a loop, block or let around its use"""
-    for node, scope in scoped(func):
-        if isinstance(node, Var) and node not in scope.variables:
-            yield node, f"{node.name} is not defined here"
+    for node, scope in scoped_of(func, Var):
+        if node not in scope.variables:
+            yield node, f"{node.name} is not defined here"  # type: ignore[attr-defined]
 
 
 @rule(SHARED_RULES)
 def variables_are_defined_once(func: PrimFunc) -> Broken:
     """every loop, iterator and let has a variable of its own"""
     seen = {p for p in func.params if isinstance(p, Var)} | set(dimensions(func))
-    for node in every_node(func):
+    for node in nodes_of(func, For, Block, LetStmt):
         defined = [a.var for a in node.iter_vars] if isinstance(node, Block) else [getattr(node, "var", None)]
-        if not isinstance(node, For | Block | LetStmt):
-            continue
         for variable in defined:
             if variable in seen:
                 yield node, f"{variable.name} is defined a second time"
@@ -51,7 +49,7 @@ def variables_are_defined_once(func: PrimFunc) -> Broken:
 @rule(SHARED_RULES)
 def buffers_are_defined(func: PrimFunc) -> Broken:
     """a buffer is a parameter, or allocated or matched by a block or statement around its use"""
-    for node, scope in scoped(func):
+    for node, scope in scoped_of(func, KernelCall, *USES_BUFFER):
         used = [a for a in node.args if isinstance(a, Buffer)] if isinstance(node, KernelCall) else [used_buffer(node)]
         for buffer in used:
             if buffer is not None and buffer not in scope.buffers:
@@ -63,7 +61,7 @@ def buffers_are_defined_once(func: PrimFunc) -> Broken:
     """every parameter, allocation and view is a buffer of its own"""
     seen: set[Buffer] = set()
     definitions: list[tuple[Node, Buffer]] = [(b, b) for b in func.buffers]
-    for node in every_node(func):
+    for node in nodes_of(func, Block, Allocate):
         if isinstance(node, Block):
             definitions += [(node, b) for b in node.alloc_buffers] + [(m, m.buffer) for m in node.match_buffers]
         elif isinstance(node, Allocate):
@@ -92,7 +90,7 @@ def dimensions_can_be_bound(func: PrimFunc) -> Broken:
 def strides_are_injective(func: PrimFunc) -> Broken:
     """explicit strides are as many as dimensions, and lead each element to a place of its own"""
     buffers: list[tuple[Node, Buffer]] = [(b, b) for b in func.buffers]
-    for node in every_node(func):
+    for node in nodes_of(func, Block, Allocate):
         if isinstance(node, Block):
             buffers += [(b, b) for b in node.alloc_buffers] + [(m, m.buffer) for m in node.match_buffers]
         elif isinstance(node, Allocate):
@@ -106,7 +104,7 @@ def strides_are_injective(func: PrimFunc) -> Broken:
 @rule(SHARED_RULES)
 def indices_are_integers(func: PrimFunc) -> Broken:
     """the indices of loads, stores and regions are integers, one a dimension"""
-    for node in every_node(func):
+    for node in nodes_of(func, *USES_BUFFER):
         buffer = used_buffer(node)
         if buffer is None or isinstance(node, BufferData):
             continue
@@ -121,18 +119,18 @@ def indices_are_integers(func: PrimFunc) -> Broken:
 @rule(SHARED_RULES)
 def loops_are_over_integers(func: PrimFunc) -> Broken:
     """start, extent and variable of a loop have one integer dtype"""
-    for node in every_node(func):
-        if isinstance(node, For):
-            dtypes = {node.var.dtype, node.start.dtype, node.extent.dtype}
-            if len(dtypes) > 1 or not node.var.dtype.is_int:
-                fault = f"{node.var.dtype} runs from {node.start.dtype} over {node.extent.dtype}"
-                yield node, fault
+    for node in nodes_of(func, For):
+        assert isinstance(node, For)
+        dtypes = {node.var.dtype, node.start.dtype, node.extent.dtype}
+        if len(dtypes) > 1 or not node.var.dtype.is_int:
+            fault = f"{node.var.dtype} runs from {node.start.dtype} over {node.extent.dtype}"
+            yield node, fault
 
 
 @rule(SHARED_RULES)
 def conditions_are_bool(func: PrimFunc) -> Broken:
     """conditions and predicates are bool; those of statements and blocks have one lane"""
-    for node in every_node(func):
+    for node in nodes_with(func, *CONDITIONS):
         for condition in conditions(node):
             scalar = not isinstance(node, BufferStore) and used_buffer(node) is None
             vector = condition.dtype.lanes > 1 and not isinstance(node, Select)
@@ -143,9 +141,8 @@ def conditions_are_bool(func: PrimFunc) -> Broken:
 @rule(SHARED_RULES)
 def instructions_touch_their_operands(func: PrimFunc) -> Broken:
     """what an instruction does is done to its tiles, and to nothing else outside of it"""
-    for node in every_node(func):
-        if not isinstance(node, Instruction):
-            continue
+    for node in nodes_of(func, Instruction):
+        assert isinstance(node, Instruction)
         inside = {n.buffer for n in walk(node.body) if isinstance(n, Allocate)}
         known = {tile.buffer for tile in node.tiles}
         for part in walk(node.body):
@@ -157,9 +154,8 @@ def instructions_touch_their_operands(func: PrimFunc) -> Broken:
 @rule(SHARED_RULES)
 def thread_loops_name_their_axis(func: PrimFunc) -> Broken:
     """a thread loop names its axis, no other loop does, and an axis that is bound again shares an inner loop out"""
-    for node, scope in scoped(func):
-        if not isinstance(node, For):
-            continue
+    for node, scope in scoped_of(func, For):
+        assert isinstance(node, For)
         if (node.thread is not None) != (node.kind is ForKind.THREAD):
             yield node, f"kind {node.kind} with thread={node.thread}"
         outer = [loop for loop in scope.loops if loop.thread is not None and loop.thread == node.thread]

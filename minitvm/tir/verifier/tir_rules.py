@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from ...arith import Analyzer
-from ...expr import REDUCE, IntImm, Range, Var, children, walk
+from ...arith import plain_affine
+from ...expr import REDUCE, IntImm, Range, Var, children, visitor, walk
+from ...expr.visitor import variables
 from ..all_reduce import AllReduce
 from ..analysis.accesses import handed_out
 from ..analysis.effects import effects
@@ -20,7 +21,7 @@ from ..conditions import is_const
 from ..nodes import Allocate, Block, BlockRealize, For, ForKind, KernelCall, PrimFunc
 from .rule import Broken, Rule, rule
 from .shared_rules import SHARED_RULES
-from .visibility import Surroundings, every_node, scoped
+from .visibility import Surroundings, nodes_of, scoped, scoped_of
 
 TIR_RULES: list[Rule] = [*SHARED_RULES]
 
@@ -35,17 +36,15 @@ def there_is_a_root_block(func: PrimFunc) -> Broken:
 @rule(TIR_RULES)
 def nothing_is_lowered_yet(func: PrimFunc) -> Broken:
     """allocations belong to blocks, and kernels are called by host functions only"""
-    for node in every_node(func):
-        if isinstance(node, Allocate | KernelCall):
-            yield node, f"{type(node).__name__} at level 3"
+    for node in nodes_of(func, Allocate, KernelCall):
+        yield node, f"{type(node).__name__} at level 3"
 
 
 @rule(TIR_RULES)
 def iterators_are_bound(func: PrimFunc) -> Broken:
     """every iterator of a block has one value, of its dtype, and is spatial, reduction or opaque"""
-    for node in every_node(func):
-        if not isinstance(node, BlockRealize):
-            continue
+    for node in nodes_of(func, BlockRealize):
+        assert isinstance(node, BlockRealize)
         axes, values = node.block.iter_vars, node.iter_values
         if len(axes) != len(values):
             yield node, f"{len(axes)} iterators, {len(values)} values"
@@ -60,16 +59,19 @@ def iterators_are_bound(func: PrimFunc) -> Broken:
 def blocks_use_their_iterators(func: PrimFunc) -> Broken:
     """a block uses the loops around it only through its iterators, and where it names threads that combine values"""
     for node, scope in scoped(func):
+        if scope.block is None or scope.block_loops.isdisjoint(variables(node)):
+            continue
         for variable in node.values if isinstance(node, AllReduce) else children(node):
-            if isinstance(variable, Var) and variable in scope.block_loops and scope.block is not None:
+            if isinstance(variable, Var) and variable in scope.block_loops:
                 yield node, f"the loop variable {variable.name} inside the block {scope.block.name}"
 
 
 @rule(TIR_RULES)
 def iterators_stay_in_their_domains(func: PrimFunc) -> Broken:
     """where a block has no predicate, the values of its iterators lie in their domains"""
-    for node, scope in scoped(func):
-        if not isinstance(node, BlockRealize) or not _always(node):
+    for node, scope in scoped_of(func, BlockRealize):
+        assert isinstance(node, BlockRealize)
+        if not _always(node):
             continue
         if any(is_const(loop.extent, 0) for loop in scope.loops):
             continue  # the block never runs
@@ -78,7 +80,7 @@ def iterators_stay_in_their_domains(func: PrimFunc) -> Broken:
             if values is None or not isinstance(axis.dom.extent, IntImm) or scope.guarded:
                 continue
             first, count = values
-            shift = first - Analyzer().affine(axis.dom.start)
+            shift = first - plain_affine(axis.dom.start)
             below = shift.const
             if shift.is_const and (below < 0 or below + count > axis.dom.extent.value):
                 start = axis.dom.start
@@ -102,6 +104,8 @@ def writes_are_declared(func: PrimFunc) -> Broken:
 @rule(TIR_RULES)
 def addresses_are_declared(func: PrimFunc) -> Broken:
     """a block declares to read or write each buffer of which it hands out the address, or makes that buffer itself"""
+    if not visitor.handed_out(func.body):
+        return
     for node, scope in scoped(func):
         block, buffer = scope.block, handed_out(node)
         if buffer is None or block is None or _makes_no_claims(block):
@@ -126,9 +130,8 @@ def views_fit_their_source(func: PrimFunc) -> Broken:
 @rule(TIR_RULES)
 def concurrent_loops_bind_no_reductions(func: PrimFunc) -> Broken:
     """parallel and vectorised loops and block indices drive only spatial iterators, thread indices also reductions"""
-    for node, scope in scoped(func):
-        if not isinstance(node, BlockRealize):
-            continue
+    for node, scope in scoped_of(func, BlockRealize):
+        assert isinstance(node, BlockRealize)
         around = [loop for loop in scope.loops if loop.var not in scope.block_loops]
         concurrent = {loop.var: loop for loop in around if _is_concurrent(loop)}
         for axis, value in zip(node.block.iter_vars, node.iter_values, strict=False):
@@ -149,8 +152,9 @@ def _is_concurrent(loop: For) -> bool:
 
 
 def _undeclared(func: PrimFunc, write: bool) -> Broken:
-    for realize, scope in scoped(func):
-        if not isinstance(realize, BlockRealize) or _makes_no_claims(realize.block):
+    for realize, scope in scoped_of(func, BlockRealize):
+        assert isinstance(realize, BlockRealize)
+        if _makes_no_claims(realize.block):
             continue
         block = realize.block
         declared = {r.buffer: r.region for r in (block.writes if write else block.reads)}

@@ -6,10 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ...expr import Expr, Let, Node, Var, children, walk
-from ..nodes import Allocate, Block, BlockRealize, Buffer, BufferData, BufferLoad, BufferRegion, For, LetStmt, PrimFunc
+from ...expr import Call, Expr, Let, Node, Range, Select, Var, children, walk
+from ...expr.kept import kept_with_node
+from ...expr.nodes import through_slots
+from ..nodes import (
+    Allocate,
+    Block,
+    Buffer,
+    BufferData,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    If,
+    LetStmt,
+    PrimFunc,
+    While,
+)
 
 
+@through_slots
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What surrounds a place. `block_loops` are the loops outside of the innermost block, `guarded` says that an `if`
@@ -55,7 +71,27 @@ def scoped(func: PrimFunc) -> Sequence[tuple[Node, Surroundings]]:
     return rows
 
 
+@lru_cache(maxsize=1)
+def _by_class(func: PrimFunc) -> dict[type, list[tuple[Node, Surroundings]]]:
+    rows: dict[type, list[tuple[Node, Surroundings]]] = {}
+    for row in scoped(func):
+        rows.setdefault(row[0].__class__, []).append(row)
+    return rows
+
+
+def scoped_of(func: PrimFunc, *kinds: type) -> Sequence[tuple[Node, Surroundings]]:
+    """The rows of `scoped` whose nodes are of some kinds, in program order."""
+    rows = _by_class(func)
+    present = {kind for kind in rows if issubclass(kind, kinds)}
+    if len(present) > 1:
+        return [row for row in scoped(func) if row[0].__class__ in present]
+    return rows[present.pop()] if present else ()
+
+
 def _visit(node: Node, scope: Surroundings, rows: list[tuple[Node, Surroundings]]) -> None:
+    if isinstance(node, _SMALL) and (below := _in_one_scope(node)):
+        rows.extend([(part, scope) for part in below])
+        return
     rows.append((node, scope))
     if isinstance(node, For):
         _visit(node.start, scope, rows)
@@ -75,6 +111,16 @@ def _visit(node: Node, scope: Surroundings, rows: list[tuple[Node, Surroundings]
         inner = inner.with_variables(*defined) if defined else inner
         for child in children(node):
             _visit(child, inner, rows)
+
+
+_SMALL = (Expr, BufferStore, BufferRegion, Range)
+
+
+@kept_with_node
+def _in_one_scope(node: Node) -> tuple[Node, ...]:
+    """The nodes of a tree in program order; none where a part of it sees more variables, or is guarded."""
+    parts = tuple(walk(node))
+    return () if any(part._defs or _guards(part) for part in parts) else parts
 
 
 def _as_tuple(value: object) -> tuple[object, ...]:
@@ -105,20 +151,46 @@ def every_node(func: PrimFunc) -> Sequence[Node]:
     return tuple(walk(func.body))
 
 
+@lru_cache(maxsize=1)
+def _nodes_by_class(func: PrimFunc) -> dict[type, list[Node]]:
+    nodes: dict[type, list[Node]] = {}
+    for node in every_node(func):
+        nodes.setdefault(node.__class__, []).append(node)
+    return nodes
+
+
+def nodes_with(func: PrimFunc, *fields: str) -> Sequence[Node]:
+    """Those of `every_node` that have one of some fields."""
+    kinds = tuple(kind for kind in _nodes_by_class(func) if any(hasattr(kind, field) for field in fields))
+    return nodes_of(func, *kinds)
+
+
+def nodes_of(func: PrimFunc, *kinds: type) -> Sequence[Node]:
+    """Those of `every_node` that are of some kinds."""
+    nodes = _nodes_by_class(func)
+    present = {kind for kind in nodes if issubclass(kind, kinds)}
+    if len(present) > 1:
+        return [node for node in every_node(func) if node.__class__ in present]
+    return nodes[present.pop()] if present else ()
+
+
 def _guards(node: Node) -> bool:
-    if isinstance(node, BlockRealize):
-        return False
-    return type(node).__name__ in ("If", "While", "Select") or getattr(node, "op", None) == "if_then_else"
+    return isinstance(node, If | While | Select) or (isinstance(node, Call) and node.op == "if_then_else")
+
+
+USES_BUFFER = (BufferLoad, BufferStore, BufferRegion, BufferData)
 
 
 def used_buffer(node: Node) -> Buffer | None:
     """The buffer that a load, store, region or address names."""
-    if isinstance(node, BufferLoad | BufferRegion | BufferData) or type(node).__name__ == "BufferStore":
-        return node.buffer  # type: ignore[attr-defined]
+    if isinstance(node, USES_BUFFER):
+        return node.buffer
     return None
+
+
+CONDITIONS = ("condition", "predicate")
 
 
 def conditions(node: Node) -> list[Expr]:
     """The expressions of a node that must be true or false."""
-    names = ("condition", "predicate")
-    return [value for name in names if isinstance(value := getattr(node, name, None), Expr)]
+    return [value for name in CONDITIONS if isinstance(value := getattr(node, name, None), Expr)]
