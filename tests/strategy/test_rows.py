@@ -112,14 +112,3 @@ def test_short_rows_are_summed_in_vectors(op: Any, length: int) -> None:
     source = "".join(tvm.lower(sch.func, CPU, stop_at="source").values())
     assert ("reduce_max" in source) == ("reduce_add" in source) == (length >= 4), source
     assert reference.check(func, sch.func)
-
-
-def test_rows_of_a_scatter_are_written_in_vectors() -> None:
-    """Elements of a slice are apart, so they need no order; slices may meet, so they come one after the other."""
-    data, points = te.placeholder((20, 48), name="data"), te.placeholder((30, 1), "int64", name="points")
-    updates = te.placeholder((30, 48), name="updates")
-    func = te.create_prim_func([data, points, updates, topi.scatter_nd(data, points, updates, reduction="add")])
-    sch = strategy.schedule(func, CPU)
-    (kernel,) = (text for text in tvm.lower(sch.func, CPU, stop_at="source").values())
-    assert "for v0" not in kernel and "store(scatter_nd" in kernel, kernel
-    assert reference.check(func, sch.func)
