@@ -104,7 +104,7 @@ def svm_regressor(n: NodeContext) -> Any:
     else:
         n.ignore("kernel_type", "kernel_params")
         near = x
-    total = n.op("add", n.op("nn.matmul", near, weights[:, None]), np.float32(n.attr("rho")[0]))
+    total = n.op("add", n.op("nn.matmul", near, weights[:, None]), float(n.attr("rho")[0]))
     if n.attr("one_class", 0):
         return n.op("where", n.op("greater", total, 0.0), *(Operand.known(np.float32(v)) for v in (1, -1)))
     return total
