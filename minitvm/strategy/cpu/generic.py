@@ -156,7 +156,7 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
         return
     extent = constant_extent(sch, spatial[-1])
     long = extent >= min(lanes, 4) if extent is not None else contiguous_along_last(block)
-    vectors = lanes > 1 and long
+    vectors = lanes > 1 and long and (reduced or isinstance(block.body, BufferStore))
     if not is_reduction(block):
         inner = vectorized(sch, spatial[-1], lanes) if vectors else None
         outer = spatial[:-1] if inner is not None else spatial
