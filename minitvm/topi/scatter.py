@@ -97,14 +97,15 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str
     ends = [as_expr(d).astype(s.dtype) for s, d in zip(spots, data.shape, strict=False)]
     inside = te.all(*(te.all(s >= const(0, s.dtype), s < end) for s, end in zip(spots, ends, strict=True)))
     point = (*(s.astype("int64") for s in spots), *inner)
-    # The slices' last axis is contiguous in memory: it is the innermost loop, and the other axes are parallel.
+    # The slices' last axis is contiguous in memory: it is the innermost loop, of vectors, since the elements of a slice
+    # are apart; the other axes of slices are parallel.
     body: Stmt = BufferStore(y, combined(y[point], news[(*at, *inner)]), point)
-    body = _loops(slices[-1:], body)
+    body = _loops(slices[-1:], body, ForKind.VECTORIZED)
     body = _loops(loops, If(inside, body) if size else body)
     return updated("scatter_nd", (indices, updates, data), (places, news, old, y), slices[:-1], body)
 
 
-def _loops(loops: Any, body: Stmt) -> Stmt:
+def _loops(loops: Any, body: Stmt, kind: ForKind = ForKind.SERIAL) -> Stmt:
     for var, extent in reversed(list(loops)):
-        body = For(var, const(0, var.dtype), extent, ForKind.SERIAL, body)
+        body = For(var, const(0, var.dtype), extent, kind, body)
     return body

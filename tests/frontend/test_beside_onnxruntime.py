@@ -40,8 +40,10 @@ def proto(nodes: Sequence[onnx.NodeProto], feeds: dict[str, tuple[np.ndarray, Se
         list(nodes), "test", infos, [onnx.ValueInfoProto(name=name) for name in outputs],
         [numpy_helper.from_array(value, name) for name, value in constants.items()],
     )  # fmt: skip
-    version = 20 if any(node.op_type == "AffineGrid" for node in nodes) else 18
-    versions = [helper.make_opsetid(*v) for v in (("", version), (MS, 1), (ML, 3))]
+    operators = {node.op_type for node in nodes}
+    version = 20 if "AffineGrid" in operators else 16 if "LayerNormalization" in operators else 18
+    ml = 4 if any(a.name == "keys_tensor" for node in nodes for a in node.attribute) else 3
+    versions = [helper.make_opsetid(*v) for v in (("", version), (MS, 1), (ML, ml))]
     return helper.make_model(graph, opset_imports=versions, ir_version=10)
 
 
@@ -142,6 +144,53 @@ CASES: dict[str, tuple[list[onnx.NodeProto], np.ndarray, Sequence[Any], dict[str
         )
         for norm in ("MAX", "L1", "L2")
     },
+    **{
+        f"SVMRegressor, {kind}": (
+            [N("SVMRegressor", ["x"], ["y"], domain=ML, coefficients=f(5).tolist(), kernel_params=[0.3, 0.2, 3.0],
+               kernel_type=kind, n_supports=5, rho=[0.3], support_vectors=f(15).tolist(), one_class=one_class)],
+            ROWS, ["n", 3], {}, ["y"],
+        )
+        for one_class, kind in ((0, "LINEAR"), (0, "POLY"), (0, "RBF"), (0, "SIGMOID"), (1, "RBF"))
+    },
+    "SVMRegressor without vectors": (
+        [N("SVMRegressor", ["x"], ["y"], domain=ML, coefficients=f(3).tolist(), kernel_params=[0.0, 0.0, 0.0],
+           kernel_type="LINEAR", rho=[0.3])], ROWS, ["n", 3], {}, ["y"],
+    ),
+    "Imputer, NaN": (
+        [N("Imputer", ["x"], ["y"], domain=ML, imputed_value_floats=[1.0, 2.0, 3.0], replaced_value_float=np.nan)],
+        np.where(ROWS > 0, ROWS, np.nan), ["n", 3], {}, ["y"],
+    ),
+    "Imputer, a number": (
+        [N("Imputer", ["x"], ["y"], domain=ML, imputed_value_int64s=[7], replaced_value_int64=-1)],
+        RNG.integers(-1, 2, (4, 3)), ["n", 3], {}, ["y"],
+    ),
+    "OneHotEncoder": (
+        [N("OneHotEncoder", ["x"], ["y"], domain=ML, cats_int64s=[3, 0, 5])], RNG.integers(0, 6, (4, 2)), ["n", 2], {},
+        ["y"],
+    ),
+    "OneHotEncoder of floats": (
+        [N("OneHotEncoder", ["x"], ["y"], domain=ML, cats_int64s=[0, 1], zeros=1)], 2 * ROWS, ["n", 3], {}, ["y"],
+    ),
+    "FeatureVectorizer": (
+        [N("FeatureVectorizer", ["x", "x", "x"], ["y"], domain=ML, inputdimensions=[3, 2, 5])],
+        RNG.integers(-5, 5, (4, 3)), ["n", 3], {}, ["y"],
+    ),
+    "LabelEncoder of floats": (
+        [N("LabelEncoder", ["x"], ["y"], domain=ML, keys_floats=[0.5, np.nan, 2.0], values_int64s=[7, 8, 9],
+           default_int64=-3)], np.array([2, 0.5, np.nan, 1], np.float32), ["n"], {}, ["y"],
+    ),
+    "LabelEncoder, version 4": (
+        [N("LabelEncoder", ["x"], ["y"], domain=ML, keys_tensor=numpy_helper.from_array(np.float32([0.5, np.nan])),
+           values_tensor=numpy_helper.from_array(ints(7, 8)), default_tensor=numpy_helper.from_array(ints(-3)))],
+        np.array([2, 0.5, np.nan, 1], np.float32), ["n"], {}, ["y"],
+    ),
+    "LabelEncoder of integers": (
+        [N("LabelEncoder", ["x"], ["y"], domain=ML, keys_int64s=[4, 2, 4], values_floats=[0.5, 1.5, 2.5])],
+        np.array([[4, 2], [3, 4]]), ["n", 2], {}, ["y"],
+    ),
+    "LayerNormalization of an old opset": (
+        [N("LayerNormalization", ["x", "s"], ["y"])], ROWS, ["n", 3], {"s": f(3)}, ["y"],
+    ),
     "contrib Range": (
         [N("Range", ["a", "b", "c"], ["r"], domain=MS), N("Add", ["x", "r"], ["y"])], ROWS, ["n", 3],
         {"a": np.float32(1), "b": np.float32(4), "c": np.float32(1)}, ["y"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -482,3 +483,30 @@ def test_a_third_power_is_two_products() -> None:
     with np.errstate(all="ignore"):
         for found, expected in zip(interpreter.run(after, values), interpreter.run(graph, values), strict=True):
             np.testing.assert_allclose(found, expected, rtol=3e-7)
+
+
+def slices_of_what_was_joined() -> None:
+    """Every slice of 3 + 1 + 2 entries, forwards, by one and by two: it reads what joins them where it needs two."""
+    rng = np.random.default_rng(0)
+    for stacked, rows in ((False, (3, 1, 2)), (True, (1, 1, 1))):
+        total, edges = sum(rows), np.cumsum((0, *rows))
+        for begin, end, step in ((b, e, s) for b in range(-1, total) for e in range(-1, total + 2) for s in (1, 2)):
+            places = range(*slice(begin, end, step).indices(total))
+            if not places:
+                continue
+            b = GraphBuilder("joined")
+            shapes = [(2, 4) if stacked else (2, n, 4) for n in rows]
+            parts = [b.input(f"x{k}", shape) for k, shape in enumerate(shapes)]
+            joined = b.op("stack" if stacked else "concatenate", *parts, axis=-2)
+            cut = b.op("strided_slice", joined, begin=(1, begin), end=(4, end), strides=(2, step), axes=(-1, 1))
+            graph = b.build(b.op("nn.relu", cut))
+            after = dead_code(simplify(graph))
+            verify_graph(after)
+            alone = any(low <= places[0] and places[-1] < high for low, high in pairwise(edges))
+            assert (operators(after)["stack"] + operators(after)["concatenate"] == 0) == alone, (begin, end, step)
+            arrays = {f"x{k}": rng.standard_normal(s).astype("float32") for k, s in enumerate(shapes)}
+            same(interpreter.run(after, arrays), interpreter.run(graph, arrays))
+
+
+def test_slices_of_what_was_joined() -> None:
+    slices_of_what_was_joined()

@@ -1,4 +1,4 @@
-"""The schedule of what has none of its own: sums of all elements are tasks, and each is summed in vectors."""
+"""The schedule of what has none of its own: sums of all elements are tasks, and what is apart is in vectors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minitvm
-from minitvm import reference, te, topi
+from minitvm import reference, strategy, te, topi
 from minitvm.expr import walk
 from minitvm.strategy.registry import chosen
 from minitvm.target import Target
@@ -18,6 +18,7 @@ from minitvm.tir.nodes import For, ForKind, PrimFunc
 from .families import TARGET
 
 CPU = Target(TARGET)
+WIDE = Target("cpu -vector_bits=512 -cores=1")
 ALL = {"sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod}
 
 
@@ -58,3 +59,29 @@ def test_a_total_of_open_extent() -> None:
         x, y = np.arange(rows * 40, dtype="int32").reshape(rows, 40), np.zeros((), "int32")
         module(x, y)
         assert y == x.sum()
+
+
+def source(func: PrimFunc) -> str:
+    """Its kernels, after a check that the schedule kept the meaning."""
+    sch = strategy.schedule(func, WIDE)
+    assert reference.check(func, sch.func)
+    return "".join(minitvm.lower(sch.func, WIDE, stop_at="source").values())
+
+
+def test_rows_of_a_scatter_are_written_in_vectors() -> None:
+    """Elements of a slice are apart, so they need no order; slices may meet, so they come one after the other."""
+    data, points = te.placeholder((20, 48), name="data"), te.placeholder((30, 1), "int64", name="points")
+    updates = te.placeholder((30, 48), name="updates")
+    func = te.create_prim_func([data, points, updates, topi.scatter_nd(data, points, updates, reduction="add")])
+    kernel = source(func)
+    assert "for v0" not in kernel and "store(scatter_nd" in kernel, kernel
+
+
+@pytest.mark.parametrize("op", [topi.argmax, topi.argmin])
+@pytest.mark.parametrize("width", [8, 21])
+def test_places_of_the_largest_are_vectors(op: Any, width: int) -> None:
+    """Both results of the reduction are registers, and no condition masks what is read anyway."""
+    x = te.placeholder((2, 5, width), name="x")
+    kernel = source(te.create_prim_func([x, op(x, axis=1)]))
+    assert "f32x8" in kernel and "load_masked(p" not in kernel, kernel
+    assert kernel.count("invert(") == 0, kernel

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from minitvm import strategy, te, topi
+import minitvm as tvm
+from minitvm import reference, strategy, te, topi
 from minitvm.script import tir as T
 from minitvm.strategy.blocks import extents, is_reduction
 from minitvm.strategy.registry import chosen
@@ -99,3 +100,15 @@ def test_loops_that_are_no_axes_are_refused() -> None:
 
     assert normalized(tiled) is not None
     assert chosen(tiled, CPU).rule == "generic"
+
+
+@pytest.mark.parametrize("length", [3, 4, 12, 16, 25, 32])
+@pytest.mark.parametrize("op", [topi.softmax, topi.log_softmax])
+def test_short_rows_are_summed_in_vectors(op: Any, length: int) -> None:
+    """A row that fills four lanes has sums in lanes; rows of three would pay more to add them up."""
+    x = te.placeholder((8, length), name="x")
+    func = te.create_prim_func([x, op(x, axis=-1)])
+    sch = strategy.schedule(func, CPU)
+    source = "".join(tvm.lower(sch.func, CPU, stop_at="source").values())
+    assert ("reduce_max" in source) == ("reduce_add" in source) == (length >= 4), source
+    assert reference.check(func, sch.func)

@@ -102,8 +102,39 @@ def third_power(item: OpNode, facts: Facts) -> tuple[OpNode, ...] | None:
     return OpNode("multiply", (x, x), {}, (square,)), OpNode("multiply", (square, x), {}, item.outputs)
 
 
+def part_of_joined(item: OpNode, facts: Facts) -> tuple[OpNode, ...] | OpNode | None:
+    """A slice that takes all it has of one part of concatenate(...) or stack(...) -> a slice of that part."""
+    joined = facts.made_by(item.inputs[0], "concatenate", "stack") if item.op == "strided_slice" else None
+    if joined is None:
+        return None
+    rank = joined.output.ndim
+    axes = [a % rank for a in item.attrs["axes"] or range(len(item.attrs["begin"]))]
+    at, stacked = joined.attrs["axis"] % rank, joined.op == "stack"
+    begin, end, steps = list(item.attrs["begin"]), list(item.attrs["end"]), list(item.attrs["strides"] or (1,))
+    extents = [1 if stacked else x.shape[at] for x in joined.inputs]
+    if axes.count(at) != 1 or len(steps) != len(axes) or not all(isinstance(e, int) for e in extents):
+        return None
+    k = axes.index(at)
+    if not isinstance(begin[k], int) or not isinstance(end[k], int) or steps[k] < 1:
+        return None
+    places = range(*slice(begin[k], end[k], steps[k]).indices(sum(extents)))
+    offset = 0
+    for x, extent in zip(joined.inputs, extents, strict=True):
+        if len(places) and offset <= places[0] and places[-1] < offset + extent:
+            begin[k], end[k] = places[0] - offset, places[-1] + 1 - offset
+            cut = {"begin": tuple(begin), "end": tuple(end), "strides": tuple(steps), "axes": tuple(axes)}
+            if not stacked:
+                return _instead(item, "strided_slice", x, **cut)
+            entry = Value(f"{item.output.name}_entry", (*x.shape[:at], 1, *x.shape[at:]), x.dtype)
+            whole = OpNode("expand_dims", (x,), registry.get("expand_dims").normalize({"axis": (at,)}), (entry,))
+            return whole, _instead(item, "strided_slice", entry, **cut)
+        offset += extent
+    return None
+
+
 RULES: list[Rule] = [
     third_power, same_cast, same_form, single_part, idle_transpose, double_transpose, reshape_chain, times_one,
+    part_of_joined,
 ]  # fmt: skip
 
 

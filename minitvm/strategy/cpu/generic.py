@@ -156,7 +156,7 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
         return
     extent = constant_extent(sch, spatial[-1])
     long = extent >= min(lanes, 4) if extent is not None else contiguous_along_last(block)
-    vectors = lanes > 1 and long and isinstance(block.body, BufferStore)
+    vectors = lanes > 1 and long and (reduced or isinstance(block.body, BufferStore))
     if not is_reduction(block):
         inner = vectorized(sch, spatial[-1], lanes) if vectors else None
         outer = spatial[:-1] if inner is not None else spatial
@@ -177,7 +177,8 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
             if attempt(lambda: _summed_apart(sch, handle, reduced[-1], lanes)) is not None:
                 parallelized(sch, list(sch.get_loops(handle))[: len(spatial)], work(block), knobs.tasks)
                 return
-        if (length is None or length >= 2 * lanes) and lanes > 1 and reduces_along_last(block):
+        enough = lanes if len(reduced) == 1 else 2 * lanes
+        if (length is None or length >= enough) and lanes > 1 and reduces_along_last(block):
             long = length is None or length >= 4 * knobs.sums * lanes
             attempt(lambda: sch.annotate(reduced[-1], LANES, knobs.sums * lanes if long else lanes))
         parallelized(sch, spatial, work(block), knobs.tasks)

@@ -42,6 +42,7 @@ from .tiling import cpu_of
 
 _OPEN = 256  # what an open length counts as
 _SUMS = (4, 1)  # vectors in which a sum is kept: one waits for itself
+_FEWEST_LANES = 4  # in which a sum is kept; fewer cost more to add up than they save
 _TURNS = 4  # of a loop over several vectors of sums, which are enough to pay for adding these up
 
 
@@ -118,8 +119,14 @@ def _in_vectors(sch: Schedule, name: str, outside: int, vector_bytes: int, sums:
         sch.vectorize(lane)
     elif reduces_along_last(block):
         *_, along = loops_as_one(sch, handle, [(p, loop) for (p, _), loop in zip(summed, over, strict=True)])
-        if (constant_extent(sch, along) or _OPEN) >= 2 * lanes:
-            sch.annotate(along, LANES, sums * lanes)
+        filled = _filled_lanes(constant_extent(sch, along), lanes)
+        if filled >= _FEWEST_LANES:
+            sch.annotate(along, LANES, sums * filled)
+
+
+def _filled_lanes(length: int | None, lanes: int) -> int:
+    """How many lanes of a vector a sum fills at least once: a power of two, and all if the length is open."""
+    return lanes if length is None else min(lanes, 1 << max(0, length.bit_length() - 1))
 
 
 def _cycles(stream: Stream, vector_bytes: int, sums: int, cpu: Any) -> float:

@@ -32,9 +32,11 @@ from ...expr import (
     Select,
     Sub,
     Var,
+    children,
     const,
     map_children,
     replace,
+    structural_equal,
     walk,
 )
 from ...expr.intrin import COLLECTIVES
@@ -148,6 +150,7 @@ class _Vectorizer:
         self.around = around
         self.limit = limit
         self.tail: Expr | None = None  # the mask of the lanes before the limit: at least one of them runs
+        self.read: tuple[BufferLoad, ...] = ()  # what each lane of the mask reads, whatever its conditions say
 
     def whole(self, body: Stmt) -> Stmt:
         """The body with every lane, or the first `limit` lanes."""
@@ -192,7 +195,8 @@ class _Vectorizer:
             if self.varies(stmt.value) or mask is not None:
                 raise NotVectorizable(f"all lanes store to {stmt.buffer.name}[{index}]")
             return BufferStore(buffer, self.expr(stmt.value, mask), (index,))
-        return BufferStore(buffer, self.widened(self.expr(stmt.value, mask)), (index,), mask)
+        with self.reading(stmt.value):
+            return BufferStore(buffer, self.widened(self.expr(stmt.value, mask)), (index,), mask)
 
     def branch(self, stmt: If, mask: Expr | None) -> Stmt:
         if self.agrees(stmt.condition, mask):
@@ -229,11 +233,12 @@ class _Vectorizer:
         if self.agrees(stmt.value, mask):
             with self.inside(stmt):
                 return replace(stmt, body=self.stmt(stmt.body, mask))
-        value = self.widened(self.expr(stmt.value, mask))
-        vector = Var(stmt.var.name, value.dtype)
-        self.varying.add(stmt.var)
-        self.vectors[stmt.var] = vector
-        return LetStmt(vector, value, self.stmt(stmt.body, mask))
+        with self.reading(stmt.value):
+            value = self.widened(self.expr(stmt.value, mask))
+            vector = Var(stmt.var.name, value.dtype)
+            self.varying.add(stmt.var)
+            self.vectors[stmt.var] = vector
+            return LetStmt(vector, value, self.stmt(stmt.body, mask))
 
     # -- expressions
 
@@ -264,6 +269,19 @@ class _Vectorizer:
         self.around = (*before, part)
         yield
         self.around = before
+
+    @contextmanager
+    def reading(self, value: Expr) -> Iterator[None]:
+        """While a value is rewritten, and what stands behind it."""
+        before = self.read
+        self.read = (*before, *_surely_read(value))
+        yield
+        self.read = before
+
+    def is_read(self, e: Expr) -> bool:
+        """Whether each load of a value is done anyway: then its address is good, and a mask saves nothing."""
+        loads = [node for node in walk(e) if isinstance(node, BufferLoad)]
+        return all(any(structural_equal(load, other) for other in self.read) for load in loads)
 
     def access(self, buffer: Buffer, index: Expr, mask: Expr | None) -> tuple[Buffer, Expr]:
         new = self.index(index, mask)
@@ -311,7 +329,7 @@ class _Vectorizer:
             return Cast(e.dtype.with_lanes(self.lanes), self.expr(e.value, mask))
         if isinstance(e, Select):
             return Select(*(self.widened(self.expr(part, mask)) for part in (e.condition, e.true_value, e.false_value)))
-        if isinstance(e, LogicalOp) and any(isinstance(node, BufferLoad) for node in walk(e.b)):
+        if isinstance(e, LogicalOp) and not self.is_read(e.b):
             # The right operand is evaluated only where the left one does not decide.
             a = self.widened(self.expr(e.a, mask))
             needed = a if isinstance(e, And) else Not(a)
@@ -352,6 +370,16 @@ class _Vectorizer:
         if e.op.startswith("vector_reduce") or e.op == "tvm_storage_sync" or e.op in COLLECTIVES:
             raise NotVectorizable(f"{e.op} inside a vector")
         return Call(dtype, e.op, tuple(self.widened(self.expr(a, mask)) for a in e.args))
+
+
+def _surely_read(e: Any) -> Iterator[BufferLoad]:
+    """The loads of a value that no condition in it guards."""
+    if isinstance(e, BufferLoad):
+        yield e
+    guarded = isinstance(e, LogicalOp) or (isinstance(e, Call) and e.op == "if_then_else")
+    parts = e.args if isinstance(e, Call) else tuple(children(e))
+    for part in parts[:1] if guarded else parts:
+        yield from _surely_read(part)
 
 
 def _in_bounds(load: BufferLoad) -> list[Expr]:

@@ -42,7 +42,7 @@ from tests.graph.passes.test_blocked_layout import (
     reductions_keep_their_meaning,
 )
 from tests.graph.passes.test_channel_use import uses_are_counted
-from tests.graph.test_passes import test_a_third_power_is_two_products
+from tests.graph.test_passes import slices_of_what_was_joined, test_a_third_power_is_two_products
 from tests.strategy.test_rows import all_cases_are_recognised
 
 from ..oracle import Noticed, Trial, drawn
@@ -84,6 +84,11 @@ SIMPLIFY.edit(
     "a third power is a second one", "third_power", "(square, x)", "(x, x)",
     by=[by_hand("a third power", test_a_third_power_is_two_products)],
 )  # fmt: skip
+JOINED = by_hand("slices of what was joined", slices_of_what_was_joined)
+SIMPLIFY.edit("a slice may end behind its part", "part_of_joined", "places[-1] < offset + extent", "True", by=[JOINED])
+SIMPLIFY.edit(
+    "a slice of a part begins as that of all", "part_of_joined", "places[0] - offset, ", "places[0], ", by=[JOINED]
+)
 FUSE = Faults(
     "graph fuse",
     PASSES + "fuse",

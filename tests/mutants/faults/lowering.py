@@ -11,6 +11,8 @@ from tests.tir.transform.test_strided_stores import gaps_are_filled
 from tests.tir.transform.test_vector_indices import all_vectors
 from tests.tir.transform.test_vectorize import (
     BODIES,
+    CONDITIONS,
+    test_only_a_load_that_is_not_done_anyway_is_masked,
     test_what_lanes_share_is_one_load_under_the_first_lanes_condition,
     test_what_lanes_share_is_read_only_if_one_of_them_runs,
 )
@@ -532,6 +534,16 @@ SHARED.edit(
 
 SHARED.edit("a lane always runs", "_Vectorizer.load", "(needed, BufferLoad", '(const(True, "bool"), BufferLoad')
 SHARED.edit("the second lane speaks for all", "some_lane", "mask.a.base,", "mask.a.base + mask.a.stride,")
+
+
+def only_what_is_done_anyway() -> None:
+    for condition in CONDITIONS:
+        test_only_a_load_that_is_not_done_anyway_is_masked(condition)
+
+
+ANYWAY = Faults("vectorize: loads", TRANSFORM + "vectorize", [by_hand("loads done anyway", only_what_is_done_anyway)])
+ANYWAY.edit("what a condition guards is read anyway", "_surely_read", "parts[:1] if guarded else parts", "parts")
+ANYWAY.edit("one load of a condition is done anyway", "_Vectorizer.is_read", "return all(", "return any(")
 
 # -- strided_loads
 

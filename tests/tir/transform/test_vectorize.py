@@ -82,6 +82,27 @@ def test_what_lanes_share_is_one_load_under_the_first_lanes_condition(where: str
         np.testing.assert_array_equal(computed, expected)
 
 
+CONDITIONS = {
+    "A[vv] > 3 or (A[vv] < 1 and A[vv] != n)": True,  # the left operand reads it
+    "vv > 2 and A[vv] > 1": True,  # what is chosen reads it
+    "vv < n and A[vv * 4] > 0": False,  # there is no such element for the others
+    "A[vv] > 1 and A[vv] < A[vv + 6 * (vv // n)]": False,  # one of the two is
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_only_a_load_that_is_not_done_anyway_is_masked(condition: str) -> None:
+    func = vectorized(f"C[vv] = T.Select({condition}, A[vv], 2)", "v < 12")
+    module = lower(from_source(func.script().replace("in range(12)", "in T.vectorized(12)")))  # type: ignore[arg-type]
+    loads = [n for kernel in dict(module.items()).values() for n in walk(kernel.body) if isinstance(n, BufferLoad)]
+    assert all(load.predicate is None for load in loads) == CONDITIONS[condition]
+    arrays = np.arange(24, dtype=np.int32) % 5, np.zeros(1, np.int32)
+    expected, computed = np.zeros(12, np.int32), np.zeros(12, np.int32)
+    reference.run(func, *arrays, 6, expected)
+    kernel_reference.run(module, *arrays, 6, computed)
+    np.testing.assert_array_equal(computed, expected)
+
+
 @given(st.integers(0, 70), st.integers(0, 3))
 def test_an_open_extent_becomes_vectors_and_a_rest(n: int, start: int) -> None:
     """At each number of iterations, also with the verifier behind the schedule and every pass."""

@@ -11,6 +11,7 @@ from . import (
     creation,
     elementwise,
     experts,
+    features,
     fused,
     indexing,
     linear_algebra,

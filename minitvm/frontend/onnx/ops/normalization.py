@@ -108,7 +108,7 @@ def instance_norm(n: NodeContext) -> Any:
     return n.op("nn.instance_norm", n[0], n[1], n[2], epsilon=n.attr("epsilon", 1e-5))
 
 
-@converter("LayerNormalization", since=17)
+@converter("LayerNormalization")  # ONNX Runtime writes it for any opset
 def layer_norm(n: NodeContext) -> Any:
     """Over the axes from `axis` on. Half floats are normalised in float32, which the statistics keep."""
     x, scale, bias = n[0], n[1], n.optional(2)
