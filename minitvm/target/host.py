@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from .machines import CPU, Cache
@@ -33,9 +34,23 @@ def detect_cpu(cpuinfo: str = "/proc/cpuinfo", caches: str = _CACHES) -> CPU:
         l1=levels.get(1, Cache(32 * 1024, 8)),
         l2=levels.get(2, Cache(512 * 1024, 8)),
         l3=levels.get(3, Cache(0, 1)),
-        features=tuple(f for f in _FEATURES if f in flags),
+        features=tuple(f for f in _FEATURES if f in flags and (not f.startswith("amx") or tiles_allowed())),
         l1_rate=_L1_RATES.get(_field(text, "vendor_id"), 128),
     )
+
+
+@cache
+def tiles_allowed() -> bool:
+    """Whether this process may use the tile registers of AMX. Linux gives them to a process that asks, if it may.
+
+    That is arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA); a sandbox may refuse it, whatever the CPU has.
+    """
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return False
+    try:
+        return ctypes.CDLL(None).syscall(158, 0x1023, 18) == 0
+    except (OSError, AttributeError):
+        return False
 
 
 # Bytes that a core's loads get from the L1 cache in a cycle, where they are fewer than two vectors of 512 bits.

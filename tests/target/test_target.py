@@ -185,3 +185,27 @@ def test_target_strings_of_tvm_without_a_counterpart_are_refused_with_one_that_h
 
 def test_cpus_of_llvm_are_like_models_that_exist() -> None:
     assert {Target(f"llvm -mcpu={name}").name for name in tvm_options.MODELS} == set(tvm_options.MODELS)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_tile_registers_count_where_a_process_may_use_them(
+    allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sandbox may refuse them, whatever the CPU has; then kernels are compiled without them, too."""
+    from minitvm.runtime.cpu import loader
+    from minitvm.target import host
+
+    monkeypatch.setattr(host, "tiles_allowed", lambda: allowed)
+    monkeypatch.setattr(loader, "tiles_allowed", lambda: allowed)
+    (tmp_path / "cpuinfo").write_text("flags\t: fpu sse4_2 avx2 avx512f avx512vl amx_tile amx_int8 amx_bf16\n")
+    found = host.detect_cpu(str(tmp_path / "cpuinfo"), str(tmp_path))
+    assert ("amx_int8" in found.features) is allowed
+
+    class Features:
+        def flatten(self) -> str:
+            return "+avx2,+amx-tile,+amx-int8"
+
+    monkeypatch.setattr(loader.llvm, "get_host_cpu_features", Features)
+    loader._host_features.cache_clear()
+    assert ("+amx-int8" in loader._host_features()) is allowed
+    loader._host_features.cache_clear()

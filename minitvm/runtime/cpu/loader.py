@@ -12,6 +12,7 @@ import threading
 import llvmlite.binding as llvm
 
 from ...errors import InternalError
+from ...target.host import tiles_allowed
 
 __all__ = ["LoadedKernel", "cpu_description", "kernel_target_machine", "load_kernel"]
 
@@ -28,15 +29,22 @@ def _initialise() -> None:
     if library is not None:
         llvm.load_library_permanently(library)
     if llvm.get_host_cpu_features().get("amx-tile"):
-        # Linux gives a process the registers of AMX when it asks: arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA).
-        ctypes.CDLL(None).syscall(158, 0x1023, 18)
+        tiles_allowed()
 
 
 def cpu_description() -> tuple[str, str]:
     """(CPU name, features) that kernels are compiled for; NUMBA_CPU_NAME and NUMBA_CPU_FEATURES override the host's."""
     name = os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
     features = os.environ.get("NUMBA_CPU_FEATURES")
-    return name, llvm.get_host_cpu_features().flatten() if features is None else features
+    return name, _host_features() if features is None else features
+
+
+@functools.cache
+def _host_features() -> str:
+    found = llvm.get_host_cpu_features().flatten()
+    if "+amx-tile" not in found or tiles_allowed():
+        return found
+    return ",".join(f"-{name[1:]}" if name.startswith("+amx") else name for name in found.split(","))
 
 
 def kernel_target_machine() -> llvm.TargetMachine:

@@ -40,7 +40,6 @@ from .tiling import cpu_of
 FEATURES = {"u8i8": "amx_int8", "bf16": "amx_bf16"}  # of CPUs that multiply such words in tiles
 PER_WORD = {"u8i8": 4, "bf16": 2}
 _PRODUCTS = {"dot4_u8i8": "u8i8", "dot2_bf16": "bf16"}
-_REGISTERS = 8
 _TILES = ((2, 2), (1, 4), (3, 1), (1, 3), (1, 2), (2, 1), (1, 1))  # rows and columns of tiles that registers hold
 _STEP = 4.0  # cycles of a step's addresses and of the loop around it
 _BEHIND = 4.0  # cycles of a row of sixteen results on its way through the stack
