@@ -21,6 +21,8 @@ REASONS: dict[Row, str] = {
     ("pass changes", "strided_stores"): "rows that lie in turn: tests/tir/transform/test_strided_stores.py",
     **{(what, "swizzle_shared"): "tiles of warpgroups: tests/tir/transform/test_swizzle_shared.py"
        for what in ("pass changes", "pass changes nothing")},
+    **{(what, "reuse_workspaces"): "workspaces of open size: tests/tir/transform/test_reuse_workspaces.py"
+       for what in ("pass changes", "pass changes nothing")},
     ("storage scope", "warpgroup"): "sums of warpgroups: tests/strategy/test_warpgroups.py",
     ("graph pass changes", "attention"): "scores larger than a cache: tests/graph/passes/test_attention.py",
     ("graph pass changes", "byte_tables"): "quantised networks: tests/graph/passes/test_byte_tables.py",
