@@ -97,7 +97,7 @@ def register_named(name: str) -> None:
     elif kind == "zero":
         desc = _zero(rows, dtype)
     else:
-        desc = {"u8i8": _dot_of_bytes, "bf16": _dot_of_brain}[match["words"]](rows)
+        desc = _dot(rows, match["words"])
     TensorIntrin.register(name, desc, instruction={"numba-cpu": _SPELLINGS + kind})
 
 
@@ -159,14 +159,17 @@ def _store(rows: int, dtype: str, scope: str) -> PrimFunc:
     return desc
 
 
-def _dot_of_bytes(rows: int) -> PrimFunc:
+def _dot(rows: int, words: str) -> PrimFunc:
     from ..script import builtins as T
+
+    dtype = SUMS[words]
+    product = T.dot4_u8i8 if words == "u8i8" else lambda a, b: T.dot2_bf16(T.float32(0), a, b)
 
     @T.prim_func
     def desc(
         A: T.Buffer((rows, 16), "int32", scope=SCOPE),
         B: T.Buffer((16, 16), "int32", scope=SCOPE),
-        C: T.Buffer((rows, 16), "int32", scope=SCOPE),
+        C: T.Buffer((rows, 16), dtype, scope=SCOPE),
     ) -> None:
         with T.block("root"):
             T.reads(C[0:rows, 0:16], A[0:rows, 0:16], B[0:16, 0:16])
@@ -174,26 +177,6 @@ def _dot_of_bytes(rows: int) -> PrimFunc:
             for i, j, k in T.grid(rows, 16, 16):
                 with T.block("update"):
                     vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                    C[vi, vj] = C[vi, vj] + T.dot4_u8i8(A[vi, vk], B[vk, vj])
-
-    return desc
-
-
-def _dot_of_brain(rows: int) -> PrimFunc:
-    from ..script import builtins as T
-
-    @T.prim_func
-    def desc(
-        A: T.Buffer((rows, 16), "int32", scope=SCOPE),
-        B: T.Buffer((16, 16), "int32", scope=SCOPE),
-        C: T.Buffer((rows, 16), "float32", scope=SCOPE),
-    ) -> None:
-        with T.block("root"):
-            T.reads(C[0:rows, 0:16], A[0:rows, 0:16], B[0:16, 0:16])
-            T.writes(C[0:rows, 0:16])
-            for i, j, k in T.grid(rows, 16, 16):
-                with T.block("update"):
-                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                    C[vi, vj] = C[vi, vj] + T.dot2_bf16(T.float32(0), A[vi, vk], B[vk, vj])
+                    C[vi, vj] = C[vi, vj] + product(A[vi, vk], B[vk, vj])
 
     return desc
