@@ -46,7 +46,7 @@ def test_a_long_total_has_tasks_and_lanes() -> None:
     assert any(LANES in loop.annotations for loop in loops)
 
 
-@pytest.mark.parametrize("op", ALL)
+@pytest.mark.parametrize("op", ["max", "sum"])
 def test_the_schedule_keeps_the_meaning(op: str) -> None:
     func = total(op, (64, 260))
     assert reference.check(func, chosen(func, CPU).schedule.func)
