@@ -40,12 +40,12 @@ def fill(emitter: Any, stmt: Instruction) -> None:
     """An accumulator of zeros."""
     _needs(emitter, stmt, 80)
     zero = f"{emitter.use('f32')}(0.0)"
-    emitter.line(f"{_registers(emitter, _tiles(stmt)[0], _ROWS)} = ({', '.join([zero] * 4)})")
+    emitter.line(f"{_registers(emitter, stmt.tiles[0], _ROWS)} = ({', '.join([zero] * 4)})")
 
 
 def store(emitter: Any, stmt: Instruction) -> None:
     """An accumulator to memory: each thread its two neighbours of each piece, in one access where 8 bytes divide it."""
-    fragment, place = _tiles(stmt)
+    fragment, place = stmt.tiles
     sums = _registers(emitter, fragment, _ROWS)
     array, start = start_of(emitter, place)
     row = emitter.index(stride_of(emitter, place, 0))
@@ -108,7 +108,7 @@ def load_b_rows_words(emitter: Any, stmt: Instruction) -> None:
 def _load_words(emitter: Any, stmt: Instruction, pieces: tuple[tuple[int, int], ...], turned: bool) -> None:
     # Products round them. Nobody else reads a fragment: an element is rounded once, here, however many they are.
     _needs(emitter, stmt, 80)
-    memory, fragment = _tiles(stmt)
+    memory, fragment = stmt.tiles
     array, start = start_of(emitter, memory)
     row = emitter.index(stride_of(emitter, memory, 0))
     group, thread = f"({emitter.lane} >> 2)", f"({emitter.lane} & 3)"
@@ -123,7 +123,7 @@ def _load_words(emitter: Any, stmt: Instruction, pieces: tuple[tuple[int, int], 
 def multiply(emitter: Any, stmt: Instruction) -> None:
     """`mma.sync.m16n8k16`; `m16n8k8` of float32 that were rounded when they were loaded."""
     _needs(emitter, stmt, 80)
-    a, b, c = _tiles(stmt)
+    a, b, c = stmt.tiles
     turned = stmt.name.endswith("_nt")
     if a.buffer.dtype == "float32":
         of_a, of_b, kind = _A_WORDS, _COLUMNS_OF_WORDS if turned else _ROWS_OF_WORDS, "8_tf32"
@@ -136,7 +136,7 @@ def multiply(emitter: Any, stmt: Instruction) -> None:
 
 def _load(emitter: Any, stmt: Instruction, kind: str, place: str) -> None:
     _needs(emitter, stmt, 75)
-    memory, fragment = _tiles(stmt)
+    memory, fragment = stmt.tiles
     tiles, operation = LOADS[kind]
     array, start = start_of(emitter, memory)
     row = constant_stride(emitter, memory, 0)
@@ -150,10 +150,6 @@ def _load(emitter: Any, stmt: Instruction, kind: str, place: str) -> None:
     if len(names) > 1:
         for number, name in enumerate(names):
             emitter.line(f"{name} = ({loaded}[{2 * number}], {loaded}[{2 * number + 1}])")
-
-
-def _tiles(stmt: Instruction) -> list[Tile]:
-    return [o for o in stmt.operands if isinstance(o, Tile)]
 
 
 def _registers(emitter: Any, tile: Tile, pieces: tuple[tuple[int, int], ...]) -> str:

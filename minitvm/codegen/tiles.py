@@ -13,13 +13,13 @@ from .operands import start_of, stride_of
 
 def zero(emitter: Any, stmt: Instruction) -> None:
     """A tile of zeros."""
-    (tile,) = _tiles(stmt)
+    (tile,) = stmt.tiles
     emitter.line(f"{_variable(emitter, tile)} = {emitter.use('tile_zero')}({rows_of(stmt.name)})")
 
 
 def load(emitter: Any, stmt: Instruction) -> None:
     """A tile from memory."""
-    memory, tile = _tiles(stmt)
+    memory, tile = stmt.tiles
     step = emitter.place(emitter.analyzer.simplify(stride_of(emitter, memory, 0) * step_of(stmt.name)))
     place = f"{', '.join(start_of(emitter, memory))}, {step}"
     emitter.line(f"{_variable(emitter, tile)} = {emitter.use('tile_load')}({place}, {rows_of(stmt.name)})")
@@ -27,19 +27,15 @@ def load(emitter: Any, stmt: Instruction) -> None:
 
 def dot(emitter: Any, stmt: Instruction) -> None:
     """The product of two tiles, added to a third."""
-    a, b, c = (_variable(emitter, tile) for tile in _tiles(stmt))
+    a, b, c = (_variable(emitter, tile) for tile in stmt.tiles)
     emitter.line(f"{c} = {emitter.use(f'tile_dot_{words_of(stmt.name)}')}({c}, {a}, {b}, {rows_of(stmt.name)})")
 
 
 def store(emitter: Any, stmt: Instruction) -> None:
     """A tile to memory."""
-    tile, memory = _tiles(stmt)
+    tile, memory = stmt.tiles
     place = f"{', '.join(start_of(emitter, memory))}, {emitter.place(stride_of(emitter, memory, 0))}"
     emitter.line(f"{emitter.use('tile_store')}({place}, {_variable(emitter, tile)}, {rows_of(stmt.name)})")
-
-
-def _tiles(stmt: Instruction) -> list[Tile]:
-    return [o for o in stmt.operands if isinstance(o, Tile)]
 
 
 def _variable(emitter: Any, tile: Tile) -> str:

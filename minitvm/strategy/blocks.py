@@ -70,6 +70,12 @@ def is_reduction(block: Block) -> bool:
     return any(axis.kind == REDUCE for axis in block.iter_vars)
 
 
+def only_reduction(func: PrimFunc) -> Block | None:
+    """The one block of a function that has reduction iterators; None where none has, or several have."""
+    reductions = [block for block in blocks_of(func) if is_reduction(block)]
+    return reductions[0] if len(reductions) == 1 else None
+
+
 def contiguous_along_last(block: Block) -> bool:
     """Whether the last spatial iterator is the last index of what is written and of all that it indexes."""
     last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]

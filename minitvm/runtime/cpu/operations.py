@@ -47,15 +47,9 @@ def tile_dot(builder: ir.IRBuilder, a: tile_products.Tile, b: tile_products.Tile
     """
     if not {"amx-tile", "amx-int8"} <= _features():
         return False
-    tile, short, wide = _Tile(), ir.IntType(16), ir.IntType(64)
-    memory = [short, short, ir.IntType(8).as_pointer(), wide]
-    size = [ir.Constant(short, tile_products.ROWS), ir.Constant(short, 4 * tile_products.WORDS)]
-    load = declare(builder, "llvm.x86.tileloadd64.internal", ir.FunctionType(tile, memory))
-    product = declare(builder, "llvm.x86.tdpbssd.internal", ir.FunctionType(tile, [*[short] * 3, *[tile] * 3]))
-    store = declare(builder, "llvm.x86.tilestored64.internal", ir.FunctionType(ir.VoidType(), [*memory, tile]))
-    sums, left, right = (builder.call(load, [*size, *one]) for one in (c, a, b))
-    total = builder.call(product, [*size, size[1], sums, left, right])
-    builder.call(store, [*size, *c, total])
+    machine, rows = _Amx(), tile_products.ROWS
+    sums, left, right = (machine.load(builder, rows, *place) for place in (c, a, b))
+    machine.store(builder, rows, *c, machine.dot(builder, "i8i8", rows, sums, left, right))
     return True
 
 
@@ -90,7 +84,7 @@ class _Amx:
 
     def dot(self, builder: ir.IRBuilder, kind: str, rows: int, c: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
         types = [*[self._SHORT] * 3, *[_Tile()] * 3]
-        name = {"u8i8": "tdpbusd", "bf16": "tdpbf16ps"}[kind]
+        name = {"i8i8": "tdpbssd", "u8i8": "tdpbusd", "bf16": "tdpbf16ps"}[kind]
         function = declare(builder, f"llvm.x86.{name}.internal", ir.FunctionType(_Tile(), types))
         sizes = [*self._size(rows), self._BYTES]
         operands = [self._as_tile(builder, words) for words in (c, a, b)]

@@ -19,7 +19,7 @@ from typing import Any
 from ...expr import REDUCE
 from ...tir import IndexMap, Schedule
 from ...tir.nodes import Block, PrimFunc
-from ..blocks import block_of, blocks_of, is_reduction
+from ..blocks import block_of, only_reduction
 from ..candidate import Candidate, Cost, Knob, Unfit
 from ..epilogues import epilogue, rearranged
 from ..registry import rule
@@ -39,11 +39,11 @@ def has_contraction(func: PrimFunc) -> bool:
 
 
 def _reduction(func: PrimFunc) -> Block | None:
-    reductions = [block for block in blocks_of(func) if is_reduction(block)]
-    if len(reductions) != 1:
+    block = only_reduction(func)
+    if block is None:
         return None
-    dtype = reductions[0].writes[0].buffer.dtype
-    return reductions[0] if dtype.is_float or dtype == "int32" else None
+    dtype = block.writes[0].buffer.dtype
+    return block if dtype.is_float or dtype == "int32" else None
 
 
 @rule("cpu", has_contraction)

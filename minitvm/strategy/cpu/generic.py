@@ -179,8 +179,7 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
                 return
         enough = lanes if len(reduced) == 1 else 2 * lanes
         if (length is None or length >= enough) and lanes > 1 and reduces_along_last(block):
-            long = length is None or length >= 4 * knobs.sums * lanes
-            attempt(lambda: sch.annotate(reduced[-1], LANES, knobs.sums * lanes if long else lanes))
+            _in_lanes(sch, reduced[-1], knobs, lanes)
         parallelized(sch, spatial, work(block), knobs.tasks)
     _written_out(sch, reduced, knobs.unroll)
 
@@ -217,10 +216,15 @@ def _summed_in_parts(sch: Schedule, block: Any, knobs: BlockKnobs, lanes: int) -
 
     summed = attempt(apart) if amount >= PARALLEL_WORK and parts > 1 else None
     inner = sch.get_loops(block if summed is None else summed)[-1]
-    length = constant_extent(sch, inner)
     if along and lanes > 1:
-        long = length is None or length >= 4 * knobs.sums * lanes
-        attempt(lambda: sch.annotate(inner, LANES, knobs.sums * lanes if long else lanes))
+        _in_lanes(sch, inner, knobs, lanes)
+
+
+def _in_lanes(sch: Schedule, loop: Any, knobs: BlockKnobs, lanes: int) -> None:
+    """Sum over a loop in vectors: in several of them where it is long."""
+    length = constant_extent(sch, loop)
+    long = length is None or length >= 4 * knobs.sums * lanes
+    attempt(lambda: sch.annotate(loop, LANES, knobs.sums * lanes if long else lanes))
 
 
 def _written_out(sch: Schedule, loops: list[Any], most: int) -> None:

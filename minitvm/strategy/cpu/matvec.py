@@ -20,7 +20,7 @@ from ...expr.conditions import is_const
 from ...tir import Schedule
 from ...tir.annotations import LANES
 from ...tir.nodes import Block, PrimFunc
-from ..blocks import blocks_of, inline_injective, is_reduction
+from ..blocks import blocks_of, inline_injective, is_reduction, only_reduction
 from ..candidate import Candidate, Cost, Unfit
 from ..registry import rule
 from ..roles import contiguous_along, depends, operands
@@ -40,11 +40,10 @@ class Matvec:
 
 
 def _product(func: PrimFunc) -> Matvec | None:
-    reductions = [b for b in blocks_of(func) if is_reduction(b)]
-    loads = operands(reductions[0]) if len(reductions) == 1 else None
-    if loads is None:
+    block = only_reduction(func)
+    loads = None if block is None else operands(block)
+    if block is None or loads is None:
         return None
-    block = reductions[0]
     summed = [axis for axis in block.iter_vars if axis.kind == REDUCE]
     if len(summed) != 1 or not all(isinstance(axis.dom.extent, IntImm) for axis in block.iter_vars):
         return None

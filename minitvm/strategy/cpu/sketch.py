@@ -23,7 +23,7 @@ from typing import Any
 from ...errors import ScheduleError
 from ...tir import Schedule
 from ...tir.nodes import Block, BufferStore, PrimFunc
-from ..blocks import block_of, blocks_of, constant_extent, inline_injective, is_reduction, volume
+from ..blocks import block_of, blocks_of, constant_extent, inline_injective, only_reduction, volume
 from ..candidate import Candidate, Cost, Knob
 from ..registry import rule
 from .conv2d import schedule_other_blocks
@@ -45,13 +45,8 @@ WHOLE, PANEL, NOTHING = "whole", "panel", "nothing"  # what is packed at a time
 
 def has_one_reduction(func: PrimFunc) -> bool:
     """Whether a function has one block that reduces, of known extents."""
-    block = _reduction(func)
+    block = only_reduction(func)
     return block is not None and reduction_of(block) is not None
-
-
-def _reduction(func: PrimFunc) -> Block | None:
-    reductions = [block for block in blocks_of(func) if is_reduction(block)]
-    return reductions[0] if len(reductions) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +74,7 @@ class Way:
 @rule("cpu", has_one_reduction, for_tuning=True)
 def sketch(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """Tiles of any shape, of each form: for each axis of vectors and order of loops the cheapest by the formulas."""
-    block, cpu = _reduction(func), cpu_of(target)
+    block, cpu = only_reduction(func), cpu_of(target)
     written = None if block is None else reduction_of(block)
     if block is None or written is None:
         return

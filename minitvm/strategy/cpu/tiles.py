@@ -24,16 +24,16 @@ from typing import Any
 
 from ...expr import REDUCE, Call, IntImm, walk
 from ...tir import IndexMap, Schedule
-from ...tir.nodes import Block, BufferStore, PrimFunc
+from ...tir.nodes import Block, Buffer, BufferStore, PrimFunc
 from ...tir.tensor_intrin import tiles
 from ...tir.transform.affine import coefficient, linear
-from ..blocks import block_of, blocks_of, divisors, is_reduction, volume
+from ..blocks import block_of, divisors, only_reduction, volume
 from ..candidate import Candidate, Cost, Unfit
 from ..epilogues import epilogue, epilogue_of_part
 from ..registry import rule
 from ..roles import Roles, contiguous_along, depends, operands, panel_along, roles
 from .conv2d import schedule_other_blocks, unblocking
-from .model import KERNEL_EFFICIENCY, L3_BYTES
+from .model import KERNEL_EFFICIENCY, L3_BYTES, shared
 from .tasks import in_parallel
 from .tiling import cpu_of
 
@@ -113,9 +113,8 @@ class WordProduct:
         step = max(products, loads) + loads * _BESIDE + _STEP
         behind = _BEHIND * plan.row_tiles * plan.column_tiles * plan.rows
         tasks = self.lines // plan.lines * (self.columns // plan.columns) * self.outside // self.lines
-        uneven = 1 + cpu.cores / (2 * max(1, tasks))
         weights = 4 * self.depth * self.columns
-        return Cost((places * (step * self.depth / tiles.WORDS + behind)) * uneven, weights / L3_BYTES)
+        return Cost((places * (step * self.depth / tiles.WORDS + behind)) * shared(tasks, cpu), weights / L3_BYTES)
 
     def in_vectors(self, cpu: Any) -> float:
         """Cycles of the same in vectors: a step multiplies as many words as a vector has lanes."""
@@ -162,21 +161,16 @@ def _step_of_rows(data: Any, row: Any) -> int | None:
     return found if found is not None and 0 < found <= _MOST_STEP else None
 
 
-def _reduction(func: PrimFunc) -> Block | None:
-    reductions = [block for block in blocks_of(func) if is_reduction(block)]
-    return reductions[0] if len(reductions) == 1 else None
-
-
 def has_word_products(func: PrimFunc) -> bool:
     """Whether the only reduction of a function is a sum of products of words that tiles can hold."""
-    block = _reduction(func)
+    block = only_reduction(func)
     return block is not None and next(word_products(block), None) is not None
 
 
 @rule("cpu", has_word_products, first=True)
 def tile_registers(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """`row_tiles` x `column_tiles` tiles of `rows` rows; `lines` of what reads the same columns are a task."""
-    block, cpu = _reduction(func), cpu_of(target)
+    block, cpu = only_reduction(func), cpu_of(target)
     if block is None:
         return
     for product in word_products(block):
@@ -221,7 +215,7 @@ def _schedule(sch: Schedule, product: WordProduct, plan: TilePlan) -> set[str]:
     sums = [*own[spatial:-1], word]
     sch.reorder(*rest, *sums, row_tile, column_tile, row_in, column_in, word_in)
     data, position = _tiles_of_data(sch, block, product)
-    weights = sch.cache_read(block, _read(block_of(sch, block), way), tiles.SCOPE)
+    weights = sch.cache_read(block, _read(block_of(sch, block), way.vectors.buffer), tiles.SCOPE)
     dims = len(block_of(sch, weights).iter_vars)
     sch.transform_layout(weights, ("write", 0), _in_columns(dims, dims - 2, dims - 1))
     for operand in (data, weights):
@@ -240,9 +234,8 @@ def _schedule(sch: Schedule, product: WordProduct, plan: TilePlan) -> set[str]:
     return names
 
 
-def _read(block: Block, way: Roles) -> int:
-    """The position of the second factor among what a block reads."""
-    buffer = way.vectors.buffer
+def _read(block: Block, buffer: Buffer) -> int:
+    """The position of a buffer among what a block reads."""
     return next(p for p, region in enumerate(block.reads) if region.buffer is buffer)
 
 
@@ -261,14 +254,14 @@ def _places(sch: Schedule, main: Any, product: WordProduct, plan: TilePlan) -> t
     way, loops = product.way, list(sch.get_loops(main))
     others = [p for p in range(len(way.axes)) if p not in (way.row, way.column)]
     needed = [loops[p] for p in others if p not in way.shared]
-    shared = [loops[p] for p in way.shared]
+    common = [loops[p] for p in way.shared]
     rows, row = sch.split(loops[product.row], [None, plan.row_tiles * plan.rows])
     columns, column, lane = sch.split(loops[way.column], [None, plan.column_tiles, tiles.WORDS])
     line = []
-    if shared:
-        shared[-1], some = sch.split(shared[-1], [None, plan.lines])
+    if common:
+        common[-1], some = sch.split(common[-1], [None, plan.lines])
         line = [some]
-    tasks = [*shared, *needed, columns]
+    tasks = [*common, *needed, columns]
     sch.reorder(*tasks, *line, rows, row, column, lane)
     sch.unroll(column)
     sch.vectorize(lane)
@@ -286,9 +279,8 @@ def _tiles_of_data(sch: Schedule, block: Any, product: WordProduct) -> tuple[Any
     used = [p for p, axis in enumerate(now.iter_vars) if depends(load, axis.var)]
     row, word = product.row, len(now.iter_vars) - 1
     order = [*(p for p in used if p not in (row, word)), row, word]
-    read = next(p for p, region in enumerate(now.reads) if region.buffer is load.buffer)
     by_iterators = IndexMap.from_func(lambda *at: tuple(at[p] for p in order), ndim=len(now.iter_vars))
-    return sch.reindex_cache_read(block, read, tiles.SCOPE, by_iterators), used.index(row)
+    return sch.reindex_cache_read(block, _read(now, load.buffer), tiles.SCOPE, by_iterators), used.index(row)
 
 
 def _tensorized(sch: Schedule, block: Any, row: int, column: int, rows: int, name: str) -> None:

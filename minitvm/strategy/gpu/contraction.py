@@ -22,7 +22,7 @@ from typing import Any
 from ...expr import REDUCE
 from ...tir import Schedule
 from ...tir.nodes import Block, PrimFunc
-from ..blocks import attempt, block_of, blocks_of, divisors, extents, is_reduction
+from ..blocks import attempt, block_of, blocks_of, divisors, extents, only_reduction
 from ..candidate import Candidate, Cost, Knob, Unfit
 from ..epilogues import epilogue
 from ..registry import rule
@@ -48,11 +48,11 @@ def has_contraction(func: PrimFunc) -> bool:
 
 
 def _reduction(func: PrimFunc) -> Block | None:
-    reductions = [block for block in blocks_of(func) if is_reduction(block)]
-    if len(reductions) != 1:
+    block = only_reduction(func)
+    if block is None:
         return None
-    dtype = reductions[0].writes[0].buffer.dtype
-    return reductions[0] if dtype in ("float32", "int32") else None
+    dtype = block.writes[0].buffer.dtype
+    return block if dtype in ("float32", "int32") else None
 
 
 @rule("gpu", has_contraction)

@@ -30,7 +30,7 @@ from typing import Any
 from ...target.cuda_capability import has_asynchronous_copies
 from ...tir import IndexMap, Schedule
 from ...tir.nodes import PrimFunc
-from ..blocks import attempt, block_of, blocks_of, constant_extent, is_reduction, largest_divisor
+from ..blocks import attempt, block_of, blocks_of, constant_extent, largest_divisor, only_reduction
 from ..candidate import Candidate, Cost
 from .costs import APART, BANKS, processors_of
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
@@ -110,8 +110,8 @@ _KNOBS = tuple(field.name for field in fields(Tile))
 
 def candidates(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """The tiles that fit a target, for the only reduction of a function, where that is a product of matrices."""
-    reductions = [block for block in blocks_of(func) if is_reduction(block)]
-    product = product_of_matrices(reductions[0]) if len(reductions) == 1 else None
+    reduction = only_reduction(func)
+    product = None if reduction is None else product_of_matrices(reduction)
     if product is None or product.bytes > 4:
         return
     others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)

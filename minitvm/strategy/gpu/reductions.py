@@ -23,7 +23,7 @@ from ...expr import REDUCE
 from ...tir import Schedule
 from ...tir.analysis.updates import recognised
 from ...tir.annotations import LANES
-from ...tir.nodes import Block, BufferStore, PrimFunc
+from ...tir.nodes import BufferStore, PrimFunc
 from ..blocks import (
     attempt,
     block_of,
@@ -33,6 +33,7 @@ from ..blocks import (
     extents,
     inline_injective,
     is_reduction,
+    only_reduction,
     reduced,
     reduces_along_last,
     volume,
@@ -114,7 +115,7 @@ def _thread_a_row(sch: Schedule, leading: list[Any], before: list[str], threads:
 
 def reads_once(func: PrimFunc) -> bool:
     """Whether a function has one reduction, which reads each element of its largest operand once at most."""
-    block = _only_reduction(func)
+    block = only_reduction(func)
     if block is None or not block.reads:
         return False
     others = [b for b in blocks_of(func) if b is not block]
@@ -124,15 +125,10 @@ def reads_once(func: PrimFunc) -> bool:
     return steps <= max(volume(r.buffer.shape, _OPEN) for r in block.reads)
 
 
-def _only_reduction(func: PrimFunc) -> Block | None:
-    found = [block for block in blocks_of(func) if is_reduction(block)]
-    return found[0] if len(found) == 1 else None
-
-
 @rule("gpu", reads_once)
 def reduction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """A block of threads a result, or as everything else a thread; the number of threads is decided."""
-    block = _only_reduction(func)
+    block = only_reduction(func)
     if block is None:
         return
     length, count = volume(reduced(block), _OPEN), spatial_instances(block)

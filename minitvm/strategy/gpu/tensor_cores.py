@@ -35,7 +35,7 @@ from ...target.cuda_capability import capability
 from ...tir import Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ...tir.tensor_intrin import tensor_cores
-from ..blocks import attempt, behind, block_of, blocks_of, constant_extent, is_reduction
+from ..blocks import attempt, behind, block_of, blocks_of, constant_extent, only_reduction
 from ..candidate import Candidate, Cost
 from ..registry import rule
 from ..roles import operands
@@ -100,10 +100,9 @@ class Product(MatrixProduct):
 
 def product_of(func: PrimFunc) -> Product | None:
     """The product of matrices that is the only reduction of a function; None where it is another, or another dtype."""
-    reductions = [block for block in blocks_of(func) if is_reduction(block)]
-    if len(reductions) != 1:
+    block = only_reduction(func)
+    if block is None:
         return None
-    block = reductions[0]
     loads, store = operands(block), block.body
     if loads is None or not isinstance(store, BufferStore) or store.buffer.dtype != "float32":
         return None

@@ -25,7 +25,7 @@ from ..blocks import (
     contiguous_along_last,
     divisors,
     inlinable,
-    is_reduction,
+    only_reduction,
     reduced,
     shape_written,
     volume,
@@ -58,7 +58,7 @@ _SERIAL = 0.7  # of a thread's work is not hidden by other threads
 
 def has_window(func: PrimFunc) -> bool:
     """Whether the only reduction of a function runs over a small window, and is a pool or a depthwise convolution."""
-    block = _window(func)
+    block = only_reduction(func)
     if block is None:
         return False
     if volume(reduced(block), _WINDOW + 1) > _WINDOW:
@@ -67,15 +67,10 @@ def has_window(func: PrimFunc) -> bool:
     return op in POOLS or (op in DEPTHWISE and all(way.row is None for way in roles(block)))
 
 
-def _window(func: PrimFunc) -> Block | None:
-    found = [block for block in blocks_of(func) if is_reduction(block)]
-    return found[0] if len(found) == 1 else None
-
-
 @rule("gpu", has_window)
 def windows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """A thread for each tile of `pixels` by `lanes` along the last axes."""
-    block = _window(func)
+    block = only_reduction(func)
     assert block is not None
     shape = shape_written(block)
     widest = max(1, int(target.vector_lanes("float32")))
