@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import minitvm
 from minitvm import reference, te, tir
 from minitvm.runtime.cpu.compiler import kernel_assembly
+from minitvm.runtime.cpu.loader import cpu_description
 from minitvm.tir import TensorIntrin
 
 NAME = "tile_dot_16x16x64_i8i8i32"
@@ -55,6 +57,14 @@ def test_on_this_cpu() -> None:
         module(a, b, c)
         plain = b.transpose(0, 2, 1).reshape(128, 48)
         np.testing.assert_array_equal(c, a.astype(np.int32) @ plain.astype(np.int32))
+
+
+def test_without_the_instruction() -> None:
+    """What any other CPU computes, on this one."""
+    features = [name for name in cpu_description()[1].split(",") if "amx" not in name]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NUMBA_CPU_FEATURES", ",".join(features))
+        test_on_this_cpu()
 
 
 def source() -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """Faults in instructions, in asynchronous copies, and in the products that tensor cores compute."""
 
-from tests.runtime.test_tile_products import test_on_this_cpu
+from tests.runtime.test_tile_products import test_on_this_cpu, test_without_the_instruction
 from tests.strategy.test_tiles import test_each_iteration_has_its_own_registers, test_tiles_of_four_rows_apart
 
 from ..patch import Faults
@@ -37,7 +37,7 @@ SPELLING = Faults("spelling of byte instructions", "minitvm.codegen.byte_instruc
 SPELLING.edit(
     "the sums so far are forgotten", "dot_4x16", "{load}({sums}, {at_c}, 16))", "{load}({sums}, {at_c}, 16) * 0)"
 )
-TILES = by_hand("products of tiles of bytes", test_on_this_cpu)
+TILES = by_hand("products of tiles of bytes", test_on_this_cpu, test_without_the_instruction)
 ROWS = Faults("spelling of tiles of bytes", "minitvm.codegen.byte_instructions", [TILES])
 ROWS.edit("rows of tiles are a column apart", "tile_dot", "stride_of(emitter, tile, 0)", "stride_of(emitter, tile, 1)")
 BYTES = Faults("products of tiles of bytes", "minitvm.runtime.vectors.tile_products", [TILES])
