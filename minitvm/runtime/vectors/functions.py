@@ -43,23 +43,30 @@ _LN2_LOW = 1.42860682030941723212e-6
 _ROUND = 1.5 * 2**23
 
 
+# ln(2^-126): below it e^x is no normal number.
+_LEAST = -87.33654
+
+
 def exp_f32(x: Value) -> Value:
-    """e^x within 2 ulp, subnormal results included."""
-    # Above 89 the result has overflowed to infinity.
-    return _exp_below_89((x > 89.0).select(x.constant(89.0), x))
+    """e^x within 2 ulp; zero below 2^-126.
 
-
-def _exp_below_89(x: Value) -> Value:
-    """e^x for x up to 89, or NaN."""
-    # Below -104 the result rounds to zero. It is a product with 0: one that underflows takes a processor ten times as
-    # long, and masked scores of attention are all of this kind.
-    gone = x < -104.0
-    p, n = _exp_parts(gone.select(x.constant(-104.0), x), 254)
-    p = gone.select(x.constant(0.0), p)
-    # 2^n in two factors: n runs from -150 to 128, further than one exponent field reaches. Half of n + 254 is half of n
+    A subnormal number takes Intel's processors a hundred times as long, here and in each product that it goes into, and
+    the masked scores of attention are all of this kind: e^-100 beside 1. Above 89 the result has overflowed to infinity.
+    """
+    gone = x < _LEAST
+    bounded = gone.select(x.constant(_LEAST), (x > 89.0).select(x.constant(89.0), x))
+    p, n = _exp_parts(bounded, 254)
+    # 2^n in two factors: n runs from -126 to 128, further than one exponent field reaches. Half of n + 254 is half of n
     # and the bias of the exponent; what else is in the bits leaves them by the shift.
     half = n >> 1
-    return p * (half << 23).bitcast(F32) * ((n - half) << 23).bitcast(F32)
+    return gone.select(x.constant(0.0), p) * (half << 23).bitcast(F32) * ((n - half) << 23).bitcast(F32)
+
+
+def _exp_below_zero(x: Value) -> Value:
+    """e^x for x up to 0, or NaN; zero below 2^-126."""
+    gone = x < _LEAST
+    p, n = _exp_parts(gone.select(x.constant(_LEAST), x), 127)
+    return gone.select(x.constant(0.0), p) * (n << 23).bitcast(F32)
 
 
 def _exp_normal(x: Value) -> Value:
@@ -130,7 +137,7 @@ def tanh_f32(x: Value) -> Value:
 def sigmoid(x: Value) -> Value:
     """1 / (1 + e^-x), written so that no intermediate overflows; in float32 within 4 ulp."""
     exponent = -x.intrinsic("fabs")
-    e = _exp_below_89(exponent) if x.element is F32 else _exp(exponent)
+    e = _exp_below_zero(exponent) if x.element is F32 else _exp(exponent)
     return (x < 0.0).select(e, x.constant(1.0)) / (e + 1.0)
 
 
