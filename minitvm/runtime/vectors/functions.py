@@ -45,21 +45,21 @@ _ROUND = 1.5 * 2**23
 
 # ln(2^-126): below it e^x is no normal number.
 _LEAST = -87.33654
+# ln(2^128), rounded down: above it e^x overflows.
+_MOST = 88.72283
 
 
 def exp_f32(x: Value) -> Value:
     """e^x within 2 ulp; zero below 2^-126.
 
     A subnormal number takes Intel's processors a hundred times as long, here and in each product that it goes into, and
-    the masked scores of attention are all of this kind: e^-100 beside 1. Above 89 the result has overflowed to infinity.
+    the masked scores of attention are all of this kind: e^-100 beside 1.
     """
-    gone = x < _LEAST
-    bounded = gone.select(x.constant(_LEAST), (x > 89.0).select(x.constant(89.0), x))
-    p, n = _exp_parts(bounded, 254)
-    # 2^n in two factors: n runs from -126 to 128, further than one exponent field reaches. Half of n + 254 is half of n
-    # and the bias of the exponent; what else is in the bits leaves them by the shift.
-    half = n >> 1
-    return gone.select(x.constant(0.0), p) * (half << 23).bitcast(F32) * ((n - half) << 23).bitcast(F32)
+    p, n = _exp_parts(x, 0)
+    # n goes into the exponent of p, whose product is a normal number between the bounds. Beyond them p may be anything.
+    value = (p.bitcast(I32) + (n << 23)).bitcast(F32)
+    value = (x < _LEAST).select(x.constant(0.0), value)
+    return (x <= _MOST).select(value, x * math.inf)
 
 
 def _exp_below_zero(x: Value) -> Value:
