@@ -22,6 +22,7 @@ from minitvm.tir.nodes import (
     BufferLoad,
     BufferRegion,
     BufferStore,
+    Evaluate,
     For,
     ForKind,
     Instruction,
@@ -36,6 +37,7 @@ from minitvm.tir.nodes import (
 )
 from minitvm.tir.transform.pipeline import lower
 from minitvm.tir.verifier import MODULE_RULES, SHARED_RULES, TIR_RULES, verify, verify_if_asked
+from minitvm.tir.verifier.kernel_rules import STATEMENTS
 
 ATTRS = {"global_symbol": "main"}
 A, B = Buffer("A", (8,)), Buffer("B", (8,))
@@ -543,6 +545,15 @@ def test_calls_that_do_not_fit(program: IRModule, found: str) -> None:
 def test_kernel_level_rules_are_checked() -> None:
     with pytest.raises(VerificationError, match="main: no_blocks"):
         verify(around(ONE), level="kernel")
+
+
+def test_the_budget_is_of_statements_for_which_code_is_generated() -> None:
+    """An instruction is one of them, however much it does."""
+    much = Seq.of(*[ONE] * (STATEMENTS - 2))  # the sequence counts, too
+    nothing = Seq.of(*[Evaluate(const(0))] * STATEMENTS)
+    verify(PrimFunc((A,), Seq.of(much, Instruction("much", (), nothing)), ATTRS), level="kernel")
+    with pytest.raises(VerificationError, match=f"budget(.|\n)*found: *{STATEMENTS + 1} statements"):
+        verify(PrimFunc((A,), Seq.of(much, Instruction("much", (), nothing), ONE), ATTRS), level="kernel")
 
 
 def test_hook_verifies_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
