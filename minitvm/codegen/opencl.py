@@ -254,6 +254,7 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
         self.shared.append(f"    __local {self.array(buffer, count)}")
 
     def stack_array(self, buffer: Buffer) -> None:
+        self.on_stack.add(buffer)
         self.line(self.array(buffer, self.length(buffer)))
 
     def array(self, buffer: Buffer, count: int) -> str:

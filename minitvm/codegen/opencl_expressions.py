@@ -49,6 +49,7 @@ from ..expr.conditions import is_const
 from ..expr.intrin import COLLECTIVES
 from ..tir import fixed_point, tfloat32
 from ..tir.analysis.registers import slot
+from ..tir.analysis.threads import is_shared
 from ..tir.nodes import Buffer, BufferLoad, PrimFunc
 from .alignment import is_whole
 from .emitter import Emitter
@@ -94,6 +95,7 @@ class OpenCLExpressions(Emitter):
         self.analyzer = Analyzer()
         self.wide: set[Var] = set()  # integer variables that are kept in the type of indices
         self.lets: dict[Var, Expr] = {}  # indices that have names, written out
+        self.on_stack: set[Buffer] = set()  # arrays of the kernel, whatever their scope is called
         self.uses_double = False
 
     def type_of(self, dtype: DType) -> str:
@@ -105,7 +107,9 @@ class OpenCLExpressions(Emitter):
         """The address space of a buffer."""
         if buffer.dtype.lanes > 1:
             raise Unsupported(f"buffer {buffer.name} of vector dtype {buffer.dtype} in an OpenCL kernel")
-        return "__local" if buffer.scope.startswith("shared") else _SPACES.get(buffer.scope, "__global")
+        if buffer in self.on_stack:
+            return "__private"
+        return "__local" if is_shared(buffer.scope) else _SPACES.get(buffer.scope, "__global")
 
     def pointer(self, buffer: Buffer) -> str:
         """A buffer as a pointer to its elements; an array of halves is declared as one of bits."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from minitvm.codegen.spelling import rounded
 from minitvm.expr import Cast, DType, Expr, FloatImm, Var, const
 from minitvm.reference.strategies.expressions import exprs
+from minitvm.script import from_source
 from minitvm.target import Target
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc, Seq, Stmt
 from tests.codegen.cuda_kernels import run_on_cuda
@@ -113,3 +114,22 @@ def test_fractions_beside_the_middle_of_two_numbers_are_rounded_once(dtype: str)
             middle = (low + high) / 2
             assert rounded(FloatImm(middle - sliver, dtype)) == float(a)  # type: ignore[arg-type]
             assert rounded(FloatImm(middle + sliver, dtype)) == float(b)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "float16", "float32"])
+@pytest.mark.parametrize("at", ["T.Ramp(4, 1, 4)", "T.Ramp(1, 2, 4)"])
+def test_an_array_of_a_kernel_is_its_own_whatever_its_scope_is_called(dtype: str, at: str) -> None:
+    """Vectors of it are read from private memory in OpenCL."""
+    func = from_source(
+        f"""
+@T.prim_func(lowered=True)
+def k(A: T.Buffer((8,), "{dtype}"), B: T.Buffer((4,), "{dtype}")):
+    own = T.decl_buffer((8,), "{dtype}")
+    for i in range(8):
+        own[i] = A[7 - i]
+    B[T.Ramp(0, 1, 4)] = own[{at}]
+"""
+    )
+    a = np.arange(8).astype(dtype)
+    _, found = run_on_device(func, [a, np.zeros(4, dtype)])
+    np.testing.assert_array_equal(found, a[::-1][4:] if "4, 1" in at else a[::-1][1::2])
