@@ -47,8 +47,9 @@ def samples(name: str) -> Any:
     bits = rng.integers(0, 1 << 32, 400_000, dtype=np.uint64).astype(np.uint32).view(np.float32)
     low, high = RANGE[name]
     grid = np.linspace(low, high, 400_000, dtype=np.float32)
-    special = np.array([0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-45, 1.1754944e-38, 3.4e38, -3.4e38, 88.7229, -87.4,
-                        -87.33654, -87.33655, 88.72283, 0.625, 0.9375, 4.0, 0.70710677, 1.4142135], np.float32)  # fmt: skip
+    special = np.array([0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-45, 1.1754944e-38, 3.4e38, -3.4e38, 88.7229,
+                        88.72283, -87.4, -87.33654, -87.33655, 0.625, 0.9375, 4.0, 0.70710677, 1.4142135],
+                       np.float32)  # fmt: skip
     near_one = (1 + np.linspace(-1e-3, 1e-3, 1000)).astype(np.float32)
     x = np.concatenate([bits, grid, special, np.nextafter(special, np.float32(9)), near_one])
     return np.resize(x, len(x) // 16 * 16)
