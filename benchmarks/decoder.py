@@ -21,9 +21,8 @@ import numpy as np
 
 import minitvm
 from minitvm.models.decoder import decoder
-from minitvm.script import tir as T
 
-from . import harness
+from . import harness, reading
 
 WANTED = 1.2
 PLACES = (64, 2000)
@@ -65,21 +64,6 @@ def onnx_runtime(model: Any, caches: dict[str, np.ndarray], threads: int) -> Ste
     return step
 
 
-_TASKS, _STREAMS, _LINES = 64, 4, 1 << 14  # of 16 floats: 256 MiB, more than any cache
-
-
-@T.prim_func
-def reading(x: T.Buffer((64, 4, 1 << 14, 16)), y: T.Buffer((64, 4, 16))):  # type: ignore[no-untyped-def]
-    for t in T.parallel(64):
-        for s in T.unroll(4):
-            for v in T.vectorized(16):
-                y[t, s, v] = T.float32(0)
-        for j in range(1 << 14):
-            for s in T.unroll(4):
-                for v in T.vectorized(16):
-                    y[t, s, v] = T.max(y[t, s, v], x[t, s, j, v])
-
-
 def bytes_of(model: Any, place: int) -> int:
     """What one token reads: all weights but the table of tokens, and the filled part of the caches."""
     weights = sum(len(w.raw_data) for w in model.graph.initializer if w.name not in ("table", "cosines", "sines"))
@@ -94,8 +78,7 @@ def measured(model: Any, threads: int) -> list[harness.Row]:
     caches = {name: (rng.standard_normal(old.shape) / 4).astype(np.float32) for name, old in module.state.items()}
     module.state.update(caches)
     theirs = onnx_runtime(model, caches, threads)
-    memory = np.ones((_TASKS, _STREAMS, _LINES, 16), np.float32)
-    reader, result = minitvm.build(reading, threads=threads), np.zeros((_TASKS, _STREAMS, 16), np.float32)
+    read_memory = reading.reader(threads)
     rows = []
     for place in PLACES:
         ours, peer = module(**inputs_of(5, place)), theirs(5, place)
@@ -103,7 +86,7 @@ def measured(model: Any, threads: int) -> list[harness.Row]:
         medians = harness.interleaved(
             {
                 "ours": lambda at=place: module(**inputs_of(5, at)), "ONNX Runtime": lambda at=place: theirs(5, at),
-                "reading": lambda: reader(memory, result),
+                "reading": read_memory,
             },
             11, at_least=0.1, threads=threads,
         )  # fmt: skip
@@ -112,7 +95,7 @@ def measured(model: Any, threads: int) -> list[harness.Row]:
                 f"token at place {place}", threads, medians["ours"], medians["ONNX Runtime"], "ONNX Runtime", WANTED
             )
         )
-        read, rate = bytes_of(model, place), memory.nbytes / medians["reading"]
+        read, rate = bytes_of(model, place), reading.NBYTES / medians["reading"]
         print(
             f"  {threads} threads, place {place}: {1 / medians['ours']:.0f} tokens/s, ONNX Runtime "
             f"{1 / medians['ONNX Runtime']:.0f}; {read / 1e6:.0f} MB a token at {rate / 1e9:.0f} GB/s: at most "

@@ -26,7 +26,7 @@ from minitvm.graph.passes.blocked_brain import FEATURE, multiplies_pairs
 from minitvm.interop.to_onnx import to_onnx
 from minitvm.target import Target
 
-from . import harness, peers
+from . import harness, peers, reading
 from .layers import CONVOLUTIONS
 
 LAYERS = [name for name in CONVOLUTIONS if name != "C1"]
@@ -39,6 +39,7 @@ _READ_HALF, _SUMMED = 1.5, 0.75  # how many times as fast as float32, without th
 _PAIRS_SUMMED = 1.3  # with it: 158 GFLOP/s, unblocked, on Zen 4, beside 94 of float32
 NETWORKS = ["resnet18", "resnet50", "mobilenet_v2", "efficientnet_b0"]
 WANTED = 1.1
+OF_READING = 0.9  # of the rate at which memory is read, for one row
 
 
 def layer(name: str) -> tuple[Any, dict[str, np.ndarray]]:
@@ -168,8 +169,17 @@ def measured(name: str, threads: int) -> list[harness.Row]:
     elif name not in BLOCKS:
         ours = minitvm.build(models.get(name), threads=threads)
         others["minitvm, float32"] = lambda: ours(**inputs)
-    medians = harness.interleaved({"ours": lambda: module(**inputs), **others}, 15, at_least=0.005, threads=threads)
-    return [harness.Row(name, threads, medians["ours"], medians[who], who, WANTED) for who in others]
+    runs = {"ours": lambda: module(**inputs), **others}
+    if name in BLOCKS:
+        runs["reading"] = reading.reader(threads)
+    medians = harness.interleaved(runs, 15, at_least=0.005, threads=threads)
+    rows = [harness.Row(name, threads, medians["ours"], medians[who], who, WANTED) for who in others]
+    if name in BLOCKS:
+        nbytes = sum(len(weights.raw_data) for weights in model.graph.initializer)
+        seconds = medians["reading"] * nbytes / reading.NBYTES
+        share = OF_READING if BLOCKS[name][1] == 1 else 0.0
+        rows.append(harness.Row(name, threads, medians["ours"], seconds, "reading the weights", share))
+    return rows
 
 
 def main(names: list[str] | None = None) -> None:
