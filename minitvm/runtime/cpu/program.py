@@ -43,6 +43,7 @@ from ..shapes import Bindings, SizeChecks, beyond_bound, rooms, shape_of
 from ..states import zeros_of
 from ..words import scalar_word
 from .executor import BARRIER, COPY, PARALLEL, SEQUENTIAL
+from .huge_pages import huge_empty, move_to_huge_pages
 from .segments import (
     BEYOND,
     DECISION,
@@ -100,6 +101,7 @@ class CpuProgram:
         self.constants = [aligned(c.data) for c in executable.constants]
         self.constant_places = [address(array) for array in self.constants]
         self.states = [zeros_of(spec) for spec in executable.states]
+        move_to_huge_pages([*self.constants, *self.states])
         # Shared by programs bound to different shapes, only one of which runs at a time; they only grow.
         self._arenas = [aligned_empty(0, a.alignment) for a in executable.arenas]
         self._bound: OrderedDict[Any, BoundProgram] = OrderedDict()
@@ -113,7 +115,7 @@ class CpuProgram:
         """At least `size` bytes for arena `index`; a smaller arena is dropped, with the programs bound to it."""
         if self._arenas[index].nbytes < size:
             self._bound.clear()
-            self._arenas[index] = aligned_empty(size, max(self.executable.arenas[index].alignment, ALIGNMENT))
+            self._arenas[index] = huge_empty(size, max(self.executable.arenas[index].alignment, ALIGNMENT))
         return self._arenas[index]
 
     def bind(self, key: Any, env: Bindings) -> BoundProgram:
