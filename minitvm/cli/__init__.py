@@ -101,6 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MinitvmError as error:
         print(f"minitvm {options.command}: {error}", file=sys.stderr)
         return REFUSED
+    except MemoryError as error:
+        print(f"minitvm {options.command}: out of memory: {error}", file=sys.stderr)
+        return REFUSED
     except OSError as error:
         if error.errno not in _OF_THE_SYSTEM:
             return _our_bug(options.command, error)

@@ -127,7 +127,7 @@ class Conversion:
         """0, 1, ... up to `extent` along one of `ndim` axes, the others of extent 1; int64."""
         shape = tuple(extent if a == axis else 1 for a in range(ndim))
         line = self.op("arange", start=0, stop=extent, step=1, dtype="int64")
-        numbers: Operand = self.op("reshape", line, newshape=shape)
+        numbers: Operand = self.op("reshape", line, newshape=shape, allowzero=True)
         return numbers
 
     def number(self, dim: Dim, shape: tuple[int, ...] = (1,)) -> Operand:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import te
 from ..arith import Analyzer
-from ..errors import InputError, UnsupportedOperator
+from ..errors import InputError, ModelError, UnsupportedOperator
 from ..expr import GT, And, DType, Expr, Not, SizeVar, as_expr, const, match, structural_equal
 from ..graph import registry as operators
 from ..graph.builder import GraphBuilder
@@ -22,7 +22,7 @@ from .bounds import Computed
 from .matching import Pairs, fitted, match_cast, resized
 from .operand import Operand
 from .output_names import with_output_names
-from .reshaping import divisors, exact, fitted_shape, with_inferred
+from .reshaping import divisors, exact, fitted_shape, is_zero, with_inferred
 
 # Operators that add many elements up, which for half floats is done in float32, as ONNX Runtime does.
 _SUMS = frozenset({
@@ -175,6 +175,8 @@ class OperandBuilder:
     def reshape(self, operand: Operand, shape: Sequence[Dim], name: str, where: str) -> Operand:
         """The operand in another shape, which may hold one -1, but no 0 that stands for another extent."""
         target = tuple(shape)
+        if -1 in (d for d in target if isinstance(d, int)) and any(is_zero(d) for d in target):
+            raise ModelError(f"{where}: any extent fits -1 beside the 0 of the shape {list(map(str, target))}")
         total, filled = product(operand.shape), with_inferred(operand.shape, target)
         if operand.is_known or exact(operand.shape, target) or differ(total, product(filled)):
             attrs = {"newshape": target if operand.is_known else filled, "allowzero": True}
@@ -190,7 +192,7 @@ class OperandBuilder:
             return Operand.of(self._cast(split, pairs, where), operand.depends)
         if plan is None:
             # As one dimension: the number of elements itself is taken for that of the result.
-            flat = self._builder.op("reshape", value, newshape=(total,))
+            flat = self._builder.op("reshape", value, newshape=(total,), allowzero=True)
             value, target = self._cast(flat, [(total, product(filled))], where), filled
         else:
             value, target = self._cast(value, plan[0], where), plan[1]

@@ -165,8 +165,13 @@ def _pairs(shape: Sequence[Dim], factors: Sequence[tuple[Expr, Dim]]) -> Pairs:
 def with_inferred(shape: Sequence[Dim], requested: Sequence[Dim]) -> tuple[Dim, ...]:
     """The requested shape with the extent that remains for -1, rounded down."""
     rest = product([d for d in requested if not (isinstance(d, int) and d == -1)])
-    inferred = 0 if isinstance(rest, int) and rest == 0 else simple(product(shape) // rest)
+    inferred = 0 if is_zero(rest) else simple(product(shape) // rest)
     return tuple(inferred if isinstance(d, int) and d == -1 else d for d in requested)
+
+
+def is_zero(dim: Dim) -> bool:
+    """Whether an extent is the number 0."""
+    return isinstance(dim, int) and dim == 0
 
 
 def exact(shape: Sequence[Dim], requested: Sequence[Dim]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from ..expr.names import fresh
 from . import registry
 from .loops import UNLIMITED, body_of
 from .nodes import LOOP, Constant, Dim, Graph, OpNode, Value
+
+_MOST_DIMS = 64  # of NumPy's arrays
+_MOST_BYTES = 1 << 47  # that a process can address
 
 
 class GraphBuilder:
@@ -198,6 +202,10 @@ class GraphBuilder:
         return tuple(values)
 
     def _value(self, name: str, shape: tuple[Dim, ...], dtype: DType) -> Value:
+        size = math.prod(dim for dim in shape if isinstance(dim, int)) * dtype.bytes
+        if len(shape) > _MOST_DIMS or size > _MOST_BYTES:
+            what = f"{len(shape)} dimensions" if len(shape) > _MOST_DIMS else f"{dtype}[{', '.join(map(str, shape))}]"
+            raise InputError(f"{name} has {what}: an array has at most {_MOST_DIMS}, and {_MOST_BYTES} bytes")
         value = Value(fresh(name, self._names), shape, dtype)
         self._known.add(value)
         return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from math import prod
+from math import isqrt, prod
 from typing import Any
 
 from ..errors import ScheduleError
@@ -204,4 +204,7 @@ def largest_divisor(extent: int | None, limit: int) -> int:
 
 def divisors(extent: int | None, limit: int) -> list[int]:
     """The divisors of `extent` that are at most `limit`, the largest first; only 1 where the extent is symbolic."""
-    return [d for d in range(min(extent or 1, max(limit, 1)), 0, -1) if (extent or 1) % d == 0]
+    whole = extent or 1
+    most = min(whole, max(limit, 1))
+    small = [d for d in range(1, min(most, isqrt(whole)) + 1) if whole % d == 0]
+    return sorted({*small, *(whole // d for d in small if whole // d <= most)}, reverse=True)

@@ -20,10 +20,12 @@ from typing import Any
 from ..backend import lookup
 from ..errors import InputError, ScheduleError
 from ..events import Listener, Refusal, heard, listening_now
+from ..expr.conditions import is_const
 from ..target import Target
 from ..tir import Schedule
-from ..tir.nodes import PrimFunc
+from ..tir.nodes import Block, PrimFunc
 from ..tir.schedule.shared_steps import SharedSteps
+from .blocks import blocks_of
 from .candidate import Candidate, Cost, Knob, Unfit, cheapest_first, reason
 from .choice import CHOICE, KEPT, Choice, Weighed, algorithms_of, choice_of
 from .decision import Decision
@@ -50,6 +52,10 @@ class Rule:
     fallback: bool = False
     for_tuning: bool = False
 
+    def fits(self, func: PrimFunc) -> bool:
+        """Whether it is for the function; one with a block that never runs, at no cost, is for a `fallback`."""
+        return self.matches(func) and (self.fallback or not any(map(_never_runs, blocks_of(func))))
+
     def candidates(self, func: PrimFunc, target: Any, knobs: Mapping[str, Knob] | None = None) -> list[Candidate]:
         """Its candidates, the cheapest first; with `knobs` those that are left when all have these values.
 
@@ -60,6 +66,11 @@ class Rule:
             fixed = [one.with_knobs(**knobs) for one in proposed]
             proposed = list({tuple(one.knobs.items()): one for one in reversed(fixed)}.values())[::-1]
         return cheapest_first(proposed)
+
+
+def _never_runs(block: Block) -> bool:
+    """Whether an axis of a block has no iterations."""
+    return any(is_const(axis.dom.extent, 0) for axis in block.iter_vars)
 
 
 RULES: dict[str, list[Rule]] = {}
@@ -138,7 +149,7 @@ def candidates(func: PrimFunc, target: Any, for_tuning: bool = False) -> list[Ca
     """
     every: list[Candidate] = []
     for row in rules(target):
-        if (row.for_tuning and not for_tuning) or not row.matches(func):
+        if (row.for_tuning and not for_tuning) or not row.fits(func):
             continue
         try:
             every += row.candidates(func, target)
@@ -157,7 +168,7 @@ def candidate_of(func: PrimFunc, target: Any, decision: Decision) -> Candidate:
     if row is None:
         raise ScheduleError(f"{decision.rule}: no rule of that name for {getattr(target, 'kind', 'cpu')}")
     names = frozenset(decision.knobs)
-    proposed = _proposed(row, func, target, names if row.for_tuning else None) if row.matches(func) else []
+    proposed = _proposed(row, func, target, names if row.for_tuning else None) if row.fits(func) else []
     if not proposed:
         raise ScheduleError(f"{decision.rule}: not a rule for this function")
     alike = [one for one in proposed if set(one.knobs) == names]
@@ -230,7 +241,7 @@ def chosen(
         if report is not None:
             report(Refusal(row.name, values, why))
 
-    for row in (row for row in rules(target) if not row.for_tuning and row.matches(func)):
+    for row in (row for row in rules(target) if not row.for_tuning and row.fits(func)):
         try:
             proposed = row.candidates(func, target, knobs)
         except ScheduleError as error:

@@ -11,7 +11,7 @@ from ..te import Tensor
 from .factors import factor
 from .layouts import AxisOrder
 from .pad import constant_pad
-from .shapes import agree, constant, dims, is_one, paddings, per_axis, plus, simple, times
+from .shapes import agree, constant, dims, is_one, paddings, per_axis, plus, require_positive, simple, times
 
 Ints = int | Sequence[int]
 
@@ -36,6 +36,7 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
     filter_order = AxisOrder.of(kernel_layout or _DEFAULT[rank][1], _DEFAULT[rank][1], f"{op} kernel_layout")
     stride, dilate = per_axis(strides, rank, f"{op} strides"), per_axis(dilation, rank, f"{op} dilation")
     before, after = paddings(padding, rank)
+    require_positive(groups, f"{op} groups")
     batch, channels, *spatial = order.as_defined(dims(data))
     filters, group_channels, *kernel = filter_order.as_defined(dims(weight))
     window = [constant(k, f"{op}: the size of the kernel") for k in kernel]

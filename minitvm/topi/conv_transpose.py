@@ -23,7 +23,7 @@ def _conv_transpose(rank: int, data: Tensor, weight: Tensor, strides: Ints, padd
     if data.ndim != rank + 2 or weight.ndim != rank + 2:
         raise TypeMismatch(f"{op}: wanted data and weight of {rank + 2} dimensions, found {data} and {weight}")
     stride, dilate = per_axis(strides, rank, f"{op} strides"), per_axis(dilation, rank, f"{op} dilation")
-    extra = per_axis(output_padding, rank, f"{op} output_padding")
+    extra = per_axis(output_padding, rank, f"{op} output_padding", least=0)
     before, after = paddings(padding, rank)
     batch, channels, *spatial = dims(data)
     in_channels, group_filters, *kernel = dims(weight)

@@ -13,7 +13,7 @@ from .elementwise import elementwise
 from .pad import constant_pad
 from .reduce import l1, mean, moments, sum_square
 from .reduce import sum as sum_over
-from .shapes import agree, axes_of, axis_of, dims, product, simple
+from .shapes import agree, axes_of, axis_of, dims, product, require_positive, simple
 
 _ZERO = const(0, "int32")
 
@@ -85,6 +85,7 @@ def group_norm(
     for weight in (gamma, beta):
         _check_shape("nn.group_norm", weight, [dims(data)[a] for a in at])
     channels = product([dims(data)[a] for a in at])
+    require_positive(num_groups, "nn.group_norm num_groups")
     if isinstance(channels, int) and channels % num_groups:
         raise InputError(f"nn.group_norm: {channels} channels do not divide into {num_groups} groups")
     return _by_channel(data, gamma, beta, at, num_groups, epsilon, "T_group_norm")
@@ -195,6 +196,7 @@ def lrn(
 ) -> Tensor:
     """data / (bias + alpha / size * sum of squares over `size` neighbours along the axis) ^ beta (AlexNet)."""
     at = axis_of(axis, data.ndim)
+    require_positive(size, "nn.lrn size")
     front = (size - 1) // 2
     before = [front if a == at else 0 for a in range(data.ndim)]
     after = [size - 1 - front if a == at else 0 for a in range(data.ndim)]

@@ -203,12 +203,28 @@ def axes_of(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
     return tuple(sorted(axes))
 
 
-def per_axis(value: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
-    """One value per axis; an int counts for all of them."""
+def per_axis(value: int | Sequence[int], count: int, what: str, least: int = 1) -> tuple[int, ...]:
+    """One value per axis, a stride or an extent; an int counts for all of them.
+
+    Raises `InputError` for another number of values, and unless all are at least `least`.
+    """
     values = (value,) * count if isinstance(value, int) else tuple(value)
     if len(values) != count:
         raise InputError(f"{what}: wanted {count} values, found {values}")
+    for one in values:
+        require_from(least, one, what)
     return values
+
+
+def require_positive(value: Any, what: str) -> None:
+    """Raise `InputError` unless a number that divides, or counts something, is an integer from 1."""
+    require_from(1, value, what)
+
+
+def require_from(least: int, value: Any, what: str) -> None:
+    """Raise `InputError` unless a number is an integer from `least`."""
+    if not isinstance(value, int) or value < least:
+        raise InputError(f"{what}: wanted an integer from {least}, found {value!r}")
 
 
 def paddings(padding: int | Sequence[int], count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -12,7 +12,7 @@ from ..errors import InputError, TypeMismatch
 from ..expr import Expr, as_expr, const, structural_equal
 from ..te import Tensor
 from .indices import check_counts, from_front
-from .shapes import Dim, agree, axes_of, axis_of, dims, is_one, plus, product, same, simple, times
+from .shapes import Dim, agree, axes_of, axis_of, dims, is_one, plus, product, require_positive, same, simple, times
 
 _UNBOUNDED = 2**31 - 1  # ONNX and Relay write "to the end" as a very large number
 
@@ -362,6 +362,9 @@ def depth_to_space(x: Tensor, *, block_size: int, mode: str = "DCR") -> Tensor:
         raise InputError(f"nn.depth_to_space: wanted four dimensions and the mode DCR or CRD, found {x}, {mode!r}")
     n, c, h, w = dims(x, "N, C, H, W")
     b = block_size
+    require_positive(b, "nn.depth_to_space block_size")
+    if isinstance(c, int) and c % (b * b):
+        raise InputError(f"nn.depth_to_space: {c} channels do not divide into blocks of {b} x {b}")
     depth = simple(c // (b * b))
 
     def element(nn: Any, cc: Any, yy: Any, xx: Any) -> Expr:
@@ -378,6 +381,9 @@ def space_to_depth(x: Tensor, *, block_size: int) -> Tensor:
         raise InputError(f"nn.space_to_depth: wanted four dimensions, found {x}")
     n, c, h, w = dims(x, "N, C, H, W")
     b = block_size
+    require_positive(b, "nn.space_to_depth block_size")
+    if any(isinstance(side, int) and side % b for side in (h, w)):
+        raise InputError(f"nn.space_to_depth: {h} x {w} pixels do not divide into blocks of {b} x {b}")
 
     def element(nn: Any, cc: Any, yy: Any, xx: Any) -> Expr:
         place = cc // c
@@ -411,6 +417,8 @@ def interleave(x: Tensor, *, strides: Sequence[int], size: Sequence[Dim], phases
 
 def trilu(x: Tensor, *, k: Dim = 0, upper: bool = True) -> Tensor:
     """The upper (or lower) triangle of the last two axes, from the k-th diagonal on; zeros elsewhere."""
+    if x.ndim < 2:
+        raise InputError(f"trilu: wanted two dimensions or more, found {x}")
     zero = const(0, x.dtype)
 
     def element(*i: Any) -> Expr:

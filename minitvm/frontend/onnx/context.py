@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .importer import Importer
 
 _MISSING = object()
+# Attributes that divide or count something, of whichever operator.
+_FROM_ONE = frozenset(("strides", "dilations", "kernel_shape", "blocksize", "group", "num_groups", "num_outputs"))
 
 
 class NodeContext(Conversion):
@@ -90,7 +92,12 @@ class NodeContext(Conversion):
             if default is _MISSING:
                 raise ModelError(f"{self.where}: attribute {name} is missing")
             return default
-        return _attribute(self.attributes[name], self.where)
+        value = _attribute(self.attributes[name], self.where)
+        if name in _FROM_ONE:
+            for one in value if isinstance(value, tuple) else (value,):
+                if not isinstance(one, int) or one < 1:
+                    raise ModelError(f"{self.where}: attribute {name}={value!r}: wanted integers from 1")
+        return value
 
     def has(self, name: str) -> bool:
         """Whether the attribute is present."""

@@ -42,7 +42,7 @@ def dtype_of(elem_type: int, where: str) -> DType:
 def array_of(tensor: Any, where: str) -> np.ndarray:
     """The contents of a TensorProto; integers of 4 bits come one in a byte.
 
-    Raises `ModelError` if they are in a file beside the model that was not loaded.
+    Raises `ModelError` if they are in a file beside the model that was not loaded, and if they do not fit the shape.
     """
     import onnx.numpy_helper
 
@@ -53,7 +53,13 @@ def array_of(tensor: Any, where: str) -> np.ndarray:
             f"{where}: its contents are in the file {place}, which was not loaded\n"
             "  try:    the path of the model instead of a ModelProto, or onnx.load(path)"
         )
-    return np.asarray(onnx.numpy_helper.to_array(tensor)).astype(dtype.numpy, copy=False)
+    if any(extent < 0 for extent in tensor.dims):
+        raise ModelError(f"{where}: its shape {list(tensor.dims)} has a negative extent")
+    try:
+        array = onnx.numpy_helper.to_array(tensor)
+    except (ValueError, TypeError) as error:  # NumPy's: the contents do not fill the shape
+        raise ModelError(f"{where}: its contents do not fit {dtype}{list(tensor.dims)} ({error})") from error
+    return np.asarray(array).astype(dtype.numpy, copy=False)
 
 
 def tensor_type(info: Any, where: str) -> tuple[DType, list[int | str] | None]:

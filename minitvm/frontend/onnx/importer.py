@@ -262,6 +262,13 @@ class Importer:
             results = function(context)
         except (InputError, TypeMismatch) as error:
             raise self._misfit(proto, error) from error
+        except MemoryError as error:
+            raise ModelError(f"{label(proto)}: {error}") from error
+        except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+            wrong = self._contradiction(proto)
+            if not wrong:
+                raise
+            raise ModelError(f"{label(proto)}: {wrong}") from error
         context.check_attributes()
         outputs: list[Operand] = list(results) if isinstance(results, list | tuple) else [results]
         for position, name in enumerate(proto.output):
@@ -271,13 +278,25 @@ class Importer:
 
     def _misfit(self, proto: Any, error: MinitvmError) -> MinitvmError:
         """The error for an operator's refusal: the model contradicts itself, or needs more than the operator can do."""
+        kind = ModelError if self._contradiction() else UnsupportedOperator
+        return kind(f"{label(proto)}: {error}")
+
+    def _contradiction(self, proto: Any = None) -> str:
+        """What the specification of ONNX does not allow in a node or in the types of the model, on one line; "" if
+        nothing.
+        """
+        import onnx.checker
         import onnx.shape_inference
 
+        context = onnx.checker.C.CheckerContext()
+        context.ir_version, context.opset_imports = self.model.ir_version, dict(self.versions)
         try:
+            if proto is not None:
+                onnx.checker.check_node(proto, context)
             onnx.shape_inference.infer_shapes(self.model, check_type=True, strict_mode=True)
-        except onnx.shape_inference.InferenceError:
-            return ModelError(f"{label(proto)}: {error}")
-        return UnsupportedOperator(f"{label(proto)}: {error}")
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+            return str(error).strip().splitlines()[0]
+        return ""
 
     def _call(self, proto: Any, function: Any, inputs: Sequence[Operand | None]) -> list[Operand | None]:
         """The outputs of a function body on those inputs; None for one that the body leaves out."""

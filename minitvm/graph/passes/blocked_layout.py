@@ -194,7 +194,7 @@ class Blocking:
             if value not in self.data:
                 return self.as_blocked(value)
         elif value not in self.data and value.ndim == rank and value.shape[1] == 1:  # of each pixel, for all channels
-            pixels: Value = self.op("reshape", self.as_plain(value), newshape=(*value.shape, 1))
+            pixels: Value = self.op("reshape", self.as_plain(value), newshape=(*value.shape, 1), allowzero=True)
             return pixels
         elif value not in self.data and value.ndim:
             return None

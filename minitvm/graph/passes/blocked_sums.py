@@ -73,6 +73,6 @@ def reduction(blocking: Blocking, item: OpNode) -> bool:
     attrs = {**item.attrs, "axis": (*sorted(axes), rank), "keepdims": False}
     reduced = blocking.op(item.op, blocking.blocked[data], name=output.name, **attrs)
     if item.attrs["keepdims"]:
-        reduced = blocking.op("reshape", reduced, name=output.name, newshape=output.shape)
+        reduced = blocking.op("reshape", reduced, name=output.name, newshape=output.shape, allowzero=True)
     blocking.plain[output] = reduced
     return True

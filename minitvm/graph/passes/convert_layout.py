@@ -156,7 +156,7 @@ class _Conversion:
             source = next(reversed(forms))
             shape = layout_shape(value.shape, layout)
             if _in_order(value.shape, source) == _in_order(value.shape, layout):
-                forms[layout] = self.b.op("reshape", forms[source], newshape=shape, name=value.name)
+                forms[layout] = self.b.op("reshape", forms[source], newshape=shape, allowzero=True, name=value.name)
             else:
                 letters = self.letters.get(value, ORIGINAL)
                 forms[layout] = self.b.op(
@@ -297,7 +297,7 @@ class _Conversion:
             return self.b.constant(_spread(array.reshape((1,) * (len(ORIGINAL) - array.ndim) + array.shape), form))
         if value.ndim == len(ORIGINAL) and Layout.parse(form).is_plain:
             return self.form(value, form)
-        full = self.b.op("reshape", self.original(value), newshape=whole)
+        full = self.b.op("reshape", self.original(value), newshape=whole, allowzero=True)
         if all(map(is_one, value.shape)):
             return self.b.op("reshape", full, newshape=())
         moved: Value = self.b.op("layout_transform", full, src_layout=ORIGINAL, dst_layout=form)

@@ -81,7 +81,7 @@ def reshape_chain(item: OpNode, facts: Facts) -> OpNode | None:
     inner = facts.producers.get(item.inputs[0]) if _is_view(item) else None
     if inner is None or not _is_view(inner) or 0 in [d for d in item.output.shape if isinstance(d, int)]:
         return None
-    return _instead(item, "reshape", inner.inputs[0], newshape=item.output.shape)
+    return _instead(item, "reshape", inner.inputs[0], newshape=item.output.shape, allowzero=True)
 
 
 def times_one(item: OpNode, facts: Facts) -> Value | None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
+from math import isqrt, prod
 from typing import Any, Protocol, TypeVar
 
 from ...expr import Add, Call, Cast, Expr, IntImm, Max, Min, Var, structural_equal, walk
@@ -342,7 +342,8 @@ class Tile:
 
 def tile_sizes(n: int) -> list[int]:
     """For each number of tiles that an extent can have, the least size: `ceil(n / k)`."""
-    return sorted({-(-n // k) for k in range(1, n + 1)})
+    few = range(1, isqrt(n) + 2)  # tiles, or elements of a tile: one of the two is few
+    return sorted({-(-n // k) for k in few} | {size for size in few if -(-n // -(-n // size)) == size})
 
 
 def image_rows(conv: Convolution, rows: Number) -> Number:

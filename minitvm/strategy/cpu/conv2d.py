@@ -21,6 +21,7 @@ from ..blocks import (
     block_of,
     blocks_of,
     computes,
+    divisors,
     extents,
     reduced,
     shape_written,
@@ -154,7 +155,7 @@ class DirectConvolution:
     def _several(self, cpu: CPU) -> Iterator[tuple[int, int]]:
         """(lines, blocks) of tiles for narrow images, one line of which does not keep the multiply-add units busy."""
         for blocks in range(1, 9):
-            for lines in range(2, self.lines // self.images + 1):
+            for lines in range(2, min(self.lines // self.images, cpu.vector_registers) + 1):
                 if self.blocks % blocks == 0 and registers_of(lines * self.width, blocks) <= cpu.vector_registers:
                     yield lines, blocks
 
@@ -290,10 +291,8 @@ class _Turned:
         *_, height, width, lanes = self.shape
         fitting = [
             rows
-            for rows in range(1, height + 1)
-            if height % rows == 0
-            and self.side(rows)
-            and (rows == 1 or rows * blocks * width * lanes * self.item <= self.cpu.l2.size // 8)
+            for rows in reversed(divisors(height, height))
+            if self.side(rows) and (rows == 1 or rows * blocks * width * lanes * self.item <= self.cpu.l2.size // 8)
         ]
         return sorted(fitting, key=lambda rows: (self.tasks(blocks, rows), self.side(rows), rows), reverse=True)
 
@@ -414,7 +413,7 @@ def conv_tiles(
         (pixels, blocks): weighted_loads(width, pixels, blocks, cpu, channel_blocks)
         for blocks in range(1, min(8, channel_blocks) + 1)
         if uneven or channel_blocks % blocks == 0
-        for pixels in range(1, width + 1)
+        for pixels in range(1, min(width, cpu.vector_registers) + 1)
         if not (whole and width % pixels) and registers_of(pixels, blocks) <= cpu.vector_registers
     }
     return tuple(sorted(costs.items(), key=lambda item: (item[1], -item[0][0])))

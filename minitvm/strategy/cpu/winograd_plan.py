@@ -17,6 +17,7 @@ from math import ceil
 from statistics import fmean
 from typing import Any
 
+from ..blocks import divisors
 from ..candidate import Cost
 from .conv2d import conv_tiles
 from .model import L3_BYTES, MEMORY_STALL, NEAR_EFFICIENCY, step_cycles
@@ -109,7 +110,7 @@ def _of_list(shape: WinogradShape, cpu: Any, blocks: int | None) -> Iterator[Win
     ((down, across),) = shape.sizes
     room = _room(shape, _PANEL, cpu)
     products = cpu.l2.size // 2 // (_ITEM * shape.places * _PANEL * shape.lanes)
-    for rows in (rows for rows in range(1, down + 1) if down % rows == 0):
+    for rows in reversed(divisors(down, down)):
         tile = _register_tile(rows * across, shape.out_blocks, cpu, blocks)
         if rows == 1 or rows * across <= room:
             yield WinogradPlan(rows, *tile, False)

@@ -28,7 +28,7 @@ def test_networks_mean_what_they_did(graph: Graph) -> None:
     is_looked_up_alike(graph)
 
 
-CHAIN = ("sigmoid", "tanh", "exp", "erf", "nn.relu", "negative", "clip", "add", "multiply", "self", "bytes")
+CHAIN = ("sigmoid", "tanh", "exp", "erf", "nn.relu", "negative", "clip", "add", "multiply", "self", "bytes", "wider")
 
 
 @st.composite
@@ -47,6 +47,8 @@ def chains(draw: st.DrawFn) -> Graph:
             values.append(b.op("multiply", x, draw(st.sampled_from(values))))
         elif kind == "clip":
             values.append(b.op("clip", x, a_min=-1.0, a_max=2.0))
+        elif kind == "wider":  # a number in more dimensions than the data
+            values.append(b.op("add", x, np.full((1,) * (x.ndim + 1), 0.5, "float32")))
         else:
             values.append(b.op(kind, x, np.float32(0.7)) if kind in ("add", "multiply") else b.op(kind, x))
         if draw(st.integers(0, 9)) == 0:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from minitvm.graph import Graph, GraphBuilder, Value, verify_graph
 from minitvm.graph.passes.divided_scales import divided_scales
@@ -32,6 +33,48 @@ def one_step_apart(graph: Graph) -> None:
 @settings(QUICK, max_examples=150)
 def test_networks_mean_what_they_did(graph: Graph) -> None:
     one_step_apart(graph)
+
+
+LINEAR = ("add", "multiply", "clip", "nn.relu", "negative", "abs", "self")
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> Graph:
+    """Linear operators between bytes and a quantisation; some of the values on the way have other readers."""
+    b = GraphBuilder("chain")
+    x = b.op("qnn.dequantize", b.input("x", (1, 8), "uint8"), np.array(0.5, "float32"), np.array(99, "uint8"), axis=0)
+    values, others = [x], []
+    for kind in draw(st.lists(st.sampled_from(LINEAR), min_size=1, max_size=5)):
+        last = values[-1]
+        if kind == "clip":
+            low = draw(st.sampled_from((None, -7.5, -2.0, 0.0, 1.5)))
+            values.append(b.op("clip", last, a_min=low, a_max=draw(st.sampled_from((None, 3.25, 9.0)))))
+        elif kind == "self":
+            values.append(b.op(draw(st.sampled_from(("add", "multiply"))), last, draw(st.sampled_from(values))))
+        else:
+            more = [np.array(draw(st.sampled_from((-1.5, 0.5, 2.0))), "float32")] if kind in ("add", "multiply") else []
+            values.append(b.op(kind, last, *more))
+        if draw(st.integers(0, 3)) == 0:
+            others.append(b.op("exp", b.op("negative", b.op("abs", values[-1]))))
+    return b.build([quantized(b, values[-1]), *others])
+
+
+def chain_is_a_step_apart(graph: Graph) -> None:
+    """The quantised value is at most a step from what it was; what others read is what it was."""
+    new = divided_scales(graph)
+    verify_graph(new)
+    for start in range(0, 256, 8):
+        x = [np.arange(start, start + 8, dtype="uint8").reshape(1, 8)]
+        (q, *others), (expected, *same) = (interpreter.run(g, x) for g in (new, graph))
+        assert np.abs(q.astype(int) - expected.astype(int)).max() <= 1
+        for found, wanted in zip(others, same, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+@given(graph=chains())
+@settings(QUICK, max_examples=100)
+def test_chains_mean_what_they_did(graph: Graph) -> None:
+    chain_is_a_step_apart(graph)
 
 
 def layer(b: GraphBuilder, x: Value) -> Value:

@@ -249,6 +249,7 @@ GROUP_NORMS = Faults("graph group_norms", PASSES + "group_norms", [
 ])  # fmt: skip
 GROUP_NORMS.edit("the shift is not scaled", "_Norms.of_scale", "(gamma * values, beta * values)",
                  "(gamma * values, beta)")  # fmt: skip
+GROUP_NORMS.edit("what is returned is computed twice", "_Norms.private", " and value not in self.returned", "")
 GROUP_NORMS.edit("what others read disappears", "_Norms.private", "len(self.consumers.get(value, ())) == 1", "True")
 GROUP_NORMS.edit(
     "rows of any batch are groups", "_Norms.of_rows", "if not same_shape((batch,), x.shape[:1])", "if False"
@@ -450,6 +451,17 @@ MOVES.edit(
 MOVES.edit("a window may be of padding alone", "_Moving.max_pool", "max(b, a) >= k", "False")
 
 
+def _divided(_: Trial, draw: Draw) -> None:
+    graph = draw(test_divided_scales.chains())
+    holds(lambda: test_divided_scales.chain_is_a_step_apart(graph))
+
+
+DIVIDED = Faults("divided_scales", PASSES + "divided_scales", [drawn("linear operators", _divided, 150)])
+DIVIDED.edit("what others read is divided", "_Facts.division", "item is None or not alone or", "item is None or")
+DIVIDED.edit("the lower bound stays", "divided_scales", '("a_min", "a_max")', '("a_max",)')
+DIVIDED.edit("a constant is multiplied", "_Facts.leaf", "self.arrays[old] / scale", "self.arrays[old] * scale")
+
+
 def _of_one_byte(_: Trial, draw: Draw) -> None:
     graph, of_one = draw(networks_of_bytes()), draw(test_byte_tables.chains())
     holds(lambda: test_byte_tables.is_looked_up_alike(graph))
@@ -466,6 +478,8 @@ TABLES = Faults("byte_tables", PASSES + "byte_tables", [
 ])  # fmt: skip
 TABLES.edit("a table goes by values, not by bits", "byte_tables", "b.constant(every", "b.constant(np.sort(every)")
 TABLES.edit("a result is no value of its own", "_Chains._is_read_by", "value not in self.returned", "True")
+TABLES.edit("a table has the shape of its bytes", "_Chains._chain",
+            " or any(v.shape != item.output.shape for v in read)", "")  # fmt: skip
 TABLES.edit("few instructions are many", "_Chain.is_costly", "not all(map(is_cheap", "any(map(is_cheap")
 
 

@@ -67,7 +67,11 @@ def power(n: NodeContext) -> Any:
 
 @converter("BitShift")
 def bit_shift(n: NodeContext) -> Any:
-    return n.op("left_shift" if n.attr("direction") == "LEFT" else "right_shift", n[0], n[1])
+    names = {"LEFT": "left_shift", "RIGHT": "right_shift"}
+    direction = n.attr("direction")
+    if direction not in names:
+        n.refuse_attribute("direction")
+    return n.op(names[direction], n[0], n[1])
 
 
 @converter("MatMul")

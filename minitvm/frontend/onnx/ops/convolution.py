@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ....errors import ModelError
 from ....expr import GE, LE, And, Expr, as_expr, match
 from ....graph.nodes import Dim
 from ....te import maximum
@@ -22,6 +23,8 @@ def window_padding(
     mode = n.attr("auto_pad", "NOTSET")
     pads = n.attr("pads", (0,) * (2 * rank))
     if mode in ("NOTSET", ""):
+        if len(pads) != 2 * rank:
+            raise ModelError(f"{n.where}: wanted {2 * rank} pads, found {len(pads)}")
         return tuple(pads)
     if mode == "VALID":
         return (0,) * (2 * rank)
@@ -63,13 +66,23 @@ def static_kernel(n: NodeContext, shape: Sequence[Dim]) -> tuple[int, ...]:
     return tuple(kernel)
 
 
+def _kernel(n: NodeContext, shape: Sequence[Dim]) -> tuple[int, ...]:
+    """The extents of a convolution's kernel, which the node may state once more."""
+    kernel = n.attr("kernel_shape", None)
+    if not kernel:
+        return static_kernel(n, shape)
+    if len(kernel) != len(shape) or any(isinstance(d, int) and d != k for k, d in zip(kernel, shape, strict=True)):
+        raise ModelError(f"{n.where}: kernel_shape is {list(kernel)}, the weight's {list(shape)}")
+    return tuple(kernel)
+
+
 @converter("Conv")
 def conv(n: NodeContext) -> Any:
     x, w, bias = n[0], n[1], n.optional(2)
     rank = x.ndim - 2
     if rank not in (1, 2, 3):
         n.refuse(f"{rank} spatial dimensions are not supported")
-    kernel = n.attr("kernel_shape", None) or static_kernel(n, w.shape[2:])
+    kernel = _kernel(n, w.shape[2:])
     strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
     x, padding = explicitly_padded(n, x, window_padding(n, x.shape[2:], kernel, strides, dilations), 0.0)
     convolved = n.op(
@@ -84,7 +97,7 @@ def conv_transpose(n: NodeContext) -> Any:
     rank = x.ndim - 2
     if rank not in (1, 2, 3):
         n.refuse(f"{rank} spatial dimensions are not supported")
-    kernel = n.attr("kernel_shape", None) or static_kernel(n, w.shape[2:])
+    kernel = _kernel(n, w.shape[2:])
     strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
     extra = n.attr("output_padding", (0,) * rank)
     padding = _transposed_padding(n, x.shape[2:], kernel, strides, dilations, extra)

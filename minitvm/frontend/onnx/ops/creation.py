@@ -49,6 +49,8 @@ def range_(n: NodeContext) -> Any:
         if not isinstance(step, int) or step == 0:
             n.refuse(f"a range with symbolic ends has a constant integer step, found {step}")
         return n.op("arange", start=first, stop=limit, step=step, dtype=str(dtype))
+    if not step:
+        n.refuse("the step of a range is 0")
     count = max(0, math.ceil((limit - first) / step))
     return Operand.known((first + step * np.arange(count)).astype(dtype.numpy))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ....errors import ModelError
 from ....expr import Expr
 from ....graph.nodes import Dim
 from ....te import minimum
@@ -98,6 +99,8 @@ def pad(n: NodeContext) -> Any:
 def _pad(n: NodeContext, pads: tuple[Dim, ...], axes: tuple[int, ...], fill: Operand | None) -> Any:
     x = n[0]
     widths: list[tuple[Dim, Dim]] = [(0, 0)] * x.ndim
+    if len(pads) != 2 * len(axes):
+        raise ModelError(f"{n.where}: wanted {2 * len(axes)} pads, found {len(pads)}")
     for k, a in enumerate(axes):
         widths[a] = (pads[k], pads[len(axes) + k])
     mode = n.attr("mode", "constant")

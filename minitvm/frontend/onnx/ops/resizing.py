@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....errors import ModelError
 from ....expr import Expr
 from ....graph.nodes import Dim
 from ....topi.shapes import same, simple
@@ -208,6 +209,8 @@ def _ratio(n: NodeContext, extent: Dim, size: Dim, scale: Any, dtype: str) -> Ra
 def _scaled(n: NodeContext, dim: Dim, scale: Any) -> Dim:
     if isinstance(scale, Operand):
         return n.dims(n.cast(n.op("floor", n.op("multiply", float_of(n, dim), scale)), "int64"), "a size")[0]
+    if not isinstance(scale, Quotient) and not 0 < scale < math.inf:
+        raise ModelError(f"{n.where}: a scale is {scale}: wanted a positive number")
     if isinstance(dim, int) and not isinstance(scale, Quotient):
         return math.floor(np.float32(dim) * np.float32(scale))
     size = scaled(dim, scale)

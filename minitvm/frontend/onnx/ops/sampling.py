@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ....errors import ModelError
 from ....expr import Expr
 from ....topi.shapes import product
 from ...blocks import blocks_to_picture
@@ -70,6 +71,8 @@ def einsum(n: NodeContext) -> Any:
     equation = n.attr("equation").replace(" ", "")
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
+    if len(terms) != len(n.inputs):
+        raise ModelError(f"{n.where}: {equation!r} has {len(terms)} operands, the node {len(n.inputs)}")
     free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in equation]
     longest = max((x.ndim - len(t) + 3 for t, x in zip(terms, n.present, strict=False) if "..." in t), default=0)
     letters = "".join(free[:longest])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ....errors import ModelError
 from ....expr import EQ, Expr, Or, as_expr, const, match
 from ....graph.nodes import Dim
 from ....topi.shapes import differ, may_exceed, product, same, simple
@@ -159,7 +160,9 @@ def expand(n: NodeContext) -> Any:
     conditions = [Or(EQ(*match(as_expr(w), as_expr(1))), EQ(*match(as_expr(o), as_expr(w)))) for o, w in small]
     undecided = [c for c in map(simple, conditions) if isinstance(c, Expr)]
     x = n.assume(x, *((c, 1) for c in undecided)) if undecided else x
-    met = tuple(o if not may_exceed(w, 1) else w for o, w in zip(own, shape, strict=True))
+    met = tuple(
+        w if (isinstance(w, int) and w != 1) or may_exceed(w, 1) else o for o, w in zip(own, shape, strict=True)
+    )
     return n.op("broadcast_to", x, shape=met)
 
 
@@ -189,7 +192,9 @@ def _split(n: NodeContext, sizes: tuple[Dim, ...] | None, count: int) -> Any:
         bounds = [product([k, chunk]) for k in range(count + 1)]
     else:
         bounds = list(accumulate(sizes, lambda a, b: simple(a + b), initial=0))
-        if not same(bounds[-1], extent) and not differ(bounds[-1], extent):
+        if differ(bounds[-1], extent) or any(isinstance(s, int) and s < 0 for s in sizes):
+            raise ModelError(f"{n.where}: parts of {', '.join(map(str, sizes))} are not the whole of {extent}")
+        if not same(bounds[-1], extent):
             whole = bounds[-1]
             x = n.assume(x, (whole, extent) if isinstance(whole, Expr) else (extent, whole))
     return [n.part(x, axis, begin, end) for begin, end in pairwise(bounds)]
