@@ -10,8 +10,11 @@ from ..errors import ScheduleError
 from ..expr import REDUCE, Call, Div, IntImm, Node, children, walk
 from ..expr.conditions import is_const
 from ..tir import Schedule
-from ..tir.nodes import Block, BufferLoad, BufferStore, PrimFunc, root_block
+from ..tir.conditions import reads_memory
+from ..tir.nodes import Block, BufferLoad, BufferStore, For, If, PrimFunc, While, root_block
 from ..tir.transform.affine import coefficient, linear, moves
+
+_OPEN = 16  # steps of a loop whose extent is not known
 
 # Functions that cost as much as dozens of additions: computing them again for every consumer does not pay.
 COSTLY = frozenset(
@@ -96,6 +99,28 @@ def _last_index_only(access: BufferLoad | BufferStore, var: Any) -> bool:
         return True
     form = linear(last)
     return coefficient(form, var) == 1 and not moves(form.without(var), [var])
+
+
+def runs_in_step(block: Block) -> bool:
+    """Whether a block is a loop program with storage of its own whose steps are the same whatever is in memory."""
+    if not block.alloc_buffers or any(axis.kind == REDUCE for axis in block.iter_vars):
+        return False
+    return not any(
+        isinstance(node, While)
+        or (isinstance(node, If) and reads_memory(node.condition))
+        or (isinstance(node, For) and (reads_memory(node.start) or reads_memory(node.extent)))
+        for node in walk(block.body)
+    )
+
+
+def steps_of(block: Block) -> int:
+    """About how many steps a block's loop program takes: those of its longest nest, in which an open extent is long."""
+
+    def longest(node: Node) -> int:
+        inner = max((longest(child) for child in children(node)), default=1)
+        return inner * volume([node.extent], _OPEN) if isinstance(node, For) else inner
+
+    return longest(block.body)
 
 
 def is_cheap(block: Block) -> bool:
