@@ -30,7 +30,7 @@ def key_of(value: Expr, ascending: bool) -> Expr:
 
 
 def _key_of_float(value: Expr, kind: str) -> Expr:
-    """Bits of positive floats are in the floats' order, those of negative ones in the opposite order behind the sign."""
+    """Bits of positive floats are in the floats' order; those of negative floats, without the sign, in reverse."""
     bits = tir.reinterpret(kind, value)
     magnitude = bits & const(DType(kind).max, kind)
     key = te.select(bits < const(0, kind), -magnitude, bits)

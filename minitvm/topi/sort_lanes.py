@@ -35,9 +35,7 @@ def insertion(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> P
     from ..tir.script import builtins as T
 
     @T.prim_func
-    def insertion(
-        x: T.Buffer((extent,), dtype), values: T.Buffer((k,), dtype), indices: T.Buffer((k,), index)
-    ) -> None:
+    def insertion(x: T.Buffer((extent,), dtype), values: T.Buffer((k,), dtype), indices: T.Buffer((k,), index)) -> None:
         first = T.alloc_buffer((k,), "int64", scope="local")
         moved = T.alloc_buffer((1,), "int64", scope="local")
         later = T.alloc_buffer((1,), "int64", scope="local")

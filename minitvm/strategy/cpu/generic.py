@@ -160,7 +160,7 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
     long = extent >= min(lanes, 4) if extent is not None else contiguous_along_last(block)
     vectors = lanes > 1 and long and (reduced or isinstance(block.body, BufferStore))
     if lanes > 1 and runs_in_step(block):
-        lines_in_lanes(sch, handle, spatial, target, knobs)
+        lines_in_lanes(sch, handle, spatial, knobs)
         return
     if not is_reduction(block):
         inner = vectorized(sch, spatial[-1], lanes) if vectors else None
@@ -189,8 +189,8 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
     _written_out(sch, reduced, knobs.unroll)
 
 
-def lines_in_lanes(sch: Schedule, handle: Any, loops: list[Any], target: Any, knobs: BlockKnobs) -> None:
-    """A loop program for each point, as a lane of vectors: of its own storage, each element is a vector."""
+def lines_in_lanes(sch: Schedule, handle: Any, loops: list[Any], knobs: BlockKnobs) -> None:
+    """A loop program for each point becomes a lane of vectors; an element of its own storage becomes a vector."""
     block = block_of(sch, handle)
     own = max(buffer.dtype.bytes for buffer in block.alloc_buffers)
     lanes = max(1, knobs.vector_bytes // max(own, widest(block)))

@@ -134,7 +134,25 @@ TE_SORT.edit(
 )
 TE_SORT.edit("sorted upwards as downwards", "strictly_before", "if ascending else greater", "if False else greater")
 
+TE_SORT.edit("the first digit of keys is left out", "_by_digits", "in range(passes):", "in range(passes - 1):")
+
+TE_KEYS = Faults("topi sort_keys", "minitvm.topi.sort_keys", [called("sort")])
+TE_KEYS.edit("negative floats upside down", "_key_of_float", "-magnitude, bits)", "bits, bits)")
+TE_KEYS.edit("not a number is less than infinity", "_key_of_float", "tir.max_value(kind), key)", "const(0, kind), key)")
+TE_KEYS.edit("places are forgotten", "placed_key", "as_expr(place)", "as_expr(0 * place)")
+
+TE_LANES = Faults("topi sort_lanes", "minitvm.topi.sort_lanes", [called("sort")])
+TE_LANES.edit("a round too few", "merge_exchange", "range(rounds)", "range(rounds - 1)")
+TE_LANES.edit("what is moved is dropped", "insertion", "moved[0] = later[0]", "moved[0] = first[i]")
+
 TE_SCATTER = Faults("topi scatter", "minitvm.topi.scatter", [])
+TE_SCATTER.edit(
+    "rows of updates out of range are written",
+    "_by_rows",
+    "If(inside, BufferStore(y, combined(y[target], news[point]), target))",
+    "BufferStore(y, combined(y[target], news[point]), target)",
+    by=[called("index")],
+)
 TE_SCATTER.edit(
     "updates of slices out of range are written at the end",
     "scatter_nd",
