@@ -10,8 +10,7 @@ from ..errors import ScheduleError
 from ..expr import REDUCE, Call, Div, IntImm, Node, children, walk
 from ..expr.conditions import is_const
 from ..tir import Schedule
-from ..tir.conditions import reads_memory
-from ..tir.nodes import Block, BufferLoad, BufferStore, For, If, PrimFunc, While, root_block
+from ..tir.nodes import Block, BufferLoad, BufferStore, For, PrimFunc, root_block
 from ..tir.transform.affine import coefficient, linear, moves
 
 _OPEN = 16  # steps of a loop whose extent is not known
@@ -99,18 +98,6 @@ def _last_index_only(access: BufferLoad | BufferStore, var: Any) -> bool:
         return True
     form = linear(last)
     return coefficient(form, var) == 1 and not moves(form.without(var), [var])
-
-
-def runs_in_step(block: Block) -> bool:
-    """Whether a block is a loop program with storage of its own whose steps are the same whatever is in memory."""
-    if not block.alloc_buffers or any(axis.kind == REDUCE for axis in block.iter_vars):
-        return False
-    return not any(
-        isinstance(node, While)
-        or (isinstance(node, If) and reads_memory(node.condition))
-        or (isinstance(node, For) and (reads_memory(node.start) or reads_memory(node.extent)))
-        for node in walk(block.body)
-    )
 
 
 def steps_of(block: Block) -> int:

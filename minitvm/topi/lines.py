@@ -20,6 +20,7 @@ from .. import te
 from ..expr import Expr, IntImm, IterVar, Node, Range, Var, as_expr, const, replace, rewrite, substitute, walk
 from ..te import Tensor
 from ..tir.analysis.declared import with_declared_regions
+from ..tir.annotations import IN_STEP
 from ..tir.nodes import (
     Block,
     BlockRealize,
@@ -74,6 +75,8 @@ def along(
     loops = [(Var(f"i{a}", d.dtype), d) for a, d in enumerate(tensors[0].shape) if a != axis]
     iterators = [IterVar(Var(f"v{k}", v.dtype), Range(const(0, v.dtype), d)) for k, (v, d) in enumerate(loops)]
     block = _for_a_line(line, [*inputs[:count], *results], axis, iterators)
+    if in_step:
+        block = replace(block, annotations={**block.annotations, IN_STEP: True})
     amount = 0 if in_step else work([*tensors, *results])
     body = nest([v for v, _ in loops], [d for _, d in loops], block, amount)
     begun = [

@@ -31,22 +31,23 @@ def exchanges(extent: int) -> int:
 
 
 def insertion(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> PrimFunc:
-    """The first k, values and places: those so far in order, each element moves in front of those that it precedes."""
+    """The first k, values and places: those so far are kept in order, and those behind a new one move."""
     from ..tir.script import builtins as T
 
     @T.prim_func
     def insertion(x: T.Buffer((extent,), dtype), values: T.Buffer((k,), dtype), indices: T.Buffer((k,), index)) -> None:
         first = T.alloc_buffer((k,), "int64", scope="local")
-        moved = T.alloc_buffer((1,), "int64", scope="local")
-        later = T.alloc_buffer((1,), "int64", scope="local")
+        new = T.alloc_buffer((1,), "int64", scope="local")
         for i in T.unroll(k):
             first[i] = T.max_value("int64")
         for j in range(extent):
-            moved[0] = placed_key(x[j], j, ascending)
-            for i in T.unroll(k):
-                later[0] = T.max(first[i], moved[0])
-                first[i] = T.min(first[i], moved[0])
-                moved[0] = later[0]
+            new[0] = placed_key(x[j], j, ascending)
+            # From the last place on: what is behind the new element moves by one.
+            for i in T.unroll(k - 1):
+                first[k - 1 - i] = T.Select(
+                    new[0] < first[k - 2 - i], first[k - 2 - i], T.min(new[0], first[k - 1 - i])
+                )
+            first[0] = T.min(new[0], first[0])
         for i in T.unroll(k):
             indices[i] = T.Cast(index, place_in(first[i]))
             values[i] = x[place_in(first[i])]

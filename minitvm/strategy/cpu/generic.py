@@ -14,7 +14,7 @@ from typing import Any
 
 from ...expr import REDUCE, IntImm
 from ...tir import Schedule
-from ...tir.annotations import LANES
+from ...tir.annotations import IN_STEP, LANES
 from ...tir.nodes import Block, BufferStore, PrimFunc
 from ..blocks import (
     attempt,
@@ -26,7 +26,6 @@ from ..blocks import (
     is_reduction,
     largest_divisor,
     reduces_along_last,
-    runs_in_step,
     steps_of,
     widest,
 )
@@ -159,7 +158,7 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
     extent = constant_extent(sch, spatial[-1])
     long = extent >= min(lanes, 4) if extent is not None else contiguous_along_last(block)
     vectors = lanes > 1 and long and (reduced or isinstance(block.body, BufferStore))
-    if lanes > 1 and runs_in_step(block):
+    if lanes > 1 and IN_STEP in block.annotations:
         lines_in_lanes(sch, handle, spatial, knobs)
         return
     if not is_reduction(block):
@@ -192,7 +191,7 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
 def lines_in_lanes(sch: Schedule, handle: Any, loops: list[Any], knobs: BlockKnobs) -> None:
     """A loop program for each point becomes a lane of vectors; an element of its own storage becomes a vector."""
     block = block_of(sch, handle)
-    own = max(buffer.dtype.bytes for buffer in block.alloc_buffers)
+    own = max((buffer.dtype.bytes for buffer in block.alloc_buffers), default=1)
     lanes = max(1, knobs.vector_bytes // max(own, widest(block)))
     last = constant_extent(sch, loops[-1])
     if last is not None and last < lanes and len(loops) > 1:

@@ -143,7 +143,7 @@ TE_KEYS.edit("places are forgotten", "placed_key", "as_expr(place)", "as_expr(0 
 
 TE_LANES = Faults("topi sort_lanes", "minitvm.topi.sort_lanes", [called("sort")])
 TE_LANES.edit("a round too few", "merge_exchange", "range(rounds)", "range(rounds - 1)")
-TE_LANES.edit("what is moved is dropped", "insertion", "moved[0] = later[0]", "moved[0] = first[i]")
+TE_LANES.edit("nothing moves", "insertion", "new[0] < first[k - 2 - i]", "first[0] < first[k - 2 - i]")
 
 TE_SCATTER = Faults("topi scatter", "minitvm.topi.scatter", [])
 TE_SCATTER.edit(
