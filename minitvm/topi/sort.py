@@ -4,7 +4,7 @@ Equal elements keep their order. NaN is greater than every number and equal to N
 taken depends on what is known of the shape:
 
     many short lines      `sort_lanes.py`: a network, or insertion for the first few, the same steps for each line
-    the first few of all  a heap
+    the first few         a heap, where lines are long or not many
     long lines            digits of the keys, one after the other
     rows of columns       a merge sort
 """
@@ -77,7 +77,7 @@ def topk(
         few = not isinstance(extent, int) or k * _FEW <= extent
         if _is_insertion_less(data, at, k):
             return along([data], at, insertion(*line), in_step=True)
-        if few:
+        if few and not (_in_lanes(data, at) and _fills_lanes(data, at)):
             starts = [lambda i, x: x[i], lambda i, _: i[data.ndim - 1].astype(dtype)]
             return _along_last(data, at, lambda x: along([x], x.ndim - 1, _heap(*line), starts))
         if _in_lanes(data, at):
