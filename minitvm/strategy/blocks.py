@@ -10,8 +10,10 @@ from ..errors import ScheduleError
 from ..expr import REDUCE, Call, Div, IntImm, Node, children, walk
 from ..expr.conditions import is_const
 from ..tir import Schedule
-from ..tir.nodes import Block, BufferLoad, BufferStore, PrimFunc, root_block
+from ..tir.nodes import Block, BufferLoad, BufferStore, For, PrimFunc, root_block
 from ..tir.transform.affine import coefficient, linear, moves
+
+_OPEN = 16  # steps of a loop whose extent is not known
 
 # Functions that cost as much as dozens of additions: computing them again for every consumer does not pay.
 COSTLY = frozenset(
@@ -96,6 +98,16 @@ def _last_index_only(access: BufferLoad | BufferStore, var: Any) -> bool:
         return True
     form = linear(last)
     return coefficient(form, var) == 1 and not moves(form.without(var), [var])
+
+
+def steps_of(block: Block) -> int:
+    """About how many steps a block's loop program takes: those of its longest nest, in which an open extent is long."""
+
+    def longest(node: Node) -> int:
+        inner = max((longest(child) for child in children(node)), default=1)
+        return inner * volume([node.extent], _OPEN) if isinstance(node, For) else inner
+
+    return longest(block.body)
 
 
 def is_cheap(block: Block) -> bool:

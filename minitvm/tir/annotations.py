@@ -10,6 +10,7 @@ from .nodes import Block
 
 LANES = "vector_reduction"  # an innermost reduction loop: accumulate in that many lanes
 PREFETCH = "prefetch"  # an innermost loop: ask for what it streams through that many iterations ahead
+IN_STEP = "in_step"  # a block with loops inside: all iterations take the same steps, so they may be lanes of vectors
 SKIP_ZEROS = "skip_zeros"  # a loop of a sum: leave out iterations that read nothing but padding
 ALIGNMENTS = "buffer_dim_align"  # a block: [[index of the write, axis, factor, offset], ...]; an allocation: the rest
 

@@ -20,6 +20,7 @@ from .. import te
 from ..expr import Expr, IntImm, IterVar, Node, Range, Var, as_expr, const, replace, rewrite, substitute, walk
 from ..te import Tensor
 from ..tir.analysis.declared import with_declared_regions
+from ..tir.annotations import IN_STEP
 from ..tir.nodes import (
     Block,
     BlockRealize,
@@ -47,7 +48,12 @@ Start = Callable[..., Expr]
 
 
 def along(
-    tensors: Sequence[Tensor], axis: int, line: PrimFunc, starts: Sequence[Start] = (), whole: Tensor | None = None
+    tensors: Sequence[Tensor],
+    axis: int,
+    line: PrimFunc,
+    starts: Sequence[Start] = (),
+    whole: Tensor | None = None,
+    in_step: bool = False,
 ) -> list[Tensor]:
     """The results of a function of one line for all lines of tensors along an axis.
 
@@ -55,6 +61,9 @@ def along(
     same extents. `starts` are the initial values of the first results, before the function runs; a result that is read
     at places given by data needs one. With the further input `whole`, the only result has its shape, which may be
     longer along the other axes: lines that no tensor has keep their initial values.
+
+    Lines run in parallel if there is enough work; with `in_step`, which says that the function does the same steps
+    whatever the data are, the schedule decides which lines are lanes of vectors, and which run in parallel.
     """
     count, operands = len(tensors), [*tensors, *([] if whole is None else [whole])]
     lead, rest = tensors[0].shape[:axis], tensors[0].shape[axis + 1 :]
@@ -66,7 +75,10 @@ def along(
     loops = [(Var(f"i{a}", d.dtype), d) for a, d in enumerate(tensors[0].shape) if a != axis]
     iterators = [IterVar(Var(f"v{k}", v.dtype), Range(const(0, v.dtype), d)) for k, (v, d) in enumerate(loops)]
     block = _for_a_line(line, [*inputs[:count], *results], axis, iterators)
-    body = nest([v for v, _ in loops], [d for _, d in loops], block, work([*tensors, *results]))
+    if in_step:
+        block = replace(block, annotations={**block.annotations, IN_STEP: True})
+    amount = 0 if in_step else work([*tensors, *results])
+    body = nest([v for v, _ in loops], [d for _, d in loops], block, amount)
     begun = [
         started(result, lambda *at, start=start: start(at, *inputs))
         for result, start in zip(results, starts, strict=False)
@@ -91,13 +103,16 @@ def _for_a_line(line: PrimFunc, buffers: Sequence[Buffer], axis: int, iterators:
     places = dict(zip(line.buffers, buffers, strict=True))
     at = [it.var for it in iterators]
     root = root_block(line)
+    extents = {b.shape[0]: buffers[k].shape[axis] for k, b in enumerate(line.buffers) if isinstance(b.shape[0], Var)}
+    own = {b: replace(b, shape=tuple(substitute(d, extents) for d in b.shape)) for b in root.alloc_buffers}
 
     def change(node: Node) -> Node | None:
         if isinstance(node, BufferLoad | BufferStore) and node.buffer in places:
             return replace(node, buffer=places[node.buffer], indices=(*at[:axis], node.indices[0], *at[axis:]))
+        if isinstance(node, BufferLoad | BufferStore) and node.buffer in own:
+            return replace(node, buffer=own[node.buffer])
         return None
 
-    extents = {b.shape[0]: buffers[k].shape[axis] for k, b in enumerate(line.buffers) if isinstance(b.shape[0], Var)}
     body = substitute(rewrite(root.body, change), extents)
 
     def region(buffer: Buffer) -> BufferRegion:
@@ -109,7 +124,7 @@ def _for_a_line(line: PrimFunc, buffers: Sequence[Buffer], axis: int, iterators:
     read = {n.buffer for n in walk(body) if isinstance(n, BufferLoad)}
     written = {n.buffer for n in walk(body) if isinstance(n, BufferStore)}
     reads, writes = (tuple(r for r in regions if r.buffer in touched) for touched in (read, written))
-    return Block(tuple(iterators), reads, writes, line.name, body, alloc_buffers=root.alloc_buffers)
+    return Block(tuple(iterators), reads, writes, line.name, body, alloc_buffers=tuple(own.values()))
 
 
 def started(result: Buffer, value: Callable[..., Expr]) -> Stmt:

@@ -14,7 +14,9 @@ from ..te import Tensor
 from ..tir.nodes import Buffer, BufferStore, For, ForKind, If, PrimFunc, Stmt
 from .indices import check_index, from_front
 from .lines import along, extent_of, updated
-from .shapes import agree, axis_of, constant, dims
+from .shapes import agree, axis_of, constant, dims, simple
+
+_ROW = 64  # elements of a row that are written together
 
 _COMBINE: dict[str, Any] = {
     "none": lambda old, new: new,
@@ -38,11 +40,36 @@ def scatter_elements(
     at = axis_of(axis, data.ndim)
     if indices.ndim != data.ndim or not all(agree(a, b) for a, b in zip(dims(indices), dims(updates), strict=True)):
         raise TypeMismatch(f"scatter_elements: {indices} and {updates} do not fit {data}")
+    combined = _combined("scatter_elements", reduction)
+    if at < data.ndim - 1:
+        return _by_rows(data, indices, updates, at, combined)
     line = _line(
-        extent_of(dims(data)[at], "n"), extent_of(dims(indices)[at], "m"), str(data.dtype), str(indices.dtype),
-        _combined("scatter_elements", reduction),
-    )  # fmt: skip
+        extent_of(dims(data)[at], "n"), extent_of(dims(indices)[at], "m"), str(data.dtype), str(indices.dtype), combined
+    )
     return along([indices, updates], at, line, [lambda i, _, __, old: old[i]], whole=data)[0]
+
+
+def _by_rows(data: Tensor, indices: Tensor, updates: Tensor, at: int, combined: Any) -> Tensor:
+    """The same along an axis that is not the last: one row of neighbours along the last axis after the other."""
+    places, news, old = (Buffer(f"p{k}", t.shape, t.dtype) for k, t in enumerate((indices, updates, data)))
+    y = Buffer("y", data.shape, data.dtype)
+    last = dims(indices)[-1]
+    width = min(last, _ROW) if isinstance(last, int) and last else _ROW
+    chunks = as_expr(simple(-(-last // width)))
+    axes = [(Var(f"v{a}", d.dtype), d) for a, d in enumerate(indices.shape[:-1]) if a != at]
+    chunk, step = Var("chunk", chunks.dtype), Var("j", indices.shape[at].dtype)
+    lane = Var("lane", chunks.dtype)
+    outside, column = [v for v, _ in axes], chunk * width + lane
+    point = (*outside[:at], step, *outside[at:], column)
+    spot = from_front(places[point], dims(data)[at])
+    inside = te.all(spot >= const(0, spot.dtype), spot < data.shape[at].astype(spot.dtype))
+    target = (*outside[:at], spot.astype("int64"), *outside[at:], column)
+    body: Stmt = If(inside, BufferStore(y, combined(y[target], news[point]), target))
+    if not isinstance(last, int) or last % width:
+        body = If(column < as_expr(last), body)
+    body = _loops([(lane, as_expr(width))], body)
+    body = _loops([(step, indices.shape[at])], body)
+    return updated("scatter_elements", (indices, updates, data), (places, news, old, y), [*axes, (chunk, chunks)], body)
 
 
 def _combined(op: str, reduction: str) -> Any:

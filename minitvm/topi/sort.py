@@ -1,10 +1,17 @@
-"""Sorting along an axis: a merge sort of all elements, or a heap of the first k.
+"""Sorting along an axis.
 
-Equal elements keep their order. NaN is greater than every number and equal to NaN, as in NumPy and ONNX.
+Equal elements keep their order. NaN is greater than every number and equal to NaN, as in NumPy and ONNX. Which sort is
+taken depends on what is known of the shape:
+
+    many short lines      `sort_lanes.py`: a network, or insertion for the first few, the same steps for each line
+    the first few         a heap, where lines are long or not many
+    long lines            digits of the keys, one after the other
+    rows of columns       a merge sort
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .. import te
@@ -15,26 +22,37 @@ from ..tir.nodes import PrimFunc
 from .broadcast import full
 from .indices import check_counts
 from .lines import along, extent_of
-from .shapes import Dim, axis_of, dims
+from .shapes import Dim, axis_of, dims, product
+from .sort_keys import key_bits, unsigned_key
+from .sort_lanes import LINES, LONGEST, MOST, exchanges, insertion, merge_exchange
+from .transform import transpose
 
 # A heap of more elements than this part of the axis is slower than a sort of all.
 _FEW = 8
+_BUCKETS = 256  # of a digit of 8 bits
+_LONG = 4096  # elements from which digits of more bits, and so fewer of them, are faster
 
 
 def argsort(data: Tensor, *, axis: int = -1, is_ascend: bool = True, dtype: str = "int64") -> Tensor:
-    """The indices that sort along an axis, equal elements in their order; a merge sort (Knuth, TAOCP 3, 5.2.4)."""
+    """The indices that sort along an axis, equal elements in their order."""
     at = axis_of(axis, data.ndim)
-    check_counts("argsort", dtype, dims(data)[at])
-    extent = extent_of(dims(data)[at], "n")
-    line = _merge_sort(extent, extent, 1, str(data.dtype), is_ascend, dtype)
-    return along([data], at, line, [lambda i, _: i[at].astype(dtype)])[0]
+    extent = dims(data)[at]
+    check_counts("argsort", dtype, extent)
+    if isinstance(extent, int) and extent < 2:
+        return full(shape=dims(data), fill_value=0, dtype=dtype)
+    if _in_lanes(data, at):
+        return along([data], at, merge_exchange(extent, extent, str(data.dtype), is_ascend, dtype), in_step=True)[0]
+    line = _by_digits(extent_of(extent, "n"), str(data.dtype), is_ascend, dtype)
+    return _along_last(data, at, lambda x: along([x], x.ndim - 1, line))[0]
 
 
 def order_of_rows(flat: Tensor, rows: Dim, columns: int) -> Tensor:
     """The indices that sort rows, given one behind the other, by their first elements, equal ones by the next ones."""
+    if columns == 1:
+        return argsort(flat)
     total = extent_of(dims(flat)[0], "n")
     extent = rows if isinstance(rows, int) else total // columns
-    line = _merge_sort(total, extent, columns, str(flat.dtype), ascending=True, index="int64")
+    line = _merge_sort(total, extent, columns, str(flat.dtype))
     return along([flat], 0, line, [lambda i, _: i[0].astype("int64")])[0]
 
 
@@ -43,8 +61,7 @@ def topk(
 ) -> list[Tensor]:  # fmt: skip
     """[values, indices] of the first k in descending (or ascending) order along an axis; equal elements in their order.
 
-    A heap holds the first k so far, with the last of them on top, and most elements do not come before the top: usually
-    n comparisons and k log k steps, at worst n log k. If k is symbolic, from 0 to the extent, all elements are sorted.
+    If k is symbolic, from 0 to the extent, all elements are sorted.
     """
     at = axis_of(axis, data.ndim)
     extent = dims(data)[at]
@@ -54,13 +71,55 @@ def topk(
     shape = [*dims(data)[:at], k, *dims(data)[at + 1 :]]
     if isinstance(k, int) and k == 0:
         return [full(shape=shape, fill_value=0, dtype=str(d)) for d in (data.dtype, dtype)]
-    if isinstance(k, int) and (not isinstance(extent, int) or k * _FEW <= extent):
-        line = _heap(extent_of(extent, "n"), k, str(data.dtype), is_ascend, dtype)
-        return along([data], at, line, [lambda i, x: x[i], lambda i, _: i[at].astype(dtype)])
-    order = argsort(data, axis=at, is_ascend=is_ascend, dtype=dtype)
+    order = None
+    if isinstance(k, int):
+        line = extent_of(extent, "n"), k, str(data.dtype), is_ascend, dtype
+        few = not isinstance(extent, int) or k * _FEW <= extent
+        if _is_insertion_less(data, at, k):
+            return along([data], at, insertion(*line), in_step=True)
+        if few and not (_in_lanes(data, at) and _fills_lanes(data, at)):
+            starts = [lambda i, x: x[i], lambda i, _: i[data.ndim - 1].astype(dtype)]
+            return _along_last(data, at, lambda x: along([x], x.ndim - 1, _heap(*line), starts))
+        if _in_lanes(data, at):
+            order = along([data], at, merge_exchange(*line), in_step=True)[0]
+    if order is None:
+        order = argsort(data, axis=at, is_ascend=is_ascend, dtype=dtype)
     indices = te.compute(shape, lambda *i: order[i], name="T_topk_indices")
     values = te.compute(shape, lambda *i: data[(*i[:at], order[i], *i[at + 1 :])], name="T_topk_values")
     return [values, indices]
+
+
+def _in_lanes(data: Tensor, at: int) -> bool:
+    """Whether a network sorts the lines along an axis: short ones, and many, so that lanes of vectors take them.
+
+    A few lines are so short that less is exchanged than there are counters of digits.
+    """
+    extent = dims(data)[at]
+    if not isinstance(extent, int) or extent > LONGEST or data.dtype.bits > 32:
+        return False
+    counters = _digits(extent, str(data.dtype))[0] * (_BUCKETS + 2 * extent)
+    return _fills_lanes(data, at) or exchanges(extent) <= counters
+
+
+def _fills_lanes(data: Tensor, at: int) -> bool:
+    lines = product([d for a, d in enumerate(dims(data)) if a != at])
+    return data.dtype.bits <= 32 and (not isinstance(lines, int) or lines >= LINES)
+
+
+def _is_insertion_less(data: Tensor, at: int, k: int) -> bool:
+    """Whether insertion into the first k takes less than other sorts."""
+    if k > MOST or not _fills_lanes(data, at):
+        return False
+    return not _in_lanes(data, at) or k * dims(data)[at] <= exchanges(dims(data)[at])
+
+
+def _along_last(data: Tensor, at: int, apply: Callable[[Tensor], list[Tensor]]) -> list[Tensor]:
+    """What `apply` makes of a tensor along its last axis; for another axis, the tensor and the results are turned."""
+    if at == data.ndim - 1:
+        return apply(data)
+    turned = [*(a for a in range(data.ndim) if a != at), at]
+    back = [turned.index(a) for a in range(data.ndim)]
+    return [transpose(result, axes=back) for result in apply(transpose(data, axes=turned))]
 
 
 def strictly_before(ascending: bool) -> Any:
@@ -75,25 +134,79 @@ def strictly_before(ascending: bool) -> Any:
     return (lambda a, b: greater(b, a)) if ascending else greater
 
 
-def _merge_sort(total: Any, extent: Any, columns: int, dtype: str, ascending: bool, index: str) -> PrimFunc:
-    """Runs of 1, 2, 4, ... elements are merged in pairs, from `order`, which begins as 0, 1, ..., to another row.
+def _digits(extent: Any, dtype: str) -> tuple[int, int]:
+    """How many digits keys have, and of how many bits."""
+    width = 11 if isinstance(extent, int) and extent >= _LONG and key_bits(dtype) > 16 else 8
+    return -(-key_bits(dtype) // width), width
 
-    Elements are rows of so many columns: they are sorted by the last column first. Equal elements keep their order, so
-    that each column outweighs those behind it.
+
+def _by_digits(extent: Any, dtype: str, ascending: bool, index: str) -> PrimFunc:
+    """Places are distributed by the last digit of their keys, then by the one before, ... (Knuth, TAOCP 3, 5.2.5).
+
+    A digit that all keys share orders nothing, and is left out.
     """
     from ..tir.script import builtins as T
 
-    before = strictly_before(ascending)
+    passes, width = _digits(extent, dtype)
+    buckets = 1 << width
+
+    def counter(value: Expr, digit: Expr) -> Expr:
+        """The counter of the keys that have the digit of this one."""
+        key = unsigned_key(value, ascending)
+        shifted = key >> (as_expr(digit) * width).astype(key.dtype)
+        return digit * buckets + (shifted & (buckets - 1)).astype("int32")
+
+    @T.prim_func
+    def by_digits(x: T.Buffer((extent,), dtype), order: T.Buffer((extent,), index)) -> None:
+        places = T.alloc_buffer((2, extent), "int32")
+        counts = T.alloc_buffer((passes * buckets,), "int32", scope="local")
+        row = T.alloc_buffer((1,), "int32", scope="local")
+        start = T.alloc_buffer((1,), "int32", scope="local")
+        count = T.alloc_buffer((1,), "int32", scope="local")
+        place = T.alloc_buffer((1,), "int32", scope="local")
+        bucket = T.alloc_buffer((1,), "int32", scope="local")
+        for b in range(passes * buckets):
+            counts[b] = 0
+        for j in range(extent):
+            places[0, j] = T.Cast("int32", j)
+            for digit in T.unroll(passes):
+                counts[counter(x[j], digit)] = counts[counter(x[j], digit)] + 1
+        row[0] = 0
+        for digit in range(passes):
+            if extent > 1 and counts[counter(x[0], digit)] < extent:
+                start[0] = 0
+                for b in range(buckets):
+                    count[0] = counts[digit * buckets + b]
+                    counts[digit * buckets + b] = start[0]
+                    start[0] = start[0] + count[0]
+                for j in range(extent):
+                    place[0] = places[row[0], j]
+                    bucket[0] = counter(x[place[0]], digit)
+                    places[1 - row[0], counts[bucket[0]]] = place[0]
+                    counts[bucket[0]] = counts[bucket[0]] + 1
+                row[0] = 1 - row[0]
+        for j in range(extent):
+            order[j] = T.Cast(index, places[row[0], j])
+
+    return by_digits
+
+
+def _merge_sort(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
+    """Runs of 1, 2, 4, ... elements are merged in pairs, from `order`, which begins as 0, 1, ..., to another row.
+
+    Elements are rows of so many columns: they are sorted by the last column first (Knuth, TAOCP 3, 5.2.4). Equal
+    elements keep their order, so that each column outweighs those behind it.
+    """
+    from ..tir.script import builtins as T
+
+    before = strictly_before(ascending=True)
 
     def clipped(place: Expr) -> Expr:
         return te.minimum(place, as_expr(extent).astype("int32") - 1)
 
-    def row(place: Expr) -> Expr:
-        return place * columns if columns > 1 else place
-
     @T.prim_func
     def merge_sort(
-        x: T.Buffer((total,), dtype), order: T.Buffer((extent,), index), other: T.Buffer((extent,), index)
+        x: T.Buffer((total,), dtype), order: T.Buffer((extent,), "int64"), other: T.Buffer((extent,), "int64")
     ) -> None:
         width = T.alloc_buffer((1,), "int32", scope="local")
         left = T.alloc_buffer((1,), "int32", scope="local")
@@ -101,7 +214,7 @@ def _merge_sort(total: Any, extent: Any, columns: int, dtype: str, ascending: bo
         middle = T.alloc_buffer((1,), "int32", scope="local")
         end = T.alloc_buffer((1,), "int32", scope="local")
         for j in range(extent):
-            other[j] = T.Cast(index, j)
+            other[j] = T.Cast("int64", j)
         for column in range(columns):
             width[0] = 1
             while width[0] < extent:
@@ -118,8 +231,8 @@ def _merge_sort(total: Any, extent: Any, columns: int, dtype: str, ascending: bo
                     if left[0] < middle[0] and (
                         right[0] >= end[0]
                         or not before(
-                            x[row(order[clipped(right[0])]) + (columns - 1 - column)],
-                            x[row(order[clipped(left[0])]) + (columns - 1 - column)],
+                            x[order[clipped(right[0])] * columns + (columns - 1 - column)],
+                            x[order[clipped(left[0])] * columns + (columns - 1 - column)],
                         )
                     ):
                         other[j] = order[left[0]]
@@ -137,7 +250,8 @@ def _merge_sort(total: Any, extent: Any, columns: int, dtype: str, ascending: bo
 def _heap(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> PrimFunc:
     """The first k so far as a heap in the results, the last of them on top; then the tops, from the last place on.
 
-    The results begin as the first k elements and their indices.
+    Most elements do not come before the top: usually n comparisons and k log k steps, at worst n log k. The results
+    begin as the first k elements and their indices.
     """
     from ..tir.script import builtins as T
 

@@ -328,3 +328,53 @@ def test_compiled_sequences_leave_nothing_and_are_no_outputs() -> None:
     np.testing.assert_array_equal(module(x), x.T)
     with pytest.raises(UnsupportedOperator, match="a sequence of 3 tensors is wanted as a tensor s: a sequence is"):
         from_onnx(proto(nodes, {"x": (x, dims)}, constants, ["s"]))
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize(("dtype", "columns"), [("int8", False), ("uint8", True)])
+def test_an_lstm_of_bytes(direction: str, dtype: str, columns: bool) -> None:
+    """It is the LSTM of the weights that the bytes stand for; ONNX Runtime's also rounds what it multiplies by them."""
+    ways, hidden, size = 1 + (direction == "bidirectional"), 5, 3
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    scaled = (ways, 4 * hidden) if columns else (ways,)
+    constants: dict[str, np.ndarray] = {}
+    for name, depth in (("w", size), ("r", hidden)):
+        constants[name] = RNG.integers(low, high + 1, (ways, depth, 4 * hidden)).astype(dtype)
+        constants[f"{name}_scale"] = RNG.uniform(0.002, 0.004, scaled).astype(np.float32)
+        constants[f"{name}_zero"] = np.full(scaled, 0 if dtype == "int8" else 128, dtype)
+    bias = 0.1 * f(ways, 8 * hidden)
+    x = f(6, 2, size)
+    quantized = N(
+        "DynamicQuantizeLSTM", ["x", "w", "r", "bias", "", "", "", "", "w_scale", "w_zero", "r_scale", "r_zero"],
+        ["y", "h", "c"], domain=MS, hidden_size=hidden, direction=direction,
+    )  # fmt: skip
+    model = proto([quantized], {"x": (x, x.shape)}, {**constants, "bias": bias}, ["y", "h", "c"])
+    found = interpreter.run(from_onnx(model), [x])
+
+    def weights(name: str) -> np.ndarray:
+        steps = constants[name].astype(np.float32) - constants[f"{name}_zero"].reshape(ways, 1, -1)
+        return (steps * constants[f"{name}_scale"].reshape(ways, 1, -1)).transpose(0, 2, 1).astype(np.float32)
+
+    plain = N("LSTM", ["x", "w", "r", "bias"], ["y", "h", "c"], hidden_size=hidden, direction=direction)
+    of_floats = {"w": weights("w"), "r": weights("r"), "bias": bias}
+    exact = proto([plain], {"x": (x, x.shape)}, of_floats, ["y", "h", "c"])
+    for one, other, rounded in zip(found, _by_runtime(exact, x), _by_runtime(model, x), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(one, rounded, atol=0.05)
+
+
+def test_an_lstm_whose_bytes_are_computed_is_refused() -> None:
+    x, stored = f(6, 2, 3), np.zeros((1, 3, 20), np.int8)
+    node = N(
+        "DynamicQuantizeLSTM", ["x", "w", "r", "", "", "", "", "", "s", "z", "s", "z"], ["y"], domain=MS, hidden_size=5
+    )
+    constants = {"r": np.zeros((1, 5, 20), np.int8), "s": np.ones(1, np.float32), "z": np.zeros(1, np.int8)}
+    model = proto([node], {"x": (x, x.shape), "w": (stored, stored.shape)}, constants, ["y"])
+    with pytest.raises(UnsupportedOperator, match="weights, their scales and zero points are constants here"):
+        from_onnx(model)
+
+
+def _by_runtime(model: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    results: list[np.ndarray] = session.run(None, {"x": x})
+    return results

@@ -199,7 +199,7 @@ def test_equal_operators_share_a_kernel_with_their_own_sizes() -> None:
 
 @pytest.mark.parametrize("length", [7, 130])
 def test_a_result_that_its_kernel_reads_again_is_written_first(length: int) -> None:
-    """A merge sort turns its result over and over, and which elements it reads depends on the data."""
+    """Which places a sort reads again depends on the data: they are in storage of its own, not in its result."""
     b = GraphBuilder()
     order = b.op("argsort", b.input("x", (2, length)), axis=1)
     executable = linked(b.build(b.op("add", order, order)))

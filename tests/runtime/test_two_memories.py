@@ -139,7 +139,7 @@ def refused_are_few_and_long() -> None:
     for count, columns, is_refused in ((2, LEAST, True), (2, 100, False), (64, LEAST, False)):
         func = minitvm.lower(sorting(count, columns), "cuda", stop_at="tir")["argsort"]
         reason = refusal(func, Target("cuda"))
-        assert bool(reason) == is_refused and (not is_refused or "merge_sort is 2 tasks of" in reason)
+        assert bool(reason) == is_refused and (not is_refused or "by_digits is 2 tasks of" in reason)
         assert place(func, Target("cuda")).target.kind == ("cpu" if is_refused else "cuda")
         assert refusal(func, Target("opencl -device=pocl")) == ""  # there, a thread is a core
 

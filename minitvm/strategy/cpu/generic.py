@@ -14,7 +14,7 @@ from typing import Any
 
 from ...expr import REDUCE, IntImm
 from ...tir import Schedule
-from ...tir.annotations import LANES
+from ...tir.annotations import IN_STEP, LANES
 from ...tir.nodes import Block, BufferStore, PrimFunc
 from ..blocks import (
     attempt,
@@ -26,6 +26,7 @@ from ..blocks import (
     is_reduction,
     largest_divisor,
     reduces_along_last,
+    steps_of,
     widest,
 )
 from ..candidate import Candidate, Cost
@@ -157,6 +158,9 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
     extent = constant_extent(sch, spatial[-1])
     long = extent >= min(lanes, 4) if extent is not None else contiguous_along_last(block)
     vectors = lanes > 1 and long and (reduced or isinstance(block.body, BufferStore))
+    if lanes > 1 and IN_STEP in block.annotations:
+        lines_in_lanes(sch, handle, spatial, knobs)
+        return
     if not is_reduction(block):
         inner = vectorized(sch, spatial[-1], lanes) if vectors else None
         outer = spatial[:-1] if inner is not None else spatial
@@ -182,6 +186,19 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
             _in_lanes(sch, reduced[-1], knobs, lanes)
         parallelized(sch, spatial, work(block), knobs.tasks)
     _written_out(sch, reduced, knobs.unroll)
+
+
+def lines_in_lanes(sch: Schedule, handle: Any, loops: list[Any], knobs: BlockKnobs) -> None:
+    """A loop program for each point becomes a lane of vectors; an element of its own storage becomes a vector."""
+    block = block_of(sch, handle)
+    own = max((buffer.dtype.bytes for buffer in block.alloc_buffers), default=1)
+    lanes = max(1, knobs.vector_bytes // max(own, widest(block)))
+    last = constant_extent(sch, loops[-1])
+    if last is not None and last < lanes and len(loops) > 1:
+        loops = [attempt(lambda: sch.fuse(*loops)) or loops[-1]]
+    inner = vectorized(sch, loops[-1], lanes)
+    outer = [*loops[:-1], inner or loops[-1]]
+    parallelized(sch, outer, work(block) * steps_of(block), knobs.tasks)
 
 
 def _summed_apart(sch: Schedule, block: Any, inner: Any, lanes: int) -> Any:

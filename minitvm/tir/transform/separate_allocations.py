@@ -10,7 +10,8 @@ becomes
     for i in parallel(4):
         ... S[i, j] ...
 
-so that it may be placed outside of the loop without the iterations meeting in it. Where it fits the stack of a thread,
+(in a vectorised loop `S[j, i]`: the lanes of an element are neighbours) so that it may be placed outside of the loop
+without the iterations meeting in it. Where it fits the stack of a thread,
 `place_allocations` moves it back in, and `compact_buffers` takes the dimension away again.
 
 Storage that blocks or threads of a grid own (scopes "shared", "local", "warp") is theirs wherever it is allocated, and
@@ -116,6 +117,10 @@ def _visit(node: Any, named: frozenset[Var]) -> Any:
         if is_shared(allocation.buffer.scope) and is_thread(new):
             loop = Allocate(allocation.buffer, loop, allocation.annotations)  # it is the block's
             continue
+        if new.kind is ForKind.VECTORIZED and not allocation.buffer.strides and not allocation.annotations:
+            wide = interleaved(new, allocation.buffer)
+            loop = Allocate(wide, in_own_lane(loop, allocation.buffer, wide, new))
+            continue
         wide = widened(new, allocation.buffer)
         loop = Allocate(wide, in_own_part(loop, allocation.buffer, wide, new), aligned_behind(allocation))
     return loop
@@ -145,6 +150,25 @@ def widened(loop: For, buffer: Buffer) -> Buffer:
     dtype = buffer.shape[0].dtype if buffer.shape else loop.extent.dtype
     strides = strides_of_parts(buffer.shape, buffer.strides)
     return replace(buffer, shape=(loop.extent.astype(dtype), *buffer.shape), strides=strides)
+
+
+def interleaved(loop: For, buffer: Buffer) -> Buffer:
+    """A buffer with an element for each lane of a loop in the place of each element: lanes are neighbours."""
+    dtype = buffer.shape[0].dtype if buffer.shape else loop.extent.dtype
+    return replace(buffer, shape=(*buffer.shape, loop.extent.astype(dtype)))
+
+
+def in_own_lane(stmt: Stmt, old: Buffer, wide: Buffer, loop: For) -> Stmt:
+    """A statement inside a loop, on the elements that belong to its lane."""
+
+    def change(node: Node) -> Node | None:
+        if isinstance(node, BufferLoad | BufferStore) and node.buffer is old:
+            index = (loop.var - loop.start).astype(wide.shape[-1].dtype)
+            return replace(node, buffer=wide, indices=(*node.indices, index))
+        return None
+
+    changed: Stmt = rewrite(stmt, change)
+    return changed
 
 
 def in_own_part(stmt: Stmt, old: Buffer, wide: Buffer, loop: For) -> Stmt:

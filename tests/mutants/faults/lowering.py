@@ -214,6 +214,7 @@ VIRTUAL.edit(
 )
 SEPARATE = Faults("separate_allocations", TRANSFORM + "separate_allocations", [THREADS, PRIVATE])
 SEPARATE.edit("all in the first part", "in_own_part", "(loop.var - loop.start).astype", "(loop.var - loop.var).astype")
+SEPARATE.edit("lanes share an element", "in_own_lane", "(loop.var - loop.start).astype", "(loop.var - loop.var).astype")
 SEPARATE.edit("indices in reverse", "in_own_part", "(index, *node.indices)", "(index, *node.indices[::-1])")
 
 

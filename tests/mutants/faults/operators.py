@@ -134,7 +134,30 @@ TE_SORT.edit(
 )
 TE_SORT.edit("sorted upwards as downwards", "strictly_before", "if ascending else greater", "if False else greater")
 
+TE_SORT.edit("digits of keys lack a bit", "_by_digits", "(shifted & (buckets - 1))", "(shifted & (buckets - 2))")
+
+TE_KEYS = Faults("topi sort_keys", "minitvm.topi.sort_keys", [called("sort")])
+TE_KEYS.edit("negative floats upside down", "_key_of_float", "-magnitude, bits)", "bits, bits)")
+TE_KEYS.edit("not a number is less than infinity", "_key_of_float", "tir.max_value(kind), key)", "const(0, kind), key)")
+TE_KEYS.edit("places are forgotten", "placed_key", "as_expr(place)", "as_expr(0 * place)")
+
+TE_LANES = Faults("topi sort_lanes", "minitvm.topi.sort_lanes", [called("sort")])
+TE_LANES.edit("a round too few", "merge_exchange", "max(extent - 1, 1).bit", "(max(extent - 1, 1) // 2).bit")
+TE_LANES.edit(
+    "the wrong elements are exchanged",
+    "merge_exchange",
+    "as_expr(0), as_expr(0), step(a)",
+    "as_expr(0), step(a), step(a)",
+)
+
 TE_SCATTER = Faults("topi scatter", "minitvm.topi.scatter", [])
+TE_SCATTER.edit(
+    "rows of updates out of range are written",
+    "_by_rows",
+    "If(inside, BufferStore(y, combined(y[target], news[point]), target))",
+    "BufferStore(y, combined(y[target], news[point]), target)",
+    by=[called("index")],
+)
 TE_SCATTER.edit(
     "updates of slices out of range are written at the end",
     "scatter_nd",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,26 +50,54 @@ def lstm(n: NodeContext) -> Any:
     )  # fmt: skip
 
 
+@converter("DynamicQuantizeLSTM", domain="com.microsoft")
+def dynamic_quantize_lstm(n: NodeContext) -> Any:
+    """An LSTM whose weights are bytes, each matrix turned around, with a scale for a direction or for a column of it.
+
+    ONNX Runtime quantises what it multiplies by the weights, too; here it stays in float32, which is more exact.
+    """
+    weights = [n.op("transpose", _dequantized(n, k, 8 + 2 * (k - 1)), axes=(0, 2, 1)) for k in (1, 2)]
+    forget = bool(n.attr("input_forget", 0))
+    return _recurrent(
+        n, "nn.lstm", ("Sigmoid", "Tanh", "Tanh"), states=2, gates=4, peepholes=n.optional(7), input_forget=forget,
+        weights=weights,
+    )  # fmt: skip
+
+
+def _dequantized(n: NodeContext, position: int, scale_at: int) -> np.ndarray:
+    """(bytes - zero point) * scale as float32; all three are constants."""
+    stored, scale, zero = (n[k].data for k in (position, scale_at, scale_at + 1))
+    if stored is None or scale is None or zero is None:
+        n.refuse("weights, their scales and zero points are constants here")
+    shape = (len(scale), 1, -1)
+    steps = stored.astype(np.float32) - zero.reshape(shape).astype(np.float32)
+    weights: np.ndarray = steps * scale.reshape(shape).astype(np.float32)
+    return weights
+
+
 def _recurrent(
     n: NodeContext, op: str, defaults: tuple[str, ...], *, states: int, gates: int, apart: int = 0,
-    peepholes: Operand | None = None, **attrs: Any,
+    peepholes: Operand | None = None, weights: Sequence[Operand] = (), **attrs: Any,
 ) -> list[Operand]:  # fmt: skip
-    """`apart` counts the last gates whose bias of the state is an input of the operator."""
+    """`apart` counts the last gates whose bias of the state is an input of the operator.
+
+    `weights` are those of the input and of the state, where they are not the node's inputs.
+    """
     direction, layout = n.attr("direction", "forward"), n.attr("layout", 0)
     if direction not in ("forward", "reverse", "bidirectional"):
         n.refuse_attribute("direction")
     directions = 2 if direction == "bidirectional" else 1
     functions = _functions(n, defaults, directions)
     x = n.op("transpose", n[0], axes=(1, 0, 2)) if layout else n[0]
-    (steps, batch, size), hidden = x.shape, n.attr("hidden_size", n[2].shape[-1])
-    weights = n.reshape(n[1], (directions * gates * hidden, size))
+    of_input, of_state = weights or (n[1], n[2])
+    (steps, batch, size), hidden = x.shape, n.attr("hidden_size", of_state.shape[-1])
     bias, rest = _biases(n, directions, gates * hidden, apart * hidden)
-    projected = n.op("nn.dense", x, weights)
+    projected = n.op("nn.dense", x, n.reshape(of_input, (directions * gates * hidden, size)))
     if bias is not None:
         projected = n.op("add", projected, n.reshape(bias, (-1,)))
     inputs = [
         n.reshape(projected, (steps, batch, directions, gates * hidden)),
-        n.op("transpose", n[2], axes=(0, 2, 1)),
+        n.op("transpose", of_state, axes=(0, 2, 1)),
         *(_initial(n, 5 + k, (directions, batch, hidden), layout, x) for k in range(states)),
     ]
     if apart:

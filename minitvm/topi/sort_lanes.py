@@ -1,0 +1,92 @@
+"""Sorts that do the same steps whatever the data are: schedules take many lines at once, each in a lane of vectors.
+
+Elements are pairs of a key and a place in one integer (`placed_key`), so that the smaller and the larger of two are all
+that a step needs, and the order of equal elements is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import te
+from ..expr import Expr, as_expr
+from ..tir.nodes import PrimFunc
+from .sort_keys import place_in, placed_key
+
+LONGEST = 1024  # elements of a line whose keys, in all lanes of a vector, stay in the L2 cache
+LINES = 8  # lanes of a vector of keys: with fewer lines, lanes have nothing to do
+MOST = 16  # elements that are kept in registers
+
+
+def exchanges(extent: int) -> int:
+    """How many pairs `merge_exchange` compares."""
+    rounds, pairs = max(extent - 1, 0).bit_length(), 0
+    for a in range(rounds):
+        step = 1 << rounds - 1 - a
+        for c in range(a + 1):
+            firsts = max(extent - (step if c == 0 else (1 << rounds - c) - step), 0)
+            without = firsts // (2 * step) * step + min(firsts % (2 * step), step)  # those without the step's bit
+            pairs += without if c == 0 else firsts - without
+    return pairs
+
+
+def insertion(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> PrimFunc:
+    """The first k, values and places: those so far are kept in order, and those behind a new one move."""
+    from ..tir.script import builtins as T
+
+    @T.prim_func
+    def insertion(x: T.Buffer((extent,), dtype), values: T.Buffer((k,), dtype), indices: T.Buffer((k,), index)) -> None:
+        first = T.alloc_buffer((k,), "int64", scope="local")
+        new = T.alloc_buffer((1,), "int64", scope="local")
+        for i in T.unroll(k):
+            first[i] = T.max_value("int64")
+        for j in range(extent):
+            new[0] = placed_key(x[j], j, ascending)
+            # From the last place on: what is behind the new element moves by one.
+            for i in T.unroll(k - 1):
+                first[k - 1 - i] = T.Select(
+                    new[0] < first[k - 2 - i], first[k - 2 - i], T.min(new[0], first[k - 1 - i])
+                )
+            first[0] = T.min(new[0], first[0])
+        for i in T.unroll(k):
+            indices[i] = T.Cast(index, place_in(first[i]))
+            values[i] = x[place_in(first[i])]
+
+    return insertion
+
+
+def merge_exchange(extent: int, k: int, dtype: str, ascending: bool, index: str) -> PrimFunc:
+    """The places of the first k in order, by Batcher's network (Knuth, TAOCP 3, 5.2.2, algorithm M).
+
+    In its rounds, elements at a distance are compared and exchanged: 2^r, then 2^q - 2^r for smaller and smaller q.
+    """
+    from ..tir.script import builtins as T
+
+    rounds = max(extent - 1, 1).bit_length()
+
+    def step(a: Expr) -> Expr:
+        return as_expr(1) << (rounds - 1 - a)
+
+    def distance(a: Expr, c: Expr) -> Expr:
+        return te.select(c == as_expr(0), step(a), (as_expr(1) << (rounds - c)) - step(a))
+
+    def side(a: Expr, c: Expr) -> Expr:
+        return te.select(c == as_expr(0), as_expr(0), step(a))
+
+    @T.prim_func
+    def merge_exchange(x: T.Buffer((extent,), dtype), indices: T.Buffer((k,), index)) -> None:
+        keys = T.alloc_buffer((extent,), "int64", scope="local")
+        earlier = T.alloc_buffer((1,), "int64", scope="local")
+        for j in range(extent):
+            keys[j] = placed_key(x[j], j, ascending)
+        for a in range(rounds):
+            for c in range(a + 1):
+                for i in range(extent - distance(a, c)):
+                    if (i & step(a)) == side(a, c):
+                        earlier[0] = T.min(keys[i], keys[i + distance(a, c)])
+                        keys[i + distance(a, c)] = T.max(keys[i], keys[i + distance(a, c)])
+                        keys[i] = earlier[0]
+        for i in range(k):
+            indices[i] = T.Cast(index, place_in(keys[i]))
+
+    return merge_exchange
