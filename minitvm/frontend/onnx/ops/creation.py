@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from ....expr import Expr
+from ....topi.shapes import is_one
 from ...operand import Operand
+from ...symbolic import Quotient
 from ..context import NodeContext
 from ..dtypes import narrow_bits
 from ..registry import converter
@@ -45,12 +47,22 @@ def range_(n: NodeContext) -> Any:
     parts = [n.array(n[k], what) for k, what in enumerate(("the start", "the limit", "the step"))]
     dtype = n[0].dtype
     first, limit, step = (p.reshape(()).item() for p in parts)
-    if any(isinstance(v, Expr) for v in (first, limit, step)):
-        if not isinstance(step, int) or step == 0:
-            n.refuse(f"a range with symbolic ends has a constant integer step, found {step}")
+    if any(isinstance(v, Expr | Quotient) for v in (first, limit, step)):
+        first, limit, step = map(_whole, (first, limit, step))
+        if not isinstance(first, int | Expr) or not isinstance(limit, int | Expr) or not isinstance(step, int):
+            return _range_of_data(n)
+        if step == 0:
+            n.refuse("the step of a range is 0")
         return n.op("arange", start=first, stop=limit, step=step, dtype=str(dtype))
     count = max(0, math.ceil((limit - first) / step))
     return Operand.known((first + step * np.arange(count)).astype(dtype.numpy))
+
+
+def _whole(value: Any) -> Any:
+    """A float that is a whole number, as an integer; another number as it is."""
+    if isinstance(value, Quotient) and is_one(value.below):
+        return value.above
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _range_of_data(n: NodeContext) -> Operand:
