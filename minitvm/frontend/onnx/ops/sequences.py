@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ....errors import ModelError
-from ....expr import GT, LE, Expr, as_expr, match
+from ....expr import EQ, GT, LE, LT, Expr, as_expr, match
 from ....graph.nodes import Dim
-from ....topi.shapes import same, simple
+from ....topi.shapes import larger, same, simple, smaller
 from ...operand import (
     GrowingSequence,
     JoinedSequence,
@@ -36,8 +37,8 @@ def _sequence(n: NodeContext) -> SequenceOperand:
     return sequence
 
 
-def _is_fixed(place: Operand | None) -> bool:
-    return place is None or (place.is_known and not place.is_symbolic)
+def _is_fixed(place: Operand) -> bool:
+    return place.is_known and not place.is_symbolic
 
 
 def _segments(sequence: SequenceOperand) -> list[SequenceOperand]:
@@ -98,11 +99,7 @@ def length_of(n: NodeContext, sequence: SequenceOperand) -> Dim:
 def element_at(n: NodeContext, sequence: SequenceOperand, place: Operand) -> Operand:
     """The element at a place, which may be data; a negative one counts from the end."""
     if _is_fixed(place):
-        segments, k, own = _located(n, sequence, int(n.scalar(place, "the position in the sequence")))
-        segment = segments[k]
-        if isinstance(segment, OperandSequence):
-            return segment.elements[own]
-        return _entry_of(n, segment, n.number(own, ()))
+        return _at(n, *_checked(n, sequence, place))
     index = _from_front(n, place, length_of(n, sequence))
     if isinstance(sequence, OperandSequence) and not _alike(sequence.elements):
         return _selected(n, [(n.op("equal", index, k), e) for k, e in enumerate(sequence.elements)])
@@ -136,44 +133,94 @@ def _selected(n: NodeContext, choices: Sequence[tuple[Operand, Operand]]) -> Ope
     return result
 
 
-def _located(
-    n: NodeContext, sequence: SequenceOperand, place: int, *, behind: bool = False
-) -> tuple[list[SequenceOperand], int, Any]:
-    """The lists that make up a sequence, which of them has a place, and the place in it, counted from the front.
+def _checked(n: NodeContext, sequence: SequenceOperand, at: Operand, *, behind: int = 0) -> tuple[SequenceOperand, Dim]:
+    """The sequence and a known place, counted from the front; a run checks that the sequence is long enough.
 
-    In a list of open length the place is taken for one that it has; a run checks it. With `behind`, the place behind the
-    last element is one, too.
+    With `behind=1`, the place behind the last element counts, too.
     """
-    segments = _segments(sequence)
-    order = range(len(segments)) if place >= 0 else range(len(segments) - 1, -1, -1)
-    left = place if place >= 0 else -place - 1  # elements between the place and the end that it is counted from
-    for k in order:
-        segment = segments[k]
-        length = length_of(n, segment)
-        if isinstance(length, int):
-            if left < length or (behind and left == length and place >= 0 and k == len(segments) - 1):
-                return segments, k, left if place >= 0 else length - 1 - left
-            left -= length
-            continue
-        segments[k] = _with(n, segment, LE(*match(as_expr(left if behind and place >= 0 else left + 1), as_expr(length))))
-        return segments, k, left if place >= 0 else simple(length - 1 - left)
-    total = length_of(n, sequence)
-    raise ModelError(f"{n.where}: position {place} in a sequence with {total} places")
+    place, length = int(n.scalar(at, "the position in the sequence")), length_of(n, sequence)
+    needed = simple(LE(*match(as_expr(place + 1 - behind if place >= 0 else -place), as_expr(length))))
+    if isinstance(needed, int) and not needed:
+        raise ModelError(f"{n.where}: position {place} in a sequence with {length} places")
+    if isinstance(needed, Expr):
+        segments = _segments(sequence)
+        k = next(k for k, segment in enumerate(segments) if not isinstance(segment, OperandSequence))
+        segments[k] = _with(n, segments[k], needed)
+        sequence = _joined(segments)
+    return sequence, place if place >= 0 else simple(length + place)
 
 
 def _with(n: NodeContext, segment: SequenceOperand, condition: Expr) -> SequenceOperand:
     """A list of open length, under a condition that a run checks."""
-    decided = simple(condition)
-    if not isinstance(decided, Expr):
-        return segment
     if isinstance(segment, PartsSequence):
-        return PartsSequence(n.builder.required(segment.whole, [decided], n.where), segment.axis, segment.size)
-    return StackedSequence(n.builder.required(stacked(n, segment), [decided], n.where))
+        return PartsSequence(n.builder.required(segment.whole, [condition], n.where), segment.axis, segment.size)
+    return StackedSequence(n.builder.required(stacked(n, segment), [condition], n.where))
 
 
-def _cut(n: NodeContext, segment: SequenceOperand, place: Any) -> tuple[SequenceOperand, SequenceOperand]:
-    """A list up to a place, and from there on."""
+def _at(n: NodeContext, sequence: SequenceOperand, place: Dim) -> Operand:
+    """The element at a place, of the list in which it is; sizes may decide which one that is."""
+    lists, begin = [], 0
+    for segment in _segments(sequence):
+        end = simple(begin + length_of(n, segment))
+        inside = simple(LT(*match(as_expr(place), as_expr(end))))
+        if isinstance(inside, Expr) or inside:
+            lists.append((inside, segment, simple(place - begin)))
+        if not isinstance(inside, Expr) and inside:
+            break
+        begin = end
+    sure = len(lists) == 1
+    return _selected(n, [(_truth(inside), _inside(n, segment, own, sure)) for inside, segment, own in lists])
+
+
+def _truth(condition: Dim) -> Operand:
+    data = np.empty((), object)
+    data[()] = condition
+    return Operand.known(data if isinstance(condition, Expr) else np.array(bool(condition)), "bool")
+
+
+def _inside(n: NodeContext, segment: SequenceOperand, own: Dim, sure: bool) -> Operand:
+    """The element of one list at a place, which is in it if `sure`; else any element, where it is not."""
     if isinstance(segment, OperandSequence):
+        if isinstance(own, int):
+            return segment.elements[own]
+        return _selected(n, [(_truth(simple(EQ(own, as_expr(k)))), e) for k, e in enumerate(segment.elements)])
+    if sure:
+        return _entry_of(n, segment, n.number(own, ()))
+    if isinstance(segment, StackedSequence):  # which may be empty
+        rows = segment.stack
+        more = n.op("nn.pad", rows, pad_width=((0, 1), *((0, 0),) * (rows.ndim - 1)))
+        segment = StackedSequence(more)
+    last = larger(simple(length_of(n, segment) - 1), 0)
+    return _entry_of(n, segment, n.number(smaller(larger(own, 0), last), ()))
+
+
+def _divided(
+    n: NodeContext, sequence: SequenceOperand, place: Dim
+) -> tuple[list[SequenceOperand], list[SequenceOperand]]:
+    """The lists up to a place, and those from there on.
+
+    Each list of the sequence is cut: one that is in front of the place behind its last element, one that is behind it
+    in front of its first. So it need not be known in which of them the place is.
+    """
+    fronts, backs, begin = [], [], 0
+    for segment in _segments(sequence):
+        length = length_of(n, segment)
+        front, back = _cut(n, segment, smaller(larger(simple(place - begin), 0), length))
+        fronts.append(front)
+        backs.append(back)
+        begin = simple(begin + length)
+    return fronts, backs
+
+
+def _cut(n: NodeContext, segment: SequenceOperand, place: Dim) -> tuple[SequenceOperand, SequenceOperand]:
+    """A list up to a place, and from there on."""
+    length = length_of(n, segment)
+    nothing = OperandSequence(())
+    if same(place, 0):
+        return nothing, segment
+    if same(place, length):
+        return segment, nothing
+    if isinstance(segment, OperandSequence) and isinstance(place, int):
         return OperandSequence(segment.elements[:place]), OperandSequence(segment.elements[place:])
     if isinstance(segment, PartsSequence):
         whole, axis, size = segment.whole, segment.axis, segment.size
@@ -182,7 +229,7 @@ def _cut(n: NodeContext, segment: SequenceOperand, place: Any) -> tuple[Sequence
         front, back = (PartsSequence(n.part(whole, axis, *end), axis, size) for end in ends)
         return front, back
     stack = stacked(n, segment)
-    return StackedSequence(n.part(stack, 0, 0, place)), StackedSequence(n.part(stack, 0, place, stack.shape[0]))
+    return StackedSequence(n.part(stack, 0, 0, place)), StackedSequence(n.part(stack, 0, place, length))
 
 
 def _from_front(n: NodeContext, place: Operand, length: Dim) -> Operand:
@@ -210,20 +257,16 @@ def sequence_insert(n: NodeContext) -> Any:
     if at is None:
         return _joined([*_segments(sequence), new])
     if _is_fixed(at):
-        place = int(n.scalar(at, "the position in the sequence"))
-        if not place:
-            return _joined([new, *_segments(sequence)])
-        segments, k, own = _located(n, sequence, place, behind=True)
-        front, back = _cut(n, segments[k], own)
-        return _joined([*segments[:k], front, new, back, *segments[k + 1 :]])
+        fronts, backs = _divided(n, *_checked(n, sequence, at, behind=1))
+        return _joined([*fronts, new, *backs])
     if isinstance(sequence, OperandSequence) and not _alike([*sequence.elements, n[1]]):
         return _inserted(n, sequence.elements, n[1], at)
     stack = stacked(n, sequence)
     count = stack.shape[0]
     longer = n.op("concatenate", stack, n.op("expand_dims", n[1], axis=(0,)), axis=0)
-    place, number = n.reshape(_from_front(n, at, count), (1,)), n.numbers(simple(count + 1), 0, 1)
-    behind = n.op("where", n.op("equal", number, place), n.number(count), n.op("subtract", number, 1))
-    return StackedSequence(n.op("take", longer, n.op("where", n.op("less", number, place), number, behind), axis=0))
+    index, number = n.reshape(_from_front(n, at, count), (1,)), n.numbers(simple(count + 1), 0, 1)
+    behind = n.op("where", n.op("equal", number, index), n.number(count), n.op("subtract", number, 1))
+    return StackedSequence(n.op("take", longer, n.op("where", n.op("less", number, index), number, behind), axis=0))
 
 
 def _inserted(n: NodeContext, elements: Sequence[Operand], new: Operand, at: Operand) -> OperandSequence:
@@ -243,20 +286,18 @@ def _inserted(n: NodeContext, elements: Sequence[Operand], new: Operand, at: Ope
 @converter("SequenceErase", since=11)
 def sequence_erase(n: NodeContext) -> Any:
     sequence, at = _sequence(n), n.optional(1)
-    if _is_fixed(at):
-        place = -1 if at is None else int(n.scalar(at, "the position in the sequence"))
-        segments, k, own = _located(n, sequence, place)
-        front, rest = _cut(n, segments[k], own)
-        _, back = _cut(n, rest, 1)
-        return _joined([*segments[:k], front, back, *segments[k + 1 :]])
+    if at is None or _is_fixed(at):
+        sequence, place = _checked(n, sequence, Operand.known(np.array(-1)) if at is None else at)
+        return _joined([*_divided(n, sequence, place)[0], *_divided(n, sequence, simple(place + 1))[1]])
     if isinstance(sequence, OperandSequence) and not _alike(sequence.elements):
-        place, last = _from_front(n, at, len(sequence.elements)), len(sequence.elements) - 1
-        pairs = zip(sequence.elements, sequence.elements[1:], strict=False)
-        each = [[(n.op("greater", place, k), own), (place, after)] for k, (own, after) in enumerate(pairs)]
-        return OperandSequence([_selected(n, choices) for choices in each[:last]])
+        index = _from_front(n, at, len(sequence.elements))
+        pairs = enumerate(pairwise(sequence.elements))
+        return OperandSequence(
+            [_selected(n, [(n.op("greater", index, k), own), (index, after)]) for k, (own, after) in pairs]
+        )
     stack = stacked(n, sequence)
-    place, number = n.reshape(_from_front(n, at, stack.shape[0]), (1,)), n.numbers(simple(stack.shape[0] - 1), 0, 1)
-    kept = n.op("where", n.op("less", number, place), number, n.op("add", number, 1))
+    index, number = n.reshape(_from_front(n, at, stack.shape[0]), (1,)), n.numbers(simple(stack.shape[0] - 1), 0, 1)
+    kept = n.op("where", n.op("less", number, index), number, n.op("add", number, 1))
     return StackedSequence(n.op("take", stack, kept, axis=0))
 
 
