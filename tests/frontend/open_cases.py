@@ -243,6 +243,23 @@ CASES: dict[str, Case] = {
         [N("Split", ["x"], ["a", "b"], num_outputs=2)], {"x": (["n"], lambda n: floats(n))}, outputs=["a", "b"],
         sizes=(2, 3, 7),
     ),
+    **{
+        f"a slice between places that are data, every {step}": Case(
+            [N("Slice", ["x", "a", "b", "axis", "step"], ["y"])],
+            {"x": ([2, "n"], lambda n: floats(2, n)), "a": ([1], lambda n, a=a: ints(a(n))),
+             "b": ([1], lambda n, b=b: ints(b(n)))},
+            {"axis": ints(1), "step": ints(step)}, sizes=(1, 2, 3, 7, 8),
+        )
+        for step, a, b in (
+            (2, lambda n: n % 3, lambda n: n + 5), (3, lambda n: -n, lambda n: -1),
+            (-1, lambda n: n + 3, lambda n: n % 2), (-2, lambda n: -1, lambda n: -n - 9), (-3, lambda n: n // 2, lambda n: n),
+        )
+    },
+    "a range whose step is a size": Case(
+        [N("Shape", ["x"], ["s"]), N("Split", ["s"], ["n", "m"], num_outputs=2), N("Squeeze", ["n"], ["step"]),
+         N("Squeeze", ["m"], ["limit"]), N("Range", ["one", "limit", "step"], ["y"])],
+        {"x": (["n", "m"], lambda n: floats(n, 3 * n + 1))}, {"one": np.array(1)},
+    ),
     "a range of floats": Case(
         [N("Shape", ["x"], ["s"]), N("Squeeze", ["s"], ["l"]), N("Cast", ["l"], ["f"], to=TensorProto.FLOAT),
          N("Sub", ["f", "one"], ["first"]), N("Neg", ["f"], ["limit"]), N("Range", ["first", "limit", "minus"], ["y"]),
