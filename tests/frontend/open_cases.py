@@ -252,7 +252,8 @@ CASES: dict[str, Case] = {
         )
         for step, a, b in (
             (2, lambda n: n % 3, lambda n: n + 5), (3, lambda n: -n, lambda n: -1),
-            (-1, lambda n: n + 3, lambda n: n % 2), (-2, lambda n: -1, lambda n: -n - 9), (-3, lambda n: n // 2, lambda n: n),
+            (-1, lambda n: n + 3, lambda n: n % 2), (-2, lambda n: -1, lambda n: -n - 9),
+            (-3, lambda n: n // 2, lambda n: n),
         )
     },
     "a range whose step is a size": Case(
