@@ -2,15 +2,18 @@
 
 Greedy by size, best fit: the largest value first, each at the smallest gap that is free during its whole life
 (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020). Values of symbolic size come
-after the constant ones; two of them share a place only if their sizes are the same expression.
+after the constant ones. Those whose sizes are multiples of one expression, such as 4096 n and 1024 n, are planned like
+constants, in units of n; others share a place only if their sizes are the same expression.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
-from ..expr import Expr, structural_equal
+from ..expr import Expr, IntImm, Mul, structural_equal
 from .nodes import Dim
 
 ALIGNMENT = 64
@@ -46,14 +49,76 @@ def plan_memory(values: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Plan:
     """Offsets, multiples of `alignment`, such that values with overlapping lifetimes do not overlap."""
     offsets: dict[int, Dim] = {}
     fixed = {i: _aligned(int(v.nbytes), alignment) for i, v in enumerate(values) if not isinstance(v.nbytes, Expr)}
-    placed: list[int] = []
-    for index in sorted(fixed, key=lambda i: (-fixed[i], values[i].first, i)):
-        busy = sorted((int(offsets[p]), fixed[p]) for p in placed if values[p].meets(values[index]))  # type: ignore[arg-type]
-        offsets[index] = _best_gap(busy, fixed[index])
-        placed.append(index)
-    size: Dim = max((int(offsets[i]) + fixed[i] for i in placed), default=0)  # type: ignore[arg-type]
-    size = _place_symbolic(values, offsets, size, alignment)
+    places, end = _packed(values, fixed)
+    offsets.update(places)
+    size: Dim = end
+    multiples, others = _multiples(values, alignment)
+    for unit, numbers in multiples:
+        places, end = _packed(values, numbers)
+        offsets.update({index: _sum(size, unit, place) for index, place in places.items()})
+        size = _sum(size, unit, end)
+    size = _place_alone(values, others, offsets, size, alignment)
     return Plan(tuple(offsets[i] for i in range(len(values))), size, _lower_bound(values, fixed))
+
+
+def _packed(values: Sequence[Lifetime], sizes: dict[int, int]) -> tuple[dict[int, int], int]:
+    """Places of some of the values, by their index, and the end of all of them; `sizes` are multiples of one unit."""
+    places: dict[int, int] = {}
+    for index in sorted(sizes, key=lambda i: (-sizes[i], values[i].first, i)):
+        busy = sorted((places[p], sizes[p]) for p in places if values[p].meets(values[index]))
+        places[index] = _best_gap(busy, sizes[index])
+    return places, max((places[i] + sizes[i] for i in places), default=0)
+
+
+def _multiples(values: Sequence[Lifetime], alignment: int) -> tuple[list[tuple[Expr, dict[int, int]]], list[int]]:
+    """Values whose sizes are numbers of one unit, by the unit: their numbers, rounded up to multiples of the alignment.
+
+    A number of whole alignments times any unit is a number of whole alignments, so places need no rounding that depends
+    on the unit. What that would make more than an eighth larger is left over, as is a value alone in its unit.
+    """
+    groups: list[tuple[list[Expr], Expr, dict[int, int]]] = []
+    for index, value in enumerate(values):
+        if not isinstance(value.nbytes, Expr):
+            continue
+        number, symbols = _factors(value.nbytes)
+        rounded = _aligned(number, alignment)
+        if number <= 0 or (rounded - number) * 8 > number:
+            continue
+        group = next((g for g in groups if _same_factors(g[0], symbols)), None)
+        if group is None:
+            group = (symbols, reduce(operator.mul, symbols), {})
+            groups.append(group)
+        group[2][index] = rounded
+    shared = [(unit, numbers) for _, unit, numbers in groups if len(numbers) > 1]
+    planned = {index for _, numbers in shared for index in numbers}
+    return shared, [i for i, v in enumerate(values) if isinstance(v.nbytes, Expr) and i not in planned]
+
+
+def _factors(size: Dim) -> tuple[int, list[Expr]]:
+    """A size as a number times symbolic factors."""
+    if isinstance(size, Mul):
+        (a, left), (b, right) = _factors(size.a), _factors(size.b)
+        return a * b, [*left, *right]
+    if isinstance(size, IntImm):
+        return size.value, []
+    return (1, [size]) if isinstance(size, Expr) else (int(size), [])
+
+
+def _same_factors(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+    left = list(b)
+    for factor in a:
+        place = next((k for k, other in enumerate(left) if structural_equal(factor, other)), None)
+        if place is None:
+            return False
+        left.pop(place)
+    return not left
+
+
+def _sum(size: Dim, unit: Expr, number: int) -> Dim:
+    """`size + unit * number`."""
+    if not number:
+        return size
+    return size + unit * number if isinstance(size, Expr) or size else unit * number
 
 
 def _best_gap(busy: Sequence[tuple[int, int]], size: int) -> int:
@@ -68,11 +133,14 @@ def _best_gap(busy: Sequence[tuple[int, int]], size: int) -> int:
     return best[1] if best is not None else end
 
 
-def _place_symbolic(values: Sequence[Lifetime], offsets: dict[int, Dim], size: Dim, alignment: int) -> Dim:
+def _place_alone(
+    values: Sequence[Lifetime], indices: Sequence[int], offsets: dict[int, Dim], size: Dim, alignment: int
+) -> Dim:
+    """Places values behind `size`, of which those of equal size take turns; returns the new end."""
     chunks: list[tuple[Expr, Dim, list[int]]] = []
-    for index, value in enumerate(values):
-        if not isinstance(value.nbytes, Expr):
-            continue
+    for index in indices:
+        value = values[index]
+        assert isinstance(value.nbytes, Expr)
         for extent, offset, members in chunks:
             if structural_equal(extent, value.nbytes) and not any(values[m].meets(value) for m in members):
                 offsets[index] = offset

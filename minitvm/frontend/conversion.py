@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import ModelError, UnsupportedOperator
-from ..expr import Expr, SizeVar
+from ..expr import EQ, Expr, SizeVar, as_expr
 from ..graph.nodes import Dim
 from .operand import Operand, ValueDependent
 from .operand_builder import OperandBuilder
@@ -140,6 +140,12 @@ class Conversion:
         size = SizeVar(name) if size is None else size
         self.op("bind_size", self.cast(self.reshape(count, ()), "int64"), size=size, most=most, where=self.where)
         return size
+
+    def holds(self, flag: Operand) -> Expr:
+        """The condition on sizes under which a truth value [] is true; one that a run computes becomes a size."""
+        if flag.data is not None:
+            return as_expr(flag.data.item())
+        return EQ(self.bound(self.cast(flag, "int64"), 1, "taken"), as_expr(1))
 
     def assume(self, x: Operand, *pairs: tuple[Dim, Dim]) -> Operand:
         """x, in whose shape the first of each pair is written as the second: a run in which they differ is refused.

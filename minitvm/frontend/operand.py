@@ -118,12 +118,25 @@ class PartsSequence(SequenceOperand):
 
     __slots__ = ("axis", "size", "whole")
 
-    def __init__(self, whole: Operand, axis: int, size: int) -> None:
+    def __init__(self, whole: Operand, axis: int, size: Dim) -> None:
         self.whole, self.axis, self.size = whole, axis, size
         super().__init__((whole,))
 
     def __repr__(self) -> str:
         return f"a sequence of parts of {self.whole}, {self.size} entries of axis {self.axis} each"
+
+
+class JoinedSequence(SequenceOperand):
+    """A list that is several lists, one behind the other; the number of elements of some of them is open."""
+
+    __slots__ = ("segments",)
+
+    def __init__(self, segments: Iterable[SequenceOperand]) -> None:
+        self.segments = tuple(segments)
+        super().__init__(self.segments)
+
+    def __repr__(self) -> str:
+        return " and ".join(map(str, self.segments))
 
 
 class GrowingSequence(SequenceOperand):

@@ -25,7 +25,7 @@ from ..expr import Max as MaxOf
 from ..expr import Min as MinOf
 from ..graph import registry
 from ..graph.nodes import Dim
-from ..topi.shapes import product, same, simple
+from ..topi.shapes import is_one, product, same, simple
 
 # Exporters write "to the end" as a very large number.
 _UNBOUNDED = 2**31 - 1
@@ -308,9 +308,7 @@ def _cast(a: Any, *, dtype: str) -> Any:
     if dtype == "bool":
         return _not(_equal(a, 0))
     if isinstance(a, Quotient):
-        if not _holds(GE(as_expr(a.above), as_expr(0))):
-            raise Inexact  # a negative one is rounded towards zero
-        return simple(a.above // a.below)
+        return a.above if is_one(a.below) else _divide(a.above, a.below)  # rounded towards zero
     return int(a) if not isinstance(a, Expr) else _number(a)
 
 

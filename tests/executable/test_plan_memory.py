@@ -11,7 +11,7 @@ from minitvm.executable.plan_memory import Lifetime, plan_memory
 from minitvm.expr import Expr, SizeVar
 from minitvm.reference.meaning.scalar import evaluate
 
-N = SizeVar("n")
+N, M = SizeVar("n"), SizeVar("m")
 
 
 @st.composite
@@ -21,7 +21,8 @@ def lifetimes(draw: st.DrawFn, symbolic: bool = False) -> list[Lifetime]:
         first = draw(st.integers(0, 12))
         size: Any = draw(st.integers(0, 500))
         if symbolic and draw(st.booleans()):
-            size = N * draw(st.sampled_from([4, 4, 8]))
+            unit = draw(st.sampled_from([N, N, M, N * M, M * N, N // 2 * M]))
+            size = unit * draw(st.sampled_from([4, 4, 8, 512, 600, 1024, 1100]))
         # Most live shortly, so that several of one size take turns at one place.
         last = min(12, first + draw(st.sampled_from([0, 0, 1, 2, 4, 12])))
         values.append(Lifetime(f"v{k}", size, first, last))
@@ -29,7 +30,7 @@ def lifetimes(draw: st.DrawFn, symbolic: bool = False) -> list[Lifetime]:
 
 
 def number(value: Any, n: int) -> int:
-    return int(evaluate(value, {N: n})) if isinstance(value, Expr) else int(value)
+    return int(evaluate(value, {N: n, M: 3})) if isinstance(value, Expr) else int(value)
 
 
 def check_plan(values: list[Lifetime], n: int) -> int:
@@ -79,3 +80,12 @@ def test_equal_symbolic_sizes_share_a_place() -> None:
     plan = plan_memory(values)
     assert {number(at, 100) for at in plan.offsets} == {0}
     assert number(plan.size, 100) == 448
+
+
+def test_multiples_of_a_symbolic_size_are_planned_like_constants() -> None:
+    """A network of open batch needs as much memory for each image as the network of one image."""
+    sizes = [3000, 12000, 4000, 12000, 2000, 4000, 1000]
+    chains = [[Lifetime(f"v{k}", unit * s, k, k + 1) for k, s in enumerate(sizes)] for unit in (1, N, N * M)]
+    one, images, squares = map(plan_memory, chains)
+    assert number(images.size, 7) == 7 * one.size
+    assert number(squares.size, 7) == 21 * one.size

@@ -87,6 +87,30 @@ def loop_that_appends() -> Case:
     )  # fmt: skip
 
 
+def loop_over_rest() -> Case:
+    """`for i in range(1, n)`, as exporters write the number of its iterations: the ceiling of a float."""
+    value, sequence = helper.make_tensor_value_info, helper.make_tensor_sequence_value_info
+    body = helper.make_graph(
+        [N("Add", ["i", "one"], ["k"]), N("Gather", ["x", "k"], ["row"], axis=0), N("Add", ["sum", "row"], ["sum2"]),
+         N("SequenceInsert", ["list", "sum2"], ["list2"]), N("Identity", ["c"], ["c2"])],
+        "body",
+        [value("i", TensorProto.INT64, []), value("c", TensorProto.BOOL, []), value("sum", TensorProto.FLOAT, [2]),
+         sequence("list", TensorProto.FLOAT, None)],
+        [value("c2", TensorProto.BOOL, []), value("sum2", TensorProto.FLOAT, [2]),
+         sequence("list2", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    return Case(
+        [N("Shape", ["x"], ["s"], end=1), N("Squeeze", ["s"], ["l"]), N("Sub", ["l", "one"], ["rest"]),
+         N("Cast", ["rest"], ["f"], to=TensorProto.FLOAT), N("Div", ["f", "step"], ["q"]), N("Ceil", ["q"], ["up"]),
+         N("Cast", ["up"], ["count"], to=TensorProto.INT64), N("Gather", ["x", "zero"], ["first"], axis=0),
+         N("SequenceEmpty", [], ["begin"]), N("Loop", ["count", "true", "first", "begin"], ["last", "all"], body=body),
+         N("ConcatFromSequence", ["all"], ["y"], axis=0, new_axis=1)],
+        {"x": (["n", 2], lambda n: floats(n, 2))},
+        {"true": np.array(True), "one": np.array(1), "zero": np.array(0), "step": np.float32(1)}, ["y", "last"],
+        sizes=(2, 3, 7),
+    )  # fmt: skip
+
+
 def mapped_sequence() -> Case:
     value = helper.make_tensor_value_info
     body = helper.make_graph(
@@ -195,6 +219,69 @@ CASES: dict[str, Case] = {
          N("SequenceAt", ["s", "k"], ["b"])],
         {"x": (["n", 2], lambda n: floats(n, 2)), "k": ([], lambda n: np.array(max(0, n // 2 - 1)))},
         {"two": np.array(2), "last": np.array(-1)}, ["a", "l", "y", "b"],
+    ),
+    **{
+        f"a shape with {wanted} where there are three rows, at {axis}": Case(
+            [N("Shape", ["x"], ["sh"]), N("Split", ["sh"], ["d0", "d1"], num_outputs=2),
+             N("Equal", ["d0", "three"], ["c"]), N("Where", ["c", "special", f"d{axis}"], ["e"]),
+             N("Concat", ["d0", "e"] if axis else ["e", "d1"], ["s"], axis=0), N("Reshape", ["x", "s"], ["y"])],
+            {"x": (["n", "m"], lambda n: floats(n, 2 * n))}, {"three": ints(3), "special": ints(wanted)},
+            sizes=(1, 2, 3, 7),
+        )
+        for wanted in (0, -1) for axis in (0, 1)
+    },
+    "a remainder that may be 0": Case(
+        [N("Shape", ["x"], ["sh"]), N("Split", ["sh"], ["n", "m"], num_outputs=2), N("Mod", ["n", "two"], ["r"]),
+         N("Mul", ["r", "n"], ["e"]), N("Concat", ["e", "minus"], ["s"], axis=0), N("Reshape", ["x", "s"], ["y"])],
+        {"x": (["n", "m"], lambda n: floats(n, 2 * n))}, {"two": ints(2), "minus": ints(-1)},
+    ),
+    "a split by data": Case(
+        [N("Split", ["x", "s"], ["a", "b"])],
+        {"x": (["n"], lambda n: floats(n)), "s": ([2], lambda n: ints(n // 2, n - n // 2))}, outputs=["a", "b"],
+    ),
+    "a split of what is shorter": Case(
+        [N("Split", ["x"], ["a", "b"], num_outputs=2)], {"x": (["n"], lambda n: floats(n))}, outputs=["a", "b"],
+        sizes=(2, 3, 7),
+    ),
+    **{
+        f"a slice between places that are data, every {step}": Case(
+            [N("Slice", ["x", "a", "b", "axis", "step"], ["y"])],
+            {"x": ([2, "n"], lambda n: floats(2, n)), "a": ([1], lambda n, a=a: ints(a(n))),
+             "b": ([1], lambda n, b=b: ints(b(n)))},
+            {"axis": ints(1), "step": ints(step)}, sizes=(1, 2, 3, 7, 8),
+        )
+        for step, a, b in (
+            (2, lambda n: n % 3, lambda n: n + 5), (3, lambda n: -n, lambda n: -1),
+            (-1, lambda n: n + 3, lambda n: n % 2), (-2, lambda n: -1, lambda n: -n - 9),
+            (-3, lambda n: n // 2, lambda n: n),
+        )
+    },
+    "a range whose step is a size": Case(
+        [N("Shape", ["x"], ["s"]), N("Split", ["s"], ["n", "m"], num_outputs=2), N("Squeeze", ["n"], ["step"]),
+         N("Squeeze", ["m"], ["limit"]), N("Range", ["one", "limit", "step"], ["y"])],
+        {"x": (["n", "m"], lambda n: floats(n, 3 * n + 1))}, {"one": np.array(1)},
+    ),
+    "a range of floats": Case(
+        [N("Shape", ["x"], ["s"]), N("Squeeze", ["s"], ["l"]), N("Cast", ["l"], ["f"], to=TensorProto.FLOAT),
+         N("Sub", ["f", "one"], ["first"]), N("Neg", ["f"], ["limit"]), N("Range", ["first", "limit", "minus"], ["y"]),
+         N("Range", ["zero", "f", "half"], ["z"])],
+        {"x": (["n"], lambda n: floats(n))},
+        {"one": np.float32(1), "minus": np.float32(-1), "zero": np.float32(0), "half": np.float32(0.5)}, ["y", "z"],
+    ),
+    "a loop over all but the first": loop_over_rest(),
+    "parts of half the length": Case(
+        [N("Shape", ["x"], ["sh"], start=0, end=1), N("Add", ["sh", "one"], ["more"]), N("Div", ["more", "two"], ["h"]),
+         N("Squeeze", ["h"], ["size"]), N("SplitToSequence", ["x", "size"], ["s"], axis=0),
+         N("SequenceAt", ["s", "zero"], ["y"]), N("SequenceLength", ["s"], ["l"])],
+        {"x": (["n", 3], lambda n: floats(n, 3))}, {"one": ints(1), "two": ints(2), "zero": np.array(0)}, ["y", "l"],
+    ),
+    "a sequence of unlike elements, at a place that is data": Case(
+        [N("SequenceConstruct", ["x", "w", "x"], ["s"]), N("SequenceAt", ["s", "k"], ["y"]),
+         N("SequenceInsert", ["s", "v", "k"], ["t"]), N("SequenceErase", ["t", "i"], ["u"]),
+         N("ConcatFromSequence", ["u"], ["z"], axis=0)],
+        {"x": (["n", 3], lambda n: floats(n, 3)), "w": (["m", 3], lambda n: floats(n + 1, 3)),
+         "k": ([], lambda n: np.array(n % 3)), "i": ([], lambda n: np.array(n % 4 - 4))}, {"v": floats(2, 3)},
+        ["y", "z"], sizes=(1, 2, 3, 4, 7),
     ),
     "a loop that appends": loop_that_appends(),
     "a sequence mapped": mapped_sequence(),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import minitvm as tvm
@@ -13,6 +16,7 @@ from minitvm.reference import graph as interpreter
 
 from .models import model
 from .open_cases import CASES, N, difference, floats, ints, unlike
+from .sequence_programs import sequence_programs
 
 pytest.importorskip("onnxruntime")
 
@@ -22,10 +26,21 @@ def test_what_onnx_runtime_computes_at_each_size(name: str) -> None:
     assert difference(name) == ""
 
 
+@given(drawn=sequence_programs(), width=st.integers(1, 3))
+@settings(max_examples=60)
+def test_sequences_are_joined_and_cut(drawn: tuple[onnx.ModelProto, int], width: int) -> None:
+    import onnxruntime
+
+    proto, rows = drawn
+    feeds = {"x": floats(rows, 2), "w": -floats(width, 2)}
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert unlike(interpreter.run(from_onnx(proto), feeds), session.run(None, feeds), 0) == ""
+
+
 FULL = [pytest.param(name, marks=pytest.mark.full) for name in ("RoiAlign, avg, half_pixel", "antialias, ratio kept")]
 
 
-@pytest.mark.parametrize("name", [*FULL, "a loop that appends"])
+@pytest.mark.parametrize("name", [*FULL, "a loop that appends", "a shape with 0 where there are three rows, at 0"])
 def test_compiled_at_each_size(name: str) -> None:
     case = CASES[name]
     graph = from_onnx(case.model())

@@ -209,8 +209,11 @@ MEMORY.edit(
     "self.first < other.last and other.first < self.last",
 )
 MEMORY.edit(
+    "a symbolic value is not rounded up to whole alignments", "_multiples", "[index] = rounded", "[index] = number"
+)
+MEMORY.edit(
     "the first value's bytes are free",
-    "plan_memory",
+    "_packed",
     "if values[p].meets(values[index]))",
-    "if values[p].meets(values[index]) and p != placed[0])",
+    "if values[p].meets(values[index]) and p != next(iter(places)))",
 )

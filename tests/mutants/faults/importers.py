@@ -259,10 +259,22 @@ ONNX_SEQUENCES.edit(
     "number)",
 )
 ONNX_SEQUENCES.edit(
-    "the last part is as long as the others", "element_at", 'n.op("minimum", left, size)', "n.number(size, ())"
+    "the last part is as long as the others",
+    "_entry_of",
+    'n.op("minimum", left, n.number(size, ()))',
+    "n.number(size, ())",
+)
+ONNX_SEQUENCES.edit(
+    "the element behind a place that is cut is lost",
+    "_divided",
+    "smaller(larger(simple(place - begin), 0), length)",
+    "smaller(larger(simple(place - begin), 1), length)",
 )
 
 ONNX_SHAPING = Faults("onnx shaping", "minitvm.frontend.onnx.ops.shaping", [imported("split")])
+ONNX_SHAPING.edit(
+    "a 0 that sizes decide is an extent", "decided", "shape[k] = _instead(dim, 0, own[k])", "shape[k] = dim"
+)
 ONNX_SHAPING.edit(
     "a split that does not divide loses its rest",
     "_split",

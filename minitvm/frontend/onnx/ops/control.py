@@ -10,14 +10,20 @@ import numpy as np
 from .... import te
 from ....arith import simplify
 from ....errors import InputError, UnsupportedOperator
-from ....expr import EQ, Expr, IntImm, Not, SizeVar, as_expr, walk
+from ....expr import Expr, IntImm, Not, SizeVar, as_expr, walk
 from ....graph.loops import UNLIMITED
 from ....graph.nodes import Dim
 from ....topi.shapes import differ, same, simple
-from ...operand import GrowingSequence, Operand, OperandSequence, SequenceOperand, StackedSequence
+from ...operand import (
+    GrowingSequence,
+    JoinedSequence,
+    Operand,
+    OperandSequence,
+    SequenceOperand,
+    StackedSequence,
+)
 from ..context import NodeContext
 from ..registry import converter
-from .sequences import stacked
 
 # A loop that is known to be at most so long is written out: its iterations fuse, and know their numbers.
 WRITTEN_OUT = 16
@@ -37,10 +43,7 @@ def if_(n: NodeContext) -> Any:
     if condition.data is not None and not condition.is_symbolic:
         return n.importer.subgraph(branches[bool(n.scalar(condition, "the condition"))], n.scope)
     flag = n.reshape(condition, ())
-    if condition.data is not None:
-        (holds,) = condition.data.reshape(-1).tolist()
-    else:
-        holds = EQ(n.bound(n.cast(flag, "int64"), 1, "taken"), as_expr(1))
+    holds = n.holds(flag)
     try:
         with n.builder.attempt():
             return _both(n, branches, flag, holds)
@@ -211,7 +214,7 @@ def _extended(n: NodeContext, before: SequenceOperand, rows: Sequence[Operand]) 
     new = n.reshape(each, (simple(each.shape[0] * len(rows)), *each.shape[2:]))
     if isinstance(before, OperandSequence) and not before.elements:
         return StackedSequence(new)
-    return StackedSequence(n.op("concatenate", stacked(n, before), new, axis=0))
+    return JoinedSequence([before, StackedSequence(new)])
 
 
 def _most(n: NodeContext, limit: Operand | None) -> Dim:

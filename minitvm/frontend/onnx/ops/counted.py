@@ -83,33 +83,43 @@ def topk(n: NodeContext) -> Any:
     return n.op("topk", x, k=count, axis=axis, is_ascend=not n.attr("largest", 1))
 
 
-def slice_at_data(n: NodeContext, given_axes: Operand | None) -> Operand:
+def slice_at_data(n: NodeContext, given_axes: Operand | None, given_steps: Operand | None) -> Operand:
     """A slice whose ends a run computes: they are clamped to the axis, and what is between them is taken."""
     x, count = n[0], n[1].shape[0]
     if not isinstance(count, int):
         n.refuse("the number of axes that are cut is data")
     axes = tuple(range(count)) if given_axes is None else n.ints(given_axes, "the axes")
-    for k, axis in enumerate(axes):
+    steps = (1,) * count if given_steps is None else n.ints(given_steps, "the steps")
+    for k, (axis, step) in enumerate(zip(axes, steps, strict=True)):
+        if not step:
+            n.refuse("the step of a slice is 0")
         extent = x.shape[axis]
-        first, last = (_clamped(n, ends, k, extent) for ends in (n[1], n[2]))
-        number = n.op("maximum", n.op("subtract", last, first), 0)
-        if number.is_known:
+        first, last = (_clamped(n, ends, k, extent, backwards=step < 0) for ends in (n[1], n[2]))
+        between = n.op("subtract", last, first) if step > 0 else n.op("subtract", first, last)
+        rounded = between if abs(step) == 1 else n.op("floor_divide", n.op("add", between, abs(step) - 1), abs(step))
+        number = n.op("maximum", rounded, 0)
+        if number.is_known and step == 1:
             x = n.part(x, axis, n.dims(first, "a start")[0], n.dims(last, "an end")[0])
             continue
         size = n.bound(number, extent, "sliced")
-        if first.is_known and n.dims(first, "a start") == (0,):
+        if step == 1 and first.is_known and n.dims(first, "a start") == (0,):
             x = n.op("leading", x, size=size, axis=axis)
             continue
         places = n.op("leading", n.op("arange", start=0, stop=extent, step=1, dtype="int64"), size=size)
-        x = n.op("take", x, n.op("add", places, n.reshape(first, (1,))), axis=axis)
+        strided = places if step == 1 else n.op("multiply", places, step)
+        x = n.op("take", x, n.op("add", strided, n.reshape(first, (1,))), axis=axis)
     return x
 
 
-def _clamped(n: NodeContext, ends: Operand, position: int, extent: Dim) -> Operand:
-    """An end of a slice as a place of the axis: a negative one counts from behind."""
+def _clamped(n: NodeContext, ends: Operand, position: int, extent: Dim, *, backwards: bool = False) -> Operand:
+    """An end of a slice as a place of the axis: a negative one counts from behind.
+
+    It is at most the extent, and at least 0; of a slice that goes backwards, each is one less.
+    """
     end, length = n.entry(n.cast(ends, "int64"), position), n.number(extent, ())
     front = n.op("where", n.op("less", end, 0), n.op("add", end, length), end)
-    place: Operand = n.op("minimum", n.op("maximum", front, 0), length)
+    most = n.op("subtract", length, 1) if backwards else length
+    place: Operand = n.op("minimum", n.op("maximum", front, -1 if backwards else 0), most)
     return place
 
 

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ....expr import Expr
+from ....expr import GT, Expr, as_expr, match
+from ....graph.nodes import Dim
+from ....topi.shapes import is_one, larger, may_exceed, simple
 from ...operand import Operand
+from ...symbolic import Quotient
 from ..context import NodeContext
 from ..dtypes import narrow_bits
 from ..registry import converter
@@ -45,14 +48,37 @@ def range_(n: NodeContext) -> Any:
     parts = [n.array(n[k], what) for k, what in enumerate(("the start", "the limit", "the step"))]
     dtype = n[0].dtype
     first, limit, step = (p.reshape(()).item() for p in parts)
-    if any(isinstance(v, Expr) for v in (first, limit, step)):
-        if not isinstance(step, int) or step == 0:
-            n.refuse(f"a range with symbolic ends has a constant integer step, found {step}")
+    if any(isinstance(v, Expr | Quotient) for v in (first, limit, step)):
+        first, limit, step = map(_whole, (first, limit, step))
+        if all(isinstance(v, int | Expr) for v in (first, limit, step)) and isinstance(step, Expr):
+            return _range_of_size(n, first, limit, step)
+        if not isinstance(first, int | Expr) or not isinstance(limit, int | Expr) or not isinstance(step, int):
+            return _range_of_data(n)
+        if step == 0:
+            n.refuse("the step of a range is 0")
         return n.op("arange", start=first, stop=limit, step=step, dtype=str(dtype))
     if not step:
         n.refuse("the step of a range is 0")
     count = max(0, math.ceil((limit - first) / step))
     return Operand.known((first + step * np.arange(count)).astype(dtype.numpy))
+
+
+def _whole(value: Any) -> Any:
+    """A float that is a whole number, as an integer; another number as it is."""
+    if isinstance(value, Quotient) and is_one(value.below):
+        return value.above
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _range_of_size(n: NodeContext, first: Dim, limit: Dim, step: Expr) -> Operand:
+    """A range whose step is a size; a run at which that is 0 is refused."""
+    if may_exceed(0, step):
+        n.refuse(f"the step {step} may be negative")
+    count = larger(simple((limit - first + (step - 1)) // step), 0)
+    line = n.op("arange", start=0, stop=count, step=1, dtype=str(n[0].dtype))
+    number = n.cast(n.number(step, ()), str(n[0].dtype))
+    result: Operand = n.op("add", n.op("multiply", line, number), n.cast(n.number(first, ()), str(n[0].dtype)))
+    return n.builder.required(result, [GT(*match(step, as_expr(0)))], n.where)
 
 
 def _range_of_data(n: NodeContext) -> Operand:

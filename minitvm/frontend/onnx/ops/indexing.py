@@ -28,17 +28,12 @@ def slice_by_attributes(n: NodeContext) -> Any:
 def slice_(n: NodeContext) -> Any:
     x = n[0]
     given_axes, given_steps = n.optional(3), n.optional(4)
-    if not (n[1].is_known and n[2].is_known) and _is_plain(n, given_steps):
-        return slice_at_data(n, given_axes)
+    if not (n[1].is_known and n[2].is_known):
+        return slice_at_data(n, given_axes, given_steps)
     starts, ends = n.dims(n[1], "the starts"), n.dims(n[2], "the ends")
     axes = tuple(range(len(starts))) if given_axes is None else n.ints(given_axes, "the axes")
     steps = (1,) * len(starts) if given_steps is None else n.ints(given_steps, "the steps")
     return n.op("strided_slice", x, begin=starts, end=ends, strides=steps, axes=axes)
-
-
-def _is_plain(n: NodeContext, steps: Operand | None) -> bool:
-    """Whether a slice leaves nothing out between its ends."""
-    return steps is None or set(n.ints(steps, "the steps")) == {1}
 
 
 @converter("Gather")

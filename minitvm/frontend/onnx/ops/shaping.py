@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
+from .... import te
 from ....errors import ModelError
-from ....expr import EQ, Expr, Or, as_expr, const, match
+from ....expr import EQ, Expr, FloorMod, Mod, Or, Select, as_expr, const, match, walk
 from ....graph.nodes import Dim
-from ....topi.shapes import differ, may_exceed, product, same, simple
+from ....topi.shapes import at_least_one, differ, larger, may_exceed, product, same, simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -54,7 +56,37 @@ def reshape(n: NodeContext) -> Any:
     copied = [k for k, d in enumerate(requested) if isinstance(d, int) and d == 0]
     if any(k >= x.ndim for k in copied):
         n.refuse(f"0 at axis {copied[-1]} copies a dimension that {x} does not have")
-    return n.reshape(x, [x.shape[k] if k in copied else d for k, d in enumerate(requested)])
+    return n.reshape(x, decided([x.shape[k] if k in copied else d for k, d in enumerate(requested)], x.shape))
+
+
+def decided(requested: Sequence[Dim], own: Sequence[Dim]) -> list[Dim]:
+    """A requested shape in which sizes decide whether a number is 0, which copies, or -1: with what it stands for.
+
+    Only numbers that a selection or a remainder makes are looked at: the quotient of a size is 0 below the divisor, and
+    there no such model runs.
+    """
+    shape = list(requested)
+    for k, dim in enumerate(shape):
+        if k < len(own) and _may_be(dim, 0) and not same(dim, own[k]):
+            shape[k] = _instead(dim, 0, own[k])
+    inferred = [k for k, dim in enumerate(shape) if _may_be(dim, -1)]
+    if len(inferred) == 1 and not any(isinstance(dim, int) and dim == -1 for dim in shape):
+        (k,) = inferred
+        others = product([*shape[:k], *shape[k + 1 :]])
+        shape[k] = _instead(shape[k], -1, simple(product(own) // larger(others, 1)))
+    return shape
+
+
+def _may_be(dim: Dim, number: int) -> bool:
+    """Whether a size that is selected, or a remainder, has that value at some sizes, of which none is 0."""
+    if not isinstance(dim, Expr) or not any(isinstance(part, Select | FloorMod | Mod) for part in walk(dim)):
+        return False
+    is_it = at_least_one(EQ(*match(dim, as_expr(number))))
+    return isinstance(is_it, Expr) or bool(is_it)
+
+
+def _instead(dim: Dim, number: int, other: Dim) -> Dim:
+    return simple(te.select(EQ(*match(as_expr(dim), as_expr(number))), *match(as_expr(other), as_expr(dim))))
 
 
 def _reshaped_by_data(n: NodeContext) -> Any:
@@ -180,7 +212,8 @@ def split_by_attribute(n: NodeContext) -> Any:
 def split(n: NodeContext) -> Any:
     sizes = n.optional(1)
     count = n.attr("num_outputs", len(n.proto.output))
-    return _split(n, None if sizes is None else n.dims(sizes, "the sizes"), count)
+    axis = _axis(n, n.attr("axis", 0), n[0].ndim)
+    return _split(n, None if sizes is None else n.dims(sizes, "the sizes", most=n[0].shape[axis]), count)
 
 
 def _split(n: NodeContext, sizes: tuple[Dim, ...] | None, count: int) -> Any:
