@@ -102,3 +102,14 @@ def test_what_data_place_is_gathered_in_vectors(method: str, padding: str, width
     minitvm.build(scheduled, target="cpu")(*arrays, compiled)
     reference.tir.run(func, *arrays, interpreted)
     np.testing.assert_allclose(compiled, interpreted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_batch_of_matrices_times_columns_is_read_row_by_row() -> None:
+    x, y = te.placeholder((3, 5, 130), name="x"), te.placeholder((3, 130, 1), name="y")
+    func = te.create_prim_func([x, y, topi.matmul(x, y)])
+    choice = chosen(func, CPU)
+    assert any(LANES in n.annotations for n in walk(choice.schedule.func) if isinstance(n, For))
+    a, b = (np.random.default_rng(0).integers(-3, 4, shape).astype("float32") for shape in ((3, 5, 130), (3, 130, 1)))
+    result = np.empty((3, 5, 1), "float32")
+    minitvm.build(choice.schedule.func, target="cpu")(a, b, result)
+    np.testing.assert_array_equal(result, a @ b)
