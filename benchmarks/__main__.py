@@ -14,6 +14,7 @@ from . import (
     matmul,
     networks,
     opensizes,
+    operators,
     oracle,
     quantized,
     resnet50,
@@ -22,8 +23,8 @@ from . import (
 )
 
 BENCHMARKS = (
-    matmul, layers, cases, networks, opensizes, quantized, decoder, artifact, builds, resnet50, runtime_overhead,
-    schedule, oracle,
+    matmul, layers, cases, operators, networks, opensizes, quantized, decoder, artifact, builds, resnet50,
+    runtime_overhead, schedule, oracle,
 )  # fmt: skip
 
 

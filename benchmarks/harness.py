@@ -78,6 +78,7 @@ TOLERANCE = 1e-3  # of the largest element
 
 def require_agreement(name: str, peer: str, found: np.ndarray, expected: np.ndarray) -> None:
     """RuntimeError where ours and a peer's results differ, or are no numbers: then there is nothing to measure."""
+    found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
     if not np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max() < np.inf:
         raise RuntimeError(f"{name}: minitvm and {peer} differ: nothing to measure")
 

@@ -62,7 +62,7 @@ _SIMD_NAMES = """
     ramp broadcast first select shuffle extract insert
     concat fma add sub mul div floordiv floormod truncdiv truncmod maximum minimum neg absolute
     bitand bitor bitxor invert shl shr popcount dot4_u8i8 dot4_add dot2_bf16 lt le gt ge eq ne isnan isinf isfinite
-    sqrt rsqrt floor ceil trunc rint round_away copysign exp exp2 expm1 log log2 log10 log1p
+    sqrt rsqrt floor ceil trunc rint round_away copysign exp exp2 exp10 expm1 log log2 log10 log1p
     sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf pow atan2 hypot
     reduce_add reduce_mul reduce_max reduce_min
 """
@@ -410,8 +410,6 @@ class NumbaExpressions(Emitter):
             return self.value(fixed_point.written_out(e))
         if e.op == "round_tf32":
             return self.value(tfloat32.written_out(e))
-        if e.op == "exp10":
-            return f"{self.use('pow')}({self.use(short_name(e.dtype))}(10), {self.vector(e.args[0])})"
         if e.op not in _CALLS:
             raise Unsupported(f"the intrinsic {e.op} in a {self.machine} kernel")
         args = [self.vector(a) for a in e.args]

@@ -84,6 +84,15 @@ def contiguous_along_last(block: Block) -> bool:
     return all(_last_index_only(n, last) for n in walk(block.body) if isinstance(n, BufferLoad | BufferStore))
 
 
+def reads_where_data_say(block: Block) -> bool:
+    """Whether an index of a load is itself loaded, and results are written in order along the last spatial iterator."""
+    last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]
+    stores = [n for n in walk(block.body) if isinstance(n, BufferStore)]
+    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad)]
+    by_data = any(isinstance(n, BufferLoad) for load in loads for i in load.indices for n in walk(i))
+    return by_data and all(_last_index_only(store, last) for store in stores)
+
+
 def reduces_along_last(block: Block) -> bool:
     """Whether the last reduction iterator is contiguous in all that it indexes."""
     last = [axis.var for axis in block.iter_vars if axis.kind == REDUCE][-1]

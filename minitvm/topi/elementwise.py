@@ -59,6 +59,14 @@ def _softplus(v: Expr) -> Expr:
     return te.maximum(v, const(0, v.dtype)) + te.log1p(te.exp(-te.abs(v)))
 
 
+def _mish(v: Expr) -> Expr:
+    # With e = exp(v), tanh(log(1 + e)) = ((1 + e)^2 - 1) / ((1 + e)^2 + 1). From the limit on it rounds to 1.
+    limit = 5.0 if v.dtype.scalar == "float16" else 20.0
+    e = te.exp(te.minimum(v, const(limit, v.dtype)))
+    grown = e * (e + const(2, v.dtype))
+    return v * (grown / (grown + const(2, v.dtype)))
+
+
 exp = _unary("exp", te.exp, "e to the power of x.")
 log = _unary("log", te.log, "Natural logarithm.")
 log2 = _unary("log2", te.log2, "Logarithm to base 2.")
@@ -89,7 +97,7 @@ relu = _unary("relu", lambda v: te.maximum(v, const(0, v.dtype)), "max(x, 0).")
 softplus = _unary("softplus", _softplus, "log(1 + exp(x)).")
 softsign = _unary("softsign", lambda v: v / (te.abs(v) + 1.0), "x / (1 + |x|).")
 silu = _unary("silu", lambda v: v * call("sigmoid", v), "x * sigmoid(x).")
-mish = _unary("mish", lambda v: v * call("tanh", _softplus(v)), "x * tanh(softplus(x)).")
+mish = _unary("mish", _mish, "x * tanh(softplus(x)).")
 hard_swish = _unary(
     "hard_swish",
     lambda v: v * _unit(v * const(Fraction(1, 6), v.dtype) + 0.5),

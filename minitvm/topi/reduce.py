@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import EQ, And, DType, Expr, IterVar, Or, as_expr, binary, const
+from ..expr import EQ, And, DType, Expr, IntImm, IterVar, Or, as_expr, binary, const
 from ..te import Tensor
 from ..tir.op import highest, lowest
 from .elementwise import elementwise
@@ -202,8 +202,13 @@ def argmin(
 
 
 def _arg(name: str, x: Tensor, axis: Axes, keepdims: bool, select_last: bool, dtype: str) -> Tensor:
+    count = count_of(x, axis)
+    check_counts(name, dtype, count)
+    # Positions of 32 bits fill as many lanes as float32 has, those of 64 bits half of them.
+    if dtype == "int64" and isinstance(count, IntImm) and count.value <= DType("int32").max:
+        short = _arg(name, x, axis, keepdims, select_last, "int32")
+        return elementwise(short, lambda v: v.astype("int64"), "cast")
     largest = name == "argmax"
-    check_counts(name, dtype, count_of(x, axis))
 
     def combine(a: Any, b: Any) -> tuple[Expr, Expr]:
         better = a[1] > b[1] if largest else a[1] < b[1]

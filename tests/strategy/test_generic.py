@@ -85,3 +85,31 @@ def test_places_of_the_largest_are_vectors(op: Any, width: int) -> None:
     kernel = source(te.create_prim_func([x, op(x, axis=1)]))
     assert "f32x8" in kernel and "load_masked(p" not in kernel, kernel
     assert kernel.count("invert(") == 0, kernel
+
+
+@pytest.mark.parametrize("width", [40, 7])
+@pytest.mark.parametrize(("method", "padding"), [("linear", "zeros"), ("nearest", "border"), ("cubic", "reflection")])
+def test_what_data_place_is_gathered_in_vectors(method: str, padding: str, width: int) -> None:
+    x, grid = te.placeholder((1, 3, 9, 11), name="x"), te.placeholder((1, 5, width, 2), name="grid")
+    func = te.create_prim_func([x, grid, topi.grid_sample(x, grid, method=method, padding_mode=padding)])
+    scheduled = chosen(func, CPU).schedule.func
+    loops = [n for n in walk(scheduled) if isinstance(n, For)]
+    assert any(loop.kind is ForKind.VECTORIZED for loop in loops)
+    assert reference.check(func, scheduled)
+    rng = np.random.default_rng(0)
+    arrays = rng.standard_normal((1, 3, 9, 11), "float32"), rng.uniform(-1.2, 1.2, (1, 5, width, 2)).astype("float32")
+    compiled, interpreted = np.empty((2, 1, 3, 5, width), "float32")
+    minitvm.build(scheduled, target="cpu")(*arrays, compiled)
+    reference.tir.run(func, *arrays, interpreted)
+    np.testing.assert_allclose(compiled, interpreted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_batch_of_matrices_times_columns_is_read_row_by_row() -> None:
+    x, y = te.placeholder((3, 5, 130), name="x"), te.placeholder((3, 130, 1), name="y")
+    func = te.create_prim_func([x, y, topi.matmul(x, y)])
+    choice = chosen(func, CPU)
+    assert any(LANES in n.annotations for n in walk(choice.schedule.func) if isinstance(n, For))
+    a, b = (np.random.default_rng(0).integers(-3, 4, shape).astype("float32") for shape in ((3, 5, 130), (3, 130, 1)))
+    result = np.empty((3, 5, 1), "float32")
+    minitvm.build(choice.schedule.func, target="cpu")(a, b, result)
+    np.testing.assert_array_equal(result, a @ b)

@@ -15,7 +15,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
-from . import brain_products, byte_products, functions
+from . import brain_products, byte_products, division, functions
 from .lanes import B1, F32, I32, Element, Value, VectorType, marker, numba_type, register, shape_of, value_of
 
 
@@ -80,7 +80,7 @@ def _rows() -> list[Operation]:
         row("mul", lambda a, b: a * b, 2, "fiub", operators=(op.mul, op.imul)),
         row(
             "div",
-            lambda a, b: a / b,
+            division.div,
             2,
             "fiu",
             operators=(op.truediv, op.itruediv),
@@ -88,17 +88,17 @@ def _rows() -> list[Operation]:
         ),
         row(
             "floordiv",
-            lambda a, b: a // b,
+            division.floordiv,
             2,
             "fiu",
             operators=(op.floordiv, op.ifloordiv),
             doc="x // 0 is 0 for integers",
         ),
         row(
-            "floormod", lambda a, b: a % b, 2, "fiu", operators=(op.mod, op.imod), doc="sign of the divisor; x % 0 is 0"
+            "floormod", division.floormod, 2, "fiu", operators=(op.mod, op.imod), doc="sign of the divisor; x % 0 is 0"
         ),
-        row("truncdiv", lambda a, b: a.truncdiv(b), 2, "iu"),
-        row("truncmod", lambda a, b: a.truncmod(b), 2, "fiu", doc="sign of the dividend; floats: fmod"),
+        row("truncdiv", division.truncdiv, 2, "iu"),
+        row("truncmod", division.truncmod, 2, "fiu", doc="sign of the dividend; floats: fmod"),
         row("fma", fused_multiply_add, 3, "fiu", doc="a * b + c, rounded once"),
         row("maximum", maximum, 2, "fiub", doc="as numpy.maximum: NaN wins"),
         row("minimum", minimum, 2, "fiub", doc="as numpy.minimum: NaN wins"),

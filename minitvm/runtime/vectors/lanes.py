@@ -132,8 +132,8 @@ def shape_of(ty: types.Type) -> tuple[Element, int] | None:
 class Value:
     """An LLVM value, scalar (`lanes == 0`) or vector, that knows its element type and the builder to extend.
 
-    Operators follow NumPy: `//` and `%` floor, `/` is the element's own division, comparisons give `b1` masks. A plain
-    Python number as the other operand becomes a constant of the same type.
+    Operators follow NumPy: `/` is of floats, comparisons give `b1` masks. A plain Python number as the other operand
+    becomes a constant of the same type. Quotients of integers are in `division`.
     """
 
     __slots__ = ("builder", "element", "lanes", "llvm")
@@ -169,6 +169,20 @@ class Value:
         vector = ir.VectorType(element.llvm, self.lanes)
         return self.wrap(ir.Constant(vector, [ir.Constant(element.llvm, x) for x in xs]), element)
 
+    def _number(self) -> Any:
+        """The number that this is while compiling, a float32 or a longer one; None for any other value."""
+        if self.lanes or self.kind not in "fiu" or self.element.bits < 32 or not isinstance(self.llvm, ir.Constant):
+            return None
+        return self.llvm.constant if isinstance(self.llvm.constant, int | float) else None
+
+    def same_number(self) -> float | None:
+        """The constant in every lane; None where lanes differ, or are known at run time only."""
+        if not isinstance(self.llvm, ir.Constant):
+            return None
+        numbers = [c.constant for c in self.llvm.constant] if self.lanes else [self.llvm.constant]
+        first = numbers[0]
+        return float(first) if isinstance(first, int | float) and numbers == [first] * len(numbers) else None
+
     def like(self, x: Any) -> Value:
         return x if isinstance(x, Value) else self.constant(x)
 
@@ -177,6 +191,8 @@ class Value:
         if not lanes:
             return self
         vector = ir.VectorType(self.element.llvm, lanes)
+        if isinstance(self.llvm, ir.Constant):
+            return Value(self.builder, self.element, lanes, ir.Constant(vector, [self.llvm] * lanes))
         undef = ir.Constant(vector, ir.Undefined)
         one = self.builder.insert_element(undef, self.llvm, ir.Constant(ir.IntType(32), 0))
         zeros = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
@@ -249,7 +265,7 @@ class Value:
         return self.like(other) * self
 
     def __truediv__(self, other: Any) -> Value:
-        return self._binary("fdiv", other) if self.kind == "f" else self.truncdiv(other)
+        return self._binary("fdiv", other)
 
     def __rtruediv__(self, other: Any) -> Value:
         return self.like(other) / self
@@ -293,61 +309,6 @@ class Value:
 
     def signed(self) -> Value:
         return self.wrap(self.llvm, ELEMENTS[f"i{self.element.bits}"])
-
-    def _safe_divisor(self, other: Any) -> tuple[Value, Value | None]:
-        """The divisor without values that trap, and a mask of its zeros (None: it is a constant other than 0)."""
-        if not isinstance(other, Value):
-            if other == 0 or other == -1:
-                raise ValueError("a constant divisor of 0 or -1 needs a Value")
-            return self.constant(other), None
-        zero = other == 0
-        one = self.constant(1)
-        divisor = zero.select(one, other)
-        if self.kind == "i":  # the least integer divided by -1 overflows, which x86 traps
-            least = self.constant(-(1 << (self.element.bits - 1)))
-            overflow = (self == least) & (other == -1)
-            divisor = overflow.select(one, divisor)
-        return divisor, zero
-
-    def truncdiv(self, other: Any) -> Value:
-        """Integer quotient rounded towards zero; x / 0 is 0, and the least integer by -1 wraps, as in NumPy."""
-        divisor, zero = self._safe_divisor(other)
-        q = self.wrap((self.builder.sdiv if self.kind == "i" else self.builder.udiv)(self.llvm, divisor.llvm))
-        return q if zero is None else zero.select(self.constant(0), q)
-
-    def truncmod(self, other: Any) -> Value:
-        """Remainder with the sign of the dividend; x mod 0 is 0. Floats: C's fmod."""
-        if self.kind == "f":
-            return self._binary("frem", other)
-        divisor, zero = self._safe_divisor(other)
-        r = self.wrap((self.builder.srem if self.kind == "i" else self.builder.urem)(self.llvm, divisor.llvm))
-        return r if zero is None else zero.select(self.constant(0), r)
-
-    def __floordiv__(self, other: Any) -> Value:
-        if self.kind == "f":
-            return (self / other).intrinsic("floor")
-        if self.kind == "u":
-            return self.truncdiv(other)
-        divisor, zero = self._safe_divisor(other)
-        q = self.wrap(self.builder.sdiv(self.llvm, divisor.llvm))
-        r = self.wrap(self.builder.srem(self.llvm, divisor.llvm))
-        adjust = (r != 0) & ((r ^ divisor) < 0)
-        q = adjust.select(q - 1, q)
-        return q if zero is None else zero.select(self.constant(0), q)
-
-    def __mod__(self, other: Any) -> Value:
-        if self.kind == "u":
-            return self.truncmod(other)
-        if self.kind == "f":
-            divisor = self.like(other)
-            r = self.truncmod(divisor)
-            wrong_sign = (r != 0) & ((r < 0) ^ (divisor < 0))
-            zero = self.constant(0).intrinsic("copysign", divisor)
-            return wrong_sign.select(r + divisor, (r == 0).select(zero, r))
-        divisor, zero_at = self._safe_divisor(other)
-        r = self.wrap(self.builder.srem(self.llvm, divisor.llvm))
-        r = ((r != 0) & ((r ^ divisor) < 0)).select(r + divisor, r)
-        return r if zero_at is None else zero_at.select(self.constant(0), r)
 
     # -- comparison
 
@@ -397,6 +358,9 @@ class Value:
         """Convert as NumPy's `astype` does: float to integer truncates, integers wrap, anything non-zero is True."""
         if to is self.element:
             return self
+        known = self._number()
+        if known is not None and to.kind in "fiu" and to.bits >= 32 and (to.kind == "f" or _fits(known, to)):
+            return self.constant(known, to)
         if to is B1:
             return self != 0
         if self.element is BF16:
@@ -423,6 +387,12 @@ class Value:
         else:
             op = b.trunc if source.bits > to.bits else b.sext if source.kind == "i" else b.zext
         return self.wrap(op(self.llvm, ty), to)
+
+
+def _fits(number: float, to: Element) -> bool:
+    """Whether an integer dtype holds a number as it is."""
+    low, high = (-(1 << (to.bits - 1)), (1 << (to.bits - 1)) - 1) if to.kind == "i" else (0, (1 << to.bits) - 1)
+    return isinstance(number, int) and low <= number <= high
 
 
 def _widened(x: Value) -> Value:

@@ -36,8 +36,8 @@ vector is converted to its dtype and broadcast.
     dot2_bf16(c, a, b)                       c (f32) + the products of int32 words of two bfloat16; `brain_products`
     lt le gt ge eq ne isnan isinf isfinite   -> mask (b1, b1xN)
     sqrt rsqrt floor ceil trunc rint round_away copysign
-    exp log tanh sigmoid erf                 f32: polynomials, at most 4 ulp (erf: 2e-7 absolute); else libm
-    exp2 exp10 expm1 log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh pow atan2 hypot fmod
+    exp exp2 exp10 expm1 log log2 log10 log1p sinh cosh tanh asinh acosh atanh sigmoid erf
+    sin cos tan asin acos atan atan2 pow hypot fmod   f32, f64: 4 ulp at most, fmod exact; see `functions`
     select(mask, a, b)                       both sides are evaluated
 
 Integer division by zero is 0, as in NumPy. A shift by the width or more is 0 (or the sign).

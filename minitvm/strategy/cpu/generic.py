@@ -2,7 +2,8 @@
 
 Each block is scheduled by itself: its spatial loops are fused up to the innermost one, which becomes vectors; what is
 left outside runs in parallel when there is enough of it. A reduction runs inside the parallel loop; where its input is
-contiguous along a spatial axis that axis becomes the vectors, otherwise the reduction is asked for lanes of its own.
+contiguous along a spatial axis that axis becomes the vectors, and so it does where data decide what is read, which is
+gathered in any case; otherwise the reduction is asked for lanes of its own.
 Axes of a sum that are one axis in memory are one loop. Every step that the schedule refuses is left out.
 """
 
@@ -25,6 +26,7 @@ from ..blocks import (
     inline_injective,
     is_reduction,
     largest_divisor,
+    reads_where_data_say,
     reduces_along_last,
     steps_of,
     widest,
@@ -167,7 +169,7 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
         rest = [inner] if inner is not None else []
         parallelized(sch, [*outer, *rest], work(block), knobs.tasks)
         return
-    if vectors and contiguous_along_last(block):
+    if vectors and (contiguous_along_last(block) or reads_where_data_say(block)):
         tile, lane = sch.split(spatial[-1], [None, min(lanes, extent or lanes)])
         sch.reorder(*spatial[:-1], tile, *reduced, lane)
         attempt(lambda: sch.vectorize(lane))

@@ -1,4 +1,4 @@
-"""A matrix times one column: every element of the matrix is used once, so memory is all that counts.
+"""Matrices times one column each: every element of a matrix is used once, so memory is all that counts.
 
     for i in parallel:
         for k, in several vectors:              # the row as it lies in memory; the column stays in the L1 cache
@@ -33,7 +33,10 @@ _VECTORS = 4
 
 @dataclass(frozen=True, slots=True)
 class Matvec:
-    """A block `C[i..] += A[f(i, k)] * b[g(k)]` whose sum lies along rows of A; `depth` is the extent of k."""
+    """A block `C[i..] += A[f(i, k)] * b[g(i, k)]` whose sum lies along rows of A; `depth` is the extent of k.
+
+    Each of the iterators i is an index of A. In a batch of products some are of b, too.
+    """
 
     block: Block
     depth: int
@@ -49,7 +52,7 @@ def _product(func: PrimFunc) -> Matvec | None:
         return None
     rows = [axis.var for axis in block.iter_vars if axis.kind != REDUCE and not is_const(axis.dom.extent, 1)]
     for matrix, column in (loads, loads[::-1]):
-        alone = all(depends(matrix, var) and not depends(column, var) for var in rows)
+        alone = all(depends(matrix, var) for var in rows)
         along = is_const(summed[0].dom.extent, 1) or contiguous_along(matrix, summed[0].var)
         if alone and along and depends(column, summed[0].var):
             return Matvec(block, int(summed[0].dom.extent.value))  # type: ignore[attr-defined]
@@ -57,7 +60,7 @@ def _product(func: PrimFunc) -> Matvec | None:
 
 
 def has_matvec(func: PrimFunc) -> bool:
-    """Whether the only reduction is a product of a matrix, row by row, with one column."""
+    """Whether the only reduction is of products of a matrix, row by row, with one column, or a batch of these."""
     return _product(func) is not None
 
 

@@ -1,9 +1,12 @@
 """Faults in code generation for CPUs: scalar code, vector code, masks, local buffers and registers; in what the
 generated code calls; and in linking: memory plans and barriers."""
 
+from tests.runtime.test_simd_division import quotients, remainders
+
 from ..patch import Faults
 from ..seeded import FRACTIONS, PAIRS
 from ..seeded import MASKS as MASKED
+from ..streams import by_hand
 from ..workloads import compiled, families, linked, random_blocks
 
 CODEGEN = "minitvm.codegen."
@@ -184,14 +187,16 @@ REGISTERS.edit(
     "Register(index.base.value // (2 * index.lanes), index.lanes) if",
 )
 
-LANES_PY = Faults("simd operations", "minitvm.runtime.vectors.lanes", [QUOTIENTS, POINTS])
-LANES_PY.edit("floor rounds toward zero", "Value.__floordiv__", "q = adjust.select(q - 1, q)", "pass")
-LANES_PY.edit(
-    "a remainder takes the dividend's sign",
-    "Value.__mod__",
-    ".select(r + divisor, r)\n        return r if zero_at",
-    ".select(r, r)\n        return r if zero_at",
+DIVISION = Faults("simd quotients", "minitvm.runtime.vectors.division", [QUOTIENTS, POINTS])
+DIVISION.edit("floor rounds toward zero", "floordiv", "q - 1, q)", "q, q)")
+DIVISION.edit("a remainder takes the dividend's sign", "floormod", "r + divisor, r)", "r, r)")
+DIVISION.edit(
+    "long integers are divided as floats", "_too_long", "2 * _HELD", "1 << 63", by=[by_hand("quotients", quotients)]
 )
+DIVISION.edit(
+    "a rounded quotient leaves a negative remainder", "_fmod", "rest + b, rest)", "rest, rest)",
+    by=[by_hand("remainders", remainders)],
+)  # fmt: skip
 
 LINK = Faults("link", "minitvm.link.linker", [linked(), linked(random_blocks, ("parallel", "parallel", "split"))])
 LINK.edit("missing barrier before a parallel kernel", "team_waits", "[before or now for", "[before for")

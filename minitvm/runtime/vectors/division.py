@@ -1,0 +1,130 @@
+"""Quotients and remainders of integers and floats, for scalars and vectors.
+
+A CPU divides integers one by one, and floats in vectors. The quotient of two integers that a float holds is the float
+quotient, rounded towards zero: it is exact, for a quotient that is not an integer differs from the next one by 1/b at
+least, which is more than the rounding moves it. Integers of 8 and 16 bits are divided in float32, those of 32 bits in
+float64, and those of 64 bits in float64 where all lanes are below 2^51.
+"""
+
+from __future__ import annotations
+
+from .float_formats import fma, format_of, has_device_library, in_float32, libm, unless_rare, where
+from .lanes import B1, F32, F64, Value
+
+_HELD = 1 << 51  # a 64-bit integer below it is the low bits of its float64 plus 1.5 * 2^52
+_ROUND = 1.5 * 2.0**52
+_ROUND_BITS = 0x4338000000000000
+
+
+def div(a: Value, b: Value) -> Value:
+    return a / b if a.kind == "f" else truncdiv(a, b)
+
+
+def truncdiv(a: Value, b: Value) -> Value:
+    """Integer quotient rounded towards zero; x / 0 is 0, and the least integer by -1 wraps, as in NumPy."""
+    divisor, zero = _safe_divisor(a, b)
+    return where(zero, 0, _quotient(a, divisor))
+
+
+def truncmod(a: Value, b: Value) -> Value:
+    """Remainder with the sign of the dividend; x mod 0 is 0. Floats: C's fmod, exact."""
+    if a.kind == "f":
+        return fmod(a, b)
+    divisor, zero = _safe_divisor(a, b)
+    return where(zero, 0, _remainder(a, divisor))
+
+
+def floordiv(a: Value, b: Value) -> Value:
+    """Quotient rounded down; integers: x // 0 is 0."""
+    if a.kind == "f":
+        return (a / b).intrinsic("floor")
+    if a.kind == "u":
+        return truncdiv(a, b)
+    divisor, zero = _safe_divisor(a, b)
+    q = _quotient(a, divisor)
+    r = a - q * divisor
+    q = where((r != 0) & ((r ^ divisor) < 0), q - 1, q)
+    return where(zero, 0, q)
+
+
+def floormod(a: Value, b: Value) -> Value:
+    """Remainder with the sign of the divisor; integers: x mod 0 is 0."""
+    if a.kind == "u":
+        return truncmod(a, b)
+    if a.kind == "f":
+        r = truncmod(a, b)
+        wrong_sign = (r != 0) & ((r < 0) ^ (b < 0))
+        return where(wrong_sign, r + b, where(r == 0, a.constant(0).intrinsic("copysign", b), r))
+    divisor, zero = _safe_divisor(a, b)
+    r = _remainder(a, divisor)
+    return where(zero, 0, where((r != 0) & ((r ^ divisor) < 0), r + divisor, r))
+
+
+def _safe_divisor(a: Value, b: Value) -> tuple[Value, Value]:
+    """The divisor without values that trap, and a mask of its zeros."""
+    if b.same_number() not in (None, 0, -1):
+        return b, b.constant(0, B1)
+    zero = b == 0
+    divisor = where(zero, b.constant(1), b)
+    if a.kind == "i":  # the least integer divided by -1 overflows, which x86 traps
+        overflow = (a == -(1 << (a.element.bits - 1))) & (b == -1)
+        divisor = where(overflow, 1, divisor)
+    return divisor, zero
+
+
+def _quotient(a: Value, b: Value) -> Value:
+    """a / b for a divisor that does not trap."""
+    if not _in_floats(a, b):
+        return _instruction(a, b, "div")
+    if a.element.bits == 64:
+        return unless_rare(_of_held(a, b), _too_long(a) | _too_long(b), lambda: _instruction(a, b, "div"))
+    wide = F32 if a.element.bits < 32 else F64
+    return (a.cast(wide) / b.cast(wide)).cast(a.element)
+
+
+def _remainder(a: Value, b: Value) -> Value:
+    """What the quotient leaves; one instruction returns both, where integers are divided as such."""
+    return a - _quotient(a, b) * b if _in_floats(a, b) else _instruction(a, b, "rem")
+
+
+def _in_floats(a: Value, b: Value) -> bool:
+    """Whether to divide in floats: vectors on a CPU, by what is no constant. A division by a constant is a product."""
+    return bool(a.lanes) and not has_device_library(a) and b.same_number() is None
+
+
+def _instruction(a: Value, b: Value, name: str) -> Value:
+    return a.wrap(getattr(a.builder, f"{'s' if a.kind == 'i' else 'u'}{name}")(a.llvm, b.llvm))
+
+
+def _too_long(x: Value) -> Value:
+    """A mask of the 64-bit integers that are not below 2^51 in magnitude."""
+    if x.kind == "u":
+        return x >= _HELD
+    return (x + _HELD).unsigned() >= 2 * _HELD
+
+
+def _of_held(a: Value, b: Value) -> Value:
+    q = (_held(a) / _held(b)).intrinsic("trunc")
+    return (q + _ROUND).bitcast(a.element) - _ROUND_BITS
+
+
+def _held(x: Value) -> Value:
+    return (x.signed() + _ROUND_BITS).bitcast(F64) - _ROUND
+
+
+def fmod(x: Value, y: Value) -> Value:
+    """x - y trunc(x / y), exact: the sign of x; of an infinite x or a y of 0 NaN."""
+    return x._binary("frem", y) if has_device_library(x) else in_float32(_fmod)(x, y)
+
+
+def _fmod(x: Value, y: Value) -> Value:
+    # The remainder has at most the bits of x or y, so `fma` computes it exactly. The quotient is rounded before it is
+    # truncated: it may be the next integer, which leaves a negative remainder, one divisor too small. Where the
+    # quotient has more bits than a float, or is infinite or NaN, libm computes.
+    a, b = x.intrinsic("fabs"), y.intrinsic("fabs")
+    quotient = (a / b).intrinsic("trunc")
+    rest = fma(-quotient, b, a)
+    rest = where(rest < 0.0, rest + b, rest)
+    rest = where(a < b, a, rest).intrinsic("copysign", x)
+    few_bits = quotient < 2.0 ** (format_of(x).mantissa + 1)
+    return unless_rare(rest, ~few_bits, lambda: libm("fmod", 2)(x, y))

@@ -1,0 +1,120 @@
+"""The two float formats in which elementary functions are computed, and the tools that all of those functions share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from .lanes import BF16, F16, F32, F64, I32, I64, LIBRARIES, Element, Value, architecture, library_function
+
+
+@dataclass(frozen=True, slots=True)
+class FloatFormat:
+    """A format as functions need it.
+
+    `integer` has the same width, `mantissa` is the number of stored bits, `bias` that of the exponent. `ROUND`, added
+    to a number below 2^(mantissa - 1), rounds it to an integer, which then is in the low bits. ln 2 is
+    `ln2_high + ln2_low`; a multiple of `ln2_high` that is subtracted from a number near it is exact by `fma`.
+    """
+
+    element: Element
+    integer: Element
+    mantissa: int
+    bias: int
+    ln2_high: float
+    ln2_low: float
+
+    @property
+    def round(self) -> float:
+        """One and a half times 2^mantissa."""
+        return 1.5 * 2.0**self.mantissa
+
+    @property
+    def least_normal(self) -> float:
+        """The smallest number that is not subnormal."""
+        return 2.0 ** (1 - self.bias)
+
+
+SINGLE = FloatFormat(F32, I32, 23, 127, 0.693145751953125, 1.42860682030941723212e-6)
+DOUBLE = FloatFormat(F64, I64, 52, 1023, math.log(2.0), 2.319046813846299615494855e-17)
+
+
+def format_of(x: Value) -> FloatFormat:
+    """The format of a float32 or float64 value."""
+    return SINGLE if x.element is F32 else DOUBLE
+
+
+def fma(a: Value, b: Value | float, c: Value | float) -> Value:
+    """a * b + c, rounded once."""
+    return a.intrinsic("fma", a.like(b), a.like(c))
+
+
+def horner(x: Value, coefficients: tuple[float, ...]) -> Value:
+    """c0 + c1 x + c2 x^2 + ..., by fused multiply-adds."""
+    total = x.constant(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        total = fma(total, x, c)
+    return total
+
+
+def product(a: Value, b: Value | float) -> tuple[Value, Value]:
+    """a * b as the sum of its rounded value and what the rounding left out, which is exact."""
+    high = a * b
+    return high, fma(a, b, -high)
+
+
+def where(mask: Value, a: Value | float, b: Value | float) -> Value:
+    """`a` where the mask is set, else `b`; one of the two is a `Value`."""
+    like = a if isinstance(a, Value) else b
+    assert isinstance(like, Value)
+    return mask.select(like.like(a), like.like(b))
+
+
+def libm(name: str, arity: int) -> Callable[..., Value]:
+    """The C library's function, one call a lane: `sinf` for float32, `sin` for float64."""
+
+    def scalar(*xs: Value) -> Value:
+        first = xs[0]
+        symbol = name + "f" if first.element is F32 else name
+        function_type = ir.FunctionType(first.llvm.type, [first.llvm.type] * arity)
+        function = library_function(first.builder, symbol, function_type)
+        return first.wrap(first.builder.call(function, [x.llvm for x in xs]))
+
+    return lambda *xs: xs[0].lane_by_lane(scalar, *xs[1:])
+
+
+def has_device_library(x: Value) -> bool:
+    """Whether code is for a machine whose library has functions of one lane, made for it: a GPU."""
+    return architecture(x.builder) in LIBRARIES
+
+
+def in_float32(f: Callable[..., Value]) -> Callable[..., Value]:
+    """Floats of 16 bits by way of float32."""
+
+    def apply(*xs: Value) -> Value:
+        element = xs[0].element
+        return f(*(x.cast(F32) for x in xs)).cast(element) if element in (F16, BF16) else f(*xs)
+
+    return apply
+
+
+def in_float64(f: Callable[..., Value]) -> Callable[..., Value]:
+    """float32 by way of float64, rounded once."""
+    return lambda *xs: f(*(x.cast(F64) for x in xs)).cast(F32)
+
+
+def unless_rare(usual: Value, rare: Value, instead: Callable[[], Value]) -> Value:
+    """`usual`, but where the mask `rare` is set what `instead` computes: behind a branch, which is rarely taken."""
+    b = usual.builder
+    some = b.bitcast(rare.llvm, ir.IntType(rare.lanes)) if rare.lanes else rare.llvm
+    before = b.basic_block
+    with b.if_then(b.icmp_unsigned("!=", some, ir.Constant(some.type, 0)), likely=False):
+        other = rare.select(instead(), usual)
+        after = b.basic_block
+    result = b.phi(usual.llvm.type)
+    result.add_incoming(usual.llvm, before)
+    result.add_incoming(other.llvm, after)
+    return usual.wrap(result)
