@@ -45,15 +45,15 @@ def result_phases(func: PrimFunc, block: Block) -> ResultPhases | None:
         pattern = zero_pattern(func, term, axis.var) if axis.kind == REDUCE else None
         if pattern is None or data not in (None, pattern.load.buffer):
             continue
-        split = _split_by(pattern, block)
-        if split is None or any((sizes[p] or 1) % pattern.step or steps.get(p, pattern.step) != pattern.step for p in split):
+        split, step = _split_by(pattern, block), pattern.step
+        if split is None or any((sizes[p] or 1) % step or steps.get(p, step) != step for p in split):
             continue
         data = pattern.load.buffer
         summed.append(position)
-        steps |= dict.fromkeys(split, pattern.step)
+        steps |= dict.fromkeys(split, step)
         for place, index in enumerate(pattern.load.indices):
             if any(node is axis.var for node in walk(index)):
-                places[place] = pattern.step
+                places[place] = step
     if data is None or not _are_indices(store, [axes[p].var for p in steps]):
         return None
     return ResultPhases(tuple(summed), tuple(sorted(steps.items())), data, tuple(sorted(places.items())))
@@ -73,19 +73,19 @@ def _are_indices(store: Any, variables: Sequence[Var]) -> bool:
 def in_phases(sch: Schedule, name: str, phases: ResultPhases) -> None:
     """Compute the sums of a block phase by phase; what reads them finds them by a copy, which can be inlined.
 
-    A term is left out because a factor is zero: other factors are taken to be finite. So does the pass `skip_zeros`, and
-    that of the graph that splits transposed convolutions.
+    A term is left out because a factor is zero: the others are taken to be finite, as in the pass `skip_zeros`, and in
+    that of the graph which splits transposed convolutions.
     """
     block = sch.get_block(name)
-    loops = sch.get_loops(block)
-    for position in phases.summed:
-        sch.skip_zero_terms(loops[position], assume_finite=True)
     axes, indices = block_of(sch, block).iter_vars, block_of(sch, block).body.indices  # type: ignore[attr-defined]
     written = {next(d for d, i in enumerate(indices) if i is axes[p].var): step for p, step in phases.steps}
     sch.cache_write(block, 0, "global")
     if written:
         sch.transform_layout(block, ("write", 0), _phased(written))
         sch.transform_block_layout(block, _phased(dict(phases.steps)))
+    loops = sch.get_loops(block)
+    for position in phases.summed:
+        sch.skip_zero_terms(loops[position + len(written)], assume_finite=True)
     _store_data(sch, block, phases)
 
 

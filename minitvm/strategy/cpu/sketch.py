@@ -88,6 +88,7 @@ def sketch(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
     priced: dict[tuple[Any, ...], Cost] = {}
     costs: dict[tuple[str, ...], TilingCost] = {}
+
     def cost_of(
         form: str, vector: str, lanes: int, inner: str, last: str, pack: str, producers: str
     ) -> TilingCost:  # fmt: skip

@@ -36,15 +36,17 @@ class ZeroPattern:
     @property
     def first(self) -> Expr:
         """The first k, from 0 on, whose term may not be zero; the others follow in steps of `step`."""
-        # times * k = -rest (mod step)
-        z = _ARITHMETIC.to_expr(self.rest.scaled(-pow(self.times, -1, self.step)), "int32")
+        # times * k = -rest (mod step), where multiples of the step do not count
+        terms = {term: times for term, times in self.rest.terms.items() if times % self.step}
+        form = Affine(terms, self.rest.const).scaled(-pow(self.times, -1, self.step))
+        z = _ARITHMETIC.to_expr(form, "int32")
         return z - z // self.step * self.step
 
 
 def factors(term: Expr | None) -> Iterator[BufferLoad]:
-    """The loads of which a term is the product, conversions left out; none where it is something else."""
-    while isinstance(term, Cast):
-        term = term.value
+    """The loads of a product, where a term is one, or one or 0; conversions are left out. None for any other term."""
+    while isinstance(term, Cast) or _or_zero(term):
+        term = term.value if isinstance(term, Cast) else term.args[1]  # type: ignore[union-attr]
     if isinstance(term, Mul):
         yield from factors(term.a)
         yield from factors(term.b)
@@ -52,12 +54,22 @@ def factors(term: Expr | None) -> Iterator[BufferLoad]:
         yield term
 
 
+def _or_zero(e: Expr | None) -> bool:
+    """Whether an expression is 0 where a condition does not hold."""
+    if not isinstance(e, Call) or e.op != "if_then_else":
+        return False
+    other = e.args[2]
+    return isinstance(other, IntImm | FloatImm) and other.value == 0
+
+
 def zero_pattern(func: PrimFunc, term: Expr | None, iterator: Var) -> ZeroPattern | None:
     """The pattern of zeros that a term of a sum has along an iterator; None where none is known."""
     for load in factors(term):
         store = _only_store(func, load)
-        places = {} if store is None else dict(zip(store.indices, load.indices, strict=True))
-        for condition in () if store is None else _required(store):
+        if store is None:
+            continue
+        places = {p: q for p, q in zip(store.indices, load.indices, strict=True) if isinstance(p, Var)}
+        for condition in _required(store):
             if not isinstance(condition, EQ) or not is_const(condition.b, 0) or not isinstance(condition.a, FloorMod):
                 continue
             divided, step = condition.a.a, condition.a.b
@@ -95,7 +107,4 @@ def _may_write(node: Node, load: BufferLoad) -> bool:
 def _required(store: BufferStore) -> list[Expr]:
     """Conditions of which each has to hold for what is stored to be another value than 0."""
     value = store.value
-    if not isinstance(value, Call) or value.op != "if_then_else":
-        return []
-    zero = value.args[2]
-    return list(conjuncts(value.args[0])) if isinstance(zero, IntImm | FloatImm) and zero.value == 0 else []
+    return list(conjuncts(value.args[0])) if isinstance(value, Call) and _or_zero(value) else []

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ....arith import Analyzer
 from ....expr import REDUCE, Add, Expr, IntImm, IterVar, Range, Var, call, const, replace, substitute
 from ...analysis.accesses import update_operand
 from ...analysis.declared import with_declared_regions
@@ -69,18 +70,20 @@ def whole_reduction_axis(state: ScheduleState, loop: For, match: Summed) -> Fail
     whole = all(is_const(start, 0) for start in (loop.start, iterator.dom.start))
     if iterator.kind == REDUCE and whole and extent is not None and is_const(iterator.dom.extent, extent):
         return None
-    domain = f"[{iterator.dom.start}, {iterator.dom.start + iterator.dom.extent})"
-    fault = f"{loop.var.name} runs {loop.extent} times, {iterator.var.name} is {iterator.kind} in {domain}"
+    kind = "a reduction" if iterator.kind == REDUCE else "no reduction"
+    domain = f"from {iterator.dom.start}, {iterator.dom.extent} values"
+    fault = f"{loop.var.name} runs {loop.extent} times, {iterator.var.name} is {kind} iterator ({domain})"
     return Failure({loop: "this loop"}, "a loop over the whole of one reduction iterator, of constant extent", fault)
 
 
 @requirement
 def adds_a_product(state: ScheduleState, match: Summed) -> Failure | None:
-    """the block adds a load, or a product of loads, to an element whose place does not depend on the iterator"""
+    """the block adds a load or a product of loads, or else 0, to an element whose place the iterator does not decide"""
     assert match.block is not None and match.iterator is not None  # one_block_below
     body = match.block.block.body
     if match.store is None or not list(factors(match.operand)):
-        return Failure({body: "here"}, "X = X + e, where e is a product of loads", type(body).__name__)
+        added = body.value if isinstance(body, BufferStore) else type(body).__name__
+        return Failure({body: "here"}, "X = X + e, where e is a load or a product of loads", f"X = {added}")
     if any(uses(index, [match.iterator.var]) for index in match.store.indices):
         return Failure({body: "here"}, f"a sum over {match.iterator.var.name}", "it is an index of the result")
     return None
@@ -126,23 +129,23 @@ def skip_zero_terms(state: ScheduleState, match: Summed, loop: For, assume_finit
     """Leave out the terms of a sum that are zero because a factor is, in all but every s-th iteration of the loop.
 
     before:
-        A = T.alloc_buffer((11,), "int32")
+        A = T.alloc_buffer((11,))
         for x in range(11):
-            with T.block("A"): A[vx] = T.if_then_else(vx % 2 == 0, D[vx // 2], 0)
+            with T.block("A"): A[vx] = T.if_then_else(vx % 2 == 0, D[vx // 2], T.float32(0.0))
         for i, k in T.grid(8, 4):
             with T.block("B"):
                 vi, vk = T.axis.remap("SR", [i, k])
-                with T.init(): B[vi] = 0
+                with T.init(): B[vi] = T.float32(0.0)
                 B[vi] = B[vi] + A[vi + vk] * W[vk]
-    call: `sch.skip_zero_terms(k)`
+    call: `sch.skip_zero_terms(k, assume_finite=True)`
     after:
-        A = T.alloc_buffer((11,), "int32")
+        A = T.alloc_buffer((11,))
         for x in range(11):
-            with T.block("A"): A[vx] = T.if_then_else(vx % 2 == 0, D[vx // 2], 0)
+            with T.block("A"): A[vx] = T.if_then_else(vx % 2 == 0, D[vx // 2], T.float32(0.0))
         for i, k in T.grid(8, 2):
             with T.block("B"):
                 vi, vk = T.axis.remap("SR", [i, k])
-                with T.init(): B[vi] = 0
+                with T.init(): B[vi] = T.float32(0.0)
                 B[vi] = B[vi] + A[vk * 2 - (0 - vi) // 2 * 2] * W[vk * 2 - (0 - vi) // 2 * 2 - vi]
 
     The term of iteration k is not zero where a*k + g is a multiple of s, which is so for k = -g/a (mod s): the first
@@ -158,13 +161,14 @@ def skip_zero_terms(state: ScheduleState, match: Summed, loop: For, assume_finit
     step, extent, dtype = pattern.step, loop.extent.value, iterator.var.dtype
     taken = iterator.var * step + pattern.first
     count = -(-extent // step)
-    term: Expr = substitute(operand, {iterator.var: taken})
-    if extent % step:
-        term = call("if_then_else", taken < extent, term, const(0, term.dtype))
     old = block.block
     domains = tuple(
         replace(it, dom=Range(it.dom.start, const(count, dtype))) if it is iterator else it for it in old.iter_vars
     )
+    term: Expr = substitute(operand, {iterator.var: taken})
+    if extent % step:
+        inside = Analyzer.inside(*domains).simplify(taken < extent)
+        term = call("if_then_else", inside, term, const(0, term.dtype))
     value = Add(BufferLoad(store.buffer, store.indices), term)
     shorter = replace(old, iter_vars=domains, body=BufferStore(store.buffer, value, store.indices))
     shorter = with_simple_indices(shorter, state.analyzer(state.home(loop).scope(block)))
@@ -182,5 +186,30 @@ def _skip_zero_terms_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
         for it, value in zip(block.block.iter_vars, block.iter_values, strict=True):
             loop = tree.loops.get(value) if it in reduced and isinstance(value, Var) else None
             if loop is not None:
-                yield loop
+                yield (loop,)
                 yield loop, True
+
+
+def _sum(of: str, dtype: str = "int32") -> str:
+    """A sum over k, of a buffer A that is zero but for every second element."""
+    buffers = "".join(f"{name}: T.Buffer((12,), '{dtype}')\n" for name in "BDEW")
+    zero = "0" if dtype == "int32" else "T.float32(0.0)"
+    return (
+        f"{buffers}A = T.alloc_buffer((12,), '{dtype}')\n"
+        "for x in range(12):\n"
+        f"  with T.block('A'): A[vx] = T.if_then_else(vx % 2 == 0, D[vx], {zero})\n"
+        "for i, k in T.grid(8, 4):\n"
+        "  with T.block('B'):\n"
+        "    vi, vk = T.axis.remap('SR', [i, k])\n"
+        f"    with T.init(): B[vi] = {zero}\n"
+        f"    B[vi] = {of}\n"
+    )
+
+
+skip_zero_terms.refuses(serial_loop, "sch.unroll(k); sch.skip_zero_terms(k)")
+skip_zero_terms.refuses(req.plain_loops, "sch.annotate(k, 'note', 1); sch.skip_zero_terms(k)")
+skip_zero_terms.refuses(one_block_below, "k_0, k_1 = sch.split(k, [2, 2]); sch.skip_zero_terms(k_0, True)")
+skip_zero_terms.refuses(whole_reduction_axis, "sch.skip_zero_terms(i, True)")
+skip_zero_terms.refuses(adds_a_product, "sch.skip_zero_terms(k)", before=_sum("T.max(B[vi], A[vi + vk])"))
+skip_zero_terms.refuses(finite_factors, "sch.skip_zero_terms(k)")
+skip_zero_terms.refuses(zeros_in_steps, "sch.skip_zero_terms(k)", before=_sum("B[vi] + E[vi + vk] * W[vk]"))
