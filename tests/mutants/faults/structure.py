@@ -100,9 +100,6 @@ ZEROS.edit("terms beyond the last one count", "skip_zero_terms", "if extent % st
 ZEROS.edit("one term too few", "skip_zero_terms", "-(-extent // step)", "max(1, extent // step)")
 ZEROS.drop("sums without zeros", "skip_zero_terms", "adds_a_product")
 PATTERNS = Faults("patterns of zeros", "minitvm.tir.analysis.zero_patterns", [primitive("skip_zero_terms")])
-PATTERNS.edit(
-    "a factor that has no inverse", "zero_pattern", "gcd(times, step.value) == 1 and", "times % step.value and"
-)
 PATTERNS.edit("the phase of another tap", "ZeroPattern.first", "-pow(self.times, -1, self.step)", "-self.times")
 PATTERNS.edit("any fill is zero", "_or_zero", " and other.value == 0", "")
 ROLLING = Faults(
