@@ -98,7 +98,6 @@ EINSUM.drop("loops that do not run", "pad_einsum", "iterates", by=[by_hand("sums
 ZEROS = Faults("skip_zero_terms", PRIMITIVES + "zero_terms", [primitive("skip_zero_terms")])
 ZEROS.edit("terms beyond the last one count", "skip_zero_terms", "if extent % step:", "if False:")
 ZEROS.edit("one term too few", "skip_zero_terms", "-(-extent // step)", "max(1, extent // step)")
-ZEROS.drop("sums without zeros", "skip_zero_terms", "adds_a_product")
 PATTERNS = Faults("patterns of zeros", "minitvm.tir.analysis.zero_patterns", [primitive("skip_zero_terms")])
 PATTERNS.edit("the phase of another tap", "ZeroPattern.first", "-pow(self.times, -1, self.step)", "-self.times")
 PATTERNS.edit("any fill is zero", "_or_zero", " and other.value == 0", "")
