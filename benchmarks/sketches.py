@@ -1,12 +1,12 @@
 """Operators without a rule of their own, tuned from generated sketches only, beside ONNX Runtime.
 
     python -m benchmarks.sketches [nhwc grouped dilated volume transposed] [--budget 60] [--records FOLDER] [--timed]
-        [--threads N]
+        [--threads N] [--functions]
 
 Each is a model of one operator, whose graph goes through the usual passes (they split a transposed convolution into
-plain ones); the functions that come of it are tuned. The convolution in NHWC is a function of its own, beside ONNX
-Runtime's in NCHW, without the changes of layout that it would need. Each starts with an empty database, or with what
-FOLDER/NAME.db has; `--timed` only times that.
+plain ones); the functions that come of it are tuned. With `--functions` the operator is one function that no pass sees.
+The convolution in NHWC always is, beside ONNX Runtime's in NCHW, without the changes of layout that it would need. Each
+starts with an empty database, or with what FOLDER/NAME.db has; `--timed` only times that.
 """
 
 from __future__ import annotations
@@ -57,27 +57,30 @@ def model_of(name: str) -> tuple[Any, np.ndarray]:
     return b.build(b.op(f"nn.{op}", b.input("data", data_shape), weight, **attrs)), data
 
 
-def nhwc() -> PrimFunc:
-    """The convolution in NHWC as a function of level 3."""
-    op, data_shape, weight_shape, attrs = OPERATORS["nhwc"]
-    data = te.placeholder(tuple(data_shape[axis] for axis in DATA), name="data")
-    weight = te.placeholder(tuple(weight_shape[axis] for axis in WEIGHT), name="weight")
-    result = getattr(topi, op)(data, weight, data_layout="NHWC", kernel_layout="HWIO", **attrs)
-    return te.create_prim_func([data, weight, result], name="main")
-
-
-def tasks_of(name: str, graph: Any) -> list[Task]:
-    """What is tuned, by sketches alone: the functions of the model that reduce."""
+def function_of(name: str) -> PrimFunc:
+    """The operator as a function of level 3, that in NHWC in the order of its axes."""
+    op, data_shape, weight_shape, attrs = OPERATORS[name]
     if name == "nhwc":
-        return [function_task(nhwc(), Target("cpu"), SKETCHES)]
+        data_shape, weight_shape = (tuple(s[a] for a in o) for s, o in ((data_shape, DATA), (weight_shape, WEIGHT)))
+        attrs = {**attrs, "data_layout": "NHWC", "kernel_layout": "HWIO"}
+    data, weight = te.placeholder(data_shape, name="data"), te.placeholder(weight_shape, name="weight")
+    return te.create_prim_func([data, weight, getattr(topi, op)(data, weight, **attrs)], name="main")
+
+
+def tasks_of(name: str, graph: Any, alone: bool) -> list[Task]:
+    """What is tuned, by sketches alone: the functions of the model that reduce, or the operator `alone`."""
+    if alone:
+        return [function_task(function_of(name), Target("cpu"), SKETCHES)]
     tasks = [replace(task, rules=SKETCHES) for task in extract(graph)]
     return [task for task in tasks if Space(task).yielded]
 
 
-def measured(name: str, budget: float, records: str, only_timed: bool, threads: int | None) -> harness.Row:
+def measured(
+    name: str, budget: float, records: str, only_timed: bool, threads: int | None, alone: bool
+) -> harness.Row:  # fmt: skip
     """The best of a budget beside ONNX Runtime, after a check that they agree."""
     graph, data = model_of(name)
-    tasks = tasks_of(name, graph)
+    tasks = tasks_of(name, graph, alone)
     with Database.open(records) as database:
         if not only_timed:
             tuned = tune_tasks(tasks, database, time.monotonic(), budget, runs=10**12)
@@ -88,16 +91,20 @@ def measured(name: str, budget: float, records: str, only_timed: bool, threads: 
         raise RuntimeError(f"{name}: nothing was measured in {budget:g} s")
     for record in best:
         print(f"  {record.decision}")
-    if name == "nhwc":
+    if alone:
         (task,) = tasks
         function = minitvm.build(decided(task.func, task.target, best[0].decision).schedule.func, task.target, threads)
-        weight = next(iter(graph.constants)).data.transpose(WEIGHT).copy()
-        image, result = data.transpose(DATA).copy(), np.zeros([data.shape[0], *data.shape[2:], weight.shape[-1]], "f4")
+        weight, image = next(iter(graph.constants)).data, data
+        shape = graph.nodes[-1].output.shape
+        if name == "nhwc":
+            weight, image = weight.transpose(WEIGHT).copy(), data.transpose(DATA).copy()
+            shape = tuple(shape[axis] for axis in DATA)
+        result = np.zeros(shape, "float32")
         threads = function.threads
 
         def ours() -> np.ndarray:
             function(image, weight, result)
-            return result.transpose(0, 3, 1, 2)
+            return result.transpose(0, 3, 1, 2) if name == "nhwc" else result
     else:
         # Here the best sketch is taken, whether or not a build would take another schedule than a sketch.
         with tempfile.TemporaryDirectory() as folder, Database.open(f"{folder}/taken.db") as taken:
@@ -121,14 +128,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--budget", type=float, default=60.0)
     parser.add_argument("--records", type=Path)
     parser.add_argument("--timed", action="store_true")
+    parser.add_argument("--functions", action="store_true", help="each operator as one function")
     parser.add_argument("--threads", type=int, help="of what is timed; tuning takes all cores")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.records or Path(temporary)
         rows = [
-            measured(name, options.budget, str(folder / f"{name}.db"), options.timed, options.threads)
+            measured(name, options.budget, str(folder / f"{name}.db"), options.timed, options.threads,
+                     options.functions or name == "nhwc")
             for name in options.operators
-        ]
+        ]  # fmt: skip
     harness.table(f"from sketches only, {options.budget:g} s each", rows)
     mean = harness.geometric_mean([row.ratio for row in rows])
     print(f"  geometric mean: {mean:.2f} (wanted {WANTED})")

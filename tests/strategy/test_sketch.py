@@ -23,6 +23,8 @@ from minitvm.strategy.cpu.sketch_forms import forms
 from minitvm.strategy.cpu.sketch_traffic import Dimension, into, merged, touched
 from minitvm.target import Target
 from minitvm.tir.nodes import BufferLoad, PrimFunc
+from minitvm.tir.transform import lower
+from minitvm.tir.work import count
 
 CPU = Target("cpu -vector_bits=128 -vector_registers=16 -cores=2")
 QUICK = settings(derandomize=True, deadline=None, max_examples=12, phases=[Phase.generate])
@@ -58,7 +60,15 @@ def nchw(h: int, w: int, o: int, kernel: int) -> PrimFunc:
     return te.create_prim_func([x, k, topi.relu(topi.conv2d(x, k, padding=kernel // 2))])
 
 
+def transposed(h: int, w: int, o: int, kernel: int, dtype: str = "float32") -> PrimFunc:
+    """A convolution of data with zeros between their elements, in steps of two."""
+    x, k = te.placeholder((1, 2, h, w), dtype, name="x"), te.placeholder((2, o, kernel, kernel), dtype, name="k")
+    y = topi.conv2d_transpose(x, k, strides=2, padding=(kernel - 1) // 2, output_padding=kernel % 2)
+    return te.create_prim_func([x, k, topi.relu(y)])
+
+
 FAMILIES: dict[str, Any] = {
+    "transposed": lambda draw: transposed(*(draw(st.integers(1, 3)) for _ in range(3)), draw(st.integers(2, 4))),
     "turned": lambda draw: turned(draw(st.integers(1, 6)), draw(st.integers(4, 9)), draw(st.sampled_from([3, 8, 10]))),
     "pixels": lambda draw: nchw(draw(st.integers(2, 4)), draw(st.integers(2, 5)), draw(st.integers(1, 5)), 1),
     "image": lambda draw: nchw(2, draw(st.integers(2, 3)), draw(st.integers(4, 5)), 3),
@@ -68,7 +78,7 @@ FAMILIES: dict[str, Any] = {
 }
 
 
-SLOW = ("image", "pixels", "nhwc")  # hundreds of candidates each: half as many examples
+SLOW = ("image", "pixels", "nhwc", "transposed")  # hundreds of candidates each: half as many examples
 
 
 def reduction(func: PrimFunc) -> Reduction:
@@ -103,6 +113,18 @@ def test_sketches_keep_the_meaning_or_are_refused(family: str) -> None:
 
     each()
     assert judged >= 2
+
+
+@pytest.mark.parametrize(("kernel", "taps"), [(4, 4), (3, 4), (2, 1)])
+def test_no_zero_between_elements_is_multiplied(kernel: int, taps: int) -> None:
+    """Of kernel * kernel terms `taps` are left: one in four, where 3 x 3 counts as 4 x 4."""
+    func = transposed(4, 8, 4, kernel)
+    found = [one for one in sketch(func, CPU) if str(one.knobs["form"]).startswith("phased")]
+    best = min(found, key=lambda one: one.cost.cycles)
+    lowered = lower(best.schedule(func).func, CPU, "kernel")
+    done = sum(count(kernel).slots for name, kernel in lowered.items() if not kernel.attrs.get("host"))
+    products = 4 * (2 * 4) * (2 * 8) * 2 * taps  # filters, rows, columns, channels
+    assert products <= done < 1.5 * products + 4 * (2 * 4) * (2 * 8)
 
 
 @given(st.integers(1, 200), st.integers(1, 200), st.integers(1, 64), st.integers(1, 12), st.integers(1, 4))

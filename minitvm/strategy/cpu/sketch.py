@@ -14,7 +14,7 @@ operator without a rule of its own is tuned by these. What a tile costs follows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -22,7 +22,7 @@ from typing import Any
 
 from ...errors import ScheduleError
 from ...tir import Schedule
-from ...tir.nodes import Block, BufferStore, PrimFunc
+from ...tir.nodes import Block, Buffer, BufferStore, PrimFunc
 from ..blocks import block_of, blocks_of, constant_extent, inline_injective, only_reduction, volume
 from ..candidate import Candidate, Cost, Knob
 from ..registry import rule
@@ -57,6 +57,7 @@ class Way:
     reduction: Reduction
     rest: Cost
     copied: frozenset[str]  # the axes on which the copy depends
+    burdens: Mapping[Buffer, int]  # operations by which an element of what is read is made
 
     def order(self, vector: str, inner: str, pack: str) -> tuple[tuple[str, ...], int]:
         """The loops over tiles, the outermost first, and how many of them are shared among the cores.
@@ -87,11 +88,6 @@ def sketch(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
     priced: dict[tuple[Any, ...], Cost] = {}
     costs: dict[tuple[str, ...], TilingCost] = {}
-    burdens = {
-        maker.writes[0].buffer: operations(maker.body.value)
-        for maker in makers_of(func, block)
-        if isinstance(maker.body, BufferStore)
-    }
 
     def cost_of(
         form: str, vector: str, lanes: int, inner: str, last: str, pack: str, producers: str
@@ -102,7 +98,7 @@ def sketch(func: PrimFunc, target: Any) -> Iterator[Candidate]:
             if way is None:
                 raise LookupError(form)
             order, tasks = way.order(vector, inner, pack)
-            again = burdens if producers == INLINED and not way.copied else {}
+            again = way.burdens if producers == INLINED and not way.copied else {}
             costs[key] = tiling_cost(way.reduction, vector, lanes, order, last, cpu, tasks, again)
         return costs[key]
 
@@ -174,7 +170,12 @@ def _way(func: PrimFunc, name: str, form: Form, target: Any) -> Way | None:
         copied = next(one.axes for one in reduction.operands if one.load.buffer is buffer)
         turned = form.axes[-1][-1:] != form.axes[-1]
         rest += Cost(0.0, volume(buffer.shape) * (_GATHERED if turned else _COPIED))
-    return Way(form, reduction, rest, copied)
+    burdens = {
+        maker.writes[0].buffer: operations(maker.body.value)
+        for maker in makers_of(sch.func, block)
+        if isinstance(maker.body, BufferStore)
+    }
+    return Way(form, reduction, rest, copied, burdens)
 
 
 def _written(way: Way) -> float:

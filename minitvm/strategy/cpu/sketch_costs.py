@@ -143,7 +143,8 @@ def reduction_of(block: Block) -> Reduction | None:
     summed = tuple(axis for axis, kind in zip(axes, kinds, strict=True) if kind == REDUCE)
     if not summed or all(axis.extent == 1 for axis in spatial) or not all(axis.extent > 0 for axis in axes):
         return None
-    return Reduction(block, spatial, summed, operands, operations(store.value), store.buffer.dtype.bytes)
+    work = operations(store.value, conditions=False)
+    return Reduction(block, spatial, summed, operands, work, store.buffer.dtype.bytes)
 
 
 def _operand(load: BufferLoad, known: Mapping[Var, str]) -> Operand:
@@ -165,13 +166,16 @@ def _groups(indices: Sequence[Expr], known: Mapping[Var, str]) -> Mapping[str, i
     return {name: next(iter(by)) for name, by in uses.items() if len(by) == 1 and by != {1}}
 
 
-def operations(node: Node) -> int:
-    """Operations on data of one term; a product that is added is one of them."""
+def operations(node: Node, conditions: bool = True) -> int:
+    """Operations on data of one term; a product that is added is one of them. With `conditions`, those of places are
+    counted, too."""
     if isinstance(node, BufferLoad):
         return 0
     inner = list(children(node))
     own = _COSTLY if isinstance(node, Call) and node.op in COSTLY else 1 if inner else 0
-    return own + sum(map(operations, inner))
+    if isinstance(node, Call) and node.op == "if_then_else" and not conditions:
+        inner = inner[1:]
+    return own + sum(operations(one, conditions) for one in inner)
 
 
 @dataclass(frozen=True, slots=True)

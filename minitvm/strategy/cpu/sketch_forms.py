@@ -4,6 +4,8 @@
     joined    neighbours among the axes of the result that are one axis in all accesses become one axis
     packed    what the vectors read is copied in the order in which tiles read it, its axes joined as the others allow
     split     partial results for the lanes of a vector, and then their sum: terms are contiguous, results are not
+    phased    a sum over data with zeros between their elements is computed phase by phase (`result_phases`); the sum
+              that remains has each of the forms above
 
 `packed` makes a convolution a product of matrices (im2col), or turns weights around; `split` is for few results of long
 sums. Which forms a reduction has follows from its accesses.
@@ -12,20 +14,21 @@ sums. Which forms a reduction has follows from its accesses.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import ScheduleError
 from ...expr import REDUCE, walk
 from ...tir import IndexMap, Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
-from ..blocks import block_of, constant_extent
+from ..blocks import block_named, block_of, constant_extent
 from ..candidate import Unfit
 from ..epilogues import epilogue, rearranged
 from ..roles import Access, Axis, axes_of, depends, join_axes
-from .sketch_costs import CONTIGUOUS, SAME, Operand, Reduction
+from .result_phases import ResultPhases, in_phases, result_phases
+from .sketch_costs import CONTIGUOUS, SAME, Operand, Reduction, reduction_of
 
-PLAIN, JOINED, PACKED, SPLIT = "plain", "joined", "packed", "split"
+PLAIN, JOINED, PACKED, SPLIT, PHASED = "plain", "joined", "packed", "split", "phased"
 # Results that share an element at least, or copying it does not pay: where the copy has another order, and where rows
 # only come closer together.
 _FEW, _MANY = 4, 64
@@ -34,13 +37,14 @@ _FEW, _MANY = 4, 64
 @dataclass(frozen=True, slots=True)
 class Form:
     """A form: its name; positions of the axes of the result that become one; the read that is copied; the axis of the
-    sum that is split, and into how many lanes."""
+    sum that is split, and into how many lanes. With `phases` all this is of the sum that is computed phase by phase."""
 
     name: str
     axes: tuple[Axis, ...]
     read: int | None = None
     split: str = ""
     lanes: int = 0
+    phases: ResultPhases | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,31 @@ class Prepared:
 
 
 def forms(func: PrimFunc, reduction: Reduction, lanes: int) -> Iterator[Form]:
-    """The forms that a reduction has, on vectors of so many lanes; the plain one first."""
+    """The forms that a reduction has, on vectors of so many lanes; the plain one first.
+
+    If it has phases, all others are forms of these: the rest would multiply zeros.
+    """
+    phases = result_phases(func, reduction.block)
+    if phases is None:
+        yield from _forms(func, reduction, lanes)
+        return
+    yield _plain(reduction)
+    sch = Schedule(func)
+    try:
+        in_phases(sch, reduction.block.name, phases)
+    except ScheduleError:
+        return
+    phased = reduction_of(block_named(sch.func, reduction.block.name))
+    if phased is not None:
+        for form in _forms(sch.func, phased, lanes):
+            yield replace(form, name=f"{PHASED} {form.name}", phases=phases)
+
+
+def _plain(reduction: Reduction) -> Form:
+    return Form(PLAIN, tuple((p,) for p in range(len(reduction.spatial))))
+
+
+def _forms(func: PrimFunc, reduction: Reduction, lanes: int) -> Iterator[Form]:
     block, store = reduction.block, reduction.block.body
     assert isinstance(store, BufferStore)
     behind = rearranged(func, block)
@@ -63,7 +91,7 @@ def forms(func: PrimFunc, reduction: Reduction, lanes: int) -> Iterator[Form]:
     def joined(accesses: list[Access]) -> tuple[Axis, ...]:
         return axes_of(block, accesses, kept)
 
-    yield Form(PLAIN, tuple((p,) for p in range(count)))
+    yield _plain(reduction)
     loads: list[Access] = [operand.load for operand in reduction.operands]
     axes = joined([store, *loads])
     if len(axes) < count:
@@ -100,6 +128,8 @@ def prepared(sch: Schedule, name: str, form: Form) -> Prepared:
 
     Raises `ScheduleError` where that cannot be done, `Unfit` for a block whose axes are in another order.
     """
+    if form.phases is not None:
+        in_phases(sch, name, form.phases)
     block = sch.get_block(name)
     kinds = [axis.kind for axis in block_of(sch, block).iter_vars]
     if kinds != sorted(kinds, key=lambda kind: kind == REDUCE):

@@ -76,6 +76,8 @@ class Methods:
         """Replace the computation of a block, or of a loop's subtree, by an intrinsic that does the same."""
     def transform_layout(self, block: BlockRV | str, buffer: object, index_map: Callable[..., Any], pad_value: object = ..., *, assume_injective_transform: bool = ...) -> None:
         """Store a buffer in another layout: element `p` goes to `index_map(*p)`, for all who read and write it."""
+    def skip_zero_terms(self, loop: LoopRV, assume_finite: bool = ...) -> None:
+        """Leave out the terms of a sum that are zero because a factor is, in all but every s-th iteration of the loop."""
     def annotate_buffer_access(self, block: BlockRV | str, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]) -> None:
         """Declare which region of a buffer a block reads or writes, where that is to be more than its body shows."""
     def set_axis_separators(self, block: BlockRV | str, buffer: object, axis_separators: Sequence[int] | None) -> None:

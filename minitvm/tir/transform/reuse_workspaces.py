@@ -70,6 +70,8 @@ class _Place:
 
 
 def _reused(allocation: Allocate, ranges: Ranges) -> Stmt:
+    if all(isinstance(dim, IntImm) for dim in allocation.buffer.shape):
+        return allocation  # a part of it has a constant size, too
     places = list(_places(allocation.body, allocation.buffer, ranges, ()))
     while places and places[-1].loop.kind != ForKind.SERIAL:
         places.pop()

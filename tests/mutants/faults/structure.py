@@ -95,6 +95,12 @@ EINSUM.edit("reads one past the end", "_copy_in", "v < d for v", "v <= d for v")
 EINSUM.edit("the padding counts", "_copy_in", "const(pad, source.dtype)", "const(1, source.dtype)")
 EINSUM.drop("a buffer of another shape", "pad_einsum", "one_shape_each")
 EINSUM.drop("loops that do not run", "pad_einsum", "iterates", by=[by_hand("sums of nothing", sums_of_nothing)])
+ZEROS = Faults("skip_zero_terms", PRIMITIVES + "zero_terms", [primitive("skip_zero_terms")])
+ZEROS.edit("terms beyond the last one count", "skip_zero_terms", "if extent % step:", "if False:")
+ZEROS.edit("one term too few", "skip_zero_terms", "-(-extent // step)", "max(1, extent // step)")
+PATTERNS = Faults("patterns of zeros", "minitvm.tir.analysis.zero_patterns", [primitive("skip_zero_terms")])
+PATTERNS.edit("the phase of another tap", "ZeroPattern.first", "-pow(self.times, -1, self.step)", "-self.times")
+PATTERNS.edit("any fill is zero", "_or_zero", " and other.value == 0", "")
 ROLLING = Faults(
     "rolling_buffer",
     PRIMITIVES + "rolling_buffer",

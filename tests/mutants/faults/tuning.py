@@ -165,7 +165,7 @@ TRAFFIC.edit("any quotient will do", "merged", "is_const(outer.b, n) and is_cons
 
 FORMS = Faults("forms of sketches", "minitvm.strategy.cpu.sketch_forms", [formed()])
 FORMS.edit("what the vectors share is packed", "_is_worth_packing", "operand.along(last[-1]) != SAME and ", "")
-FORMS.edit("all terms are split", "forms", "kinds <= {CONTIGUOUS, SAME} and ", "")
+FORMS.edit("all terms are split", "_forms", "kinds <= {CONTIGUOUS, SAME} and ", "")
 
 RUNNER = Faults("runner", "minitvm.tune.runner", [ran()])
 RUNNER.edit("NaN equals everything", "_difference", "not np.isfinite(found[finite]).all()", "False")

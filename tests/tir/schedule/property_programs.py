@@ -11,7 +11,7 @@ from minitvm.expr import Max, Min, binary
 from minitvm.reference.strategies import KINDS, pairs, prim_funcs
 from minitvm.tir.nodes import PrimFunc
 
-from . import cache_programs, layout_programs, reductions_programs
+from . import cache_programs, layout_programs, reductions_programs, zero_programs
 from .bound_programs import partly_bound_programs, partly_written_programs
 
 BLOCKS: st.SearchStrategy[Any] = prim_funcs(min_blocks=2)
@@ -70,6 +70,7 @@ PROGRAMS: dict[str, st.SearchStrategy[Any]] = {
     "reduce_in_passes": reductions_programs.running_softmaxes(),
     "rfactor": st.one_of(*[REDUCTIONS, reductions_programs.reductions()] * 4, reductions_programs.running_softmaxes()),
     "rolling_buffer": reductions_programs.rolled(),
+    "skip_zero_terms": zero_programs.sums_with_zeros(),
     "tensorize": layout_programs.products_in_tiles(),
 }
 
@@ -87,6 +88,7 @@ PREPARATION: dict[str, tuple[str, ...]] = {
     "reduce_in_passes": ("split", "reorder", "rfactor"),
     "rfactor": ("split", "reorder"),
     "rolling_buffer": ("annotate",),
+    "skip_zero_terms": ("split", "reorder", "decompose_reduction"),
     "tensorize": ("annotate",),
     "unannotate": ("annotate",),
 }

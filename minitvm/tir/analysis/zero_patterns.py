@@ -1,0 +1,110 @@
+"""Sums of which most terms are zero, in a regular pattern: a factor is zero but for every s-th iteration.
+
+    A[p] = if_then_else(f(p) % s == 0 and .., .., 0)          X[i] += A[q(i, k)] * B[..]
+
+The term of k is zero where f(q(i, k)) = a*k + g(i) is no multiple of s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import gcd
+
+from ...arith import Analyzer
+from ...arith.affine import Affine, variables
+from ...expr import EQ, Call, Cast, Expr, FloatImm, FloorMod, IntImm, Mul, Node, Var, substitute, walk
+from ..conditions import conjuncts, is_const
+from ..nodes import BufferLoad, BufferStore, MatchBufferRegion, PrimFunc
+from .accesses import handed_out
+
+_ARITHMETIC = Analyzer()  # it knows nothing of any variable
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroPattern:
+    """A term is zero where `times * k + rest` is no multiple of `step`; gcd(times, step) = 1, and k is not in `rest`.
+
+    `load` is the factor that is zero there.
+    """
+
+    load: BufferLoad
+    step: int
+    times: int
+    rest: Affine
+
+    @property
+    def first(self) -> Expr:
+        """The first k, from 0 on, whose term may not be zero; the others follow in steps of `step`."""
+        # times * k = -rest (mod step), where multiples of the step do not count
+        terms = {term: times for term, times in self.rest.terms.items() if times % self.step}
+        form = Affine(terms, self.rest.const).scaled(-pow(self.times, -1, self.step))
+        z = _ARITHMETIC.to_expr(form, "int32")
+        return z - z // self.step * self.step
+
+
+def factors(term: Expr | None) -> Iterator[BufferLoad]:
+    """The loads of a product, where a term is one, or one or 0; conversions are left out. None for any other term."""
+    while isinstance(term, Cast) or _or_zero(term):
+        term = term.value if isinstance(term, Cast) else term.args[1]  # type: ignore[union-attr]
+    if isinstance(term, Mul):
+        yield from factors(term.a)
+        yield from factors(term.b)
+    elif isinstance(term, BufferLoad):
+        yield term
+
+
+def _or_zero(e: Expr | None) -> bool:
+    """Whether an expression is 0 where a condition does not hold."""
+    if not isinstance(e, Call) or e.op != "if_then_else":
+        return False
+    other = e.args[2]
+    return isinstance(other, IntImm | FloatImm) and other.value == 0
+
+
+def zero_pattern(func: PrimFunc, term: Expr | None, iterator: Var) -> ZeroPattern | None:
+    """The pattern of zeros that a term of a sum has along an iterator; None where none is known."""
+    for load in factors(term):
+        store = _only_store(func, load)
+        if store is None:
+            continue
+        places = {p: q for p, q in zip(store.indices, load.indices, strict=True) if isinstance(p, Var)}
+        for condition in _required(store):
+            if not isinstance(condition, EQ) or not is_const(condition.b, 0) or not isinstance(condition.a, FloorMod):
+                continue
+            divided, step = condition.a.a, condition.a.b
+            if not isinstance(step, IntImm) or step.value < 2 or not set(_linear(divided).terms) <= places.keys():
+                continue
+            form = _linear(substitute(divided, places))
+            times, rest = form.terms.get(iterator, 0), form.without(iterator)
+            if gcd(times, step.value) == 1 and all(v is not iterator for v in variables(rest)):
+                return ZeroPattern(load, step.value, times, rest)
+    return None
+
+
+def _linear(e: Expr) -> Affine:
+    return _ARITHMETIC.affine(e)
+
+
+def _only_store(func: PrimFunc, load: BufferLoad) -> BufferStore | None:
+    """The store that fills the buffer of a load, at distinct variables; None where anything else may write it."""
+    if load.buffer in func.params:
+        return None
+    writers = [node for node in walk(func.body) if _may_write(node, load)]
+    store = writers[0] if len(writers) == 1 else None
+    if not isinstance(store, BufferStore) or store.predicate is not None:
+        return None
+    apart = len(set(store.indices)) == len(store.indices)
+    return store if apart and all(isinstance(index, Var) for index in store.indices) else None
+
+
+def _may_write(node: Node, load: BufferLoad) -> bool:
+    if isinstance(node, MatchBufferRegion):
+        return load.buffer in (node.buffer, node.source.buffer)
+    return handed_out(node) is load.buffer or (isinstance(node, BufferStore) and node.buffer is load.buffer)
+
+
+def _required(store: BufferStore) -> list[Expr]:
+    """Conditions of which each has to hold for what is stored to be another value than 0."""
+    value = store.value
+    return list(conjuncts(value.args[0])) if isinstance(value, Call) and _or_zero(value) else []
