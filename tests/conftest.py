@@ -61,12 +61,14 @@ def _seeded() -> None:
 def _traces_round_trip() -> Iterator[None]:
     """The first schedules that a test makes are made again from their traces, and are the same.
 
-    One from JSON, the next from Python text. More of them in `make test-full`: those of one test are much alike, and
-    what a trace must survive has tests of its own (tests/tir/schedule/test_traces.py).
+    One from JSON, the next from Python text, until each form of each instruction was in three traces. More of them in
+    `make test-full`: those of one test are much alike, and what a trace must survive has tests of its own
+    (tests/tir/schedule/test_traces.py).
     """
     from minitvm.tir.schedule.testing import replayed_at_the_end
 
-    with replayed_at_the_end(most=5 if os.environ.get("HYPOTHESIS_PROFILE") in ("full", "deep") else 2):
+    much = os.environ.get("HYPOTHESIS_PROFILE") in ("full", "deep")
+    with replayed_at_the_end(most=5 if much else 2, of_a_form=None if much else 3):
         yield
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import gcd
 from typing import Any, Protocol
+from weakref import ref
 
 from ..errors import InternalError, TypeMismatch
 from ..expr import (
@@ -82,7 +83,7 @@ class Analyzer:
     def __init__(self, ranges: Mapping[Any, Any] | None = None) -> None:
         self._domain = Domain()
         self._memo: dict[Expr, Expr] = {}
-        self._normal = Normalizer(self._domain, self.simplify)
+        self._normal = Normalizer(self._domain, ref(self))
         for var, values in (ranges or {}).items():
             self.bind(var, values)
 
@@ -155,7 +156,7 @@ class Analyzer:
         """Within the scope, these conditions hold: ranges are narrowed and facts added."""
         saved = self._domain, self._normal, self._memo
         self._domain = self._domain.copy()
-        self._normal = Normalizer(self._domain, self.simplify)
+        self._normal = Normalizer(self._domain, ref(self))
         self._memo = {}
         try:
             for condition in conditions:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from ..expr import (
@@ -246,8 +247,6 @@ class _Space:
 def _violation(
     source: Access, sink: Access, before: Order, after: Order, parallel: frozenset[int]
 ) -> Dependence | None:
-    import islpy as isl
-
     shared: dict[Var, str] = {}
     a, b = _Space("s", shared), _Space("t", shared)
     a.enter(source)
@@ -261,10 +260,9 @@ def _violation(
     names = [*a.names.values(), *b.names.values(), *shared.values(), *a.extra, *b.extra]
     facts = " and ".join([*a.constraints, *b.constraints, *same_cell, *sizes, f"({order})"])
     # Sizes are set dimensions, not parameters: a sample then has values for them too.
-    violations = isl.Set(f"{{ [{', '.join(names)}] : {facts} and not ({kept}) }}")
-    if violations.is_empty():
+    point = _point(f"{{ [{', '.join(names)}] : {facts} and not ({kept}) }}")
+    if point is None:
         return None
-    point = _example(violations)
     values = dict(zip(names, point, strict=True))
     source_at = {v: values[n] for v, n in a.names.items()}
     sink_at = {v: values[n] for v, n in b.names.items()}
@@ -289,11 +287,24 @@ def _earlier(pairs: list[tuple[str, str]], parallel: frozenset[int]) -> str:
     return " or ".join(cases) or "0 = 1"
 
 
+@lru_cache(maxsize=4096)
+def _point(text: str) -> tuple[int, ...] | None:
+    """A point of the set that the text describes, in isl's syntax; None if there is none.
+
+    Answers are kept: the steps of a schedule ask the same of a loop's body again and again, and so do the tiles of a
+    search. Variables have names of their own in the text, so that it is the whole question.
+    """
+    import islpy as isl
+
+    violations = isl.Set(text)
+    return None if violations.is_empty() else _example(violations)
+
+
 # Steps of isl for the least example, some milliseconds. A set of many quotients may have one that takes hours to find.
 _STEPS = 5_000
 
 
-def _example(violations: Any) -> list[int]:
+def _example(violations: Any) -> tuple[int, ...]:
     """A point of the set, the lexicographically least where it is quickly found: small numbers explain better."""
     point = None
     context = violations.get_ctx()
@@ -313,7 +324,7 @@ def _example(violations: Any) -> list[int]:
     import islpy as isl
 
     count = violations.dim(isl.dim_type.set)
-    return [int(point.get_coordinate_val(isl.dim_type.set, i).to_python()) for i in range(count)]
+    return tuple(int(point.get_coordinate_val(isl.dim_type.set, i).to_python()) for i in range(count))
 
 
 def _value(e: Any, env: Mapping[Var, int]) -> int:

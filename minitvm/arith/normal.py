@@ -8,9 +8,9 @@ or converted to another dtype as if they could not wrap.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from ..expr import (
     Add,
@@ -54,6 +54,9 @@ from .affine import (
 )
 from .domain import UNKNOWN, Domain, Interval, hull, intersect
 
+if TYPE_CHECKING:
+    from .analyzer import Analyzer
+
 _INDEX_DTYPES = (DType("int32"), DType("int64"))
 _INTEGERS = [DType(f"{kind}{bits}") for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
 _LIMITS = {dtype: (int(dtype.min), int(dtype.max)) for dtype in _INTEGERS}
@@ -79,11 +82,14 @@ def imm(value: int, dtype: DType) -> Expr:
 
 
 class Normalizer:
-    """Converts under one domain; `simplify` simplifies the parts of opaque terms."""
+    """Converts under one domain; the analyzer that it belongs to simplifies the parts of opaque terms.
 
-    def __init__(self, domain: Domain, simplify: Callable[[Expr], Expr]) -> None:
+    It holds the analyzer weakly: of two that hold each other, memory is only given back by the garbage collector.
+    """
+
+    def __init__(self, domain: Domain, analyzer: ref[Analyzer]) -> None:
         self.domain = domain
-        self.simplify = simplify
+        self._analyzer = analyzer
         self.memo: dict[Expr, Affine] = {}
 
     # -- to the normal form -----------------------------------------------------------------------------------------
@@ -235,6 +241,12 @@ class Normalizer:
             if e.op == "bitwise_and" and n > 0 and n & (n + 1) == 0:
                 return rules.floormod(self.domain, x, n + 1)
         return self._opaque(e)
+
+    def simplify(self, e: Expr) -> Expr:
+        """A part of an opaque term as the analyzer simplifies it."""
+        analyzer = self._analyzer()
+        assert analyzer is not None  # it is what asks
+        return analyzer.simplify(e)
 
     def _opaque(self, e: Expr) -> Affine:
         simple = fold.bits(self.simplify_parts(e))

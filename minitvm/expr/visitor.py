@@ -128,15 +128,23 @@ def _mapper(kind: Any) -> _Mapper:
 
 def rewrite(node: N, function: Callable[[Node], Node | None], leave: type | tuple[type, ...] = ()) -> Any:
     """Rebuild bottom-up: `function(new_node)` gives a replacement, or None to keep it. Kinds to `leave` stay."""
+    return _Rewrite(function, leave)(node)
 
-    def go(old: Node) -> Node:
-        if isinstance(old, leave):
+
+# An object in place of a function that names itself: such a function, with all that it holds, is only given back by the
+# garbage collector. Trees are rebuilt all the time.
+class _Rewrite:
+    __slots__ = ("function", "leave")
+
+    def __init__(self, function: Callable[[Node], Node | None], leave: type | tuple[type, ...]) -> None:
+        self.function, self.leave = function, leave
+
+    def __call__(self, old: Node) -> Node:
+        if isinstance(old, self.leave):
             return old
-        new = map_children(old, go)
-        result = function(new)
+        new = map_children(old, self)
+        result = self.function(new)
         return new if result is None else result
-
-    return go(node)
 
 
 def rewrite_statements(node: N, function: Callable[[Node], Node | None]) -> Any:
@@ -148,19 +156,24 @@ def substitute(node: N, values: Mapping[Var, Expr]) -> Any:
     """Replace free uses of variables. A `Let` that binds one of them again hides it below."""
     if not values:
         return node
-    replaced = frozenset(values)
+    return _Substitution(values)(node)
 
-    def go(old: Node) -> Node:
+
+class _Substitution:
+    __slots__ = ("replaced", "values")
+
+    def __init__(self, values: Mapping[Var, Expr]) -> None:
+        self.values, self.replaced = values, frozenset(values)
+
+    def __call__(self, old: Any) -> Any:
         if isinstance(old, Var):
-            return values.get(old, old)
-        if replaced.isdisjoint(variables(old)):
+            return self.values.get(old, old)
+        if self.replaced.isdisjoint(variables(old)):
             return old
-        if isinstance(old, Let) and old.var in values:
-            inner = {v: e for v, e in values.items() if v is not old.var}
-            return replace(old, value=go(old.value), body=substitute(old.body, inner))
-        return map_children(old, go)
-
-    return go(node)
+        if isinstance(old, Let) and old.var in self.replaced:
+            inner = {v: e for v, e in self.values.items() if v is not old.var}
+            return replace(old, value=self(old.value), body=substitute(old.body, inner))
+        return map_children(old, self)
 
 
 _Names = tuple[frozenset[Any], frozenset[Any], frozenset[Any]]

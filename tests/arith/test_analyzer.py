@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import weakref
 from typing import Any
 
 import numpy as np
@@ -253,3 +255,18 @@ def test_inside_of_loops_and_blocks() -> None:
     analyzer = Analyzer.inside(*loops, v)
     assert [analyzer.bounds(e) for e in (outer, inner, v.var)] == [(0, 3), (0, 5), (2, 6)]
     assert analyzer.can_prove(inner >= outer) and not analyzer.can_prove(inner >= outer + 1)
+
+
+def test_an_analyzer_is_given_back_without_the_garbage_collector() -> None:
+    gc.disable()
+    try:
+        analyzer = Analyzer()
+        analyzer.bind(i, 16)
+        analyzer.simplify(tir.Select(i < 20, i * 2 + i, i // 3) // 5)
+        with analyzer.constraint(i < 3):
+            analyzer.simplify(i // 4)
+        alive = weakref.ref(analyzer)
+        del analyzer
+        assert alive() is None
+    finally:
+        gc.enable()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minitvm.arith import dependence
 from minitvm.arith.dependence import Access, Dependence, Undecided, carries, find_dependence
 from minitvm.expr import Expr, Min, Range, SizeVar, Var, const
 
@@ -45,6 +46,23 @@ def test_a_split_keeps_the_order_and_its_swap_breaks_it() -> None:
     assert find_dependence([write, read], old, {write: (i // 4, i % 4, 1), read: (i // 4, i % 4, 0)}) is None
     found = find_dependence([write, read], old, {write: (i % 4, i // 4, 1), read: (i % 4, i // 4, 0)})
     assert isinstance(found, Dependence)
+
+
+def test_a_question_is_asked_once_whatever_its_variables_are_called() -> None:
+    asked = []
+    for outer, inner in ((i, j), (Var("a"), Var("b")), (i, j)):
+        domain = {outer: Range.of(1, 9), inner: 7}
+        write, read = Access("A", (outer, inner), domain, write=True), Access("A", (outer - 1, inner + 1), domain)
+        old, new = (
+            {write: (outer, inner, 1), read: (outer, inner, 0)},
+            {write: (inner, outer, 1), read: (inner, outer, 0)},
+        )
+        before = dependence._point.cache_info().misses
+        found = find_dependence([write, read], old, new)
+        assert isinstance(found, Dependence)
+        assert list(found.source_at) == [outer, inner] and list(found.source_at.values()) == [1, 1]
+        asked.append(dependence._point.cache_info().misses - before)
+    assert asked[0] > 0 and asked[1:] == [0, 0]
 
 
 def test_symbolic_sizes_give_an_example_size() -> None:

@@ -71,6 +71,7 @@ class Touch:
     after: tuple[tuple[Touch, tuple[For, ...]], ...] = ()
     _box: Box | None = field(default=None, init=False, repr=False)
     _certain: tuple[Box | None] | None = field(default=None, init=False, repr=False)
+    _stretches: tuple[tuple[Affine, int] | None, ...] | None = field(default=None, init=False, repr=False)
 
     @property
     def most(self) -> Box:
@@ -87,6 +88,15 @@ class Touch:
             object.__setattr__(self, "_certain", (self.certain(),))
         assert self._certain is not None
         return self._certain[0]
+
+    @property
+    def stretches(self) -> tuple[tuple[Affine, int] | None, ...]:
+        """For each dimension what `stretch` says of it and all loops, computed once; None where only data tells."""
+        if self._stretches is None:
+            found = tuple(None if r is None else stretch(r, self.loops) for r in self.ranges)
+            object.__setattr__(self, "_stretches", found)
+        assert self._stretches is not None
+        return self._stretches
 
     def sides(self) -> Box:
         """The elements in one iteration; where only data tells, the whole dimension."""

@@ -6,7 +6,7 @@ statement off the paths to what was replaced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
 from ...errors import InternalError
@@ -193,31 +193,33 @@ class Tree:
             if stmt in touched:
                 raise InternalError("a replaced statement stands inside another one")
 
-        def go(stmt: Stmt) -> Stmt | None:
-            if stmt in changes:
-                return changes[stmt]
-            if stmt not in touched:
-                return stmt
-            if isinstance(stmt, Seq):
-                return _sequence([go(s) for s in stmt.stmts])
-            if isinstance(stmt, BlockRealize):
-                return replace(stmt, block=go(stmt.block))
-            if isinstance(stmt, Block):
-                init = None if stmt.init is None else go(stmt.init)
-                return replace(stmt, init=init, body=go(stmt.body) or Evaluate(const(0)))
-            if isinstance(stmt, If):
-                then_case = go(stmt.then_case)
-                else_case = None if stmt.else_case is None else go(stmt.else_case)
-                if then_case is None and else_case is None:
-                    return None
-                return If(stmt.condition, then_case or Evaluate(const(0)), else_case)
-            body = go(stmt.body)  # type: ignore[attr-defined]
-            return None if body is None else replace(stmt, body=body)
-
-        body = go(self.func.body)
+        body = _rebuilt(self.func.body, changes, touched)
         if body is None:
             raise InternalError("the root block was removed")
         return self.func.with_body(body)
+
+
+def _rebuilt(stmt: Stmt, changes: Mapping[Stmt, Stmt | None], touched: Set[Stmt]) -> Stmt | None:
+    """A statement with those below it replaced; `touched` are those around a replaced one."""
+    if stmt in changes:
+        return changes[stmt]
+    if stmt not in touched:
+        return stmt
+    if isinstance(stmt, Seq):
+        return _sequence([_rebuilt(s, changes, touched) for s in stmt.stmts])
+    if isinstance(stmt, BlockRealize):
+        return replace(stmt, block=_rebuilt(stmt.block, changes, touched))
+    if isinstance(stmt, Block):
+        init = None if stmt.init is None else _rebuilt(stmt.init, changes, touched)
+        return replace(stmt, init=init, body=_rebuilt(stmt.body, changes, touched) or Evaluate(const(0)))
+    if isinstance(stmt, If):
+        then_case = _rebuilt(stmt.then_case, changes, touched)
+        else_case = None if stmt.else_case is None else _rebuilt(stmt.else_case, changes, touched)
+        if then_case is None and else_case is None:
+            return None
+        return If(stmt.condition, then_case or Evaluate(const(0)), else_case)
+    body = _rebuilt(stmt.body, changes, touched)  # type: ignore[attr-defined]
+    return None if body is None else replace(stmt, body=body)
 
 
 def _sequence(stmts: list[Stmt | None]) -> Stmt | None:

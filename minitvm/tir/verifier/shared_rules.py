@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...expr import Node, Select, Var, walk
+from ...expr.visitor import variables
 from ..analysis.threads import is_thread, why_not_again
 from ..nodes import (
     Allocate,
@@ -20,7 +21,19 @@ from ..nodes import (
 )
 from ..strides import why_not_strides
 from .rule import Broken, Rule, rule
-from .visibility import CONDITIONS, USES_BUFFER, conditions, dimensions, nodes_of, nodes_with, scoped_of, used_buffer
+from .visibility import (
+    CONDITIONS,
+    USES_BUFFER,
+    buffers_in,
+    conditions,
+    dimensions,
+    nodes_in,
+    nodes_of,
+    nodes_with,
+    scoped,
+    statements_of,
+    used_buffer,
+)
 
 SHARED_RULES: list[Rule] = []
 
@@ -28,9 +41,13 @@ SHARED_RULES: list[Rule] = []
 @rule(SHARED_RULES)
 def variables_are_defined(func: PrimFunc) -> Broken:
     """a variable is a parameter, a symbolic dimension, or defined by a loop, block or let around its use"""
-    for node, scope in scoped_of(func, Var):
-        if node not in scope.variables:
-            yield node, f"{node.name} is not defined here"  # type: ignore[attr-defined]
+    for row in scoped(func):
+        tree, scope, whole = row
+        if whole and variables(tree) <= scope.variables:
+            continue
+        for node in nodes_in(row):
+            if isinstance(node, Var) and node not in scope.variables:
+                yield node, f"{node.name} is not defined here"
 
 
 @rule(SHARED_RULES)
@@ -49,11 +66,14 @@ def variables_are_defined_once(func: PrimFunc) -> Broken:
 @rule(SHARED_RULES)
 def buffers_are_defined(func: PrimFunc) -> Broken:
     """a buffer is a parameter, or allocated or matched by a block or statement around its use"""
-    for node, scope in scoped_of(func, KernelCall, *USES_BUFFER):
-        used = [a for a in node.args if isinstance(a, Buffer)] if isinstance(node, KernelCall) else [used_buffer(node)]
-        for buffer in used:
-            if buffer is not None and buffer not in scope.buffers:
-                yield node, f"{buffer.name} is not defined here"
+    for row in scoped(func):
+        tree, scope, whole = row
+        if whole and buffers_in(tree) <= scope.buffers:
+            continue
+        for node in nodes_in(row):
+            for buffer in node.args if isinstance(node, KernelCall) else (used_buffer(node),):
+                if isinstance(buffer, Buffer) and buffer not in scope.buffers:
+                    yield node, f"{buffer.name} is not defined here"
 
 
 @rule(SHARED_RULES)
@@ -154,8 +174,7 @@ def instructions_touch_their_operands(func: PrimFunc) -> Broken:
 @rule(SHARED_RULES)
 def thread_loops_name_their_axis(func: PrimFunc) -> Broken:
     """a thread loop names its axis, no other loop does, and an axis that is bound again shares an inner loop out"""
-    for node, scope in scoped_of(func, For):
-        assert isinstance(node, For)
+    for node, scope in statements_of(func, For):
         if (node.thread is not None) != (node.kind is ForKind.THREAD):
             yield node, f"kind {node.kind} with thread={node.thread}"
         outer = [loop for loop in scope.loops if loop.thread is not None and loop.thread == node.thread]

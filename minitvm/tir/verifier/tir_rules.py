@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from ...arith import plain_affine
+from ...arith.affine import Affine
 from ...expr import REDUCE, IntImm, Range, Var, children, visitor, walk
+from ...expr.kept import kept_with_node
 from ...expr.visitor import variables
 from ..all_reduce import AllReduce
 from ..analysis.accesses import handed_out
@@ -21,7 +23,7 @@ from ..conditions import is_const
 from ..nodes import Allocate, Block, BlockRealize, For, ForKind, KernelCall, PrimFunc
 from .rule import Broken, Rule, rule
 from .shared_rules import SHARED_RULES
-from .visibility import Surroundings, nodes_of, scoped, scoped_of
+from .visibility import Surroundings, nodes_in, nodes_of, scoped, statements_of
 
 TIR_RULES: list[Rule] = [*SHARED_RULES]
 
@@ -58,19 +60,20 @@ def iterators_are_bound(func: PrimFunc) -> Broken:
 @rule(TIR_RULES)
 def blocks_use_their_iterators(func: PrimFunc) -> Broken:
     """a block uses the loops around it only through its iterators, and where it names threads that combine values"""
-    for node, scope in scoped(func):
-        if scope.block is None or scope.block_loops.isdisjoint(variables(node)):
+    for row in scoped(func):
+        tree, scope, _ = row
+        if scope.block is None or scope.block_loops.isdisjoint(variables(tree)):
             continue
-        for variable in node.values if isinstance(node, AllReduce) else children(node):
-            if isinstance(variable, Var) and variable in scope.block_loops:
-                yield node, f"the loop variable {variable.name} inside the block {scope.block.name}"
+        for node in nodes_in(row):
+            for variable in node.values if isinstance(node, AllReduce) else children(node):
+                if isinstance(variable, Var) and variable in scope.block_loops:
+                    yield node, f"the loop variable {variable.name} inside the block {scope.block.name}"
 
 
 @rule(TIR_RULES)
 def iterators_stay_in_their_domains(func: PrimFunc) -> Broken:
     """where a block has no predicate, the values of its iterators lie in their domains"""
-    for node, scope in scoped_of(func, BlockRealize):
-        assert isinstance(node, BlockRealize)
+    for node, scope in statements_of(func, BlockRealize):
         if not _always(node):
             continue
         if any(is_const(loop.extent, 0) for loop in scope.loops):
@@ -106,12 +109,16 @@ def addresses_are_declared(func: PrimFunc) -> Broken:
     """a block declares to read or write each buffer of which it hands out the address, or makes that buffer itself"""
     if not visitor.handed_out(func.body):
         return
-    for node, scope in scoped(func):
-        block, buffer = scope.block, handed_out(node)
-        if buffer is None or block is None or _makes_no_claims(block):
+    for row in scoped(func):
+        tree, scope, _ = row
+        block = scope.block
+        if block is None or _makes_no_claims(block) or not visitor.handed_out(tree):
             continue
         own = {*block.alloc_buffers, *(m.buffer for m in block.match_buffers)}
-        if buffer not in own and all(r.buffer is not buffer for r in (*block.reads, *block.writes)):
+        for node in nodes_in(row):
+            buffer = handed_out(node)
+            if buffer is None or buffer in own or any(r.buffer is buffer for r in (*block.reads, *block.writes)):
+                continue
             yield node, f"the block {block.name} declares no access of {buffer.name}, whose address it hands out"
 
 
@@ -130,8 +137,7 @@ def views_fit_their_source(func: PrimFunc) -> Broken:
 @rule(TIR_RULES)
 def concurrent_loops_bind_no_reductions(func: PrimFunc) -> Broken:
     """parallel and vectorised loops and block indices drive only spatial iterators, thread indices also reductions"""
-    for node, scope in scoped_of(func, BlockRealize):
-        assert isinstance(node, BlockRealize)
+    for node, scope in statements_of(func, BlockRealize):
         around = [loop for loop in scope.loops if loop.var not in scope.block_loops]
         concurrent = {loop.var: loop for loop in around if _is_concurrent(loop)}
         for axis, value in zip(node.block.iter_vars, node.iter_values, strict=False):
@@ -152,8 +158,7 @@ def _is_concurrent(loop: For) -> bool:
 
 
 def _undeclared(func: PrimFunc, write: bool) -> Broken:
-    for realize, scope in scoped_of(func, BlockRealize):
-        assert isinstance(realize, BlockRealize)
+    for realize, scope in statements_of(func, BlockRealize):
         if _makes_no_claims(realize.block):
             continue
         block = realize.block
@@ -197,11 +202,15 @@ def _makes_no_claims(block: Block) -> bool:
     return block.name == "root" and not (block.iter_vars or block.reads or block.writes)
 
 
+@kept_with_node
+def _stretch(region: Range) -> tuple[Affine, int] | None:
+    return stretch(region, ())
+
+
 def _outside(touch: Touch, declared: Box, taken: Mapping[Var, tuple[int, int]]) -> tuple[int, str] | None:
     """The dimension in which a touch certainly leaves a declared region, and values of iterators at which it does."""
-    for number, (own, region) in enumerate(zip(touch.ranges, declared, strict=True)):
-        inner = None if own is None else stretch(own, touch.loops)
-        outer = stretch(region, ())
+    for number, (inner, region) in enumerate(zip(touch.stretches, declared, strict=True)):
+        outer = _stretch(region)
         if inner is None or outer is None:
             continue
         shift = inner[0] - outer[0]

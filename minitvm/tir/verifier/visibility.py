@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TypeVar
 
 from ...expr import Call, Expr, Let, Node, Range, Select, Var, children, walk
 from ...expr.kept import kept_with_node
@@ -21,8 +22,11 @@ from ..nodes import (
     If,
     LetStmt,
     PrimFunc,
+    Stmt,
     While,
 )
+
+S = TypeVar("S", bound=Stmt)
 
 
 @through_slots
@@ -38,13 +42,18 @@ class Surroundings:
     block_loops: frozenset[Var] = frozenset()
     guarded: bool = False
 
+    def inside(self, loop: For) -> Surroundings:
+        """The same inside of one more loop."""
+        variables, loops = self.variables | {loop.var}, (*self.loops, loop)
+        return Surroundings(variables, self.buffers, loops, self.block, self.block_loops, self.guarded)
+
     def with_variables(self, *variables: Var) -> Surroundings:
         """The same with more variables."""
-        return replace(self, variables=self.variables | set(variables))
+        return replace(self, variables=self.variables | set(variables)) if variables else self
 
     def with_buffers(self, *buffers: Buffer) -> Surroundings:
         """The same with more buffers."""
-        return replace(self, buffers=self.buffers | set(buffers))
+        return replace(self, buffers=self.buffers | set(buffers)) if buffers else self
 
 
 def scope_of_function(func: PrimFunc) -> Surroundings:
@@ -59,45 +68,41 @@ def dimensions(func: PrimFunc) -> list[Var]:
     return list(dict.fromkeys(item for part in parts for item in walk(part) if isinstance(item, Var)))
 
 
-@lru_cache(maxsize=1)
-def scoped(func: PrimFunc) -> Sequence[tuple[Node, Surroundings]]:
-    """Every node below the function with its surroundings, in program order.
+Row = tuple[Node, Surroundings, bool]
 
-    The regions of a block know its iterators, and not what it allocates or views.
+
+@lru_cache(maxsize=1)
+def scoped(func: PrimFunc) -> Sequence[Row]:
+    """What is below the function, with its surroundings, in program order.
+
+    A row is a node by itself, or a whole tree (then its last part is True) whose nodes all see the same. The regions of
+    a block know its iterators, and not what it allocates or views.
     Kept for the function that was asked about last: the rules of the verifier ask one after the other.
     """
-    rows: list[tuple[Node, Surroundings]] = []
+    rows: list[Row] = []
     _visit(func.body, scope_of_function(func), rows)
     return rows
 
 
-@lru_cache(maxsize=1)
-def _by_class(func: PrimFunc) -> dict[type, list[tuple[Node, Surroundings]]]:
-    rows: dict[type, list[tuple[Node, Surroundings]]] = {}
-    for row in scoped(func):
-        rows.setdefault(row[0].__class__, []).append(row)
-    return rows
+def nodes_in(row: Row) -> Iterable[Node]:
+    """The nodes of a row, in program order."""
+    return walk(row[0]) if row[2] else row[:1]
 
 
-def scoped_of(func: PrimFunc, *kinds: type) -> Sequence[tuple[Node, Surroundings]]:
-    """The rows of `scoped` whose nodes are of some kinds, in program order."""
-    rows = _by_class(func)
-    present = {kind for kind in rows if issubclass(kind, kinds)}
-    if len(present) > 1:
-        return [row for row in scoped(func) if row[0].__class__ in present]
-    return rows[present.pop()] if present else ()
+def statements_of(func: PrimFunc, kind: type[S]) -> Iterator[tuple[S, Surroundings]]:
+    """The statements of a kind that may hold others, with their surroundings, in program order."""
+    return ((node, scope) for node, scope, whole in scoped(func) if not whole and isinstance(node, kind))
 
 
-def _visit(node: Node, scope: Surroundings, rows: list[tuple[Node, Surroundings]]) -> None:
-    if isinstance(node, _SMALL) and (below := _in_one_scope(node)):
-        rows.extend([(part, scope) for part in below])
+def _visit(node: Node, scope: Surroundings, rows: list[Row]) -> None:
+    if isinstance(node, _SMALL) and _in_one_scope(node):
+        rows.append((node, scope, True))
         return
-    rows.append((node, scope))
+    rows.append((node, scope, False))
     if isinstance(node, For):
         _visit(node.start, scope, rows)
         _visit(node.extent, scope, rows)
-        inner = scope.with_variables(node.var)
-        _visit(node.body, replace(inner, loops=(*scope.loops, node)), rows)
+        _visit(node.body, scope.inside(node), rows)
     elif isinstance(node, LetStmt | Let):
         _visit(node.value, scope, rows)
         _visit(node.body, scope.with_variables(node.var), rows)
@@ -108,7 +113,7 @@ def _visit(node: Node, scope: Surroundings, rows: list[tuple[Node, Surroundings]
     else:
         inner = replace(scope, guarded=True) if _guards(node) else scope
         defined = [v for name in node._defs for v in _as_tuple(getattr(node, name)) if isinstance(v, Var)]
-        inner = inner.with_variables(*defined) if defined else inner
+        inner = inner.with_variables(*defined)
         for child in children(node):
             _visit(child, inner, rows)
 
@@ -117,21 +122,21 @@ _SMALL = (Expr, BufferStore, BufferRegion, Range)
 
 
 @kept_with_node
-def _in_one_scope(node: Node) -> tuple[Node, ...]:
-    """The nodes of a tree in program order; none where a part of it sees more variables, or is guarded."""
-    parts = tuple(walk(node))
-    return () if any(part._defs or _guards(part) for part in parts) else parts
+def _in_one_scope(node: Node) -> bool:
+    """Whether no part of a tree sees more variables than another, or is guarded."""
+    return not any(part._defs or _guards(part) for part in walk(node))
 
 
 def _as_tuple(value: object) -> tuple[object, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _visit_block(block: Block, scope: Surroundings, rows: list[tuple[Node, Surroundings]]) -> None:
+def _visit_block(block: Block, scope: Surroundings, rows: list[Row]) -> None:
     for axis in block.iter_vars:
         _visit(axis.dom, scope, rows)
-    inner = scope.with_variables(*(axis.var for axis in block.iter_vars))
-    inner = replace(inner, block=block, block_loops=frozenset(loop.var for loop in scope.loops), guarded=False)
+    iterators = scope.variables | {axis.var for axis in block.iter_vars}
+    outside = frozenset(loop.var for loop in scope.loops)
+    inner = Surroundings(iterators, scope.buffers, scope.loops, block, outside, guarded=False)
     for region in (*block.reads, *block.writes):
         _visit(region, inner, rows)
     inner = inner.with_buffers(*block.alloc_buffers)
@@ -179,6 +184,12 @@ def _guards(node: Node) -> bool:
 
 
 USES_BUFFER = (BufferLoad, BufferStore, BufferRegion, BufferData)
+
+
+@kept_with_node
+def buffers_in(node: Node) -> frozenset[Buffer]:
+    """The buffers that loads, stores, regions and addresses of a tree name."""
+    return frozenset(buffer for part in walk(node) if (buffer := used_buffer(part)) is not None)
 
 
 def used_buffer(node: Node) -> Buffer | None:

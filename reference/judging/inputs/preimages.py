@@ -53,6 +53,7 @@ class Preimages:
         self.preimages: dict[tuple[int, Ground], set[Fraction]] = {}
         self._steps = STEPS
         self._reached: dict[Any, frozenset[int]] = {}
+        self._names: dict[x.Node, frozenset[Any]] = {}
 
     @cached_property
     def sources(self) -> dict[Any, list[x.Expr]]:
@@ -101,11 +102,15 @@ class Preimages:
     def behind(self, e: x.Expr) -> tuple[Any, list[x.Expr]]:
         """What a load or variable names, and the expressions that its value comes from."""
         if isinstance(e, te.TensorLoad):
-            if not isinstance(e.tensor.op, te.ComputeOp):
-                return e.tensor, []
-            return e.tensor, [e.tensor.op.body[e.tensor.value_index]]
-        key = self.root(e.buffer if isinstance(e, t.BufferLoad) else e)
-        return key, self.sources.get(key, [])
+            key = e.tensor
+        else:
+            key = self.root(e.buffer if isinstance(e, t.BufferLoad) else e)
+        return key, self._behind(key)
+
+    def _behind(self, key: Any) -> list[x.Expr]:
+        if isinstance(key, te.Tensor):
+            return [key.op.body[key.value_index]] if isinstance(key.op, te.ComputeOp) else []
+        return self.sources.get(key, [])
 
     def _down(self, e: x.Expr, values: Values, ground: Mapping[int, int], seen: frozenset[Any]) -> None:
         self._steps -= 1
@@ -177,18 +182,39 @@ class Preimages:
     def reach(self, e: x.Expr, seen: frozenset[Any] = frozenset()) -> frozenset[int]:
         """The parameters that an expression depends on."""
         places: set[int] = set()
-        for n in _values(e):
-            key, sources = self.behind(n)
+        for key in self._named(e):
             if key in self.places:
                 places.add(self.places[key])
             if key in self._reached:
                 places |= self._reached[key]
             elif key not in seen:
+                sources = self._behind(key)
                 inner: frozenset[int] = frozenset().union(*(self.reach(s, seen | {key}) for s in sources))
                 if not seen:
                     self._reached[key] = inner
                 places |= inner
         return frozenset(places)
+
+    def _named(self, e: x.Node) -> frozenset[Any]:
+        """What the loads and variables name whose values an expression is made of, not those in indices.
+
+        Kept for each node: of a chain of maxima each one is asked for, and a value that is used twice is one node.
+        """
+        stack = [e]
+        while stack:
+            n: Any = stack[-1]
+            if n in self._names:
+                stack.pop()
+            elif isinstance(n, t.BufferLoad | te.TensorLoad | x.Var):
+                self._names[n] = frozenset((self.behind(n)[0],))
+            else:
+                below = n.sources if isinstance(n, x.Reduce) else tuple(x.children(n))
+                unknown = [inner for inner in below if inner not in self._names]
+                if unknown:
+                    stack += unknown
+                else:
+                    self._names[n] = frozenset().union(*(self._names[inner] for inner in below))
+        return self._names[e]
 
     def at(self, e: x.Expr, ground: int, depth: int = 8) -> Fraction | None:
         """An expression where all data is `ground`; None where that is not simple to say."""
@@ -311,19 +337,6 @@ def _keys(program: Program) -> list[Any]:
     if isinstance(program, t.PrimFunc | t.IRModule):
         return list(entry(program).params)
     return list(program)
-
-
-def _values(e: x.Node) -> Iterator[Any]:
-    """The loads and variables whose values an expression is made of, not those in indices."""
-    stack = [e]
-    while stack:
-        n = stack.pop()
-        if isinstance(n, t.BufferLoad | te.TensorLoad | x.Var):
-            yield n
-        elif isinstance(n, x.Reduce):
-            stack.extend(n.sources)
-        else:
-            stack.extend(x.children(n))
 
 
 def _undone(e: Any, values: Values, c: Fraction, left: bool) -> Values:

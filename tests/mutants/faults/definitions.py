@@ -52,12 +52,15 @@ NODES.edit(
 )
 
 VISITOR = Faults("trusted: visitor", EXPR + "visitor", [beside("substituting")])
-VISITOR.edit("a let hides nothing", "substitute", "isinstance(old, Let) and old.var in values", "False")
+VISITOR.edit(
+    "a let hides nothing", "_Substitution.__call__", "isinstance(old, Let) and old.var in self.replaced", "False"
+)
 VISITOR.edit(
     "one after the other",
-    "substitute",
-    "return values.get(old, old)",
-    "return substitute(values[old], {v: e for v, e in values.items() if v is not old}) if old in values else old",
+    "_Substitution.__call__",
+    "return self.values.get(old, old)",
+    "if old not in self.values:\n                return old\n"
+    "            return substitute(self.values[old], {v: e for v, e in self.values.items() if v is not old})",
 )
 VISITOR.edit(
     "the last of several children",

@@ -16,7 +16,7 @@ from minitvm.gallery import programs
 from minitvm.script import ir as I
 from minitvm.script import tir as T
 from minitvm.tir import IndexMap
-from minitvm.tir.schedule import Schedule, Trace
+from minitvm.tir.schedule import Schedule, Trace, testing
 from minitvm.tir.schedule.testing import replayed_at_the_end, verify_trace_roundtrip
 
 from .test_sampling import tiled
@@ -224,6 +224,30 @@ def test_every_schedule_is_replayed_at_the_end() -> None:
     with replayed_at_the_end():
         sch = Schedule(programs.matmul())
         sch.parallel(sch.get_loops("C")[0])
+
+
+def test_a_schedule_whose_forms_of_instructions_are_known_is_not_replayed() -> None:
+    """Another loop is the same form; an argument of another type is not."""
+    testing._FORMS.clear()  # what other tests of this process have replayed
+
+    def without_its_last_step(value: Any) -> None:
+        try:
+            with replayed_at_the_end(of_a_form=1):
+                sch = Schedule(programs.matmul())
+                sch.annotate(sch.get_loops("C")[1], "key", value)
+                last = sch.trace.pop()
+        finally:
+            assert last is not None
+            sch.trace.append(last)  # for the same check of this test
+
+    with replayed_at_the_end(of_a_form=1):
+        sch = Schedule(programs.matmul())
+        sch.annotate(sch.get_loops("C")[0], "key", 1)
+        sch.annotate(sch.get_loops("C")[0], "other", "text")
+    without_its_last_step(2)  # the trace that is left has known forms only
+    testing._FORMS.clear()
+    with pytest.raises(InternalError, match="does not survive JSON"):
+        without_its_last_step(3)
 
 
 def test_replay_from_memory_copies_nothing() -> None:
