@@ -64,7 +64,7 @@ SPINE = {
     "Loops": ("loops", "kinds", "partition"),
     "Places": ("compute_at", "inline"),
     "Copies": ("cache",),
-    "Reductions": ("reduction", "rfactor", "passes", "rolling_buffer"),
+    "Reductions": ("reduction", "rfactor", "passes", "rolling_buffer", "zero_terms"),
     "Layouts": ("transform_layout",),
     "Instructions": ("blockize", "tensorize"),
     "Storage and notes": ("storage", "annotate"),
