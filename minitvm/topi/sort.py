@@ -22,15 +22,13 @@ from ..tir.nodes import PrimFunc
 from .broadcast import full
 from .indices import check_counts
 from .lines import along, extent_of
-from .shapes import Dim, axis_of, dims, may_exceed, product
+from .shapes import Dim, axis_of, dims, product
 from .sort_keys import key_bits, unsigned_key
 from .sort_lanes import LINES, LONGEST, MOST, exchanges, insertion, merge_exchange
 from .transform import transpose
 
 # A heap of more elements than this part of the axis is slower than a sort of all.
 _FEW = 8
-# A heap takes less than lanes that gather from lines of more elements.
-_GATHERED = 128
 _BUCKETS = 256  # of a digit of 8 bits
 _LONG = 4096  # elements from which digits of more bits, and so fewer of them, are faster
 
@@ -79,7 +77,7 @@ def topk(
         few = not isinstance(extent, int) or k * _FEW <= extent
         if _is_insertion_less(data, at, k):
             return along([data], at, insertion(*line), in_step=True)
-        if few and (_is_gathered(data, at, k) or not (_in_lanes(data, at) and _fills_lanes(data, at))):
+        if few and not (_in_lanes(data, at) and _fills_lanes(data, at)):
             starts = [lambda i, x: x[i], lambda i, _: i[data.ndim - 1].astype(dtype)]
             return _along_last(data, at, lambda x: along([x], x.ndim - 1, _heap(*line), starts))
         if _in_lanes(data, at):
@@ -110,14 +108,9 @@ def _fills_lanes(data: Tensor, at: int) -> bool:
 
 def _is_insertion_less(data: Tensor, at: int, k: int) -> bool:
     """Whether insertion into the first k takes less than other sorts."""
-    if k > MOST or not _fills_lanes(data, at) or _is_gathered(data, at, k):
+    if k > MOST or not _fills_lanes(data, at):
         return False
     return not _in_lanes(data, at) or k * dims(data)[at] <= exchanges(dims(data)[at])
-
-
-def _is_gathered(data: Tensor, at: int, k: int) -> bool:
-    """Whether lanes would gather from long lines for a few elements: a heap looks at most once and goes on."""
-    return k <= MOST and at == data.ndim - 1 and may_exceed(dims(data)[at], _GATHERED)
 
 
 def _along_last(data: Tensor, at: int, apply: Callable[[Tensor], list[Tensor]]) -> list[Tensor]:

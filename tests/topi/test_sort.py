@@ -105,7 +105,7 @@ WAYS = [
     ((19, 40), 1, 40, "merge_exchange"), ((40, 3, 7), 0, 30, "merge_exchange"), ((2, 33), 1, 33, "merge_exchange"),
     ((170, 9), 0, 20, "merge_exchange"),
     ((2, 900), 1, 700, "by_digits"), ((5000,), 0, 5000, "by_digits"), ((600, 2), 0, 600, "by_digits"),
-    ((2, 900), 1, 20, "top"), ((2, 900, 3), 1, 20, "top"), ((40, 900), 1, 3, "top"),
+    ((2, 900), 1, 20, "top"), ((2, 900, 3), 1, 20, "top"),
 ]  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def test_every_way_is_a_stable_sort(way: Any, ascending: bool, rng: np.random.Ge
         )
 
 
-@pytest.mark.parametrize(("k", "extent"), [(2, 8), (40, 40), (3, 100), (3, 3000)])
+@pytest.mark.parametrize(("k", "extent"), [(2, 8), (40, 40), (3, 3000)])
 def test_lines_of_an_open_number_are_lanes(k: int, extent: int, rng: np.random.Generator) -> None:
     b = GraphBuilder()
     graph = b.build(list(b.op("topk", b.input("x", (SizeVar("n"), extent)), k=k)))
