@@ -51,7 +51,7 @@ def move_to_huge_pages(arrays: Iterable[np.ndarray[Any, Any]]) -> None:
 def _spans(arrays: Iterable[np.ndarray[Any, Any]]) -> list[tuple[int, int]]:
     """The memory of arrays as ranges of addresses, those of neighbours as one."""
     spans: list[tuple[int, int]] = []
-    for first, end in sorted((address(array), address(array) + array.nbytes) for array in arrays if array.nbytes):
+    for first, end in sorted(((at := address(array)), at + array.nbytes) for array in arrays if array.nbytes):
         if spans and first - spans[-1][1] < _NEAR:
             before, so_far = spans.pop()
             first, end = before, max(end, so_far)
