@@ -78,8 +78,9 @@ PARTS: tuple[Part, ...] = (
         default="there is none to print: the device's driver compiles", arguments=("source", "entry", "target"),
     ),
     Part(
-        "waits", "waits(parallel) -> [bool]", "link to put barriers between steps",
-        default="a step waits where it or the step before it runs on all threads", arguments=("parallel",),
+        "waits", "waits(parallel, touches) -> [bool]", "link to put barriers between steps",
+        default="steps of which one writes what the other touches wait, unless both run on one thread",
+        arguments=("parallel", "touches"),
     ),
     Part(
         "program", "program(executable, threads, workers=, progress=, kernels=) -> runtime.program.Program",

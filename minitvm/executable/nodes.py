@@ -76,7 +76,8 @@ class Kernel:
     `script` is the kernel-level TVMScript. `func()` is the kernel-level PrimFunc for the interpreter: opaque here, and
     not serialised. `shared_bytes` is how much a launch gives a block for storage of scope "shared.dyn". `target` is
     that of the machine on which the kernel runs, if it is not the executable's: see `runtime.hosted`. `refusal` is why
-    the kernel does not run on the machine that the network was compiled for, "" if it does.
+    the kernel does not run on the machine that the network was compiled for, "" if it does. `tasks` is how many
+    iterations threads share, 0 if a size decides that.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Kernel:
     shared_bytes: int = 0
     target: str = ""
     refusal: str = ""
+    tasks: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,7 +20,7 @@ from ..errors import ArtifactError, Unsupported
 from . import nodes as n
 from .alignment import ALIGNMENT, aligned_empty
 
-VERSION = 11
+VERSION = 12
 _FORMAT = "minitvm-executable"
 
 _BINARY = {
@@ -108,6 +108,7 @@ class _Writer:
         return {
             "name": k.name, "language": k.language, "source": k.source, "entry": k.entry, "params": params,
             "script": k.script, "shared_bytes": k.shared_bytes, "target": k.target, "refusal": k.refusal,
+            "tasks": k.tasks,
         }  # fmt: skip
 
 
@@ -220,7 +221,7 @@ class _Reader:
 
     def kernel(self, j: Any) -> n.Kernel:
         params = tuple(n.KernelParam(name, e.DType(dtype), role, access) for name, dtype, role, access in j["params"])
-        about = (j["shared_bytes"], j["target"], j["refusal"])
+        about = (j["shared_bytes"], j["target"], j["refusal"], j["tasks"])
         return n.Kernel(j["name"], j["language"], j["source"], j["entry"], params, j["script"], None, *about)
 
 

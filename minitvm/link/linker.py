@@ -22,18 +22,9 @@ from ..expr import Expr, IntImm, Var, substitute
 from ..lowering.lowered import LoweredFunc, LoweredKernel
 from ..tir.nodes import Allocate, Buffer, KernelCall, Seq, Stmt
 from .copies import with_copies
+from .phases import edges_of, is_parallel, phases, team_waits, touches_of
 from .slots import Slot, buffer_bytes
 from .steps import Bind, Call, Copy, Loop, Step, touched, used
-
-
-def team_waits(parallel: Sequence[bool]) -> list[bool]:
-    """The steps before which all threads must wait, if `parallel` steps run on all threads and the others on thread 0.
-
-    Thread 0 keeps its own steps in order; as soon as others take part, they must wait for each other.
-    """
-    waits = [before or now for before, now in pairwise([False, *parallel])]
-    waits[:1] = [False] * len(waits[:1])
-    return waits
 
 
 @dataclass(slots=True)
@@ -130,6 +121,7 @@ class Linker:
                     kernel.shared_bytes,
                     "" if kernel.target == self.target else kernel.target,
                     refusal,
+                    kernel.tasks,
                 )
             )
         return self._numbers[kernel, params]
@@ -153,7 +145,7 @@ class Linker:
         self.steps = with_copies(self.steps, self.kernels, [self._memory(kernel) for kernel in self.kernels])
         waits = self._waits()
         numbers = [number + barriers for number, barriers in enumerate(accumulate(waits))]
-        arenas = self._plan(numbers)
+        arenas = self._plan(numbers, list(phases(self.steps, waits)))
         steps: list[x.Step] = []
         for position, (wait, step) in enumerate(zip(waits, self.steps, strict=True)):
             if wait:
@@ -180,10 +172,9 @@ class Linker:
     def _waits(self) -> list[bool]:
         """The steps before which all threads must wait. The begin and the end of a loop, or of an iteration, do."""
         decide = lookup(self.target, "waits") or team_waits
-        borders = {edge for k, step in enumerate(self.steps) if isinstance(step, Loop) for edge in (k, k + 1, step.end)}
-        edges = sorted({0, len(self.steps), *borders})
-        parallel = [isinstance(step, Call) and step.parallel for step in self.steps]
-        return [wait for a, b in pairwise(edges) for wait in decide(parallel[a:b])]
+        parallel = [is_parallel(step) for step in self.steps]
+        touches = [touches_of(step, self.kernels) for step in self.steps]
+        return [wait for a, b in pairwise(edges_of(self.steps)) for wait in decide(parallel[a:b], touches[a:b])]
 
     def _check_written(self, outputs: Sequence[x.TensorSpec]) -> None:
         """Refuse outputs that no step writes: a run would return whatever was in memory."""
@@ -236,8 +227,11 @@ class Linker:
             return step.src.nbytes if isinstance(step.src.nbytes, int) else None
         return 8  # the number that a loop counts
 
-    def _plan(self, numbers: Sequence[int]) -> tuple[x.Arena, ...]:
-        """An arena of each memory for the slots without location; `numbers` are those of the executable's steps."""
+    def _plan(self, numbers: Sequence[int], together: Sequence[range]) -> tuple[x.Arena, ...]:
+        """An arena of each memory for the slots without location; `numbers` are those of the executable's steps.
+
+        The steps of a phase, a range of `together`, run at the same time if some of them run on all threads.
+        """
         first: dict[Slot, int] = {}
         last: dict[Slot, int] = {}
         parts: dict[Slot, None] = {}
@@ -257,11 +251,18 @@ class Linker:
                     # What is there before the loop, and used in it, is used in each iteration.
                     if first[slot] <= begin <= last[slot] <= end:
                         last[slot] = end
+        begins, ends = dict(zip(numbers, numbers, strict=True)), dict(zip(numbers, numbers, strict=True))
+        for phase in together:
+            if any(is_parallel(self.steps[k]) for k in phase):
+                begins |= {numbers[k]: numbers[phase[0]] for k in phase}
+                ends |= {numbers[k]: numbers[phase[-1]] for k in phase}
         rooms = {slot: largest(slot.nbytes, self._most) for slot in {*first, *parts}}
         arenas: list[x.Arena] = []
         for memory in dict.fromkeys(slot.memory for slot in first):
             slots = [slot for slot in first if slot.memory == memory]
-            plan = plan_memory([Lifetime(slot.name, rooms[slot], first[slot], last[slot]) for slot in slots])
+            plan = plan_memory(
+                [Lifetime(slot.name, rooms[slot], begins[first[slot]], ends[last[slot]]) for slot in slots]
+            )
             offsets = dict(zip(slots, plan.offsets, strict=True))
             for item in parts:
                 slot, within = item.storage()

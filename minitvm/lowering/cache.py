@@ -108,6 +108,7 @@ def encode(func: LoweredFunc) -> bytes:
             "script": k.script,
             "target": k.target,
             "shared_bytes": k.shared_bytes,
+            "tasks": k.tasks,
         }
         for k in func.kernels.values()
     ]
@@ -131,6 +132,7 @@ def decode(data: bytes) -> LoweredFunc | None:
                 k["target"],
                 None,
                 k["shared_bytes"],
+                k["tasks"],
             )
             for k in body["kernels"]
         ]

@@ -8,20 +8,20 @@ from functools import lru_cache
 from typing import Any
 
 from ..executable.nodes import BUFFER, SCALAR, KernelParam
-from ..expr import Var
+from ..expr import IntImm, Var
 from ..target import Target
 from ..tir.analysis.dynamic_shared import dynamic_storage
 from ..tir.analysis.kernel_access import buffer_access, elements_surely_read, elements_written
-from ..tir.nodes import Buffer, IRModule, PrimFunc
+from ..tir.nodes import Buffer, For, ForKind, IRModule, PrimFunc, Stmt
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredKernel:
     """A kernel for a `target`, with the facts that linking needs.
 
-    One run stores at most `written[k]` elements of parameter k (None: unknown), and reads at least
-    `surely_read[k]`. `func` is the kernel as a program; if it comes from the cache, that is None, and `script` is
-    its text.
+    One run stores at most `written[k]` elements of parameter k (None: unknown), and reads at least `surely_read[k]`.
+    `tasks` is how many iterations its parallel loop has, 0 if it has none or a size decides. `func` is the kernel as a
+    program; if it comes from the cache, that is None, and `script` is its text.
     """
 
     name: str
@@ -33,6 +33,7 @@ class LoweredKernel:
     target: str
     func: PrimFunc | None = None
     shared_bytes: int = 0  # of storage whose size the launch says
+    tasks: int = 0
 
     def program(self) -> PrimFunc:
         """The kernel as a program of the kernel level."""
@@ -93,7 +94,14 @@ def _kernel(func: PrimFunc, source: str, target: Target) -> LoweredKernel:
         target.brief,
         func,
         dynamic_storage(func)[1],
+        _tasks(func.body),
     )
+
+
+def _tasks(body: Stmt) -> int:
+    if not isinstance(body, For) or body.kind is not ForKind.PARALLEL:
+        return 0
+    return body.extent.value if isinstance(body.extent, IntImm) else 0
 
 
 def kernel_params(kernel: PrimFunc) -> tuple[KernelParam, ...]:

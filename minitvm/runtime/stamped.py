@@ -20,8 +20,8 @@ class StampedRun:
     """The outputs of a run, and the times of its steps.
 
     `times`, int64 [threads, steps + 1], are nanoseconds of CLOCK: `times[thread, i]` is when that thread reached step i
-    of the executable, the last column is the end; 0 means that the thread took no part. `sizes` are the values of
-    symbolic dimensions.
+    of the executable (a barrier: when it had nothing left to do), the last column is the end; 0 means that the thread
+    took no part. `sizes` are the values of symbolic dimensions.
     """
 
     outputs: list[np.ndarray[Any, Any]]

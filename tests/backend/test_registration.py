@@ -74,7 +74,7 @@ def test_all_missing_parts_are_told_at_once() -> None:
 
 WRONG = {
     "takes too little": ({"generate": lambda kernel: ""}, "generate(kernel): too many positional arguments"),
-    "takes too much": ({"waits": lambda a, b: []}, "waits(a, b): missing a required argument: 'b'"),
+    "takes too much": ({"waits": lambda a, b, c: []}, "waits(a, b, c): missing a required argument: 'c'"),
     "not called": ({"rules": 3}, "rules: 3, which cannot be called"),
     "no name": ({"program": "a program"}, "program: the text 'a program', which is not a name such as"),
     "no method": ({"program": dict}, "program: dict without bind and holds"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import signal
@@ -19,8 +20,8 @@ from minitvm.runtime.cpu.compiler import compile_kernel
 from minitvm.runtime.cpu.executor import (
     BARRIER,
     COPY,
-    END,
     IS_PARKED,
+    MOST_PIECES,
     PARALLEL,
     PARKED,
     SEQUENTIAL,
@@ -28,25 +29,54 @@ from minitvm.runtime.cpu.executor import (
     WORKER_WORDS,
 )
 from minitvm.runtime.cpu.loader import load_kernel
+from minitvm.runtime.cpu.step_table import step_table
 from minitvm.runtime.cpu.team import ThreadTeam
 
-# Rotation: thread t writes slot t of the next row from slot t + 1 of this one, so a missing barrier is a wrong number.
+# Rotation: slot i of the next row is made from slot i + 1 of this one, so a missing barrier is a wrong number.
 ROTATE = """\
 def rotate(args, thread, threads):
-    row = args[1]
+    row, n = args[1], args[2]
     words = pointer_i64(args[0])
-    words[(row + 1) * threads + thread] = words[row * threads + (thread + 1) % threads] + 1
+    for i in range(n * thread // threads, n * (thread + 1) // threads):
+        words[(row + 1) * n + i] = words[row * n + (i + 1) % n] + 1
 """
-COUNT = "def count(args, thread, threads):\n    args[thread] += threads\n"
+COUNT = """\
+def count(args, thread, threads):
+    n = args[0]
+    for i in range(n * thread // threads, n * (thread + 1) // threads):
+        args[1 + i] += 1
+"""
+# The first iteration does not end before `args[1]` others have, or it gives up and says so.
+STUCK = """\
+def stuck(args, thread, threads):
+    n = args[0]
+    for i in range(n * thread // threads, n * (thread + 1) // threads):
+        if i == 0:
+            turns = 0
+            while atomic_load(args, 2) < args[1]:
+                pause()
+                turns += 1
+                if turns > 200000000:
+                    args[3] = 1
+                    return
+        else:
+            atomic_add(args, 2, 1)
+"""
 
 
-@pytest.fixture(scope="module")
-def kernels() -> dict[str, Any]:
+@functools.cache
+def compiled() -> dict[str, Any]:
     imports = "from minitvm.runtime.vectors.simd import pointer_i64\n"
+    imports += "from minitvm.runtime.cpu.concurrency import atomic_add, atomic_load, pause\n"
     return {
         name: load_kernel(compile_kernel(imports + source, name), name)
-        for name, source in (("rotate", ROTATE), ("count", COUNT))
+        for name, source in (("rotate", ROTATE), ("count", COUNT), ("stuck", STUCK))
     }
+
+
+@pytest.fixture
+def kernels() -> dict[str, Any]:
+    return compiled()
 
 
 @pytest.fixture
@@ -65,20 +95,20 @@ def make_team() -> Iterator[Callable[..., ThreadTeam]]:
 class Rotation:
     """A program of `rows` parallel steps with a barrier after each."""
 
-    def __init__(self, kernels: dict[str, Any], threads: int, rows: int) -> None:
-        self.threads, self.rows = threads, rows
-        self.words = np.zeros((rows + 1, threads), np.int64)
-        self.args = np.array([(self.words.ctypes.data, r) for r in range(rows)], np.int64)
-        steps = []
+    def __init__(self, kernels: dict[str, Any], threads: int, rows: int, columns: int = 19) -> None:
+        self.rows, self.columns = rows, columns
+        self.words = np.zeros((rows + 1, columns), np.int64)
+        self.args = np.array([(self.words.ctypes.data, r, columns) for r in range(rows)], np.int64)
+        steps: list[Any] = []
         for r in range(rows):
             steps += [(PARALLEL, kernels["rotate"].address, self.args[r].ctypes.data, 0), (BARRIER, 0, 0, 0)]
-        self.table = np.array([*steps, (END, 0, 0, 0)], np.int64)
+        self.table = step_table(steps, threads)
 
     def run(self, team: ThreadTeam) -> None:
-        start = np.random.default_rng().integers(0, 1000, self.threads)
+        start = np.random.default_rng().integers(0, 1000, self.columns)
         self.words[...] = -1
         self.words[0] = start
-        team.run(self.table.ctypes.data)
+        team.run(self.table.address)
         np.testing.assert_array_equal(self.words[-1], np.roll(start, -self.rows) + self.rows)
 
 
@@ -123,26 +153,65 @@ def test_idle_workers_cost_nothing(kernels: dict[str, Any], make_team: Any) -> N
 
 def test_a_sequential_program_wakes_nobody(kernels: dict[str, Any], make_team: Any) -> None:
     team = make_team(4)
-    words = np.zeros(8, np.int64)
+    words = np.array([3, 0, 0, 0, 0], np.int64)
     source, copy = np.arange(5, dtype=np.int64), np.zeros(5, np.int64)
     args = np.array([copy.ctypes.data, source.ctypes.data, source.nbytes], np.int64)
-    table = np.array(
-        [(SEQUENTIAL, kernels["count"].address, words.ctypes.data, 0), (COPY, 0, args.ctypes.data, 0), (END, 0, 0, 0)],
-        np.int64,
+    table = step_table(
+        [(SEQUENTIAL, kernels["count"].address, words.ctypes.data, 0), (COPY, 0, args.ctypes.data, 0)], 4
     )
-    team.run(table.ctypes.data, parallel=False)
-    assert words.tolist() == [1, 0, 0, 0, 0, 0, 0, 0]  # once, told that it is alone
+    assert not table.parallel
+    team.run(table.address, parallel=False)
+    assert words.tolist() == [3, 1, 1, 1, 0]  # once, told that it is alone
     assert copy.tolist() == source.tolist()
     assert team._workers == []
 
 
 def test_sequential_steps_of_a_parallel_program_run_once(kernels: dict[str, Any], make_team: Any) -> None:
     team = make_team(3)
-    words = np.zeros(8, np.int64)
+    words = np.array([3, 0, 0, 0, 0], np.int64)
     call = kernels["count"].address, words.ctypes.data, 0
-    table = np.array([(SEQUENTIAL, *call), (BARRIER, 0, 0, 0), (PARALLEL, *call), (END, 0, 0, 0)], np.int64)
-    team.run(table.ctypes.data)
-    assert words.tolist() == [4, 3, 3, 0, 0, 0, 0, 0]
+    team.run(step_table([(SEQUENTIAL, *call), (BARRIER, 0, 0, 0), (PARALLEL, *call)], 3).address)
+    assert words.tolist() == [3, 2, 2, 2, 0]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+def test_each_iteration_runs_once_in_each_run(make_team: Any, threads: int) -> None:
+    each_iteration_runs_once(make_team(threads))
+
+
+def each_iteration_runs_once(team: ThreadTeam) -> None:
+    """Of steps with fewer iterations than pieces and with more, with barriers between them and without."""
+    threads, kernels = team.threads, compiled()
+    extents = (0, 1, 2, 7, 64, 1000)
+    counted = [np.array([n, *[0] * (n + 1)], np.int64) for n in extents]
+    steps: list[Any] = []
+    for number, words in enumerate(counted):
+        known = int(words[0]) if number % 2 else 0
+        steps.append((PARALLEL, kernels["count"].address, words.ctypes.data, known))
+        steps += [(BARRIER, 0, 0, 0)] if number % 3 == 2 else []
+    table = step_table(steps, threads)
+    runs = 50
+    for _ in range(runs):
+        team.run(table.address)
+    for n, words in zip(extents, counted, strict=True):
+        assert words.tolist() == [n, *[runs] * n, 0]
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_others_do_what_a_stopped_thread_has_not_begun(kernels: dict[str, Any], make_team: Any, threads: int) -> None:
+    """Its part of the step, and its part of the next one, which depends on nothing."""
+    team = make_team(threads)
+    part = 1 << (MOST_PIECES - 1)  # the last pieces have one iteration, the first one half of them
+    counted = np.zeros(4, np.int64)
+    behind = np.array([part * threads, *[0] * part * threads], np.int64)
+    counted[:2] = part * threads, part * threads - part // 2
+    call = kernels["stuck"].address, counted.ctypes.data, 0
+    table = step_table([(PARALLEL, *call), (PARALLEL, kernels["count"].address, behind.ctypes.data, 0)], threads)
+    for _ in range(5):
+        counted[2:] = behind[1:] = 0
+        team.run(table.address)
+        assert counted[3] == 0, "the first iteration waited in vain"
+        assert counted[2] == part * threads - 1 and set(behind[1:]) == {1}
 
 
 def test_two_python_threads_take_turns(kernels: dict[str, Any], make_team: Any) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 from ...executable import Kernel
 from ...executable.alignment import address
 from ..words import scalar_word
-from .executor import END, PARALLEL, SEQUENTIAL, STEP_WORDS
+from .executor import PARALLEL, SEQUENTIAL
+from .step_table import step_table
 from .team import default_threads, shared_team
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class HostedKernel:
-    """Runs one kernel on all threads of a team, or on the caller's: a step table of one step."""
+    """Runs one kernel on all threads of a team, or on the caller's: step tables of one step."""
 
     def __init__(self, kernel: Kernel, threads: int | None, code: LoadedCode | None = None) -> None:
         """`threads` is the size of the team, None for `default_threads`.
@@ -29,15 +30,13 @@ class HostedKernel:
         self._code = _loaded(kernel) if code is None else code
         self._team = shared_team(default_threads() if threads is None else threads)
         self._args = np.zeros(max(1, len(kernel.params)), np.int64)
-        self._table = np.zeros(2 * STEP_WORDS, np.int64)
-        self._table[:STEP_WORDS] = SEQUENTIAL, self._code.address, address(self._args), 0
-        self._table[STEP_WORDS] = END
+        rows = [(kind, self._code.address, address(self._args), 0) for kind in (SEQUENTIAL, PARALLEL)]
+        self._tables = [step_table([row], self._team.threads) for row in rows]
 
     def __call__(self, arguments: Sequence[Any], parallel: bool) -> None:
         for k, (value, param) in enumerate(zip(arguments, self._params, strict=True)):
             self._args[k] = address(value) if isinstance(value, np.ndarray) else scalar_word(value, param.dtype)
-        self._table[0] = PARALLEL if parallel else SEQUENTIAL
-        self._team.run(address(self._table), parallel)
+        self._team.run(self._tables[parallel].address, parallel)
 
 
 def _loaded(kernel: Kernel) -> LoadedCode:

@@ -55,13 +55,13 @@ from .segments import (
     NUMBER,
     OVER,
     Alone,
-    NativeStep,
     Repeated,
     Segment,
     Table,
     segments,
 )
 from .stamps import StampedProgram
+from .step_table import NativeStep
 from .team import ThreadTeam, default_threads, shared_team
 
 if TYPE_CHECKING:
@@ -250,8 +250,10 @@ class BoundProgram:
         args = self._arguments(number)
         if isinstance(step, Copy):
             return (COPY, 0, args, 0)
-        operation = PARALLEL if step.parallel else SEQUENTIAL
-        return (operation, self.program.kernels[step.kernel].address, args, 0)
+        code = self.program.kernels[step.kernel].address
+        if not step.parallel:
+            return (SEQUENTIAL, code, args, 0)
+        return (PARALLEL, code, args, self.program.executable.kernels[step.kernel].tasks)
 
     def _arguments(self, number: int) -> int:
         """The address of a step's arguments."""
@@ -259,7 +261,8 @@ class BoundProgram:
 
     def segments(self, stamp: Callable[[int], NativeStep] | None = None) -> list[Segment]:
         """Tables of native steps, and the steps between them that Python takes, with stamps as `segments.segments`."""
-        return segments(self.program.executable, self._native_step, self._arguments, stamp)
+        program = self.program
+        return segments(program.executable, program.threads, self._native_step, self._arguments, stamp)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener] = ()) -> None:
         """Run with the addresses of the input tensors (anything for scalars) and of the output tensors.
@@ -279,7 +282,7 @@ class BoundProgram:
         team_run = self.program.team.run
         for part in parts:
             if isinstance(part, Table):
-                team_run(part.address, part.parallel)
+                team_run(part.native.address, part.native.parallel)
                 if part.bounded:
                     self._check_bounds(part.bounded)
                 continue
@@ -363,7 +366,9 @@ class BoundProgram:
         if isinstance(x.steps[number], Loop):
             return Repeated(number, ())
         only = replace(x, steps=x.steps[number : number + 1])
-        (segment,) = segments(only, lambda _: self._native_step(number), lambda _: self._arguments(number))
+        (segment,) = segments(
+            only, self.program.threads, lambda _: self._native_step(number), lambda _: self._arguments(number)
+        )
         return segment if isinstance(segment, Table) else Alone(number)
 
     def run_alone(self, number: int) -> None:

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
-
-import numpy as np
+from typing import TypeAlias
 
 from ...executable import BindSize, CallExternal, CallKernel, Executable, Loop, Step
-from ...executable.alignment import address
-from .executor import BARRIER, END, LOOP_BEGIN, LOOP_HEAD, LOOP_NEXT, PARALLEL, STEP_WORDS
-
-NativeStep = tuple[int, int, int, int]
+from .executor import BARRIER, LOOP_BEGIN, LOOP_HEAD, LOOP_NEXT, STEP_WORDS
+from .step_table import NativeStep, StepTable, step_table
 
 # The words of a loop in the argument table.
 NUMBER, LIMIT, GOING, MOST, DECISION = range(5)
@@ -36,9 +32,7 @@ def is_alone(x: Executable, step: Step) -> bool:
 class Table:
     """A table of native steps; `bounded` are the numbers of those of its loops that have a bound."""
 
-    words: np.ndarray[Any, Any]
-    address: int
-    parallel: bool
+    native: StepTable
     bounded: tuple[int, ...] = ()
 
 
@@ -61,18 +55,22 @@ Segment: TypeAlias = "Table | Alone | Repeated"
 Native: TypeAlias = Callable[[int], NativeStep]
 
 
-def segments(x: Executable, native: Native, args: Callable[[int], int], stamp: Native | None = None) -> list[Segment]:
-    """The segments of a program.
+def segments(
+    x: Executable, threads: int, native: Native, args: Callable[[int], int], stamp: Native | None = None
+) -> list[Segment]:
+    """The segments of a program for a team of `threads` threads.
 
     `native(i)` is step i for the executor, `args(i)` the address of its arguments. `stamp(i)` returns a step that is
     inserted before step i, and at the end of each table.
     """
-    return _Segments(x, native, args, stamp).between(0, len(x.steps))
+    return _Segments(x, threads, native, args, stamp).between(0, len(x.steps))
 
 
 class _Segments:
-    def __init__(self, x: Executable, native: Native, args: Callable[[int], int], stamp: Native | None) -> None:
-        self.x, self.native, self.args, self.stamp = x, native, args, stamp
+    def __init__(
+        self, x: Executable, threads: int, native: Native, args: Callable[[int], int], stamp: Native | None
+    ) -> None:
+        self.x, self.threads, self.native, self.args, self.stamp = x, threads, native, args, stamp
 
     def between(self, first: int, last: int) -> list[Segment]:
         """The segments of the steps from `first` up to `last`."""
@@ -80,10 +78,10 @@ class _Segments:
         rows: list[NativeStep] = []
         begin = first  # of the table that is being made
 
-        def close(end: int) -> None:
+        def close(end: int, before_alone: bool) -> None:
             nonlocal rows
             if rows:
-                if self.stamp is not None and end == len(self.x.steps):
+                if self.stamp is not None and (before_alone or end == len(self.x.steps)):
                     rows.append(self.stamp(end))
                 made.append(self.table(rows, begin, end))
             rows = []
@@ -93,22 +91,20 @@ class _Segments:
             step = self.x.steps[at]
             end = at + 1 + step.steps if isinstance(step, Loop) else at + 1
             if any(is_alone(self.x, inner) for inner in self.x.steps[at:end]):
-                if rows and self.stamp is not None:
-                    rows.append(self.stamp(at))
-                close(at)
+                close(at, before_alone=True)
                 made.append(Repeated(at, tuple(self.between(at + 1, end))) if isinstance(step, Loop) else Alone(at))
                 begin = end
             else:
                 self.append(rows, at)
             at = end
-        close(last)
+        close(last, before_alone=False)
         return made
 
     def append(self, rows: list[NativeStep], number: int) -> None:
         """One step, or a loop with its body, at the end of a table."""
+        step = self.x.steps[number]
         if self.stamp is not None:
             rows.append(self.stamp(number))
-        step = self.x.steps[number]
         if not isinstance(step, Loop):
             rows.append(self.native(number))
             return
@@ -127,10 +123,9 @@ class _Segments:
     def table(self, rows: Sequence[NativeStep], first: int, last: int) -> Table:
         end = len(rows) * STEP_WORDS
         complete = [(row[0], end, *row[2:]) if row[0] == LOOP_HEAD else row for row in rows]
-        words = np.array([*complete, (END, 0, 0, 0)], np.int64)
         steps = self.x.steps
         bounded = [k for k in range(first, last) if isinstance(loop := steps[k], Loop) and loop.most is not None]
-        return Table(words, address(words), any(row[0] == PARALLEL for row in rows), tuple(bounded))
+        return Table(step_table(complete, self.threads), tuple(bounded))
 
 
 _BARRIER = (BARRIER, 0, 0, 0)

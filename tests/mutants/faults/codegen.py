@@ -1,7 +1,10 @@
 """Faults in code generation for CPUs: scalar code, vector code, masks, local buffers and registers; in what the
 generated code calls; and in linking: memory plans and barriers."""
 
+from minitvm.runtime.cpu.team import ThreadTeam
+from tests.link import test_phases
 from tests.runtime.test_simd_division import quotients, remainders
+from tests.runtime.test_team import each_iteration_runs_once
 
 from ..patch import Faults
 from ..seeded import FRACTIONS, PAIRS
@@ -198,10 +201,23 @@ DIVISION.edit(
     by=[by_hand("remainders", remainders)],
 )  # fmt: skip
 
+CALLS = by_hand("random calls", test_phases.test_a_barrier_stands_where_one_is_needed)
+SHARES = by_hand("parts of values", test_phases.test_parts_of_one_value_wait_for_the_whole)
+DEALT = by_hand("pieces", lambda: each_iteration_runs_once(ThreadTeam(3)))
 LINK = Faults("link", "minitvm.link.linker", [linked(), linked(random_blocks, ("parallel", "parallel", "split"))])
-LINK.edit("missing barrier before a parallel kernel", "team_waits", "[before or now for", "[before for")
-LINK.edit("missing barrier after a parallel kernel", "team_waits", "[before or now for", "[now for")
+LINK.edit(
+    "values of steps that run at the same time share memory", "Linker._plan",
+    "if any(is_parallel(self.steps[k]) for k in phase):", "if False:", by=[CALLS],
+)  # fmt: skip
 LINK.edit("a value dies at its first reader", "Linker._plan", "last[slot] = number", "last.setdefault(slot, number)")
+PHASES = Faults("phases", "minitvm.link.phases", [*LINK.by, CALLS])
+PHASES.edit("missing barrier before a parallel kernel", "team_waits", "if everyone or other", "if other")
+PHASES.edit("missing barrier after a parallel kernel", "team_waits", "if everyone or other", "if everyone")
+PHASES.edit("a barrier ends no phase", "team_waits", "phase = []", "pass", by=[CALLS])
+PHASES.edit("what is written over is nobody's", "Touch.meets", "self.writes or other.writes", "self.writes", by=[CALLS])
+PHASES.edit("a part is apart from its whole", "_touch", "id(home)", "id(slot)", by=[SHARES])
+EXECUTOR = Faults("executor", "minitvm.runtime.cpu.executor", [DEALT])
+EXECUTOR.edit("a step is dealt in the first run only", "SOURCE", "dealt[counter + 1] = limit", "pass")
 MEMORY = Faults(
     "memory plan",
     "minitvm.executable.plan_memory",
