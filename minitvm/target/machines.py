@@ -339,8 +339,9 @@ def _pocl() -> GPU:
     cpu = _host()
     return replace(
         _OPENCL, name="pocl", max_threads_per_block=4096, max_block_dim=(4096, 4096, 4096),
-        max_shared_memory_per_block=512 * _KB, multiprocessors=cpu.cores, vector_bits=cpu.vector_bits, local_memory_helps=False,
-        vector_registers=cpu.vector_registers, l1_rate=cpu.l1_rate, vector_widths=(2, 4, 8, 16),
+        max_shared_memory_per_block=512 * _KB, multiprocessors=cpu.cores, vector_bits=cpu.vector_bits,
+        local_memory_helps=False, vector_registers=cpu.vector_registers, l1_rate=cpu.l1_rate,
+        vector_widths=(2, 4, 8, 16),
     )  # fmt: skip
 
 

@@ -82,7 +82,7 @@ class _Segments:
             nonlocal rows
             if rows:
                 if self.stamp is not None and (before_alone or end == len(self.x.steps)):
-                    rows.append(self.stamp(end))
+                    rows += [_BARRIER, self.stamp(end)]  # the last step takes until all threads are done
                 made.append(self.table(rows, begin, end))
             rows = []
 

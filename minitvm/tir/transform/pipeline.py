@@ -27,6 +27,7 @@ from .inject_prefetch import inject_prefetch
 from .inject_software_pipeline import inject_software_pipeline
 from .inject_virtual_thread import inject_virtual_thread
 from .insert_barriers import insert_barriers
+from .join_parallel_loops import join_parallel_loops
 from .keep_roles import keep_roles
 from .lower_init import lower_init
 from .lower_match_buffers import lower_match_buffers
@@ -86,6 +87,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(simplify, "indices in linear form, decided branches and loops of one iteration gone"),
     _plain(skip_zeros, "noted loops of a sum run only where they read something but padding"),
     _plain(fuse_parallel_loops, "one parallel loop a kernel, outermost"),
+    _plain(join_parallel_loops, "parallel loops that touch different elements are one, so that no thread waits"),
     _plain(separate_allocations, "what an iteration of a concurrent loop allocates is its own, wherever it is placed"),
     _plain(insert_barriers, "threads wait where one may touch shared storage that another one touched before"),
     _plain(hoist_conditions, "inits move before their reduction loops, invariant conditions around loops"),

@@ -6,6 +6,7 @@ from tests.tir.analysis.test_views import VIEWS as MALFORMED
 from tests.tir.analysis.test_views import test_a_view_that_does_not_fit_is_refused
 from tests.tir.test_strides import IN_LOOPS, test_parts_of_an_allocation_do_not_overlap
 from tests.tir.transform.test_hoist_conditions import divisions_stay_guarded, ends_that_an_init_changes
+from tests.tir.transform.test_join_parallel_loops import test_by_hand as loops_beside
 from tests.tir.transform.test_negative_extents import LOOPS, test_loops_run_as_often_as_they_did
 from tests.tir.transform.test_strided_stores import gaps_are_filled
 from tests.tir.transform.test_vector_indices import all_vectors
@@ -271,6 +272,12 @@ FUSE.edit(
 FUSE.edit(
     "two different parts get one name", "with_named_parts", "key = structural_key(new)", "key = type(new)", by=[NESTS]
 )
+JOIN = Faults(
+    "join_parallel_loops", TRANSFORM + "join_parallel_loops", [by_hand("loops beside one another", loops_beside)]
+)
+JOIN.edit("loops that meet are joined", "_apart", "order, order, [0]) is None", "order, order, [0]) is not False")
+JOIN.edit("what the later loop writes may be read before", "_apart", "or written[1] & read[0]", "")
+JOIN.edit("a loop begins where it ends", "_chosen", "var - ends[number - 1]", "var - ends[number]")
 FUSE.edit("an inner parallel loop stays", "_serial", "new.kind == ForKind.PARALLEL", "False")
 
 

@@ -1,0 +1,94 @@
+"""Parallel loops that follow one another and touch different elements become one, whose iterations are those of all.
+
+    for i in parallel(m): S(i)            for k in parallel(m + n):
+    for j in parallel(n): T(j)      ->        if k < m: S(k)
+                                              else: let j = k - m: T(j)
+
+A kernel has one parallel loop, and threads wait between kernels. What a schedule divides by size, groups of four rows
+and the rows that are left, has few iterations each, and none of them needs another. Where two loops write one buffer,
+integer sets tell whether they meet (`arith.dependence`). A loop that reads what the one before it wrote, and writes
+something else, is a stage behind it: nobody asks.
+"""
+
+from __future__ import annotations
+
+from ...arith.dependence import Access, find_dependence
+from ...expr import Expr, Var
+from ..analysis.bindings import loop_ranges
+from ..analysis.dependences import point_at
+from ..analysis.effects import Effects, effects
+from ..conditions import all_of, is_const, iterations
+from ..nodes import Allocate, Buffer, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
+
+
+def join_parallel_loops(func: PrimFunc) -> PrimFunc:
+    """Join the parallel loops at the top of a function that touch different elements."""
+    return func.with_body(_visit(func.body))
+
+
+def _visit(stmt: Stmt) -> Stmt:
+    if isinstance(stmt, Allocate):
+        return Allocate(stmt.buffer, _visit(stmt.body), stmt.annotations)
+    if not isinstance(stmt, Seq):
+        return stmt
+    parts: list[Stmt] = []
+    together: list[For] = []
+    for part in stmt.stmts:
+        loop = part if isinstance(part, For) and _may_join(part) else None
+        if loop is None or not all(_apart(earlier, loop) for earlier in together):
+            parts += _joined(together)
+            together = []
+        if loop is None:
+            parts.append(_visit(part))
+        else:
+            together.append(loop)
+    return Seq.of(*parts, *_joined(together))
+
+
+def _may_join(loop: For) -> bool:
+    return loop.kind is ForKind.PARALLEL and is_const(loop.start, 0) and not loop.annotations
+
+
+def _apart(first: For, second: For) -> bool:
+    """Whether no iteration of one loop touches what one of the other writes."""
+    if first.var.dtype != second.var.dtype:
+        return False
+    one, other = effects(first), effects(second)
+    written = [{touch.buffer for touch in each.writes} for each in (one, other)]
+    if not written[0] & written[1]:
+        read = [{touch.buffer for touch in each.reads} for each in (one, other)]
+        return not (written[0] & read[1] or written[1] & read[0])
+    points = [_points(each, written[0] | written[1]) for each in (one, other)]
+    order = {point: (position,) for position, every in enumerate(points) for point in every}
+    return find_dependence([*points[0], *points[1]], order, order, [0]) is None
+
+
+def _points(touched: Effects, buffers: set[Buffer]) -> list[Access]:
+    return [
+        point_at(t.buffer, t.sides(), loop_ranges(t.loops), write, all_of(t.conditions))
+        for write, touches in ((False, touched.reads), (True, touched.writes))
+        for t in touches
+        if t.buffer in buffers
+    ]
+
+
+def _joined(loops: list[For]) -> list[For]:
+    if len(loops) < 2:
+        return list(loops)
+    var = Var("_".join(dict.fromkeys(loop.var.name for loop in loops)), loops[0].var.dtype)
+    counts = [iterations(loop.extent).astype(loop.extent.dtype) for loop in loops]
+    ends = [counts[0]]
+    for count in counts[1:]:
+        ends.append(ends[-1] + count)
+    return [For(var, loops[0].start, ends[-1], ForKind.PARALLEL, _chosen(var, loops, ends))]
+
+
+def _chosen(var: Var, loops: list[For], ends: list[Expr]) -> Stmt:
+    """The body of the loop to which an iteration belongs; `ends` are the iterations up to each loop's last."""
+    body: Stmt | None = None
+    for number in reversed(range(len(loops))):
+        own = var - ends[number - 1].astype(var.dtype) if number else var
+        part = LetStmt(loops[number].var, own, loops[number].body)
+        body = part if body is None else If(var < ends[number].astype(var.dtype), part, body)
+    assert body is not None
+    return body
