@@ -13,7 +13,7 @@ something else, is a stage behind it: nobody asks.
 from __future__ import annotations
 
 from ...arith.dependence import Access, find_dependence
-from ...expr import Expr, Var
+from ...expr import Expr, IntImm, Var
 from ..analysis.bindings import loop_ranges
 from ..analysis.dependences import point_at
 from ..analysis.effects import Effects, effects
@@ -35,7 +35,7 @@ def _visit(stmt: Stmt) -> Stmt:
     together: list[For] = []
     for part in stmt.stmts:
         loop = part if isinstance(part, For) and _may_join(part) else None
-        if loop is None or not all(_apart(earlier, loop) for earlier in together):
+        if loop is None or not _fit([*together, loop]) or not all(_apart(earlier, loop) for earlier in together):
             parts += _joined(together)
             together = []
         if loop is None:
@@ -49,10 +49,17 @@ def _may_join(loop: For) -> bool:
     return loop.kind is ForKind.PARALLEL and is_const(loop.start, 0) and not loop.annotations
 
 
+def _fit(loops: list[For]) -> bool:
+    """Whether one variable counts all iterations; open extents count as nothing in a word of 32 bits or more."""
+    dtype = loops[0].var.dtype
+    if any(loop.var.dtype != dtype for loop in loops):
+        return False
+    known = [loop.extent.value for loop in loops if isinstance(loop.extent, IntImm)]
+    return sum(known) <= dtype.max and (len(known) == len(loops) or dtype.bits >= 32)
+
+
 def _apart(first: For, second: For) -> bool:
     """Whether no iteration of one loop touches what one of the other writes."""
-    if first.var.dtype != second.var.dtype:
-        return False
     one, other = effects(first), effects(second)
     written = [{touch.buffer for touch in each.writes} for each in (one, other)]
     if not written[0] & written[1]:

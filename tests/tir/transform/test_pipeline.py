@@ -343,6 +343,21 @@ def stored_rows() -> PrimFunc:
     return tiles(2, "parallel")
 
 
+HALVES = """
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    for i in T.parallel(32):
+        B[i] = A[i]
+    for i in T.parallel(32):
+        B[i + 32] = A[i] + T.float32(1)
+"""
+
+
+def halves() -> PrimFunc:
+    """Two halves of a result, each a parallel loop."""
+    return from_source(HALVES)
+
+
 def test_every_pass_changes_one_of_the_programs() -> None:
     changed: set[str] = set()
 
@@ -352,6 +367,7 @@ def test_every_pass_changes_one_of_the_programs() -> None:
 
     others = (
         on_a_grid, pieces_on_a_grid, open_rows, stored_rows, sums_of_teams, dilated_taps, read_twice, in_turn, swizzled,
+        halves,
     )  # fmt: skip
     for make in (*PROGRAMS.values(), *others):
         lower(make(), callback=compare)
