@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from math import gcd
 from typing import Any
 
-from ..expr import Expr, Node, Var
+from ..expr import Expr, Node, Var, find
 
 PRODUCT, FLOORDIV, FLOORMOD, MIN, MAX, OPAQUE = "product", "floordiv", "floormod", "min", "max", "opaque"
 _MAX_EXPANSION = 64  # terms of an expanded product; more than that is no longer an index anybody wrote
@@ -244,8 +244,6 @@ def term_variables(term: Term) -> Iterator[Var]:
         if isinstance(arg, Affine):
             yield from variables(arg)
         elif isinstance(arg, Expr) and not isinstance(arg, Var):
-            from ..expr import walk
-
-            yield from (item for item in walk(arg) if isinstance(item, Var))
+            yield from (item for item in find(arg, Var))
         else:
             yield from term_variables(arg)

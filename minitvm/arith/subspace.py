@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..expr import Expr, IntImm, Range, Var, as_expr, const, walk
+from ..expr import Expr, IntImm, Range, Var, as_expr, const, find, walk
 from ..expr.conditions import both, conjuncts
 from .affine import Affine, Term
 from .analyzer import Analyzer
@@ -172,7 +172,7 @@ def _split_conditions(predicate: Expr, within: Loops, around: Loops) -> tuple[Ex
     """What a predicate asks of the outer loops, and what of the inner ones."""
     sides: dict[bool, Expr] = {True: const(True), False: const(True)}
     for condition in conjuncts(predicate):
-        used = {v for v in walk(condition) if isinstance(v, Var)}
+        used = set(find(condition, Var))
         if used & within.keys() and used & around.keys():
             raise _Indivisible(f"{condition} joins outer and inner loops", predicate=True)
         side = bool(used & within.keys())

@@ -24,7 +24,7 @@ from math import prod
 from typing import Any
 
 from ..errors import Unsupported
-from ..expr import Call, IntImm, walk
+from ..expr import Call, IntImm, find, walk
 from ..expr.conditions import is_const
 from ..expr.intrin import COLLECTIVES
 from ..target.cuda_capability import has_asynchronous_copies
@@ -117,7 +117,7 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         """
         if not any(isinstance(n, Instruction) and n.together == _WARP for n in walk(self.kernel.body)):
             return None
-        extents = {n.thread: n.extent for n in walk(self.kernel.body) if isinstance(n, For) and is_hardware_thread(n)}
+        extents = {n.thread: n.extent for n in find(self.kernel.body, For) if is_hardware_thread(n)}
         sizes = [extent.value for extent in extents.values() if isinstance(extent, IntImm)]
         return prod(sizes) if len(sizes) == len(extents) else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import Unsupported, report
-from ..expr import EQ, Expr, IntImm, const, substitute, walk
+from ..expr import EQ, Expr, IntImm, const, find, substitute, walk
 from ..tir.nodes import Buffer, BufferLoad, BufferStore, Instruction, Stmt, Tile
 from ..tir.script.printer import script
 
@@ -49,6 +49,6 @@ def refused(emitter: Any, stmt: Instruction, wanted: str, found: str) -> Unsuppo
 
 def access_outside(buffer: Buffer, body: Stmt) -> BufferLoad | BufferStore | None:
     """The first load or store of a buffer that is not an operand of an instruction; None where there is none."""
-    inside = {n for i in walk(body) if isinstance(i, Instruction) for n in walk(i)}
-    accesses = (n for n in walk(body) if isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer)
+    inside = {n for i in find(body, Instruction) for n in walk(i)}
+    accesses = (n for n in find(body, BufferLoad | BufferStore) if n.buffer is buffer)
     return next((n for n in accesses if n not in inside), None)

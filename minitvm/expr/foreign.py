@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..errors import Unsupported
 from .dtypes import DType
 from .nodes import Call, Node, StringImm
-from .visitor import walk
+from .visitor import find
 
 _CODE = "what foreign code does is not written down here"
 _POINTER = "a pointer hides what is read and written through it"
@@ -87,10 +87,7 @@ def result_dtype(op: ForeignOp, args: Iterable[Node]) -> DType | None:
 @functools.lru_cache(64)  # a program is run many times
 def first_foreign(program: Node) -> Call | None:
     """The first call of a program that nothing here runs."""
-    for node in walk(program):
-        if isinstance(node, Call) and node.op in FOREIGN:
-            return node
-    return None
+    return next((call for call in find(program, Call) if call.op in FOREIGN), None)
 
 
 def refusal(call: Call) -> str:

@@ -90,14 +90,15 @@ class Node:
     `expr.visitor` walks and rebuilds by it. `_defs` names the fields that *define* variables or buffers, which
     `structural_equal` may rename. `_accesses` says that its field `buffer` names memory, of which the node reads or
     writes an "element", or hands out the "address".
-    `_kept` (`expr.kept`), `_below` and `_names` (`expr.visitor`) are no parts of the node.
+    `_kept` (`expr.kept`), `_below`, `_names` and `_kinds` (`expr.visitor`) are no parts of the node.
     """
 
-    __slots__ = ("__weakref__", "_below", "_kept", "_names")
+    __slots__ = ("__weakref__", "_below", "_kept", "_kinds", "_names")
     _below: tuple[Node, ...]
     _children: ClassVar[tuple[str, ...]] = ()
     _defs: ClassVar[tuple[str, ...]] = ()
     _accesses: ClassVar[str] = ""
+    _kinds: int
     _names: tuple[frozenset[Any], frozenset[Any], frozenset[Any]]
 
     def __repr__(self) -> str:

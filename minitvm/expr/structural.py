@@ -8,6 +8,7 @@ only one of the other tree. Free ones must be the same object, unless `map_free_
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,16 +74,24 @@ class _Comparison:
         return same and self.bind(a, b)
 
     def _equal_fields(self, a: Node, b: Node, skip: str = "") -> bool:
-        fields = [f.name for f in dataclasses.fields(a) if f.compare and f.name != skip]  # type: ignore[arg-type]
-        # Definitions first: the other fields use them.
-        ordered = [n for n in fields if n in a._defs] + [n for n in fields if n not in a._defs]
-        return all(self._at("." + n, getattr(a, n), getattr(b, n), n in a._defs) for n in ordered)
+        for name, defines in _compared(type(a)):
+            if name != skip and not self._at("." + name, getattr(a, name), getattr(b, name), defines):
+                return False
+        return True
 
     def _at(self, step: str, a: Any, b: Any, defining: bool = False) -> bool:
         if self.equal(a, b, defining):
             return True
         self.path.append(step)
         return False
+
+
+@functools.cache
+def _compared(kind: Any) -> tuple[tuple[str, bool], ...]:
+    """The fields of a class of nodes that count, and whether each defines something: definitions first, for the others
+    use them."""
+    names = [f.name for f in dataclasses.fields(kind) if f.compare]
+    return tuple(sorted(((name, name in kind._defs) for name in names), key=lambda field: not field[1]))
 
 
 def _printed_alike(a: Var, b: Var) -> bool:
@@ -92,7 +101,7 @@ def _printed_alike(a: Var, b: Var) -> bool:
 
 def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
     """Whether two trees are the same program up to the names of what they define."""
-    return _Comparison(map_free_vars).equal(a, b, defining=map_free_vars)
+    return a is b or _Comparison(map_free_vars).equal(a, b, defining=map_free_vars)
 
 
 def first_difference(a: Any, b: Any, map_free_vars: bool = False) -> str | None:

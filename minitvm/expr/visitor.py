@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -70,6 +71,65 @@ def walk(node: Node) -> Iterator[Node]:
             extend(top._below)
         except AttributeError:
             extend(_below(top))
+
+
+def find(node: Node, kind: Any) -> Iterator[Any]:
+    """The nodes of a class, or of one of several (`For | If`), in the order of `walk`.
+
+    A sub-tree that holds none is not entered: to look for the loops of a function takes no walk through its indices.
+    """
+    asked = _mask(kind, kinds(node))
+    stack = [node]
+    pop, extend = stack.pop, stack.extend
+    while stack:
+        top = pop()
+        if not kinds(top) & asked:
+            continue
+        if isinstance(top, kind):
+            yield top
+        extend(_below(top))
+
+
+def contains(node: Node, kind: Any) -> bool:
+    """Whether a tree has a node of a class, or of one of several."""
+    present = kinds(node)
+    return bool(present & _mask(kind, present))
+
+
+def kinds(node: Node) -> int:
+    """The classes of the nodes in a tree, a bit each; kept with each node, like `_below`."""
+    try:
+        return node._kinds
+    except AttributeError:
+        kind = node.__class__
+        present = _BITS.get(kind) or _new_bit(kind)
+        for child in _below(node):
+            present |= kinds(child)
+        _keep(node, "_kinds", present)
+        return present
+
+
+_BITS: dict[type, int] = {}  # of the classes of which there are nodes
+
+
+_NUMBERING = threading.Lock()
+
+
+def _new_bit(kind: type) -> int:
+    with _NUMBERING:
+        return _BITS.setdefault(kind, 1 << len(_BITS))
+
+
+def _mask(kind: Any, present: int) -> int:
+    """The bits of those classes that count as one asked for; all that are `present` have theirs."""
+    known = _MASKS.get(kind)
+    if known is None or present >> known[0]:  # a class that had no bit then
+        known = len(_BITS), sum(bit for one, bit in _BITS.items() if issubclass(one, kind))
+        _MASKS[kind] = known
+    return known[1]
+
+
+_MASKS: dict[Any, tuple[int, int]] = {}
 
 
 @functools.cache

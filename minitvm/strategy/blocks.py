@@ -7,8 +7,9 @@ from math import isqrt, prod
 from typing import Any
 
 from ..errors import ScheduleError
-from ..expr import REDUCE, Call, Div, IntImm, Node, children, walk
+from ..expr import REDUCE, Call, Div, IntImm, Node, children, contains, find, walk
 from ..expr.conditions import is_const
+from ..expr.visitor import accessed
 from ..tir import Schedule
 from ..tir.nodes import Block, BufferLoad, BufferStore, For, PrimFunc, root_block
 from ..tir.transform.affine import coefficient, linear, moves
@@ -81,14 +82,14 @@ def only_reduction(func: PrimFunc) -> Block | None:
 def contiguous_along_last(block: Block) -> bool:
     """Whether the last spatial iterator is the last index of what is written and of all that it indexes."""
     last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]
-    return all(_last_index_only(n, last) for n in walk(block.body) if isinstance(n, BufferLoad | BufferStore))
+    return all(_last_index_only(n, last) for n in find(block.body, BufferLoad | BufferStore))
 
 
 def reads_where_data_say(block: Block) -> bool:
     """Whether an index of a load is itself loaded, and results are written in order along the last spatial iterator."""
     last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]
-    stores = [n for n in walk(block.body) if isinstance(n, BufferStore)]
-    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad)]
+    stores = list(find(block.body, BufferStore))
+    loads = list(find(block.body, BufferLoad))
     by_data = any(isinstance(n, BufferLoad) for load in loads for i in load.indices for n in walk(i))
     return by_data and all(_last_index_only(store, last) for store in stores)
 
@@ -96,7 +97,7 @@ def reads_where_data_say(block: Block) -> bool:
 def reduces_along_last(block: Block) -> bool:
     """Whether the last reduction iterator is contiguous in all that it indexes."""
     last = [axis.var for axis in block.iter_vars if axis.kind == REDUCE][-1]
-    return all(_last_index_only(n, last) for n in walk(block.body) if isinstance(n, BufferLoad))
+    return all(_last_index_only(n, last) for n in find(block.body, BufferLoad))
 
 
 def _last_index_only(access: BufferLoad | BufferStore, var: Any) -> bool:
@@ -130,7 +131,9 @@ def readers(func: PrimFunc, block: Block) -> list[Block]:
     return [
         b
         for b in blocks_of(func)
-        if b is not block and any(isinstance(n, BufferLoad) and n.buffer in written for n in walk(b))
+        if b is not block
+        and not written.isdisjoint(accessed(b))
+        and any(isinstance(n, BufferLoad) and n.buffer in written for n in walk(b))
     ]
 
 
@@ -154,7 +157,7 @@ def beside(func: PrimFunc, name: str) -> set[str]:
 
 
 def _divides(block: Block) -> bool:
-    return any(isinstance(n, Div) for n in walk(block.body))
+    return contains(block.body, Div)
 
 
 def _axes(block: Block) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..arith.affine import structural_key
 from ..errors import MinitvmError, ScheduleError
-from ..expr import SPATIAL, Expr, FloorDiv, IntImm, IterVar, Range, Var, structural_equal, walk
+from ..expr import SPATIAL, Expr, FloorDiv, IntImm, IterVar, Range, Var, find, structural_equal
 from ..expr.conditions import is_const
 from ..tir import IndexMap, Schedule
 from ..tir.nodes import Block, Buffer, BufferLoad, BufferStore, PrimFunc
@@ -98,7 +98,7 @@ def rearrangement(reader: Block, source: Buffer) -> Rearrangement | None:
     store = reader.body
     if any(axis.kind != SPATIAL for axis in reader.iter_vars) or not isinstance(store, BufferStore):
         return None
-    loads = {structural_key(n.indices): n for n in walk(store) if isinstance(n, BufferLoad) and n.buffer is source}
+    loads = {structural_key(n.indices): n for n in find(store, BufferLoad) if n.buffer is source}
     axes = tuple(axis.var for axis in reader.iter_vars)
     if len(loads) != 1 or not store.indices or len(source.shape) != len(axes):
         return None

@@ -29,6 +29,7 @@ from ..expr import (
     Var,
     children,
     factors_of_words,
+    find,
     walk,
 )
 from ..expr.conditions import is_const
@@ -278,7 +279,7 @@ def _load(e: Expr) -> BufferLoad | None:
 def loops_as_one(sch: Schedule, handle: Any, loops: Sequence[tuple[int, Any]]) -> list[Any]:
     """Loops of a block, given with the positions of their iterators, neighbours that are one axis in memory fused."""
     block = block_of(sch, handle)
-    accesses = [node for node in walk(block.body) if isinstance(node, Access)]
+    accesses = list(find(block.body, Access))
     groups: list[list[tuple[int, Any]]] = []
     for position, loop in loops:
         follows = bool(groups) and groups[-1][-1][0] == position - 1

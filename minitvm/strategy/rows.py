@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd, lcm
 
-from ..expr import REDUCE, FloorDiv, IntImm, Var, const, walk
+from ..expr import REDUCE, FloorDiv, IntImm, Var, const, find, walk
 from ..expr.conditions import is_const
 from ..tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ..tir.transform.affine import Affine, coefficient, linear
@@ -86,7 +86,7 @@ def _kept(block: Block, sizes: list[int | None]) -> tuple[int, ...] | None:
     """The axes that a sum over elements of that shape keeps, and has no others; None for any other reduction."""
     axes = {axis.var: axis for axis in block.iter_vars}
     own = [axis for axis in block.iter_vars if axis.kind != REDUCE and not is_const(axis.dom.extent, 1)]
-    for load in (n for n in walk(block.body) if isinstance(n, BufferLoad)):
+    for load in (n for n in find(block.body, BufferLoad)):
         places = [axes.get(index) if isinstance(index, Var) else None for index in load.indices]
         if len(places) != len(sizes) or None in places or len(set(load.indices)) != len(sizes):
             continue

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..expr import Call, map_children, walk
+from ..expr import Call, find, map_children
 from .nodes import BlockRealize, Evaluate, For, PrimFunc, Seq, Stmt
 
 ASSUME = "assume"
@@ -32,7 +32,7 @@ def left_out(func: PrimFunc) -> PrimFunc:
         emptied = rebuilt is not node and isinstance(node, For | BlockRealize) and _is_empty(rebuilt)
         return Seq(()) if emptied else rebuilt
 
-    if not any(is_assumption(node) for node in walk(func.body)):
+    if not any(map(is_assumption, find(func.body, Evaluate))):
         return func
     return func.with_body(map_children(func.body, change))  # the root block stays, empty or not
 

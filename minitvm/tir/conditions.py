@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ..arith import Analyzer
-from ..expr import GE, GT, LE, LT, Div, Expr, FloorDiv, FloorMod, IntImm, Max, Mod, Node, Var, const, walk
+from ..expr import GE, GT, LE, LT, Div, Expr, FloorDiv, FloorMod, IntImm, Max, Mod, Node, Var, const, find
 from ..expr.conditions import all_of, both, conjuncts, is_const
 from ..expr.visitor import accessed
 from ..expr.visitor import variables as occurring
@@ -26,7 +26,7 @@ def reads_memory(e: Expr) -> bool:
 
 def always_defined(e: Expr) -> bool:
     """Whether the value exists for all values of the variables: no division by what may be zero."""
-    divisions = (node for node in walk(e) if isinstance(node, Div | Mod | FloorDiv | FloorMod))
+    divisions = (node for node in find(e, Div | Mod | FloorDiv | FloorMod))
     return all(isinstance(node.b, IntImm) and node.b.value != 0 for node in divisions if node.dtype.is_int)
 
 

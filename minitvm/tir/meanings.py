@@ -27,6 +27,7 @@ from ..expr import (
     StringImm,
     Var,
     as_expr,
+    find,
     free_vars,
     map_children,
     replace,
@@ -63,7 +64,7 @@ def register_meaning(name: str, meaning: Meaning, override: bool = False) -> Non
         raise InputError(f"{name} has a meaning already\n  try:    override=True")
     if isinstance(meaning, PrimFunc):
         body = _body(meaning)
-        more = next((n for n in walk(body) if isinstance(n, BlockRealize | BufferData)), None)
+        more = next((n for n in find(body, BlockRealize | BufferData)), None)
         root = meaning.body
         if more is not None or (isinstance(root, BlockRealize) and root.block.alloc_buffers):
             raise InputError(f"the meaning of {name} holds blocks, buffers or addresses\n  wanted: loops and stores")

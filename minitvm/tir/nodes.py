@@ -41,8 +41,8 @@ from ..expr import (
     Var,
     as_expr,
     const,
+    contains,
     node,
-    walk,
 )
 
 
@@ -360,7 +360,7 @@ def copied_load(value: Expr) -> BufferLoad | None:
     """What a copy reads: A[j] of `A[j]` and of `if_then_else(c, A[j], 0)`; None for other values."""
     if isinstance(value, Call) and value.op == "if_then_else":
         condition, read, other = value.args
-        plain = is_zero(other) and not any(isinstance(node, BufferLoad) for node in walk(condition))
+        plain = is_zero(other) and not contains(condition, BufferLoad)
         return read if plain and isinstance(read, BufferLoad) else None
     return value if isinstance(value, BufferLoad) else None
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from ..backend import lookup
 from ..errors import TargetError
-from ..expr import walk
+from ..expr import find, walk
 from ..records.record import CRASHED, HUNG, OK
 from ..strategy.blocks import blocks_of
 from ..target import Target
@@ -263,7 +263,7 @@ def indices(func: PrimFunc) -> list[int]:
 
 
 def _loaded(expressions: Iterable[Any]) -> set[Buffer]:
-    return {n.buffer for e in expressions for n in walk(e) if isinstance(n, BufferLoad)}
+    return {n.buffer for e in expressions for n in find(e, BufferLoad)}
 
 
 __all__ = ["OK", "Asked", "Limits", "Measured", "Runner", "apart_bytes", "caches", "indices", "request_of"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...expr import REDUCE, walk
+from ...expr import REDUCE, find
 from ...tir import Schedule
 from ...tir.nodes import BufferLoad, PrimFunc
 from ..blocks import block_of, blocks_of, computes, extents, volume
@@ -64,4 +64,4 @@ def block_weights(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
 
 def _loads(block: Any) -> Iterator[BufferLoad]:
-    return (n for n in walk(block.body) if isinstance(n, BufferLoad))
+    return (n for n in find(block.body, BufferLoad))

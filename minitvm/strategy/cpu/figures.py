@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import Var, walk
+from ...expr import Var, find, walk
 from ...tir.analysis.registers import in_registers
 from ...tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc
 from ...tir.transform.pipeline import lower
@@ -118,9 +118,7 @@ def _loop(loop: For, around: Mapping[Var, int], registers: Collection[Buffer]) -
 
 
 def _accessed(kernel: PrimFunc) -> list[Any]:
-    return [n for n in walk(kernel.body) if isinstance(n, BufferLoad)] + [
-        n.value for n in walk(kernel.body) if isinstance(n, BufferStore)
-    ]
+    return list(find(kernel.body, BufferLoad)) + [n.value for n in walk(kernel.body) if isinstance(n, BufferStore)]
 
 
 def _micro_kernel(nest: Nest, registers: Collection[Buffer]) -> tuple[int, float, int]:
@@ -128,12 +126,8 @@ def _micro_kernel(nest: Nest, registers: Collection[Buffer]) -> tuple[int, float
     if not nest.loops:
         return 0, 0.0, 0
     body, around = nest.inner
-    stored = {
-        str(n.indices[0]) + n.buffer.name for n in walk(body) if isinstance(n, BufferStore) and n.buffer in registers
-    }
-    loads = {
-        (n.buffer, str(n.indices[0])) for n in walk(body) if isinstance(n, BufferLoad) and n.buffer not in registers
-    }
+    stored = {str(n.indices[0]) + n.buffer.name for n in find(body, BufferStore) if n.buffer in registers}
+    loads = {(n.buffer, str(n.indices[0])) for n in find(body, BufferLoad) if n.buffer not in registers}
     done: Work = count_statement(body, around)
-    lanes = max((n.value.dtype.lanes for n in walk(body) if isinstance(n, BufferStore)), default=1)
+    lanes = max((n.value.dtype.lanes for n in find(body, BufferStore)), default=1)
     return len(stored), done.slots / lanes, len(loads)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from ...expr import walk
+from ...expr import find
 from ...tir import Schedule
 from ...tir.annotations import PREFETCH
 from ...tir.nodes import BufferLoad, BufferStore
@@ -159,7 +159,7 @@ def pack_panel(sch: Schedule, packed: Any, at: Any, lanes: int, shortest: int = 
     block = block_of(sch, packed)
     store = block.body
     assert isinstance(store, BufferStore)
-    loads = [n for n in walk(store.value) if isinstance(n, BufferLoad)]
+    loads = list(find(store.value, BufferLoad))
     axes = [axis.var for axis in block.iter_vars]
     column = axes.index(store.indices[-1])  # type: ignore[arg-type]
     long = [p for p, axis in enumerate(block.iter_vars) if (extents([axis.dom.extent])[0] or shortest) >= shortest]

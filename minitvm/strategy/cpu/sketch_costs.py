@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...arith.formula import Formula, clamped, formula, largest, minimum, quotient, symbol
-from ...expr import REDUCE, Call, Expr, FloorDiv, IntImm, Node, Var, children, walk
+from ...expr import REDUCE, Call, Expr, FloorDiv, IntImm, Node, Var, children, find, walk
 from ...tir.nodes import Block, Buffer, BufferLoad, BufferStore
 from ...tir.transform.affine import coefficient, linear, moves
 from ..blocks import COSTLY, extents
@@ -136,7 +136,7 @@ def reduction_of(block: Block) -> Reduction | None:
     if block.init is None or not isinstance(store, BufferStore) or None in sizes or not named:
         return None
     axes = [Axis(axis.var.name, size or 0, axis.var) for axis, size in zip(block.iter_vars, sizes, strict=True)]
-    own = [n for n in walk(store.value) if isinstance(n, BufferLoad) and n.buffer is not store.buffer]
+    own = [n for n in find(store.value, BufferLoad) if n.buffer is not store.buffer]
     known = {axis.var: axis.name for axis in axes}
     operands = tuple(_operand(load, known) for load in {load.buffer: load for load in own}.values())
     spatial = tuple(axis for axis, kind in zip(axes, kinds, strict=True) if kind != REDUCE)
@@ -149,7 +149,7 @@ def reduction_of(block: Block) -> Reduction | None:
 
 def _operand(load: BufferLoad, known: Mapping[Var, str]) -> Operand:
     indices, shape = merged(load)
-    used = frozenset(known[n] for i in indices for n in walk(i) if isinstance(n, Var) and n in known)
+    used = frozenset(known[n] for i in indices for n in find(i, Var) if n in known)
     itemsize = load.buffer.dtype.bytes
     places = dimensions(indices, shape, known)
     return Operand(load, used, itemsize, itemsize * prod(shape), indices, places, _groups(indices, known))
@@ -159,7 +159,7 @@ def _groups(indices: Sequence[Expr], known: Mapping[Var, str]) -> Mapping[str, i
     """Axes that occur in quotients by one constant only, with it."""
     uses: dict[str, set[int]] = {}
     for index in indices:
-        inside = {id(n.a): n.b.value for n in walk(index) if isinstance(n, FloorDiv) and isinstance(n.b, IntImm)}
+        inside = {id(n.a): n.b.value for n in find(index, FloorDiv) if isinstance(n.b, IntImm)}
         for node in walk(index):
             if isinstance(node, Var) and node in known:
                 uses.setdefault(known[node], set()).add(inside.get(id(node), 1))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import ScheduleError
-from ...expr import REDUCE, walk
+from ...expr import REDUCE, find
 from ...tir import IndexMap, Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ..blocks import block_named, block_of, constant_extent
@@ -163,7 +163,7 @@ def _packed(sch: Schedule, block: Any, form: Form, read: int) -> Any:
     """
     reads = block_of(sch, block)
     buffer = reads.reads[read].buffer
-    load = next(n for n in walk(reads.body) if isinstance(n, BufferLoad) and n.buffer is buffer)
+    load = next(n for n in find(reads.body, BufferLoad) if n.buffer is buffer)
     needed = [depends(load, axis.var) for axis in reads.iter_vars]
     extents = [axis.dom.extent for axis in reads.iter_vars]
     count = sum(map(len, form.axes))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...arith.formula import Formula, formula, minimum
-from ...expr import Expr, FloorDiv, FloorMod, Var, structural_equal, walk
+from ...expr import Expr, FloorDiv, FloorMod, Var, find, structural_equal
 from ...expr.conditions import is_const
 from ...tir.nodes import BufferLoad
 from ...tir.transform.affine import linear
@@ -82,7 +82,7 @@ def dimensions(indices: Sequence[Expr], shape: Sequence[int], names: Mapping[Var
     for position, index in enumerate(indices):
         form = linear(index)
         moved = {name: abs(form.terms[var]) for var, name in names.items() if var in form.terms}
-        used = {names[n] for n in walk(index) if isinstance(n, Var) and n in names}
+        used = {names[n] for n in find(index, Var) if n in names}
         stride = prod(shape[position + 1 :])
         found.append(Dimension(stride, shape[position], tuple(moved.items()), tuple(sorted(used - set(moved)))))
     return tuple(found)

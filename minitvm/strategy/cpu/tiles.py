@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
 
-from ...expr import REDUCE, Call, IntImm, walk
+from ...expr import REDUCE, Call, IntImm, find, walk
 from ...tir import IndexMap, Schedule
 from ...tir.nodes import Block, Buffer, BufferStore, PrimFunc
 from ...tir.tensor_intrin import tiles
@@ -128,7 +128,7 @@ def word_products(block: Block) -> Iterator[WordProduct]:
     loads, body = operands(block), block.body
     if loads is None or not isinstance(body, BufferStore):
         return
-    words = next((_PRODUCTS[n.op] for n in walk(body.value) if isinstance(n, Call) and n.op in _PRODUCTS), None)
+    words = next((_PRODUCTS[n.op] for n in find(body.value, Call) if n.op in _PRODUCTS), None)
     if words is None or body.buffer.dtype != tiles.SUMS[words]:
         return
     data, weight = loads

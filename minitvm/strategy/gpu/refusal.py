@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import children, walk
+from ...expr import children, contains
 from ...tir.nodes import Block, For, PrimFunc, Stmt, While
 from ..blocks import blocks_of, volume
 from .fallback import THREADS
@@ -31,7 +31,7 @@ def refusal(func: PrimFunc, target: Any) -> str:
 
 def _is_serial(block: Block) -> bool:
     """Whether an iteration of a block is a program of its own."""
-    return any(isinstance(node, For | While) for node in walk(block.body))
+    return contains(block.body, For | While)
 
 
 def _statements(node: Any) -> int:

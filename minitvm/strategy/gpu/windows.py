@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from math import ceil
 from typing import Any
 
-from ...expr import REDUCE, Var, walk
+from ...expr import REDUCE, Var, find, walk
 from ...tir import Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ..blocks import (
@@ -143,6 +143,6 @@ def _ends_in_channels(block: Block) -> bool:
     assert isinstance(block.body, BufferStore)
     taps = {axis.var for axis in block.iter_vars if axis.kind == REDUCE}
     last = block.body.indices[-1] if block.body.indices else None
-    loads = [n for n in walk(block.body.value) if isinstance(n, BufferLoad)]
+    loads = list(find(block.body.value, BufferLoad))
     moved = [index for load in loads for index in load.indices if any(n is last for n in walk(index))]
-    return not any(n in taps for index in moved for n in walk(index) if isinstance(n, Var))
+    return not any(n in taps for index in moved for n in find(index, Var))

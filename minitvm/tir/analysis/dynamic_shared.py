@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...expr import IntImm, walk
+from ...expr import IntImm, find
 from ..nodes import Allocate, Buffer, PrimFunc
 
 SCOPE = "shared.dyn"
@@ -16,8 +16,8 @@ def dynamic_storage(kernel: PrimFunc) -> tuple[dict[Buffer, int], int]:
     """
     offsets: dict[Buffer, int] = {}
     end = 0
-    for node in walk(kernel.body):
-        if isinstance(node, Allocate) and node.buffer.scope == SCOPE and node.buffer not in offsets:
+    for node in find(kernel.body, Allocate):
+        if node.buffer.scope == SCOPE and node.buffer not in offsets:
             offsets[node.buffer] = -(-end // ALIGNMENT) * ALIGNMENT
             size = node.buffer.shape[0]
             elements = size.value if isinstance(size, IntImm) else 0  # a verifier refuses sizes that are not constant

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from ...arith import Analyzer, regions
-from ...arith.affine import Affine
+from ...arith.affine import Affine, structural_key
 from ...expr import (
     EQ,
     REDUCE,
@@ -31,9 +32,9 @@ from ...expr import (
     Select,
     Var,
     children,
+    find,
     structural_equal,
     substitute,
-    walk,
 )
 from ...expr.conditions import certain_parts
 from ...expr.kept import kept_with_node
@@ -159,7 +160,11 @@ def _touched(stmt: Stmt) -> frozenset[Buffer]:
         if isinstance(child, Stmt):
             buffers |= _touched(child)
         else:
-            buffers |= {n.buffer for n in walk(child) if isinstance(n, BufferLoad | BufferData | BufferRegion)}
+            buffers |= (
+                accessed(child)
+                if isinstance(child, Expr) and not handed_out(child)
+                else {n.buffer for n in find(child, BufferLoad | BufferData | BufferRegion)}
+            )
     return frozenset(buffers)
 
 
@@ -217,6 +222,11 @@ def _in_turn(parts: Iterable[Effects]) -> Effects:
 
 def _accessed(node: Node, of: Some) -> Effects:
     """The effects of expressions, and of statements that hold nothing but expressions."""
+    if isinstance(node, Expr) and not handed_out(node):
+        reads: dict[Any, Touch] = {}
+        if _add_reads(node, of, True, reads, set()):
+            found = tuple(reads.values())
+            return Effects(found, (), lambda: found)
     opaque = isinstance(node, Call | BufferData) and handed_out(node)
     handed = [_of_address(a) for a in addresses(node) if a.node is node and _among(a.buffer, of)] if opaque else []
     if isinstance(node, Call) and (node.op == "tvm_access_ptr" or node.op == "address_of"):
@@ -229,6 +239,28 @@ def _accessed(node: Node, of: Some) -> Effects:
     if isinstance(node, BufferStore) and _among(node.buffer, of):
         return _in_turn([*parts, Effects((), (of_element(node),))])
     return _in_turn([*parts, *handed])
+
+
+def _add_reads(node: Node, of: Some, sure: bool, reads: dict[Any, Touch], seen: set[tuple[Node, bool]]) -> bool:
+    """Add what an expression that calls nothing reads, in the order of its text; False where it names a value.
+
+    Equal loads are one read: they touch the same element, whatever else the expression is made of.
+    """
+    buffers = accessed(node)
+    if not buffers or (node, sure) in seen or (of is not None and of.isdisjoint(buffers)):
+        return True
+    seen.add((node, sure))
+    if isinstance(node, Let):
+        return False
+    if isinstance(node, BufferLoad) and _among(node.buffer, of):
+        key = node.buffer, structural_key(node.indices), structural_key(node.predicate), sure
+        if key not in reads:
+            touch = of_element(node)
+            reads[key] = touch if sure else touch.perhaps()
+    always, sometimes = ([], list(children(node))) if isinstance(node, Select) else certain_parts(node)
+    return all(_add_reads(e, of, sure, reads, seen) for e in always) and all(
+        _add_reads(e, of, False, reads, seen) for e in sometimes
+    )
 
 
 def _among(buffer: Buffer, of: Some) -> bool:

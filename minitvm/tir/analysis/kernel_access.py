@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...expr import IntImm, walk
+from ...expr import IntImm, find
 from ...expr.visitor import handed_out
 from ..conditions import reads_memory
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, If, LetStmt, Seq, Stmt
@@ -30,7 +30,7 @@ def buffer_access(body: Stmt) -> dict[Buffer, str]:
 def _stored_and_loaded(body: Stmt) -> tuple[set[Buffer], set[Buffer]]:
     """The buffers from outside of a statement that it stores to, and those that it loads from."""
     stored, loaded, own = set(), set(), set()
-    for item in walk(body):
+    for item in find(body, BufferStore | BufferLoad | Allocate):
         if isinstance(item, BufferStore):
             stored.add(item.buffer)
         elif isinstance(item, BufferLoad):

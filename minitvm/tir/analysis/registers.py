@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ...expr import Expr, IntImm, Node, Ramp, walk
+from ...expr import Expr, IntImm, Node, Ramp, find
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc, Seq, Stmt, Tile
 
 MAX_REGISTERS = 256
@@ -35,7 +35,7 @@ def slot(index: Expr) -> Register | None:
 def registers_of(buffer: Buffer, body: Stmt) -> list[Register] | None:
     """The slots of a buffer in order of first use, or None when it needs memory, as a masked store does."""
     slots: dict[Register, None] = {}
-    for node in walk(body):
+    for node in find(body, Tile | BufferLoad | BufferStore):
         if isinstance(node, Tile) and node.buffer is buffer:  # an instruction takes its address
             return None
         if not isinstance(node, BufferLoad | BufferStore) or node.buffer is not buffer:
@@ -51,7 +51,7 @@ def registers_of(buffer: Buffer, body: Stmt) -> list[Register] | None:
 
 def in_registers(kernel: PrimFunc) -> frozenset[Buffer]:
     """The allocated buffers of a kernel that need no memory."""
-    nests = [stmt for stmt in walk(kernel.body) if isinstance(stmt, Allocate)]
+    nests = list(find(kernel.body, Allocate))
     in_memory = {stmt.buffer for stmt in nests if registers_of(stmt.buffer, stmt.body) is None}
     return frozenset(stmt.buffer for stmt in nests) - in_memory
 
@@ -79,7 +79,4 @@ def stored_first(buffer: Buffer, register: Register, body: Stmt) -> bool:
 
 
 def _accesses(buffer: Buffer, register: Register, node: Node) -> bool:
-    return any(
-        isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer and slot(n.indices[0]) == register
-        for n in walk(node)
-    )
+    return any(n.buffer is buffer and slot(n.indices[0]) == register for n in find(node, BufferLoad | BufferStore))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, Unsupported, report
-from ...expr import IntImm, walk
+from ...expr import IntImm, find, walk
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, Instruction, Stmt, Tile
 
 SCRATCHPADS = ("inp", "wgt", "acc")
@@ -90,8 +90,8 @@ def read_and_written(stmt: Instruction) -> tuple[set[Buffer], set[Buffer]]:
     """The buffers that an instruction reads, and those that it writes."""
     accessed = _accessed(stmt.name)
     if accessed is None:
-        reads = {n.buffer for n in walk(stmt.body) if isinstance(n, BufferLoad)}
-        return reads, {n.buffer for n in walk(stmt.body) if isinstance(n, BufferStore)}
+        reads = {n.buffer for n in find(stmt.body, BufferLoad)}
+        return reads, {n.buffer for n in find(stmt.body, BufferStore)}
     reads, writes = ({stmt.tiles[k].buffer for k in positions} for positions in accessed)
     return reads, writes
 
@@ -112,7 +112,7 @@ def _accessed(name: str) -> tuple[frozenset[int], frozenset[int]] | None:
 
 def allocations(stmt: Stmt) -> Iterator[Allocate]:
     """The scratchpad storage of a program, in its order."""
-    return (n for n in walk(stmt) if isinstance(n, Allocate) and is_scratchpad(n.buffer.scope))
+    return (n for n in find(stmt, Allocate) if is_scratchpad(n.buffer.scope))
 
 
 def planned(body: Stmt, depths: Mapping[str, int], elements: Mapping[str, Sequence[int]]) -> dict[Buffer, int]:

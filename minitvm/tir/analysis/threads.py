@@ -24,6 +24,7 @@ from ...expr import (
     Node,
     Var,
     children,
+    find,
     free_vars,
     map_children,
     replace,
@@ -92,7 +93,7 @@ def grid_of(kernel: Stmt) -> tuple[Expr, ...]:
 
 def thread_reduction(func: PrimFunc) -> For | None:
     """The first loop of a function over threads that compute one result together; None where there is none."""
-    return next((node for node in walk(func.body) if isinstance(node, For) and adds_up(node)), None)
+    return next((node for node in find(func.body, For) if adds_up(node)), None)
 
 
 def each_axis_once(func: PrimFunc, loops: Collection[For]) -> PrimFunc:
@@ -149,7 +150,7 @@ def in_step(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
         return visited
 
     changed = func.with_body(visit(func.body))
-    inside = next(node for node in walk(changed.body) if isinstance(node, For) and node.var is loop.var)
+    inside = next(node for node in find(changed.body, For) if node.var is loop.var)
     return (func, loop) if inside is loop else (changed, inside)
 
 
@@ -212,7 +213,7 @@ def differs(threads: Iterable[For], varying: Set[Var], *parts: Node) -> bool:
     """
     if any(v in varying for part in parts for v in free_vars(part)):
         return True
-    read = {n.buffer.scope for part in parts for n in walk(part) if isinstance(n, BufferLoad)}
+    read = {n.buffer.scope for part in parts for n in find(part, BufferLoad)}
     return any(owns(loop, scope) for loop in threads for scope in read)
 
 

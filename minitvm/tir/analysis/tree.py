@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
 from ...errors import InternalError
-from ...expr import Expr, Var, const, free_vars, map_children, replace, substitute, walk
+from ...expr import Expr, Var, const, find, free_vars, map_children, replace, substitute
 from ...expr.kept import kept_with_node
 from ..nodes import (
     Allocate,
@@ -68,7 +68,7 @@ def own_expressions(stmt: Stmt) -> Iterator[Expr]:
 
 @kept_with_node
 def _own_loads(stmt: Stmt) -> tuple[BufferLoad, ...]:
-    return tuple(n for e in own_expressions(stmt) for n in walk(e) if isinstance(n, BufferLoad))
+    return tuple(n for e in own_expressions(stmt) for n in find(e, BufferLoad))
 
 
 Loads = tuple[tuple[Stmt, BufferLoad], ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...arith import Analyzer
-from ...expr import Expr, IntImm, Range, Var, walk
+from ...expr import Expr, IntImm, Range, Var, find
 from ..nodes import Block, Buffer, BufferRegion, MatchBufferRegion, PrimFunc
 from ..strides import row_major
 
@@ -15,8 +15,8 @@ Views = Mapping[Buffer, BufferRegion]
 def views(func: PrimFunc) -> Iterator[tuple[MatchBufferRegion, BufferRegion]]:
     """Each matched buffer of a function, and the region of a buffer that is not matched itself."""
     regions: dict[Buffer, BufferRegion] = {}
-    for node in walk(func.body):
-        for match in node.match_buffers if isinstance(node, Block) else ():
+    for node in find(func.body, Block):
+        for match in node.match_buffers:
             regions[match.buffer] = resolved(match.source, regions)
             yield match, regions[match.buffer]
 

@@ -17,6 +17,7 @@ from ...expr import (
     Range,
     Var,
     const,
+    find,
     free_vars,
     map_children,
     replace,
@@ -134,7 +135,7 @@ def in_old_layouts(func: PrimFunc, moved: Mapping[Buffer, tuple[Buffer, IndexMap
     whose parameters have changed with the one before.
     """
     root = root_block(func)
-    stored = {node.buffer for node in walk(func.body) if isinstance(node, BufferStore)}
+    stored = {node.buffer for node in find(func.body, BufferStore)}
     before: list[Stmt] = []
     after: list[Stmt] = []
     for now, (was, index_map) in moved.items():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import Expr, Var, node, substitute, walk
+from ...expr import Expr, Var, find, node, substitute
 from ..nodes import Block, BlockId, BlockRealize, For
 
 
@@ -86,7 +86,7 @@ def handles_in(value: Any) -> list[Handle]:
     if isinstance(value, BlockRV | LoopRV):
         return [value]
     if isinstance(value, Expr):
-        return [part for part in walk(value) if isinstance(part, ExprRV)]
+        return list(find(value, ExprRV))
     if isinstance(value, list | tuple):
         return [handle for item in value for handle in handles_in(item)]
     if isinstance(value, Mapping):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, report
-from ...expr import Expr, IntImm, Range, Var, const, map_children, replace, substitute, walk
+from ...expr import Expr, IntImm, Range, Var, const, find, map_children, replace, substitute
 from ..analysis.declared import with_declared_regions
 from ..analysis.tree import fresh_copy, with_own_keys
 from ..nodes import (
@@ -100,7 +100,7 @@ def embedded(intrin: TensorIntrin) -> PrimFunc:
 
     tile: Block = with_declared_regions(replace(moved(intrin.pattern), name="tile", id=BlockId()))
     body: list[Stmt] = []
-    written = {n.buffer for n in walk(tile) if isinstance(n, BufferStore)}
+    written = {n.buffer for n in find(tile, BufferStore)}
     for large, _ in places.values():
         if large not in written:
             continue

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ...arith import Analyzer
 from ...errors import InputError
-from ...expr import GE, LT, Expr, IntImm, Range, Var, const, free_vars, substitute, walk
+from ...expr import GE, LT, Expr, IntImm, Range, Var, const, find, free_vars, substitute
 from ..conditions import all_of, is_const, rising
 from ..index_map import IndexMap
 from ..index_sums import last_first
@@ -15,7 +15,7 @@ from ..nodes import Block, BlockRealize, Buffer, BufferLoad
 
 
 def loads_of(block: BlockRealize, buffer: Buffer) -> list[BufferLoad]:
-    return [n for n in walk(block.block.body) if isinstance(n, BufferLoad) and n.buffer is buffer]
+    return [n for n in find(block.block.body, BufferLoad) if n.buffer is buffer]
 
 
 def at_iterators(load: BufferLoad) -> bool:

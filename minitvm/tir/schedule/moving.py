@@ -16,6 +16,7 @@ from ...expr import (
     Range,
     Var,
     const,
+    find,
     free_vars,
     replace,
     substitute,
@@ -38,7 +39,7 @@ def solve(index: Range, target: Range, iterators: Sequence[Var], analyzer: Analy
     The access must be `[v * c + o, v * c + o + e)` or `v // c`, with one iterator v and constants c > 0, e; None
     otherwise.
     """
-    used = {part for part in walk(index.start) if isinstance(part, Var) and part in iterators}
+    used = {part for part in find(index.start, Var) if part in iterators}
     if len(used) != 1 or not isinstance(index.extent, IntImm):
         return None
     var = used.pop()

@@ -16,6 +16,7 @@ from ...expr import (
     Range,
     Var,
     const,
+    find,
     replace,
     rewrite,
     structural_equal,
@@ -86,7 +87,7 @@ def point_of(realize: BlockRealize, buffer: Buffer, write: bool) -> Point | str:
         if not structural_equal(points[0], other):
             shown = [", ".join(map(str, indices)) for indices in (points[0], other)]
             return f"it uses {buffer.name}[{shown[0]}] and {buffer.name}[{shown[1]}]"
-    inside = {n.var for n in walk(block) if isinstance(n, For | LetStmt | Let)}
+    inside = {n.var for n in find(block, For | LetStmt | Let)}
     if any(reads_memory(i) or uses(i, inside) for i in points[0]):
         return f"{buffer.name}[{', '.join(map(str, points[0]))}] is no function of its iterators"
     return Point(realize, buffer, write, points[0])

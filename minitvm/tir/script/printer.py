@@ -20,9 +20,9 @@ from ...expr import (
     Range,
     SizeVar,
     Var,
+    find,
     free_vars,
     structural_equal,
-    walk,
 )
 from ..all_reduce import AllReduce
 from ..conditions import is_const
@@ -435,7 +435,7 @@ def grid_of(loop: For) -> list[For]:
     if not _is_plain(loop):
         return nest
     while isinstance(inner := nest[-1].body, For) and _is_plain(inner):
-        used = {item for item in walk(inner.extent) if isinstance(item, Var)}
+        used = set(find(inner.extent, Var))
         if used & {outer.var for outer in nest}:
             break
         nest.append(inner)

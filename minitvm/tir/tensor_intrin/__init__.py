@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ...errors import InputError, InternalError, nearest
-from ...expr import structural_equal, walk
+from ...expr import find, structural_equal, walk
 from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Instruction, PrimFunc, root_block
 from .instructions import as_instruction
 
@@ -138,7 +138,7 @@ def _check_parameters(name: str, desc: PrimFunc, impl: PrimFunc) -> None:
         if not isinstance(func.body, BlockRealize):
             raise InputError(f"{name}: the {what} is lowered already; wanted a root block")
     own = [b.name for b in root_block(desc).alloc_buffers]
-    accessed = [n.buffer for n in walk(desc.body) if isinstance(n, BufferLoad | BufferStore)]
+    accessed = [n.buffer for n in find(desc.body, BufferLoad | BufferStore)]
     own += [b.name for b in dict.fromkeys(accessed) if b not in desc.params]
     if own or root_block(desc).match_buffers:
         raise InputError(f"{name}: the description has buffers of its own, {', '.join(own)}; wanted parameters only")

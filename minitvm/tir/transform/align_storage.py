@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...expr import Expr, IntImm, Node, const, map_children, replace, walk
+from ...expr import Expr, IntImm, Node, const, find, map_children, replace
 from ..annotations import ALIGNMENTS, alignments_of
 from ..nodes import Allocate, Block, Buffer, BufferLoad, BufferStore, PrimFunc
 
@@ -15,10 +15,9 @@ Entry = tuple[int, int, int]  # axis, factor, offset
 def alignments(node: Node) -> dict[Buffer, list[Entry]]:
     """The alignments that the blocks below a node ask for in the buffers that they write."""
     entries: dict[Buffer, list[Entry]] = {}
-    for block in walk(node):
-        if isinstance(block, Block):
-            for number, axis, factor, offset in alignments_of(block):
-                entries.setdefault(block.writes[number].buffer, []).append((axis, factor, offset))
+    for block in find(node, Block):
+        for number, axis, factor, offset in alignments_of(block):
+            entries.setdefault(block.writes[number].buffer, []).append((axis, factor, offset))
     return entries
 
 
@@ -48,7 +47,7 @@ def align_storage(func: PrimFunc) -> PrimFunc:
 
     Needs compact shapes: strides are computed from the shape that is left.
     """
-    if not any(isinstance(node, Allocate) and ALIGNMENTS in node.annotations for node in walk(func.body)):
+    if not any(ALIGNMENTS in one.annotations for one in find(func.body, Allocate)):
         return func
     padded: dict[Buffer, Buffer] = {}
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...expr import map_children, walk
+from ...expr import find, map_children
 from ..analysis.software_pipelines import ASYNC, Pipeline
 from ..analysis.threads import is_shared
 from ..async_copies import commit_group, wait_group
@@ -56,10 +56,8 @@ def asynchronous_parts(pipeline: Pipeline) -> dict[int, Stmt]:
                 and store.buffer not in others | loaded
             )
 
-        copies = {n for n in walk(part) if isinstance(n, BufferStore) and copied(n)}
-        single = {s.buffer for s in copies} - {
-            n.buffer for n in walk(part) if isinstance(n, BufferStore) and n not in copies
-        }
+        copies = {n for n in find(part, BufferStore) if copied(n)}
+        single = {s.buffer for s in copies} - {n.buffer for n in find(part, BufferStore) if n not in copies}
         copies = {s for s in copies if s.buffer in single and _is_read(pipeline, number, s.buffer)}
         if copies:
             begun[number] = _begun(part, copies)
@@ -72,7 +70,7 @@ class Copies:
     def __init__(self, pipeline: Pipeline, begun: Mapping[int, Stmt]) -> None:
         self.stages, self.depth, self.begun = pipeline.stages, pipeline.depth, begun
         self.groups: list[int] = []  # the time steps that committed one, of those written out so far
-        brought = {p: {n.body.buffer for n in walk(part) if isinstance(n, Async)} for p, part in begun.items()}
+        brought = {p: {n.body.buffer for n in find(part, Async)} for p, part in begun.items()}
         self.needs = {
             p: [q for q, buffers in brought.items() if q != p and buffers & _touched(part)]
             for p, part in enumerate(pipeline.parts)
@@ -117,11 +115,11 @@ def _is_read(pipeline: Pipeline, number: int, buffer: Buffer) -> bool:
 
 
 def _stored(part: Stmt) -> set[Buffer]:
-    return {n.buffer for n in walk(part) if isinstance(n, BufferStore)}
+    return {n.buffer for n in find(part, BufferStore)}
 
 
 def _loaded(part: Stmt) -> set[Buffer]:
-    return {n.buffer for n in walk(part) if isinstance(n, BufferLoad)}
+    return {n.buffer for n in find(part, BufferLoad)}
 
 
 def _touched(part: Stmt) -> set[Buffer]:

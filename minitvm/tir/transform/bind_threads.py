@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import Unsupported
-from ...expr import EQ, Expr, children, map_children, replace, structural_equal, walk
+from ...expr import EQ, Expr, children, contains, find, map_children, replace, structural_equal
 from ..analysis.threads import LANES, depends, is_hardware_thread, is_shared, is_thread, is_virtual, owns
 from ..conditions import all_of, is_const, uses
 from ..nodes import Allocate, BufferStore, For, ForKind, If, Instruction, PrimFunc, Stmt
@@ -34,9 +34,7 @@ from .unroll import bind
 
 def bind_threads(func: PrimFunc) -> PrimFunc:
     """Make each loop over threads the only one of its axis, and guard what threads share. After `drop_blocks`."""
-    if not any(
-        isinstance(n, Instruction) or (isinstance(n, For) and n.kind == ForKind.THREAD) for n in walk(func.body)
-    ):
+    if not contains(func.body, Instruction) and not any(n.kind == ForKind.THREAD for n in find(func.body, For)):
         return func
     body = _with_own_parts(_virtual_inside(_bound_once(threads_outside(func.body), {})))
     guards = dict(_guards(body, ()))
@@ -79,7 +77,7 @@ def _with_own_parts(node: Any) -> Any:
     new = map_children(node, _with_own_parts)
     if not isinstance(new, Allocate):
         return new
-    virtual = [n for n in walk(new.body) if isinstance(n, For) and is_virtual(n) and owns(n, new.buffer.scope)]
+    virtual = [n for n in find(new.body, For) if is_virtual(n) and owns(n, new.buffer.scope)]
     every = accesses_of(new.body, new.buffer)
     for loop in [l for l in virtual if accesses_of(l, new.buffer) == every]:
         wide = widened(loop, new.buffer)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import Expr, IntImm, Range, Var, const, free_vars, map_children, replace, substitute, walk
+from ...expr import Expr, IntImm, Range, Var, const, find, free_vars, map_children, replace, substitute
+from ...expr.visitor import accessed
 from ..analysis.effects import effects
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, LetStmt, PrimFunc, Stmt
 from .affine import Affine, Ranges, bounds, expr, interval, linear, split, with_loop
@@ -100,7 +101,7 @@ def shrunk(stmt: Allocate, ranges: Ranges) -> Allocate:
     small = replace(buffer, shape=compacted_shape(buffer, spans))
 
     # What lets inside name, a base says in the variables outside: in one form the two cancel.
-    lets = {node.var: node.value for node in walk(stmt.body) if isinstance(node, LetStmt)}
+    lets = {node.var: node.value for node in find(stmt.body, LetStmt)}
 
     def index(old: Expr, span: Span | None, moves: bool) -> Expr:
         if not moves or span is None:
@@ -109,6 +110,8 @@ def shrunk(stmt: Allocate, ranges: Ranges) -> Allocate:
         return expr(linear(written) - (span.base + span.low), old.dtype)
 
     def go(node: Any) -> Any:
+        if buffer not in accessed(node):
+            return node
         new = map_children(node, go)
         if isinstance(new, BufferLoad | BufferStore) and new.buffer is buffer:
             return replace(new, buffer=small, indices=tuple(map(index, new.indices, spans, shrinks)))

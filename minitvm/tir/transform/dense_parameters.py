@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import VerificationError, report
-from ...expr import Expr, IntImm, map_children, replace, walk
+from ...expr import Expr, IntImm, find, map_children, replace
 from ..analysis.views import views, why_not_view
 from ..nodes import Allocate, Block, Buffer, BufferLoad, BufferRegion, BufferStore, PrimFunc
 from ..strides import row_major_text, why_not_strides
@@ -71,9 +71,6 @@ def _is_laid_out(buffer: Buffer) -> bool:
 
 def _buffers(func: PrimFunc) -> list[Buffer]:
     buffers = list(func.buffers)
-    for node in walk(func.body):
-        if isinstance(node, Block):
-            buffers += node.alloc_buffers
-        elif isinstance(node, Allocate):
-            buffers.append(node.buffer)
+    for node in find(func.body, Block | Allocate):
+        buffers += node.alloc_buffers if isinstance(node, Block) else [node.buffer]
     return buffers

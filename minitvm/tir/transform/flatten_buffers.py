@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import Unsupported
 from ...expr import Add, Broadcast, DType, Expr, IntImm, Mul, Ramp, Var, const, map_children, replace
+from ...expr.visitor import accessed
 from ..conditions import is_const
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc
 from ..strides import product_of, row_major
@@ -29,6 +30,8 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
         return flat[buffer]
 
     def go(node: Any) -> Any:
+        if isinstance(node, Expr) and not accessed(node):
+            return node
         new = map_children(node, go)
         if isinstance(new, BufferLoad):
             return BufferLoad(flat_buffer(new.buffer), (flat_index(new.buffer, new.indices),), new.predicate)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import IntImm, Node, Ramp, const, replace, rewrite_statements, walk
+from ...expr import IntImm, Node, Ramp, const, contains, replace, rewrite_statements, walk
 from ..annotations import PREFETCH
 from ..nodes import BufferLoad, BufferStore, For, Prefetch, PrimFunc, Seq
 from .affine import coefficient, expr, linear
@@ -50,7 +50,7 @@ def _requests(loop: For, distance: int) -> list[Prefetch]:
             continue
         form = linear(index.base)
         step = coefficient(form, loop.var)
-        if step > 0 and not any(isinstance(part, BufferLoad) for part in walk(index.base)):
+        if step > 0 and not contains(index.base, BufferLoad):
             ahead = expr(linear(index.base + const(step * distance, index.base.dtype)), index.base.dtype)
             requests.setdefault((node.buffer, str(ahead)), Prefetch(node.buffer, ahead))
     return list(requests.values())

@@ -30,7 +30,7 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...errors import ScheduleError, report
-from ...expr import Expr, IntImm, Node, Range, const, map_children, replace, rewrite, substitute, walk
+from ...expr import Expr, IntImm, Node, Range, const, find, map_children, replace, rewrite, substitute, walk
 from ..analysis.boxes import hull, touched
 from ..analysis.failure import Failure
 from ..analysis.software_pipelines import DOUBLE, KEYS, Pipeline, annotated_loops, malformed, opened, plan
@@ -201,7 +201,7 @@ def _time_steps(loop: For, parts: Sequence[_Part], order: Sequence[int], depth: 
 
 def _own_buffers(stmt: Stmt) -> Stmt:
     """The statement with fresh buffers where blocks inside it allocate some."""
-    fresh = {b: replace(b) for s in walk(stmt) if isinstance(s, Block) for b in s.alloc_buffers}
+    fresh = {b: replace(b) for s in find(stmt, Block) for b in s.alloc_buffers}
     if not fresh:
         return stmt
 
@@ -250,7 +250,7 @@ def _one_iteration(tree: Tree, loop: For, buffer: Buffer) -> list[Range | None]:
     """What one iteration of the loop uses in each dimension of a buffer; None where that may be all of it."""
     whole: list[Range | None] = [None] * buffer.ndim
     in_blocks = {n for b in tree.blocks_in(loop) for n in walk(b.block)}
-    touching = [n for n in walk(loop) if isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer]
+    touching = [n for n in find(loop, BufferLoad | BufferStore) if n.buffer is buffer]
     if buffer.strides or any(n not in in_blocks for n in touching):
         return whole
     analyzer = Analyzer.inside(*tree.all_loops_above(loop), loop)

@@ -31,6 +31,7 @@ from ...expr import (
     StringImm,
     Var,
     const,
+    find,
     map_children,
     replace,
     substitute,
@@ -152,7 +153,7 @@ class _Threads:
         steps = replace(loop, var=shift, start=const(1, shift.dtype))
         earlier = [(t.at({loop.var: loop.var - shift}).under(inside).inside(steps), write) for t, write in before]
         body = self.sequence(loop.body, earlier)
-        barriers = [s for s in walk(body) if isinstance(s, Stmt) and _is_barrier(s)]
+        barriers = [s for s in find(body, Stmt) if _is_barrier(s)]
         return body if len(barriers) == 1 and isinstance(body, Seq) and barriers[0] in body.stmts else None
 
     def after_reading(self, values: Sequence[Expr], stmt: Stmt, rebuilt: Stmt) -> Stmt:
@@ -268,7 +269,7 @@ def _copies(node: Any) -> Any:
 
 def _waits(stmt: Stmt) -> bool:
     """Whether threads wait for others in a statement: at a barrier, or at an operation of their warp."""
-    calls: Iterable[Any] = (n for n in walk(stmt) if isinstance(n, Call))
+    calls: Iterable[Any] = (n for n in find(stmt, Call))
     return any(call.op == BARRIER or call.op in COLLECTIVES for call in calls)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...expr import replace, walk
+from ...expr import find, replace
 from ..nodes import Block, Buffer, BufferStore, IRModule, KernelCall, PrimFunc
 
 WRITES = "tir.writes"  # attribute of a host function: the positions of the parameters that are outputs
@@ -12,7 +12,7 @@ def written_parameters(func: PrimFunc, module: IRModule | None = None) -> tuple[
     """The positions of the parameters that the text of a function writes: itself, through views, in its kernels."""
     stored: set[Buffer] = set()
     views: list[tuple[Buffer, Buffer]] = []
-    for node in walk(func.body):
+    for node in find(func.body, BufferStore | Block | KernelCall):
         if isinstance(node, BufferStore):
             stored.add(node.buffer)
         elif isinstance(node, Block):

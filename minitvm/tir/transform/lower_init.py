@@ -19,6 +19,8 @@ from ...expr import (
     Range,
     SizeVar,
     Var,
+    contains,
+    find,
     free_vars,
     map_children,
     replace,
@@ -141,22 +143,22 @@ def _where_sizes_are_not_0(predicate: Expr, loops: tuple[For, ...]) -> Analyzer:
 def _init_block(block: Block, init: Stmt) -> Block:
     axes = tuple(axis for axis in block.iter_vars if axis.kind != REDUCE)
     gone = {axis.var for axis in block.iter_vars} - {axis.var for axis in axes}
-    written = {n.buffer for n in walk(init) if isinstance(n, BufferStore)}
+    written = {n.buffer for n in find(init, BufferStore)}
     writes = [r.buffer.full_region() if uses(r, gone) else r for r in block.writes if r.buffer in written]
     return Block(axes, (), tuple(writes), f"{block.name}_init", init)
 
 
 def _variables(node: BlockRealize, axes: tuple[IterVar, ...], reduction: bool) -> set[Var]:
     values = [v for v, axis in zip(node.iter_values, axes, strict=True) if (axis.kind == REDUCE) is reduction]
-    return {item for v in values for item in walk(v) if isinstance(item, Var)}
+    return {item for v in values for item in find(v, Var)}
 
 
 def _alone(block: Block, init: Stmt, decides: Sequence[Expr], loop: For) -> bool:
     """Whether below a loop only this block touches the buffers that its init writes, and nobody writes what that reads,
     nor what decides whether and where it runs, and how often the loops after it."""
-    written = {n.buffer for n in walk(init) if isinstance(n, BufferStore)}
-    read = {n.buffer for n in walk(init) if isinstance(n, BufferLoad)} - written
-    read |= {n.buffer for e in decides for n in walk(e) if isinstance(n, BufferLoad)}
+    written = {n.buffer for n in find(init, BufferStore)}
+    read = {n.buffer for n in find(init, BufferLoad)} - written
+    read |= {n.buffer for e in decides for n in find(e, BufferLoad)}
     settled = not any(isinstance(n, BufferStore) and n.buffer in read for n in walk(loop.body))
     return settled and _touches(loop.body, written) == _touches(block, written)
 
@@ -167,9 +169,9 @@ def _elements_of_their_own(block: Block, init: Stmt, values: Mapping[Var, Expr],
     A block that stores more than one element at a time is taken by its word: its loops are spatial.
     """
     loops = {loop.var: Range(loop.start, loop.extent) for loop in own if not is_const(loop.extent, 1)}
-    if not loops or any(isinstance(n, For | Block) for n in walk(init)):
+    if not loops or contains(init, For | Block):
         return True
-    stores = {n.buffer: n for n in walk(init) if isinstance(n, BufferStore)}
+    stores = {n.buffer: n for n in find(init, BufferStore)}
     for node in walk(block):
         if isinstance(node, BufferLoad | BufferStore) and node.buffer in stores:
             first = stores[node.buffer].indices

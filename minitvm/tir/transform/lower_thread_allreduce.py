@@ -27,7 +27,7 @@ from math import prod
 from typing import Any
 
 from ...errors import Unsupported
-from ...expr import EQ, LT, Call, DataVar, DType, Expr, IntImm, Var, const, map_children, replace, walk
+from ...expr import EQ, LT, Call, DataVar, DType, Expr, IntImm, Var, const, contains, map_children, replace
 from ..all_reduce import AllReduce
 from ..analysis.threads import is_hardware_thread
 from ..conditions import all_of, is_const
@@ -43,7 +43,7 @@ def lower_thread_allreduce(func: PrimFunc, target: Any = None) -> PrimFunc:
 
     Raises `Unsupported` where a thread that takes part is no loop around, or their number is not known.
     """
-    if not any(isinstance(node, AllReduce) for node in walk(func.body)):
+    if not contains(func.body, AllReduce):
         return func
     warp = int(getattr(target, "warp_size", 1)) if getattr(target, "has_shuffles", False) else 1
     return func.with_body(_visit(func.body, warp))

@@ -38,6 +38,7 @@ from ...expr import (
     SizeVar,
     Var,
     const,
+    find,
     free_vars,
     map_children,
     replace,
@@ -217,8 +218,8 @@ class _Lowering:
     def check_beside(self, outermost: For, reductions: Sequence[_Reduction]) -> None:
         """Refuse other statements in a nest that use the results, or storage that each thread would have for itself."""
         mine = {id(r.realize) for r in reductions}
-        results = {store.buffer for r in reductions for store in walk(r.block) if isinstance(store, BufferStore)}
-        inside = {b for n in walk(outermost) if isinstance(n, Block) for b in n.alloc_buffers}
+        results = {store.buffer for r in reductions for store in find(r.block, BufferStore)}
+        inside = {b for n in find(outermost, Block) for b in n.alloc_buffers}
         for node in walk(outermost):
             if not isinstance(node, BlockRealize) or id(node) in mine:
                 continue

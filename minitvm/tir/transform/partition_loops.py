@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import LT, Expr, IntImm, Var, children, const, map_children, replace, walk
+from ...expr import LT, Expr, IntImm, Var, children, const, find, map_children, replace
 from ..async_copies import is_wait
 from ..conditions import conjuncts
-from ..nodes import Allocate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
+from ..nodes import Allocate, Evaluate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 from .affine import Ranges, bounds, coefficient, interval, slack, with_loop
 from .hoist_conditions import hoist_conditions
 from .simplify import fold, simplify_stmt
@@ -94,7 +94,7 @@ def _cut(loop: For, ranges: Ranges) -> int | None:
     """How many first iterations have some condition below certainly true; None where there is no such place."""
     if not isinstance(loop.extent, IntImm) or not isinstance(loop.start, IntImm):
         return None
-    if loop.kind == ForKind.SERIAL and any(is_wait(node) for node in walk(loop.body)):
+    if loop.kind == ForKind.SERIAL and any(map(is_wait, find(loop.body, Evaluate))):
         return None
     places = [p for p in _thresholds(loop.body, loop, dict(with_loop(loop, ranges))) if 0 < p < loop.extent.value]
     if not places or unrolled_size(loop.body) > CODE_GROWTH:

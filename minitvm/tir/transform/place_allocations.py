@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import Expr, IntImm, children, map_children, replace, walk
+from ...expr import Expr, IntImm, children, find, map_children, replace
 from ...expr.visitor import accessed
 from ..analysis.effects import exposes
 from ..analysis.threads import is_of_a_warp, is_private, is_shared, owns
@@ -167,7 +167,7 @@ class _Placement:
 
 def _is_shared(stmt: Stmt) -> bool:
     """Whether several threads or kernels see what is allocated around this statement."""
-    return any(isinstance(n, For) and n.kind in (ForKind.PARALLEL, ForKind.THREAD) for n in walk(stmt))
+    return any(loop.kind in (ForKind.PARALLEL, ForKind.THREAD) for loop in find(stmt, For))
 
 
 def _with_buffer(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:

@@ -16,10 +16,11 @@ from ...expr import (
     Var,
     children,
     const,
+    contains,
+    find,
     map_children,
     replace,
     rewrite,
-    walk,
 )
 from ..conditions import is_const, uses
 from ..nodes import (
@@ -80,17 +81,15 @@ def _accumulators(loop: For) -> list[BufferStore]:
     """Stores whose element is the same in all iterations; the loop touches its buffer only in such elements."""
     if loop.kind != ForKind.SERIAL or not isinstance(loop.extent, IntImm) or loop.extent.value < 1:
         return []
-    nodes = list(walk(loop.body))
-    if any(isinstance(n, While) for n in nodes):
+    if contains(loop.body, While):
         return []
-    inside = {loop.var, *(n.var for n in nodes if isinstance(n, For | LetStmt))}
-    local = {n.buffer for n in nodes if isinstance(n, Allocate)}
-    fixed = (part for n in nodes if isinstance(n, Instruction | Async) for part in walk(n))
-    local |= {n.buffer for n in fixed if isinstance(n, Access)}  # such storage is not ours to move
+    inside = {loop.var, *(n.var for n in find(loop.body, For | LetStmt))}
+    local = {n.buffer for n in find(loop.body, Allocate)}
+    fixed = (part for n in find(loop.body, Instruction | Async) for part in find(n, Access))
+    local |= {n.buffer for n in fixed}  # such storage is not ours to move
     accesses: dict[Buffer, list[Access]] = {}
-    for n in nodes:
-        if isinstance(n, Access):
-            accesses.setdefault(n.buffer, []).append(n)
+    for n in find(loop.body, Access):
+        accesses.setdefault(n.buffer, []).append(n)
     accumulators: list[BufferStore] = []
     for buffer, all_uses in accesses.items():
         if buffer in local or buffer.scope == "local" or not any(isinstance(a, BufferStore) for a in all_uses):
@@ -122,7 +121,7 @@ def _base(index: Any) -> Expr:
 def _fixed(access: Access, inside: set[Var]) -> bool:
     """Whether the element and the mask are the same in all iterations."""
     parts = [e for e in (access.indices[0], access.predicate) if e is not None]
-    return not any(uses(e, inside) or any(isinstance(n, BufferLoad) for n in walk(e)) for e in parts)
+    return not any(uses(e, inside) or contains(e, BufferLoad) for e in parts)
 
 
 def _same_masks(accesses: list[Access]) -> bool:
@@ -218,7 +217,7 @@ def _taken_stores(earlier: list[Stmt], predicates: dict[Any, Any]) -> dict[Any, 
         if not isinstance(last, BufferStore) or _slot_key(last) not in predicates or _slot_key(last) in taken:
             break
         # A value that reads memory would see other stores that are taken out; constants do not.
-        if any(isinstance(n, BufferLoad) for n in walk(last.value)):
+        if contains(last.value, BufferLoad):
             break
         if predicates[_slot_key(last)] != structural_key(last.predicate):
             break

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import Expr, IntImm, Node, Var, children, map_children, rewrite, structural_equal, walk
+from ...expr import Expr, IntImm, Node, Var, children, find, map_children, rewrite, structural_equal
 from ...expr.visitor import accessed
 from ..analysis.effects import exposes
 from ..conditions import reads_memory, uses
@@ -35,7 +35,7 @@ from .separate_allocations import aligned_behind, in_own_part, widened
 
 def reuse_workspaces(func: PrimFunc) -> PrimFunc:
     """Shrink them, and leave all others to `place_allocations`."""
-    if any(isinstance(node, For) and node.thread is not None for node in walk(func.body)):
+    if any(loop.thread is not None for loop in find(func.body, For)):
         return func  # iterations of a grid's loops have no order
     return func.with_body(_visit(func.body, {}))
 

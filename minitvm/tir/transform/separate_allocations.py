@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import Let, Node, Var, children, map_children, replace, rewrite, walk
+from ...expr.visitor import accessed
 from ..analysis.threads import is_shared, is_thread, owns
 from ..conditions import reads_memory, uses
 from ..nodes import (
@@ -97,7 +98,7 @@ def _is_divided(loop: For, buffer: Buffer) -> bool:
 
 
 def _uses(node: Node, buffer: Buffer) -> bool:
-    return any(isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer for n in walk(node))
+    return buffer in accessed(node)
 
 
 def _visit(node: Any, named: frozenset[Var]) -> Any:

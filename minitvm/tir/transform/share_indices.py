@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import Expr, Node, Ramp, Var, children, map_children, replace, rewrite, walk
+from ...expr import Expr, Node, Ramp, Var, children, contains, map_children, replace, rewrite
 from ..nodes import BufferLoad, BufferStore, For, Instruction, LetStmt, Prefetch, PrimFunc
 from .affine import Affine, expr, linear, moves
 
@@ -68,7 +68,7 @@ def _key(buffer: Any, form: Affine, dtype: str) -> Any:
 
 def _collect(node: Node, counts: dict[Any, int], forms: Forms, local: set[Var]) -> None:
     """Count the variable parts of indices below; other loops have their own."""
-    if isinstance(node, For):
+    if isinstance(node, For) or not contains(node, _Access | LetStmt):
         return
     if isinstance(node, LetStmt):
         local.add(node.var)
@@ -76,7 +76,7 @@ def _collect(node: Node, counts: dict[Any, int], forms: Forms, local: set[Var]) 
     if index is not None and isinstance(node, _Access):
         base = _scalar_base(index)
         # An index that reads memory stays where it is: the memory may change, or the access stand under a condition.
-        reads = base is not None and any(isinstance(n, BufferLoad) for n in walk(base))
+        reads = base is not None and contains(base, BufferLoad)
         if base is not None and base.dtype in ("int32", "int64") and not reads:
             form = linear(base)
             key = _key(node.buffer, form, base.dtype)
@@ -88,7 +88,7 @@ def _collect(node: Node, counts: dict[Any, int], forms: Forms, local: set[Var]) 
 
 
 def _replaced(node: Any, shared: Forms) -> Any:
-    if isinstance(node, For):
+    if isinstance(node, For) or not contains(node, _Access):
         return node
     new = map_children(node, lambda child: _replaced(child, shared))
     index = _index(new)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...expr import DataVar, Expr, Var, map_children, walk
+from ...expr import DataVar, Expr, Var, contains, map_children
 from ...expr.conditions import certain_parts
+from ...expr.kept import kept_with_node
 from ..nodes import BufferLoad, BufferStore, LetStmt, PrimFunc, Seq, Stmt
 from .affine import structural_key
 from .store_runs import with_runs
@@ -69,19 +70,24 @@ def _unconditional_loads(e: Expr, written: set[Any]) -> list[tuple[Any, BufferLo
     stack: list[Any] = [e]
     while stack:
         node = stack.pop()
+        if not contains(node, BufferLoad):
+            continue
         if isinstance(node, BufferLoad) and node.buffer not in written and node.buffer.scope != "local":
-            if not any(isinstance(n, BufferLoad) for i in node.indices for n in walk(i)):
+            if not any(contains(i, BufferLoad) for i in node.indices):
                 loads.append((_key(node), node))
             continue
         stack.extend(reversed(certain_parts(node)[0]))
     return loads
 
 
+@kept_with_node
 def _key(load: BufferLoad) -> Any:
     return load.buffer, structural_key(load.indices), structural_key(load.predicate)
 
 
 def _named(e: Any, shared: dict[Any, Var]) -> Any:
+    if not shared or not contains(e, BufferLoad):
+        return e
     if isinstance(e, BufferLoad) and _key(e) in shared:
         return shared[_key(e)]
     return map_children(e, lambda child: _named(child, shared))

@@ -19,7 +19,7 @@ around all threads, and so around the loops that each of them runs. Those of sof
 
 from __future__ import annotations
 
-from ...expr import Node, walk
+from ...expr import Node, find, walk
 from ..analysis.effects import exposes
 from ..analysis.threads import is_hardware_thread, is_shared
 from ..analysis.tree import Tree
@@ -29,7 +29,7 @@ from .inject_software_pipeline import for_one_iteration
 
 def shrink_shared(func: PrimFunc) -> PrimFunc:
     """Shrink each shared buffer to what an iteration of the innermost such loop uses. Runs on functions with blocks."""
-    for block in [node for node in walk(func.body) if isinstance(node, Block)]:
+    for block in list(find(func.body, Block)):
         for buffer in (b for b in block.alloc_buffers if is_shared(b.scope)):
             loop = _loop_of(func, buffer)
             if loop is not None:

@@ -33,6 +33,7 @@ from ...expr import (
     Var,
     const,
     factors_of_words,
+    find,
     map_children,
     replace,
     rewrite_statements,
@@ -129,7 +130,7 @@ def skip_zeros(func: PrimFunc) -> PrimFunc:
 
     Lines of a copy that are left out of every sum are not written either.
     """
-    if not any(isinstance(node, For) and SKIP_ZEROS in node.annotations for node in walk(func.body)):
+    if not any(SKIP_ZEROS in loop.annotations for loop in find(func.body, For)):
         return func
     skipping = _Skipping(_images(func))
     body = skipping.visit(func.body, {})
@@ -139,7 +140,7 @@ def skip_zeros(func: PrimFunc) -> PrimFunc:
 def _without_unread(body: Stmt, skipping: _Skipping) -> Stmt:
     """Elements of images are written where no dimension is narrowed for every read."""
     # A node may stand in several places, of which each has to be narrowed.
-    reads = Counter(n for n in walk(body) if isinstance(n, BufferLoad) and n.buffer in skipping.images)
+    reads = Counter(n for n in find(body, BufferLoad) if n.buffer in skipping.images)
     narrow = {buffer: set(range(buffer.ndim)) for buffer in skipping.images}
     for read, count in reads.items():
         narrow[read.buffer] &= {dim for dim in range(read.buffer.ndim) if skipping.narrow[read, dim] == count}
@@ -165,7 +166,7 @@ def _images(func: PrimFunc) -> dict[Buffer, _Image]:
         if isinstance(node, BufferStore):
             stores.setdefault(node.buffer, []).append(node)
     found: dict[Buffer, _Image] = {}
-    inner = {node.var for node in walk(func.body) if isinstance(node, For | LetStmt)}
+    inner = {node.var for node in find(func.body, For | LetStmt)}
     for buffer, made in stores.items():
         image = _padded(made[0], inner) if len(made) == 1 and buffer not in func.params else None
         if image is not None:

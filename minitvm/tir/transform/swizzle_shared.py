@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import Unsupported
-from ...expr import IntImm, const, map_children, replace, walk
+from ...expr import IntImm, const, find, map_children, replace
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc
 from ..scopes_and_axes import SWIZZLED
 
@@ -28,7 +28,7 @@ def swizzle_shared(func: PrimFunc) -> PrimFunc:
     After storage has its shape, before it has one dimension. Raises `Unsupported` for lines of another length, another
     number of them, and strides.
     """
-    buffers = {n.buffer for n in walk(func.body) if isinstance(n, Allocate) and n.buffer.scope == SWIZZLED}
+    buffers = {n.buffer for n in find(func.body, Allocate) if n.buffer.scope == SWIZZLED}
     if not buffers:
         return func
     plain = {buffer: _plain(buffer) for buffer in buffers}

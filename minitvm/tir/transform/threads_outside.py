@@ -35,6 +35,7 @@ from ...expr import (
     Node,
     StringImm,
     Var,
+    find,
     map_children,
     replace,
     rewrite,
@@ -86,7 +87,7 @@ def _of_the_block(allocation: Allocate) -> Allocate:
     if not is_private(buffer.scope):
         return allocation
     every = accesses_of(body, buffer)
-    users = [(l, accesses_of(l, buffer)) for l in walk(body) if isinstance(l, For) and l.kind is ForKind.THREAD]
+    users = [(l, accesses_of(l, buffer)) for l in find(body, For) if l.kind is ForKind.THREAD]
     blocks = [l for l, count in users if str(l.thread).startswith("blockIdx") and count == every]
     threads = [(l, count) for l, count in users if is_hardware_thread(l) and count]
     owners = {str(l.thread): l for l, count in threads if count == every}
@@ -98,7 +99,7 @@ def _of_the_block(allocation: Allocate) -> Allocate:
         return allocation
     new = replace(allocation, buffer=replace(buffer, scope="shared"))
     new = replace(new, body=_moved(body, buffer, new.buffer))
-    for loop in reversed([l for l in walk(new.body) if isinstance(l, For) and accesses_of(l, new.buffer) == every]):
+    for loop in reversed([l for l in find(new.body, For) if accesses_of(l, new.buffer) == every]):
         if is_hardware_thread(loop):
             wide = widened(loop, new.buffer)
             new = Allocate(wide, in_own_part(new.body, new.buffer, wide, loop), aligned_behind(new))
@@ -140,7 +141,7 @@ def _inside(loop: Any, around: tuple[str, ...] = ()) -> Stmt:
 def _with_threads(stmt: Stmt, bound: tuple[str, ...]) -> Stmt:
     """What the threads of a block do, inside of loops over the axes that are not bound around it."""
     axes: dict[str, list[For]] = {}
-    for loop in (node for node in walk(stmt) if isinstance(node, For) and is_hardware_thread(node)):
+    for loop in (node for node in find(stmt, For) if is_hardware_thread(node)):
         if loop.thread not in bound:
             axes.setdefault(str(loop.thread), []).append(loop)
     if not axes:

@@ -11,7 +11,20 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from ...expr import LT, Broadcast, Node, Ramp, Var, const, map_children, replace, rewrite_statements, walk
+from ...expr import (
+    LT,
+    Broadcast,
+    Node,
+    Ramp,
+    Var,
+    const,
+    contains,
+    find,
+    map_children,
+    replace,
+    rewrite_statements,
+)
+from ...expr.visitor import accessed
 from ..analysis.registers import Register, slot
 from ..conditions import is_const, uses
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, LetStmt, PrimFunc, Stmt
@@ -28,7 +41,7 @@ def unmask_registers(func: PrimFunc) -> PrimFunc:
 def _unmasked(node: Node) -> Stmt | None:
     if not isinstance(node, Allocate) or node.buffer.scope != "local":
         return None
-    accesses = [n for n in walk(node.body) if isinstance(n, Access) and n.buffer is node.buffer]
+    accesses = [n for n in find(node.body, Access) if n.buffer is node.buffer]
     starts = None if all(a.predicate is None for a in accesses) else _layout(accesses, node.body)
     if starts is None:
         return None
@@ -36,6 +49,8 @@ def _unmasked(node: Node) -> Stmt | None:
     whole = Buffer(node.buffer.name, (const(size),), node.buffer.dtype, "local")
 
     def go(item: Any) -> Any:
+        if node.buffer not in accessed(item):
+            return item
         new = map_children(item, go)
         if not isinstance(new, Access) or new.buffer is not node.buffer:
             return new
@@ -50,7 +65,7 @@ def _unmasked(node: Node) -> Stmt | None:
 
 def _layout(accesses: list[Access], body: Stmt) -> dict[Register, int] | None:
     """Where each slot goes; None where accesses are no slots, have several masks, or share lanes that are in use."""
-    inside: set[Var] = {n.var for n in walk(body) if isinstance(n, For | LetStmt)}
+    inside: set[Var] = {n.var for n in find(body, For | LetStmt)}
     masks: dict[Register, Any] = {}
     active: dict[Register, int] = {}
     for access in accesses:
@@ -58,7 +73,7 @@ def _layout(accesses: list[Access], body: Stmt) -> dict[Register, int] | None:
         mask = access.predicate
         if register is None or (mask is not None and (uses(mask, inside) or register.lanes == 1)):
             return None
-        if mask is not None and any(isinstance(n, BufferLoad) for n in walk(mask)):
+        if mask is not None and contains(mask, BufferLoad):
             return None
         if masks.setdefault(register, structural_key(mask)) != structural_key(mask):
             return None

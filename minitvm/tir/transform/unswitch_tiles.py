@@ -26,7 +26,7 @@ from dataclasses import replace as replace_fields
 from typing import Any
 
 from ...arith.affine import variables
-from ...expr import EQ, LT, Expr, Var, children, const, map_children, replace, walk
+from ...expr import EQ, LT, Expr, Var, children, const, contains, find, map_children, replace, walk
 from ..conditions import all_of, conjuncts, reads_memory
 from ..nodes import (
     Allocate,
@@ -55,7 +55,7 @@ Key = frozenset[Any]  # what tells one edge from another: the terms outside of t
 
 def unswitch_tiles(func: PrimFunc) -> PrimFunc:
     """Make the versions, at the outermost place where what is left of a tile is known."""
-    if any(isinstance(node, For) and node.thread is not None for node in walk(func.body)):
+    if any(loop.thread is not None for loop in find(func.body, For)):
         return func  # threads of a block must meet at the same barriers: conditions stay at the statements
     body = _visit(func.body, {}, CODE_GROWTH)
     # What is left of a tile is a constant in each version: a loop is cut there.
@@ -260,8 +260,8 @@ def _inside(condition: Expr, edge: _Edge) -> Affine | None:
 
 def _edges(body: Stmt, ranges: Ranges) -> Iterator[_Edge]:
     """The edges of a loop's body, in the order of their first conditions."""
-    inside = {node.var for node in walk(body) if isinstance(node, For | LetStmt)}
-    serial = {node.var for node in walk(body) if isinstance(node, For) and node.kind in _SERIAL}
+    inside = {node.var for node in find(body, For | LetStmt)}
+    serial = {node.var for node in find(body, For) if node.kind in _SERIAL}
     seen = _Seen()
     seen.visit(body, ranges, _Scope(inside, serial))
     for key, group in seen.edges.items():
@@ -288,6 +288,7 @@ class _Scope:
     guards: frozenset[Key] = frozenset()
 
 
+_SEEN = BufferLoad | BufferStore | If
 _SERIAL = (ForKind.SERIAL, ForKind.PARALLEL)
 
 
@@ -299,6 +300,8 @@ class _Seen:
     guards: dict[Buffer, frozenset[Key]] = field(default_factory=dict)
 
     def visit(self, node: Any, ranges: Ranges, scope: _Scope) -> None:
+        if node is None or not contains(node, _SEEN):
+            return
         if isinstance(node, BufferLoad | BufferStore):
             self.guards[node.buffer] = scope.guards & self.guards.get(node.buffer, scope.guards)
         if isinstance(node, For):
@@ -314,7 +317,7 @@ class _Seen:
             self.visit(node.then_case, ranges, replace_fields(scope, guards=guards))
             self.visit(node.else_case, ranges, scope)
             return
-        for child in children(node) if node is not None else ():
+        for child in children(node):
             self.visit(child, ranges, scope)
 
 

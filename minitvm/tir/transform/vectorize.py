@@ -34,6 +34,8 @@ from ...expr import (
     Var,
     children,
     const,
+    contains,
+    find,
     map_children,
     replace,
     structural_equal,
@@ -111,7 +113,7 @@ def _vectorize_loop(loop: For, target: Any, around: Around) -> Stmt:
 
 def natural_lanes(body: Stmt, target: Any) -> int:
     """Lanes that fill one register with the widest element stored in the body."""
-    stored = [node.buffer.dtype for node in walk(body) if isinstance(node, BufferStore)]
+    stored = [node.buffer.dtype for node in find(body, BufferStore)]
     return min((vector_lanes(target, d) for d in stored), default=vector_lanes(target, "float32"))
 
 
@@ -256,7 +258,7 @@ class _Vectorizer:
 
     def reads_what_is_there(self, e: Expr) -> bool:
         """Whether all loads of a value are shown to lie in their flat buffers, whatever is in memory."""
-        loads = [node for node in walk(e) if isinstance(node, BufferLoad)]
+        loads = list(find(e, BufferLoad))
         return not loads or (
             not any(has_load(load.indices[0]) for load in loads)
             and _shown(self.around, [part for load in loads for part in _in_bounds(load)])
@@ -280,7 +282,7 @@ class _Vectorizer:
 
     def is_read(self, e: Expr) -> bool:
         """Whether each load of a value is done anyway: then its address is good, and a mask saves nothing."""
-        loads = [node for node in walk(e) if isinstance(node, BufferLoad)]
+        loads = list(find(e, BufferLoad))
         return all(any(structural_equal(load, other) for other in self.read) for load in loads)
 
     def access(self, buffer: Buffer, index: Expr, mask: Expr | None) -> tuple[Buffer, Expr]:
@@ -423,4 +425,4 @@ def conjunction(mask: Expr | None, condition: Expr) -> Expr:
 
 def has_load(e: Expr) -> bool:
     """Whether memory is read."""
-    return any(isinstance(node, BufferLoad) for node in walk(e))
+    return contains(e, BufferLoad)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...expr import Node, Select, Var, walk
+from ...expr import Node, Select, Var, find, walk
 from ...expr.visitor import variables
 from ..analysis.threads import is_thread, why_not_again
 from ..nodes import (
@@ -163,7 +163,7 @@ def instructions_touch_their_operands(func: PrimFunc) -> Broken:
     """what an instruction does is done to its tiles, and to nothing else outside of it"""
     for node in nodes_of(func, Instruction):
         assert isinstance(node, Instruction)
-        inside = {n.buffer for n in walk(node.body) if isinstance(n, Allocate)}
+        inside = {n.buffer for n in find(node.body, Allocate)}
         known = {tile.buffer for tile in node.tiles}
         for part in walk(node.body):
             buffer = used_buffer(part)

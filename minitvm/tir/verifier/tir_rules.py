@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from ...arith import plain_affine
 from ...arith.affine import Affine
-from ...expr import REDUCE, IntImm, Range, Var, children, visitor, walk
+from ...expr import REDUCE, IntImm, Range, Var, children, find, visitor, walk
 from ...expr.kept import kept_with_node
 from ...expr.visitor import variables
 from ..all_reduce import AllReduce
@@ -188,7 +188,7 @@ def _values_taken(realize: BlockRealize, scope: Surroundings) -> dict[Var, tuple
     if not _always(realize) or scope.guarded:
         return {}
     loops = {loop.var: loop for loop in scope.loops if loop.var not in scope.block_loops}
-    uses = Counter(item for value in realize.iter_values for item in walk(value) if isinstance(item, Var))
+    uses = Counter(item for value in realize.iter_values for item in find(value, Var))
     taken = {}
     for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=False):
         loop = loops.get(value) if isinstance(value, Var) and uses[value] == 1 else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeVar
 
-from ...expr import Call, Expr, Let, Node, Range, Select, Var, children, walk
+from ...expr import Call, Expr, Let, Node, Range, Select, Var, children, find, walk
 from ...expr.kept import kept_with_node
 from ...expr.nodes import through_slots
 from ..nodes import (
@@ -65,7 +65,7 @@ def scope_of_function(func: PrimFunc) -> Surroundings:
 def dimensions(func: PrimFunc) -> list[Var]:
     """The variables that the buffers of the signature use in shapes, strides and offsets."""
     parts = [part for b in func.buffers for part in (*b.shape, *b.strides, b.elem_offset)]
-    return list(dict.fromkeys(item for part in parts for item in walk(part) if isinstance(item, Var)))
+    return list(dict.fromkeys(item for part in parts for item in find(part, Var)))
 
 
 Row = tuple[Node, Surroundings, bool]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...expr import Expr, Node, Var, substitute, walk
+from ...expr import Expr, Node, Var, find, substitute
 from ..values import NotAnIndex, values
 
 _MOST = 1 << 22  # points that are worth listing
@@ -106,4 +106,4 @@ class Domain:
 
 def variables(x: Node) -> set[Var]:
     """The variables in an expression."""
-    return {item for item in walk(x) if isinstance(item, Var)}
+    return set(find(x, Var))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from ....arith import Analyzer
-from ....expr import OPAQUE, REDUCE, SPATIAL, Expr, Var, free_vars, replace, substitute, walk
+from ....expr import OPAQUE, REDUCE, SPATIAL, Expr, Var, find, free_vars, replace, substitute
 from ...analysis.bindings import why_not_injective, why_not_started_first
 from ...analysis.block_kinds import Scope, loops_binding, why_not_reduction
 from ...analysis.declared import declared_regions, union_regions
@@ -124,7 +124,7 @@ def init_finds_its_inputs(state: ScheduleState, block: BlockRealize, loop: For) 
     """no block below the loop writes what the init reads: it would run before that"""
     init = block.block.init
     assert init is not None  # reduction_block
-    read = {n.buffer for n in walk(init) if isinstance(n, BufferLoad)}
+    read = {n.buffer for n in find(init, BufferLoad)}
     for other in state.home(block).blocks_in(loop):
         overwritten = next((r.buffer for r in other.block.writes if r.buffer in read), None)
         if other is not block and overwritten is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....arith import Analyzer, regions
 from ....errors import InputError
-from ....expr import REDUCE, Expr, IntImm, Range, Var, const, replace, substitute, walk
+from ....expr import REDUCE, Expr, IntImm, Range, Var, const, find, replace, substitute, walk
 from ...annotations import ALIGNMENTS, alignments_of
 from ...nodes import (
     Block,
@@ -195,7 +195,7 @@ def _check_buffers(matcher: Matcher, realize: BlockRealize, intrin: TensorIntrin
                     {block: "this block"}, f"an access for every buffer of {intrin.name}", f"none of {operand.name}"
                 )
             )
-    written = {n.buffer for n in walk(intrin.desc.body) if isinstance(n, BufferStore)}
+    written = {n.buffer for n in find(intrin.desc.body, BufferStore)}
     for buffer, box in boxes.items():
         declared = [r for r in (*block.reads, *block.writes) if r.buffer is box.buffer]
         for sides, needed in ((block.writes, buffer in written), (block.reads, buffer not in written)):

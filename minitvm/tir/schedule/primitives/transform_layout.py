@@ -16,6 +16,8 @@ from ....expr import (
     Var,
     as_expr,
     const,
+    contains,
+    find,
     free_vars,
     replace,
     rewrite,
@@ -96,7 +98,7 @@ def plain_accesses(state: ScheduleState, block: BlockRealize, buffer: object) ->
     """all accesses of the buffer are loads and stores of single elements: none as a view, a vector or a pointer"""
     named = named_buffer(block, buffer)
     tree = state.home(block)
-    seen = {id(n.buffer) for n in walk(tree.func.body) if isinstance(n, BufferLoad | BufferStore)}
+    seen = {id(n.buffer) for n in find(tree.func.body, BufferLoad | BufferStore)}
     for node in walk(tree.func.body):
         what = ""
         if isinstance(node, MatchBufferRegion) and node.source.buffer is named:
@@ -263,7 +265,7 @@ def pad_value_fits(
         reason = str(error)
     else:
         strange = [v.name for v in free_vars(value) if v not in indices]
-        if any(isinstance(n, BufferLoad) for n in walk(value)):
+        if contains(value, BufferLoad):
             reason = f"{value} reads memory"
         elif value.dtype != named.dtype:
             reason = f"{value} has dtype {value.dtype}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....errors import Unsupported
-from ....expr import Call, walk
+from ....expr import Call, find
 from ...conditions import conjuncts
 from ...nodes import Instruction
 from .iterations import nest_of, where
@@ -24,7 +24,7 @@ def frame_of(stmt: Instruction) -> Frame | None:
     Raises `Unsupported` where the elements that are there are no box of rows and columns.
     """
     nest = nest_of(stmt)
-    condition = next((n.args[0] for n in walk(nest.inner) if isinstance(n, Call) and n.op == "if_then_else"), None)
+    condition = next((n.args[0] for n in find(nest.inner, Call) if n.op == "if_then_else"), None)
     if condition is None:
         return None
     if len(nest.loops) < 2:

@@ -18,6 +18,7 @@ from .....expr import (
     Range,
     Var,
     const,
+    find,
     free_vars,
     replace,
     rewrite,
@@ -46,7 +47,7 @@ def valid_threshold(state: ScheduleState, block: BlockRealize, cse_thresh: int) 
 @requirement
 def one_level(state: ScheduleState, block: BlockRealize) -> Failure | None:
     """the block holds no other block: its index computations are functions of its own iterators"""
-    inner = next((n for n in walk(block.block.body) if isinstance(n, Block)), None)
+    inner = next((n for n in find(block.block.body, Block)), None)
     if inner is None:
         return None
     return Failure(
@@ -113,11 +114,11 @@ def _chosen(tree: Tree, block: Block, cse_thresh: int) -> list[Expr]:
     written = {region.buffer for region in block.writes}
     indices = [i for part in (block.init, block.body) if part is not None for i in _load_indices(part, written)]
     usable = {it.var for it in block.iter_vars if not tree.moves(it.dom.start, it.dom.extent)}
-    unusable = {*tree.moving, *(n.var for n in walk(block) if isinstance(n, Let))} - usable
+    unusable = {*tree.moving, *(n.var for n in find(block, Let))} - usable
     if cse_thresh == 0:
         return _distinct([i for i in indices if _eligible(i, usable, unusable)])
     computations: list[Expr] = []
-    parts = _distinct([p for i in indices for p in walk(i) if isinstance(p, Expr) and _eligible(p, usable, unusable)])
+    parts = _distinct([p for i in indices for p in find(i, Expr) if _eligible(p, usable, unusable)])
     for part in sorted(parts, key=_size, reverse=True):
         if sum(structural_equal(p, part) for i in indices for p in walk(i) if isinstance(p, type(part))) >= cse_thresh:
             computations.append(part)
@@ -139,7 +140,7 @@ def _eligible(e: Expr, usable: Set[Var], unusable: Set[Var]) -> bool:
     if not any(v in usable for v in variables) or any(v in unusable for v in variables):
         return False
     # It is computed at every point of the domain, also where the block does not run.
-    divisors = [p.b for p in walk(e) if isinstance(p, FloorDiv | FloorMod)]
+    divisors = [p.b for p in find(e, FloorDiv | FloorMod)]
     return all(isinstance(d, IntImm) and d.value != 0 for d in divisors) and not _may_fail(e)
 
 

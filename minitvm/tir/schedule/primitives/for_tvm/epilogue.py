@@ -21,11 +21,11 @@ from .....expr import (
     Node,
     Sub,
     Var,
+    find,
     replace,
     rewrite,
     structural_equal,
     substitute,
-    walk,
 )
 from ....analysis.accesses import reads_buffer, update_operand
 from ....analysis.bindings import covers_domain, why_not_injective
@@ -230,7 +230,7 @@ def _points(reduction: Block, epilogue: Block) -> dict[Var, Expr] | str:
     """The epilogue's iterators in terms of the reduction's, or why they are not the same."""
     assert isinstance(reduction.body, BufferStore)  # reduces_into_temporary
     store, temporary = _store(epilogue), reduction.writes[0].buffer
-    loads = [n for n in walk(store) if isinstance(n, BufferLoad) and n.buffer is temporary]
+    loads = [n for n in find(store, BufferLoad) if n.buffer is temporary]
     if not loads or any(not structural_equal(l.indices, loads[0].indices) for l in loads):
         return f"{store.buffer.name} = {store.value} reads {len(loads)} different elements of {temporary.name}"
     analyzer = Analyzer()

@@ -32,6 +32,7 @@ from .....expr import (
     Var,
     call,
     const,
+    find,
     free_vars,
     replace,
     rewrite,
@@ -63,7 +64,7 @@ def einsum_block(state: ScheduleState, block: BlockRealize, padding: Sequence[in
     tree = state.home(block)
     old = block.block
     reason = why_neither(Scope.around(tree, block), block)
-    accesses = [n for n in walk(old) if isinstance(n, BufferLoad | BufferStore)]
+    accesses = list(find(old, BufferLoad | BufferStore))
     domains = {it.var: it.dom for it in old.iter_vars}
     valid = len(padding) == len(domains) and all(isinstance(p, int) and p > 0 for p in padding)  # `valid_padding`
     grown = set(_grown(old, padding)) if valid else set(domains)
@@ -322,7 +323,7 @@ def pad_einsum(state: ScheduleState, block: BlockRealize, padding: list[int]) ->
 def _padded_buffers(block: Block, grown: Mapping[Var, Expr]) -> dict[Buffer, Buffer]:
     """A larger buffer for each one that a grown iterator indexes: what is read first, in order of first use."""
     shapes: dict[Buffer, list[Expr]] = {}
-    accesses = [n for n in walk(block) if isinstance(n, BufferLoad | BufferStore)]
+    accesses = list(find(block, BufferLoad | BufferStore))
     for region in (*block.reads, *block.writes):
         shapes.setdefault(region.buffer, list(region.buffer.shape))
     for access in accesses:
