@@ -122,7 +122,7 @@ def steps_of(block: Block) -> int:
 
 def is_cheap(block: Block) -> bool:
     """Whether a block's value costs only a few instructions."""
-    return not any(isinstance(n, Call) and n.op in COSTLY for n in walk(block.body))
+    return not any(call.op in COSTLY for call in find(block.body, Call))
 
 
 def readers(func: PrimFunc, block: Block) -> list[Block]:
@@ -133,7 +133,7 @@ def readers(func: PrimFunc, block: Block) -> list[Block]:
         for b in blocks_of(func)
         if b is not block
         and not written.isdisjoint(accessed(b))
-        and any(isinstance(n, BufferLoad) and n.buffer in written for n in walk(b))
+        and any(load.buffer in written for load in find(b, BufferLoad))
     ]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..expr import walk
+from ..expr import find
 from ..tir.nodes import Block, PrimFunc
 from .candidate import Cost, Knob, Option
 
@@ -85,9 +85,8 @@ def choice_of(func: PrimFunc) -> Choice:
 def algorithms_of(func: PrimFunc) -> tuple[Weighed, ...]:
     """What the blocks of a function that is not scheduled yet say of algorithms: the one taken, then the others."""
     weighed: list[Sequence[Any]] = []
-    for item in walk(func.body):
-        if isinstance(item, Block):
-            weighed += item.annotations.get(ALGORITHMS, ())
+    for block in find(func.body, Block):
+        weighed += block.annotations.get(ALGORITHMS, ())
     return _read(weighed)
 
 

@@ -15,8 +15,8 @@ from ...expr import (
     Mul,
     Node,
     children,
+    find,
     structural_equal,
-    walk,
 )
 from ..nodes import (
     BlockRealize,
@@ -66,7 +66,7 @@ def handed_out(node: Node) -> Buffer | None:
 
 def reads_buffer(node: Expr | Stmt, buffer: Buffer) -> bool:
     """Whether a buffer is loaded anywhere inside, or its address is handed out."""
-    return any(isinstance(part, BufferLoad | BufferData) and part.buffer is buffer for part in walk(node))
+    return any(part.buffer is buffer for part in find(node, BufferLoad | BufferData))
 
 
 # A store `X[i] = X[i] op e` where e does not read X may run in any order of its iterations, for these operators.

@@ -25,12 +25,12 @@ from ...expr import (
     Range,
     Var,
     const,
+    find,
     free_vars,
     substitute,
-    walk,
 )
 from ...expr.kept import kept_with_node
-from ..conditions import is_const
+from ..conditions import is_const, uses
 from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, Stmt
 from ..values import NotAnIndex, values
 from .bindings import iteration_map
@@ -179,10 +179,9 @@ def point_at(
 
 def _loads(stmt: Stmt, expressions: Iterable[Expr], loops: tuple[For, ...]) -> Iterator[Access]:
     for e in expressions:
-        for part in walk(e):
-            if isinstance(part, BufferLoad):
-                box = tuple(Range(i, const(1, i.dtype)) for i in part.indices)
-                yield Access(stmt, part.buffer, box, False, loops, part)
+        for part in find(e, BufferLoad):
+            box = tuple(Range(i, const(1, i.dtype)) for i in part.indices)
+            yield Access(stmt, part.buffer, box, False, loops, part)
 
 
 def conflicting_pairs(accesses: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
@@ -221,6 +220,8 @@ def shown_apart(outer: Sequence[For], loop: For, a: Access, b: Access) -> bool:
 
     `outer` are the loops around `loop`: both iterations agree on them, but for threads that share the buffer.
     """
+    if a is b and touched_once(outer, a):
+        return True
     apart = exchanging(outer, a.buffer)
     outer = [l for l in outer if l not in apart]
     # Write each index as base(l) + rest. Iterations l, l' can only meet where |base(l) - base(l')| < w, with w from
@@ -239,7 +240,7 @@ def shown_apart(outer: Sequence[For], loop: For, a: Access, b: Access) -> bool:
         base = _base(analyzer, loop, mine, theirs, renamed)
         if base is not None:
             keys.append(base)
-    return injective(loop, keys) or (a is b and touched_once(outer, a))
+    return injective(loop, keys)
 
 
 def touched_once(outer: Sequence[For], access: Access) -> bool:
@@ -247,16 +248,36 @@ def touched_once(outer: Sequence[For], access: Access) -> bool:
 
     Two iterations give a block's iterators different values, if those are an injective map of the loops. Two values of
     the iterators within their domains name different elements, if the indices are an injective map of them. The second
-    is found once for a block, however its loops are split and fused.
+    is found once for a block, however its loops are split and fused; the first once for its loops, whatever becomes of
+    their kinds: what holds while more loops run holds while some of them do.
     """
     realize, region = access.stmt, access.spot
     if not isinstance(realize, BlockRealize) or not isinstance(region, BufferRegion):
         return False
     if not _indices_tell(realize.block, region):
         return False
-    analyzer = Analyzer.inside(*access.loops)
     agreed = set(outer) - set(exchanging(outer, access.buffer))
     inner = [l for l in access.loops if l not in agreed]
+    domains = frozenset([(l.var, l.start, l.extent) for l in access.loops])
+    shown, left_open = _known_loops(realize).setdefault(domains, (set(), set()))
+    running = frozenset([l.var for l in inner])
+    if running in left_open:
+        return False
+    if not shown and not left_open:  # who asks for one loop will ask for the next: all that count are asked for at once
+        counting = [l for l in access.loops if any(uses(value, [l.var]) for value in realize.iter_values)]
+        every = frozenset([l.var for l in counting])
+        (shown if _iterates_once(realize, access.loops, counting) else left_open).add(every)
+    if not any(running <= others for others in shown):
+        once = _iterates_once(realize, access.loops, inner)
+        (shown if once else left_open).add(running)
+        return once
+    return True
+
+
+def _iterates_once(realize: BlockRealize, loops: Sequence[For], inner: Sequence[For]) -> bool:
+    """Whether the loops `inner`, of all `loops` around a block, give its iterators other values of their domains each
+    time."""
+    analyzer = Analyzer.inside(*loops)
     if not iteration_map(realize, inner, analyzer, "injective"):
         return False
     with analyzer.constraint(realize.predicate):
@@ -264,6 +285,13 @@ def touched_once(outer: Sequence[For], access: Access) -> bool:
             analyzer.can_prove(it.dom.start <= value) and analyzer.can_prove(value < it.dom.start + it.dom.extent)
             for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
         )
+
+
+@kept_with_node
+def _known_loops(realize: BlockRealize) -> dict[Any, tuple[set[frozenset[Var]], set[frozenset[Var]]]]:  # noqa: ARG001
+    """By the domains of the loops around a block, the sets of loops that iterate it once, and those of which it is not
+    shown."""
+    return {}
 
 
 def _indices_tell(block: Block, region: BufferRegion) -> bool:

@@ -67,8 +67,9 @@ def own_expressions(stmt: Stmt) -> Iterator[Expr]:
 
 
 @kept_with_node
-def _own_loads(stmt: Stmt) -> tuple[BufferLoad, ...]:
-    return tuple(n for e in own_expressions(stmt) for n in find(e, BufferLoad))
+def _parts(stmt: Stmt) -> tuple[tuple[BufferLoad, ...], tuple[Stmt, ...]]:
+    """The loads that a statement holds itself, and the statements directly inside it."""
+    return tuple(n for e in own_expressions(stmt) for n in find(e, BufferLoad)), tuple(sub_statements(stmt))
 
 
 Loads = tuple[tuple[Stmt, BufferLoad], ...]
@@ -103,7 +104,7 @@ class Tree:
     def _add(self, stmt: Stmt, scope: BlockRealize | None, loops: tuple[For, ...], loads: Loads) -> None:
         self.order[stmt] = len(self.order)
         self._scope[stmt], self._loops[stmt] = scope, loops
-        own = _own_loads(stmt)
+        own, inside = _parts(stmt)
         loads = (*((stmt, load) for load in own), *loads) if own else loads
         if isinstance(stmt, For):
             self.loops[stmt.var] = stmt
@@ -113,7 +114,7 @@ class Tree:
             self._controls[stmt] = loads
             self._blocks_in.setdefault(scope, []).append(stmt)
             scope, loops, loads = stmt, (), ()
-        for inner in sub_statements(stmt):
+        for inner in inside:
             self.parent[inner] = stmt
             self._add(inner, scope, loops, loads)
         self._last[stmt] = len(self.order) - 1

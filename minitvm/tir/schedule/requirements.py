@@ -13,7 +13,7 @@ from ...arith.dependence import Dependence, Undecided
 from ...expr import OPAQUE, REDUCE, Node, free_vars, replace
 from ..analysis.bindings import not_quasi_affine, why_not_injective
 from ..analysis.block_kinds import Scope, loops_binding, why_unstructured
-from ..analysis.dependences import Access, accesses, commute, conflicting_pairs, exact, shown_apart
+from ..analysis.dependences import Access, accesses, commute, conflicting_pairs, exact, shown_apart, touched_once
 from ..analysis.threads import adds_up, reductions_over
 from ..analysis.tree import Tree
 from ..analysis.updates import recognised
@@ -205,7 +205,7 @@ def keeps_dependences(state: ScheduleState, loops: Sequence[For]) -> Failure | N
 
 
 def _keeps_order(above: Sequence[For], old: Sequence[For], order: Sequence[For], a: Access, b: Access) -> bool:
-    if commute(a, b):
+    if commute(a, b) or (a is b and touched_once(above, a)):
         return True
     # Each loop alone, the others of the chain free on both sides.
     carrying = [l for l in old if not shown_apart(above, l, a, b)]

@@ -13,12 +13,12 @@ from ....expr import (
     Node,
     Var,
     as_expr,
+    find,
     free_vars,
     replace,
     rewrite,
     structural_equal,
     substitute,
-    walk,
 )
 from ...analysis.bindings import covers_domain
 from ...analysis.block_kinds import Scope, why_not_complete
@@ -225,9 +225,8 @@ def _refuse_loads_between(tree: Tree, scope: Scope, consumers: Sequence[BlockRea
 
 def _mentions(node: Node, buffer: Buffer) -> bool:
     return any(
-        (isinstance(part, BufferLoad | BufferRegion | BufferStore) and part.buffer is buffer)
-        or (isinstance(part, MatchBufferRegion) and part.source.buffer is buffer)
-        for part in walk(node)
+        (part.source.buffer if isinstance(part, MatchBufferRegion) else part.buffer) is buffer
+        for part in find(node, BufferLoad | BufferRegion | BufferStore | MatchBufferRegion)
     )
 
 
