@@ -15,6 +15,7 @@ from math import gcd
 from typing import Any
 
 from ..expr import Expr, Node, Var, find
+from ..expr.kept import kept_with_node
 
 PRODUCT, FLOORDIV, FLOORMOD, MIN, MAX, OPAQUE = "product", "floordiv", "floormod", "min", "max", "opaque"
 _MAX_EXPANSION = 64  # terms of an expanded product; more than that is no longer an index anybody wrote
@@ -67,6 +68,17 @@ def structural_key(value: Any) -> Any:
     """A hashable key of an expression: equal for equal structure over the same variables and buffers."""
     if isinstance(value, Var):
         return value
+    if isinstance(value, Expr) and value._children:
+        return _key_of(value)
+    return _key(value)
+
+
+@kept_with_node
+def _key_of(value: Expr) -> Any:
+    return _key(value)
+
+
+def _key(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(structural_key(item) for item in value)
     if isinstance(value, Node) and not getattr(value, "_renamable", False):

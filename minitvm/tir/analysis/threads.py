@@ -76,6 +76,8 @@ def grid_of(kernel: Stmt) -> tuple[Expr, ...]:
 
     Raises `Unsupported` for an extent that a loop or let inside of the kernel decides, and for two of one axis.
     """
+    if not any(loop.thread in GRID for loop in find(kernel, For)):
+        return ()
     extents: dict[str, Expr] = {}
     inside: set[Node] = set()
     for node in walk(kernel):
@@ -88,7 +90,7 @@ def grid_of(kernel: Stmt) -> tuple[Expr, ...]:
         decided = [v.name for v in free_vars(node.extent) if v in inside]
         if decided:
             raise Unsupported(f"the loop over {node.thread} has the extent {node.extent}, which {decided[0]} decides")
-    return tuple(extents.get(axis, IntImm(1)) for axis in GRID) if extents else ()
+    return tuple(extents.get(axis, IntImm(1)) for axis in GRID)
 
 
 def thread_reduction(func: PrimFunc) -> For | None:

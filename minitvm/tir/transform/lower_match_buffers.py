@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...expr import Expr, Var, map_children, replace, substitute
+from ...expr import Expr, Var, find, map_children, replace, substitute
 from ..analysis.views import Views, resolved, strides_of
 from ..nodes import Block, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, PrimFunc
 
@@ -15,7 +15,8 @@ def lower_match_buffers(func: PrimFunc) -> PrimFunc:
     Strides and offset that the view declares as variables are bound to those of the source. Others are the same:
     `dense_parameters` refuses views that do not fit their source.
     """
-    return func.with_body(_lower(func.body, {}))
+    viewed = any(block.match_buffers for block in find(func.body, Block))
+    return func.with_body(_lower(func.body, {})) if viewed else func
 
 
 def _lower(node: Any, views: Views) -> Any:

@@ -71,19 +71,20 @@ def bind(stmt: Any, values: dict[Var, Expr], buffers: dict[Buffer, Buffer] | Non
     replaced, moved = frozenset(values), frozenset(renamed)
 
     def go(node: Any) -> Any:
-        if isinstance(node, Var):
-            return values.get(node, node)
-        if isinstance(node, Expr) and replaced.isdisjoint(variables(node)) and moved.isdisjoint(accessed(node)):
-            return node
-        if isinstance(node, LetStmt):
+        if isinstance(node, Expr):
+            if isinstance(node, Var):
+                return values.get(node, node)
+            if replaced.isdisjoint(variables(node)) and moved.isdisjoint(accessed(node)):
+                return node
+        elif isinstance(node, LetStmt):
             fresh = node.var.with_name(node.var.name)
             inner = bind(node.body, {**values, node.var: fresh}, renamed)
             return LetStmt(fresh, go(node.value), inner)
-        if isinstance(node, For):
+        elif isinstance(node, For):
             fresh = node.var.with_name(node.var.name)
             inner = bind(node.body, {**values, node.var: fresh}, renamed)
             return replace(node, var=fresh, start=go(node.start), extent=go(node.extent), body=inner)
-        if isinstance(node, Allocate):
+        elif isinstance(node, Allocate):
             own = replace(node.buffer)
             return replace(node, buffer=own, body=bind(node.body, values, {**renamed, node.buffer: own}))
         new = map_children(node, go)

@@ -39,9 +39,9 @@ from ...expr import (
     map_children,
     replace,
     structural_equal,
-    walk,
 )
 from ...expr.intrin import COLLECTIVES
+from ...expr.visitor import accessed, variables
 from ..conditions import iterations, reads_memory
 from ..nodes import (
     Allocate,
@@ -246,11 +246,7 @@ class _Vectorizer:
 
     def varies(self, e: Expr) -> bool:
         """Whether lanes may see different values."""
-        return any(
-            (isinstance(node, Var) and node in self.varying)
-            or (isinstance(node, BufferLoad) and node.buffer in self.private)
-            for node in walk(e)
-        )
+        return not self.varying.isdisjoint(variables(e)) or not self.private.keys().isdisjoint(accessed(e))
 
     def agrees(self, e: Expr, mask: Expr | None) -> bool:
         """Whether lanes see one value, which may be computed even if none of them runs."""
