@@ -167,7 +167,7 @@ class Analyzer:
 
     def _forget(self) -> None:
         self._domain.forget_derived()
-        self._normal.forget()
+        self._normal.memo.clear()
         self._memo.clear()
 
     def _assume(self, condition: Expr, holds: bool) -> None:

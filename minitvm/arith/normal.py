@@ -91,7 +91,6 @@ class Normalizer:
         self.domain = domain
         self._analyzer = analyzer
         self.memo: dict[Expr, Affine] = {}
-        self.written: dict[Any, Expr] = {}
 
     # -- to the normal form -----------------------------------------------------------------------------------------
 
@@ -322,26 +321,10 @@ class Normalizer:
     def expr(self, x: Affine, dtype: DType) -> Expr:
         """The sum as people write it: outer (larger) terms first, the constant last, no leading minus if avoidable.
 
-        Equal sums are the same expression, so that who asks about one again finds what is kept with it.
         Raises `TooWide` where a sum of indices in it, or a constant, is known not to fit the dtype.
         """
         if not x.terms:
             return imm(x.const, dtype)
-        key = (dtype, x.const, *x.terms.items())
-        written = self.written.get(key)
-        if written is None:
-            written = self._sum(x, dtype)
-            if len(self.written) > _MEMO_LIMIT:
-                self.written.clear()
-            self.written[key] = written
-        return written
-
-    def forget(self) -> None:
-        """Drop what was worked out under another domain."""
-        self.memo.clear()
-        self.written.clear()
-
-    def _sum(self, x: Affine, dtype: DType) -> Expr:
         if dtype in _LIMITS and self._leaves(x, _LIMITS[dtype]):
             raise TooWide
         ordered = self._ordered(x)

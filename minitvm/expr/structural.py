@@ -74,7 +74,8 @@ class _Comparison:
         return same and self.bind(a, b)
 
     def _equal_fields(self, a: Node, b: Node, skip: str = "") -> bool:
-        for name, defines in _compared(type(a)):
+        kind: Any = type(a)
+        for name, defines in _compared(kind):
             if name != skip and not self._at("." + name, getattr(a, name), getattr(b, name), defines):
                 return False
         return True

@@ -26,6 +26,8 @@ __all__ = [
 
 # One for all: it knows nothing of any variable, and remembers the forms of expressions that are asked for again.
 _NOTHING_KNOWN = Analyzer()
+_WRITTEN: dict[Any, Expr] = {}
+_MOST_WRITTEN = 20_000
 
 
 def linear(e: Expr) -> Affine:
@@ -35,8 +37,15 @@ def linear(e: Expr) -> Affine:
 
 
 def expr(form: Affine, dtype: Any) -> Expr:
-    """A form as an expression."""
-    return _NOTHING_KNOWN.to_expr(form, dtype)
+    """A form as an expression: for equal forms the same one, so that what is kept with it is found again."""
+    key = (dtype, form.const, *form.terms.items())
+    written = _WRITTEN.get(key)
+    if written is None:
+        written = _NOTHING_KNOWN.to_expr(form, dtype)
+        if len(_WRITTEN) >= _MOST_WRITTEN:
+            _WRITTEN.clear()
+        _WRITTEN[key] = written
+    return written
 
 
 def coefficient(form: Affine, var: Var) -> int:

@@ -1,7 +1,10 @@
 """Faults in split, fuse, reorder, the kinds of loops, and the conditions that decide on them."""
 
 from tests.tir.schedule.test_mixed_loops import test_parts_of_the_loop_keep_their_order
-from tests.tir.schedule.test_quick_answers import test_an_element_touched_twice_is_not_touched_once
+from tests.tir.schedule.test_quick_answers import (
+    test_an_element_touched_twice_is_not_touched_once,
+    test_what_is_kept_for_some_loops_is_not_taken_for_others,
+)
 from tests.tir.transform.test_negative_extents import test_a_product_of_extents_that_does_not_fit_is_refused
 
 from ..patch import Faults
@@ -102,9 +105,11 @@ DECIDE.edit("what runs in parallel keeps its order", "reordered", "(len(after) -
 
 ONCE = Faults("dependences: elements touched once", "minitvm.tir.analysis.dependences",
               [by_hand("touched once", test_an_element_touched_twice_is_not_touched_once)])  # fmt: skip
-ONCE.edit("values out of the domains", "touched_once", "analyzer.can_prove(it.dom.start <= value) and", "True or")
-ONCE.edit("iterators that loops leave", "touched_once", "if not iteration_map(", "if () and not iteration_map(")
+ONCE.edit("values out of the domains", "_iterates_once", "analyzer.can_prove(it.dom.start <= value) and", "True or")
+ONCE.edit("iterators that loops leave", "_iterates_once", "if not iteration_map(", "if () and not iteration_map(")
 ONCE.edit("iterators that no index names", "_indices_tell", "single and named and (", "single and (not named or ")
+ONCE.edit("loops for which nothing was shown", "touched_once", "any(running <= others", "any(running or others",
+          by=[by_hand("kept for other loops", test_what_is_kept_for_some_loops_is_not_taken_for_others)])  # fmt: skip
 ONCE.edit("indices that tell nothing", "_differ", ") is None", ") is not None")
 
 ISL = Faults("dependences (integer sets)", "minitvm.arith.dependence", [

@@ -594,7 +594,7 @@ PROMOTE.edit(
     "taken.get(_slot_key(store), const(0, store.value.dtype))",
     by=[lowered(families("contraction"), ("split", "split", "reorder", "unroll", "vectorize"))],
 )
-PROMOTE.edit("an element that moves with the loop", "_fixed", "uses(e, inside) or any(", "any(")
+PROMOTE.edit("an element that moves with the loop", "_fixed", "uses(e, inside) or ", "")
 PROMOTE.edit(
     "two elements in one register",
     "_registers",

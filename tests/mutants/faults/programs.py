@@ -258,7 +258,7 @@ PROMOTE = Faults("programs: promote_accumulators", "minitvm.tir.transform.promot
 PROMOTE.edit(
     "a start that reads memory is taken past the store that it reads",
     "_taken_stores",
-    "if any(isinstance(n, BufferLoad) for n in walk(last.value)):",
+    "if contains(last.value, BufferLoad):",
     "if False:",
 )
 

@@ -133,6 +133,15 @@ def test_an_element_of_a_tiled_shuffle_is_touched_once() -> None:
     assert touched_once((), Access(block, region.buffer, region.region, True, (fused, inner), region))
 
 
+def test_what_is_kept_for_some_loops_is_not_taken_for_others() -> None:
+    """An element that is touched once while the inner loop runs, and by each iteration of the outer one."""
+    outer, inner = (For(Var(n), const(0), const(4), ForKind.SERIAL, Evaluate(const(0))) for n in "oi")
+    block = _block([inner.var], [4])
+    region = BufferRegion(Buffer("A", (const(4),)), (Range(block.block.iter_vars[0].var, const(1)),))
+    access = Access(block, region.buffer, region.region, True, (outer, inner), region)
+    assert [touched_once(around, access) for around in ([outer], [], [outer])] == [True, False, True]
+
+
 def test_an_element_touched_twice_is_not_touched_once() -> None:
     loop = For(Var("f"), const(0), const(8), ForKind.SERIAL, Evaluate(const(0)))
     for bindings, extents, index in (
