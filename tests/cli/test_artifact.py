@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +67,26 @@ def test_run_writes_what_the_artifact_computes(
         assert "loaded in" in told and "on 1 threads" in told and "y: float32[2, 4]" in told
         with np.load(tmp_path / "y.npz") as written:
             np.testing.assert_allclose(written["y"], reference(x), rtol=1e-5, atol=1e-6)
+
+
+IMPORTED = """
+import sys
+from minitvm.cli import main
+try:
+    status = main(sys.argv[1:])
+except SystemExit as left:
+    status = left.code
+heavy = ["sympy", "numba", "llvmlite", "islpy", "onnx", *(f"minitvm.{part}" for part in ("tir", "arith", "strategy", "build"))]
+print("imported", status, *[name for name in heavy if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize("command", ["--version", "--help", "run --help", "run tiny.mtvm", "lesson"])
+def test_commands_that_need_no_compiler_import_none(command: str) -> None:
+    """Importing it takes longer than they do, and an artifact runs where it may not be installed."""
+    run = [sys.executable, "-c", IMPORTED, *command.split()]
+    done = subprocess.run(run, env={**os.environ, "MINITVM_VERIFY": "0"}, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "imported 0", done.stdout + done.stderr
 
 
 def test_run_makes_inputs_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
