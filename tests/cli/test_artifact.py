@@ -76,7 +76,8 @@ try:
     status = main(sys.argv[1:])
 except SystemExit as left:
     status = left.code
-heavy = ["sympy", "numba", "llvmlite", "islpy", "onnx", *(f"minitvm.{part}" for part in ("tir", "arith", "strategy", "build"))]
+compiler = [f"minitvm.{part}" for part in ("tir", "arith", "strategy", "build")]
+heavy = ["sympy", "numba", "llvmlite", "islpy", "onnx", *compiler]
 print("imported", status, *[name for name in heavy if name in sys.modules])
 """
 
