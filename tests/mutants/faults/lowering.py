@@ -559,6 +559,10 @@ STRIDED = Faults("strided_loads", TRANSFORM + "strided_loads", [LONG, CHAINS])
 STRIDED.edit("the second vector an element further", "_shuffled", "(0, lanes - 1), lanes)", "(0, lanes), lanes)")
 STRIDED.edit("elements of the second vector one off", "_shuffled", "else STEP * lane + 1 for", "else STEP * lane for")
 
+STRIDED.edit(
+    "what is subtracted from all lanes is lost", "_lanes", "if right[0] is not None:", "if False:", by=[KERNELS]
+)
+
 # -- strided_stores
 
 FILLED = Faults("strided_stores", TRANSFORM + "strided_stores", [by_hand("stores with gaps", gaps_are_filled)])
@@ -662,6 +666,10 @@ LOADS.edit(
     "structural_key(load.indices), structural_key",
     "len(load.indices), structural_key",
 )
+LOADS.edit(
+    "loads under different masks are one", "_key", "load.indices), structural_key(load.predicate)", "load.indices)",
+    by=[KERNELS],
+)  # fmt: skip
 STORES = Faults("store_runs", TRANSFORM + "store_runs", RUNS)
 STORES.edit("a run is done again behind the next", "with_runs", "run = []", "pass")
 STORES.edit("what ends a run is lost", "with_runs", "parts.append(stmt)", "pass")
