@@ -64,17 +64,25 @@ def load_name(load: BufferLoad) -> str:
 
 
 def _unconditional_loads(e: Expr, written: set[Any]) -> list[tuple[Any, BufferLoad]]:
-    """Loads that certainly happen, from buffers that the run does not write; the key tells equal ones."""
+    """Loads that certainly happen, of what the run does not write, under masks that do not read it either.
+
+    The key tells equal ones.
+    """
     loads: list[tuple[Any, BufferLoad]] = []
     stack: list[Any] = [e]
     while stack:
         node = stack.pop()
         if isinstance(node, BufferLoad) and node.buffer not in written and node.buffer.scope != "local":
-            if not any(isinstance(n, BufferLoad) for i in node.indices for n in walk(i)):
+            in_indices = any(isinstance(n, BufferLoad) for i in node.indices for n in walk(i))
+            if not in_indices and not _reads(node.predicate, written):
                 loads.append((_key(node), node))
             continue
         stack.extend(reversed(certain_parts(node)[0]))
     return loads
+
+
+def _reads(mask: Expr | None, buffers: set[Any]) -> bool:
+    return mask is not None and any(isinstance(n, BufferLoad) and n.buffer in buffers for n in walk(mask))
 
 
 def _key(load: BufferLoad) -> Any:

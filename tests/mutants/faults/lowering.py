@@ -666,6 +666,8 @@ LOADS.edit(
     "structural_key(load.indices), structural_key",
     "len(load.indices), structural_key",
 )
+LOADS.edit("masks read what the run writes", "_unconditional_loads", "and not _reads(node.predicate, written)", "",
+           by=[KERNELS])  # fmt: skip
 LOADS.edit(
     "loads under different masks are one", "_key", "load.indices), structural_key(load.predicate)", "load.indices)",
     by=[KERNELS],

@@ -343,12 +343,16 @@ class Kernel:
         """Stores one after the other that read few places, now under one mask and now under another, or none."""
         places = [(self.one(*self.inputs), self.index(around, LANES)) for _ in range(2)]
         masks = [None, *(self.mask(around, LANES) for _ in range(2))]
+        there = [Ramp(const(self.bases[0] + step), const(1), LANES) for step in (0, 2, LANES, 2 * LANES)]
+        if self.with_masks and self.int(0, 1):  # what the run stores decides on lanes that it reads later
+            masks.append(GT(self.one(*self.outputs)[self.one(*there)], self.number(LANES)))
         stores = []
         for _ in range(self.int(2, 4)):
             source, at = self.one(*places)
-            value = BufferLoad(source, (at,), self.one(*masks))
-            there = Ramp(const(self.bases[0] + self.one(0, 2, LANES, 2 * LANES)), const(1), LANES)
-            stores.append(BufferStore(self.one(*self.outputs), value + self.number(LANES), (there,), self.one(*masks)))
+            value = BufferLoad(source, (at,), self.one(masks[-1], *masks))
+            stores.append(
+                BufferStore(self.one(*self.outputs), value + self.number(LANES), (self.one(*there),), self.one(*masks))
+            )
         return Seq.of(*stores)
 
     def tile(self, around: Around) -> Stmt:
