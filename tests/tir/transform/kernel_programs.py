@@ -324,7 +324,7 @@ class Kernel:
             n, v, start = self.var("n"), self.var(), self.one(0, 1)
             body = self.from_the_start(around.within(v, start, start + 3, False), depth - 1)
             loop = For(v, const(start), n, self.one(*SERIAL[:2]), body)
-            return LetStmt(n, self.places[self.scalar_index(Around(around.loops))] % 4, loop)
+            return LetStmt(n, self.count(around), loop)
         if kind == "let":
             v = self.var("k")
             value = self.places[self.scalar_index(Around(around.loops))] % 7
@@ -354,6 +354,10 @@ class Kernel:
                 BufferStore(self.one(*self.outputs), value + self.number(LANES), (self.one(*there),), self.one(*masks))
             )
         return Seq.of(*stores)
+
+    def count(self, around: Around) -> Expr:
+        """How often a loop runs, which data decide: up to three times; a negative number of times is never."""
+        return self.places[self.scalar_index(Around(around.loops))] % 6 - 2
 
     def tile(self, around: Around) -> Stmt:
         """A square of elements turned around, row after row; in place too."""
@@ -405,6 +409,10 @@ class Kernel:
             steps.append(BufferStore(target, BufferLoad(target, (at,), own) + added, (at,), own))
         kind = self.one(*SERIAL)
         several_lanes = {LANES_OF_A_SUM: self.one(2, 4)} if kind is ForKind.SERIAL else {}
+        if extent >= 3 and self.int(0, 2) == 0:  # data decide how long the sum is
+            n = self.var("n")
+            loop = For(v, const(start), n, kind, Seq.of(*steps), annotations=several_lanes)
+            return LetStmt(n, self.count(around), Seq.of(*before, loop))
         return Seq.of(*before, For(v, const(start), const(extent), kind, Seq.of(*steps), annotations=several_lanes))
 
     def loop(self, around: Around, depth: int, lanes: bool) -> Stmt:
