@@ -125,13 +125,15 @@ def test_show_reads_an_artifact_that_nobody_trusts(
 
 def test_the_page_about_artifacts_runs(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "artifacts.md").read_text(encoding="utf-8")
-    exporting, loading = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exporting, loading, sending = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "model.onnx").write_bytes((folder / "tiny.onnx").read_bytes())
     monkeypatch.chdir(tmp_path)
     exec(exporting, {})
     names = {"x": np.ones((2, 8), np.float32)}
     exec(loading, names)
     np.testing.assert_allclose(names["outputs"], reference(names["x"]), rtol=1e-5)
+    exec(sending, names | {"batches": [names["x"], 2 * names["x"]]}, results := {})
+    np.testing.assert_array_equal(results["results"][0], names["outputs"])
 
 
 MISTAKES = [

@@ -39,7 +39,8 @@ def unpickled(artifact: bytes, threads: int, states: Mapping[str, Any]) -> Graph
     data = aligned_empty(len(artifact))  # weights lie at multiples of a cache line in the artifact
     data[:] = np.frombuffer(artifact, np.uint8)
     data.flags.writeable = False
-    module = module_of(format.parsed(memoryview(data), "the pickled module", mapped=("weights",)), threads)
+    container = format.parsed(data.data, "the pickled module", mapped=("weights",))
+    module = module_of(container, threads)
     if states:
         module.state.update(states)  # type: ignore[union-attr]
     return module
