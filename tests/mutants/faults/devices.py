@@ -1,6 +1,7 @@
 """Faults in kernels for OpenCL devices, and in how they are launched."""
 
 from tests.codegen.test_alignment import whole_vectors_lie_at_multiples_of_their_size
+from tests.test_conversions import rounded_on_a_device
 
 from ..patch import Faults
 from ..seeded import (
@@ -21,6 +22,8 @@ from ..streams import by_hand
 CODEGEN = "minitvm.codegen."
 
 EXPRESSIONS = Faults("opencl expressions", CODEGEN + "opencl_expressions", [ON_GRIDS, MASKED, ON_A_DEVICE])
+EXPRESSIONS.edit("integers of 16 bits are numbers of any half float", "OpenCLExpressions.halved", "source.bits <= 8",
+                 "source.bits <= 16", by=[by_hand("halves on a device", rounded_on_a_device)])  # fmt: skip
 EXPRESSIONS.edit(
     "quotients of numbers below zero are truncated", "OpenCLExpressions.division",
     "(not floor or (low is not None and low >= 0))", "True", by=[MASKED],
