@@ -109,6 +109,31 @@ def test_compiled(source: str) -> None:
             same_bits(module(source)(part)[k], converted(part, to))
 
 
+def rounded_before_it_is_used(target: str, source: str) -> None:
+    """A number that becomes a half float is rounded where it is used in registers, not only where it is stored."""
+    values = samples(source)
+    b = GraphBuilder()
+    x = b.input("x", (len(values),), source)
+    halves = [b.op("cast", x, dtype=half) for half in HALVES if half != source]
+    built = minitvm.build(b.build([b.op("cast", half, dtype="float64") for half in halves]), target=target, threads=1)
+    for found, half in zip(np.atleast_2d(built(values)), (half for half in HALVES if half != source), strict=True):
+        same_bits(np.asarray(found), converted(converted(values, half), "float64"))
+
+
+def rounded_on_a_device() -> None:
+    """A check without arguments, by which faults are noticed."""
+    for source in NARROW:
+        rounded_before_it_is_used("opencl", source)
+
+
+@pytest.mark.parametrize("source", [*FLOATS, *NARROW])
+@pytest.mark.parametrize("target", ["cpu", "opencl"])
+def test_halves_are_rounded_before_they_are_used(target: str, source: str) -> None:
+    if target == "opencl":
+        pytest.importorskip("pyopencl")
+    rounded_before_it_is_used(target, source)
+
+
 def function(source: str, to: str) -> Any:
     a = te.placeholder((COUNT,), source, name="A")
     return [a, topi.cast(a, dtype=to)]

@@ -10,16 +10,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..expr import REDUCE, walk
-from ..strategy.candidate import Knob
-from ..strategy.choice import Choice, Weighed
-from ..strategy.registry import chosen, rules, with_values
-from ..target import Target
-from ..tir.nodes import Block, PrimFunc
 from . import options as opt
 from .progress import progress
+
+if TYPE_CHECKING:
+    from ..strategy.candidate import Knob
+    from ..strategy.choice import Choice, Weighed
+    from ..target import Target
+    from ..tir.nodes import PrimFunc
 
 
 def register(commands: Any) -> None:
@@ -73,6 +74,8 @@ def check_schedules(options: argparse.Namespace) -> int:
 
 def fallen_through(units: Iterable[Any], target: Target, report: Any) -> Iterator[Fallen]:
     """The functions of fused operators without a specific schedule, in the order of the operators."""
+    from ..strategy.registry import chosen, rules
+
     fallbacks = {"", *(row.name for row in rules(target) if row.fallback)}
     sharing: dict[Any, list[Any]] = {}
     for unit in units:
@@ -89,10 +92,14 @@ def fallen_through(units: Iterable[Any], target: Target, report: Any) -> Iterato
 
 def sums(func: PrimFunc) -> bool:
     """Whether a block of a function reduces."""
+    from ..tir.nodes import Block
+
     return any(it.kind == REDUCE for n in walk(func.body) if isinstance(n, Block) for it in n.iter_vars)
 
 
 def _named(rule: str, knobs: dict[str, Knob] | Any) -> str:
+    from ..strategy.registry import with_values
+
     return f"{rule} with {with_values(knobs)}" if knobs else rule
 
 

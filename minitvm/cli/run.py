@@ -35,12 +35,12 @@ def register(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from .. import build
-
-    if is_artifact(options.model):
+    if is_artifact(options.model):  # which needs no compiler: nothing of it is imported
         from . import run_artifact
 
         return run_artifact.run(options)
+    from .. import build
+
     if options.trust or options.key is not None:
         raise InputError("--trust and --key go with an artifact, a file that `minitvm export` wrote")
     if options.model.endswith(".mtvm") and Path(options.model).is_file():

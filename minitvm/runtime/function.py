@@ -78,6 +78,12 @@ class Function(TvmMethods):
 
         export(self, path, key, architectures)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle holds the artifact; see `artifact.pickled`."""
+        from .artifact.pickled import pickled
+
+        return pickled(self)
+
     def __call__(self, *args: Any) -> None:
         with self._lock:
             if not self._simple or not self._call_again(args):

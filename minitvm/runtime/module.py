@@ -116,6 +116,12 @@ class GraphModule(TvmMethods):
 
         export(self, path, key, architectures)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle holds the artifact and the states; see `artifact.pickled`."""
+        from .artifact.pickled import pickled
+
+        return pickled(self)
+
     # -- TVM's methods
 
     def set_input(self, name: str | int | None = None, value: Any = None, /, **inputs: Any) -> None:

@@ -65,6 +65,10 @@ class States(Mapping[str, Array]):
         rows = (f"{s.name}: {s.dtype}[{', '.join(map(str, s.shape))}]" for s in self._specs.values())
         return f"States({', '.join(rows)})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle or a copy is a dictionary of copies: these states lie in the memory of one module."""
+        return dict, (dict(self),)
+
     def update(self, arrays: Mapping[str, Any]) -> None:
         """Copy arrays into the states of these names, which may be another module's `state`.
 

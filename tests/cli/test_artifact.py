@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +69,27 @@ def test_run_writes_what_the_artifact_computes(
             np.testing.assert_allclose(written["y"], reference(x), rtol=1e-5, atol=1e-6)
 
 
+IMPORTED = """
+import sys
+from minitvm.cli import main
+try:
+    status = main(sys.argv[1:])
+except SystemExit as left:
+    status = left.code
+compiler = [f"minitvm.{part}" for part in ("tir", "arith", "strategy", "build")]
+heavy = ["sympy", "numba", "llvmlite", "islpy", "onnx", *compiler]
+print("imported", status, *[name for name in heavy if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize("command", ["--version", "--help", "run --help", "run tiny.mtvm", "lesson"])
+def test_commands_that_need_no_compiler_import_none(command: str) -> None:
+    """Importing it takes longer than they do, and an artifact runs where it may not be installed."""
+    run = [sys.executable, "-c", IMPORTED, *command.split()]
+    done = subprocess.run(run, env={**os.environ, "MINITVM_VERIFY": "0"}, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "imported 0", done.stdout + done.stderr
+
+
 def test_run_makes_inputs_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "tiny.onnx"]) == main(["run", "tiny.mtvm"]) == 0
     of_model, of_artifact = (part.split("\n")[1] for part in capsys.readouterr().out.split(" threads")[1:])
@@ -101,13 +125,15 @@ def test_show_reads_an_artifact_that_nobody_trusts(
 
 def test_the_page_about_artifacts_runs(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "artifacts.md").read_text(encoding="utf-8")
-    exporting, loading = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exporting, loading, sending = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "model.onnx").write_bytes((folder / "tiny.onnx").read_bytes())
     monkeypatch.chdir(tmp_path)
     exec(exporting, {})
     names = {"x": np.ones((2, 8), np.float32)}
     exec(loading, names)
     np.testing.assert_allclose(names["outputs"], reference(names["x"]), rtol=1e-5)
+    exec(sending, names | {"batches": [names["x"], 2 * names["x"]]}, results := {})
+    np.testing.assert_array_equal(results["results"][0], names["outputs"])
 
 
 MISTAKES = [

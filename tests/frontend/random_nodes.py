@@ -379,7 +379,11 @@ def _resize(d: Drawing) -> Node:
         inputs["scales"] = np.array([1, 1, *(d.one(*small, 1.0, 1.5, 2.0, 3.0) for _ in "hw")], np.float32)
     else:
         inputs |= {"scales": None, "sizes": int_array(*shape[:2], d.int(least, 8), d.int(least, 8))}
-    return d.node("Resize", inputs, attrs, known=("scales", "sizes"))
+    if inputs["scales"] is None and d.flag():  # of a part of the picture, or of more than there is
+        attrs |= {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.0}
+        starts, ends = [d.one(0.0, 0.25, -0.25, 0.5) for _ in "hw"], [d.one(1.0, 0.75, 1.125, 1.25) for _ in "hw"]
+        inputs["roi"] = np.array([0, 0, *starts, 1, 1, *ends], np.float32)
+    return d.node("Resize", inputs, attrs, known=("roi", "scales", "sizes"))
 
 
 def _inverse_dft(d: Drawing) -> Node:

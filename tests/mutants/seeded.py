@@ -35,7 +35,6 @@ from tests.tir.analysis.followed import (
 )
 from tests.tir.instruction_programs import CHECKS as INSTRUCTION_CHECKS
 from tests.tir.transform.test_kernel_passes import keeps_the_meaning
-from tests.tir.transform.test_kernel_passes import keeps_the_meaning as kernels_keep_the_meaning
 from tests.tir.transform.through_passes import (
     blocks_keep_the_meaning,
     stages_keep_the_meaning,
@@ -64,7 +63,6 @@ BLOCKS = seeded("programs of blocks through the passes", blocks_keep_the_meaning
 THREADS = seeded("programs of threads through the passes", threads_keep_the_meaning, 400)
 STAGES = seeded("programs of stages through the passes", stages_keep_the_meaning, 400)
 WHOLE_REGIONS = seeded("what blocks do to whole regions", lambda k: whole_holds(list(WHOLE)[k]), len(WHOLE))
-KERNELS = seeded("flat kernels through the passes", kernels_keep_the_meaning, 1200)
 GONE_WRONG = seeded("programs gone wrong in both modes", goes_wrong_alike, 500)
 MASKS = seeded("machine code of masks", masks_alike, 30)
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -93,4 +91,4 @@ KERNEL_EFFECTS = seeded("effects of kernels", kernel_effects_hold, 60)
 EXPOSED = seeded("whether iterations find what others left", lambda k: exposure_holds(list(ALONE)[k]), len(ALONE))
 _COUNTED = [*COUNTS, *SURELY_READ]
 COUNTED = seeded("how many elements loops touch", lambda k: count_holds(_COUNTED[k]), len(_COUNTED))
-KERNELS = seeded("random kernels through the passes on flat code", keeps_the_meaning, 600)
+KERNELS = seeded("random kernels through the passes on flat code", keeps_the_meaning, 1200)

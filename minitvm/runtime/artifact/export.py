@@ -36,22 +36,29 @@ def export(
     be written, and for architectures where the target has none; `ArtifactError` if there is no key, `Unsupported` for a
     program whose external calls have attributes that JSON cannot express.
     """
+    secret = sign.make_user_key() if key is None else sign.key_bytes(key)
+    about, sections = contents(module, architectures, progress)
+    format.write(path, about, sections, lambda head: sign.signature(head, secret))
+
+
+def contents(
+    module: GraphModule | Function | Executable, architectures: Sequence[str] = (), progress: Progress | None = None
+) -> tuple[dict[str, Any], dict[str, tuple[int, format.Pieces]]]:
+    """What an artifact says about itself, and its sections."""
     from ... import __version__
 
     executable = module if isinstance(module, Executable) else module.executable
-    secret = sign.make_user_key() if key is None else sign.key_bytes(key)
     about = {"minitvm": __version__, "kind": "function" if executable.calling else "graph"}
     index, machine_code = code.pack(executable, architectures, progress)
-    sections = {
+    return about, {
         "program": _json(to_json(executable)),
         "code": _json(index),
         "machine_code": (len(machine_code), [machine_code]),
         "weights": blob(executable),
     }
-    format.write(path, about, sections, lambda head: sign.signature(head, secret))
 
 
-def _json(value: Any) -> tuple[int, list[bytes]]:
+def _json(value: Any) -> tuple[int, format.Pieces]:
     try:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError) as error:

@@ -21,7 +21,7 @@ import struct
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 from ...errors import ArtifactError, InputError
 
@@ -108,13 +108,6 @@ def write(
     """
     target = os.fspath(path)
     refuse_no_file(target, "export")
-    rows: list[dict[str, Any]] = [
-        {"name": name, "offset": 0, "size": size, "digest": "0" * 64} for name, (size, _) in sections.items()
-    ]
-    start = _TABLE + len(_table(about, rows))
-    for row in rows:
-        row["offset"] = start
-        start += _filled(row["size"])
     folder, base = os.path.split(target)
     partial = os.path.join(folder, f".{base}.{os.urandom(8).hex()}.tmp")
     try:
@@ -124,14 +117,7 @@ def write(
         raise InputError(f"export: {target} cannot be written: {error.strerror}") from None
     try:
         with os.fdopen(handle, "wb") as file:
-            file.seek(rows[0]["offset"] if rows else start)
-            for row, (_, pieces) in zip(rows, sections.values(), strict=True):
-                row["digest"] = _write_section(file, row["size"], pieces)
-            table = _table(about, rows)
-            head = _HEAD.pack(MAGIC, VERSION, len(table), start, digest(memoryview(table)))
-            signed = head + sign(head)
-            file.seek(0)
-            file.write(signed + hashlib.sha256(signed).digest() + table)
+            write_to(file, about, sections, sign)
         os.replace(partial, target)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -139,6 +125,30 @@ def write(
         if isinstance(error, OSError):
             raise InputError(f"export: {target} cannot be written: {error.strerror}") from None
         raise
+
+
+def write_to(
+    file: BinaryIO,
+    about: Mapping[str, Any],
+    sections: Mapping[str, tuple[int, Pieces]],
+    sign: Callable[[bytes], bytes],
+) -> None:
+    """Write an artifact to an open, empty file, or to memory (`io.BytesIO`); sections and `sign` as in `write`."""
+    rows: list[dict[str, Any]] = [
+        {"name": name, "offset": 0, "size": size, "digest": "0" * 64} for name, (size, _) in sections.items()
+    ]
+    start = _TABLE + len(_table(about, rows))
+    for row in rows:
+        row["offset"] = start
+        start += _filled(row["size"])
+    file.seek(rows[0]["offset"] if rows else start)
+    for row, (_, pieces) in zip(rows, sections.values(), strict=True):
+        row["digest"] = _write_section(file, row["size"], pieces)
+    table = _table(about, rows)
+    head = _HEAD.pack(MAGIC, VERSION, len(table), start, digest(memoryview(table)))
+    signed = head + sign(head)
+    file.seek(0)
+    file.write(signed + hashlib.sha256(signed).digest() + table)
 
 
 def _write_section(file: Any, size: int, pieces: Pieces) -> str:
@@ -176,6 +186,12 @@ def read(path: str | os.PathLike[str], mapped: Collection[str] = (), threads: in
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else memoryview(b"")
     except (OSError, ValueError) as error:
         raise ArtifactError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    return parsed(data, name, mapped, threads)
+
+
+def parsed(data: memoryview, name: str, mapped: Collection[str] = (), threads: int = 1) -> Container:
+    """`read`, of the bytes of an artifact; `name` is what errors call it. Views keep the memory of the bytes alive."""
+    size = len(data)
     if data[: len(MAGIC)] != MAGIC:
         raise ArtifactError(f"{name} is not an artifact of minitvm" + ("" if size else ": it is empty"))
     if size < _TABLE:

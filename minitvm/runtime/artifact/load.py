@@ -45,6 +45,11 @@ def load(
         raise InputError(f"threads={threads}: wanted a number from 1")
     container = format.read(path, mapped=("weights",), threads=len(available_cores()))
     sign.demand_trust(container, trust, key)
+    return module_of(container, threads, progress)
+
+
+def module_of(container: Container, threads: int | None, progress: Progress | None = None) -> GraphModule | Function:
+    """The module of an artifact whose trust was demanded."""
     with _put_together(container):
         executable = from_json(_json(container, "program"), container.sections["weights"])
         kernels = code.unpack(executable, _json(container, "code"), container.sections["machine_code"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...expr import DataVar, Expr, Var, contains, map_children
+from ...expr import DataVar, Expr, Var, contains, find, map_children
 from ...expr.conditions import certain_parts
 from ...expr.kept import kept_with_node
 from ..nodes import BufferLoad, BufferStore, LetStmt, PrimFunc, Seq, Stmt
@@ -65,7 +65,10 @@ def load_name(load: BufferLoad) -> str:
 
 
 def _unconditional_loads(e: Expr, written: set[Any]) -> list[tuple[Any, BufferLoad]]:
-    """Loads that certainly happen, from buffers that the run does not write; the key tells equal ones."""
+    """Loads that certainly happen, of what the run does not write, under masks that do not read it either.
+
+    The key tells equal ones.
+    """
     loads: list[tuple[Any, BufferLoad]] = []
     stack: list[Any] = [e]
     while stack:
@@ -73,11 +76,16 @@ def _unconditional_loads(e: Expr, written: set[Any]) -> list[tuple[Any, BufferLo
         if not contains(node, BufferLoad):
             continue
         if isinstance(node, BufferLoad) and node.buffer not in written and node.buffer.scope != "local":
-            if not any(contains(i, BufferLoad) for i in node.indices):
+            in_indices = any(contains(i, BufferLoad) for i in node.indices)
+            if not in_indices and not _reads(node.predicate, written):
                 loads.append((_key(node), node))
             continue
         stack.extend(reversed(certain_parts(node)[0]))
     return loads
+
+
+def _reads(mask: Expr | None, buffers: set[Any]) -> bool:
+    return mask is not None and any(load.buffer in buffers for load in find(mask, BufferLoad))
 
 
 @kept_with_node

@@ -2,6 +2,7 @@
 generated code calls; and in linking: memory plans and barriers."""
 
 from minitvm.runtime.cpu.team import ThreadTeam
+from tests.executable.test_plan_memory import symbolic_sizes_do_not_overlap_for_any_value
 from tests.link import test_phases
 from tests.runtime.test_simd_division import quotients, remainders
 from tests.runtime.test_team import each_iteration_runs_once
@@ -231,6 +232,13 @@ MEMORY.edit(
 )
 MEMORY.edit(
     "a symbolic value is not rounded up to whole alignments", "_multiples", "[index] = rounded", "[index] = number"
+)
+MEMORY.edit(
+    "of symbolic values at one place the last one is asked",
+    "_place_alone",
+    "any(values[m].meets(value) for m in members)",
+    "values[members[-1]].meets(value)",
+    by=[by_hand("lifetimes", symbolic_sizes_do_not_overlap_for_any_value)],
 )
 MEMORY.edit(
     "the first value's bytes are free",

@@ -1,5 +1,8 @@
 """Faults in kernels for OpenCL devices, and in how they are launched."""
 
+from tests.codegen.test_alignment import whole_vectors_lie_at_multiples_of_their_size
+from tests.test_conversions import rounded_on_a_device
+
 from ..patch import Faults
 from ..seeded import (
     COPIES,
@@ -14,10 +17,13 @@ from ..seeded import (
     REFUSED,
 )
 from ..seeded import MASKS_ON_A_DEVICE as MASKED
+from ..streams import by_hand
 
 CODEGEN = "minitvm.codegen."
 
 EXPRESSIONS = Faults("opencl expressions", CODEGEN + "opencl_expressions", [ON_GRIDS, MASKED, ON_A_DEVICE])
+EXPRESSIONS.edit("integers of 16 bits are numbers of any half float", "OpenCLExpressions.halved", "source.bits <= 8",
+                 "source.bits <= 16", by=[by_hand("halves on a device", rounded_on_a_device)])  # fmt: skip
 EXPRESSIONS.edit(
     "quotients of numbers below zero are truncated", "OpenCLExpressions.division",
     "(not floor or (low is not None and low >= 0))", "True", by=[MASKED],
@@ -109,6 +115,9 @@ CUDA.edit("arguments in another order", "_NumbaCUDA.module", "zip(self.kernel.pa
 ALIGNED = Faults("whole vectors", CODEGEN + "alignment", [ON_CUDA_GRIDS, IN_PYTHON])
 ALIGNED.edit("any place is a multiple", "is_whole",
              "return analyzer.can_prove(EQ(base % index.lanes, const(0, base.dtype)))", "return True")  # fmt: skip
+ALIGNED.edit("storage begins at multiples of any vector", "is_whole", "index.lanes * buffer.dtype.bytes > buffer.align",
+             "buffer.dtype.bytes > buffer.align",
+             by=[by_hand("whole vectors", whole_vectors_lie_at_multiples_of_their_size)])  # fmt: skip
 ALIGNED.edit("every second place is a multiple", "is_whole", "base % index.lanes", "base % 2")
 SIMULATOR = Faults("simulator of CUDA", "minitvm.runtime.cuda.simulator", [IN_PYTHON, MASKS_IN_PYTHON])
 SIMULATOR.edit(

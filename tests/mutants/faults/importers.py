@@ -1,7 +1,10 @@
 """Faults in the importer of ONNX: attributes that are overlooked, axes and ends that are mistaken."""
 
+from tests.frontend.test_attribute_defaults import all_plain_defaults
+
 from ..patch import Faults
 from ..siblings import at_many_sizes, bounded, branches, imported
+from ..streams import by_hand
 
 ONNX_CONVOLUTION = Faults("onnx convolution", "minitvm.frontend.onnx.ops.convolution", [])
 ONNX_CONVOLUTION.edit(
@@ -26,6 +29,12 @@ ONNX_CONVOLUTION.edit(
     'upper = mode != "SAME_LOWER"',
     by=[imported("conv_transpose", examples=400)],
 )
+
+DEFAULTS = Faults(
+    "onnx defaults", "minitvm.frontend.onnx.ops.normalization", [by_hand("defaults of attributes", all_plain_defaults)]
+)
+DEFAULTS.edit("another default of LRN", "lrn", 'n.attr("beta", 0.75)', 'n.attr("beta", 0.5)')
+DEFAULTS.edit("another axis of LpNormalization", "lp_normalization", 'n.attr("axis", -1)', 'n.attr("axis", 1)')
 
 ONNX_ARITHMETIC = Faults("onnx arithmetic", "minitvm.frontend.onnx.ops.arithmetic", [imported("elementwise")])
 ONNX_ARITHMETIC.edit(

@@ -453,6 +453,8 @@ PARTITION.edit(
 
 REDUCE = Faults("vectorize_reductions", TRANSFORM + "vector_reductions", [LANES])
 REDUCE.edit("maximum starts at zero", "identity", "if kind in (Add, Mul):", "if kind is not Min:")
+REDUCE.edit("a negative number of steps leaves a rest", "_lanes", "iterations(node.extent, *around)", "node.extent",
+            by=[KERNELS])  # fmt: skip
 REDUCE.edit("minimum starts where maximum does", "identity", "if kind is Max else", "if True else")
 REDUCE.edit("min for max", "_REDUCE", 'Max: "vector_reduce_max"', 'Max: "vector_reduce_min"')
 REDUCE.edit("the rest is left out", "_rewritten", "None if is_const(rest, 0) else", "None if True else")
@@ -559,6 +561,10 @@ STRIDED = Faults("strided_loads", TRANSFORM + "strided_loads", [LONG, CHAINS])
 STRIDED.edit("the second vector an element further", "_shuffled", "(0, lanes - 1), lanes)", "(0, lanes), lanes)")
 STRIDED.edit("elements of the second vector one off", "_shuffled", "else STEP * lane + 1 for", "else STEP * lane for")
 
+STRIDED.edit(
+    "what is subtracted from all lanes is lost", "_lanes", "if right[0] is not None:", "if False:", by=[KERNELS]
+)
+
 # -- strided_stores
 
 FILLED = Faults("strided_stores", TRANSFORM + "strided_stores", [by_hand("stores with gaps", gaps_are_filled)])
@@ -662,6 +668,12 @@ LOADS.edit(
     "structural_key(load.indices), structural_key",
     "len(load.indices), structural_key",
 )
+LOADS.edit("masks read what the run writes", "_unconditional_loads", "and not _reads(node.predicate, written)", "",
+           by=[KERNELS])  # fmt: skip
+LOADS.edit(
+    "loads under different masks are one", "_key", "load.indices), structural_key(load.predicate)", "load.indices)",
+    by=[KERNELS],
+)  # fmt: skip
 STORES = Faults("store_runs", TRANSFORM + "store_runs", RUNS)
 STORES.edit("a run is done again behind the next", "with_runs", "run = []", "pass")
 STORES.edit("what ends a run is lost", "with_runs", "parts.append(stmt)", "pass")

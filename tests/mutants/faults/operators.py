@@ -175,6 +175,7 @@ TE_QUANTIZE.edit(
 )
 
 TE_RESIZE = Faults("topi resize", "minitvm.topi.resize", [imported("resize")])
+TE_RESIZE.edit("a picture ends an element later", "_guarded", "at <= _f64(extent) - 1.0", "at < _f64(extent)")
 TE_RESIZE.edit(
     "nearest neighbours repeat in every coordinate mode",
     "_nearest",

@@ -261,6 +261,12 @@ PROMOTE.edit(
     "if contains(last.value, BufferLoad):",
     "if False:",
 )
+PROMOTE.edit(
+    "a mask may vary with the loop",
+    "_fixed",
+    "(access.indices[0], access.predicate)",
+    "(access.indices[0],)",
+)
 
 BARRIERS = Faults("programs: insert_barriers, later turns", "minitvm.tir.transform.insert_barriers", [THREADS])
 BARRIERS.edit(

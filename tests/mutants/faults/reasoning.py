@@ -1,7 +1,10 @@
 """Faults in facts, bounds and boxes: what holds for most integers and is taken to hold for all."""
 
+from tests.arith.test_folded_floats import constants_fold_to_their_value
+
 from ..integers import bindings, boxes, dtypes, questions
 from ..patch import Faults
+from ..streams import by_hand
 from .arith import SUMS
 
 QUESTIONS, BOXES, DTYPES, BINDINGS = questions(), boxes(), dtypes(), bindings(2000)
@@ -50,6 +53,13 @@ FOLD.edit(
     "_is",
     "return e.value == value and np.signbit(e.value) == np.signbit(value)",
     "return e.value == value",
+)
+FOLD.edit(
+    "a NaN loses against a number",
+    "_fold_float",
+    "np.minimum(x, y) if isinstance(e, Min) else np.maximum(x, y)",
+    "min(x, y) if isinstance(e, Min) else max(x, y)",
+    by=[by_hand("special floats", constants_fold_to_their_value)],
 )
 
 REGIONS = Faults("reasoning: regions", "minitvm.arith.regions", [BOXES])

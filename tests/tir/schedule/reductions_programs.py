@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from minitvm import from_source, te
-from minitvm.expr import Expr, SizeVar
+from minitvm.expr import Expr, Node, SizeVar, const, replace, rewrite, substitute, walk
 from minitvm.script import tir as T
-from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.nodes import For, PrimFunc
 from minitvm.tir.op import max as tir_max
 from minitvm.tir.op import min as tir_min
 from minitvm.tir.schedule import Schedule
@@ -196,7 +196,24 @@ def rolled(draw: Draw) -> PrimFunc:
     else:
         place = i if tiling == "rows" else j
     sch.compute_at("B", place)
-    return sch.func
+    return draw(with_other_starts(sch.func))
+
+
+@st.composite
+def with_other_starts(draw: Draw, func: PrimFunc) -> PrimFunc:
+    """The same iterations counted from another number: `for i in range(2, 10)` for `for i in range(8)`."""
+    loops = [node for node in walk(func.body) if isinstance(node, For)]
+    starts = {loop.var: draw(st.sampled_from([0, 0, 1, 3])) for loop in loops}
+
+    def change(node: Node) -> Node | None:
+        start = starts.get(node.var, 0) if isinstance(node, For) else 0
+        if not start:
+            return None
+        var = node.var.with_name(node.var.name)
+        body = substitute(node.body, {node.var: var - start})
+        return replace(node, var=var, start=const(start, var.dtype), body=body)
+
+    return func.with_body(rewrite(func.body, change))
 
 
 def row_sums(

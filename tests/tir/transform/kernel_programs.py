@@ -126,6 +126,29 @@ class Kernel:
         fit = [v for v, low, high in around.loops if low >= 0 and base + high + 2 * LANES <= SIZE]
         return self.one(*fit) + base if fit and self.int(0, 1) else const(base)
 
+    def gathered(self, around: Around, lanes: int) -> Expr:
+        """Places of a vector that are no ramp: rows in turn, backwards, moved by what is the same for all lanes."""
+        lane, base = Ramp(const(0), const(1), lanes), self.int(8, SIZE - 3 * LANES - 8)
+        kind = self.kind("in turn", "repeated", "backwards", "moved on", "moved back")
+        start = Broadcast(self.little(around) + base, lanes)
+        if kind == "in turn":
+            return lane % Broadcast(const(2), lanes) * Broadcast(const(self.int(1, 9)), lanes) + start + lane // 2
+        if kind == "repeated":
+            return lane // 2 + start
+        if kind == "backwards":
+            return start - lane
+        step = Ramp(self.little(around) + base, const(self.one(1, 1, 2)), lanes)
+        other = Broadcast(self.little(around), lanes)
+        return step + other if kind == "moved on" else step - other
+
+    def little(self, around: Around) -> Expr:
+        """A scalar from 0 to 7: a number, data, or a loop's variable."""
+        fit = [v for v, low, high in around.loops if low >= 0 and high < 8]
+        kind = self.kind("little number", "little data", "little variable")
+        if kind == "little number":
+            return const(self.int(0, 7))
+        return self.one(*fit) if kind == "little variable" and fit else self.places[self.one(*self.bases)] % 8
+
     def scalar_index(self, around: Around) -> Expr:
         kind = self.kind("fixed", "own", "data", "sum", "places")
         if kind == "places":
@@ -152,9 +175,13 @@ class Kernel:
             return None
 
         def fresh() -> Expr:
-            if self.int(0, 4):
-                return LT(Ramp(const(self.one(0, 0, 1)), const(1), lanes), Broadcast(const(self.int(1, lanes)), lanes))
-            return GT(self.inputs[1][Ramp(const(self.one(*self.bases)), const(1), lanes)], self.number(lanes))
+            kind = self.kind("mask of a length", "mask that moves", "mask of data", "mask of results")
+            if kind.endswith(("data", "results")):
+                source = self.inputs[1] if kind.endswith("data") else self.one(*self.outputs)
+                return GT(source[Ramp(const(self.one(*self.bases)), const(1), lanes)], self.number(lanes))
+            moves = around.loops and kind.endswith("moves")
+            length = self.one(*around.loops)[0] + self.int(0, 2) if moves else const(self.int(1, lanes))
+            return LT(Ramp(const(self.one(0, 0, 1)), const(1), lanes), Broadcast(length, lanes))
 
         return self.again("mask", around, lanes, fresh)
 
@@ -173,6 +200,9 @@ class Kernel:
             return source[self.int(0, LANES - 1)]
         if source in around.own:
             return source[Ramp(const(0), const(1), lanes)]
+        if lanes > 1 and self.int(0, 2) == 0:
+            at = self.again("gathered", around, lanes, lambda: self.gathered(around, lanes))
+            return BufferLoad(source, (at,), self.one(None, None, self.mask(around, lanes)))
         return BufferLoad(
             source, (self.again("place", around, lanes, lambda: self.index(around, lanes)),), self.mask(around, lanes)
         )
@@ -280,7 +310,7 @@ class Kernel:
             return self.store(around)
         kinds = ["loop", "counted", "reduction", "branch", "branch and else", "let"]
         if around.lane is None:
-            kinds += ["lanes", "tile", "storage"]  # an iteration's own has been set apart by then
+            kinds += ["lanes", "tile", "storage", "run"]  # an iteration's own has been set apart by then
         kind = self.kind(*kinds)
         if kind in ("loop", "lanes"):
             return self.loop(around, depth, kind == "lanes" and around.lane is None)
@@ -288,11 +318,13 @@ class Kernel:
             return self.reduction(around)
         if kind == "tile":
             return self.tile(around)
+        if kind == "run":
+            return self.run(around)
         if kind == "counted":
             n, v, start = self.var("n"), self.var(), self.one(0, 1)
             body = self.from_the_start(around.within(v, start, start + 3, False), depth - 1)
             loop = For(v, const(start), n, self.one(*SERIAL[:2]), body)
-            return LetStmt(n, self.places[self.scalar_index(Around(around.loops))] % 4, loop)
+            return LetStmt(n, self.count(around), loop)
         if kind == "let":
             v = self.var("k")
             value = self.places[self.scalar_index(Around(around.loops))] % 7
@@ -306,6 +338,26 @@ class Kernel:
             other = self.several(around, depth - 1) if kind != "branch" else None
             return If(self.condition(around), self.several(around, depth - 1), other)
         return self.store(around)
+
+    def run(self, around: Around) -> Stmt:
+        """Stores one after the other that read few places, now under one mask and now under another, or none."""
+        places = [(self.one(*self.inputs), self.index(around, LANES)) for _ in range(2)]
+        masks = [None, *(self.mask(around, LANES) for _ in range(2))]
+        there = [Ramp(const(self.bases[0] + step), const(1), LANES) for step in (0, 2, LANES, 2 * LANES)]
+        if self.with_masks and self.int(0, 1):  # what the run stores decides on lanes that it reads later
+            masks.append(GT(self.one(*self.outputs)[self.one(*there)], self.number(LANES)))
+        stores = []
+        for _ in range(self.int(2, 4)):
+            source, at = self.one(*places)
+            value = BufferLoad(source, (at,), self.one(masks[-1], *masks))
+            stores.append(
+                BufferStore(self.one(*self.outputs), value + self.number(LANES), (self.one(*there),), self.one(*masks))
+            )
+        return Seq.of(*stores)
+
+    def count(self, around: Around) -> Expr:
+        """How often a loop runs, which data decide: up to three times; a negative number of times is never."""
+        return self.places[self.scalar_index(Around(around.loops))] % 6 - 2
 
     def tile(self, around: Around) -> Stmt:
         """A square of elements turned around, row after row; in place too."""
@@ -351,9 +403,16 @@ class Kernel:
             added = (
                 self.value(inside, lanes, 1) if self.int(0, 3) == 0 else read if lanes == 1 else Broadcast(read, lanes)
             )
-            steps.append(BufferStore(target, BufferLoad(target, (at,), mask) + added, (at,), mask))
+            own = mask
+            if lanes > 1 and self.with_masks and self.int(0, 3) == 0:  # lanes from some step on, or up to it
+                own = self.one(LT, GE)(Ramp(const(0), const(1), lanes), Broadcast(v - self.int(-1, 1), lanes))
+            steps.append(BufferStore(target, BufferLoad(target, (at,), own) + added, (at,), own))
         kind = self.one(*SERIAL)
         several_lanes = {LANES_OF_A_SUM: self.one(2, 4)} if kind is ForKind.SERIAL else {}
+        if extent >= 3 and self.int(0, 2) == 0:  # data decide how long the sum is
+            n = self.var("n")
+            loop = For(v, const(start), n, kind, Seq.of(*steps), annotations=several_lanes)
+            return LetStmt(n, self.count(around), Seq.of(*before, loop))
         return Seq.of(*before, For(v, const(start), const(extent), kind, Seq.of(*steps), annotations=several_lanes))
 
     def loop(self, around: Around, depth: int, lanes: bool) -> Stmt:

@@ -1,0 +1,46 @@
+"""Modules in pickles: the bytes of their artifact, so that `multiprocessing` and data loaders can send a module.
+
+A pickle runs the code of whoever wrote it, whatever it holds; so the artifact in one has no signature. `copy.copy` and
+`copy.deepcopy` go the same way.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...executable.alignment import aligned_empty
+from . import format
+from .export import contents
+from .load import module_of
+
+if TYPE_CHECKING:
+    from ..function import Function
+    from ..module import GraphModule
+
+_UNSIGNED = bytes(32)
+
+
+def pickled(module: GraphModule | Function) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """What `__reduce__` of a module returns: its artifact, the size of its thread team, the values of its states.
+
+    Raises `Unsupported` where `export` does.
+    """
+    file = io.BytesIO()
+    format.write_to(file, *contents(module), lambda head: _UNSIGNED)
+    return unpickled, (file.getvalue(), module.threads, dict(getattr(module, "state", {})))
+
+
+def unpickled(artifact: bytes, threads: int, states: Mapping[str, Any]) -> GraphModule | Function:
+    """The module of `pickled`. Like `load`, it needs no compiler where the machine code is for this CPU."""
+    data = aligned_empty(len(artifact))  # weights lie at multiples of a cache line in the artifact
+    data[:] = np.frombuffer(artifact, np.uint8)
+    data.flags.writeable = False
+    container = format.parsed(data.data, "the pickled module", mapped=("weights",))
+    module = module_of(container, threads)
+    if states:
+        module.state.update(states)  # type: ignore[union-attr]
+    return module
