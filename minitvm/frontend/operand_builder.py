@@ -11,7 +11,7 @@ import numpy as np
 from .. import te
 from ..arith import Analyzer
 from ..errors import InputError, ModelError, Unsupported, UnsupportedOperator
-from ..expr import GT, And, DType, Expr, Not, SizeVar, Var, as_expr, const, match, structural_equal
+from ..expr import GT, And, DType, Expr, Not, SizeVar, Var, as_expr, const, free_vars, match, structural_equal
 from ..graph import registry as operators
 from ..graph.builder import GraphBuilder
 from ..graph.nodes import Dim, Graph, Value
@@ -119,6 +119,14 @@ class OperandBuilder:
         """The elements of a vector that are known, dimensions or floats; None for those that a run computes."""
         found = Computed(self._builder.nodes, self._builder.data).elements(self.value(operand))
         return [None if isinstance(element, tuple) else element for element in found]
+
+    def bound_by_data(self, dim: Dim) -> bool:
+        """Whether a run computes what a dimension depends on."""
+        return isinstance(dim, Expr) and any(v in self._sizes.values() for v in free_vars(dim))
+
+    def at_least(self, operand: Operand, least: int) -> bool:
+        """Whether the operators that compute an operand show that no element of it is less."""
+        return Computed(self._builder.nodes, self._builder.data).at_least(self.value(operand), least)
 
     def _most(self, computed: Computed, value: Value, place: int) -> Dim | None:
         if value not in self._nearly:
