@@ -1,6 +1,7 @@
 """Sizes that steps bind, with their bounds: the memory for what has such a size in its shape.
 
-A step `BindSize` gives a variable a value from 0 to its bound, an expression over variables that are known before a run.
+A step `BindSize` gives a variable a value from 0 to its bound, an expression over variables that are known before a
+run.
 """
 
 from __future__ import annotations

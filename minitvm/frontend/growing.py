@@ -72,7 +72,7 @@ def extents(
         traced = trace(tried)
         for (k, axis), size in unlike.items():
             new = traced.shapes[k][axis]
-            own = {*tried.values(), *traced.bounds}
+            own: set[Var] = {*tried.values(), *traced.bounds}
             if isinstance(new, Expr) and not differ(new, begin[k][axis]) and not _depends(new, own, traced.bounds):
                 kept.add((k, axis))
             else:
@@ -90,7 +90,7 @@ def _bounded(
     most: dict[Axis, Dim] = {}
     while len(most) < len(sizes):
         errors: dict[Axis, Unsupported] = {}
-        bounds = {**traced.bounds, **{sizes[at]: bound for at, bound in most.items()}}
+        bounds: dict[Var, Dim] = {**traced.bounds, **{sizes[at]: bound for at, bound in most.items()}}
         before = len(most)
         for at in (at for at in sizes if at not in most):
             (k, axis), others = at, {size for other, size in sizes.items() if other not in most and other != at}

@@ -299,8 +299,8 @@ class OperandBuilder:
         """The number of iterations of a loop, its carried values, and the rows of all iterations: `GraphBuilder.loop`.
 
         The extents of carried values may change if `growing` is given, a bound of the number of iterations, and
-        `longest`, one of the extents that have no other: see `frontend.growing`. `body` may be called several times. Raises `UnsupportedOperator` for a carried value whose
-        type an iteration changes otherwise.
+        `longest`, one of the extents that have no other: see `frontend.growing`. `body` may be called several times.
+        Raises `UnsupportedOperator` for a carried value whose type an iteration changes otherwise.
         """
         begin = [self.value(operand) for operand in carried]
         bounds = {
@@ -332,9 +332,7 @@ class OperandBuilder:
                     raise Traced([r.shape for r in results], self._bounds(first))
                 names = names.union(*(o.depends for o in (again, *results, *rows)))
                 counts = [self.value(self._number(results[k].shape[axis])) for k, axis in changing]
-                wide = [
-                    self._fitting(result, k, own[k].shape, extents, where) for k, result in enumerate(results)
-                ]
+                wide = [self._fitting(result, k, own[k].shape, extents, where) for k, result in enumerate(results)]
                 return self.value(again), [*wide, *counts], [self.value(r) for r in rows]
 
             room = [
@@ -343,9 +341,7 @@ class OperandBuilder:
             ]
             counts = [self.value(self._number(begin[k].shape[axis])) for k, axis in changing]
             with self._forgetting():
-                values = self._builder.loop(
-                    iteration, [*room, *counts], most=most, where=where, name=name, **bounds
-                )
+                values = self._builder.loop(iteration, [*room, *counts], most=most, where=where, name=name, **bounds)
             behind = 1 + len(begin)
             ends = values[behind : behind + len(changing)]
             sizes = {at: self._size(v, extents.most[at], where) for at, v in zip(changing, ends, strict=True)}

@@ -27,6 +27,7 @@ from tests.graph.passes import (
     test_group_norms,
     test_integer_products,
     test_moved_bytes,
+    test_pointwise_rows,
     test_split_pool,
 )
 from tests.graph.passes.element_networks import SMALL, network
@@ -300,6 +301,18 @@ SPLIT = Faults("graph split_conv_transpose", PASSES + "split_conv_transpose", [
 SPLIT.edit("taps are not turned around", "_Split.filters", "axis=axis)", "axis=2)")
 SPLIT.edit("a phase begins at the first tap", "axis_phases", "AxisPhase(reaching[0], step,", "AxisPhase(0, step,")
 SPLIT.edit("phases of as many taps are one convolution", "AxisPhase.window", "self.taps, self.before", "self.taps, 0")
+
+
+def _pointwise(_: Trial, draw: Draw) -> None:
+    case = draw(test_pointwise_rows.convolutions())
+    holds(lambda: test_pointwise_rows.means_the_same(case, 4))
+
+
+ROWS = Faults("graph pointwise_rows", PASSES + "pointwise_rows", [drawn("convolutions", _pointwise, 300)])
+ROWS.edit("a bias of columns", "pointwise_rows", "axis=-1)", "axis=1)")
+ROWS.edit("parts of the rows", "pointwise_rows", '"axes": (2,)', '"axes": (1,)')
+ROWS.edit("any stride", "_is_pointwise", "== (1,) and", "!= (0,) and")
+ROWS.edit("a factor for each channel", "_moved", "v in in_rows or v.ndim == 0", "v in in_rows or v.ndim < 3")
 
 
 def _pools(_: Trial, draw: Draw) -> None:

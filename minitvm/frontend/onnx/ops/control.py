@@ -325,7 +325,9 @@ def _scanned(n: NodeContext, body: Any, count: int, inputs: list[Operand], read:
             return Operand.known(np.array(True)), results[:states], results[states:]
 
         most = (lambda: steps) if growing else None
-        _, *results = n.builder.loop(iteration, inputs[:states], length, None, steps, n.where, growing=most, longest=n.most_of_any)
+        _, *results = n.builder.loop(
+            iteration, inputs[:states], length, None, steps, n.where, growing=most, longest=n.most_of_any
+        )
         columns = []
         for rows, axis, turned in zip(results[states:], out_axes, out_turns, strict=True):
             rows = n.op("reverse", rows, axis=0) if turned else rows

@@ -145,7 +145,8 @@ def trilu(n: NodeContext) -> Any:
     offset = n.optional(1)
     if offset is not None and not offset.is_known:  # which may be negative
         beside = n.op("subtract", n.numbers(x.shape[-1], 1, 2), n.numbers(x.shape[-2], 0, 2))
-        order, diagonal = "greater_equal" if n.attr("upper", 1) else "less_equal", n.reshape(n.cast(offset, "int64"), ())
+        order = "greater_equal" if n.attr("upper", 1) else "less_equal"
+        diagonal = n.reshape(n.cast(offset, "int64"), ())
         return n.op("where", n.op(order, beside, diagonal), x, np.zeros(1, x.dtype.numpy))
     (k,) = (0,) if offset is None else n.dims(offset, "the diagonal")
     return n.op("trilu", x, k=k, upper=bool(n.attr("upper", 1)))

@@ -110,5 +110,3 @@ def all_or_none(n: NodeContext, axes: Operand, flags: Operand, rank: int) -> Ope
     empty = n.op("equal", n.number(axes.shape[0]), 0)
     every: Operand = n.op("logical_or", flags, n.op("broadcast_to", empty, shape=(rank,)))
     return every
-
-

@@ -52,7 +52,8 @@ def _reduced_by_data(n: NodeContext, relay: str, axes: Operand, *, keep_all: boo
     before, one, behind = _IN_PARTS.get(relay, ("", relay, ""))
     whole = x.dtype if behind and not x.dtype.is_float else None
     part = n.cast(x, "float64") if whole else x
-    part = {"abs": lambda: n.op("abs", part), "square": lambda: n.op("multiply", part, part), "": lambda: part}[before]()
+    if before:
+        part = n.op("abs", part) if before == "abs" else n.op("multiply", part, part)
     reduced = along_listed(n, part, flags, lambda y, axis: n.op(one, y, axis=(axis,), keepdims=True))
     reduced = n.op(behind, reduced) if behind else reduced
     reduced = n.cast(reduced, str(whole)) if whole else reduced
