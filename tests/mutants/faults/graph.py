@@ -309,10 +309,9 @@ def _pointwise(_: Trial, draw: Draw) -> None:
 
 
 ROWS = Faults("graph pointwise_rows", PASSES + "pointwise_rows", [drawn("convolutions", _pointwise, 300)])
-ROWS.edit("a bias of columns", "pointwise_rows", "axis=-1)", "axis=1)")
-ROWS.edit("parts of the rows", "pointwise_rows", '"axes": (2,)', '"axes": (1,)')
 ROWS.edit("any stride", "_is_pointwise", "== (1,) and", "!= (0,) and")
-ROWS.edit("a factor for each channel", "_moved", "v in in_rows or v.ndim == 0", "v in in_rows or v.ndim < 3")
+ROWS.edit("padding is left out", "_is_pointwise", "and not padded and", "and")
+ROWS.edit("a bias is left out", "pointwise_rows", "if item is not conv:", "if False:")
 
 
 def _pools(_: Trial, draw: Draw) -> None:
@@ -341,7 +340,9 @@ RESIZE.edit("axes that keep their size are forgotten to be scaled", "_along_the_
             "size != extent or scales[a] != 1.0", "size != extent")  # fmt: skip
 
 CONVOLUTION = Faults("graph conv2d", "minitvm.topi.conv", [networks(("conv2d",), largest=1)])
-CONVOLUTION.edit("taps not dilated", "_conv", "times(t.var, l) if k > 1 else 0", "t.var if k > 1 else 0")
+CONVOLUTION.edit(
+    "taps not dilated", "_conv", "times(t.var, l) if not is_one(k) else 0", "t.var if not is_one(k) else 0"
+)
 CONVOLUTION.edit(
     "all groups read the first's channels", "_conv", "ff // filters_a_group * group_channels + rc.var", "rc.var"
 )

@@ -120,7 +120,8 @@ def _sliced_at(n: NodeContext, x: Operand, axis: int, start: Operand, end: Opera
     """The entries of an axis from one place up to another, each of which a run may find."""
     extent = x.shape[axis]
     forwards = step > 0 if isinstance(step, int) else n.op("greater", step, 0)
-    first, last = (_clamped(n, place, extent, forwards) for place in (start, end))
+    first = _clamped(n, start, extent, forwards, before=0)
+    last = _clamped(n, end, extent, forwards, before=-1)
     between = _either(n, forwards, n.op("subtract", last, first), n.op("subtract", first, last))
     if isinstance(step, int):
         stride: Operand | int = abs(step)
@@ -150,15 +151,14 @@ def _either(n: NodeContext, flag: Operand | bool, a: Operand, b: Operand) -> Ope
     return result
 
 
-def _clamped(n: NodeContext, end: Operand, extent: Dim, forwards: Operand | bool) -> Operand:
+def _clamped(n: NodeContext, end: Operand, extent: Dim, forwards: Operand | bool, before: int) -> Operand:
     """An end of a slice as a place of the axis: a negative one counts from behind.
 
-    It is at most the extent, and at least 0; of a slice that goes backwards, each is one less.
+    It is from 0 to the extent; of a slice that goes backwards, from `before` to the last place.
     """
     length = n.number(extent, ())
     front = n.op("where", n.op("less", end, 0), n.op("add", end, length), end)
-    zero = Operand.known(np.array(0))
-    least = _either(n, forwards, zero, Operand.known(np.array(-1)))
+    least = _either(n, forwards, *(Operand.known(np.array(place)) for place in (0, before)))
     most = _either(n, forwards, length, n.op("subtract", length, 1))
     place: Operand = n.op("minimum", n.op("maximum", front, least), most)
     return place
