@@ -1,115 +1,18 @@
-"""Upper bounds of sizes that data decide: the memory for what has such a size in its shape.
+"""Sizes that steps bind, with their bounds: the memory for what has such a size in its shape.
 
-A step `BindSize` gives a variable a value from 0 to its bound. An expression over such variables is bounded by interval
-arithmetic; the ends of intervals are expressions over the other variables, whose values are known before a run.
+A step `BindSize` gives a variable a value from 0 to its bound, an expression over variables that are known before a
+run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from .. import expr as e
-from ..errors import Unsupported
+from ..expr import Var
+from ..expr.largest import depends, largest
 from .nodes import BindSize, Dim, Executable
 
-Interval = tuple[Dim, Dim]
+__all__ = ["data_sizes", "depends", "largest"]
 
 
-def data_sizes(executable: Executable) -> dict[e.Var, Dim]:
+def data_sizes(executable: Executable) -> dict[Var, Dim]:
     """The variables that steps bind, each with its bound."""
     return {step.var: step.most for step in executable.steps if isinstance(step, BindSize)}
-
-
-def largest(size: Dim, most: Mapping[e.Var, Dim]) -> Dim:
-    """The largest value that an expression can have, in terms of other variables, if those of `most` are at most so.
-
-    Raises `Unsupported` for an operation that it has no bound for.
-    """
-    return _ends(size, most)[1] if depends(size, most) else size
-
-
-def depends(size: Dim | float, variables: Mapping[e.Var, Dim]) -> bool:
-    """Whether one of the variables is in an expression."""
-    return bool(variables) and isinstance(size, e.Expr) and any(v in variables for v in e.free_vars(size))
-
-
-def _ends(x: Dim, most: Mapping[e.Var, Dim]) -> Interval:
-    """The least and the largest value."""
-    if not depends(x, most):
-        known = _plain(x)
-        return known, known
-    if isinstance(x, e.Var):
-        return 0, _ends(most[x], most)[1]
-    if isinstance(x, e.Cast) and x.dtype.is_int:
-        return _ends(x.value, most)
-    if isinstance(x, e.Select):
-        return _hull(_ends(x.true_value, most), _ends(x.false_value, most))
-    if isinstance(x, e.BinaryOp):
-        a, b = _ends(x.a, most), _ends(x.b, most)
-        if isinstance(x, e.Add):
-            return _add(a[0], b[0]), _add(a[1], b[1])
-        if isinstance(x, e.Sub):
-            return _subtract(a[0], b[1]), _subtract(a[1], b[0])
-        if isinstance(x, e.Min | e.Max):
-            end = _min if isinstance(x, e.Min) else _max
-            return end(a[0], b[0]), end(a[1], b[1])
-        if isinstance(x, e.Mul) and _negative(a) != _negative(b):
-            low, high = (a, b) if _negative(b) else (b, a)
-            return _multiply(low[1], high[0]), _multiply(low[0], high[1])
-        if isinstance(x, e.Mul):
-            return _multiply(a[0], b[0]), _multiply(a[1], b[1])
-        if isinstance(x, e.FloorDiv | e.Div) and not depends(x.b, most):
-            return _divide(a[0], b[0]), _divide(a[1], b[0])
-        if isinstance(x, e.FloorMod | e.Mod) and not depends(x.b, most):
-            return 0, _max(_subtract(b[0], 1), 0)
-        if isinstance(x, e.FloorDiv | e.Div) and isinstance(b[0], int) and b[0] >= 0:
-            # A run that divides by 0 ends there; division by 1 or more leads towards 0, or to -1.
-            return _min(a[0], 0), _max(a[1], 0)
-    raise Unsupported(f"the memory for {x} cannot be planned: there is no bound of {type(x).__name__}")
-
-
-def _negative(ends: Interval) -> bool:
-    """Whether a factor is at most 0; sizes are not."""
-    return isinstance(ends[1], int) and ends[1] <= 0 and isinstance(ends[0], int) and ends[0] < 0
-
-
-def _plain(x: Dim) -> Dim:
-    return x.value if isinstance(x, e.IntImm) else x
-
-
-def _hull(a: Interval, b: Interval) -> Interval:
-    return _min(a[0], b[0]), _max(a[1], b[1])
-
-
-def _add(a: Dim, b: Dim) -> Dim:
-    return a if b == 0 and isinstance(b, int) else b if a == 0 and isinstance(a, int) else a + b
-
-
-def _subtract(a: Dim, b: Dim) -> Dim:
-    return a if isinstance(b, int) and b == 0 else a - b
-
-
-def _multiply(a: Dim, b: Dim) -> Dim:
-    for one, other in ((a, b), (b, a)):
-        if isinstance(one, int) and one in (0, 1):
-            return other if one else 0
-    return a * b
-
-
-def _divide(a: Dim, b: Dim) -> Dim:
-    return a if isinstance(b, int) and b == 1 else a // b
-
-
-def _min(a: Dim, b: Dim) -> Dim:
-    return _end(a, b, e.Min)
-
-
-def _max(a: Dim, b: Dim) -> Dim:
-    return _end(a, b, e.Max)
-
-
-def _end(a: Dim, b: Dim, kind: type[e.Min | e.Max]) -> Dim:
-    if isinstance(a, int) and isinstance(b, int):
-        return min(a, b) if kind is e.Min else max(a, b)
-    left, right = e.match(e.as_expr(a), e.as_expr(b))
-    return left if e.structural_equal(left, right) else kind(left, right)

@@ -84,6 +84,11 @@ class Computed:
             return end
         return math.floor(end) if math.isfinite(end) else None
 
+    def at_least(self, value: Value, least: int) -> bool:
+        """Whether no element of a tensor is less than a number."""
+        low = self._interval(value)[0]
+        return low is not None and low >= least
+
     def _interval(self, value: Value) -> Interval:
         data = self._constant(value)
         if data is not None:

@@ -78,6 +78,15 @@ class Operand:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
+def known_dims(dims: tuple[Dim, ...]) -> Operand:
+    """Dimensions as an int64 vector whose contents are known."""
+    if not any(isinstance(d, Expr) for d in dims):
+        return Operand.known(np.array(dims, np.int64))
+    data = np.empty(len(dims), object)
+    data[:] = dims
+    return Operand.known(data, "int64")
+
+
 class SequenceOperand(Operand):
     """A list of tensors, which is a value of the model and none of the graph."""
 

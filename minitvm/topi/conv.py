@@ -11,7 +11,7 @@ from ..te import Tensor
 from .factors import factor
 from .layouts import AxisOrder
 from .pad import constant_pad
-from .shapes import agree, constant, dims, is_one, paddings, per_axis, plus, require_positive, simple, times
+from .shapes import agree, dims, is_one, paddings, per_axis, plus, require_positive, simple, times
 
 Ints = int | Sequence[int]
 
@@ -39,7 +39,7 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
     require_positive(groups, f"{op} groups")
     batch, channels, *spatial = order.as_defined(dims(data))
     filters, group_channels, *kernel = filter_order.as_defined(dims(weight))
-    window = [constant(k, f"{op}: the size of the kernel") for k in kernel]
+    window = [simple(k) for k in kernel]
     if not agree(times(group_channels, groups), channels):
         raise TypeMismatch(
             f"{op}: the channels of data and weight do not fit\n"
@@ -63,10 +63,10 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
 
     def element(nn: Any, ff: Any, *point: Any) -> Any:
         at = tuple(
-            plus(times(p, s), times(t.var, l) if k > 1 else 0)
+            plus(times(p, s), times(t.var, l) if not is_one(k) else 0)
             for p, s, t, l, k in zip(point, stride, taps, dilate, window, strict=True)
         )
-        tap_indices = tuple(t.var if k > 1 else 0 for t, k in zip(taps, window, strict=True))
+        tap_indices = tuple(t.var if not is_one(k) else 0 for t, k in zip(taps, window, strict=True))
         channel: Any
         place: Any
         if depthwise:
@@ -75,7 +75,7 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
             channel, place = rc.var if groups == 1 else ff // filters_a_group * group_channels + rc.var, rc.var
         x = padded[order.as_stored((nn, channel, *at))]
         w = weight[filter_order.as_stored((ff, place, *tap_indices))]
-        axes = [t for t, k in zip(taps, window, strict=True) if k > 1]
+        axes = [t for t, k in zip(taps, window, strict=True) if not is_one(k)]
         # The sum follows the order in memory: in channels-last layouts the channels are summed innermost.
         last = data_layout.endswith("C")
         axes = axes if depthwise else [*axes, rc] if last else [rc, *axes]

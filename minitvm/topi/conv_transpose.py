@@ -9,7 +9,7 @@ from .. import te
 from ..errors import TypeMismatch
 from ..expr import Expr, const
 from ..te import Tensor
-from .shapes import agree, constant, dims, paddings, per_axis, simple, times
+from .shapes import agree, dims, paddings, per_axis, simple, times
 
 Ints = int | Sequence[int]
 
@@ -27,7 +27,7 @@ def _conv_transpose(rank: int, data: Tensor, weight: Tensor, strides: Ints, padd
     before, after = paddings(padding, rank)
     batch, channels, *spatial = dims(data)
     in_channels, group_filters, *kernel = dims(weight)
-    window = [constant(k, f"{op}: the size of the kernel") for k in kernel]
+    window = [simple(k) for k in kernel]
     if not agree(channels, in_channels):
         raise TypeMismatch(f"{op}: data has {channels} channels, weight takes {in_channels}")
     reach = [(k - 1) * l for k, l in zip(window, dilate, strict=True)]

@@ -23,6 +23,7 @@ from minitvm.graph.passes.dead_code import dead_code
 from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
 from minitvm.graph.passes.group_norms import group_norms
+from minitvm.graph.passes.pointwise_rows import pointwise_rows
 from minitvm.graph.passes.rebuild import with_output_names
 from minitvm.graph.passes.simplify import simplify
 from minitvm.graph.passes.split_conv_transpose import split_conv_transpose
@@ -47,6 +48,7 @@ PASSES: dict[str, Callable[[Graph], Graph]] = {
     "fold_batch_norm": fold_batch_norm,
     "fuse": fuse,
     "group_norms": group_norms,
+    "pointwise_rows": pointwise_rows,
     "simplify": simplify,
     "split_conv_transpose": split_conv_transpose,
     "split_pool": split_pool,

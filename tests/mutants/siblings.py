@@ -5,6 +5,7 @@
 `imported(...)`      ONNX nodes: ONNX's own evaluator, the graph's interpreter, the operators' tensor expressions
 `branches()`         ONNX models of one If: the standard, and the graph's interpreter
 `at_many_sizes(...)` ONNX graphs of open sizes: ONNX Runtime, and the graph's interpreter
+`by_data(...)`       ONNX models in which amounts and axes are data: ONNX Runtime, and the graph's interpreter
 `bounded()`          chains of operators on numbers: the bounds that the importer reads off them
 `remembered()`       programs with states, run after run: the graph's interpreter and the executable's
 `repeated()`         programs with loops: the graph's interpreter, the executable's, compiled code on request
@@ -30,6 +31,7 @@ from minitvm import lower as compile_graph
 from minitvm.errors import ExecutionError, MinitvmError
 from minitvm.executable import verify
 from minitvm.expr import SizeVar, rewrite, walk
+from minitvm.frontend import from_onnx
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.graph.lower import to_te
 from minitvm.ir import IRModule
@@ -44,10 +46,11 @@ from minitvm.tir.nodes import Evaluate, Seq
 from minitvm.tir.transform import lower as lower_function
 from tests.drawing import Seeded
 from tests.executable.loop_graphs import CASES
-from tests.frontend import open_cases
+from tests.frontend import data_amounts, open_cases
 from tests.frontend.bounded_numbers import drawn_numbers
 from tests.frontend.branch_models import random_case
 from tests.frontend.random_nodes import OPERATORS, difference, nodes
+from tests.frontend.test_data_amounts import outcome as by_onnx_runtime
 from tests.graph.graphs import by_te
 from tests.graph.layout_networks import means_the_same
 from tests.reference.graph_operators.random_calls import random_call
@@ -121,6 +124,28 @@ def at_many_sizes(*parts: str) -> Workload:
 
     chosen = [name for name in open_cases.CASES if any(part in name for part in parts)]
     return directed(f"graphs of open sizes: {listed(parts)}", lambda: chosen, body)
+
+
+def by_data(family: str, examples: int = 60) -> Workload:
+    """Random models of a family of `data_amounts`, at several sizes beside ONNX Runtime."""
+
+    def body(trial: Trial, draw: Draw) -> None:
+        case = draw(data_amounts.cases(family))
+        graph = from_onnx(case.model, max_length=data_amounts.MOST)
+        for inputs in case.runs:
+            wanted = by_onnx_runtime(case, inputs)
+            if wanted is None:
+                continue
+            trial.compared += 1
+            try:
+                results = graph_reference.run(graph, inputs)
+            except MinitvmError as error:
+                raise Noticed("by data", f"{case!r}: {error}") from error
+            pairs = list(zip(results, wanted, strict=True))
+            if not all(a.shape == b.shape and np.allclose(a, b, rtol=1e-3, atol=1e-3) for a, b in pairs):
+                raise Noticed("by data", f"{case!r}")
+
+    return drawn(f"by data: {family}", body, examples)
 
 
 def branches(examples: int = 150) -> Workload:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from minitvm.executable.alignment import address
 from minitvm.runtime.cpu import huge_pages
-from minitvm.runtime.cpu.huge_pages import huge_empty, move_to_huge_pages
+from minitvm.runtime.cpu.huge_pages import Room, huge_empty, move_to_huge_pages
 
 MIB = 1 << 20
 
@@ -75,3 +75,40 @@ def _held() -> int:
     """Bytes of this process on huge pages."""
     lines = Path("/proc/self/smaps").read_text().splitlines()
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("AnonHugePages"))
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(0, 24 * MIB), min_size=1, max_size=6), st.sampled_from([64, 4096, 8 * MIB]), st.booleans())
+def test_room_grows_where_it_lies(sizes: list[int], alignment: int, has_addresses: bool) -> None:
+    """What `grow` says about the place is right, and what lies there stays, unless the room moved."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not has_addresses:
+            patch.setattr(huge_pages, "_madvise", lambda: None)
+        room, most = Room(alignment), 0
+        for number, size in enumerate(sizes, 1):
+            before, place = room.memory[:most].copy(), address(room.memory)
+            moved = room.grow(size)
+            assert room.memory.nbytes >= size and (not size or address(room.memory) % alignment == 0)
+            assert moved == (size > most and address(room.memory) != place) or not most
+            if not moved:
+                np.testing.assert_array_equal(room.memory[:most], before)
+            most = max(most, size)
+            room.memory[:] = number
+
+
+def test_much_room_does_not_move_again() -> None:
+    if huge_pages._madvise() is None:
+        pytest.skip("this system gives no addresses without memory")
+    room = Room(64)
+    assert room.grow(5 * MIB)
+    place = address(room.memory)
+    assert [room.grow(size * MIB) for size in (4, 9, 64, 200)] == [False] * 4
+    assert address(room.memory) == place and room.memory.nbytes == 200 * MIB
+
+
+def test_room_without_enough_addresses_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huge_pages, "_all_memory", lambda: 16 * MIB)
+    room = Room(64)
+    assert [room.grow(size * MIB) for size in (5, 12, 20, 40)] == [True, False, True, True]
+    monkeypatch.setattr(huge_pages, "_all_memory", lambda: 1 << 62)
+    assert [Room(64).grow(size * MIB) for size in (5, 12)] == [True, True]

@@ -468,7 +468,7 @@ def test_growing_shapes_leave_no_old_arenas_behind() -> None:
     arenas = []
     for n in (1, 50, 300, 2000):
         close(module(array(n))[0], expected(array(n)))
-        arenas.append(weakref.ref(module._program._arenas[0]))
+        arenas.append(weakref.ref(module._program._arenas[0].memory))
     assert [arena() is not None for arena in arenas] == [False, False, False, True]
     close(module(array(50))[0], expected(array(50)))
 

@@ -24,6 +24,7 @@ from .half_products import half_products
 from .integer_products import integer_products
 from .loop_bodies import loop_bodies
 from .moved_bytes import moved_bytes
+from .pointwise_rows import pointwise_rows
 from .simplify import simplify
 from .split_conv_transpose import split_conv_transpose
 from .split_pool import split_pool
@@ -48,6 +49,7 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
         ("divided_scales", lambda graph: divided_scales(graph, accuracy)),
         ("fold_batch_norm", fold_batch_norm),
         ("group_norms", group_norms),
+        ("pointwise_rows", pointwise_rows),
         ("split_conv_transpose", split_conv_transpose),
         ("split_resize", split_resize),
         ("split_pool", split_pool),

@@ -67,8 +67,13 @@ def split_conv_transpose(graph: Graph) -> Graph:
 
 
 def _splits(item: OpNode) -> bool:
-    """Whether an operator is a transposed convolution of floats; those of integers sum in the dtype of the data."""
-    return item.op.endswith("d_transpose") and item.output.dtype.is_float and 0 not in item.output.shape
+    """Whether an operator is a transposed convolution of floats; those of integers sum in the dtype of the data.
+
+    The taps of an open kernel are not known, and so not which of them meet a phase.
+    """
+    if not item.op.endswith("d_transpose") or not item.output.dtype.is_float or 0 in item.output.shape:
+        return False
+    return all(isinstance(extent, int) for extent in item.inputs[1].shape[2:])
 
 
 class _Split:

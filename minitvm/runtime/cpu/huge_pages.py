@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import mmap
+import os
 import sys
 from collections.abc import Iterable
 from functools import cache
@@ -20,7 +21,9 @@ import numpy as np
 from ...executable.alignment import address, aligned_empty
 
 _PAGE = 2 << 20
+_HUGE = 14  # MADV_HUGEPAGE
 _COLLAPSE = 25  # MADV_COLLAPSE, since Linux 6.1: now, and not when the kernel comes by
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # of Linux
 _NEAR = 64 << 10  # arrays that are no further apart share their pages
 
 
@@ -35,6 +38,62 @@ def huge_empty(nbytes: int, alignment: int) -> np.ndarray[Any, Any]:
     room = np.frombuffer(memory, np.uint8)
     skip = -address(room) % _PAGE
     return room[skip : skip + nbytes]
+
+
+class Room:
+    """Memory that grows where it lies: what was touched stays, so a larger size touches only what is new.
+
+    It is a range of addresses as long as the machine has memory; pages come as they are touched. Less than a few huge
+    pages come from the heap, and move as they grow. So does all memory, where the system does not give so many
+    addresses.
+    """
+
+    def __init__(self, alignment: int) -> None:
+        self._alignment = alignment
+        self._range: np.ndarray[Any, Any] | None = None
+        self._advised = 0  # bytes for which huge pages were asked
+        self.memory = aligned_empty(0, alignment)
+
+    def grow(self, nbytes: int) -> bool:
+        """Have at least so many bytes; returns whether they lie elsewhere than before."""
+        if nbytes <= self.memory.nbytes:
+            return False
+        moves = self._range is None
+        if self._range is None and nbytes >= 2 * _PAGE:
+            self._range = _addresses(_all_memory(), self._alignment)
+        if self._range is None or nbytes > self._range.nbytes:
+            self._range, self.memory = None, huge_empty(nbytes, self._alignment)
+            return True
+        self.memory = self._range[:nbytes]
+        self._advise(nbytes)
+        return moves
+
+    def _advise(self, nbytes: int) -> None:
+        """Ask for huge pages for what will be touched."""
+        advise, end = _madvise(), -(-nbytes // _PAGE) * _PAGE
+        if advise is not None and self._range is not None and end > self._advised:
+            advise(address(self._range) + self._advised, end - self._advised, _HUGE)
+            self._advised = end
+
+
+def _addresses(nbytes: int, alignment: int) -> np.ndarray[Any, Any] | None:
+    """A range of addresses without memory, from a multiple of a huge page on; None where there is none to be had."""
+    nbytes = nbytes // _PAGE * _PAGE
+    if _madvise() is None or alignment > _PAGE:
+        return None
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+    try:
+        room = np.frombuffer(mmap.mmap(-1, nbytes + _PAGE, flags=flags), np.uint8)
+    except (OSError, ValueError, OverflowError):
+        return None
+    skip = -address(room) % _PAGE
+    return room[skip : skip + nbytes]
+
+
+@cache
+def _all_memory() -> int:
+    """The bytes of memory that the machine has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def move_to_huge_pages(arrays: Iterable[np.ndarray[Any, Any]]) -> None:

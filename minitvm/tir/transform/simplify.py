@@ -30,6 +30,7 @@ from ...expr import (
     Select,
     Var,
     const,
+    free_vars,
     map_children,
     replace,
 )
@@ -208,7 +209,10 @@ def _compare(e: CompareOp, analyzer: Analyzer) -> Expr:
     if e.a.dtype not in ("int32", "int64"):
         return e
     decided: Expr = analyzer.simplify(e)
-    return decided if isinstance(decided, IntImm) else _all_zero(e, analyzer)
+    if isinstance(decided, IntImm):
+        return decided
+    # On fewer variables a condition holds for all iterations of a loop, or for all lanes of a vector, at once.
+    return decided if set(free_vars(decided)) < set(free_vars(e)) else _all_zero(e, analyzer)
 
 
 def _all_zero(e: CompareOp, analyzer: Analyzer) -> Expr:

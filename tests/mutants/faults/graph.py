@@ -27,6 +27,7 @@ from tests.graph.passes import (
     test_group_norms,
     test_integer_products,
     test_moved_bytes,
+    test_pointwise_rows,
     test_split_pool,
 )
 from tests.graph.passes.element_networks import SMALL, network
@@ -302,6 +303,17 @@ SPLIT.edit("a phase begins at the first tap", "axis_phases", "AxisPhase(reaching
 SPLIT.edit("phases of as many taps are one convolution", "AxisPhase.window", "self.taps, self.before", "self.taps, 0")
 
 
+def _pointwise(_: Trial, draw: Draw) -> None:
+    case = draw(test_pointwise_rows.convolutions())
+    holds(lambda: test_pointwise_rows.means_the_same(case, 4))
+
+
+ROWS = Faults("graph pointwise_rows", PASSES + "pointwise_rows", [drawn("convolutions", _pointwise, 300)])
+ROWS.edit("any stride", "_is_pointwise", "== (1,) and", "!= (0,) and")
+ROWS.edit("padding is left out", "_is_pointwise", "and not padded and", "and")
+ROWS.edit("a bias is left out", "pointwise_rows", "if item is not conv:", "if False:")
+
+
 def _pools(_: Trial, draw: Draw) -> None:
     graph = draw(test_split_pool.pools())
     holds(lambda: test_split_pool.mean_the_same(graph))
@@ -328,7 +340,9 @@ RESIZE.edit("axes that keep their size are forgotten to be scaled", "_along_the_
             "size != extent or scales[a] != 1.0", "size != extent")  # fmt: skip
 
 CONVOLUTION = Faults("graph conv2d", "minitvm.topi.conv", [networks(("conv2d",), largest=1)])
-CONVOLUTION.edit("taps not dilated", "_conv", "times(t.var, l) if k > 1 else 0", "t.var if k > 1 else 0")
+CONVOLUTION.edit(
+    "taps not dilated", "_conv", "times(t.var, l) if not is_one(k) else 0", "t.var if not is_one(k) else 0"
+)
 CONVOLUTION.edit(
     "all groups read the first's channels", "_conv", "ff // filters_a_group * group_channels + rc.var", "rc.var"
 )

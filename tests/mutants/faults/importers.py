@@ -3,7 +3,7 @@
 from tests.frontend.test_attribute_defaults import all_plain_defaults
 
 from ..patch import Faults
-from ..siblings import at_many_sizes, bounded, branches, imported
+from ..siblings import at_many_sizes, bounded, branches, by_data, imported
 from ..streams import by_hand
 
 ONNX_CONVOLUTION = Faults("onnx convolution", "minitvm.frontend.onnx.ops.convolution", [])
@@ -326,3 +326,15 @@ BOUNDS.edit(
 BOUNDS.edit("a difference is no more than the first", "_subtract", "None if c is None else -c", "0")
 BOUNDS.edit("a quotient is that by the largest divisor", "_divide", "low, max(b / c, 0)", "low, max(b / (c + 1), 0)")
 BOUNDS.edit("the other side of a choice does not count", "Computed._interval", "_ALL[item.op] :", "_ALL[item.op] : -1")
+
+GROWING = Faults("carried values that grow", "minitvm.frontend.growing", [by_data("grown")])
+GROWING.edit("one iteration may grow", "_after_many", "grows * iterations()", "grows")
+GROWING.edit(
+    "what grows begins empty", "_after_many", "total = begin if each.least is None", "total = 0 if each.least is None"
+)
+
+DATA_AXES = Faults("axes that are data", "minitvm.frontend.onnx.ops.data_axes", [])
+DATA_AXES.edit("the last axis is not meant", "along_one", "reversed(range(last))", "reversed(range(1, last))",
+               by=[by_data("moved", 200)])  # fmt: skip
+DATA_AXES.edit("negative axes count from the front", "counted_from_front", 'n.op("add", whole, rank)',
+               'n.op("negative", whole)', by=[by_data("reduced")])  # fmt: skip

@@ -94,10 +94,11 @@ def _body(n: NodeContext, graph: Any, inputs: Sequence[Operand]) -> list[Operand
     return n.importer.subgraph(graph, {**n.scope, **bound})
 
 
-def _written_out(n: NodeContext, iterations: Callable[[int], Any], looped: Callable[[], Any]) -> Any:
+def _written_out(n: NodeContext, iterations: Callable[[int], Any], looped: Callable[[bool], Any]) -> Any:
     """A loop of at most WRITTEN_OUT iterations as these iterations; another one as a loop, where that is possible.
 
-    `iterations(most)` raises `_Undecided` if there are more, or data decide how many.
+    `iterations(most)` raises `_Undecided` if there are more, or data decide how many. `looped(growing)` is the loop;
+    extents of what it carries may change if `growing`.
     """
     try:
         with n.builder.attempt():
@@ -106,13 +107,13 @@ def _written_out(n: NodeContext, iterations: Callable[[int], Any], looped: Calla
         pass
     try:
         with n.builder.attempt():
-            return looped()
-    except (UnsupportedOperator, InputError) as error:
+            return looped(False)
+    except (UnsupportedOperator, InputError):
         try:  # an iteration may need its number, or shapes may change
             with n.builder.attempt():
                 return iterations(LONGEST)
         except _Undecided:
-            raise error from None
+            return looped(True)
 
 
 def _stacked(n: NodeContext, rows: list[Operand], axis: int = 0) -> Operand:
@@ -154,11 +155,11 @@ def loop(n: NodeContext) -> Any:
             raise _Undecided  # the shape of rows follows from that of an iteration
         return [*states, *(_stacked(n, row) for row in rows)]
 
-    return _written_out(n, iterations, lambda: _looped(n, body, state, limit, condition))
+    return _written_out(n, iterations, lambda growing: _looped(n, body, state, limit, condition, growing=growing))
 
 
 def _looped(
-    n: NodeContext, body: Any, state: Sequence[Operand], limit: Operand | None, condition: Operand
+    n: NodeContext, body: Any, state: Sequence[Operand], limit: Operand | None, condition: Operand, *, growing: bool
 ) -> list[Operand]:
     """The loop as one of the graph. Elements that its iterations put behind a sequence are rows, stacked behind it."""
     lists = [s for s in state if isinstance(s, SequenceOperand)]
@@ -170,6 +171,7 @@ def _looped(
     def iteration(number: Operand, *states: Operand) -> tuple[Operand, list[Operand], list[Operand]]:
         nonlocal always
         tensors = iter(states)
+        appended.clear()
         begin = [GrowingSequence(s) if isinstance(s, SequenceOperand) else next(tensors) for s in state]
         again, *results = _body(n, body, [number, Operand.known(np.array(True)), *begin])
         always = always and again.data is not None and not again.is_symbolic and bool(np.all(again.data))
@@ -183,7 +185,15 @@ def _looped(
 
     bound = None if limit is None else n.cast(n.reshape(limit, ()), "int64")
     tensors = [s for s in state if not isinstance(s, SequenceOperand)]
-    count, *results = n.builder.loop(iteration, tensors, bound, n.reshape(condition, ()), most, n.where)
+
+    def iterations() -> Dim:
+        """A bound of their number, for the memory of what grows; a run does not go beyond it."""
+        return _most(n, limit, "what the loop carries, which grows,")
+
+    grown_most = (iterations if most is None else lambda: most) if growing else None
+    count, *results = n.builder.loop(
+        iteration, tensors, bound, n.reshape(condition, ()), most, n.where, growing=grown_most, longest=n.most_of_any
+    )
     rows = results[len(tensors) :]
     if rows and not (always and limit is not None and limit.data is not None):
         assert most is not None
@@ -217,8 +227,8 @@ def _extended(n: NodeContext, before: SequenceOperand, rows: Sequence[Operand]) 
     return JoinedSequence([before, StackedSequence(new)])
 
 
-def _most(n: NodeContext, limit: Operand | None) -> Dim:
-    """A bound of the number of iterations, for the memory of their rows."""
+def _most(n: NodeContext, limit: Operand | None, what: str = "the rows of all iterations") -> Dim:
+    """A bound of the number of iterations, for the memory of what they leave."""
     if limit is not None and limit.data is not None:
         (steps,) = n.dims(limit, "the number of steps")
         if isinstance(steps, int) and steps < UNLIMITED:
@@ -231,7 +241,7 @@ def _most(n: NodeContext, limit: Operand | None) -> Dim:
     if bound is None:
         why = "a condition ends it" if limit is None or limit.data is not None else "the number of steps is data"
         n.refuse(
-            f"memory for the rows of all iterations cannot be planned: {why}, and nothing bounds how many there are\n"
+            f"memory for {what} cannot be planned: {why}, and nothing bounds how many there are\n"
             "  try:    max_length=..., the most iterations that a run may have"
         )
     return bound
@@ -302,7 +312,7 @@ def _scanned(n: NodeContext, body: Any, count: int, inputs: list[Operand], read:
         ordered = [row[::-1] if turned else row for row, turned in zip(columns, out_turns, strict=True)]
         return [*state, *(_stacked(n, row, axis) for row, axis in zip(ordered, out_axes, strict=True))]
 
-    def looped() -> list[Operand]:
+    def looped(growing: bool) -> list[Operand]:
         length = n.number(steps, ())
 
         def iteration(number: Operand, *state: Operand) -> tuple[Operand, list[Operand], list[Operand]]:
@@ -314,7 +324,10 @@ def _scanned(n: NodeContext, body: Any, count: int, inputs: list[Operand], read:
             results = _body(n, body, [*state, *slices])
             return Operand.known(np.array(True)), results[:states], results[states:]
 
-        _, *results = n.builder.loop(iteration, inputs[:states], length, None, steps, n.where)
+        most = (lambda: steps) if growing else None
+        _, *results = n.builder.loop(
+            iteration, inputs[:states], length, None, steps, n.where, growing=most, longest=n.most_of_any
+        )
         columns = []
         for rows, axis, turned in zip(results[states:], out_axes, out_turns, strict=True):
             rows = n.op("reverse", rows, axis=0) if turned else rows

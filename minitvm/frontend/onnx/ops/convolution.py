@@ -16,7 +16,7 @@ from ..registry import converter
 
 
 def window_padding(
-    n: NodeContext, spatial: Sequence[Dim], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    n: NodeContext, spatial: Sequence[Dim], kernel: Sequence[Dim], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[Dim, ...]:
     """All paddings before, then all after, from `pads` or `auto_pad`; `auto_pad` of an open size may give open ones."""
     rank = len(spatial)
@@ -66,11 +66,11 @@ def static_kernel(n: NodeContext, shape: Sequence[Dim]) -> tuple[int, ...]:
     return tuple(kernel)
 
 
-def _kernel(n: NodeContext, shape: Sequence[Dim]) -> tuple[int, ...]:
+def _kernel(n: NodeContext, shape: Sequence[Dim]) -> tuple[Dim, ...]:
     """The extents of a convolution's kernel, which the node may state once more."""
     kernel = n.attr("kernel_shape", None)
     if not kernel:
-        return static_kernel(n, shape)
+        return tuple(shape)
     if len(kernel) != len(shape) or any(isinstance(d, int) and d != k for k, d in zip(kernel, shape, strict=True)):
         raise ModelError(f"{n.where}: kernel_shape is {list(kernel)}, the weight's {list(shape)}")
     return tuple(kernel)
@@ -107,14 +107,16 @@ def conv_transpose(n: NodeContext) -> Any:
         output_padding=extra, dilation=dilations, groups=n.attr("group", 1),
     )  # fmt: skip
     if not known:
-        convolved = _cropped(n, convolved, padding[:rank], n.attr("output_shape")[-rank:])
+        asked = n.attr("output_shape", None)
+        sizes = [simple(d * s) for d, s in zip(x.shape[2:], strides, strict=True)] if asked is None else asked[-rank:]
+        convolved = _cropped(n, convolved, padding[:rank], sizes)
     return convolved if bias is None else n.op("nn.bias_add", convolved, bias)
 
 
 def _transposed_padding(
     n: NodeContext,
     spatial: Sequence[Dim],
-    kernel: Sequence[int],
+    kernel: Sequence[Dim],
     strides: Sequence[int],
     dilations: Sequence[int],
     extra: Sequence[int],
@@ -138,7 +140,7 @@ def _transposed_padding(
     return (*before, *after)
 
 
-def _cropped(n: NodeContext, x: Operand, begin: Sequence[Dim], sizes: Sequence[int]) -> Operand:
+def _cropped(n: NodeContext, x: Operand, begin: Sequence[Dim], sizes: Sequence[Dim]) -> Operand:
     """`sizes` elements from `begin` of each spatial axis of a result without padding, which must have them."""
     inside = [simple(And(GE(*match(as_expr(b), as_expr(0))), LE(*match(as_expr(b + s), as_expr(extent)))))
               for b, s, extent in zip(begin, sizes, x.shape[2:], strict=True)]  # fmt: skip

@@ -14,6 +14,7 @@ from ....topi.shapes import product, simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
+from .data_axes import spread
 
 _LOWEST = float(np.finfo(np.float32).min)
 
@@ -84,42 +85,82 @@ def topk(n: NodeContext) -> Any:
 
 
 def slice_at_data(n: NodeContext, given_axes: Operand | None, given_steps: Operand | None) -> Operand:
-    """A slice whose ends a run computes: they are clamped to the axis, and what is between them is taken."""
-    x, count = n[0], n[1].shape[0]
-    if not isinstance(count, int):
-        n.refuse("the number of axes that are cut is data")
-    axes = tuple(range(count)) if given_axes is None else n.ints(given_axes, "the axes")
-    steps = (1,) * count if given_steps is None else n.ints(given_steps, "the steps")
-    for k, (axis, step) in enumerate(zip(axes, steps, strict=True)):
-        if not step:
-            n.refuse("the step of a slice is 0")
-        extent = x.shape[axis]
-        first, last = (_clamped(n, ends, k, extent, backwards=step < 0) for ends in (n[1], n[2]))
-        between = n.op("subtract", last, first) if step > 0 else n.op("subtract", first, last)
-        rounded = between if abs(step) == 1 else n.op("floor_divide", n.op("add", between, abs(step) - 1), abs(step))
-        number = n.op("maximum", rounded, 0)
-        if number.is_known and step == 1:
-            x = n.part(x, axis, n.dims(first, "a start")[0], n.dims(last, "an end")[0])
-            continue
-        size = n.bound(number, extent, "sliced")
-        if step == 1 and first.is_known and n.dims(first, "a start") == (0,):
-            x = n.op("leading", x, size=size, axis=axis)
-            continue
-        places = n.op("leading", n.op("arange", start=0, stop=extent, step=1, dtype="int64"), size=size)
-        strided = places if step == 1 else n.op("multiply", places, step)
-        x = n.op("take", x, n.op("add", strided, n.reshape(first, (1,))), axis=axis)
+    """A slice whose ends, axes or steps a run computes.
+
+    The ends are clamped to the axis, and what is between them is taken.
+    """
+    x, starts, ends, count = n[0], n[1], n[2], n[1].shape[0]
+    if isinstance(count, int) and (given_axes is None or given_axes.is_known):
+        axes = tuple(range(count)) if given_axes is None else n.ints(given_axes, "the axes")
+    else:  # each axis is cut, those that are not meant from end to end
+        listed = n.op("arange", start=0, stop=count, step=1, dtype="int64") if given_axes is None else given_axes
+        axes = tuple(range(x.ndim))
+        starts, ends = (spread(n, listed, v, x.ndim, other) for v, other in ((starts, 0), (ends, _END)))
+        given_steps = None if given_steps is None else spread(n, listed, given_steps, x.ndim, 1)
+    for k, axis in enumerate(axes):
+        step = 1 if given_steps is None else _step(n, given_steps, k)
+        x = _sliced_at(n, x, axis, n.entry(n.cast(starts, "int64"), k), n.entry(n.cast(ends, "int64"), k), step)
     return x
 
 
-def _clamped(n: NodeContext, ends: Operand, position: int, extent: Dim, *, backwards: bool = False) -> Operand:
+_END = 2**62  # behind the end of every axis
+
+
+def _step(n: NodeContext, steps: Operand, k: int) -> Operand | int:
+    """The step along the k-th axis that is cut."""
+    if not steps.is_known:
+        return n.entry(n.cast(steps, "int64"), k)
+    step = n.ints(steps, "the steps")[k]
+    if not step:
+        n.refuse("the step of a slice is 0")
+    return step
+
+
+def _sliced_at(n: NodeContext, x: Operand, axis: int, start: Operand, end: Operand, step: Operand | int) -> Operand:
+    """The entries of an axis from one place up to another, each of which a run may find."""
+    extent = x.shape[axis]
+    forwards = step > 0 if isinstance(step, int) else n.op("greater", step, 0)
+    first = _clamped(n, start, extent, forwards, before=0)
+    last = _clamped(n, end, extent, forwards, before=-1)
+    between = _either(n, forwards, n.op("subtract", last, first), n.op("subtract", first, last))
+    if isinstance(step, int):
+        stride: Operand | int = abs(step)
+        rounded = between if stride == 1 else n.op("floor_divide", n.op("add", between, abs(step) - 1), stride)
+    else:  # a step of 0 is as good as 1: it has no meaning
+        stride = n.op("maximum", n.op("abs", step), 1)
+        rounded = n.op("floor_divide", n.op("add", between, n.op("subtract", stride, 1)), stride)
+    number = n.op("maximum", rounded, 0)
+    plain = isinstance(step, int) and step == 1
+    if number.is_known and plain:
+        return n.part(x, axis, n.dims(first, "a start")[0], n.dims(last, "an end")[0])
+    size = n.bound(number, extent, "sliced")
+    if plain and first.is_known and n.dims(first, "a start") == (0,):
+        cut: Operand = n.op("leading", x, size=size, axis=axis)
+        return cut
+    places = n.op("leading", n.op("arange", start=0, stop=extent, step=1, dtype="int64"), size=size)
+    strided = places if plain else n.op("multiply", places, step)
+    taken: Operand = n.op("take", x, n.op("add", strided, n.reshape(first, (1,))), axis=axis)
+    return taken
+
+
+def _either(n: NodeContext, flag: Operand | bool, a: Operand, b: Operand) -> Operand:
+    """a if the truth value [] holds, else b."""
+    if isinstance(flag, bool):
+        return a if flag else b
+    result: Operand = n.op("where", flag, a, b)
+    return result
+
+
+def _clamped(n: NodeContext, end: Operand, extent: Dim, forwards: Operand | bool, before: int) -> Operand:
     """An end of a slice as a place of the axis: a negative one counts from behind.
 
-    It is at most the extent, and at least 0; of a slice that goes backwards, each is one less.
+    It is from 0 to the extent; of a slice that goes backwards, from `before` to the last place.
     """
-    end, length = n.entry(n.cast(ends, "int64"), position), n.number(extent, ())
+    length = n.number(extent, ())
     front = n.op("where", n.op("less", end, 0), n.op("add", end, length), end)
-    most = n.op("subtract", length, 1) if backwards else length
-    place: Operand = n.op("minimum", n.op("maximum", front, -1 if backwards else 0), most)
+    least = _either(n, forwards, *(Operand.known(np.array(place)) for place in (0, before)))
+    most = _either(n, forwards, length, n.op("subtract", length, 1))
+    place: Operand = n.op("minimum", n.op("maximum", front, least), most)
     return place
 
 

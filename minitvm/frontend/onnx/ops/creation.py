@@ -43,7 +43,7 @@ def constant_of_shape(n: NodeContext) -> Any:
 @converter("Range", domain="com.microsoft")
 def range_(n: NodeContext) -> Any:
     """The number of elements is a shape; where a run computes it, it must have a bound."""
-    if any(n[k].data is None for k in range(2)) and n[2].is_known:
+    if any(n[k].data is None for k in range(3)):
         return _range_of_data(n)
     parts = [n.array(n[k], what) for k, what in enumerate(("the start", "the limit", "the step"))]
     dtype = n[0].dtype
@@ -84,14 +84,23 @@ def _range_of_size(n: NodeContext, first: Dim, limit: Dim, step: Expr) -> Operan
 def _range_of_data(n: NodeContext) -> Operand:
     """start + step * (0, 1, ...), as many as there are in front of the limit."""
     start, limit, dtype = n.reshape(n[0], ()), n.reshape(n[1], ()), n[0].dtype
-    step = n.scalar(n[2], "the step")
-    if not step:
-        n.refuse("the step of a range is 0")
-    length = n.op("subtract", limit, start) if step > 0 else n.op("subtract", start, limit)
+    stride: Any
+    if n[2].is_known:
+        step = n.scalar(n[2], "the step")
+        if not step:
+            n.refuse("the step of a range is 0")
+        length = n.op("subtract", limit, start) if step > 0 else n.op("subtract", start, limit)
+        stride = Operand.known(np.array(abs(step), dtype.numpy))
+    else:  # a step of 0 leads to no limit, and is as good as 1: it has no meaning
+        step = n.reshape(n[2], ())
+        length = n.op("where", n.op("greater", step, 0), n.op("subtract", limit, start), n.op("subtract", start, limit))
+        stride = n.op("where", n.op("equal", step, 0), n.op("add", n.op("abs", step), 1), n.op("abs", step))
     if dtype.is_float:
-        count = n.cast(n.op("ceil", n.op("divide", length, abs(step))), "int64")
+        count = n.cast(n.op("ceil", n.op("divide", length, stride)), "int64")
     else:
-        count = n.op("floor_divide", n.op("add", n.cast(length, "int64"), abs(step) - 1), abs(step))
+        stride = n.cast(stride, "int64")
+        more = n.op("subtract", n.op("add", n.cast(length, "int64"), stride), 1)
+        count = n.op("floor_divide", more, stride)
     size = n.dims(n.op("maximum", count, 0), "the limit")[0]
     line = n.op("arange", start=0, stop=size, step=1, dtype=str(dtype))
     result: Operand = n.op("add", n.op("multiply", line, step), start)
@@ -134,5 +143,10 @@ def trilu(n: NodeContext) -> Any:
     """The upper or lower triangle of the last two axes, zeros elsewhere."""
     x = n[0]
     offset = n.optional(1)
+    if offset is not None and not offset.is_known:  # which may be negative
+        beside = n.op("subtract", n.numbers(x.shape[-1], 1, 2), n.numbers(x.shape[-2], 0, 2))
+        order = "greater_equal" if n.attr("upper", 1) else "less_equal"
+        diagonal = n.reshape(n.cast(offset, "int64"), ())
+        return n.op("where", n.op(order, beside, diagonal), x, np.zeros(1, x.dtype.numpy))
     (k,) = (0,) if offset is None else n.dims(offset, "the diagonal")
     return n.op("trilu", x, k=k, upper=bool(n.attr("upper", 1)))

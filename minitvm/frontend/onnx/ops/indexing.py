@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ from ....errors import ModelError
 from ....expr import Expr
 from ....graph.nodes import Dim
 from ....te import minimum
-from ....topi.shapes import simple
+from ....topi.shapes import larger, may_exceed, simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
 from .counted import slice_at_data
+from .data_axes import spread
 
 
 @converter("Slice")
@@ -28,7 +30,7 @@ def slice_by_attributes(n: NodeContext) -> Any:
 def slice_(n: NodeContext) -> Any:
     x = n[0]
     given_axes, given_steps = n.optional(3), n.optional(4)
-    if not (n[1].is_known and n[2].is_known):
+    if not all(given is None or given.is_known for given in (n[1], n[2], given_axes, given_steps)):
         return slice_at_data(n, given_axes, given_steps)
     starts, ends = n.dims(n[1], "the starts"), n.dims(n[2], "the ends")
     axes = tuple(range(len(starts))) if given_axes is None else n.ints(given_axes, "the axes")
@@ -79,20 +81,46 @@ def scatter_nd(n: NodeContext) -> Any:
 @converter("Pad", since=2)
 def pad_by_attributes(n: NodeContext) -> Any:
     pads = n.attr("pads")
-    return _pad(n, pads, tuple(range(n[0].ndim)), Operand.known(np.array(n.attr("value", 0.0), n[0].dtype.numpy)))
+    return _pad(n, n[0], pads, tuple(range(n[0].ndim)), Operand.known(np.array(n.attr("value", 0.0), n[0].dtype.numpy)))
 
 
 @converter("Pad", since=11)
 @converter("Pad", domain="com.microsoft")
 def pad(n: NodeContext) -> Any:
-    pads = n.dims(n[1], "the pads")
-    listed = n.optional(3)
-    axes = tuple(range(n[0].ndim)) if listed is None else tuple(a % n[0].ndim for a in n.ints(listed, "the axes"))
-    return _pad(n, pads, axes, n.optional(2))
+    x, pads, listed = n[0], n[1], n.optional(3)
+    if listed is not None and not listed.is_known:
+        count = listed.shape[0]
+        halves = (n.part(pads, 0, 0, count), n.part(pads, 0, count, simple(2 * count)))
+        pads = n.op("concatenate", *(spread(n, listed, half, x.ndim, 0) for half in halves), axis=0)
+        listed = None
+    axes = tuple(range(x.ndim)) if listed is None else tuple(a % x.ndim for a in n.ints(listed, "the axes"))
+    if pads.is_known:
+        return _pad(n, x, n.dims(pads, "the pads"), axes, n.optional(2))
+    x, sizes = _cropped_by_data(n, x, pads, axes)
+    return _pad(n, x, sizes, axes, n.optional(2))
 
 
-def _pad(n: NodeContext, pads: tuple[Dim, ...], axes: tuple[int, ...], fill: Operand | None) -> Any:
-    x = n[0]
+def _cropped_by_data(n: NodeContext, x: Operand, pads: Operand, axes: Sequence[int]) -> tuple[Operand, tuple[Dim, ...]]:
+    """x without what negative pads cut off, and the pads that are left; a run finds which are negative."""
+    if pads.shape != (2 * len(axes),):
+        raise ModelError(f"{n.where}: wanted {2 * len(axes)} pads, found {pads.shape}")
+    if n.builder.at_least(pads, 0):
+        return x, n.dims(pads, "the pads")
+    known = n.builder.elements(pads)
+    for k, axis in enumerate(axes):
+        extent = x.shape[axis]
+        ends = [known[k + side * len(axes)] for side in (0, 1)]
+        if all(end is not None and not may_exceed(0, end) for end in ends):
+            continue
+        cuts = n.op("negative", n.op("minimum", n.op("stack", *(
+            n.reshape(n.part(pads, 0, at, at + 1), ()) for at in (k, k + len(axes))
+        ), axis=0), 0))  # fmt: skip
+        before, after = n.dims(cuts, "what negative pads cut off", most=extent)
+        x = n.part(x, axis, before, larger(simple(extent - after), before))
+    return x, n.dims(n.op("maximum", pads, 0), "the pads")
+
+
+def _pad(n: NodeContext, x: Operand, pads: tuple[Dim, ...], axes: tuple[int, ...], fill: Operand | None) -> Any:
     widths: list[tuple[Dim, Dim]] = [(0, 0)] * x.ndim
     if len(pads) != 2 * len(axes):
         raise ModelError(f"{n.where}: wanted {2 * len(axes)} pads, found {len(pads)}")

@@ -77,9 +77,37 @@ def _positions(n: NodeContext, extent: Dim, size: Dim, step: Operand, mode: str)
     return at
 
 
-def nearest_places(n: NodeContext, extent: Dim, size: Dim, step: Operand, mode: str, rounding: str) -> Operand:
+Region = tuple[Operand, Operand]  # [1] each: where the part of an axis begins and ends, of which a result is made
+
+
+def positions_in(n: NodeContext, extent: Dim, size: Dim, region: Region) -> Operand:
+    """The position in the input of each output [size], evenly from the start of a region to its end.
+
+    Of one output it is the middle.
+    """
+    start, end = region
+    last = n.op("subtract", float_of(n, extent, str(start.dtype)), 1.0)
+    gaps = n.op("subtract", float_of(n, size, str(start.dtype)), 1.0)
+    step = n.op("divide", n.op("multiply", n.op("subtract", end, start), last), n.op("maximum", gaps, 1.0))
+    index = n.cast(n.numbers(size, 0, 1), str(start.dtype))
+    places = n.op("add", n.op("multiply", start, last), n.op("multiply", index, step))
+    middle = n.op("multiply", n.op("multiply", n.op("add", start, end), 0.5), last)
+    result: Operand = n.op("where", n.op("greater", gaps, 0.0), places, middle)
+    return result
+
+
+def outside_of(n: NodeContext, at: Operand, extent: Dim) -> Operand:
+    """Whether each position is outside of an axis."""
+    last = n.op("subtract", float_of(n, extent, str(at.dtype)), 1.0)
+    result: Operand = n.op("logical_or", n.op("less", at, 0.0), n.op("greater", at, last))
+    return result
+
+
+def nearest_places(
+    n: NodeContext, extent: Dim, size: Dim, step: Operand, mode: str, rounding: str, region: Region | None = None
+) -> Operand:
     """The places [size] in an axis of `extent` elements that are nearest to the positions of the results."""
-    at = _positions(n, extent, size, step, mode)
+    at = _positions(n, extent, size, step, mode) if region is None else positions_in(n, extent, size, region)
     low = n.op("floor", at)
     match rounding:
         case "simple" if step.is_known and not step.is_symbolic and n.scalar(step, "the scale") < 1:
@@ -100,7 +128,15 @@ def nearest_places(n: NodeContext, extent: Dim, size: Dim, step: Operand, mode: 
 
 
 def interpolated(
-    n: NodeContext, x: Operand, axis: int, size: Dim, ratio: Ratio, attrs: dict[str, Any], *, antialias: bool
+    n: NodeContext,
+    x: Operand,
+    axis: int,
+    size: Dim,
+    ratio: Ratio,
+    attrs: dict[str, Any],
+    *,
+    antialias: bool,
+    region: Region | None = None,
 ) -> Operand:
     """x with `size` elements along an axis: sums of the elements around each position, weighed by a filter.
 
@@ -108,7 +144,8 @@ def interpolated(
     """
     extent, reach = x.shape[axis], _REACH[attrs["method"]]
     step = n.cast(ratio.value, "float64")
-    at = _positions(n, extent, size, step, attrs["coordinate_transformation_mode"])
+    mode = attrs["coordinate_transformation_mode"]
+    at = _positions(n, extent, size, step, mode) if region is None else positions_in(n, extent, size, region)
     widest = ratio.reach(reach)
     wide = antialias and not (isinstance(widest, int) and widest == reach)
     if wide:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
+from .data_axes import all_or_none, along_listed, along_one, listed, number_of, without
 
 _SAME = {
     "ReduceL1": "l1", "ReduceL2": "l2", "ReduceLogSum": "log_sum", "ReduceLogSumExp": "logsumexp", "ReduceMax": "max",
@@ -22,6 +24,8 @@ def _register(onnx_name: str, relay: str, axes_since: int) -> None:
     def _(n: NodeContext) -> Any:
         axes = n.optional(1)
         keep_all = bool(n.attr("noop_with_empty_axes", 0))
+        if axes is not None and not axes.is_known and axes.shape != (0,):
+            return _reduced_by_data(n, relay, axes, keep_all=keep_all)
         listed = None if axes is None or axes.shape == (0,) else n.ints(axes, "the axes")
         if listed is None and keep_all:
             # The element-wise part of the operator, without a reduction.
@@ -31,6 +35,31 @@ def _register(onnx_name: str, relay: str, axes_since: int) -> None:
 
 def _reduce(n: NodeContext, relay: str, axes: tuple[int, ...] | None) -> Any:
     return n.op(relay, n[0], axis=axes, keepdims=bool(n.attr("keepdims", 1)))
+
+
+# Reductions that are not those of one axis after the other: what is done before, by which reduction, and behind.
+_IN_PARTS: dict[str, tuple[str, str, str]] = {
+    "l1": ("abs", "sum", ""), "l2": ("square", "sum", "sqrt"), "log_sum": ("", "sum", "log"),
+    "sum_square": ("square", "sum", ""),
+}  # fmt: skip
+
+
+def _reduced_by_data(n: NodeContext, relay: str, axes: Operand, *, keep_all: bool) -> Any:
+    """A reduction along axes that a run finds: along each of them, one after the other."""
+    x = n[0]
+    flags = listed(n, axes, x.ndim)
+    flags = flags if keep_all else all_or_none(n, axes, flags, x.ndim)
+    before, one, behind = _IN_PARTS.get(relay, ("", relay, ""))
+    whole = x.dtype if behind and not x.dtype.is_float else None
+    part = n.cast(x, "float64") if whole else x
+    if before:
+        part = n.op("abs", part) if before == "abs" else n.op("multiply", part, part)
+    reduced = along_listed(n, part, flags, lambda y, axis: n.op(one, y, axis=(axis,), keepdims=True))
+    reduced = n.op(behind, reduced) if behind else reduced
+    reduced = n.cast(reduced, str(whole)) if whole else reduced
+    if n.attr("keepdims", 1):
+        return reduced
+    return without(n, reduced, flags, number_of(n, axes, "axes that are left out"))
 
 
 for _name, _relay in _SAME.items():
@@ -52,8 +81,10 @@ converter("ArgMin")(_arg("argmin"))
 
 def _running(relay: str) -> Any:
     def convert(n: NodeContext) -> Any:
-        axis = int(n.scalar(n[1], "the axis"))
-        return n.op(relay, n[0], axis=axis, exclusive=bool(n.attr("exclusive", 0)), reverse=bool(n.attr("reverse", 0)))
+        attrs = {"exclusive": bool(n.attr("exclusive", 0)), "reverse": bool(n.attr("reverse", 0))}
+        if not n[1].is_known:
+            return along_one(n, n[1], n[0].ndim, lambda axis: n.op(relay, n[0], axis=axis, **attrs))
+        return n.op(relay, n[0], axis=int(n.scalar(n[1], "the axis")), **attrs)
 
     return convert
 

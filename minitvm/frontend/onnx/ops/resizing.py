@@ -16,7 +16,15 @@ from ...operand import Operand
 from ...symbolic import Quotient, scaled
 from ..context import NodeContext
 from ..registry import converter
-from .open_resizing import Ratio, float_of, interpolated, nearest_places, quotient
+from .open_resizing import (
+    Ratio,
+    float_of,
+    interpolated,
+    nearest_places,
+    outside_of,
+    positions_in,
+    quotient,
+)
 
 _COORDINATES = (
     "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize", "half_pixel_symmetric",
@@ -86,6 +94,8 @@ def resize(n: NodeContext) -> Any:
     axes = tuple(a % x.ndim for a in n.attr("axes", tuple(range(x.ndim))))
     roi = n.optional(1)
     if mode == "tf_crop_and_resize" and roi is not None and roi.shape != (0,):
+        if not roi.is_known:
+            return _cropped(n, roi, axes, attrs)
         attrs["roi"] = _spread_roi(n, roi, axes)
     scales, sizes = n.optional(2), n.optional(3)
     policy = n.attr("keep_aspect_ratio_policy", "stretch")
@@ -104,6 +114,31 @@ def resize(n: NodeContext) -> Any:
     for a, d in zip(axes, sizes_of_axes, strict=True):
         size[a] = d
     return _resized(n, None, tuple(size), **attrs)
+
+
+def _cropped(n: NodeContext, roi: Operand, axes: tuple[int, ...], attrs: dict[str, Any]) -> Any:
+    """The part of x between the starts and the ends that a run finds, relative to the extents, in the sizes."""
+    x, sizes = n[0], n.optional(3)
+    if sizes is None or sizes.shape == (0,) or n.attr("keep_aspect_ratio_policy", "stretch") != "stretch":
+        n.refuse("a region that is data is supported only with sizes, and without keep_aspect_ratio_policy")
+    nearest = attrs["method"] == "nearest_neighbor"
+    exact = nearest or x.dtype.is_float
+    result = x if exact else n.cast(x, "float32")
+    fill = Operand.known(np.array(attrs["extrapolation_value"], result.dtype.numpy))
+    for k, (axis, size) in enumerate(zip(axes, n.dims(sizes, "the sizes"), strict=True)):
+        extent, dtype = x.shape[axis], "float32" if nearest else "float64"
+        start, end = (n.cast(n.part(roi, 0, at, at + 1), dtype) for at in (k, len(axes) + k))
+        ratio = _ratio(n, extent, size, None, dtype)
+        if nearest:
+            rounding = attrs["rounding_method"]
+            places = nearest_places(n, extent, size, ratio.value, "", rounding, region=(start, end))
+            result = n.op("take", result, places, axis=axis)
+        else:
+            result = interpolated(n, result, axis, size, ratio, attrs, antialias=False, region=(start, end))
+        outside = outside_of(n, positions_in(n, extent, size, (start, end)), extent)
+        along = tuple(size if a == axis else 1 for a in range(x.ndim))
+        result = n.op("where", n.reshape(outside, along), fill, result)
+    return result if exact else n.cast(n.op("trunc", result), str(x.dtype))
 
 
 def _spread_roi(n: NodeContext, roi: Operand, axes: tuple[int, ...]) -> tuple[float, ...]:

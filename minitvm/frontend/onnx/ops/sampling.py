@@ -10,10 +10,9 @@ from ....errors import ModelError
 from ....expr import Expr
 from ....topi.shapes import product
 from ...blocks import blocks_to_picture
-from ...operand import Operand
+from ...operand import Operand, known_dims
 from ..context import NodeContext
 from ..registry import converter
-from .shaping import known_dims
 
 _METHODS = {"bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic", "nearest": "nearest"}
 

@@ -12,19 +12,11 @@ from .... import te
 from ....errors import ModelError
 from ....expr import EQ, Expr, FloorMod, Mod, Or, Select, as_expr, const, match, walk
 from ....graph.nodes import Dim
-from ....topi.shapes import at_least_one, differ, larger, may_exceed, product, same, simple
-from ...operand import Operand
+from ....topi.shapes import at_least_one, differ, is_one, larger, may_exceed, product, same, simple
+from ...operand import Operand, known_dims
 from ..context import NodeContext
 from ..registry import converter
-
-
-def known_dims(dims: tuple[Dim, ...]) -> Operand:
-    """Dimensions as an int64 vector whose contents are known."""
-    if not any(isinstance(d, Expr) for d in dims):
-        return Operand.known(np.array(dims, np.int64))
-    data = np.empty(len(dims), object)
-    data[:] = dims
-    return Operand.known(data, "int64")
+from .data_axes import listed, number_of, with_new, without
 
 
 @converter("Shape")
@@ -126,6 +118,9 @@ def squeeze_by_attribute(n: NodeContext) -> Any:
 @converter("Squeeze", since=13)
 def squeeze(n: NodeContext) -> Any:
     axes = n.optional(1)
+    if axes is not None and not axes.is_known:
+        count = number_of(n, axes, "axes that are left out")
+        return without(n, n[0], listed(n, axes, n[0].ndim), count)
     return _squeeze(n, None if axes is None else n.ints(axes, "the axes"))
 
 
@@ -150,6 +145,8 @@ def unsqueeze_by_attribute(n: NodeContext) -> Any:
 
 @converter("Unsqueeze", since=13)
 def unsqueeze(n: NodeContext) -> Any:
+    if not n[1].is_known:
+        return with_new(n, n[0], n[1], number_of(n, n[1], "new axes"))
     return _unsqueeze(n, n.ints(n[1], "the axes"))
 
 
@@ -186,7 +183,10 @@ def expand(n: NodeContext) -> Any:
     """Broadcast both ways. A size that is at most 1, such as that of x[:1], leaves the extent as it is."""
     x = n[0]
     shape = list(n.dims(n[1], "the shape"))
-    own = (*(1,) * (len(shape) - x.ndim), *x.shape)
+    own: tuple[Dim, ...] = (*(1,) * (len(shape) - x.ndim), *x.shape)
+    if n[1].data is None:
+        x, shape = _met_by_data(n, x, own, [*(1,) * (x.ndim - len(shape)), *shape])
+        own = (*(1,) * (len(shape) - x.ndim), *x.shape)
     shape = [*(1,) * (x.ndim - len(shape)), *shape]
     small = [(o, w) for o, w in zip(own, shape, strict=True) if isinstance(w, Expr) and not may_exceed(w, 1)]
     conditions = [Or(EQ(*match(as_expr(w), as_expr(1))), EQ(*match(as_expr(o), as_expr(w)))) for o, w in small]
@@ -196,6 +196,22 @@ def expand(n: NodeContext) -> Any:
         w if (isinstance(w, int) and w != 1) or may_exceed(w, 1) else o for o, w in zip(own, shape, strict=True)
     )
     return n.op("broadcast_to", x, shape=met)
+
+
+def _met_by_data(n: NodeContext, x: Operand, own: Sequence[Dim], shape: list[Dim]) -> tuple[Operand, list[Dim]]:
+    """x and a shape that fit, where a run finds which of two extents is 1, and so repeated."""
+    for axis, (old, new) in enumerate(zip(own, shape, strict=True)):
+        if not n.builder.bound_by_data(new) or same(old, new) or is_one(old):
+            continue
+        either = [EQ(*match(as_expr(a), as_expr(b))) for a, b in ((new, 1), (old, 1), (old, new))]
+        x = n.assume(x, (simple(Or(Or(either[0], either[1]), either[2])), 1))
+        if isinstance(old, int):
+            shape[axis] = old
+            continue
+        shape[axis] = extent = simple(te.select(either[1], *match(as_expr(new), old)))
+        places = n.op("minimum", n.numbers(extent, 0, 1), n.number(simple(old - 1)))
+        x = n.op("take", x, places, axis=axis - len(own) + x.ndim)
+    return x, shape
 
 
 @converter("Tile", since=6)

@@ -12,11 +12,14 @@ from ....topi.shapes import simple, smaller
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
+from .data_axes import along_one
 
 
 @converter("DFT", since=20)
 def dft(n: NodeContext) -> Any:
     axis = n.optional(2)
+    if axis is not None and not axis.is_known:
+        return along_one(n, axis, n[0].ndim, lambda k: _dft(n, n[0], k, n.optional(1)), n[0].ndim - 2)
     return _dft(n, n[0], -2 if axis is None else int(n.scalar(axis, "the axis")), n.optional(1))
 
 
