@@ -32,7 +32,7 @@ from lessons.text import body_of  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 LESSONS = folders()
-WRONG = [answer for folder in LESSONS for answer in sorted(folder.glob("wrong_*.py"))]
+WRONG = {folder: sorted(folder.glob("wrong_*.py")) for folder in LESSONS}
 PARTS = ("lesson.py", "exercise.py", "solution.py", "check.py")
 
 
@@ -121,9 +121,13 @@ def test_stub_fails_and_says_what_to_write(folder: Path) -> None:
     assert "the text at the top says what is wanted" in failure
 
 
-@pytest.mark.parametrize("answer", WRONG, ids=name)
-def test_wrong_answer_fails_in_words(answer: Path) -> None:
-    failure = failure_of(answer.parent, answer)
+@pytest.mark.alike("folder", most=2)
+@pytest.mark.parametrize(
+    ("folder", "answer"),
+    [pytest.param(folder, answer, id=name(answer)) for folder, answers in WRONG.items() for answer in answers],
+)
+def test_wrong_answer_fails_in_words(folder: Path, answer: Path) -> None:
+    failure = failure_of(folder, answer)
     assert failure, "the check accepted a wrong answer"
     assert "Falsifying" not in failure
     assert "Traceback" not in failure
@@ -133,7 +137,7 @@ def test_wrong_answer_fails_in_words(answer: Path) -> None:
 
 
 def test_wrong_answer_fails_the_same_way_each_time() -> None:
-    for answer in WRONG[:2]:
+    for answer in WRONG[LESSONS[0]][:2]:
         assert failure_of(answer.parent, answer) == failure_of(answer.parent, answer)
 
 

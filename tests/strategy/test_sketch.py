@@ -91,7 +91,7 @@ def reduction(func: PrimFunc) -> Reduction:
 def test_sketches_keep_the_meaning_or_are_refused(family: str) -> None:
     judged = 0
 
-    @settings(QUICK, max_examples=5 if family in SLOW else 12)
+    @settings(QUICK, max_examples=3 if family in SLOW else 6)
     @given(st.data())
     def each(data: Any) -> None:
         nonlocal judged
