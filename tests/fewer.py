@@ -22,9 +22,14 @@ SHORT_PROFILES = ("ci", "dev")
 
 def examples(few: int, many: int | None = None, **other: Any) -> Callable[[Any], Any]:
     """Settings of a property: `few` draws in `make test`; `many`, or as many as the profile says, everywhere else."""
-    short = os.environ.get("HYPOTHESIS_PROFILE", "dev") in SHORT_PROFILES
-    number = few if short else many
-    return hypothesis.settings(**other) if number is None else hypothesis.settings(max_examples=number, **other)
+    if many is None:
+        many = hypothesis.settings().max_examples
+    return hypothesis.settings(max_examples=number(few, many), **other)
+
+
+def number(few: int, many: int) -> int:
+    """`few` in `make test`, and `many` everywhere else."""
+    return few if os.environ.get("HYPOTHESIS_PROFILE", "dev") in SHORT_PROFILES else many
 
 
 def leave_to_full(items: Iterable[pytest.Item]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from minitvm import lower
@@ -24,6 +25,7 @@ from minitvm.graph import registry
 from minitvm.reference import check
 from minitvm.reference import operators as graph_ops
 from minitvm.tir.schedule.testing import registrations_undone
+from tests.fewer import number
 
 open_lessons()
 
@@ -109,8 +111,14 @@ def test_lesson_runs_as_a_script(folder: Path, tmp_path: Path) -> None:
 
 
 @each_lesson
-def test_solution_passes(folder: Path) -> None:
+def test_solution_passes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a third of the cases that a reader's answer is tried on."""
+    monkeypatch.setattr(grading, "settings", fewer_cases)
     assert failure_of(folder, folder / "solution.py") is None
+
+
+def fewer_cases(base: settings, max_examples: int) -> settings:
+    return settings(base, max_examples=number(-(-max_examples // 3), max_examples))
 
 
 @each_lesson
