@@ -303,8 +303,8 @@ def _few(knobs: Mapping[str, Any]) -> bool:
 
 _GPU_PRODUCTS = _first_on_gpus("contraction", _matmul, _plain_conv, _conv, _phases, _blocked_phases)
 GPU_FAMILIES = [
-    Family("contraction", _GPU_PRODUCTS, 2, GPUS, lambda knobs: knobs["shared"] and _few(knobs), "in shared tiles"),
-    Family("contraction", _GPU_PRODUCTS, 1, GPUS, lambda knobs: not knobs["shared"], "in registers"),
+    Family("contraction", _GPU_PRODUCTS, 2, GPUS, lambda knobs: knobs.get("shared") and _few(knobs), "in shared tiles"),
+    Family("contraction", _GPU_PRODUCTS, 1, GPUS, lambda knobs: knobs.get("shared") is False, "in registers"),
     Family("windows", _first_on_gpus("windows", _pool, _depthwise), 3, GPUS),
     Family("rows", _first_on_gpus("rows", _rows), 1, GPUS, _few),
     Family("reduction", _first_on_gpus("reduction", _reduced), 2, GPUS, _few),
