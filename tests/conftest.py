@@ -15,6 +15,8 @@ import hypothesis
 import numpy as np
 import pytest
 
+from .fewer import leave_to_full
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Set before anything of minitvm is imported. The folder stays between runs, so that a second run compiles nothing anew;
@@ -36,7 +38,7 @@ os.environ.setdefault("MINITVM_CUDA_DEVICE", "simulator")
 # None minds the machine's speed: a first call compiles a kernel, and that is not what these tests measure.
 _ANY_SPEED: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
 hypothesis.settings.register_profile("dev", **_ANY_SPEED, max_examples=30)
-hypothesis.settings.register_profile("ci", **_ANY_SPEED, derandomize=True, print_blob=True, max_examples=40)
+hypothesis.settings.register_profile("ci", **_ANY_SPEED, derandomize=True, print_blob=True, max_examples=25)
 # Planted faults are looked for with more: which draw notices a fault is a part of what is counted.
 hypothesis.settings.register_profile("faults", **_ANY_SPEED, derandomize=True, print_blob=True, max_examples=60)
 hypothesis.settings.register_profile("full", **_ANY_SPEED, derandomize=True, print_blob=True, max_examples=200)
@@ -61,14 +63,14 @@ def _seeded() -> None:
 def _traces_round_trip() -> Iterator[None]:
     """The first schedules that a test makes are made again from their traces, and are the same.
 
-    One from JSON, the next from Python text, until each form of each instruction was in three traces. More of them in
-    `make test-full`: those of one test are much alike, and what a trace must survive has tests of its own
+    One from JSON, the next from Python text, until each form of each instruction was in a trace of either. More of them
+    in `make test-full`: those of one test are much alike, and what a trace must survive has tests of its own
     (tests/tir/schedule/test_traces.py).
     """
     from minitvm.tir.schedule.testing import replayed_at_the_end
 
     much = os.environ.get("HYPOTHESIS_PROFILE") in ("full", "deep")
-    with replayed_at_the_end(most=5 if much else 2, of_a_form=None if much else 3):
+    with replayed_at_the_end(most=5 if much else 2, of_a_form=None if much else 1):
         yield
 
 
@@ -91,7 +93,9 @@ def cuda_device_count() -> int:
     return count.value
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest's own, which leaves out what is marked `full`, comes after
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    leave_to_full(items)
     order = os.environ.get("MINITVM_TEST_ORDER")  # a seed: `make fuzz` may have no time for all of them
     if order:
         random.Random(order).shuffle(items)

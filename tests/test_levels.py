@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from minitvm.build import link_graph, optimize_graph
 from minitvm.cli.levels import LEVELS as RUN
@@ -28,6 +28,7 @@ from minitvm.reference.strategies import RandomGraph
 from minitvm.reference.strategies import graphs as random_graphs
 from minitvm.runtime import GraphModule
 from minitvm.target import Target
+from tests.fewer import examples
 
 TARGETS = {bits: Target(f"cpu -vector_bits={bits} -vector_registers=16") for bits in (128, 256, 512)}
 
@@ -115,7 +116,7 @@ def check(case: RandomGraph, bits: int, levels: tuple[str, ...] = tuple(LEVELS))
 
 
 @pytest.mark.parametrize("bits", TARGETS)
-@settings(max_examples=6, suppress_health_check=list(HealthCheck))
+@examples(4, 6, suppress_health_check=list(HealthCheck))
 @given(random_graphs())
 def test_levels_agree(bits: int, case: RandomGraph) -> None:
     check(case, bits)

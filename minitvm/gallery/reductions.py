@@ -26,6 +26,17 @@ def late_start(A: T.Buffer((8,), "float32"), B: T.Buffer((1,), "float32")):
 
 
 @T.prim_func
+def row_by_row(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
+    for i in range(4):
+        with T.block("rows"):
+            vi = T.axis.spatial(4, i)
+            for j in range(3):
+                with T.block("B"):
+                    vj = T.axis.spatial(3, j)
+                    B[vi, vj] = A[vi, vj] + 1.0
+
+
+@T.prim_func
 def from_two(A: T.Buffer((8,), "float32"), B: T.Buffer((1,), "float32")):
     for k in range(2, 8):
         with T.block("B"):
@@ -336,5 +347,6 @@ CASES.update(
         "pad_einsum.valid_padding": on(programs.matmul, lambda sch: sch.pad_einsum("C", [4, 0])),
         "pad_einsum.one_shape_each": on(gram, lambda sch: sch.pad_einsum("C", [4, 3, 1])),
         "pad_einsum.padding_adds_nothing": on(scaled_sums, lambda sch: sch.pad_einsum("C", [1, 4])),
+        "pad_einsum.copies_have_values": on(row_by_row, lambda sch: sch.pad_einsum("B", [4])),
     }
 )

@@ -382,7 +382,11 @@ class IndexMap:
     def _places(self, points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         values = dict(zip(self.initial_indices, points.astype(np.int64), strict=True))
         count = points.shape[1]
-        rows = [np.broadcast_to(_evaluated(e, values), (count,)) for e in self.final_indices]
+        try:
+            with np.errstate(divide="raise"):
+                rows = [np.broadcast_to(_evaluated(e, values), (count,)) for e in self.final_indices]
+        except FloatingPointError:
+            raise InputError(f"{self} divides by zero") from None
         return np.stack(rows) if rows else np.zeros((0, count), np.int64)
 
     def is_equivalent_to(self, other: IndexMap) -> bool:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from minitvm.arith import Analyzer
 from minitvm.expr import Expr, IntImm, Var
+from tests.fewer import examples
 
 from .expressions import Box, SymbolicShape, boxes, conditions, evaluate, integers, points
 
@@ -89,7 +90,7 @@ def test_unbound_variables(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=30)
+@examples(10, 30)
 def test_symbolic_shapes(data: st.DataObject) -> None:
     """Loops over symbolic extents, one of them over a product: every size from 1 to 3 is tried."""
     shape = SymbolicShape(data.draw)

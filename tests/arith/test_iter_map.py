@@ -14,6 +14,7 @@ from minitvm.arith.iter_check import inverse
 from minitvm.arith.iter_map import detect
 from minitvm.arith.iter_map import simplify as iter_map_simplify
 from minitvm.expr import EQ, Expr, Range, SizeVar, Var, const
+from tests.fewer import examples
 
 from .expressions import evaluate
 
@@ -57,7 +58,7 @@ def _is_product(image: list[tuple[int, ...]]) -> bool:
 
 
 @given(st.data())
-@settings(max_examples=120)
+@examples(40, 120)
 def test_what_is_claimed_holds(data: st.DataObject) -> None:
     loops = [i, j, k][: data.draw(st.integers(1, 3))]
     domain = {v: data.draw(st.sampled_from([1, 2, 3, 4, 6, 8])) for v in loops}
@@ -95,7 +96,7 @@ def test_inverse_gives_the_loops_back(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60)
+@examples(20, 60)
 def test_simplify_keeps_values_where_the_predicate_holds(data: st.DataObject) -> None:
     loops = [i, j]
     domain = {v: data.draw(st.sampled_from([1, 2, 3, 4, 6, 8])) for v in loops}

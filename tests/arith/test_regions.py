@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from minitvm.arith import Analyzer, regions
 from minitvm.expr import Expr, Min, Range, SizeVar, Var, const
 from minitvm.tir.nodes import Buffer
+from tests.fewer import examples
 
 from .expressions import boxes, evaluate, integers, points
 
@@ -29,7 +30,7 @@ def _inside(cell: tuple[int, ...], ranges: list[range]) -> bool:
 
 
 @given(st.data())
-@settings(max_examples=60)
+@examples(20, 60)
 def test_every_touched_cell_is_in_the_box_and_exact_ones_are_full(data: st.DataObject) -> None:
     box = data.draw(boxes(count=4, size=3))
     variables = list(box)

@@ -202,18 +202,18 @@ OPENCL = ("opencl", "opencl -device=mali", "opencl -device=pocl")
 
 
 def on_devices() -> list[Any]:
-    """Each program with each schedule in both languages; in OpenCL on one kind of device, the next one each time.
+    """Each program with each schedule in one language, as on a chessboard; in OpenCL on one kind of device.
 
-    The schedule is given and PoCL runs all three, so kinds differ in little that both a program and a schedule decide.
-    All combinations are run by `make test-full`.
+    So each program and each schedule is in both languages. The schedule is given and PoCL runs all three kinds, so they
+    differ in little that both a program and a schedule decide. `make test-full` runs all combinations.
     """
     cases = []
     for row, program in enumerate(PROGRAMS):
         for column, schedule in enumerate([*SCHEDULES, *GRIDS]):
-            for number, target in enumerate((*OPENCL, "cuda")):
-                first = target == "cuda" or number == (row + column) % len(OPENCL)
+            stays = "cuda" if (row + column) % 2 else OPENCL[(row + column) // 2 % len(OPENCL)]
+            for target in (*OPENCL, "cuda"):
                 name = f"{program.__name__}-{schedule.__name__}-{target}"
-                marks = [] if first else [pytest.mark.full]
+                marks = [] if target == stays else [pytest.mark.full]
                 cases.append(pytest.param(program, schedule, target, id=name, marks=marks))
     return cases
 

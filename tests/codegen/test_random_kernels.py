@@ -46,6 +46,7 @@ def kernel_alike(seed: int, run: Run = run_compiled) -> None:
     compare(func, kernel_arguments(seed, dtype), inout=UPDATED, run=run)
 
 
+@pytest.mark.alike("run", "seed")
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("seed", range(6))
 def test_kernels_compute_what_the_interpreter_does(seed: int, run: Run) -> None:
@@ -75,6 +76,7 @@ def ends(dtype: str, rng: np.random.Generator) -> np.ndarray:
     return np.where(rng.random(COUNT) < 0.5, far, near)
 
 
+@pytest.mark.alike("run")
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_index_expressions_compute_what_the_interpreter_does(seed: int, run: Run) -> None:
@@ -83,6 +85,7 @@ def test_index_expressions_compute_what_the_interpreter_does(seed: int, run: Run
     compare(of_expressions(values, (), i), [np.zeros(COUNT, "int64") for _ in values], threads=3, run=run)
 
 
+@pytest.mark.alike("run")
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_masks_of_every_form_keep_the_same_lanes_out(seed: int, run: Run) -> None:

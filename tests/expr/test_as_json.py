@@ -18,6 +18,7 @@ from minitvm.reference.strategies import RandomGraph, prim_funcs
 from minitvm.reference.strategies import graphs as random_graphs
 from minitvm.tir.nodes import Buffer, PrimFunc
 from minitvm.tir.transform import lower
+from tests.fewer import examples
 
 
 def again(tree: Any) -> Any:
@@ -25,7 +26,7 @@ def again(tree: Any) -> Any:
 
 
 @given(prim_funcs(symbolic=True))
-@settings(max_examples=50)
+@examples(15, 50)
 def test_functions_come_back_the_same(func: PrimFunc) -> None:
     for tree in (func, *(f for _, f in lower(func).items())):
         copy = again(tree)

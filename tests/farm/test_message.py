@@ -10,6 +10,7 @@ from minitvm.errors import ArtifactError
 from minitvm.farm import worker
 from minitvm.farm.message import checked, packed, signed, unpacked
 from minitvm.runtime.artifact import sign
+from tests.fewer import examples
 
 KEY = bytes(range(32))
 names = st.sampled_from(["minitvm.tune.remote:measured", "tests.fuzz:one_round", "a:b"])
@@ -50,6 +51,7 @@ def test_a_signed_artifact_is_no_signed_request() -> None:
         checked(sign.signature(body, KEY) + body, KEY)
 
 
+@examples(15)
 @given(st.dictionaries(st.text(), st.integers() | st.lists(st.text())), st.lists(st.binary()))
 def test_packed_bytes_are_read_back(head: dict[str, object], blobs: list[bytes]) -> None:
     head.pop("sizes", None)

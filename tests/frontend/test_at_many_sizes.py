@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
@@ -13,6 +13,7 @@ import minitvm as tvm
 from minitvm.errors import InputError, UnsupportedOperator
 from minitvm.frontend import from_onnx
 from minitvm.reference import graph as interpreter
+from tests.fewer import examples
 
 from .models import model
 from .open_cases import CASES, N, difference, floats, ints, unlike
@@ -27,7 +28,7 @@ def test_what_onnx_runtime_computes_at_each_size(name: str) -> None:
 
 
 @given(drawn=sequence_programs(), width=st.integers(1, 3))
-@settings(max_examples=60)
+@examples(20, 60)
 def test_sequences_are_joined_and_cut(drawn: tuple[onnx.ModelProto, int], width: int) -> None:
     import onnxruntime
 

@@ -231,6 +231,7 @@ def test_what_onnx_runtime_computes(name: str) -> None:
 SCALES = [0.3, 0.7, 1.0 / 3.0, 1.1, 1.2345678, 2.1, 2.3]
 
 
+@pytest.mark.alike("rounding", "mode", most=2)
 @pytest.mark.parametrize("mode", ["half_pixel", "asymmetric", "pytorch_half_pixel", "align_corners"])
 @pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil", ""])
 def test_resizing_by_any_scale(rounding: str, mode: str) -> None:

@@ -84,6 +84,7 @@ def runtime(of: onnx.ModelProto, arrays: dict[str, np.ndarray]) -> list[np.ndarr
     return results
 
 
+@pytest.mark.alike(most=20)
 @pytest.mark.parametrize("seed", range(40))
 def test_grouped_queries_are_those_of_onnx_runtime(seed: int) -> None:
     case = Grouped(seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import onnxruntime
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
@@ -14,6 +14,7 @@ from minitvm.frontend import from_onnx
 from minitvm.graph import verify_graph
 from minitvm.reference import executable as executables
 from minitvm.reference import graph as interpreter
+from tests.fewer import examples
 
 from .data_sizes import data_sizes
 
@@ -34,7 +35,7 @@ def assert_same(found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
 
 
 @given(case=data_sizes())
-@settings(max_examples=200)
+@examples(65, 200)
 def test_the_graph_is_what_onnx_runtime_computes(case: Case) -> None:
     model, inputs = case
     graph = from_onnx(model)
@@ -43,7 +44,7 @@ def test_the_graph_is_what_onnx_runtime_computes(case: Case) -> None:
 
 
 @given(case=data_sizes())
-@settings(max_examples=10)
+@examples(4, 10)
 def test_the_module_is_what_onnx_runtime_computes(case: Case) -> None:
     model, inputs = case
     wanted = by_onnx_runtime(model, inputs)
@@ -64,7 +65,7 @@ ends = st.lists(st.sampled_from([-9, -4, -1, 0, 1, 2, 3, 5, 2**40, -(2**40)]), m
     openly=st.booleans(),
     dtype=st.sampled_from(["int64", "int32"]),
 )
-@settings(max_examples=20)
+@examples(7, 20)
 def test_a_slice_at_ends_that_are_data(
     starts: list[int], lasts: list[int], known: str, openly: bool, dtype: str
 ) -> None:

@@ -19,6 +19,7 @@ from minitvm.graph import Graph, verify_graph
 from minitvm.graph.nodes import LOOP
 from minitvm.reference import executable as executables
 from minitvm.reference import graph as interpreter
+from tests.fewer import examples
 
 from .loop_models import BOOL, F32, I64, MOST, Case, info, loop_models
 from .test_data_sizes import by_onnx_runtime
@@ -45,7 +46,7 @@ def assert_same(found: list[np.ndarray], wanted: list[np.ndarray], where: str = 
 
 
 @given(case=loop_models())
-@settings(max_examples=40)
+@examples(13, 40)
 def test_the_graph_is_what_onnx_runtime_computes(case: Case) -> None:
     graph, more = imported(case)
     verify_graph(graph)

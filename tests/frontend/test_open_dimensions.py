@@ -23,6 +23,7 @@ from minitvm.frontend import from_onnx
 from minitvm.graph import GraphBuilder
 from minitvm.reference import executable as executables
 from minitvm.reference import graph as interpreter
+from tests.fewer import examples
 
 from .models import model
 from .shape_arithmetic import shape_arithmetics
@@ -40,7 +41,7 @@ def floats(*shape: int) -> np.ndarray:
 
 
 @given(proto=shape_arithmetics(), shape=st.tuples(sizes, sizes, sizes))
-@settings(max_examples=150)
+@examples(50, 150)
 def test_arithmetic_on_shapes_is_what_onnx_computes(proto: onnx.ModelProto, shape: tuple[int, int, int]) -> None:
     x = np.zeros(shape, np.float32)
     data, zeros = ReferenceEvaluator(proto).run(None, {"x": x})
@@ -173,7 +174,7 @@ def pyramids(draw: Any) -> tuple[onnx.ModelProto, tuple[int, ...]]:
 
 
 @given(pyramids())
-@settings(max_examples=100)
+@examples(30, 100)
 def test_pyramids_are_right_or_refused_at_every_size(drawn: tuple[onnx.ModelProto, tuple[int, ...]]) -> None:
     proto, shape = drawn
     x = floats(*shape)
@@ -199,7 +200,7 @@ def test_pyramids_are_right_or_refused_at_every_size(drawn: tuple[onnx.ModelProt
     b=st.integers(1, 3), h=st.integers(1, 12), w=st.integers(1, 12), window=st.integers(1, 3),
     inferred=st.integers(-1, 5), flat=st.booleans(),
 )  # fmt: skip
-@settings(max_examples=150)
+@examples(50, 150)
 def test_windows_are_right_or_refused_at_every_size(
     b: int, h: int, w: int, window: int, inferred: int, flat: bool
 ) -> None:
@@ -249,7 +250,7 @@ def windows_joined(window: int) -> onnx.ModelProto:
 
 
 @given(b=st.integers(1, 3), h=st.integers(1, 9), w=st.integers(1, 9), window=st.integers(1, 4))
-@settings(max_examples=40)
+@examples(13, 40)
 def test_windows_are_put_together(b: int, h: int, w: int, window: int) -> None:
     proto, x = windows_joined(window), floats(b, h, w, 2)
     (wanted,) = ReferenceEvaluator(proto).run(None, {"x": x})

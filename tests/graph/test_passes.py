@@ -37,6 +37,7 @@ from minitvm.reference.strategies.graphs import graphs as random_graphs
 from minitvm.target import Target
 from minitvm.te import size_var
 from minitvm.tir.nodes import PrimFunc
+from tests.fewer import examples
 from tests.mutants import moves  # noqa: F401  (its moves are named below)
 
 from .graphs import by_te, feed, graphs
@@ -75,7 +76,7 @@ def same(found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
 
 @pytest.mark.parametrize("name", PASSES)
 @given(graph=graphs(), seed=st.integers(0, 99))
-@settings(max_examples=25)
+@examples(8, 25)
 def test_pass_keeps_the_meaning(name: str, graph: Graph, seed: int) -> None:
     verify_graph(graph)
     after = PASSES[name](graph)
@@ -96,7 +97,7 @@ LOOKS_FOR: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.parametrize("name", LOOKS_FOR)
 @given(data=st.data())
-@settings(max_examples=200)
+@examples(65, 200)
 def test_pass_keeps_the_meaning_of_what_it_looks_for(name: str, data: st.DataObject) -> None:
     case = data.draw(random_graphs(largest=3, moves=LOOKS_FOR[name], symbolic=False))
     after = PASSES[name](case.graph)
@@ -326,7 +327,7 @@ SIMILAR = ("twins", "equal_bytes", "equal_bytes", "alike_but_one", "alike_but_on
 
 
 @given(random_graphs(moves=SIMILAR, symbolic=False))
-@settings(max_examples=60)
+@examples(20, 60)
 def test_nodes_that_share_a_function_have_the_same_one(drawn: RandomGraph) -> None:
     """Dtypes of equal width, constants of equal bytes or shapes, attributes: the key tells them apart."""
     shared: dict[object, PrimFunc] = {}
@@ -363,7 +364,7 @@ def test_reshapes_to_sizes_that_no_input_has(factor: int, width: int) -> None:
 
 
 @given(n=st.integers(4, 11))
-@settings(max_examples=8)
+@examples(4, 8)
 def test_symbolic_network(n: int) -> None:
     b, normal = network()
     x = b.input("x", (1, 4, 8, size_var("n")))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm import models
@@ -18,6 +18,7 @@ from minitvm.graph import Graph, GraphBuilder
 from minitvm.graph.nodes import LOOP
 from minitvm.interop.to_onnx import EXPORTS, to_onnx
 from minitvm.reference import graph as reference
+from tests.fewer import examples
 from tests.frontend.shape_arithmetic import shape_arithmetics
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -272,7 +273,7 @@ def test_the_product_in_front_of_a_recurrent_layer_becomes_its_weights() -> None
 
 
 @given(proto=shape_arithmetics(), shape=st.tuples(*[st.integers(1, 13)] * 3))
-@settings(max_examples=60)
+@examples(20, 60)
 def test_arithmetic_on_open_dimensions_leaves_as_it_came(proto: onnx.ModelProto, shape: tuple[int, int, int]) -> None:
     x = np.zeros(shape, np.float32)
     graph = from_onnx(proto)

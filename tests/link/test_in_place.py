@@ -20,6 +20,7 @@ from minitvm.reference import graph as oracle
 from minitvm.reference.strategies.states import Stateful, stateful
 from minitvm.runtime import GraphModule
 from minitvm.target import Target
+from tests.fewer import examples
 
 
 def compiled(graph: Graph) -> Executable:
@@ -85,7 +86,7 @@ def _swap() -> Stateful:
     return Stateful(graph, tuple({"x": np.full((1, 2, 1), n, np.float32)} for n in (1, 2, 3)))
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(15, 50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(stateful())
 @example(_swap())
 def test_states_mean_the_same_at_all_levels(case: Stateful) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import minitvm as tvm
@@ -15,6 +15,7 @@ from minitvm.graph import Graph, GraphBuilder
 from minitvm.reference import executable as interpreter
 from minitvm.reference import graph as oracle
 from minitvm.runtime import GraphModule
+from tests.fewer import examples
 
 
 def compiled(graph: Graph) -> Executable:
@@ -149,7 +150,7 @@ def test_branches_of_convolutions_meet_without_a_copy() -> None:
 
 
 @given(st.data())
-@settings(max_examples=15)
+@examples(5, 15)
 def test_any_mixture_gives_the_same_answer(data: st.DataObject) -> None:
     b = GraphBuilder()
     values = [b.input("x", (1, 2, 4))]

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from minitvm.build import optimize_graph
 from minitvm.errors import ExecutionError
@@ -22,12 +22,13 @@ from minitvm.reference.strategies import RandomGraph, prim_funcs
 from minitvm.reference.strategies import graphs as random_graphs
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
+from tests.fewer import examples
 
 CPU = Target("cpu -vector_bits=256 -vector_registers=16")
 
 
 @given(random_graphs())
-@settings(max_examples=15)
+@examples(5, 15)
 def test_graphs_link_alike(drawn: RandomGraph) -> None:
     """The executables say the same; the interpreter reads the kernels' text where there is no tree."""
     fused = optimize_graph(drawn.graph, CPU)
@@ -52,7 +53,7 @@ def test_graphs_link_alike(drawn: RandomGraph) -> None:
 
 
 @given(prim_funcs(symbolic=True))
-@settings(max_examples=30)
+@examples(10, 30)
 def test_functions_link_alike(func: PrimFunc) -> None:
     lowered = lower_function(schedule_function(func, CPU), CPU)
     read = decode(encode(lowered))

@@ -22,6 +22,7 @@ from minitvm.reference.domains import bound_numbers as numbers
 from minitvm.reference.domains.bound_numbers import CELL, error_of, exact, format_of
 from minitvm.script import tir as T
 from minitvm.tir.transform.pipeline import lower
+from tests.fewer import examples
 
 F32 = format_of(x.DType("float32"))
 small = st.floats(-100, 100, width=32)
@@ -67,7 +68,7 @@ OPERATIONS: dict[str, tuple[Any, Callable[[Any, Any], Any]]] = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-@settings(max_examples=200)
+@examples(65, 200)
 @given(small, errors, st.floats(-1, 1), small, errors, st.floats(-1, 1))
 def test_binary_operations(name: str, a: float, ea: float, s: float, b: float, eb: float, r: float) -> None:
     operation, function = OPERATIONS[name]
@@ -84,7 +85,7 @@ def test_a_sign_that_may_turn_is_rounded_outward() -> None:
 
 
 @pytest.mark.parametrize("name", [*bound_functions._MONOTONE, *bound_functions._INTEGRAL, "sin", "cos", "tan", "cosh"])
-@settings(max_examples=100)
+@examples(30, 100)
 @given(a=st.one_of(st.floats(-3, 3, width=32), small), ea=errors, s=st.floats(-1, 1))
 def test_functions(name: str, a: float, ea: float, s: float) -> None:
     with np.errstate(all="ignore"):

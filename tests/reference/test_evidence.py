@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm.errors import ExecutionError, Unsupported
@@ -14,12 +14,13 @@ from minitvm.reference.judging.evidence import NOTHING, Evidence, Shown
 from minitvm.reference.judging.verdict import Verdict
 from minitvm.reference.strategies import prim_funcs
 from minitvm.tir.nodes import BufferStore, PrimFunc
+from tests.fewer import examples
 
 ASKED = ("exact", "field", "special")
 
 
 @given(prim_funcs(min_blocks=1), st.booleans(), st.data())
-@settings(max_examples=12)
+@examples(4, 12)
 def test_a_mode_alone_and_in_company(func: PrimFunc, changed: bool, data: st.DataObject) -> None:
     """Together they find a difference exactly where one of them does by itself, in whatever order they are named."""
     after = one_constant_more(func, data) if changed else func

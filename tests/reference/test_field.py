@@ -26,6 +26,7 @@ from minitvm.script import tir as T
 from minitvm.target import Target
 from minitvm.tir import nodes as t
 from minitvm.tir.transform.pipeline import lower
+from tests.fewer import examples
 
 from .test_kernel import reversal
 from .winograd import F2, F4, direct, winograd
@@ -375,6 +376,7 @@ def test_tensor_expressions_one_element_at_a_time(domain: Field) -> None:
     assert len(np.unique(results[0]["r"])) == results[0]["r"].size
 
 
+@examples(15)
 @given(prim_funcs(), st.integers(0, 3))
 def test_levels_and_modes_agree_in_the_field(func: t.PrimFunc, seed: int) -> None:
     """Fast and slow, before and after lowering: the same elements."""

@@ -12,6 +12,7 @@ from minitvm.reference import check, kernel, tir
 from minitvm.reference.strategies import arguments, prim_funcs
 from minitvm.tir import nodes as t
 from minitvm.tir.transform.pipeline import lower
+from tests.fewer import examples
 
 
 @given(st.data())
@@ -27,12 +28,14 @@ def test_slow_fast_and_order_agree(data: st.DataObject) -> None:
     assert results[0] == results[1] == results[2]
 
 
+@examples(15)
 @given(prim_funcs(), st.integers(0, 3))
 def test_lowering_keeps_the_meaning(func: t.PrimFunc, seed: int) -> None:
     verdict = check(func, lower(func, None, "f"), seed=seed)
     assert verdict, verdict
 
 
+@examples(15)
 @given(st.data())
 def test_kernels_slow_and_fast_agree(data: st.DataObject) -> None:
     func = data.draw(prim_funcs())

@@ -7,6 +7,7 @@ import pytest
 from tests.reference.gone_wrong import goes_wrong_alike
 
 
+@pytest.mark.alike()
 @pytest.mark.parametrize("part", range(2))
 def test_what_goes_wrong_goes_wrong_in_both_modes(part: int) -> None:
     for seed in range(15 * part, 15 * part + 15):

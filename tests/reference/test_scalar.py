@@ -16,6 +16,7 @@ from minitvm.errors import ExecutionError, Unsupported
 from minitvm.expr.intrin import INTRINSICS
 from minitvm.reference.fast.grid import MASK, RESERVED, GridCompiler
 from minitvm.reference.meaning import intrinsics, operations, scalar
+from tests.fewer import examples
 
 INTS = [x.DType(d) for d in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")]
 FLOATS = [x.DType(d) for d in ("float16", "bfloat16", "float32", "float64")]
@@ -119,6 +120,7 @@ def test_nan_wins(kind: type) -> None:
 
 @pytest.mark.parametrize("name", FLOAT_UNARY)
 @pytest.mark.parametrize("dtype", FLOATS)
+@examples(15)
 @given(data=st.data())
 def test_unary_intrinsics(name: str, dtype: x.DType, data: st.DataObject) -> None:
     """Within one unit in the last place of Python's `math` (which knows float64 only)."""
@@ -193,6 +195,7 @@ def test_a_negative_shift_is_refused() -> None:
 
 @pytest.mark.parametrize("source", FLOATS)
 @pytest.mark.parametrize("target", INTS)
+@examples(15)
 @given(data=st.data())
 def test_casts_to_integers_truncate(source: x.DType, target: x.DType, data: st.DataObject) -> None:
     value = source.numpy.type(data.draw(st.floats(width=source.bits)))
@@ -212,6 +215,7 @@ def test_casts_to_integers_truncate(source: x.DType, target: x.DType, data: st.D
 
 @pytest.mark.parametrize("target", INTS + FLOATS + [x.DType("bool")])
 @pytest.mark.parametrize("source", INTS)
+@examples(15)
 @given(data=st.data())
 def test_casts_of_integers(source: x.DType, target: x.DType, data: st.DataObject) -> None:
     value = data.draw(integers_of(source))

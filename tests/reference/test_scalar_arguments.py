@@ -70,6 +70,7 @@ def _agree(wanted: list[list[int]], found: list[list[int]]) -> None:
     assert [w for w in wanted if w] == [f for w, f in zip(wanted, found, strict=True) if w]
 
 
+@pytest.mark.alike()
 @pytest.mark.parametrize("part", range(2))
 def test_levels_agree_on_scalars_at_their_ends(part: int) -> None:
     defined = 0

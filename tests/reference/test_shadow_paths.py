@@ -111,6 +111,7 @@ def noticed(run: Run) -> int | None:
     return None
 
 
+@pytest.mark.alike(most=2)
 @pytest.mark.parametrize("part", range(4))
 def test_the_first_conflict_is_found_and_no_other(part: int) -> None:
     seen = set()

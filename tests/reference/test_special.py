@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm import expr as x
@@ -21,6 +21,7 @@ from minitvm.script import tir as T
 from minitvm.tir import nodes as t
 from minitvm.tir.schedule import PRIMITIVES
 from minitvm.tir.transform.pipeline import lower
+from tests.fewer import examples
 
 
 def assigning(value: str, dtype: str = "float32", n: int = 32) -> t.PrimFunc:
@@ -212,7 +213,7 @@ STEPS = (
 )  # fmt: skip
 
 
-@settings(max_examples=25)
+@examples(8, 25)
 @given(scheduled(None, *(name for name in STEPS if name in PRIMITIVES)), st.integers(0, 99))
 def test_schedules_keep_special_values(pair: Any, seed: int) -> None:
     """At tir and at kernel level; sums in another order and casts of what no integer holds are refused."""

@@ -14,6 +14,7 @@ from minitvm.reference.strategies.value_blocks import INDEX_DTYPES
 from minitvm.tir.conditions import reads_memory
 from minitvm.tir.nodes import Block, BufferLoad, BufferStore, If, PrimFunc, Seq, While, root_block
 from minitvm.tir.verifier import verify
+from tests.fewer import examples
 
 
 def blocks(func: PrimFunc) -> list[Block]:
@@ -21,7 +22,7 @@ def blocks(func: PrimFunc) -> list[Block]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=20)
+@examples(7, 20)
 @given(data=st.data())
 def test_each_kind_runs_without_a_fault(kind: str, data: st.DataObject) -> None:
     """The interpreter's shadow refuses uninitialised reads, accesses out of bounds and outputs that are not written."""

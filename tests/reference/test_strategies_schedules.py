@@ -19,6 +19,7 @@ from minitvm.tir.schedule import Schedule
 from minitvm.tir.schedule.primitives import loops
 from minitvm.tir.transform.pipeline import lower
 from minitvm.tir.verifier import verify
+from tests.fewer import examples
 
 LOOPS = ("split", "fuse", "reorder", "parallel", "vectorize", "unroll")
 
@@ -27,7 +28,7 @@ LOOPS = ("split", "fuse", "reorder", "parallel", "vectorize", "unroll")
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@settings(max_examples=6)
+@examples(4, 6)
 @given(data=st.data())
 def test_each_stage_means_the_same_at_all_levels(stage: str, data: st.DataObject) -> None:
     tensors = data.draw(te_computes(stages=(stage,), max_stages=2))

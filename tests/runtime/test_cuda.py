@@ -130,6 +130,7 @@ def every_operation(element: str, lanes_of: int) -> str:
     return "\n".join([*head, *lines, ""])
 
 
+@pytest.mark.alike("lanes_of", "element")
 @pytest.mark.parametrize("lanes_of", [0, 4])
 @pytest.mark.parametrize("element", [*FLOATS, *INTEGERS])
 def test_every_operation_has_code(element: str, lanes_of: int) -> None:

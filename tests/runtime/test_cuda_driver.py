@@ -68,7 +68,7 @@ def test_open_sizes_and_states(plugged: Plug, rng: np.random.Generator) -> None:
     plugged()
     graph = network(SizeVar("n"))
     module = minitvm.build(graph, target="cuda")
-    for n in (1, 3, 1, 1):
+    for n in (1, 2, 1, 1):
         alike(graph, module, x=rng.standard_normal((n, 2, 5, 6), dtype=np.float32))
     module = minitvm.build(log(), target="cuda")
     assert module(**row(3, 1)).tolist() == [[3, 3]]

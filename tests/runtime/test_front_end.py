@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numba import cfunc, types
 
 from minitvm.errors import InternalError
 from minitvm.runtime.cpu.compiler import compile_kernel
 from minitvm.runtime.vectors.source import defined
+from tests.fewer import examples
 from tests.runtime.conftest import compiled
 
 HEADER = """
@@ -182,7 +183,7 @@ def arguments(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.integers(-50, 50, Body.COUNT), rng.integers(-8, 8, Body.COUNT).astype(np.float32)
 
 
-@settings(max_examples=15)
+@examples(5, 15)
 @given(st.integers(0, 10**6))
 def test_random_statements_compute_what_numba_makes_of_them(seed: int) -> None:
     source = Body(seed).text()

@@ -152,6 +152,7 @@ def plain(array: Any) -> Any:
     return np.asarray(array, np.float32) if np.asarray(array).dtype.name == "bfloat16" else array
 
 
+@pytest.mark.alike("lanes", "element")
 @pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize("element", ELEMENTS)
 def test_against_numpy(kernel: Any, element: str, lanes: int) -> None:

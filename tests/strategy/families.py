@@ -32,7 +32,7 @@ class Family:
 
     rule: str
     draw: Callable[[Draw], PrimFunc]
-    examples: int = 3
+    examples: int = 2
     targets: tuple[str, ...] = (TARGET,)
     among: Callable[[Mapping[str, Any]], bool] = lambda knobs: True
     what: str = ""  # of a rule's candidates, where a rule has several families
@@ -249,19 +249,19 @@ def _channel_sums(draw: Draw) -> PrimFunc:
 
 
 FAMILIES = [
-    Family("conv2d_nchwc", _conv, examples=2),
-    Family("conv2d_nchwc", _blocked_phases, examples=2, what="phases"),
+    Family("conv2d_nchwc", _conv),
+    Family("conv2d_nchwc", _blocked_phases, what="phases"),
     Family("winograd_conv2d_nchwc", _winograd, examples=0),
-    Family("depthwise_conv2d_nchwc", _depthwise, examples=2),
-    Family("depthwise_conv2d_rows", _depthwise_rows, examples=2),
-    Family("contraction", contractions, examples=4),
-    Family("attention", _attention, examples=2),
+    Family("depthwise_conv2d_nchwc", _depthwise),
+    Family("depthwise_conv2d_rows", _depthwise_rows),
+    Family("contraction", contractions, examples=3),
+    Family("attention", _attention),
     Family("matvec", _matvec),
     Family("pool", _pool),
     Family("rows", _rows),
     Family("rows", channel_norms, what="channels"),
     Family("generic", _generic),
-    Family("generic", _channel_sums, examples=2, what="channels"),
+    Family("generic", _channel_sums, what="channels"),
 ]
 
 
@@ -303,8 +303,8 @@ def _few(knobs: Mapping[str, Any]) -> bool:
 
 _GPU_PRODUCTS = _first_on_gpus("contraction", _matmul, _plain_conv, _conv, _phases, _blocked_phases)
 GPU_FAMILIES = [
-    Family("contraction", _GPU_PRODUCTS, 2, GPUS, lambda knobs: knobs["shared"] and _few(knobs), "in shared tiles"),
-    Family("contraction", _GPU_PRODUCTS, 1, GPUS, lambda knobs: not knobs["shared"], "in registers"),
+    Family("contraction", _GPU_PRODUCTS, 2, GPUS, lambda knobs: knobs.get("shared") and _few(knobs), "in shared tiles"),
+    Family("contraction", _GPU_PRODUCTS, 1, GPUS, lambda knobs: knobs.get("shared") is False, "in registers"),
     Family("windows", _first_on_gpus("windows", _pool, _depthwise), 3, GPUS),
     Family("rows", _first_on_gpus("rows", _rows), 1, GPUS, _few),
     Family("reduction", _first_on_gpus("reduction", _reduced), 2, GPUS, _few),

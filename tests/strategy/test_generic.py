@@ -27,6 +27,7 @@ def total(op: str, shape: tuple[Any, ...], dtype: str = "float32") -> PrimFunc:
     return te.create_prim_func([x, getattr(topi, op)(x)])
 
 
+@pytest.mark.alike("dtype", "op", "shape", most=2)
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 @pytest.mark.parametrize("op", ALL)
 @pytest.mark.parametrize("shape", [(4, 5000), (17, 1031), (20011,), (6000, 3), (7,)])

@@ -43,7 +43,7 @@ def kernels_are_right(family: Family, data: Any) -> None:
 
 @pytest.mark.parametrize("family", LOWERED, ids=str)
 def test_kernels_of_drawn_functions(family: Family) -> None:
-    examples = 1 if family in GPU_FAMILIES else 3
+    examples = 1 if family in GPU_FAMILIES else 2
     given(data=st.data())(settings(QUICK, max_examples=examples)(lambda data: kernels_are_right(family, data)))()
 
 

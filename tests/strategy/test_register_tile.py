@@ -75,6 +75,7 @@ CASES = [
 ]
 
 
+@pytest.mark.alike("bits", "case")
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("case", CASES)
 def test_convolution(rng, bits, case):
@@ -83,6 +84,7 @@ def test_convolution(rng, bits, case):
     same_meaning(func, scheduled(func, machine, "conv2d_nchwc").func, rng)
 
 
+@pytest.mark.alike("bits", "case")
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("case", [{**c, "blocks": (c["blocks"][0],) * 2} for c in CASES])
 def test_depthwise_convolution(rng, bits, case):
@@ -92,6 +94,7 @@ def test_depthwise_convolution(rng, bits, case):
 
 
 # Each case is as wide as vectors on one machine and narrower on the next.
+@pytest.mark.alike("bits", "number")
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_depthwise_convolution_on_rows(rng, bits, number):

@@ -102,6 +102,7 @@ def test_loops_that_are_no_axes_are_refused() -> None:
     assert chosen(tiled, CPU).rule == "generic"
 
 
+@pytest.mark.alike("length", "op")
 @pytest.mark.parametrize("length", [3, 4, 12, 16, 25, 32])
 @pytest.mark.parametrize("op", [topi.softmax, topi.log_softmax])
 def test_short_rows_are_summed_in_vectors(op: Any, length: int) -> None:

@@ -25,6 +25,7 @@ from minitvm.target import Target
 from minitvm.tir.nodes import BufferLoad, PrimFunc
 from minitvm.tir.transform import lower
 from minitvm.tir.work import count
+from tests.fewer import number
 
 CPU = Target("cpu -vector_bits=128 -vector_registers=16 -cores=2")
 QUICK = settings(derandomize=True, deadline=None, max_examples=12, phases=[Phase.generate])
@@ -91,7 +92,7 @@ def reduction(func: PrimFunc) -> Reduction:
 def test_sketches_keep_the_meaning_or_are_refused(family: str) -> None:
     judged = 0
 
-    @settings(QUICK, max_examples=5 if family in SLOW else 12)
+    @settings(QUICK, max_examples=number(3, 5) if family in SLOW else number(6, 12))
     @given(st.data())
     def each(data: Any) -> None:
         nonlocal judged

@@ -61,6 +61,7 @@ def shuffles(func: PrimFunc, target: Target) -> bool:
     return "Shuffle" in str(lower(func, target))
 
 
+@pytest.mark.alike("bits", "name")
 @pytest.mark.parametrize("bits", [256, 512])
 @pytest.mark.parametrize("name", CASES)
 def test_turned_copies_are_copies(name: str, bits: int) -> None:

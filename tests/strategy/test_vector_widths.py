@@ -251,6 +251,7 @@ def small_integers(graph: Graph) -> list[np.ndarray]:
     ]
 
 
+@pytest.mark.alike("case", "bits", "registers", most=2)
 @pytest.mark.parametrize(("case", "bits", "registers"), RUNS, ids=RUN_NAMES)
 def test_kernels_are_right_and_vectors_of_the_targets_width(case: Case, bits: int, registers: int) -> None:
     lanes = bits // 32

@@ -160,3 +160,15 @@ def test_separators_and_equivalence() -> None:
 def test_what_is_no_map(function: Any, text: str) -> None:
     with pytest.raises(InputError, match=text):
         IndexMap.from_func(function)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda i: i // 0, lambda i: i % 0, lambda i: [i // 2, i % (i - i)], lambda i: 7 // i, lambda i: 7 % i]
+)
+def test_a_map_that_divides_by_zero_is_refused(function: Any) -> None:
+    made = IndexMap.from_func(function)
+    for use in (made.why_not_injective, made.inverse, made.map_shape):
+        with pytest.raises(InputError, match="divides by zero"):
+            use((8,))
+    with pytest.raises(InputError, match="divides by zero"):
+        made.map_ndarray(np.zeros(8))

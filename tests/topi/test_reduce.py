@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from minitvm import te, topi
 from minitvm.errors import InputError
 from minitvm.reference import te as te_reference
+from tests.fewer import examples
 
 Run = Callable[..., Any]
 
@@ -38,6 +39,7 @@ def reductions(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
+@examples(15)
 @given(reductions(), st.integers(0, 99))
 def test_reductions(run: Run, name: str, drawn: Any, seed: int) -> None:
     shape, attrs = drawn

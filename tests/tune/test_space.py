@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm import reference, strategy
@@ -14,6 +14,7 @@ from minitvm.errors import InputError, ScheduleError
 from minitvm.expr import structural_equal
 from minitvm.strategy import Decision, candidate_of, decided
 from minitvm.tune.space import Space
+from tests.fewer import examples
 
 from .programs import product, task
 
@@ -30,7 +31,7 @@ def test_what_rules_yield_is_there_once_the_cheapest_first_sketches_included() -
     assert SPACE.size >= len(decisions)
 
 
-@settings(max_examples=25)
+@examples(8, 25)
 @given(st.integers(0, 1 << 30), st.data())
 def test_points_of_the_space_keep_the_meaning_or_are_refused(seed: int, data: st.DataObject) -> None:
     candidate = SPACE.sample(np.random.default_rng(seed))

@@ -69,11 +69,23 @@ def fills(
     Without `empty_sums` each sum that a block starts (`T.init`) is taken to have a term.
     """
     touches = effects(realize.block, frozenset([region.buffer])).writes
-    terms: list[Expr] = []
-    if not empty_sums and realize.block.init is not None:
-        summed = loops_binding(realize, (REDUCE,))
-        terms = [loop.extent >= 1 for loop in tree.all_loops_above(realize) if loop.var in summed]
-    return why_not_filled(tree, realize, touches, region, within, terms)
+    return why_not_filled(tree, realize, touches, region, within, [] if empty_sums else _terms(tree, realize))
+
+
+def _terms(tree: Tree, realize: BlockRealize) -> list[Expr]:
+    """That each sum which a block starts has a term."""
+    if realize.block.init is None:
+        return []
+    summed = loops_binding(realize, (REDUCE,))
+    return [loop.extent >= 1 for loop in tree.all_loops_above(realize) if loop.var in summed]
+
+
+def writes_all(tree: Tree, realize: BlockRealize, buffer: Buffer, within: Stmt | None) -> bool:
+    """Whether a block surely writes every element of a buffer in each run of `within`, where its sums have terms."""
+    touches = [_around(t, tree, realize, within) for t in effects(realize.block, frozenset([buffer])).writes]
+    analyzer = Analyzer.inside(*tree.all_loops_above(realize))
+    with analyzer.constraint(*_terms(tree, realize)):
+        return all_touched(touches, buffer.full_region(), analyzer)
 
 
 def all_read(

@@ -23,6 +23,7 @@ from minitvm.reference import graph as interpreter
 from minitvm.strategy.algorithms import whole_block
 from minitvm.strategy.cpu import algorithms
 from minitvm.target import Target
+from tests.fewer import examples
 
 from ..graphs import by_te
 
@@ -207,7 +208,7 @@ def machine(lanes: int) -> Target:
     graph=networks(), lanes=st.sampled_from([4, 8, 16]), seed=st.integers(0, 99),
     accuracy=st.sampled_from(["fast", "strict"]),
 )  # fmt: skip
-@settings(max_examples=150)
+@examples(50, 150)
 def test_every_network_means_the_same(graph: Graph, lanes: int, seed: int, accuracy: str) -> None:
     after = blocked_layout(graph, machine(lanes), accuracy)
     verify_graph(after)

@@ -15,6 +15,7 @@ from minitvm.graph import Graph, GraphBuilder, verify_graph
 from minitvm.graph.passes.split_conv_transpose import split_conv_transpose
 from minitvm.reference import graph as interpreter
 from minitvm.te import size_var
+from tests.fewer import examples
 
 
 @st.composite
@@ -45,7 +46,7 @@ def transposed(draw: st.DrawFn) -> Graph:
 
 
 @given(transposed())
-@settings(max_examples=150)
+@examples(50, 150)
 def test_phases_compute_the_same(graph: Graph) -> None:
     after = split_conv_transpose(graph)
     verify_graph(after)

@@ -94,6 +94,7 @@ EINSUM.edit(
 EINSUM.edit("reads one past the end", "_copy_in", "v < d for v", "v <= d for v")
 EINSUM.edit("the padding counts", "_copy_in", "const(pad, source.dtype)", "const(1, source.dtype)")
 EINSUM.drop("a buffer of another shape", "pad_einsum", "one_shape_each")
+EINSUM.drop("copies of elements without values", "pad_einsum", "copies_have_values")
 EINSUM.drop("loops that do not run", "pad_einsum", "iterates", by=[by_hand("sums of nothing", sums_of_nothing)])
 ZEROS = Faults("skip_zero_terms", PRIMITIVES + "zero_terms", [primitive("skip_zero_terms")])
 ZEROS.edit("terms beyond the last one count", "skip_zero_terms", "if extent % step:", "if False:")

@@ -8,17 +8,18 @@ from .random_calls import FAMILIES, random_call
 from .runs import difference
 
 # Loops over time or places, and those whose length is data, take the interpreters ten times as long as other calls.
-FEWER = {"recurrent": 15, "caches": 25, "counted": 25, "sort": 40}
+SEEDS = 40
+FEWER = {"recurrent": 10, "caches": 15, "counted": 15, "sort": 20}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_random_calls_mean_the_same_to_all(family: str) -> None:
-    for seed in range(FEWER.get(family, 100)):
+    for seed in range(FEWER.get(family, SEEDS)):
         assert difference(random_call(family, seed)) == ""
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("family", FAMILIES)
 def test_many_random_calls_mean_the_same_to_all(family: str) -> None:
-    for seed in range(100, 400 if family in FEWER else 2000):
+    for seed in range(FEWER.get(family, SEEDS), 400 if family in FEWER else 2000):
         assert difference(random_call(family, seed)) == ""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm.reference import random_inputs
 from minitvm.reference.strategies.programs import prim_funcs
+from tests.fewer import examples
 
 from .followed import (
     ALONE,
@@ -29,7 +30,7 @@ from .followed import (
 COUNT = 25
 
 
-@settings(max_examples=15)
+@examples(5, 15)
 @given(st.data())
 def test_random_programs_touch_what_their_effects_say(data: Any) -> None:
     func = data.draw(prim_funcs())
@@ -44,6 +45,7 @@ def test_programs_of_blocks_touch_what_their_effects_say() -> None:
     assert tally.blocks > 300 and tally.whole > 1500 and tally.ends > 15000, tally
 
 
+@pytest.mark.alike(most=4)
 @pytest.mark.parametrize("seed", range(12))
 def test_kernels_touch_what_their_effects_say(seed: int) -> None:
     kernel_effects_hold(seed)

@@ -15,6 +15,7 @@ from minitvm.script import from_source
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule, Trace
 from minitvm.tir.transform import lower
+from tests.fewer import examples
 
 PROGRAMS = prim_funcs(kinds=(*NEST_KINDS, *NEST_KINDS, *KINDS), max_blocks=3)
 SLOW = {"deadline": None, "suppress_health_check": list(HealthCheck)}
@@ -81,7 +82,7 @@ def test_any_call_that_works_keeps_the_meaning(func: PrimFunc, data: Any) -> Non
     judge(func, sch)
 
 
-@settings(max_examples=15, **SLOW)
+@examples(5, 15, **SLOW)
 @given(prim_funcs(kinds=NEST_KINDS, max_blocks=2))
 def test_the_space_of_any_program_can_be_asked_for(func: PrimFunc) -> None:
     assert Schedule(func).space()

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm.errors import ScheduleError, Unsupported
@@ -19,6 +19,7 @@ from minitvm.tir.schedule import Schedule
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
+from tests.fewer import examples
 
 from .thread_programs import product, stencil
 
@@ -28,7 +29,7 @@ STEPS = (
 )  # fmt: skip
 
 
-@settings(max_examples=30, deadline=None)
+@examples(10, 30, deadline=None)
 @given(st.sampled_from((product, stencil)), st.data())
 def test_reductions_over_threads_keep_the_meaning(family: Any, data: st.DataObject) -> None:
     """A reduction loop bound before or after other steps, as loops and as kernels; lowering may refuse it."""

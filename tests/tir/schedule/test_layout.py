@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import minitvm
@@ -23,6 +23,7 @@ from minitvm.tir.schedule import BlockRV, Schedule
 from minitvm.tir.schedule.access_remapping import in_old_layouts
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.transform.pipeline import lower
+from tests.fewer import examples
 
 from .layout_programs import constant_shape, index_maps
 from .meaning import same_at_both_levels, same_meaning
@@ -161,7 +162,7 @@ def test_a_symbolic_shape() -> None:
     np.testing.assert_array_equal(c, a @ b)
 
 
-@settings(max_examples=40)
+@examples(13, 40)
 @given(prim_funcs(min_blocks=2), st.data())
 def test_random_layouts_of_any_buffer(func: PrimFunc, data: Any) -> None:
     """Any buffer, parameters too (compared through copies), in a random layout, at level 3 and as kernels."""
@@ -192,7 +193,7 @@ def test_random_layouts_of_any_buffer(func: PrimFunc, data: Any) -> None:
     same_at_both_levels(func, after)
 
 
-@settings(max_examples=50)
+@examples(15, 50)
 @given(prim_funcs(), st.data())
 def test_random_iterations_of_any_block(func: PrimFunc, data: Any) -> None:
     sch = Schedule(func)

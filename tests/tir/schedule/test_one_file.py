@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm import reference, tir
@@ -27,6 +27,7 @@ from minitvm.tir.schedule import Primitive, Trace
 from minitvm.tir.schedule.examples import example_program, verify_example
 from minitvm.tir.schedule.gallery import gallery
 from minitvm.tir.schedule.testing import registrations_undone, verify_trace_roundtrip
+from tests.fewer import examples
 
 ROOT = Path(__file__).resolve().parents[3]
 FILE = ROOT / "lessons" / "12_invent_a_primitive" / "skew.py"
@@ -157,7 +158,7 @@ def test_its_legal_calls_are_drawn(skew: Primitive) -> None:
     assert "skew" in seen, "whoever draws a step from all primitives may get it"
 
 
-@settings(max_examples=25)
+@examples(8, 25)
 @given(data=st.data())
 def test_the_public_strategies_draw_it(data: Any) -> None:
     with registrations_undone():

@@ -11,6 +11,7 @@ from minitvm.errors import ScheduleError
 from minitvm.expr import SizeVar
 from minitvm.gallery import programs
 from minitvm.gallery.reductions import padded
+from minitvm.script import from_source
 from minitvm.script import tir as T
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.verifier import verify
@@ -114,6 +115,47 @@ def test_pad_einsum_refuses_what_padding_would_add() -> None:
     sch = Schedule(func)
     sch.pad_einsum("C", [4, 1])  # rows that nobody reads
     all_agree(func, sch)
+
+
+ROW_BY_ROW = """
+@T.prim_func
+def main(A: T.Buffer((2, 3), "float32"), C: T.Buffer((2, 3), "float32")):
+    for i in range(2):
+        with T.block("rows"):
+            vi = T.axis.spatial(2, i)
+            for j in range(3):
+                with T.block("b"):
+                    vj = T.axis.spatial(3, j)
+                    C[vi, vj] = A[vi, vj]
+"""
+HALF_WRITTEN = """
+@T.prim_func
+def main(A: T.Buffer((3,), "float32"), C: T.Buffer((3,), "float32")):
+    B = T.alloc_buffer((2, 3))
+    for j in range(3):
+        with T.block("a"):
+            vj = T.axis.spatial(3, j)
+            B[0, vj] = A[vj]
+    for j in range(3):
+        with T.block("b"):
+            vj = T.axis.spatial(3, j)
+            C[vj] = B[0, vj]
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [(ROW_BY_ROW, "that b writes all of C"), (HALF_WRITTEN, "that a block writes, or b reads, all of B")],
+    ids=["a result of another row each time", "an intermediate that is written in part"],
+)
+def test_pad_einsum_copies_elements_that_have_a_value_only(program: str, found: str) -> None:
+    with pytest.raises(ScheduleError, match=f"it is not shown {found}"):
+        Schedule(from_source(program)).pad_einsum("b", [2])
+    whole = program.replace("B[0, vj] = A[vj]", "B[0, vj] = A[vj]\n            B[1, vj] = A[vj]")
+    if whole != program:  # the other row is copied, too, though nobody reads it
+        sch = Schedule(from_source(whole))
+        sch.pad_einsum("b", [2])
+        same_at_both_levels(from_source(whole), sch.func)
 
 
 def test_padding_of_symbolic_extents() -> None:

@@ -23,6 +23,7 @@ from minitvm.tir.nodes import BlockRealize, PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
 from minitvm.tir.transform.align_storage import aligned_strides
+from tests.fewer import examples
 
 from .meaning import same_meaning
 
@@ -292,7 +293,7 @@ def test_storage_keeps_the_meaning(func: PrimFunc, data: Any) -> None:
     same_meaning(func, _draw_each(func, data, *chosen))
 
 
-@settings(max_examples=25, phases=[Phase.explicit, Phase.generate])  # too many primitives to shrink in time
+@examples(8, 25, phases=[Phase.explicit, Phase.generate])  # too many primitives to shrink in time
 @given(prim_funcs(), st.data())
 def test_parts_are_scheduled_on(func: PrimFunc, data: Any) -> None:
     """After a partition or merge, whatever else is legal."""

@@ -18,12 +18,14 @@ from minitvm.reference.strategies.pairs import Chain
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Schedule, Trace
 from minitvm.tir.schedule.registry import transforms
+from tests.fewer import examples
 
 from .pairs import COSTLY, HEAD, IN_A_TEST, PAIRS, row, tally
 
 TRANSFORMS = [p.name for p in transforms()]
 
 
+@examples(15)
 @given(prim_funcs(), st.data())
 def test_schedules_keep_the_meaning(func: PrimFunc, data: Any) -> None:
     chain = Chain(func)

@@ -17,6 +17,7 @@ from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Instruction, Schedule, Trace
 from minitvm.tir.schedule.randomness import RandomNumbers
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
+from tests.fewer import examples
 
 
 def tiled(seed: int, func: PrimFunc | None = None) -> Schedule:
@@ -188,6 +189,7 @@ def test_a_refused_sampling_takes_no_random_number() -> None:
     assert sch.fork_seed() == same.fork_seed()
 
 
+@examples(15)
 @given(prim_funcs(), st.integers(1, 1000), st.data())
 def test_sampled_schedules_keep_the_meaning_and_replay(func: PrimFunc, seed: int, data: Any) -> None:
     sch = Schedule(func, seed=seed)

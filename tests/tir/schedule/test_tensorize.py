@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import minitvm
@@ -21,6 +21,7 @@ from minitvm.tir.schedule import Schedule
 from minitvm.tir.schedule.testing import loop_handles
 from minitvm.tir.tensor_intrin import TensorIntrin, cpu
 from minitvm.tir.verifier import verify
+from tests.fewer import examples
 
 from .layout_programs import tiled_matmuls
 from .meaning import same_at_both_levels, same_meaning
@@ -80,7 +81,7 @@ def test_conditions_on_outer_loops_stay_outside() -> None:
     same_at_both_levels(func, sch.func)
 
 
-@settings(max_examples=30)
+@examples(10, 30)
 @given(prim_funcs(), st.data())
 def test_random_subtrees_become_blocks(func: PrimFunc, data: Any) -> None:
     sch = Schedule(func)
@@ -227,7 +228,7 @@ def test_a_transposed_operand_is_refused() -> None:
         sch.tensorize(sch.get_loops("C")[0], MATMUL)
 
 
-@settings(max_examples=20)
+@examples(7, 20)
 @given(tiled_matmuls(), st.booleans())
 def test_random_products_take_the_intrinsic(case: Any, keep_unit: bool) -> None:
     func, tile = case

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm.errors import ArtifactError, InternalError, ScheduleError
@@ -18,6 +18,7 @@ from minitvm.script import tir as T
 from minitvm.tir import IndexMap
 from minitvm.tir.schedule import Schedule, Trace, testing
 from minitvm.tir.schedule.testing import replayed_at_the_end, verify_trace_roundtrip
+from tests.fewer import examples
 
 from .test_sampling import tiled
 
@@ -145,7 +146,7 @@ def _damaged(value: Any, path: tuple[Any, ...], junk: Any, how: str) -> Any:
     return value
 
 
-@settings(max_examples=200)
+@examples(65, 200)
 @given(st.data())
 def test_damaged_traces_never_crash(data: Any) -> None:
     """Every damage is an `ArtifactError`, or leaves another trace, which fits the program or does not."""

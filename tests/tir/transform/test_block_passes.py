@@ -13,18 +13,21 @@ from tests.tir.transform.through_passes import (
 )
 
 
+@pytest.mark.alike(most=2)
 @pytest.mark.parametrize("part", range(3))
 def test_passes_keep_what_a_program_of_blocks_computes(part: int) -> None:
     for seed in range(50 * part, 50 * part + 50):
         blocks_keep_the_meaning(seed)
 
 
+@pytest.mark.alike()
 @pytest.mark.parametrize("part", range(2))
 def test_passes_keep_what_threads_compute(part: int) -> None:
     for seed in range(30 * part, 30 * part + 30):
         threads_keep_the_meaning(seed)
 
 
+@pytest.mark.alike()
 @pytest.mark.parametrize("part", range(2))
 def test_passes_keep_what_stages_compute(part: int) -> None:
     for seed in range(30 * part, 30 * part + 30):

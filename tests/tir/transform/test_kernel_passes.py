@@ -57,6 +57,7 @@ def same(found: list[np.ndarray], wanted: list[np.ndarray]) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
 
 
+@pytest.mark.alike(most=2)
 @pytest.mark.parametrize("part", range(4))
 def test_passes_keep_what_a_kernel_computes(part: int) -> None:
     for seed in range(50 * part, 50 * part + 50):

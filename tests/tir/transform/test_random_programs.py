@@ -21,6 +21,7 @@ from minitvm.tir import Schedule
 from minitvm.tir.nodes import IRModule, PrimFunc
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
+from tests.fewer import examples
 from tests.mutants import programs, structures
 
 CPU = Target("cpu -vector_bits=128 -cores=2")
@@ -68,7 +69,7 @@ WIDE = ("float32", "int32", "int8", "uint8", "float16", "bfloat16", "int64", "fl
 
 
 @pytest.mark.parametrize("kind", [k for k in (*STATEMENTS, *VALUES) if k != "rounding"])
-@settings(max_examples=8)
+@examples(4, 8)
 @given(data=st.data())
 def test_each_kind_of_block_means_the_same(kind: str, data: Any) -> None:
     lowered_alike(data, data.draw(prim_funcs(kinds=(kind, "elementwise"), max_blocks=2, dtypes=WIDE)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import minitvm as tvm
@@ -14,11 +14,12 @@ from minitvm.reference import graph as interpreter
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.transform import lower
 from minitvm.tir.transform.share_values import share_values
+from tests.fewer import examples
 from tests.mutants.structures import repeated
 
 
 @given(func=st.composite(repeated)())
-@settings(max_examples=12)
+@examples(4, 12)
 def test_named_values_are_the_values(func: PrimFunc) -> None:
     assert check(func, lower(func, None, "main"))
 

@@ -41,6 +41,8 @@ from .....expr import (
 from ....analysis.accesses import update_operand
 from ....analysis.block_kinds import Scope, why_neither
 from ....analysis.declared import with_declared_regions
+from ....analysis.surely import all_read, writes_all
+from ....analysis.tree import written_buffers
 from ....conditions import all_of, conjuncts, is_const
 from ....nodes import (
     Block,
@@ -270,10 +272,41 @@ def one_shape_each(state: ScheduleState, block: BlockRealize, padding: Sequence[
     return None
 
 
+@requirement
+def copies_have_values(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
+    """every element that is copied has a value: the block writes all of a result that is padded; of a buffer that it
+    reads and that is padded, it reads every element, or another block writes every element, or it is an input that is
+    not written"""
+    tree = state.home(block)
+    around = tree.parent[tree.loops_above(block)[0]]  # where the copies go
+    scope, analyzer = tree.scope(block), state.analyzer(block)
+    results = {region.buffer for region in block.block.writes}
+    inputs = set(tree.func.buffers) - written_buffers(tree.func)
+    for buffer in _padded_buffers(block.block, _grown(block.block, padding)):
+        expected = f"every element of {buffer.name} that is copied has a value"
+        if buffer in results:
+            if not writes_all(tree, block, buffer, around):
+                found = f"it is not shown that {block.block.name} writes all of {buffer.name}"
+                return Failure({block.block: f"writes {buffer.name}"}, expected, found)
+            continue
+        writers = Scope.around(tree, block).writers(buffer)
+        if (
+            buffer not in inputs
+            and not all_read(tree, [block], buffer.full_region(), around, analyzer)
+            and not any(writes_all(tree, writer, buffer, scope.block) for writer in writers)
+        ):
+            found = f"it is not shown that a block writes, or {block.block.name} reads, all of {buffer.name}"
+            return Failure({block.block: f"reads {buffer.name}"}, expected, found)
+    return None
+
+
 @primitive(
     past="was padded",
-    requires=[einsum_block, trivial_binding, iterates, valid_padding, one_shape_each, padding_adds_nothing],
-)
+    requires=[
+        einsum_block, trivial_binding, iterates, valid_padding, one_shape_each, padding_adds_nothing,
+        copies_have_values,
+    ],
+)  # fmt: skip
 def pad_einsum(state: ScheduleState, block: BlockRealize, padding: list[int]) -> None:
     """Make the extents of a block's iterators multiples of `padding`, with padded copies of what it reads and writes.
 
