@@ -38,6 +38,7 @@ from tests.tir.schedule.property_programs import PROGRAMS
 from tests.tir.schedule.thread_programs import scheduled_for_gpu, scratch_of_threads
 from tests.tir.transform.block_programs import block_program
 from tests.tir.transform.grid_programs import grid_program
+from tests.tir.transform.loops_beside import loops, program
 from tests.tir.transform.reductions_on_threads import on_threads
 from tests.tir.transform.staged_programs import staged_program
 
@@ -219,6 +220,13 @@ def _seeded_programs(tally: Tally, draw: Draw) -> None:
         _lowered(tally, drawn[0], draw(st.sampled_from([None, CPU])))
 
 
+def _loops_beside(tally: Tally, draw: Draw) -> None:
+    """Parallel loops in a row, some of which touch different elements."""
+    func = program(draw(loops(open_sizes=draw(st.booleans()))))
+    tally.program(func)
+    _lowered(tally, func, CPU)
+
+
 def _operators(tally: Tally, draw: Draw, name: str) -> None:
     """A family of operators with any attributes, from the network to kernels."""
     graph = graph_of(random_call(name, draw(st.integers(0, 999))))
@@ -268,6 +276,7 @@ SOURCES = (
     Source("reductions on threads", _reductions_on_threads, 150),
     Source("instructions and asynchronous copies", _instructions, 40),
     Source("blocks, grids and stages", _seeded_programs, 600),
+    Source("parallel loops beside one another", _loops_beside, 60),
     Source("te_computes", _tensor_expressions, 200),
     Source("graphs", _networks, 500),
     Source("calls of operators", _operators, 880, tuple(sorted(OPERATORS))),
