@@ -20,7 +20,7 @@ from lessons.arenas import Live, arena, lower_bound, overlap, random_values
 from lessons.picture import Picture
 from minitvm import reference, te, tir
 from minitvm.errors import ExecutionError
-from minitvm.executable.nodes import ArenaSlice, CallKernel, Executable
+from minitvm.executable.nodes import ArenaSlice, Barrier, CallKernel, Executable
 from minitvm.executable.plan_memory import Lifetime, plan_memory
 from minitvm.graph.builder import GraphBuilder
 from minitvm.graph.nodes import Graph
@@ -155,7 +155,8 @@ assert len(fused.nodes) < len(net.nodes) / 2
 #
 # What is left between the groups needs memory. A value lives from the step that writes it to the last step that reads
 # it; then its bytes are free. The executable is a list of steps, and says for each value where it lives and when. (The
-# numbers of kernels have gaps: between two of them stands a barrier.)
+# numbers of kernels have a gap where a barrier stands. Two without a gap need nothing of each other and run at the same
+# time, so that their values share no bytes.)
 
 # %%
 program: Executable = minitvm.lower(net, stop_at="executable", accuracy="strict")
@@ -212,9 +213,10 @@ def moved_to(executable: Executable, old: int, new: int, nbytes: int) -> Executa
     return replace(executable, steps=tuple(steps))
 
 
-victim, intruder = next(
+victim, intruder = next(  # two values; what writes the second one runs alone, with barriers before and behind it
     (i, j) for i, v in enumerate(lives) for j, w in enumerate(lives)
-    if v.first < w.first < v.last and w.nbytes < v.nbytes and offsets[i] >= w.nbytes
+    if v.first < w.first < v.last and w.nbytes <= v.nbytes and offsets[i] >= w.nbytes
+    and all(isinstance(program.steps[k], Barrier) for k in (w.first - 1, w.first + 1))
 )  # fmt: skip
 late, early = residents[intruder], residents[victim]
 print(f"{late.name} is written in step {late.first}, and {early.name} is needed until step {early.last}")

@@ -116,14 +116,15 @@ def many_cases(draw: Callable[..., Any]) -> Case:
     return Case(tuple(middle), tuple(numbers))
 
 
-# One more than the largest number, and then the larger one of that and 1. Random programs do not always have it.
+# What random programs do not always have: one more than the largest number, and the larger one of that and 1; two rows
+# of one number each, three apart.
 WRAPS = Case((("add", 1, 0, 0, 1), ("max", 1, 0, 0, 1)), (0,) * 2 * SIZE + (2**31 - 1,) + (0,) * (SIZE - 1))
+APART = Case((("load", "acc", 0, 2 * SIZE, 2, 1, 3),), (0,) * 2 * SIZE + tuple(range(1, SIZE + 1)))
 
 
 def check(module: ModuleType) -> None:
     """Raises AssertionError with the smallest program whose results differ."""
 
-    @cases(150, case=st.one_of(many_cases(), st.just(WRAPS)))
     def runs_like_the_machine(case: Case) -> None:
         memory = case.memory()
         what = f"for these numbers in DRAM and this program\n{case}\n"
@@ -134,3 +135,7 @@ def check(module: ModuleType) -> None:
             found == expected and memory["dram"][: 3 * SIZE] == list(case.numbers),
             f"{what}dram[{3 * SIZE}:] is {found}; the machine has {expected} there",
         )
+
+    for case in (WRAPS, APART):
+        runs_like_the_machine(case)
+    cases(150, case=many_cases())(runs_like_the_machine)

@@ -67,7 +67,15 @@ def extents(
             if (k, axis) not in sizes and (k, axis) not in kept and not same(*pair)
         }
         if not unlike:
-            return Extents(_bounded(sizes, traced, begin, iterations, longest), frozenset(kept))
+            try:
+                return Extents(_bounded(sizes, traced, begin, iterations, longest), frozenset(kept))
+            except Unsupported:
+                doubtful = {at for at in sizes if _may_stay(traced.shapes[at[0]][at[1]], begin[at[0]][at[1]], sizes)}
+                if not doubtful:
+                    raise
+            kept |= doubtful
+            sizes = {at: size for at, size in sizes.items() if at not in doubtful}
+            continue
         tried = {**sizes, **unlike}
         traced = trace(tried)
         for (k, axis), size in unlike.items():
@@ -77,6 +85,14 @@ def extents(
                 kept.add((k, axis))
             else:
                 sizes[k, axis] = size
+
+
+def _may_stay(new: Dim, old: Dim, sizes: Mapping[Axis, SizeVar]) -> bool:
+    """Whether an extent that has no bound may be what it was: that of parts whose sizes data decide, put together.
+
+    So an update in the middle of an array is written: what is in front, the new entries, what is behind.
+    """
+    return isinstance(new, Expr) and not differ(new, old) and not set(free_vars(new)) & {*sizes.values()}
 
 
 def _bounded(

@@ -12,15 +12,18 @@ from minitvm.graph import Graph
 from minitvm.interop.onnx_backend import OnnxBackend, PreparedModel, Runner
 from minitvm.reference import graph as interpreter
 
-F32, I64 = TensorProto.FLOAT, TensorProto.INT64
+F32 = TensorProto.FLOAT
 
 
-def _sum() -> onnx.ModelProto:
-    """Over axes that are data."""
-    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)
+def _enlarged() -> onnx.ModelProto:
+    """By factors that are data."""
+    node = helper.make_node(
+        "Resize", ["x", "", "scales"], ["y"], mode="nearest", nearest_mode="floor",
+        coordinate_transformation_mode="asymmetric",
+    )  # fmt: skip
     inputs = [
         helper.make_tensor_value_info("x", F32, ["n", "m"]),
-        helper.make_tensor_value_info("axes", I64, [1]),
+        helper.make_tensor_value_info("scales", F32, [2]),
     ]
     graph = helper.make_graph([node], "g", inputs, [onnx.ValueInfoProto(name="y")])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
@@ -33,14 +36,14 @@ def test_contents_that_decide_shapes_are_taken_from_the_call() -> None:
         compiled.append(graph)
         return lambda inputs: interpreter.run(graph, inputs)
 
-    prepared = PreparedModel(_sum(), engine)
+    prepared = PreparedModel(_enlarged(), engine)
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    for axis, kinds in ((0, 1), (1, 2), (0, 2)):
-        (y,) = prepared.run([x, np.array([axis])])
-        np.testing.assert_array_equal(y, x.sum(axis))
+    for factors, kinds in (((1, 2), 1), ((3, 1), 2), ((1, 2), 2)):
+        (y,) = prepared.run([x, np.array(factors, np.float32)])
+        np.testing.assert_array_equal(y, x.repeat(factors[0], 0).repeat(factors[1], 1))
         assert len(compiled) == kinds
-    (y,) = prepared.run([x[:1], np.array([-1])])
-    assert y.shape == (1,)
+    (y,) = prepared.run([x[:1], np.array([1, 4], np.float32)])
+    assert y.shape == (1, 12)
 
 
 def test_run_node_compiles() -> None:
@@ -64,13 +67,13 @@ def test_what_cannot_be_imported_is_refused_when_prepared() -> None:
     with pytest.raises(UnsupportedOperator, match="Bernoulli"):
         OnnxBackend.prepare(model)
     assert not OnnxBackend.is_compatible(model)
-    assert OnnxBackend.is_compatible(_sum())
+    assert OnnxBackend.is_compatible(_enlarged())
 
 
 def test_devices_and_counts() -> None:
     assert OnnxBackend.supports_device("CPU") and OnnxBackend.supports_device("CPU:0")
     assert not OnnxBackend.supports_device("CUDA")
     with pytest.raises(InputError, match="CUDA"):
-        OnnxBackend.prepare(_sum(), "CUDA")
+        OnnxBackend.prepare(_enlarged(), "CUDA")
     with pytest.raises(InputError, match="takes 2 inputs"):
-        OnnxBackend.prepare(_sum()).run([np.zeros(6, np.float32)])
+        OnnxBackend.prepare(_enlarged()).run([np.zeros(6, np.float32)])

@@ -104,6 +104,7 @@ def slice_at_data(n: NodeContext, given_axes: Operand | None, given_steps: Opera
 
 
 _END = 2**62  # behind the end of every axis
+_FAR = 2**31 - 1  # the longest axis
 
 
 def _step(n: NodeContext, steps: Operand, k: int) -> Operand | int:
@@ -157,6 +158,8 @@ def _clamped(n: NodeContext, end: Operand, extent: Dim, forwards: Operand | bool
     It is from 0 to the extent; of a slice that goes backwards, from `before` to the last place.
     """
     length = n.number(extent, ())
+    if end.data is not None and not end.is_symbolic:
+        end = Operand.known(np.clip(end.data, -_FAR, _FAR), end.dtype)
     front = n.op("where", n.op("less", end, 0), n.op("add", end, length), end)
     least = _either(n, forwards, *(Operand.known(np.array(place)) for place in (0, before)))
     most = _either(n, forwards, length, n.op("subtract", length, 1))
