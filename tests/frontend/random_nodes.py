@@ -376,7 +376,10 @@ def _resize(d: Drawing) -> Node:
     least = 2 if attrs["coordinate_transformation_mode"] == "pytorch_half_pixel" else 1
     if d.flag():
         small = () if least > 1 else (0.5, 0.75)
-        inputs["scales"] = np.array([1, 1, *(d.one(*small, 1.0, 1.5, 2.0, 3.0) for _ in "hw")], np.float32)
+        factors = (*small, 1.0, 1.5, 2.0, 3.0)
+        if mode == "nearest" and attrs["coordinate_transformation_mode"] == "align_corners":
+            factors = (1.0, 2.0, 3.0)  # a known difference: test_resize_nearest_to_a_part_of_a_pixel
+        inputs["scales"] = np.array([1, 1, *(d.one(*factors) for _ in "hw")], np.float32)
     else:
         inputs |= {"scales": None, "sizes": int_array(*shape[:2], d.int(least, 8), d.int(least, 8))}
     if inputs["scales"] is None and d.flag():  # of a part of the picture, or of more than there is
