@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import ModelError, UnsupportedOperator
 from ..expr import EQ, Expr, SizeVar, as_expr
 from ..graph.nodes import Dim
-from .operand import Operand, ValueDependent
+from .operand import Operand, ValueDependent, known_dim
 from .operand_builder import OperandBuilder
 
 
@@ -132,8 +132,7 @@ class Conversion:
 
     def number(self, dim: Dim, shape: tuple[int, ...] = (1,)) -> Operand:
         """A dimension as data of one element, int64."""
-        data = np.full(shape, dim, object if isinstance(dim, Expr) else np.int64)
-        return Operand.known(data, "int64")
+        return known_dim(dim, shape)
 
     def bound(self, count: Operand, most: Dim, name: str = "count", size: SizeVar | None = None) -> SizeVar:
         """A new size, or `size`; its value is a number that a run computes. The run stops unless it is 0 to `most`."""

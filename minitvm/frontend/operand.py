@@ -78,6 +78,11 @@ class Operand:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
+def known_dim(dim: Dim, shape: tuple[int, ...] = ()) -> Operand:
+    """A dimension as the one element of an int64 array of that shape, whose contents are known."""
+    return Operand.known(np.full(shape, dim, object if isinstance(dim, Expr) else np.int64), "int64")
+
+
 def known_dims(dims: tuple[Dim, ...]) -> Operand:
     """Dimensions as an int64 vector whose contents are known."""
     if not any(isinstance(d, Expr) for d in dims):

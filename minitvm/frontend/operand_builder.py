@@ -22,7 +22,7 @@ from .bounds import Computed
 from .growing import Axis, Extents, Traced
 from .growing import extents as changing_extents
 from .matching import Pairs, fitted, match_cast, resized
-from .operand import Operand
+from .operand import Operand, known_dim
 from .output_names import with_output_names
 from .reshaping import divisors, exact, fitted_shape, is_zero, with_inferred
 
@@ -331,7 +331,7 @@ class OperandBuilder:
                 if trial is not None or not unchanged:
                     raise Traced([r.shape for r in results], self._bounds(first))
                 names = names.union(*(o.depends for o in (again, *results, *rows)))
-                counts = [self.value(self._number(results[k].shape[axis])) for k, axis in changing]
+                counts = [self.value(known_dim(results[k].shape[axis])) for k, axis in changing]
                 wide = [self._fitting(result, k, own[k].shape, extents, where) for k, result in enumerate(results)]
                 return self.value(again), [*wide, *counts], [self.value(r) for r in rows]
 
@@ -339,7 +339,7 @@ class OperandBuilder:
                 resized(self._builder, v, [extents.most.get((k, axis), d) for axis, d in enumerate(v.shape)])
                 for k, v in enumerate(begin)
             ]
-            counts = [self.value(self._number(begin[k].shape[axis])) for k, axis in changing]
+            counts = [self.value(known_dim(begin[k].shape[axis])) for k, axis in changing]
             with self._forgetting():
                 values = self._builder.loop(iteration, [*room, *counts], most=most, where=where, name=name, **bounds)
             behind = 1 + len(begin)
@@ -392,11 +392,6 @@ class OperandBuilder:
         size = SizeVar("entries")
         self._builder.op("bind_size", length, size=size, most=most, where=where)
         return size
-
-    def _number(self, dim: Dim) -> Operand:
-        data = np.empty((), object)
-        data[()] = dim
-        return _known(data, DType("int64"))
 
     def _bounds(self, first: int) -> dict[Var, Dim]:
         """The sizes that the operators from a position on bind, and their bounds."""

@@ -16,9 +16,9 @@ from typing import Any
 from ..backend import get, lookup
 from ..errors import InternalError
 from ..executable import nodes as x
-from ..executable.largest import largest
 from ..executable.plan_memory import Lifetime, plan_memory
 from ..expr import Expr, IntImm, Var, substitute
+from ..expr.largest import largest
 from ..lowering.lowered import LoweredFunc, LoweredKernel
 from ..tir.nodes import Allocate, Buffer, KernelCall, Seq, Stmt
 from .copies import with_copies

@@ -40,9 +40,7 @@ def team_waits(parallel: Sequence[bool], touches: Sequence[Sequence[Touch]]) -> 
     waits: list[bool] = []
     phase: list[tuple[bool, Sequence[Touch]]] = []
     for everyone, mine in zip(parallel, touches, strict=True):
-        wait = any(
-            a.meets(b) for other, theirs in phase if everyone or other for a in theirs for b in mine
-        )  # fmt: skip
+        wait = any(a.meets(b) for other, theirs in phase if everyone or other for a in theirs for b in mine)
         if wait:
             phase = []
         phase.append((everyone, mine))

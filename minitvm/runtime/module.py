@@ -14,8 +14,9 @@ from ..errors import InputError
 from ..events import Listener
 from ..executable import Executable, ScalarSpec, TensorSpec
 from ..executable.alignment import aligned_array
-from ..executable.largest import data_sizes, depends
+from ..executable.data_sizes import data_sizes
 from ..executable.memory import MemoryPlan, memory_plan
+from ..expr.largest import depends
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .device.arrays import DeviceArray, argument, resident
 from .program import BoundProgram, Progress, open_program, stamped_times

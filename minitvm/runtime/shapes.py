@@ -8,10 +8,11 @@ from operator import mul
 
 from ..errors import OTHER_SIZES, InputError, report
 from ..executable import BindSize, Dim, Executable, Loop, ScalarSpec, TensorSpec, evaluate
+from ..executable.data_sizes import data_sizes
 from ..executable.evaluation import Number, function_of
-from ..executable.largest import data_sizes, depends, largest
 from ..executable.nodes import Guard
 from ..expr import Expr, Var, divided, format_expr, free_vars
+from ..expr.largest import depends, largest
 
 Bindings = dict[Var, Number]
 _Check = tuple[Guard, Callable[[Bindings], Number], Callable[[Bindings], Number]]

@@ -90,7 +90,7 @@ def reads_where_data_say(block: Block) -> bool:
     last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]
     stores = list(find(block.body, BufferStore))
     loads = list(find(block.body, BufferLoad))
-    by_data = any(isinstance(n, BufferLoad) for load in loads for i in load.indices for n in walk(i))
+    by_data = any(contains(i, BufferLoad) for load in loads for i in load.indices)
     return by_data and all(_last_index_only(store, last) for store in stores)
 
 

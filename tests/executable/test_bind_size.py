@@ -12,8 +12,8 @@ import minitvm as tvm
 from minitvm import runtime
 from minitvm.errors import InputError, Unsupported, VerificationError
 from minitvm.executable import BindSize, evaluate, script, verify
-from minitvm.executable.largest import largest
 from minitvm.expr import Expr, Max, Min, SizeVar, free_vars
+from minitvm.expr.largest import largest
 from minitvm.graph import Graph, GraphBuilder, verify_graph
 from minitvm.graph.passes.dead_code import dead_code
 from minitvm.reference import executable as executables

@@ -45,11 +45,11 @@ class Room:
 
     It is a range of addresses as long as the machine has memory; pages come as they are touched. Less than a few huge
     pages come from the heap, and move as they grow. So does all memory, where the system does not give so many
-    addresses.
+    addresses, and what is not expected to grow again (`steady`).
     """
 
-    def __init__(self, alignment: int) -> None:
-        self._alignment = alignment
+    def __init__(self, alignment: int, steady: bool = False) -> None:
+        self._alignment, self._steady = alignment, steady
         self._range: np.ndarray[Any, Any] | None = None
         self._advised = 0  # bytes for which huge pages were asked
         self.memory = aligned_empty(0, alignment)
@@ -59,7 +59,7 @@ class Room:
         if nbytes <= self.memory.nbytes:
             return False
         moves = self._range is None
-        if self._range is None and nbytes >= 2 * _PAGE:
+        if self._range is None and nbytes >= 2 * _PAGE and not self._steady:
             self._range = _addresses(_all_memory(), self._alignment)
         if self._range is None or nbytes > self._range.nbytes:
             self._range, self.memory = None, huge_empty(nbytes, self._alignment)

@@ -43,7 +43,7 @@ from ..shapes import Bindings, SizeChecks, beyond_bound, rooms, shape_of
 from ..states import zeros_of
 from ..words import scalar_word
 from .executor import BARRIER, COPY, PARALLEL, SEQUENTIAL
-from .huge_pages import Room, huge_empty, move_to_huge_pages
+from .huge_pages import Room, move_to_huge_pages
 from .segments import (
     BEYOND,
     DECISION,
@@ -103,7 +103,7 @@ class CpuProgram:
         self.states = [zeros_of(spec) for spec in executable.states]
         move_to_huge_pages([*self.constants, *self.states])
         # Shared by programs bound to different shapes, only one of which runs at a time; they only grow.
-        self._arenas = [Room(max(a.alignment, ALIGNMENT)) for a in executable.arenas]
+        self._arenas = [Room(max(a.alignment, ALIGNMENT), isinstance(a.size, int)) for a in executable.arenas]
         self._bound: OrderedDict[Any, BoundProgram] = OrderedDict()
 
     @property
@@ -114,9 +114,7 @@ class CpuProgram:
     def arena(self, index: int, size: int) -> np.ndarray[Any, Any]:
         """At least `size` bytes for arena `index`; if a smaller one moves, the programs bound to it are dropped."""
         room = self._arenas[index]
-        if isinstance(self.executable.arenas[index].size, int) and not room.memory.nbytes:
-            room.memory = huge_empty(size, max(self.executable.arenas[index].alignment, ALIGNMENT))
-        elif room.grow(size):
+        if room.grow(size):
             self._bound.clear()
         return room.memory
 

@@ -102,9 +102,9 @@ class _Segments:
 
     def append(self, rows: list[NativeStep], number: int) -> None:
         """One step, or a loop with its body, at the end of a table."""
-        step = self.x.steps[number]
         if self.stamp is not None:
             rows.append(self.stamp(number))
+        step = self.x.steps[number]
         if not isinstance(step, Loop):
             rows.append(self.native(number))
             return

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import Var, find, walk
+from ...expr import Var, find
 from ...tir.analysis.registers import in_registers
 from ...tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc
 from ...tir.transform.pipeline import lower
@@ -118,7 +118,7 @@ def _loop(loop: For, around: Mapping[Var, int], registers: Collection[Buffer]) -
 
 
 def _accessed(kernel: PrimFunc) -> list[Any]:
-    return list(find(kernel.body, BufferLoad)) + [n.value for n in walk(kernel.body) if isinstance(n, BufferStore)]
+    return list(find(kernel.body, BufferLoad)) + [store.value for store in find(kernel.body, BufferStore)]
 
 
 def _micro_kernel(nest: Nest, registers: Collection[Buffer]) -> tuple[int, float, int]:

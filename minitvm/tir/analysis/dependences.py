@@ -30,12 +30,13 @@ from ...expr import (
     substitute,
 )
 from ...expr.kept import kept_with_node
-from ..conditions import is_const, uses
+from ..conditions import all_of, is_const, uses
 from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, Stmt
 from ..values import NotAnIndex, values
-from .bindings import iteration_map
+from .bindings import iteration_map, loop_ranges
 from .block_kinds import is_update
 from .threads import is_thread, owns
+from .touches import Touch
 from .tree import Tree, own_expressions, sub_statements
 
 _LARGEST_TABLE = 1 << 20  # iterations of one loop that are enumerated to see whether a map of them is injective
@@ -175,6 +176,12 @@ def point_at(
         within[inside] = Range(const(0, inside.dtype), r.extent)
         indices.append(r.start + inside)
     return Point(buffer, (*indices, *more), within, write, condition)
+
+
+def touched_point(touch: Touch, write: bool, around: Mapping[Var, Range] | None = None) -> Point:
+    """A touch as `arith.dependence` takes it, at the iterations of its own loops and of those `around` them."""
+    domain = {**(around or {}), **loop_ranges(touch.loops)}
+    return point_at(touch.buffer, touch.sides(), domain, write, all_of(touch.conditions))
 
 
 def _loads(stmt: Stmt, expressions: Iterable[Expr], loops: tuple[For, ...]) -> Iterator[Access]:

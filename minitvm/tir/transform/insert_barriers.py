@@ -39,7 +39,7 @@ from ...expr import (
 )
 from ...expr.intrin import COLLECTIVES
 from ..analysis.bindings import loop_ranges
-from ..analysis.dependences import point_at
+from ..analysis.dependences import touched_point
 from ..analysis.effects import effects, guarded
 from ..analysis.threads import LANES, differs, is_hardware_thread, is_of_a_warp, is_private, is_shared
 from ..analysis.touches import Touch
@@ -167,12 +167,7 @@ class _Threads:
         buffers = {touch.buffer for touch, write in (*first, *second) if write}
         threads = loop_ranges(self.loops)
         one, other = (
-            [
-                point_at(t.buffer, t.sides(), {**threads, **loop_ranges(t.loops)}, w, all_of(t.conditions))
-                for t, w in every
-                if t.buffer in buffers
-            ]
-            for every in (first, second)
+            [touched_point(t, write, threads) for t, write in every if t.buffer in buffers] for every in (first, second)
         )
         if not one or not other:
             return False

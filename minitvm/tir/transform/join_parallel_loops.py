@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from ...arith.dependence import Access, find_dependence
 from ...expr import Expr, IntImm, Var
-from ..analysis.bindings import loop_ranges
-from ..analysis.dependences import point_at
+from ..analysis.dependences import touched_point
 from ..analysis.effects import Effects, effects
-from ..conditions import all_of, is_const, iterations
+from ..conditions import is_const, iterations
 from ..nodes import Allocate, Buffer, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 
 
@@ -72,7 +71,7 @@ def _apart(first: For, second: For) -> bool:
 
 def _points(touched: Effects, buffers: set[Buffer]) -> list[Access]:
     return [
-        point_at(t.buffer, t.sides(), loop_ranges(t.loops), write, all_of(t.conditions))
+        touched_point(t, write)
         for write, touches in ((False, touched.reads), (True, touched.writes))
         for t in touches
         if t.buffer in buffers

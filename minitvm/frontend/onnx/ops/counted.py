@@ -95,7 +95,7 @@ def slice_at_data(n: NodeContext, given_axes: Operand | None, given_steps: Opera
     else:  # each axis is cut, those that are not meant from end to end
         listed = n.op("arange", start=0, stop=count, step=1, dtype="int64") if given_axes is None else given_axes
         axes = tuple(range(x.ndim))
-        starts, ends = (spread(n, listed, v, x.ndim, other) for v, other in ((starts, 0), (ends, _END)))
+        starts, ends = (spread(n, listed, v, x.ndim, other) for v, other in ((starts, 0), (ends, _FAR)))
         given_steps = None if given_steps is None else spread(n, listed, given_steps, x.ndim, 1)
     for k, axis in enumerate(axes):
         step = 1 if given_steps is None else _step(n, given_steps, k)
@@ -103,7 +103,6 @@ def slice_at_data(n: NodeContext, given_axes: Operand | None, given_steps: Opera
     return x
 
 
-_END = 2**62  # behind the end of every axis
 _FAR = 2**31 - 1  # the longest axis
 
 

@@ -51,8 +51,15 @@ def quotient(n: NodeContext, size: Dim, extent: Dim, dtype: str = "float32") -> 
     return result
 
 
-def _positions(n: NodeContext, extent: Dim, size: Dim, step: Operand, mode: str) -> Operand:
+Region = tuple[Operand, Operand]  # [1] each: where the part of an axis begins and ends, of which a result is made
+
+
+def _positions(
+    n: NodeContext, extent: Dim, size: Dim, step: Operand, mode: str, region: Region | None = None
+) -> Operand:
     """The position in the input of each output [size], in the dtype of the scale `step` [1]."""
+    if region is not None:
+        return positions_in(n, extent, size, region)
     dtype = str(step.dtype)
 
     def number(dim: Dim) -> Operand:
@@ -75,9 +82,6 @@ def _positions(n: NodeContext, extent: Dim, size: Dim, step: Operand, mode: str)
         one = Operand.known(np.ones(1, step.dtype.numpy))
         at = n.op("add", n.op("multiply", middle, n.op("subtract", one, covered)), at)
     return at
-
-
-Region = tuple[Operand, Operand]  # [1] each: where the part of an axis begins and ends, of which a result is made
 
 
 def positions_in(n: NodeContext, extent: Dim, size: Dim, region: Region) -> Operand:
@@ -107,7 +111,7 @@ def nearest_places(
     n: NodeContext, extent: Dim, size: Dim, step: Operand, mode: str, rounding: str, region: Region | None = None
 ) -> Operand:
     """The places [size] in an axis of `extent` elements that are nearest to the positions of the results."""
-    at = _positions(n, extent, size, step, mode) if region is None else positions_in(n, extent, size, region)
+    at = _positions(n, extent, size, step, mode, region)
     low = n.op("floor", at)
     match rounding:
         case "simple" if step.is_known and not step.is_symbolic and n.scalar(step, "the scale") < 1:
@@ -144,8 +148,7 @@ def interpolated(
     """
     extent, reach = x.shape[axis], _REACH[attrs["method"]]
     step = n.cast(ratio.value, "float64")
-    mode = attrs["coordinate_transformation_mode"]
-    at = _positions(n, extent, size, step, mode) if region is None else positions_in(n, extent, size, region)
+    at = _positions(n, extent, size, step, attrs["coordinate_transformation_mode"], region)
     widest = ratio.reach(reach)
     wide = antialias and not (isinstance(widest, int) and widest == reach)
     if wide:

@@ -7,10 +7,7 @@ run.
 from __future__ import annotations
 
 from ..expr import Var
-from ..expr.largest import depends, largest
 from .nodes import BindSize, Dim, Executable
-
-__all__ = ["data_sizes", "depends", "largest"]
 
 
 def data_sizes(executable: Executable) -> dict[Var, Dim]:
