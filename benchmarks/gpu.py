@@ -105,6 +105,14 @@ def compared(name: str, mine: Run, peer: Run, peer_name: str, wanted: float, tol
     return harness.Row(name, 1, medians["ours"], medians["peer"], peer_name, wanted)
 
 
+def _in_float32() -> None:
+    """PyTorch multiplies floats of 32 bits as such, and takes the convolutions that it finds fastest."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+
+
 def product(n: int, dtype: str) -> Graph:
     """An n x n product, summed in float32."""
     b = GraphBuilder("product")
@@ -117,7 +125,7 @@ def matmul(n: int = 4096) -> Iterator[harness.Row]:
     """Square products: on the multiply-add units, and on tensor cores."""
     import torch
 
-    torch.backends.cuda.matmul.allow_tf32 = False
+    _in_float32()
     for dtype, wanted in (("float32", 0.85), ("float16", 0.5), ("bfloat16", 0.5)):
         x, y = (torch.randn(n, n, device="cuda", dtype=getattr(torch, dtype)) for _ in "xy")
         mine = ours(product(n, dtype), {"x": x, "y": y})
@@ -153,7 +161,7 @@ def candidates(n: int = 4096) -> Iterator[harness.Row]:
 
     from minitvm.runtime.cuda import devices
 
-    torch.backends.cuda.matmul.allow_tf32 = False
+    _in_float32()
     target = devices.current().target
     for dtype, wanted in (("float32", 0.85), ("float16", 0.5)):
         x, y = (torch.randn(n, n, device="cuda", dtype=getattr(torch, dtype)) for _ in "xy")
@@ -226,7 +234,7 @@ def layers() -> Iterator[harness.Row]:
     """C1 to C12 and D1 to D9 beside cuDNN."""
     import torch
 
-    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = False, True
+    _in_float32()
     for name in (*CONVOLUTIONS, *DEPTHWISE):
         graph, inputs = layer(name)
         data = torch.from_numpy(inputs["data"]).cuda()
@@ -237,25 +245,45 @@ def layers() -> Iterator[harness.Row]:
         yield compared(name, ours(graph, {"data": data}), call, "cuDNN", 0.9)
 
 
-def networks() -> Iterator[harness.Row]:
-    """Ten networks beside torchvision's, in one CUDA graph each; those of torchvision have weights of their own."""
-    import torch
+def mobilenet() -> Any:
+    """MobileNet v1, which torchvision has not, with the layers of `models.mobilenet`."""
+    from torch import nn
+
+    def layer(inputs: int, outputs: int, kernel: int, stride: int, groups: int = 1) -> list[Any]:
+        convolution = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
+        return [convolution, nn.BatchNorm2d(outputs), nn.ReLU()]
+
+    layers, width = layer(3, 32, 3, 2), 32
+    pairs = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1)]
+    for channels, stride in pairs:
+        layers += [*layer(width, width, 3, stride, groups=width), *layer(width, channels, 1, 1)]
+        width = channels
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1024, 1000))
+
+
+def peer_network(name: str) -> Any:
+    """The network of torchvision of this name, with weights of its own."""
     import torchvision
+
+    if name == "mobilenet":
+        return mobilenet()
+    return getattr(torchvision.models, name)(weights=None, **_QUICK.get(name, {}))
+
+
+def networks() -> Iterator[harness.Row]:
+    """Ten networks beside torchvision's, in one CUDA graph each; results are those of our builds for the CPU."""
+    import torch
 
     from minitvm import models
 
+    _in_float32()
     for name in NETWORKS:
         network = models.get(name)
         (value,) = network.inputs
         x = torch.randn(*value.shape, device="cuda")
-        maker = getattr(torchvision.models, name, None)
-        if not callable(maker):  # a module of networks of that family
-            print(f"  {name}: torchvision has none")
-            continue
-        mine, peer = (
-            ours(network, {value.name: x}),
-            captured(maker(weights=None, **_QUICK.get(name, {})).cuda().eval(), x),
-        )
+        mine, peer = ours(network, {value.name: x}), captured(peer_network(name).cuda().eval(), x)
+        expected = minitvm.build(network, target="cpu")(x.cpu().numpy())
+        harness.require_agreement(name, "the build for the CPU", mine().numpy(), expected)
         medians = harness.interleaved({"ours": mine, "peer": peer}, at_least=0.01)
         yield harness.Row(name, 1, medians["ours"], medians["peer"], "PyTorch, CUDA graph", 1.0)
 

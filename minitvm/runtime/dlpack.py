@@ -73,9 +73,9 @@ def described(value: Any, stream: int | None = None) -> Foreign:
 
     Raises what the object raises, and BufferError for a capsule that is none of DLPack's.
     """
-    device = device_of(value) or (CPU, 0)
     capsule = value.__dlpack__() if stream is None else value.__dlpack__(stream=stream)
     tensor = _tensor(capsule)
+    device = (tensor.device_type, tensor.device_id)
     shape = tuple(tensor.shape[: tensor.ndim])
     dense, step = [], 1
     for size in reversed(shape):
@@ -89,10 +89,8 @@ def described(value: Any, stream: int | None = None) -> Foreign:
 
 
 def _tensor(capsule: Any) -> _Tensor:
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     try:
-        return _Tensor.from_address(pointer(capsule, _TENSOR))
+        return _Tensor.from_address(_held(capsule, _TENSOR))
     except ValueError as error:
         raise BufferError(f"the capsule is not one of DLPack that is still to be used: {error}") from None
 
@@ -140,6 +138,10 @@ def _forget(capsule: int) -> None:
 # Functions of their own: a capsule that is being freed cannot become an object again.
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+_held = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
 

@@ -192,7 +192,7 @@ class GraphModule(TvmMethods):
         return args
 
     def _call(self, values: Sequence[Any], out: Any) -> list[Array]:
-        arrays: Sequence[Any] = values
+        arrays: Sequence[Any] = values if self._device is None else self._on_device(values)
         # The fast path: arrays of shapes seen before. Other arguments are checked in full.
         key: Any = None
         if self._simple:
@@ -203,9 +203,9 @@ class GraphModule(TvmMethods):
         with self._lock:
             bound = self._known.get(key) if key is not None else None
             if bound is not None:
-                for a, dtype in zip(arrays, self._dtypes, strict=True):
+                for a, dtype, spec in zip(arrays, self._dtypes, self._inputs, strict=True):
                     # Other libraries' arrays have shapes too, and get here.
-                    if type(a) is DeviceArray and a.device is self._device and a.dtype == dtype:
+                    if type(a) is DeviceArray and a.device is self._device and a.type == spec.dtype:
                         continue
                     if type(a) is not np.ndarray or a.dtype is not dtype:
                         bound = None
@@ -215,7 +215,7 @@ class GraphModule(TvmMethods):
                         bound = None
                         break
             if bound is None:
-                arrays, bound = self._prepare(values)
+                arrays, bound = self._prepare(arrays)
             if self.executable.bounds:
                 check_bounds(self.executable, arrays, self._program.states)
             results = self._destinations(bound, out, arrays)
@@ -280,6 +280,15 @@ class GraphModule(TvmMethods):
             else:
                 shaped[number] = array.beginning(shape)
         return shaped
+
+    def _on_device(self, values: Sequence[Any]) -> list[Any]:
+        """The values of a call, those of other libraries on the device as arrays of its own."""
+        return [
+            value
+            if type(value) is DeviceArray or type(value) is np.ndarray or isinstance(spec, ScalarSpec)
+            else resident(self._what, spec, value, self._device) or value
+            for spec, value in zip(self._inputs, values, strict=True)
+        ]
 
     def _checked(self, spec: TensorSpec, value: Any) -> Any:
         """An input as it is used: an array of NumPy, or one that lies on the module's device."""

@@ -9,7 +9,7 @@ from minitvm import reference, strategy, te, topi
 from minitvm.arith import Analyzer
 from minitvm.codegen.numba_cuda import generate
 from minitvm.errors import ScheduleError, Unsupported
-from minitvm.expr import IntImm, Range, Var
+from minitvm.expr import IntImm, Range, Var, find
 from minitvm.runtime.cuda import simulated_warps
 from minitvm.runtime.cuda.faults import KernelFault
 from minitvm.strategy.algorithms import Convolution
@@ -21,7 +21,7 @@ from minitvm.strategy.gpu.matrices import Product, product_of_matrices
 from minitvm.strategy.registry import chosen
 from minitvm.target import Target
 from minitvm.tir.analysis.bindings import reaches_every_point
-from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.nodes import Allocate, PrimFunc
 from minitvm.tir.transform import lower
 from tests.runtime.grids_along import along
 from tests.runtime.test_cuda_warps import lanes_of
@@ -117,6 +117,34 @@ def in_parts() -> None:
     assert verdict.equal, str(verdict)
     launched = str(schedule.func)
     assert launched.count("blockIdx.x") == 2, "parts, and what adds them up"
+
+
+def rows_are_held_in_registers() -> None:
+    """Of whole vectors of all threads, and few of them; a block then shares what it has one of, and no row."""
+    target = Target("cuda -model=h100")
+    x, weight, bias = (
+        te.placeholder(shape, name=name) for name, shape in (("x", (3, 256)), ("w", (256,)), ("b", (256,)))
+    )
+    norm = te.create_prim_func([x, weight, bias, topi.layer_norm(x, weight, bias)])
+    for func in (te.create_prim_func([x, topi.softmax(x, axis=-1)]), norm):
+        held = [one for one in strategy.candidates(func, target) if one.knobs.get("held")]
+        assert [one.knobs["threads"] for one in held] == [32, 64] and strategy.candidates(func, target)[0].knobs["held"]
+        try:
+            schedule = held[0].schedule(func)
+        except ScheduleError as error:
+            raise AssertionError(str(error)) from error
+        verdict = reference.check(func, schedule.func, modes=["exact"])
+        assert verdict.equal and str(schedule.func).count("T.reads(x[") == 1, str(verdict)
+        (kernel,) = [f for name, f in lower(schedule.func, target, "main").items() if name != "main"]
+        storage = [(n.buffer.scope, int(n.buffer.shape[0])) for n in find(kernel.body, Allocate)]  # type: ignore[call-overload]
+        assert ("local", 8) in storage and all(size in (1, 8) for _, size in storage), storage
+        assert all(size == 1 for scope, size in storage if scope == "shared")
+    for length in (252, 8192):  # no whole vectors; too many for registers
+        long = te.placeholder((3, length), name="x")
+        every = strategy.candidates(te.create_prim_func([long, topi.softmax(long, axis=-1)]), target)
+        assert {one.knobs["threads"] for one in every if one.knobs.get("held")} == (
+            {256, 512, 1024} if length > 256 else set()
+        )
 
 
 def transformed() -> None:
@@ -227,6 +255,7 @@ def lanes_meet() -> None:
 
 
 CHECKS: tuple[Callable[[], None], ...] = (
+    rows_are_held_in_registers,
     axes_are_limited, shrunk, chosen_where_it_helps, even, uneven_and_double, owners_do_not_meet,
     open_extents_have_a_grid,
     all_parts_are_reached, chosen_tiles_fit, in_parts, transformed, joined_in_parts, tiles_cost_what_they_take,

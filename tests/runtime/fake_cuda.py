@@ -11,6 +11,7 @@ import ctypes
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import IntEnum
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,9 +23,8 @@ from minitvm.runtime.cuda import compile_pool, devices, driver
 from minitvm.runtime.cuda.architectures import compute_capability, runs_on
 from minitvm.runtime.cuda.simulator import simulated
 
-_SUCCESS = SimpleNamespace(name="CUDA_SUCCESS")
-_INVALID = SimpleNamespace(name="CUDA_ERROR_INVALID_VALUE")
-_NO_IMAGE = SimpleNamespace(name="CUDA_ERROR_NO_BINARY_FOR_GPU")
+Status = IntEnum("Status", {"CUDA_SUCCESS": 0, "CUDA_ERROR_INVALID_VALUE": 1, "CUDA_ERROR_NO_BINARY_FOR_GPU": 209})
+_SUCCESS, _INVALID, _NO_IMAGE = Status
 STREAM = 77
 ATTRIBUTES = {
     "MAX_THREADS_PER_BLOCK": 1024, "MAX_BLOCK_DIM_X": 1024, "MAX_BLOCK_DIM_Y": 1024, "MAX_BLOCK_DIM_Z": 64,
@@ -41,7 +41,7 @@ def cubin(source: str, entry: str, arch: str) -> bytes:
 class FakeDriver:
     """The module `cuda.bindings.driver` of a machine with one device of the architecture `arch`."""
 
-    CUresult = SimpleNamespace(CUDA_SUCCESS=_SUCCESS)
+    CUresult = Status
     CUfunction_attribute = SimpleNamespace(
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="dynamic", CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK="threads",
         CU_FUNC_ATTRIBUTE_NUM_REGS="registers",
@@ -69,9 +69,8 @@ class FakeDriver:
         return self._function(name)
 
     def _function(self, name: str) -> Callable[..., Any]:
-        method = getattr(type(self), f"_{name}")
-
         def call(*args: Any) -> Any:
+            method = getattr(type(self), f"_{name}")
             _require_arguments(name, args)
             self.commands.append(name)
             try:

@@ -168,8 +168,11 @@ def test_kernels_for_one_architecture_are_compiled_for_it(plugged: Plug, monkeyp
         ("sm_61", "cuda -arch=sm_61 -max_shared_memory_per_block=166912 -multiprocessors=2"),
     ],
 )
-def test_a_target_that_names_no_device_is_the_one_at_hand(plugged: Plug, arch: str, text: str) -> None:
+def test_a_target_that_names_no_device_is_the_one_at_hand(
+    plugged: Plug, arch: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     generic = Target("cuda")
+    monkeypatch.setenv(devices.VARIABLE, devices.SIMULATOR)
     assert code_target("cuda") == generic, "the simulator runs whatever it is given"
     plugged(arch)
     assert code_target("cuda") == code_target(generic) == Target(text) == Target(devices.current().target)

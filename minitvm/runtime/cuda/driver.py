@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,7 @@ def _name(driver: Any, device: Any) -> str:
 def _checked(driver: Any, result: tuple[Any, ...]) -> Any:
     """The values of a call of the driver; raises `CudaError` with its words where it failed."""
     status, *values = result
-    if status != driver.CUresult.CUDA_SUCCESS:
+    if status:  # CUDA_SUCCESS is 0
         _, text = driver.cuGetErrorString(status)
         raise CudaError(f"{status.name}: {text.decode() if isinstance(text, bytes) else text}")
     return values[0] if len(values) == 1 else tuple(values)
@@ -120,6 +121,7 @@ class CudaDevice:
 
     def __init__(self, number: int) -> None:
         self.driver = bindings()
+        self._set_current, self._synchronize = self.driver.cuCtxSetCurrent, self.driver.cuStreamSynchronize
         self.call("cuInit", 0)
         self.number = number
         handle = self.call("cuDeviceGet", number)
@@ -224,7 +226,13 @@ class CudaDevice:
     has_addresses = True
 
     def enter(self) -> None:
-        self.call("cuCtxSetCurrent", self.context)
+        self._quickly(self._set_current, self.context)
+
+    def _quickly(self, function: Callable[..., Any], *args: Any) -> None:
+        """A function of the driver without values, in the path of every run; as `call`."""
+        (status,) = function(*args)
+        if status:
+            _checked(self.driver, (status,))
 
     def over_host(self, address: int, nbytes: int) -> Any:
         raise NotImplementedError
@@ -259,23 +267,16 @@ class CudaDevice:
         words = np.array(words_of(values, about, _address), np.int64)
         pointers = words.ctypes.data + 8 * np.arange(len(words), dtype=np.uint64)
 
-        def queue() -> None:
-            self.call(
-                "cuLaunchKernel",
-                kernel,
-                *shape.blocks,
-                *shape.threads,
-                about.shared_bytes,
-                self.queue,
-                pointers.ctypes.data,
-                0,
-            )
+        place, launch = pointers.ctypes.data, self.driver.cuLaunchKernel
 
-        queue.words = words  # type: ignore[attr-defined] # what the pointers point to
+        def queue() -> None:
+            self._quickly(launch, kernel, *shape.blocks, *shape.threads, about.shared_bytes, self.queue, place, 0)
+
+        queue.words = words, pointers  # type: ignore[attr-defined] # what the driver reads
         return queue
 
     def finish(self) -> None:
-        self.call("cuStreamSynchronize", self.queue)
+        self._quickly(self._synchronize, self.queue)
 
     def recorded(self, queue: Callable[[], None]) -> Launch | None:
         """A graph of what `queue` queues: one launch from the host, whatever its length.
@@ -290,7 +291,7 @@ class CudaDevice:
             finally:
                 graph = self.call("cuStreamEndCapture", self.queue)
         ready = self.call("cuGraphInstantiate", graph, 0)
-        return lambda: self.call("cuGraphLaunch", ready, self.queue)
+        return partial(self._quickly, self.driver.cuGraphLaunch, ready, self.queue)
 
     def timed(self, before: Callable[[], None], queue: Callable[[], None]) -> float:
         """Seconds between two events on the stream."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -27,10 +26,16 @@ KEPT = 8  # pieces of one size that wait for the next result
 class DeviceArray:
     """A dense array on a device. `numpy()` copies it to the host; by DLPack other libraries use it where it lies."""
 
+    _free: list[Any] | None = None  # where its memory goes when nobody has the array any more
+
     def __init__(self, device: Device, buffer: Any, dtype: DType, shape: Sequence[int], owner: Any = None) -> None:
         self.device, self.buffer, self.owner = device, buffer, owner
         self.address = device.address(buffer)
-        self.type, self.shape = DType(dtype), tuple(int(n) for n in shape)
+        self.type, self.shape = dtype if type(dtype) is DType else DType(dtype), tuple(map(int, shape))
+
+    def __del__(self) -> None:
+        if self._free is not None and len(self._free) < KEPT:
+            self._free.append(self.buffer)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -98,11 +103,10 @@ class Pool:
 
     def array(self, device: Device, dtype: DType, shape: Sequence[int], what: str) -> DeviceArray:
         """A new array; its memory comes back when the last one who uses it has gone."""
-        nbytes = prod(shape) * DType(dtype).bytes
+        nbytes = prod(shape) * dtype.bytes
         free = self._free.setdefault(nbytes, [])
-        buffer = free.pop() if free else self._allocate(nbytes, what)
-        made = DeviceArray(device, buffer, dtype, shape)
-        weakref.finalize(made, _give_back, free, buffer)
+        made = DeviceArray(device, free.pop() if free else self._allocate(nbytes, what), dtype, shape)
+        made._free = free
         return made
 
     def filled(self, device: Device, data: np.ndarray[Any, Any]) -> DeviceArray:
@@ -112,11 +116,6 @@ class Pool:
             device.write(Place(array.buffer), as_bytes(np.ascontiguousarray(data)))
             device.finish()
         return array
-
-
-def _give_back(free: list[Any], buffer: Any) -> None:
-    if len(free) < KEPT:
-        free.append(buffer)
 
 
 def place_of(value: Any) -> tuple[int, int] | None:

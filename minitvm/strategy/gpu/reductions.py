@@ -42,6 +42,7 @@ from ..blocks import (
 from ..candidate import Candidate, Cost, Knob, Unfit
 from ..registry import rule
 from ..rows import normalizes_rows
+from . import held_rows
 from .costs import processors_of
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
 from .grid import fused, over_blocks, over_blocks_and_threads
@@ -61,7 +62,10 @@ _BLOCKS = 32  # that a multiprocessor keeps at most
 
 @rule("gpu", normalizes_rows)
 def rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
-    """The blocks of a row one after the other, in one block of threads; the number of threads is decided."""
+    """The blocks of a row one after the other, in one block of threads.
+
+    The number of threads is decided, and whether they hold the row in registers.
+    """
     *_, result = blocks_of(func)
     *leading, last = extents(axis.dom.extent for axis in result.iter_vars)
     count, length = volume(leading, _OPEN), last or _OPEN
@@ -70,13 +74,13 @@ def rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     lanes = max(1, int(target.vector_lanes("float32")))
     others = threads_of_a_block(count, target)
 
-    def price(threads: int) -> Cost:
-        in_vectors = lanes if threads == 1 and _in_turn(target) else 1
+    def price(threads: int, held: bool) -> Cost:
+        in_vectors = lanes if held or (threads == 1 and _in_turn(target)) else 1
         steps = sum(ceil(length / threads) / in_vectors for _ in blocks_of(func))
-        passes = sum(1 for _ in blocks_of(func))
+        passes = 1 if held else sum(1 for _ in blocks_of(func))
         return _price(count, length, steps, threads, passes, meetings, target, neighbours=threads > 1)
 
-    def apply(sch: Schedule, threads: int) -> None:
+    def apply(sch: Schedule, threads: int, held: bool) -> None:
         inline_injective(sch)
         *before, final = (block.name for block in blocks_of(sch.func))
         leading = sch.get_loops(sch.get_block(final))[:-1]
@@ -84,18 +88,30 @@ def rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
             _thread_a_row(sch, leading, before, others, lanes)
             return
         row = _blocks_of_threads(sch, leading)
-        for name in reversed(before):
+        done: set[str] = set()
+        if held:
+            done = held_rows.hold(sch, row, before, final, threads, lanes)
+        for name in () if held else reversed(before):
             sch.compute_at(sch.get_block(name), row, preserve_unit_loops=True)
         room = int(getattr(target, "max_shared_memory_per_block", 32 << 10)) // 4
         for name in before:
             whole = not is_reduction(block_of(sch, sch.get_block(name)))
+            if whole and name in done:
+                continue
             if not whole or (last or room) * widest(result) <= room:
                 attempt(lambda name=name: sch.set_scope(sch.get_block(name), 0, "shared"))  # type: ignore[misc]
         for name in (*before, final):
-            _shared_out(sch, name, threads, 1, lanes=lanes)
+            if name not in done:
+                _shared_out(sch, name, threads, 1, lanes=lanes)
 
     for threads in (1, *_team_sizes(length, target)):
-        yield Candidate(knobs={"threads": threads}, price=price, apply=apply)
+        for held in (False, True) if threads > 1 and _holds(last, threads, lanes, target) else (False,):
+            yield Candidate(knobs={"threads": threads, "held": held}, price=price, apply=apply)
+
+
+def _holds(length: int | None, threads: int, lanes: int, target: Any) -> bool:
+    """Whether the threads of a block may hold a row: they are as many at once, and have registers."""
+    return target.local_memory_helps and not _in_turn(target) and held_rows.fits(length, threads, lanes)
 
 
 def _thread_a_row(sch: Schedule, leading: list[Any], before: list[str], threads: int, lanes: int) -> None:

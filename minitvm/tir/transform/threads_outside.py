@@ -17,7 +17,8 @@ becomes
             B[bx * 16 + tx] = S[15 - tx]                         # `insert_barriers` puts a barrier in front
 
 A machine has no other loops over threads: a kernel is what one of them does. Local storage that several stages use is
-the block's, and becomes shared. Stages that may hand on values in memory
+the block's, and becomes shared; but where one dimension of it is the number of the thread in every access, each thread
+has its part for itself. Stages that may hand on values in memory
 that all blocks see get a barrier here, of which `insert_barriers` keeps those that are needed.
 """
 
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...arith import Analyzer
 from ...errors import Unsupported
 from ...expr import (
     EQ,
@@ -35,6 +37,7 @@ from ...expr import (
     Node,
     StringImm,
     Var,
+    children,
     find,
     map_children,
     replace,
@@ -95,7 +98,7 @@ def _of_the_block(allocation: Allocate) -> Allocate:
         # Kernels hand it on to each other: no block of threads has it for itself.
         common = replace(buffer, scope="global")
         return replace(allocation, buffer=common, body=_moved(body, buffer, common))
-    if all(str(l.thread) in owners for l, _ in threads):
+    if all(str(l.thread) in owners for l, _ in threads) or _is_of_a_thread_each(body, buffer):
         return allocation
     new = replace(allocation, buffer=replace(buffer, scope="shared"))
     new = replace(new, body=_moved(body, buffer, new.buffer))
@@ -104,6 +107,29 @@ def _of_the_block(allocation: Allocate) -> Allocate:
             wide = widened(loop, new.buffer)
             new = Allocate(wide, in_own_part(new.body, new.buffer, wide, loop), aligned_behind(new))
     return new
+
+
+def _is_of_a_thread_each(body: Stmt, buffer: Buffer) -> bool:
+    """Whether along one dimension of a buffer every access is at the number of its thread, of one axis of threads."""
+    dimensions = set(range(buffer.ndim))
+    axes: set[str] = set()
+
+    def visit(node: Node, around: tuple[For, ...]) -> None:
+        inner = (*around, node) if isinstance(node, For) else around
+        if isinstance(node, BufferLoad | BufferStore) and node.buffer is buffer:
+            threads = [loop for loop in inner if is_hardware_thread(loop)]
+            axes.update(str(loop.thread) for loop in threads)
+            if len(threads) != 1 or len(axes) > 1:
+                dimensions.clear()
+            analyzer = Analyzer.inside(*inner)
+            dimensions.intersection_update(
+                d for d in dimensions if analyzer.simplify(node.indices[d]) is threads[0].var
+            )
+        for child in children(node):
+            visit(child, inner)
+
+    visit(body, ())
+    return bool(dimensions)
 
 
 def _moved(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:

@@ -51,6 +51,12 @@ JOINED.edit("virtual threads fetch, each for itself", "schedule", "tile.fetch ==
 JOINED.edit("a second kernel is free", "tile_cost", "if tile.splits > 1:", "if False:")
 JOINED.edit("few warps are as good as many", "tile_cost", "max(1.0, _SCHEDULERS / warps)", "1.0")
 JOINED.edit("threads fetch no vectors", "fetches_of", "run if axis == len(axes) - 1 or", "1 if axis < 9 or")
+HELD = Faults("rows in registers", "minitvm.strategy.gpu.held_rows", [TILES_ON_GPUS])
+HELD.edit("threads have no place of their own", "hold", "from_func(places,", "from_func(lambda *index: list(index),")
+HELD.edit("rows need not be whole vectors", "fits", "length % (threads * lanes) == 0 and", "")
+HELD.edit("registers have no end", "fits", "length // threads <= _MOST", "length > 0")
+HELD.edit("only the first block reads the copy", "_copied", 'at, "local", handles)', 'at, "local", handles[:1])')
+HELD.edit("vectors are copied along columns as well", "_rows_read", "and extents(buffer.shape) == sizes", "")
 MATRICES = Faults("sums as products of matrices", "minitvm.strategy.gpu.matrices", [TILES_ON_GPUS])
 MATRICES.edit(
     "rows and columns change places", "product_of_matrices", "swapped = first is not loads[0]", "swapped = True"

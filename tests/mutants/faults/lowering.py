@@ -188,6 +188,7 @@ STAGES.edit("no barrier between stages", "_stages", "parts and _meet(Seq.of(*par
 STAGES.edit("a stage of its own loops is done by one thread", "_stages", "if is_hardware_loop(stmt):",
             "if is_hardware_loop(stmt) and False:")  # fmt: skip
 STAGES.edit("as many threads as the last stage has", "_whole", "IntImm(max(sizes)", "IntImm(sizes[-1]")
+STAGES.edit("each thread owns what it reads of others", "_is_of_a_thread_each", "is threads[0].var", "is not None")
 SAFE = Faults("thread_storage", "minitvm.tir.schedule.thread_storage", [GRIDS])
 SAFE.edit(
     "threads may meet in shared storage", "_is_alone", "if not depends(loop, block):", "if True:",

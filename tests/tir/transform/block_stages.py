@@ -16,7 +16,7 @@ TILE, BLOCKS = 8, 3
 
 
 def staged(draw: Any) -> tuple[PrimFunc, Schedule]:
-    """A chain of stages, each of which turns its tile around, in storage that threads share or in memory."""
+    """A chain of stages, each of which turns its tile around, in memory or in storage, shared or their own."""
     count = draw(st.integers(1, 3))
     tensors = [te.placeholder((TILE * BLOCKS,), dtype="int32", name="A")]
     for number in range(count + 1):
@@ -28,17 +28,23 @@ def staged(draw: Any) -> tuple[PrimFunc, Schedule]:
         sch.get_loops(sch.get_block(last))[0], [BLOCKS, None, draw(st.sampled_from((TILE, 4)))]
     )
     sch.bind(over, "blockIdx.x")
-    sch.bind(threads, "threadIdx.x")
+    loops = [threads]
     for name in reversed(earlier):
         block = sch.get_block(name)
         sch.compute_at(block, sch.get_loops(sch.get_block(last))[0])
+        number = draw(st.sampled_from((TILE, TILE, 4, 2)))
         try:
-            if draw(st.booleans()):
-                sch.set_scope(block, 0, "shared")
+            scope = draw(st.sampled_from(("global", "shared", "local")))
+            if scope != "global":
+                sch.set_scope(block, 0, scope)
+            if draw(st.booleans()):  # then a dimension may be the number of the thread
+                sch.transform_layout(block, ("write", 0), lambda i, n=number: [i // n, i % n])
         except ScheduleError:
             pass
-        _, inner = sch.split(sch.get_loops(block)[1], [None, draw(st.sampled_from((TILE, TILE, 4, 2)))])
-        sch.bind(inner, "threadIdx.x")
+        _, inner = sch.split(sch.get_loops(block)[1], [None, number])
+        loops.append(inner)
+    for loop in loops:
+        sch.bind(loop, "threadIdx.x")
     return func, sch
 
 

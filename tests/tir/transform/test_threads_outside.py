@@ -13,8 +13,9 @@ from minitvm.errors import Unsupported
 from minitvm.expr import Call, walk
 from minitvm.reference import kernel as kernel_reference
 from minitvm.reference import tir as reference
+from minitvm.script import from_source
 from minitvm.script import tir as T
-from minitvm.tir.nodes import For, PrimFunc
+from minitvm.tir.nodes import Allocate, For, PrimFunc
 from minitvm.tir.transform import lower
 from minitvm.tir.transform.threads_outside import threads_outside
 from tests.tir.transform.block_stages import BLOCKS, TILE, staged
@@ -77,6 +78,41 @@ def each_its_own(A: T.Buffer((32,), "int32"), B: T.Buffer((32,), "int32"), C: T.
 
 def test_stages_in_which_each_thread_keeps_to_its_own_get_none() -> None:
     assert barriers(lower(each_its_own, None, "main")["main_kernel_0"]) == []
+
+
+@T.prim_func
+def held(A: T.Buffer((2, 64), "int32"), C: T.Buffer((2, 64), "int32")) -> None:
+    S = T.alloc_buffer((2, 4, 16), "int32", scope="local")
+    for bx in T.thread_binding(2, thread="blockIdx.x"):
+        for k in range(4):
+            for tx in T.thread_binding(16, thread="threadIdx.x"):
+                with T.block("S"):
+                    v, e = T.axis.spatial(2, bx), T.axis.spatial(64, k * 16 + tx)
+                    S[v, e // 16, e % 16] = A[v, e]
+        for k in range(4):
+            for tx in T.thread_binding(16, thread="threadIdx.x"):
+                with T.block("C"):
+                    v, e = T.axis.spatial(2, bx), T.axis.spatial(64, k * 16 + tx)
+                    C[v, e] = S[v, e // 16, e % 16] + S[v, 3 - e // 16, e % 16]
+
+
+@pytest.mark.parametrize(("place", "scope"), [("e % 16", "local"), ("15 - e % 16", "shared"), ("e % 8", "shared")])
+def test_local_storage_with_a_dimension_of_threads_is_each_threads_own(place: str, scope: str) -> None:
+    """Of the last read the index along that dimension varies; a thread has 4 elements then, a block all."""
+    text = held.script().replace("S[v, 3 - e // 16, e % 16]", f"S[v, 3 - e // 16, {place}]")
+    func = from_source(text)
+    module = lower(func, None, "main")
+    (storage,) = {n.buffer for n in walk(module["main_kernel_0"].body) if isinstance(n, Allocate)}
+    assert (storage.scope, int(storage.shape[0])) == (scope, 4 if scope == "local" else 64)
+    assert barriers(module["main_kernel_0"]) == ([] if scope == "local" else ["shared"])
+    array, wanted, found = (
+        np.arange(128, dtype="int32").reshape(2, 64),
+        np.zeros((2, 64), "int32"),
+        np.zeros((2, 64), "int32"),
+    )
+    reference.run(func, array, wanted)
+    kernel_reference.run(module, array, found)
+    np.testing.assert_array_equal(found, wanted)
 
 
 @T.prim_func
