@@ -44,6 +44,7 @@ from ..tir.nodes import (
     copied_load,
 )
 from ..tir.tensor_intrin.warpgroups import reads_by_proxy
+from . import warpgroups
 from .grids import GridEmitter
 from .index_width import index_dtype
 from .numba_expressions import short_name
@@ -149,6 +150,7 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
     def evaluate(self, stmt: Evaluate) -> None:
         if isinstance(stmt.value, Call) and stmt.value.op == "tvm_storage_sync":
             if self.has_products:
+                warpgroups.finish(self)
                 self.line(f"{self.operation('proxy_fence')}()")  # they see what was written to shared storage
             self.line("cuda.syncthreads()")
         elif isinstance(stmt.value, Call) and stmt.value.op in (COMMIT, WAIT) and self.has_async_copies:

@@ -23,6 +23,7 @@ def fill(emitter: Any, stmt: Instruction) -> None:
     """An accumulator of zeros."""
     _needs(emitter, stmt)
     (tile,) = stmt.tiles
+    finish(emitter)
     zeros = emitter.operation(f"wgmma_zeros_{ROWS}x{columns_of(stmt.name)}")
     emitter.line(f"{_sums(emitter, tile)} = {zeros}()")
 
@@ -31,6 +32,7 @@ def store(emitter: Any, stmt: Instruction) -> None:
     """An accumulator to memory: each thread its pairs of neighbours, at once where they surely lie at even places."""
     _needs(emitter, stmt)
     fragment, place = stmt.tiles
+    finish(emitter)
     array, start = start_of(emitter, place)
     row = stride_of(emitter, place, 0)
     at_once = 2 if all(divides(emitter, index, 2) for index in (place.places[0].indices[0], row)) else 1
@@ -41,7 +43,12 @@ def store(emitter: Any, stmt: Instruction) -> None:
 
 
 def multiply(emitter: Any, stmt: Instruction) -> None:
-    """A `wgmma.mma_async` for each 16 steps, together a group, for which the threads wait."""
+    """A `wgmma.mma_async` for each 16 steps, together a group.
+
+    It runs on while the threads do something else, until they `finish` it: before a barrier, behind which its operands
+    may be overwritten, and before anything but products touches sums. That is what a program allows without this, too:
+    the other warpgroups of a block may be as far behind with what they multiply.
+    """
     _needs(emitter, stmt)
     a, b, c = stmt.tiles
     turned = stmt.name.endswith("_nt")
@@ -58,6 +65,10 @@ def multiply(emitter: Any, stmt: Instruction) -> None:
         operands = f"{array_a}, {emitter.word(f'{start_a} + {at_a}')}, {array_b}, {emitter.word(f'{start_b} + {at_b}')}"
         emitter.line(f"{sums} = {name}({sums}, {operands}, {2 * apart_b})")
     emitter.line(f"{emitter.operation('wgmma_commit')}()")
+
+
+def finish(emitter: Any) -> None:
+    """The threads wait for the products that they began."""
     emitter.line(f"{emitter.operation('wgmma_wait')}(0)")
 
 

@@ -33,6 +33,7 @@ ANNOTATIONS: dict[str, tuple[Any, ...]] = {
     "software_pipeline_stage": ([0, 1], [0, 0, 1], [1, 0], [0], [0, -1], [0, 10**9]),
     "software_pipeline_order": ([0, 1], [1, 0], [0, 1, 2], [0, 0], [5, 6]),
     "software_pipeline_async_stages": ([0], [1], [-1], [0, 0]),
+    "software_pipeline_spare_versions": (1, 2, 0, -1, 10**9, True),
     "double_buffer_scope": (0, 1, -1, 99),
     "double_buffer_write": (0, 1, True),
     "prefetch": (1, 0, -1, 10**6),

@@ -53,6 +53,26 @@ def test_stores_to_shared_storage_are_made_known() -> None:
     stores_are_made_known()
 
 
+def test_products_run_on_while_the_next_operands_are_copied() -> None:
+    """In the loop of three stages: wait, one barrier, multiply, copy."""
+    text = generate(kernel_of("three stages"), Target(TARGET))
+    loop = text[text.index("async_wait(1)") :]
+    order = [
+        "async_wait(1)",
+        "wgmma_wait(0)",
+        "syncthreads",
+        "= wgmma_64x8x16",
+        "wgmma_commit",
+        "async_copy",
+        "wgmma_wait(0)",
+    ]
+    places = [0]
+    for part in order:
+        places.append(loop.index(part, places[-1] + 1 if places[-1] else 0))
+    assert places == sorted(places) and loop[: places[-1]].count("syncthreads") == 1
+    assert loop.index("wgmma_store") > places[-1]
+
+
 def test_pairs_are_stored_at_even_places() -> None:
     pairs_are_stored_at_even_places()
 
@@ -63,13 +83,14 @@ def test_ptx() -> None:
     kernel = kernel_of("bfloat16, two groups")
     ptx = compiler.ptx_of(generate(kernel, Target(TARGET)), kernel.name, "sm_90a")
     product = "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"
-    order = [product, "wgmma.commit_group.sync.aligned", "wgmma.wait_group.sync.aligned 0"]
-    order = ["cp.async.wait_group", "fence.proxy.async.shared::cta", "bar.sync", "wgmma.fence.sync.aligned", *order]
+    wait = "wgmma.wait_group.sync.aligned 0"  # in front of a barrier, and of what reads sums
+    order = ["cp.async.wait_group", wait, "fence.proxy.async.shared::cta", "bar.sync", "wgmma.fence.sync.aligned"]
+    order += [product, "wgmma.commit_group.sync.aligned", wait, "st.global"]
     at = ptx.index("cp.async.wait_group")
     for text in order:
         assert text in ptx[at:], text
         at = ptx.index(text, at)
-    assert ptx.count(product) == 4 * ptx.count("wgmma.wait_group") == 4
+    assert ptx.count(product) == 4 * ptx.count("wgmma.commit_group") == 4
     # With 128-byte swizzle, 8 lines are 1024 bytes. Of the one slab of the second operand there is no next one.
     for lead in (16, 0):
         assert str(1 << 62 | 1024 // 16 << 32 | lead // 16 << 16) in ptx

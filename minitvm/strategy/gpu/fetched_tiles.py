@@ -223,3 +223,16 @@ def _conditions(e: Node) -> list[Expr]:
     for child in children(e):
         conditions += _conditions(child)
     return conditions
+
+
+def in_stages(sch: Schedule, piece: Any, stages: int) -> None:
+    """Run a loop of two copies and a product as a pipeline, with so many pieces in shared storage at a time.
+
+    Of two, a step begins the next copies, and multiplies meanwhile. Of more it multiplies first, and then copies to
+    where the step before has multiplied: products that run on, and copies, are under way at the same time.
+    """
+    sch.annotate(piece, "software_pipeline_stage", [0, 0, stages - 1])
+    sch.annotate(piece, "software_pipeline_order", [0, 1, 2] if stages == 2 else [1, 2, 0])
+    sch.annotate(piece, "software_pipeline_async_stages", [0])
+    if stages > 2:  # else what is multiplied is what is overwritten, and threads would wait in between
+        sch.annotate(piece, "software_pipeline_spare_versions", 1)

@@ -81,7 +81,7 @@ class _Hidden:
     moved: float
 
 
-# Of a way to fetch with two stages, or with three and more: fitted to 140 tiles of products of eight shapes on an H100,
+# Of a way to fetch with two stages, or with three and more: fitted to 175 tiles of products of eight shapes on an H100,
 # from 49 x 512 x 2048 to 4096 x 4096 x 4096, with a standard deviation of 12 %.
 _HIDDEN = {
     (BEHIND, 2): _Hidden(0.0, 4.0, 25.0, 1.25), (ASYNC, 2): _Hidden(4.8, 2.0, 0.0, 0.0),

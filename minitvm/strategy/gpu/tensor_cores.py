@@ -40,7 +40,7 @@ from ..candidate import Candidate, Cost
 from ..registry import rule
 from ..roles import operands
 from .fallback import THREADS, on_the_grid
-from .fetched_tiles import along, fetched
+from .fetched_tiles import along, fetched, in_stages
 from .grid import MOST, fused, in_groups
 from .matrices import Product as MatrixProduct
 from .matrices import as_matrices, product_of_matrices
@@ -235,10 +235,9 @@ def _schedule(sch: Schedule, product: Product, tile: WarpTile, scope: str) -> se
         across = (width, steps) if product.transposed else (steps, width)
         _in_tiles(sch, fragment, (16, steps) if scope == tensor_cores.MATRIX_A else across, name)
     _in_tiles(sch, writer, (16, 8), tensor_cores.STORE if last is None else tensor_cores.STORE_SHARED)
-    for loop, when in ((ki, [0, 0, 0]), (ko, [0, 0, tile.stages - 1])):
-        sch.annotate(loop, "software_pipeline_stage", when)
-        sch.annotate(loop, "software_pipeline_order", [0, 1, 2])
-    sch.annotate(ko, "software_pipeline_async_stages", [0])
+    sch.annotate(ki, "software_pipeline_stage", [0, 0, 0])
+    sch.annotate(ki, "software_pipeline_order", [0, 1, 2])
+    in_stages(sch, ko, tile.stages)
     sch.unroll(ki)
     if last is not None:
         stored_by_all(sch, last, warps)

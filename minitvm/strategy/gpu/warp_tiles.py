@@ -33,6 +33,7 @@ _FROM_L2 = 32  # bytes a cycle of a multiprocessor, if all fetch
 _AT_ONCE = 16  # bytes that a thread fetches, or an instruction for each row of a fragment, at best
 _BESIDE = 0.2  # of the time of a resource that is not the busiest one is not hidden behind it
 _BARRIER = 350.0  # cycles in which a block waits for its last warp, and for the first fragments of a piece
+_OVERLAPPED = 0.3  # of that is left where copies begin behind the products of a step (`fetched_tiles.in_stages`)
 _LATENCY = 800.0  # cycles until a copy has arrived
 _START = 1500.0  # cycles until a block has begun
 _MULTIPROCESSORS = 132  # where a target does not say
@@ -174,7 +175,8 @@ def warp_tile_cost(product: Matrices, tile: WarpTile, by_way: bool, padded: floa
     pieces = ceil(product.k / tile.depth)
     ahead = max(1, tile.stages - 1) * step * tile.depth * beside
     # Blocks beside one another share a wait, and each computes while the others wait.
-    waiting = _BARRIER / beside**2 + max(0.0, _LATENCY - ahead) / beside
+    barrier = _BARRIER * (_OVERLAPPED if tile.stages > 2 else 1.0)
+    waiting = barrier / beside**2 + max(0.0, _LATENCY - ahead) / beside
     results = tile.rows * tile.columns * 4
     stored = results / _FROM_L2 + (2 * results / _SHARED if by_way else 0)
     block = pieces * (tile.depth * step + waiting)

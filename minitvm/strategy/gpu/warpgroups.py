@@ -29,7 +29,7 @@ from ..blocks import attempt, block_of, blocks_of
 from ..candidate import Candidate, Cost
 from ..registry import rule
 from .fallback import THREADS, on_the_grid
-from .fetched_tiles import fetched
+from .fetched_tiles import fetched, in_stages
 from .matrices import as_matrices
 from .tensor_cores import (
     PADDED,
@@ -122,9 +122,7 @@ def schedule_product(sch: Schedule, product: Product, tile: WarpgroupTile) -> se
     sch.tensorize(sch.get_loops(init)[-2], warpgroups.fill(columns))
     sch.tensorize(row, warpgroups.multiply(columns, depth, dtype, product.transposed))
     sch.tensorize(sch.get_loops(writer)[-2], warpgroups.store(columns, "global" if last is None else "shared"))
-    sch.annotate(ko, "software_pipeline_stage", [0, 0, tile.stages - 1])
-    sch.annotate(ko, "software_pipeline_order", [0, 1, 2])
-    sch.annotate(ko, "software_pipeline_async_stages", [0])
+    in_stages(sch, ko, tile.stages)
     if last is not None:
         stored_by_all(sch, last, groups, warpgroups.THREADS)
     own = {b.name for b in blocks_of(sch.func) if belongs(b, product.block.name)}

@@ -6,7 +6,9 @@ loaded a step before. After TVM's annotations "software_pipeline_stage" and "sof
 
 Legal when every value is still written before it is read, and not overwritten before. A buffer that no iteration
 passes a value on with (each reads only what it wrote) gets as many *versions* as there are iterations at work at once;
-for all others, dependences between iterations must be kept by the new order. "double_buffer_scope" on a block says
+for all others, dependences between iterations must be kept by the new order. "software_pipeline_spare_versions" is how
+many more versions than that a buffer gets which parts of several stages use: then what a time step overwrites is not
+what it has read just before, and no barrier stands between. "double_buffer_scope" on a block says
 that what it writes gets two versions, and that the block runs one iteration ahead of the rest.
 """
 
@@ -41,8 +43,10 @@ from .threads import in_step, is_shared
 from .tree import Tree, statements
 
 STAGE, ORDER, ASYNC = "software_pipeline_stage", "software_pipeline_order", "software_pipeline_async_stages"
+SPARE = "software_pipeline_spare_versions"
 DOUBLE = "double_buffer_scope"
-KEYS = (STAGE, ORDER, ASYNC)
+KEYS = (STAGE, ORDER, ASYNC, SPARE)
+MOST_SPARE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +119,10 @@ def malformed(loop: For) -> Failure | None:
     notes = {key: loop.annotations[key] for key in KEYS if key in loop.annotations}
     if not notes:
         return None
-    asynchronous = notes.pop(ASYNC, ())
+    asynchronous, spare = notes.pop(ASYNC, ()), notes.pop(SPARE, 0)
     stages = notes.get(STAGE, ())
+    if type(spare) is not int or not 0 <= spare <= MOST_SPARE:
+        return Failure({loop: "here"}, f"{SPARE}: a number from 0 to {MOST_SPARE}", f"{spare!r}")
     if not isinstance(asynchronous, list | tuple) or not all(type(v) is int and v in stages for v in asynchronous):
         expected = f"{ASYNC}: numbers of stages that {STAGE} has"
         return Failure({loop: "here"}, expected, f"{asynchronous!r} with the stages {stages!r}")
@@ -176,8 +182,11 @@ def scheduled(func: PrimFunc, loop: For, stages: tuple[int, ...], order: tuple[i
     if failure is not None:
         return failure
     versions = {}
+    spare = loop.annotations.get(SPARE, 0)
     for buffer in private:
         needed = _versions(buffer, by_part, stages, order)
+        if len({stages[p] for p, those in enumerate(by_part) if any(a.buffer is buffer for a in those)}) > 1:
+            needed += spare
         versions[buffer] = max(needed, 2) if buffer in doubled else needed
     return Pipeline(as_written, parts_of(as_written), stages, order, versions)
 

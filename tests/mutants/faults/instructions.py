@@ -79,8 +79,9 @@ CORES.edit("float32 are not rounded", "_load_words", "emitter.operation('tf32')"
 CORES.edit("steps of float32 are columns", "load_b_words", "turned=True", "turned=False")
 GROUPS = Faults("spelling of products of warpgroups", "minitvm.codegen.warpgroups", [WARPGROUPS])
 GROUPS.edit(
-    "nobody waits", "multiply", "f\"{emitter.operation('wgmma_wait')}(0)\"", "f\"{emitter.operation('wgmma_wait')}(1)\""
+    "nobody waits", "finish", "f\"{emitter.operation('wgmma_wait')}(0)\"", "f\"{emitter.operation('wgmma_wait')}(1)\""
 )
+GROUPS.edit("sums are stored while products run", "store", "finish(emitter)", "pass")
 GROUPS.edit("sums are not fenced", "multiply", "f\"{emitter.operation('wgmma_fence')}()\"", '""')
 GROUPS.edit("all steps multiply the first ones", "multiply", "range(0, steps_of(stmt.name), DEPTH)",
             "[0] * (steps_of(stmt.name) // DEPTH)")  # fmt: skip
@@ -88,6 +89,7 @@ GROUPS.edit("the next steps of columns are in their line", "multiply", "along if
 GROUPS.edit("pairs lie anywhere", "store", "at_once = 2 if all(", "at_once = 2 if any(")
 PROXY = Faults("stores that products read", "minitvm.codegen.numba_cuda", [WARPGROUPS])
 PROXY.edit("they are not made known", "_NumbaCUDA.evaluate", "if self.has_products:", "if False:")
+PROXY.edit("operands change while products run", "_NumbaCUDA.evaluate", "warpgroups.finish(self)", "pass")
 SWIZZLE = Faults("swizzled tiles", "minitvm.tir.transform.swizzle_shared", [WARPGROUPS])
 SWIZZLE.edit("each second line is as the first one", "swizzle_shared", "line % LINES", "line % LINES // 2")
 SWIZZLE.edit("pieces are elements", "swizzle_shared", "PIECE // new.buffer.dtype.bytes", "1")

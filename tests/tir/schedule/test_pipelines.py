@@ -95,6 +95,27 @@ def test_a_reader_that_runs_first_in_its_step_needs_one_version_less() -> None:
     assert shapes(made, "A_shared", "B_shared") == {"A_shared": ["8", "4"], "B_shared": ["4", "6"]}
 
 
+def test_spare_versions_are_what_no_step_reads() -> None:
+    func = programs.matmul(k=16)
+    for spare, versions in ((1, ["2"]), (2, ["3"]), (0, [])):
+        sch, k_0 = staged_matmul(func)
+        sch.annotate(k_0, "software_pipeline_stage", [0, 0, 1])
+        sch.annotate(k_0, "software_pipeline_order", [1, 2, 0])
+        sch.annotate(k_0, "software_pipeline_spare_versions", spare)
+        same_meaning(func, sch)
+        made = inject_software_pipeline(sch.func)
+        assert shapes(made, "A_shared", "B_shared") == {
+            "A_shared": [*versions, "8", "4"], "B_shared": [*versions, "4", "6"]
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("spare", [-1, 5, True, [1]])
+def test_a_number_of_spare_versions(spare: Any) -> None:
+    sch, k_0 = staged_matmul(programs.matmul(k=16))
+    with pytest.raises(ScheduleError, match="software_pipeline_spare_versions: a number from 0 to 4(.|\n)*found"):
+        sch.annotate(k_0, "software_pipeline_spare_versions", spare)
+
+
 def test_a_loop_shorter_than_the_pipeline() -> None:
     func = programs.matmul(k=8)  # two tiles
     sch, k_0 = staged_matmul(func)
@@ -349,6 +370,7 @@ def test_random_pipelines_keep_the_meaning() -> None:
             sch.annotate(loop, "software_pipeline_stage", stages)
             if data.draw(st.booleans()):
                 sch.annotate(loop, "software_pipeline_order", list(order))
+            sch.annotate(loop, "software_pipeline_spare_versions", data.draw(st.integers(0, 2)))
         except ScheduleError:
             if sch.func is func:
                 return 0

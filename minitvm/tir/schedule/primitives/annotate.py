@@ -130,6 +130,7 @@ def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: s
     step, where the values that are read would not be the same (`keeps_pipelines`).
     "software_pipeline_async_stages" lists stages whose copies from global to shared storage arrive by the time that a
     later stage reads them: `cp.async` of CUDA. Where a target or a copy has no such form, it is a plain copy.
+    "software_pipeline_spare_versions" gives buffers that stages hand on so many more versions than they need.
 
     Two more say how kernels run. "vector_reduction": the innermost loop of a reduction accumulates in that many lanes.
     "prefetch": the vectors that an innermost loop reads one behind the other are asked for that many iterations ahead.
