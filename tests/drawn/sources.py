@@ -22,7 +22,7 @@ from minitvm.reference.strategies import NEST_KINDS, any_calls, exprs, graphs, p
 from minitvm.reference.strategies.programs import BUILD
 from minitvm.reference.strategies.value_blocks import ROUNDING
 from minitvm.target import Target
-from minitvm.tir.analysis.software_pipelines import DOUBLE, ORDER, STAGE, inner_parts
+from minitvm.tir.analysis.software_pipelines import DOUBLE, ORDER, SPARE, STAGE, inner_parts
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Schedule
 from minitvm.tir.schedule.handles import to_handles
@@ -172,6 +172,7 @@ def _pipelines(tally: Tally, draw: Draw) -> None:
                 sch.annotate(to_handles(loop), STAGE, sorted(draw(st.integers(0, 2)) for _ in range(count)))
                 if draw(st.booleans()):
                     sch.annotate(to_handles(loop), ORDER, list(draw(st.permutations(range(count)))))
+                sch.annotate(to_handles(loop), SPARE, draw(st.integers(0, 2)))
     for block in list(sch.state.tree().blocks.values()):
         if block.block.writes and draw(st.integers(0, 2)) == 0:
             with contextlib.suppress(ScheduleError):
