@@ -20,7 +20,8 @@ class Convolution:
 
     One that is open is None. Channels are those of all `groups` together. A sum that has to be `exact` is one of
     integers: no algorithm with fractions will do. `words` says of what the words are whose products are one step,
-    "u8i8" or "bf16"; "" where elements are multiplied one by one.
+    "u8i8" or "bf16"; "" where elements are multiplied one by one. What is around one that is `alone` is on the plain
+    layout.
     """
 
     batch: int
@@ -33,6 +34,7 @@ class Convolution:
     exact: bool = False
     groups: int = 1
     words: str = ""
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -315,3 +315,17 @@ def join_axes(sch: Schedule, block: Any, main: Any, all_axes: Sequence[Axis]) ->
     sch.transform_layout(block, ("write", 0), IndexMap.from_func(joined, ndim=spatial))
     sch.transform_block_layout(block, IndexMap.from_func(joined, ndim=len(iterators)))
     sch.transform_block_layout(main, IndexMap.from_func(joined, ndim=spatial))
+
+
+def split_axis(sch: Schedule, block: Any, main: Any, position: int, size: int) -> None:
+    """Make two axes of one, in the sum, in its accumulators, and behind it: which part of so many, and where in it."""
+    iterators = block_of(sch, block).iter_vars
+    spatial = len(block_of(sch, main).iter_vars)
+
+    def split(*places: Any) -> list[Any]:
+        place = places[position]
+        return [*places[:position], place // size, place % size, *places[position + 1 :]]
+
+    sch.transform_layout(block, ("write", 0), IndexMap.from_func(split, ndim=spatial))
+    sch.transform_block_layout(block, IndexMap.from_func(split, ndim=len(iterators)))
+    sch.transform_block_layout(main, IndexMap.from_func(split, ndim=spatial))

@@ -134,6 +134,23 @@ def test_columns_that_lie_apart_are_stored_phase_by_phase(
     assert verdict.equal, verdict
 
 
+def a_group_is_packed_once() -> None:
+    """The copy of what all rows of a group read has an axis of groups: rows would make as many copies."""
+    x, w = te.placeholder((1, 6, 3, 20), name="x"), te.placeholder((8, 3, 2, 3), name="w")
+    func = te.create_prim_func([x, w, topi.relu(topi.conv2d(x, w, groups=2))])
+    packed = strategy.schedule(func, CPU, {"pack": True, "rows": 4, "vectors": 1}).func
+    product = next(block for block in blocks_of(packed) if is_reduction(block))
+    sums = product.writes[0].buffer
+    copy = next(read.buffer for read in product.reads if read.buffer.scope == "local" and read.buffer is not sums)
+    assert [int(extent) for extent in copy.shape] == [2, 2, 3, 2, 3, 18]  # group, line, what is summed, column
+    verdict = reference.check(func, lower(packed, CPU, "main"), modes=["exact"])
+    assert verdict.equal, verdict
+
+
+def test_a_group_is_packed_once() -> None:
+    a_group_is_packed_once()
+
+
 def batches_are_contractions() -> None:
     """A batch of one element, over however many axes, is a batch: its panels are packed as those of any other."""
     for batch in ((1,), (1, 1), (1, 2), (2, 2)):

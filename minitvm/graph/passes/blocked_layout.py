@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -240,9 +241,8 @@ class Blocking:
     def grouped(self, item: OpNode, in_block: int, out_block: int, attrs: dict[str, Any]) -> bool:
         """A convolution of groups; where several share a block, they are one, with zeros between their weights."""
         data, weight = item.inputs
-        if data not in self.blocked and not self.goes_into_blocks(item.output):
-            return False  # two changes of layout would cost more than they save
-        what = convolution_of(item)
+        alone = data not in self.blocked and not self.goes_into_blocks(item.output)
+        what = replace(convolution_of(item), alone=alone)
         together = groups_together(what.groups, (what.in_channels, what.out_channels), (in_block, out_block))
         algorithms = self.algorithms(what, out_block, self.accuracy)
         if together is None or not algorithms or (together > 1 and self.accuracy == "strict"):

@@ -31,8 +31,9 @@ def convolution_algorithms(conv: Convolution, block: int, target: Any, accuracy:
     `DIRECT` has no knobs. Those of `WINOGRAD` are `tile`, the outputs that it computes at a time in each direction, and
     `panel`, the blocks of output channels that stand together in its weights. It is for 3x3 and stride 1, with any
     dilation, and left out with `accuracy="strict"`. If a side of the image is open, costs are the mean of `OPEN_SIDES`.
-    Groups are computed on blocks where that costs less than on the plain layout, with the changes of layout that this
-    needs. Several groups in a block are one, with zeros between, which spread what is not finite: not if "strict".
+    Groups are computed on blocks where that costs less than on the plain layout, with the changes of layout that
+    either needs: blocks if the convolution is `alone`. Several groups in a block are one, with zeros between, which
+    spread what is not finite: not if "strict".
     """
     cpu = cpu_of(target)
     if conv.groups > 1:
@@ -48,8 +49,8 @@ def _grouped(conv: Convolution, block: int, target: Any, accuracy: str) -> list[
     if together is None or (together > 1 and accuracy == "strict"):
         return []
     joined, cpu = replace(conv, groups=conv.groups // together), cpu_of(target)
-    cost = _direct(joined, block, cpu)
-    if cost.cycles > _plain_groups(conv, target) + changes_around(conv):
+    cost, changes = _direct(joined, block, cpu), changes_around(conv)
+    if cost.cycles + conv.alone * changes > _plain_groups(conv, target) + (not conv.alone) * changes:
         return []
     return [Option(rule=DIRECT, knobs={}, price=lambda: cost)]
 

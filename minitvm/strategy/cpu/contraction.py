@@ -23,7 +23,7 @@ from ..blocks import block_of, only_reduction
 from ..candidate import Candidate, Cost, Knob, Unfit
 from ..epilogues import epilogue, rearranged
 from ..registry import rule
-from ..roles import Roles, depends, join_axes, names_of, roles
+from ..roles import Roles, depends, join_axes, names_of, roles, split_axis
 from .conv2d import schedule_other_blocks
 from .panels import PanelPlan, contraction_cost, row_block, schedule_panels
 from .phases import PHASED, phase_elements, store_phases
@@ -127,19 +127,30 @@ def _schedule(sch: Schedule, way: Roles, plan: PanelPlan, pack: bool) -> set[str
         raise Unfit("contraction: wanted as many axes behind the sum as the sum has")
     if len(way.axes) < spatial:
         join_axes(sch, block, main, way.axes)
+    row = way.row
+    if row is not None and way.group is not None:
+        split_axis(sch, block, main, row, way.group)
+        row += 1
     packed = sch.reindex_cache_read(block, way.read, "local", _packed_order(way)) if pack else None
     init = schedule_panels(
-        sch, block, list(sch.get_loops(main)), way.row, way.column, plan, streams=not pack, packed=packed,
-        group=way.group, inside=way.shared if pack else (),
+        sch, block, list(sch.get_loops(main)), row, _place(way, way.column), plan, streams=not pack, packed=packed,
+        inside=[_place(way, p) for p in way.shared] if pack else (),
     )  # fmt: skip
     return {block_of(sch, part).name for part in (init, block, main, packed) if part is not None}
 
 
+def _place(way: Roles, position: int) -> int:
+    """Where an axis is once the rows are an axis of groups and one of the rows in a group, in their place."""
+    return position + (way.group is not None and way.row is not None and position > way.row)
+
+
 def _packed_order(way: Roles) -> IndexMap:
-    """The axes on which the vectors' operand depends: what is outside, those of the sum, the column."""
+    """The axes on which the vectors' operand depends: what is outside (of grouped rows the group), those of the sum,
+    the column."""
     iterators = way.block.iter_vars
     outside = [p for p in range(len(way.axes)) if p != way.column and way.needed(p)]
     summed = [axis for axis in iterators if axis.kind == REDUCE]
     inner = [len(way.axes) + p for p, axis in enumerate(summed) if depends(way.vectors, axis.var)]
-    order = (*outside, *inner, way.column)
-    return IndexMap.from_func(lambda *iters: tuple(iters[p] for p in order), ndim=len(way.axes) + len(summed))
+    order = [_place(way, p) for p in (*outside, *inner, way.column)]
+    ndim = _place(way, len(way.axes) + len(summed))
+    return IndexMap.from_func(lambda *iters: tuple(iters[p] for p in order), ndim=ndim)

@@ -289,6 +289,21 @@ def test_groups_go_where_they_cost_less() -> None:
     assert not on_blocks(64, 16, 56)
 
 
+def test_groups_alone_go_where_they_cost_less() -> None:
+    """Between plain values two changes of layout count: they are worth it if sums are long, or lines short."""
+
+    def on_blocks(channels: tuple[int, int], groups: int, side: int, kernel: int) -> bool:
+        b = GraphBuilder()
+        filters = weights(channels[1], channels[0] // groups, kernel, kernel)
+        x = b.input("x", (1, channels[0], side, side))
+        graph = b.build(b.op("nn.conv2d", x, filters, groups=groups, padding=kernel // 2))
+        blocked = blocked_layout(graph, Target("cpu -vector_bits=512 -vector_registers=32"))
+        return any(n.op == "nn.contrib_conv2d_NCHWc" for n in blocked.nodes)
+
+    assert on_blocks((96, 256), 2, 27, 5) and on_blocks((1024, 1024), 32, 7, 3)
+    assert not on_blocks((64, 64), 2, 64, 1) and not on_blocks((64, 64), 16, 56, 3)
+
+
 def parts_keep_their_meaning() -> None:
     """Parts of whole blocks stay in blocks; others do not."""
     for begin, end, stay in ((16, 32, True), (0, 8, True), (8, -16, True), (4, 20, False)):

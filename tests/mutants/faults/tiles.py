@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.strategy.families import contractions
-from tests.strategy.test_contraction import batches_are_contractions
+from tests.strategy.test_contraction import a_group_is_packed_once, batches_are_contractions
 from tests.tir.transform.test_reuse_workspaces import rows_are_stored
 from tests.tir.transform.test_unswitch_tiles import test_each_number_of_vectors_keeps_the_meaning
 
@@ -82,6 +82,8 @@ UNMASK.edit(
     "size = sum(register.lanes for register in starts) - 1",
 )
 
-ROLES = Faults("roles of axes", "minitvm.strategy.roles", [by_hand("batches of matrices", batches_are_contractions)])
+AXES = [by_hand("batches of matrices", batches_are_contractions), by_hand("groups", a_group_is_packed_once)]
+ROLES = Faults("roles of axes", "minitvm.strategy.roles", AXES)
+ROLES.edit("rows of a group lie apart", "split_axis", "place // size, place % size", "place % size, place // size")
 ROLES.edit("an axis of one element is packed", "Roles.needed", " and not is_const(axis.dom.extent, 1)", "")
 ROLES.edit("a batch shares its panels", "Roles.needed", "return any(", "return all(")
