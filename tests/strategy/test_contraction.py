@@ -138,7 +138,10 @@ def a_group_is_packed_once() -> None:
     """The copy of what all rows of a group read has an axis of groups: rows would make as many copies."""
     x, w = te.placeholder((1, 6, 3, 20), name="x"), te.placeholder((8, 3, 2, 3), name="w")
     func = te.create_prim_func([x, w, topi.relu(topi.conv2d(x, w, groups=2))])
-    packed = strategy.schedule(func, CPU, {"pack": True, "rows": 4, "vectors": 1}).func
+    try:
+        packed = strategy.schedule(func, CPU, {"pack": True, "rows": 4, "vectors": 1}).func
+    except ScheduleError as error:
+        raise AssertionError(f"groups: {error}") from error
     product = next(block for block in blocks_of(packed) if is_reduction(block))
     sums = product.writes[0].buffer
     copy = next(read.buffer for read in product.reads if read.buffer.scope == "local" and read.buffer is not sums)
