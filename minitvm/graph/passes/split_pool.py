@@ -1,9 +1,11 @@
-"""A maximum over a window becomes one along each of its sides: of 5 x 5 elements 5 and then 5 are read, not 25.
+"""A maximum or mean over a window becomes one along each of its sides: of 5 x 5 elements 5 and then 5 are read, not 25.
 
     max over (i, j) of x[y + i, x + j]  =  max over j of (max over i of x[y + i, x + j])
 
-A maximum is associative, and the number of windows along an axis depends on that axis alone. The axes of large steps
-come first: then the next ones have fewer elements.
+A maximum is associative, and the number of windows along an axis depends on that axis alone. A mean is a sum divided by
+the number of elements that count, which is a product of one number for each axis: so it is a mean of means. It adds
+fewer numbers than the whole window and divides once more an axis, so it rounds no worse in float32 and wider. The
+axes of large steps come first: then the next ones have fewer elements.
 """
 
 from __future__ import annotations
@@ -17,16 +19,18 @@ from .rebuild import with_replaced
 
 # How many times fewer elements are read, at least: what is between two pools is written and read again.
 _WORTH = 2
-_RANKS = {"nn.max_pool2d": 2, "nn.max_pool3d": 3}
+_RANKS = {"nn.max_pool2d": 2, "nn.max_pool3d": 3, "nn.avg_pool2d": 2, "nn.avg_pool3d": 3}
+_MEANS = ("nn.avg_pool2d", "nn.avg_pool3d")
+_SUMMED = ("float32", "float64")  # narrower floats would be rounded between the axes
 
 
 def split_pool(graph: Graph) -> Graph:
-    """The graph with a pool for each axis of large windows whose maximum is taken."""
+    """The graph with a pool for each axis of large windows whose maximum or mean is taken."""
     return with_replaced(graph, _splits, lambda b, item, inputs: _along_the_axes(b, item, inputs[0]))
 
 
 def _splits(item: OpNode) -> bool:
-    if item.op not in _RANKS:
+    if item.op not in _RANKS or (item.op in _MEANS and item.output.dtype not in _SUMMED):
         return False
     size = per_axis(item.attrs["pool_size"], _RANKS[item.op], "pool_size")
     axes, fewer = _axes(item), _fewer(item)

@@ -16,7 +16,7 @@ from ..graphs import by_te
 
 @st.composite
 def pools(draw: st.DrawFn) -> Graph:
-    """A maximum over windows of any size, step, padding and dilation; the image may be open."""
+    """A maximum or mean over windows of any size, step, padding and dilation; the image may be open."""
     rank = draw(st.integers(2, 3))
     some = {
         name: tuple(draw(st.integers(low, high)) for _ in range(rank))
@@ -28,9 +28,11 @@ def pools(draw: st.DrawFn) -> Graph:
     layout = draw(st.sampled_from(["NCHW", "NHWC"])) if rank == 2 else "NCDHW"
     shape = (1, *open_sides, 2) if layout == "NHWC" else (1, 2, *open_sides)
     extra = {"layout": layout} if rank == 2 else {}
-    b = GraphBuilder()
-    x = b.input("x", shape, draw(st.sampled_from(["float32", "int32"])))
-    return b.build(b.op(f"nn.max_pool{rank}d", x, name="y", ceil_mode=draw(st.booleans()), **some, **extra))
+    b, kind = GraphBuilder(), draw(st.sampled_from(["max", "max", "avg"]))
+    if kind == "avg":
+        extra["count_include_pad"] = draw(st.booleans())
+    x = b.input("x", shape, "float32" if kind == "avg" else draw(st.sampled_from(["float32", "int32"])))
+    return b.build(b.op(f"nn.{kind}_pool{rank}d", x, name="y", ceil_mode=draw(st.booleans()), **some, **extra))
 
 
 def mean_the_same(graph: Graph, height: int = 10) -> None:
@@ -41,7 +43,10 @@ def mean_the_same(graph: Graph, height: int = 10) -> None:
     shape = [d if isinstance(d, int) else height for d in x.shape]
     inputs = {"x": np.random.default_rng(0).integers(-9, 9, shape).astype(x.dtype.numpy)}
     (found,), (right,) = interpreter.run(after, inputs), interpreter.run(graph, inputs)
-    np.testing.assert_array_equal(found, right)
+    if graph.nodes[0].op.startswith("nn.max"):
+        np.testing.assert_array_equal(found, right)
+    else:
+        np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-5)
 
 
 @given(graph=pools(), height=st.integers(9, 11))
@@ -50,10 +55,10 @@ def test_split_pools_mean_the_same(graph: Graph, height: int) -> None:
     mean_the_same(graph, height)
 
 
-def pool(size: int, stride: int, side: int, padding: int) -> Graph:
+def pool(size: int, stride: int, side: int, padding: int, op: str = "nn.max_pool2d", dtype: str = "float32") -> Graph:
     b = GraphBuilder()
-    x = b.input("x", (1, 2, side, side))
-    return split_pool(b.build(b.op("nn.max_pool2d", x, pool_size=size, strides=stride, padding=padding)))
+    x = b.input("x", (1, 2, side, side), dtype)
+    return split_pool(b.build(b.op(op, x, pool_size=size, strides=stride, padding=padding)))
 
 
 def test_only_windows_that_are_worth_it_are_split() -> None:
@@ -61,6 +66,8 @@ def test_only_windows_that_are_worth_it_are_split() -> None:
     assert windows == [(5, 1), (1, 5)]
     assert len(pool(3, 2, 20, 1).nodes) == 1, "two passes over memory for a third less"
     assert len(pool(7, 1, 7, 0).nodes) == 1, "one window: each element is read once anyway"
+    assert len(pool(7, 1, 20, 3, "nn.avg_pool2d").nodes) == 2
+    assert len(pool(7, 1, 20, 3, "nn.avg_pool2d", "float16").nodes) == 1, "it would be rounded between the axes"
 
 
 def test_not_numbers_are_the_maximum_both_ways() -> None:
