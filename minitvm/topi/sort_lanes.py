@@ -15,7 +15,7 @@ from .sort_keys import place_in, placed_key
 
 LONGEST = 1024  # elements of a line whose keys, in all lanes of a vector, stay in the L2 cache
 LINES = 8  # lanes of a vector of keys: with fewer lines, lanes have nothing to do
-MOST = 16  # elements that are kept in registers
+MOST = 40  # elements that are inserted into, one statement each: in registers, or near them
 
 
 def exchanges(extent: int) -> int:

@@ -103,7 +103,7 @@ def test_exchanges_are_counted_as_they_are_listed(extent: int) -> None:
 WAYS = [
     ((37, 8), 1, 2, "insertion"), ((3, 5, 9), 1, 1, "insertion"), ((2, 2000, 9), 1, 3, "insertion"),
     ((19, 40), 1, 40, "merge_exchange"), ((40, 3, 7), 0, 30, "merge_exchange"), ((2, 33), 1, 33, "merge_exchange"),
-    ((170, 9), 0, 20, "merge_exchange"),
+    ((170, 9), 0, 20, "insertion"), ((40, 900), 1, 60, "merge_exchange"), ((9, 9000), 1, 20, "top"),
     ((2, 900), 1, 700, "by_digits"), ((5000,), 0, 5000, "by_digits"), ((600, 2), 0, 600, "by_digits"),
     ((2, 900), 1, 20, "top"), ((2, 900, 3), 1, 20, "top"),
 ]  # fmt: skip
