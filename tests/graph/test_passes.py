@@ -272,6 +272,14 @@ def test_nothing_is_computed_twice() -> None:
     assert groups(fused) == [["sigmoid"], ["multiply", "exp"], ["tile"]]
 
 
+def test_a_gather_takes_its_indices_but_not_its_data() -> None:
+    """Rows by an index that is repeated along them: no tensor of indices is made. Data may be read many times."""
+    b = GraphBuilder()
+    x, rows = b.op("exp", b.input("x", (9, 8))), b.op("broadcast_to", b.input("i", (4, 1), "int64"), shape=(4, 8))
+    after = fuse(b.build(b.op("gather", x, rows, axis=0)))
+    assert groups(after) == [["exp"], ["broadcast_to", "gather"]]
+
+
 @pytest.mark.parametrize("turning", ["layout.block_axis", "transpose"])
 def test_what_turns_memory_around_reads_one_tensor(turning: str) -> None:
     """A copy in squares cannot choose among the inputs of a concatenation; an element-wise operator can."""

@@ -33,7 +33,7 @@ from .rebuild import same_shape
 
 _INJECTIVE = (*MAPS, Pattern.INJECTIVE)
 
-# These read an element of their input several times.
+# These read an element of their input several times. Of a `gather` that is the data: each index is read once.
 _REPEATING = {"tile", "repeat", "broadcast_to", "take", "gather", "gather_nd", "one_hot"}
 
 _WIDENING = {"cast", "qnn.dequantize"}
@@ -236,7 +236,7 @@ def _takes(item: OpNode, value: Value) -> bool:
         return True
     if pattern in MAPS:
         return all(same_shape(value.shape, output.shape) for output in item.outputs)
-    return item.op not in _REPEATING
+    return item.op not in _REPEATING or (item.op == "gather" and value is not item.inputs[0])
 
 
 def fused_node(operators: Sequence[OpNode], arrays: Mapping[Value, np.ndarray]) -> OpNode:
