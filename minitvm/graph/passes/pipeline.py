@@ -27,6 +27,7 @@ from .moved_bytes import moved_bytes
 from .pointwise_rows import pointwise_rows
 from .simplify import simplify
 from .split_conv_transpose import split_conv_transpose
+from .split_einsum import split_einsum
 from .split_pool import split_pool
 from .split_resize import split_resize
 from .stored_weights import stored_weights
@@ -51,6 +52,7 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
         ("group_norms", group_norms),
         ("pointwise_rows", pointwise_rows),
         ("split_conv_transpose", split_conv_transpose),
+        ("split_einsum", split_einsum),
         ("split_resize", split_resize),
         ("split_pool", split_pool),
         ("constant_folding", lambda graph: constant_folding(graph, evaluate)),

@@ -28,6 +28,7 @@ from tests.graph.passes import (
     test_integer_products,
     test_moved_bytes,
     test_pointwise_rows,
+    test_split_einsum,
     test_split_pool,
 )
 from tests.graph.passes.element_networks import SMALL, network
@@ -324,6 +325,16 @@ POOLS.edit("axes without windows keep their steps", "_along_the_axes", "value if
 POOLS.edit(
     "padding behind is that in front", "_along_the_axes", "for side in (before, after)", "for side in (before, before)"
 )
+
+
+def _summations(_: Trial, draw: Draw) -> None:
+    graph = draw(test_split_einsum.summations())
+    holds(lambda: test_split_einsum.mean_the_same(graph))
+
+
+EINSUM = Faults("graph split_einsum", PASSES + "split_einsum", [drawn("Einstein summations", _summations, 300)])
+EINSUM.edit("what other operands need is summed", "_in_pairs", 'needed + "".join(others)', "needed")
+EINSUM.edit("labels of the result in another order", "_in_pairs", "labels = needed if name else", "labels =")
 
 RESIZE = Faults("graph split_resize", PASSES + "split_resize", [
     graphs(split_resize, "split_resize", ("resized",)),

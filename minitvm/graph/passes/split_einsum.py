@@ -1,0 +1,113 @@
+"""An Einstein summation becomes products of two operands each, in the order that takes the least work.
+
+    einsum(x, y, z, "ij,jk,kl->il")  =  einsum(einsum(x, y, "ij,jk->ik"), z, "ik,kl->il")
+
+As one sum it multiplies for each i, j, k and l; in pairs for each i, j, k and then for each i, k, l. A label that is in
+one operand alone and not in the result is summed there first. An intermediate keeps the labels that another operand or
+the result has, so each label is summed once, as soon as nobody else needs it: multiplication distributes over addition.
+Of all orders of the pairs the best one is found subset by subset (Pfeifer, Haegeman and Verstraete, 2014).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import combinations
+from math import prod
+
+from ..builder import GraphBuilder
+from ..nodes import Graph, OpNode, Value
+from .rebuild import with_replaced
+
+_LONG = 384  # what an open extent counts as
+_MOST = 8  # operands; with more of them there are too many orders
+_STORED = 8  # multiplications that take as long as an element that is written and read again
+_EXACT = ("float32", "float64", "int32", "int64")  # intermediates of narrower floats would be rounded more often
+
+Tree = int | tuple["Tree", ...]  # an operand, or the parts of a product
+
+
+def split_einsum(graph: Graph) -> Graph:
+    """The graph with products of pairs in place of Einstein summations that multiply more than these do."""
+    return with_replaced(graph, lambda item: _order(item) is not None, _in_pairs)
+
+
+def _in_pairs(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Value:
+    terms, output = _labels(item)
+    order = _order(item)
+    assert order is not None  # it is replaced
+
+    def made(tree: Tree, needed: str, name: str | None = None) -> tuple[Value, str]:
+        """The value of a part, and its labels: `needed` are those of the result and of all other operands."""
+        if isinstance(tree, int):
+            return inputs[tree], terms[tree]
+        parts = []
+        for part in tree:
+            others = [terms[leaf] for other in tree if other is not part for leaf in _leaves(other)]
+            parts.append(made(part, needed + "".join(others)))
+        labels = needed if name else _kept("".join(labels for _, labels in parts), needed)
+        equation = f"{','.join(labels for _, labels in parts)}->{labels}"
+        return b.op("einsum", *(value for value, _ in parts), name=name, equation=equation), labels
+
+    return made(order, output, item.output.name)[0]
+
+
+def _order(item: OpNode) -> Tree | None:
+    """The products of pairs that take the least work; None where one sum over everything takes no more."""
+    if item.op != "einsum" or item.output.dtype not in _EXACT or not 1 < len(item.inputs) <= _MOST:
+        return None
+    terms, output = _labels(item)
+    extents: dict[str, int] = {}
+    for term, value in zip(terms, item.inputs, strict=True):
+        for label, extent in zip(term, value.shape, strict=True):
+            extents[label] = max(extents.get(label, 1), extent if isinstance(extent, int) else _LONG)
+
+    def size(labels: str) -> int:
+        return prod(extents[label] for label in set(labels))
+
+    def needed(part: frozenset[int]) -> str:
+        return output + "".join(term for number, term in enumerate(terms) if number not in part)
+
+    def all_labels(part: frozenset[int]) -> str:
+        return "".join(terms[number] for number in part)
+
+    @cache
+    def best(part: frozenset[int]) -> tuple[int, Tree]:
+        """(the least work that makes the product of some operands, with no more labels than needed; how)."""
+        kept = _kept(all_labels(part), needed(part))
+        if len(part) == 1:
+            (number,) = part
+            if set(kept) == set(terms[number]):
+                return 0, number
+            return size(terms[number]) + _STORED * size(kept), (number,)
+        first, *others = sorted(part)
+        splits = []
+        for count in range(len(others)):
+            for some in combinations(others, count):
+                one = frozenset((first, *some))
+                (a, left), (c, right) = best(one), best(part - one)
+                joined = _kept(all_labels(one), needed(one)) + _kept(all_labels(part - one), needed(part - one))
+                splits.append((a + c + size(joined) + _STORED * size(kept), left, right))
+        work, left, right = min(splits, key=lambda split: split[0])
+        return work, (left, right)
+
+    work, tree = best(frozenset(range(len(terms))))
+    at_once = (len(terms) - 1) * size("".join(terms)) + _STORED * size(output)
+    return tree if work < at_once else None
+
+
+def _labels(item: OpNode) -> tuple[list[str], str]:
+    """The labels of the operands and of the result."""
+    left, arrow, output = item.attrs["equation"].replace(" ", "").partition("->")
+    if not arrow:
+        labels = left.replace(",", "")
+        output = "".join(sorted(label for label in set(labels) if labels.count(label) == 1))
+    return left.split(","), output
+
+
+def _kept(labels: str, needed: str) -> str:
+    """Those of the labels that are needed, each once, in their order."""
+    return "".join(label for label in dict.fromkeys(labels) if label in needed)
+
+
+def _leaves(tree: Tree) -> list[int]:
+    return [tree] if isinstance(tree, int) else [leaf for part in tree for leaf in _leaves(part)]
