@@ -231,13 +231,15 @@ def channel_norms(draw: Draw) -> PrimFunc:
 def _generic(draw: Draw) -> PrimFunc:
     rows, columns = (_perhaps_open(draw, name, _size(draw, 1, 40)) for name in ("m", "n"))
     x = te.placeholder((rows, columns), name="x")
-    kind = draw(st.sampled_from(["softmax", "transpose", "sum", "chain"]))
+    kind = draw(st.sampled_from(["softmax", "transpose", "sum", "place", "chain"]))
     if kind == "softmax":
         return te.create_prim_func([x, topi.softmax(x, axis=0)])
     if kind == "transpose":
         return te.create_prim_func([x, topi.transpose(x, axes=(1, 0))])
     if kind == "sum":
         return te.create_prim_func([x, topi.sum(x, axis=draw(st.sampled_from([0, 1])))])
+    if kind == "place":
+        return te.create_prim_func([x, topi.argmax(x, axis=draw(st.sampled_from([0, 1, 1])))])
     return te.create_prim_func([x, topi.relu(topi.add(x, topi.sigmoid(x)))])
 
 

@@ -88,6 +88,15 @@ def test_places_of_the_largest_are_vectors(op: Any, width: int) -> None:
     assert kernel.count("invert(") == 0, kernel
 
 
+@pytest.mark.parametrize("op", [topi.argmax, topi.argmin])
+def test_places_along_the_last_axis_are_found_for_lines_in_lanes(op: Any) -> None:
+    """A maximum and its place make no sum of lanes; few lines are searched one by one."""
+    for lines, vectors in ((40, True), (3, False)):
+        x = te.placeholder((lines, 12), name="x")
+        kernel = source(te.create_prim_func([x, op(x, axis=1)]))
+        assert ("gather(x, ramp(" in kernel) == vectors, kernel
+
+
 @pytest.mark.parametrize("width", [40, 7])
 @pytest.mark.parametrize(("method", "padding"), [("linear", "zeros"), ("nearest", "border"), ("cubic", "reflection")])
 def test_what_data_place_is_gathered_in_vectors(method: str, padding: str, width: int) -> None:

@@ -169,7 +169,9 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
         rest = [inner] if inner is not None else []
         parallelized(sch, [*outer, *rest], work(block), knobs.tasks)
         return
-    if vectors and (contiguous_along_last(block) or reads_where_data_say(block)):
+    # Several numbers make no sum of lanes (a maximum and its place): lines are the lanes, and their elements gathered.
+    lines = not isinstance(block.body, BufferStore) and (extent is None or extent >= lanes)
+    if vectors and (contiguous_along_last(block) or reads_where_data_say(block) or lines):
         tile, lane = sch.split(spatial[-1], [None, min(lanes, extent or lanes)])
         sch.reorder(*spatial[:-1], tile, *reduced, lane)
         attempt(lambda: sch.vectorize(lane))
