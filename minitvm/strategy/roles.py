@@ -48,7 +48,8 @@ class Product:
     """The extents on which the cost of a contraction depends: `outside` products of m x depth by depth x n.
 
     `m_open` and `n_open` say that the extent is only known when the kernel runs, and stands for a long one here;
-    `contiguous` that vectors of the operand are contiguous in memory, `packed` that its panels are.
+    `contiguous` that vectors of the operand are contiguous in memory, `packed` that its panels are. `pitch` is how many
+    elements lie from a row of this operand to the next one of the sum; 0 where that is no constant.
     """
 
     m: int
@@ -59,6 +60,7 @@ class Product:
     n_open: bool = False
     contiguous: bool = True
     packed: bool = False
+    pitch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,16 @@ class Roles:
         return None if None in known else prod(extent or 0 for extent in known)
 
     @property
+    def pitch(self) -> int:
+        """How many elements lie between neighbours of the sum in the vectors' operand; 0 for a sum over more axes."""
+        summed = [axis for axis in self.block.iter_vars if axis.kind == REDUCE and not is_const(axis.dom.extent, 1)]
+        shape = extents(self.vectors.buffer.shape)
+        if len(summed) != 1 or None in shape:
+            return 0
+        steps = [coefficient(linear(index), summed[0].var) or 0 for index in self.vectors.indices]
+        return sum(step * prod(n or 0 for n in shape[p + 1 :]) for p, step in enumerate(steps))
+
+    @property
     def product(self) -> Product:
         """Its extents."""
         others = [self.extent(p) for p in range(len(self.axes)) if p not in (self.row, self.column)]
@@ -117,7 +129,8 @@ class Roles:
             rows, outside = self.group, outside * (rows // self.group)
         m, n = LONG if rows is None else rows, LONG if columns is None else columns
         depth = volume((axis.dom.extent for axis in self.block.iter_vars if axis.kind == REDUCE), LONG)
-        return Product(m, n, depth, outside, rows is None, columns is None, self.contiguous, bool(self.panel))
+        is_open = rows is None, columns is None
+        return Product(m, n, depth, outside, *is_open, self.contiguous, bool(self.panel), self.pitch)
 
 
 def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:

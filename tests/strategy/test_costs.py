@@ -16,12 +16,13 @@ from minitvm.graph import GraphBuilder
 from minitvm.strategy import Cost
 from minitvm.strategy.cpu.conv2d import DirectConvolution, conv_tiles, weighted_loads
 from minitvm.strategy.cpu.model import step_cycles
-from minitvm.strategy.cpu.panels import PanelPlan, contraction_cost
+from minitvm.strategy.cpu.panels import PanelPlan, contraction_cost, displaced
 from minitvm.strategy.cpu.register_tile import chain_cycles
 from minitvm.strategy.cpu.tiling import RegisterTile, cpu_of, register_tiles
 from minitvm.strategy.cpu.winograd_plan import WinogradPlan, WinogradShape, winograd_cost
 from minitvm.strategy.roles import Product
 from minitvm.target import Target
+from minitvm.target.machines import Cache
 
 QUICK = settings(max_examples=100, derandomize=True, deadline=None)
 TARGET = Target("cpu -vector_bits=256 -vector_registers=16 -cores=2")
@@ -79,6 +80,35 @@ def test_a_larger_contraction_costs_more(
     assert some.cycles < cost(m, n, depth + 1, outside).cycles and some.cycles < cost(m, n, depth, outside + 1).cycles
     apart = Product(m, n, depth, outside, is_open, contiguous=False)
     assert not pack or some.cycles < contraction_cost(apart, plan, pack, 4, CPU).cycles
+
+
+@given(rows=st.integers(1, 400), lines=st.integers(1, 4), pitch=st.integers(1, 200), ways=st.sampled_from((2, 4, 8)))
+@QUICK
+def test_rows_that_displace_one_another_are_those_of_a_cache(rows: int, lines: int, pitch: int, ways: int) -> None:
+    """A cache of 64 sets, of which the line used longest ago goes: which lines are there when rows are read again?"""
+    line, sets = 64, 64
+    lost = displaced(rows, lines * line, pitch * line, Cache(sets * ways * line, ways, line))
+    read = [row * pitch + place for row in range(rows) for place in range(min(lines, pitch))]
+    held: list[list[int]] = [[] for _ in range(sets)]
+    missing = 0
+    for number, address in enumerate((*read, *read)):
+        own = held[address % sets]
+        missing += number >= len(read) and address not in own
+        held[address % sets] = [*(a for a in own if a != address), address][-ways:]
+    if lost == 0:
+        assert missing == 0
+    if lost == 1 and lines <= pitch:
+        assert missing > 0 or rows * lines == ways * len({address % sets for address in read})
+
+
+def test_a_product_whose_rows_displace_one_another_is_packed() -> None:
+    """Rows of 2 KB begin at 64 places of a way of 128 KB; rows of 2,000 bytes at all of them."""
+    machine = Target("cpu -vector_bits=512 -vector_registers=32 -l2=2097152:16:64:1")
+    for n, packed in ((512, True), (500, False)):
+        a, b = te.placeholder((64, 2048), name="a"), te.placeholder((2048, n), name="b")
+        func = te.create_prim_func([a, b, topi.matmul(a, b)])
+        taken = min(strategy.candidates(func, machine), key=lambda candidate: candidate.cost.cycles)
+        assert taken.knobs["pack"] is packed, taken.knobs
 
 
 @given(rows=st.integers(1, 16), vectors=st.integers(1, 16), loads=st.sampled_from((1.0, 1.25, 1.5)))
