@@ -18,6 +18,7 @@ from ..roles import LONG, Product
 from .conv2d import DirectConvolution
 from .model import L3_BYTES
 from .panels import PanelPlan, contraction_cost
+from .phases import PHASED
 from .tiling import OPEN_SIDES, cpu_of, register_tiles
 from .winograd_plan import WinogradShape, winograd_plans
 
@@ -58,11 +59,12 @@ def _grouped(conv: Convolution, block: int, target: Any, accuracy: str) -> list[
 def _plain_groups(conv: Convolution, target: Any) -> float:
     """Cycles of groups on plain layouts. A group has few channels: the lines that its panels share stay in the cache.
 
-    So an image is read once, padded, and read again, unless steps between pixels make it necessary to pack each panel.
+    So an image is read once, padded, and read again; with steps between pixels it is stored phase by phase.
     """
     cost = plain_cost(conv, target)
-    image = 3 * _ITEM * pixels_of(conv) * conv.in_channels / L3_BYTES
-    return cost.compute + (min(cost.memory, image) if conv.strides[-1] == 1 else cost.memory)
+    elements = pixels_of(conv) * prod(conv.strides) * conv.in_channels
+    image = 3 * _ITEM * elements / L3_BYTES + (PHASED * elements if conv.strides[-1] > 1 else 0.0)
+    return cost.compute + min(cost.memory, image)
 
 
 def plain_cost(conv: Convolution, target: Any) -> Cost:
