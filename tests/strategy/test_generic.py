@@ -88,6 +88,15 @@ def test_places_of_the_largest_are_vectors(op: Any, width: int) -> None:
     assert kernel.count("invert(") == 0, kernel
 
 
+def test_large_depthwise_windows_are_loops() -> None:
+    """Written out, a window of 31 x 31 is 7,688 statements: half a minute to compile, and slower than a loop."""
+    for size, lines in ((3, 1), (31, 31)):
+        x, w = te.placeholder((1, 2, 32, 32), name="x"), te.placeholder((2, 1, size, size), name="w")
+        func = te.create_prim_func([x, w, topi.depthwise_conv2d_rows(x, w, lanes=16, padding=size // 2)])
+        multiply_adds = source(func).count("fma(")
+        assert multiply_adds == 8 * size * size // lines, (size, multiply_adds)
+
+
 @pytest.mark.parametrize("op", [topi.argmax, topi.argmin])
 def test_places_along_the_last_axis_are_found_for_lines_in_lanes(op: Any) -> None:
     """A maximum and its place make no sum of lanes; few lines are searched one by one."""

@@ -19,6 +19,7 @@ from ..blocks import (
     block_of,
     blocks_of,
     computes,
+    constant_extent,
     divisors,
     inline_injective,
     reduced,
@@ -36,6 +37,7 @@ from .tasks import in_parallel
 from .tiling import cpu_of
 
 _PADDED = "data_pad"
+_WRITTEN_OUT = 1024  # multiply-adds of a row rule's tile: more of them are many seconds to compile, and slower to fetch
 
 
 @rule("cpu", computes("nn.contrib_depthwise_conv2d_NCHWc"))
@@ -151,7 +153,11 @@ def _rows(sch: Schedule, lanes: int, tile: int, target: Any) -> None:
     # A row shorter than a vector is stored as one too, masked: it is read from where vectors were accumulated.
     sch.split(sch.get_loops(main)[-1], [None, lanes])
     init = sch.decompose_reduction(conv, taps[0])
-    for tap in taps:
+    written = tile
+    for tap in reversed(taps):
+        written *= constant_extent(sch, tap) or _WRITTEN_OUT
+        if written > _WRITTEN_OUT:
+            break
         sch.unroll(tap)
     for part in (conv, init, main):
         *others, last = sch.get_loops(part)[4:]
