@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -15,6 +16,10 @@ from typing import Any, TypeVar
 from .nodes import BinaryOp, Call, Expr, Let, Node, Var
 
 N = TypeVar("N", bound=Node)
+
+# A kernel that is written out names what it reads, one `Let` within another: hundreds of them, some frames each.
+_DEEP = 6_000
+sys.setrecursionlimit(max(sys.getrecursionlimit(), _DEEP))
 
 
 def children(node: Node) -> Iterator[Node]:

@@ -265,10 +265,12 @@ def depthwise_conv2d_rows(
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
     lanes: int = 1,
+    tile: int = 1,
 ) -> Tensor:
     """Depthwise convolution of `data` [N, C, H, W] with `weight` [C, 1, kh, kw]: [N, C, OH, OW].
 
-    Rows are computed as whole vectors of `lanes`, and a last stage cuts them; the input rows are padded accordingly.
+    Rows are computed as whole vectors of `lanes`, `tile` rows at a time; a last stage cuts off what is too much. The
+    input is padded accordingly.
     """
     n, channels, height, width = dims(data, "N, C, H, W")
     _, _, kh, kw = (constant(d, "a dimension of depthwise weights") for d in dims(weight))
@@ -277,7 +279,8 @@ def depthwise_conv2d_rows(
     out_height = (height + top + bottom - dy * (kh - 1) - 1) // sy + 1
     out_width = (width + left + right - dx * (kw - 1) - 1) // sx + 1
     whole = -(-out_width // lanes) * lanes
-    rows = (out_height - 1) * sy + dy * (kh - 1) + 1
+    tall = -(-out_height // tile) * tile
+    rows = (tall - 1) * sy + dy * (kh - 1) + 1
     columns = -(-((whole - 1) * sx + dx * (kw - 1) + 1) // lanes) * lanes
 
     def padded_element(b: Expr, c: Expr, y: Expr, x: Expr) -> Expr:
@@ -295,8 +298,8 @@ def depthwise_conv2d_rows(
         pixel = padded[b, c, plus(times(y, sy), times(ky, dy)), plus(times(x, sx), times(kx, dx))]
         return te.sum(pixel * weight[c, 0, ky, kx], axis=[ky, kx])
 
-    attrs = {"op": "nn.contrib_depthwise_conv2d_rows", "lanes": lanes}
-    whole_rows = te.compute((n, channels, out_height, whole), element, name="depthwise_rows", attrs=attrs)
+    attrs = {"op": "nn.contrib_depthwise_conv2d_rows", "lanes": lanes, "tile": tile}
+    whole_rows = te.compute((n, channels, tall, whole), element, name="depthwise_rows", attrs=attrs)
     return te.compute((n, channels, out_height, out_width), lambda *i: whole_rows[i], name="rows_cut")
 
 

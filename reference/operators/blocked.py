@@ -111,7 +111,7 @@ def depthwise_conv2d_nchwc(
 
 @operator("nn.contrib_depthwise_conv2d_rows")
 def depthwise_conv2d_rows(
-    data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any, lanes: int
+    data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any, lanes: int, tile: int
 ) -> np.ndarray:
     return convolve(data, weight, strides, padding, dilation, weight.shape[0], "")
 

@@ -108,9 +108,12 @@ def _depthwise(draw: Draw) -> PrimFunc:
 
 
 def _depthwise_rows(draw: Draw) -> PrimFunc:
-    x = te.placeholder((1, _size(draw, 1, 3), _size(draw, 3, 8), _size(draw, 3, 6)), name="x")
+    height = _perhaps_open(draw, "h", _size(draw, 3, 8))
+    x = te.placeholder((1, _size(draw, 1, 3), height, _size(draw, 3, 6)), name="x")
     w = te.placeholder((x.shape[1], 1, 3, 3), name="w")
-    return _with_epilogue(draw, [x, w], topi.depthwise_conv2d_rows(x, w, lanes=LANES, padding=1))
+    tile, stride = draw(st.sampled_from([1, 3, 4])), draw(st.integers(1, 2))
+    attrs = {"lanes": LANES, "tile": tile, "strides": stride}
+    return _with_epilogue(draw, [x, w], topi.depthwise_conv2d_rows(x, w, padding=1, **attrs))
 
 
 def _dense(draw: Draw) -> PrimFunc:

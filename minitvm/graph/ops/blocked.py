@@ -113,9 +113,12 @@ def depthwise_conv2d_nchwc(
 def depthwise_conv2d_rows(
     data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
     lanes: int = REQUIRED,  # type: ignore[assignment]
+    tile: int = 1,
 ) -> Any:  # fmt: skip
-    """Depthwise convolution on plain NCHW data, rows as vectors of `lanes`."""
-    return topi.depthwise_conv2d_rows(data, weight, strides=strides, padding=padding, dilation=dilation, lanes=lanes)
+    """Depthwise convolution on plain NCHW data, rows as vectors of `lanes`, computed `tile` rows at a time."""
+    return topi.depthwise_conv2d_rows(
+        data, weight, strides=strides, padding=padding, dilation=dilation, lanes=lanes, tile=tile
+    )
 
 
 @register("nn.contrib_dense_packed", pattern=Pattern.COMPLEX_OUT_FUSABLE)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...backend import lookup
+from ...expr import Expr
 from ...strategy.algorithms import (
     WINOGRAD,
     ChannelUse,
@@ -58,6 +59,8 @@ _BLOCKED = frozenset(("float32", "float16", "bfloat16", "int8", "uint8", "int16"
 # With this many vectors of channels, filling the last one costs less than narrower vectors for all of them.
 WORTH_PADDING = 4
 
+# Rows of a depthwise convolution whose multiply-adds are computed beside one another, and how many of them are enough.
+_MOST_ROWS, _ENOUGH_ROWS = 8, 5
 FEW_ROWS = 8  # of a product: fewer are as many sums of a matrix times a vector
 
 
@@ -292,7 +295,7 @@ class Blocking:
         if data.dtype != "float32" or self.goes_into_blocks(item.output):
             return False
         attrs = {name: item.attrs[name] for name in ("strides", "padding", "dilation")}
-        width = item.output.shape[3]
+        height, width = item.output.shape[2:]
         lanes = _row_lanes(width, self.lanes) if isinstance(width, int) else self.lanes
         self.plain[item.output] = self.op(
             "nn.contrib_depthwise_conv2d_rows",
@@ -300,6 +303,7 @@ class Blocking:
             self.as_plain(weight),
             name=item.output.name,
             lanes=lanes,
+            tile=1 if isinstance(self.target.description, GPU) else _row_tile(height),
             **attrs,
         )
         return True
@@ -442,6 +446,20 @@ def _row_lanes(width: int, lanes: int) -> int:
     while lanes >= 8 and lanes // 2 >= width:
         lanes //= 2
     return lanes
+
+
+def _row_tile(height: int | Expr) -> int:
+    """The rows of a depthwise convolution that are computed together: few are beyond the image, and they are enough.
+
+    Multiply-adds of one row wait for each other: five rows or more hide that. An open height counts as a large one.
+    """
+    if not isinstance(height, int):
+        return _MOST_ROWS
+
+    def cost(tile: int) -> float:
+        return math.ceil(height / tile) * max(tile, _ENOUGH_ROWS)
+
+    return min(range(_MOST_ROWS, 0, -1), key=cost)
 
 
 def _vectors_of(graph: Graph, target: Target) -> set[str]:

@@ -30,6 +30,7 @@ from ..candidate import Candidate, Cost
 from ..epilogues import epilogue, inlined_forward
 from ..register_tile import tile_reduction
 from ..registry import rule
+from ..roles import LONG
 from .conv2d import schedule_other_blocks
 from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES
 from .register_tile import accumulators, chain_cycles, tile_in_registers
@@ -128,15 +129,16 @@ def depthwise_conv2d_rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     conv, cpu, kept = block_named(func, "depthwise_rows"), cpu_of(target), accumulators(target)
     lanes = int(conv.annotations["lanes"])
     *outer, height, width = shape_written(conv)
-    steps = volume(outer) * ceil((width or 1) / lanes) * volume(reduced(conv))
+    tile = int(conv.annotations["tile"])
+    steps = volume(outer) * ceil((width or LONG) / lanes) * volume(reduced(conv))
 
     def price(rows: int) -> Cost:
-        return Cost(_steps(steps * ceil((height or 1) / rows) * rows, rows, kept, cpu))
+        return Cost(_steps(steps * ceil((height or LONG) / rows) * rows, rows, kept, cpu))
 
     def apply(sch: Schedule, rows: int) -> None:
         _rows(sch, lanes, rows, target)
 
-    for rows in divisors(height, min(cpu.chains, kept)):
+    for rows in divisors(tile if height is None else height, min(cpu.chains, kept)):
         yield Candidate(knobs={"rows": rows}, price=price, apply=apply)
 
 

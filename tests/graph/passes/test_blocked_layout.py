@@ -517,6 +517,15 @@ def test_a_depthwise_convolution_between_plain_values_changes_no_layout() -> Non
     )
 
 
+@pytest.mark.parametrize(("height", "tile"), [(29, 6), (7, 7), (40, 8), (3, 3), (14, 7), (SizeVar("h"), 8)])
+def test_rows_of_a_depthwise_convolution_are_computed_several_at_a_time(height: Any, tile: int) -> None:
+    """One row's multiply-adds wait for each other. A height without divisors is rounded up to some."""
+    b = GraphBuilder()
+    graph = b.build(b.op("nn.conv2d", b.input("x", (1, 3, height, 11)), weights(3, 1, 3, 3), padding=1, groups=3))
+    (rows,) = blocked_layout(graph, machine(8)).nodes
+    assert rows.attrs["tile"] == tile
+
+
 @given(
     kernel=st.tuples(st.integers(1, 3), st.integers(1, 4)), strides=st.tuples(st.integers(1, 2), st.integers(1, 3)),
     padding=st.tuples(*[st.integers(0, 2)] * 4), dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),

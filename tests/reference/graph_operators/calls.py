@@ -488,7 +488,7 @@ def _blocked() -> list[Call]:
             {"size": 3, "stride": 2, "padding": 1},
             exact=True,
         ),
-        Call("nn.contrib_depthwise_conv2d_rows", (f(1, 3, 5, 7), f(3, 1, 3, 3)), {**attrs, "lanes": 4}),
+        Call("nn.contrib_depthwise_conv2d_rows", (f(1, 3, 5, 7), f(3, 1, 3, 3)), {**attrs, "lanes": 4, "tile": 2}),
         Call("nn.contrib_dense_packed", (f(3, 5), f(2, 5, 4))),
         Call("nn.contrib_dense_packed", (f(2, 3, 3, 5), f(2, 3, 2, 5, 4)), {"units": 7}),
         Call("layout.words", (i(2, 8, low=0, high=255, dtype="uint8"),), exact=True),

@@ -214,7 +214,7 @@ def _blocked(d: Drawing) -> Call:
         w = d.data([blocks, *kernel, block])
         return Call("nn.contrib_depthwise_conv2d_NCHWc", (d.data([1, blocks, *extents, block]), w), attrs)
     inputs = (d.data([1, blocks, *extents]), d.data([blocks, 1, *kernel]))
-    return Call("nn.contrib_depthwise_conv2d_rows", inputs, {**attrs, "lanes": d.one(2, 4)})
+    return Call("nn.contrib_depthwise_conv2d_rows", inputs, {**attrs, "lanes": d.one(2, 4), "tile": d.one(1, 3)})
 
 
 # ---- sums and order --------------------------------------------------------------------------------------------------
