@@ -456,8 +456,9 @@ def _row_tile(height: int | Expr) -> int:
     if not isinstance(height, int):
         return _MOST_ROWS
 
-    def cost(tile: int) -> float:
-        return math.ceil(height / tile) * max(tile, _ENOUGH_ROWS)
+    def cost(tile: int) -> tuple[int, int]:
+        tiles = math.ceil(height / tile)
+        return tiles * max(tile, _ENOUGH_ROWS), tiles * tile
 
     return min(range(_MOST_ROWS, 0, -1), key=cost)
 
