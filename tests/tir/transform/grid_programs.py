@@ -48,6 +48,7 @@ class Grid(Draws):
         self.local = [Buffer("L", (self.one(1, 2, 3),), "int32", "local")]
         self.turns: list[tuple[Var, int]] = []
         self.names_of_all: list[Var] = []  # lets that are the same for all threads
+        self.own_names: list[Var] = []  # lets of each thread
         self.room = 9
 
     # -- places
@@ -96,6 +97,8 @@ class Grid(Draws):
 
     def value(self, without: Buffer | None = None, depth: int = 1) -> Expr:
         """What a thread computes; not from `without`, which other threads write."""
+        if self.own_names and self.chance(1, 3):
+            return self.one(*self.own_names) + 0
         kind = self.kind("exchange", "exchange", "input", "of all", "kept", "self", "plus", "least", "choice")
         if kind == "exchange" and (others := [s for s in self.shared if s is not without]):
             return self.one(*others)[self.place(False)]
@@ -172,8 +175,9 @@ class Grid(Draws):
 
     def statement(self, depth: int) -> Stmt:
         kind = self.kind(
-            "plain", "plain", "turns", "turns", "branch of all", "branch and else", "branch of some", "let", "handed on"
-        )
+            "plain", "plain", "turns", "turns", "branch of all", "branch and else", "branch of some", "let", "own let",
+            "handed on",
+        )  # fmt: skip
         if depth == 0 or self.room <= 0 or kind == "plain":
             return self.step()
         if kind == "handed on":
@@ -190,6 +194,13 @@ class Grid(Draws):
             self.names_of_all.append(v)
             body = self.several(depth - 1)
             self.names_of_all.pop()
+            return LetStmt(v, held, body)
+        if kind == "own let":  # what a thread reads stays what it was, whatever the threads store inside
+            v = self.var("w")
+            held = self.value()
+            self.own_names.append(v)
+            body = self.several(depth - 1)
+            self.own_names.pop()
             return LetStmt(v, held, body)
         if kind == "branch of some":
             mine = self.one(*self.mine)
