@@ -41,6 +41,7 @@ from tests.tir.transform.through_passes import (
     blocks_keep_the_meaning,
     stages_keep_the_meaning,
     threads_keep_the_meaning,
+    virtual_threads_keep_the_meaning,
 )
 
 from .devices import CHECKS, checked
@@ -63,6 +64,7 @@ def seeded(name: str, check: Callable[[int], None], count: int) -> Workload:
 
 BLOCKS = seeded("programs of blocks through the passes", blocks_keep_the_meaning, 1200)
 THREADS = seeded("programs of threads through the passes", threads_keep_the_meaning, 400)
+VIRTUAL_THREADS = seeded("programs of virtual threads through the passes", virtual_threads_keep_the_meaning, 400)
 STAGES = seeded("programs of stages through the passes", stages_keep_the_meaning, 400)
 WHOLE_REGIONS = seeded("what blocks do to whole regions", lambda k: whole_holds(list(WHOLE)[k]), len(WHOLE))
 PLACES = seeded("nodes in two places", lambda k: twice_holds(*TWICE[k]), len(TWICE))

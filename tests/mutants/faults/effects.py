@@ -130,6 +130,15 @@ SURELY.edit(
     "isinstance(read.node, BufferRegion) is not isinstance(write.node, BufferRegion)",
     "isinstance(read.node, BufferRegion)",
 )
+SURELY.edit("loops of one access alone count", "_comes_first", "for l in read.loops} &", "for l in read.loops} |")
+SURELY.edit(
+    "places that only data tell are alike",
+    "_comes_first",
+    "None not in read.ranges and ",
+    "",
+    equivalent="all_touched counts no touch of which a range is not known; who asks for a touch outside of all loops gets"
+    " none that has a loop in common with a write",
+)
 SURELY.edit("one of several places is enough", "all_touched", "len(places) ==", "len(places) * 2 >=")
 
 TOUCH.edit("loops that decide the place stand still too", "Touch._starts", "if l.var not in deciding:", "if True:")

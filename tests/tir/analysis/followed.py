@@ -574,6 +574,7 @@ WHOLE = {
     "if A[vi] > T.float32(0):\n    S[vi] = A[0]": set(),
     "for j in range(4):\n    with T.block('inner'):\n        vj = T.axis.spatial(4, j)\n"
     "        B[vj] = S[vj]\n        S[vj] = A[vj]": {"reads", "writes", "first"},
+    "for j in range(4):\n    B[j] = S[j]\nfor j in range(4):\n    S[3 - j] = A[j]": {"reads", "writes", "first"},
     "S[()] = B[vi] + S[()]": {"reads", "writes", "first"},
     "S[()] = A[vi]\nB[vi] = S[()]": {"reads", "writes"},
     _CALLED: {"reads", "writes", "first"},

@@ -26,12 +26,20 @@ SIZE = 8
 class Grid(Draws):
     """One program under construction."""
 
+    AXES: tuple[tuple[str, ...], ...] = (
+        ("x",), ("x",), ("y", "x"), ("x", "y"), ("x", "v"), ("v", "x"), ("v",), ("y", "x", "v"),
+    )  # fmt: skip
+    STATEMENTS: tuple[str, ...] = (
+        "plain", "plain", "turns", "turns", "branch of all", "branch and else", "branch of some", "let", "own let",
+        "handed on",
+    )  # fmt: skip
+
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.read = Buffer("A", (SIZE, SIZE), "int32")
         self.common = Buffer("D", (SIZE,), "int32")
         self.axes: list[tuple[str, Var, int, int]] = []
-        for name in self.one(("x",), ("x",), ("y", "x"), ("x", "y"), ("x", "v"), ("v", "x"), ("v",), ("y", "x", "v")):
+        for name in self.one(*self.AXES):
             thread = {"x": "threadIdx.x", "y": "threadIdx.y", "v": self.one("vthread", "vthread.x")}[name]
             start = self.one(0, 0, 1, 2) if self.chance(1, 2) else 0
             self.axes.append((thread, self.var("t"), start, self.one(2, 2, 3, 4)))
@@ -174,10 +182,7 @@ class Grid(Draws):
     around_all = False  # inside of a condition or a let
 
     def statement(self, depth: int) -> Stmt:
-        kind = self.kind(
-            "plain", "plain", "turns", "turns", "branch of all", "branch and else", "branch of some", "let", "own let",
-            "handed on",
-        )  # fmt: skip
+        kind = self.kind(*self.STATEMENTS)
         if depth == 0 or self.room <= 0 or kind == "plain":
             return self.step()
         if kind == "handed on":
@@ -261,12 +266,19 @@ class Grid(Draws):
         return BufferStore(self.output, value, at)
 
 
+class Virtual(Grid):
+    """A program of virtual threads that mostly names what it reads and asks which thread it is."""
+
+    AXES = (("v",), ("v",), ("x", "v"), ("v", "x"))
+    STATEMENTS = ("turns", "branch of all", "branch of some", "branch of some", "let", "own let", "own let")
+
+
 UPDATED = ("B", "C")
 
 
-def grid_program(seed: int) -> tuple[PrimFunc, list[Any], list[Any]] | None:
+def grid_program(seed: int, grid: type[Grid] = Grid) -> tuple[PrimFunc, list[Any], list[Any]] | None:
     """The program of a seed, arguments, and what they are afterwards; None where it has no meaning."""
-    maker = Grid(seed)
+    maker = grid(seed)
     func = maker.func()
     rng = np.random.default_rng(seed)
     shapes = [tuple(int(d.value) for d in p.shape) for p in func.buffers]  # type: ignore[attr-defined]
@@ -277,3 +289,8 @@ def grid_program(seed: int) -> tuple[PrimFunc, list[Any], list[Any]] | None:
     except (ExecutionError, Unsupported):
         return None
     return func, args, after
+
+
+def virtual_program(seed: int) -> tuple[PrimFunc, list[Any], list[Any]] | None:
+    """The same, of virtual threads."""
+    return grid_program(seed, Virtual)
