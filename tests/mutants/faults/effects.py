@@ -136,8 +136,8 @@ SURELY.edit(
     "_comes_first",
     "None not in read.ranges and ",
     "",
-    equivalent="all_touched counts no touch of which a range is not known; who asks for a touch outside of all loops gets"
-    " none that has a loop in common with a write",
+    equivalent="all_touched counts no touch of which a range is not known; a touch outside of all loops"
+    " has none in common with a write",
 )
 SURELY.edit("one of several places is enough", "all_touched", "len(places) ==", "len(places) * 2 >=")
 
