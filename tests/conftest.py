@@ -74,6 +74,18 @@ def _traces_round_trip() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _lowered_anew(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that changes the compiler takes nothing that was lowered without the change, and leaves nothing behind."""
+    if "monkeypatch" not in request.fixturenames:
+        yield
+        return
+    from minitvm.lowering import verified
+
+    with verified.anew():
+        yield
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     """A generator that gives the same numbers in every run."""

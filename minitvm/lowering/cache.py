@@ -41,15 +41,15 @@ _LIBRARIES = ("numpy", "sympy", "islpy")
 
 
 def usable(target: Target) -> bool:
-    """Whether functions for a target may be cached: no callback observes the passes, and all code is this package's.
+    """Whether functions for a target may be cached. With MINITVM_VERIFY=1 there must be levels, which are verified."""
+    return not verification_asked() and decides_all(target)
 
-    With MINITVM_VERIFY=1, levels are to be verified, so there must be levels.
-    """
-    back_end = backend.find(target)
+
+def decides_all(target: Target) -> bool:
+    """Whether a key decides the result: no callback observes the passes, and all code is this package's."""
     return (
-        not verification_asked()
-        and not PassContext.current().instruments
-        and back_end in backend.own()
+        not PassContext.current().instruments
+        and backend.find(target) in backend.own()
         and all(_is_ours(rule.propose) and _is_ours(rule.matches) for rule in rules(target))
     )
 
