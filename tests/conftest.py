@@ -6,7 +6,7 @@ import ctypes
 import gc
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,13 @@ def pytest_collection_finish() -> None:
     """Collect garbage less often: interpreters make closures by the million, and a third of the time went into it."""
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
+
+
+@pytest.fixture
+def collect() -> Callable[[], int]:
+    """Collects the garbage of this test alone: what was there before takes a second and more, each time."""
+    gc.freeze()
+    return gc.collect
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from ..strategy.decision import Decision
 from ..strategy.registry import rules
 from ..target import Target
 from ..tir.pass_context import PassContext
-from .lowered import LoweredFunc, LoweredKernel
+from .lowered import LoweredFunc, LoweredKernel, taken_for
 from .units import SharedFunction
 
 FUNCTIONS = Store(".fn", "lowered functions")
@@ -88,7 +88,8 @@ def key_of(function: SharedFunction, target: Target, decision: Decision | None =
 def get(function: SharedFunction, target: Target, decision: Decision | None = None) -> LoweredFunc | None:
     """The stored result for a function, or None."""
     data = FUNCTIONS.get(key_of(function, target, decision), function.name)
-    return None if data is None else decode(data)
+    lowered = None if data is None else decode(data)
+    return None if lowered is None else taken_for(lowered, target)
 
 
 def put(function: SharedFunction, target: Target, data: bytes, decision: Decision | None = None) -> None:

@@ -17,7 +17,7 @@ from ..events import listening_now
 from ..strategy.decision import Decision
 from ..target import Target
 from . import cache
-from .lowered import LoweredFunc
+from .lowered import LoweredFunc, taken_for
 from .units import SharedFunction
 
 _MOST = 400  # functions; those of a large network
@@ -34,9 +34,10 @@ def get(function: SharedFunction, target: Target, decision: Decision | None) -> 
     if not cache.keeps(function):
         return None
     key = cache.key_of(function, target, decision)
-    if key in _KNOWN:
-        _KNOWN.move_to_end(key)
-    return _KNOWN.get(key)
+    if key not in _KNOWN:
+        return None
+    _KNOWN.move_to_end(key)
+    return taken_for(_KNOWN[key], target)
 
 
 def put(function: SharedFunction, target: Target, decision: Decision | None, lowered: LoweredFunc) -> None:

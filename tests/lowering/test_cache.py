@@ -252,6 +252,22 @@ def test_refusals_are_heard_once_whether_a_function_is_lowered_or_found(
         assert set(listener.reasons) == {"contraction: not today"}
 
 
+@pytest.mark.parametrize("verify", ["0", "1"])
+def test_what_is_found_is_for_the_target_that_asks(
+    lowerings: Lowerings, monkeypatch: pytest.MonkeyPatch, verify: str
+) -> None:
+    """Two targets with the same code: a kernel names the one of its program, or it would be taken for another's."""
+    monkeypatch.setenv("MINITVM_VERIFY", verify)
+    one, other = Target("cuda"), Target("cuda -on_host=nn.softmax")
+    assert one.code_identity() == other.code_identity()
+    many.lower_functions(functions(), one)
+    before = len(lowerings.names)
+    for target in (other, one):
+        for lowered in many.lower_functions(functions(), target).values():
+            assert {kernel.target for kernel in lowered.kernels.values()} == {target.brief}
+    assert len(lowerings.names) == before
+
+
 @pytest.fixture
 def levels_verified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """With MINITVM_VERIFY=1: the names of the kernel programs that are verified."""
