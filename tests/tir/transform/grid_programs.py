@@ -179,7 +179,7 @@ class Grid(Draws):
         at = (block, *self.mine)
         return BufferStore(self.output, self.output[at] * 2 + value if self.chance(2, 3) else value, at)
 
-    around_all = False  # inside of a condition or a let
+    around_all = False  # inside of a condition or a let that differs between threads: none of them binds an axis again
 
     def statement(self, depth: int) -> Stmt:
         kind = self.kind(*self.STATEMENTS)
@@ -204,12 +204,12 @@ class Grid(Draws):
             v = self.var("w")
             held = self.value()
             self.own_names.append(v)
-            body = self.several(depth - 1)
+            body = self.apart(depth - 1)
             self.own_names.pop()
             return LetStmt(v, held, body)
         if kind == "branch of some":
             mine = self.one(*self.mine)
-            return If(self.one(LT, GE, EQ, NE)(mine, const(self.int(0, 2))), self.several(depth - 1, 2))
+            return If(self.one(LT, GE, EQ, NE)(mine, const(self.int(0, 2))), self.apart(depth - 1, 2))
         condition = self.one(*COMPARE)(self.same_for_all(), const(self.int(-1, 2)))
         other = self.several(depth - 1, 2) if kind == "branch and else" else None
         return If(condition, self.several(depth - 1), other)
@@ -235,6 +235,13 @@ class Grid(Draws):
 
     def several(self, depth: int, most: int = 3) -> Stmt:
         return Seq.of(*(self.statement(depth) for k in range(self.int(1, most)) if self.room > 0 or k == 0))
+
+    def apart(self, depth: int, most: int = 3) -> Stmt:
+        """The same, of threads that may do different things."""
+        before, self.around_all = self.around_all, True
+        body = self.several(depth, most)
+        self.around_all = before
+        return body
 
     def func(self) -> PrimFunc:
         start: list[Stmt] = [
