@@ -6,7 +6,7 @@ import ctypes
 import gc
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,13 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 50, 100)
 
 
+@pytest.fixture
+def collect() -> Callable[[], int]:
+    """Collects the garbage of this test alone: what was there before takes a second and more, each time."""
+    gc.freeze()
+    return gc.collect
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     """The global generators start alike in every test, whichever tests ran before it in the same process."""
@@ -71,6 +78,18 @@ def _traces_round_trip() -> Iterator[None]:
 
     much = os.environ.get("HYPOTHESIS_PROFILE") in ("full", "deep")
     with replayed_at_the_end(most=5 if much else 2, of_a_form=None if much else 1):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _lowered_anew(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that changes the compiler takes nothing that was lowered without the change, and leaves nothing behind."""
+    if "monkeypatch" not in request.fixturenames:
+        yield
+        return
+    from minitvm.lowering import verified
+
+    with verified.anew():
         yield
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import weakref
 from collections.abc import Callable
 from functools import cache
@@ -313,7 +312,7 @@ def test_bfloat16_of_other_libraries_is_taken_and_written() -> None:
         double(Brain(data.view(np.uint16), device=2))
 
 
-def test_shared_memory_lives_as_long_as_its_array() -> None:
+def test_shared_memory_lives_as_long_as_its_array(collect: Callable[[], int]) -> None:
     class Memory(np.ndarray):
         """An array that can be watched."""
 
@@ -321,8 +320,8 @@ def test_shared_memory_lives_as_long_as_its_array() -> None:
     alive = weakref.ref(memory)
     found = shared(Brain(memory))
     del memory
-    gc.collect()
+    collect()
     assert alive() is not None and found.dtype.name == "bfloat16"
     del found
-    gc.collect()
+    collect()
     assert alive() is None

@@ -24,7 +24,9 @@ def register(commands: Any) -> None:
         "  GFLOP/s     operations a second; `of peak` against what this machine was measured to do\n"
         "  MB, FLOP/B  bytes that its kernels read and write, each once a kernel; operations a byte\n"
         "  bound by    compute, or the level of memory that its bytes come from; `of bound`: 100% is on the roof\n"
-        "  waits       part of the threads' time spent waiting for each other",
+        "  waits       part of the threads' time spent waiting for each other\n\n"
+        "Dimensions that the model leaves open stay open in the program, which runs at the sizes of --input; --shape\n"
+        "gives them sizes. If an operator does not take them open, they get the sizes of --input.",
     )  # fmt: skip
     opt.add_model(parser)
     parser.add_argument("--input", metavar="X.npz", help="inputs by name; without it seeded random ones")
@@ -64,13 +66,19 @@ Compiled = tuple[Any, Mapping[str, Any]]  # a module, and its inputs by name
 
 
 def model(options: argparse.Namespace, arrays: Mapping[str, np.ndarray] | None) -> Compiled:
-    """A model of the command line, compiled."""
+    """A model of the command line, compiled. What it leaves open stays open, as in `build`, where operators take it."""
     from .. import build
+    from ..errors import UnsupportedOperator
 
     if options.trust or options.key is not None:
         raise InputError("--trust and --key go with an artifact, a file that `minitvm export` wrote")
     target = opt.target(options.target)
-    graph = opt.read_graph(options.model, options.shape, arrays)
+    try:
+        graph = opt.read_graph(options.model, options.shape)
+    except UnsupportedOperator:
+        if arrays is None:
+            raise
+        graph = opt.read_graph(options.model, options.shape, arrays)
     if arrays is None:
         opt.fixed_shapes(graph)
     else:

@@ -10,8 +10,8 @@ import numpy as np
 
 from .. import te
 from ..arith import Analyzer
-from ..errors import InputError, ModelError, Unsupported, UnsupportedOperator
-from ..expr import GT, And, DType, Expr, Not, SizeVar, Var, as_expr, const, free_vars, match, structural_equal
+from ..errors import InputError, ModelError, UnsupportedOperator
+from ..expr import GT, And, DType, Expr, Not, SizeVar, as_expr, const, free_vars, match, structural_equal
 from ..graph import registry as operators
 from ..graph.builder import GraphBuilder
 from ..graph.nodes import Dim, Graph, Value
@@ -19,10 +19,9 @@ from ..graph.passes.dead_code import dead_code
 from ..topi.shapes import differ, may_exceed, product, same, simple
 from . import symbolic
 from .bounds import Computed
-from .growing import Axis, Extents, Traced
-from .growing import extents as changing_extents
+from .loop_writer import Body, LoopWriter
 from .matching import Pairs, fitted, match_cast, resized
-from .operand import Operand, known_dim
+from .operand import Operand
 from .output_names import with_output_names
 from .reshaping import divisors, exact, fitted_shape, is_zero, with_inferred
 
@@ -162,7 +161,7 @@ class OperandBuilder:
         around = self._under
         self._under = condition if around is None else And(around, condition)
         try:
-            with self._forgetting():
+            with self.forgetting():
                 yield
         finally:
             self._under = around
@@ -263,14 +262,14 @@ class OperandBuilder:
         """Takes back what was added inside of this context if it ends with an error."""
         length = self._builder.length
         try:
-            with self._forgetting(only_after_errors=True):
+            with self.forgetting(only_after_errors=True):
                 yield
         except BaseException:
             self._builder.undo(length)
             raise
 
     @contextmanager
-    def _forgetting(self, only_after_errors: bool = False) -> Iterator[None]:
+    def forgetting(self, only_after_errors: bool = False) -> Iterator[None]:
         """Behind this context, symbolic numbers that were computed inside of it are computed anew."""
         first, done = len(self._computed_here), False
         sizes = dict(self._sizes)
@@ -286,7 +285,7 @@ class OperandBuilder:
 
     def loop(
         self,
-        body: Callable[..., tuple[Operand, Sequence[Operand], Sequence[Operand]]],
+        body: Body,
         carried: Sequence[Operand],
         limit: Operand | None,
         going: Operand | None,
@@ -302,111 +301,8 @@ class OperandBuilder:
         `longest`, one of the extents that have no other: see `frontend.growing`. `body` may be called several times.
         Raises `UnsupportedOperator` for a carried value whose type an iteration changes otherwise.
         """
-        begin = [self.value(operand) for operand in carried]
-        bounds = {
-            key: self.value(operand) for key, operand in (("limit", limit), ("going", going)) if operand is not None
-        }
-        names = frozenset().union(*(o.depends for o in (*carried, limit, going) if o is not None))
-
-        def written(extents: Extents, trial: Mapping[Axis, SizeVar] | None = None) -> list[Operand]:
-            """The loop; with `trial`, only an iteration in which extents are variables, which raises `Traced`."""
-            changing = list(extents.most)
-
-            def iteration(number: Value, *own: Value) -> tuple[Value, list[Value], list[Value]]:
-                nonlocal names
-                first = self._builder.length
-                states = [Operand.of(v, o.depends) for v, o in zip(own, carried, strict=False)]
-                lengths = own[len(states) :]
-                sizes = {at: self._size(v, extents.most[at], where) for at, v in zip(changing, lengths, strict=True)}
-                states = self._cut(states, sizes if trial is None else trial)
-                again, results, rows = body(Operand.of(number), *states)
-                for result, state in zip(results, states, strict=True):
-                    if result.dtype != state.dtype or result.ndim != state.ndim:
-                        raise unlike(state, result, where)
-                unchanged = all(
-                    (k, axis) in extents.most or (k, axis) in extents.kept or same(old, new)
-                    for k, (result, state) in enumerate(zip(results, states, strict=True))
-                    for axis, (old, new) in enumerate(zip(state.shape, result.shape, strict=True))
-                )
-                if trial is not None or not unchanged:
-                    raise Traced([r.shape for r in results], self._bounds(first))
-                names = names.union(*(o.depends for o in (again, *results, *rows)))
-                counts = [self.value(known_dim(results[k].shape[axis])) for k, axis in changing]
-                wide = [self._fitting(result, k, own[k].shape, extents, where) for k, result in enumerate(results)]
-                return self.value(again), [*wide, *counts], [self.value(r) for r in rows]
-
-            room = [
-                resized(self._builder, v, [extents.most.get((k, axis), d) for axis, d in enumerate(v.shape)])
-                for k, v in enumerate(begin)
-            ]
-            counts = [self.value(known_dim(begin[k].shape[axis])) for k, axis in changing]
-            with self._forgetting():
-                values = self._builder.loop(iteration, [*room, *counts], most=most, where=where, name=name, **bounds)
-            behind = 1 + len(begin)
-            ends = values[behind : behind + len(changing)]
-            sizes = {at: self._size(v, extents.most[at], where) for at, v in zip(changing, ends, strict=True)}
-            operands = [Operand.of(v, names) for v in values]
-            return [operands[0], *self._cut(operands[1:behind], sizes), *operands[behind + len(changing) :]]
-
-        try:
-            return written(Extents())
-        except Traced as traced:
-            shapes = traced.shapes
-
-        def trace(sizes: Mapping[Axis, SizeVar]) -> Traced:
-            try:
-                with self.attempt():
-                    written(Extents(), sizes)
-            except Traced as traced:
-                return traced
-            raise AssertionError("an iteration that is only traced has a result")
-
-        def iterations() -> Dim:
-            if growing is None:
-                raise next(
-                    unlike(o, Operand(tuple(s), o.dtype), where)
-                    for o, s in zip(carried, shapes, strict=True)
-                    if not _same_shape(o.shape, s)
-                )
-            return growing()
-
-        try:
-            found = changing_extents(trace, [v.shape for v in begin], iterations, longest)
-        except Unsupported as error:
-            raise UnsupportedOperator(
-                f"{where}: {error}\n  try:    max_length=...: a bound, for which memory is reserved"
-            ) from None
-        if found.most and growing is None:
-            iterations()
-        return written(found)
-
-    def _cut(self, operands: Sequence[Operand], sizes: Mapping[Axis, SizeVar]) -> list[Operand]:
-        """The operands, of whose axes only so many entries count."""
-        results = list(operands)
-        for (k, axis), size in sizes.items():
-            results[k] = self.op("leading", [results[k]], {"size": size, "axis": axis}, "entries")
-        return results
-
-    def _size(self, length: Value, most: Dim, where: str) -> SizeVar:
-        """A new size whose value a run computes."""
-        size = SizeVar("entries")
-        self._builder.op("bind_size", length, size=size, most=most, where=where)
-        return size
-
-    def _bounds(self, first: int) -> dict[Var, Dim]:
-        """The sizes that the operators from a position on bind, and their bounds."""
-        return {
-            item.attrs["size"]: item.attrs["most"] for item in self._builder.nodes[first:] if item.op == "bind_size"
-        }
-
-    def _fitting(self, result: Operand, k: int, shape: Sequence[Dim], extents: Extents, where: str) -> Value:
-        """What an iteration makes of the k-th carried value, with the type of that."""
-        pairs = [
-            (new, old) for axis, (new, old) in enumerate(zip(result.shape, shape, strict=True))
-            if (k, axis) in extents.kept and not same(new, old)
-        ]  # fmt: skip
-        value = self.value(self.assume(result, pairs, where) if pairs else result)
-        return resized(self._builder, value, shape)
+        writer = LoopWriter(self, self._builder, body, carried, limit, going, most, where, name)
+        return writer.write(growing, longest)
 
     def _computed(self, operand: Operand, name: str | None) -> Value:
         """Symbolic numbers as data, which a run computes from the sizes of its inputs."""
@@ -436,14 +332,6 @@ class OperandBuilder:
         if all(isinstance(e.below, int) and e.below == 1 for e in elements):
             return cast(Value, above)
         return cast(Value, self._builder.op("divide", above, column([e.below for e in elements]), name=name))
-
-
-def unlike(state: Operand, result: Operand, where: str) -> UnsupportedOperator:
-    """The error for a carried value of a loop whose type an iteration changes."""
-    return UnsupportedOperator(
-        f"{where}: a value begins as {state}, and an iteration makes {result} of it\n"
-        "  wanted: one type in all iterations, if their number is not known while importing"
-    )
 
 
 def _same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:

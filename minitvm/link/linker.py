@@ -143,9 +143,10 @@ class Linker:
         """
         self._check_written(outputs)
         self.steps = with_copies(self.steps, self.kernels, [self._memory(kernel) for kernel in self.kernels])
-        waits = self._waits()
+        edges = edges_of(self.steps)
+        waits = self._waits(edges)
         numbers = [number + barriers for number, barriers in enumerate(accumulate(waits))]
-        arenas = self._plan(numbers, list(phases(self.steps, waits)))
+        arenas = self._plan(numbers, list(phases(edges, waits)))
         steps: list[x.Step] = []
         for position, (wait, step) in enumerate(zip(waits, self.steps, strict=True)):
             if wait:
@@ -169,12 +170,12 @@ class Linker:
             tuple(steps), tuple(calling), tuple(guards), tuple(states), tuple(bounds),
         )  # fmt: skip
 
-    def _waits(self) -> list[bool]:
-        """The steps before which all threads must wait. The begin and the end of a loop, or of an iteration, do."""
+    def _waits(self, edges: Sequence[int]) -> list[bool]:
+        """The steps before which all threads must wait, decided for each stretch between two `edges`."""
         decide = lookup(self.target, "waits") or team_waits
         parallel = [is_parallel(step) for step in self.steps]
         touches = [touches_of(step, self.kernels) for step in self.steps]
-        return [wait for a, b in pairwise(edges_of(self.steps)) for wait in decide(parallel[a:b], touches[a:b])]
+        return [wait for a, b in pairwise(edges) for wait in decide(parallel[a:b], touches[a:b])]
 
     def _check_written(self, outputs: Sequence[x.TensorSpec]) -> None:
         """Refuse outputs that no step writes: a run would return whatever was in memory."""

@@ -69,9 +69,9 @@ def edges_of(steps: Sequence[Step]) -> list[int]:
     return sorted({0, len(steps), *loops, *binds})
 
 
-def phases(steps: Sequence[Step], waits: Sequence[bool]) -> Iterator[range]:
-    """The positions of the steps of each phase."""
-    begins = sorted({*edges_of(steps), *(k for k, wait in enumerate(waits) if wait)})
+def phases(edges: Sequence[int], waits: Sequence[bool]) -> Iterator[range]:
+    """The positions of the steps of each phase, where stretches begin at `edges`."""
+    begins = sorted({*edges, *(k for k, wait in enumerate(waits) if wait)})
     yield from (range(a, b) for a, b in pairwise(begins))
 
 

@@ -4,6 +4,7 @@ units.py      the fused operators of a graph; equal ones share a function
 function.py   one function: schedule, kernels, sources
 lowered.py    the result, with the facts that linking needs
 cache.py      results on disk
+verified.py   results that this process has verified, where levels are
 many.py       all functions of a graph: from the cache, else in other processes, else here
 placement.py  which of them run on the host of a target that refuses some
 """

@@ -26,7 +26,7 @@ from ..strategy.decision import Decision
 from ..strategy.registry import rules
 from ..target import Target
 from ..tir.pass_context import PassContext
-from .lowered import LoweredFunc, LoweredKernel
+from .lowered import LoweredFunc, LoweredKernel, taken_for
 from .units import SharedFunction
 
 FUNCTIONS = Store(".fn", "lowered functions")
@@ -41,15 +41,15 @@ _LIBRARIES = ("numpy", "sympy", "islpy")
 
 
 def usable(target: Target) -> bool:
-    """Whether functions for a target may be cached: no callback observes the passes, and all code is this package's.
+    """Whether functions for a target may be cached. With MINITVM_VERIFY=1 there must be levels, which are verified."""
+    return not verification_asked() and decides_all(target)
 
-    With MINITVM_VERIFY=1, levels are to be verified, so there must be levels.
-    """
-    back_end = backend.find(target)
+
+def decides_all(target: Target) -> bool:
+    """Whether a key decides the result: no callback observes the passes, and all code is this package's."""
     return (
-        not verification_asked()
-        and not PassContext.current().instruments
-        and back_end in backend.own()
+        not PassContext.current().instruments
+        and backend.find(target) in backend.own()
         and all(_is_ours(rule.propose) and _is_ours(rule.matches) for rule in rules(target))
     )
 
@@ -88,7 +88,8 @@ def key_of(function: SharedFunction, target: Target, decision: Decision | None =
 def get(function: SharedFunction, target: Target, decision: Decision | None = None) -> LoweredFunc | None:
     """The stored result for a function, or None."""
     data = FUNCTIONS.get(key_of(function, target, decision), function.name)
-    return None if data is None else decode(data)
+    lowered = None if data is None else decode(data)
+    return None if lowered is None else taken_for(lowered, target)
 
 
 def put(function: SharedFunction, target: Target, data: bytes, decision: Decision | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -64,6 +64,13 @@ class LoweredFunc:
     def sources(self) -> dict[str, str]:
         """The source of each kernel."""
         return {name: kernel.source for name, kernel in self.kernels.items()}
+
+
+def taken_for(func: LoweredFunc, target: Target) -> LoweredFunc:
+    """A function that was lowered for a target with the same `code_identity`, as a function for this target."""
+    if all(kernel.target == target.brief for kernel in func.kernels.values()):
+        return func
+    return replace(func, kernels={name: replace(k, target=target.brief) for name, k in func.kernels.items()})
 
 
 @lru_cache(maxsize=256)

@@ -13,7 +13,7 @@ from ..strategy.registry import not_carried_out, report_refusals
 from ..target import Target
 from ..tir.transform.pipeline import PassCallback
 from ..workers import pool
-from . import cache
+from . import cache, verified
 from .function import lower_function, schedule_function
 from .lowered import LoweredFunc
 from .units import SharedFunction
@@ -83,9 +83,15 @@ def _here(
     total: int | None = None,
 ) -> dict[bytes, LoweredFunc]:
     done = {}
+    again = callback is None and verified.usable(target)
     for number, function in enumerate(functions, before + 1):
-        scheduled = schedule_function(function.func, target, decisions.get(function.key))
-        done[function.key] = lower_function(scheduled, target, callback)
+        decision = decisions.get(function.key)
+        lowered = verified.get(function, target, decision) if again else None
+        if lowered is None:
+            lowered = lower_function(schedule_function(function.func, target, decision), target, callback)
+            if again:
+                verified.put(function, target, decision, lowered)
+        done[function.key] = lowered
         if progress is not None:
             progress(number, total or len(functions))
     return done

@@ -35,6 +35,15 @@ def tiny(path: Path, batch: int | str = 2, op: str = "Relu") -> Path:
     return path
 
 
+def open_determinant(path: Path, columns: int = 8) -> Path:
+    """A determinant of n rows: the terms of a known size are written while the model is read."""
+    node = helper.make_node("Det", ["x"], ["y"])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", columns])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [])
+    save(helper.make_model(helper.make_graph([node], "det", [x], [y])), str(path))
+    return path
+
+
 def reference(x: np.ndarray) -> np.ndarray:
     """What `tiny` computes with Relu."""
     weight = np.random.default_rng(0).standard_normal((8, 4)).astype("float32")

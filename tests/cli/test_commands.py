@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -14,13 +15,14 @@ import pytest
 import minitvm as tvm
 from minitvm import te, tir
 from minitvm.cli import main
+from minitvm.cli import profile as profiles
 from minitvm.cli.explain import SHELF, SPINE
 from minitvm.cli.levels import LEVELS, Descent
 from minitvm.script import from_source
 from minitvm.tir.schedule import primitives
 from tests.frontend.models import one
 
-from .models import reference, tiny
+from .models import open_determinant, reference, tiny
 
 OPERATOR = "matmul_add_relu"
 
@@ -222,6 +224,19 @@ def test_profile_tells_and_writes(
     assert picture.read_bytes()[:4] == b"\x89PNG" and "traceEvents" in timeline.read_text()
     assert main(["profile", model, "--png", str(tmp_path / "nowhere" / "x.png")]) == 2
     assert "there is no folder" in capsys.readouterr().err
+
+
+def test_a_profile_is_of_the_program_that_build_makes(open_model: str, tmp_path: Path) -> None:
+    def profiled(model: str, columns: int, *shape: str) -> tuple[object, ...]:
+        options = argparse.Namespace(model=model, shape=shape, target="cpu", threads=1, trust=False, key=None)
+        module, _ = profiles.model(options, {"x": np.ones((3, columns), "float32")})
+        return tuple(module.executable.inputs[0].shape)
+
+    assert list(map(str, profiled(open_model, 8))) == ["n", "8"], "the arrays do not give open dimensions sizes"
+    assert profiled(open_model, 8, "x=3,8") == (3, 8)
+    assert profiled(str(open_determinant(tmp_path / "det.onnx", 3)), 3) == (3, 3), (
+        "where an operator needs them, they do"
+    )
 
 
 def test_show_prints_machine_code_of_this_machine_and_of_others(model: str, capsys: pytest.CaptureFixture[str]) -> None:

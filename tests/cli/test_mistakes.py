@@ -17,7 +17,7 @@ from minitvm.cli import main
 from minitvm.cli.levels import LEVELS
 from minitvm.errors import InternalError
 
-from .models import tiny
+from .models import open_determinant, tiny
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +49,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     damaged[180] ^= 255
     (d / "damaged.npz").write_bytes(bytes(damaged))
     return d
-
-
-def open_determinant(path: Path) -> None:
-    """A determinant of n rows: the terms of a known size are written while the model is read."""
-    node = helper.make_node("Det", ["x"], ["y"])
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 8])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [])
-    onnx.save(helper.make_model(helper.make_graph([node], "det", [x], [y])), path)
 
 
 def one_node(path: Path, op: str, **attributes: object) -> None:

@@ -37,7 +37,7 @@ from tests.tir.schedule import pipeline_programs
 from tests.tir.schedule.property_programs import PROGRAMS
 from tests.tir.schedule.thread_programs import scheduled_for_gpu, scratch_of_threads
 from tests.tir.transform.block_programs import block_program
-from tests.tir.transform.grid_programs import grid_program
+from tests.tir.transform.grid_programs import grid_program, virtual_program
 from tests.tir.transform.loops_beside import loops, program
 from tests.tir.transform.reductions_on_threads import on_threads
 from tests.tir.transform.staged_programs import staged_program
@@ -215,7 +215,8 @@ def _tensor_expressions(tally: Tally, draw: Draw) -> None:
 
 def _seeded_programs(tally: Tally, draw: Draw) -> None:
     """Blocks, grids and stages, as the tests of the passes draw them."""
-    drawn = draw(st.sampled_from([block_program, grid_program, staged_program]))(draw(st.integers(0, 999)))
+    made = draw(st.sampled_from([block_program, grid_program, virtual_program, staged_program]))
+    drawn = made(draw(st.integers(0, 999)))
     if drawn is not None:
         tally.program(drawn[0])
         _lowered(tally, drawn[0], draw(st.sampled_from([None, CPU])))

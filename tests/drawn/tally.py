@@ -11,6 +11,7 @@ from unittest import mock
 from minitvm.expr import Call, Node, Var, structural_equal, walk
 from minitvm.expr.nodes import IterVar
 from minitvm.graph.nodes import FUSED, Graph
+from minitvm.lowering import verified
 from minitvm.te.nodes import ComputeOp, Tensor
 from minitvm.tir.nodes import (
     Allocate,
@@ -142,7 +143,8 @@ class Tally:
             self.add("requirement refuses", requirement.name)
             return refuse(requirement, broken)
 
-        with mock.patch.object(Requirement, "failure", counted), mock.patch.object(Requirement, "refuse", refused):
+        patched = mock.patch.object(Requirement, "failure", counted), mock.patch.object(Requirement, "refuse", refused)
+        with verified.anew(), patched[0], patched[1]:
             yield
 
     # -- passes

@@ -16,7 +16,7 @@ from minitvm.interop.conformance import FAILED, PASS, REFUSED, WRONG, Result
 from minitvm.interop.onnx_backend import OnnxBackend, Runner
 from minitvm.reference import graph as interpreter
 
-EVERY = 41  # of the cases, in `make test`; a prime, so that no family of operators is always left out
+EVERY = 83  # of the cases, in `make test`; a prime, so that no family of operators is always left out
 
 
 def _interpreted(graph: Graph) -> Runner:

@@ -20,10 +20,11 @@ from minitvm.events import Listener, Refusal, listening
 from minitvm.executable.serialize import to_json
 from minitvm.graph import Graph, GraphBuilder, registry
 from minitvm.ir import instrument
-from minitvm.lowering import cache, many, to_units
+from minitvm.lowering import cache, many, to_units, verified
 from minitvm.lowering.units import SharedFunction
 from minitvm.strategy.registry import RULES
 from minitvm.target import Target
+from minitvm.tir.transform import pipeline
 from minitvm.transform import PassContext
 from minitvm.workers import pool
 from minitvm.workers.cores import available_cores
@@ -249,3 +250,65 @@ def test_refusals_are_heard_once_whether_a_function_is_lowered_or_found(
         with listening(listener):
             assert lowerings.of(built) == expected
         assert set(listener.reasons) == {"contraction: not today"}
+
+
+@pytest.mark.parametrize("verify", ["0", "1"])
+def test_what_is_found_is_for_the_target_that_asks(
+    lowerings: Lowerings, monkeypatch: pytest.MonkeyPatch, verify: str
+) -> None:
+    """Two targets with the same code: a kernel names the one of its program, or it would be taken for another's."""
+    monkeypatch.setenv("MINITVM_VERIFY", verify)
+    one, other = Target("cuda"), Target("cuda -on_host=nn.softmax")
+    assert one.code_identity() == other.code_identity()
+    many.lower_functions(functions(), one)
+    before = len(lowerings.names)
+    for target in (other, one):
+        for lowered in many.lower_functions(functions(), target).values():
+            assert {kernel.target for kernel in lowered.kernels.values()} == {target.brief}
+    assert len(lowerings.names) == before
+
+
+@pytest.fixture
+def levels_verified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """With MINITVM_VERIFY=1: the names of the kernel programs that are verified."""
+    seen: list[str] = []
+    inner = pipeline.verify_if_asked
+
+    def watched(step: str, program: Any, **how: Any) -> None:
+        seen.extend([step] if step == "lowering" else [])
+        inner(step, program, **how)
+
+    monkeypatch.setenv("MINITVM_VERIFY", "1")
+    monkeypatch.setattr(pipeline, "verify_if_asked", watched)
+    return seen
+
+
+def test_what_was_verified_is_not_lowered_again(lowerings: Lowerings, levels_verified: list[str]) -> None:
+    first = built()
+    count = len(functions())
+    assert len(levels_verified) == len(lowerings.names) == count
+    assert to_json(built()) == to_json(first)
+    assert len(levels_verified) == len(lowerings.names) == count
+    assert lowerings.of(lambda: built(network(width=12))) > 0
+    assert lowerings.of(lambda: built(target=Target("cpu -vector_bits=128"))) > 0
+    with verified.anew():
+        assert lowerings.of(built) == count
+    assert lowerings.of(built) == 0
+
+
+def test_what_was_not_verified_is(
+    lowerings: Lowerings, levels_verified: list[str], own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("MINITVM_VERIFY", "0")
+        assert lowerings.of(built) > 0
+    levels_verified.clear()
+    assert lowerings.of(built) == len(levels_verified) == len(functions())
+
+
+def test_who_listens_hears_all_that_is_lowered(lowerings: Lowerings, levels_verified: list[str]) -> None:
+    built()
+    with listening(Listener()):
+        assert lowerings.of(built) == len(functions())
+    with PassContext(instruments=[instrument.PassTimingInstrument()]):
+        assert lowerings.of(built) == len(functions())

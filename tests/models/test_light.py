@@ -14,8 +14,8 @@ from minitvm.models import light
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-# Half a gigabyte of weights and seconds to draw them; the other six show the same in a tenth of the time.
-LARGE = {"alexnet", "vgg19", "zfnet512"}
+# Half a gigabyte of weights and seconds to draw them; the other five show the same in a tenth of the time.
+LARGE = {"alexnet", "resnet50", "vgg19", "zfnet512"}
 
 
 def logits(model: Any, seed: int) -> np.ndarray:

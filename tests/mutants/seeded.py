@@ -26,11 +26,13 @@ from tests.tir.analysis.followed import (
     ALONE,
     COUNTS,
     SURELY_READ,
+    TWICE,
     WHOLE,
     count_holds,
     effects_hold,
     exposure_holds,
     kernel_effects_hold,
+    twice_holds,
     whole_holds,
 )
 from tests.tir.instruction_programs import CHECKS as INSTRUCTION_CHECKS
@@ -39,6 +41,7 @@ from tests.tir.transform.through_passes import (
     blocks_keep_the_meaning,
     stages_keep_the_meaning,
     threads_keep_the_meaning,
+    virtual_threads_keep_the_meaning,
 )
 
 from .devices import CHECKS, checked
@@ -61,8 +64,10 @@ def seeded(name: str, check: Callable[[int], None], count: int) -> Workload:
 
 BLOCKS = seeded("programs of blocks through the passes", blocks_keep_the_meaning, 1200)
 THREADS = seeded("programs of threads through the passes", threads_keep_the_meaning, 400)
+VIRTUAL_THREADS = seeded("programs of virtual threads through the passes", virtual_threads_keep_the_meaning, 400)
 STAGES = seeded("programs of stages through the passes", stages_keep_the_meaning, 400)
 WHOLE_REGIONS = seeded("what blocks do to whole regions", lambda k: whole_holds(list(WHOLE)[k]), len(WHOLE))
+PLACES = seeded("nodes in two places", lambda k: twice_holds(*TWICE[k]), len(TWICE))
 GONE_WRONG = seeded("programs gone wrong in both modes", goes_wrong_alike, 500)
 MASKS = seeded("machine code of masks", masks_alike, 30)
 _FLOATS = ("float16", "bfloat16", "float32", "float64")

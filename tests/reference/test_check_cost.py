@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -61,7 +61,7 @@ def test_a_module_with_other_kernels_is_another_program(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_what_was_compiled_goes_with_its_program(level: str) -> None:
+def test_what_was_compiled_goes_with_its_program(level: str, collect: Callable[[], int]) -> None:
     one, other = (from_source(program(n).script()) for n in (level, "tir"))  # of functions from te there is a cache
     assert check(other, one)
     funcs = [f for _, f in one.items()] if isinstance(one, t.IRModule) else [one]
@@ -69,5 +69,5 @@ def test_what_was_compiled_goes_with_its_program(level: str) -> None:
     del one, other, funcs
     first_foreign.cache_clear()  # it holds the last few programs
     for _ in range(2):  # first the functions, then what was kept for as long as these lived
-        gc.collect()
+        collect()
     assert not any(ref() for ref in alive)

@@ -38,8 +38,9 @@ def _padded_with_zero(func: PrimFunc) -> PrimFunc:
     return changed
 
 
-@pytest.mark.parametrize("mode", ["exact", "field"])
+@pytest.mark.alike("mode", "reducer")
 @pytest.mark.parametrize("reducer", [te.max, te.min])
+@pytest.mark.parametrize("mode", ["exact", "field"])
 def test_a_wrong_zero_is_found_for_every_seed(mode: str, reducer: Any) -> None:
     func = _extreme(reducer, "float32", product=False)
     bad = _padded_with_zero(func)

@@ -19,7 +19,7 @@ from minitvm.script import from_source
 from minitvm.target import Target
 from tests.runtime import fake_cuda
 from tests.runtime.fake_cuda import FakeDriver
-from tests.runtime.test_devices import alike, network
+from tests.runtime.test_devices import alike, network, pooled
 from tests.runtime.test_states import log, row
 
 pytest.importorskip("numba_cuda")
@@ -66,7 +66,7 @@ def test_between_steps_of_the_host_a_network_becomes_graphs(plugged: Plug, rng: 
 
 def test_open_sizes_and_states(plugged: Plug, rng: np.random.Generator) -> None:
     plugged()
-    graph = network(SizeVar("n"))
+    graph = pooled(SizeVar("n"))
     module = minitvm.build(graph, target="cuda")
     for n in (1, 2, 1, 1):
         alike(graph, module, x=rng.standard_normal((n, 2, 5, 6), dtype=np.float32))
@@ -75,15 +75,13 @@ def test_open_sizes_and_states(plugged: Plug, rng: np.random.Generator) -> None:
     assert module(**row(4, 2)).tolist() == [[7, 7]]
 
 
-def test_all_memory_is_given_back(plugged: Plug, rng: np.random.Generator) -> None:
-    import gc
-
+def test_all_memory_is_given_back(plugged: Plug, rng: np.random.Generator, collect: Callable[[], int]) -> None:
     fake = plugged()
     module = minitvm.build(network(), target="cuda")
     module(rng.standard_normal((2, 2, 5, 6), dtype=np.float32))
     assert fake.memory
     del module
-    gc.collect()
+    collect()
     assert not fake.memory
 
 

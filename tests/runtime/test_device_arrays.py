@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -68,12 +67,12 @@ def test_an_array_is_shared_with_numpy_and_back(data: Any, dtype: str, shape: tu
     np.testing.assert_array_equal(array.numpy(), values)
 
 
-def test_memory_lives_as_long_as_somebody_uses_it() -> None:
+def test_memory_lives_as_long_as_somebody_uses_it(collect: Callable[[], int]) -> None:
     device = SimulatedDevice()
     others = dict(dlpack._alive)  # of tests before this one; they may go meanwhile, but no address is used again
 
     def alive() -> int:
-        gc.collect()
+        collect()
         return len(dlpack._alive.keys() - others.keys())
 
     array = DeviceArray(device, device.allocated(16), DType("float32"), (4,))

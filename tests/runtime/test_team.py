@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import os
 import signal
 import threading
@@ -247,14 +246,14 @@ def test_shutdown_and_after(kernels: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("parked", [False, True])
-def test_a_dropped_team_ends_its_workers(kernels: dict[str, Any], parked: bool) -> None:
+def test_a_dropped_team_ends_its_workers(kernels: dict[str, Any], parked: bool, collect: Callable[[], int]) -> None:
     team = ThreadTeam(2)
     Rotation(kernels, 2, 5).run(team)
     workers = list(team._workers)
     if parked:
         time.sleep(0.1)
     del team
-    gc.collect()
+    collect()
     for w in workers:
         w.join(10)
         assert not w.is_alive()

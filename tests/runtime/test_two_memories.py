@@ -33,7 +33,7 @@ from minitvm.strategy.gpu.refusal import LEAST, refusal
 from minitvm.target import Target
 from tests.executable.loop_graphs import X, rows
 from tests.runtime.test_artifact import own_cache, own_config
-from tests.runtime.test_devices import alike, device, network
+from tests.runtime.test_devices import alike, device, network, pooled
 from tests.runtime.test_states import log, row
 
 __all__ = ["device", "own_cache", "own_config"]
@@ -89,7 +89,7 @@ def test_copies_are_steps_which_show_prints_and_listeners_see(device: str) -> No
 
 
 def test_open_sizes_states_and_loops_reach_both(device: str) -> None:
-    graph = network(SizeVar("n"))
+    graph = pooled(SizeVar("n"))
     module = minitvm.build(graph, target=f"{device} -on_host=nn.dense")
     for batch in (1, 3, 2):
         alike(graph, module, **image(batch))

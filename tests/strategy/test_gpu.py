@@ -167,6 +167,7 @@ def test_padding_of_a_convolution_is_computed_where_it_is_fetched() -> None:
     assert len(minitvm.lower(one.schedule(func).func, target="cuda", stop_at="executable").kernels) == 1
 
 
+@pytest.mark.alike("fetch", "turned")
 @pytest.mark.parametrize(
     ("fetch", "stages", "turned"), [("behind", 2, False), ("behind", 2, True), ("async", 3, False)]
 )

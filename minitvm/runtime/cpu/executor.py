@@ -19,7 +19,7 @@ and `End` is the offset of the first step since the barrier before.
 
 **Barrier.** A thread adds one to COUNT, which is never reset: the barrier with number PHASE opens when COUNT is
 `threads` times the number of the next one. A thread that goes to help takes its one back, unless the barrier has
-opened.
+opened, and adds it again when it returns. Without its one the barrier cannot open.
 
 A loop is a part of the table:
 
@@ -186,11 +186,15 @@ def {ENTRY}(state, thread, threads):
             elif threads > 1:  # a barrier, or the end, which is one
                 phase = atomic_load(state, {PHASE})
                 full = (phase + 1) * threads
+                present = 0
                 helps = 1
                 waited = 0
-                if atomic_add(state, {COUNT}, 1) == full - 1:
-                    atomic_store(state, {PHASE}, phase + 1)
                 while atomic_load(state, {PHASE}) == phase:
+                    if present == 0:
+                        present = 1
+                        if atomic_add(state, {COUNT}, 1) == full - 1:
+                            atomic_store(state, {PHASE}, phase + 1)
+                        continue
                     waited += 1
                     if waited <= spin:
                         pause()
@@ -199,6 +203,7 @@ def {ENTRY}(state, thread, threads):
                     if waited > {PATIENCE} and helps == 1:
                         arrived = atomic_load(state, {COUNT})
                         if arrived < full and atomic_swap_if(state, {COUNT}, arrived, arrived - 1) == 1:
+                            present = 0
                             helps = 0
                             helped = 0
                             step = program[at + {OWN}]
@@ -223,8 +228,6 @@ def {ENTRY}(state, thread, threads):
                                 stamps[thread * program[at - {STEP_WORDS} + {OWN}]] = clock_ns(
                                     program[at - {STEP_WORDS} + {KERNEL}]
                                 )
-                            if atomic_add(state, {COUNT}, 1) == full - 1:
-                                atomic_store(state, {PHASE}, phase + 1)
             if operation == {END}:
                 break
             at += {STEP_WORDS}

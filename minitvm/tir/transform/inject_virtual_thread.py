@@ -13,16 +13,18 @@ becomes
 
 which is what makes one processor's work of several threads, to overlap the latency of one with the work of the others.
 The iterations of a virtual thread are independent by claim (`bind` shows it), so every interleaving means the same.
-Storage that is allocated inside belongs to each virtual thread: it gets a dimension more.
+Storage that is allocated inside belongs to each virtual thread: it gets a dimension more. So does what a let reads:
+all of them read it before any of them stores. A condition that differs between them, but reads no memory, stands around
+each statement that it guards.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...expr import Expr, IntImm, map_children, replace, substitute, walk
-from ..analysis.threads import is_shared, is_virtual
-from ..conditions import is_const, uses
+from ...expr import Expr, IntImm, map_children, replace, substitute
+from ..analysis.threads import is_virtual
+from ..conditions import is_const, reads_memory, uses
 from ..nodes import (
     Allocate,
     Buffer,
@@ -59,23 +61,28 @@ def interleaved(loop: For) -> Stmt:
     return _inward(loop, loop.body)
 
 
-def _inward(loop: For, stmt: Stmt) -> Stmt:
-    fixed = not _depends(loop, stmt)
+def _inward(loop: For, stmt: Stmt, under: tuple[Expr, ...] = ()) -> Stmt:
+    """The statement for all virtual threads, for each of them only where the conditions `under` hold."""
     if isinstance(stmt, Seq):
-        return Seq(tuple(_inward(loop, part) for part in stmt.stmts))
+        return Seq(tuple(_inward(loop, part, under) for part in stmt.stmts))
     if isinstance(stmt, Allocate):
         wide = widened(loop, stmt.buffer)
-        return replace(stmt, buffer=wide, body=_inward(loop, in_own_part(stmt.body, stmt.buffer, wide, loop)))
+        return replace(stmt, buffer=wide, body=_inward(loop, in_own_part(stmt.body, stmt.buffer, wide, loop), under))
+    fixed = not _depends(loop, stmt)
     if isinstance(stmt, For) and stmt.kind is not ForKind.THREAD and fixed:
+        return replace(stmt, body=_inward(loop, stmt.body, under))
+    if isinstance(stmt, LetStmt) and fixed and not under:
         return replace(stmt, body=_inward(loop, stmt.body))
-    if isinstance(stmt, LetStmt) and fixed:
-        return replace(stmt, body=_inward(loop, stmt.body))
-    if isinstance(stmt, LetStmt) and _reads_shared(stmt.value):
-        return _inward(loop, _held(stmt))
-    if isinstance(stmt, If) and fixed:
+    if isinstance(stmt, LetStmt):
+        return _inward(loop, _held(stmt) if reads_memory(stmt.value) else _inlined(stmt), under)
+    if isinstance(stmt, If) and fixed and not under:
         other = None if stmt.else_case is None else _inward(loop, stmt.else_case)
         return If(stmt.condition, _inward(loop, stmt.then_case), other)
+    if isinstance(stmt, If) and stmt.else_case is None and not reads_memory(stmt.condition):
+        return _inward(loop, stmt.then_case, (*under, stmt.condition))
     # Here it stays: as a loop over a statement, written out where the number of threads is known.
+    for condition in reversed(under):
+        stmt = If(condition, stmt)
     kind = ForKind.UNROLLED if isinstance(loop.extent, IntImm) else ForKind.SERIAL
     var = loop.var.with_name(loop.var.name)
     return For(var, loop.start, loop.extent, kind, bind(stmt, {loop.var: var}))
@@ -94,12 +101,13 @@ def _depends(loop: For, stmt: Stmt) -> bool:
     return any(uses(e, [loop.var]) for e in own)
 
 
-def _reads_shared(value: Expr) -> bool:
-    return any(isinstance(n, BufferLoad) and is_shared(n.buffer.scope) for n in walk(value))
+def _inlined(let: LetStmt) -> Stmt:
+    """What a let of numbers holds, with the value in place of its name."""
+    return substitute(let.body, {let.var: let.value.astype(let.var.dtype)})
 
 
 def _held(let: LetStmt) -> Stmt:
-    """A let of what virtual threads share as storage of each: they all read it before any continues."""
+    """A let of what memory holds as storage of each virtual thread: they all read it before any continues."""
     own = Buffer(let.var.name, (), let.var.dtype, "local")
     body = substitute(let.body, {let.var: BufferLoad(own, ())})
     return Allocate(own, Seq((BufferStore(own, let.value, ()), body)))

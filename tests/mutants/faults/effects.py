@@ -3,7 +3,7 @@
 from tests.tir.analysis.test_kernel_access import test_elements_written
 
 from ..patch import Faults
-from ..seeded import COUNTED, EFFECTS, EXPOSED, KERNEL_EFFECTS, WHOLE_REGIONS
+from ..seeded import COUNTED, EFFECTS, EXPOSED, KERNEL_EFFECTS, PLACES, WHOLE_REGIONS
 from ..streams import by_hand
 
 ANALYSIS = "minitvm.tir.analysis."
@@ -100,6 +100,44 @@ SURELY.edit(
     "_comes_first",
     "return not shared or (None not in read.ranges and structural_equal(read.ranges, write.ranges))",
     "return True",
+)
+SURELY.edit(
+    "the last node of a store stands behind it", "first_reads", "for _ in walk(node)) if", "for _ in walk(node)) - 1 if"
+)
+SURELY.edit(
+    "a load counts where it stands first",
+    "first_reads",
+    "latest[id(node)] = after",
+    "latest.setdefault(id(node), after)",
+    by=[PLACES],
+)
+SURELY.edit(
+    "a store counts where it stands last",
+    "first_reads",
+    "earliest.setdefault(id(node), after)",
+    "earliest[id(node)] = after",
+    by=[PLACES],
+)
+SURELY.edit(
+    "a call stands where its block declares it",
+    "_comes_first",
+    "if isinstance(read.node, BufferRegion) is not isinstance(write.node, BufferRegion):",
+    "if False:",
+)
+SURELY.edit(
+    "a call reads and writes at once",
+    "_comes_first",
+    "isinstance(read.node, BufferRegion) is not isinstance(write.node, BufferRegion)",
+    "isinstance(read.node, BufferRegion)",
+)
+SURELY.edit("loops of one access alone count", "_comes_first", "for l in read.loops} &", "for l in read.loops} |")
+SURELY.edit(
+    "places that only data tell are alike",
+    "_comes_first",
+    "None not in read.ranges and ",
+    "",
+    equivalent="all_touched counts no touch of which a range is not known; a touch outside of all loops"
+    " has none in common with a write",
 )
 SURELY.edit("one of several places is enough", "all_touched", "len(places) ==", "len(places) * 2 >=")
 

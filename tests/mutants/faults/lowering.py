@@ -20,7 +20,7 @@ from tests.tir.transform.test_vectorize import (
 
 from ..contracts import storage
 from ..patch import Faults
-from ..seeded import KERNELS
+from ..seeded import KERNELS, VIRTUAL_THREADS
 from ..siblings import as_written, padded_sums
 from ..streams import by_hand
 from ..workloads import (
@@ -213,6 +213,26 @@ VIRTUAL.edit(
     "_inward",
     "For(var, loop.start, loop.extent, kind,",
     "For(var, loop.start, loop.extent - loop.extent + 1, kind,",
+)
+INTERLEAVED = Faults("inject_virtual_thread", TRANSFORM + "inject_virtual_thread", [VIRTUAL_THREADS])
+INTERLEAVED.edit(
+    "what a let reads is read again",
+    "_inward",
+    "_held(stmt) if reads_memory(stmt.value) else _inlined(stmt)",
+    "_inlined(stmt)",
+)
+INTERLEAVED.edit("a let stays around what it holds", "_inward", "if isinstance(stmt, LetStmt):", "if False:")
+INTERLEAVED.edit(
+    "a condition stays around what it guards",
+    "_inward",
+    "stmt.else_case is None and not reads_memory(",
+    "reads_memory(",
+)
+INTERLEAVED.edit(
+    "what a condition guards runs anyway", "_inward", "for condition in reversed(under):", "for condition in ():"
+)
+INTERLEAVED.edit(
+    "a let forgets the condition around it", "_inward", "LetStmt) and fixed and not under", "LetStmt) and fixed"
 )
 SEPARATE = Faults("separate_allocations", TRANSFORM + "separate_allocations", [THREADS, PRIVATE])
 SEPARATE.edit("all in the first part", "in_own_part", "(loop.var - loop.start).astype", "(loop.var - loop.var).astype")

@@ -242,8 +242,8 @@ INJECT_VIRTUAL_THREAD = Faults(
 INJECT_VIRTUAL_THREAD.edit(
     "only the first of several statements goes inwards",
     "_inward",
-    "tuple(_inward(loop, part) for part in stmt.stmts)",
-    "tuple(_inward(loop, part) for part in stmt.stmts[:-1]) + stmt.stmts[-1:]",
+    "tuple(_inward(loop, part, under) for part in stmt.stmts)",
+    "tuple(_inward(loop, part, under) for part in stmt.stmts[:-1]) + stmt.stmts[-1:]",
 )
 
 VECTORIZE = Faults("programs: vectorize", "minitvm.tir.transform.vectorize", [KERNELS])

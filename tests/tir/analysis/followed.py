@@ -21,7 +21,20 @@ from minitvm.tir.analysis.kernel_access import elements_surely_read
 from minitvm.tir.analysis.surely import reaches_all, reads_before_writing
 from minitvm.tir.analysis.touches import Touch, stretch
 from minitvm.tir.conditions import reads_memory
-from minitvm.tir.nodes import Block, BlockRealize, Buffer, For, ForKind, LetStmt, PrimFunc, Stmt
+from minitvm.tir.nodes import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    If,
+    LetStmt,
+    PrimFunc,
+    Seq,
+    Stmt,
+)
 from tests.tir.transform.block_programs import block_program
 from tests.tir.transform.kernel_programs import kernel_arguments, kernel_program
 
@@ -141,6 +154,7 @@ def elements(box: Sequence[Range], buffer: Buffer, values: Mapping[Var, Any]) ->
         return None  # a view that takes any
     explicit = [int(substitute(as_expr(e), values)) for e in buffer.strides]
     strides = explicit or np.cumprod([1, *[int(substitute(as_expr(d), values)) for d in buffer.shape[:0:-1]]])[::-1]
+    strides = strides[: len(buffer.shape)]
     first = int(substitute(as_expr(buffer.elem_offset), values))
     for r, dim in zip(box, buffer.shape, strict=True):
         ends = [analyzer.simplify(substitute(e, values)) for e in (r.start, r.extent, dim)]
@@ -543,6 +557,7 @@ def count_holds(body: str) -> None:
     assert counts == [COUNTS[body]], body
 
 
+_CALLED = "T.reads(S[0:4])\nT.writes(S[0:4])\nT.evaluate(T.call_extern('int32', 'update', S.access_ptr('rw')))"
 # What a block does: which of "reads", "writes", "first" it surely does to all that it declares of S, "first" being that
 # it reads each element before it writes it.
 WHOLE = {
@@ -559,13 +574,20 @@ WHOLE = {
     "if A[vi] > T.float32(0):\n    S[vi] = A[0]": set(),
     "for j in range(4):\n    with T.block('inner'):\n        vj = T.axis.spatial(4, j)\n"
     "        B[vj] = S[vj]\n        S[vj] = A[vj]": {"reads", "writes", "first"},
+    "for j in range(4):\n    B[j] = S[j]\nfor j in range(4):\n    S[3 - j] = A[j]": {"reads", "writes", "first"},
+    "S[()] = B[vi] + S[()]": {"reads", "writes", "first"},
+    "S[()] = A[vi]\nB[vi] = S[()]": {"reads", "writes"},
+    _CALLED: {"reads", "writes", "first"},
+    f"{_CALLED}\nfor j in range(4):\n    S[j] = A[j]": {"reads", "writes"},
+    f"{_CALLED}\nfor j in range(4):\n    B[j] = S[j]": {"reads", "writes", "first"},
 }
 
 
 def whole_holds(body: str) -> None:
     """A block surely does to all of S what is written down, and a run agrees."""
     text = "\n".join("            " + line for line in body.splitlines())
-    params = ", ".join(f'{name}: T.Buffer((64,), "float32")' for name in "ABS")
+    shape = "()" if "S[()]" in body else "(64,)"
+    params = f'A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), S: T.Buffer({shape}, "float32")'
     func = from_source(
         f"@T.prim_func\ndef main({params}):\n    for i in range(3):\n        with T.block('block'):\n"
         f"            vi = T.axis.opaque(3, i)\n{text}"
@@ -576,7 +598,35 @@ def whole_holds(body: str) -> None:
     done |= {"writes" for r in writes if reaches_all(block, r, write=True)}
     done |= {"first" for r in reads if reads_before_writing(block, r)}
     assert done == WHOLE[body], (body, done)
-    follow(func, [np.arange(64, dtype="float32") - k for k in (30, 0, 0)], Tally(), True)
+    if "call_extern" not in body:
+        arrays = [np.arange(64, dtype="float32") - k for k in (30, 0, 0)]
+        follow(func, [*arrays[:2], arrays[2] if shape == "(64,)" else np.array(3, "float32")], Tally(), True)
+
+
+def _twice(under_condition: bool, what: str) -> list[Stmt]:
+    """Statements of which one load, or one store, of S[0] is in two places, as after a let has been inlined."""
+    s, a, b = (Buffer(name, (64,), "float32") for name in "SAB")
+    load, store = s[0], BufferStore(s, a[0], (as_expr(0),))
+    parts = {
+        "a load": [BufferStore(b, load, (as_expr(0),)), store, BufferStore(b, load, (as_expr(1),))],
+        "a store": [store, BufferStore(b, load, (as_expr(0),)), store],
+    }[what]
+    return [If(a[1] > 0.0, parts[0]) if under_condition else parts[0], *parts[1:]]
+
+
+TWICE = [(under, what) for what in ("a load", "a store") for under in (False, True)]
+
+
+def twice_holds(under_condition: bool, what: str) -> None:
+    """Of a load in two places the last one counts, of a store the first: S[0] is surely read before it is written only
+    where nothing else may have run before."""
+    s_first = what == "a load" and not under_condition
+    body = Seq(tuple(_twice(under_condition, what)))
+    buffer = next(n.buffer for n in walk(body) if isinstance(n, BufferStore) and n.buffer.name == "S")
+    region = BufferRegion(buffer, (Range(as_expr(0), as_expr(1)),))
+    block = Block(iter_vars=(), reads=(region,), writes=(region,), name="block", body=body)
+    claimed = reads_before_writing(block, region)
+    assert not claimed or s_first, "S[0] may be written before it is read"
 
 
 def accumulated_holds(written: str, read: str, same: bool) -> None:

@@ -16,6 +16,7 @@ from .followed import (
     ALONE,
     COUNTS,
     SURELY_READ,
+    TWICE,
     WHOLE,
     Tally,
     accumulated_holds,
@@ -24,6 +25,7 @@ from .followed import (
     exposure_holds,
     follow,
     kernel_effects_hold,
+    twice_holds,
     whole_holds,
 )
 
@@ -64,6 +66,11 @@ def test_how_many_elements_a_loop_touches(body: str) -> None:
 @pytest.mark.parametrize("body", WHOLE)
 def test_what_a_block_does_to_all_of_a_region(body: str) -> None:
     whole_holds(body)
+
+
+@pytest.mark.parametrize(("under_condition", "what"), TWICE)
+def test_a_node_in_two_places(under_condition: bool, what: str) -> None:
+    twice_holds(under_condition, what)
 
 
 @pytest.mark.parametrize("written", ["vi", "P[vi]", "7 - vi"])

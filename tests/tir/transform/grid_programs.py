@@ -26,12 +26,20 @@ SIZE = 8
 class Grid(Draws):
     """One program under construction."""
 
+    AXES: tuple[tuple[str, ...], ...] = (
+        ("x",), ("x",), ("y", "x"), ("x", "y"), ("x", "v"), ("v", "x"), ("v",), ("y", "x", "v"),
+    )  # fmt: skip
+    STATEMENTS: tuple[str, ...] = (
+        "plain", "plain", "turns", "turns", "branch of all", "branch and else", "branch of some", "let", "own let",
+        "handed on",
+    )  # fmt: skip
+
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.read = Buffer("A", (SIZE, SIZE), "int32")
         self.common = Buffer("D", (SIZE,), "int32")
         self.axes: list[tuple[str, Var, int, int]] = []
-        for name in self.one(("x",), ("x",), ("y", "x"), ("x", "y"), ("x", "v"), ("v", "x"), ("v",), ("y", "x", "v")):
+        for name in self.one(*self.AXES):
             thread = {"x": "threadIdx.x", "y": "threadIdx.y", "v": self.one("vthread", "vthread.x")}[name]
             start = self.one(0, 0, 1, 2) if self.chance(1, 2) else 0
             self.axes.append((thread, self.var("t"), start, self.one(2, 2, 3, 4)))
@@ -48,6 +56,7 @@ class Grid(Draws):
         self.local = [Buffer("L", (self.one(1, 2, 3),), "int32", "local")]
         self.turns: list[tuple[Var, int]] = []
         self.names_of_all: list[Var] = []  # lets that are the same for all threads
+        self.own_names: list[Var] = []  # lets of each thread
         self.room = 9
 
     # -- places
@@ -96,6 +105,8 @@ class Grid(Draws):
 
     def value(self, without: Buffer | None = None, depth: int = 1) -> Expr:
         """What a thread computes; not from `without`, which other threads write."""
+        if self.own_names and self.chance(1, 3):
+            return self.one(*self.own_names) + 0
         kind = self.kind("exchange", "exchange", "input", "of all", "kept", "self", "plus", "least", "choice")
         if kind == "exchange" and (others := [s for s in self.shared if s is not without]):
             return self.one(*others)[self.place(False)]
@@ -168,12 +179,10 @@ class Grid(Draws):
         at = (block, *self.mine)
         return BufferStore(self.output, self.output[at] * 2 + value if self.chance(2, 3) else value, at)
 
-    around_all = False  # inside of a condition or a let
+    around_all = False  # inside of a condition or a let that differs between threads: none of them binds an axis again
 
     def statement(self, depth: int) -> Stmt:
-        kind = self.kind(
-            "plain", "plain", "turns", "turns", "branch of all", "branch and else", "branch of some", "let", "handed on"
-        )
+        kind = self.kind(*self.STATEMENTS)
         if depth == 0 or self.room <= 0 or kind == "plain":
             return self.step()
         if kind == "handed on":
@@ -191,9 +200,16 @@ class Grid(Draws):
             body = self.several(depth - 1)
             self.names_of_all.pop()
             return LetStmt(v, held, body)
+        if kind == "own let":  # what a thread reads stays what it was, whatever the threads store inside
+            v = self.var("w")
+            held = self.value()
+            self.own_names.append(v)
+            body = self.apart(depth - 1)
+            self.own_names.pop()
+            return LetStmt(v, held, body)
         if kind == "branch of some":
             mine = self.one(*self.mine)
-            return If(self.one(LT, GE, EQ, NE)(mine, const(self.int(0, 2))), self.several(depth - 1, 2))
+            return If(self.one(LT, GE, EQ, NE)(mine, const(self.int(0, 2))), self.apart(depth - 1, 2))
         condition = self.one(*COMPARE)(self.same_for_all(), const(self.int(-1, 2)))
         other = self.several(depth - 1, 2) if kind == "branch and else" else None
         return If(condition, self.several(depth - 1), other)
@@ -219,6 +235,13 @@ class Grid(Draws):
 
     def several(self, depth: int, most: int = 3) -> Stmt:
         return Seq.of(*(self.statement(depth) for k in range(self.int(1, most)) if self.room > 0 or k == 0))
+
+    def apart(self, depth: int, most: int = 3) -> Stmt:
+        """The same, of threads that may do different things."""
+        before, self.around_all = self.around_all, True
+        body = self.several(depth, most)
+        self.around_all = before
+        return body
 
     def func(self) -> PrimFunc:
         start: list[Stmt] = [
@@ -250,12 +273,19 @@ class Grid(Draws):
         return BufferStore(self.output, value, at)
 
 
+class Virtual(Grid):
+    """A program of virtual threads that mostly names what it reads and asks which thread it is."""
+
+    AXES = (("v",), ("v",), ("x", "v"), ("v", "x"))
+    STATEMENTS = ("turns", "branch of all", "branch of some", "branch of some", "let", "own let", "own let")
+
+
 UPDATED = ("B", "C")
 
 
-def grid_program(seed: int) -> tuple[PrimFunc, list[Any], list[Any]] | None:
+def grid_program(seed: int, grid: type[Grid] = Grid) -> tuple[PrimFunc, list[Any], list[Any]] | None:
     """The program of a seed, arguments, and what they are afterwards; None where it has no meaning."""
-    maker = Grid(seed)
+    maker = grid(seed)
     func = maker.func()
     rng = np.random.default_rng(seed)
     shapes = [tuple(int(d.value) for d in p.shape) for p in func.buffers]  # type: ignore[attr-defined]
@@ -266,3 +296,8 @@ def grid_program(seed: int) -> tuple[PrimFunc, list[Any], list[Any]] | None:
     except (ExecutionError, Unsupported):
         return None
     return func, args, after
+
+
+def virtual_program(seed: int) -> tuple[PrimFunc, list[Any], list[Any]] | None:
+    """The same, of virtual threads."""
+    return grid_program(seed, Virtual)

@@ -10,6 +10,7 @@ from tests.tir.transform.through_passes import (
     blocks_keep_the_meaning,
     stages_keep_the_meaning,
     threads_keep_the_meaning,
+    virtual_threads_keep_the_meaning,
 )
 
 
@@ -34,8 +35,16 @@ def test_passes_keep_what_stages_compute(part: int) -> None:
         stages_keep_the_meaning(seed)
 
 
+def test_passes_keep_what_virtual_threads_compute() -> None:
+    for seed in range(20):
+        virtual_threads_keep_the_meaning(seed)
+
+
+MANY = (blocks_keep_the_meaning, threads_keep_the_meaning, virtual_threads_keep_the_meaning, stages_keep_the_meaning)
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("check", [blocks_keep_the_meaning, threads_keep_the_meaning, stages_keep_the_meaning])
+@pytest.mark.parametrize("check", MANY)
 def test_passes_keep_what_many_programs_compute(check: Callable[[int], None]) -> None:
     for seed in range(1000, 3000):
         check(seed)

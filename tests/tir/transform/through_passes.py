@@ -14,7 +14,7 @@ from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.transform import PASSES
 from tests.tir.transform.block_programs import UPDATED, block_program, copies
-from tests.tir.transform.grid_programs import grid_program
+from tests.tir.transform.grid_programs import grid_program, virtual_program
 from tests.tir.transform.staged_programs import staged_program
 
 CPU = Target("cpu -vector_bits=128 -cores=2")
@@ -100,3 +100,8 @@ def stages_keep_the_meaning(seed: int) -> None:
 def threads_keep_the_meaning(seed: int) -> None:
     """The same, of programs of threads."""
     keeps_the_meaning(seed, grid_program, NEEDED_BY_THREADS)
+
+
+def virtual_threads_keep_the_meaning(seed: int) -> None:
+    """The same, of programs of virtual threads."""
+    keeps_the_meaning(seed, virtual_program, NEEDED_BY_THREADS)
