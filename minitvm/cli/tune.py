@@ -77,18 +77,18 @@ def tune(options: argparse.Namespace) -> int:
 def _tune(options: argparse.Namespace) -> int:
     import time
 
+    from ..build import code_target
     from ..records.database import Database
-    from ..tune.network import RUNS, builds_of, on_farm, tune_tasks
+    from ..tune.confirm import Network
+    from ..tune.network import RUNS, on_farm, tune_tasks
 
     start = time.monotonic()
     with Database.open(options.db) as database:
         graph = opt.read_graph(options.model, options.shape)
         tasks = _tasks_of(options, graph)
-        measuring = network = None
-        if options.workers is None:
-            network = builds_of(graph, opt.target(options.target))
-        else:
-            target = opt.target(options.target)
+        measuring, target = None, opt.target(options.target)
+        network = Network(graph, code_target(target))
+        if options.workers is not None:
             measuring = on_farm(options.workers, target, options.key, security=farm.security(options))
         with _Progress() as progress:
             tuned = tune_tasks(
@@ -122,6 +122,8 @@ def summary(tuned: Tuned) -> list[str]:
         lines.append(
             f"operators   {before * 1e3:.3f} ms untuned, {after * 1e3:.3f} ms tuned: {before / after:.2f} times as fast"
         )
+    if tuned.unconfirmed:
+        lines.append(f"network     what won was not run in it: {tuned.unconfirmed}")
     trials = sum(search.trials for search in tuned.searches)
     lines.append(f"ended       {_ENDED[tuned.ended]} ({trials} candidates, {tuned.seconds:.1f} s)")
     return lines

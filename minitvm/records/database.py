@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..errors import ArtifactError, InputError, MissingExtra, missing_extra, report
-from .record import IN_NETWORK, PAIRED, Record
+from .record import PAIRED, Record
 
 SCHEMA = 1
 VARIABLE = "MINITVM_RECORDS"
@@ -157,21 +157,23 @@ class Database:
     def best_of(self, tasks: Sequence[str], target: str) -> dict[str, Record]:
         """`best` of several tasks, in one query. Of each decision the last pair counts.
 
-        Of a task that was measured in a network only those pairs count: what won alone may lose there.
+        Of a task only the pairs of the highest authority count: what won alone may lose in a network, and what won
+        while the tuner searched may have been lucky.
         """
         sql, columns = _sqlalchemy(), self._table.c
         query = sql.select(self._table).where(columns.target == target, columns.outcome == PAIRED)
         query = query.order_by(columns.number)
-        last: dict[tuple[str, bool, Any], Record] = {}
+        last: dict[tuple[str, int, Any], Record] = {}
+        highest: dict[str, int] = {}
         with _reported(sql, self.url, "read"), self._engine.connect() as connection:
             for part in _parts(list(dict.fromkeys(tasks))):
                 for row in connection.execute(query.where(columns.task.in_(part))).mappings():
                     record = _record(row)
-                    last[record.task, record.caches == IN_NETWORK, record.decision] = record
-        inside = {task for task, in_network, _ in last if in_network}
+                    last[record.task, record.authority, record.decision] = record
+                    highest[record.task] = max(record.authority, highest.get(record.task, 0))
         best: dict[str, Record] = {}
-        for (task, in_network, _), record in last.items():
-            if task in inside and not in_network:
+        for (task, authority, _), record in last.items():
+            if authority < highest[task]:
                 continue
             if task not in best or record.gain > best[task].gain:
                 best[task] = record

@@ -18,6 +18,7 @@ OK, PAIRED, WRONG, CRASHED, HUNG, MEMORY, REFUSED = "ok", "paired", "wrong", "cr
 OUTCOMES = (OK, PAIRED, WRONG, CRASHED, HUNG, MEMORY, REFUSED)
 MEASURED = (OK, PAIRED)
 IN_NETWORK = "in the network"  # `caches` of a pair whose runs were those of a network's operator, in the network
+AT_THE_END = ", at the end"  # and how they end for a pair of what won and the untuned program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,11 @@ class Record:
     def gain(self) -> float:
         """How many times as fast as untuned; 0 where that is not known."""
         return self.baseline / self.time if 0 < self.time < float("inf") else 0.0
+
+    @property
+    def authority(self) -> int:
+        """Of a task's pairs only those of the highest authority count: in the network 2, at the end 1, in between 0."""
+        return 2 if self.caches == IN_NETWORK else 1 if self.caches.endswith(AT_THE_END) else 0
 
     @property
     def gflops(self) -> float:

@@ -11,7 +11,8 @@ remote.py        the same on the workers of a farm
 measure.py       talks to the runner: seconds, or crashed, hung, out of memory, wrong
 residual.py      what measurements say over predictions, learned from candidates that have something in common
 search.py        one task: draft, check, measure, learn
-confirm.py       what won alone, measured in the network
+confirm.py       what won, measured once more at the end: in the network
+in_network.py    two builds of a network in turn, in the runner's process
 network.py       several tasks: where the next batch of measurements goes, and when to stop
 explain.py       predicted beside measured, and the formulas, as text
 picture.py       the same and the course of a tuning as a picture

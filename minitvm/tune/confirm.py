@@ -1,101 +1,90 @@
-"""What won alone, in the network: a build with the schedules that won and one without records run in turn.
+"""What won is measured once more at the end, beside the untuned program: in the network where there is one.
 
 Alone, an operator finds its arguments in other caches than in a network, and nobody waits for what it leaves in them.
-So the time of each operator whose schedule changed is taken in both builds, by time stamps between their operators, and
-that decides what later builds take. Where the network as a whole became slower in both halves of the runs, nothing is
-taken: what one operator gained, others lost.
+So a build with the schedules that won and one without records run in turn, where candidates run (on this machine, on a
+farm, on a device), with time stamps between their operators. That decides what later builds take. Where the network as
+a whole became slower in both halves of the runs, nothing is taken: what one operator gained, others lost.
+
+A function has no network, and some networks cannot be run here: cycles that are counted are the same everywhere, and
+not every input can be made up. There each winner runs in turn with the untuned program itself. Until then it was
+compared with the best before it, and the one of many that was lucky in its pair may have won.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from ..executable import Barrier, Executable
-from ..records.lookup import LEAST
-from ..records.record import IN_NETWORK
+from ..backend import lookup
+from ..build import compile_executable
+from ..errors import TargetError, Unsupported
+from ..executable import Executable
+from ..records.record import OK, REFUSED
+from ..target import Target
+from .measure import AskedInNetwork, MeasuredInNetwork, Measuring
 from .search import Search, sure_gain
-
-ROUNDS, LEAST_ROUNDS = 60, 12  # runs of each build: at most, and at least in spite of the time
-SECONDS = 4.0  # of all runs together, roughly
-
-Build = Callable[[str | None], Any]  # the module of the network with the records of a database, or without any
+from .task import device_of
 
 
-def confirm(searches: Sequence[Search], build: Build) -> int:
-    """Run what won in the network, by turns with the untuned one, and record what came of it; returns how many won.
+@dataclass(frozen=True, slots=True, eq=False)
+class Network:
+    """A graph for a target, which can be built with the records of a database, or without any (None)."""
 
-    Nothing is run where the sizes of an input are open.
+    graph: Any
+    target: Target
+    accuracy: str = "fast"
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its runs have times of their own: cycles that are counted are those of its operators."""
+        return lookup(self.target, "timed") is None
+
+    def built(self, records: str | None) -> Executable:
+        """The executable that `minitvm.build` makes."""
+        return compile_executable(self.graph, self.target, accuracy=self.accuracy, tuned=records)
+
+
+def confirm(searches: Sequence[Search], network: Network | None, runner: Measuring) -> str:
+    """Run what won beside the untuned programs, and record what came of it.
+
+    Returns why that was not done in the network, "" if it was or if there is none.
     """
-    contenders = [search for search in searches if _is_to_confirm(search)]
+    contenders = [search for search in searches if search.is_to_settle]
     if not contenders:
-        return 0
-    tuned, untuned = build(contenders[0].database.url), build(None)
-    inputs = arguments(untuned.executable)
-    if inputs is None:
-        return 0
-    names = {name: search.task.key for search in contenders for name in search.task.operators}
-    own, other = measured([tuned, untuned], inputs, names)
-    is_slower = sure_gain(other[""], own[""]) > 1.0
-    won = 0
-    for search in contenders:
-        seconds, without = own[search.task.key], other[search.task.key]
-        # What the whole lost is laid to all of them.
-        record = search.settle(seconds, list(map(min, seconds, without)) if is_slower else without)
-        won += record.gain >= LEAST
-    return won
+        return ""
+    answer = MeasuredInNetwork(REFUSED)
+    if network is not None and network.is_timed:
+        answer = in_network(contenders, network, runner)
+    if answer.outcome == OK:
+        own, other = answer.groups
+        is_slower = sure_gain(other[""], own[""]) > 1.0
+        for search in contenders:
+            seconds, without = own[search.task.key], other[search.task.key]
+            # What the whole lost is laid to all of them.
+            search.settle(seconds, list(map(min, seconds, without)) if is_slower else without)
+    elif answer.outcome == REFUSED:
+        for search in contenders:
+            search.settle_alone()
+    else:  # it crashed or hung with these schedules: no build should take them
+        for search in contenders:
+            search.settle([search.baseline] * 2, [search.baseline] * 2, answer.message)
+    return answer.message
 
 
-def _is_to_confirm(search: Search) -> bool:
-    best = search.best
-    return best is not None and not best.untuned and best.gain >= LEAST and best.caches != IN_NETWORK
+def in_network(contenders: Sequence[Search], network: Network, runner: Measuring) -> MeasuredInNetwork:
+    """What the operators of these searches take in the network, with what won and without records."""
+    from ..runtime.artifact.export import export
 
-
-def arguments(executable: Executable) -> dict[str, Any] | None:
-    """Something to run a network on: normal floats, and zeros for what may be an index; None where a size is open."""
-    generator, found = np.random.default_rng(0), dict[str, Any]()
-    for spec in executable.inputs:
-        shape = getattr(spec, "shape", None)
-        if shape is None or not all(isinstance(dim, int) for dim in shape):
-            return None
-        kind = np.dtype(spec.dtype.numpy)
-        values = generator.standard_normal(shape) if kind.kind in "fV" else np.zeros(shape)
-        found[spec.name] = values.astype(kind)
-    return found
-
-
-def measured(
-    modules: Sequence[Any], inputs: Mapping[str, Any], names: Mapping[str, str]
-) -> list[dict[str, list[float]]]:  # fmt: skip
-    """For each module the seconds of each of its runs, by the group to which `names` assigns operators; "" is all."""
-    for module in modules:
-        for _ in range(2):
-            module.stamped(**inputs)
-    groups = [steps_of(module.executable, names) for module in modules]
-    seconds: list[dict[str, list[float]]] = [{key: [] for key in (*group, "")} for group in groups]
-    begin = time.monotonic()
-    for number in range(ROUNDS):
-        if number >= LEAST_ROUNDS and time.monotonic() - begin > SECONDS:
-            break
-        for module, group, times in zip(modules, groups, seconds, strict=True):
-            stamps = module.stamped(**inputs).times[0] * 1e-9
-            taken = np.diff(stamps)
-            times[""].append(float(stamps[-1] - stamps[0]))
-            for key, steps in group.items():
-                times[key].append(float(taken[steps].sum()))
-    return seconds
-
-
-def steps_of(executable: Executable, names: Mapping[str, str]) -> dict[str, list[int]]:
-    """The steps of each group of operators; a barrier belongs to the operator in front of it."""
-    found: dict[str, list[int]] = {key: [] for key in names.values()}
-    operator = ""
-    for number, step in enumerate(executable.steps):
-        if not isinstance(step, Barrier):
-            operator = getattr(step, "operator", "")
-        if operator in names:
-            found[names[operator]].append(number)
-    return found
+    builds = network.built(contenders[0].database.url), network.built(None)
+    paths = [runner.folder / f"network-{name}.mtvm" for name in ("tuned", "untuned")]
+    try:
+        for build, path in zip(builds, paths, strict=True):
+            export(build, path, runner.key, runner.architectures(network.target))
+        names = {name: search.task.key for search in contenders for name in search.task.operators}
+        return runner.in_network(AskedInNetwork(paths, names, device_of(network.target)))
+    except (TargetError, Unsupported) as error:  # an artifact cannot hold it
+        return MeasuredInNetwork(REFUSED, (), str(error).splitlines()[0])
+    finally:
+        for path in paths:
+            path.unlink(missing_ok=True)

@@ -29,6 +29,7 @@ from .task import Task
 LATE = "late"  # the outcome of what there was no time for: nothing is known of it
 RUNS, LEAST = 30, 5  # timed runs of a candidate: at most, and at least in spite of the time
 OPENING = 120.0  # seconds for a device to be opened
+NETWORK = 300.0  # seconds for two builds of a network to be loaded and run in turn
 SPARE = 1.0  # seconds that what began before the end of the budget may take after it
 _ROOT = str(Path(__file__).resolve().parents[2])
 
@@ -80,6 +81,36 @@ class Asked:
         return replace(measured, outcome=LATE) if measured.outcome == HUNG and time.monotonic() > self.end else measured
 
 
+@dataclass(frozen=True, slots=True)
+class AskedInNetwork:
+    """Builds of a network to run in turn, on a `device` (as `Task.device`); `operators` has the group of each operator
+    whose seconds are wanted."""
+
+    artifacts: Sequence[Path]
+    operators: Mapping[str, str]
+    device: str = ""
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What the program `runner` is asked, without paths and key."""
+        return {"operators": dict(self.operators), "device": self.device, "limit": NETWORK, "memory": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredInNetwork:
+    """What came of running builds of a network: an outcome as `Measured` has it, for each build the seconds of each run
+    by group ("" is the whole), a message."""
+
+    outcome: str
+    groups: tuple[Mapping[str, Sequence[float]], ...] = ()
+    message: str = ""
+
+    @staticmethod
+    def from_reply(reply: Mapping[str, Any]) -> MeasuredInNetwork:
+        """From the reply of the program `runner`."""
+        return MeasuredInNetwork(reply["outcome"], tuple(reply.get("groups", ())), reply["message"])
+
+
 class Measuring(ABC):
     """Who measures: a `Runner` on this machine, a `remote.RemoteRunner` on others.
 
@@ -113,6 +144,10 @@ class Measuring(ABC):
     @abstractmethod
     def each(self, asked: Iterable[Asked]) -> Iterator[tuple[int, Measured]]:
         """Make some measurements; yields the number of each and its result."""
+
+    @abstractmethod
+    def in_network(self, asked: AskedInNetwork) -> MeasuredInNetwork:
+        """Run builds of a network in turn."""
 
     def run(
         self,
@@ -165,6 +200,10 @@ class Runner(Measuring):
         """Measure one after the other; yields the number of each and its result. `asked` is read as measuring goes."""
         for number, one in enumerate(asked):
             yield number, one.answered(self.ask(request_of(one, self.limits), one.artifacts, one.expected))
+
+    def in_network(self, asked: AskedInNetwork) -> MeasuredInNetwork:
+        """Run builds of a network in turn, in a process of their own."""
+        return MeasuredInNetwork.from_reply(self.ask(asked.request, asked.artifacts, self.folder / "unused"))
 
     def ask(self, request: Mapping[str, Any], artifacts: Sequence[Path], expected: Path) -> dict[str, Any]:
         """The reply to a request of `request_of`."""
@@ -266,4 +305,7 @@ def _loaded(expressions: Iterable[Any]) -> set[Buffer]:
     return {n.buffer for e in expressions for n in find(e, BufferLoad)}
 
 
-__all__ = ["OK", "Asked", "Limits", "Measured", "Runner", "apart_bytes", "caches", "indices", "request_of"]
+__all__ = [
+    "OK", "Asked", "AskedInNetwork", "Limits", "Measured", "MeasuredInNetwork", "Runner", "apart_bytes", "caches",
+    "indices", "request_of",
+]  # fmt: skip

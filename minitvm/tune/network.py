@@ -4,7 +4,7 @@
     cost of a batch     the seconds that the task's batches took
     next                the task with the largest gain a second of cost
     stop                no task's gain, times the runs that the model will have, is worth its batch
-    confirm             what won alone has to win in the network, too (`confirm.py`)
+    confirm             what won has to win once more at the end, in the network where there is one (`confirm.py`)
 
 A task begins when its first batch is next; what it takes untuned is measured then, which is a part of the cost. Until
 then its seconds are those that the formulas predict, times what others took over their predictions.
@@ -20,8 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..backend import lookup
-from ..build import build, code_target, to_graph
+from ..build import code_target, to_graph
 from ..errors import InputError
 from ..records.database import Database
 from ..records.record import OK
@@ -29,7 +28,7 @@ from ..target import Target
 from ..tir import Schedule
 from ..tir.nodes import IRModule, PrimFunc
 from ..workers.cores import available_cores
-from .confirm import Build, confirm
+from .confirm import Network, confirm
 from .measure import LATE, Limits, Measuring, Runner
 from .prepare import artifacts, checked
 from .search import BATCH, CHECKED, Options, Search, failure
@@ -38,6 +37,7 @@ from .task import Task, extract
 RUNS = 1_000_000  # of the model, that a saving is thought to last for
 FIRST = 0.1
 CONFIRMING = 0.15  # of the budget: for builds of the network in which what won alone is measured again
+_ALONE = 0.5  # seconds for an operator's pair at the end, where there is no network
 _SECONDS = 3.0  # of a batch, before one was timed
 
 
@@ -107,6 +107,7 @@ class Tuned:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     waiting: int = 0
     seconds: float = 0.0
+    unconfirmed: str = ""  # why what won was not run in the network
     ended: str = ""  # "gain": nothing is worth its cost; "budget", "trials", "interrupted"
 
     @property
@@ -157,18 +158,10 @@ def tune(
         if not isinstance(model, PrimFunc | IRModule):
             accuracy = options.pop("accuracy", "fast")
             model, options = to_graph(model, **options), {"accuracy": accuracy}
-            network = None if workers is not None else builds_of(model, target, accuracy)
+            network = Network(model, code_target(target), accuracy)
         tasks = extract(model, target, **options)
         measuring = None if workers is None else on_farm(workers, code_target(target), key, limits, security)
         return tune_tasks(tasks, database, start, budget, trials, seed, report, runs, limits, measuring, network)
-
-
-def builds_of(graph: Any, target: str | Target = "cpu", accuracy: str = "fast") -> Build | None:
-    """How to build a network with records or without; None where it would run on a device."""
-    machine = code_target(target)
-    if machine.kind != "cpu" or lookup(machine, "opened") is not None:
-        return None
-    return lambda url: build(graph, machine, accuracy=accuracy, tuned=url)
 
 
 def on_farm(
@@ -208,12 +201,12 @@ def tune_tasks(
     runs: int = RUNS,
     limits: Limits | None = None,
     measuring: Measuring | None = None,
-    network: Build | None = None,
+    network: Network | None = None,
 ) -> Tuned:
     """`tune` for tasks; `start` is the moment of `time.monotonic` from which the budget counts.
 
-    Candidates run where `measuring` runs them (default: a process on this machine). What wins is measured again in the
-    `network` whose tasks these are, if it is given.
+    Candidates run where `measuring` runs them (default: a process on this machine). What wins is measured again there:
+    in the `network` whose tasks these are, if it is given.
     """
     tuned = Tuned()
     end = float("inf") if budget is None else start + budget
@@ -229,10 +222,11 @@ def tune_tasks(
         searches = [Search(task, database, runner, Options(seed=seed)) for task in closed]
         lines = [Line(search, number, search.seconds_untuned) for number, search in enumerate(searches, 1)]
         try:
-            spare = 0.0 if network is None or budget is None else CONFIRMING * budget
+            spare = 0.0 if budget is None else CONFIRMING * budget
+            if network is None:
+                spare = min(spare, _ALONE * len(lines))
             tuned.ended = _batches(lines, runner, end - spare, trials, report, runs, tuned)
-            if network is not None:
-                confirm([line.search for line in lines], network)
+            tuned.unconfirmed = confirm([line.search for line in lines], network, runner)
         except KeyboardInterrupt:
             tuned.ended = "interrupted"
         tuned.searches = [line.search for line in lines if line.search.best is not None]

@@ -1,4 +1,4 @@
-"""Measurements on the workers of a farm: `RemoteRunner` at the user, `measured` on a board.
+"""Measurements on the workers of a farm: `RemoteRunner` at the user, `measured` and `in_network` on a board.
 
 A request has all that it needs: the artifacts to run, and that of the untuned program, whose results a worker keeps
 under the artifact's hash. So any worker of the target can do any request, and one that was lost with its worker is sent
@@ -20,9 +20,10 @@ from ..farm.client import Farm
 from ..farm.message import packed, unpacked
 from ..farm.worker import worker_key
 from ..records.record import OK
-from .measure import Asked, Limits, Measured, Measuring, Runner, request_of
+from .measure import Asked, AskedInNetwork, Limits, Measured, MeasuredInNetwork, Measuring, Runner, request_of
 
 _FUNCTION = f"{__name__}:measured"
+_IN_NETWORK = f"{__name__}:in_network"
 _numbers = itertools.count()
 
 
@@ -53,6 +54,12 @@ class RemoteRunner(Measuring):
         for number, reply in self.farm.run(_FUNCTION, [self._argument(one) for one in every]):
             yield number, every[number].answered(json.loads(reply))
 
+    def in_network(self, asked: AskedInNetwork) -> MeasuredInNetwork:
+        """As `Measuring.in_network`, on one of the workers."""
+        argument = packed(asked.request, [path.read_bytes() for path in asked.artifacts])
+        ((_, reply),) = self.farm.run(_IN_NETWORK, [argument])
+        return MeasuredInNetwork.from_reply(json.loads(reply))
+
     def _argument(self, asked: Asked) -> bytes:
         reference = self._references.setdefault(asked.expected, asked.artifacts[0])
         blobs = [path.read_bytes() for path in (reference, *asked.artifacts)]
@@ -71,6 +78,14 @@ def measured(argument: bytes) -> bytes:
         if reply["outcome"] != OK:
             return json.dumps(reply).encode()
     return json.dumps(_in_runner(runner, request, artifacts, expected)).encode()
+
+
+def in_network(argument: bytes) -> bytes:
+    """On a worker: run builds of a network in turn, in a process that the worker's runner forks."""
+    request, artifacts = unpacked(argument)
+    runner = _runner()
+    runner.key = worker_key()
+    return json.dumps(_in_runner(runner, request, artifacts, runner.folder / "unused")).encode()
 
 
 def _in_runner(

@@ -20,7 +20,8 @@ Started as a plain program (`python -m minitvm.tune.runner`); requests and repli
     device      the kind of target whose device the child keeps open; "" for a child that measures once
 
 The reply: an outcome of `records`, `seconds` of each run of each artifact, and a message. A request with `open`, the
-kind of a device, opens it: the reply has its `name` and its `architectures`.
+kind of a device, opens it: the reply has its `name` and its `architectures`. One with `operators` runs two builds of a
+network: see `in_network`.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def main() -> None:
     os.dup2(2, 1)
     from ..backend import own
     from ..runtime import load  # noqa: F401  (loaded once, for all children)
+    from . import in_network  # noqa: F401
 
     for backend in own():
         if backend.kind == "cpu":
@@ -161,14 +163,24 @@ def _child(asking: int, answering: int, said: int, memory: int) -> None:
         with os.fdopen(asking, "rb") as requests, os.fdopen(answering, "wb") as replies:
             while (message := read_message(requests)) is not None:
                 request = json.loads(message)
-                reply = opened(request["open"]) if "open" in request else measured(request)
-                write_message(replies, json.dumps(reply).encode())
+                write_message(replies, json.dumps(answered(request)).encode())
         code = 0
     except BaseException as error:
         summary = traceback.format_exception_only(error)[-1].splitlines()[0]  # some errors have several lines
         os.write(2, f"{traceback.format_exc()}{summary}\n".encode())
     finally:
         os._exit(code)
+
+
+def answered(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Do in this process what a request asks."""
+    if "open" in request:
+        return opened(request["open"])
+    if "operators" in request:
+        from .in_network import measured as measured_in_network
+
+        return measured_in_network(request)
+    return measured(request)
 
 
 def opened(kind: str) -> dict[str, Any]:

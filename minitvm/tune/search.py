@@ -24,7 +24,7 @@ import numpy as np
 from ..errors import ScheduleError
 from ..records.database import Database
 from ..records.lookup import LEAST
-from ..records.record import CRASHED, IN_NETWORK, OK, PAIRED, REFUSED, Record, typical
+from ..records.record import AT_THE_END, CRASHED, IN_NETWORK, OK, PAIRED, REFUSED, Record, typical
 from ..strategy import Candidate, Decision, candidate_of
 from ..strategy.candidate import Cost
 from .measure import LATE, Asked, Measured, Measuring, caches
@@ -76,7 +76,9 @@ class Search:
         self.trials = 0
         self.finished = False
         self.residual = Residual()
+        self.is_settled = False  # whether the best was compared with the untuned program once more, at the end
         self._best_path: Path | None = None
+        self._untuned_path: Path | None = None
         self._generator = np.random.default_rng(options.seed if options else 0)
         self._expected = runner.folder / f"{task.key[:16]}.npz"
         self._numbers = iter(range(1 << 30))
@@ -106,7 +108,7 @@ class Search:
             self.baseline = typical(measured.seconds[0])
             measured = replace(measured, outcome=PAIRED)
         self.best = self._keep(untuned.decision, Cost(*untuned.cost), measured)
-        self._best_path = path
+        self._best_path = self._untuned_path = path
         self.finished = measured.outcome != PAIRED
         known = self.database.best(self.task.key, self.task.target_key)
         if not self.finished and known is not None and not known.untuned and known.gain >= LEAST:
@@ -234,8 +236,7 @@ class Search:
     def _pair(self, decision: Decision, cost: Cost, path: Path) -> None:
         """Run a candidate in turn with the best, and let that decide which is."""
         assert self.best is not None and self._best_path is not None
-        seconds = _LONGER * self.runner.limits.seconds
-        measured = self.runner.run(self.task, [path, self._best_path], self._expected, runs=PAIRS, seconds=seconds)
+        measured = self._in_turn(path, self._best_path)
         if measured.outcome != OK:
             self._keep(decision, cost, measured)
             return
@@ -251,15 +252,45 @@ class Search:
         else:  # what it takes now is what others have to be faster than
             self.best = replace(self.best, seconds=other, baseline=baseline)
 
-    def settle(self, own: Sequence[float], untuned: Sequence[float]) -> Record:
+    def _in_turn(self, path: Path, other: Path) -> Measured:
+        """Run two programs in turn."""
+        seconds = _LONGER * self.runner.limits.seconds
+        return self.runner.run(self.task, [path, other], self._expected, runs=PAIRS, seconds=seconds)
+
+    # -- the end
+
+    @property
+    def is_to_settle(self) -> bool:
+        """Whether the best is another than the untuned program, and was not settled."""
+        best = self.best
+        return best is not None and not best.untuned and best.gain >= LEAST and not self.is_settled
+
+    def settle(self, own: Sequence[float], untuned: Sequence[float], message: str = "") -> None:
         """Keep what the best and the untuned program took in the network, in turn: that decides which a build takes."""
         assert self.best is not None
-        cost, sure = Cost(self.best.compute, self.best.memory), typical(own) * sure_gain(own, untuned)
-        inside = self._record(self.best.decision, cost, Measured(PAIRED, (tuple(own),)), sure)
-        record = replace(inside, caches=IN_NETWORK)
+        measured = Measured(PAIRED, (tuple(own),), message)
+        sure = typical(own) * sure_gain(own, untuned)
+        self._settled(replace(self._record(self.best.decision, self._cost, measured, sure), caches=IN_NETWORK))
+
+    def settle_alone(self) -> None:
+        """Run the best and the untuned program in turn: that decides which a build takes."""
+        assert self.best is not None and self._best_path is not None and self._untuned_path is not None
+        measured, sure = self._in_turn(self._best_path, self._untuned_path), 0.0
+        if measured.outcome == OK:
+            own, untuned = measured.seconds
+            measured, sure = Measured(PAIRED, (own,)), typical(own) * sure_gain(own, untuned)
+        record = self._record(self.best.decision, self._cost, measured, sure)
+        self._settled(replace(record, caches=record.caches + AT_THE_END))
+
+    @property
+    def _cost(self) -> Cost:
+        assert self.best is not None
+        return Cost(self.best.compute, self.best.memory)
+
+    def _settled(self, record: Record) -> None:
+        self.is_settled = True
         self.database.add([record])
-        self.best = record if record.gain >= LEAST else self.seen[self.untuned]
-        return record
+        self.best = record if record.outcome == PAIRED and record.gain >= LEAST else self.seen[self.untuned]
 
     # -- records and what they teach
 

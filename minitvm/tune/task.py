@@ -65,7 +65,7 @@ class Task:
     @property
     def device(self) -> str:
         """The kind of target whose device measurements open once for many; "" where each has a process of its own."""
-        return "" if lookup(self.target, "opened") is None else self.target.kind
+        return device_of(self.target)
 
     @cached_property
     def target_key(self) -> str:
@@ -83,6 +83,11 @@ class Task:
         dims = [dim for param in self.func.params if isinstance(param, Buffer) for dim in param.shape]
         scalars = [param for param in self.func.params if isinstance(param, Var)]
         return sorted({v.name for v in (*scalars, *(v for dim in dims for v in free_vars(dim)))})
+
+
+def device_of(target: Target) -> str:
+    """The kind of a target whose device measurements open once for many; "" where each has a process of its own."""
+    return "" if lookup(target, "opened") is None else target.kind
 
 
 def extract(model: Any, target: str | Target = "cpu", accuracy: str = "fast", **options: Any) -> list[Task]:

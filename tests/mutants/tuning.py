@@ -84,6 +84,11 @@ def kept() -> Workload:
         test_database.test_what_was_added_is_there_once_in_its_order,
         test_database.test_the_best_is_the_one_with_the_largest_gain_in_its_last_pair,
         test_database.test_a_task_that_was_measured_in_a_network_has_its_best_there,
+        listed(
+            "at the end",
+            test_database.test_what_won_on_the_way_does_not_count_where_the_end_was_measured,
+            place="warm, at the end",
+        ),
         test_database.test_a_newer_schema_is_refused,
         test_database.test_a_database_of_something_else_is_refused,
         test_database.test_a_damaged_database_is_reported_wherever_it_is_damaged,
@@ -125,6 +130,14 @@ def searched() -> Workload:
             "wins", test_confirm.test_what_wins_in_the_network_is_what_a_build_takes, tuned={"own": 1e-3}, wins=True
         ),
         test_confirm.test_the_next_session_goes_on_with_what_won_in_the_network,
+        test_confirm.test_what_crashes_in_the_network_is_not_taken,
+        listed(
+            "lucky",
+            test_confirm.test_without_a_network_it_is_the_untuned_program_that_has_to_be_beaten,
+            reason="no network",
+            luck=False,
+        ),
+        test_confirm.test_open_sizes_have_values_that_fit_one_another,
         test_confirm.test_a_barrier_belongs_to_the_operator_in_front_of_it,
         test_confirm.test_a_gain_is_that_of_the_worse_half_and_of_runs_side_by_side,
         listed("late", test_search.test_what_there_was_no_time_for_is_no_record_and_comes_again, stage="late"),

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from minitvm.errors import ArtifactError, InputError, MissingExtra
 from minitvm.records import Record
 from minitvm.records.database import SCHEMA, Database, default_url, file_of
-from minitvm.records.record import IN_NETWORK
+from minitvm.records.record import AT_THE_END, IN_NETWORK
 
 from .drawing import records
 
@@ -158,6 +158,21 @@ def test_a_task_that_was_measured_in_a_network_has_its_best_there(url: str) -> N
         database.add([pair("both", 0.4, 4)])  # measured alone again, which changes nothing
         best = database.best("t", "k")
         assert best is not None and (best.rule, best.time) == ("both", 0.8)
+
+
+@pytest.mark.parametrize("place", [f"warm{AT_THE_END}", IN_NETWORK])
+def test_what_won_on_the_way_does_not_count_where_the_end_was_measured(url: str, place: str) -> None:
+    def pair(rule: str, gain: float, when: int, caches: str) -> Record:
+        return replace(record(when, outcome="paired", seconds=(1.0,), baseline=gain), rule=rule, caches=caches)
+
+    with Database.open(url) as database:
+        database.add([pair("lucky", 3.0, 1, "warm"), pair("sure", 2.0, 2, "warm"), pair("sure", 1.5, 3, place)])
+        database.add([pair("lucky", 3.0, 4, "warm")])
+        best = database.best("t", "k")
+        assert best is not None and (best.rule, best.gain) == ("sure", 1.5)
+        database.add([pair("lucky", 0.9, 5, IN_NETWORK)])
+        best = database.best("t", "k")
+        assert best is not None and best.gain == (0.9 if place != IN_NETWORK else 1.5)
 
 
 def test_export_import_and_merge_bring_every_record_once(url: str, tmp_path: Path) -> None:

@@ -42,13 +42,13 @@ DATABASE.edit("another target's record wins", "Database.best_of", "columns.targe
 DATABASE.edit(
     "the first pair of a decision counts",
     "Database.best_of",
-    "last[record.task, record.caches == IN_NETWORK, record.decision] = record",
-    "last.setdefault((record.task, record.caches == IN_NETWORK, record.decision), record)",
+    "last[record.task, record.authority, record.decision] = record",
+    "last.setdefault((record.task, record.authority, record.decision), record)",
 )
 DATABASE.edit(
     "seconds decide, not gains", "Database.best_of", "record.gain > best[task].gain", "record.time < best[task].time"
 )
-DATABASE.edit("what won alone beats a network", "Database.best_of", "task in inside and not in_network", "False")
+DATABASE.edit("what won alone beats a network", "Database.best_of", "authority < highest[task]", "False")
 DATABASE.edit("a newer schema is read", "Database._prepare", "int(version) > SCHEMA", "int(version) > 10 * SCHEMA")
 DATABASE.edit("a damaged file is used", "Database._prepare", 'if fault != "ok":', "if False:")
 DATABASE.edit(
@@ -79,7 +79,8 @@ SEARCH.edit("doubtful candidates come in their turn", "Search.draft", "DOUBTFUL 
 SEARCH.edit("what is late is a record", "Search._batch", "if one.outcome == LATE:", "if False:")
 SEARCH.edit("what was not compiled in time is refused", "Search.step", "elif failed.outcome != LATE:", "else:")
 SEARCH.edit("one half of a pair decides", "sure_gain", "return min(", "return max(")
-SEARCH.edit("what lost in the network stays the best", "Search.settle", "record.gain >= LEAST", "True")
+SEARCH.edit("what lost at the end stays the best", "Search._settled", "record.gain >= LEAST", "True")
+SEARCH.edit("the end is as good as the way", "Search.settle_alone", "record.caches + AT_THE_END", "record.caches")
 SEARCH.edit("runs in a network are runs alone", "Search.begin", "if record.caches != IN_NETWORK:", "if True:")
 SEARCH.edit(
     "what failed is no record",
@@ -116,7 +117,13 @@ TASK.edit("inputs are constants", "extract", "if value in stored", "if value not
 
 CONFIRM = Faults("winning in the network", "minitvm.tune.confirm", [searched()])
 CONFIRM.edit("what the whole loses does not count", "confirm", "> 1.0", "> 1e9")
-CONFIRM.edit("a barrier is nobody's", "steps_of", "if not isinstance(step, Barrier):", "if True:")
+CONFIRM.edit(
+    "what crashes in the network is taken", "confirm", "elif answer.outcome == REFUSED:", "elif answer.outcome != OK:"
+)
+
+IN_NETWORK = Faults("builds of a network in turn", "minitvm.tune.in_network", [searched()])
+IN_NETWORK.edit("a barrier is nobody's", "steps_of", "if not isinstance(step, Barrier):", "if True:")
+IN_NETWORK.edit("one open size is all that is tried", "arguments", "SIZES if variables else SIZES[:1]", "SIZES[:1]")
 
 RESIDUAL = Faults("residual", "minitvm.tune.residual", [predicted()])
 RESIDUAL.edit("the mean is lost", "Residual.predict", "self._mean + _covariance", "_covariance")

@@ -1,0 +1,96 @@
+"""Runs of a network's builds in turn, with time stamps between their operators: what the runner does for `confirm`.
+
+A request has `artifacts`, the builds, signed with `key`, and `operators`: the group of each operator whose time is
+asked for. The reply has, for each build, the seconds of each of its runs by group; the group "" is the whole network.
+Data lie on the device where there is one, and each operator ends before the next begins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError, MinitvmError
+from ..executable import Barrier, Executable, ScalarSpec, evaluate
+from ..expr import Var, free_vars
+from ..records.record import OK, REFUSED
+
+ROUNDS, LEAST_ROUNDS = 60, 12  # runs of each build: at most, and at least in spite of the time
+SECONDS = 4.0  # of all runs together, roughly
+# What sizes that are open may be: the first one that the network takes. Operators with open sizes are not tuned, so the
+# others do the same work whatever these are.
+SIZES = (8, 32, 1, 256)
+
+
+def measured(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run the builds in this process; see the module for what is asked and answered."""
+    from ..runtime import load
+
+    modules: list[Any] = [load(path, key=bytes.fromhex(request["key"])) for path in request["artifacts"]]
+    fault = "it has no inputs of any size"
+    for inputs in arguments(modules[0].executable):
+        try:
+            for module in modules:
+                module.stamped(**inputs, out="device")
+        except InputError as error:
+            fault = str(error).splitlines()[0]
+            continue
+        except MinitvmError as error:  # what a back end cannot do: stamps, or so much memory
+            return {"outcome": REFUSED, "message": " ".join(str(error).split()), "seconds": [], "groups": []}
+        here = {name: modules[0].to_device(value) for name, value in inputs.items()}
+        return {"outcome": OK, "message": "", "seconds": [], "groups": in_turn(modules, here, request["operators"])}
+    return {"outcome": REFUSED, "message": fault, "seconds": [], "groups": []}
+
+
+def arguments(executable: Executable) -> Iterator[dict[str, Any]]:
+    """What a network may be run on, by the values of its open sizes: normal floats, zeros for what may be an index."""
+    tensors = [spec for spec in executable.inputs if not isinstance(spec, ScalarSpec)]
+    variables: list[Var] = [spec.var for spec in executable.inputs if isinstance(spec, ScalarSpec)]
+    variables += [var for spec in tensors for dim in spec.shape if not isinstance(dim, int) for var in free_vars(dim)]
+    for size in SIZES if variables else SIZES[:1]:
+        generator, env = np.random.default_rng(0), dict.fromkeys(variables, size)
+        values = dict[str, Any]()
+        for spec in executable.inputs:
+            if isinstance(spec, ScalarSpec):
+                values[spec.name] = size
+                continue
+            shape, kind = [int(evaluate(dim, env)) for dim in spec.shape], np.dtype(spec.dtype.numpy)
+            drawn = generator.standard_normal(shape) if kind.kind in "fV" else np.zeros(shape)
+            values[spec.name] = drawn.astype(kind)
+        yield values
+
+
+def in_turn(
+    modules: Sequence[Any], inputs: Mapping[str, Any], operators: Mapping[str, str]
+) -> list[dict[str, list[float]]]:  # fmt: skip
+    """For each module the seconds of each of its runs, by the group of its operators."""
+    for module in modules:
+        module.stamped(**inputs, out="device")
+    groups = [steps_of(module.executable, operators) for module in modules]
+    seconds: list[dict[str, list[float]]] = [{key: [] for key in (*group, "")} for group in groups]
+    begin = time.monotonic()
+    for number in range(ROUNDS):
+        if number >= LEAST_ROUNDS and time.monotonic() - begin > SECONDS:
+            break
+        for module, group, times in zip(modules, groups, seconds, strict=True):
+            stamps = module.stamped(**inputs, out="device").times[0] * 1e-9
+            taken = np.diff(stamps)
+            times[""].append(float(stamps[-1] - stamps[0]))
+            for key, steps in group.items():
+                times[key].append(float(taken[steps].sum()))
+    return seconds
+
+
+def steps_of(executable: Executable, operators: Mapping[str, str]) -> dict[str, list[int]]:
+    """The steps of each group of operators; a barrier belongs to the operator in front of it."""
+    found: dict[str, list[int]] = {key: [] for key in operators.values()}
+    operator = ""
+    for number, step in enumerate(executable.steps):
+        if not isinstance(step, Barrier):
+            operator = getattr(step, "operator", "")
+        if operator in operators:
+            found[operators[operator]].append(number)
+    return found
