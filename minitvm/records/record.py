@@ -57,8 +57,9 @@ class Record:
 
     @property
     def time(self) -> float:
-        """Seconds of a run (`typical`); infinity where nothing was measured."""
-        return typical(self.seconds) if self.outcome in MEASURED and self.seconds else float("inf")
+        """Seconds of the fastest run, for what else a machine does only makes runs slower; infinity where none was
+        measured."""
+        return min(self.seconds) if self.outcome in MEASURED and self.seconds else float("inf")
 
     @property
     def gain(self) -> float:
@@ -128,9 +129,17 @@ def _plain(record: Record) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
 
 
-def typical(seconds: Sequence[float]) -> float:
-    """The lower quartile of the times of runs: what else a machine does can only make a run slower."""
-    return sorted(seconds)[len(seconds) // 4]
+def undisturbed(records: Sequence[Record]) -> list[float]:
+    """Seconds of each, as if the machine had been as fast as when the untuned program of its task was at its fastest.
+
+    What a candidate takes beside the untuned program repeats itself where seconds do not.
+    """
+    fastest: dict[tuple[str, str], float] = {}
+    for record in records:
+        if record.gain:
+            key = record.task, record.target
+            fastest[key] = min(record.baseline, fastest.get(key, float("inf")))
+    return [fastest[one.task, one.target] / one.gain if one.gain else one.time for one in records]
 
 
 def target_key(target: Target) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..records.database import Database
-from ..records.record import MEASURED, PAIRED, Record
+from ..records.record import MEASURED, PAIRED, Record, undisturbed
 from ..strategy import candidates
 from ..strategy.candidate import Candidate, Cost
 from .residual import Point, left_out
@@ -22,14 +22,14 @@ def seconds_predicted(record: Record, task: Task) -> float:
 
 
 def latest(records: Iterable[Record]) -> list[Record]:
-    """One record of each decision that ran, the last one; a pair counts more than what was measured alone."""
+    """One record of each decision that ran, the last one, from the fastest on; a pair counts more than other runs."""
     found: dict[object, Record] = {}
     for record in records:
         if record.outcome in MEASURED:
             before = found.get(record.decision)
             if before is None or record.outcome == PAIRED or before.outcome != PAIRED:
                 found[record.decision] = record
-    return sorted(found.values(), key=lambda record: record.time)
+    return sorted(found.values(), key=lambda record: -record.gain)
 
 
 def lines(task: Task, database: Database) -> list[str]:
@@ -49,16 +49,17 @@ def lines(task: Task, database: Database) -> list[str]:
     if not records:
         return [*shown, f"  nothing measured yet: minitvm tune MODEL --op {task.name}"]
     shown.append(f"  {'predicted':>12} {'measured':>12} {'ratio':>7}   candidate")
-    for record in records[:SHOWN]:
+    measured = list(zip(records, undisturbed(records), strict=True))
+    for record, seconds in measured[:SHOWN]:
         predicted = seconds_predicted(record, task)
-        ratio = f"{record.time / predicted:7.2f}" if predicted else "      -"
+        ratio = f"{seconds / predicted:7.2f}" if predicted else "      -"
         marks = [word for word, holds in (("untuned", record.untuned), ("taken", _is_best(record, best))) if holds]
         note = f"  <- {', '.join(marks)}" if marks else ""
-        shown.append(f"  {predicted * 1e3:9.3f} ms {record.time * 1e3:9.3f} ms {ratio}   {record.decision}{note}")
+        shown.append(f"  {predicted * 1e3:9.3f} ms {seconds * 1e3:9.3f} ms {ratio}   {record.decision}{note}")
     if len(records) > SHOWN:
         shown.append(f"  and {len(records) - SHOWN} more")
-    known = [record for record in records if record.compute + record.memory > 0]
-    ratios = [record.time / seconds_predicted(record, task) for record in known]
+    measured = [(record, seconds) for record, seconds in measured if record.compute + record.memory > 0]
+    known, ratios = [r for r, _ in measured], [seconds / seconds_predicted(r, task) for r, seconds in measured]
     shown.append(f"  {sum(map(_is_near, ratios))} of {len(records)} within 25% of the formula")
     if len(known) > 1:
         points = [Point(r.rule, r.knobs, Cost(r.compute, r.memory), r.task, r.target) for r in known]

@@ -161,7 +161,7 @@ class Measuring(ABC):
     ) -> Measured:
         """Run one artifact, or two in turn, and compare their results with `expected`; the first run of all writes it.
 
-        A run that is slower than `hopeless` seconds twice is given up.
+        One that takes `hopeless` times as long as the one beside it is given up after the least runs.
         """
         ((_, answer),) = self.each([Asked(task, artifacts, expected, hopeless, runs, seconds, end)])
         return answer

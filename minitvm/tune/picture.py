@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import InputError
 from ..plots import figure_type
 from ..records.database import Database
-from ..records.record import Record
+from ..records.record import Record, undisturbed
 from .explain import latest, seconds_predicted
 from .task import Task
 
@@ -45,7 +45,9 @@ def draw(tasks: Sequence[Task], database: Database, path: str | os.PathLike[str]
 def _scatter(axes: Any, tasks: Sequence[Task], records: dict[str, list[Record]]) -> None:
     ends: list[float] = []
     for task in tasks:
-        points = [(seconds_predicted(r, task) * 1e3, r.time * 1e3) for r in latest(records[task.key]) if r.compute]
+        known = [record for record in latest(records[task.key]) if record.compute]
+        times = zip(known, undisturbed(known), strict=True)
+        points = [(seconds_predicted(record, task) * 1e3, seconds * 1e3) for record, seconds in times]
         if points:
             axes.scatter(*zip(*points, strict=True), s=9, label=task.name[:30])
             ends += [value for point in points for value in point]

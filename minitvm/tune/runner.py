@@ -12,7 +12,8 @@ Started as a plain program (`python -m minitvm.tune.runner`); requests and repli
     kept        positions of the arguments that are the same in each run
     zeros       positions of the arguments that are indices, or count iterations: zeros, so that they are in bounds
     expected    a file of results: what is compared with, or "" where this run is to write it to `results`
-    runs, least timed runs of each, at most; after two, one is given up whose fastest took longer than `hopeless`
+    runs, least timed runs of each, at most and at least
+    hopeless    after the least runs one is given up whose fastest took so many times as long as the other's; 0: never
     seconds     of all runs together, roughly
     between     bytes of other arguments that a run touches before it sees the same ones again
     limit       seconds after which the child has hung
@@ -240,10 +241,10 @@ def _timed(clocks: Sequence[Callable[[int], float]], request: Mapping[str, Any])
         for timed, times in zip(clocks, seconds, strict=True):
             times.append(timed(number))
             number += 1
-        done = len(seconds[0])
-        if done == 2 and request["hopeless"] and min(seconds[0]) > request["hopeless"]:
-            break
-        if done >= request["least"] and clock() > end:
+        if len(seconds[0]) < request["least"]:
+            continue
+        is_hopeless = request["hopeless"] and min(seconds[0]) > request["hopeless"] * min(seconds[-1])
+        if is_hopeless or clock() > end:
             break
     return seconds
 

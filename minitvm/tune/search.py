@@ -2,11 +2,12 @@
 
     draft     every candidate that is known, by predicted cycles times the learned residual: NumPy, no schedule is made
     check     the best of them and some at random are scheduled and lowered; ranked again with their exact figures
-    measure   the best of these, one after the other; one that is hopeless stops after two runs
+    measure   the best of these, one after the other, in turn with the untuned program; one that is hopeless stops soon
     pair      one that seems faster than the best runs again, in turn with it: only that decides
     learn     the residual of measured over predicted is fitted again
 
-What a build without records takes is measured first. It is what results are compared with, and what gains are of.
+What a build without records takes is measured first. It is what results are compared with, and what gains are of. A
+machine that does other work is now slow and now fast, but for both of two programs that take turns.
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
 from ..errors import ScheduleError
 from ..records.database import Database
 from ..records.lookup import LEAST
-from ..records.record import AT_THE_END, CRASHED, IN_NETWORK, OK, PAIRED, REFUSED, Record, typical
+from ..records.record import AT_THE_END, CRASHED, IN_NETWORK, OK, PAIRED, REFUSED, Record, undisturbed
 from ..strategy import Candidate, Decision, candidate_of
 from ..strategy.candidate import Cost
 from .measure import LATE, Asked, Measured, Measuring, caches
@@ -39,8 +39,7 @@ SHARES = (0.6, 0.25, 0.15)  # of what is lowered: what rules yield, what is near
 DOUBTFUL = 1.5  # times the shortest predicted time
 FASTEST = 250  # candidates among which the most promising ones are looked for, by their predictions
 SAMPLES = 32  # points of the space that a draft looks at beside those that rules yield
-HOPELESS = 1.5  # times the best: stops after two runs
-BETTER = 1 / LEAST  # of the best time: worth a pair, and won if both halves of the pair say so
+HOPELESS = 1.5  # times the best: stops after the least runs
 PAIRS = 40  # runs of each of a pair
 _LONGER = 4  # times the seconds of other measurements: those that decide
 _FOREVER = float("inf")
@@ -105,7 +104,7 @@ class Search:
             if record.caches != IN_NETWORK:
                 self.seen[record.decision] = record
         if measured.outcome == OK:
-            self.baseline = typical(measured.seconds[0])
+            self.baseline = min(measured.seconds[0])
             measured = replace(measured, outcome=PAIRED)
         self.best = self._keep(untuned.decision, Cost(*untuned.cost), measured)
         self._best_path = self._untuned_path = path
@@ -146,8 +145,9 @@ class Search:
             for _, path in ready:
                 if time.monotonic() > end:
                     return
-                assert self.best is not None
-                yield Asked(self.task, [path], self._expected, HOPELESS * self.best.time, end=end)
+                assert self.best is not None and self._untuned_path is not None
+                beside = [path, self._untuned_path]
+                yield Asked(self.task, beside, self._expected, HOPELESS / (self.best.gain or 1.0), end=end)
 
         for number, measured in self.runner.each(asked()):
             if measured.outcome != LATE:
@@ -229,8 +229,13 @@ class Search:
         assert self.best is not None
         self.waiting.pop(one.decision, None)
         self.trials += 1
-        record = self._keep(one.decision, Cost(*one.cost), measured)
-        if record.time < BETTER * self.best.time:
+        baseline = 0.0
+        if measured.outcome == OK:
+            own, untuned = measured.seconds
+            measured, baseline = replace(measured, seconds=(own,)), min(untuned)
+            self.baseline = min(self.baseline, baseline)
+        record = self._keep(one.decision, Cost(*one.cost), measured, baseline)
+        if record.gain > LEAST * self.best.gain:
             self._pair(one.decision, Cost(*one.cost), path)
 
     def _pair(self, decision: Decision, cost: Cost, path: Path) -> None:
@@ -243,9 +248,9 @@ class Search:
         own, other = measured.seconds
         # What the untuned program would take now, by how many times as fast as it the best is.
         gain = self.best.gain or 1.0
-        baseline = typical(other) * gain
+        baseline = min(other) * gain
         self.baseline = min(self.baseline, baseline)
-        sure = typical(own) * sure_gain(own, other) * gain
+        sure = min(own) * sure_gain(own, other) * gain
         record = self._keep(decision, cost, Measured(PAIRED, (own,)), sure)
         if is_faster(own, other):
             self.best, self._best_path = record, path
@@ -269,7 +274,7 @@ class Search:
         """Keep what the best and the untuned program took in the network, in turn: that decides which a build takes."""
         assert self.best is not None
         measured = Measured(PAIRED, (tuple(own),), message)
-        sure = typical(own) * sure_gain(own, untuned)
+        sure = min(own) * sure_gain(own, untuned)
         self._settled(replace(self._record(self.best.decision, self._cost, measured, sure), caches=IN_NETWORK))
 
     def settle_alone(self) -> None:
@@ -278,7 +283,7 @@ class Search:
         measured, sure = self._in_turn(self._best_path, self._untuned_path), 0.0
         if measured.outcome == OK:
             own, untuned = measured.seconds
-            measured, sure = Measured(PAIRED, (own,)), typical(own) * sure_gain(own, untuned)
+            measured, sure = Measured(PAIRED, (own,)), min(own) * sure_gain(own, untuned)
         record = self._record(self.best.decision, self._cost, measured, sure)
         self._settled(replace(record, caches=record.caches + AT_THE_END))
 
@@ -322,9 +327,8 @@ class Search:
         own = [record for record in self.seen.values() if _teaches(record)]
         known = [*(self._priors() if len(own) < 4 * BATCH else []), *own]
         points = [Point(r.rule, r.knobs, Cost(r.compute, r.memory), r.task, r.target) for r in known]
-        self.residual.fit(
-            points, [r.time / (max(r.compute + r.memory, 1.0) * self.task.seconds_a_cycle) for r in known]
-        )
+        predicted = [max(r.compute + r.memory, 1.0) * self.task.seconds_a_cycle for r in known]
+        self.residual.fit(points, [time / cycles for time, cycles in zip(undisturbed(known), predicted, strict=True)])
 
     def _priors(self) -> list[Record]:
         """Records of the same rules, of other tasks and other targets: they say where to look, not what is best."""
@@ -347,13 +351,12 @@ def _teaches(record: Record) -> bool:
 
 
 def sure_gain(own: Sequence[float], other: Sequence[float]) -> float:
-    """How many times as fast, in the half of the runs of a pair where that is less: one disturbance adds nothing.
+    """How many times as fast, in the half of the runs of a pair where that is less.
 
-    Runs are compared with those beside them: a machine that is slow for a while makes both slow.
+    The fastest runs are compared: a disturbance only makes runs slower, and does not last for half of a pair.
     """
     half = len(own) // 2
-    ratios = [b / a for a, b in zip(own, other, strict=True)]
-    return min(median(ratios[:half]), median(ratios[half:]))
+    return min(min(other[:half]) / min(own[:half]), min(other[half:]) / min(own[half:]))
 
 
 def is_faster(own: Sequence[float], other: Sequence[float]) -> bool:

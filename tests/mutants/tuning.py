@@ -79,7 +79,8 @@ def kept() -> Workload:
         test_record.test_two_records_share_a_uid_only_if_they_are_equal,
         test_record.test_a_decision_comes_back_from_its_text_whatever_the_order_of_its_knobs,
         test_record.test_only_what_was_measured_has_a_time,
-        test_record.test_slower_runs_of_a_disturbed_machine_count_for_little,
+        test_record.test_slower_runs_of_a_disturbed_machine_do_not_count,
+        test_record.test_a_machine_that_is_slow_for_a_while_is_slow_for_both_of_two,
         test_record.test_targets_for_which_code_differs_have_other_keys,
         test_database.test_what_was_added_is_there_once_in_its_order,
         test_database.test_the_best_is_the_one_with_the_largest_gain_in_its_last_pair,
@@ -116,6 +117,7 @@ def searched() -> Workload:
         test_search.test_time_goes_to_the_task_that_takes_the_most,
         test_search.test_what_is_predicted_to_take_much_longer_is_drafted_last,
         test_search.test_a_task_begins_when_its_turn_comes,
+        test_search.test_a_machine_that_is_slow_for_a_while_makes_no_candidate_slow,
         test_search.test_one_half_of_a_pair_is_not_enough,
         listed(
             "loses", test_confirm.test_what_wins_in_the_network_is_what_a_build_takes, tuned={"own": 3e-3}, wins=False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm.errors import InputError
-from minitvm.records.record import MEASURED, OUTCOMES, Record, target_key, typical
+from minitvm.records.record import MEASURED, OUTCOMES, Record, target_key, undisturbed
 from minitvm.strategy import Decision
 from minitvm.target import Target
 
@@ -41,12 +43,27 @@ def test_only_what_was_measured_has_a_time(record: Record) -> None:
     assert record.gain == (record.baseline / record.time if measured else 0.0)
 
 
-@given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=20), st.floats(1.0, 10.0))
-def test_slower_runs_of_a_disturbed_machine_count_for_little(seconds: list[float], factor: float) -> None:
-    """A quarter of the runs decide; that three quarters become slower changes nothing."""
-    fast, slow = sorted(seconds)[: len(seconds) // 4 + 1], sorted(seconds)[len(seconds) // 4 + 1 :]
-    assert typical([*fast, *(one * factor for one in slow)]) == typical(seconds)
-    assert min(seconds) <= typical(seconds) <= max(seconds)
+@given(records(), st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=20), st.floats(1.0, 10.0))
+def test_slower_runs_of_a_disturbed_machine_do_not_count(record: Record, seconds: list[float], factor: float) -> None:
+    first, *others = sorted(seconds)
+    slowed = replace(record, outcome="ok", seconds=(first, *(one * factor for one in others)))
+    assert slowed.time == replace(slowed, seconds=tuple(seconds)).time
+
+
+@given(records(), st.lists(st.tuples(st.floats(1e-6, 1e-3), st.floats(1.0, 50.0)), min_size=1, max_size=8))
+def test_a_machine_that_is_slow_for_a_while_is_slow_for_both_of_two(
+    record: Record, runs: list[tuple[float, float]]
+) -> None:
+    """Candidates beside an untuned program of 1 ms, on a machine that is so many times as slow."""
+    every = [
+        replace(record, outcome="ok", seconds=(seconds * slower,), baseline=1e-3 * slower) for seconds, slower in runs
+    ]
+    least = min(slower for _, slower in runs)
+    assert undisturbed(every) == pytest.approx([seconds * least for seconds, _ in runs])
+    other = replace(record, task="another", outcome="ok", seconds=(1.0,), baseline=1e-9)
+    assert undisturbed([*every, other])[:-1] == undisturbed(every)
+    unknown = replace(other, baseline=0.0)
+    assert undisturbed([unknown]) == [1.0]
 
 
 def line(**parts: object) -> str:

@@ -222,6 +222,7 @@ def test_a_gain_is_that_of_the_worse_half_and_of_runs_side_by_side() -> None:
     drifting = [1.0, 2.0, 3.0, 4.0]
     assert sure_gain(drifting, [2 * one for one in drifting]) == 2.0
     assert sure_gain([1.0] * 8, [3.0] * 4 + [1.5] * 4) == 1.5
+    assert sure_gain([1.0, 40.0, 40.0, 40.0, 1.0, 30.0], [2.0, 2.0, 50.0, 50.0, 50.0, 2.0]) == 2.0, "disturbances"
 
 
 def test_the_first_sizes_that_the_network_takes_are_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from minitvm.runtime.artifact.export import export
 from minitvm.strategy import scheduled
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tune import runner as program
-from minitvm.tune.measure import Limits, Runner, apart_bytes, caches, indices
+from minitvm.tune.measure import LEAST, RUNS, Limits, Runner, apart_bytes, caches, indices
 from minitvm.tune.task import Task
 
 from .programs import SHORT, product, task
@@ -87,12 +87,14 @@ def test_two_take_turns(runner: Runner) -> None:
     assert both.outcome == "ok" and [len(seconds) for seconds in both.seconds] == [7, 7]
 
 
-def test_a_hopeless_candidate_stops_after_two_runs(runner: Runner) -> None:
+def test_a_candidate_that_is_hopeless_beside_another_stops_after_the_least_runs(runner: Runner) -> None:
     path = compiled(runner, product(), "hopeless")
-    given_up = runner.run(task(), [path], runner.folder / "hopeless.npz", hopeless=1e-9)
-    assert given_up.outcome == "ok" and len(given_up.seconds[0]) == 2
-    fast = runner.run(task(), [path], runner.folder / "hopeless.npz", hopeless=100.0)
-    assert len(fast.seconds[0]) >= 5
+    both, expected = [path, path], runner.folder / "hopeless.npz"
+    given_up = runner.run(task(), both, expected, hopeless=1e-9, seconds=5.0)
+    assert given_up.outcome == "ok" and [len(times) for times in given_up.seconds] == [LEAST, LEAST]
+    for hopeless in (1e9, 0.0):
+        measured = runner.run(task(), both, expected, hopeless=hopeless, seconds=5.0)
+        assert [len(times) for times in measured.seconds] == [RUNS, RUNS]
 
 
 def test_an_artifact_that_nobody_signed_does_not_run(runner: Runner) -> None:

@@ -30,7 +30,8 @@ RECORDS = Faults("records", "minitvm.records.record", [kept()])
 RECORDS.edit(
     "whether it was untuned is forgotten", "_plain", 'if f.name != "knobs"', 'if f.name not in ("knobs", "untuned")'
 )
-RECORDS.edit("the slowest quarter decides", "typical", "len(seconds) // 4", "len(seconds) * 3 // 4")
+RECORDS.edit("the slowest run decides", "Record.time", "min(self.seconds)", "max(self.seconds)")
+RECORDS.edit("a disturbed machine is a slow program", "undisturbed", "if one.gain else", "if False else")
 RECORDS.edit("what failed has a time", "Record.time", "if self.outcome in MEASURED and self.seconds", "if self.seconds")
 RECORDS.edit("targets of one kind are one", "target_key", "target.code_identity()", "target.kind")
 
@@ -78,6 +79,7 @@ SEARCH.edit("the baseline is the best before", "Search._pair", "gain = self.best
 SEARCH.edit("doubtful candidates come in their turn", "Search.draft", "DOUBTFUL * first", "1e9 * first")
 SEARCH.edit("what is late is a record", "Search._batch", "if one.outcome == LATE:", "if False:")
 SEARCH.edit("what was not compiled in time is refused", "Search.step", "elif failed.outcome != LATE:", "else:")
+SEARCH.edit("a disturbed machine makes candidates slow", "Search._measured", ", min(untuned)\n", ", self.baseline\n")
 SEARCH.edit("one half of a pair decides", "sure_gain", "return min(", "return max(")
 SEARCH.edit("what lost at the end stays the best", "Search._settled", "record.gain >= LEAST", "True")
 SEARCH.edit("the end is as good as the way", "Search.settle_alone", "record.caches + AT_THE_END", "record.caches")
