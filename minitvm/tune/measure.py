@@ -27,7 +27,7 @@ from ..workers.process import read_message, write_message
 from .task import Task
 
 LATE = "late"  # the outcome of what there was no time for: nothing is known of it
-RUNS, LEAST = 30, 5  # timed runs of a candidate: at most, and at least in spite of the time
+RUNS, LEAST = 30, 5  # timed runs of a candidate: at most if they repeat themselves, and at least in spite of the time
 OPENING = 120.0  # seconds for a device to be opened
 NETWORK = 300.0  # seconds for two builds of a network to be loaded and run in turn
 SPARE = 1.0  # seconds that what began before the end of the budget may take after it

@@ -12,7 +12,7 @@ Started as a plain program (`python -m minitvm.tune.runner`); requests and repli
     kept        positions of the arguments that are the same in each run
     zeros       positions of the arguments that are indices, or count iterations: zeros, so that they are in bounds
     expected    a file of results: what is compared with, or "" where this run is to write it to `results`
-    runs, least timed runs of each, at most and at least
+    runs, least timed runs of each: `least` in any case, and more than `runs` only until the fastest repeat themselves
     hopeless    after the least runs one is given up whose fastest took so many times as long as the other's; 0: never
     seconds     of all runs together, roughly
     between     bytes of other arguments that a run touches before it sees the same ones again
@@ -49,6 +49,8 @@ from ..workers.process import LENGTH, read_message, write_message
 
 OK, WRONG, CRASHED, HUNG, MEMORY, REFUSED = "ok", "wrong", "crashed", "hung", "memory", "refused"
 TOLERANCE = 1e-4  # of the largest value: small integers are summed exactly, functions such as exp are not
+REPEATS, NEAR = 3, 1.05  # runs that take no longer than so many times the fastest one: it was undisturbed
+LONGER = 4  # times the seconds of a measurement, until they are waited for
 _PDEATHSIG = 1
 _COPIES = 16  # of the arguments, at most
 _TAIL = 200  # characters of the last line that a child wrote
@@ -233,20 +235,27 @@ class HostClock:
 
 
 def _timed(clocks: Sequence[Callable[[int], float]], request: Mapping[str, Any]) -> list[list[float]]:
-    """Seconds by each clock, in turn."""
+    """Seconds by each clock, in turn; more of them until the fastest repeat themselves."""
     seconds: list[list[float]] = [[] for _ in clocks]
-    clock, number = time.perf_counter, 0
-    end = clock() + request["seconds"]
-    while len(seconds[0]) < request["runs"]:
+    begin, number = time.perf_counter(), 0
+    while True:
         for timed, times in zip(clocks, seconds, strict=True):
             times.append(timed(number))
             number += 1
-        if len(seconds[0]) < request["least"]:
+        count, elapsed = len(seconds[0]), time.perf_counter() - begin
+        if count < min(request["least"], request["runs"]):
             continue
-        is_hopeless = request["hopeless"] and min(seconds[0]) > request["hopeless"] * min(seconds[-1])
-        if is_hopeless or clock() > end:
+        if request["hopeless"] and min(seconds[0]) > request["hopeless"] * min(seconds[-1]):
+            break
+        is_enough = count >= request["runs"] or elapsed > request["seconds"]
+        if is_enough and (elapsed > LONGER * request["seconds"] or all(map(_is_settled, seconds))):
             break
     return seconds
+
+
+def _is_settled(seconds: Sequence[float]) -> bool:
+    """Whether the fastest run repeated itself: another one would hardly be faster."""
+    return sum(one <= NEAR * min(seconds) for one in seconds) >= REPEATS
 
 
 def _arguments(function: Any, zeros: Sequence[int], between: int, kept: Sequence[int]) -> list[list[Any]]:

@@ -245,4 +245,11 @@ def ran() -> Workload:
         test_measure.test_an_error_is_recorded_with_its_last_line,
         test_measure.test_memory_errors_are_told_apart,
         test_measure.test_the_state_of_the_caches_is_stated,
+        listed(
+            "disturbed",
+            test_measure.test_runs_go_on_until_the_fastest_repeat_themselves,
+            first=[9.0, 5.0, 7.0, 3.0, 1.0, 1.04, 1.5, 1.0, 1.0],
+            second=[1.0] * 9,
+            count=8,
+        ),
     )

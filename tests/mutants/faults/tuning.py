@@ -179,6 +179,7 @@ FORMS.edit("all terms are split", "_forms", "kinds <= {CONTIGUOUS, SAME} and ", 
 RUNNER = Faults("runner", "minitvm.tune.runner", [ran()])
 RUNNER.edit("NaN equals everything", "_difference", "not np.isfinite(found[finite]).all()", "False")
 RUNNER.edit("integers may differ", "_difference", "float(np.any(wanted != found))", "0.0")
+RUNNER.edit("disturbed runs are enough", "_timed", "all(map(_is_settled, seconds))", "True")
 RUNNER.edit("a crash is a success", "Child.ask", "if os.WIFSIGNALED(status)", "if False")
 RUNNER.edit("a hang is waited for", "Child.ask", '(self._replies, request["limit"])', "(self._replies, 25.0)")
 
