@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from ...arith.formula import Formula, clamped, formula, largest, minimum, quotient, symbol
-from ...expr import REDUCE, Call, Expr, FloorDiv, IntImm, Node, Var, children, find, walk
+from ...expr import REDUCE, Call, Expr, Node, Var, children, find, walk
 from ...tir.nodes import Block, Buffer, BufferLoad, BufferStore
 from ...tir.transform.affine import coefficient, linear, moves
 from ..blocks import COSTLY, extents
 from .model import KERNEL_EFFICIENCY
-from .sketch_traffic import Dimension, Nest, dimensions, into, merged, touched
+from .sketch_traffic import Dimension, Nest, dimensions, groups_of, groups_read, into, merged, touched
 
 _COSTLY = 20  # operations that a function such as exp is as good as
 _MASKED = 2  # operations at most by which a vector is computed where it is read
@@ -32,6 +32,7 @@ _MASKED = 2  # operations at most by which a vector is computed where it is read
 # it is, and for each axis more it takes so many times as long again.
 _VERSIONS, _ASKED = 2, 2.0
 _WRITTEN_OUT = 8  # iterations of a loop that LLVM writes out
+_LOADS = 2.0  # lines of the first cache that a core reads in a cycle
 # Bytes that one core gets in a cycle from its second cache, from the third one, from memory, while it computes.
 _FROM_L2, _FROM_L3, _FROM_MEMORY = 64.0, 16.0, 5.0
 CONTIGUOUS, SAME, SCATTERED = "contiguous", "same", "scattered"
@@ -75,11 +76,7 @@ class Operand:
 
         A tile of which nobody knows where a group ends reads one for each of its results.
         """
-        return [
-            _groups_read(tile[name], self.groups[name]) if name in self.groups else tile[name]
-            for name in order
-            if name in self.axes
-        ]
+        return [groups_read(tile[name], self.groups.get(name, 1)) for name in order if name in self.axes]
 
     def aligned(self, axis: Axis, lanes: int) -> bool:
         """Whether vectors along an axis begin at multiples of their length, whatever the other axes are."""
@@ -152,18 +149,7 @@ def _operand(load: BufferLoad, known: Mapping[Var, str]) -> Operand:
     used = frozenset(known[n] for i in indices for n in find(i, Var) if n in known)
     itemsize = load.buffer.dtype.bytes
     places = dimensions(indices, shape, known)
-    return Operand(load, used, itemsize, itemsize * prod(shape), indices, places, _groups(indices, known))
-
-
-def _groups(indices: Sequence[Expr], known: Mapping[Var, str]) -> Mapping[str, int]:
-    """Axes that occur in quotients by one constant only, with it."""
-    uses: dict[str, set[int]] = {}
-    for index in indices:
-        inside = {id(n.a): n.b.value for n in find(index, FloorDiv) if isinstance(n.b, IntImm)}
-        for node in walk(index):
-            if isinstance(node, Var) and node in known:
-                uses.setdefault(known[node], set()).add(inside.get(id(node), 1))
-    return {name: next(iter(by)) for name, by in uses.items() if len(by) == 1 and by != {1}}
+    return Operand(load, used, itemsize, itemsize * prod(shape), indices, places, groups_of(indices, known))
 
 
 def operations(node: Node, conditions: bool = True) -> int:
@@ -254,26 +240,29 @@ def tiling_cost(
     results = _product(tile.values())
 
     axis, order_in = reduction.axis(vector), [*(name for name in tile if name != vector), vector]
-    rate = min(2.0, cpu.l1_rate / (lanes * reduction.itemsize))
-    loads, registers, beside = formula(0), results + 1, formula(0)
+    rate, innermost = min(_LOADS, cpu.l1_rate / (lanes * reduction.itemsize)), reduction.summed_axis(last)
+    loads, lines, registers, beside = formula(0), formula(0), results + 1, formula(0)
     for operand in reduction.operands:
         own, kind = _product(operand.read(tile, order_in)), operand.along(axis)
+        loaded, slides = own, _slides_along(operand, order_in, vector, innermost)
+        if slides:  # what two steps share is loaded once
+            steps = innermost.extent
+            loaded = rated(_product(operand.read({**tile, slides: tile[slides] + (steps - 1)}, order_in)), steps)
         if kind == SCATTERED:
-            once = own * lanes
-        elif kind == CONTIGUOUS and not operand.aligned(axis, lanes):
-            # A vector that begins anywhere often lies in two lines, and is loaded twice.
-            once = rated(own, 1 / (1 + (lanes - 1) * operand.itemsize / cpu.l1.line))
-        else:
-            once = own
-        loads = loads + once
-        registers = registers + _live(operand, tile, order_in, vector, reduction.summed_axis(last))
+            loaded = loaded * lanes
+        loads, crossed = loads + loaded, loaded
+        if kind == CONTIGUOUS and not operand.aligned(axis, lanes):
+            # A vector that begins anywhere often lies in two lines, and takes both of the ports.
+            crossed = rated(loaded, 1 / (1 + (lanes - 1) * operand.itemsize / cpu.l1.line))
+        lines = lines + crossed
+        registers = registers + _live(operand, tile, order_in, slides)
         # Conditions of a vector are a mask and its use; those of single elements are computed one by one.
         most = _MASKED if kind == CONTIGUOUS else _COSTLY
         beside = beside + own * min(most, burdens.get(operand.load.buffer, 0))
     spilled = Formula(clamped(registers.expr - cpu.vector_registers))
     chains = formula(cpu.fma_latency)
     work = max(1, reduction.operations - 1)  # the multiply-add of a sum of products is one instruction
-    step = largest(rated(results * work + beside, cpu.fma_ports), chains, rated(loads, rate))
+    step = largest(rated(results * work + beside, cpu.fma_ports), chains, rated(loads, rate), rated(lines, _LOADS))
     step = step + rated(spilled, rate / 2)
 
     shared = order[: len(order) if tasks is None else tasks]
@@ -303,14 +292,25 @@ def tiling_cost(
     return TilingCost(names, compute, registers, tuple(nests), nbytes, (cpu.l1, cpu.l2, cpu.l3))
 
 
-def _live(
-    operand: Operand, tile: Mapping[str, Formula], order: Sequence[str], vector: str, last: Axis
-) -> Formula:  # fmt: skip
+def _slides_along(operand: Operand, order: Sequence[str], vector: str, last: Axis) -> str:
+    """The axis of the tile along which a step of the innermost loop moves a window; "" where there is none, or where
+    LLVM does not write that loop out."""
+    if last.extent > _WRITTEN_OUT:
+        return ""
+    for one in operand.dimensions:
+        steps = dict(one.moves)
+        for name in order:
+            if name in steps and name != vector and steps[name] == steps.get(last.name):
+                return name
+    return ""
+
+
+def _live(operand: Operand, tile: Mapping[str, Formula], order: Sequence[str], slides: str) -> Formula:
     """Registers for an operand beside the one that passes: what is used again before the tile or the step is over.
 
     The tile is written out in this order. Along an axis on which the operand does not depend, what lies inside is used
     again. A short innermost loop of the sum is written out too (by LLVM), and what two of its steps share is kept: a
-    window that slides along an axis of the tile.
+    window that slides along an axis of the tile (`slides`).
     """
     kept = formula(0)
     for position, name in enumerate(order):
@@ -318,12 +318,9 @@ def _live(
             inside = _product(tile[other] for other in order[position + 1 :] if other in operand.axes)
             again = minimum((tile[name] + -1).expr, (inside + -1).expr, formula(1).expr)
             kept = largest(kept, inside * Formula(again))
-    for one in operand.dimensions:
-        steps = dict(one.moves)
-        along = [name for name in order if name in steps and name != vector and steps[name] == steps.get(last.name)]
-        if along and last.extent <= _WRITTEN_OUT:
-            others = _product(tile[name] for name in order if name in operand.axes and name != along[0])
-            kept = kept + (tile[along[0]] + -1) * others
+    if slides:
+        others = _product(tile[name] for name in order if name in operand.axes and name != slides)
+        kept = kept + (tile[slides] + -1) * others
     return kept
 
 
@@ -350,19 +347,6 @@ def _extents(axis: Axis, lanes: int, registers: int) -> np.ndarray[Any, Any]:
     """Extents of a tile along an axis that are worth a look: all small ones, and the axis as a whole."""
     whole = -(-axis.extent // lanes)
     return np.arange(1, min(whole, registers) + 1, dtype=np.int64)
-
-
-def _groups_read(tile: Formula, group: int) -> Formula:
-    """How many groups of so many neighbours a tile reads; each result its own where tiles end inside of groups."""
-    whole, parts = formula(group), _rest(tile, formula(group)) * _rest(formula(group), tile)
-    crosses = Formula(minimum(parts.expr, formula(1).expr))
-    read = _ceil(tile, whole)
-    return read + crosses * (tile + read * -1)
-
-
-def _rest(a: Formula, b: Formula) -> Formula:
-    """a % b."""
-    return a + Formula(quotient(a.expr, b.expr)) * b * -1
 
 
 def _sticks_out(axis: Axis, tiles: Formula, wide: Formula) -> Formula:

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ...arith.formula import Formula, formula, minimum
-from ...expr import Expr, FloorDiv, FloorMod, Var, find, structural_equal
+from ...arith.formula import Formula, formula, minimum, quotient
+from ...expr import Expr, FloorDiv, FloorMod, IntImm, Var, find, structural_equal, walk
 from ...expr.conditions import is_const
 from ...tir.nodes import BufferLoad
 from ...tir.transform.affine import linear
@@ -32,21 +32,22 @@ FILLED = 0.75  # of a cache: lines of two operands displace one another, and the
 class Dimension:
     """One index of an access: elements between neighbours in it, its extent, and how far it moves along each axis.
 
-    An axis on which it depends in another way than by a factor (a quotient) is `folded`.
+    An axis on which it depends in another way than by a factor is `folded`, with the divisor where that is a quotient:
+    so many neighbours have the same index. It is 1 where nothing is known.
     """
 
     stride: int
     extent: int
     moves: tuple[tuple[str, int], ...]
-    folded: tuple[str, ...]
+    folded: tuple[tuple[str, int], ...]
 
     def reach(self, sizes: Mapping[str, Formula]) -> Formula:
         """From the first element that is touched to the last one, both included, where axes have these sizes."""
         result = formula(1)
         for name, step in self.moves:
             result = result + (sizes[name] + -1) * step
-        for name in self.folded:
-            result = result * sizes[name]
+        for name, group in self.folded:
+            result = result * groups_read(sizes[name], group)
         return result
 
     def distinct(self, sizes: Mapping[str, Formula]) -> Formula:
@@ -82,10 +83,36 @@ def dimensions(indices: Sequence[Expr], shape: Sequence[int], names: Mapping[Var
     for position, index in enumerate(indices):
         form = linear(index)
         moved = {name: abs(form.terms[var]) for var, name in names.items() if var in form.terms}
-        used = {names[n] for n in find(index, Var) if n in names}
-        stride = prod(shape[position + 1 :])
-        found.append(Dimension(stride, shape[position], tuple(moved.items()), tuple(sorted(used - set(moved)))))
+        used, groups = {names[n] for n in find(index, Var) if n in names}, groups_of([index], names)
+        folded = tuple((name, groups.get(name, 1)) for name in sorted(used - set(moved)))
+        found.append(Dimension(prod(shape[position + 1 :]), shape[position], tuple(moved.items()), folded))
     return tuple(found)
+
+
+def groups_of(indices: Sequence[Expr], names: Mapping[Var, str]) -> Mapping[str, int]:
+    """Axes that occur in quotients by one constant only, with it."""
+    uses: dict[str, set[int]] = {}
+    for index in indices:
+        inside = {id(n.a): n.b.value for n in find(index, FloorDiv) if isinstance(n.b, IntImm)}
+        for node in walk(index):
+            if isinstance(node, Var) and node in names:
+                uses.setdefault(names[node], set()).add(inside.get(id(node), 1))
+    return {name: next(iter(by)) for name, by in uses.items() if len(by) == 1 and by != {1}}
+
+
+def groups_read(tile: Formula, group: int) -> Formula:
+    """How many groups of so many neighbours a tile reads; each result its own where tiles end inside of groups."""
+    if group == 1:
+        return tile
+    whole, parts = formula(group), _rest(tile, formula(group)) * _rest(formula(group), tile)
+    crosses = Formula(minimum(parts.expr, formula(1).expr))
+    read = Formula(quotient(tile.expr + group - 1, whole.expr))
+    return read + crosses * (tile + read * -1)
+
+
+def _rest(a: Formula, b: Formula) -> Formula:
+    """a % b."""
+    return a + Formula(quotient(a.expr, b.expr)) * b * -1
 
 
 def touched(dims: Sequence[Dimension], itemsize: int, sizes: Mapping[str, Formula], line: int) -> Formula:
