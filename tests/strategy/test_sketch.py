@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -128,20 +129,26 @@ def test_no_zero_between_elements_is_multiplied(kernel: int, taps: int) -> None:
     assert products <= done < 1.5 * products + 4 * (2 * 4) * (2 * 8)
 
 
-@given(st.integers(1, 200), st.integers(1, 200), st.integers(1, 64), st.integers(1, 12), st.integers(1, 4))
+@given(
+    st.integers(1, 200), st.integers(1, 200), st.integers(1, 64), st.integers(1, 12), st.integers(1, 4),
+    st.sampled_from([16, 20, 128]),
+)  # fmt: skip
 @settings(QUICK, max_examples=60)
-def test_the_formulas_of_a_product_are_those_of_its_accesses(m: int, n: int, k: int, rows: int, vectors: int) -> None:
+def test_the_formulas_of_a_product_are_those_of_its_accesses(
+    m: int, n: int, k: int, rows: int, vectors: int, bytes_a_cycle: int
+) -> None:
     """Counted here with loops over tiles: steps, loads and bytes of a product of matrices."""
     if m == 1 or n == 1:
         return
-    lanes, cpu = 4, CPU.description
+    lanes, cpu = 4, replace(CPU.description, l1_rate=bytes_a_cycle)
     cost = tiling_cost(reduction(product(m, n, k)), "v_j", lanes, ("v_j", "v_i"), "v_k", cpu)
     compute, _ = cost.at({"tile_v_i": rows, "tile_v_j": vectors})
     row_tiles, column_tiles = math.ceil(m / rows), math.ceil(n / (vectors * lanes))
     registers = rows * vectors + 1 + (vectors if rows > 1 and vectors > 1 else 0)
     split = 0 if n % lanes == 0 else 12 / 64  # of the vectors that begin anywhere, so many lie in two lines
-    step = max(rows * vectors / cpu.fma_ports, cpu.fma_latency, (rows + vectors * (1 + split)) / 2)
-    step += max(0, registers - cpu.vector_registers)
+    loads, rate = rows + vectors, min(2.0, bytes_a_cycle / 16)  # bytes come at a rate, and two lines in a cycle
+    step = max(rows * vectors / cpu.fma_ports, cpu.fma_latency, loads / rate, (rows + vectors * (1 + split)) / 2)
+    step += max(0, registers - cpu.vector_registers) * 2 / rate
     rounds = math.ceil(row_tiles * column_tiles / cpu.cores) * cpu.cores
     assert compute == pytest.approx(rounds * step * k / 0.92)
 
@@ -164,6 +171,32 @@ def test_windows_that_slide_over_a_tile_are_kept_in_registers() -> None:
         for last in ("v_rx", "v_rc")
     )
     assert (along, across) == (7 + 1 + 6, 7 + 1)
+
+
+def test_windows_that_slide_over_a_tile_are_loaded_once() -> None:
+    """Three steps along a row of 7 pixels load 9 of them, along the channels 21; and a vector of weights each."""
+    found, slow = reduction(nhwc(8, 8, 16, 8)), replace(CPU.description, l1_rate=4)
+    along, across = (
+        tiling_cost(found, "v_ff", 4, ("v_nn", "v_yy", "v_xx", "v_ff"), last, slow).at(
+            {"tile_v_yy": 1, "tile_v_xx": 7, "tile_v_ff": 1}
+        )[0]
+        for last in ("v_rx", "v_rc")
+    )
+    assert along / across == pytest.approx((9 / 3 + 1) / (7 + 1))
+
+
+@given(st.integers(1, 8), st.integers(2, 6), st.integers(1, 24))
+@settings(QUICK, max_examples=60)
+def test_a_nest_of_a_group_touches_what_all_of_it_share(group: int, groups: int, rows: int) -> None:
+    """Rows of x of 64 bytes, each for `group` results: of tiles that end where groups do, the lines are counted."""
+    x, w = te.placeholder((groups, 16), name="x"), te.placeholder((group * groups, 16), name="w")
+    k = te.reduce_axis((0, 16), name="k")
+    y = te.compute((group * groups,), lambda f: te.sum(x[f // group, k] * w[f, k], axis=k), name="y")
+    found = next(one for one in reduction(te.create_prim_func([x, w, y])).operands if one.load.buffer.name == "x")
+    ends_with_groups = group % rows == 0 or rows % group == 0
+    apart = max(1, rows // group) if ends_with_groups and group > 1 else rows
+    nbytes = touched(found.dimensions, 4, {"v_f": formula(rows), "v_k": formula(16)}, 64).at({})
+    assert nbytes == 64 * apart + 60  # wherever in a line it begins
 
 
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 40))
