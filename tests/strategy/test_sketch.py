@@ -130,23 +130,23 @@ def test_no_zero_between_elements_is_multiplied(kernel: int, taps: int) -> None:
 
 
 @given(
-    st.integers(1, 200), st.integers(1, 200), st.integers(1, 64), st.integers(1, 12), st.integers(1, 4),
-    st.sampled_from([16, 20, 128]),
+    st.integers(2, 200), st.integers(2, 200), st.integers(1, 64), st.integers(1, 12), st.integers(1, 4),
+    st.sampled_from([
+        {"l1_rate": 128}, {"l1_rate": 20}, {"l1_rate": 16}, {"l1_rate": 128, "fma_ports": 64, "fma_latency": 1},
+    ]),
 )  # fmt: skip
 @settings(QUICK, max_examples=60)
 def test_the_formulas_of_a_product_are_those_of_its_accesses(
-    m: int, n: int, k: int, rows: int, vectors: int, bytes_a_cycle: int
+    m: int, n: int, k: int, rows: int, vectors: int, machine: dict[str, int]
 ) -> None:
     """Counted here with loops over tiles: steps, loads and bytes of a product of matrices."""
-    if m == 1 or n == 1:
-        return
-    lanes, cpu = 4, replace(CPU.description, l1_rate=bytes_a_cycle)
+    lanes, cpu = 4, replace(CPU.description, **machine)  # type: ignore[type-var]
     cost = tiling_cost(reduction(product(m, n, k)), "v_j", lanes, ("v_j", "v_i"), "v_k", cpu)
     compute, _ = cost.at({"tile_v_i": rows, "tile_v_j": vectors})
     row_tiles, column_tiles = math.ceil(m / rows), math.ceil(n / (vectors * lanes))
     registers = rows * vectors + 1 + (vectors if rows > 1 and vectors > 1 else 0)
     split = 0 if n % lanes == 0 else 12 / 64  # of the vectors that begin anywhere, so many lie in two lines
-    loads, rate = rows + vectors, min(2.0, bytes_a_cycle / 16)  # bytes come at a rate, and two lines in a cycle
+    loads, rate = rows + vectors, min(2.0, cpu.l1_rate / 16)  # bytes come at a rate, and two lines in a cycle
     step = max(rows * vectors / cpu.fma_ports, cpu.fma_latency, loads / rate, (rows + vectors * (1 + split)) / 2)
     step += max(0, registers - cpu.vector_registers) * 2 / rate
     rounds = math.ceil(row_tiles * column_tiles / cpu.cores) * cpu.cores
