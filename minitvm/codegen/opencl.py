@@ -39,8 +39,9 @@ from ..tir.nodes import (
 from .grids import GridEmitter
 from .opencl_expressions import OpenCLExpressions
 from .opencl_library import put
-from .opencl_types import array_type, memory_type, value_type
+from .opencl_types import LANES, array_type, memory_type, value_type
 from .spelling import atom, is_index
+from .vector_pieces import in_pieces
 
 _WORD = DType("int64")
 
@@ -50,7 +51,7 @@ def generate(kernel: PrimFunc, target: Any = None) -> str:
 
     Raises `Unsupported` for what OpenCL C does not have, and for a grid or storage beyond the limits of the target.
     """
-    return _OpenCL(kernel, target).source()
+    return _OpenCL(kernel.with_body(in_pieces(kernel.body, LANES[-1])), target).source()
 
 
 class _OpenCL(GridEmitter, OpenCLExpressions):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from minitvm import build, te
-from minitvm.expr import Call, walk
+from minitvm import build, strategy, te, topi
+from minitvm.codegen.vector_pieces import in_pieces
+from minitvm.expr import Call, Expr, walk
 from minitvm.reference import kernel as kernel_reference
+from minitvm.target import Target
 from minitvm.te import create_prim_func
 from minitvm.tir import Schedule
-from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.nodes import BufferLoad, IRModule, PrimFunc
 from minitvm.tir.transform import lower
 
 
@@ -42,6 +45,41 @@ def test_lanes_give_the_same_result(reducer: str, n: int, lanes: int, dtype: str
     got[...] = 77
     build(func)(a, got)
     np.testing.assert_array_equal(got, expected)
+
+
+def wider_than_opencl_has(reducer: str) -> None:
+    """Sums in 64 lanes, which are four vectors of OpenCL: text of vectors of 16, with the interpreter's results."""
+    func, rng = annotated(getattr(te, reducer), 300, "float32", 64), np.random.default_rng(0)
+    a, got = rng.integers(-5, 6, (3, 300)).astype("float32"), np.full(3, 77, "float32")
+    target = Target("opencl -device=pocl")
+    module = lower(func, target, "main")
+    kernel = module["main_kernel_0"]
+    assert any(e.dtype.lanes == 64 for e in walk(kernel.body) if isinstance(e, BufferLoad))
+    wide = in_pieces(kernel.body, 16)
+    assert {e.dtype.lanes for e in walk(wide) if isinstance(e, Expr)} <= {1, 16}
+    kernel_reference.run(
+        IRModule({**dict(module.items()), "main_kernel_0": kernel.with_body(wide)}), a.reshape(-1), got
+    )
+    np.testing.assert_array_equal(got, getattr(np, reducer)(a * a, axis=1))
+
+
+CHECKS = [partial(wider_than_opencl_has, reducer) for reducer in ("sum", "max", "min")]
+
+
+@pytest.mark.parametrize("reducer", ["sum", "max", "min"])
+def test_vectors_wider_than_a_language_has_are_pieces(reducer: str) -> None:
+    wider_than_opencl_has(reducer)
+
+
+def test_long_rows_on_pocl(rng: np.random.Generator) -> None:
+    pytest.importorskip("pyopencl")
+    x = te.placeholder((2, 300), name="x")
+    func = te.create_prim_func([x, topi.softmax(x, axis=-1)])
+    a = rng.standard_normal((2, 300), dtype=np.float32)
+    found = [np.zeros_like(a) for _ in "ab"]
+    for target, out in zip(("opencl -device=pocl", "cpu"), found, strict=True):
+        build(strategy.schedule(func, Target(target)).func, target=target)(a, out)
+    np.testing.assert_allclose(*found, rtol=1e-5)
 
 
 @pytest.mark.parametrize("reducer", ["sum", "max"])

@@ -1,6 +1,7 @@
 """Faults in kernels for OpenCL devices, and in how they are launched."""
 
 from tests.codegen.test_alignment import whole_vectors_lie_at_multiples_of_their_size
+from tests.codegen.test_vector_reductions import CHECKS as WIDE_CHECKS
 from tests.test_conversions import rounded_on_a_device
 
 from ..patch import Faults
@@ -15,11 +16,13 @@ from ..seeded import (
     PAIRS_ON_A_DEVICE,
     PRETENDED,
     REFUSED,
+    seeded,
 )
 from ..seeded import MASKS_ON_A_DEVICE as MASKED
 from ..streams import by_hand
 
 CODEGEN = "minitvm.codegen."
+WIDE = seeded("sums in several vectors", lambda k: WIDE_CHECKS[k](), len(WIDE_CHECKS))
 
 EXPRESSIONS = Faults("opencl expressions", CODEGEN + "opencl_expressions", [ON_GRIDS, MASKED, ON_A_DEVICE])
 EXPRESSIONS.edit("integers of 16 bits are numbers of any half float", "OpenCLExpressions.halved", "source.bits <= 8",
@@ -34,6 +37,9 @@ EXPRESSIONS.edit(
 EXPRESSIONS.edit(
     "vectors with a step are contiguous", "OpenCLExpressions.contiguous", "and is_const(e.stride, 1)", "", by=[MASKED]
 )
+PIECES = Faults("vectors in pieces", CODEGEN + "vector_pieces", [WIDE])
+PIECES.edit("all pieces are the first one", "_pieces", "const(k, place.base.dtype)", "const(0, place.base.dtype)")
+PIECES.edit("maxima are added up", "_COMBINED", '"vector_reduce_max": Max', '"vector_reduce_max": Add')
 LIBRARY = Faults("opencl library", CODEGEN + "opencl_library", [ON_A_DEVICE, MASKED])
 LIBRARY.edit("the remainder has the dividend's sign", "_floormod", "r + b : r);", "r : r);")
 LIBRARY.edit("small integers do not wrap", "added", "dtype.bits < 32 and dtype.lanes == 1", "False")
