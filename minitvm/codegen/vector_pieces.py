@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..expr import Add, Broadcast, Call, Max, Min, Mul, Node, Ramp, const, replace, rewrite
+from ..expr import Broadcast, Call, Node, Ramp, const, replace, rewrite
+from ..expr.conditions import is_const
 from ..tir.nodes import BufferLoad, BufferStore, Seq, Stmt
+from ..tir.transform.vector_reductions import REDUCTIONS
 
-_COMBINED: dict[str, Any] = {
-    "vector_reduce_add": Add, "vector_reduce_mul": Mul, "vector_reduce_max": Max, "vector_reduce_min": Min
-}  # fmt: skip
+_COMBINED: dict[str, Any] = {intrinsic: kind for kind, intrinsic in REDUCTIONS.items()}
 
 
 def in_pieces(body: Stmt, widest: int) -> Stmt:
@@ -24,8 +24,7 @@ def in_pieces(body: Stmt, widest: int) -> Stmt:
 
     def change(node: Node) -> Node | None:
         if isinstance(node, BufferStore) and isinstance(node.value, Broadcast):
-            filled = Broadcast(node.value.value, widest)
-            parts = _pieces(node, widest)
+            parts, filled = _pieces(node, widest), Broadcast(node.value.value, widest)
             return Seq(tuple(replace(node, indices=(part,), value=filled) for part in parts)) if parts else None
         if isinstance(node, Call) and node.op in _COMBINED and isinstance(node.args[0], BufferLoad):
             load = node.args[0]
@@ -42,8 +41,8 @@ def in_pieces(body: Stmt, widest: int) -> Stmt:
 def _pieces(access: BufferLoad | BufferStore, widest: int) -> list[Ramp]:
     """The places of an access in vectors of `widest` lanes; none where it is no wider, or not of neighbours."""
     place = access.indices[0]
-    if not isinstance(place, Ramp) or place.lanes <= widest or place.lanes % widest or access.predicate is not None:
+    if not isinstance(place, Ramp) or not is_const(place.stride, 1) or access.predicate is not None:
         return []
-    if getattr(place.stride, "value", None) != 1:
+    if place.lanes <= widest or place.lanes % widest:
         return []
     return [Ramp(place.base + const(k, place.base.dtype), place.stride, widest) for k in range(0, place.lanes, widest)]

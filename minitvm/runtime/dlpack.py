@@ -50,7 +50,6 @@ class Foreign:
     dtype: DType | None
     shape: tuple[int, ...]
     is_contiguous: bool
-    device: tuple[int, int]
     capsule: Any
 
 
@@ -75,7 +74,6 @@ def described(value: Any, stream: int | None = None) -> Foreign:
     """
     capsule = value.__dlpack__() if stream is None else value.__dlpack__(stream=stream)
     tensor = _tensor(capsule)
-    device = (tensor.device_type, tensor.device_id)
     shape = tuple(tensor.shape[: tensor.ndim])
     dense, step = [], 1
     for size in reversed(shape):
@@ -83,9 +81,7 @@ def described(value: Any, stream: int | None = None) -> Foreign:
         step *= size
     strides = tensor.strides[: tensor.ndim] if tensor.strides else dense[::-1]
     contiguous = step == 0 or all(n == 1 or a == b for n, a, b in zip(shape, strides, dense[::-1], strict=True))
-    return Foreign(
-        (tensor.data or 0) + tensor.byte_offset, _dtype(tensor), shape, contiguous, device, capsule
-    )  # fmt: skip
+    return Foreign((tensor.data or 0) + tensor.byte_offset, _dtype(tensor), shape, contiguous, capsule)
 
 
 def _tensor(capsule: Any) -> _Tensor:

@@ -121,7 +121,6 @@ class CudaDevice:
 
     def __init__(self, number: int) -> None:
         self.driver = bindings()
-        self._set_current, self._synchronize = self.driver.cuCtxSetCurrent, self.driver.cuStreamSynchronize
         self.call("cuInit", 0)
         self.number = number
         handle = self.call("cuDeviceGet", number)
@@ -226,7 +225,7 @@ class CudaDevice:
     has_addresses = True
 
     def enter(self) -> None:
-        self._quickly(self._set_current, self.context)
+        self._quickly(self.driver.cuCtxSetCurrent, self.context)
 
     def _quickly(self, function: Callable[..., Any], *args: Any) -> None:
         """A function of the driver without values, in the path of every run; as `call`."""
@@ -266,7 +265,6 @@ class CudaDevice:
         self._check_registers(kernel, about.name, shape)
         words = np.array(words_of(values, about, _address), np.int64)
         pointers = words.ctypes.data + 8 * np.arange(len(words), dtype=np.uint64)
-
         place, launch = pointers.ctypes.data, self.driver.cuLaunchKernel
 
         def queue() -> None:
@@ -276,7 +274,7 @@ class CudaDevice:
         return queue
 
     def finish(self) -> None:
-        self._quickly(self._synchronize, self.queue)
+        self._quickly(self.driver.cuStreamSynchronize, self.queue)
 
     def recorded(self, queue: Callable[[], None]) -> Launch | None:
         """A graph of what `queue` queues: one launch from the host, whatever its length.

@@ -31,7 +31,7 @@ class DeviceArray:
     def __init__(self, device: Device, buffer: Any, dtype: DType, shape: Sequence[int], owner: Any = None) -> None:
         self.device, self.buffer, self.owner = device, buffer, owner
         self.address = device.address(buffer)
-        self.type, self.shape = dtype if type(dtype) is DType else DType(dtype), tuple(map(int, shape))
+        self.type, self.shape = DType(dtype), tuple(map(int, shape))
 
     def __del__(self) -> None:
         if self._free is not None and len(self._free) < KEPT:

@@ -122,13 +122,10 @@ class BoundProgram:
     def _chosen(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> _Memory:
         """The inputs and outputs of a run: those that the device can use in place are, the others have a copy."""
         key = (*map(self._address, inputs), *map(self._address, outputs))
-        memory = self._memories.get(key)
-        if memory is None:
-            memory = self._memories[key] = self._new_memory(key, inputs, outputs)
-            if len(self._memories) > MEMORIES:
-                self._memories.popitem(last=False)
-        else:
-            self._memories.move_to_end(key)
+        memory = self._memories.pop(key, None) or self._new_memory(key, inputs, outputs)
+        self._memories[key] = memory
+        if len(self._memories) > MEMORIES:
+            self._memories.popitem(last=False)
         return memory
 
     def _address(self, array: Any) -> int:

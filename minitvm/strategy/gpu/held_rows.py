@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...expr import Var, find
+from ...expr import find
 from ...tir import IndexMap, Schedule
 from ...tir.nodes import Block, Buffer, BufferLoad
 from ..blocks import block_of, blocks_of, extents, is_reduction
@@ -60,8 +60,7 @@ def _copied(sch: Schedule, buffer: Buffer, names: Sequence[str]) -> str:
     """The block that copies a tensor for all of these which read it."""
     users = [name for name in names if buffer in {r.buffer for r in block_of(sch, sch.get_block(name)).reads}]
     handles = [sch.get_block(name) for name in users]
-    at = [region.buffer for region in block_of(sch, handles[0]).reads].index(buffer)
-    return block_of(sch, sch.cache_read(handles[0], at, "local", handles)).name
+    return block_of(sch, sch.cache_read(handles[0], buffer, "local", handles)).name
 
 
 def _rows_read(sch: Schedule, names: Sequence[str], sizes: list[int | None]) -> list[Buffer]:
@@ -75,7 +74,7 @@ def _rows_read(sch: Schedule, names: Sequence[str], sizes: list[int | None]) -> 
         if buffer not in written
         and extents(buffer.shape) == sizes
         and all(
-            isinstance(load.indices[-1], Var) and load.indices[-1] is block.iter_vars[-1].var
+            load.indices[-1] is block.iter_vars[-1].var
             for block in blocks
             for load in find(block.body, BufferLoad)
             if load.buffer is buffer

@@ -229,16 +229,16 @@ def tile_cost(product: Product, tile: Tile, fetches: Sequence[int], target: Any)
     reads = warps * tile.depth * (tile.thread_rows / 4 * _BROADCAST + tile.thread_columns / 4 * _ROW) * slower
     issued = warps * tile.depth * (tile.thread_rows / 4 + tile.thread_columns / 4 + 2) * 32 / lanes
     elements = [size * tile.depth for size in (tile.rows, tile.columns)]
-    rows, columns = (n / run for n, run in zip(elements, fetches, strict=True))
-    addresses = _PIXEL * rows + _ADDRESS * columns if len(product.steps) > 1 else _PLAIN * (rows + columns)
-    fetched = addresses / lanes + 4 * sum(elements) / _L2_BYTES + sum(elements) / 32 * _STORED * slower
+    moved = 4 * sum(elements) / _L2_BYTES
     work = max(sums, reads)
     if tile.is_hidden:
         about = _HIDDEN[tile.fetch, min(tile.stages, 3)]
         turned = sum(n for n, run in zip(elements, fetches, strict=True) if run == 1)
-        moved = 4 * sum(elements) / _L2_BYTES
         work += about.issued * issued + about.turned * turned / 32 + about.piece * warps + about.moved * moved
     else:
+        rows, columns = (n / run for n, run in zip(elements, fetches, strict=True))
+        addresses = _PIXEL * rows + _ADDRESS * columns if len(product.steps) > 1 else _PLAIN * (rows + columns)
+        fetched = addresses / lanes + moved + sum(elements) / 32 * _STORED * slower
         work = (work + _ISSUED * issued + fetched + _LOOP) * (1.0 if tile.stages > 1 else _EXPOSED)
     limits = [_BLOCKS, target.threads_per_multiprocessor // tile.threads]
     if target.registers_per_block:

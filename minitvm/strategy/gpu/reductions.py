@@ -91,8 +91,9 @@ def rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         done: set[str] = set()
         if held:
             done = held_rows.hold(sch, row, before, final, threads, lanes)
-        for name in () if held else reversed(before):
-            sch.compute_at(sch.get_block(name), row, preserve_unit_loops=True)
+        else:
+            for name in reversed(before):
+                sch.compute_at(sch.get_block(name), row, preserve_unit_loops=True)
         room = int(getattr(target, "max_shared_memory_per_block", 32 << 10)) // 4
         for name in before:
             whole = not is_reduction(block_of(sch, sch.get_block(name)))

@@ -8,8 +8,8 @@ Legal when every value is still written before it is read, and not overwritten b
 passes a value on with (each reads only what it wrote) gets as many *versions* as there are iterations at work at once;
 for all others, dependences between iterations must be kept by the new order. "software_pipeline_spare_versions" is how
 many more versions than that a buffer gets which parts of several stages use: then what a time step overwrites is not
-what it has read just before, and no barrier stands between. "double_buffer_scope" on a block says
-that what it writes gets two versions, and that the block runs one iteration ahead of the rest.
+what it has read just before, and no barrier stands between. "double_buffer_scope" on a block says that what it writes
+gets two versions, and that the block runs one iteration ahead of the rest.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ becomes
 
 A machine has no other loops over threads: a kernel is what one of them does. Local storage that several stages use is
 the block's, and becomes shared; but where one dimension of it is the number of the thread in every access, each thread
-has its part for itself. Stages that may hand on values in memory
-that all blocks see get a barrier here, of which `insert_barriers` keeps those that are needed.
+has its part for itself. Stages that may hand on values in memory that all blocks see get a barrier here, of which
+`insert_barriers` keeps those that are needed.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _is_of_a_thread_each(body: Stmt, buffer: Buffer) -> bool:
 
     def visit(node: Node, around: tuple[For, ...]) -> None:
         inner = (*around, node) if isinstance(node, For) else around
-        if isinstance(node, BufferLoad | BufferStore) and node.buffer is buffer:
+        if dimensions and isinstance(node, BufferLoad | BufferStore) and node.buffer is buffer:
             threads = [loop for loop in inner if is_hardware_thread(loop)]
             axes.update(str(loop.thread) for loop in threads)
             if len(threads) != 1 or len(axes) > 1:

@@ -23,7 +23,7 @@ from .simplify import fold
 from .unroll import bind
 from .vectorize import MAX_LANES
 
-_REDUCE = {
+REDUCTIONS = {
     Add: "vector_reduce_add", Mul: "vector_reduce_mul", Max: "vector_reduce_max", Min: "vector_reduce_min"
 }  # fmt: skip
 
@@ -50,7 +50,7 @@ def _lanes(node: For, around: tuple[For, ...]) -> Stmt:
         return plain
     if reads_memory(node.start) or reads_memory(node.extent):
         return plain
-    term = update_operand(update) if type(update.value) in _REDUCE else None
+    term = update_operand(update) if type(update.value) in REDUCTIONS else None
     if term is None or uses(update.indices[0], [node.var]) or update.predicate is not None:
         return plain
     if update.value.dtype.lanes != 1:  # it has its lanes already
@@ -87,7 +87,7 @@ def _rewritten(loop: For, update: BufferStore, term: Expr, lanes: int) -> Any:
     tail: Stmt | None = None if is_const(rest, 0) else step(fold(start + steps * lanes, {}), rest)
     if tail is not None and not isinstance(rest, IntImm):
         tail = If(rest > 0, tail)
-    total = Call(dtype, _REDUCE[kind], (BufferLoad(sums, (whole,)),))
+    total = Call(dtype, REDUCTIONS[kind], (BufferLoad(sums, (whole,)),))
     result = BufferStore(update.buffer, kind(BufferLoad(update.buffer, update.indices), total), update.indices)
     zero = BufferStore(sums, const(identity(kind, dtype).value, dtype.with_lanes(lanes)), (whole,))  # type: ignore[attr-defined]
     return Allocate(sums, Seq.of(zero, main, tail, result))

@@ -39,7 +39,7 @@ EXPRESSIONS.edit(
 )
 PIECES = Faults("vectors in pieces", CODEGEN + "vector_pieces", [WIDE])
 PIECES.edit("all pieces are the first one", "_pieces", "const(k, place.base.dtype)", "const(0, place.base.dtype)")
-PIECES.edit("maxima are added up", "_COMBINED", '"vector_reduce_max": Max', '"vector_reduce_max": Add')
+PIECES.edit("maxima are added up", "in_pieces", "_COMBINED[node.op](first", '_COMBINED["vector_reduce_add"](first')
 LIBRARY = Faults("opencl library", CODEGEN + "opencl_library", [ON_A_DEVICE, MASKED])
 LIBRARY.edit("the remainder has the dividend's sign", "_floormod", "r + b : r);", "r : r);")
 LIBRARY.edit("small integers do not wrap", "added", "dtype.bits < 32 and dtype.lanes == 1", "False")

@@ -55,7 +55,9 @@ HELD = Faults("rows in registers", "minitvm.strategy.gpu.held_rows", [TILES_ON_G
 HELD.edit("threads have no place of their own", "hold", "from_func(places,", "from_func(lambda *index: list(index),")
 HELD.edit("rows need not be whole vectors", "fits", "length % (threads * lanes) == 0 and", "")
 HELD.edit("registers have no end", "fits", "length // threads <= _MOST", "length > 0")
-HELD.edit("only the first block reads the copy", "_copied", 'at, "local", handles)', 'at, "local", handles[:1])')
+HELD.edit(
+    "only the first block reads the copy", "_copied", 'buffer, "local", handles)', 'buffer, "local", handles[:1])'
+)
 HELD.edit("vectors are copied along columns as well", "_rows_read", "and extents(buffer.shape) == sizes", "")
 MATRICES = Faults("sums as products of matrices", "minitvm.strategy.gpu.matrices", [TILES_ON_GPUS])
 MATRICES.edit(

@@ -477,7 +477,7 @@ REDUCE.edit("maximum starts at zero", "identity", "if kind in (Add, Mul):", "if 
 REDUCE.edit("a negative number of steps leaves a rest", "_lanes", "iterations(node.extent, *around)", "node.extent",
             by=[KERNELS])  # fmt: skip
 REDUCE.edit("minimum starts where maximum does", "identity", "if kind is Max else", "if True else")
-REDUCE.edit("min for max", "_REDUCE", 'Max: "vector_reduce_max"', 'Max: "vector_reduce_min"')
+REDUCE.edit("min for max", "REDUCTIONS", 'Max: "vector_reduce_max"', 'Max: "vector_reduce_min"')
 REDUCE.edit("the rest is left out", "_rewritten", "None if is_const(rest, 0) else", "None if True else")
 REDUCE.edit("the rest takes all lanes", "_rewritten", "if limit is not None:", "if False:")
 REDUCE.edit(
