@@ -10,7 +10,7 @@ they index (the lines and columns of an image in a 1x1 convolution, a batch of r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -325,20 +325,22 @@ def join_axes(sch: Schedule, block: Any, main: Any, all_axes: Sequence[Axis]) ->
             axes.append(place)
         return [*axes, *places[spatial:]]
 
-    sch.transform_layout(block, ("write", 0), IndexMap.from_func(joined, ndim=spatial))
-    sch.transform_block_layout(block, IndexMap.from_func(joined, ndim=len(iterators)))
-    sch.transform_block_layout(main, IndexMap.from_func(joined, ndim=spatial))
+    _change_axes(sch, block, main, joined)
 
 
 def split_axis(sch: Schedule, block: Any, main: Any, position: int, size: int) -> None:
     """Make two axes of one, in the sum, in its accumulators, and behind it: which part of so many, and where in it."""
-    iterators = block_of(sch, block).iter_vars
-    spatial = len(block_of(sch, main).iter_vars)
 
     def split(*places: Any) -> list[Any]:
         place = places[position]
         return [*places[:position], place // size, place % size, *places[position + 1 :]]
 
-    sch.transform_layout(block, ("write", 0), IndexMap.from_func(split, ndim=spatial))
-    sch.transform_block_layout(block, IndexMap.from_func(split, ndim=len(iterators)))
-    sch.transform_block_layout(main, IndexMap.from_func(split, ndim=spatial))
+    _change_axes(sch, block, main, split)
+
+
+def _change_axes(sch: Schedule, block: Any, main: Any, change: Callable[..., list[Any]]) -> None:
+    """Give a sum, its accumulators, and what is behind it other axes: those that `change` makes of the places."""
+    behind, own = (len(block_of(sch, one).iter_vars) for one in (main, block))
+    sch.transform_layout(block, ("write", 0), IndexMap.from_func(change, ndim=behind))
+    sch.transform_block_layout(block, IndexMap.from_func(change, ndim=own))
+    sch.transform_block_layout(main, IndexMap.from_func(change, ndim=behind))
