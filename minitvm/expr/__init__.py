@@ -3,6 +3,7 @@
 from .dtypes import SCALARS, DType, dtype_of_value, promote
 from .intrin import INTRINSICS, call, factors_of_words
 from .multiples import divided, multiple
+from .node import Node, node
 from .nodes import (
     EQ,
     GE,
@@ -35,7 +36,6 @@ from .nodes import (
     Min,
     Mod,
     Mul,
-    Node,
     Not,
     Or,
     Ramp,
@@ -51,7 +51,6 @@ from .nodes import (
     binary,
     const,
     match,
-    node,
 )
 from .printer import ExprPrinter, format_expr
 from .structural import first_difference, structural_equal

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..errors import Unsupported
 from .dtypes import DType
-from .nodes import Node
+from .node import Node
 
 
 def to_json(root: Any) -> dict[str, Any]:

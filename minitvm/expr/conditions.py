@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .nodes import And, Call, Expr, IntImm, LogicalOp, Node, const
+from .node import Node
+from .nodes import And, Call, Expr, IntImm, LogicalOp, const
 from .visitor import children
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from ..errors import Unsupported
 from .dtypes import DType
-from .nodes import Call, Node, StringImm
+from .node import Node
+from .nodes import Call, StringImm
 from .visitor import find
 
 _CODE = "what foreign code does is not written down here"

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .nodes import Node
+from .node import Node
 
 N = TypeVar("N", bound=Node)
 R = TypeVar("R")

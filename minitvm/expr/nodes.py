@@ -12,102 +12,15 @@ Constructors check dtypes but never fold or simplify: the oracle must see what w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import field
 from fractions import Fraction
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any
 
 import numpy as np
 
 from ..errors import TypeMismatch
 from .dtypes import DType, dtype_of_value, promote
-
-
-@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
-def node(cls: type) -> Any:
-    """Class decorator of every IR node: a frozen, slotted dataclass compared and hashed by identity."""
-    frozen: Any = dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)(cls)
-    if "__init__" not in vars(frozen):
-        through_slots(frozen)
-    if not frozen._children:  # nothing is below a leaf: it needs no slot for that
-        frozen._below = ()
-    elif not hasattr(frozen._below, "__set__"):
-        frozen._below = Node.__dict__["_below"]
-    return frozen
-
-
-def through_slots(cls: Any) -> Any:
-    """Class decorator of a frozen, slotted dataclass that is made often: a quicker constructor in place of its own."""
-    cls.__init__ = _constructor(cls)
-    return cls
-
-
-def _constructor(cls: Any) -> Callable[..., None]:
-    """The `__init__` that a frozen dataclass has, but it stores through the slots: half of lowering is making nodes."""
-    names: dict[str, Any] = {}
-    parameters, lines = ["self"], []
-    for f in fields(cls):
-        value = f.name
-        if f.default_factory is not MISSING:
-            names[f"make_{f.name}"], names["MISSING"] = f.default_factory, MISSING
-            value = f"make_{f.name}() if {f.name} is MISSING else {f.name}" if f.init else f"make_{f.name}()"
-        if f.default is not MISSING:
-            names[f"default_{f.name}"] = f.default
-        if f.init:
-            default = f"default_{f.name}" if f.default is not MISSING else "MISSING" if value != f.name else ""
-            parameters.append(f"{f.name}={default}" if default else f.name)
-        elif f.default is not MISSING:
-            value = f"default_{f.name}"
-        elif value == f.name:
-            continue  # `__post_init__` works it out
-        names[f"store_{f.name}"] = getattr(cls, f.name).__set__
-        lines.append(f"    store_{f.name}(self, {value})")
-    if hasattr(cls, "__post_init__"):
-        lines.append("    self.__post_init__()")
-    exec("\n".join([f"def __init__({', '.join(parameters)}):", *lines, "    return None"]), names)
-    made: Callable[..., None] = names["__init__"]
-    made.__qualname__, made.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
-    made.__annotations__ = {f.name: f.type for f in fields(cls) if f.init} | {"return": None}
-    return made
-
-
-class _PrettyText:
-    """`_repr_pretty_` of nodes and of their classes.
-
-    IPython looks it up in the class and calls it with the node; Hypothesis takes it from whatever it shows, which may
-    be a class (`sampled_from([Add, Sub])`), and calls it without one.
-    """
-
-    def __get__(self, instance: Any, owner: type) -> Callable[..., None]:
-        if instance is not None:
-            return lambda printer, cycle: printer.text(repr(instance))
-        return lambda *arguments: arguments[-2].text(repr(arguments[0]) if len(arguments) == 3 else owner.__name__)
-
-
-class Node:
-    """Base of all nodes of all levels.
-
-    `_children` names the fields that hold sub-nodes (a node, or a tuple of nodes), in order of evaluation;
-    `expr.visitor` walks and rebuilds by it. `_defs` names the fields that *define* variables or buffers, which
-    `structural_equal` may rename. `_accesses` says that its field `buffer` names memory, of which the node reads or
-    writes an "element", or hands out the "address".
-    `_kept` (`expr.kept`), `_below`, `_names` and `_kinds` (`expr.visitor`) are no parts of the node.
-    """
-
-    __slots__ = ("__weakref__", "_below", "_kept", "_kinds", "_names")
-    _below: tuple[Node, ...]
-    _children: ClassVar[tuple[str, ...]] = ()
-    _defs: ClassVar[tuple[str, ...]] = ()
-    _accesses: ClassVar[str] = ""
-    _kinds: int
-    _names: tuple[frozenset[Any], frozenset[Any], frozenset[Any]]
-
-    def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in getattr(self, "__dataclass_fields__", ()))
-        return f"{type(self).__name__}({fields})"
-
-    # What Hypothesis and IPython show: the text of the program, not its fields.
-    _repr_pretty_ = _PrettyText()
-
+from .node import Node, node
 
 _set = object.__setattr__
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .nodes import FloatImm, Node, SizeVar, Var
+from .node import Node
+from .nodes import FloatImm, SizeVar, Var
 
 
 class _Comparison:

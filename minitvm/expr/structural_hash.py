@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .nodes import Node, SizeVar, Var
+from .node import Node
+from .nodes import SizeVar, Var
 
 
 class _Hash:

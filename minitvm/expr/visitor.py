@@ -13,7 +13,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from .nodes import BinaryOp, Call, Expr, Let, Node, Var
+from .node import Node
+from .nodes import BinaryOp, Call, Expr, Let, Var
 
 N = TypeVar("N", bound=Node)
 

@@ -35,7 +35,7 @@ from ...expr import (
     substitute,
     walk,
 )
-from ...expr.nodes import through_slots
+from ...expr.node import through_slots
 from ..conditions import conjuncts, is_const, reads_memory, uses
 from ..nodes import (
     Buffer,

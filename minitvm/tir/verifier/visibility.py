@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from ...expr import Call, Expr, Let, Node, Range, Select, Var, children, find, walk
 from ...expr.kept import kept_with_node
-from ...expr.nodes import through_slots
+from ...expr.node import through_slots
 from ..nodes import (
     Allocate,
     Block,
