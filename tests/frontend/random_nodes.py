@@ -378,7 +378,7 @@ def _resize(d: Drawing) -> Node:
         small = () if least > 1 else (0.5, 0.75)
         factors = (*small, 1.0, 1.5, 2.0, 3.0)
         if mode == "nearest" and attrs["coordinate_transformation_mode"] == "align_corners":
-            factors = (1.0, 2.0, 3.0)  # a known difference: test_resize_nearest_to_a_part_of_a_pixel
+            factors = (1.0, 2.0, 3.0)  # test_resize_aligns_corners_by_the_size_of_the_result
         inputs["scales"] = np.array([1, 1, *(d.one(*factors) for _ in "hw")], np.float32)
     else:
         inputs |= {"scales": None, "sizes": int_array(*shape[:2], d.int(least, 8), d.int(least, 8))}
