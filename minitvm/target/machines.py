@@ -35,7 +35,8 @@ class CPU:
     """The description of a CPU for schedules and cost models.
 
     Widths in bits, sizes in bytes, latency in cycles; `fma_ports` is the number of fused multiply-adds that start per
-    cycle, `l1_rate` the bytes that loads get from the L1 cache in a cycle; `ghz` is 0 where unknown.
+    cycle; `ghz` is 0 where unknown. The rates are bytes in a cycle of one core: `l1_rate` what its loads get from the
+    L1 cache, the others what it streams from the other caches and from memory (the defaults are those of Zen 3 and 5).
     """
 
     name: str = "generic"
@@ -51,6 +52,9 @@ class CPU:
     l3: Cache = field(default_factory=lambda: Cache(16 * 1024 * 1024, 16))
     features: tuple[str, ...] = ()
     l1_rate: int = 128
+    l2_rate: float = 64.0
+    l3_rate: float = 16.0
+    memory_rate: float = 5.0
 
     @property
     def vector_bytes(self) -> int:

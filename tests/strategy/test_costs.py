@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -127,6 +128,36 @@ def test_a_machine_with_fewer_loads_gets_tiles_of_more_vectors() -> None:
     usual, other = (register_tiles(100, 688, "float32", machine, streams=True)[0][0] for machine in (wide, narrow))
     loads = [(tile.rows + 2 * tile.vectors) / (tile.rows * tile.vectors) for tile in (usual, other)]
     assert loads[0] >= loads[1] and loads[1] / 1.25 <= 0.5
+
+
+RATES = ("l2_rate", "l3_rate", "memory_rate")
+FUNCTIONS = {
+    "elementwise": lambda x: topi.exp(x("x", (512, 4096))),
+    "sum": lambda x: topi.sum(x("x", (512, 4096)), axis=(1,)),
+    "matvec": lambda x: topi.matmul(x("a", (4096, 2048)), x("b", (2048, 1))),
+    "matmul": lambda x: topi.matmul(x("a", (200, 3000)), x("b", (3000, 500))),
+    "softmax": lambda x: topi.softmax(x("x", (512, 4096))),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@given(slower=st.fixed_dictionaries({rate: st.floats(1, 50) for rate in RATES}))
+@settings(max_examples=20, derandomize=True, deadline=None)
+def test_a_machine_whose_caches_are_slower_takes_no_less_time(name: str, slower: dict[str, float]) -> None:
+    placed = []
+
+    def placeholder(name: str, shape: tuple[int, ...]) -> te.Tensor:
+        placed.append(te.placeholder(shape, name=name))
+        return placed[-1]
+
+    result = FUNCTIONS[name](placeholder)
+    func = te.create_prim_func([*placed, result])
+    rates = {rate: getattr(CPU, rate) / times for rate, times in slower.items()}
+    other = Target(TARGET.export() | rates)
+    costs = [min(one.cost.cycles for one in strategy.candidates(func, target)) for target in (TARGET, other)]
+    assert costs[0] <= costs[1]
+    slowest = Target(TARGET.export() | dict.fromkeys(RATES, 0.01))
+    assert costs[0] < min(one.cost.cycles for one in strategy.candidates(func, slowest))
 
 
 @given(

@@ -16,7 +16,6 @@ from ..algorithms import DIRECT, WINOGRAD, Convolution, groups_together
 from ..candidate import Cost, Option, cheapest_first
 from ..roles import LONG, Product
 from .conv2d import DirectConvolution
-from .model import L3_BYTES
 from .panels import PanelPlan, contraction_cost
 from .phases import PHASED
 from .tiling import OPEN_SIDES, cpu_of, register_tiles
@@ -50,7 +49,7 @@ def _grouped(conv: Convolution, block: int, target: Any, accuracy: str) -> list[
     if together is None or (together > 1 and accuracy == "strict"):
         return []
     joined, cpu = replace(conv, groups=conv.groups // together), cpu_of(target)
-    cost, changes = _direct(joined, block, cpu), changes_around(conv)
+    cost, changes = _direct(joined, block, cpu), changes_around(conv, cpu)
     if cost.cycles + conv.alone * changes > _plain_groups(conv, target) + (not conv.alone) * changes:
         return []
     return [Option(rule=DIRECT, knobs={}, price=lambda: cost)]
@@ -61,9 +60,9 @@ def _plain_groups(conv: Convolution, target: Any) -> float:
 
     So an image is read once, padded, and read again; with steps between pixels it is stored phase by phase.
     """
-    cost = plain_cost(conv, target)
+    cost, cpu = plain_cost(conv, target), cpu_of(target)
     elements = pixels_of(conv) * prod(conv.strides) * conv.in_channels
-    image = 3 * _ITEM * elements / L3_BYTES + (PHASED * elements if conv.strides[-1] > 1 else 0.0)
+    image = 3 * _ITEM * elements / cpu.l3_rate + (PHASED * elements if conv.strides[-1] > 1 else 0.0)
     return cost.compute + min(cost.memory, image)
 
 
@@ -90,15 +89,16 @@ def pixels_of(conv: Convolution) -> int:
     return conv.batch * prod(LONG if side is None else side for side in conv.image)
 
 
-def changes_around(conv: Convolution) -> float:
+def changes_around(conv: Convolution, cpu: Any) -> float:
     """Cycles of the changes of layout around a plain convolution whose neighbours are on blocks."""
     pixels = pixels_of(conv)
-    return layout_changes(pixels * prod(conv.strides), conv.in_channels) + layout_changes(pixels, conv.out_channels)
+    before, behind = (pixels * prod(conv.strides), conv.in_channels), (pixels, conv.out_channels)
+    return layout_changes(*before, cpu) + layout_changes(*behind, cpu)
 
 
-def layout_changes(pixels: int, channels: int) -> float:
+def layout_changes(pixels: int, channels: int, cpu: Any) -> float:
     """Cycles of a change between blocks and the plain layout, which reads and writes."""
-    return pixels * channels * (2 * _ITEM / L3_BYTES + _TURN)
+    return float(pixels * channels * (2 * _ITEM / cpu.l3_rate + _TURN))
 
 
 def _direct(conv: Convolution, block: int, cpu: Any) -> Cost:

@@ -26,7 +26,7 @@ from ..epilogues import epilogue
 from ..registry import rule
 from ..roles import LONG, Roles, roles
 from .generic import constant_extent, vectorized
-from .model import L2_BYTES, L3_BYTES, shared
+from .model import shared
 from .panels import PanelPlan, contraction_cost, schedule_panels
 from .tasks import in_parallel
 from .tiling import RegisterTile, cpu_of, register_tile, registers_of
@@ -99,7 +99,7 @@ def attention(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         moved = 4 * min(queries, first.m) * first.n * _BYTES  # scores, powers and weights, written and read
         blocks = first.outside * ceil(first.m / queries)
         fits = kept + moved // 2 <= cpu.l2.size
-        held = blocks * (kept + moved) / (L2_BYTES if fits else L3_BYTES)
+        held = blocks * (kept + moved) / (cpu.l2_rate if fits else cpu.l3_rate)
         arithmetic = sum(products) + elements / lanes * _OPERATIONS / cpu.fma_ports
         return Cost(arithmetic, held) * shared(blocks, cpu)
 

@@ -21,7 +21,7 @@ from ..epilogues import epilogue
 from ..registry import rule
 from ..roles import LONG
 from .conv2d import schedule_other_blocks
-from .model import MEMORY_STALL
+from .model import stall_rate
 from .panels import PanelPlan, schedule_panels
 from .tiling import RegisterTile, cpu_of
 
@@ -47,7 +47,7 @@ def block_weights(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         spilled = max(0, rows * vectors - cpu.vector_registers // 2) * 0.5
         chain = 4.0 / (rows * vectors)  # the products of a block wait for each other
         compute = words * passes * (_CYCLES + chain + spilled + (rows - 1) * _CYCLES / 2)
-        return Cost(compute, words * lanes * 4 / MEMORY_STALL)
+        return Cost(compute, words * lanes * 4 / stall_rate(cpu))
 
     def apply(sch: Schedule, rows: int, vectors: int) -> None:
         handle = sch.get_block(block.name)

@@ -13,7 +13,6 @@ from typing import Any
 from ...tir.tensor_intrin import tiles
 from ..algorithms import ChannelUse, Convolution, whole_block
 from .algorithms import changes_around, convolution_algorithms, layout_changes, pixels_of, plain_cost
-from .model import L3_BYTES
 from .tiles import PER_WORD, has_tiles
 from .tiling import cpu_of
 
@@ -58,21 +57,22 @@ def _cost(use: ChannelUse, block: int, target: Any, accuracy: str) -> float:
     depthwise = sum(pixels * taps * blocks for pixels, taps in use.depthwise) / cpu.loads * 2
     turned = use.turned + (use.parted if use.count % block else 0)
     vectors = use.passed * blocks / cpu.loads
-    return made + depthwise + vectors + _memory(use.passed, blocks * block) + layout_changes(turned, blocks * block)
+    count = blocks * block
+    return made + depthwise + vectors + _memory(use.passed, count, cpu) + layout_changes(turned, count, cpu)
 
 
 def _plain_cost(use: ChannelUse, lanes: int, target: Any, accuracy: str) -> float:
     """The same in the plain layout, less what the convolutions that read these channels would cost with blocks."""
     cpu, vectors = cpu_of(target), use.count / lanes
     depthwise = sum(pixels * taps * vectors for pixels, taps in use.depthwise) / cpu.loads * 2
-    cycles = depthwise + use.passed * vectors / cpu.loads + _memory(use.passed, use.count)
+    cycles = depthwise + use.passed * vectors / cpu.loads + _memory(use.passed, use.count, cpu)
     for conv in {*use.made, *use.read}:
         times = max(use.made.count(conv), use.read.count(conv))
         cycles += times * plain_cost(conv, target).cycles
         cycles -= use.read.count(conv) * _best(conv, lanes, target, accuracy) * (conv not in use.made)
         for count, scale in ((conv.in_channels, prod(conv.strides)), (conv.out_channels, 1)):
             if count != use.count:  # the other side has blocks
-                cycles += times * layout_changes(pixels_of(conv) * scale, count)
+                cycles += times * layout_changes(pixels_of(conv) * scale, count, cpu)
     return cycles
 
 
@@ -80,8 +80,8 @@ def _best(conv: Convolution, block: int, target: Any, accuracy: str) -> float:
     found = convolution_algorithms(conv, block, target, accuracy)
     if found:
         return found[0].cost.cycles
-    return plain_cost(conv, target).cycles + changes_around(conv)
+    return plain_cost(conv, target).cycles + changes_around(conv, cpu_of(target))
 
 
-def _memory(pixels: int, channels: int) -> float:
-    return _ITEM * pixels * channels / L3_BYTES
+def _memory(pixels: int, channels: int, cpu: Any) -> float:
+    return _ITEM * pixels * channels / float(cpu.l3_rate)

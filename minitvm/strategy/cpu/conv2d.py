@@ -33,7 +33,7 @@ from ..register_tile import tile_reduction
 from ..registry import rule
 from ..roles import Axis, axes_of, operands
 from .generic import schedule_block
-from .model import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_STALL, shared
+from .model import KERNEL_EFFICIENCY, shared, stall_rate
 from .register_tile import PREFETCH_AHEAD, tile_in_registers
 from .tiling import OPEN_SIDES, cpu_of, over_tiles
 
@@ -132,7 +132,7 @@ class DirectConvolution:
         loads = fmean(weighted_loads(width, lines * pixels, blocks, cpu, self.blocks) for width in widths)
         step = (1 / cpu.fma_ports + loads) / 2
         fewer = shared(parts * self.images * ceil(height / lines), cpu) / shared(parts * self.lines, cpu)
-        return Cost(steps * step * fewer / KERNEL_EFFICIENCY, self.weights / MEMORY_STALL)
+        return Cost(steps * step * fewer / KERNEL_EFFICIENCY, self.weights / stall_rate(cpu))
 
     def _kept(self, pixels: int, lines: int) -> float:
         """The part of the products that is left where padding is skipped."""
@@ -307,7 +307,7 @@ class _Turned:
             side = self.side(rows if in_cache else self.shape[-3]) or 1
             turn = elements * _TURN * (2 + side.bit_length() - 1) / side
             if not in_cache:
-                return before + Cost(turn, 2 * elements * self.item / L3_BYTES)
+                return before + Cost(turn, 2 * elements * self.item / self.cpu.l3_rate)
             evenest = max(self.tasks(blocks, other) for other in self.rows(blocks) or [rows])
             uneven = shared(self.tasks(blocks, rows), self.cpu) / shared(evenest, self.cpu)
             return (before + Cost(turn)) * uneven

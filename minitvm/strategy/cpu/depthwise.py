@@ -32,7 +32,7 @@ from ..register_tile import tile_reduction
 from ..registry import rule
 from ..roles import LONG
 from .conv2d import schedule_other_blocks
-from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES
+from .model import KERNEL_EFFICIENCY
 from .register_tile import accumulators, chain_cycles, tile_in_registers
 from .tasks import in_parallel
 from .tiling import cpu_of
@@ -62,12 +62,11 @@ def depthwise_conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
             return Cost(compute)
         planes = volume(shape[:2])
         if not near:
-            return Cost(compute, planes * copied * line * 2 / L3_BYTES)
+            return Cost(compute, planes * copied * line * 2 / cpu.l3_rate)
         halo = max(0, volume(taps[:1]) - stride)  # rows that the next tile makes again
         touched = planes * line * (copied + (ceil(height / cached_rows) - 1) * halo)
-        return Cost(
-            compute, touched / (L2_BYTES if (cached_rows * stride + halo) * line <= cpu.l2.size // 2 else L3_BYTES)
-        )
+        fits = (cached_rows * stride + halo) * line <= cpu.l2.size // 2
+        return Cost(compute, touched / (cpu.l2_rate if fits else cpu.l3_rate))
 
     def apply(sch: Schedule, pixels: int, near: bool = False, cached_rows: int = 1) -> None:
         if near:

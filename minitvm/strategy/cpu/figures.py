@@ -16,7 +16,7 @@ from ...tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc
 from ...tir.transform.pipeline import lower
 from ...tir.values import NotAnIndex
 from ...tir.work import Nest, Rates, Work, count, count_statement, footprint, formulas, hottest, sizes_of
-from .model import KERNEL_EFFICIENCY, L3_BYTES, MEMORY_BYTES
+from .model import KERNEL_EFFICIENCY, streamed
 from .tiling import cpu_of
 
 
@@ -83,7 +83,7 @@ def _figures(kernel: PrimFunc, plain: PrimFunc, cpu: Any, sizes: Mapping[Var, in
     lanes = max((p.dtype.lanes for p in _accessed(kernel)), default=1)
     full = max(1, cpu.vector_bytes // max((b.dtype.bytes for b in kernel.buffers), default=4))
     compute = work.slots / (full * cpu.fma_ports) / KERNEL_EFFICIENCY
-    memory = moved / (L3_BYTES if moved <= cpu.l3.size else MEMORY_BYTES)
+    memory = streamed(moved, cpu)
     try:
         nest = hottest(kernel, sizes)
         registers = in_registers(kernel)
@@ -100,7 +100,7 @@ def _figures(kernel: PrimFunc, plain: PrimFunc, cpu: Any, sizes: Mapping[Var, in
 def _formulas(kernel: PrimFunc, cpu: Any, full: int) -> tuple[tuple[str, str], ...]:
     """The kernel's work in its sizes: operations, bytes, cycles, and what each loop touches."""
     work = formulas(kernel)
-    rates = Rates(full * cpu.fma_ports * KERNEL_EFFICIENCY, cpu.l3.size, L3_BYTES, MEMORY_BYTES)
+    rates = Rates(full * cpu.fma_ports * KERNEL_EFFICIENCY, cpu.l3.size, cpu.l3_rate, cpu.memory_rate)
     loops = [
         (f"{'  ' * level.depth}{level.name}", f"{level.extent} times, touches {level.touched} bytes")
         for level in work.levels

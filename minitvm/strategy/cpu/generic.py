@@ -34,7 +34,7 @@ from ..blocks import (
 from ..candidate import Candidate, Cost
 from ..registry import rule
 from ..roles import loops_as_one
-from .model import L3_BYTES, MEMORY_BYTES, shared
+from .model import shared, streamed
 from .streams import Stream, streams
 from .tasks import fused_tasks
 from .tiling import cpu_of
@@ -130,7 +130,7 @@ def stream_cost(stream: Stream, inline: bool, knobs: BlockKnobs, cpu: Any) -> Co
     written_out = _CODE if 1 < stream.summed <= knobs.unroll else 1.0
     arithmetic = vectors * stream.operations / cpu.fma_ports * waits * written_out
     moved = 0 if inline and stream.inlined else stream.nbytes
-    cost = Cost(arithmetic, moved / (L3_BYTES if moved <= cpu.l3.size else MEMORY_BYTES))
+    cost = Cost(arithmetic, streamed(moved, cpu))
     if stream.instances < PARALLEL_WORK:
         return cost
     return cost * shared(min(knobs.tasks, TASKS), cpu) + Cost(float(knobs.tasks))

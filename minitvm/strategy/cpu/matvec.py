@@ -25,7 +25,6 @@ from ..candidate import Candidate, Cost, Unfit
 from ..registry import rule
 from ..roles import contiguous_along, depends, operands
 from .generic import parallelized, vector_lanes, work
-from .model import MEMORY_BYTES
 from .tiling import cpu_of
 
 _VECTORS = 4
@@ -82,7 +81,7 @@ def matvec(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         step = max(vectors / cpu.fma_ports, float(cpu.fma_latency))
         ends = cpu.fma_latency * log2(width)  # the lanes are added up
         matrix = itemsize * rows * depth
-        return Cost(rows * (ceil(depth / width) * step + ends), matrix / MEMORY_BYTES)
+        return Cost(rows * (ceil(depth / width) * step + ends), matrix / cpu.memory_rate)
 
     def apply(sch: Schedule, width: int) -> None:
         _schedule(sch, width)

@@ -1,4 +1,7 @@
-"""What one core does in a cycle: the few figures, measured on Zen 5 and Zen 3, on which the costs of schedules rest."""
+"""What one core does in a cycle: the few figures, measured on Zen 5 and Zen 3, on which the costs of schedules rest.
+
+How fast its caches and its memory are, a machine's description says.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,17 @@ from typing import Any
 # Of the rate of the multiply-add units, in a micro-kernel that does not spill: where operands come from all over the
 # cache, and where they are near, as in a task of Winograd's algorithm.
 KERNEL_EFFICIENCY, NEAR_EFFICIENCY = 0.92, 0.97
-L2_BYTES, L3_BYTES, MEMORY_BYTES = 64.0, 16.0, 5.0  # that one core streams in a cycle
-# What streams into a micro-kernel is fetched while it computes, but for a part: it is held up as if bytes came at this
-# rate and nothing else was done meanwhile.
-MEMORY_STALL = 5.5
+_HELD_UP = 1.1  # of the rate of memory: what streams into a micro-kernel is fetched while it computes, but for a part
+
+
+def streamed(nbytes: float, cpu: Any) -> float:
+    """Cycles in which a core streams bytes once: from the last cache if all of them fit it, else from memory."""
+    return nbytes / float(cpu.l3_rate if nbytes <= cpu.l3.size else cpu.memory_rate)
+
+
+def stall_rate(cpu: Any) -> float:
+    """Bytes in a cycle: a micro-kernel is held up as if memory brought them at this rate while it does nothing else."""
+    return _HELD_UP * float(cpu.memory_rate)
 
 
 def step_cycles(rows: int, vectors: int, cpu: Any, streams: bool = False) -> float:

@@ -25,7 +25,7 @@ from ...tir.nodes import BufferLoad, BufferStore
 from ..blocks import block_of, constant_extent, extents
 from ..candidate import Cost
 from ..roles import Product, contiguous_along
-from .model import KERNEL_EFFICIENCY, L2_BYTES, L3_BYTES, MEMORY_STALL
+from .model import KERNEL_EFFICIENCY, stall_rate
 from .register_tile import PREFETCH_AHEAD
 from .tasks import in_parallel
 from .tiling import RegisterTile, least_cycles_of, slower_than_least
@@ -60,18 +60,18 @@ def contraction_cost(product: Product, plan: PanelPlan, pack: bool, itemsize: in
         steps *= _VERSIONS
     panels, passes = ceil(n / tile.columns), ceil(m / tile.rows)
     panel = depth * tile.columns * itemsize
-    near = L2_BYTES if panel <= cpu.l2.size // 2 else L3_BYTES
+    near, stall = cpu.l2_rate if panel <= cpu.l2.size // 2 else cpu.l3_rate, stall_rate(cpu)
     # The first pass over a panel waits for it; in the others most of the reading passes beside the arithmetic.
-    held = panels * panel * (1 / MEMORY_STALL + (passes - 1) / near / 4)
+    held = panels * panel * (1 / stall + (passes - 1) / near / 4)
     if product.packed and m >= n:
         # Panels that lie packed in memory are read again for each block of rows; otherwise the rows are.
-        held += (ceil(m / plan.task_rows) - 1) * n * depth * itemsize / L3_BYTES
+        held += (ceil(m / plan.task_rows) - 1) * n * depth * itemsize / cpu.l3_rate
     elif pack:
         held += panels * depth * tile.columns * (_COPIED if product.contiguous else _TURNED)
     else:
         held += n * depth * passes * _SPREAD
         lost = displaced(depth, tile.columns * itemsize, product.pitch * itemsize, cpu.l2)
-        held += lost * panels * panel * (passes - 1) / MEMORY_STALL
+        held += lost * panels * panel * (passes - 1) / stall
     return Cost(steps, held) * float(product.outside)
 
 

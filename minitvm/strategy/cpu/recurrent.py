@@ -24,12 +24,12 @@ from ..blocks import blocks_of, computes, extents, is_reduction, volume
 from ..candidate import Candidate, Cost
 from ..registry import rule
 from .generic import PARALLEL_WORK, widest
-from .model import L3_BYTES, shared
+from .model import shared
 from .panels import PanelPlan, schedule_panels
 from .tiling import RegisterTile, cpu_of, registers_of, step_cycles_of
 
 _SUMS = (28, 24, 20, 16, 12, 8, 4)  # vectors of sums that registers may hold at a time
-_L2_BYTES = 32.0  # that come from the L2 cache in a cycle while a kernel does nothing else with them
+_OF_L2 = 0.5  # of the rate of the L2 cache: what comes from there while a kernel does nothing else with it
 _STEPS = 64  # an open number of steps counts as this
 _GROUPS = 4  # an open number of groups of rows
 
@@ -105,7 +105,7 @@ class _Product:
     def cycles(self, tile: RegisterTile, cpu: Any) -> float:
         """Of its micro-kernels, or of reading the weights where that takes longer."""
         weights = self.columns * self.depth * self.itemsize
-        near = _L2_BYTES if weights <= cpu.l2.size else L3_BYTES
+        near = _OF_L2 * cpu.l2_rate if weights <= cpu.l2.size else cpu.l3_rate
         return max(step_cycles_of(self.rows, self.columns, tile, cpu) * self.depth, weights / near)
 
     def schedule(self, sch: Schedule, tile: RegisterTile) -> None:

@@ -35,7 +35,7 @@ from ..registry import rule
 from ..roles import loops_as_one
 from ..rows import Normalized, normalized
 from .generic import PARALLEL_WORK, constant_extent, vectorized, widest
-from .model import L3_BYTES, MEMORY_BYTES, shared
+from .model import shared, streamed
 from .streams import Stream, streams
 from .tasks import fused_tasks
 from .tiling import cpu_of
@@ -67,7 +67,7 @@ def rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
     def price(vector_bytes: int, sums: int) -> Cost:
         arithmetic = sum(_cycles(stream, vector_bytes, sums, cpu) for stream in work_of)
-        cost = Cost(arithmetic, moved / (L3_BYTES if moved <= cpu.l3.size else MEMORY_BYTES))
+        cost = Cost(arithmetic, streamed(moved, cpu))
         return cost * shared(volume(leading, _OPEN), cpu)
 
     def apply(sch: Schedule, vector_bytes: int, sums: int) -> None:

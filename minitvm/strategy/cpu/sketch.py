@@ -28,7 +28,6 @@ from ..candidate import Candidate, Cost, Knob
 from ..registry import rule
 from .conv2d import schedule_other_blocks
 from .generic import BlockKnobs, stream_cost
-from .model import L3_BYTES
 from .panels import pack_panel
 from .sketch_costs import Reduction, TilingCost, fitting_tiles, knob, operations, reduction_of, tiling_cost
 from .sketch_forms import Form, forms, prepared
@@ -116,7 +115,7 @@ def sketch(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     def beside(form: str, pack: str) -> Cost:
         way = way_of(form)
         assert way is not None
-        return way.rest + Cost(0.0, _written(way)) if pack == WHOLE else way.rest
+        return way.rest + Cost(0.0, _written(way, cpu)) if pack == WHOLE else way.rest
 
     def apply(sch: Schedule, form: str, **knobs: Any) -> None:
         way = way_of(form)
@@ -178,10 +177,10 @@ def _way(func: PrimFunc, name: str, form: Form, target: Any) -> Way | None:
     return Way(form, reduction, rest, copied, burdens)
 
 
-def _written(way: Way) -> float:
+def _written(way: Way, cpu: Any) -> float:
     """Cycles in which a whole copy is written to the last cache, and read again."""
     copied = (one.nbytes for one in way.reduction.operands if one.axes == way.copied)
-    return 2 * max(copied, default=0) / L3_BYTES
+    return 2 * max(copied, default=0) / float(cpu.l3_rate)
 
 
 def _others(func: PrimFunc, own: Sequence[str], target: Any) -> Cost:

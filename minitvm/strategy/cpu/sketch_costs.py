@@ -33,8 +33,6 @@ _MASKED = 2  # operations at most by which a vector is computed where it is read
 _VERSIONS, _ASKED = 2, 2.0
 _WRITTEN_OUT = 8  # iterations of a loop that LLVM writes out
 _LOADS = 2.0  # lines of the first cache that a core reads in a cycle
-# Bytes that one core gets in a cycle from its second cache, from the third one, from memory, while it computes.
-_FROM_L2, _FROM_L3, _FROM_MEMORY = 64.0, 16.0, 5.0
 CONTIGUOUS, SAME, SCATTERED = "contiguous", "same", "scattered"
 
 
@@ -169,7 +167,7 @@ class TilingCost:
     """Cycles of one core for a choice of the vectors' axis, of `lanes`, of the order of the loops.
 
     `compute`, `registers` and what each of the `nests` touches are formulas in the extents of the tile, one for each of
-    `names`. `sizes` are the bytes of each operand and of the result, `caches` those of the caches of one core.
+    `names`. `sizes` are the bytes of each operand and of the result, `cpu` the description of the machine.
     """
 
     names: tuple[str, ...]
@@ -177,14 +175,14 @@ class TilingCost:
     registers: Formula
     nests: tuple[Nest, ...]
     sizes: tuple[int, ...]
-    caches: tuple[Any, ...]
+    cpu: Any
 
     def at(self, tiles: Mapping[str, Any]) -> tuple[Any, Any]:
         """(arithmetic, memory) for extents of the tile: numbers, or arrays of them."""
         values = [tiles[name] for name in self.names]
         compute = self.compute.compiled(self.names)(*values)
         moved = self.moved(tiles)
-        rates = (_FROM_L2, _FROM_L3, _FROM_MEMORY)
+        rates = (self.cpu.l2_rate, self.cpu.l3_rate, self.cpu.memory_rate)
         # The nearest cache is read beside the arithmetic: only what that does not hide is waited for.
         near, *far = (part / rate for part, rate in zip(moved, rates, strict=True))
         memory = np.maximum(near - compute, 0.0) + sum(far)
@@ -203,7 +201,7 @@ class TilingCost:
                          for nest in self.nests])  # fmt: skip
         trips = np.array([numbers(nest.trips) for nest in self.nests])
         found = []
-        for cache in self.caches:
+        for cache in (self.cpu.l1, self.cpu.l2, self.cpu.l3):
             bytes_in = into(cache.size // cache.shared_by, held, trips)
             found.append(bytes_in.reshape(shape) if shape else float(bytes_in[0]))
         found[1] = found[1] + 2 * result  # it is fetched, and written back
@@ -289,7 +287,7 @@ def tiling_cost(
         nests.append(nest(one.name, tiles.get(one.name, formula(one.extent))))
     result = reduction.itemsize * prod(one.extent for one in reduction.spatial)
     nbytes = (*(one.nbytes for one in reduction.operands), result)
-    return TilingCost(names, compute, registers, tuple(nests), nbytes, (cpu.l1, cpu.l2, cpu.l3))
+    return TilingCost(names, compute, registers, tuple(nests), nbytes, cpu)
 
 
 def _slides_along(operand: Operand, order: Sequence[str], vector: str, last: Axis) -> str:

@@ -33,7 +33,7 @@ from ..epilogues import epilogue, epilogue_of_part
 from ..registry import rule
 from ..roles import Roles, contiguous_along, depends, operands, panel_along, roles
 from .conv2d import schedule_other_blocks, unblocking
-from .model import KERNEL_EFFICIENCY, L3_BYTES, shared
+from .model import KERNEL_EFFICIENCY, shared
 from .tasks import in_parallel
 from .tiling import cpu_of
 
@@ -114,7 +114,7 @@ class WordProduct:
         behind = _BEHIND * plan.row_tiles * plan.column_tiles * plan.rows
         tasks = self.lines // plan.lines * (self.columns // plan.columns) * self.outside // self.lines
         weights = 4 * self.depth * self.columns
-        return Cost((places * (step * self.depth / tiles.WORDS + behind)) * shared(tasks, cpu), weights / L3_BYTES)
+        return Cost((places * (step * self.depth / tiles.WORDS + behind)) * shared(tasks, cpu), weights / cpu.l3_rate)
 
     def in_vectors(self, cpu: Any) -> float:
         """Cycles of the same in vectors: a step multiplies as many words as a vector has lanes."""

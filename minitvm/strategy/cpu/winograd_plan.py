@@ -20,14 +20,15 @@ from typing import Any
 from ..blocks import divisors
 from ..candidate import Cost
 from .conv2d import conv_tiles
-from .model import L3_BYTES, MEMORY_STALL, NEAR_EFFICIENCY, step_cycles
+from .model import NEAR_EFFICIENCY, stall_rate, step_cycles
 from .tiling import OPEN_SIDES
 
 # Measured on Zen 5; a cycle of one core.
 _TRANSFORM = {2: 4.0, 4: 6.0}  # by tile: cycles a vector of channels and place, for either transform
-# Rates as MEMORY_STALL is one. V written apart that does not stay in the L2 cache costs most. For the rate of memory,
-# which all threads share, and for the room that weights take, weights count a little more than measured.
-_WEIGHTS_L2, _WEIGHTS_L3, _INPUT_L3, _WRITTEN_APART = 256.0, 64.0, 64.0, 3.0
+# Of the rates of caches and memory: products are held up, as `stall_rate` has it, by a part of what they read. V
+# written apart that does not stay in the L2 cache costs most. For the rate of memory, which all threads share, and for
+# the room that weights take, weights count a little more than measured.
+_BESIDE, _WRITTEN_APART = 4.0, 0.6
 _ITEM = 4  # bytes of a float32
 _STACK = 800 << 10  # bytes of a thread's stack for V and M
 _PANEL = 2  # vectors of output channels that a panel has in most cases
@@ -173,24 +174,24 @@ def _cost(shape: WinogradShape, image: tuple[int, int], plan: WinogradPlan, cpu:
 
     # Weights come from memory once: those of the layers before are in the caches.
     near = shape.weights + inputs <= cpu.l2.size
-    again = _WEIGHTS_L2 if near and not plan.across else _rate(shape.weights, _WEIGHTS_L3, cpu)
+    again = _BESIDE * cpu.l2_rate if near and not plan.across else _rate(shape.weights, cpu)
     reads = max(0.0, tiles / plan.pixels - groups)
-    held = shape.weights * (1 / MEMORY_STALL + (groups - 1) / again + reads / _WEIGHTS_L2)
+    held = shape.weights * (1 / stall_rate(cpu) + (groups - 1) / again + reads / (_BESIDE * cpu.l2_rate))
     if plan.apart:
         if inputs * groups > cpu.l2.size:
-            held += inputs * groups / _WRITTEN_APART
+            held += inputs * groups / (_WRITTEN_APART * cpu.memory_rate)
         if inputs > cpu.l2.size // 2:
-            held += panels * inputs * groups / _rate(inputs * groups, _INPUT_L3, cpu)
+            held += panels * inputs * groups / _rate(inputs * groups, cpu)
     if plan.across:  # the image with its padding is a copy
-        held += 2 * _ITEM * shape.in_channels * tiles * shape.tile**2 / L3_BYTES
+        held += 2 * _ITEM * shape.in_channels * tiles * shape.tile**2 / cpu.l3_rate
     tasks = groups * (panels if plan.apart else 1)
     team = max(_TEAM, cpu.cores)
     idle = -(-tasks // team) * team / tasks
     return Cost(products + vectors * _TRANSFORM[shape.tile], held) * idle
 
 
-def _rate(size: int, from_l3: float, cpu: Any) -> float:
-    return from_l3 if size <= cpu.l3.size // 2 else MEMORY_STALL
+def _rate(size: int, cpu: Any) -> float:
+    return _BESIDE * float(cpu.l3_rate) if size <= cpu.l3.size // 2 else stall_rate(cpu)
 
 
 def _register_tile(tiles: int, out_blocks: int, cpu: Any, blocks: int | None) -> tuple[int, int]:
