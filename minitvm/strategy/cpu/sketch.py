@@ -23,6 +23,7 @@ from typing import Any
 from ...errors import ScheduleError
 from ...tir import Schedule
 from ...tir.nodes import Block, Buffer, BufferStore, PrimFunc
+from ...tir.schedule.shared_steps import steps_of
 from ..blocks import block_of, blocks_of, constant_extent, inline_injective, only_reduction, volume
 from ..candidate import Candidate, Cost, Knob
 from ..registry import rule
@@ -153,7 +154,7 @@ def _packing(way: Way) -> tuple[str, ...]:
 
 def _way(func: PrimFunc, name: str, form: Form, target: Any) -> Way | None:
     """A form with its costs; None where the function cannot be brought into it."""
-    sch = Schedule(func)
+    sch = steps_of(func).schedule()  # forms begin alike, and candidates begin as their form does
     try:
         made = prepared(sch, name, form)
     except ScheduleError:
