@@ -121,14 +121,8 @@ def priced_again(records: Iterable[Record], tasks: dict[str, tuple[str, Task]]) 
         yield replace(record, name=name, compute=cost.compute, memory=cost.memory)
 
 
-def measured_clock() -> float:
-    """How many times the cycle of the target is the one that this machine has while it multiplies and adds."""
-    rates = profile.machine(Target("cpu").description.cores)
-    return rates.nominal / rates.peak if rates.nominal else 1.0
-
-
-def errors(known: Sequence[Known], clock: float = 1.0) -> dict[str, list[Error]]:
-    """By how predictions were made, what they are off by; cycles of this machine take `clock` times what is thought."""
+def errors(known: Sequence[Known], cycle: float = 1.0) -> dict[str, list[Error]]:
+    """By how predictions were made, what they are off by; this machine's cycle is `cycle` times that of its target."""
     here = target_key(Target("cpu"))
     found: dict[str, list[Error]] = {name: [] for name in ("formula", CLOCK, FACTOR, FIRST, OTHERS, OWN)}
     for task in dict.fromkeys(one.point.task for one in known):
@@ -141,7 +135,7 @@ def errors(known: Sequence[Known], clock: float = 1.0) -> dict[str, list[Error]]
         first, none = own[: len(own) - len(judged)], np.zeros(len(judged))
         predictions = {
             "formula": none,
-            CLOCK: none + (log(clock) if own[0].point.target == here else 0.0),
+            CLOCK: none + (log(cycle) if own[0].point.target == here else 0.0),
             FACTOR: none + median(log(one.ratio) for one in others),
             FIRST: none + log(own[0].ratio),
         }
@@ -211,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.again:
         records = list(priced_again(records, tasks_named(options.networks)))
     known = points(records)
-    found = errors(known, measured_clock())
+    found = errors(known, 1 / profile.machine(Target("cpu").description.cores).clock)
     print(f"{'':<32}{'all':>14}{f'within {NEAR} of the best':>26}   (wanted {WANTED:.0%})")
     for name, some in found.items():
         print(f"{name:<32}{share(some):>14}{share([one for one in some if one.near]):>26}")

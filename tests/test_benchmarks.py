@@ -148,7 +148,7 @@ def known_candidates(predicted: ModuleType, ratios: dict[str, list[float]]) -> l
 def test_a_factor_is_what_operators_share(load: Callable[[str], ModuleType]) -> None:
     predicted = load("predicted")
     known = known_candidates(predicted, {"one": [2.0] * 12, "two": [2.2] * 12, "three": [2.1] * 12, "far": [5.0] * 12})
-    found = predicted.errors(known, clock=0.5)  # these records are of another machine
+    found = predicted.errors(known, cycle=0.5)  # these records are of another machine
     shares = {name: predicted.share(some) for name, some in found.items()}
     assert shares["formula"] == shares[predicted.CLOCK] == "0% of 20"
     assert shares[predicted.FACTOR] == "75% of 20" and shares[predicted.FIRST] == "100% of 20"
@@ -161,8 +161,8 @@ def test_the_clock_of_this_machine_counts_for_its_records(load: Callable[[str], 
     here = target_key(Target("cpu"))
     known = known_candidates(predicted, {"one": [0.5] * 3, "two": [0.5] * 3})
     known = [replace(one, point=replace(one.point, target=here)) for one in known]
-    assert predicted.share(predicted.errors(known, clock=0.5)[predicted.CLOCK]) == "100% of 4"
-    assert predicted.share(predicted.errors(known, clock=1.0)[predicted.CLOCK]) == "0% of 4"
+    assert predicted.share(predicted.errors(known, cycle=0.5)[predicted.CLOCK]) == "100% of 4"
+    assert predicted.share(predicted.errors(known, cycle=1.0)[predicted.CLOCK]) == "0% of 4"
 
 
 def test_what_errs_is_found_by_its_knobs(load: Callable[[str], ModuleType]) -> None:
