@@ -83,7 +83,7 @@ MAY_IMPORT: dict[str, str] = {
     "interop": COMPILER,
     "profile": COMPILER,
     "farm": FOUNDATION + " runtime executable",
-    "tune": f"{COMPILER} farm",
+    "tune": f"{COMPILER} farm profile",
     "gallery": f"{FOUNDATION} arith tir te script",
     "models": f"{FOUNDATION} arith tir te topi strategy graph",
     "cli": EVERYTHING,

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
+
+from minitvm.records.record import Record, target_key
+from minitvm.strategy.candidate import Cost
+from minitvm.target import Target
+from minitvm.tune.residual import Point
+from minitvm.tune.space import Space
+
+from .tune.programs import product, task
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -119,3 +130,55 @@ def test_the_candidates_of_a_product_are_measured_by_the_clock_of_the_device(
     assert {one.knobs.get("fetch") for _, one in every} == {"in front", "behind", "async", None}
     func, behind = next(one for one in every if one[1].knobs.get("fetch") == "behind")
     assert gpu.candidate_seconds(func, behind, "cuda", [x, y], x @ y) > 0
+
+
+def known_candidates(predicted: ModuleType, ratios: dict[str, list[float]]) -> list[Any]:
+    """Candidates of some operators in turn, of so many times what was predicted; the first of each is the best."""
+    made = []
+    for name, some in ratios.items():
+        for rows, ratio in enumerate(some, 1):
+            knobs = {"rows": rows, "form": "plain" if rows % 2 else "joined"}
+            record = Record(task=name, target="t", machine="", name=name, rule="sketch", knobs=knobs, seconds=(ratio,),
+                            compute=100.0, baseline=min(some))  # fmt: skip
+            point = Point("sketch", knobs, Cost(100.0), name, "t")
+            made.append(predicted.Known(point, ratio, record))
+    return made
+
+
+def test_a_factor_is_what_operators_share(load: Callable[[str], ModuleType]) -> None:
+    predicted = load("predicted")
+    known = known_candidates(predicted, {"one": [2.0] * 12, "two": [2.2] * 12, "three": [2.1] * 12, "far": [5.0] * 12})
+    found = predicted.errors(known, cycle=0.5)  # these records are of another machine
+    shares = {name: predicted.share(some) for name, some in found.items()}
+    assert shares["formula"] == shares[predicted.CLOCK] == "0% of 20"
+    assert shares[predicted.FACTOR] == "75% of 20" and shares[predicted.FIRST] == "100% of 20"
+    assert shares[predicted.OWN] == "100% of 20"
+    assert {one.near for one in found["formula"]} == {True}
+
+
+def test_the_clock_of_this_machine_counts_for_its_records(load: Callable[[str], ModuleType]) -> None:
+    predicted = load("predicted")
+    here = target_key(Target("cpu"))
+    known = known_candidates(predicted, {"one": [0.5] * 3, "two": [0.5] * 3})
+    known = [replace(one, point=replace(one.point, target=here)) for one in known]
+    assert predicted.share(predicted.errors(known, cycle=0.5)[predicted.CLOCK]) == "100% of 4"
+    assert predicted.share(predicted.errors(known, cycle=1.0)[predicted.CLOCK]) == "0% of 4"
+
+
+def test_what_errs_is_found_by_its_knobs(load: Callable[[str], ModuleType]) -> None:
+    predicted = load("predicted")
+    known = known_candidates(predicted, {"one": [1.0, 1.5] * 6, "two": [2.0, 3.0] * 6})
+    found = predicted.by_knobs(known)
+    assert predicted.share(found["sketch form=plain"]) == "100% of 12"
+    assert found["sketch form=joined"][0].log - found["sketch form=plain"][0].log == pytest.approx(math.log(1.5))
+
+
+def test_old_records_are_priced_by_the_formulas_of_today(load: Callable[[str], ModuleType]) -> None:
+    predicted = load("predicted")
+    one = task(product(32, 48, 16))
+    (first, *_), key = Space(one).yielded, one.key
+    record = Record(task=key, target="t", machine="", name="main", rule=first.rule, knobs=first.knobs, compute=1.0)
+    odd = replace(record, knobs={**first.knobs, "no_such_knob": 1})
+    others = replace(record, task="another")
+    (again,) = predicted.priced_again([record, odd, others], {key: ("a product", one)})
+    assert (again.compute, again.memory, again.name) == (first.cost.compute, first.cost.memory, "a product")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..tune.network import Status, Tuned
     from ..tune.task import Task
 
+_WORTH_A_CLOCK = 60.0  # seconds of a budget of which 2 may be spent on a clock that is not known yet
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -81,6 +82,7 @@ def _tune(options: argparse.Namespace) -> int:
     from ..records.database import Database
     from ..tune.confirm import Network
     from ..tune.network import RUNS, on_farm, tune_tasks
+    from ..tune.task import measure_clock
 
     start = time.monotonic()
     with Database.open(options.db) as database:
@@ -90,6 +92,8 @@ def _tune(options: argparse.Namespace) -> int:
         network = Network(graph, code_target(target))
         if options.workers is not None:
             measuring = on_farm(options.workers, target, options.key, security=farm.security(options))
+        if options.workers is None and (options.budget is None or options.budget >= _WORTH_A_CLOCK):
+            measure_clock(tasks)
         with _Progress() as progress:
             tuned = tune_tasks(
                 tasks, database, start, options.budget, options.trials, options.seed, progress.report,

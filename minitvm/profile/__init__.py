@@ -10,8 +10,8 @@ The model is the roofline (Williams, Waterman and Patterson, "Roofline: an insig
 multicore architectures", 2009) with a roof for each level of memory.
 """
 
-from .machine import Level, Machine, machine
+from .machine import Level, Machine, known, machine
 from .measure import profile
 from .report import Profile, Row
 
-__all__ = ["Level", "Machine", "Profile", "Row", "machine", "profile"]
+__all__ = ["Level", "Machine", "Profile", "Row", "known", "machine", "profile"]

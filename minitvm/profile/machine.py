@@ -68,6 +68,11 @@ class Machine:
         """The last level."""
         return self.levels[-1]
 
+    @property
+    def clock(self) -> float:
+        """How many times the clock that the description names; 1 where it names none."""
+        return self.peak / self.nominal if self.nominal else 1.0
+
     def level(self, distance: float) -> Level:
         """The level that still holds what was touched `distance` bytes ago."""
         return next(level for level in self.levels if distance <= level.capacity)
@@ -94,6 +99,11 @@ def machine(threads: int, again: bool = False) -> Machine:
     if plausible(best):
         _save(path, best)
     return best
+
+
+def known(threads: int) -> Machine | None:
+    """What `machine` measured before, if it did; nothing is measured."""
+    return _load(_path(Target("cpu").description, threads))
 
 
 def plausible(measured: Machine) -> bool:

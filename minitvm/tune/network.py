@@ -22,6 +22,7 @@ from typing import Any
 
 from ..build import code_target, to_graph
 from ..errors import InputError
+from ..garbage import collected_seldom
 from ..records.database import Database
 from ..records.record import OK
 from ..target import Target
@@ -190,6 +191,7 @@ def tune_func(func: PrimFunc, target: str | Target = "cpu", budget: float | None
     return decided(func, Target.of(target), best.decision).schedule
 
 
+@collected_seldom()
 def tune_tasks(
     tasks: Sequence[Task],
     database: Database,

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..errors import MinitvmError, ScheduleError
 from ..expr.as_json import from_json
+from ..garbage import collected_seldom
 from ..link import link_function
 from ..lowering import LoweredFunc, cache, lower_function
 from ..records.record import CRASHED, OK, REFUSED
@@ -25,7 +26,7 @@ from ..strategy.choice import choice_of
 from ..strategy.registry import with_record
 from ..target import Target
 from ..tir.nodes import PrimFunc
-from ..tir.schedule.shared_steps import SharedSteps
+from ..tir.schedule.shared_steps import steps_of
 from ..tir.work import count
 from ..workers import pool
 from .measure import LATE
@@ -118,6 +119,7 @@ def artifacts(
     return [json.loads(reply).get("message", "") for reply in pool.run(COMPILE, requests, workers, end=end)]
 
 
+@collected_seldom()
 def check_request(request: bytes) -> bytes:
     """Runs in a worker: schedule and lower one candidate, and count its work."""
     body = json.loads(request)
@@ -146,7 +148,7 @@ def check_request(request: bytes) -> bytes:
 def _scheduled(func: PrimFunc, target: Target, asked: Decision | None) -> PrimFunc:
     if asked is None:
         return scheduled(func, target)
-    return with_record(decided(func, target, asked, _steps(func)))
+    return with_record(decided(func, target, asked, steps_of(func)))
 
 
 def artifact_request(request: bytes) -> bytes:
@@ -185,11 +187,6 @@ def _one_line(error: MinitvmError) -> str:
 @lru_cache(maxsize=4)
 def _function(text: str) -> Any:
     return from_json(json.loads(text))
-
-
-@lru_cache(maxsize=4)
-def _steps(func: PrimFunc) -> SharedSteps:
-    return SharedSteps(func)
 
 
 @lru_cache(maxsize=4)

@@ -17,6 +17,7 @@ from ..expr.structural_hash import structural_digest
 from ..link.levels import level_of, units_of
 from ..lowering import SharedFunction, cache
 from ..lowering.placement import place
+from ..profile import known, machine
 from ..records.record import target_key
 from ..target import Target
 from ..tir.nodes import Buffer, IRModule, PrimFunc
@@ -57,10 +58,12 @@ class Task:
         if self.shared is not None and cache.usable(self.target) and cache.keeps(self.shared):
             cache.put(self.shared, self.target, lowered.encode())
 
-    @property
+    @cached_property
     def seconds_a_cycle(self) -> float:
-        """Seconds of a cycle that formulas predict."""
-        return float(getattr(self.target.description, "cycle_seconds", _CYCLE))
+        """Seconds of a cycle that formulas predict: at the clock at which this machine was seen to compute, if it was
+        measured and is the target, else at the one that the target names."""
+        named = float(getattr(self.target.description, "cycle_seconds", _CYCLE))
+        return named / clock(self.target)
 
     @property
     def device(self) -> str:
@@ -83,6 +86,22 @@ class Task:
         dims = [dim for param in self.func.params if isinstance(param, Buffer) for dim in param.shape]
         scalars = [param for param in self.func.params if isinstance(param, Var)]
         return sorted({v.name for v in (*scalars, *(v for dim in dims for v in free_vars(dim)))})
+
+
+def clock(target: Target) -> float:
+    """How many times the clock that a target names its machine was measured to have; 1 where that is not known."""
+    here = Target("cpu")
+    if target.code_identity() != here.code_identity():
+        return 1.0
+    measured = known(here.description.cores)
+    return 1.0 if measured is None else measured.clock
+
+
+def measure_clock(tasks: Sequence[Task]) -> None:
+    """Measure the clock of this machine, which takes 2 s the first time, where it is the target of a task."""
+    here = Target("cpu")
+    if any(task.target.code_identity() == here.code_identity() for task in tasks):
+        machine(here.description.cores)
 
 
 def device_of(target: Target) -> str:

@@ -199,6 +199,8 @@ def shared() -> Workload:
         "shared steps",
         test_shared_steps.test_a_step_is_made_once_and_what_differs_by_itself,
         test_shared_steps.test_numbers_of_other_kinds_are_other_arguments,
+        test_shared_steps.test_functions_of_the_same_code_and_numbers_are_one_argument,
+        test_shared_steps.test_maps_of_the_same_variables_to_the_same_results_are_one_argument,
         test_shared_steps.test_a_refusal_is_the_same_error_and_changes_nothing,
         test_shared_steps.test_a_list_that_a_caller_changes_is_its_own,
         test_shared_steps.test_sampling_begins_with_the_same_numbers_and_leaves_with_another_seed,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import minitvm as tvm
-from minitvm.profile import Level, Machine, machine
+from minitvm.profile import Level, Machine, known, machine
 from minitvm.profile.machine import plausible
 from minitvm.profile.microbenchmarks import multiply_add, triad
 from minitvm.tir.work import count
@@ -47,8 +47,16 @@ def test_the_chains_stay_in_registers_and_are_counted() -> None:
     assert inner.count("fma(") == 6 and "store" not in inner
 
 
+def test_the_clock_is_that_of_the_peak() -> None:
+    levels = (Level("memory", inf, 1e10),)
+    assert Machine("paper", 1, 3e9, levels, 2e9).clock == 1.5
+    assert Machine("paper", 1, 3e9, levels).clock == 1.0, "of a clock that is not known nothing is said"
+
+
 def test_a_measurement_is_plausible_and_kept(own_cache: Path) -> None:
+    assert known(1) is None
     found = machine(1)
+    assert known(1) == found
     assert found.threads == 1 and 1e9 < found.peak < 2e13
     assert [level.capacity for level in found.levels] == sorted(level.capacity for level in found.levels)
     assert found.memory.capacity == inf and all(1e8 < level.bandwidth < 1e14 for level in found.levels)

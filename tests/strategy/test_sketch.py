@@ -18,12 +18,12 @@ from minitvm.errors import ScheduleError
 from minitvm.expr import walk
 from minitvm.strategy.blocks import blocks_of, is_reduction
 from minitvm.strategy.candidate import Candidate
-from minitvm.strategy.cpu.sketch import sketch
+from minitvm.strategy.cpu.sketch import WHOLE, sketch
 from minitvm.strategy.cpu.sketch_costs import CONTIGUOUS, SAME, SCATTERED, Reduction, reduction_of, tiling_cost
 from minitvm.strategy.cpu.sketch_forms import forms
 from minitvm.strategy.cpu.sketch_traffic import Dimension, into, merged, touched
 from minitvm.target import Target
-from minitvm.tir.nodes import BufferLoad, PrimFunc
+from minitvm.tir.nodes import BufferLoad, ForKind, PrimFunc
 from minitvm.tir.transform import lower
 from minitvm.tir.work import count
 from tests.fewer import number
@@ -284,6 +284,24 @@ def test_forms_follow_from_the_accesses() -> None:
     assert names(turned(8, 8, 16)) == ["plain", "packed B", "split"]
     assert names(product(8, 8, 16)) == ["plain"]
     assert names(largest(8, 8, 16)) == ["plain"]
+
+
+@pytest.mark.parametrize(
+    "func", [turned(24, 20, 16), nchw(5, 6, 8, 1), nchw(6, 6, 8, 3)], ids=["turned", "pixels", "image"]
+)
+def test_what_is_copied_as_a_whole_is_copied_in_vectors_by_all_cores(func: PrimFunc) -> None:
+    copied = {str(one.knobs["form"]): one for one in sketch(func, CPU) if one.knobs["pack"] == WHOLE}
+    assert copied
+    for candidate in copied.values():
+        schedule = candidate.schedule(func)
+        copies = [
+            block for block in blocks_of(schedule.func) if block.name.endswith("_local") and not is_reduction(block)
+        ]
+        copies = [block for block in copies if block.writes[0].buffer not in schedule.func.params]
+        kinds = [[schedule.get(loop).kind for loop in schedule.get_loops(block.name)] for block in copies]
+        assert any(one[0] is ForKind.PARALLEL and one[-1] is ForKind.VECTORIZED for one in kinds), (
+            schedule.func.script()
+        )
 
 
 def test_what_neighbours_read_is_told_apart() -> None:

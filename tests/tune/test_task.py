@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ from minitvm.build import compile_executable
 from minitvm.graph import GraphBuilder
 from minitvm.ir import IRModule
 from minitvm.lowering import placement
+from minitvm.profile import Level, Machine
 from minitvm.target import Target
 from minitvm.tune.measure import kept
 from minitvm.tune.prepare import checked
-from minitvm.tune.task import Task, extract, function_task
+from minitvm.tune.task import Task, extract, function_task, measure_clock
 from minitvm.workers import pool
 
 from .programs import network, product
@@ -55,6 +57,21 @@ def test_the_keys_are_those_that_a_build_asks_for(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(importlib.import_module("minitvm.build"), "lower_placed", spy)
     compile_executable(network(), CPU)
     assert set(asked) == {task.key for task in extract(network(), CPU)}
+
+
+def test_a_cycle_is_as_long_as_this_machine_was_seen_to_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, asked = importlib.import_module("minitvm.tune.task"), list[int]()
+    seen = Machine("paper", 1, 3e9, (Level("memory", inf, 1e10),), 2e9)
+    here, there = Target("cpu"), Target("cpu -cores=61")
+    monkeypatch.setattr(module, "known", lambda threads: seen)
+    monkeypatch.setattr(module, "machine", asked.append)
+    for target, clock in ((here, 1.5), (there, 1.0)):
+        one = function_task(product(), target)
+        assert one.seconds_a_cycle == pytest.approx(target.description.cycle_seconds / clock)
+        measure_clock([one])
+    assert asked == [here.description.cores]
+    monkeypatch.setattr(module, "known", lambda threads: None)
+    assert function_task(product(), here).seconds_a_cycle == here.description.cycle_seconds
 
 
 def test_a_function_has_one_key_whatever_it_is_called() -> None:

@@ -168,10 +168,22 @@ def row_block(m: int, n: int, tile_rows: int, tile_columns: int, cores: int) -> 
 
 
 def pack_panel(sch: Schedule, packed: Any, at: Any, lanes: int, shortest: int = 1) -> None:
-    """Copy the panel at the loop over panels, in vectors along the columns, which stand last where it is written.
+    """Copy the panel at the loop over panels, in vectors; see `copy_in_vectors`."""
+    sch.compute_at(packed, at, preserve_unit_loops=True)
+    copy_in_vectors(sch, packed, lanes, shortest)
 
-    Where it is read they may not: then squares are turned around in registers (`transpose_tiles`), if what stands last
-    there has at least the extent `shortest`.
+
+def pack_whole(sch: Schedule, packed: Any, lanes: int, shortest: int = 1) -> None:
+    """Copy all of it in front, in vectors; the cores share what stands in front of the columns."""
+    around = copy_in_vectors(sch, packed, lanes, shortest)
+    in_parallel(sch, around[:-1] or around)
+
+
+def copy_in_vectors(sch: Schedule, packed: Any, lanes: int, shortest: int = 1) -> list[Any]:
+    """Copy in vectors along the columns, which stand last where it is written; returns the loops around the vectors.
+
+    Where it is read they may not stand last: then squares are turned around in registers (`transpose_tiles`), if what
+    stands last there has at least the extent `shortest`.
     """
     block = block_of(sch, packed)
     store = block.body
@@ -181,14 +193,16 @@ def pack_panel(sch: Schedule, packed: Any, at: Any, lanes: int, shortest: int = 
     column = axes.index(store.indices[-1])  # type: ignore[arg-type]
     long = [p for p, axis in enumerate(block.iter_vars) if (extents([axis.dom.extent])[0] or shortest) >= shortest]
     along = next((p for p in long if all(contiguous_along(load, axes[p]) for load in loads)), column)
-    sch.compute_at(packed, at, preserve_unit_loops=True)
     loops = list(sch.get_loops(packed))[-len(axes) :]
     others = [loop for position, loop in enumerate(loops) if position not in (column, along)]
     vectors, lane = sch.split(loops[column], [None, lanes])
     if along == column:
-        sch.reorder(*others, vectors, lane)
+        around = [*others, vectors]
+        sch.reorder(*around, lane)
     else:
         squares, row = sch.split(loops[along], [None, lanes])
-        sch.reorder(*others, squares, vectors, row, lane)
+        around = [*others, squares, vectors]
+        sch.reorder(*around, row, lane)
         sch.unroll(row)
     sch.vectorize(lane)
+    return around

@@ -21,6 +21,7 @@ from ...errors import ScheduleError
 from ...expr import REDUCE, find
 from ...tir import IndexMap, Schedule
 from ...tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
+from ...tir.schedule.shared_steps import steps_of
 from ..blocks import block_named, block_of, constant_extent
 from ..candidate import Unfit
 from ..epilogues import epilogue, rearranged
@@ -66,7 +67,7 @@ def forms(func: PrimFunc, reduction: Reduction, lanes: int) -> Iterator[Form]:
         yield from _forms(func, reduction, lanes)
         return
     yield _plain(reduction)
-    sch = Schedule(func)
+    sch = steps_of(func).schedule()
     try:
         in_phases(sch, reduction.block.name, phases)
     except ScheduleError:

@@ -9,6 +9,10 @@ A tuner schedules one function hundreds of times, and most of its schedules begi
 knob on. The calls of all schedules form a tree. A call is looked up in it by primitive and arguments; one that was
 made at the same place before has the same result.
 
+Two functions of indices are the same argument if they are one piece of code and know the same numbers (`identity`):
+most are written where they are called, and made anew each time. Two index maps are, if they map the same variables
+to the same expressions.
+
 That is so because a call depends on the schedule's state and on its arguments alone, and states are values: modules,
 handles and trees never change, and what does change (trace, history, numbers) is copied. The same place in the tree
 means the same state, because all schedules begin with one state and came there by the same calls.
@@ -21,9 +25,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ...arith.affine import structural_key
 from ...errors import ScheduleError
+from ...expr import DType, Var, substitute
+from ..index_map import IndexMap
 from .handles import BlockRV, LoopRV
 
 if TYPE_CHECKING:
@@ -102,15 +111,57 @@ class SharedSteps:
         return result, done.then
 
 
+@lru_cache(maxsize=4)
+def steps_of(func: PrimFunc) -> SharedSteps:
+    """The tree of a function: the same one as long as no four others were asked for."""
+    return SharedSteps(func)
+
+
 def identity(value: Any) -> Any:
-    """A key that two arguments share only if a call cannot tell them apart; nodes and functions are themselves only."""
+    """A key that two arguments share only if a call cannot tell them apart; most nodes are themselves only."""
     if isinstance(value, list | tuple):
         return type(value), *map(identity, value)
     if isinstance(value, Mapping):
         return type(value), *((name, identity(item)) for name, item in value.items())
-    if isinstance(value, str | int | float | None):
+    if _is_plain(value):
         return type(value), repr(value)
+    if isinstance(value, IndexMap):
+        return _of_map(value)
+    if isinstance(value, FunctionType):
+        return _of_function(value)
     return type(value), id(value.key if isinstance(value, BlockRV | LoopRV) else value)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int | float | None)
+
+
+def _never_changes(value: Any) -> bool:
+    return all(map(_never_changes, value)) if type(value) is tuple else _is_plain(value)
+
+
+def _of_function(function: FunctionType) -> Any:
+    """Its code with the numbers and names that it knows; a function that knows anything else is itself only, for that
+    may change or go."""
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    known = [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    if function.__dict__ or not all(map(_never_changes, known)):
+        return FunctionType, id(function)
+    return FunctionType, id(function.__code__), *map(identity, known)
+
+
+def _of_map(index_map: IndexMap) -> Any:
+    """The names and dtypes of its variables, and its results over variables that all maps share."""
+    names = tuple((var.name, str(var.dtype)) for var in index_map.initial_indices)
+    places = {var: _place(p, var.dtype) for p, var in enumerate(index_map.initial_indices)}
+    results = tuple(structural_key(substitute(result, places)) for result in index_map.final_indices)
+    return IndexMap, names, results, identity(index_map.inverse_index_map)
+
+
+@lru_cache(maxsize=256)
+def _place(position: int, dtype: DType) -> Var:
+    """The variable that stands for the one at a place of a map."""
+    return Var(f"place_{position}", dtype)
 
 
 def _copied(value: Any) -> Any:

@@ -8,6 +8,14 @@ STEPS.edit("1 is True", "identity", "return type(value), repr(value)", "return r
 STEPS.edit(
     "any call is the first one", "SharedSteps.call", "key = id(primitive), identity(arguments)", "key = id(primitive)"
 )
+STEPS.edit(
+    "all functions of one code are one",
+    "_of_function",
+    "id(function.__code__), *map(identity, known)",
+    "id(function.__code__)",
+)
+STEPS.edit("what may change is looked at once", "_of_function", "or not all(map(_never_changes, known))", "")
+STEPS.edit("all maps are one", "_of_map", "return IndexMap, names, results, ", "return IndexMap, names, ")
 STEPS.edit("a refusal loses its requirement", "SharedSteps.call", "str(error), error.requirement)", 'str(error), "")')
 STEPS.edit("the caller's list is kept", "_copied", "isinstance(value, list)", "False")
 STEPS.edit("the tree grows for ever", "SharedSteps.call", "if self.size >= MOST:", "if False:")

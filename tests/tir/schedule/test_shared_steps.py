@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm.errors import ScheduleError
+from minitvm.expr import Var
 from minitvm.gallery import programs
 from minitvm.reference.strategies import prim_funcs
+from minitvm.tir import IndexMap
 from minitvm.tir.schedule import PRIMITIVES, Schedule, shared_steps
 from minitvm.tir.schedule.shared_steps import SharedSteps
 
@@ -87,6 +89,66 @@ def test_numbers_of_other_kinds_are_other_arguments() -> None:
     assert shared_steps.identity([1, True, 1.0, "1", None]) != shared_steps.identity([1, 1, 1.0, "1", None])
     assert shared_steps.identity([0.0]) != shared_steps.identity([-0.0])
     assert shared_steps.identity([1]) != shared_steps.identity((1,))
+
+
+def turned(factor: Any, *other: Any) -> Any:
+    """A function of indices, made anew by each call."""
+    return lambda i, j: (j * factor, i, *other)
+
+
+def blocked(factor: int) -> Any:
+    return lambda *i: [i[0] // factor, i[0] % factor, *i[1:]]
+
+
+def test_functions_of_the_same_code_and_numbers_are_one_argument() -> None:
+    identity = shared_steps.identity
+    held = [turned(2), turned(2), turned(3), turned(True), turned(2, 1), lambda i, j: (j * 2, i)]
+    assert identity(held[0]) == identity(held[1])
+    assert len({identity(one) for one in held}) == len(held) - 1
+    default = [lambda i, by=by: i * by for by in (1, 1, 2)]
+    assert identity(default[0]) == identity(default[1]) != identity(default[2])
+    for known in ([2], Var("n", "int32"), turned):  # what may change is not looked at
+        one, other = turned(known), turned(known)
+        assert identity(one) == identity(one) != identity(other)
+    named = turned(2)
+    named.note = 1
+    assert identity(named) != identity(held[0])
+
+
+def test_maps_of_the_same_variables_to_the_same_results_are_one_argument() -> None:
+    size = Var("n", "int32")
+
+    def of(change: Any, **options: Any) -> Any:
+        return shared_steps.identity(IndexMap.from_func(change, **options))
+
+    alike = [of(lambda i, j: (j, i * 2)), of(lambda i, j: (j, i + i))]
+    assert alike[0] == of(lambda i, j: (j, i * 2))
+    others = [
+        *alike, of(lambda i, k: (k, i * 2)), of(lambda j, i: (j, i * 2)), of(lambda i, j: (j, i * 2, i)),
+        of(lambda i, j: (j, i * 2), index_dtype="int64"), of(lambda i, j: (j, i * size)),
+        of(lambda i, j: (j, i * Var("n", "int32"))),
+        of(lambda i, j: (j, i * 2), inverse_index_map=lambda x, y: (y // 2, x)),
+    ]  # fmt: skip
+    assert len(set(others)) == len(others)
+
+
+def test_a_step_with_a_function_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = counted(monkeypatch, "transform_layout")
+    steps = SharedSteps(programs.chain())
+    alone = []
+    for factor in (2, 2, 5):
+        shared, fresh = steps.schedule(), Schedule(programs.chain())
+        for sch in (shared, fresh):
+            sch.transform_layout("B", ("write", 0), blocked(factor))
+        alone.append(seen(fresh))
+        assert seen(shared) == alone[-1]
+    assert len(runs) == 3 + 2 and alone[0] == alone[1] != alone[2]
+
+
+def test_a_function_has_one_tree() -> None:
+    func = programs.matmul()
+    assert shared_steps.steps_of(func) is shared_steps.steps_of(func)
+    assert shared_steps.steps_of(programs.matmul()) is not shared_steps.steps_of(func)
 
 
 def test_a_refusal_is_the_same_error_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
