@@ -22,7 +22,7 @@ from typing import Any
 
 from ...topi.shapes import paddings, per_axis, simple
 from ..builder import GraphBuilder
-from ..nodes import Graph, OpNode, Value
+from ..nodes import Dim, Graph, OpNode, Value
 from .rebuild import with_replaced
 
 
@@ -69,11 +69,46 @@ def split_conv_transpose(graph: Graph) -> Graph:
 def _splits(item: OpNode) -> bool:
     """Whether an operator is a transposed convolution of floats; those of integers sum in the dtype of the data.
 
-    The taps of an open kernel are not known, and so not which of them meet a phase.
+    The taps of an open kernel are not known, and so not which of them meet a phase; and of an open number of filters it
+    is not known that the phases divide it. Along an open axis no phase may cut
+    data off: whether a row is left is known in a run only, and with it how long the phase is.
     """
     if not item.op.endswith("d_transpose") or not item.output.dtype.is_float or 0 in item.output.shape:
         return False
-    return all(isinstance(extent, int) for extent in item.inputs[1].shape[2:])
+    return item.inputs[1].is_static and all(
+        isinstance(pad, int) and pad >= 0
+        for axis in _axes(item)
+        if not isinstance(axis.extent, int)
+        for phase in axis.phases
+        if phase.taps
+        for pad in (phase.before, axis.after(phase))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """One axis of a transposed convolution: the extent of the data, the phases, and how long each of them is."""
+
+    extent: Dim
+    phases: list[AxisPhase]
+    count: Dim
+
+    def after(self, phase: AxisPhase) -> Dim:
+        """The zeros behind the data for a phase, or a negative number: what is cut off there."""
+        return simple(self.count - self.extent + (phase.taps - 1) * phase.dilation - phase.before)
+
+
+def _axes(item: OpNode) -> list[_Axis]:
+    """Every phase is as long as the longest one; the surplus is cut off at the end."""
+    data, weight = item.inputs
+    rank = data.ndim - 2
+    strides = per_axis(item.attrs["strides"], rank, "strides")
+    dilation = per_axis(item.attrs["dilation"], rank, "dilation")
+    before, _ = paddings(item.attrs["padding"], rank)
+    kernel: Any = weight.shape[2:]
+    phases = itertools.starmap(axis_phases, zip(kernel, strides, before, dilation, strict=True))
+    counts = [simple(-(-n // s)) for n, s in zip(item.output.shape[2:], strides, strict=True)]
+    return [_Axis(*each) for each in zip(data.shape[2:], phases, counts, strict=True)]
 
 
 class _Split:
@@ -82,15 +117,9 @@ class _Split:
     def __init__(self, b: GraphBuilder, item: OpNode, data: Value, weight: Value) -> None:
         self.b, self.item, self.data, self.weight = b, item, data, weight
         self.rank = data.ndim - 2
-        attrs = item.attrs
-        self.groups: int = attrs["groups"]
-        self.strides = per_axis(attrs["strides"], self.rank, "strides")
-        dilation = per_axis(attrs["dilation"], self.rank, "dilation")
-        before, _ = paddings(attrs["padding"], self.rank)
-        kernel: Any = weight.shape[2:]
-        self.axes = list(itertools.starmap(axis_phases, zip(kernel, self.strides, before, dilation, strict=True)))
-        # Every phase is as long as the longest one; the surplus is cut off at the end.
-        self.counts = [simple(-(-n // s)) for n, s in zip(item.output.shape[2:], self.strides, strict=True)]
+        self.groups: int = item.attrs["groups"]
+        self.strides = per_axis(item.attrs["strides"], self.rank, "strides")
+        self.axes = _axes(item)
 
     def result(self) -> Value:
         parts = [self.convolution(run) for run in self.runs()]
@@ -102,7 +131,7 @@ class _Split:
 
     def runs(self) -> Iterator[list[tuple[AxisPhase, ...]]]:
         """The phases in order, grouped by the convolution that computes them."""
-        phases = list(itertools.product(*self.axes))
+        phases = list(itertools.product(*(axis.phases for axis in self.axes)))
         if self.groups != 1:  # the filters of a phase would be spread over the groups
             yield from ([phase] for phase in phases)
             return
@@ -114,11 +143,8 @@ class _Split:
         first = run[0]
         if any(axis.taps == 0 for axis in first):
             return self.zeros(len(run))
-        before = [axis.before for axis in first]
-        after = [
-            simple(count - n + (axis.taps - 1) * axis.dilation - axis.before)
-            for count, n, axis in zip(self.counts, self.data.shape[2:], first, strict=True)
-        ]
+        before: list[int] = [phase.before for phase in first]
+        after: list[Any] = [axis.after(phase) for axis, phase in zip(self.axes, first, strict=True)]
         if any(
             isinstance(n, int) and n <= max(-b, -a) for n, b, a in zip(self.data.shape[2:], before, after, strict=True)
         ):
@@ -162,5 +188,5 @@ class _Split:
 
     def zeros(self, phases: int) -> Value:
         batch, channels = self.item.output.shape[:2]
-        shape = (batch, simple(channels * phases), *self.counts)
+        shape = (batch, simple(channels * phases), *(axis.count for axis in self.axes))
         return self.b.op("full", shape=shape, fill_value=0.0, dtype=str(self.data.dtype))

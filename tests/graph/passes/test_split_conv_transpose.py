@@ -125,3 +125,35 @@ def test_an_image_of_open_size_is_split_too() -> None:
         arrays = {"x": rng.standard_normal((1, 2, size)).astype("float32")}
         (found,), (wanted,) = interpreter.run(after, arrays), interpreter.run(graph, arrays)
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+@given(st.integers(1, 5), st.integers(1, 3), st.integers(1, 2), st.data())
+@examples(30, 100)
+def test_an_image_of_open_size_with_any_attributes(
+    kernel: int, stride: int, dilation: int, data: st.DataObject
+) -> None:
+    """Where a phase may have no row of the data the operator stays whole."""
+    reach = (kernel - 1) * dilation + 1
+    padding = data.draw(st.tuples(*[st.integers(0, reach - 1)] * 2), "padding")
+    extra = data.draw(st.integers(0, stride - 1), "output_padding")
+    rng = np.random.default_rng(0)
+    b = GraphBuilder()
+    x = b.input("x", (1, 2, size_var("n")))
+    w = b.constant(rng.standard_normal((2, 3, kernel)).astype("float32"))
+    attrs = {"strides": stride, "padding": padding, "output_padding": extra, "dilation": dilation}
+    graph = b.build(b.op("nn.conv1d_transpose", x, w, **attrs))
+    after = split_conv_transpose(graph)
+    verify_graph(after)
+    for size in (1, 2, 7):
+        if (size - 1) * stride + reach + extra <= sum(padding):
+            continue
+        arrays = {"x": rng.standard_normal((1, 2, size)).astype("float32")}
+        (found,), (wanted,) = interpreter.run(after, arrays), interpreter.run(graph, arrays)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_an_open_number_of_filters_stays_whole() -> None:
+    b = GraphBuilder()
+    x, w = b.input("x", (1, 2, 5)), b.input("w", (2, size_var("filters"), 3))
+    graph = b.build(b.op("nn.conv1d_transpose", x, w, strides=3))
+    assert [item.op for item in split_conv_transpose(graph).nodes] == ["nn.conv1d_transpose"]
