@@ -62,6 +62,11 @@ CASES["loop_partition.plain_loops"] = on(
 CASES["loop_partition.known_bounds"] = on(lambda: M(SizeVar("m")), lambda s: s.loop_partition(loop(s, "C"), [2]))
 CASES["loop_partition.positive_factors"] = on(M, lambda s: s.loop_partition(loop(s, "C"), [None, 2, None]))
 CASES["loop_partition.leaves_a_rest"] = on(M, lambda s: s.loop_partition(loop(s, "C"), [2, 6]))
+CASES["loop_partition.threads_add_up"] = on(
+    M,
+    lambda s: s.loop_partition(loop(s, "C", 3), [1]),
+    lambda s: s.bind(s.split(loop(s, "C", 2), [2, None])[0], "threadIdx.x"),
+)
 CASES["loop_partition.starts_in_one_part"] = on(
     programs.fused_reduction, lambda s: s.loop_partition(loop(s, "B"), [12])
 )

@@ -307,6 +307,23 @@ def _combined_alone(tree: Tree, loop: For, bound: For) -> set[Buffer]:
     return buffers
 
 
+@invariant
+def threads_add_up(state: ScheduleState) -> Failure | None:
+    """a loop over threads that drives a reduction, or what was one, has no races (`no_races`)
+
+    `bind` has shown it for one block that reduces. A later step may make two blocks of it, or put it into another one.
+    """
+    for tree in state.schedulable_trees():
+        for loop in tree.loops.values():
+            if loop.kind is not ForKind.THREAD or not str(loop.thread).startswith("threadIdx"):
+                continue
+            if any(loop.var in loops_binding(b, (REDUCE, OPAQUE)) for b in tree.blocks_in(loop)):
+                failure = no_races.check(state=state, loop=loop)
+                if failure is not None:
+                    return failure
+    return None
+
+
 @requirement
 def own_iterators(state: ScheduleState, block: BlockRealize) -> Failure | None:
     """what the block holds uses its iterators, no variable of a loop or let around it: it means the same elsewhere"""
