@@ -83,12 +83,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     interrupted. Complaints about the command line itself, and --help, leave by `SystemExit` with 2 and 0.
     """
     gc.set_threshold(*THRESHOLDS)  # interpreters create millions of closures: collection took a third of the time
+    _open_closed_streams()
     options = _parser().parse_args(arguments)
     warnings.formatwarning = lambda message, *_: f"minitvm {options.command}: {message}\n"
     try:
         status = int(options.function(options) or DONE)
-        if sys.stdout is not None:  # closed: `minitvm ... >&-`
-            sys.stdout.flush()
+        sys.stdout.flush()
         return status
     except BrokenPipeError:  # `minitvm show ... | head`: the reader has gone
         _drop_output()
@@ -113,6 +113,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return REFUSED
     except Exception as error:  # an exception that no part of the compiler raises on purpose
         return _our_bug(options.command, error)
+
+
+def _open_closed_streams() -> None:
+    """Output to a stream that the caller closed (`minitvm ... >&-`) goes nowhere; Python has None in its place."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
 
 
 # Errors of the file system (no space, no permission) are not bugs.

@@ -186,9 +186,12 @@ _SCOPES: ContextVar[tuple[Any, ...]] = ContextVar("scopes", default=())
 
 def _parse(text: str) -> tuple[str, dict[str, Any]]:
     try:
-        name, *rest = shlex.split(text)
+        words = shlex.split(text)
     except ValueError as error:
         raise TargetError(f"target {text!r} cannot be read: {error}") from None
+    if not words:
+        raise TargetError(f"target {text!r} is empty: wanted a kind, such as 'cpu', and its options")
+    name, *rest = words
     options: dict[str, Any] = {}
     for part in rest:
         key, equals, value = part.lstrip("-").partition("=")

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     one_node(d / "refused.onnx", "Bernoulli")
     one_node(d / "unheard_of.onnx", "UnheardOf")
     one_node(d / "attribute.onnx", "Relu", slope=3)
+    weights_elsewhere(d / "moved.onnx", lambda path: path.unlink())
+    weights_elsewhere(d / "short.onnx", lambda path: path.write_bytes(bytes(9)))
     x = np.ones((2, 8), "float32")
     np.savez(d / "good.npz", x=x)
     np.savez(d / "dtype.npz", x=x.astype("float64"))
@@ -59,8 +62,21 @@ def one_node(path: Path, op: str, **attributes: object) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
 
 
+def weights_elsewhere(path: Path, spoil: Callable[[Path], object]) -> None:
+    """A model whose weights are in a file of their own, with which something is wrong."""
+    weights = onnx.numpy_helper.from_array(np.ones((8, 8), "float32"), "w")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 8]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(path), save_as_external_data=True, location=f"{path.stem}.weights", size_threshold=0)
+    spoil(path.with_suffix(".weights"))
+
+
 MISTAKES = [
     ("run missing.onnx", "no such file: missing.onnx"),
+    ("run moved.onnx", "moved.onnx: its weights are in a file that cannot be read: "),
+    ("run short.onnx", "short.onnx: its weights are in a file that cannot be read: "),
+    ("run good.onnx --target ''", "target '' is empty: wanted a kind"),
     ("check nope_net", "no such file: nope_net, and no network of that name: minitvm models lists them"),
     ("run garbage.mtvm", "garbage.mtvm is not an artifact, or a damaged one"),
     ("run mobilenet_v2 --shape x=b,3,224,224", "--shape x=b,3,224,224: wanted sizes, found b; dimensions stay open"),
@@ -184,9 +200,19 @@ def test_a_bug_of_ours_at_one_level_of_a_program_says_so_too(
     [
         ("info > /dev/full", 2, "minitvm info: No space left on device\n"),
         ("info >&-", 0, ""),
+        ("show good.onnx --level graph >&-", 0, ""),
+        ("info 2>&- >/dev/null", 0, ""),
+        ("run good.onnx 2>&- >/dev/null", 0, ""),
         ("MINITVM_CACHE_DIR=/proc/nowhere run", 0, "minitvm run: compiled kernels are not kept: /proc/nowhere: "),
     ],
-    ids=["a full disk", "no output", "a cache that cannot be written"],
+    ids=[
+        "a full disk",
+        "no output",
+        "no output of levels",
+        "no errors",
+        "no progress",
+        "a cache that cannot be written",
+    ],
 )
 def test_what_the_system_refuses_is_one_line(folder: Path, command: str, status: int, said: str) -> None:
     *settings, name = command.split(" ", 1)[0], *command.split(" ", 1)[1:]

@@ -60,13 +60,15 @@ def _read(onnx: Any, path: Path) -> Any:
     if path.is_dir():
         raise ModelError(f"{path} is a folder, not an ONNX model")
     try:
-        model = onnx.load(path)
-    except FileNotFoundError as error:
-        raise ModelError(f"{path}: its weights are in a file that is missing: {error}") from error
+        model = onnx.load(path, load_external_data=False)
     except Exception as error:  # protobuf's DecodeError, which onnx raises under several names
         raise ModelError(f"{path} is not an ONNX model, or a damaged one ({_first_line(error)})") from error
     if not model.graph.node and not model.graph.output:
         raise ModelError(f"{path} is not an ONNX model: it has no graph")
+    try:
+        onnx.load_external_data_for_model(model, str(path.parent))
+    except Exception as error:  # one of four kinds, by what is wrong with the file and by onnx's version
+        raise ModelError(f"{path}: its weights are in a file that cannot be read: {_first_line(error)}") from error
     return model
 
 
