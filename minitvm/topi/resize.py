@@ -41,7 +41,8 @@ def resize(
 
     `method` is nearest_neighbor, linear or cubic. `scales` (output by input, one per axis) default to the quotient of
     the extents, which may be symbolic. `roi` (starts, then ends, relative to the extents) and
-    `extrapolation_value` are for tf_crop_and_resize. Coordinates are computed in float64.
+    `extrapolation_value` are for tf_crop_and_resize. Coordinates are computed in float64. Sums of integers are rounded
+    toward zero, but equal integers have that integer between them.
     """
     if method not in ("nearest_neighbor", "linear", "cubic"):
         raise InputError(f"image.resize: method is nearest_neighbor, linear or cubic, found {method!r}")
@@ -68,7 +69,13 @@ def resize(
             result = _linear(result, axis, size[axis], source, outside)
         else:
             result = _cubic(result, axis, size[axis], source, cubic_alpha, cubic_exclude, outside)
-    return result if exact else elementwise(result, lambda v: te.trunc(v).astype(data.dtype), "cast")
+    return result if exact else elementwise(result, lambda v: _toward_zero(v).astype(data.dtype), "cast")
+
+
+def _toward_zero(value: Expr) -> Expr:
+    """A sum of weighted integers as an integer: a sum that rounding left just short of an integer is that integer."""
+    short = const(2.0**-10, value.dtype)
+    return te.trunc(te.select(value < 0, value - short, value + short))
 
 
 def _scale(extent: Dim, size: Dim, fixed: float | None) -> float | None:

@@ -18,6 +18,9 @@ def windows(x: np.ndarray, size: Any, strides: Any, dilation: Any) -> np.ndarray
     """[n, c, outs..., taps...]: what each window sees of the spatial axes; a view."""
     rank = x.ndim - 2
     reach = tuple((k - 1) * d + 1 for k, d in zip(size, dilation, strict=True))
+    if any(n < r for n, r in zip(x.shape[2:], reach, strict=True)):  # of which NumPy has no windows
+        counts = [max((n - r) // s + 1, 0) for n, r, s in zip(x.shape[2:], reach, strides, strict=True)]
+        return np.zeros((*x.shape[:2], *counts, *size), x.dtype)
     seen = sliding_window_view(x, reach, axis=tuple(range(2, rank + 2)))
     outs = tuple(slice(None, None, s) for s in strides)
     taps = tuple(slice(None, None, d) for d in dilation)

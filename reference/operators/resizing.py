@@ -90,6 +90,8 @@ def resize(
             shape[axis] = -1
             inside = ((at >= 0) & (at <= extent - 1)).reshape(shape)
             resized = np.where(inside, resized, extrapolation_value)
+    if data.dtype.kind in "iu":  # toward zero, where rounding did not just miss an integer
+        resized = np.trunc(resized + np.copysign(2.0**-10, resized))
     return resized.astype(data.dtype)
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from ...expr import replace
 from ...expr.names import fresh
 from .. import registry
-from ..nodes import FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
+from ..nodes import BIND_SIZE, FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
 from ..registry import MAPS, Pattern
 from .rebuild import same_shape
 
@@ -177,7 +177,7 @@ def fuse(graph: Graph) -> Graph:
     """The graph as fused groups, each a node "fused" in the place of its last operator.
 
     Constants of one element go into the groups that read them; all others stay inputs, so that groups that differ in
-    weights alone can share one function.
+    weights alone can share one function. A `bind_size` is no function: it reads its count from memory.
     """
     fusion = _Fusion(graph)
     for group in fusion.groups:
@@ -251,7 +251,7 @@ def fused_node(operators: Sequence[OpNode], arrays: Mapping[Value, np.ndarray]) 
             if value in inner or value in defined:
                 continue
             inner[value] = Value(fresh(value.name, names), value.shape, value.dtype)
-            if value in arrays and arrays[value].size == 1:
+            if value in arrays and arrays[value].size == 1 and item.op != BIND_SIZE:
                 constants.append(Constant(inner[value], arrays[value]))
             else:
                 inputs.append(value)

@@ -28,14 +28,14 @@ def _counted(n: NodeContext, found: Sequence[Operand], name: str) -> tuple[Opera
 
 @converter("NonZero", since=9)
 def nonzero(n: NodeContext) -> Any:
-    """A column for each element that is not 0."""
+    """A column for each element that is not 0. The column of a tensor without dimensions has no rows."""
     x = n[0]
     if x.is_known and not x.is_symbolic:
-        return Operand.known(np.array(np.nonzero(n.array(x, "the data")), np.int64).reshape(x.ndim, -1))
-    if x.ndim == 0:
-        n.refuse("a tensor without dimensions")
-    places, _ = _counted(n, n.op("argwhere", x), "nonzeros")
-    return n.op("transpose", places)
+        return Operand.known(np.argwhere(n.array(x, "the data")).astype(np.int64).T)
+    whole = x if x.ndim else n.reshape(x, (1,))
+    places, _ = _counted(n, n.op("argwhere", whole), "nonzeros")
+    columns = n.op("transpose", places)
+    return columns if x.ndim else n.op("strided_slice", columns, begin=(0,), end=(0,), axes=(0,))
 
 
 @converter("Compress", since=9)

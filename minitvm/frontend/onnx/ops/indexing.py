@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ....errors import ModelError
-from ....expr import Expr
+from ....expr import Expr, as_expr
 from ....graph.nodes import Dim
-from ....te import minimum
+from ....te import maximum, minimum
 from ....topi.shapes import larger, may_exceed, simple
 from ...operand import Operand
 from ..context import NodeContext
@@ -35,7 +35,18 @@ def slice_(n: NodeContext) -> Any:
     starts, ends = n.dims(n[1], "the starts"), n.dims(n[2], "the ends")
     axes = tuple(range(len(starts))) if given_axes is None else n.ints(given_axes, "the axes")
     steps = (1,) * len(starts) if given_steps is None else n.ints(given_steps, "the steps")
-    return n.op("strided_slice", x, begin=starts, end=ends, strides=steps, axes=axes)
+    extents = [x.shape[axis] for axis in axes]
+    begin = [_first(*each) for each in zip(starts, steps, extents, strict=True)]
+    return n.op("strided_slice", x, begin=begin, end=ends, strides=steps, axes=axes)
+
+
+def _first(start: Dim, step: int, extent: Dim) -> Dim:
+    """Where a slice begins. ONNX lets one that goes backwards from a place in front of its axis begin with entry 0."""
+    if step > 0 or not isinstance(start, int) or start >= 0:
+        return start
+    if isinstance(extent, int):
+        return max(extent + start, 0)
+    return simple(maximum(as_expr(extent) + start, 0)) if start > -(2**31) else 0  # an axis is shorter than that
 
 
 @converter("Gather")
@@ -129,11 +140,24 @@ def _pad(n: NodeContext, x: Operand, pads: tuple[Dim, ...], axes: tuple[int, ...
     mode = n.attr("mode", "constant")
     if mode not in ("constant", "reflect", "edge", "wrap"):
         n.refuse_attribute("mode")
+    if mode != "constant":
+        x, widths = _cropped(n, x, widths)
     if mode != "constant" or fill is None:
         return n.op("nn.pad", x, pad_width=widths, pad_mode=mode)
     if fill.is_known:
         return n.op("nn.pad", x, pad_width=widths, pad_value=n.scalar(fill, "the value"))
     return n.op("nn.pad", x, fill, pad_width=widths)
+
+
+def _cropped(n: NodeContext, x: Operand, widths: Sequence[tuple[Dim, Dim]]) -> tuple[Operand, list[tuple[Dim, Dim]]]:
+    """x without what negative pads cut off, and the pads that are left: what is cut off is not repeated."""
+    left: list[tuple[Dim, Dim]] = []
+    for axis, (before, after) in enumerate(widths):
+        cut, end = (max(-width, 0) if isinstance(width, int) else 0 for width in (before, after))
+        if cut or end:
+            x = n.part(x, axis, cut, larger(simple(x.shape[axis] - end), cut))
+        left.append((before + cut, after + end))
+    return x, left
 
 
 @converter("ReverseSequence", since=10)

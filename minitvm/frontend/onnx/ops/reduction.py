@@ -34,7 +34,14 @@ def _register(onnx_name: str, relay: str, axes_since: int) -> None:
 
 
 def _reduce(n: NodeContext, relay: str, axes: tuple[int, ...] | None) -> Any:
-    return n.op(relay, n[0], axis=axes, keepdims=bool(n.attr("keepdims", 1)))
+    x = n[0]
+    whole = relay in _LOGARITHMS and not x.dtype.is_float
+    reduced = n.op(relay, n.cast(x, "float64") if whole else x, axis=axes, keepdims=bool(n.attr("keepdims", 1)))
+    return n.cast(reduced, str(x.dtype)) if whole else reduced
+
+
+# Reductions whose operators take floats alone. ONNX has them of integers too, rounded toward zero.
+_LOGARITHMS = ("log_sum", "logsumexp")
 
 
 # Reductions that are not those of one axis after the other: what is done before, by which reduction, and behind.
@@ -50,7 +57,7 @@ def _reduced_by_data(n: NodeContext, relay: str, axes: Operand, *, keep_all: boo
     flags = listed(n, axes, x.ndim)
     flags = flags if keep_all else all_or_none(n, axes, flags, x.ndim)
     before, one, behind = _IN_PARTS.get(relay, ("", relay, ""))
-    whole = x.dtype if behind and not x.dtype.is_float else None
+    whole = x.dtype if (behind or relay in _LOGARITHMS) and not x.dtype.is_float else None
     part = n.cast(x, "float64") if whole else x
     if before:
         part = n.op("abs", part) if before == "abs" else n.op("multiply", part, part)

@@ -138,7 +138,13 @@ def _cropped(n: NodeContext, roi: Operand, axes: tuple[int, ...], attrs: dict[st
         outside = outside_of(n, positions_in(n, extent, size, (start, end)), extent)
         along = tuple(size if a == axis else 1 for a in range(x.ndim))
         result = n.op("where", n.reshape(outside, along), fill, result)
-    return result if exact else n.cast(n.op("trunc", result), str(x.dtype))
+    return result if exact else _toward_zero(n, result, str(x.dtype))
+
+
+def _toward_zero(n: NodeContext, sums: Operand, dtype: str) -> Any:
+    """Sums of weighted integers as integers; one that rounding left just short of an integer is that integer."""
+    short = n.op("multiply", n.op("sign", sums), np.array(2.0**-10, sums.dtype.numpy))
+    return n.cast(n.op("trunc", n.op("add", sums, short)), dtype)
 
 
 def _spread_roi(n: NodeContext, roi: Operand, axes: tuple[int, ...]) -> tuple[float, ...]:
@@ -279,5 +285,5 @@ def _axis_by_axis(
         else:
             ratio = _ratio(n, x.shape[axis], wanted, scale, "float64")
             result = interpolated(n, result, axis, wanted, ratio, attrs, antialias=antialias)
-    result = result if exact else n.cast(n.op("trunc", result), str(x.dtype))
+    result = result if exact else _toward_zero(n, result, str(x.dtype))
     return n.op("copy", x) if result is x else result
