@@ -182,8 +182,9 @@ def bind(state: ScheduleState, loop: For, thread_axis: str) -> None:
         for i in T.thread_binding(8, thread="threadIdx.x"):
             with T.block("B"): B[vi] = A[vi] * 2.0
 
-    A loop that reduces may be bound to threadIdx: the threads compute one result together. Its iterations mean what
-    those of a serial loop mean. Lowering refuses such a program: there is no code for it yet.
+    A loop that reduces may be bound to threadIdx: the threads compute one result together, and no later step may
+    let them race (`threads_add_up`). Its iterations mean what those of a serial loop mean. On a GPU each thread
+    computes a part, and the threads combine their parts (`lower_thread_reductions`).
     """
     state.replace({loop: replace(loop, kind=ForKind.THREAD, thread=thread_axis)})
 
