@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..expr import Expr
 from ..te import Tensor
 from .factors import factor
-from .shapes import Dim, agree, constant, dims, may_exceed, paddings, per_axis, plus, same, simple, times
+from .shapes import Dim, agree, constant, dims, paddings, per_axis, plus, same, simple, times
 
 Ints = int | Sequence[int]
 

@@ -123,7 +123,7 @@ def depthwise_conv2d_rows(
 
 @register("nn.contrib_max_pool_rows", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def max_pool_rows(
-    data: Any, *, pool_size: Any = REQUIRED, strides: Any = 1, padding: Any = 0, dilation: Any = 1,  # type: ignore[assignment]
+    data: Any, *, pool_size: Any = REQUIRED, strides: Any = 1, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False,
     lanes: int = REQUIRED,  # type: ignore[assignment]
     tile: int = 1,
@@ -137,7 +137,7 @@ def max_pool_rows(
 
 @register("nn.contrib_avg_pool_rows", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def avg_pool_rows(
-    data: Any, *, pool_size: Any = REQUIRED, strides: Any = 1, padding: Any = 0, dilation: Any = 1,  # type: ignore[assignment]
+    data: Any, *, pool_size: Any = REQUIRED, strides: Any = 1, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, count_include_pad: bool = False,
     lanes: int = REQUIRED,  # type: ignore[assignment]
     tile: int = 1,

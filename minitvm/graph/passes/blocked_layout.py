@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from ...backend import lookup
-from ...expr import Expr
 from ...strategy.algorithms import (
     WINOGRAD,
     ChannelUse,

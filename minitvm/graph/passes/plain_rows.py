@@ -1,4 +1,4 @@
-"""Windows over plain values, whose rows are computed as whole vectors (`topi.window_rows`): depthwise convolutions, pools.
+"""Depthwise convolutions and pools of plain values: their rows are computed as whole vectors (`topi.window_rows`).
 
 Blocks of channels would cost two changes of layout, which take as long as the windows.
 """

@@ -14,23 +14,19 @@ from typing import Any
 from ...tir import Schedule
 from ...tir.nodes import Block, PrimFunc
 from ..blocks import (
-    behind,
     block_named,
     block_of,
     blocks_of,
     computes,
-    constant_extent,
     divisors,
-    inline_injective,
     reduced,
     shape_written,
     volume,
 )
 from ..candidate import Candidate, Cost
-from ..epilogues import epilogue, inlined_forward
+from ..epilogues import epilogue
 from ..register_tile import tile_reduction
 from ..registry import rule
-from ..roles import LONG
 from .conv2d import schedule_other_blocks
 from .model import KERNEL_EFFICIENCY
 from .register_tile import accumulators, chain_cycles, tile_in_registers

@@ -19,11 +19,22 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from ...expr import REDUCE, find
 from ...tir import Schedule
 from ...tir.nodes import BufferLoad, PrimFunc
-from ...expr import REDUCE, find
 from ...tir.transform.affine import coefficient, linear
-from ..blocks import attempt, behind, block_named, block_of, computes, constant_extent, extents, inline_injective, reduced, volume
+from ..blocks import (
+    attempt,
+    behind,
+    block_named,
+    block_of,
+    computes,
+    constant_extent,
+    extents,
+    inline_injective,
+    reduced,
+    volume,
+)
 from ..candidate import Candidate, Cost
 from ..epilogues import inlined_forward
 from ..registry import rule

@@ -1,6 +1,7 @@
 """Loops of which a condition takes a part become loops over that part.
 
-    for i in 36: if b*32 + i < n and 2 <= b*32 + i: S      ->      for i in range(max(0, 2 - b*32), min(36, n - b*32)): S
+    for i in 36: if b*32 + i < n and 2 <= b*32 + i: S
+      ->  for i in range(max(0, 2 - b*32), min(36, n - b*32)): S
 
 A tile that may stick out of an open extent asks in each iteration whether there is such an iteration. A condition that
 is linear in the loop's variable holds for the first iterations, or for the last ones: where it ends is computed once.
@@ -11,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import Expr, Max, Min, Node, Var, const, find, replace, rewrite_statements
-from ..conditions import all_of, conjuncts, reads_memory
+from ..conditions import all_of, always_defined, conjuncts, reads_memory
 from ..nodes import For, ForKind, If, PrimFunc
 from .affine import Affine, coefficient, expr, moves, slack
 from .simplify import fold
@@ -52,7 +53,7 @@ def _bound(condition: Expr, var: Var) -> tuple[Expr | None, Expr | None] | None:
 
     f + c*v < 0  <=>  v < ceil(-f / c)        f - c*v < 0  <=>  floor(f / c) < v        for c > 0
     """
-    form = None if reads_memory(condition) else slack(condition)
+    form = slack(condition) if not reads_memory(condition) and always_defined(condition) else None
     step = 0 if form is None else coefficient(form, var)
     if form is None or step == 0:
         return None
