@@ -30,6 +30,7 @@ from ..blocks import (
     block_of,
     computes,
     constant_extent,
+    divisors,
     extents,
     inline_injective,
     reduced,
@@ -113,7 +114,7 @@ def window_rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
     near = cpu.l1.size * 3 // 4
     most = height or LONG
-    for rows in [n for n in range(what.tile, 0, -1) if what.tile % n == 0 and (height is None or height % n == 0)]:
+    for rows in divisors(what.tile if height is None else height, min(cpu.chains, kept)):
         vectors = max(1, min(row_vectors or _ENOUGH, ceil(_ENOUGH / rows)))
         for wide in sorted({min(row_vectors or _WIDE, many) for many in (_WIDE, 2 * _WIDE, 4 * _WIDE)}):
             tall = rows

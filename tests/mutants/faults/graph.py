@@ -224,7 +224,8 @@ POOLS = Faults("graph blocked_layout (pools)", PASSES + "blocked_sums",
 POOLS.edit("pools without their padding", "pool2d", "(*before, 0, *after, 0)", "(0, 0, 0, 0, 0, 0)")
 ROWS = Faults("graph blocked_layout (rows)", PASSES + "plain_rows",
               [by_hand("windows on rows", rows_keep_their_meaning)])  # fmt: skip
-ROWS.edit("all pools are maxima", "pool", '("max" if item.op.startswith("nn.max") else "avg")', '"max"')
+ROWS.edit("padding counts as zeros", "pool", "dict(item.attrs)",
+          "{k: v or k == 'count_include_pad' for k, v in item.attrs.items()}")  # fmt: skip
 ROWS.edit("windows without their padding", "depthwise", '("strides", "padding", "dilation")', '("strides", "dilation")')
 SUMS = Faults("graph blocked_layout (sums)", PASSES + "blocked_sums",
               [by_hand("sums of channels", reductions_keep_their_meaning)])  # fmt: skip
