@@ -90,7 +90,7 @@ BLOCKED.edit(
 
 ROWS = Faults("topi window_rows: calls", "minitvm.topi.window_rows", [called("blocked")])
 ROWS.edit("windows begin behind the padding", "_padded_rows", "plus(i, -margin) for", "i for")
-ROWS.edit("what fills a row may be the largest", "max_pool_rows", "lowest(data.dtype)", "const(9, data.dtype)")
+ROWS.edit("what fills a row may be the largest", "max_pool_rows", "lowest(data.dtype)", "const(99, data.dtype)")
 ROWS.edit("vectors that stick out read neighbours' rows", "_padded_rows", "[i < extent + margin] if", "[i < end] if")
 
 WINOGRAD = Faults("topi winograd: calls", "minitvm.topi.winograd", [called("blocked")])

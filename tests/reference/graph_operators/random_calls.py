@@ -216,6 +216,7 @@ def _blocked(d: Drawing) -> Call:
     rows = {"lanes": d.one(2, 4), "tile": d.one(1, 3)}
     if d.int(0, 1):
         size = [min(k, n) for k, n in zip(kernel, extents, strict=True)]
+        rows["padding"] = min(d.int(0, 1), min(size) - 1)
         window = {"pool_size": size, "strides": attrs["strides"], "ceil_mode": bool(d.int(0, 1)), **rows}
         return Call(f"nn.contrib_{d.one('max', 'avg')}_pool_rows", (d.data([1, blocks, *extents]),), window)
     inputs = (d.data([1, blocks, *extents]), d.data([blocks, 1, *kernel]))

@@ -62,6 +62,7 @@ def test_the_same_iterations_run(parts: list[tuple[str, int, int]], start: int) 
 def each_form_runs_the_same_iterations() -> None:
     for line in LINES:
         same_for_all_sizes(line.format(a=2, b=2), 1)
+    same_for_all_sizes("i + 1 < n and n % 2 < 1")
 
 
 def test_each_form_runs_the_same_iterations() -> None:
