@@ -37,7 +37,7 @@ from ..expr.conditions import is_const
 from ..tir import IndexMap, Schedule
 from ..tir.nodes import Block, BufferLoad, BufferStore
 from ..tir.transform.affine import coefficient, linear, moves
-from .blocks import block_of, extents, volume
+from .blocks import block_of, constant_extent, extents, volume
 
 LONG = 384  # what an open extent counts as
 Axis = tuple[int, ...]  # positions of the iterators that are one axis, outer ones first
@@ -292,16 +292,21 @@ def _load(e: Expr) -> BufferLoad | None:
 
 
 def loops_as_one(sch: Schedule, handle: Any, loops: Sequence[tuple[int, Any]]) -> list[Any]:
-    """Loops of a block, given with the positions of their iterators, neighbours that are one axis in memory fused."""
+    """Loops of a block, given with the positions of their iterators, neighbours that are one axis in memory fused.
+
+    Of open extents two are fused, the innermost ones first: the quotients of three are not put together again.
+    """
     block = block_of(sch, handle)
     accesses = list(find(block.body, Access))
     groups: list[list[tuple[int, Any]]] = []
-    for position, loop in loops:
-        follows = bool(groups) and groups[-1][-1][0] == position - 1
-        if follows and all(neighbours(block, position, access, may_be_open=True) for access in accesses):
-            groups[-1].append((position, loop))
+    for position, loop in reversed(loops):
+        inner = groups[0] if groups else []
+        known = all(constant_extent(sch, other) is not None for _, other in inner)
+        follows = bool(inner) and inner[0][0] == position + 1 and (known or len(inner) == 1)
+        if follows and all(neighbours(block, position + 1, access, may_be_open=True) for access in accesses):
+            inner.insert(0, (position, loop))
         else:
-            groups.append([(position, loop)])
+            groups.insert(0, [(position, loop)])
     return [sch.fuse(*(loop for _, loop in group)) if len(group) > 1 else group[0][1] for group in groups]
 
 

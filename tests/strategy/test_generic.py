@@ -180,3 +180,16 @@ def test_open_rows_that_read_within_a_row_are_vectors() -> None:
         found = np.zeros((shape[0], 2 * shape[1]), "float32")
         compiled(data, found)
         np.testing.assert_array_equal(found, np.repeat(data, 2, axis=1))
+
+
+def test_of_three_open_axes_the_inner_two_are_one() -> None:
+    """Quotients by a product of sizes, and by one of them, are not put together again: no element may be gathered."""
+    sizes = [te.size_var(name) for name in "dhw"]
+    x = te.placeholder((3, *sizes), name="x")
+    func = te.create_prim_func([x, topi.sum(x, axis=(1, 2, 3))])
+    text = source(func)
+    assert "h * w" in text and "gather(" not in text, text
+    data = np.random.default_rng(0).integers(-9, 9, (3, 4, 5, 30)).astype("float32")
+    found = np.zeros(3, "float32")
+    minitvm.build(func, target="cpu")(data, found)
+    np.testing.assert_array_equal(found, data.sum((1, 2, 3)))
