@@ -42,7 +42,7 @@ from ..registry import rule
 from ..roles import LONG
 from .conv2d import schedule_other_blocks
 from .generic import parallelized, work
-from .model import KERNEL_EFFICIENCY, L2_BYTES
+from .model import KERNEL_EFFICIENCY
 from .register_tile import accumulators, chain_cycles
 from .tiling import cpu_of
 
@@ -107,7 +107,7 @@ def window_rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         loads = (1 + 1 / held) / cpu.loads
         compute = steps * (chain_cycles(held, kept, cpu) + loads) / 2 / KERNEL_EFFICIENCY
         patches = ceil((height or LONG) / patch_rows) * ceil((row_vectors or LONG // what.lanes) / patch_vectors)
-        return Cost(compute, outer * patches * what.patch(patch_rows, patch_vectors) * 2 / L2_BYTES)
+        return Cost(compute, outer * patches * what.patch(patch_rows, patch_vectors) * 2 / cpu.l2_rate)
 
     def apply(sch: Schedule, rows: int, vectors: int, patch_rows: int, patch_vectors: int) -> None:
         _schedule(sch, what, (rows, vectors), (patch_rows, patch_vectors), target)
