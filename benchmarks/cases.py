@@ -120,6 +120,27 @@ def _recurrent(op: str, direction: str = "forward") -> Callable[[Model], str]:
     return build
 
 
+def _pool(op: str, size: int, stride: int, pad: int = 0) -> Callable[[Model], str]:
+    window = {"kernel_shape": [size] * 2, "strides": [stride] * 2, "pads": [pad] * 4}
+    return lambda m: m.node(op, "x", **window)
+
+
+def _windows() -> dict[str, Case]:
+    """Pools and depthwise convolutions of images that are known, and open."""
+    kinds: dict[str, tuple[Callable[[Model], str], int, int]] = {
+        "max pool 3x3 s2": (_pool("MaxPool", 3, 2, 1), 64, 56),
+        "average pool 3x3 s1": (_pool("AveragePool", 3, 1, 1), 64, 35),
+        "max pool 2x2 s2": (_pool("MaxPool", 2, 2), 64, 112),
+        "depthwise 5x5 s2": (_conv(64, 64, 5, 5, group=64, pads=[2] * 4, strides=[2, 2]), 64, 56),
+        "depthwise 7x7": (_conv(96, 96, 7, 7, group=96, pads=[3] * 4), 96, 56),
+    }
+    cases = {}
+    for name, (build, channels, side) in kinds.items():
+        cases[name] = Case(build, {"x": (1, channels, side, side)})
+        cases[f"{name} open image"] = Case(build, {"x": (1, channels, "h", "w")}, {"h": side, "w": side})
+    return cases
+
+
 def _resize(m: Model) -> str:
     sizes = m.array(np.array([1, 64, 224, 224]))
     return m.node("Resize", "x", "", "", sizes, mode="linear")
@@ -136,6 +157,9 @@ CASES: dict[str, Case] = {
     },
     "conv open batch": Case(_conv(64, 64, 3, 3, pads=[1, 1, 1, 1]), {"x": ("n", 64, 56, 56)}, {"n": 2}),
     "conv open image": Case(_conv(64, 64, 3, 3, pads=[1, 1, 1, 1]), {"x": (1, 64, "h", "w")}, {"h": 60, "w": 56}),
+    **_windows(),
+    "conv1d 512->512 k3 s2 open": Case(_conv(512, 512, 3, strides=[2]), {"x": (1, 512, "n")}, {"n": 3199}),
+    "conv1d 1->512 k10 s5 open": Case(_conv(512, 1, 10, strides=[5]), {"x": (1, 1, "n")}, {"n": 16000}),
     "conv1d 80->384": Case(_conv(384, 80, 3, pads=[1, 1]), {"x": (1, 80, 3000)}),
     "matmul 1500x384x384 + bias": Case(_matmul(384, 384), {"x": (1500, 384)}),
     "matmul 32x256x1024 + bias": Case(_matmul(256, 1024), {"x": (32, 256)}),

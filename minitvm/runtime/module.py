@@ -179,6 +179,11 @@ class GraphModule(TvmMethods):
 
     def _in_order(self, args: tuple[Any, ...], inputs: dict[str, Any]) -> tuple[Any, ...]:
         """The values of a call in the order of the inputs."""
+        if not args and len(inputs) == len(self._names):
+            try:
+                return tuple([inputs[name] for name in self._names])
+            except KeyError:  # an unknown name, which is reported below
+                pass
         if args:
             if len(args) + len(inputs) > len(self._names):
                 raise InputError(

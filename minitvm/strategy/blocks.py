@@ -85,6 +85,18 @@ def contiguous_along_last(block: Block) -> bool:
     return all(_last_index_only(n, last) for n in find(block.body, BufferLoad | BufferStore))
 
 
+def stays_in_rows(block: Block) -> bool:
+    """Whether results are written in order along the last spatial iterator, and each of them reads within one row.
+
+    (Nearest neighbours of a row: `x[.., i // 2]`.)
+    """
+    last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]
+    stores, loads = list(find(block.body, BufferStore)), list(find(block.body, BufferLoad))
+    return all(_last_index_only(store, last) for store in stores) and not any(
+        node is last for load in loads for index in load.indices[:-1] for node in walk(index)
+    )
+
+
 def reads_where_data_say(block: Block) -> bool:
     """Whether an index of a load is itself loaded, and results are written in order along the last spatial iterator."""
     last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]

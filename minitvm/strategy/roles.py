@@ -30,13 +30,14 @@ from ..expr import (
     children,
     factors_of_words,
     find,
+    structural_equal,
     walk,
 )
 from ..expr.conditions import is_const
 from ..tir import IndexMap, Schedule
 from ..tir.nodes import Block, BufferLoad, BufferStore
 from ..tir.transform.affine import coefficient, linear, moves
-from .blocks import block_of, extents, volume
+from .blocks import block_of, constant_extent, extents, volume
 
 LONG = 384  # what an open extent counts as
 Axis = tuple[int, ...]  # positions of the iterators that are one axis, outer ones first
@@ -219,10 +220,10 @@ def axes_of(block: Block, accesses: Sequence[Access], kept: Collection[int] | No
     return tuple(axes)
 
 
-def neighbours(block: Block, position: int, access: Access) -> bool:
+def neighbours(block: Block, position: int, access: Access, may_be_open: bool = False) -> bool:
     """Whether an iterator and the one before it index neighbouring dimensions as they are, or neither indexes."""
     outer, inner = (block.iter_vars[p] for p in (position - 1, position))
-    if not isinstance(inner.dom.extent, IntImm):
+    if not isinstance(inner.dom.extent, IntImm) and not may_be_open:
         return False
     units = {axis.var for axis in block.iter_vars if is_const(axis.dom.extent, 1)} - {outer.var, inner.var}
     uses = [p for p, e in enumerate(access.indices) if any(item is outer.var or item is inner.var for item in walk(e))]
@@ -231,7 +232,8 @@ def neighbours(block: Block, position: int, access: Access) -> bool:
     if len(uses) != 2 or uses[1] != uses[0] + 1:
         return False
     first, second = (access.indices[p] for p in uses)
-    whole = is_const(access.buffer.shape[uses[1]], int(inner.dom.extent.value))
+    extent, dim = inner.dom.extent, access.buffer.shape[uses[1]]
+    whole = is_const(dim, int(extent.value)) if isinstance(extent, IntImm) else structural_equal(dim, extent)
     return _is_iterator(first, outer.var, units) and _is_iterator(second, inner.var, units) and whole
 
 
@@ -290,16 +292,21 @@ def _load(e: Expr) -> BufferLoad | None:
 
 
 def loops_as_one(sch: Schedule, handle: Any, loops: Sequence[tuple[int, Any]]) -> list[Any]:
-    """Loops of a block, given with the positions of their iterators, neighbours that are one axis in memory fused."""
+    """Loops of a block, given with the positions of their iterators, neighbours that are one axis in memory fused.
+
+    Of open extents two are fused, the innermost ones first: the quotients of three are not put together again.
+    """
     block = block_of(sch, handle)
     accesses = list(find(block.body, Access))
     groups: list[list[tuple[int, Any]]] = []
-    for position, loop in loops:
-        follows = bool(groups) and groups[-1][-1][0] == position - 1
-        if follows and all(neighbours(block, position, access) for access in accesses):
-            groups[-1].append((position, loop))
+    for position, loop in reversed(loops):
+        inner = groups[0] if groups else []
+        known = all(constant_extent(sch, other) is not None for _, other in inner)
+        follows = bool(inner) and inner[0][0] == position + 1 and (known or len(inner) == 1)
+        if follows and all(neighbours(block, position + 1, access, may_be_open=True) for access in accesses):
+            inner.insert(0, (position, loop))
         else:
-            groups.append([(position, loop)])
+            groups.insert(0, [(position, loop)])
     return [sch.fuse(*(loop for _, loop in group)) if len(group) > 1 else group[0][1] for group in groups]
 
 

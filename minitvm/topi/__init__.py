@@ -12,7 +12,6 @@ from .blocked import (
     conv3d_nchwc,
     dense_packed,
     depthwise_conv2d_nchwc,
-    depthwise_conv2d_rows,
     pack_weights,
     unblock_axis,
 )
@@ -191,6 +190,7 @@ from .transform import (
     transpose,
     trilu,
 )
+from .window_rows import avg_pool_rows, depthwise_conv2d_rows, max_pool_rows
 from .winograd import winograd_conv2d_nchwc
 from .words import words
 
@@ -216,6 +216,7 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "avg_pool_rows",
     "batch_flatten",
     "batch_matmul",
     "batch_norm",
@@ -317,6 +318,7 @@ __all__ = [
     "max_pool2d",
     "max_pool2d_elements",
     "max_pool3d",
+    "max_pool_rows",
     "maximum",
     "mean",
     "min",

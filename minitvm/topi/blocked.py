@@ -15,15 +15,15 @@ from ..errors import InputError
 from ..expr import Expr
 from ..te import Tensor
 from .factors import factor
-from .shapes import Dim, agree, constant, dims, may_exceed, paddings, per_axis, plus, same, simple, times
+from .shapes import Dim, agree, constant, dims, paddings, per_axis, plus, same, simple, times
 
 Ints = int | Sequence[int]
 
 SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}  # names of the spatial axes
 
 __all__ = [
-    "block_axis", "conv2d_nchwc", "conv3d_nchwc", "dense_packed", "depthwise_conv2d_nchwc", "depthwise_conv2d_rows",
-    "pack_weights", "unblock_axis",
+    "block_axis", "conv2d_nchwc", "conv3d_nchwc", "dense_packed", "depthwise_conv2d_nchwc", "pack_weights",
+     "unblock_axis",
 ]  # fmt: skip
 
 
@@ -255,52 +255,6 @@ def depthwise_of_blocks(
         name="depthwise_conv2d",
         attrs={"op": "nn.contrib_depthwise_conv2d_NCHWc"},
     )
-
-
-def depthwise_conv2d_rows(
-    data: Tensor,
-    weight: Tensor,
-    *,
-    strides: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
-    lanes: int = 1,
-    tile: int = 1,
-) -> Tensor:
-    """Depthwise convolution of `data` [N, C, H, W] with `weight` [C, 1, kh, kw]: [N, C, OH, OW].
-
-    Rows are computed as whole vectors of `lanes`, `tile` rows at a time; a last stage cuts off what is too much. The
-    input is padded accordingly.
-    """
-    n, channels, height, width = dims(data, "N, C, H, W")
-    _, _, kh, kw = (constant(d, "a dimension of depthwise weights") for d in dims(weight))
-    (sy, sx), (dy, dx) = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")
-    (top, left), (bottom, right) = paddings(padding, 2)
-    out_height = (height + top + bottom - dy * (kh - 1) - 1) // sy + 1
-    out_width = (width + left + right - dx * (kw - 1) - 1) // sx + 1
-    whole = -(-out_width // lanes) * lanes
-    tall = -(-out_height // tile) * tile
-    rows = (tall - 1) * sy + dy * (kh - 1) + 1
-    columns = -(-((whole - 1) * sx + dx * (kw - 1) + 1) // lanes) * lanes
-
-    def padded_element(b: Expr, c: Expr, y: Expr, x: Expr) -> Expr:
-        inside = [x < width + left] if may_exceed(columns, width + left) else []
-        inside += [x >= left] if left else []
-        inside += [y < height + top] if may_exceed(rows, height + top) else []
-        inside += [y >= top] if top else []
-        value = data[b, c, plus(y, -top), plus(x, -left)]
-        return te.if_then_else(te.all(*inside), value, te.const(0, data.dtype)) if inside else value
-
-    padded = te.compute((n, channels, rows, columns), padded_element, name="rows_pad")
-    ky, kx = te.reduce_axis((0, kh), name="ky"), te.reduce_axis((0, kw), name="kx")
-
-    def element(b: Expr, c: Expr, y: Expr, x: Expr) -> Expr:
-        pixel = padded[b, c, plus(times(y, sy), times(ky, dy)), plus(times(x, sx), times(kx, dx))]
-        return te.sum(pixel * weight[c, 0, ky, kx], axis=[ky, kx])
-
-    attrs = {"op": "nn.contrib_depthwise_conv2d_rows", "lanes": lanes, "tile": tile}
-    whole_rows = te.compute((n, channels, tall, whole), element, name="depthwise_rows", attrs=attrs)
-    return te.compute((n, channels, out_height, out_width), lambda *i: whole_rows[i], name="rows_cut")
 
 
 def dense_packed(data: Tensor, weight: Tensor, *, units: Dim = 0, out_dtype: str = "") -> Tensor:

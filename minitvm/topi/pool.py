@@ -21,7 +21,7 @@ _DEFAULT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}
 
 
-class _Windows:
+class Windows:
     """The windows of one pooling: output shape, and the padding that the last window reaches into."""
 
     def __init__(self, op: str, data: Tensor, pool_size: Ints, strides: Ints, padding: Ints, dilation: Ints,
@@ -118,7 +118,7 @@ def _max_pool(rank: int, data: Tensor, pool_size: Ints, strides: Ints, padding: 
               ceil_mode: bool, layout: str = "") -> Tensor:  # fmt: skip
     op = f"nn.max_pool{rank}d"
     _check_rank(op, data, rank)
-    w = _Windows(op, data, pool_size, strides, padding, dilation, ceil_mode, layout)
+    w = Windows(op, data, pool_size, strides, padding, dilation, ceil_mode, layout)
     x = w.padded(data, lowest(data.dtype))
     return w.compute(lambda *i: te.max(w.seen(x, *i), axis=w.taps), "pool_max", w.attrs(op))
 
@@ -127,7 +127,7 @@ def _avg_pool(rank: int, data: Tensor, pool_size: Ints, strides: Ints, padding: 
               ceil_mode: bool, count_include_pad: bool, layout: str = "") -> Tensor:  # fmt: skip
     op = f"nn.avg_pool{rank}d"
     _check_rank(op, data, rank)
-    w = _Windows(op, data, pool_size, strides, padding, dilation, ceil_mode, layout)
+    w = Windows(op, data, pool_size, strides, padding, dilation, ceil_mode, layout)
     x = w.padded(data, const(0, data.dtype))
     # Neither the sum nor the count of a window fits an integer of fewer than 32 bits.
     wide = "int32" if data.dtype.is_int and data.dtype.bits < 32 else data.dtype

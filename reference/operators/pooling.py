@@ -85,6 +85,16 @@ def avg_pool(
     return np.asarray((sums - np.fmod(sums, counts)) // counts).astype(data.dtype)
 
 
+@operator("nn.contrib_max_pool_rows")
+def max_pool_rows(data: np.ndarray, *, lanes: int, tile: int, **attrs: Any) -> np.ndarray:
+    return max_pool(data, **attrs)
+
+
+@operator("nn.contrib_avg_pool_rows")
+def avg_pool_rows(data: np.ndarray, *, lanes: int, tile: int, **attrs: Any) -> np.ndarray:
+    return avg_pool(data, **attrs)
+
+
 @operator("nn.global_max_pool")
 def global_max_pool(data: np.ndarray) -> np.ndarray:
     return max_(data, tuple(range(2, data.ndim)), True)

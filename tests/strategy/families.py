@@ -107,13 +107,19 @@ def _depthwise(draw: Draw) -> PrimFunc:
     return _with_epilogue(draw, [x, w], y)
 
 
-def _depthwise_rows(draw: Draw) -> PrimFunc:
-    height = _perhaps_open(draw, "h", _size(draw, 3, 8))
-    x = te.placeholder((1, _size(draw, 1, 3), height, _size(draw, 3, 6)), name="x")
-    w = te.placeholder((x.shape[1], 1, 3, 3), name="w")
-    tile, stride = draw(st.sampled_from([1, 3, 4])), draw(st.integers(1, 2))
-    attrs = {"lanes": LANES, "tile": tile, "strides": stride}
-    return _with_epilogue(draw, [x, w], topi.depthwise_conv2d_rows(x, w, padding=1, **attrs))
+def _window_rows(draw: Draw) -> PrimFunc:
+    """Depthwise convolutions and pools of one to three axes, whose last two may be open."""
+    op, stride = draw(st.sampled_from(["depthwise", "max", "avg"])), draw(st.integers(1, 3))
+    rank = 2 if op == "depthwise" else draw(st.integers(1, 3))
+    sides = [_perhaps_open(draw, name, _size(draw, 3, 8)) for name in ("z", "h", "w")[-rank:]]
+    sides = [side if position >= rank - 2 else _size(draw, 3, 4) for position, side in enumerate(sides)]
+    x = te.placeholder((1, _size(draw, 1, 3), *sides), name="x")
+    attrs = {"lanes": LANES, "tile": draw(st.sampled_from([1, 3, 4])), "strides": stride, "padding": 1}
+    if op == "depthwise":
+        w = te.placeholder((x.shape[1], 1, 3, 3), name="w")
+        return _with_epilogue(draw, [x, w], topi.depthwise_conv2d_rows(x, w, **attrs))
+    size = {"pool_size": draw(st.integers(2, 3)), "ceil_mode": draw(st.booleans())}
+    return _with_epilogue(draw, [x], {"max": topi.max_pool_rows, "avg": topi.avg_pool_rows}[op](x, **size, **attrs))
 
 
 def _dense(draw: Draw) -> PrimFunc:
@@ -258,7 +264,7 @@ FAMILIES = [
     Family("conv2d_nchwc", _blocked_phases, what="phases"),
     Family("winograd_conv2d_nchwc", _winograd, examples=0),
     Family("depthwise_conv2d_nchwc", _depthwise),
-    Family("depthwise_conv2d_rows", _depthwise_rows),
+    Family("window_rows", _window_rows),
     Family("contraction", contractions, examples=3),
     Family("attention", _attention),
     Family("matvec", _matvec),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+import minitvm
 from minitvm import reference, strategy, te, topi
 from minitvm.errors import ScheduleError
 from minitvm.strategy.blocks import blocks_of, is_reduction
@@ -170,3 +172,28 @@ def batches_are_contractions() -> None:
 
 def test_batches_are_contractions() -> None:
     batches_are_contractions()
+
+
+@pytest.mark.parametrize(("size", "stride", "channels"), [(3, 2, 4), (10, 5, 1), (4, 4, 3)])
+def test_strided_convolutions_of_open_length_are_contractions(size: int, stride: int, channels: int) -> None:
+    """Nothing shows that there are results at all: a length may be shorter than the window."""
+    n = te.size_var("n")
+    x, w = te.placeholder((1, channels, n), name="x"), te.placeholder((16, channels, size), name="w")
+    bias = te.placeholder((16, 1), name="bias")
+    func = te.create_prim_func([x, w, bias, topi.relu(topi.add(topi.conv1d(x, w, strides=stride), bias))])
+    best = strategy.candidates(func, Target("cpu"))[0]
+    assert best.rule == "contraction"
+    best.schedule(func)  # no step is refused
+    compiled = minitvm.build(func, target="cpu")
+    rng = np.random.default_rng(0)
+    for length in (size, size + stride, 41, 200):
+        data, filters = (
+            rng.integers(-3, 4, s).astype("float32") for s in ((1, channels, length), (16, channels, size))
+        )
+        offsets = rng.integers(-3, 4, (16, 1)).astype("float32")
+        count = (length - size) // stride + 1
+        found = np.zeros((1, 16, count), "float32")
+        compiled(data, filters, offsets, found)
+        seen = np.stack([data[0, :, k * stride : k * stride + size] for k in range(count)], -1)
+        expected = np.maximum(np.einsum("ckx,ock->ox", seen, filters) + offsets, 0)
+        np.testing.assert_array_equal(found[0], expected)

@@ -133,3 +133,63 @@ def test_a_batch_of_matrices_times_columns_is_read_row_by_row() -> None:
     result = np.empty((3, 5, 1), "float32")
     minitvm.build(choice.schedule.func, target="cpu")(a, b, result)
     np.testing.assert_array_equal(result, a @ b)
+
+
+def test_open_matrices_times_columns_are_read_row_by_row() -> None:
+    """Whatever is open: the batch, the rows, or the sum itself."""
+    b, m, k = te.size_var("b"), te.size_var("m"), te.size_var("k")
+    for shape in ((b, 20, 48), (2, m, 48), (2, 20, k), (b, m, k)):
+        x, y = te.placeholder(shape, name="x"), te.placeholder((shape[0], shape[2], 1), name="y")
+        func = te.create_prim_func([x, y, topi.matmul(x, y)])
+        assert strategy.candidates(func, Target("cpu"))[0].rule == "matvec"
+        compiled = minitvm.build(func, target="cpu")
+        for rows, depth in ((1, 1), (5, 17), (7, 48)):
+            sizes = [{b: 2, m: rows, k: depth}.get(d, d) for d in shape]
+            left = np.random.default_rng(0).integers(-3, 4, sizes).astype("float32")
+            right = np.random.default_rng(1).integers(-3, 4, (sizes[0], sizes[2], 1)).astype("float32")
+            found = np.zeros((sizes[0], sizes[1], 1), "float32")
+            compiled(left, right, found)
+            np.testing.assert_array_equal(found, left @ right)
+
+
+@pytest.mark.parametrize("op", ["sum", "max"])
+def test_open_axes_that_are_one_in_memory_are_summed_as_one(op: str) -> None:
+    """An image of open size: its rows may be short, all of it is long."""
+    h, w = te.size_var("h"), te.size_var("w")
+    x = te.placeholder((3, h, w), name="x")
+    func = te.create_prim_func([x, getattr(topi, op)(x, axis=(1, 2))])
+    text = source(func)
+    assert "h * w" in text and "lanes" in text, text
+    compiled = minitvm.build(func, target="cpu")
+    for shape in ((3, 1, 1), (3, 5, 3), (3, 40, 7)):
+        data = np.random.default_rng(0).integers(-9, 9, shape).astype("float32")
+        found = np.zeros(3, "float32")
+        compiled(data, found)
+        np.testing.assert_array_equal(found, getattr(data, op)(axis=(1, 2)))
+
+
+def test_open_rows_that_read_within_a_row_are_vectors() -> None:
+    """Nearest neighbours of a row of open length; what reads along another axis stays as it is."""
+    n, m = te.size_var("n"), te.size_var("m")
+    x = te.placeholder((m, n), name="x")
+    twice = te.create_prim_func([x, te.compute((m, n * 2), lambda i, j: x[i, j // 2], name="T")])
+    assert "shuffle(" in source(twice) or "gather(" in source(twice)
+    compiled = minitvm.build(twice, target="cpu")
+    for shape in ((1, 1), (2, 9), (3, 40)):
+        data = np.random.default_rng(0).integers(-9, 9, shape).astype("float32")
+        found = np.zeros((shape[0], 2 * shape[1]), "float32")
+        compiled(data, found)
+        np.testing.assert_array_equal(found, np.repeat(data, 2, axis=1))
+
+
+def test_of_three_open_axes_the_inner_two_are_one() -> None:
+    """Quotients by a product of sizes, and by one of them, are not put together again: no element may be gathered."""
+    sizes = [te.size_var(name) for name in "dhw"]
+    x = te.placeholder((3, *sizes), name="x")
+    func = te.create_prim_func([x, topi.sum(x, axis=(1, 2, 3))])
+    text = source(func)
+    assert "h * w" in text and "gather(" not in text, text
+    data = np.random.default_rng(0).integers(-9, 9, (3, 4, 5, 30)).astype("float32")
+    found = np.zeros(3, "float32")
+    minitvm.build(func, target="cpu")(data, found)
+    np.testing.assert_array_equal(found, data.sum((1, 2, 3)))

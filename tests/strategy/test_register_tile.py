@@ -101,15 +101,15 @@ def test_depthwise_convolution_on_rows(rng, bits, number):
     case, narrower = CASES[number], (1, 4)[(number + WIDTHS.index(bits)) % 2]
     machine = target(bits)
     func = rows(max(4, machine.vector_lanes("float32") // narrower), **case)
-    same_meaning(func, scheduled(func, machine, "depthwise_conv2d_rows").func, rng)
+    same_meaning(func, scheduled(func, machine, "window_rows").func, rng)
 
 
 @pytest.mark.parametrize("strides", [1, 2])
 def test_rows_are_computed_in_registers_from_whole_vectors(strides):
     machine = target(512)
     func = rows(16, image=(14 * strides, 15 * strides), blocks=(2, 2), kernel=(3, 3), padding=1, strides=strides)
-    kernel = str(tvm.lower(scheduled(func, machine, "depthwise_conv2d_rows").func, machine, stop_at="kernel")["main"])
-    source = tvm.lower(scheduled(func, machine, "depthwise_conv2d_rows").func, machine, stop_at="source")["main"]
+    kernel = str(tvm.lower(scheduled(func, machine, "window_rows").func, machine, stop_at="kernel")["main"])
+    source = tvm.lower(scheduled(func, machine, "window_rows").func, machine, stop_at="source")["main"]
     assert "gather(" not in source and source.count("= fma(") == 9 * 7
     assert ("Shuffle" in kernel) == (strides == 2)
 

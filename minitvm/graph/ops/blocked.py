@@ -121,6 +121,34 @@ def depthwise_conv2d_rows(
     )
 
 
+@register("nn.contrib_max_pool_rows", pattern=Pattern.COMPLEX_OUT_FUSABLE)
+def max_pool_rows(
+    data: Any, *, pool_size: Any = REQUIRED, strides: Any = 1, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False,
+    lanes: int = REQUIRED,  # type: ignore[assignment]
+    tile: int = 1,
+) -> Any:  # fmt: skip
+    """The largest element of windows of plain data, rows as vectors of `lanes`, computed `tile` rows at a time."""
+    return topi.max_pool_rows(
+        data, pool_size=pool_size, strides=strides, padding=padding, dilation=dilation, ceil_mode=ceil_mode,
+        lanes=lanes, tile=tile,
+    )  # fmt: skip
+
+
+@register("nn.contrib_avg_pool_rows", pattern=Pattern.COMPLEX_OUT_FUSABLE)
+def avg_pool_rows(
+    data: Any, *, pool_size: Any = REQUIRED, strides: Any = 1, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, count_include_pad: bool = False,
+    lanes: int = REQUIRED,  # type: ignore[assignment]
+    tile: int = 1,
+) -> Any:  # fmt: skip
+    """The mean of windows of plain data, rows as vectors of `lanes`, computed `tile` rows at a time."""
+    return topi.avg_pool_rows(
+        data, pool_size=pool_size, strides=strides, padding=padding, dilation=dilation, ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad, lanes=lanes, tile=tile,
+    )  # fmt: skip
+
+
 @register("nn.contrib_dense_packed", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def dense_packed(data: Any, weight: Any, *, units: int = 0, out_dtype: str = "") -> Any:
     """[.., K] times weights packed as [N/x, K, x], or so for each matrix; only the first `units` columns (0: all)."""

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from ...backend import lookup
-from ...expr import Expr
 from ...strategy.algorithms import (
     WINOGRAD,
     ChannelUse,
@@ -33,7 +32,7 @@ from ...topi.winograd import transformed_weights
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
 from ..registry import MAPS, get
-from . import blocked_brain, blocked_bytes, blocked_moves, blocked_sums
+from . import blocked_brain, blocked_bytes, blocked_moves, blocked_sums, plain_rows
 from .channel_use import channel_uses, convolution_of, is_depthwise
 from .rebuild import with_output_names
 
@@ -59,8 +58,6 @@ _BLOCKED = frozenset(("float32", "float16", "bfloat16", "int8", "uint8", "int16"
 # With this many vectors of channels, filling the last one costs less than narrower vectors for all of them.
 WORTH_PADDING = 4
 
-# Rows of a depthwise convolution whose multiply-adds are computed beside one another, and how many of them are enough.
-_MOST_ROWS, _ENOUGH_ROWS = 8, 5
 FEW_ROWS = 8  # of a product: fewer are as many sums of a matrix times a vector
 
 
@@ -229,7 +226,7 @@ class Blocking:
             return False
         attrs = {k: v for k, v in item.attrs.items() if k not in ("groups", "data_layout", "kernel_layout")}
         depthwise, name = is_depthwise(item), item.output.name
-        if depthwise and data not in self.blocked and self.on_rows(item):
+        if depthwise and data not in self.blocked and plain_rows.depthwise(self, item):
             return True
         if depthwise:
             packed = self.pack(weight, ("depthwise", in_block))
@@ -288,25 +285,6 @@ class Blocking:
         """Those of the back end for a convolution, the best first."""
         found: list[Option] = (lookup(self.target, "algorithms") or direct_alone)(what, block, self.target, accuracy)
         return found
-
-    def on_rows(self, item: OpNode) -> bool:
-        """A depthwise convolution between plain values, where two changes of layout would cost more than they save."""
-        data, weight = item.inputs
-        if data.dtype != "float32" or self.goes_into_blocks(item.output):
-            return False
-        attrs = {name: item.attrs[name] for name in ("strides", "padding", "dilation")}
-        height, width = item.output.shape[2:]
-        lanes = _row_lanes(width, self.lanes) if isinstance(width, int) else self.lanes
-        self.plain[item.output] = self.op(
-            "nn.contrib_depthwise_conv2d_rows",
-            self.as_plain(data),
-            self.as_plain(weight),
-            name=item.output.name,
-            lanes=lanes,
-            tile=1 if isinstance(self.target.description, GPU) else _row_tile(height),
-            **attrs,
-        )
-        return True
 
     def goes_into_blocks(self, value: Value, through: Collection[str] = ()) -> bool:
         """Whether a convolution on blocks reads the value, directly or through element-wise operators.
@@ -441,28 +419,6 @@ class Blocking:
         return True
 
 
-def _row_lanes(width: int, lanes: int) -> int:
-    """The number of lanes for rows of that width: the target's, or fewer if they hold the whole row."""
-    while lanes >= 8 and lanes // 2 >= width:
-        lanes //= 2
-    return lanes
-
-
-def _row_tile(height: int | Expr) -> int:
-    """The rows of a depthwise convolution that are computed together: few are beyond the image, and they are enough.
-
-    Multiply-adds of one row wait for each other: five rows or more hide that. An open height counts as a large one.
-    """
-    if not isinstance(height, int):
-        return _MOST_ROWS
-
-    def cost(tile: int) -> tuple[int, int]:
-        tiles = math.ceil(height / tile)
-        return tiles * max(tile, _ENOUGH_ROWS), tiles * tile
-
-    return min(range(_MOST_ROWS, 0, -1), key=cost)
-
-
 def _vectors_of(graph: Graph, target: Target) -> set[str]:
     """The dtypes whose vectors decide how wide blocks are: of casts between them both sides have the same blocks."""
     halves = {str(item.inputs[0].dtype) for item in graph.nodes if _on_tensor_cores(item, target)}
@@ -521,8 +477,12 @@ def _pack_winograd(weight: np.ndarray, tile: int, in_block: int, out_block: int,
 _RULES: Mapping[str, Callable[[Blocking, OpNode], bool]] = {
     "nn.conv2d": Blocking.conv,
     "nn.conv3d": Blocking.conv,
+    "nn.max_pool1d": plain_rows.pool,
     "nn.max_pool2d": blocked_sums.pool2d,
+    "nn.max_pool3d": plain_rows.pool,
+    "nn.avg_pool1d": plain_rows.pool,
     "nn.avg_pool2d": blocked_sums.pool2d,
+    "nn.avg_pool3d": plain_rows.pool,
     "qnn.quantize": Blocking.quantize,
     "qnn.dequantize": Blocking.quantize,
     "qnn.lookup": Blocking.of_data,

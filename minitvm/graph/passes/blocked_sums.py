@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...topi.shapes import paddings, per_axis
 from ..nodes import OpNode
+from . import plain_rows
 
 if TYPE_CHECKING:
     from .blocked_layout import Blocking
@@ -18,7 +19,7 @@ def pool2d(blocking: Blocking, item: OpNode) -> bool:
     """A pool on [N, C/x, H, W, x] is a pool over three dimensions whose window is 1 along the last."""
     data = item.inputs[0]
     if data not in blocking.blocked or not blocking.block(item.output) or item.attrs["layout"] != "NCHW":
-        return False
+        return plain_rows.pool(blocking, item)
     before, after = paddings(item.attrs["padding"], 2)
     attrs = {**item.attrs, "padding": (*before, 0, *after, 0)}
     del attrs["layout"]

@@ -1,6 +1,6 @@
 """Schedules for CPUs: the specific ones first, the generic one for everything else."""
 
-from . import tiles, conv2d, depthwise, winograd, pool, recurrent, matvec, contraction  # isort: skip  (the order of registration is the order in which rules are tried)
+from . import tiles, conv2d, depthwise, window_rows, winograd, pool, recurrent, matvec, contraction  # isort: skip  (the order of registration is the order in which rules are tried)
 from . import attention, block_weights  # isort: skip
 from . import rows  # isort: skip  (behind the rules of single operators)
 from . import sketch  # isort: skip  (for tuning alone)

@@ -14,23 +14,19 @@ from typing import Any
 from ...tir import Schedule
 from ...tir.nodes import Block, PrimFunc
 from ..blocks import (
-    behind,
     block_named,
     block_of,
     blocks_of,
     computes,
-    constant_extent,
     divisors,
-    inline_injective,
     reduced,
     shape_written,
     volume,
 )
 from ..candidate import Candidate, Cost
-from ..epilogues import epilogue, inlined_forward
+from ..epilogues import epilogue
 from ..register_tile import tile_reduction
 from ..registry import rule
-from ..roles import LONG
 from .conv2d import schedule_other_blocks
 from .model import KERNEL_EFFICIENCY
 from .register_tile import accumulators, chain_cycles, tile_in_registers
@@ -38,7 +34,6 @@ from .tasks import in_parallel
 from .tiling import cpu_of
 
 _PADDED = "data_pad"
-_WRITTEN_OUT = 1024  # multiply-adds of a row rule's tile: more of them are many seconds to compile, and slower to fetch
 
 
 @rule("cpu", computes("nn.contrib_depthwise_conv2d_NCHWc"))
@@ -120,55 +115,3 @@ def _steps(steps: int, results: int, kept: int, cpu: Any) -> float:
     """Cycles of so many multiply-adds of vectors, each with a load; a vector of weights serves `results` of them."""
     loads = (1 + 1 / results) / cpu.loads
     return steps * (chain_cycles(results, kept, cpu) + loads) / 2 / KERNEL_EFFICIENCY
-
-
-@rule("cpu", computes("nn.contrib_depthwise_conv2d_rows"))
-def depthwise_conv2d_rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
-    """[N, C, OH, OW]: tiles of rows by one vector; the padded copy of a channel is made next to its use."""
-    conv, cpu, kept = block_named(func, "depthwise_rows"), cpu_of(target), accumulators(target)
-    lanes = int(conv.annotations["lanes"])
-    *outer, height, width = shape_written(conv)
-    tile = int(conv.annotations["tile"])
-    steps = volume(outer) * ceil((width or LONG) / lanes) * volume(reduced(conv))
-
-    def price(rows: int) -> Cost:
-        return Cost(_steps(steps * ceil((height or LONG) / rows) * rows, rows, kept, cpu))
-
-    def apply(sch: Schedule, rows: int) -> None:
-        _rows(sch, lanes, rows, target)
-
-    for rows in divisors(tile if height is None else height, min(cpu.chains, kept)):
-        yield Candidate(knobs={"rows": rows}, price=price, apply=apply)
-
-
-def _rows(sch: Schedule, lanes: int, tile: int, target: Any) -> None:
-    conv = sch.get_block("depthwise_rows")
-    inline_injective(sch, within=behind(sch.func, "depthwise_rows"))
-    main = inlined_forward(sch, sch.get_consumers(conv)[0])
-    sch.set_scope(conv, 0, "local")
-    batch, channel, y, x, *taps = sch.get_loops(conv)
-    over, rows = sch.split(y, [None, tile])
-    vectors, vector = sch.split(x, [None, lanes])
-    sch.reorder(batch, channel, over, vectors, *taps, rows, vector)
-    sch.reverse_compute_at(main, vectors, preserve_unit_loops=True)
-    # A row shorter than a vector is stored as one too, masked: it is read from where vectors were accumulated.
-    sch.split(sch.get_loops(main)[-1], [None, lanes])
-    init = sch.decompose_reduction(conv, taps[0])
-    written = tile
-    for tap in reversed(taps):
-        written *= constant_extent(sch, tap) or _WRITTEN_OUT
-        if written > _WRITTEN_OUT:
-            break
-        sch.unroll(tap)
-    for part in (conv, init, main):
-        *others, last = sch.get_loops(part)[4:]
-        for loop in others:
-            if loop not in taps:
-                sch.unroll(loop)
-        sch.vectorize(last)
-    pad = sch.get_block("rows_pad")
-    sch.compute_at(pad, over, preserve_unit_loops=True)
-    _, lane = sch.split(sch.get_loops(pad)[-1], [None, lanes])
-    sch.vectorize(lane)
-    sch.parallel(sch.fuse(batch, channel))
-    schedule_other_blocks(sch, target, {block_of(sch, part).name for part in (conv, init, main, pad)})

@@ -28,6 +28,7 @@ from ..blocks import (
     largest_divisor,
     reads_where_data_say,
     reduces_along_last,
+    stays_in_rows,
     steps_of,
     widest,
 )
@@ -158,7 +159,10 @@ def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | No
             _summed_in_parts(sch, handle, knobs, lanes)
         return
     extent = constant_extent(sch, spatial[-1])
-    long = extent >= min(lanes, 4) if extent is not None else contiguous_along_last(block)
+    if extent is not None:
+        long = extent >= min(lanes, 4)
+    else:
+        long = contiguous_along_last(block) or (not reduced and stays_in_rows(block))
     vectors = lanes > 1 and long and (reduced or isinstance(block.body, BufferStore))
     if lanes > 1 and IN_STEP in block.annotations:
         lines_in_lanes(sch, handle, spatial, knobs)

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import Any
 
-from ...expr import REDUCE, IntImm
+from ...expr import REDUCE
 from ...expr.conditions import is_const
 from ...tir import Schedule
 from ...tir.annotations import LANES
 from ...tir.nodes import Block, PrimFunc
-from ..blocks import blocks_of, inline_injective, is_reduction, only_reduction
+from ..blocks import blocks_of, inline_injective, is_reduction, only_reduction, volume
 from ..candidate import Candidate, Cost, Unfit
 from ..registry import rule
-from ..roles import contiguous_along, depends, operands
+from ..roles import LONG, contiguous_along, depends, operands
 from .generic import parallelized, vector_lanes, work
 from .tiling import cpu_of
 
@@ -32,7 +32,9 @@ _VECTORS = 4
 
 @dataclass(frozen=True, slots=True)
 class Matvec:
-    """A block `C[i..] += A[f(i, k)] * b[g(i, k)]` whose sum lies along rows of A; `depth` is the extent of k.
+    """A block `C[i..] += A[f(i, k)] * b[g(i, k)]` whose sum lies along rows of A.
+
+    `depth` is the extent of k, a long one where that is open.
 
     Each of the iterators i is an index of A. In a batch of products some are of b, too.
     """
@@ -47,14 +49,14 @@ def _product(func: PrimFunc) -> Matvec | None:
     if block is None or loads is None:
         return None
     summed = [axis for axis in block.iter_vars if axis.kind == REDUCE]
-    if len(summed) != 1 or not all(isinstance(axis.dom.extent, IntImm) for axis in block.iter_vars):
+    if len(summed) != 1:
         return None
     rows = [axis.var for axis in block.iter_vars if axis.kind != REDUCE and not is_const(axis.dom.extent, 1)]
     for matrix, column in (loads, loads[::-1]):
         alone = all(depends(matrix, var) for var in rows)
         along = is_const(summed[0].dom.extent, 1) or contiguous_along(matrix, summed[0].var)
         if alone and along and depends(column, summed[0].var):
-            return Matvec(block, int(summed[0].dom.extent.value))  # type: ignore[attr-defined]
+            return Matvec(block, volume([summed[0].dom.extent], LONG))
     return None
 
 
@@ -86,7 +88,7 @@ def matvec(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     def apply(sch: Schedule, width: int) -> None:
         _schedule(sch, width)
 
-    for width, shortest in ((_VECTORS * lanes, 4 * _VECTORS * lanes), (lanes, 2 * lanes), (1, 0)):
+    for width, shortest in ((_VECTORS * lanes, 4 * _VECTORS * lanes), (lanes, lanes), (lanes // 2, lanes // 2), (1, 0)):
         if depth >= shortest and (lanes > 1 or width == 1):
             yield Candidate(knobs={"width": width}, price=price, apply=apply)
 

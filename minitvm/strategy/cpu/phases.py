@@ -12,21 +12,15 @@ from typing import Any
 
 from ...tir import Schedule
 from ...tir.nodes import Block
-from ..blocks import block_of, extents, is_reduction, readers
-from ..roles import Roles
+from ..blocks import block_of, extents, is_reduction, readers, volume
+from ..roles import LONG, Roles
 
 PHASED = 0.5  # cycles an element that is stored phase by phase takes
 
 
 def phase_elements(way: Roles) -> int | None:
-    """How many elements are stored phase by phase; None where the operand's vectors have no step, or are open."""
-    shape = extents(way.vectors.buffer.shape)
-    if way.step < 2 or None in shape:
-        return None
-    count = 1
-    for extent in shape:
-        count *= extent or 0
-    return count
+    """How many elements are stored phase by phase; None where the operand's vectors have no step."""
+    return volume(way.vectors.buffer.shape, LONG) if way.step > 1 else None
 
 
 def store_phases(sch: Schedule, block: Any, way: Roles) -> None:

@@ -23,5 +23,5 @@ POOLS = tuple(f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1
 
 @rule("cpu", computes(*POOLS))
 def pool(func: PrimFunc, target: Any) -> Iterator[Candidate]:
-    """Windows of any rank, plain or blocked: vectors along the last axis."""
+    """Windows of any rank on blocks, and what `window_rows` does not take: vectors along the last axis."""
     yield from block_by_block(func, target)

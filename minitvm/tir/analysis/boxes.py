@@ -18,7 +18,7 @@ from ...expr import (
     rewrite,
     substitute,
 )
-from ..conditions import all_of, conjuncts
+from ..conditions import all_of, conjuncts, is_const
 from ..nodes import (
     BlockRealize,
     Buffer,
@@ -47,7 +47,11 @@ def swept(box: Box, domains: Mapping[Var, Range], analyzer: Analyzer, buffer: Bu
 
 
 def clip(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
-    """The part of a box inside the buffer, cut where the box is shown to reach out; it may be empty."""
+    """The part of a box inside the buffer, cut where the box is shown to reach out; it may be empty.
+
+    The whole of an axis is a range of the axis' own extent, also where nothing shows that this is not negative
+    (`(n - 3) // 2 + 1` results of a convolution): an axis of a negative extent has no element, and a loop no iteration.
+    """
     clipped = []
     for r, dim in zip(box, buffer.shape, strict=True):
         start, end = r.start, r.start + r.extent
@@ -59,7 +63,8 @@ def clip(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
             clipped.append(r)
             continue
         extent = analyzer.simplify(end - start)
-        if not analyzer.can_prove(extent >= 0):
+        whole = end is dim and is_const(start, 0)
+        if not whole and not analyzer.can_prove(extent >= 0):
             extent = analyzer.simplify(binary(Max, extent, 0))
         clipped.append(Range(start, extent))
     return tuple(clipped)

@@ -42,6 +42,7 @@ from .separate_allocations import separate_allocations
 from .share_indices import share_indices
 from .share_loads import share_loads
 from .share_values import share_values
+from .shorten_loops import shorten_loops
 from .shrink_shared import shrink_shared
 from .simplify import simplify
 from .skip_zeros import skip_zeros
@@ -105,6 +106,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(share_values, "what an expression computes many times, for it was inlined at many places, is computed once"),
     _plain(unroll, "unrolled loops become sequences"),
     Pass("simplify_again", lambda func, target: simplify(func), "constants of unrolled iterations folded"),
+    _plain(shorten_loops, "loops of which a condition takes a part run over that part"),
     _plain(promote_accumulators, "an element that a loop reduces into stays in a register while it runs"),
     _plain(unmask_registers, "lanes of accumulators that nobody reads need no masks"),
     _plain(strided_stores, "stores that fill one another's gaps become one of neighbours"),

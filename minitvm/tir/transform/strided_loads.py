@@ -1,6 +1,6 @@
 """Gathers whose lanes lie in one or two rows of neighbours become loads of whole vectors and a shuffle.
 
-    A[ramp(b, 2, 16)]                                  every second element
+    A[ramp(b, 2, 16)]                                  every second element; so every third and fourth one
       ->  shuffle(A[ramp(b, 1, 16)], A[ramp(b + 15, 1, 16)]; 0, 2, .., 14, 17, 19, .., 31)
     A[ramp(0, 1, 16) % 2 * n + ramp(0, 1, 16) // 2 + b]  the elements of two rows in turn
       ->  shuffle(A[ramp(b, 1, 8)], A[ramp(b + n, 1, 8)]; 0, 8, 1, 9, .., 7, 15)
@@ -35,12 +35,12 @@ from ...expr import (
 from ..nodes import BufferLoad, PrimFunc
 from .affine import expr, linear
 
-STEP = 2
+STEPS = (2, 3, 4)  # as many vectors are loaded: with longer steps, gathering is as good
 FEWEST_LANES = 4  # with fewer, gathering is as good
 
 
 def strided_loads(func: PrimFunc) -> PrimFunc:
-    """Rewrite every load without a mask whose lanes lie in one row at every second place, or in two rows. Needs flat
+    """Rewrite every load without a mask whose lanes lie in one row a short step apart, or in two rows. Needs flat
     buffers.
 
     After `vectorize`, and after `share_loads`, which would name the whole vectors: a shuffle has to show what of a load
@@ -57,12 +57,14 @@ def _shuffled(node: Node) -> Any:
         return None
     if not isinstance(index, Ramp):
         return _from_rows(node, index)
-    if not isinstance(index.stride, IntImm) or index.stride.value != STEP:
+    if not isinstance(index.stride, IntImm) or index.stride.value not in STEPS:
         return None
-    lanes = index.lanes
-    # Element 2l lies at place 2l of the first vector, or at 2l - (lanes - 1) of the second.
-    places = tuple(STEP * lane if STEP * lane < lanes else STEP * lane + 1 for lane in range(lanes))
-    return Shuffle(_vectors(node, index.base, (0, lanes - 1), lanes), places)
+    lanes, step = index.lanes, int(index.stride.value)
+    # The last vector ends with the last element.
+    starts = (*(k * lanes for k in range(step - 1)), (lanes - 1) * (step - 1))
+    places = [min(step * lane // lanes, step - 1) for lane in range(lanes)]
+    picks = tuple(k * lanes + step * lane - starts[k] for lane, k in enumerate(places))
+    return Shuffle(_vectors(node, index.base, starts, lanes), picks)
 
 
 def _from_rows(node: BufferLoad, index: Expr) -> Shuffle | None:

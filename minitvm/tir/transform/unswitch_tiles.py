@@ -103,6 +103,10 @@ def _visit(stmt: Any, ranges: Ranges, growth: int) -> Any:
         if stmt.kind == ForKind.VECTORIZED:
             return stmt
         body = _versions(stmt.body, inner, growth) if stmt.kind != ForKind.UNROLLED else None
+        if body is None and isinstance(stmt.body, If) and stmt.body.else_case is None:
+            # Whether there is a tile at all is asked first.
+            tile = _versions(stmt.body.then_case, inner, growth) if stmt.kind != ForKind.UNROLLED else None
+            body = None if tile is None else replace(stmt.body, then_case=tile)
     elif isinstance(stmt, LetStmt):
         inner, body = dict(ranges), _versions(stmt.body, ranges, growth)
     else:

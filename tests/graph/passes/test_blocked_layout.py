@@ -615,3 +615,65 @@ def test_channels_are_joined_wherever_the_axis_is_counted_from() -> None:
         blocked_layout(graph, Target("cpu -vector_bits=256")), [x := np.ones((1, 3, 2, 4, 4), "f4")]
     )
     np.testing.assert_array_equal(found[0], interpreter.run(graph, [x])[0])
+
+
+def rows_keep_their_meaning() -> None:
+    """A depthwise convolution and both pools, with steps and margins."""
+    for op in ("nn.conv2d", "nn.max_pool2d", "nn.avg_pool2d"):
+        b = GraphBuilder()
+        x, attrs = b.input("x", (1, 3, 7, 18)), {"strides": 2, "padding": 1}
+        conv = op == "nn.conv2d"
+        made = b.op(op, x, weights(3, 1, 3, 3), groups=3, **attrs) if conv else b.op(op, x, pool_size=3, **attrs)
+        graph = b.build(made)
+        after = blocked_layout(graph, machine(8))
+        assert all(item.op.endswith("_rows") for item in after.nodes)
+        inputs = feed(graph, 0)
+        np.testing.assert_allclose(
+            interpreter.run(after, inputs)[0], interpreter.run(graph, inputs)[0], rtol=1e-4, atol=1e-5
+        )
+
+
+def test_windows_on_rows_keep_their_steps_and_margins() -> None:
+    rows_keep_their_meaning()
+
+
+@given(
+    op=st.sampled_from(["max", "avg"]), rank=st.integers(1, 3), size=st.integers(1, 3), stride=st.integers(1, 4),
+    padding=st.integers(0, 1), ceil=st.booleans(), height=st.integers(4, 10), width=st.integers(14, 40),
+    is_open=st.sampled_from(["", "h", "w", "hw"]), dtype=st.sampled_from(["float32", "float64", "int32"]),
+)  # fmt: skip
+@settings(max_examples=25)
+def test_pools_of_plain_values_are_computed_in_rows(
+    op: str, rank: int, size: int, stride: int, padding: int, ceil: bool, height: int, width: int, is_open: str,
+    dtype: str,
+) -> None:  # fmt: skip
+    """Whatever the window is, and whether its image is open; means of integers, which round, stay as they are."""
+    sides = {"z": 3, "h": height, "w": width}
+    names = "zhw"[-rank:]
+    b = GraphBuilder()
+    shape = [SizeVar(name) if name in is_open else sides[name] for name in names]
+    x = b.input("x", (2, 3, *shape), dtype)
+    attrs = {"pool_size": max(size, 1 + padding), "strides": stride, "padding": padding, "ceil_mode": ceil}
+    graph = b.build(b.op(f"nn.{op}_pool{rank}d", x, **attrs))
+    after = blocked_layout(graph, machine(8))
+    as_rows = op == "max" or dtype != "int32"
+    assert operators(after) == {f"nn.contrib_{op}_pool_rows" if as_rows else f"nn.{op}_pool{rank}d": 1}
+    data = np.random.default_rng(1).integers(-9, 9, (2, 3, *(sides[name] for name in names)))
+    inputs = {"x": data.astype(dtype)}
+    expected = interpreter.run(graph, inputs)
+    np.testing.assert_array_equal(interpreter.run(after, inputs), expected)
+    np.testing.assert_allclose(by_te(after, inputs), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "attrs"),
+    [
+        ((1, 4, 7, 7), {"pool_size": 7}),  # one window in a row
+        ((1, 4, 40, 40), {"pool_size": 5, "strides": 5}),  # few of the elements of a vector are used
+        ((1, 4, 40, 40), {"pool_size": 2, "layout": "NHWC"}),
+    ],
+)
+def test_pools_that_rows_do_not_help_stay_as_they_are(shape: tuple[int, ...], attrs: dict[str, Any]) -> None:
+    b = GraphBuilder()
+    graph = b.build(b.op("nn.max_pool2d", b.input("x", shape), **attrs))
+    assert operators(blocked_layout(graph, machine(8))) == {"nn.max_pool2d": 1}

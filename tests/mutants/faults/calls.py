@@ -88,6 +88,11 @@ BLOCKED.edit(
     "inside += [at < extent + first] if first else []",
 )
 
+ROWS = Faults("topi window_rows: calls", "minitvm.topi.window_rows", [called("blocked")])
+ROWS.edit("windows begin behind the padding", "_padded_rows", "plus(i, -margin) for", "i for")
+ROWS.edit("what fills a row may be the largest", "max_pool_rows", "lowest(data.dtype)", "const(99, data.dtype)")
+ROWS.edit("vectors that stick out read neighbours' rows", "_padded_rows", "[i < extent + margin] if", "[i < end] if")
+
 WINOGRAD = Faults("topi winograd: calls", "minitvm.topi.winograd", [called("blocked")])
 WINOGRAD.edit(
     "the right end of Winograd's strips goes by the right padding",

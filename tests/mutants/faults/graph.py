@@ -42,6 +42,7 @@ from tests.graph.passes.test_blocked_layout import (
     parts_keep_their_meaning,
     phases_keep_their_meaning,
     reductions_keep_their_meaning,
+    rows_keep_their_meaning,
 )
 from tests.graph.passes.test_channel_use import uses_are_counted
 from tests.graph.test_passes import slices_of_what_was_joined, test_a_third_power_is_two_products
@@ -221,6 +222,11 @@ NORMS.edit("weights of channels in another order", "channel_norm", "blocking.dat
 POOLS = Faults("graph blocked_layout (pools)", PASSES + "blocked_sums",
                [graphs(in_blocks, "blocked_layout", ("conv2d", "pool"))])  # fmt: skip
 POOLS.edit("pools without their padding", "pool2d", "(*before, 0, *after, 0)", "(0, 0, 0, 0, 0, 0)")
+ROWS = Faults("graph blocked_layout (rows)", PASSES + "plain_rows",
+              [by_hand("windows on rows", rows_keep_their_meaning)])  # fmt: skip
+ROWS.edit("padding counts as zeros", "pool", "dict(item.attrs)",
+          "{k: v or k == 'count_include_pad' for k, v in item.attrs.items()}")  # fmt: skip
+ROWS.edit("windows without their padding", "depthwise", '("strides", "padding", "dilation")', '("strides", "dilation")')
 SUMS = Faults("graph blocked_layout (sums)", PASSES + "blocked_sums",
               [by_hand("sums of channels", reductions_keep_their_meaning)])  # fmt: skip
 SUMS.edit("what fills a block is summed", "reduction", "int(data.shape[1]) % width or", "")
@@ -359,7 +365,7 @@ CONVOLUTION.edit(
 )
 POOL = Faults("graph pool", "minitvm.topi.pool", [networks(("pool", "pool", "unary"), largest=2)])
 POOL.edit("padding may win", "_max_pool", "lowest(data.dtype)", "const(0, data.dtype)")
-POOL.edit("the mean over one element more", "_Windows._counted", "return last - first + 1", "return last - first + 2")
+POOL.edit("the mean over one element more", "Windows._counted", "return last - first + 1", "return last - first + 2")
 REDUCTION = Faults("graph reductions", "minitvm.tir.op", [networks(("reduction", "arg", "unary"), largest=2)])
 REDUCTION.edit(
     "a maximum starts at zero",

@@ -8,6 +8,7 @@ from tests.tir.test_strides import IN_LOOPS, test_parts_of_an_allocation_do_not_
 from tests.tir.transform.test_hoist_conditions import divisions_stay_guarded, ends_that_an_init_changes
 from tests.tir.transform.test_join_parallel_loops import test_by_hand as loops_beside
 from tests.tir.transform.test_negative_extents import LOOPS, test_loops_run_as_often_as_they_did
+from tests.tir.transform.test_shorten_loops import each_form_runs_the_same_iterations
 from tests.tir.transform.test_strided_stores import gaps_are_filled
 from tests.tir.transform.test_vector_indices import all_vectors
 from tests.tir.transform.test_vectorize import (
@@ -579,11 +580,24 @@ ANYWAY.edit("one load of a condition is done anyway", "_Vectorizer.is_read", "re
 # -- strided_loads
 
 STRIDED = Faults("strided_loads", TRANSFORM + "strided_loads", [LONG, CHAINS])
-STRIDED.edit("the second vector an element further", "_shuffled", "(0, lanes - 1), lanes)", "(0, lanes), lanes)")
-STRIDED.edit("elements of the second vector one off", "_shuffled", "else STEP * lane + 1 for", "else STEP * lane for")
-
+STRIDED.edit(
+    "the last vector an element further", "_shuffled", "(lanes - 1) * (step - 1))", "(lanes - 1) * (step - 1) + 1)"
+)
+STRIDED.edit("elements of later vectors are those of the first", "_shuffled", "k * lanes + step * lane", "step * lane")
 STRIDED.edit(
     "what is subtracted from all lanes is lost", "_lanes", "if right[0] is not None:", "if False:", by=[KERNELS]
+)
+
+# -- shorten_loops
+
+SHORTEN = Faults("shorten_loops", TRANSFORM + "shorten_loops", [by_hand("loops", each_form_runs_the_same_iterations)])
+SHORTEN.edit("a quotient of a bound is rounded down", "_bound", "step - 1 - rest.const", "-rest.const")
+SHORTEN.edit("the first iteration is left out", "_bound", "before // -step) + 1", "before // -step) + 2")
+SHORTEN.edit(
+    "what is left of a condition is lost",
+    "_shortened",
+    "if left else body.then_case",
+    "if not left else body.then_case",
 )
 
 # -- strided_stores

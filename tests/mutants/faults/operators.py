@@ -6,13 +6,13 @@ from ..siblings import called, imported
 TE_POOL = Faults("topi pool", "minitvm.topi.pool", [imported("pool")])
 TE_POOL.edit(
     "with ceil_mode a window may begin right behind the input",
-    "_Windows._count",
+    "Windows._count",
     "(self.before[axis] + s - 1)) // s)",
     "(self.before[axis] + s)) // s)",
 )
 TE_POOL.edit(
     "dilated windows count a tap in the padding",
-    "_Windows._counted",
+    "Windows._counted",
     "te.maximum((low - start + (l - 1)) // l, 0)",
     "te.maximum((low - start) // l, 0)",
 )

@@ -489,6 +489,12 @@ def _blocked() -> list[Call]:
             exact=True,
         ),
         Call("nn.contrib_depthwise_conv2d_rows", (f(1, 3, 5, 7), f(3, 1, 3, 3)), {**attrs, "lanes": 4, "tile": 2}),
+        *(
+            Call(f"nn.contrib_{kind}_pool_rows", (f(1, 2, *extents),), {**window, "lanes": 4, "tile": 3}, exact=exact)
+            for kind, exact in (("max", True), ("avg", False))
+            for extents in ((9,), (7, 9), (3, 5, 6))
+            for window in ({"pool_size": 3, "strides": 2, "padding": 1}, {"pool_size": 2, "ceil_mode": True})
+        ),
         Call("nn.contrib_dense_packed", (f(3, 5), f(2, 5, 4))),
         Call("nn.contrib_dense_packed", (f(2, 3, 3, 5), f(2, 3, 2, 5, 4)), {"units": 7}),
         Call("layout.words", (i(2, 8, low=0, high=255, dtype="uint8"),), exact=True),

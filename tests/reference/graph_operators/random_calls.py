@@ -213,8 +213,14 @@ def _blocked(d: Drawing) -> Call:
     if kind == "depthwise":
         w = d.data([blocks, *kernel, block])
         return Call("nn.contrib_depthwise_conv2d_NCHWc", (d.data([1, blocks, *extents, block]), w), attrs)
+    rows = {"lanes": d.one(2, 4), "tile": d.one(1, 3)}
+    if d.int(0, 1):
+        size = [min(k, n) for k, n in zip(kernel, extents, strict=True)]
+        rows["padding"] = min(d.int(0, 1), min(size) - 1)
+        window = {"pool_size": size, "strides": attrs["strides"], "ceil_mode": bool(d.int(0, 1)), **rows}
+        return Call(f"nn.contrib_{d.one('max', 'avg')}_pool_rows", (d.data([1, blocks, *extents]),), window)
     inputs = (d.data([1, blocks, *extents]), d.data([blocks, 1, *kernel]))
-    return Call("nn.contrib_depthwise_conv2d_rows", inputs, {**attrs, "lanes": d.one(2, 4), "tile": d.one(1, 3)})
+    return Call("nn.contrib_depthwise_conv2d_rows", inputs, {**attrs, **rows})
 
 
 # ---- sums and order --------------------------------------------------------------------------------------------------

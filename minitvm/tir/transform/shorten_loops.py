@@ -1,0 +1,67 @@
+"""Loops of which a condition takes a part become loops over that part.
+
+    for i in 36: if b*32 + i < n and 2 <= b*32 + i: S
+      ->  for i in range(max(0, 2 - b*32), min(36, n - b*32)): S
+
+A tile that may stick out of an open extent asks in each iteration whether there is such an iteration. A condition that
+is linear in the loop's variable holds for the first iterations, or for the last ones: where it ends is computed once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import Expr, Max, Min, Node, Var, const, find, replace, rewrite_statements
+from ..conditions import all_of, always_defined, conjuncts, reads_memory
+from ..nodes import For, ForKind, If, PrimFunc
+from .affine import Affine, coefficient, expr, moves, slack
+from .simplify import fold
+
+
+def shorten_loops(func: PrimFunc) -> PrimFunc:
+    """Make the bounds of serial loops of what their bodies ask first. Threads of a grid keep their conditions."""
+    if any(loop.thread is not None for loop in find(func.body, For)):
+        return func
+    return func.with_body(rewrite_statements(func.body, _shortened))
+
+
+def _shortened(loop: Node) -> Any:
+    if not isinstance(loop, For) or loop.kind != ForKind.SERIAL or loop.annotations:
+        return None
+    body = loop.body
+    if not isinstance(body, If) or body.else_case is not None:
+        return None
+    low, high, left = loop.start, loop.start + loop.extent, []
+    for condition in conjuncts(body.condition):
+        bound = _bound(condition, loop.var)
+        if bound is None:
+            left.append(condition)
+            continue
+        first, end = bound
+        low = low if first is None else Max(low, first)
+        high = high if end is None else Min(high, end)
+    if len(left) == len(conjuncts(body.condition)):
+        return None
+    dtype = loop.var.dtype
+    extent = Max(high - low, const(0, dtype))
+    inside = If(all_of(left), body.then_case) if left else body.then_case
+    return replace(loop, start=fold(low, {}), extent=fold(extent, {}), body=inside)
+
+
+def _bound(condition: Expr, var: Var) -> tuple[Expr | None, Expr | None] | None:
+    """The first value of a variable for which a condition holds, and the one behind the last; None for no end.
+
+    f + c*v < 0  <=>  v < ceil(-f / c)        f - c*v < 0  <=>  floor(f / c) < v        for c > 0
+    """
+    form = slack(condition) if not reads_memory(condition) and always_defined(condition) else None
+    step = 0 if form is None else coefficient(form, var)
+    if form is None or step == 0:
+        return None
+    rest = form.without(var)
+    if moves(rest, [var]):
+        return None
+    if step > 0:
+        behind = expr(Affine({term: -times for term, times in rest.terms.items()}, step - 1 - rest.const), var.dtype)
+        return None, behind if step == 1 else behind // step
+    before = expr(rest, var.dtype)
+    return (before if step == -1 else before // -step) + 1, None
