@@ -116,7 +116,7 @@ def _profile(
                 _values(executable, group.steps, sizes), _refusal(executable, group),
             )
         )  # fmt: skip
-    totals = (stamps[:, 0, -1] - stamps[:, 0, 0]) * 1e-9
+    totals = _spans(stamps, 0, -1).max(axis=1)
     best = int(np.argmin(totals))
     return Profile(
         executable.name, peak, len(totals), float(totals[best]), float(min(plain)), tuple(rows),
@@ -127,7 +127,7 @@ def _profile(
 def _times(executable: Executable, stamps: Any, group: _Group) -> tuple[float, float]:
     """(seconds, part of the team's time spent waiting) of an operator, in its best run."""
     first, last = group.steps.start, group.steps.stop
-    seconds = (stamps[:, 0, last] - stamps[:, 0, first]) * 1e-9
+    seconds = _spans(stamps, first, last).mean(axis=1)
     busy = np.zeros(len(stamps))
     for step in group.steps:
         what = executable.steps[step]
@@ -139,6 +139,15 @@ def _times(executable: Executable, stamps: Any, group: _Group) -> tuple[float, f
     best = int(np.argmin(seconds))
     team = seconds[best] * stamps.shape[1]
     return float(seconds[best]), float(np.clip(1 - busy[best] / team, 0, 1)) if team else 0.0
+
+
+def _spans(stamps: Any, first: int, last: int) -> Any:
+    """Seconds of each run and thread between two stamps; a thread that took no part has no stamp, and that of thread 0.
+
+    Threads help each other: any one of them may come to an operator when all is done.
+    """
+    begin, end = stamps[:, :, first], stamps[:, :, last]
+    return np.where((begin != 0) & (end != 0), end - begin, (end - begin)[:, :1]) * 1e-9
 
 
 def _timeline(executable: Executable, stamps: Any, groups: Sequence[_Group]) -> tuple[Any, ...]:

@@ -14,12 +14,13 @@ from .machine import Machine
 class Row:
     """One operator: its time, its work, and a lower bound of the time that the machine needs for that work.
 
-    `seconds` is the time from thread 0's arrival at the operator until all threads have finished it; `waiting` is the
-    part of the team's time that threads spend at its barriers with nothing to do. Operators that need nothing of one
-    another have no barrier between them: what threads wait for them counts as the last one's. `flops` are operations on
-    data (floats, or integers in a quantised network), `bytes` the bytes that its kernels read and write, each byte once
-    per kernel. `compute_seconds` is the time of the operations at the machine's peak, where an addition without a
-    multiplication counts as both; `memory_seconds` is the time of the bytes, `levels` its parts by level of memory.
+    `seconds` is the time from a thread's arrival at the operator to its arrival at the next one, in the mean of the
+    threads: what one thread does for another counts as its share. `waiting` is the part of the team's time that threads
+    spend at its barriers with nothing to do. Operators that need nothing of one another have no barrier between them:
+    what threads wait for them counts as the last one's. `flops` are operations on data (floats, or integers in a
+    quantised network), `bytes` the bytes that its kernels read and write, each byte once per kernel. `compute_seconds`
+    is the time of the operations at the machine's peak, where an addition without a multiplication counts as both;
+    `memory_seconds` is the time of the bytes, `levels` its parts by level of memory.
     `exact` is false if only a run can determine the work. `values` are the model's names for the operator's results.
     `refusal` is why the operator does not run on the machine that the network was compiled for, "" if it does.
     """

@@ -6,6 +6,7 @@ import json
 from itertools import pairwise
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,18 @@ def test_times_add_up(profiled: tuple[GraphModule, Profile]) -> None:
     assert all(row.seconds > 0 and 0 <= row.waiting <= 1 for row in profile.rows)
     assert sum(row.seconds for row in profile.rows) <= profile.seconds * 1.0001
     assert 0 < profile.plain_seconds < 10
+
+
+def test_what_one_thread_does_for_another_is_shared() -> None:
+    """Thread 0 was held up in front of the second of two operators; when it came, another one had done it alone."""
+    late = [[100, 5_000, 5_001], [100, 1_000, 5_001]]
+    usual = [[100, 1_000, 3_100], [100, 1_000, 3_100]]
+    absent = [[100, 1_000, 3_100], [0, 0, 0]]
+    executable = SimpleNamespace(steps=(None, None))
+    groups = [measure._Group("f", range(1)), measure._Group("g", range(1, 2))]
+    for runs, wanted in (([late], [2_900, 2_001]), ([late, usual], [900, 2_001]), ([absent], [900, 2_100])):
+        times = [measure._times(executable, np.array(runs), group)[0] for group in groups]
+        np.testing.assert_allclose(times, [one * 1e-9 for one in wanted])
 
 
 def test_work_is_counted_not_guessed(profiled: tuple[GraphModule, Profile]) -> None:
