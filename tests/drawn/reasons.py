@@ -23,6 +23,7 @@ REASONS: dict[Row, str] = {
        for what in ("pass changes", "pass changes nothing")},
     **{(what, "reuse_workspaces"): "workspaces of open size: tests/tir/transform/test_reuse_workspaces.py"
        for what in ("pass changes", "pass changes nothing")},
+    ("pass changes", "shorten_loops"): "tiles of open extents: tests/tir/transform/test_shorten_loops.py",
     ("storage scope", "warpgroup"): "sums of warpgroups: tests/strategy/test_warpgroups.py",
     ("graph pass changes", "attention"): "scores larger than a cache: tests/graph/passes/test_attention.py",
     ("graph pass changes", "byte_tables"): "quantised networks: tests/graph/passes/test_byte_tables.py",

@@ -234,6 +234,7 @@ def _operators(tally: Tally, draw: Draw, name: str) -> None:
     graph = graph_of(random_call(name, draw(st.integers(0, 999))))
     tally.graph(graph)
     for node in optimize(graph, CPU, callback=tally.graph_pass).nodes:
+        tally.graph(node.attrs["graph"])  # passes make other operators of it
         func = to_prim_func(node)
         tally.program(func)
         _lowered(tally, strategy.schedule(func, CPU).func, CPU)

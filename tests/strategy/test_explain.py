@@ -108,7 +108,7 @@ def test_footprints_shrink_inwards_and_begin_with_everything() -> None:
 
 
 @pytest.mark.parametrize(("op", "rule"), [
-    ("dense", "contraction"), ("depthwise", "depthwise_conv2d"), ("pool", "pool"), ("softmax", "rows"),
+    ("dense", "contraction"), ("depthwise", "window_rows"), ("pool", "window_rows"), ("softmax", "rows"),
 ])  # fmt: skip
 def test_every_kind_of_operator_is_told_about(op: str, rule: str) -> None:
     b = GraphBuilder("layer")
