@@ -14,13 +14,11 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-import minitvm
 from minitvm import models, profile
-from minitvm.interop.to_onnx import to_onnx
 from minitvm.profile.machine import measure
 from minitvm.target import Target
 
-from . import harness, peers
+from . import harness, networks
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +48,10 @@ def share_of_roofline(found: profile.Profile) -> float:
 
 def measured(name: str, threads: int) -> Ceiling:
     """One network beside the faster peer, and on the roofline."""
-    graph = models.get(name)
-    inputs = models.example_inputs(graph)
-    module = minitvm.build(graph, threads=threads)
-    others = peers.all_of(to_onnx(graph), inputs, threads)
-    medians = harness.beside(name, lambda: module(**inputs), others, threads=threads)
-    who = min(others, key=lambda one: medians[one])
-    row = harness.Row(name, threads, medians["ours"], medians[who], who, 0.0)
+    module, inputs, medians = networks.timed(name, threads)
+    ours = medians.pop("ours")
+    who = min(medians, key=lambda one: medians[one])
+    row = harness.Row(name, threads, ours, medians[who], who, 0.0)
     return Ceiling(row, share_of_roofline(module.profile(**inputs)))
 
 

@@ -6,6 +6,7 @@ Run `python -m benchmarks.networks [resnet18 ...]`.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import minitvm
 from minitvm import models
@@ -21,17 +22,23 @@ SETS = {
 }
 
 
-def measured(name: str, threads: int) -> list[harness.Row]:
-    """One network beside each peer, after a check that they agree."""
+def timed(name: str, threads: int) -> tuple[Any, dict[str, Any], dict[str, float]]:
+    """The module of a network, its inputs, and the medians of "ours" and each peer, after a check that they agree."""
     graph = models.get(name)
     inputs = models.example_inputs(graph)
     module = minitvm.build(graph, threads=threads)
     others = peers.all_of(to_onnx(graph), inputs, threads)
-    medians = harness.beside(name, lambda: module(**inputs), others, threads=threads)
-    asked = list(others) if name in models.MORE else ["ONNX Runtime"]
+    return module, inputs, harness.beside(name, lambda: module(**inputs), others, threads=threads)
+
+
+def measured(name: str, threads: int) -> list[harness.Row]:
+    """One network beside each peer."""
+    _, _, medians = timed(name, threads)
+    ours = medians.pop("ours")
+    asked = list(medians) if name in models.MORE else ["ONNX Runtime"]
     return [
-        harness.Row(name, threads, medians["ours"], medians[who], who, WANTED[name] if who in asked else 0.0)
-        for who in others
+        harness.Row(name, threads, ours, peer, who, WANTED[name] if who in asked else 0.0)
+        for who, peer in medians.items()
     ]
 
 

@@ -43,7 +43,7 @@ from minitvm.tune.residual import Point, Residual
 from minitvm.tune.search import BATCH
 from minitvm.tune.task import function_task
 
-from .sketches import HELD_OUT, OPERATORS, SKETCHES, function_of, model_of, tasks_of
+from .sketches import EVERY, SKETCHES, function_of, model_of, tasks_of
 
 WITHIN, NEAR = 1.25, 1.5
 WANTED = 0.8
@@ -100,7 +100,7 @@ def points(records: Sequence[Record]) -> list[Known]:
 def tasks_named(networks: Sequence[str]) -> dict[str, tuple[str, Task]]:
     """The operators whose records can be priced again, with their names, by their keys."""
     found: dict[str, tuple[str, Task]] = {}
-    for name in (*OPERATORS, *HELD_OUT):
+    for name in EVERY:
         alone = [function_task(function_of(name), Target("cpu"), SKETCHES)]
         found |= {one.key: (name, one) for one in (*tasks_of(name, model_of(name)[0], False), *alone)}
     for network in networks:

@@ -53,6 +53,7 @@ HELD_OUT: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]
     "grouped5x5": ("conv2d", (1, 96, 40, 40), (96, 24, 5, 5), {"padding": 2, "groups": 4}),
     "transposed20": ("conv2d_transpose", (1, 96, 20, 20), (96, 48, 4, 4), {"padding": 1, "strides": 2}),
 }
+EVERY = {**OPERATORS, **HELD_OUT}
 DATA, WEIGHT = (0, 2, 3, 1), (2, 3, 1, 0)  # the axes of NCHW in the order of NHWC, and of OIHW in that of HWIO
 SKETCHES = ("sketch",)
 WANTED = 1.0
@@ -60,7 +61,7 @@ WANTED = 1.0
 
 def model_of(name: str) -> tuple[Any, np.ndarray]:
     """The operator as a model of its own with random weights, in NCHW, and an input for it."""
-    op, data_shape, weight_shape, attrs = {**OPERATORS, **HELD_OUT}[name]
+    op, data_shape, weight_shape, attrs = EVERY[name]
     rng = np.random.default_rng(0)
     data, weight = (rng.standard_normal(shape, dtype=np.float32) for shape in (data_shape, weight_shape))
     b = minitvm.graph.GraphBuilder(name)
@@ -69,7 +70,7 @@ def model_of(name: str) -> tuple[Any, np.ndarray]:
 
 def function_of(name: str) -> PrimFunc:
     """The operator as a function of level 3, that in NHWC in the order of its axes."""
-    op, data_shape, weight_shape, attrs = {**OPERATORS, **HELD_OUT}[name]
+    op, data_shape, weight_shape, attrs = EVERY[name]
     if name == "nhwc":
         data_shape, weight_shape = (tuple(s[a] for a in o) for s, o in ((data_shape, DATA), (weight_shape, WEIGHT)))
         attrs = {**attrs, "data_layout": "NHWC", "kernel_layout": "HWIO"}

@@ -92,7 +92,7 @@ def _tune(options: argparse.Namespace) -> int:
         network = Network(graph, code_target(target))
         if options.workers is not None:
             measuring = on_farm(options.workers, target, options.key, security=farm.security(options))
-        if options.workers is None and (options.budget is None or options.budget >= _WORTH_A_CLOCK):
+        elif options.budget is None or options.budget >= _WORTH_A_CLOCK:
             measure_clock(tasks)
         with _Progress() as progress:
             tuned = tune_tasks(

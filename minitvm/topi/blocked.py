@@ -23,7 +23,7 @@ SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}  # names of the spatial
 
 __all__ = [
     "block_axis", "conv2d_nchwc", "conv3d_nchwc", "dense_packed", "depthwise_conv2d_nchwc", "pack_weights",
-     "unblock_axis",
+    "unblock_axis",
 ]  # fmt: skip
 
 

@@ -72,9 +72,12 @@ def resize(
     return result if exact else elementwise(result, lambda v: _toward_zero(v).astype(data.dtype), "cast")
 
 
+SHORT_OF_ONE = 2.0**-10  # by how much less than an integer rounding may leave a sum of weights times integers
+
+
 def _toward_zero(value: Expr) -> Expr:
     """A sum of weighted integers as an integer: a sum that rounding left just short of an integer is that integer."""
-    short = const(2.0**-10, value.dtype)
+    short = const(SHORT_OF_ONE, value.dtype)
     return te.trunc(te.select(value < 0, value - short, value + short))
 
 

@@ -90,18 +90,20 @@ class Task:
 
 def clock(target: Target) -> float:
     """How many times the clock that a target names its machine was measured to have; 1 where that is not known."""
-    here = Target("cpu")
-    if target.code_identity() != here.code_identity():
-        return 1.0
-    measured = known(here.description.cores)
+    measured = known(target.description.cores) if _is_here(target) else None
     return 1.0 if measured is None else measured.clock
 
 
 def measure_clock(tasks: Sequence[Task]) -> None:
     """Measure the clock of this machine, which takes 2 s the first time, where it is the target of a task."""
-    here = Target("cpu")
-    if any(task.target.code_identity() == here.code_identity() for task in tasks):
+    here = next((task.target for task in tasks if _is_here(task.target)), None)
+    if here is not None:
         machine(here.description.cores)
+
+
+def _is_here(target: Target) -> bool:
+    """Whether a target is this machine's CPU."""
+    return target.code_identity() == Target("cpu").code_identity()
 
 
 def device_of(target: Target) -> str:

@@ -70,8 +70,8 @@ def _splits(item: OpNode) -> bool:
     """Whether an operator is a transposed convolution of floats; those of integers sum in the dtype of the data.
 
     The taps of an open kernel are not known, and so not which of them meet a phase; and of an open number of filters it
-    is not known that the phases divide it. Along an open axis no phase may cut
-    data off: whether a row is left is known in a run only, and with it how long the phase is.
+    is not known that the phases divide it. Along an open axis no phase may cut data off: whether a row is left is known
+    in a run only, and with it how long the phase is.
     """
     if not item.op.endswith("d_transpose") or not item.output.dtype.is_float or 0 in item.output.shape:
         return False

@@ -28,8 +28,7 @@ from ..epilogues import epilogue
 from ..register_tile import tile_reduction
 from ..registry import rule
 from .conv2d import schedule_other_blocks
-from .model import KERNEL_EFFICIENCY
-from .register_tile import accumulators, chain_cycles, tile_in_registers
+from .register_tile import accumulators, tile_in_registers, window_cycles
 from .tasks import in_parallel
 from .tiling import cpu_of
 
@@ -52,7 +51,7 @@ def depthwise_conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     stride = max(1, (copied - volume(taps[:1])) // max(1, height - 1))
 
     def price(pixels: int, near: bool = False, cached_rows: int = 1) -> Cost:
-        compute = _steps(steps, pixels, kept, cpu)
+        compute = window_cycles(steps, pixels, kept, cpu)
         if not line:
             return Cost(compute)
         planes = volume(shape[:2])
@@ -109,9 +108,3 @@ def _rows_in_cache(shape: list[int | None], padded: Block, cpu: Any) -> list[int
 def _line(padded: Block) -> int:
     """Bytes of a row of the padded copy."""
     return padded.writes[0].buffer.dtype.bytes * volume(shape_written(padded)[3:])
-
-
-def _steps(steps: int, results: int, kept: int, cpu: Any) -> float:
-    """Cycles of so many multiply-adds of vectors, each with a load; a vector of weights serves `results` of them."""
-    loads = (1 + 1 / results) / cpu.loads
-    return steps * (chain_cycles(results, kept, cpu) + loads) / 2 / KERNEL_EFFICIENCY

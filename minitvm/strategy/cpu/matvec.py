@@ -34,9 +34,8 @@ _VECTORS = 4
 class Matvec:
     """A block `C[i..] += A[f(i, k)] * b[g(i, k)]` whose sum lies along rows of A.
 
-    `depth` is the extent of k, a long one where that is open.
-
-    Each of the iterators i is an index of A. In a batch of products some are of b, too.
+    `depth` is the extent of k, a long one where that is open. Each of the iterators i is an index of A. In a batch of
+    products some are of b, too.
     """
 
     block: Block

@@ -15,6 +15,7 @@ from ..blocks import block_of
 from ..epilogues import epilogue
 from ..register_tile import tile_reduction
 from ..roles import Axis, join_axes
+from .model import KERNEL_EFFICIENCY
 from .tasks import in_parallel
 from .tiling import cpu_of
 
@@ -64,3 +65,9 @@ def chain_cycles(results: int, kept: int, cpu: Any) -> float:
     """
     spilled = max(0, results - kept) * 2 / cpu.loads
     return (max(results / cpu.fma_ports, float(cpu.fma_latency)) + spilled) / results
+
+
+def window_cycles(steps: int, results: int, kept: int, cpu: Any) -> float:
+    """Cycles of so many terms of windows, vectors each with a load; a vector of weights serves `results` of them."""
+    loads = (1 + 1 / results) / cpu.loads
+    return steps * (chain_cycles(results, kept, cpu) + loads) / 2 / KERNEL_EFFICIENCY

@@ -42,8 +42,7 @@ from ..registry import rule
 from ..roles import LONG
 from .conv2d import schedule_other_blocks
 from .generic import parallelized, work
-from .model import KERNEL_EFFICIENCY
-from .register_tile import accumulators, chain_cycles
+from .register_tile import accumulators, window_cycles
 from .tiling import cpu_of
 
 _WINDOWS, _PADDED = "window_rows", "rows_pad"
@@ -103,9 +102,7 @@ def window_rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     steps = outer * (height or LONG) * (row_vectors or LONG // what.lanes) * what.taps
 
     def price(rows: int, vectors: int, patch_rows: int, patch_vectors: int) -> Cost:
-        held = rows * vectors
-        loads = (1 + 1 / held) / cpu.loads
-        compute = steps * (chain_cycles(held, kept, cpu) + loads) / 2 / KERNEL_EFFICIENCY
+        compute = window_cycles(steps, rows * vectors, kept, cpu)
         patches = ceil((height or LONG) / patch_rows) * ceil((row_vectors or LONG // what.lanes) / patch_vectors)
         return Cost(compute, outer * patches * what.patch(patch_rows, patch_vectors) * 2 / cpu.l2_rate)
 

@@ -102,11 +102,7 @@ def _visit(stmt: Any, ranges: Ranges, growth: int) -> Any:
         inner = dict(with_loop(stmt, ranges))
         if stmt.kind == ForKind.VECTORIZED:
             return stmt
-        body = _versions(stmt.body, inner, growth) if stmt.kind != ForKind.UNROLLED else None
-        if body is None and isinstance(stmt.body, If) and stmt.body.else_case is None:
-            # Whether there is a tile at all is asked first.
-            tile = _versions(stmt.body.then_case, inner, growth) if stmt.kind != ForKind.UNROLLED else None
-            body = None if tile is None else replace(stmt.body, then_case=tile)
+        body = _of_tile(stmt.body, inner, growth) if stmt.kind != ForKind.UNROLLED else None
     elif isinstance(stmt, LetStmt):
         inner, body = dict(ranges), _versions(stmt.body, ranges, growth)
     else:
@@ -114,6 +110,15 @@ def _visit(stmt: Any, ranges: Ranges, growth: int) -> Any:
     if body is None:
         body = _visit(stmt.body, inner, growth)
     return stmt if body is stmt.body else replace(stmt, body=body)
+
+
+def _of_tile(body: Stmt, ranges: Ranges, growth: int) -> Any:
+    """The versions of a loop's body, or of what stands in it behind the question whether there is a tile at all."""
+    versions = _versions(body, ranges, growth)
+    if versions is not None or not isinstance(body, If) or body.else_case is not None:
+        return versions
+    tile = _versions(body.then_case, ranges, growth)
+    return None if tile is None else replace(body, then_case=tile)
 
 
 def _versions(body: Stmt, ranges: Ranges, growth: int, own: frozenset[Buffer] = frozenset()) -> Stmt | None:

@@ -33,15 +33,15 @@ def _register(onnx_name: str, relay: str, axes_since: int) -> None:
         return _reduce(n, relay, listed)
 
 
+# Reductions whose operators take floats alone. ONNX has them of integers too, rounded toward zero.
+_LOGARITHMS = ("log_sum", "logsumexp")
+
+
 def _reduce(n: NodeContext, relay: str, axes: tuple[int, ...] | None) -> Any:
     x = n[0]
     whole = relay in _LOGARITHMS and not x.dtype.is_float
     reduced = n.op(relay, n.cast(x, "float64") if whole else x, axis=axes, keepdims=bool(n.attr("keepdims", 1)))
     return n.cast(reduced, str(x.dtype)) if whole else reduced
-
-
-# Reductions whose operators take floats alone. ONNX has them of integers too, rounded toward zero.
-_LOGARITHMS = ("log_sum", "logsumexp")
 
 
 # Reductions that are not those of one axis after the other: what is done before, by which reduction, and behind.

@@ -11,6 +11,7 @@ import numpy as np
 from ....errors import ModelError
 from ....expr import Expr
 from ....graph.nodes import Dim
+from ....topi.resize import SHORT_OF_ONE
 from ....topi.shapes import same, simple
 from ...operand import Operand
 from ...symbolic import Quotient, scaled
@@ -143,7 +144,7 @@ def _cropped(n: NodeContext, roi: Operand, axes: tuple[int, ...], attrs: dict[st
 
 def _toward_zero(n: NodeContext, sums: Operand, dtype: str) -> Any:
     """Sums of weighted integers as integers; one that rounding left just short of an integer is that integer."""
-    short = n.op("multiply", n.op("sign", sums), np.array(2.0**-10, sums.dtype.numpy))
+    short = n.op("multiply", n.op("sign", sums), np.array(SHORT_OF_ONE, sums.dtype.numpy))
     return n.cast(n.op("trunc", n.op("add", sums, short)), dtype)
 
 
