@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
@@ -29,7 +30,8 @@ from .lowering import (
     to_units,
 )
 from .lowering.units import named
-from .records.lookup import decisions
+from .records.lookup import algorithms, decisions
+from .strategy.algorithms import decided_algorithms
 from .target import Target
 from .tir.nodes import IRModule, PrimFunc
 
@@ -202,7 +204,7 @@ def lower(
     graph = to_graph(model, shapes, params, stop_before, states, max_length)
     if stop_at == "graph":
         return graph
-    fused = optimize_graph(graph, machine, callback, accuracy)
+    fused = optimize_graph(graph, machine, callback, accuracy, tuned)
     if stop_at == "fused":
         return fused
     nodes = _selected(fused, only)
@@ -307,7 +309,19 @@ def compile_executable(
     if isinstance(model, PrimFunc | IRModule):
         return link_function(lower_function(_single(model), target, callback), target.brief)
     graph = to_graph(model)
-    fused = optimize_graph(graph, target, callback, accuracy)
+    fused = optimize_graph(graph, target, callback, accuracy, tuned)
+    return compile_fused(graph, fused, target, callback, progress, tuned)
+
+
+def compile_fused(
+    graph: Any,
+    fused: Any,
+    target: Target,
+    callback: PassCallback | None = None,
+    progress: Progress | None = None,
+    tuned: str | None = None,
+) -> x.Executable:
+    """The executable of a graph that is `fused` after its passes."""
     level = level_of(fused)
     units = units_of(level)
     needed = [node for inner in level.all() for node in inner.graph.nodes if inner.needs_function(node)]
@@ -350,14 +364,26 @@ def _descend(
     return "\n\n".join(lower_function(scheduled, target, callback).sources.values())
 
 
-def optimize_graph(graph: Any, target: Target, callback: PassCallback | None = None, accuracy: str = "fast") -> Any:
-    """The graph after all of its passes: every node is a fused operator."""
+def optimize_graph(
+    graph: Any,
+    target: Target,
+    callback: PassCallback | None = None,
+    accuracy: str = "fast",
+    tuned: str | None = None,
+) -> Any:
+    """The graph after all of its passes: every node is a fused operator.
+
+    Convolutions get the algorithms that won in the records `tuned` (see `build`); without any, those of the innermost
+    `decided_algorithms`, or of the formula.
+    """
     from .graph.passes.pipeline import optimize
 
     def evaluate(node: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         return evaluate_node(node, arrays, host_of(target))
 
-    return optimize(graph, target, evaluate=evaluate, callback=callback, accuracy=accuracy)
+    recorded = algorithms(target, tuned)
+    with decided_algorithms(recorded) if recorded else nullcontext():
+        return optimize(graph, target, evaluate=evaluate, callback=callback, accuracy=accuracy)
 
 
 def evaluate_node(node: Any, arrays: Sequence[np.ndarray], target: Target) -> list[np.ndarray]:

@@ -17,6 +17,7 @@ from . import farm
 from . import options as opt
 
 if TYPE_CHECKING:
+    from ..records.database import Database
     from ..tune.network import Status, Tuned
     from ..tune.task import Task
 
@@ -80,24 +81,22 @@ def _tune(options: argparse.Namespace) -> int:
 
     from ..build import code_target
     from ..records.database import Database
-    from ..tune.confirm import Network
-    from ..tune.network import RUNS, on_farm, tune_tasks
+    from ..tune.builds import Network
+    from ..tune.network import RUNS, on_farm, tune_network
     from ..tune.task import measure_clock
 
     start = time.monotonic()
     with Database.open(options.db) as database:
-        graph = opt.read_graph(options.model, options.shape)
-        tasks = _tasks_of(options, graph)
-        measuring, target = None, opt.target(options.target)
-        network = Network(graph, code_target(target))
+        measuring, target = None, code_target(opt.target(options.target))
+        network = Network(opt.read_graph(options.model, options.shape), target)
         if options.workers is not None:
             measuring = on_farm(options.workers, target, options.key, security=farm.security(options))
         elif options.budget is None or options.budget >= _WORTH_A_CLOCK:
-            measure_clock(tasks)
+            measure_clock(target)
         with _Progress() as progress:
-            tuned = tune_tasks(
-                tasks, database, start, options.budget, options.trials, options.seed, progress.report,
-                options.runs or RUNS, measuring=measuring, network=network,
+            tuned = tune_network(
+                network, database, start, options.budget, options.trials, options.seed, progress.report,
+                options.runs or RUNS, measuring, options.op,
             )  # fmt: skip
         for line in summary(tuned):
             print(line)
@@ -115,7 +114,8 @@ _ENDED = {
 
 def summary(tuned: Tuned) -> list[str]:
     """What came of tuning, in lines."""
-    lines = [f"skipped     {name}: {why}" for name, why in tuned.skipped]
+    lines = [f"algorithm   {won}" for won in tuned.algorithms]
+    lines += [f"skipped     {name}: {why}" for name, why in tuned.skipped]
     if tuned.waiting:
         of_all = f"{tuned.waiting} of {tuned.waiting + len(tuned.searches)} operators"
         again = f"not begun   {of_all}: run the same command again, or with a larger --budget"
@@ -164,21 +164,13 @@ class _Progress:
             print(status, flush=True)
 
 
-def _tasks(options: argparse.Namespace, model: str) -> list[Task]:
-    return _tasks_of(options, opt.read_graph(model, options.shape))
-
-
-def _tasks_of(options: argparse.Namespace, graph: Any) -> list[Task]:
-    from ..errors import nearest
+def _tasks(options: argparse.Namespace, model: str, database: Database) -> list[Task]:
+    from ..tune.network import named
     from ..tune.task import extract
 
-    tasks = extract(graph, opt.target(options.target))
-    if options.op is None:
-        return tasks
-    chosen = [task for task in tasks if task.name == options.op]
-    if not chosen:
-        raise InputError(f"--op {options.op}: no such operator; {nearest(options.op, [task.name for task in tasks])}")
-    return chosen
+    graph = opt.read_graph(model, options.shape)
+    tasks = extract(graph, opt.target(options.target), tuned=database.url)
+    return tasks if options.op is None else named(tasks, options.op)
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -186,7 +178,7 @@ def _explain(options: argparse.Namespace) -> int:
     from ..tune.explain import lines
 
     with Database.open(options.db) as database:
-        for number, task in enumerate(_tasks(options, options.file)):
+        for number, task in enumerate(_tasks(options, options.file, database)):
             print("" if number == 0 else "\n", end="")
             print("\n".join(lines(task, database)))
     return 0
@@ -201,7 +193,7 @@ def _report(options: argparse.Namespace) -> int:
     place = output_path(options.png or "tune.png", "--png")
     figure_type()  # what is missing is said before the work
     with Database.open(options.db) as database:
-        print(f"picture: {picture.draw(_tasks(options, options.file), database, place)}")
+        print(f"picture: {picture.draw(_tasks(options, options.file, database), database, place)}")
     return 0
 
 

@@ -1,12 +1,13 @@
-"""Which decisions a build takes: those that won for the same function on the same target."""
+"""Which decisions a build takes: those that won for the same function, or convolution, on the same target."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..errors import MinitvmError, MissingExtra
 from ..lowering.units import SharedFunction
+from ..strategy.algorithms import DIRECT, WINOGRAD
 from ..strategy.decision import Decision
 from ..target import Target
 from .database import Database, default_url, file_of
@@ -22,27 +23,45 @@ def decisions(functions: Sequence[SharedFunction], target: Target, tuned: str | 
     `tuned` is the URL or path of a database, None for none, or "auto": the user's own, if there is one. That a
     database of "auto" cannot be read costs a warning of one line and nothing else; one that was named raises its error.
     """
-    if tuned is None or not functions:
+    keys = [function.key.hex() for function in functions]
+    found = _read(tuned if keys else None, lambda database: _winners(database, keys, target))
+    return {bytes.fromhex(task): decision for task, decision in found.items()}
+
+
+def algorithms(target: Target, tuned: str | None) -> dict[str, Decision]:
+    """The algorithm of each convolution that has one, by `Convolution.key`; `tuned` as for `decisions`."""
+    return _read(tuned, lambda database: algorithms_in(database, target))
+
+
+def algorithms_in(database: Database, target: Target) -> dict[str, Decision]:
+    """`algorithms` of an open database."""
+    rules = (DIRECT, WINOGRAD)
+    keys = dict.fromkeys(record.task for record in database.records(target=target_key(target), rules=rules))
+    return _winners(database, list(keys), target)
+
+
+def _winners(database: Database, keys: Sequence[str], target: Target) -> dict[str, Decision]:
+    best = database.best_of(keys, target_key(target))
+    return {
+        task: record.decision for task, record in best.items() if not record.untuned and record.gain >= LEAST
+    }  # fmt: skip
+
+
+def _read(tuned: str | None, read: Callable[[Database], dict[str, Decision]]) -> dict[str, Decision]:
+    if tuned is None:
         return {}
     if tuned != AUTO:
-        return _found(functions, target, tuned)
-    place = file_of(default_url())
+        with Database.open(tuned) as database:
+            return read(database)
+    url = default_url()
+    place = file_of(url)
     if place is not None and not place.is_file():
         return {}
     try:
-        return _found(functions, target, default_url())
+        with Database.open(url) as database:
+            return read(database)
     except MissingExtra:
         warnings.warn("records of tuning are not used: pip install 'minitvm[tune]'", RuntimeWarning, stacklevel=2)
     except MinitvmError as error:
         warnings.warn(f"records of tuning are not used: {str(error).splitlines()[0]}", RuntimeWarning, stacklevel=2)
     return {}
-
-
-def _found(functions: Sequence[SharedFunction], target: Target, url: str) -> dict[bytes, Decision]:
-    with Database.open(url) as database:
-        best = database.best_of([function.key.hex() for function in functions], target_key(target))
-    return {
-        bytes.fromhex(task): record.decision
-        for task, record in best.items()
-        if not record.untuned and record.gain >= LEAST
-    }

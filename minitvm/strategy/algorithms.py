@@ -2,16 +2,28 @@
 
 algorithms(conv, block, target, accuracy) -> [Option]               the best first
 channel_block(use, lanes, target, accuracy) -> int | None           how many channels lie together, None: they do not
+
+Its choice follows from a formula. What was measured goes before it:
+
+    with decided_algorithms({conv.key(block): Decision("direct", {})}) as met:
+        optimize(graph, target)                         # that convolution is computed directly
+    met[conv.key(block)].options                        # what it could have been
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..topi.winograd import winograd_error_growth
 from .candidate import Cost, Option
 from .choice import Weighed
+from .decision import Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +47,15 @@ class Convolution:
     groups: int = 1
     words: str = ""
     alone: bool = False
+
+    def key(self, block: int) -> str:
+        """What records of its algorithms are found by, with so many channels of the result in a block: a hash."""
+        return hashlib.sha256(f"algorithm of {self!r} in blocks of {block}".encode()).hexdigest()
+
+    def __str__(self) -> str:
+        image, taps = ("x".join("?" if n is None else str(n) for n in sides) for sides in (self.image, self.kernel))
+        batch = f"{self.batch} x " if self.batch != 1 else ""
+        return f"conv {batch}{self.in_channels} -> {self.out_channels}, {taps} on {image}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +105,63 @@ def groups_together(groups: int, channels: tuple[int, ...], blocks: tuple[int, .
         if groups % count == 0 and all(part % block == 0 for part, block in parts):
             return count
     return None
+
+
+@dataclass(slots=True)
+class Met:
+    """A convolution that a graph has, and what it may be computed by, the formula's choice first.
+
+    `values` are the names of its results: equal convolutions are one.
+    """
+
+    conv: Convolution
+    options: list[Option]
+    values: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    decisions: Mapping[str, Decision]
+    met: dict[str, Met]
+
+
+_DECIDED: ContextVar[_Decided | None] = ContextVar("decided_algorithms", default=None)
+
+
+@contextmanager
+def decided_algorithms(decisions: Mapping[str, Decision]) -> Iterator[dict[str, Met]]:
+    """Let convolutions of graphs that are optimised inside have these algorithms, by `Convolution.key`.
+
+    Yields the convolutions that were met, by their keys: those that have no decision, too.
+    """
+    inside = _Decided(decisions, {})
+    token = _DECIDED.set(inside)
+    try:
+        yield inside.met
+    finally:
+        _DECIDED.reset(token)
+
+
+def decided_first(conv: Convolution, block: int, options: list[Option], value: str) -> list[Option]:
+    """The algorithms of a convolution with the one in front that was decided; the result is called `value`.
+
+    A decision for an algorithm that is not among the options (one that `accuracy` leaves out) does not count, and one
+    whose knobs are no longer those of that algorithm costs one warning.
+    """
+    inside = _DECIDED.get()
+    if inside is None:
+        return options
+    key = conv.key(block)
+    decision, first = inside.decisions.get(key), options[0]
+    if decision is not None:
+        of_rule = [option for option in options if option.rule == decision.rule]
+        first = next((option for option in of_rule if Decision.of(option) == decision), first)
+        if of_rule and Decision.of(first) != decision:
+            warnings.warn(
+                f"a record of {conv} is not used: there is no {decision} any more", RuntimeWarning, stacklevel=2
+            )
+    inside.met.setdefault(key, Met(conv, options)).values.append(value)
+    return [first, *(option for option in options if option is not first)]
 
 
 def algorithm_name(option: Option | Weighed) -> str:

@@ -11,6 +11,8 @@ remote.py        the same on the workers of a farm
 measure.py       talks to the runner: seconds, or crashed, hung, out of memory, wrong
 residual.py      what measurements say over predictions, learned from candidates that have something in common
 search.py        one task: draft, check, measure, learn
+builds.py        a network, and builds of it that run in turn
+algorithms.py    which algorithm a convolution gets, by runs of the network
 confirm.py       what won, measured once more at the end: in the network
 in_network.py    two builds of a network in turn, in the runner's process
 network.py       several tasks: where the next batch of measurements goes, and when to stop

@@ -13,36 +13,11 @@ compared with the best before it, and the one of many that was lucky in its pair
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from ..backend import lookup
-from ..build import compile_executable
-from ..errors import TargetError, Unsupported
-from ..executable import Executable
 from ..records.record import OK, REFUSED
-from ..target import Target
-from .measure import AskedInNetwork, MeasuredInNetwork, Measuring
+from .builds import Build, Network, in_turn
+from .measure import MeasuredInNetwork, Measuring
 from .search import Search, sure_gain
-from .task import device_of
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Network:
-    """A graph for a target, which can be built with the records of a database, or without any (None)."""
-
-    graph: Any
-    target: Target
-    accuracy: str = "fast"
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether its runs have times of their own: cycles that are counted are those of its operators."""
-        return lookup(self.target, "timed") is None
-
-    def built(self, records: str | None) -> Executable:
-        """The executable that `minitvm.build` makes."""
-        return compile_executable(self.graph, self.target, accuracy=self.accuracy, tuned=records)
 
 
 def confirm(searches: Sequence[Search], network: Network | None, runner: Measuring) -> str:
@@ -73,18 +48,7 @@ def confirm(searches: Sequence[Search], network: Network | None, runner: Measuri
 
 
 def in_network(contenders: Sequence[Search], network: Network, runner: Measuring) -> MeasuredInNetwork:
-    """What the operators of these searches take in the network, with what won and without records."""
-    from ..runtime.artifact.export import export
-
-    builds = network.built(contenders[0].database.url), network.built(None)
-    paths = [runner.folder / f"network-{name}.mtvm" for name in ("tuned", "untuned")]
-    try:
-        for build, path in zip(builds, paths, strict=True):
-            export(build, path, runner.key, runner.architectures(network.target))
-        names = {name: search.task.key for search in contenders for name in search.task.operators}
-        return runner.in_network(AskedInNetwork(paths, names, device_of(network.target)))
-    except (TargetError, Unsupported) as error:  # an artifact cannot hold it
-        return MeasuredInNetwork(REFUSED, (), str(error).splitlines()[0])
-    finally:
-        for path in paths:
-            path.unlink(missing_ok=True)
+    """What the operators of these searches take in the network, with what won and without schedules of records."""
+    names = {name: search.task.key for search in contenders for name in search.task.operators}
+    builds = [Build(network.built(records), names) for records in (contenders[0].database.url, None)]
+    return in_turn(builds, network.target, runner)

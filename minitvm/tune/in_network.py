@@ -1,8 +1,8 @@
 """Runs of a network's builds in turn, with time stamps between their operators: what the runner does for `confirm`.
 
-A request has `artifacts`, the builds, signed with `key`, and `operators`: the group of each operator whose time is
-asked for. The reply has, for each build, the seconds of each of its runs by group; the group "" is the whole network.
-Data lie on the device where there is one, and each operator ends before the next begins.
+A request has `artifacts`, the builds, signed with `key`, and `operators`: for each build the group of each operator
+whose time is asked for. The reply has, for each build, the seconds of each of its runs by group; the group "" is the
+whole network. Data lie on the device where there is one, and each operator ends before the next begins.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ def arguments(executable: Executable) -> Iterator[dict[str, Any]]:
 
 
 def in_turn(
-    modules: Sequence[Any], inputs: Mapping[str, Any], operators: Mapping[str, str]
+    modules: Sequence[Any], inputs: Mapping[str, Any], operators: Sequence[Mapping[str, str]]
 ) -> list[dict[str, list[float]]]:  # fmt: skip
     """For each module the seconds of each of its runs, by the group of its operators."""
     outputs = [outputs_of(module, inputs) for module in modules]
-    groups = [steps_of(module.executable, operators) for module in modules]
+    groups = [steps_of(module.executable, own) for module, own in zip(modules, operators, strict=True)]
     seconds: list[dict[str, list[float]]] = [{key: [] for key in (*group, "")} for group in groups]
     begin = time.monotonic()
     for number in range(ROUNDS):

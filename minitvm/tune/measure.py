@@ -83,17 +83,17 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class AskedInNetwork:
-    """Builds of a network to run in turn, on a `device` (as `Task.device`); `operators` has the group of each operator
-    whose seconds are wanted."""
+    """Builds of a network to run in turn, on a `device` (as `Task.device`); `operators` has for each build the group of
+    each operator whose seconds are wanted."""
 
     artifacts: Sequence[Path]
-    operators: Mapping[str, str]
+    operators: Sequence[Mapping[str, str]]
     device: str = ""
 
     @property
     def request(self) -> dict[str, Any]:
         """What the program `runner` is asked, without paths and key."""
-        return {"operators": dict(self.operators), "device": self.device, "limit": NETWORK, "memory": 0}
+        return {"operators": list(map(dict, self.operators)), "device": self.device, "limit": NETWORK, "memory": 0}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,19 +17,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..build import code_target, to_graph
-from ..errors import InputError
+from ..errors import InputError, nearest
 from ..garbage import collected_seldom
 from ..records.database import Database
+from ..records.lookup import algorithms_in
 from ..records.record import OK
 from ..target import Target
 from ..tir import Schedule
 from ..tir.nodes import IRModule, PrimFunc
 from ..workers.cores import available_cores
-from .confirm import Network, confirm
+from .algorithms import Won, decide
+from .builds import Network
+from .confirm import confirm
 from .measure import LATE, Limits, Measuring, Runner
 from .prepare import artifacts, checked
 from .search import BATCH, CHECKED, Options, Search, failure
@@ -102,12 +105,13 @@ class Line:
 @dataclass(slots=True)
 class Tuned:
     """What came of tuning: a search for each task that began, the number of those that did not for want of time, those
-    that cannot be tuned with the reason, how it ended."""
+    that cannot be tuned with the reason, the algorithms of convolutions that won, how it ended."""
 
     searches: list[Search] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
     waiting: int = 0
     seconds: float = 0.0
+    algorithms: list[Won] = field(default_factory=list)
     unconfirmed: str = ""  # why what won was not run in the network
     ended: str = ""  # "gain": nothing is worth its cost; "budget", "trials", "interrupted"
 
@@ -153,16 +157,55 @@ def tune(
         raise InputError(f"budget={budget}: wanted seconds, more than 0")
     if trials is not None and trials < 1:
         raise InputError(f"trials={trials}: wanted a number from 1")
-    start = time.monotonic()
+    start, machine = time.monotonic(), code_target(target)
     with Database.open(db) as database:
-        network = None
-        if not isinstance(model, PrimFunc | IRModule):
-            accuracy = options.pop("accuracy", "fast")
-            model, options = to_graph(model, **options), {"accuracy": accuracy}
-            network = Network(model, code_target(target), accuracy)
-        tasks = extract(model, target, **options)
-        measuring = None if workers is None else on_farm(workers, code_target(target), key, limits, security)
-        return tune_tasks(tasks, database, start, budget, trials, seed, report, runs, limits, measuring, network)
+        measuring = None if workers is None else on_farm(workers, machine, key, limits, security)
+        if isinstance(model, PrimFunc | IRModule):
+            tasks = extract(model, target, **options)
+            return tune_tasks(tasks, database, start, budget, trials, seed, report, runs, limits, measuring)
+        accuracy = options.pop("accuracy", "fast")
+        network = Network(to_graph(model, **options), machine, accuracy)
+        measuring = measuring or Runner(limits)
+        return tune_network(network, database, start, budget, trials, seed, report, runs, measuring)
+
+
+def tune_network(
+    network: Network,
+    database: Database,
+    start: float,
+    budget: float | None = None,
+    trials: int | None = None,
+    seed: int = 0,
+    report: Report | None = None,
+    runs: int = RUNS,
+    measuring: Measuring | None = None,
+    only: str | None = None,
+) -> Tuned:
+    """`tune` for a network: the algorithms of its convolutions, and then its operators as they are with these.
+
+    With `only` the operator of that name is tuned, and nothing else; raises `InputError` where there is none.
+    """
+    with measuring or Runner() as runner:
+        runner.architectures(network.target)  # which says so where there is no such device
+        try:
+            algorithms = decide(network, database, runner, budget) if only is None else []
+        except KeyboardInterrupt:
+            return Tuned(seconds=time.monotonic() - start, ended="interrupted")
+        network = replace(network, algorithms=algorithms_in(database, network.target))
+        tasks = extract(network.graph, network.target, network.accuracy, database.url)
+        if only is not None:
+            tasks = named(tasks, only)
+        tuned = tune_tasks(tasks, database, start, budget, trials, seed, report, runs, None, runner, network)
+    tuned.algorithms = algorithms
+    return tuned
+
+
+def named(tasks: Sequence[Task], name: str) -> list[Task]:
+    """The tasks of that name; raises `InputError` where there is none."""
+    found = [task for task in tasks if task.name == name]
+    if not found:
+        raise InputError(f"--op {name}: no such operator; {nearest(name, [task.name for task in tasks])}")
+    return found
 
 
 def on_farm(

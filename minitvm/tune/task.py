@@ -94,11 +94,10 @@ def clock(target: Target) -> float:
     return 1.0 if measured is None else measured.clock
 
 
-def measure_clock(tasks: Sequence[Task]) -> None:
-    """Measure the clock of this machine, which takes 2 s the first time, where it is the target of a task."""
-    here = next((task.target for task in tasks if _is_here(task.target)), None)
-    if here is not None:
-        machine(here.description.cores)
+def measure_clock(target: Target) -> None:
+    """Measure the clock of this machine, which takes 2 s the first time, where it is the target."""
+    if _is_here(target):
+        machine(target.description.cores)
 
 
 def _is_here(target: Target) -> bool:
@@ -111,18 +110,21 @@ def device_of(target: Target) -> str:
     return "" if lookup(target, "opened") is None else target.kind
 
 
-def extract(model: Any, target: str | Target = "cpu", accuracy: str = "fast", **options: Any) -> list[Task]:
+def extract(
+    model: Any, target: str | Target = "cpu", accuracy: str = "fast", tuned: str | None = None, **options: Any
+) -> list[Task]:  # fmt: skip
     """The tasks of a model, a function or a module of functions, in the order of their first use.
 
     `options` are those of `build` that say what the model is: shapes, params, states, max_length, stop_before. The
     bodies of loops count once. What the target's back end refuses is a task for the host, where a build has it run.
+    Convolutions are computed as a build with the records `tuned` computes them.
     """
     machine = code_target(target)
     if isinstance(model, PrimFunc):
         return [function_task(model, machine)]
     if isinstance(model, IRModule):
         return _merged([function_task(func, machine) for _, func in model.items()])
-    level = level_of(optimize_graph(to_graph(model, **options), machine, accuracy=accuracy))
+    level = level_of(optimize_graph(to_graph(model, **options), machine, accuracy=accuracy, tuned=tuned))
     units = units_of(level)
     nodes = [node for inner in level.all() for node in inner.graph.nodes if inner.needs_function(node)]
     stored = {constant.value for inner in level.all() for constant in inner.graph.constants}

@@ -25,7 +25,8 @@ from minitvm.strategy import Decision
 from minitvm.target import Target
 from minitvm.tune import in_network
 from minitvm.tune import runner as program
-from minitvm.tune.confirm import Network, confirm
+from minitvm.tune.builds import Network
+from minitvm.tune.confirm import confirm
 from minitvm.tune.in_network import SIZES, arguments, in_turn, steps_of
 from minitvm.tune.measure import AskedInNetwork, Measured, MeasuredInNetwork, Runner
 from minitvm.tune.network import tune_tasks
@@ -245,7 +246,7 @@ def test_the_first_sizes_that_the_network_takes_are_used(monkeypatch: pytest.Mon
 
     def asked(sizes: tuple[int, ...]) -> Any:
         monkeypatch.setattr(in_network, "SIZES", sizes)
-        return in_network.measured({"artifacts": ["a", "b"], "key": "", "operators": {"own": "key"}})
+        return in_network.measured({"artifacts": ["a", "b"], "key": "", "operators": [{"own": "key"}] * 2})
 
     module = Picky(UNTUNED)
     module.executable.inputs = [ScalarSpec("n", DType("int64"), te.size_var("n"))]
@@ -269,14 +270,15 @@ def builds(folder: Path, target: str, *, open_size: bool = False) -> AskedInNetw
     for path in paths:
         export(executable, path, key=b"k" * 32)
     tasks = extract(graph, machine)
-    return AskedInNetwork(paths, {name: task.key for task in tasks for name in task.operators}, tasks[0].device)
+    names = {name: task.key for task in tasks for name in task.operators}
+    return AskedInNetwork(paths, [names] * len(paths), tasks[0].device)
 
 
 def judged(asked: AskedInNetwork, answer: MeasuredInNetwork) -> None:
     """All operators were timed, as often, and take no longer than the whole."""
     assert (answer.outcome, answer.message) == ("ok", "") and len(answer.groups) == 2
     for group in answer.groups:
-        assert set(group) == {*asked.operators.values(), ""}
+        assert set(group) == {*asked.operators[0].values(), ""}
         assert {len(times) for times in group.values()} == {len(answer.groups[0][""])}
         for number, whole in enumerate(group[""]):
             parts = [times[number] for key, times in group.items() if key]

@@ -68,7 +68,7 @@ def test_a_cycle_is_as_long_as_this_machine_was_seen_to_take(monkeypatch: pytest
     for target, clock in ((here, 1.5), (there, 1.0)):
         one = function_task(product(), target)
         assert one.seconds_a_cycle == pytest.approx(target.description.cycle_seconds / clock)
-        measure_clock([one])
+        measure_clock(target)
     assert asked == [here.description.cores]
     monkeypatch.setattr(module, "known", lambda threads: None)
     assert function_task(product(), here).seconds_a_cycle == here.description.cycle_seconds

@@ -20,6 +20,7 @@ from ...strategy.algorithms import (
     WINOGRAD,
     ChannelUse,
     Convolution,
+    decided_first,
     direct_alone,
     groups_together,
     whole_block,
@@ -305,15 +306,16 @@ class Blocking:
         return False
 
     def convolution(self, item: OpNode, in_block: int, out_block: int, attrs: dict[str, Any]) -> Value:
-        """A convolution without groups, by the algorithm that costs the least."""
+        """A convolution without groups, by the algorithm that costs the least, or that a measurement decided for."""
         data, weight = item.inputs[:2]
         rank, what = weight.ndim - 2, convolution_of(item)
         exact = not item.output.dtype.is_float  # Winograd's transforms contain fractions, which integers cannot hold
         # The numbers of the image and the weights are rounded, not those of their transforms.
         rounds = item.attrs["out_dtype"] == TF32 or data.dtype.is_half
         accuracy = "strict" if exact or rounds else self.accuracy
-        algorithms = self.algorithms(what, out_block, accuracy)
-        best, weighed, name = algorithms[0], records(algorithms), item.output.name
+        name = item.output.name
+        algorithms = decided_first(what, out_block, self.algorithms(what, out_block, accuracy), name)
+        best, weighed = algorithms[0], records(algorithms)
         if best.rule == WINOGRAD:
             tile, panel = best.knobs["tile"], best.knobs["panel"]
             packed = self.pack(weight, ("winograd", tile, in_block, out_block, panel))

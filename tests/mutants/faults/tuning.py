@@ -65,7 +65,7 @@ DATABASE.edit(
 )
 
 LOOKUP = Faults("records lookup", "minitvm.records.lookup", [kept()])
-LOOKUP.edit("what is hardly faster is taken", "_found", " and record.gain >= LEAST", "")
+LOOKUP.edit("what is hardly faster is taken", "_winners", " and record.gain >= LEAST", "")
 
 CACHE = Faults("lowering by decision", "minitvm.lowering.cache", [kept()])
 CACHE.edit("the decision is no part of the key", "key_of", "if decision is None else", "if True else")

@@ -1,0 +1,85 @@
+"""A network, and builds of it that run in turn where candidates run, with time stamps between their operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..backend import lookup
+from ..build import compile_fused, optimize_graph
+from ..errors import TargetError, Unsupported
+from ..executable import Executable
+from ..graph.nodes import FUSED, Graph, OpNode
+from ..link.levels import level_of, units_of
+from ..records.record import REFUSED
+from ..strategy import Decision
+from ..strategy.algorithms import Met, decided_algorithms
+from ..target import Target
+from .measure import AskedInNetwork, MeasuredInNetwork, Measuring
+from .task import device_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Network:
+    """A graph for a target. Convolutions have these `algorithms`, by `Convolution.key`; others those of the formula."""
+
+    graph: Graph
+    target: Target
+    accuracy: str = "fast"
+    algorithms: Mapping[str, Decision] = field(default_factory=dict)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its runs have times of their own: cycles that are counted are those of its operators."""
+        return lookup(self.target, "timed") is None
+
+    def optimized(self) -> tuple[Graph, dict[str, Met]]:
+        """The graph after its passes, and the convolutions that were met, by their keys."""
+        with decided_algorithms(self.algorithms) as met:
+            fused: Graph = optimize_graph(self.graph, self.target, accuracy=self.accuracy)
+        return fused, met
+
+    def built(self, records: str | None = None) -> Executable:
+        """The executable, with the schedules that won in the records of a database, or without any."""
+        fused, _ = self.optimized()
+        return compile_fused(self.graph, fused, self.target, tuned=records)
+
+    def with_convolutions(self) -> Build:
+        """The executable, of which the seconds of each convolution are wanted, by its key."""
+        fused, met = self.optimized()
+        keys = {value: key for key, one in met.items() for value in one.values}
+        names, units = dict[str, str](), units_of(level_of(fused))
+        for node in fused.nodes:
+            made = (keys.get(value.name) for inner in _operators(node) for value in inner.outputs)
+            key = next(filter(None, made), None)
+            if key is not None:
+                names[units[node].name] = key
+        return Build(compile_fused(self.graph, fused, self.target), names)
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """An executable, and the group of each operator whose seconds are wanted, by the operator's name."""
+
+    executable: Executable
+    operators: Mapping[str, str]
+
+
+def _operators(node: OpNode) -> list[OpNode]:
+    return list(node.graph.nodes) if node.op == FUSED else [node]
+
+
+def in_turn(builds: Sequence[Build], target: Target, runner: Measuring) -> MeasuredInNetwork:
+    """Run builds of a network in turn; REFUSED where an artifact cannot hold one."""
+    from ..runtime.artifact.export import export
+
+    paths = [runner.folder / f"network-{number}.mtvm" for number in range(len(builds))]
+    try:
+        for build, path in zip(builds, paths, strict=True):
+            export(build.executable, path, runner.key, runner.architectures(target))
+        return runner.in_network(AskedInNetwork(paths, [build.operators for build in builds], device_of(target)))
+    except (TargetError, Unsupported) as error:
+        return MeasuredInNetwork(REFUSED, (), str(error).splitlines()[0])
+    finally:
+        for path in paths:
+            path.unlink(missing_ok=True)
