@@ -29,7 +29,16 @@ from tests.records import test_database, test_lookup, test_record
 from tests.runtime import fake_cuda
 from tests.strategy import test_sketch
 from tests.tir.schedule import test_shared_steps
-from tests.tune import test_confirm, test_devices, test_measure, test_remote, test_residual, test_search, test_task
+from tests.tune import (
+    test_algorithms,
+    test_confirm,
+    test_devices,
+    test_measure,
+    test_remote,
+    test_residual,
+    test_search,
+    test_task,
+)
 
 from .oracle import Workload, directed
 from .streams import holds
@@ -98,6 +107,18 @@ def kept() -> Workload:
         listed("alone", test_lookup.test_what_did_not_win_here_is_not_taken, parts={"outcome": "ok"}),
         listed("hardly", test_lookup.test_what_did_not_win_here_is_not_taken, parts={"baseline": 1.005e-3}),
         test_lookup.test_a_record_that_no_longer_applies_is_one_warning,
+    )
+
+
+def algorithms() -> Workload:
+    tests_of = test_algorithms
+    return tests(
+        "algorithms",
+        tests_of.test_decisions_count_inside_only,
+        tests_of.test_alternatives_come_by_place_without_doubtful_and_known_ones,
+        tests_of.test_what_is_faster_in_the_network_twice_is_built,
+        listed("slower", tests_of.test_what_is_lucky_or_makes_others_slower_is_not_built, slower=1.2, again=1.0),
+        listed("lucky", tests_of.test_what_is_lucky_or_makes_others_slower_is_not_built, slower=1.0, again=2.5),
     )
 
 

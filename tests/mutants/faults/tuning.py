@@ -1,7 +1,7 @@
 """Faults in the tuner: what is kept, what a build takes of it, what is searched, predicted and run."""
 
 from ..patch import Faults
-from ..tuning import farmed, formed, kept, on_devices, predicted, ran, searched, shared
+from ..tuning import algorithms, farmed, formed, kept, on_devices, predicted, ran, searched, shared
 
 STEPS = Faults("shared steps", "minitvm.tir.schedule.shared_steps", [shared()])
 STEPS.edit("1 is True", "identity", "return type(value), repr(value)", "return repr(float(value or 0))")
@@ -130,6 +130,15 @@ CONFIRM.edit("what the whole loses does not count", "confirm", "> 1.0", "> 1e9")
 CONFIRM.edit(
     "what crashes in the network is taken", "confirm", "elif answer.outcome == REFUSED:", "elif answer.outcome != OK:"
 )
+
+ALGORITHMS = Faults("algorithms of convolutions", "minitvm.tune.algorithms", [algorithms()])
+ALGORITHMS.edit("what the whole loses does not count", "decide", "> 1.0", "> 1e9")
+ALGORITHMS.edit("what is known is measured again", "alternatives", "if (key, decision) not in known", "if True")
+ALGORITHMS.edit("what is hopeless is built", "alternatives", "< DOUBTFUL *", "< 1e9 *")
+ALGORITHMS.edit("what won once is taken", "decide", "is not record", "is record or True")
+DECIDED = Faults("decided algorithms", "minitvm.strategy.algorithms", [algorithms()])
+DECIDED.edit("decisions are not taken", "decided_first", "return [first, *", "return [options[0], *")
+DECIDED.edit("the block is forgotten", "Convolution.key", "in blocks of {block}", "in blocks")
 
 IN_NETWORK = Faults("builds of a network in turn", "minitvm.tune.in_network", [searched()])
 IN_NETWORK.edit("a barrier is nobody's", "steps_of", "if not isinstance(step, Barrier):", "if True:")
