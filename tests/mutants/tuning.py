@@ -114,6 +114,7 @@ def algorithms() -> Workload:
     tests_of = test_algorithms
     return tests(
         "algorithms",
+        listed("last choice", tests_of.test_a_decision_is_carried_out_and_keeps_the_meaning, place=2),
         tests_of.test_decisions_count_inside_only,
         tests_of.test_alternatives_come_by_place_without_doubtful_and_known_ones,
         tests_of.test_what_is_faster_in_the_network_twice_is_built,
