@@ -165,7 +165,7 @@ def readable(units: list[Any]) -> Any:
     """The operator to show: the shortest convolution over several pixels with an activation after it."""
 
     def suits(unit: Any) -> bool:
-        inner = unit.node.graph.nodes if unit.node.op == "fused" else (unit.node,)
+        inner = unit.node.operators
         several = unit.node.outputs[0].ndim > 3 and unit.node.outputs[0].shape[3] != 1
         return "conv2d" in inner[0].op and several and any(n.op in ACTIVATIONS for n in inner)
 

@@ -165,11 +165,12 @@ class _Progress:
 
 
 def _tasks(options: argparse.Namespace, model: str, database: Database) -> list[Task]:
+    from ..build import code_target
+    from ..tune.builds import Network
     from ..tune.network import named
-    from ..tune.task import extract
 
-    graph = opt.read_graph(model, options.shape)
-    tasks = extract(graph, opt.target(options.target), tuned=database.url)
+    network = Network(opt.read_graph(model, options.shape), code_target(opt.target(options.target)))
+    tasks = network.recorded(database).tasks()
     return tasks if options.op is None else named(tasks, options.op)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..expr.names import fresh, identifier
-from .nodes import FUSED, LOOP, Graph, OpNode
+from .nodes import LOOP, Graph, OpNode
 
 MOST_PARTS = 4  # operators that a name lists; more become "etc"
 
@@ -16,8 +16,7 @@ def operator_names(graph: Graph, within: str = "") -> list[str]:
     names: list[str] = []
     used: set[str] = set()
     for item in graph.nodes:
-        inner = item.graph.nodes if item.op == FUSED else (item,)
-        parts = list(dict.fromkeys(n.op.split(".")[-1].removeprefix("contrib_") for n in inner))
+        parts = list(dict.fromkeys(n.op.split(".")[-1].removeprefix("contrib_") for n in item.operators))
         name = identifier("_".join(parts[:MOST_PARTS])) + ("_etc" if len(parts) > MOST_PARTS else "")
         names.append(fresh(f"{within}_{name}" if within else name, used))
     return names

@@ -112,6 +112,11 @@ class OpNode(Node):
         return inner
 
     @property
+    def operators(self) -> tuple[OpNode, ...]:
+        """The operators of a fused group; of any other node itself."""
+        return self.graph.nodes if self.op == FUSED else (self,)
+
+    @property
     def body(self) -> Graph:
         """The body of a loop."""
         if self.op != LOOP:

@@ -42,9 +42,7 @@ def algorithms_in(database: Database, target: Target) -> dict[str, Decision]:
 
 def _winners(database: Database, keys: Sequence[str], target: Target) -> dict[str, Decision]:
     best = database.best_of(keys, target_key(target))
-    return {
-        task: record.decision for task, record in best.items() if not record.untuned and record.gain >= LEAST
-    }  # fmt: skip
+    return {task: one.decision for task, one in best.items() if not one.untuned and one.gain >= LEAST}
 
 
 def _read(tuned: str | None, read: Callable[[Database], dict[str, Decision]]) -> dict[str, Decision]:
@@ -61,7 +59,7 @@ def _read(tuned: str | None, read: Callable[[Database], dict[str, Decision]]) ->
         with Database.open(url) as database:
             return read(database)
     except MissingExtra:
-        warnings.warn("records of tuning are not used: pip install 'minitvm[tune]'", RuntimeWarning, stacklevel=2)
+        warnings.warn("records of tuning are not used: pip install 'minitvm[tune]'", RuntimeWarning, stacklevel=1)
     except MinitvmError as error:
-        warnings.warn(f"records of tuning are not used: {str(error).splitlines()[0]}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"records of tuning are not used: {str(error).splitlines()[0]}", RuntimeWarning, stacklevel=1)
     return {}

@@ -21,15 +21,14 @@ from ..strategy import Decision
 from ..strategy.algorithms import Met, algorithm_name
 from ..strategy.candidate import Option
 from ..workers.cores import available_cores
-from .builds import Network, in_turn
+from .builds import Network, Seconds, in_turn, without_gains_of_some
 from .measure import Measuring
-from .search import sure_gain
+from .search import sure_baseline
 
 DOUBTFUL = 2.0  # times what the formula's choice is predicted to take: such an algorithm is not tried
 SHARE = 0.3  # of the budget, at most
 _EACH, _RUNS = 1.5, 5.0  # seconds of a core in which a convolution is built, and seconds of runs in turn
 Decisions = dict[str, Decision]
-Seconds = Mapping[str, Sequence[float]]  # of each run, by the keys of convolutions
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +81,16 @@ def decide(network: Network, database: Database, runner: Measuring, budget: floa
     for record in sorted(records, key=lambda one: -one.gain):
         if record.gain >= LEAST:
             likely.setdefault(record.task, record)
+    records = [record for record in records if record.gain < LEAST]  # of what seems faster, only what wins again
     if likely:
-        records = [record for record in records if likely.get(record.task) is not record]
         together = replace(network, algorithms={key: record.decision for key, record in likely.items()})
-        again, beside = _timed([together, plain], runner)
-        is_slower = bool(again) and sure_gain(beside[""], again[""]) > 1.0
-        for key, record in likely.items():
-            if key in again:
-                # What the whole lost is laid to all of them.
-                other = {key: list(map(min, again[key], beside[key]))} if is_slower else beside
-                records.append(_record(network, met[key], key, record.decision, again, other))
+        again, before = _timed([together, plain], runner)
+        beside = without_gains_of_some(again, before) if again else {}
+        records += [
+            _record(network, met[key], key, record.decision, again, beside)
+            for key, record in likely.items()
+            if key in again
+        ]
     database.add(records)
     return [
         Won(str(met[one.task].conv), _name(met[one.task], None), _name(met[one.task], one.decision), one.gain)
@@ -119,7 +118,7 @@ def _record(network: Network, met: Met, key: str, decision: Decision, own: Secon
         task=key, target=target_key(network.target), machine=network.target.brief, name=str(met.conv),
         rule=decision.rule, knobs=dict(decision.knobs), outcome=PAIRED, seconds=tuple(own[key]),
         compute=option.cost.compute, memory=option.cost.memory,
-        baseline=min(own[key]) * sure_gain(own[key], other[key]),
+        baseline=sure_baseline(own[key], other[key]),
         threads=getattr(network.target.description, "cores", 1), caches=IN_NETWORK, when=time.time(),
     )  # fmt: skip
 

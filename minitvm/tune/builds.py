@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..backend import lookup
 from ..build import compile_fused, optimize_graph
 from ..errors import TargetError, Unsupported
 from ..executable import Executable
-from ..graph.nodes import FUSED, Graph, OpNode
+from ..graph.nodes import Graph
 from ..link.levels import level_of, units_of
+from ..records.database import Database
+from ..records.lookup import algorithms_in
 from ..records.record import REFUSED
 from ..strategy import Decision
 from ..strategy.algorithms import Met, decided_algorithms
 from ..target import Target
 from .measure import AskedInNetwork, MeasuredInNetwork, Measuring
-from .task import device_of
+from .search import sure_gain
+from .task import Task, device_of, extract
+
+Seconds = Mapping[str, Sequence[float]]  # of each run of a build, by group; "" is the whole network
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +37,15 @@ class Network:
     def is_timed(self) -> bool:
         """Whether its runs have times of their own: cycles that are counted are those of its operators."""
         return lookup(self.target, "timed") is None
+
+    def recorded(self, database: Database) -> Network:
+        """The same with the algorithms that won in the records."""
+        return replace(self, algorithms=algorithms_in(database, self.target))
+
+    def tasks(self) -> list[Task]:
+        """Its operators, to be tuned."""
+        with decided_algorithms(self.algorithms):
+            return extract(self.graph, self.target, self.accuracy)
 
     def optimized(self) -> tuple[Graph, dict[str, Met]]:
         """The graph after its passes, and the convolutions that were met, by their keys."""
@@ -50,7 +64,7 @@ class Network:
         keys = {value: key for key, one in met.items() for value in one.values}
         names, units = dict[str, str](), units_of(level_of(fused))
         for node in fused.nodes:
-            made = (keys.get(value.name) for inner in _operators(node) for value in inner.outputs)
+            made = (keys.get(value.name) for inner in node.operators for value in inner.outputs)
             key = next(filter(None, made), None)
             if key is not None:
                 names[units[node].name] = key
@@ -63,10 +77,6 @@ class Build:
 
     executable: Executable
     operators: Mapping[str, str]
-
-
-def _operators(node: OpNode) -> list[OpNode]:
-    return list(node.graph.nodes) if node.op == FUSED else [node]
 
 
 def in_turn(builds: Sequence[Build], target: Target, runner: Measuring) -> MeasuredInNetwork:
@@ -83,3 +93,13 @@ def in_turn(builds: Sequence[Build], target: Target, runner: Measuring) -> Measu
     finally:
         for path in paths:
             path.unlink(missing_ok=True)
+
+
+def without_gains_of_some(own: Seconds, other: Seconds) -> Seconds:
+    """What the groups of one build are compared with: the seconds of the other, those of the network as it was.
+
+    If the whole is slower for sure, what it lost is laid to all groups: none counts as faster than it was.
+    """
+    if sure_gain(other[""], own[""]) <= 1.0:
+        return other
+    return {group: list(map(min, seconds, other[group])) for group, seconds in own.items()}

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..records.record import OK, REFUSED
-from .builds import Build, Network, in_turn
+from .builds import Build, Network, in_turn, without_gains_of_some
 from .measure import MeasuredInNetwork, Measuring
-from .search import Search, sure_gain
+from .search import Search
 
 
 def confirm(searches: Sequence[Search], network: Network | None, runner: Measuring) -> str:
@@ -33,11 +33,9 @@ def confirm(searches: Sequence[Search], network: Network | None, runner: Measuri
         answer = in_network(contenders, network, runner)
     if answer.outcome == OK:
         own, other = answer.groups
-        is_slower = sure_gain(other[""], own[""]) > 1.0
+        beside = without_gains_of_some(own, other)
         for search in contenders:
-            seconds, without = own[search.task.key], other[search.task.key]
-            # What the whole lost is laid to all of them.
-            search.settle(seconds, list(map(min, seconds, without)) if is_slower else without)
+            search.settle(own[search.task.key], beside[search.task.key])
     elif answer.outcome == REFUSED:
         for search in contenders:
             search.settle_alone()

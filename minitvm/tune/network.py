@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..build import code_target, to_graph
 from ..errors import InputError, nearest
 from ..garbage import collected_seldom
 from ..records.database import Database
-from ..records.lookup import algorithms_in
 from ..records.record import OK
 from ..target import Target
 from ..tir import Schedule
@@ -159,14 +158,16 @@ def tune(
         raise InputError(f"trials={trials}: wanted a number from 1")
     start, machine = time.monotonic(), code_target(target)
     with Database.open(db) as database:
-        measuring = None if workers is None else on_farm(workers, machine, key, limits, security)
+        network, tasks = None, list[Task]()
         if isinstance(model, PrimFunc | IRModule):
-            tasks = extract(model, target, **options)
-            return tune_tasks(tasks, database, start, budget, trials, seed, report, runs, limits, measuring)
-        accuracy = options.pop("accuracy", "fast")
-        network = Network(to_graph(model, **options), machine, accuracy)
-        measuring = measuring or Runner(limits)
-        return tune_network(network, database, start, budget, trials, seed, report, runs, measuring)
+            tasks = extract(model, machine, **options)
+        else:
+            accuracy = options.pop("accuracy", "fast")
+            network = Network(to_graph(model, **options), machine, accuracy)
+        runner = Runner(limits) if workers is None else on_farm(workers, machine, key, limits, security)
+        if network is None:
+            return tune_tasks(tasks, database, start, budget, trials, seed, report, runs, measuring=runner)
+        return tune_network(network, database, start, budget, trials, seed, report, runs, runner)
 
 
 def tune_network(
@@ -191,11 +192,11 @@ def tune_network(
             algorithms = decide(network, database, runner, budget) if only is None else []
         except KeyboardInterrupt:
             return Tuned(seconds=time.monotonic() - start, ended="interrupted")
-        network = replace(network, algorithms=algorithms_in(database, network.target))
-        tasks = extract(network.graph, network.target, network.accuracy, database.url)
-        if only is not None:
-            tasks = named(tasks, only)
-        tuned = tune_tasks(tasks, database, start, budget, trials, seed, report, runs, None, runner, network)
+        network = network.recorded(database)
+        tasks = network.tasks() if only is None else named(network.tasks(), only)
+        tuned = tune_tasks(
+            tasks, database, start, budget, trials, seed, report, runs, measuring=runner, network=network
+        )  # fmt: skip
     tuned.algorithms = algorithms
     return tuned
 

@@ -250,7 +250,7 @@ class Search:
         gain = self.best.gain or 1.0
         baseline = min(other) * gain
         self.baseline = min(self.baseline, baseline)
-        sure = min(own) * sure_gain(own, other) * gain
+        sure = sure_baseline(own, other) * gain
         record = self._keep(decision, cost, Measured(PAIRED, (own,)), sure)
         if is_faster(own, other):
             self.best, self._best_path = record, path
@@ -274,8 +274,8 @@ class Search:
         """Keep what the best and the untuned program took in the network, in turn: that decides which a build takes."""
         assert self.best is not None
         measured = Measured(PAIRED, (tuple(own),), message)
-        sure = min(own) * sure_gain(own, untuned)
-        self._settled(replace(self._record(self.best.decision, self._cost, measured, sure), caches=IN_NETWORK))
+        record = self._record(self.best.decision, self._cost, measured, sure_baseline(own, untuned))
+        self._settled(replace(record, caches=IN_NETWORK))
 
     def settle_alone(self) -> None:
         """Run the best and the untuned program in turn: that decides which a build takes."""
@@ -283,7 +283,7 @@ class Search:
         measured, sure = self._in_turn(self._best_path, self._untuned_path), 0.0
         if measured.outcome == OK:
             own, untuned = measured.seconds
-            measured, sure = Measured(PAIRED, (own,)), min(own) * sure_gain(own, untuned)
+            measured, sure = Measured(PAIRED, (own,)), sure_baseline(own, untuned)
         record = self._record(self.best.decision, self._cost, measured, sure)
         self._settled(replace(record, caches=record.caches + AT_THE_END))
 
@@ -357,6 +357,11 @@ def sure_gain(own: Sequence[float], other: Sequence[float]) -> float:
     """
     half = len(own) // 2
     return min(min(other[:half]) / min(own[:half]), min(other[half:]) / min(own[half:]))
+
+
+def sure_baseline(own: Sequence[float], other: Sequence[float]) -> float:
+    """The `baseline` of a pair's record, of which its gain is the sure one."""
+    return min(own) * sure_gain(own, other)
 
 
 def is_faster(own: Sequence[float], other: Sequence[float]) -> bool:

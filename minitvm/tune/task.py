@@ -110,21 +110,18 @@ def device_of(target: Target) -> str:
     return "" if lookup(target, "opened") is None else target.kind
 
 
-def extract(
-    model: Any, target: str | Target = "cpu", accuracy: str = "fast", tuned: str | None = None, **options: Any
-) -> list[Task]:  # fmt: skip
+def extract(model: Any, target: str | Target = "cpu", accuracy: str = "fast", **options: Any) -> list[Task]:
     """The tasks of a model, a function or a module of functions, in the order of their first use.
 
     `options` are those of `build` that say what the model is: shapes, params, states, max_length, stop_before. The
     bodies of loops count once. What the target's back end refuses is a task for the host, where a build has it run.
-    Convolutions are computed as a build with the records `tuned` computes them.
     """
     machine = code_target(target)
     if isinstance(model, PrimFunc):
         return [function_task(model, machine)]
     if isinstance(model, IRModule):
         return _merged([function_task(func, machine) for _, func in model.items()])
-    level = level_of(optimize_graph(to_graph(model, **options), machine, accuracy=accuracy, tuned=tuned))
+    level = level_of(optimize_graph(to_graph(model, **options), machine, accuracy=accuracy))
     units = units_of(level)
     nodes = [node for inner in level.all() for node in inner.graph.nodes if inner.needs_function(node)]
     stored = {constant.value for inner in level.all() for constant in inner.graph.constants}

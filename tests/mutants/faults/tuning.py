@@ -65,7 +65,7 @@ DATABASE.edit(
 )
 
 LOOKUP = Faults("records lookup", "minitvm.records.lookup", [kept()])
-LOOKUP.edit("what is hardly faster is taken", "_winners", " and record.gain >= LEAST", "")
+LOOKUP.edit("what is hardly faster is taken", "_winners", " and one.gain >= LEAST", "")
 
 CACHE = Faults("lowering by decision", "minitvm.lowering.cache", [kept()])
 CACHE.edit("the decision is no part of the key", "key_of", "if decision is None else", "if True else")
@@ -126,16 +126,17 @@ TASK.edit(
 TASK.edit("inputs are constants", "extract", "if value in stored", "if value not in stored")
 
 CONFIRM = Faults("winning in the network", "minitvm.tune.confirm", [searched()])
-CONFIRM.edit("what the whole loses does not count", "confirm", "> 1.0", "> 1e9")
 CONFIRM.edit(
     "what crashes in the network is taken", "confirm", "elif answer.outcome == REFUSED:", "elif answer.outcome != OK:"
 )
 
 ALGORITHMS = Faults("algorithms of convolutions", "minitvm.tune.algorithms", [algorithms()])
-ALGORITHMS.edit("what the whole loses does not count", "decide", "> 1.0", "> 1e9")
 ALGORITHMS.edit("what is known is measured again", "alternatives", "if (key, decision) not in known", "if True")
 ALGORITHMS.edit("what is hopeless is built", "alternatives", "< DOUBTFUL *", "< 1e9 *")
-ALGORITHMS.edit("what won once is taken", "decide", "is not record", "is record or True")
+ALGORITHMS.edit("what seems faster is taken", "decide", "if record.gain < LEAST]", "if True]")
+BUILDS = Faults("builds of a network", "minitvm.tune.builds", [searched(), algorithms()])
+BUILDS.edit("what the whole loses does not count", "without_gains_of_some", "<= 1.0", "<= 1e9")
+BUILDS.edit("nothing is ever faster", "without_gains_of_some", "<= 1.0", "<= 0.0")
 DECIDED = Faults("decided algorithms", "minitvm.strategy.algorithms", [algorithms()])
 DECIDED.edit("decisions are not taken", "decided_first", "return [first, *", "return [options[0], *")
 DECIDED.edit("the block is forgotten", "Convolution.key", "in blocks of {block}", "in blocks")
