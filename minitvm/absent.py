@@ -45,7 +45,6 @@ ABSENT: dict[str, str] = {
     "te.hybrid": "te.extern_primfunc with a T.prim_func",
     "te.gradient": "no derivatives of tensor expressions here",
     "tir.ir_builder": "@T.prim_func, or tir.PrimFunc of statements",
-    "tir.stmt_functor": "minitvm.expr.walk, rewrite and substitute",
     "tir.build": "minitvm.build(func)",
     "tir.ProducerStore": "tir.BufferStore",
     "tir.ProducerLoad": "tir.BufferLoad",

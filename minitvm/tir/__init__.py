@@ -7,6 +7,7 @@ reference interpreters read the nodes and must not load the compiler for it.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ..absent import absent
@@ -125,8 +126,15 @@ _DEFINED_IN = {
     "ScheduleError": "minitvm.errors",
     "register_meaning": "minitvm.tir.meanings",
     "verify": "minitvm.tir.verifier",
+    "BlockScope": "minitvm.tir.schedule.block_scope",
+    "ScheduleState": "minitvm.tir.schedule.state",
+    "StmtSRef": "minitvm.tir.schedule.block_scope",
 }
-_SUBMODULES = ("analysis", "schedule", "script", "tensor_intrin", "transform", "verifier")
+_SUBMODULES = ("analysis", "schedule", "script", "stmt_functor", "tensor_intrin", "transform", "verifier")
+
+# TVM's modules whose names are all names of this package: `from minitvm.tir.function import TensorIntrin`.
+_SAME_NAMES = ("buffer", "expr", "function", "stmt")
+sys.modules.update({f"{__name__}.{module}": sys.modules[__name__] for module in _SAME_NAMES})
 
 __all__ = [
     "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "Allocate", "And", "Assert", "AssertStmt", "Async", "Block", "BlockId",
@@ -157,6 +165,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name in op.NAMED:
         return op.NAMED[name]
+    if name in _SAME_NAMES:
+        return sys.modules[__name__]
     raise absent(__name__, name, __dir__())
 
 

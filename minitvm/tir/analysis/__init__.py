@@ -1,1 +1,20 @@
-"""What programs do, read off their text: the questions that schedules, passes, linking and checks share."""
+"""What programs do, read off their text: the questions that schedules, passes, linking and checks share.
+
+TVM's names for such questions, `tvm_names`, are attributes of this package.
+"""
+
+import importlib
+from typing import Any
+
+from ...absent import absent
+
+_OF_TVM = (
+    "detect_buffer_access_lca", "expr_deep_equal", "get_block_access_region", "get_block_read_write_region",
+    "undefined_vars", "verify_well_formed",
+)  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_TVM:
+        return getattr(importlib.import_module(f"{__name__}.tvm_names"), name)
+    raise absent(__name__, name, list(_OF_TVM))

@@ -82,6 +82,8 @@ class Methods:
         """Declare which region of a buffer a block reads or writes, where that is to be more than its body shows."""
     def set_axis_separators(self, block: BlockRV | str, buffer: object, axis_separators: Sequence[int] | None) -> None:
         """Say which dimensions of a buffer become one dimension of memory each: those between two separators."""
+    def set_axis_separator(self, block: BlockRV | str, buffer: object, axis_separators: Sequence[int] | None) -> None:
+        """Say which dimensions of a buffer become one dimension of memory each: those between two separators."""
     def reorder_block_iter_var(self, block: BlockRV | str, new_order: Sequence[int]) -> None:
         """Permute the iterators of a block: the k-th is to be the one that was at `new_order[k]`."""
     def add_unit_loop(self, block_or_loop: BlockRV | str | LoopRV) -> LoopRV:

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import InputError, ScheduleError, TypeMismatch, nearest, report
-from ...expr import Expr
+from ...expr import Expr, Var
 from ..analysis.tree import with_own_keys
-from ..nodes import Block, BlockRealize, For, IRModule, PrimFunc
+from ..nodes import Block, BlockId, BlockRealize, For, IRModule, PrimFunc
 from ..verifier import verify_if_asked
 from .argument_types import misfit
+from .block_scope import StmtSRef
 from .calls import Call, bind, complete, normal, run, with_numbers
 from .claims import declares_what_it_touches, widened
 from .handles import (
@@ -227,13 +228,18 @@ class Schedule(Methods):
         self._state = ScheduleState(self._state.mod, name, self._state.trees)
         self._waypoint = self._waypoint if shares else None
 
-    def get(self, handle: Handle | Expr | str) -> Any:
+    def get(self, handle: Handle | Expr | StmtSRef | str) -> Any:
         """What a handle stands for now: a `Block`, a `For` (None for a place that is no loop), a sampled number.
 
-        A block's name will do. Raises `ScheduleError` when the block or loop is gone, with what became of it.
+        A block's name will do, and a `StmtSRef`. Raises `ScheduleError` when the block or loop is gone, with the step
+        that removed it.
         """
         if isinstance(handle, str):
             return self._state.block_named(handle).block
+        if isinstance(handle, StmtSRef):
+            if handle.tree is None:
+                return None
+            handle = LoopRV(handle.key) if isinstance(handle.key, Var) else BlockRV(cast("BlockId", handle.key))
         for part in handles_in(handle):
             self._refuse_removed(part)
         if isinstance(handle, Expr):
@@ -252,9 +258,10 @@ class Schedule(Methods):
         self._removed |= {rv}
         self._waypoint = None
 
-    def get_sref(self, handle: BlockRV | LoopRV) -> Block | For:
-        """TVM's name: here the node itself."""
-        return cast("Block | For", self.get(handle))
+    def get_sref(self, handle: BlockRV | LoopRV | Block | For) -> StmtSRef:
+        """A reference to a block or loop, with the statements around it (TVM's class)."""
+        node = handle if isinstance(handle, Block | For) else self.get(handle)
+        return StmtSRef.root_mark() if node is None else self._state.get_sref(node)
 
     # ------------------------------------------------------------------ calling primitives
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
 from types import MappingProxyType
+from typing import cast
 
 from ...arith import Analyzer
 from ...arith.iter_simplify import simplify_bindings
 from ...errors import InternalError, ScheduleError, nearest
 from ...expr import Expr, Range, Var, const, replace
+from ..analysis.block_kinds import Scope
 from ..analysis.tree import Tree
 from ..conditions import all_of, both, conjuncts, is_const, reads_memory
-from ..nodes import BlockId, BlockRealize, For, ForKind, If, IRModule, PrimFunc, Seq, Stmt, root_block
+from ..nodes import Block, BlockId, BlockRealize, For, ForKind, If, IRModule, PrimFunc, Seq, Stmt, root_block
+from .block_scope import BlockScope, StmtSRef
 from .randomness import RandomNumbers
+
+
+class ScheduleDebugMask(IntEnum):
+    """TVM's bits of `debug_mask`. Here the program is always checked."""
+
+    VERIFY_SREF_TREE = 1
+    VERIFY_CACHED_FLAGS = 2
 
 
 class ScheduleState:
@@ -23,8 +34,15 @@ class ScheduleState:
     """
 
     def __init__(
-        self, mod: IRModule, func_name: str | None, trees: Mapping[PrimFunc, Tree] | None = None, random_state: int = 1
+        self,
+        mod: IRModule | PrimFunc,
+        func_name: str | None = None,
+        trees: Mapping[PrimFunc, Tree] | None = None,
+        random_state: int = 1,
+        *,
+        debug_mask: str | int = "none",  # noqa: ARG002 (TVM's argument)
     ) -> None:
+        mod = mod if isinstance(mod, IRModule) else IRModule({"main": mod})
         self.mod = mod
         self.func_name = func_name
         self.random = RandomNumbers(random_state)
@@ -70,6 +88,20 @@ class ScheduleState:
     def block(self, key: BlockId) -> BlockRealize | None:
         """The block with an id; None if there is none, or no longer."""
         return next((tree.blocks[key] for _, tree in self._schedulable() if key in tree.blocks), None)
+
+    def get_sref(self, stmt: Block | For) -> StmtSRef:
+        """TVM's reference to a block or loop of the module."""
+        place = self.block(stmt.id) if isinstance(stmt, Block) else self.loop(stmt.var)
+        if place is None:
+            raise ScheduleError("get_sref: the block or loop is not part of the module as it is now")
+        return StmtSRef.of(place, self.home(place))
+
+    def get_block_scope(self, block_sref: StmtSRef) -> BlockScope:
+        """The dependences between the blocks directly inside a block (TVM's method)."""
+        block = self.block(cast("BlockId", block_sref.key))
+        if block is None:
+            raise ScheduleError("get_block_scope: the block is not part of the module as it is now")
+        return BlockScope(Scope(self.home(block), block))
 
     def home(self, stmt: Stmt) -> Tree:
         """The tree of the function that a statement stands in."""

@@ -16,6 +16,7 @@ from ..analysis.tree import statements
 from ..conditions import is_const
 from ..index_map import IndexMap
 from ..nodes import BlockRealize, Buffer, BufferLoad, BufferStore, For, PrimFunc, Stmt, root_block
+from .block_scope import StmtSRef
 from .handles import BlockRV
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class TensorizeInfo:
     """`loop_map`: from a loop of the block to that of the description; `desc_loop_indexer`: the latter's positions;
     `block_iter_paddings`: to which multiples the block's iterators would have to be padded, None where not at all."""
 
-    loop_map: Mapping[For, For]
+    loop_map: Mapping[StmtSRef, For]
     desc_loop_indexer: Mapping[For, int]
     block_iter_paddings: tuple[int, ...] | None = None
 
@@ -74,7 +75,7 @@ def get_tensorize_loop_mapping(
         loops.insert(0, loop)
     if any(not is_const(loop.start, 0) for loop in loops):
         return None
-    mapped: dict[For, For] = {}
+    mapped: dict[StmtSRef, For] = {}
     paddings: dict[int, int] = {}
     next_iterator = len(realize.block.iter_vars) - 1
     for described in reversed(desc_loops):
@@ -94,7 +95,7 @@ def get_tensorize_loop_mapping(
             if not allow_padding:
                 return None
             paddings[position] = described.extent.value
-        mapped[bound] = described
+        mapped[StmtSRef.of(bound, tree)] = described
     multiples = tuple(paddings.get(k, 1) for k in range(len(realize.iter_values))) if paddings else None
     return TensorizeInfo(mapped, {loop: k for k, loop in enumerate(desc_loops)}, multiples)
 

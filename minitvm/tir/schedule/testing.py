@@ -12,6 +12,7 @@ from ...errors import InputError, InternalError, not_verified
 from ...expr import first_difference
 from ...expr.structural_hash import structural_hash
 from ..nodes import IRModule, PrimFunc
+from ..script.differences import assert_structural_equal
 from .handles import LoopRV
 from .registry import PRIMITIVES
 from .schedule import WATCHERS, Schedule
@@ -40,6 +41,12 @@ def verify_trace_roundtrip(
             replay(sch.trace, replayed)
         _assert_same(sch, replayed, title)
     return replayed
+
+
+def assert_structural_equal_ignore_global_symbol(func1: PrimFunc, func2: PrimFunc, *args: Any, **kwargs: Any) -> None:
+    """`ir.assert_structural_equal` for two functions, whatever their names are (TVM's function)."""
+    first, second = (func.with_attr("global_symbol", "main") for func in (func1, func2))
+    assert_structural_equal(first, second, *args, **kwargs)
 
 
 def _as_json(trace: Trace, sch: Schedule) -> None:

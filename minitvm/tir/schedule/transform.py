@@ -28,7 +28,7 @@ def tile_with_tensor_intrin(
     if info is None:
         return None
     handle = sch.get_block(block) if isinstance(block, str) else block
-    counterparts = [info.loop_map.get(sch.get(loop)) for loop in sch.get_loops(handle)]
+    counterparts = [info.loop_map.get(sch.get_sref(loop)) for loop in sch.get_loops(handle)]
     if info.block_iter_paddings is not None:
         _pad(sch, handle, info.block_iter_paddings)
     places: dict[int, LoopRV] = {}

@@ -7,6 +7,7 @@ import builtins as python
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from ...arith import holds_data
@@ -104,6 +105,8 @@ _INSTEAD: dict[Any, Callable[..., Any]] = {
     python.max: language.max,
     python.abs: language.abs,
 }
+# Functions that bring their operands to one dtype, as operators do.
+_MATCHING = (language.max, language.min, language.if_then_else, language.Select)
 
 
 class Evaluator:
@@ -113,6 +116,7 @@ class Evaluator:
         self.source = source
         self.captured = captured
         self.variables: dict[str, Any] = {}
+        self.widened = False  # whether a Python float has made an operation on float16 one on float32
 
     def error(self, node: ast.AST, headline: str, **parts: Any) -> ParseError:
         """A `ParseError` at a node."""
@@ -187,7 +191,15 @@ class Evaluator:
         left, right = self._operand(node.left), self._operand(node.right)
         if isinstance(node.op, ast.Div) and _is_integer(left) and _is_integer(right) and _any_expr(left, right):
             raise self.error(node, "`/` between integers is ambiguous", tries=("`//` (floor)", "T.truncdiv (as in C)"))
-        return _BINARY[type(node.op)](left, right)
+        return _BINARY[type(node.op)](*self._with_literals(left, right))
+
+    def _with_literals(self, *operands: Any) -> tuple[Any, ...]:
+        """Operands of one operation. A Python float is a float32, as in TVM, and so is an operation on a float16 and
+        such a number; float64 and integers take its value in their own way (`expr.match`)."""
+        if not any(isinstance(value, Expr) and value.dtype.is_float and value.dtype.bits < 32 for value in operands):
+            return operands
+        self.widened = self.widened or any(type(value) is float for value in operands)
+        return tuple(const(value, "float32") if type(value) is float else value for value in operands)
 
     def _operand(self, node: ast.expr) -> Any:
         value = self.evaluate(node)
@@ -218,7 +230,8 @@ class Evaluator:
 
     def _Compare(self, node: ast.Compare) -> Any:
         operands = [self._operand(n) for n in (node.left, *node.comparators)]
-        results = [_compare(type(op), a, b) for op, a, b in zip(node.ops, operands, operands[1:], strict=False)]
+        pairs = [self._with_literals(a, b) for a, b in pairwise(operands)]
+        results = [_compare(type(op), a, b) for op, (a, b) in zip(node.ops, pairs, strict=True)]
         if not _any_expr(*results):
             return all(results)
         result = as_expr(results[0])
@@ -345,7 +358,7 @@ class Evaluator:
                 options.update(self.evaluate(keyword.value))
         if function is python.range or (_any_expr(*args) and function in _INSTEAD):
             function = _INSTEAD[function]
-        return function(*args, **options)
+        return function(*(self._with_literals(*args) if function in _MATCHING else args), **options)
 
     def _let(self, node: ast.Call) -> Any:
         where = next((k.value for k in node.keywords if k.arg == "where"), None)

@@ -269,9 +269,13 @@ class FunctionParser(Evaluator):
         buffer = getattr(place, "buffer", None)
         if buffer is None:
             raise self.error(target, "only elements of buffers can be assigned", found=describe(place))
+        self.widened = False
         value = self.evaluate(value_node)
         if isinstance(value, BufferRegion):
             value = load_of(value)
+        half = place.dtype.is_float and place.dtype.bits < 32
+        if half and self.widened and isinstance(value, Expr) and value.dtype == "float32":
+            value = value.astype(place.dtype)  # a number in the text, and not the program, made it a float32
         if not is_scalar(value):
             raise self.error(value_node, f"{buffer.name} cannot hold this", wanted=f"a value of dtype {buffer.dtype}",
                              found=describe(value))  # fmt: skip
@@ -282,6 +286,8 @@ class FunctionParser(Evaluator):
         """`target = value` for anything but an element of a buffer."""
         if isinstance(target, ast.Tuple | ast.List):
             value = [value] if isinstance(value, AxisSpec) else value
+            if isinstance(value, Meta) and isinstance(value.value, list | tuple):
+                value = [Meta(item) for item in value.value]
             values = value if isinstance(value, list | tuple) else None
             if values is None or len(values) != len(target.elts):
                 count = "one value" if values is None else f"{len(values)} values"

@@ -16,7 +16,8 @@ language of a code generator (`codegen.emitter.Emitter.dialect`); it is a functi
 without a spelling refuses the instruction by name.
 
 The intrinsics of this package, `cpu.py`, `tiles.py`, `tensor_cores.py`, `warpgroups.py` and `accelerator.py`, are known
-by their names without being imported.
+by their names without being imported. So are those of TVM in `dot_products.py` and `wmma.py`; `x86.py`, `arm_cpu.py`,
+`hexagon.py`, `rocm.py`, `cuda.py` and `dot_product_common.py` have TVM's constants for their names.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class TensorIntrin:
         if name in TensorIntrin.KNOWN and not override:
             raise InputError(f"there is a tensor intrinsic {name!r} already\n  try:    override=True")
         if impl is None:
-            if not instruction:
+            if instruction is None:
                 raise InputError(
                     f"{name} has neither an implementation nor an instruction\n"
                     "  try:    impl, a function with the parameters of the description\n"
@@ -94,13 +95,15 @@ class TensorIntrin:
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
         """The intrinsic of a name; raises `InputError` with the nearest names, or returns None if `allow_missing`."""
         if name not in TensorIntrin.KNOWN:
-            from . import accelerator, cpu, tensor_cores, tiles, warpgroups
+            from . import accelerator, cpu, dot_products, tensor_cores, tiles, warpgroups, wmma
 
             cpu.register_all()
             tensor_cores.register_all()
             warpgroups.register_named(name)
             tiles.register_named(name)
             accelerator.register_named(name)
+            dot_products.register_named(name)
+            wmma.register_named(name)
         if name in TensorIntrin.KNOWN or allow_missing:
             return TensorIntrin.KNOWN.get(name)
         raise InputError(f"no tensor intrinsic {name!r}; {nearest(name, list(TensorIntrin.KNOWN))}")

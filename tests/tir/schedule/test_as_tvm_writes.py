@@ -244,7 +244,7 @@ def test_loops_are_mapped_to_an_intrinsics_and_tiled(size: tuple[int, int, int],
         assert get_tensorize_loop_mapping(sch, block, desc.desc) is None
     info = get_tensorize_loop_mapping(sch, block, desc.desc, allow_padding=padded)
     assert info is not None
-    assert [info.desc_loop_indexer[info.loop_map[sch.get(loop)]] for loop in sch.get_loops(block)] == [0, 1, 2]
+    assert [info.desc_loop_indexer[info.loop_map[sch.get_sref(loop)]] for loop in sch.get_loops(block)] == [0, 1, 2]
     assert info.block_iter_paddings == ((4, 1, 4) if padded else None)
     tile = tile_with_tensor_intrin(sch, block, INTRINSIC, allow_padding=padded)
     assert tile == sch.get_loops(block)[3]

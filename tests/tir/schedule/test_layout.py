@@ -139,7 +139,7 @@ def test_a_layout_with_separators() -> None:
     assert check(two_steps, sch.func)
     with pytest.raises(Unsupported, match="axis separators"):
         lower(sch.func)
-    sch.set_axis_separators("B", ("write", 0), [])
+    sch.set_axis_separator("B", ("write", 0), [])  # TVM's name
     same_meaning(two_steps, sch)
 
 

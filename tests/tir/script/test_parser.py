@@ -8,7 +8,7 @@ from textwrap import dedent, indent
 import pytest
 
 import minitvm as tvm
-from minitvm.errors import InputError
+from minitvm.errors import InputError, ParseError
 from minitvm.expr import IntImm, SizeVar, structural_equal
 from minitvm.script import from_source
 from minitvm.script import ir as I
@@ -326,3 +326,47 @@ def test_a_choice_may_name_its_dtype() -> None:
                 A[i] = T.if_then_else(i < 2, A[i], T.float32(0.0), dtype="float32")
     """)
     assert "T.if_then_else(i < 2, A[i], T.float32(0.0))" in func.script()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_number_makes_an_operation_on_narrow_floats_one_on_float32(dtype: str) -> None:
+    """As in TVM, where a Python float is a float32: what is stored to a narrow buffer is rounded once, at the end."""
+
+    @T.prim_func
+    def func(A: T.Buffer((4,), dtype), B: T.Buffer((4,), dtype), C: T.Buffer((4,), "float32")) -> None:
+        B[0] = A[0] * 2.0 + 1.0
+        C[0] = 1.0 - A[1]
+        B[1] = T.max(A[1], 0.0)
+        C[1] = T.if_then_else(A[0] < 0.5, A[0], 2.0)
+        B[2] = A[2] + 1
+        B[3] = 0.5
+
+    a, one = 'T.Cast("float32", A[{}])'.format, f"T.{dtype}(1.0)"
+    assert [line.strip() for line in script(func).splitlines() if line.strip().startswith(("B[", "C["))] == [
+        f'B[0] = T.Cast("{dtype}", {a(0)} * T.float32(2.0) + T.float32(1.0))',
+        f"C[0] = T.float32(1.0) - {a(1)}",
+        f'B[1] = T.Cast("{dtype}", T.max({a(1)}, T.float32(0.0)))',
+        f"C[1] = T.if_then_else({a(0)} < T.float32(0.5), {a(0)}, T.float32(2.0))",
+        f"B[2] = A[2] + {one}",
+        f"B[3] = T.{dtype}(0.5)",
+    ]
+    assert structural_equal(from_source(script(func)), func)
+
+
+def test_a_float32_of_the_program_is_not_rounded_by_itself() -> None:
+    with pytest.raises(ParseError, match="dtypes differ"):
+
+        @T.prim_func
+        def func(A: T.Buffer((4,), "float16"), B: T.Buffer((4,), "float32")) -> None:
+            A[0] = A[1] + B[0]
+
+
+def test_several_python_values_get_names_at_once() -> None:
+    swapped = (1, 0)
+
+    @T.prim_func
+    def func(A: T.Buffer((4,), "float32")) -> None:
+        first, second = T.meta_var(swapped)
+        A[first] = A[second]
+
+    assert "A[1] = A[0]" in script(func)

@@ -28,7 +28,9 @@ def increasing_axes(
     return Failure({block.block: "this block"}, f"increasing positions from 0 to {named.ndim}", str(separators))
 
 
-@primitive(kind="SetAxisSeparator", requires=[names_a_buffer, not_a_view, increasing_axes])
+@primitive(
+    kind="SetAxisSeparator", aka={"TVM": "set_axis_separator"}, requires=[names_a_buffer, not_a_view, increasing_axes]
+)
 def set_axis_separators(
     state: ScheduleState, block: BlockRealize, buffer: object, axis_separators: list[int] | None
 ) -> None:

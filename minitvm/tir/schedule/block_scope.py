@@ -1,0 +1,120 @@
+"""TVM's references to blocks and loops (`StmtSRef`), and the dependences between the blocks of one scope."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from ...expr import Var
+from ..analysis.block_kinds import Scope
+from ..analysis.tree import Tree
+from ..nodes import Block, BlockId, BlockRealize, For, Seq, Stmt
+
+_INLINE, _ROOT = "inline", "root"
+
+
+@dataclass(frozen=True, slots=True)
+class StmtSRef:
+    """A block or loop of a schedule at one moment. Two are equal when they refer to the same block or loop.
+
+    `key` is the variable of the loop or the id of the block, or the name of a mark for `compute_at`.
+    """
+
+    key: Var | BlockId | str
+    tree: Tree | None = field(default=None, compare=False, repr=False)
+
+    @staticmethod
+    def of(stmt: Stmt, tree: Tree) -> StmtSRef:
+        """The reference to a block, its realization, or a loop."""
+        node = stmt.block if isinstance(stmt, BlockRealize) else stmt
+        return StmtSRef(node.id if isinstance(node, Block) else node.var, tree)  # type: ignore[attr-defined]
+
+    @property
+    def stmt(self) -> Block | For | None:
+        """The block or loop; None for a mark."""
+        place = self._place()
+        return place.block if isinstance(place, BlockRealize) else place
+
+    @property
+    def parent(self) -> StmtSRef | None:
+        """The loop or block around this one; None for the root block and for marks."""
+        place = self._place()
+        if place is None or self.tree is None:
+            return None
+        outer = next((s for s in self.tree.above(place) if isinstance(s, For | BlockRealize)), None)
+        return None if outer is None else StmtSRef.of(outer, self.tree)
+
+    @property
+    def seq_index(self) -> int:
+        """The position among the statements of a sequence; -1 outside of one."""
+        place = self._place()
+        around = None if place is None or self.tree is None else self.tree.parent.get(place)
+        return around.stmts.index(place) if isinstance(around, Seq) and place is not None else -1
+
+    @staticmethod
+    def inline_mark() -> StmtSRef:
+        """The mark for computing a block inline."""
+        return StmtSRef(_INLINE)
+
+    @staticmethod
+    def root_mark() -> StmtSRef:
+        """The mark for leaving a block in its place."""
+        return StmtSRef(_ROOT)
+
+    def _place(self) -> BlockRealize | For | None:
+        if self.tree is None:
+            return None
+        return self.tree.loops[self.key] if isinstance(self.key, Var) else self.tree.blocks[self.key]  # type: ignore[index]
+
+
+class DepKind(IntEnum):
+    """The kind of a dependence: a read after a write (RAW), a write after a write, a write after a read, unknown."""
+
+    RAW = 0
+    WAW = 1
+    WAR = 2
+    OPAQUE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """Block `dst` depends on block `src`."""
+
+    src: StmtSRef
+    dst: StmtSRef
+    kind: DepKind
+
+
+class BlockScope:
+    """The dependences between the blocks directly inside one block."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def get_deps_by_src(self, block: StmtSRef) -> list[Dependency]:
+        """The dependences on what `block` writes or reads."""
+        return [dependence for dependence in self._dependences() if dependence.src == block]
+
+    def get_deps_by_dst(self, block: StmtSRef) -> list[Dependency]:
+        """The dependences of `block` on earlier blocks."""
+        return [dependence for dependence in self._dependences() if dependence.dst == block]
+
+    def _dependences(self) -> Iterator[Dependency]:
+        for k, source in enumerate(self._scope.blocks):
+            for target in self._scope.blocks[k + 1 :]:
+                for kind in self._kinds(source, target):
+                    yield Dependency(self._reference(source), self._reference(target), kind)
+
+    def _kinds(self, source: BlockRealize, target: BlockRealize) -> Iterator[DepKind]:
+        written, read = ({w.buffer for w in source.block.writes}, self._scope.read(source))
+        if written & self._scope.read(target):
+            yield DepKind.RAW
+        overwritten = {w.buffer for w in target.block.writes}
+        if written & overwritten:
+            yield DepKind.WAW
+        if read & overwritten:
+            yield DepKind.WAR
+
+    def _reference(self, block: BlockRealize) -> StmtSRef:
+        return StmtSRef.of(block, self._scope.tree)
