@@ -37,13 +37,15 @@ from ..tir.nodes import (
     While,
 )  # fmt: skip
 from .grids import GridEmitter
+from .index_width import index_dtype
 from .opencl_expressions import OpenCLExpressions
 from .opencl_library import put
 from .opencl_types import LANES, array_type, memory_type, value_type
 from .spelling import atom, is_index
-from .vector_pieces import in_pieces
+from .vector_pieces import in_pieces, widest
 
 _WORD = DType("int64")
+_WIDEST_BITS = 256  # of a value, where the target has no wider vectors
 
 
 def generate(kernel: PrimFunc, target: Any = None) -> str:
@@ -51,7 +53,24 @@ def generate(kernel: PrimFunc, target: Any = None) -> str:
 
     Raises `Unsupported` for what OpenCL C does not have, and for a grid or storage beyond the limits of the target.
     """
-    return _OpenCL(kernel.with_body(in_pieces(kernel.body, LANES[-1])), target).source()
+    return _OpenCL(kernel.with_body(in_pieces(kernel.body, _lanes(kernel, target))), target).source()
+
+
+def _lanes(kernel: PrimFunc, target: Any) -> int:
+    """The lanes of the kernel's vectors: no value is wider than the target's vectors, or `_WIDEST_BITS`.
+
+    PoCL 3.0 passes wider ones to its own functions in another way than they expect, unless its compiler knows that the
+    processor has AVX-512. It does not know that of any AMD processor: there `exp(float16)` is a crash at run time, and
+    `vstore16` of floats an endless loop in the compiler.
+    """
+    bits, places = max(_WIDEST_BITS, getattr(target, "vector_bits", 0)), index_dtype(kernel).bits
+
+    def fit(e: Expr) -> int:
+        kind = e.dtype
+        width = 8 if kind.is_bool else 32 if kind.is_half else min(kind.bits, places) if is_index(e) else kind.bits
+        return bits // width
+
+    return widest(kernel.body, LANES[-1], fit)
 
 
 class _OpenCL(GridEmitter, OpenCLExpressions):

@@ -288,11 +288,9 @@ def _gather(library: Library, name: str, dtype: DType, space: str) -> str:
 
 
 def _first(_: Library, name: str, dtype: DType) -> str:
-    """The mask of the first n lanes."""
-    lanes = ", ".join(map(str, range(dtype.lanes)))
-    count = f"(int{dtype.lanes})((int)clamp(n, 0L, {dtype.lanes}L))"
-    below = f"convert_char{dtype.lanes}((int{dtype.lanes})({lanes}) < {count})"
-    return _function(f"char{dtype.lanes}", name, "long n", below)
+    """The mask of the first n lanes, compared in its own width: no vector is wider than the mask."""
+    t, lanes = f"char{dtype.lanes}", ", ".join(map(str, range(dtype.lanes)))
+    return _function(t, name, "long n", f"({t})({lanes}) < ({t})((char)clamp(n, 0L, {dtype.lanes}L))")
 
 
 def _load_masked(library: Library, name: str, dtype: DType, space: str) -> str:

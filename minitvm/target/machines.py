@@ -339,8 +339,13 @@ _OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), (), 32 * _KB, 0, 0, 0, 128
 
 
 def _pocl() -> GPU:
-    """The CPU at hand, as PoCL offers it: vectors that a kernel names are as wide as the CPU has them."""
+    """The CPU at hand, as PoCL offers it: vectors that a kernel names are as wide as the CPU has them.
+
+    The compiler of PoCL 3.0 takes AMD's processors with AVX-512 for older ones without.
+    """
     cpu = _host()
+    if cpu.vector_bits > 256 and "AMD" in cpu.name:
+        cpu = replace(cpu, vector_bits=256, vector_registers=16)
     return replace(
         _OPENCL, name="pocl", max_threads_per_block=4096, max_block_dim=(4096, 4096, 4096),
         max_shared_memory_per_block=512 * _KB, multiprocessors=cpu.cores, vector_bits=cpu.vector_bits,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 from random import Random
@@ -12,8 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minitvm.codegen.opencl import generate
 from minitvm.codegen.spelling import rounded
-from minitvm.expr import Cast, DType, Expr, FloatImm, Var, const
+from minitvm.codegen.vector_pieces import in_pieces
+from minitvm.expr import Cast, DType, Expr, FloatImm, Var, const, find
+from minitvm.reference import kernel as reference
 from minitvm.reference.strategies.expressions import exprs
 from minitvm.script import from_source
 from minitvm.target import Target
@@ -27,12 +31,27 @@ from tests.tir.transform.test_kernel_passes import CPU, FLAT
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
+def run_in_pieces(func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1) -> list[np.ndarray]:
+    """The arrays after the interpreter has run the kernel with vectors of at most two lanes."""
+    copies = [a.copy() for a in arrays]
+    pieces = func.with_body(in_pieces(func.body, 2))
+    assert all(e.dtype.lanes <= 2 or e.dtype.lanes % 2 for e in find(pieces.body, Expr))
+    reference.run(pieces, *copies, inout=[param.name for param in func.params])
+    return copies
+
+
 RUNS = [
+    pytest.param(run_in_pieces, id="pieces"),
     pytest.param(run_compiled, id="cpu"),
     pytest.param(run_on_device, id="opencl"),
     pytest.param(run_on_cuda, id="cuda"),
 ]
-MACHINES = {run_compiled: lambda: CPU, run_on_device: target, run_on_cuda: lambda: Target("cuda")}
+MACHINES = {
+    run_compiled: lambda: CPU,
+    run_in_pieces: lambda: CPU,
+    run_on_device: target,
+    run_on_cuda: lambda: Target("cuda"),
+}
 
 
 def kernel_alike(seed: int, run: Run = run_compiled) -> None:
@@ -136,3 +155,54 @@ def k(A: T.Buffer((8,), "{dtype}"), B: T.Buffer((4,), "{dtype}")):
     a = np.arange(8).astype(dtype)
     _, found = run_on_device(func, [a, np.zeros(4, dtype)])
     np.testing.assert_array_equal(found, a[::-1][4:] if "4, 1" in at else a[::-1][1::2])
+
+
+WIDE = """
+@T.prim_func(lowered=True)
+def k(A: T.Buffer((24,), "int32"), B: T.Buffer((16,), "int32"), C: T.Buffer((2,), "int32")):
+    v: T.int32x8 = A[T.Ramp(0, 2, 8)]
+    own = T.decl_buffer((8,), "int32", scope="local")
+    own[T.Ramp(0, 1, 8)] = v * v - T.Broadcast(A[3], 8)
+    B[T.Ramp(0, 1, 8)] = T.Shuffle([v, own[T.Ramp(0, 1, 8)]], [0, 9, 2, 11, 15, 6, 13, 7])
+    least: T.int32x8 = T.Select(v < own[T.Ramp(0, 1, 8)], v, T.Ramp(5, 3, 8))
+    B.vstore([T.Ramp(8, 1, 8)], least, predicate=T.Ramp(0, 1, 8) < T.Broadcast(6, 8))
+    A[T.Ramp(1, 1, 8)] = A[T.Ramp(0, 1, 8)] + A[T.Ramp(1, 1, 8)]
+    C[0] = T.vector_reduce_max(A[T.Ramp(2, 1, 8)] * v)
+    C[1] = T.Shuffle([v], [5])
+"""
+
+
+def pieces_mean_the_same(lanes: int) -> None:
+    """Names, registers, shuffles, masks and reductions; and a store that changes what a later piece would read."""
+    func, found = from_source(WIDE), []
+    assert isinstance(func, PrimFunc)
+    for body in (func.body, in_pieces(func.body, lanes)):
+        arrays = [np.arange(24, dtype="int32") * 3 - 20, np.full(16, 77, "int32"), np.zeros(2, "int32")]
+        reference.run(func.with_body(body), *arrays, inout=["A", "B"])
+        assert {e.dtype.lanes for e in find(body, Expr)} <= {1, lanes if found else 8}
+        found.append(arrays)
+    for expected, got in zip(*found, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("lanes", [2, 4, 8])
+def test_pieces_keep_what_every_form_of_a_vector_means(lanes: int) -> None:
+    pieces_mean_the_same(lanes)
+
+
+@pytest.mark.parametrize(("values", "bits", "lanes"), [
+    ("float32", 256, 8), ("float16", 256, 8), ("float64", 256, 4), ("int8", 256, 16), ("float32", 512, 16),
+    ("int64", 512, 8),
+])  # fmt: skip
+def test_no_value_of_an_opencl_kernel_is_wider_than_the_device_has(values: str, bits: int, lanes: int) -> None:
+    """PoCL passes wider ones to its functions in another way than these expect, on processors it does not know."""
+    func = from_source(f"""
+@T.prim_func(lowered=True)
+def k(A: T.Buffer((40,), "{values}"), B: T.Buffer((40,), "{values}"), n: T.int64):
+    first: T.boolx16 = T.Ramp(0, 1, 16) < T.Broadcast(13, 16)
+    B.vstore([T.Ramp(1, 1, 16)], A[T.Ramp(3, 1, 16)] + A[T.Ramp(0, 1, 16)], predicate=first)
+""")
+    assert isinstance(func, PrimFunc)
+    source = generate(func, Target(f"opencl -device=pocl -vector_bits={bits}"))
+    types = re.findall(r"\b(?:char|long|half|float|double)(\d+)\b", source.split("FP_CONTRACT OFF")[1])
+    assert max(map(int, types)) == lanes

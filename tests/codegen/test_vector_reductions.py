@@ -47,28 +47,27 @@ def test_lanes_give_the_same_result(reducer: str, n: int, lanes: int, dtype: str
     np.testing.assert_array_equal(got, expected)
 
 
-def wider_than_opencl_has(reducer: str) -> None:
-    """Sums in 64 lanes, which are four vectors of OpenCL: text of vectors of 16, with the interpreter's results."""
+def wider_than_opencl_has(reducer: str, bits: int) -> None:
+    """Sums in 64 lanes, which are eight vectors of 256 bits: text of vectors of 8, with the interpreter's results."""
     func, rng = annotated(getattr(te, reducer), 300, "float32", 64), np.random.default_rng(0)
     a, got = rng.integers(-5, 6, (3, 300)).astype("float32"), np.full(3, 77, "float32")
-    target = Target("opencl -device=pocl")
-    module = lower(func, target, "main")
+    module = lower(func, Target(f"opencl -device=pocl -vector_bits={bits}"), "main")
     kernel = module["main_kernel_0"]
     assert any(e.dtype.lanes == 64 for e in walk(kernel.body) if isinstance(e, BufferLoad))
-    wide = in_pieces(kernel.body, 16)
-    assert {e.dtype.lanes for e in walk(wide) if isinstance(e, Expr)} <= {1, 16}
-    kernel_reference.run(
-        IRModule({**dict(module.items()), "main_kernel_0": kernel.with_body(wide)}), a.reshape(-1), got
-    )
+    pieces = in_pieces(kernel.body, 8)
+    assert {e.dtype.lanes for e in walk(pieces) if isinstance(e, Expr)} <= {1, 8}
+    module = IRModule({**dict(module.items()), "main_kernel_0": kernel.with_body(pieces)})
+    kernel_reference.run(module, a.reshape(-1), got)
     np.testing.assert_array_equal(got, getattr(np, reducer)(a * a, axis=1))
 
 
-CHECKS = [partial(wider_than_opencl_has, reducer) for reducer in ("sum", "max", "min")]
+CHECKS = [partial(wider_than_opencl_has, reducer, 512) for reducer in ("sum", "max", "min")]
 
 
+@pytest.mark.parametrize("bits", [256, 512])
 @pytest.mark.parametrize("reducer", ["sum", "max", "min"])
-def test_vectors_wider_than_a_language_has_are_pieces(reducer: str) -> None:
-    wider_than_opencl_has(reducer)
+def test_vectors_wider_than_a_language_has_are_pieces(reducer: str, bits: int) -> None:
+    wider_than_opencl_has(reducer, bits)
 
 
 def test_long_rows_on_pocl(rng: np.random.Generator) -> None:

@@ -1,6 +1,7 @@
 """Faults in kernels for OpenCL devices, and in how they are launched."""
 
 from tests.codegen.test_alignment import whole_vectors_lie_at_multiples_of_their_size
+from tests.codegen.test_random_kernels import pieces_mean_the_same
 from tests.codegen.test_vector_reductions import CHECKS as WIDE_CHECKS
 from tests.test_conversions import rounded_on_a_device
 
@@ -22,6 +23,7 @@ from ..seeded import MASKS_ON_A_DEVICE as MASKED
 from ..streams import by_hand
 
 CODEGEN = "minitvm.codegen."
+IN_PIECES = seeded("vectors in pieces", lambda k: pieces_mean_the_same((2, 4)[k]), 2)
 WIDE = seeded("sums in several vectors", lambda k: WIDE_CHECKS[k](), len(WIDE_CHECKS))
 
 EXPRESSIONS = Faults("opencl expressions", CODEGEN + "opencl_expressions", [ON_GRIDS, MASKED, ON_A_DEVICE])
@@ -38,8 +40,18 @@ EXPRESSIONS.edit(
     "vectors with a step are contiguous", "OpenCLExpressions.contiguous", "and is_const(e.stride, 1)", "", by=[MASKED]
 )
 PIECES = Faults("vectors in pieces", CODEGEN + "vector_pieces", [WIDE])
-PIECES.edit("all pieces are the first one", "_pieces", "const(k, place.base.dtype)", "const(0, place.base.dtype)")
-PIECES.edit("maxima are added up", "in_pieces", "_COMBINED[node.op](first", '_COMBINED["vector_reduce_add"](first')
+PIECES.edit("all pieces are the first one", "_Pieces.piece", "const(k * n, base.dtype)", "const(0, base.dtype)")
+PIECES.edit("maxima are added up", "_Pieces.narrow", "_COMBINED[e.op](first", '_COMBINED["vector_reduce_add"](first')
+PIECES.edit(
+    "a piece is stored before others are read", "_Pieces.store", "load.indices[-1] != at", "False", by=[IN_PIECES]
+)
+PIECES.edit(
+    "a shuffle picks from the first piece alone",
+    "_Pieces.piece",
+    "e.indices[k * n : (k + 1) * n]",
+    "e.indices[:n]",
+    by=[IN_PIECES],
+)
 LIBRARY = Faults("opencl library", CODEGEN + "opencl_library", [ON_A_DEVICE, MASKED])
 LIBRARY.edit("the remainder has the dividend's sign", "_floormod", "r + b : r);", "r : r);")
 LIBRARY.edit("small integers do not wrap", "added", "dtype.bits < 32 and dtype.lanes == 1", "False")
