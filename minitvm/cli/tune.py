@@ -105,7 +105,7 @@ def _tune(options: argparse.Namespace) -> int:
 
 
 _ENDED = {
-    "gain": "another batch would cost more than it saves",
+    "gain": "another batch would cost more than it saves in {runs:,.0f} runs of the model; try --runs with more",
     "budget": "the budget is used up",
     "trials": "the trials are used up",
     "interrupted": "interrupted; what was measured is kept, the same command goes on",
@@ -129,7 +129,9 @@ def summary(tuned: Tuned) -> list[str]:
     if tuned.unconfirmed:
         lines.append(f"network     what won was not run in it: {tuned.unconfirmed}")
     trials = sum(search.trials for search in tuned.searches)
-    lines.append(f"ended       {_ENDED[tuned.ended]} ({trials} candidates, {tuned.seconds:.1f} s)")
+    lines.append(
+        f"ended       {_ENDED[tuned.ended].format(runs=tuned.runs)} ({trials} candidates, {tuned.seconds:.1f} s)"
+    )
     return lines
 
 

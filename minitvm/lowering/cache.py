@@ -50,7 +50,7 @@ def decides_all(target: Target) -> bool:
     return (
         not PassContext.current().instruments
         and backend.find(target) in backend.own()
-        and all(_is_ours(rule.propose) and _is_ours(rule.matches) for rule in rules(target))
+        and all(_is_ours(row.propose) and _is_ours(row.matches) and not row.local for row in rules(target))
     )
 
 

@@ -43,7 +43,8 @@ class Rule:
     """`propose(func, target)` yields candidates for functions for which `matches(func)` holds.
 
     One that is `for_tuning` schedules a function only by a `Decision`, which somebody measured. Of its candidates those
-    with the same knobs differ in their values alone, so that the first one has all others by `with_knobs`.
+    with the same knobs differ in their values alone, so that the first one has all others by `with_knobs`. One that is
+    `local` is known to this process alone.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Rule:
     propose: Propose
     fallback: bool = False
     for_tuning: bool = False
+    local: bool = False
 
     def fits(self, func: PrimFunc) -> bool:
         """Whether it is for the function; one with a block that never runs, at no cost, is for a `fallback`."""

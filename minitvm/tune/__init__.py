@@ -4,6 +4,7 @@
     module = minitvm.build(graph)                       # takes the schedules that won
 
 task.py          what is tuned: the distinct operators of a model, with the number of their uses
+template.py      candidates from a schedule that a user wrote, with decisions left open
 space.py         the candidates of a task: those that rules yield, their neighbours, samples
 prepare.py       from a decision to figures (check) and to an artifact, in other processes
 runner.py        the process that runs one artifact or two beside each other; a crash ends a child of it

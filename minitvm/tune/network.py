@@ -16,15 +16,17 @@ then the mean of itself and what the last batch brought.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..build import code_target, to_graph
-from ..errors import InputError, nearest
+from ..errors import InputError, ScheduleError, nearest
 from ..garbage import collected_seldom
 from ..records.database import Database
-from ..records.record import OK
+from ..records.record import MEASURED, OK, Record
+from ..strategy.candidate import Knob
 from ..target import Target
 from ..tir import Schedule
 from ..tir.nodes import IRModule, PrimFunc
@@ -110,6 +112,7 @@ class Tuned:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     waiting: int = 0
     seconds: float = 0.0
+    runs: float = RUNS  # of the model, that savings were weighed with
     algorithms: list[Won] = field(default_factory=list)
     unconfirmed: str = ""  # why what won was not run in the network
     ended: str = ""  # "gain": nothing is worth its cost; "budget", "trials", "interrupted"
@@ -134,14 +137,14 @@ def tune(
     *,
     seed: int = 0,
     report: Report | None = None,
-    runs: int = RUNS,
+    runs: float = RUNS,
     limits: Limits | None = None,
     workers: str | None = None,
     key: Any = None,
     security: Any = None,
     **options: Any,
 ) -> Tuned:
-    """Tune the operators of a model; what is measured is in the database `db` (default: the user's own) at once.
+    """Tune the operators of a model, or one task; what is measured is at once in the database `db` (default: your own).
 
     Ends after `budget` seconds, after `trials` measured candidates in all, or when nothing is worth its cost: the
     seconds that another batch should save in `runs` runs of the model. Ctrl-C ends it as well. The same call resumes.
@@ -159,7 +162,9 @@ def tune(
     start, machine = time.monotonic(), code_target(target)
     with Database.open(db) as database:
         network, tasks = None, list[Task]()
-        if isinstance(model, PrimFunc | IRModule):
+        if isinstance(model, Task):
+            tasks = [model]
+        elif isinstance(model, PrimFunc | IRModule):
             tasks = extract(model, machine, **options)
         else:
             accuracy = options.pop("accuracy", "fast")
@@ -178,7 +183,7 @@ def tune_network(
     trials: int | None = None,
     seed: int = 0,
     report: Report | None = None,
-    runs: int = RUNS,
+    runs: float = RUNS,
     measuring: Measuring | None = None,
     only: str | None = None,
 ) -> Tuned:
@@ -224,15 +229,59 @@ def on_farm(
         raise
 
 
-def tune_func(func: PrimFunc, target: str | Target = "cpu", budget: float | None = 60.0, **options: Any) -> Schedule:
-    """Tune one function (level 3, not scheduled) and return the best schedule; the options are those of `tune`."""
-    from ..strategy import chosen, decided
+def tune_func(
+    func: PrimFunc,
+    target: str | Target = "cpu",
+    budget: float | None = 60.0,
+    *,
+    schedule: Any = None,
+    knobs: Mapping[str, Sequence[Knob]] | None = None,
+    **options: Any,
+) -> Schedule:
+    """Tune one function (level 3, not scheduled) for `budget` seconds and return the best schedule.
 
-    tuned = tune(func, target, budget, **options)
-    best = tuned.searches[0].best if tuned.searches else None
-    if best is None or best.untuned:
-        return chosen(func, Target.of(target)).schedule
-    return decided(func, Target.of(target), best.decision).schedule
+    `schedule` is a template of your own: a function of a `Schedule`, or a `Trace`, that leaves decisions open by
+    `sample_perfect_tile`, `sample_categorical` and the like. `knobs` are further parameters of the function, each with
+    the values that it may have. Only the template is searched then. Other options are those of `tune`; unlike `tune`
+    this uses the whole budget, unless nothing is left to try.
+    Raises `InputError` for a template that leaves nothing open, is never legal, or does not fit its knobs.
+    """
+    from ..strategy import chosen, decided
+    from .template import Template
+
+    options.setdefault("runs", float("inf"))
+    machine = code_target(target)
+    if schedule is None:
+        if knobs is not None:
+            raise InputError("knobs are parameters of a schedule function: give schedule=...")
+        best = _leader(tune(func, target, budget, **options))
+        if best is None or best.untuned:
+            return chosen(func, machine).schedule
+        return decided(func, machine, best.decision).schedule
+    template = Template(func, schedule, knobs)
+    with template.registered(machine.kind):
+        tuned = tune(template.task(machine), target, budget, **options)
+        best = _leader(tuned)
+        if best is None:
+            raise ScheduleError(
+                f"tune_func: no candidate of {template.name} ran in {tuned.seconds:.0f} s\n  found:  {_why_none(tuned)}"
+            )
+        return decided(func, machine, best.decision).schedule
+
+
+def _leader(tuned: Tuned) -> Record | None:
+    """The record of the schedule that won for the only task; None where nothing ran."""
+    return tuned.searches[0].leader if tuned.searches else None
+
+
+def _why_none(tuned: Tuned) -> str:
+    """Why no candidate of the only task ran: the reason that most of those that were tried have."""
+    tried = [record for search in tuned.searches for record in search.seen.values() if record.outcome not in MEASURED]
+    reasons = Counter(f"{record.outcome}: {record.message}" for record in tried)
+    if reasons:
+        (reason, times), *_ = reasons.most_common(1)
+        return f"{reason} ({times} of {len(tried)} candidates)"
+    return "; ".join(why for _, why in tuned.skipped) or "the budget was used up before; give it more seconds"
 
 
 @collected_seldom()
@@ -244,7 +293,7 @@ def tune_tasks(
     trials: int | None = None,
     seed: int = 0,
     report: Report | None = None,
-    runs: int = RUNS,
+    runs: float = RUNS,
     limits: Limits | None = None,
     measuring: Measuring | None = None,
     network: Network | None = None,
@@ -254,7 +303,7 @@ def tune_tasks(
     Candidates run where `measuring` runs them (default: a process on this machine). What wins is measured again there:
     in the `network` whose tasks these are, if it is given.
     """
-    tuned = Tuned()
+    tuned = Tuned(runs=runs)
     end = float("inf") if budget is None else start + budget
     closed = []
     for task in tasks:
@@ -313,7 +362,7 @@ def _begin(lines: Sequence[Line], runner: Measuring, end: float, tuned: Tuned) -
 
 
 def _batches(
-    lines: Sequence[Line], runner: Measuring, end: float, trials: int | None, report: Report | None, runs: int,
+    lines: Sequence[Line], runner: Measuring, end: float, trials: int | None, report: Report | None, runs: float,
     tuned: Tuned,
 ) -> str:  # fmt: skip
     """Batch after batch, small ones where several tasks wait, none smaller than what is lowered or runs at once;
@@ -372,5 +421,6 @@ def _status(line: Line, total: int, trials: int | None, finished: bool) -> Statu
     assert search.best is not None
     current = 0.0 if search.current is None else search.current.gflops
     planned = trials or max(search.trials, search.space.size)
-    best = search.flops * (search.best.gain or 1.0) / search.baseline / 1e9 if search.baseline else 0.0
+    leader = search.leader
+    best = search.flops * (leader.gain or 1.0) / search.baseline / 1e9 if leader and search.baseline else 0.0
     return Status(line.number, total, search.task.name, current, best, search.trials, planned, line.seconds, finished)

@@ -14,8 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from .. import backend
 from ..errors import MinitvmError, ScheduleError
-from ..expr.as_json import from_json
+from ..expr.as_json import from_json, to_json
 from ..garbage import collected_seldom
 from ..link import link_function
 from ..lowering import LoweredFunc, cache, lower_function
@@ -63,18 +64,10 @@ def checked(
 
     Those that are not ready at the moment `end` of `time.monotonic` are LATE.
     """
-    requests = [
-        json.dumps(
-            {
-                "func": task.text,
-                "target": task.target.to_json(),
-                "decision": None if one is None else one.to_json(),
-                "built": task.built if one is None else "",
-            }
-        ).encode()
-        for task, one in asked
-    ]
-    replies = [json.loads(reply) for reply in pool.run(CHECK, requests, workers, end=end)]
+    requests = [_request(task, one) for task, one in asked]
+    sent = [request for request in requests if isinstance(request, bytes)]
+    answers = iter(pool.run(CHECK, sent, workers, end=end))
+    replies = [json.loads(next(answers)) if isinstance(request, bytes) else request for request in requests]
     for (task, one), reply in zip(asked, replies, strict=True):
         if one is None and reply["outcome"] == OK:
             task.keep_built(reply["lowered"])
@@ -90,6 +83,39 @@ def checked(
         )
         for (_, one), reply in zip(asked, replies, strict=True)
     ]
+
+
+def _request(task: Task, asked: Decision | None) -> bytes | dict[str, Any]:
+    """What a worker is sent for a decision; the reply itself where that is refused here.
+
+    Workers have the package's code only. Where a rule, a template or a back end from outside takes part, this process
+    schedules the function, and a worker lowers the result. With a back end from outside, this process lowers it too.
+    """
+    order = {
+        "func": task.text,
+        "target": task.target.to_json(),
+        "decision": None if asked is None else asked.to_json(),
+        "built": task.built if asked is None else "",
+        "scheduled": False,
+    }
+    if not cache.decides_all(task.target):
+        try:
+            func = _scheduled(task.func, task.target, asked)
+        except MinitvmError as error:
+            return _refused(error)
+        order.update(func=json.dumps(to_json(func)), scheduled=True)
+    request = json.dumps(order).encode()
+    reply: bytes | dict[str, Any] = request if _is_ours(task.target) else json.loads(check_request(request))
+    return reply
+
+
+def _is_ours(target: Target) -> bool:
+    """Whether workers have the target's back end."""
+    return backend.find(target) in backend.own()
+
+
+def _refused(error: MinitvmError) -> dict[str, Any]:
+    return {"outcome": REFUSED, "message": _one_line(error)}
 
 
 def artifacts(
@@ -116,6 +142,8 @@ def artifacts(
         ).encode()
         for task, one, path in asked
     ]
+    if not all(_is_ours(task.target) for task, _, _ in asked):
+        return [json.loads(artifact_request(request)).get("message", "") for request in requests]
     return [json.loads(reply).get("message", "") for reply in pool.run(COMPILE, requests, workers, end=end)]
 
 
@@ -129,9 +157,9 @@ def check_request(request: bytes) -> bytes:
     if lowered is None:
         func = _function(body["func"])
         try:
-            lowered = lower_function(_scheduled(func, target, asked), target)
+            lowered = lower_function(func if body["scheduled"] else _scheduled(func, target, asked), target)
         except MinitvmError as error:
-            return json.dumps({"outcome": REFUSED, "message": _one_line(error)}).encode()
+            return json.dumps(_refused(error)).encode()
     option = choice_of(lowered.host).taken
     decision = asked or (Decision("", {}) if option is None else Decision(option.rule, option.knobs))
     reply = {

@@ -24,7 +24,7 @@ import numpy as np
 from ..errors import ScheduleError
 from ..records.database import Database
 from ..records.lookup import LEAST
-from ..records.record import AT_THE_END, CRASHED, IN_NETWORK, OK, PAIRED, REFUSED, Record, undisturbed
+from ..records.record import AT_THE_END, CRASHED, IN_NETWORK, MEASURED, OK, PAIRED, REFUSED, Record, undisturbed
 from ..strategy import Candidate, Decision, candidate_of
 from ..strategy.candidate import Cost
 from .measure import LATE, Asked, Measured, Measuring, caches
@@ -86,6 +86,18 @@ class Search:
     def seconds_untuned(self) -> float:
         """What a build without records takes, by the formulas."""
         return self.space.cheapest * self.task.seconds_a_cycle
+
+    @property
+    def leader(self) -> Record | None:
+        """The fastest record of the rules that are searched; None before one ran.
+
+        It differs from `best` if the untuned program is of another rule and faster.
+        """
+        best = self.best
+        if best is None or not self.task.rules or best.rule in self.task.rules:
+            return best
+        ran = [r for r in self.seen.values() if r.rule in self.task.rules and r.outcome in MEASURED]
+        return max(ran, key=lambda record: record.gain, default=None)
 
     # -- the first measurement
 
@@ -213,10 +225,11 @@ class Search:
 
     def _around(self) -> list[Candidate]:
         """Candidates that differ from the best in one knob."""
-        if self.best is None or not self.best.rule:
+        leader = self.leader
+        if leader is None or not leader.rule:
             return []
         try:
-            return list(self.space.nearby(candidate_of(self.task.func, self.task.target, self.best.decision)))
+            return list(self.space.nearby(candidate_of(self.task.func, self.task.target, leader.decision)))
         except ScheduleError:
             return []
 

@@ -35,12 +35,15 @@ class Space:
     @property
     def first(self) -> Decision | None:
         """What is measured first, and what gains are of: None is what a build without records takes."""
-        return Decision.of(self.yielded[0]) if self.task.rules and self.yielded else None
+        if self.task.beside_build or not (self.task.rules and self.yielded):
+            return None
+        return Decision.of(self.yielded[0])
 
     @property
     def cheapest(self) -> float:
         """The fewest predicted cycles of what a build may take; 0 where no rule fits."""
-        offered = self.yielded if self.task.rules else candidates(self.task.func, self.task.target)
+        own = self.task.rules and not self.task.beside_build
+        offered = self.yielded if own else candidates(self.task.func, self.task.target)
         return min((one.cost.cycles for one in offered), default=0.0)
 
     @cached_property

@@ -30,9 +30,9 @@ class Task:
     """One function (level 3, not scheduled) on one target, which a model calls `weight` times a run.
 
     `key` is the structural hash of the function, which a build finds again whatever the operator is called there.
-    With `rules` only candidates of these rules are searched, and the cheapest of them, not what a build takes, is what
-    the others are compared with. `operators` are the names of its uses in the model; `constants` are the positions of
-    the parameters that are constants of the model wherever it is used.
+    With `rules` only candidates of these rules are searched. They are compared with the cheapest of them, not with what
+    a build takes, unless `beside_build` says so. `operators` are the names of its uses in the model; `constants` are
+    the positions of the parameters that are constants of the model wherever it is used.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Task:
     weight: int = 1
     shared: SharedFunction | None = None  # of a model: a build may have lowered it before
     rules: tuple[str, ...] = ()
+    beside_build: bool = False
     operators: tuple[str, ...] = ()
     constants: frozenset[int] = frozenset()
 

@@ -145,6 +145,11 @@ class Primitive:
             own = _parameters(self.match)
             arguments["match"] = self.match(state, **{name: arguments[name] for name in own if name in arguments})
 
+    @property
+    def decides(self) -> bool:
+        """Whether it samples: its parameter `decision` says what, and without one it draws."""
+        return "decision" in self.signature.parameters
+
     def takes_nodes(self, parameter: str) -> bool:
         """Whether callers pass handles for that parameter."""
         return _mentions(self.hints.get(parameter), For) or self.takes_blocks(parameter)

@@ -42,6 +42,9 @@ _LEVELS = ("detail", "fast", "none")
 _MASKS = (None, "all", "none")
 
 
+# Takes the decision of a sampling call: the schedule, the primitive, the arguments; None leaves it to chance.
+Decide = Callable[["Schedule", Primitive, Mapping[str, Any]], Any]
+
 # Called with every schedule that is made, and the module that it was made for: tests replay traces on that.
 WATCHERS: list[Callable[[Schedule, IRModule], None]] = []
 
@@ -100,6 +103,7 @@ class Schedule(Methods):
         self._removed: frozenset[Handle] = frozenset()
         self._first = working  # where a replay begins to look names up
         self._waypoint: Waypoint | None = None  # where it is among steps that are shared with other schedules
+        self._decide: Decide | None = None  # what takes the decisions that calls leave open
         for watcher in WATCHERS:
             watcher(self, mod)
 
@@ -206,6 +210,15 @@ class Schedule(Methods):
         self._restore(self._history.pop())
 
     @contextmanager
+    def deciding(self, decide: Decide) -> Iterator[None]:
+        """Within, `decide(schedule, primitive, arguments)` decides what sampling calls leave open (None: draw)."""
+        outer, self._decide = self._decide, decide
+        try:
+            yield
+        finally:
+            self._decide = outer
+
+    @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """What is done inside stays done only when no exception leaves the block."""
         before, history = self._snapshot(), list(self._history)
@@ -271,6 +284,8 @@ class Schedule(Methods):
         Parameters with defaults may be left out.
         """
         primitive = registered(primitive) if isinstance(primitive, str) else primitive
+        if self._decide is not None and primitive.decides and arguments.get("decision") is None:
+            arguments = {**arguments, "decision": self._decide(self, primitive, arguments)}
         at, self._waypoint = self._waypoint, None  # the calls that are parts of this one are no steps of their own
         if at is None:
             return self.call_alone(primitive, arguments)

@@ -288,7 +288,7 @@ class Trace:
     def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool) -> Trace:
         """The trace with another decision of one sampling instruction: how evolutionary search mutates."""
         position = self._position(inst)
-        if "decision" not in inst.primitive.signature.parameters:
+        if not inst.primitive.decides:
             raise InputError(f"with_decision: {inst.primitive.name} decides nothing")
         insts = list(self._insts)
         insts[position] = inst.with_decision(decision)

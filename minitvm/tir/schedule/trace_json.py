@@ -109,10 +109,9 @@ def _instruction(row: Any, handles: dict[str, Handle], decision: Any) -> Instruc
     except KeyError as error:
         raise _Damaged(str(error.args[0])) from None
     arguments = _arguments(primitive, list(inputs), list(attrs), handles)
-    samples = "decision" in primitive.signature.parameters
-    if samples:
+    if primitive.decides:
         arguments["decision"] = None
-    if decision is not None and (not samples or not fits(decision, primitive.hints["decision"])):
+    if decision is not None and (not primitive.decides or not fits(decision, primitive.hints["decision"])):
         raise _Damaged(f"{kind}: no decision of its kind is {_short(decision)}")
     for name, value in arguments.items():
         _check(primitive, name, value)
