@@ -1,0 +1,141 @@
+# %% [markdown]
+# # A template: you write the steps, a search finds the numbers
+#
+# In lesson 13 you chose the tile of a matrix product by hand. On another machine, or for another size, other numbers
+# are better. A *template* is a schedule in which you leave such numbers open. You decide which steps are taken; a
+# search decides how large the tiles are.
+
+# %%
+from minitvm.cli.lesson import open_lessons
+
+open_lessons()
+
+from lessons import example, ledger
+from minitvm import tir
+
+M, N, K = 12, 32, 16
+SIZES = {"i": M, "j": N, "r": K}
+
+# %% [markdown]
+# ## Leave a number open
+#
+# `sample_perfect_tile(loop, 2)` draws two factors whose product is the extent of the loop. You use them as you would
+# use numbers. `max_innermost_factor` keeps the last one small: at most six rows fit in registers, for example, and a
+# vector has at most eight elements here.
+
+
+# %%
+def template(sch: tir.Schedule) -> None:
+    """Register tiles of any height and width, walked over the sum in blocks."""
+    i, j, r = sch.get_loops("C")
+    i_0, i_1 = sch.split(i, sch.sample_perfect_tile(i, 2, max_innermost_factor=6))
+    j_0, j_1 = sch.split(j, sch.sample_perfect_tile(j, 2, max_innermost_factor=8))
+    r_0, r_1 = sch.split(r, sch.sample_perfect_tile(r, 2, max_innermost_factor=16))
+    sch.reorder(i_0, j_0, r_0, r_1, i_1, j_1)
+
+
+def draw(seed: int) -> tir.Schedule:
+    """One schedule of the template; the seed decides."""
+    sch = tir.Schedule(example.blocks(M, N, K), seed=seed)
+    template(sch)
+    return sch
+
+
+def decisions(sch: tir.Schedule) -> list[list[int]]:
+    """What was drawn, in order."""
+    return [inst.decision for inst in sch.trace.insts if inst.decision is not None]
+
+
+one = draw(7)
+print(one.trace)
+
+# %% [markdown]
+# The trace holds the decisions: replayed, it makes the same schedule again. Each seed gives another one.
+
+# %%
+for seed in (7, 70_000, 700_000_000):
+    print(
+        f"seed {seed:>11}: "
+        + ", ".join(f"{name} = {a} x {b}" for name, (a, b) in zip("ijr", decisions(draw(seed)), strict=True))
+    )
+
+# %% [markdown]
+# ## Compare what was drawn
+#
+# A real tuner runs each schedule and takes the time. Here we count, so that you see the same numbers on every machine:
+# the lines that a small cache of 16 lines fetches while the interpreter runs the program. Twelve schedules are drawn;
+# all of them do the same multiplications.
+
+# %%
+rows = {}
+for number in range(12):
+    sch = draw(1_000_003 * (number + 1) ** 3)
+    tile = " ".join(f"{a}x{b}" for a, b in decisions(sch))
+    rows[tile] = ledger.measure(sch.func, *example.inputs(M, N, K)).lines_fetched, sch
+for tile, (lines, _) in sorted(rows.items(), key=lambda row: row[1][0]):
+    print(f"i, j, r = {tile:<16} {lines:>6} lines")
+
+# %% [markdown]
+# ## Improve the best one
+#
+# A search need not draw blindly. Take the best schedule, change one decision, and replay the trace: `with_decision`
+# returns a trace with another decision, and everything after it follows.
+
+# %%
+best_lines, best = min(rows.values(), key=lambda row: row[0])
+tried = 0
+improved = True
+while improved:
+    improved = False
+    for inst in [inst for inst in best.trace.insts if inst.decision is not None]:
+        extent = inst.decision[0] * inst.decision[1]
+        most = inst.arguments["max_innermost_factor"]
+        for inner in (d for d in range(1, most + 1) if extent % d == 0 and d != inst.decision[1]):
+            other = tir.Schedule(example.blocks(M, N, K))
+            best.trace.with_decision(inst, [extent // inner, inner], remove_postproc=False).apply_to_schedule(other)
+            lines = ledger.measure(other.func, *example.inputs(M, N, K)).lines_fetched
+            tried += 1
+            if lines < best_lines:
+                best_lines, best, improved = lines, other, True
+                break
+        if improved:
+            break
+print(
+    f"{tried} more schedules tried; the best fetches {best_lines} lines: "
+    + " ".join(f"{a}x{b}" for a, b in decisions(best))
+)
+
+# %% [markdown]
+# ## The same template on a real machine
+#
+# `tune.tune_func` does this with a clock instead of a cache. It draws decisions, compiles the schedules in other
+# processes, runs each in turn with the schedule that a build would take, and learns from the times which decisions
+# to try next:
+#
+#     from minitvm import tune
+#     best = tune.tune_func(func, schedule=template, budget=30)
+#     module = minitvm.build(best.mod)
+#
+# Parameters of your own are knobs as well:
+#
+#     def template(sch, order, unroll): ...
+#     tune.tune_func(func, schedule=template, knobs={"order": ["ij", "ji"], "unroll": [1, 2, 4]})
+#
+# [Tuning](../../docs/tuning.md) has the details.
+#
+# ## The ledger
+
+# %%
+ledger.show({
+    "as written": ledger.measure(example.blocks(M, N, K), *example.inputs(M, N, K)),
+    "the first draw": ledger.measure(one.func, *example.inputs(M, N, K)),
+    "the best": ledger.measure(best.func, *example.inputs(M, N, K)),
+})  # fmt: skip
+
+# %% [markdown]
+# ## Your turn
+#
+# Write a template for the micro-kernel of a matrix product.
+#
+#     minitvm lesson 31 --start     (writes exercise_31.py, for you to fill in)
+#     minitvm lesson 31 --check
