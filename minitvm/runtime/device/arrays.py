@@ -15,7 +15,7 @@ from ...executable.alignment import address, aligned_empty
 from ...expr import DType
 from .. import dlpack
 from ..shapes import spec_text
-from .device import Place, as_bytes
+from .device import Place, as_bytes, reported
 
 if TYPE_CHECKING:
     from .device import Device
@@ -66,8 +66,9 @@ class DeviceArray:
         """A copy in the host's memory."""
         data = aligned_empty(self.nbytes)
         if self.nbytes:
-            self.device.read(data, Place(self.buffer))
-            self.device.finish()
+            with reported(self.device, "a copy to the host"):
+                self.device.read(data, Place(self.buffer))
+                self.device.finish()
         return data.view(self.dtype).reshape(self.shape)
 
     def copy(self) -> np.ndarray[Any, Any]:
@@ -113,8 +114,9 @@ class Pool:
         """A new array with these values."""
         array = self.array(device, DType(data.dtype.name), data.shape, "an array")
         if data.nbytes:
-            device.write(Place(array.buffer), as_bytes(np.ascontiguousarray(data)))
-            device.finish()
+            with reported(device, "a copy to the device"):
+                device.write(Place(array.buffer), as_bytes(np.ascontiguousarray(data)))
+                device.finish()
         return array
 
 

@@ -45,7 +45,7 @@ from ..loops import Memory, in_order
 from ..shapes import Bindings, SizeChecks, rooms, shape_of
 from ..stamped import CLOCK, fill_skipped
 from .arrays import DeviceArray
-from .device import Bytes, Launch, Place, Shape, as_bytes, checked_shape
+from .device import Bytes, Launch, Place, Shape, as_bytes, checked_shape, reported
 from .host import HostPlace, slice_of
 
 if TYPE_CHECKING:
@@ -258,7 +258,8 @@ class BoundProgram:
             self.device.finish()
             times[0, number] = time.clock_gettime_ns(CLOCK)
 
-        self._run(inputs, outputs, (), stamp)
+        with reported(self.device, self.program.executable.name):
+            self._run(inputs, outputs, (), stamp)
         fill_skipped(times, self.program.executable)
         return times
 

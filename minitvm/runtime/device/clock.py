@@ -7,6 +7,7 @@ from math import ceil
 from typing import Any
 
 from .bound import BoundProgram
+from .device import reported
 
 SAMPLE = 2e-4  # seconds of device work that are timed together: events are exact to half a microsecond
 LONG = 10 * SAMPLE  # a call that takes so long is timed alone, though the host's commands count then
@@ -23,15 +24,18 @@ class Clock:
 
     def __init__(self, bound: BoundProgram, calls: Sequence[Call], kept: Any = None) -> None:
         self.device, self._kept = bound.device, kept
-        once = bound.commands(calls[:1])
-        seconds = max(self.device.timed(once, once), 1e-9)
+        self._name = bound.program.executable.name
+        with reported(self.device, self._name):
+            once = bound.commands(calls[:1])
+            seconds = max(self.device.timed(once, once), 1e-9)
         size = min(MOST, ceil(SAMPLE / seconds))
         self._is_long = seconds > LONG
         if size >= len(calls):
             groups = [list(calls) * ceil(size / len(calls))]
         else:
             groups = [list(calls[begin : begin + size]) for begin in range(0, len(calls), size)]
-        self._groups = [(bound.commands(group), len(group)) for group in groups]
+        with reported(self.device, self._name):
+            self._groups = [(bound.commands(group), len(group)) for group in groups]
 
     def __call__(self, number: int) -> float:
         """Seconds of one call, the mean over group `number`; groups take turns."""
@@ -39,7 +43,8 @@ class Clock:
         before, _ = self._groups[(number - 1) % len(self._groups)]
         if self._is_long:
             before = _nothing
-        return self.device.timed(before, commands) / count
+        with reported(self.device, self._name):
+            return self.device.timed(before, commands) / count
 
 
 def _nothing() -> None:

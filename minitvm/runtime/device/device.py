@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ...errors import TargetError
+from ...errors import ExecutionError, TargetError
 from ...executable import Executable, Kernel
 from ..words import scalar_word
 
@@ -132,6 +133,15 @@ class Device(Protocol):
 
         `before` queues what keeps it busy until then: the time in which the host hands over commands does not count.
         """
+
+
+@contextmanager
+def reported(device: Device, what: str) -> Iterator[None]:
+    """Raises `ExecutionError` with the driver's words where a command fails; `what` is what was under way."""
+    try:
+        yield
+    except device.errors as error:
+        raise ExecutionError(f"{what} failed on {device.name}: {error}") from None
 
 
 def as_bytes(array: np.ndarray[Any, Any]) -> Bytes:

@@ -18,7 +18,7 @@ from ...executable import Executable
 from ..shapes import Bindings
 from .arrays import Pool
 from .bound import BoundProgram
-from .device import Device, Place, as_bytes
+from .device import Device, Place, as_bytes, reported
 from .host import HostSide
 from .states import DeviceState, States
 
@@ -83,8 +83,9 @@ class DeviceProgram:
         """An array in the device's memory."""
         buffer = self.allocated(data.nbytes, "a constant")
         if data.nbytes:
-            self.device.write(Place(buffer), as_bytes(np.ascontiguousarray(data)))
-            self.device.finish()
+            with reported(self.device, "a copy to the device"):
+                self.device.write(Place(buffer), as_bytes(np.ascontiguousarray(data)))
+                self.device.finish()
         return buffer
 
     def arena(self, index: int, size: int) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import ExecutionError
 from ...executable import TensorSpec
 from ..states import zeros_of
-from .device import Place, as_bytes
+from .device import Place, as_bytes, reported
 
 if TYPE_CHECKING:
     from .program import DeviceProgram
@@ -31,8 +31,9 @@ class DeviceState:
         self._owner.require_known()
         array = zeros_of(self.spec)
         if array.size:
-            self._program.device.read(as_bytes(array), Place(self.buffer))
-            self._program.device.finish()
+            with reported(self._program.device, f"a copy of {self.spec.name} to the host"):
+                self._program.device.read(as_bytes(array), Place(self.buffer))
+                self._program.device.finish()
         return array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -42,8 +43,9 @@ class DeviceState:
         array = zeros_of(self.spec)
         array[...] = value
         if array.size:
-            self._program.device.write(Place(self.buffer), as_bytes(array))
-            self._program.device.finish()
+            with reported(self._program.device, f"a copy of {self.spec.name} to the device"):
+                self._program.device.write(Place(self.buffer), as_bytes(array))
+                self._program.device.finish()
         self.is_known = True
 
     def fill(self, number: Any) -> None:

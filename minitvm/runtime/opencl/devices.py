@@ -6,13 +6,15 @@ the first GPU is taken, then the first other device that is no simulator.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import TargetError
 from ...workers.cores import available_cores
+from . import driver_cache
 
 VARIABLE = "MINITVM_OPENCL_DEVICE"
 _DRIVERS = "OCL_ICD_VENDORS"  # the loader reads it: the folder in which drivers are registered
@@ -27,6 +29,19 @@ class Device:
     handle: Any
     context: Any
     queue: Any
+    stuck: list[str] = field(default_factory=list)  # the kernels whose compilation did not end
+
+    def require_usable(self) -> None:
+        """Raises `TargetError` if the driver is still busy with a kernel that it did not compile in time."""
+        if self.stuck:
+            raise TargetError(
+                f"{self.name} can run nothing in this process: it still compiles kernel {self.stuck[0]}\n"
+                "  try:    a new process, with another target or without this kernel"
+            )
+
+    def keep(self) -> None:
+        """Never release the context: PoCL aborts when it releases a program that it could not read."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.context))
 
     @property
     def name(self) -> str:
@@ -53,7 +68,7 @@ def pyopencl() -> Any:
 def available() -> list[Any]:
     """The handles of all devices, platform by platform."""
     cl = pyopencl()
-    _pin_threads()
+    _start()
     try:
         platforms = cl.get_platforms()
     except cl.Error:  # no driver is installed
@@ -65,6 +80,13 @@ def available() -> list[Any]:
         except cl.Error:  # a driver without its device
             continue
     return devices
+
+
+@functools.cache
+def _start() -> None:
+    """What a driver reads when it starts, once in a process."""
+    _pin_threads()
+    driver_cache.prepare()
 
 
 def _pin_threads() -> None:

@@ -5,19 +5,26 @@ Drivers keep what they compiled on disk. pyopencl's own cache of binaries is not
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from ...errors import TargetError, report
 from ...executable import Kernel
+from . import driver_cache
 from .devices import Device, pyopencl
 
 if TYPE_CHECKING:
     from ..program import Progress
 
 LANGUAGE = "opencl"
+LIMIT = "MINITVM_OPENCL_LIMIT"  # seconds
+_SECONDS = 180.0
+_ATTEMPTS = 3  # to compile a program in which a kernel is missing
 _LINE = re.compile(r":(\d+):\d+: error|<source>:(\d+)")
 _EXTENSIONS = re.compile(r"^#pragma OPENCL EXTENSION (\w+)", re.MULTILINE)
 # What an extension brings, and what a program can do without it.
@@ -52,12 +59,79 @@ def _compiled(device: Device, kernel: Kernel) -> Any:
                 f"kernel {kernel.name} needs the extension {extension}{brings and f' ({brings})'}\n"
                 f"  found:  {device.name} does not have it\n  try:    {instead}"
             )
+    device.require_usable()
+    for attempt in range(_ATTEMPTS):
+        again = [f"-DMINITVM_ATTEMPT={attempt}"] if attempt else []
+        try:
+            program = _within(
+                limit(), lambda extra=again: _built(cl, device, kernel.source, extra)  # type: ignore[misc]
+            )  # fmt: skip
+        except TimeoutError:
+            device.stuck.append(kernel.name)
+            raise too_slow(device, kernel.name) from None
+        except cl.Error as error:
+            raise TargetError(_rejected(device, kernel, str(error))) from None
+        if _has(cl, program, kernel.entry):
+            return program
+        device.keep()
+    raise TargetError(
+        f"the program that {device.name} makes of kernel {kernel.name} does not have it\n"
+        f"  found:  no {kernel.entry} in {_ATTEMPTS} attempts\n"
+        f"  try:    without the driver's cache, which may be damaged: {driver_cache.location()}"
+    )
+
+
+def _built(cl: Any, device: Device, source: str, extra: Sequence[str]) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # compilers that have something to say and no error
+        return cl.Program(device.context, source).build(options=[*_options(cl, device), *extra], cache_dir=False)
+
+
+def _has(cl: Any, program: Any, entry: str) -> bool:
+    """Whether a program has a kernel. One that PoCL reads from a damaged file has none, and no error.
+
+    A driver looks for what it compiled by source and options, so that another option makes it compile anew.
+    """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # compilers that have something to say and no error
-            return cl.Program(device.context, kernel.source).build(options=_options(cl, device), cache_dir=False)
-    except cl.RuntimeError as error:
-        raise TargetError(_rejected(device, kernel, str(error))) from None
+        cl.Kernel(program, entry)
+    except cl.Error:
+        return False
+    return True
+
+
+def limit() -> float:
+    """The seconds in which a driver must have compiled a kernel."""
+    text = os.environ.get(LIMIT, "")
+    try:
+        seconds = float(text or _SECONDS)
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise TargetError(f"{LIMIT}={text!r}\n  wanted: seconds, such as {_SECONDS}")
+    return seconds
+
+
+def too_slow(device: Device, name: str) -> TargetError:
+    """The error for a kernel that a driver does not compile."""
+    return TargetError(
+        f"{device.name} has not compiled kernel {name} in {limit():g} seconds\n"
+        f"  wanted: a kernel that its compiler digests; the limit is {LIMIT}\n"
+        "  try:    narrower vectors, as in --target 'opencl -device=pocl -vector_bits=128'; or --target cpu"
+    )
+
+
+def _within(seconds: float, work: Callable[[], Any]) -> Any:
+    """What `work` returns or raises; TimeoutError if it takes longer, and it goes on in its thread."""
+    answer: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(work())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name="minitvm-opencl-compiler", daemon=True).start()
+    return answer.result(seconds)
 
 
 def _options(cl: Any, device: Device) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,8 @@ class OpenCLDevice:
         self._events: list[Any] = []  # of the commands that are timed
         self._is_timed = False
         self.identity = opened.context
-        self.errors: tuple[type[Exception], ...] = (self.cl.RuntimeError, self.cl.MemoryError)
+        self.errors: tuple[type[Exception], ...] = (self.cl.Error,)
+        self._ready: set[tuple[Any, ...]] = set()  # the kernels that the driver has compiled, with their groups
         handle = opened.handle
         self.limits = Limits(
             int(handle.max_work_group_size), tuple(handle.max_work_item_sizes), int(handle.max_mem_alloc_size),
@@ -65,7 +67,8 @@ class OpenCLDevice:
         return bool(self.opened.handle.type & self.cl.device_type.CPU) and not self.opened.is_simulator
 
     def enter(self) -> None:
-        """Every thread may."""
+        """Every thread may, unless the driver no longer answers."""
+        self.opened.require_usable()
 
     def over_host(self, address: int, nbytes: int) -> Any:
         flags = self.cl.mem_flags
@@ -102,7 +105,34 @@ class OpenCLDevice:
         mine.set_args(*arguments)
         self._check_room(mine, about.name, shape)
         items = tuple(b * t for b, t in zip(shape.blocks, shape.threads, strict=True))
-        return lambda: self._keep(self.cl.enqueue_nd_range_kernel(self._queue, mine, items, shape.threads))
+
+        def queue() -> Any:
+            event = self.cl.enqueue_nd_range_kernel(self._queue, mine, items, shape.threads)
+            self._keep(event)
+            return event
+
+        key = (id(kernel), about.entry, shape.threads)  # the caller keeps the program
+        return lambda: queue() if key in self._ready else self._first(queue, about.name, key)
+
+    def _first(self, queue: Callable[[], Any], name: str, key: tuple[Any, ...]) -> None:
+        """Queue a kernel for the first time. PoCL compiles it when its turn comes, after all commands before it."""
+        if self.shares_host:
+            self.finish()
+            self._await_begin(queue(), name)
+        else:
+            queue()
+        self._ready.add(key)
+
+    def _await_begin(self, event: Any, name: str) -> None:
+        """Wait until a kernel begins; raises `TargetError` if that takes longer than the limit."""
+        self._queue.flush()
+        end, pause = time.monotonic() + sources.limit(), 1e-4
+        while event.command_execution_status > self.cl.command_execution_status.RUNNING:
+            if time.monotonic() > end:
+                self.opened.stuck.append(name)
+                raise sources.too_slow(self.opened, name)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
 
     def _check_room(self, kernel: Any, name: str, shape: Shape) -> None:
         """Refuse a group that needs more registers, or more local memory, than the device has for this kernel."""
