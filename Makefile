@@ -44,6 +44,7 @@ quick: $(STAMPS)/test ## run the quick ones, properties on a few examples each: 
 .PHONY: test-full
 test-full: $(STAMPS)/test ## run those and the long ones: all networks, the whole ONNX suite, deep properties
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "full or not full"
+	$(BIN)/python -m tests.machines
 
 .PHONY: lint
 lint: $(STAMPS)/test $(STAMPS)/lint ## ruff (rules and format) and mypy

@@ -26,6 +26,7 @@ from minitvm.reference import check
 from minitvm.reference import operators as graph_ops
 from minitvm.tir.schedule.testing import registrations_undone
 from tests.fewer import number
+from tests.patience import PATIENCE
 
 open_lessons()
 
@@ -95,7 +96,7 @@ def test_lesson_runs_as_a_script(folder: Path, tmp_path: Path) -> None:
     """
     done = subprocess.run(
         [sys.executable, "-W", "error", str(folder / "lesson.py")],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE,
         env={**os.environ, "MINITVM_PICTURES": str(tmp_path), "MINITVM_VERIFY": "0", "MINITVM_LESSON_SECONDS": "0"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

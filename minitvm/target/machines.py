@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -285,10 +286,19 @@ def _import_plug_ins() -> None:
             raise TargetError(f"the back end {entry.value} of {PLUG_INS} cannot be imported: {error}") from error
 
 
+HOST = "MINITVM_CPU"  # a model of CPU that takes the host's place
+
+
 def _host() -> CPU:
+    """The CPU at hand; or the model that HOST names, with as many cores as there are here."""
     from .host import detect_cpu
 
-    return detect_cpu()
+    model = os.environ.get(HOST)
+    if not model:
+        return detect_cpu()
+    if model not in _CPUS:
+        raise TargetError(f"{HOST}={model!r} names no model of a CPU; {nearest(model, list(_CPUS))}")
+    return replace(_CPUS[model], cores=detect_cpu().cores)
 
 
 _KB, _MB = 1024, 1024 * 1024
@@ -299,6 +309,7 @@ _CPUS = {
         "skylake-avx512", 512, 32, 2, 4, True, 8, 0.0, Cache(32 * _KB, 8), Cache(_MB, 16), Cache(11 * _MB, 11)
     ),
     "znver3": CPU("znver3", 256, 16, 2, 4, True, 8, 0.0, Cache(32 * _KB, 8), Cache(512 * _KB, 8), Cache(32 * _MB, 16)),
+    "znver4": CPU("znver4", 512, 32, 2, 4, True, 8, 0.0, Cache(32 * _KB, 8), Cache(_MB, 8), Cache(32 * _MB, 16)),
     "cortex-a72": CPU("cortex-a72", 128, 32, 2, 7, True, 4, 1.5, Cache(32 * _KB, 2), Cache(_MB, 16), Cache(0, 1)),
 }
 
@@ -344,7 +355,7 @@ def _pocl() -> GPU:
     The compiler of PoCL 3.0 takes AMD's processors with AVX-512 for older ones without.
     """
     cpu = _host()
-    if cpu.vector_bits > 256 and "AMD" in cpu.name:
+    if cpu.vector_bits > 256 and cpu.name.startswith(("AMD", "znver")):
         cpu = replace(cpu, vector_bits=256, vector_registers=16)
     return replace(
         _OPENCL, name="pocl", max_threads_per_block=4096, max_block_dim=(4096, 4096, 4096),

@@ -17,6 +17,7 @@ from minitvm.accel.timing import simulate
 from minitvm.accel.viz.page import PLACE, data, page
 from minitvm.accel.viz.roofline import figure, point, save
 from minitvm.accel.viz.trace import chrome_trace
+from tests.patience import PATIENCE
 
 from .programs import VTA, twice
 
@@ -97,7 +98,7 @@ def browse(path: Path, *options: str, anchor: str = "") -> str:
         [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1300,900",
          "--virtual-time-budget=3000",
          f"--user-data-dir={path.parent / 'profile'}", *options, f"file://{path}{anchor}"],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout

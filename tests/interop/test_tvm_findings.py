@@ -14,6 +14,7 @@ from minitvm.interop.tvm import PYTHON_VARIABLE, function_from
 from minitvm.reference import check
 from minitvm.reference.judging.programs import parameters
 from minitvm.tir.nodes import PrimFunc
+from tests.patience import PATIENCE
 
 from .tvm_installed import needs_tvm
 from .tvm_pair import runs
@@ -39,7 +40,7 @@ def test_a_finding_is_one(number: int, tmp_path: Path) -> None:
     file = tmp_path / "finding.py"  # TVM reads the source of a decorated function from its file
     file.write_text(text, encoding="utf-8")
     python = os.environ.get(PYTHON_VARIABLE, sys.executable)
-    done = subprocess.run([python, str(file)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([python, str(file)], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     after = function_from(done.stdout)
     if parameters_written(before) != parameters_written(after):

@@ -28,6 +28,7 @@ from minitvm.tir.transform import pipeline
 from minitvm.transform import PassContext
 from minitvm.workers import pool
 from minitvm.workers.cores import available_cores
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = Target("cpu -vector_bits=256 -vector_registers=16")
@@ -163,7 +164,7 @@ def test_several_processes_build_at_once(own_cache: Path) -> None:
         subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    results = {process.communicate(timeout=120)[0] for process in processes}
+    results = {process.communicate(timeout=PATIENCE)[0] for process in processes}
     assert len(results) == 1 and results != {""}
     assert not list(own_cache.glob("*.tmp"))
 

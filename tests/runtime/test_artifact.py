@@ -25,6 +25,7 @@ from minitvm.graph import GraphBuilder
 from minitvm.runtime import GraphModule
 from minitvm.runtime.artifact import format, sign
 from minitvm.script import tir as T
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -78,7 +79,7 @@ def in_a_fresh_process(program: str, *args: object, **environment: str) -> str:
     """What the program prints; its standard error must stay empty."""
     run = [sys.executable, "-c", program, *map(str, args)]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "MINITVM_VERIFY": "0", **environment}
-    done = subprocess.run(run, env=env, timeout=300, check=False, capture_output=True, text=True)
+    done = subprocess.run(run, env=env, timeout=PATIENCE, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout
 

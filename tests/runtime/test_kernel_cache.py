@@ -17,6 +17,7 @@ from minitvm.errors import InternalError
 from minitvm.runtime.cpu import kernel_cache
 from minitvm.runtime.cpu.compiler import compile_kernel
 from minitvm.runtime.cpu.loader import load_kernel
+from tests.patience import PATIENCE
 
 SOURCE = "def k(args, thread, threads):\n    args[0] = args[1] + 41\n"
 JOB = (SOURCE, "k")
@@ -121,7 +122,7 @@ def test_two_processes_write_at_once(empty: Path) -> None:
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     writers = [subprocess.Popen([sys.executable, "-c", program, SOURCE], env=environment) for _ in range(2)]
-    assert [w.wait(timeout=60) for w in writers] == [0, 0]
+    assert [w.wait(timeout=PATIENCE) for w in writers] == [0, 0]
     assert [p.suffix for p in sorted(empty.iterdir())] == [".o", ".py"]
 
 
@@ -180,4 +181,5 @@ def test_cached_kernels_run_without_numba(empty: Path) -> None:
         "    assert heavy not in sys.modules, heavy\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    assert subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, check=False).returncode == 0
+    command = [sys.executable, "-c", program]
+    assert subprocess.run(command, env=environment, timeout=PATIENCE, check=False).returncode == 0

@@ -43,6 +43,7 @@ from minitvm.reference import executable as execution
 from minitvm.reference import graph as interpreter
 from minitvm.runtime import Function, GraphModule, register_engine
 from minitvm.runtime.cpu.program import BOUND_LIMIT
+from tests.patience import PATIENCE
 
 F32, I32 = e.DType("float32"), e.DType("int32")
 N = e.SizeVar("n")
@@ -390,7 +391,7 @@ def test_a_process_ends_cleanly_while_workers_spin(tmp_path: Any) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     for ending, code in (("", 0), ("sys.exit(3)\n", 3)):
         run = [sys.executable, "-c", program + ending, str(tmp_path / "twice")]
-        done = subprocess.run(run, env=environment, timeout=60, check=False, capture_output=True, text=True)
+        done = subprocess.run(run, env=environment, timeout=PATIENCE, check=False, capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (code, "")
 
 

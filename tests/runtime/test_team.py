@@ -30,6 +30,7 @@ from minitvm.runtime.cpu.executor import (
 from minitvm.runtime.cpu.loader import load_kernel
 from minitvm.runtime.cpu.step_table import step_table
 from minitvm.runtime.cpu.team import ThreadTeam
+from tests.patience import PATIENCE
 
 # Rotation: slot i of the next row is made from slot i + 1 of this one, so a missing barrier is a wrong number.
 ROTATE = """\
@@ -255,7 +256,7 @@ def test_a_dropped_team_ends_its_workers(kernels: dict[str, Any], parked: bool, 
     del team
     collect()
     for w in workers:
-        w.join(10)
+        w.join(PATIENCE)
         assert not w.is_alive()
 
 

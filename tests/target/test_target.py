@@ -209,3 +209,14 @@ def test_tile_registers_count_where_a_process_may_use_them(
     loader._host_features.cache_clear()
     assert ("+amx-int8" in loader._host_features()) is allowed
     loader._host_features.cache_clear()
+
+
+def test_a_model_takes_the_hosts_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = Target("cpu").cores
+    for model, bits, on_pocl in (("x86-64", 128, 128), ("znver4", 512, 256), ("skylake-avx512", 512, 512)):
+        monkeypatch.setenv("MINITVM_CPU", model)
+        assert (Target("cpu").name, Target("cpu").vector_bits, Target("cpu").cores) == (model, bits, cores)
+        assert Target("opencl -device=pocl").vector_bits == on_pocl, "PoCL knows no CPU of AMD that has AVX-512"
+    monkeypatch.setenv("MINITVM_CPU", "znver9")
+    with pytest.raises(TargetError, match="MINITVM_CPU='znver9' names no model of a CPU; did you mean znver"):
+        Target("cpu")

@@ -10,8 +10,9 @@ from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tune.measure import Limits, Runner
 from minitvm.tune.task import Task, function_task
+from tests.patience import PATIENCE
 
-SHORT = Limits(seconds=0.01, hang=60.0)
+SHORT = Limits(seconds=0.01, hang=PATIENCE)
 
 
 def product(m: int = 32, n: int = 48, k: int = 16, name: str = "main") -> PrimFunc:

@@ -34,6 +34,7 @@ from minitvm.tune.measure import Runner, request_of
 from minitvm.tune.runner import Child
 from minitvm.tune.task import extract, function_task
 from tests.accel.test_networks import SMALL
+from tests.patience import PATIENCE
 from tests.runtime import fake_cuda
 from tests.runtime.fake_cuda import FakeDriver
 
@@ -225,7 +226,7 @@ def doing(
 ) -> Callable[..., Any]:
     """Ask the process of a device, in which each measurement `does` this."""
     monkeypatch.setattr(program, "measured", does)
-    return lambda **about: program.on_a_device({"device": "cuda", "memory": 0, "limit": 20.0, **about}, children)
+    return lambda **about: program.on_a_device({"device": "cuda", "memory": 0, "limit": PATIENCE, **about}, children)
 
 
 def test_one_process_measures_until_a_candidate_ends_it(

@@ -26,6 +26,7 @@ from minitvm.tir.nodes import PrimFunc
 from minitvm.tune import runner as program
 from minitvm.tune.measure import LEAST, RUNS, Limits, Runner, apart_bytes, caches, indices
 from minitvm.tune.task import Task
+from tests.patience import PATIENCE
 
 from .programs import SHORT, product, task
 
@@ -149,7 +150,7 @@ def test_the_runner_is_started_again_after_it_was_killed(runner: Runner) -> None
 def child(monkeypatch: pytest.MonkeyPatch, does: Any, **request: Any) -> dict[str, Any]:
     """What the runner answers if a measurement `does` this."""
     monkeypatch.setattr(program, "measured", does)
-    return program.in_a_child({"limit": 20.0, "memory": 0, **request})
+    return program.in_a_child({"limit": PATIENCE, "memory": 0, **request})
 
 
 def test_a_crash_is_recorded_with_its_signal_and_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,13 +164,13 @@ def test_a_crash_is_recorded_with_its_signal_and_what_was_said(monkeypatch: pyte
 
 def test_a_hang_ends_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     start = time.monotonic()
-    answer = child(monkeypatch, lambda request: time.sleep(100), limit=0.3)
+    answer = child(monkeypatch, lambda request: time.sleep(3600), limit=0.3)
     assert answer == {"outcome": "hung", "message": "no end after 0.3 s", "seconds": []}
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < PATIENCE
 
 
 def test_too_much_memory_is_recorded(runner: Runner) -> None:
-    tight = Runner(Limits(seconds=0.01, hang=60.0, memory=64 << 20))  # Python and NumPy alone have more
+    tight = Runner(Limits(seconds=0.01, hang=PATIENCE, memory=64 << 20))  # Python and NumPy alone have more
     with tight:
         path = compiled(tight, product(), "tight")
         answer = tight.run(task(), [path], tight.folder / "tight.npz")
