@@ -27,7 +27,7 @@ help: ## print this list
 
 .PHONY: demo
 demo: $(STAMPS)/demo ## draw a line of text, read it with a compiled PP-OCRv4, show one operator at all levels (TEXT="...")
-	$(BIN)/minitvm demo $(if $(TEXT),--text "$$TEXT")
+	$(BIN)/minitvm demo $(if $(filter file,$(origin TEXT)),,--text "$$TEXT")
 
 .PHONY: faces
 faces: $(STAMPS)/demo $(STAMPS)/faces ## find the faces in a picture with a compiled detector (PICTURE="...", FOUND=found.png)

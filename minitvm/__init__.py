@@ -85,6 +85,23 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
+class _Replacements:
+    """A finder behind all others: an import of a module of TVM's that is not here says what takes its place."""
+
+    @staticmethod
+    def find_spec(fullname: str, path: Any = None, target: Any = None) -> None:
+        """Raises `ModuleNotFoundError` with the replacement; does nothing for a name that TVM does not have either."""
+        if fullname.startswith(f"{__name__}."):
+            from .absent import absent_module
+
+            error = absent_module(fullname)
+            if error is not None:
+                raise error
+
+
+sys.meta_path.append(_Replacements)  # a class with the method is enough
+
+
 class _Package(ModuleType):
     """This package: a submodule never hides a public function of the same name.
 

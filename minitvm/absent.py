@@ -1,7 +1,7 @@
 """Names of TVM that minitvm does not have, each with its replacement here.
 
-`absent` returns a module's error for an attribute that it does not have. docs/tvm.md has the table; a test compares it
-with these entries.
+`absent` returns a module's error for an attribute that it does not have. `absent_module` returns the error for
+an import. docs/tvm.md has the table; a test compares it with these entries.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from difflib import get_close_matches
 
 _GRAPHS = "a model is a minitvm.graph.Graph: minitvm.build(model.onnx), or minitvm.graph.GraphBuilder"
 _SCHEDULE = "te.create_prim_func(tensors), then minitvm.tir.Schedule(func)"
-_TUNING = "minitvm.build chooses schedules by predicted cost; Schedule.sample_* and Schedule.space() list choices"
+_TUNING = (
+    "minitvm.tune.tune(model) or `minitvm tune MODEL` measures schedules, and later builds take the best;"
+    " minitvm.tune.tune_func(func, schedule=template) tunes a template of your own"
+)
 _DEVICES = "minitvm.build(model, target='cuda') or 'opencl' runs on such devices; arrays are NumPy's, on the host"
 _FFI = "there is no foreign function registry: a Python function is called as it is"
 
@@ -24,7 +27,8 @@ ABSENT: dict[str, str] = {
     "meta_schedule": _TUNING,
     "micro": _DEVICES,
     "rpc": _DEVICES,
-    "contrib": "minitvm.runtime for compiled modules; external engines by minitvm.runtime.register_engine",
+    "contrib": "minitvm.build(model) returns a module that you call with arrays, in place of contrib.graph_executor;"
+    " external engines by minitvm.runtime.register_engine",
     "driver": "minitvm.build and minitvm.lower",
     "parser": "minitvm.script.from_source(text)",
     "cuda": _DEVICES,
@@ -57,6 +61,10 @@ ABSENT: dict[str, str] = {
     "ir.GlobalVar": "the name of the function, a string",
     "ir.Op": "the name of the operation, a string",
     "ir.register_op_attr": "minitvm.graph's registry of operators",
+    "ir.module": "minitvm.ir.IRModule, or minitvm.IRModule",
+    "script.relax": _GRAPHS,
+    "script.ir_builder": "@T.prim_func, or tir.PrimFunc of statements",
+    "script.parser": "minitvm.script.from_source(text)",
     "ir.load_pass": "minitvm.tir.transform by name",
     "runtime.Module": "runtime.Function and runtime.GraphModule",
     "runtime.vm": "runtime.GraphModule",
@@ -79,3 +87,14 @@ def absent(module: str, name: str, names: list[str]) -> AttributeError:
         return AttributeError(f"{headline}: TVM's {key} is not here\n  try:    {ABSENT[key]}")
     near = get_close_matches(name, names, 3)
     return AttributeError(f"{headline}: did you mean {' or '.join(near)}?" if near else headline)
+
+
+def absent_module(module: str) -> ModuleNotFoundError | None:
+    """The error for an import of a module of TVM's, `minitvm.relax` for example; None where the table has no entry.
+
+    It has no `name`, for Python drops an error that has the name of what `from minitvm import ...` asks for.
+    """
+    key = module.partition(".")[2]
+    if key not in ABSENT:
+        return None
+    return ModuleNotFoundError(f"No module named {module!r}: TVM's {key} is not here\n  try:    {ABSENT[key]}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
 from pathlib import Path
 from typing import Any
@@ -263,6 +264,25 @@ def test_name_that_is_absent_says_what_takes_its_place(name: str) -> None:
     with pytest.raises(AttributeError) as refused:
         resolved(name)
     assert str(refused.value).endswith(f"TVM's {name} is not here\n  try:    {ABSENT[name]}")
+
+
+@pytest.mark.parametrize("name", [name for name in ABSENT if name.rpartition(".")[0] in ("", "ir", "script", "tir")])
+def test_an_import_of_what_is_absent_says_what_takes_its_place(name: str) -> None:
+    parent, _, last = name.rpartition(".")
+    package = f"minitvm.{parent}".rstrip(".")
+    for statement in (f"from {package} import {last}", f"import minitvm.{name}"):
+        with pytest.raises(ModuleNotFoundError) as refused:
+            exec(statement)
+        assert (
+            str(refused.value)
+            == f"No module named 'minitvm.{name}': TVM's {name} is not here\n  try:    {ABSENT[name]}"
+        )
+
+
+def test_an_import_of_a_name_that_nobody_has_is_pythons() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'minitvm.nothing'$"):
+        importlib.import_module("minitvm.nothing")
+    assert not hasattr(tvm, "relax") and importlib.util.find_spec("minitvm.nothing") is None
 
 
 def test_near_names_are_suggested() -> None:

@@ -135,7 +135,16 @@ def _drop_output() -> None:
 
 
 def _our_bug(command: str, error: Exception) -> int:
-    """Print that it is not the user's mistake, and what to report."""
+    """Print that it is not the user's mistake, and what to report; returns the exit status.
+
+    An exception that a file of the user's own raised is the user's after all, and told in one message.
+    """
+    from .mistakes import in_users_file
+
+    spot = in_users_file(error)
+    if spot:
+        print(f"minitvm {command}: {spot}", file=sys.stderr)
+        return REFUSED
     traceback.print_exception(error)
     print(
         f"minitvm {command}: this is a bug in minitvm, not in your model or command. Please report the lines above, "

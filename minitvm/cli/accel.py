@@ -20,6 +20,7 @@ import numpy as np
 from ..errors import InputError, nearest
 from . import options as opt
 from .accel_output import files, pictures
+from .progress import progress
 from .run import output_path, save
 
 if TYPE_CHECKING:
@@ -306,7 +307,12 @@ def sweep(options: argparse.Namespace) -> int:
         f"{options.config}, {options.memory} memory: cycles, the array's use with one context and with two, and the"
         f" share of what {least} (`{where}`), of compiled programs"
     )
-    _table(heads, {name: row(name, RESNET18[name]) for name in options.layers or RESNET18})
+    rows, names = {}, options.layers or list(RESNET18)
+    with progress() as report:
+        for number, name in enumerate(names):
+            report(f"timing {name}", number, len(names))
+            rows[name] = row(name, RESNET18[name])
+    _table(heads, rows)
     cycles = {name: hidden.cycles for name, (_, hidden) in drawn.items()}
     if ours and cycles.keys() == RESNET18.keys():
         print(beside_a_processor(cycles, RESNET18, configs[0]))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,8 @@ def check(options: argparse.Namespace) -> int:
     disagreed = "1 level disagrees" if failures == 1 else f"{failures} levels disagree"
     agreed = "all levels agree" + (f", {incomplete} of them in part: more with --seconds" if incomplete else "")
     print(disagreed if failures else agreed)
+    for text in blame(cases, target.kind):
+        print(text)
     return 1 if failures else 0
 
 
@@ -131,13 +133,14 @@ def softmax_inputs(graph: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One operator with inputs and the outputs of its compiled form."""
+    """One operator with inputs and the outputs of its compiled form; `agrees` holds the levels that were compared."""
 
     name: str
     descent: Descent
     inputs: list[np.ndarray]
     outputs: list[np.ndarray]
     reduced: bool
+    agrees: dict[str, bool] = field(default_factory=dict)
 
     def run(self, level: str) -> list[np.ndarray]:
         """The outputs at a level."""
@@ -237,7 +240,8 @@ def check_level(level: str, cases: list[Case], report: Report, seconds: float = 
             worst = float("inf")
             continue
         apart = max(relative_difference(f, e) for f, e in zip(case.outputs, results, strict=True))
-        if apart > TOLERANCE_OF_INTEGERS:
+        case.agrees[level] = apart <= TOLERANCE_OF_INTEGERS
+        if not case.agrees[level]:
             notes.append(f"  {case.name}: difference {apart:.1e}")
         worst = max(worst, apart)
         report(f"checking {level}", count + 1, len(cases))
@@ -249,6 +253,26 @@ def check_level(level: str, cases: list[Case], report: Report, seconds: float = 
     what += " distinct operators" + (f" ({reduced} at reduced size)" if reduced else "")
     wrong = report_level(level, what, worst, TOLERANCE_OF_INTEGERS, time.perf_counter() - start, notes)
     return wrong, omitted
+
+
+def blame(cases: list[Case], target: str) -> list[str]:
+    """A line for each operator on which levels disagree: between which two of them its result changes.
+
+    Every level is compared with the compiled code, so one wrong code generator makes all of them disagree. Levels that
+    disagree in the same way agree with one another as far as this comparison tells, and the fault is where that ends.
+    """
+    lines = []
+    for case in cases:
+        if all(case.agrees.values()):
+            continue
+        ran = {**case.agrees, "compiled": True}
+        steps = list(zip(ran, list(ran)[1:], strict=False))
+        between = [f"{one} and {other}" for one, other in steps if ran[one] != ran[other]]
+        where = f"  {case.name}: the result changes between {', and between '.join(between)}"
+        if between == ["executable and compiled"]:
+            where += f"; the levels above agree, so look at what the back end of {target!r} generates and runs"
+        lines.append(where)
+    return lines
 
 
 def report_level(level: str, what: str, worst: float, allowed: float, seconds: float, notes: list[str]) -> int:

@@ -31,7 +31,7 @@ def check_file(path: Path, target: Target, seed: int) -> int:
             faults += not right
             print(f"  {text}")
     for primitive in programs.primitives:
-        print(primitive.name)
+        print(primitive.name, flush=True)
         with blamed_on(path):
             for text, right in check_primitive(primitive, seed):
                 faults += not right

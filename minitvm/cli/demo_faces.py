@@ -52,6 +52,7 @@ def faces(options: argparse.Namespace, clock: Any) -> int:
     print(f"checked    the graph interpreter: {verdict}")
     if destination is not None:
         drawn(picture, boxes, landmarks).save(destination, format="PNG")
+        print(f"wrote      {destination}")
     return 0 if same and apart <= TOLERANCE else 1
 
 

@@ -21,6 +21,9 @@ IN_NETWORK = "in the network"  # `caches` of a pair whose runs were those of a n
 AT_THE_END = ", at the end"  # and how they end for a pair of what won and the untuned program
 
 
+_TEXTS = ("task", "target", "machine", "name", "rule", "message", "caches")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """A candidate of a task, and what came of it.
@@ -49,6 +52,17 @@ class Record:
     threads: int = 1
     caches: str = ""
     when: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Replace what databases and files do not take in a text: zero bytes and lone surrogates.
+
+        Names come from models, and messages from processes that crashed.
+        """
+        for name in _TEXTS:
+            text = getattr(self, name)
+            if not text.isprintable():
+                storable = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+                object.__setattr__(self, name, storable)
 
     @property
     def decision(self) -> Decision:

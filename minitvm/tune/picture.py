@@ -34,7 +34,7 @@ def draw(tasks: Sequence[Task], database: Database, path: str | os.PathLike[str]
     for task in shown:
         seconds, best = _course(records[task.key], moments)
         if seconds:
-            course.step(seconds, best, where="post", label=task.name[:30])
+            course.step(seconds, best, where="post", label=task.name[:30], marker="o", markersize=3)
     course.set(xlabel="seconds of tuning", ylabel="GFLOP/s of the best", ylim=(0, None))
     course.legend(fontsize=7)
     _scatter(dots, shown, records)

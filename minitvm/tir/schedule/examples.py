@@ -24,8 +24,9 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from ...errors import InternalError
+from ...errors import InternalError, MinitvmError
 from ..nodes import PrimFunc
 from ..script import builtins as T
 from ..script.source import from_source
@@ -76,13 +77,30 @@ def verify_example(primitive: Primitive | str) -> Schedule:
     parameters: dict[str, str] = {}
     before = _program(example.before, parameters)
     sch = Schedule(before)
-    exec(example.call, {"sch": sch, "T": T, **loops_by_name(sch)})
+    run_text(example.call, {"sch": sch, "T": T, **loops_by_name(sch)}, f"{primitive.name}: the call of its docstring")
     after = _program(example.after, parameters)
     documented, produced = (_shown(func, example.after) for func in (after, sch.func))
     if documented != produced:
         lines = "\n".join(list(difflib.unified_diff(documented, produced, "docstring", "made", lineterm="", n=100))[3:])
         raise InternalError(f"{primitive.name}: {example.call} does not make what its docstring shows\n{lines}")
     return sch
+
+
+def run_text(code: str, names: dict[str, Any], subject: str) -> None:
+    """Run statements that a registration holds as text.
+
+    Raises `InternalError` with `subject` and the text for a mistake in the text itself, such as a name that is not
+    defined; an exception that comes from what the text calls is not changed.
+    """
+    try:
+        exec(code, names)
+    except MinitvmError:
+        raise
+    except Exception as error:
+        own = error.__traceback__.tb_next if error.__traceback__ is not None else None
+        if own is not None and own.tb_next is not None:
+            raise
+        raise InternalError(f"{subject}, `{code}`, raises {type(error).__name__}: {error}") from None
 
 
 def example_program(primitive: Primitive | str) -> PrimFunc:

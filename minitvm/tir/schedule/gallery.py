@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import InternalError, ScheduleError
 from ..nodes import PrimFunc
 from ..script import builtins as T
-from .examples import example_program, loops_by_name, program_of
+from .examples import example_program, loops_by_name, program_of, run_text
 from .registry import PRIMITIVES, BadCall, Primitive
 from .schedule import Schedule
 
@@ -26,9 +26,10 @@ def prepared(primitive: Primitive, bad: BadCall) -> tuple[Schedule, Callable[[],
     sch = Schedule(bad_call_program(primitive, bad))
     *first, last = bad.call.split("; ")
     names: dict[str, Any] = {"sch": sch, "T": T, **loops_by_name(sch)}
+    subject = f"{primitive.name}: the bad call for {bad.requirement.name}"
     for statement in first:
-        exec(statement, names)
-    return sch, lambda: exec(last, names)
+        run_text(statement, names, subject)
+    return sch, lambda: run_text(last, names, subject)
 
 
 def refusal(primitive: Primitive, bad: BadCall) -> str:

@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from ...absent import absent
 from ...errors import InputError, InternalError, nearest
 from ...expr import find, structural_equal, walk
 from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Instruction, PrimFunc, root_block
@@ -147,6 +148,15 @@ def _check_parameters(name: str, desc: PrimFunc, impl: PrimFunc) -> None:
         raise InputError(f"{name}: the description has buffers of its own, {', '.join(own)}; wanted parameters only")
     if root_block(impl).init is not None and root_block(desc).init is None:
         raise InputError(f"{name}: the implementation has an init, the description has none")
+
+
+_OF_TVM = ("arm_cpu", "cuda", "dot_product_common", "hexagon", "rocm", "x86")  # modules that hold TVM's names
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_TVM:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise absent(__name__, name, ["TensorIntrin", *_OF_TVM])
 
 
 __all__ = ["TensorIntrin"]
