@@ -11,6 +11,7 @@
     any_calls       a call of a schedule primitive that may be nonsense: it works or is refused, and never crashes
     accelerator_programs   instructions of the tensor accelerator, with the tokens that they need
     draw_pairs      not a strategy but a whole test: legal calls of one primitive on such programs, before against after
+    try_pinned      the same without chance: all legal calls of one primitive on small programs with dependences
 
 They draw from what is legal by construction and never filter. Programs are small (dimensions up to 8), in bounds, and
 keep integers integers (sums, products, min, max, small constants), so that results can be compared bit by bit.
@@ -20,6 +21,7 @@ from .calls import any_calls
 from .expressions import exprs
 from .graphs import RandomGraph, graphs
 from .pairs import draw_pairs
+from .pinned import looks_at_dependences, try_pinned
 from .programs import KINDS, NEST_KINDS, arguments, prim_funcs
 from .schedules import Scheduled, scheduled, schedules, steps
 from .streams import accelerator_programs
@@ -27,5 +29,6 @@ from .tensors import STAGES, te_computes
 
 __all__ = [
     "KINDS", "NEST_KINDS", "STAGES", "RandomGraph", "Scheduled", "accelerator_programs", "any_calls", "arguments",
-    "draw_pairs", "exprs", "graphs", "prim_funcs", "scheduled", "schedules", "steps", "te_computes",
+    "draw_pairs", "exprs", "graphs", "looks_at_dependences", "prim_funcs", "scheduled", "schedules", "steps",
+    "te_computes", "try_pinned",
 ]  # fmt: skip

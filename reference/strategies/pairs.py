@@ -24,6 +24,7 @@ from minitvm.reference import Verdict, check
 from minitvm.tir.analysis.threads import thread_reduction
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
+from minitvm.tir.schedule.calls import Call
 from minitvm.tir.transform import lower
 
 from .enough import Enough
@@ -80,18 +81,22 @@ class Chain:
 
     def step(self, draw: Draw, *names: str) -> bool:
         """Take one legal step of the named primitives (of any if none is named); whether there was one."""
-        sch = self.sch
-        call = sch.draw(lambda n: draw(st.integers(0, n - 1)), *names, tries=TRIES)
+        call = self.sch.draw(lambda n: draw(st.integers(0, n - 1)), *names, tries=TRIES)
         if call is None:
             return False
+        self.take(call)
+        return True
+
+    def take(self, call: Call) -> None:
+        """Make a legal call."""
+        sch = self.sch
         sch.apply(call)
         in_old_layouts = sch.state.comparable.get(sch.state.named(None))
         if in_old_layouts is None:
             self.stretches[-1].append(sch.func)
-            return True
+            return
         self.stretches[-1].append(in_old_layouts)
         self.stretches.append([sch.func])
-        return True
 
     def compare(self) -> Judged:
         """All programs mean the same: raises `InternalError` with a program and a trace to paste where they do not."""

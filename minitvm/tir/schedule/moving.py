@@ -120,6 +120,23 @@ def iterator_ranges(
     return ranges
 
 
+def ranges_in(shared: Sequence[For], tree: Tree, block: BlockRealize) -> dict[Var, Range]:
+    """The ranges of the iterators that `shared` loops decide on, in one iteration of these.
+
+    Loops that stay around a block that moves: their iteration runs no iteration of the block that belongs to another
+    one. It would write what a consumer reads there (S[j] = A[i, j], read under the loop i), or read what is gone.
+    """
+    variables = {loop.var for loop in shared}
+    inner = [loop for loop in tree.loops_above(block) if loop.var not in variables]
+    analyzer = Analyzer.inside(*tree.all_loops_above(block))
+    reached = regions.evaluate(block.iter_values, loop_ranges(inner), analyzer)
+    ranges = {}
+    for d, (it, value) in enumerate(zip(block.block.iter_vars, block.iter_values, strict=True)):
+        if it.kind == SPATIAL and d not in reached.unbounded and not variables.isdisjoint(free_vars(value)):
+            ranges[it.var] = reached.box[d]
+    return ranges
+
+
 def run_through(it: IterVar, ranges: dict[Var, Range], analyzer: Analyzer) -> Range:
     """The range that a new loop gives an iterator: around what is needed, or its domain if that is no larger."""
     needed = ranges.get(it.var)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ...arith import Analyzer
 from ...arith.dependence import Dependence, Undecided
 from ...expr import OPAQUE, REDUCE, Node, free_vars, replace
-from ..analysis.bindings import not_quasi_affine, why_not_injective
+from ..analysis.bindings import not_quasi_affine, why_not_injective, why_not_started_first
 from ..analysis.block_kinds import Scope, loops_binding, why_unstructured
 from ..analysis.dependences import Access, accesses, commute, conflicting_pairs, exact, shown_apart, touched_once
 from ..analysis.threads import adds_up, reductions_over
@@ -246,11 +246,11 @@ def structured_below(state: ScheduleState, loop: For) -> Failure | None:
 def only_spatial(state: ScheduleState, loop: For, thread_axis: str | None = None) -> Failure | None:
     """the loop appears in the bindings of spatial iterators only (threadIdx: also of reductions), for every block below
 
-    The threads of a block may compute one result together: a cross-thread reduction.
+    The threads of a block may compute one result together: a cross-thread reduction, which begins with its init.
     """
-    if str(thread_axis).startswith("threadIdx"):
-        return None
     tree = state.home(loop)
+    if str(thread_axis).startswith("threadIdx"):
+        return _why_not_together(tree, loop)
     for realize in tree.blocks_in(loop):
         if loop.var in loops_binding(realize, (REDUCE, OPAQUE)):
             return Failure(
@@ -258,6 +258,20 @@ def only_spatial(state: ScheduleState, loop: For, thread_axis: str | None = None
                 "a loop that binds spatial iterators only",
                 f"{loop.var.name} binds a reduction iterator of block {realize.block.name}",
                 _ways_to_spatial(tree, loop, realize),
+            )
+    return None
+
+
+def _why_not_together(tree: Tree, loop: For) -> Failure | None:
+    # The threads' partial results are added to the init, so no step of the loop may come before the init.
+    for realize in tree.blocks_in(loop):
+        if realize.block.init is None or loop.var not in loops_binding(realize, (REDUCE,)):
+            continue
+        analyzer = Analyzer.inside(*tree.all_loops_above(realize))
+        reason = why_not_started_first(realize, tree.loops_above(realize), analyzer)
+        if reason is not None:
+            return Failure(
+                {loop: "this loop", realize.block: "its init"}, "a reduction that begins with its init", reason
             )
     return None
 

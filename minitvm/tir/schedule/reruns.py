@@ -36,7 +36,7 @@ def why_other_iterations(
         reason = _why_outside(tree, realize, dict(ranges), here, analyzer)
         if reason is not None:
             return reason
-    if not _writes_once(realize):
+    if not writes_once(realize):
         reason = _why_another_order(realize, tree)
         if reason is not None:
             return reason
@@ -63,7 +63,7 @@ def _why_outside(
     return None
 
 
-def _writes_once(realize: BlockRealize) -> bool:
+def writes_once(realize: BlockRealize) -> bool:
     """Whether no two values of the spatial iterators write one element."""
     spatial = [it for it in realize.block.iter_vars if it.kind == SPATIAL and not is_const(it.dom.extent, 1)]
     domains = {it.var: it.dom for it in spatial}

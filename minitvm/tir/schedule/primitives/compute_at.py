@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,9 @@ from ...analysis.surely import fills
 from ...analysis.tree import Tree
 from ...nodes import BlockRealize, BufferRegion, For, ForKind, Seq
 from .. import requirements as req
-from ..moving import box_text, broken_flow, insert, iterator_ranges, nest_for, reads, uncovered
+from ..moving import box_text, broken_flow, insert, iterator_ranges, nest_for, ranges_in, reads, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
-from ..reruns import why_other_iterations
+from ..reruns import why_other_iterations, writes_once
 from ..staging import refuse_races
 from ..state import ScheduleState
 from ..thread_storage import sharing_threads
@@ -364,8 +364,9 @@ def _move(
             Failure({block.block: "this block"}, "a predicate over the block's iterators", str(block.predicate))
         )
     analyzer = state.analyzer(loop)
-    ranges = iterator_ranges(block, needed, analyzer)
-    reason = why_other_iterations(tree, block, ranges, analyzer)
+    shared = [l for l in tree.loops_above(block) if tree.inside(loop, l)]
+    ranges = {**ranges_in(shared, tree, block), **iterator_ranges(block, needed, analyzer)}
+    reason = why_other_iterations(tree, block, ranges, analyzer) or _why_left_over(state, flow, block, shared)
     if reason is not None:
         expected = f"bindings of {block.block.name} that run through what will run at {loop.var.name}"
         raise same_iterations.refuse(Failure({block.block: "its bindings"}, expected, reason))
@@ -383,6 +384,17 @@ def _move(
     if failure is not None:
         raise region_cover.refuse(failure)
     refuse_races(state, moved)
+
+
+def _why_left_over(state: ScheduleState, flow: Flow, block: BlockRealize, shared: Sequence[For]) -> str | None:
+    """None where each consumer reads only elements that the block writes in the same iteration of the `shared` loops.
+
+    A block that writes an element once gives it the same value in any iteration.
+    """
+    if not shared or writes_once(block):
+        return None
+    failures = (uncovered(state, flow.tree, block, consumer) for consumer in flow.consumers)
+    return next((failure.found for failure in failures if failure is not None), None)
 
 
 @compute_at.space
