@@ -13,16 +13,17 @@ import os
 import re
 import struct
 import tempfile
-import threading
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+
+from .forks import lock
 
 MAGIC = b"MTVMKEPT"
 _HEADER = struct.Struct("<8s32s32sQ")  # magic, key, SHA-256 of the content, its length
 SIZE_LIMIT = 1 << 30  # bytes that one store keeps; the least recently used files go first
 
-_lock = threading.Lock()
+_lock = lock()
 _warned: set[Path] = set()
 
 

@@ -28,7 +28,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FOUNDATION = "errors events absent notebook plots accel target expr backend store workers garbage"
+FOUNDATION = "errors forks events absent notebook plots accel target expr backend store workers garbage"
 NODES = (
     "errors events notebook expr te.nodes tir.nodes tir.all_reduce tir.meanings graph.nodes executable.nodes"
     " accel.config accel.isa"
@@ -42,16 +42,17 @@ MAY_IMPORT: dict[str, str] = {
     "errors": "",
     "events": "errors",
     "absent": "",
+    "forks": "",
     "notebook": "",
     "plots": "errors",
-    "expr": "errors",
+    "expr": "errors forks",
     # the simulated accelerator: what its programs are, and how long they take
     "accel": "errors plots",
     "target": "errors accel",
     "backend": "errors target",
-    "store": "",
+    "store": "forks",
     "garbage": "",
-    "workers": "errors",
+    "workers": "errors forks",
     # what is needed to run a saved artifact, and nothing more
     "executable": FOUNDATION,
     "runtime": f"{FOUNDATION} executable",

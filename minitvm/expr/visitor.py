@@ -9,10 +9,10 @@ import dataclasses
 import functools
 import operator
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from ..forks import lock
 from .node import Node
 from .nodes import BinaryOp, Call, Expr, Let, Var
 
@@ -118,7 +118,7 @@ def kinds(node: Node) -> int:
 _BITS: dict[type, int] = {}  # of the classes of which there are nodes
 
 
-_NUMBERING = threading.Lock()
+_NUMBERING = lock()
 
 
 def _new_bit(kind: type) -> int:

@@ -134,7 +134,8 @@ def _times(executable: Executable, stamps: Any, group: _Group) -> tuple[float, f
         if isinstance(what, Barrier):
             continue
         everyone = isinstance(what, CallKernel) and what.parallel
-        durations = (stamps[:, :, step + 1] - stamps[:, :, step]) * 1e-9
+        begin, end = stamps[:, :, step], stamps[:, :, step + 1]
+        durations = np.where((begin != 0) & (end != 0), end - begin, 0) * 1e-9
         busy += durations.sum(axis=1) if everyone else durations[:, 0]
     best = int(np.argmin(seconds))
     team = seconds[best] * stamps.shape[1]

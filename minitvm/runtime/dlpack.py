@@ -6,6 +6,8 @@ A capsule that comes in is not consumed: who uses its memory holds it, and its p
 from __future__ import annotations
 
 import ctypes
+import gc
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -117,26 +119,35 @@ def _dtype_fields(dtype: str) -> tuple[int, int]:
 
 
 _alive: dict[int, tuple[Any, ...]] = {}  # what each tensor that was given away refers to, by the tensor's address
+_offered: dict[int, Any] = {}  # capsules of tensors that no consumer has taken, as far as we know
 
 
 @_Deleter
 def _delete(address: int) -> None:
     _alive.pop(address, None)
+    _offered.pop(address, None)
 
 
-@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-def _forget(capsule: int) -> None:
-    """A capsule goes; if nobody took its tensor, the tensor goes as well."""
-    if _is_valid(capsule, _TENSOR):
-        _alive.pop(_pointer(capsule, _TENSOR), None)
+def _free_refused(phase: str = "start", _about: Any = None) -> None:
+    """Free the tensors of capsules that nobody but us holds any more. Python calls this when it collects garbage.
+
+    A capsule cannot do this itself: a consumer that refuses a tensor drops the capsule while its error is set. A
+    destructor in Python would lose that error, and the consumer would fail with a SystemError.
+    """
+    if phase != "start" or not _offered:
+        return
+    for address in list(_offered):
+        capsule = _offered.get(address)
+        if capsule is not None and sys.getrefcount(capsule) <= _OWN_REFERENCES:
+            taken = not _is_valid(capsule, _TENSOR)
+            _offered.pop(address, None)
+            if not taken:
+                _alive.pop(address, None)
 
 
-# Functions of their own: a capsule that is being freed cannot become an object again.
-_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
-_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
-
+_OWN_REFERENCES = 3  # that of `_offered`, of the local variable, and of the argument
+gc.callbacks.append(_free_refused)
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 _held = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
@@ -146,6 +157,7 @@ def capsule_of(
     address: int, dtype: str, shape: Sequence[int], device: tuple[int, int], owner: Any, offset: int = 0
 ) -> Any:
     """A capsule over dense memory that `owner` holds, which lives as long as somebody uses the capsule's tensor."""
+    _free_refused()
     code, bits = _dtype_fields(dtype)
     sizes = (ctypes.c_int64 * max(1, len(shape)))(*shape)
     tensor = _Tensor(address, *device, len(shape), code, bits, 1, sizes, None, offset)
@@ -154,7 +166,8 @@ def capsule_of(
     _alive[at] = (managed, sizes, owner)
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    return new(at, _TENSOR, ctypes.cast(_forget, ctypes.c_void_p))
+    capsule = _offered[at] = new(at, _TENSOR, None)
+    return capsule
 
 
 # -- arrays of the CPU

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from ..errors import InputError
 from ..events import Listener
 from ..executable import Executable, Input, ScalarSpec
 from ..executable.alignment import address
+from ..forks import lock
 from .arguments import checked_array, checked_scalar, contiguous, destination, disjoint
 from .device.arrays import argument, resident
 from .program import BoundProgram, Progress, open_program
@@ -44,7 +44,7 @@ class Function(TvmMethods):
         self.listeners: Sequence[Listener] = ()
         self._program = open_program(executable, threads, workers, progress, kernels)
         self._device = getattr(self._program, "device", None)
-        self._lock = threading.Lock()
+        self._lock = lock()
         self._order = executable.calling_order
         self._specs = [
             executable.inputs[c.index] if isinstance(c, Input) else executable.outputs[c.index] for c in self._order

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from ..executable.alignment import aligned_array
 from ..executable.data_sizes import data_sizes
 from ..executable.memory import MemoryPlan, memory_plan
 from ..expr.largest import depends
+from ..forks import recursive_lock
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .device.arrays import DeviceArray, argument, resident
 from .program import BoundProgram, Progress, open_program, stamped_times
@@ -59,7 +59,7 @@ class GraphModule(TvmMethods):
         self._what = executable.name
         self._program = open_program(executable, threads, workers, progress, kernels)
         self._device = getattr(self._program, "device", None)
-        self._lock = threading.RLock()
+        self._lock = recursive_lock()
         self.state = States(self._what, executable.states, memory_of(executable, self._program), self._lock)
         self._inputs = executable.inputs
         self._names = [s.name for s in self._inputs]

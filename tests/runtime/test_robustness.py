@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import minitvm as tvm
+from minitvm.events import Listener
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.reference import graph as oracle
 from minitvm.runtime import GraphModule
@@ -109,6 +110,41 @@ def test_a_forked_child_runs_the_same_module(executables: list[Any]) -> None:
             os._exit(status)
     for _ in range(20):
         assert_same(module(x), wanted)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_child_forked_in_the_middle_of_a_call_runs_the_same_module(executables: list[Any], threads: int) -> None:
+    """The thread that made the call does not exist in the child, and neither do its locks."""
+    module = GraphModule(executables[0], threads=threads)
+    x = picture(0)
+    wanted = expected(0, x)
+    assert_same(module(x), wanted)
+    inside, forked = threading.Event(), threading.Event()
+
+    class Waits(Listener):
+        def step_begin(self, step: Any, at: float) -> None:
+            inside.set()
+            assert forked.wait(60)
+
+    module.listeners = [Waits()]
+    caller = threading.Thread(target=module, args=(x,))
+    caller.start()
+    assert inside.wait(60)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(60)
+            module.listeners = []
+            for _ in range(20):
+                assert_same(module(x), wanted)
+            status = 0
+        finally:
+            os._exit(status)
+    forked.set()
+    caller.join(60)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

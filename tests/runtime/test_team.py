@@ -19,10 +19,10 @@ from minitvm.runtime.cpu.compiler import compile_kernel
 from minitvm.runtime.cpu.executor import (
     BARRIER,
     COPY,
-    IS_PARKED,
     MOST_PIECES,
     PARALLEL,
     PARKED,
+    REST,
     SEQUENTIAL,
     WORKER,
     WORKER_WORDS,
@@ -137,7 +137,7 @@ def _wait_until_parked(team: ThreadTeam, workers: int) -> None:
     """Where the machine is busy, workers park late."""
     flags = [WORKER + WORKER_WORDS * (1 + k) + PARKED for k in range(workers)]
     for _ in range(3000):
-        if all(team._state[flag] == IS_PARKED for flag in flags):
+        if all(team._state[flag] for flag in flags):
             return
         time.sleep(0.01)
 
@@ -209,6 +209,7 @@ def test_others_do_what_a_stopped_thread_has_not_begun(kernels: dict[str, Any], 
     table = step_table([(PARALLEL, *call), (PARALLEL, kernels["count"].address, behind.ctypes.data, 0)], threads)
     for _ in range(5):
         counted[2:] = behind[1:] = 0
+        team._state[REST] = 0  # where a worker began with the first iteration, the caller waited for it
         team.run(table.address)
         assert counted[3] == 0, "the first iteration waited in vain"
         assert counted[2] == part * threads - 1 and set(behind[1:]) == {1}
@@ -277,6 +278,39 @@ def test_a_forked_child_makes_its_own_workers(kernels: dict[str, Any], make_team
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     program.run(team)  # the parent's team is as it was
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_child_forked_in_the_middle_of_a_run_runs_the_same_program(kernels: dict[str, Any], make_team: Any) -> None:
+    """The parent's run has taken some pieces of the program; the child's team takes all of them."""
+    team = make_team(2)
+    words = np.array([64, *[0] * 65], np.int64)
+    stuck = np.array([64, 1000, 0, 0], np.int64)  # waits until there have been 1000 iterations
+    table = step_table(
+        [
+            (PARALLEL, kernels["count"].address, words.ctypes.data, 0),
+            (PARALLEL, kernels["stuck"].address, stuck.ctypes.data, 0),
+        ],
+        2,
+    )
+    caller = threading.Thread(target=team.run, args=(table.address,))
+    caller.start()
+    while sum(words[1:65]) < 64 or stuck[2] < 48:  # what is left is the first piece
+        time.sleep(0.001)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(30)
+            stuck[1] = 0
+            for _ in range(20):
+                team.run(table.address)
+            status = 0 if words.tolist() == [64, *[21] * 64, 0] else 2
+        finally:
+            os._exit(status)
+    stuck[2] = 1000
+    caller.join(60)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:

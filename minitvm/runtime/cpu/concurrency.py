@@ -1,6 +1,6 @@
 """Operations that the executor needs beyond `simd`: atomics, waiting, a clock, and calls of kernels by address.
 
-All atomics are on int64 and sequentially consistent: they are few, and this keeps the proof in `team` simple.
+All atomics are on int64 and sequentially consistent: they are few, and this keeps the proof in `executor` simple.
 """
 
 from __future__ import annotations
@@ -80,6 +80,24 @@ def yield_core(builder: ir.IRBuilder) -> None:
     builder.call(declare(builder, "sched_yield", ir.FunctionType(ir.IntType(32), [])), [])
 
 
+_BYTES = ir.IntType(8).as_pointer()
+
+
+@_native("lock_acquire", types.void, types.int64)
+def lock_acquire(builder: ir.IRBuilder, lock: ir.Value) -> None:
+    """Sleep until another thread releases a lock of Python's C library; Python itself goes on"""
+    word = ir.IntType(32)
+    function = declare(builder, "PyThread_acquire_lock", ir.FunctionType(word, [_BYTES, word]))
+    builder.call(function, [builder.inttoptr(lock, _BYTES), ir.Constant(word, 1)])
+
+
+@_native("lock_release", types.void, types.int64)
+def lock_release(builder: ir.IRBuilder, lock: ir.Value) -> None:
+    """Release a lock of Python's C library, which wakes the thread that waits for it"""
+    function = declare(builder, "PyThread_release_lock", ir.FunctionType(ir.VoidType(), [_BYTES]))
+    builder.call(function, [builder.inttoptr(lock, _BYTES)])
+
+
 @_native("call_address", types.void, types.int64, types.int64, types.int64, types.int64)
 def call_address(builder: ir.IRBuilder, address: ir.Value, args: ir.Value, thread: ir.Value, threads: ir.Value) -> None:
     """Call the kernel at `address`, its argument table at `args`"""
@@ -91,10 +109,9 @@ def call_address(builder: ir.IRBuilder, address: ir.Value, args: ir.Value, threa
 @_native("copy_bytes", types.void, types.int64, types.int64, types.int64)
 def copy_bytes(builder: ir.IRBuilder, dst: ir.Value, src: ir.Value, count: ir.Value) -> None:
     """memcpy"""
-    byte = ir.IntType(8).as_pointer()
-    function_type = ir.FunctionType(ir.VoidType(), [byte, byte, _INT64, ir.IntType(1)])
+    function_type = ir.FunctionType(ir.VoidType(), [_BYTES, _BYTES, _INT64, ir.IntType(1)])
     function = declare(builder, "llvm.memcpy.p0.p0.i64", function_type)
-    args = [builder.inttoptr(dst, byte), builder.inttoptr(src, byte), count, ir.Constant(ir.IntType(1), 0)]
+    args = [builder.inttoptr(dst, _BYTES), builder.inttoptr(src, _BYTES), count, ir.Constant(ir.IntType(1), 0)]
     builder.call(function, args)
 
 

@@ -7,16 +7,16 @@ import ctypes.util
 import functools
 import os
 import struct
-import threading
 
 import llvmlite.binding as llvm
 
 from ...errors import InternalError
+from ...forks import lock
 from ...target.host import tiles_allowed
 
 __all__ = ["LoadedKernel", "cpu_description", "kernel_target_machine", "load_kernel"]
 
-_lock = threading.Lock()
+_lock = lock()
 
 
 @functools.cache

@@ -9,7 +9,20 @@ from typing import Any
 import numpy as np
 
 from ...executable.alignment import address
-from .executor import ARGS, BARRIER, END, KERNEL, MOST_PIECES, OPERATION, OWN, PARALLEL, PITCH, STEP_WORDS, TAKEN
+from .executor import (
+    ARGS,
+    END,
+    KERNEL,
+    MOST_PIECES,
+    OPENS,
+    OPERATION,
+    OWN,
+    PARALLEL,
+    PITCH,
+    STAMP,
+    STEP_WORDS,
+    TAKEN,
+)
 
 NativeStep = tuple[int, int, int, int]  # operation, kernel address, address of the arguments, the operation's own word
 
@@ -18,7 +31,10 @@ _LINE = 16  # words in 128 bytes: words of two threads are on different cache li
 
 @dataclass(frozen=True, slots=True)
 class StepTable:
-    """A step table of the executor and the counters of its pieces; valid for a team of the size it was made for."""
+    """A step table of the executor and the counters of its pieces.
+
+    It belongs to one team: the counters hold numbers of that team's phases.
+    """
 
     words: np.ndarray[Any, Any]
     taken: np.ndarray[Any, Any]
@@ -35,17 +51,19 @@ def step_table(steps: Iterable[NativeStep], threads: int) -> StepTable:
     words = np.zeros((len(rows), STEP_WORDS), np.int64)
     words[:, [OPERATION, KERNEL, ARGS, OWN]] = rows
     dealt = np.flatnonzero(words[:, OPERATION] == PARALLEL)
-    pitch = -(-max(1, 2 * len(dealt)) // _LINE) * _LINE
+    pitch = -(-max(1, len(dealt)) // _LINE) * _LINE
     taken = np.zeros(threads * pitch, np.int64)
     words[dealt, OWN] = [_pieces(int(tasks), threads) for tasks in words[dealt, OWN]]
-    words[dealt, TAKEN] = address(taken) + 16 * np.arange(len(dealt))
+    words[dealt, TAKEN] = address(taken) + 8 * np.arange(len(dealt))
     words[dealt, PITCH] = pitch
-    begin = 0
+    first = None  # of the steps since the last barrier or the last step of a loop
     for number, operation in enumerate(words[:, OPERATION]):
-        if operation in (BARRIER, END):
-            words[number, OWN] = begin * STEP_WORDS
-        if operation == BARRIER:
-            begin = number + 1
+        if operation > STAMP:
+            first = None
+        elif first is None:
+            first = number
+        if operation == PARALLEL:
+            words[first, OPENS] = 1
     return StepTable(words, taken, address(words), bool(len(dealt)))
 
 

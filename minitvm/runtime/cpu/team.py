@@ -1,7 +1,9 @@
 """A team of threads that runs step tables: thread 0 is the caller of `run`, the others are workers.
 
-A worker waits for work by spinning, then by yielding the core, then by parking on a Python lock. Spinning answers in
-less than a microsecond; parking costs nothing while the program does other things. The handshake is in `executor`.
+A worker waits for work by spinning, then by yielding the core, then by sleeping on a lock of Python's C library, all in
+native code: it does not need Python's own lock to wake. Spinning answers in less than a microsecond; sleeping costs
+nothing while the program does other things. The protocol between caller and workers is in `executor`. The caller never
+waits for a worker that has not begun.
 
 One run at a time: a team has one lock, so two Python threads may use it (two modules, or one) and take turns. After
 `os.fork` the child has no workers; they are created again on its first run. Workers are daemons and also leave at exit.
@@ -16,27 +18,27 @@ import functools
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from ...errors import InputError
 from ...executable.alignment import address
+from ...forks import lock
 from ...workers.cores import available_cores
 from .executor import (
     ASLEEP,
-    AWAKE,
-    EPOCH,
-    MODE,
-    PARKED,
+    ENDED,
+    GATE,
+    LOCK,
+    PHASE_SHIFT,
     PROGRAM,
-    SEEN,
+    REST,
     SPIN,
-    STOP,
-    WAKE,
     WORKER,
     WORKER_WORDS,
     YIELD,
+    NativeCall,
     executor,
 )
 
@@ -84,12 +86,12 @@ class ThreadTeam:
         cores = len(self._cores)
         self._pin = (threads <= cores and os.environ.get("MINITVM_PIN") != "0") if pin is None else pin
         self._crowded = threads > cores
-        self._reset()
+        self._lock = lock()
+        self._reset(1)
         _teams.add(self)
 
-    def _reset(self) -> None:
-        """Create everything that a forked child must not share with its parent's threads."""
-        self._lock = threading.Lock()
+    def _reset(self, phase: int) -> None:
+        """Create everything that a forked child must not share with its parent's threads; `phase` is the next one."""
         self._workers: list[threading.Thread] = []
         self._stopped = False
         words = np.zeros(WORKER + WORKER_WORDS * self.threads + 16, np.int64)
@@ -97,45 +99,32 @@ class ThreadTeam:
         self._memory = words
         self._state = words[skip:].data
         self._address = address(words) + 8 * skip
+        self._state[GATE] = phase << PHASE_SHIFT
         # With more threads than cores, a spinning thread keeps the thread it waits for from running.
         self._state[SPIN] = 0 if self._crowded else _SPIN_TURNS
         self._state[YIELD] = _YIELD_TURNS
-        self._gates = [threading.Semaphore(0) for _ in range(self.threads)]
+        self._beds = [_Bed() for _ in range(self.threads)]
+        for thread, bed in enumerate(self._beds):
+            self._state[WORKER + WORKER_WORDS * thread + LOCK] = bed.address
         self._native, self._code = executor()
 
     def run(self, program: int, parallel: bool = True) -> None:
-        """Run the step table at address `program`; returns when all threads are done.
+        """Run the step table at address `program`; returns when all its steps are done.
 
         With `parallel=False` nothing in it is parallel: the caller runs it alone and wakes no worker.
         """
         with self._lock:
             state = self._state
-            state[PROGRAM] = program
             if self.threads == 1 or not parallel:
+                state[PROGRAM] = program
                 self._native(self._address, 0, 1)
                 return
             if len(self._workers) < self.threads - 1:
                 self._start()
-            state[MODE] = 0
-            state[ASLEEP] = 0
-            try:
-                self._native(self._address, 0, self.threads)
-            finally:
-                if state[ASLEEP]:
-                    self._join()
-
-    def _join(self) -> None:
-        """Wake sleeping workers and join the run. The program is posted, so Ctrl-C must wait for the workers."""
-        interrupt: KeyboardInterrupt | None = None
-        while self._state[ASLEEP]:  # cleared by the executor once it has joined
-            try:
-                self._wake()
-                self._state[MODE] = 1
-                self._native(self._address, 0, self.threads)
-            except KeyboardInterrupt as error:
-                interrupt = error
-        if interrupt is not None:
-            raise interrupt
+            if state[ASLEEP] and not state[REST]:
+                self._place()
+            state[PROGRAM] = program
+            self._native(self._address, 0, self.threads)
 
     def _place(self) -> None:
         """Bind each worker to a core other than the caller's, if workers are bound.
@@ -152,21 +141,15 @@ class ThreadTeam:
             with contextlib.suppress(AttributeError, OSError):
                 os.sched_setaffinity(worker.native_id, {self._cores[(first + t) % len(self._cores)]})
 
-    def _wake(self) -> None:
-        self._place()
-        for t in range(1, self.threads):
-            flag = WORKER + WORKER_WORDS * t + PARKED
-            if self._state[flag] == WAKE:
-                self._gates[t].release()
-
     def _start(self) -> None:
         if self._stopped:
             raise InputError("this team was shut down")
         for t in range(1 + len(self._workers), self.threads):
-            self._state[WORKER + WORKER_WORDS * t + SEEN] = self._state[EPOCH]
             # The thread must not keep the team alive, or a dropped team would never end; it holds the parts it uses.
-            parts = (self._native, self._code, self._memory, self._state, self._address, self._gates[t])
-            worker = threading.Thread(target=_serve, args=(*parts, t, self.threads), name=f"minitvm-{t}", daemon=True)
+            parts = (self._native, self._code, self._memory, self._beds[t])
+            worker = threading.Thread(
+                target=_serve, args=(*parts, self._address, t, self.threads), name=f"minitvm-{t}", daemon=True
+            )
             worker.start()
             self._workers.append(worker)
         self._place()
@@ -176,48 +159,59 @@ class ThreadTeam:
         with self._lock:
             self._stopped = True
             workers, self._workers = self._workers, []
-            _dismiss(self._state, self._gates, self.threads if workers else 1)
+            _dismiss(self._state, self._beds[1:] if workers else [])
         for worker in workers:
             worker.join()
 
     def __del__(self) -> None:
         # Nobody else refers to this team, so it is not running: no lock is needed.
         if getattr(self, "_workers", None):
-            _dismiss(self._state, self._gates, self.threads)
+            _dismiss(self._state, self._beds[1:])
 
 
-def _dismiss(state: memoryview, gates: list[threading.Semaphore], threads: int) -> None:
-    """Make every worker leave: those that spin see STOP after the new epoch, those that park are released."""
-    state[STOP] = 1
-    state[EPOCH] += 1
-    for t in range(1, threads):
-        gates[t].release()
+class _Bed:
+    """A lock of Python's C library on which a worker sleeps. It is locked except from a release to the waking."""
+
+    def __init__(self) -> None:
+        library = _library()
+        self.address: int = library.PyThread_allocate_lock()
+        library.PyThread_acquire_lock(self.address, 1)
+        self._release, self._free = library.PyThread_release_lock, library.PyThread_free_lock
+
+    def wake(self) -> None:
+        self._release(self.address)
+
+    def __del__(self) -> None:
+        self._free(self.address)
+
+
+@functools.cache
+def _library() -> ctypes.PyDLL:
+    library = ctypes.pythonapi
+    library.PyThread_allocate_lock.restype = ctypes.c_void_p
+    library.PyThread_acquire_lock.argtypes = (ctypes.c_void_p, ctypes.c_int)
+    for name in ("PyThread_release_lock", "PyThread_free_lock"):
+        getattr(library, name).argtypes = (ctypes.c_void_p,)
+        getattr(library, name).restype = None
+    return library
+
+
+def _dismiss(state: memoryview, beds: Sequence[_Bed]) -> None:
+    """End all workers: those that are awake see the gate's value, and those that sleep wake and then see it."""
+    state[GATE] = ENDED
+    for bed in beds:
+        bed.wake()
 
 
 def _serve(
-    native: object,
-    code: object,
-    memory: object,
-    state: memoryview,
-    address: int,
-    gate: threading.Semaphore,
-    thread: int,
-    threads: int,
+    native: NativeCall, code: object, memory: object, bed: _Bed, address: int, thread: int, threads: int
 ) -> None:
-    """The loop of a worker: run programs in native code until it parks, wait at the gate, repeat."""
-    flag = WORKER + WORKER_WORDS * thread + PARKED
-    while True:
-        native(address, thread, threads)  # type: ignore[operator]
-        if state[STOP]:
-            return
-        gate.acquire()
-        state[flag] = AWAKE
-        if state[STOP]:
-            return
+    """A worker's thread. It holds what the native code uses."""
+    native(address, thread, threads)
 
 
 _shared: dict[int, ThreadTeam] = {}
-_shared_lock = threading.Lock()
+_shared_lock = lock()
 
 
 def shared_team(threads: int) -> ThreadTeam:
@@ -237,11 +231,10 @@ def shutdown() -> None:
 
 
 def _after_fork() -> None:
-    global _shared_lock
-    _shared_lock = threading.Lock()
     for team in list(_teams):
-        stopped = team._stopped
-        team._reset()
+        # Step tables count pieces by phases, and the parent may have been in the middle of one.
+        stopped, phase = team._stopped, team._state[GATE] >> PHASE_SHIFT
+        team._reset(phase + 2)
         team._stopped = stopped
 
 
