@@ -478,7 +478,8 @@ def test_a_team_rests_after_it_has_waited_in_vain(waits: bool) -> None:
         return one.stop[0] == "return"
 
     def waits_long(one: _Thread) -> bool:
-        return one.body is not None and one.body.gi_frame.f_locals.get("waited", 0) >= 2
+        frame = one.body and one.body.gi_frame
+        return frame is not None and frame.f_locals.get("waited", 0) >= 2
 
     go_on(0, in_a_piece)
     go_on(1, in_a_piece)
