@@ -328,8 +328,7 @@ def compile_fused(
     functions = list(dict.fromkeys(units[node].function for node in needed))
     report = (lambda done, total: progress("lowering", done, total)) if progress else None
     lowered = lower_placed(functions, target, callback, report, lambda group, machine: decisions(group, machine, tuned))
-    names = [value.name for value in graph.outputs]
-    return link_graph(level, units, lowered, host_of(target).brief, input_bounds(graph), names)
+    return link_graph(level, units, lowered, host_of(target).brief, input_bounds(graph), graph)
 
 
 LEVELS_OF_OPERATOR = ("fused", "te", "tir", "schedule", "kernel", "source")

@@ -79,7 +79,7 @@ class ExecutionError(MinitvmError):
 # What a user may try if a model takes two sizes for equal that differ in a run.
 OTHER_SIZES = (
     "sizes for which this holds",
-    "a build for these sizes: shapes={...}; a size of 1 is repeated (broadcast) only if shapes= says that it is 1",
+    "a build for these sizes: shapes={...}",
 )
 
 

@@ -166,9 +166,10 @@ class _Machine:
                 continue
             left, right = map(self.number, sides)
             if left != right:
+                is_condition = isinstance(guard.left, x.Expr) and guard.left.dtype.is_bool
+                needs = guard.left if is_condition else f"{guard.left} == {guard.right}"
                 raise InputError(
-                    f"{self.program.name}: {guard.where} takes {guard.left} and {guard.right} for equal\n"
-                    f"  found:  {left} and {right}"
+                    f"{self.program.name}: {guard.where} needs {needs}\n  found:  {left} and {right}"
                 )
 
     def _begin(self, states: Mapping[str, np.ndarray]) -> None:

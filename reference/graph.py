@@ -16,7 +16,7 @@ import numpy as np
 
 from minitvm import events
 from minitvm import expr as x
-from minitvm.errors import ExecutionError, InputError, Unsupported, nearest
+from minitvm.errors import ExecutionError, InputError, MinitvmError, Unsupported, nearest
 from minitvm.graph.nodes import BIND_SIZE, FUSED, LOOP, Graph, OpNode, Value
 
 from .meaning.scalar import evaluate as evaluate_scalar
@@ -207,7 +207,13 @@ def _body(body: Graph, inputs: Sequence[np.ndarray], dims: Mapping[x.Var, Any]) 
 def _operator(item: OpNode, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -> list[np.ndarray]:
     if item.op not in OPERATORS:
         raise Unsupported(f"the graph interpreter has no operator {item.op}; {nearest(item.op, list(OPERATORS))}")
-    results = OPERATORS[item.op](*inputs, **_attributes(item, inputs, dims))
+    try:
+        results = OPERATORS[item.op](*inputs, **_attributes(item, inputs, dims))
+    except (ArithmeticError, IndexError, ValueError) as error:
+        if isinstance(error, MinitvmError):
+            raise
+        shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in inputs)
+        raise InputError(f"{item.where or item.op} does not take {shapes}: {error}") from error
     return [np.asarray(m) for m in results] if isinstance(results, list | tuple) else [np.asarray(results)]
 
 

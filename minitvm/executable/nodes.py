@@ -34,7 +34,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..expr import DType, Expr, Var
+from ..expr import DType, Expr, Var, free_vars
 
 Dim: TypeAlias = int | Expr
 BUFFER, SCALAR = "buffer", "scalar"
@@ -258,12 +258,17 @@ Step: TypeAlias = CallKernel | Barrier | Copy | CallExternal | BindSize | Loop
 class Guard:
     """A run is refused before its first step unless `left` and `right` are equal; `where` names what needs that.
 
-    With sizes that data decide in it, it is checked as soon as they are bound.
+    With sizes that data decide in it, it is checked as soon as they are bound. A condition, of type bool, is `left`
+    with 1 or 0 in `right`: it holds, or it does not.
     """
 
     left: Dim
     right: Dim
     where: str = field(default="", compare=False)
+
+    def sizes(self) -> set[Var]:
+        """The variables in it."""
+        return {v for side in (self.left, self.right) if isinstance(side, Expr) for v in free_vars(side)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,8 +261,7 @@ def _expressions(x: Executable) -> Iterator[tuple[int | None, Dim | float]]:
     yield from ((None, a.size) for a in x.arenas)
     bound = {step.var: i for i, step in enumerate(x.steps) if isinstance(step, BindSize)}
     for guard in x.guards:  # checked as soon as its last size is bound
-        sizes = {v for side in (guard.left, guard.right) if isinstance(side, Expr) for v in free_vars(side)}
-        at = max((bound[v] + 1 for v in sizes if v in bound), default=end)
+        at = max((bound[v] + 1 for v in guard.sizes() if v in bound), default=end)
         yield from ((at, side) for side in (guard.left, guard.right))
     for i, step in enumerate(x.steps):
         if isinstance(step, Copy):

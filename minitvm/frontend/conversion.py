@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import ModelError, UnsupportedOperator
-from ..expr import EQ, Expr, SizeVar, as_expr
+from ..expr import EQ, GE, Expr, SizeVar, as_expr, match
 from ..graph.nodes import Dim
+from ..topi.shapes import same, simple
 from .operand import Operand, ValueDependent, known_dim
 from .operand_builder import OperandBuilder
 
@@ -152,6 +153,37 @@ class Conversion:
         The first may be a condition; then the second is 1 for true, 0 for false.
         """
         return self.builder.assume(x, pairs, self.where)
+
+    def require(self, x: Operand, condition: Dim | bool, message: str) -> Operand:
+        """x, in a program that needs a condition on sizes: the node is refused, or a run, where it does not hold."""
+        decided = simple(condition)
+        if isinstance(decided, int):
+            if not decided:
+                self.refuse(message)
+            return x
+        return self.builder.required(x, [decided], self.where)
+
+    def fit(self, x: Operand, shape: Sequence[Dim | None], what: str) -> Operand:
+        """x, which must have a shape: None is any extent. Where open sizes decide, a run checks it."""
+        wanted = ", ".join("any" if d is None else str(d) for d in shape)
+        message = f"{what} must have the shape [{wanted}], found {x}"
+        if len(shape) != x.ndim:
+            self.refuse(message)
+        for own, extent in zip(x.shape, shape, strict=True):
+            if extent is not None and not same(own, extent):
+                x = self.require(x, EQ(*match(as_expr(own), as_expr(extent))), message)
+        return x
+
+    def reachable(self, x: Operand, places: Operand, axis: int) -> Operand:
+        """x, which must have the entries along an axis that `places` names, if these are known."""
+        data = places.data
+        if data is None or data.dtype == object or not data.size:
+            return x
+        low, high = int(data.min()), int(data.max())
+        extent = as_expr(x.shape[axis])
+        least = max(high + 1, -low)
+        text = f"the index {high if high + 1 == least else low} is out of range for {extent} entries of axis {axis}"
+        return self.require(x, GE(*match(extent, as_expr(least))) if least < 2**62 else False, text)
 
     def cast(self, x: Operand, dtype: str) -> Operand:
         """x converted to the dtype, or x itself if it has that dtype."""

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import MinitvmError
-from ..expr import EQ, Expr, Not, Or, as_expr, match, structural_equal, walk
+from ..expr import Expr, Not, Or, as_expr, structural_equal, walk
 from ..graph import registry
 from ..graph.builder import GraphBuilder
 from ..graph.nodes import Dim, Value
-from ..topi.shapes import assuming, same, simple
+from ..topi.shapes import assuming, condition_of, is_condition, same, simple
 
 Pairs = list[tuple[Dim, Dim]]
 
@@ -44,7 +44,7 @@ def fitted(
             operator.output_types([(v.shape, v.dtype) for v in values], complete)
         except MinitvmError:
             return None
-    pairs = _rewriting(assumed)
+    pairs = _rewriting([(a, b) for a, b in assumed if not is_condition(a)])
     if not pairs or not values:
         return None
     used: set[int] = set()
@@ -68,7 +68,7 @@ def match_cast(builder: GraphBuilder, value: Value, pairs: Pairs, where: str, un
     if under is not None:
         shape = tuple(_written(d, pairs) for d in value.shape)
         value = resized(builder, value, shape)
-        conditions = [Or(Not(under), _equal(a, b)) for a, b in pairs]
+        conditions = [Or(Not(under), condition_of(a, b)) for a, b in pairs]
         pairs = [(condition, 1) for condition in map(simple, conditions) if not isinstance(condition, int)]
         if not pairs:
             return value
@@ -83,14 +83,6 @@ def resized(builder: GraphBuilder, value: Value, shape: Sequence[Dim]) -> Value:
         return value
     result: Value = builder.op("nn.pad", value, name=value.name, pad_width=tuple((0, amount) for amount in more))
     return result
-
-
-def _equal(a: Dim, b: Dim) -> Expr:
-    """The condition that a pair states; of a condition and a number, that it holds or does not."""
-    left, right = as_expr(a), as_expr(b)
-    if left.dtype.is_bool:
-        return left if isinstance(b, int) and b else Not(left)
-    return EQ(*match(left, right))
 
 
 def _rewriting(assumed: Pairs) -> Pairs:

@@ -49,6 +49,15 @@ class OperandBuilder:
         self._sizes: dict[tuple[Value, int], SizeVar] = {}  # the sizes that elements of values are
         self._under: Expr | None = None  # the condition of the branch that is being written
 
+    @contextmanager
+    def at(self, where: str) -> Iterator[None]:
+        """Operators that are added inside of this context come from the node `where` of the model."""
+        around, self._builder.where = self._builder.where, where
+        try:
+            yield
+        finally:
+            self._builder.where = around
+
     def input(self, name: str, shape: Sequence[Dim], dtype: str) -> Operand:
         """A new input of the graph, which depends on itself; raises `InputError` when the name is taken."""
         return Operand.of(self._builder.input(name, shape, dtype), frozenset((name,)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..expr import replace
-from ..graph.nodes import Graph, OpNode, Value
+from ..graph.nodes import Graph, Value
 
 
 def with_output_names(graph: Graph, names: Sequence[str]) -> Graph:
@@ -25,6 +25,6 @@ def with_output_names(graph: Graph, names: Sequence[str]) -> Graph:
     def of(values: Iterable[Value]) -> tuple[Value, ...]:
         return tuple(renamed.get(v, v) for v in values)
 
-    nodes = tuple(OpNode(item.op, of(item.inputs), item.attrs, of(item.outputs)) for item in graph.nodes)
+    nodes = tuple(replace(item, inputs=of(item.inputs), outputs=of(item.outputs)) for item in graph.nodes)
     constants = tuple(replace(c, value=renamed.get(c.value, c.value)) for c in graph.constants)
     return replace(graph, constants=constants, nodes=nodes, outputs=of(graph.outputs))

@@ -32,6 +32,7 @@ class GraphBuilder:
 
     def __init__(self, name: str = "main") -> None:
         self.name = name
+        self.where = ""  # the node of a model that the operators added now belong to
         self._inputs: list[Value] = []
         self._constants: list[Constant] = []
         self._nodes: list[OpNode] = []
@@ -68,7 +69,7 @@ class GraphBuilder:
             self._value(base if len(types) == 1 else f"{base}_{k}", shape, dtype)
             for k, (shape, dtype) in enumerate(types)
         )
-        self._nodes.append(OpNode(op, values, complete, outputs))
+        self._nodes.append(OpNode(op, values, complete, outputs, self.where))
         return outputs[0] if len(outputs) == 1 else outputs
 
     def loop(

@@ -51,7 +51,8 @@ def own_outside(item: OpNode) -> tuple[Value, ...]:
 
 def with_body(item: OpNode, body: Graph, inputs: Sequence[Value] | None = None) -> OpNode:
     """The loop with another body, and perhaps other inputs."""
-    return OpNode(item.op, item.inputs if inputs is None else tuple(inputs), {**item.attrs, "body": body}, item.outputs)
+    values = item.inputs if inputs is None else tuple(inputs)
+    return replace(item, inputs=values, attrs={**item.attrs, "body": body})
 
 
 def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
@@ -88,9 +89,7 @@ def body_of(
     own = {v: Value(v.name, v.shape, v.dtype) for v in read}
     kept = tuple(Constant(own[v], arrays[v]) for v in read if v in arrays)
     outside = tuple(v for v in read if v not in arrays)
-    inner = tuple(
-        OpNode(item.op, tuple(own.get(v, v) for v in item.inputs), item.attrs, item.outputs) for item in nodes
-    )
+    inner = tuple(replace(item, inputs=tuple(own.get(v, v) for v in item.inputs)) for item in nodes)
     returned = tuple(own.get(v, v) for v in outputs)
     return Graph((*inputs, *(own[v] for v in outside)), kept, inner, returned, name), outside
 

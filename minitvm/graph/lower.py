@@ -39,7 +39,7 @@ from ..te import (
 from ..te.nodes import PlaceholderOp
 from ..tir.nodes import PrimFunc
 from ..topi.elementwise import identity
-from ..topi.shapes import assuming
+from ..topi.shapes import assuming, condition_of
 from . import registry
 from .nodes import BIND_SIZE, FUSED, MATCH_CAST, Constant, Dim, Graph, OpNode, Value, as_dim
 
@@ -55,7 +55,22 @@ def to_prim_func(node: OpNode | Graph, name: str = "main") -> PrimFunc:
 
 def to_te(node: OpNode | Graph) -> list[Tensor]:
     """The node's inputs as placeholders, then its outputs as tensor expressions over them."""
+    return _to_te(node)[0]
+
+
+def relations(node: OpNode | Graph) -> tuple[Expr, ...]:
+    """The conditions on its own sizes that the function of a node relies on, of type bool.
+
+    They hold in each run of each network that calls it: its operators need the same of the network's sizes, where they
+    are known to hold, or are guards of the executable (`link.graphs.guards`).
+    """
+    return tuple(condition_of(a, b) for a, b in _to_te(node)[1])
+
+
+def _to_te(node: OpNode | Graph) -> tuple[list[Tensor], list[tuple[Dim, Dim]]]:
+    """The tensors, and what their operators assumed of sizes: pairs as listed by `topi.shapes.assuming`."""
     graph = node if isinstance(node, Graph) else own_graph(node)
+    relations: list[tuple[Dim, Dim]] = []
     tensors: dict[Value, Tensor] = {}
     scalars: dict[Tensor, Expr] = {}
     for value in graph.inputs:
@@ -68,12 +83,14 @@ def to_te(node: OpNode | Graph) -> list[Tensor]:
     for item in graph.nodes:
         operator = registry.get(item.op)
         # The graph's types are right. What shows it may be lost where dimensions are variables of the function.
-        with assuming():
+        with assuming() as assumed:
             results = operator.to_te([tensors[v] for v in item.inputs], item.attrs)
+        relations += assumed
         for value, result in zip(item.outputs, results, strict=True):
             tensors[value] = _with_shape(result, forms.of(value.shape, result.shape))
     inputs = [tensors[v] for v in graph.inputs]
-    return [*inputs, *_of_their_own(_with_scalars([tensors[v] for v in graph.outputs], scalars), inputs)]
+    outputs = _of_their_own(_with_scalars([tensors[v] for v in graph.outputs], scalars), inputs)
+    return [*inputs, *outputs], relations
 
 
 def _of_their_own(outputs: list[Tensor], taken: list[Tensor]) -> list[Tensor]:

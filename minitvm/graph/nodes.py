@@ -87,12 +87,13 @@ class Constant(Node):
 
 @node
 class OpNode(Node):
-    """`outputs = op(*inputs, **attrs)`."""
+    """`outputs = op(*inputs, **attrs)`. `where` names the node of the model that it comes from, for errors."""
 
     op: str
     inputs: tuple[Value, ...]
     attrs: Mapping[str, Any]
     outputs: tuple[Value, ...]
+    where: str = field(default="", compare=False)
     _children = ("inputs", "outputs")
     _defs = ("outputs",)
 

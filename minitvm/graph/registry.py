@@ -125,6 +125,19 @@ class Operator:
             _TYPES[key] = self._output_types(inputs, attrs)
         return list(_TYPES[key])
 
+    def relations(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> list[tuple[Dim, Dim]]:
+        """What must hold between the open sizes of inputs and attributes: pairs as listed by `topi.shapes.assuming`.
+
+        Sizes that are known hold it already, or `output_types` refuses them.
+        """
+        from ..topi.shapes import assuming
+
+        if self._question(inputs, attrs) is not None:
+            return []
+        with assuming() as assumed:
+            self.to_te([_placeholder(k, t) for k, t in enumerate(inputs)], attrs)
+        return assumed
+
     def _question(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> Hashable | None:
         """The key under which the result of `output_types` is kept; None if the arguments hold variables or arrays."""
         try:

@@ -11,9 +11,10 @@ from ..errors import VerificationError
 from ..executable import nodes as x
 from ..expr import GE, Expr, IntImm, Var, as_expr, const, structural_equal
 from ..expr.names import fresh
+from ..graph import registry
 from ..graph.loops import carried_inputs, outside_inputs, own_carried, own_outside
 from ..graph.lower import own_graph, own_scalars
-from ..graph.nodes import FUSED, LOOP, MATCH_CAST
+from ..graph.nodes import BIND_SIZE, FUSED, LOOP, MATCH_CAST
 from ..lowering.lowered import LoweredFunc
 from ..lowering.units import Unit
 from ..tir.nodes import Buffer
@@ -30,12 +31,12 @@ def link_graph(
     lowered: Mapping[bytes, LoweredFunc],
     kind: str,
     bounds: Iterable[Requirement] = (),
-    output_names: Sequence[str] = (),
+    before: Any = None,
 ) -> x.Executable:
     """The executable of an optimized graph whose functions (`units`, by their nodes) are lowered, by their keys.
 
-    Operators that the level lists change a state where it lies; other states are copied at the end of a run. Outputs
-    have their own names, or `output_names`, which are those of the graph before it was optimized.
+    Operators that the level lists change a state where it lies; other states are copied at the end of a run. `before`
+    is the graph before it was optimized, which has the names of outputs and the relations that the model needs.
     """
     linker, fused = Linker(kind), level.graph
     arrays: dict[int, Any] = {}  # by identity: graphs may share constants
@@ -50,43 +51,65 @@ def link_graph(
     late = [pair for k, pair in enumerate(fused.state_pairs()) if k not in level.updates.kept]
     numbers = {old: number for number, (old, _) in enumerate(fused.state_pairs())}
     leave(linker, [(_slot(old, x.State(numbers[old])), slots[new]) for old, new in late], "state")
+    names = [] if before is None else [v.name for v in before.outputs]
     inputs = [v for v in fused.inputs if v not in numbers]
     specs = [x.TensorSpec(v.name, v.dtype, v.shape) for v in inputs]
-    results = [x.TensorSpec(name, v.dtype, v.shape) for name, v in _named_outputs(fused, output_names)]
+    results = [x.TensorSpec(name, v.dtype, v.shape) for name, v in _named_outputs(fused, names)]
     used: set[str] = set()
     constants = [constant(fresh(item.value.name, used), item.data) for item in arrays.values()]
     places: dict[str, x.Input | x.State] = {v.name: x.Input(number) for number, v in enumerate(inputs)}
     places.update({v.name: x.State(number) for v, number in numbers.items()})
     return linker.finish(
-        fused.name, specs, results, constants, guards=guards(fused),
+        fused.name, specs, results, constants, guards=guards(*([] if before is None else [before]), fused),
         states=[x.TensorSpec(v.name, v.dtype, v.shape) for v in numbers],
         bounds=[x.Bound(places[b.name], b.low, b.high, b.where) for b in bounds],
     )  # fmt: skip
 
 
-def guards(graph: Any) -> list[x.Guard]:
-    """What a graph relies on of its sizes, each once, under the first operator that needs it.
+def guards(*graphs: Any) -> list[x.Guard]:
+    """What graphs that mean the same rely on of their sizes, each once, under the first operator that needs it.
 
-    Dimensions that were taken for equal are so, and no tensor has a negative extent, as the result of a convolution has
-    whose kernel is longer than the data. There is no memory for such a tensor, and its readers would read elsewhere.
+    - Dimensions that a `match_cast` takes for equal are equal, and its conditions hold.
+    - The relations of every operator hold: `Operator.relations` asks each one again, so that no frontend, pass or
+      registration from outside can forget them.
+    - No tensor has a negative extent. For example, the result of a convolution has one if the kernel is longer than the
+      data. There is no memory for such a tensor, and its readers would read elsewhere.
+
+    The last graph is the one that runs. A size that it does not have decides nothing in it.
     """
     listed: list[x.Guard] = []
     seen: list[Expr] = []
     analyzer = Analyzer()
-    for item in _operators(graph):
-        pairs = item.attrs["dims"] if item.op == MATCH_CAST else ()
-        new = [x.Guard(left, right, item.attrs["where"]) for left, right in pairs]
-        for value in item.outputs:
-            for dim in value.shape:
-                if isinstance(dim, Var | IntImm | int) or any(structural_equal(dim, other) for other in seen):
-                    continue
-                seen.append(dim)
-                if not analyzer.can_prove_nonnegative(dim):
-                    new.append(x.Guard(GE(dim, const(0, dim.dtype)), 1, f"{item.op} {value.name}"))
-        for guard in new:
+    for item in (item for graph in graphs for item in _operators(graph)):
+        for guard in (*_relations(item), *_extents(item, seen, analyzer)):
             if not any(_same_guard(guard, other) for other in listed):
                 listed.append(guard)
-    return listed
+    sizes = {*graphs[-1].symbolic_dims(), *(v for item in _operators(graphs[-1]) for v in item.bound_sizes())}
+    return [guard for guard in listed if sizes.issuperset(guard.sizes())]
+
+
+def _relations(item: Any) -> Iterator[x.Guard]:
+    """The relations between open sizes that an operator needs."""
+    if item.op == MATCH_CAST:
+        yield from (x.Guard(left, right, item.attrs["where"]) for left, right in item.attrs["dims"])
+    elif item.op not in (LOOP, BIND_SIZE):
+        pairs = registry.get(item.op).relations([(v.shape, v.dtype) for v in item.inputs], item.attrs)
+        yield from (x.Guard(left, right, _label(item)) for left, right in pairs)
+
+
+def _extents(item: Any, seen: list[Expr], analyzer: Analyzer) -> Iterator[x.Guard]:
+    """That the extents of an operator's results are not negative; `seen` are those of other operators."""
+    for dim in (d for value in item.outputs for d in value.shape):
+        if isinstance(dim, Var | IntImm | int) or any(structural_equal(dim, other) for other in seen):
+            continue
+        seen.append(dim)
+        if not analyzer.can_prove_nonnegative(dim):
+            yield x.Guard(GE(dim, const(0, dim.dtype)), 1, _label(item))
+
+
+def _label(item: Any) -> str:
+    """An operator, for errors: the node of the model that it comes from, or its own name and that of its result."""
+    return item.where or f"{item.op} {item.outputs[0].name}"
 
 
 def _operators(graph: Any) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from ..executable import BindSize, Dim, Executable, Loop, ScalarSpec, TensorSpec
 from ..executable.data_sizes import data_sizes
 from ..executable.evaluation import Number, function_of
 from ..executable.nodes import Guard
-from ..expr import Expr, Var, divided, format_expr, free_vars
+from ..expr import Expr, Var, divided, format_expr
 from ..expr.largest import depends, largest
 
 Bindings = dict[Var, Number]
@@ -72,8 +72,7 @@ class SizeChecks:
         self._first: list[_Check] = []
         self._after: dict[Var, list[tuple[_Check, set[Var]]]] = {var: [] for var in bound}
         for guard in executable.guards:
-            sizes = {v for side in (guard.left, guard.right) if isinstance(side, Expr) for v in free_vars(side)}
-            late = sizes & self._behind.keys()
+            late = guard.sizes() & self._behind.keys()
             check = guard, function_of(guard.left), function_of(guard.right)
             for var in late:
                 self._after[var].append((check, late))

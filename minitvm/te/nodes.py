@@ -117,7 +117,11 @@ class Tensor(Node):
         return self[tuple(indices)]
 
     def __repr__(self) -> str:
-        return f"Tensor({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}])"
+        return f"Tensor({self.name}: {self})"
+
+    def __str__(self) -> str:
+        """The type, for errors: those of an operator are about the tensors of a model, which has other names."""
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
 @node

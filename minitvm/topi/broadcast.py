@@ -8,9 +8,21 @@ from typing import Any
 
 from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import And, Call, Expr, Not, Or, as_expr, call, const
+from ..expr import And, Call, Expr, Not, Or, Var, as_expr, call, const
 from ..te import Tensor
-from .shapes import Dim, agree, broadcast_index, broadcast_shapes, dims, is_one, simple
+from .shapes import (
+    Dim,
+    agree,
+    axis_of,
+    broadcast_index,
+    broadcast_shapes,
+    differ,
+    dims,
+    is_one,
+    require_repeats,
+    same,
+    simple,
+)
 
 Binary = Callable[..., Tensor]
 
@@ -133,7 +145,7 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 def bias_add(data: Tensor, bias: Tensor, *, axis: int = 1) -> Tensor:
     """data + bias, with one bias per channel along `axis`."""
-    at = axis % data.ndim
+    at = axis_of(axis, data.ndim)
     if bias.ndim != 1 or not (is_one(dims(bias)[0]) or agree(dims(bias)[0], dims(data)[at])):
         raise TypeMismatch(f"bias_add: wanted a bias of shape ({data.shape[at]},), found {bias}")
     if data.dtype != bias.dtype:
@@ -146,10 +158,20 @@ def bias_add(data: Tensor, bias: Tensor, *, axis: int = 1) -> Tensor:
 def broadcast_to(x: Tensor, *, shape: Sequence[Dim]) -> Tensor:
     """x repeated along axes of extent 1 and along missing axes, to exactly `shape`."""
     target = tuple(shape)
-    met = broadcast_shapes(dims(x), target)
-    if len(met) != len(target) or not all(agree(a, b) for a, b in zip(met, target, strict=False)):
+    behind = target[len(target) - x.ndim :] if x.ndim <= len(target) else ()
+    if len(behind) != x.ndim or not all(map(_becomes, dims(x), behind)):
         raise InputError(f"broadcast_to: shape ({', '.join(map(str, x.shape))}) does not become {target}")
     return te.compute(target, lambda *i: x[broadcast_index(x, i, target)], name="T_broadcast_to")
+
+
+def _becomes(own: Dim, extent: Dim) -> bool:
+    """Whether an axis can be repeated to an extent."""
+    if is_one(own) or same(own, extent):
+        return True
+    if differ(own, 1) or not isinstance(own, Var) or not isinstance(extent, int | Var):
+        return agree(own, extent)
+    require_repeats(own, extent)
+    return True
 
 
 def full(*, shape: Sequence[Dim], fill_value: float, dtype: str = "float32") -> Tensor:

@@ -11,7 +11,7 @@ from ..te import Tensor
 from .factors import factor
 from .layouts import AxisOrder
 from .pad import constant_pad
-from .shapes import agree, dims, is_one, paddings, per_axis, plus, require_positive, simple, times
+from .shapes import agree, dims, is_one, paddings, per_axis, plus, require_divides, require_positive, simple, times
 
 Ints = int | Sequence[int]
 
@@ -46,8 +46,7 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
             f"  wanted: {channels} channels = {groups} groups of {group_channels}\n"
             f"  found:  data {data}, weight {weight}"
         )
-    if isinstance(filters, int) and filters % groups:
-        raise TypeMismatch(f"{op}: {filters} filters do not divide into {groups} groups")
+    require_divides(groups, filters, f"filters for {groups} groups")
     out = tuple(
         simple((d + b + a - (k - 1) * l - 1) // s + 1)
         for d, b, a, k, l, s in zip(spatial, before, after, window, dilate, stride, strict=True)

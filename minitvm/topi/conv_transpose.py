@@ -9,7 +9,7 @@ from .. import te
 from ..errors import TypeMismatch
 from ..expr import Expr, const
 from ..te import Tensor
-from .shapes import agree, dims, paddings, per_axis, simple, times
+from .shapes import agree, dims, paddings, per_axis, require_divides, simple, times
 
 Ints = int | Sequence[int]
 
@@ -30,6 +30,7 @@ def _conv_transpose(rank: int, data: Tensor, weight: Tensor, strides: Ints, padd
     window = [simple(k) for k in kernel]
     if not agree(channels, in_channels):
         raise TypeMismatch(f"{op}: data has {channels} channels, weight takes {in_channels}")
+    require_divides(groups, channels, f"channels for {groups} groups")
     reach = [(k - 1) * l for k, l in zip(window, dilate, strict=True)]
     out = tuple(
         simple((d - 1) * s + r + 1 + e - b - a)

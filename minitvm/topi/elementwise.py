@@ -12,6 +12,7 @@ from ..errors import InputError, TypeMismatch
 from ..expr import DType, Expr, Not, call, const
 from ..te import Tensor
 from ..tir import op
+from .shapes import agree, axis_of, dims
 
 Unary = Callable[[Tensor], Tensor]
 
@@ -143,7 +144,9 @@ def prelu(x: Tensor, alpha: Tensor, *, axis: int = 1) -> Tensor:
     """x where it is positive, else alpha * x, with one alpha per channel along `axis`."""
     if alpha.ndim != 1:
         raise InputError(f"prelu: alpha has one dimension, found {alpha.ndim}")
-    at = axis % x.ndim
+    at = axis_of(axis, x.ndim)
+    if not agree(dims(alpha)[0], dims(x)[at]):
+        raise TypeMismatch(f"prelu: wanted an alpha for each of {dims(x)[at]} entries of axis {at}, found {alpha}")
     zero = const(0, x.dtype)
     return te.compute(x.shape, lambda *i: te.select(x[i] > zero, x[i], x[i] * alpha[i[at]]), name="T_prelu")
 

@@ -80,7 +80,7 @@ def product_of_matrices(
             f"{op}: the axes to sum over differ\n  wanted: {inner} = {other}\n  found:  {a} and {b}"
             f"{', a transposed' if transpose_a else ''}{', b transposed' if transpose_b else ''}"
         )
-    leading = broadcast_shapes(dims(a)[:-2], dims(b)[:-2])
+    leading = broadcast_shapes(dims(a)[:-2], dims(b)[:-2], repeated=False)
     k = te.reduce_axis((0, inner), name="k")
 
     def place(tensor: Tensor, batch: tuple[Any, ...], outer: tuple[Any, ...], transposed: bool) -> Any:

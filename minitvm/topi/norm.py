@@ -13,7 +13,7 @@ from .elementwise import elementwise
 from .pad import constant_pad
 from .reduce import l1, mean, moments, sum_square
 from .reduce import sum as sum_over
-from .shapes import agree, axes_of, axis_of, dims, product, require_positive, simple
+from .shapes import agree, axes_of, axis_of, dims, product, require_divides, require_positive, simple
 
 _ZERO = const(0, "int32")
 
@@ -86,8 +86,7 @@ def group_norm(
         _check_shape("nn.group_norm", weight, [dims(data)[a] for a in at])
     channels = product([dims(data)[a] for a in at])
     require_positive(num_groups, "nn.group_norm num_groups")
-    if isinstance(channels, int) and channels % num_groups:
-        raise InputError(f"nn.group_norm: {channels} channels do not divide into {num_groups} groups")
+    require_divides(num_groups, channels, f"channels for {num_groups} groups")
     return _by_channel(data, gamma, beta, at, num_groups, epsilon, "T_group_norm")
 
 

@@ -9,7 +9,7 @@ from .. import te
 from ..errors import InputError
 from ..expr import Expr, const
 from ..te import Tensor
-from .shapes import Dim, dims, plus, simple
+from .shapes import Dim, dims, plus, require_some, simple
 
 
 def constant_pad(
@@ -63,6 +63,8 @@ def pad(
         raise InputError(f"pad: pad_mode is constant, edge, reflect or wrap, found {pad_mode!r}")
     extents = dims(data)
     shape = tuple(simple(d + b + a) for d, b, a in zip(extents, before, after, strict=True))
+    for axis, extent in enumerate(extents):
+        require_some(extent, f"entries along axis {axis} to pad with (mode {pad_mode})", shape)
 
     def source(i: Expr, extent: Dim, b: Dim, a: Dim) -> Any:
         at = plus(i, -b)

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .. import te
 from ..errors import TypeMismatch
 from ..expr import DType, Expr, as_expr, const
 from ..te import Tensor
-from .shapes import axis_of, dims, is_one
+from .shapes import agree, axis_of, broadcast_index, differ, dims, is_one, require_repeats, same, simple
 
 
-def _parameter(tensor: Tensor, indices: tuple[Any, ...], axis: int, block_size: int) -> Expr:
+def _parameter(data: Tensor, tensor: Tensor, axis: int, block_size: int) -> Callable[..., Expr]:
+    """The element of a scale or zero point for a point of the data."""
     if tensor.ndim == 0:
-        return tensor[()]
-    if block_size and tensor.ndim == len(indices):
-        place = axis_of(axis, len(indices))
-        return tensor[(*indices[:place], indices[place] // block_size, *indices[place + 1 :])]
-    if block_size or tensor.ndim != 1:
-        rank = f"{len(indices)} dimensions in blocks of {block_size}" if block_size else "at most one dimension"
-        raise TypeMismatch(f"a scale or zero point has {rank}, found {tensor}")
-    return tensor[as_expr(0) if is_one(dims(tensor)[0]) else indices[axis_of(axis, len(indices))]]
+        return lambda *_: tensor[()]
+    place = axis_of(axis, data.ndim)
+    if block_size < 0 or (block_size and tensor.ndim != data.ndim) or (not block_size and tensor.ndim != 1):
+        rank = f"{data.ndim} dimensions in blocks of {block_size}" if block_size else "at most one dimension"
+        raise TypeMismatch(f"wanted a scale or zero point of {rank}, found {tensor}")
+    if block_size:
+        wanted = list(dims(data))
+        wanted[place] = simple((wanted[place] + (block_size - 1)) // block_size)
+        if not all(agree(a, b) for a, b in zip(dims(tensor), wanted, strict=True)):
+            raise TypeMismatch(f"wanted one scale or zero point for each block of {block_size}, found {tensor}")
+        return lambda *i: tensor[(*i[:place], i[place] // block_size, *i[place + 1 :])]
+    count, channels = dims(tensor)[0], dims(data)[place]
+    if is_one(count):
+        return lambda *_: tensor[as_expr(0)]
+    if differ(count, 1) or same(count, channels):
+        if not agree(count, channels):
+            raise TypeMismatch(f"wanted 1 or {channels} scales or zero points along axis {place}, found {count}")
+        return lambda *i: tensor[i[place]]
+    # One for all channels, or one for each: only a run knows. The last element is the first one of a single one.
+    require_repeats(count, channels, f"scales or zero points along axis {place}")
+    return lambda *i: tensor[broadcast_index(tensor, (i[place],), (channels,))]
+
+
+def _parameters(
+    data: Tensor, scale: Tensor, zero_point: Tensor | None, axis: int, block_size: int
+) -> tuple[Callable[..., Expr], Callable[..., Expr] | None]:
+    zero_of = None if zero_point is None else _parameter(data, zero_point, axis, block_size)
+    return _parameter(data, scale, axis, block_size), zero_of
 
 
 def quantize(
@@ -35,11 +57,12 @@ def quantize(
     # Half floats do not hold the limits of 16-bit integers.
     wide = "float32" if data.dtype.is_half else data.dtype
     low, high = const(DType(out_dtype).min, wide), const(DType(out_dtype).max, wide)
+    scale_of, zero_of = _parameters(data, scale, zero_point, axis, block_size)
 
     def element(*i: Any) -> Expr:
-        rounded = te.nearbyint(data[i] / _parameter(scale, i, axis, block_size).astype(data.dtype)).astype(wide)
-        if zero_point is not None:
-            rounded = rounded + _parameter(zero_point, i, axis, block_size).astype(wide)
+        rounded = te.nearbyint(data[i] / scale_of(*i).astype(data.dtype)).astype(wide)
+        if zero_of is not None:
+            rounded = rounded + zero_of(*i).astype(wide)
         # Not `maximum`, which keeps a NaN: no integer represents it.
         return te.minimum(te.select(rounded > low, rounded, low), high).astype(out_dtype)
 
@@ -52,12 +75,13 @@ def dequantize(
 ) -> Tensor:  # fmt: skip
     """(data - zero_point) * scale; parameters as in `quantize`. The product is one of floats of 32 bits or more."""
     wide = out_dtype if DType(out_dtype).bytes > 4 else "float32"
+    scale_of, zero_of = _parameters(data, scale, zero_point, axis, block_size)
 
     def element(*i: Any) -> Expr:
         value = data[i].astype("int32")
-        if zero_point is not None:
-            value = value - _parameter(zero_point, i, axis, block_size).astype("int32")
-        return (value.astype(wide) * _parameter(scale, i, axis, block_size).astype(wide)).astype(out_dtype)
+        if zero_of is not None:
+            value = value - zero_of(*i).astype("int32")
+        return (value.astype(wide) * scale_of(*i).astype(wide)).astype(out_dtype)
 
     return te.compute(data.shape, element, name="T_dequantize")
 

@@ -12,7 +12,7 @@ from ..te import Tensor
 from ..tir.op import highest, lowest
 from .elementwise import elementwise
 from .indices import check_counts
-from .shapes import Dim, axes_of, dims, product
+from .shapes import Dim, axes_of, dims, product, require_some
 
 Axes = int | Sequence[int] | None
 
@@ -238,7 +238,8 @@ def _arg(name: str, x: Tensor, axis: Axes, keepdims: bool, select_last: bool, dt
 
     if not axes_of(axis, x.ndim):
         raise InputError(f"{name}: no axis to search")
-    extents = dims(x)
-    if [a for a in axes_of(axis, x.ndim) if isinstance(extents[a], int) and extents[a] == 0]:
-        raise InputError(f"{name}: no element to choose from in {x}")
+    extents, axes = dims(x), axes_of(axis, x.ndim)
+    for a in axes:
+        others = [d for k, d in enumerate(extents) if k not in axes]
+        require_some(extents[a], f"entries along axis {a} to choose from", others)
     return reduce_over(source, axis, keepdims, body, f"T_{name}")[0]

@@ -11,7 +11,7 @@ from ..expr import Expr, as_expr, call, const
 from ..te import Tensor
 from .elementwise import elementwise
 from .indices import check_index, clamped
-from .shapes import Dim, axis_of, dims, same, simple
+from .shapes import Dim, agree, axis_of, dims, require_some, same, simple
 
 _MODES = (
     "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize", "half_pixel_symmetric",
@@ -51,6 +51,8 @@ def resize(
         raise InputError(f"image.resize: unknown {mode!r} or {rounding_method!r}; modes: {', '.join(_MODES)}")
     if len(size) != data.ndim or (scales is not None and len(scales) != data.ndim):
         raise InputError(f"image.resize: wanted {data.ndim} extents, found {tuple(size)}, scales {scales}")
+    for axis, extent in enumerate(dims(data)):
+        require_some(extent, f"entries along axis {axis} to resize", size)
     exact = method == "nearest_neighbor" or data.dtype.is_float
     result = data if exact else elementwise(data, lambda v: v.astype("float32"), "cast")
     for axis in range(data.ndim):
@@ -86,7 +88,7 @@ def _scale(extent: Dim, size: Dim, fixed: float | None) -> float | None:
     if fixed is not None:
         return float(fixed)
     if isinstance(extent, int) and isinstance(size, int):
-        return size / extent
+        return size / extent if extent else 1.0
     ratio = simple(size // extent)
     return float(ratio) if isinstance(ratio, int) and same(size, extent * ratio) else None
 
@@ -254,10 +256,12 @@ def interpolate(data: Tensor, places: Tensor, weights: Tensor, *, axis: int) -> 
     if (
         places.ndim != 2
         or weights.ndim != 2
-        or not all(same(a, b) for a, b in zip(dims(places), dims(weights), strict=True))
+        or not all(agree(a, b) for a, b in zip(dims(places), dims(weights), strict=True))
     ):
         raise InputError(f"image.interpolate: wanted two tables [taps, size], found {places} and {weights}")
     at, count = axis_of(axis, data.ndim), dims(places)[0]
+    shape = [*dims(data)[:at], dims(places)[1], *dims(data)[at + 1 :]]
+    require_some(dims(data)[at], f"entries along axis {at} to interpolate between", shape)
 
     def element(i: Expr, read: Any) -> Any:
         def term(tap: Any) -> Any:

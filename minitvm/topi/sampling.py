@@ -10,7 +10,7 @@ from ..errors import InputError, TypeMismatch
 from ..expr import Expr, as_expr, const
 from ..te import Tensor
 from .resize import cubic_weight
-from .shapes import Dim, dims
+from .shapes import Dim, agree, dims, require_some
 
 _METHODS = ("nearest", "linear", "cubic")
 _PADDINGS = ("zeros", "border", "reflection")
@@ -32,12 +32,16 @@ def grid_sample(
     the border, or the reflection at it.
     """
     rank = data.ndim - 2
-    if rank not in (2, 3) or grid.ndim != data.ndim or dims(grid)[-1] != rank or data.dtype != grid.dtype:
+    if rank not in (2, 3) or grid.ndim != data.ndim or not agree(dims(grid)[-1], rank) or data.dtype != grid.dtype:
         raise TypeMismatch(f"image.grid_sample: {grid} does not fit {data}")
+    if not agree(dims(grid)[0], dims(data)[0]):
+        raise TypeMismatch(f"image.grid_sample: wanted as many grids as pictures, found {grid} and {data}")
     if method not in _METHODS or padding_mode not in _PADDINGS or (method == "cubic" and rank == 3):
         raise InputError(f"image.grid_sample: {method!r}, {padding_mode!r} on {rank} spatial axes is not known")
     extents = dims(data)[2:]
     outs = dims(grid)[1:-1]
+    for axis, extent in enumerate(extents):
+        require_some(extent, f"pixels along axis {axis + 2} to sample", (*dims(data)[:2], *outs))
 
     # Coordinates, places and weights are separate stages, which all channels share. Axes are in the order of data.
     def coordinate(n: Any, *i: Any) -> Expr:

@@ -14,7 +14,7 @@ from ..te import Tensor
 from ..tir.nodes import Buffer, BufferStore, For, ForKind, If, PrimFunc, Stmt
 from .indices import check_index, from_front
 from .lines import along, extent_of, updated
-from .shapes import agree, axis_of, constant, dims, simple
+from .shapes import agree, axis_of, constant, dims, require_at_least, simple
 
 _ROW = 64  # elements of a row that are written together
 
@@ -38,8 +38,13 @@ def scatter_elements(
     """
     check_index("scatter_elements", indices)
     at = axis_of(axis, data.ndim)
-    if indices.ndim != data.ndim or not all(agree(a, b) for a, b in zip(dims(indices), dims(updates), strict=True)):
+    if not indices.ndim == updates.ndim == data.ndim or not all(
+        agree(a, b) for a, b in zip(dims(indices), dims(updates), strict=True)
+    ):
         raise TypeMismatch(f"scatter_elements: {indices} and {updates} do not fit {data}")
+    for axis, (extent, needed) in enumerate(zip(dims(data), dims(indices), strict=True)):
+        if axis != at:
+            require_at_least(extent, needed, f"entries along axis {axis} of the data, as the indices have")
     combined = _combined("scatter_elements", reduction)
     if at < data.ndim - 1:
         return _by_rows(data, indices, updates, at, combined)
@@ -110,7 +115,12 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str
     """
     check_index("scatter_nd", indices)
     size = constant(dims(indices)[-1], "scatter_nd: the last axis of the indices")
-    if size > data.ndim or updates.ndim != indices.ndim - 1 + data.ndim - size:
+    slices_at_points = (*dims(indices)[:-1], *dims(data)[size:])
+    if (
+        size > data.ndim
+        or updates.ndim != len(slices_at_points)
+        or not all(agree(a, b) for a, b in zip(dims(updates), slices_at_points, strict=True))
+    ):
         raise TypeMismatch(f"scatter_nd: {indices} and {updates} do not fit {data}")
     if indices.ndim == 1:
         raise InputError("scatter_nd: indices need an axis before the last")

@@ -9,7 +9,23 @@ from typing import Any
 
 from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import EQ, GT, Expr, IntImm, SizeVar, as_expr, match, structural_equal, walk
+from ..expr import (
+    EQ,
+    GE,
+    GT,
+    Expr,
+    IntImm,
+    Not,
+    Or,
+    Select,
+    SizeVar,
+    Var,
+    as_expr,
+    const,
+    match,
+    structural_equal,
+    walk,
+)
 from ..te import Tensor
 
 Dim = Any  # int | Expr, for arithmetic that both support
@@ -60,13 +76,30 @@ _ASSUMED: ContextVar[list[tuple[Dim, Dim]] | None] = ContextVar("assumed", defau
 
 @contextmanager
 def assuming() -> Iterator[list[tuple[Dim, Dim]]]:
-    """Within, `agree` assumes that dimensions are equal unless they are shown to differ, and lists what it assumed."""
+    """Within, relations between sizes are assumed unless they are shown not to hold, and listed as pairs.
+
+    A pair of `agree` has two dimensions that are equal; one of `require` a condition, of type bool, and 1. Outside,
+    `agree` answers no if it cannot show that dimensions are equal, and `require` accepts what it cannot decide:
+    `Operator.relations` lists it for the guards of a program.
+    """
     assumed: list[tuple[Dim, Dim]] = []
     token = _ASSUMED.set(assumed)
     try:
         yield assumed
     finally:
         _ASSUMED.reset(token)
+
+
+def is_condition(dim: Dim) -> bool:
+    """Whether the first of a pair listed by `assuming` is a condition."""
+    return isinstance(dim, Expr) and dim.dtype.is_bool
+
+
+def condition_of(a: Dim, b: Dim) -> Expr:
+    """The condition that a pair states; for a condition and a number: that it holds, or does not."""
+    if is_condition(a):
+        return a if isinstance(b, int) and b else Not(a)
+    return EQ(*match(as_expr(a), as_expr(b)))
 
 
 def agree(a: Dim, b: Dim) -> bool:
@@ -78,6 +111,49 @@ def agree(a: Dim, b: Dim) -> bool:
         return False
     assumed.append((a, b))
     return True
+
+
+def require(condition: Dim, message: str) -> None:
+    """State what must hold between sizes, a condition of type bool; raises `InputError` if no sizes satisfy it.
+
+    A condition that some sizes satisfy is listed within `assuming`, for a run to check.
+    """
+    decided = simple(condition)
+    if isinstance(decided, int):
+        if not decided:
+            raise InputError(message)
+        return
+    assumed = _ASSUMED.get()
+    if assumed is not None:
+        assumed.append((decided, 1))
+
+
+def require_at_least(size: Dim, least: Dim, what: str) -> None:
+    """State that a size, the number of `what`, is at least `least`."""
+    if not (isinstance(size, int) and isinstance(least, int) and size >= least):
+        require(GE(*match(as_expr(size), as_expr(least))), f"wanted at least {least} {what}, found {size}")
+
+
+def require_divides(divisor: Dim, size: Dim, what: str) -> None:
+    """State that a size, the number of `what`, is a multiple of a divisor from 1."""
+    if isinstance(divisor, int) and divisor < 1:
+        raise InputError(f"{what} are divided by {divisor}: wanted a number from 1")
+    if not isinstance(divisor, int):
+        require_at_least(divisor, 1, f"as the divisor of {what}")
+    rest = simple(size % divisor)
+    message = f"wanted a multiple of {divisor} {what}, found {size}"
+    require(rest == 0 if isinstance(rest, int) else EQ(*match(rest, as_expr(0))), message)
+
+
+def require_some(size: Dim, what: str, read_by: Sequence[Dim]) -> None:
+    """State that a size, the number of `what`, is not 0 if they are read: unless an extent of the result is 0."""
+    if isinstance(size, int) and size > 0:
+        return
+    empty = [EQ(*match(as_expr(d), as_expr(0))) for d in read_by if not (isinstance(d, int) and d > 0)]
+    condition: Expr = GE(*match(as_expr(size), as_expr(1)))
+    for other in empty:
+        condition = Or(other, condition)
+    require(condition, f"wanted {what}, found none")
 
 
 def differ(a: Dim, b: Dim) -> bool:
@@ -147,8 +223,12 @@ def times(index: Any, factor: Dim) -> Any:
     return index if isinstance(factor, int) and factor == 1 else index * factor
 
 
-def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The common shape by NumPy's broadcasting; two symbolic dimensions must be equal, or one of them 1."""
+def broadcast_shapes(*shapes: Sequence[Dim], repeated: bool = True) -> tuple[Dim, ...]:
+    """The common shape by NumPy's broadcasting.
+
+    Two sizes that nothing relates, such as the lengths of two inputs, are equal, or one of them is 1 and repeated: a
+    run decides. Without `repeated`, and where a size is computed from others, two that are not known to be 1 are equal.
+    """
     rank = max(len(s) for s in shapes)
     result: list[Dim] = []
     for position in range(rank):
@@ -157,13 +237,43 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
             at = position - (rank - len(shape))
             if at < 0 or _broadcasts(shape[at]):
                 continue
-            if not is_one(dim) and not agree(dim, shape[at]):
+            if is_one(dim) or same(dim, shape[at]):
+                dim = shape[at] if is_one(dim) else dim
+                continue
+            if repeated and not differ(dim, shape[at]) and _is_free(dim) and _is_free(shape[at]):
+                dim = _one_of_two(dim, shape[at])
+                continue
+            if not agree(dim, shape[at]):
                 texts = " and ".join("(" + ", ".join(map(str, s)) + ")" for s in shapes)
                 raise TypeMismatch(f"shapes {texts} do not broadcast: {dim} beside {shape[at]}")
-            if is_one(dim):
-                dim = shape[at]
         result.append(dim)
     return tuple(result)
+
+
+def _is_free(dim: Dim) -> bool:
+    """Whether a size is a number, a variable, or a choice between such by `_one_of_two`."""
+    if isinstance(dim, Select):
+        return _is_free(dim.true_value) and _is_free(dim.false_value)
+    return isinstance(dim, int | IntImm | Var)
+
+
+def require_repeats(size: Dim, extent: Dim, what: str = "entries to repeat") -> None:
+    """State that a size is an extent, or 1, so that one entry is repeated: the number of `what`."""
+    left, right = match(as_expr(size), as_expr(extent))
+    one = EQ(left, const(1, left.dtype))
+    require(Or(one, EQ(left, right)), f"wanted 1 or {extent} {what}, found {size}")
+    require_some(size, what, (extent,))
+
+
+def _one_of_two(a: Dim, b: Dim) -> Dim:
+    """The common size of two, one of which may be 1."""
+    left, right = match(as_expr(a), as_expr(b))
+    is_left, is_right = (EQ(x, const(1, x.dtype)) for x in (left, right))
+    require(Or(Or(is_left, is_right), EQ(left, right)), f"sizes {a} and {b} do not broadcast")
+    dim = a if isinstance(a, int) else b if isinstance(b, int) else simple(Select(is_left, right, left))
+    for size in (a, b):
+        require_some(size, "entries to repeat", (dim,))
+    return dim
 
 
 def is_one(dim: Dim) -> bool:
@@ -179,10 +289,22 @@ def broadcast_index(tensor: Tensor, indices: Sequence[Any], shape: Sequence[Dim]
 def broadcast_point(own: Sequence[Dim], indices: Sequence[Any], shape: Sequence[Dim]) -> tuple[Any, ...]:
     """The same for a tensor, or the leading part of one, of shape `own`."""
     skipped = len(indices) - len(own)
-    return tuple(
-        as_expr(0, str(i.dtype)) if is_one(d) and not is_one(s) else i
-        for i, d, s in zip(list(indices)[skipped:], own, list(shape)[skipped:], strict=True)
-    )
+    return tuple(map(_repeated, list(indices)[skipped:], own, list(shape)[skipped:]))
+
+
+def _repeated(index: Any, own: Dim, extent: Dim) -> Any:
+    """The index in an axis of the element at `index` of the axis of the result."""
+    if is_one(own):
+        return index if is_one(extent) else as_expr(0, str(index.dtype))
+    if same(own, extent) or not (_is_free(own) and _is_free(extent)):
+        return index
+    # The only entry is the last one; else the axis is as long as the result. Written as a choice, so that lowering can
+    # make a version of the loops for equal sizes (`tir.transform.unswitch_repeats`).
+    last = te.minimum(*match(index, as_expr(own) - 1))
+    sizes = (own, extent)
+    if isinstance(extent, Select) and isinstance(extent.false_value, Var):
+        sizes = (extent.true_value, extent.false_value)  # the two that `_one_of_two` found: both are as long
+    return Select(EQ(*match(*map(as_expr, sizes))), index.astype(last.dtype), last)
 
 
 def axis_of(axis: int, rank: int) -> int:

@@ -16,14 +16,13 @@ from math import log
 from typing import Any
 
 from .. import te
-from ..errors import InputError
 from ..expr import Expr, as_expr
 from ..te import Tensor
 from ..tir.nodes import PrimFunc
 from .broadcast import full
 from .indices import check_counts
 from .lines import along, extent_of
-from .shapes import Dim, axis_of, dims, product
+from .shapes import Dim, axis_of, dims, product, require_at_least
 from .sort_keys import key_bits, unsigned_key
 from .sort_lanes import LINES, LONGEST, MOST, exchanges, insertion, merge_exchange
 from .transform import transpose
@@ -71,8 +70,8 @@ def topk(
     """
     at = axis_of(axis, data.ndim)
     extent = dims(data)[at]
-    if isinstance(k, int) and (k < 0 or (isinstance(extent, int) and k > extent)):
-        raise InputError(f"topk: {k} of {extent} elements")
+    require_at_least(k, 0, "entries to select")
+    require_at_least(extent, k, f"entries along axis {at} to select from")
     check_counts("topk", dtype, extent)
     shape = [*dims(data)[:at], k, *dims(data)[at + 1 :]]
     if isinstance(k, int) and k == 0:

@@ -9,10 +9,26 @@ from typing import Any
 
 from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import Expr, as_expr, const, structural_equal
+from ..expr import EQ, Expr, as_expr, const, match, structural_equal
 from ..te import Tensor
 from .indices import check_counts, from_front
-from .shapes import Dim, agree, axes_of, axis_of, dims, is_one, plus, product, require_positive, same, simple, times
+from .shapes import (
+    Dim,
+    agree,
+    axes_of,
+    axis_of,
+    dims,
+    is_one,
+    plus,
+    product,
+    require,
+    require_at_least,
+    require_divides,
+    require_positive,
+    same,
+    simple,
+    times,
+)
 
 _UNBOUNDED = 2**31 - 1  # ONNX and Relay write "to the end" as a very large number
 
@@ -48,7 +64,9 @@ def _new_shape(x: Tensor, requested: tuple[Dim, ...], allowzero: bool) -> tuple[
     if unknown:
         shape[unknown[0]] = _quotient(extents, [d for a, d in enumerate(shape) if a != unknown[0]])
         if isinstance(total, Expr):
-            return tuple(shape)  # the caller guarantees that a symbolic size divides: -1 requires it
+            if not same(product(shape), total):
+                require(EQ(*match(as_expr(product(shape)), total)), f"reshape: {x} does not divide into {requested}")
+            return tuple(shape)
     if not agree(product(shape), total):
         raise TypeMismatch(
             f"reshape: wanted {total} elements, found {product(shape)}: ({', '.join(map(str, extents))}) to {requested}"
@@ -70,6 +88,7 @@ def _quotient(numerator: Sequence[Dim], denominator: Sequence[Dim]) -> Dim:
         return product(above)
     if isinstance(divisor, int) and divisor == 0:
         return 0
+    require_at_least(divisor, 1, "elements for each entry of the axis -1 of a reshape")
     return simple(product(above) // divisor)
 
 
@@ -155,7 +174,7 @@ def expand_dims(x: Tensor, *, axis: int | Sequence[int], num_newaxis: int = 1) -
         first = axis if axis >= 0 else axis + x.ndim + 1
         added = list(range(first, first + num_newaxis))
     else:
-        added = [a % (x.ndim + len(axis)) for a in axis]
+        added = [axis_of(a, x.ndim + len(axis)) for a in axis]
     rank = x.ndim + len(added)
     if len(set(added)) != len(added) or not all(0 <= a < rank for a in added):
         raise InputError(f"expand_dims: axis {axis} does not fit {x}")
@@ -214,7 +233,8 @@ def stack(*data: Tensor, axis: int = 0) -> Tensor:
     """The tensors, all of one shape, along a new axis."""
     if not data:
         raise InputError("stack: nothing to put together")
-    return concatenate(*(expand_dims(t, axis=axis % (t.ndim + 1)) for t in data), axis=axis % (data[0].ndim + 1))
+    at = axis_of(axis, data[0].ndim + 1)
+    return concatenate(*(expand_dims(t, axis=at) for t in data), axis=at)
 
 
 def split(x: Tensor, *, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
@@ -223,8 +243,7 @@ def split(x: Tensor, *, indices_or_sections: int | Sequence[int], axis: int = 0)
     extent = dims(x)[at]
     if isinstance(indices_or_sections, int):
         count = indices_or_sections
-        if count <= 0 or (isinstance(extent, int) and extent % count):
-            raise InputError(f"split: axis {at} of {x} does not divide into {count} parts")
+        require_divides(count, extent, f"entries along axis {at} to split")
         size = simple(extent // count)
         cuts: list[Dim] = [simple(times(size, k)) if k else 0 for k in range(count)] + [extent]
     else:
@@ -363,8 +382,7 @@ def depth_to_space(x: Tensor, *, block_size: int, mode: str = "DCR") -> Tensor:
     n, c, h, w = dims(x, "N, C, H, W")
     b = block_size
     require_positive(b, "nn.depth_to_space block_size")
-    if isinstance(c, int) and c % (b * b):
-        raise InputError(f"nn.depth_to_space: {c} channels do not divide into blocks of {b} x {b}")
+    require_divides(b * b, c, f"channels for blocks of {b} x {b} pixels")
     depth = simple(c // (b * b))
 
     def element(nn: Any, cc: Any, yy: Any, xx: Any) -> Expr:
@@ -382,8 +400,8 @@ def space_to_depth(x: Tensor, *, block_size: int) -> Tensor:
     n, c, h, w = dims(x, "N, C, H, W")
     b = block_size
     require_positive(b, "nn.space_to_depth block_size")
-    if any(isinstance(side, int) and side % b for side in (h, w)):
-        raise InputError(f"nn.space_to_depth: {h} x {w} pixels do not divide into blocks of {b} x {b}")
+    for side, what in ((h, "rows"), (w, "columns")):
+        require_divides(b, side, f"{what} for blocks of {b} x {b} pixels")
 
     def element(nn: Any, cc: Any, yy: Any, xx: Any) -> Expr:
         place = cc // c
@@ -487,7 +505,7 @@ def one_hot(
     dtype: str = "float32",
 ) -> Tensor:  # fmt: skip
     """`on_value` where the new axis, of extent `depth`, equals the index, which may be negative; else `off_value`."""
-    at = axis % (indices.ndim + 1)
+    at = axis_of(axis, indices.ndim + 1)
     on, off = const(on_value, dtype), const(off_value, dtype)
 
     def element(*i: Any) -> Expr:

@@ -32,8 +32,8 @@ class NodeContext(Conversion):
 
     @property
     def where(self) -> str:
-        """The node, for errors: operator and name."""
-        return label(self.proto)
+        """The node, for errors: operator and name; in a function body, those of the node that calls it first."""
+        return self.importer.place(self.proto)
 
     @property
     def name_hint(self) -> str:
@@ -68,10 +68,10 @@ class NodeContext(Conversion):
         """Whether the node has that output."""
         return output < len(self.proto.output) and bool(self.proto.output[output])
 
-    def by_definition(self) -> Any:
-        """The outputs of the function body that the specification gives for the node."""
+    def by_definition(self, *inputs: Operand | None) -> Any:
+        """The outputs of the function body that the specification gives for the node, or for other inputs."""
         self.attributes_read.update(self.attributes)
-        return self.importer.by_definition(self.proto, self.inputs, self.version)
+        return self.importer.by_definition(self.proto, inputs or self.inputs, self.version)
 
     def converted_as(self, name: str, *inputs: Operand | None) -> Any:
         """What the converter of the standard operator `name` makes of other inputs and this node's attributes."""

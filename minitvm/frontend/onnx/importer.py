@@ -50,6 +50,7 @@ class Importer:
         self.versions = _versions(model.opset_import)
         self.local_functions = {(f.domain, f.name, f.overload): f for f in model.functions}
         self.symbols: dict[str, Dim] = {}
+        self.calls: list[str] = []  # the node whose function body is being converted, if any
 
     def run(self) -> Graph:
         """The graph."""
@@ -212,7 +213,7 @@ class Importer:
     def nodes(self, protos: Iterable[Any], scope: dict[str, Operand], versions: Mapping[str, int]) -> None:
         """Convert nodes in order; `scope` maps names to operands, and receives the nodes' outputs."""
         for proto in protos:
-            inputs = [self._lookup(scope, name, label(proto)) if name else None for name in proto.input]
+            inputs = [self._lookup(scope, name, self.place(proto)) if name else None for name in proto.input]
             outputs = self._convert(proto, inputs, scope, versions)
             for name, operand in zip(proto.output, outputs, strict=False):
                 if name and operand is not None:
@@ -229,6 +230,10 @@ class Importer:
             raise ModelError(f"{where}: nothing defines {name}")
         return scope[name]
 
+    def place(self, proto: Any) -> str:
+        """A node, for errors; in a function body, the node that calls it comes first."""
+        return ": ".join((*self.calls, label(proto)))
+
     def _convert(
         self, proto: Any, inputs: Sequence[Operand | None], scope: dict[str, Operand], versions: Mapping[str, int]
     ) -> Sequence[Operand | None]:
@@ -237,12 +242,12 @@ class Importer:
         if local is not None:
             return self._call(proto, local, inputs)
         if domain not in versions:
-            raise ModelError(f"{label(proto)}: the model imports no opset of the domain {domain or 'ai.onnx'}")
+            raise ModelError(f"{self.place(proto)}: the model imports no opset of the domain {domain or 'ai.onnx'}")
         function = find(domain, proto.op_type, versions[domain])
         if function is not None:
             return self._apply_converter(function, proto, inputs, scope, versions[domain])
         if proto.op_type in REFUSED:
-            raise UnsupportedOperator(f"{label(proto)} is not supported: {REFUSED[proto.op_type]}")
+            raise UnsupportedOperator(f"{self.place(proto)} is not supported: {REFUSED[proto.op_type]}")
         return self.by_definition(proto, inputs, versions[domain])
 
     def by_definition(self, proto: Any, inputs: Sequence[Operand | None], version: int) -> list[Operand | None]:
@@ -250,7 +255,7 @@ class Importer:
         types = [(i.dtype, i.shape) if i is not None else None for i in inputs]
         body = body_of(proto, types, version)
         if body is None:
-            raise UnsupportedOperator(f"{label(proto)} of opset {version} is not supported")
+            raise UnsupportedOperator(f"{self.place(proto)} of opset {version} is not supported")
         return self._call(proto, body, inputs)
 
     def _apply_converter(
@@ -259,16 +264,17 @@ class Importer:
         context = NodeContext(self, proto, inputs, version)
         context.scope = scope
         try:
-            results = function(context)
+            with self.builder.at(context.where):
+                results = function(context)
         except (InputError, TypeMismatch) as error:
             raise self._misfit(proto, error) from error
         except MemoryError as error:
-            raise ModelError(f"{label(proto)}: {error}") from error
+            raise ModelError(f"{self.place(proto)}: {error}") from error
         except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
             wrong = self._contradiction(proto)
             if not wrong:
                 raise
-            raise ModelError(f"{label(proto)}: {wrong}") from error
+            raise ModelError(f"{self.place(proto)}: {wrong}") from error
         context.check_attributes()
         outputs: list[Operand] = list(results) if isinstance(results, list | tuple) else [results]
         for position, name in enumerate(proto.output):
@@ -279,7 +285,7 @@ class Importer:
     def _misfit(self, proto: Any, error: MinitvmError) -> MinitvmError:
         """The error for an operator's refusal: the model contradicts itself, or needs more than the operator can do."""
         kind = ModelError if self._contradiction() else UnsupportedOperator
-        return kind(f"{label(proto)}: {error}")
+        return kind(f"{self.place(proto)}: {error}")
 
     def _contradiction(self, proto: Any = None) -> str:
         """What the specification of ONNX does not allow in a node or in the types of the model, on one line; "" if
@@ -301,6 +307,12 @@ class Importer:
     def _call(self, proto: Any, function: Any, inputs: Sequence[Operand | None]) -> list[Operand | None]:
         """The outputs of a function body on those inputs; None for one that the body leaves out."""
         scope = {name: operand for name, operand in zip(function.input, inputs, strict=False) if operand is not None}
+        if not self.calls:
+            self.calls.append(label(proto))
+            try:
+                return self._call(proto, function, inputs)
+            finally:
+                self.calls.clear()
         attributes = {a.name: a for a in getattr(function, "attribute_proto", ())}
         attributes.update({a.name: a for a in proto.attribute})
         versions = {

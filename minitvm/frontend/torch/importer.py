@@ -128,7 +128,8 @@ class Importer:
             raise InternalError(f"{label(node)} has no converter")
         context = NodeContext(self, node, self._arguments(node))
         try:
-            results = function(context)
+            with self.builder.at(context.where):
+                results = function(context)
         except (InputError, TypeMismatch) as error:
             raise UnsupportedOperator(f"{context.where}: {error}") from error
         context.check_arguments()

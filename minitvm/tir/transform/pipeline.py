@@ -53,6 +53,7 @@ from .swizzle_shared import swizzle_shared
 from .transpose_tiles import transpose_tiles
 from .unmask_registers import unmask_registers
 from .unroll import unroll
+from .unswitch_repeats import unswitch_repeats
 from .unswitch_tiles import unswitch_tiles
 from .vector_reductions import vectorize_reductions
 from .vectorize import vectorize
@@ -98,6 +99,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(align_storage, "allocations get the strides that a schedule asked for"),
     _plain(swizzle_shared, "pieces of the lines of swizzled tiles change places, so that columns lie in all banks"),
     _plain(flatten_buffers, "buffers get one dimension"),
+    _plain(unswitch_repeats, "operands of open sizes that may be repeated get a version of the nest without that"),
     _plain(partition_loops, "iterations that need their conditions are peeled off the others"),
     _plain(unswitch_tiles, "tiles that may stick out of a symbolic extent get versions without conditions"),
     _plain(vectorize_reductions, "annotated reduction loops accumulate in several lanes"),

@@ -16,6 +16,7 @@ from . import (
     indexing,
     linear_algebra,
     linear_models,
+    losses,
     normalization,
     pooling,
     qlinear,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....expr import EQ, GE, as_expr
 from ....graph.nodes import Dim
 from ....topi.shapes import differ, same, simple
 from ...operand import Operand
@@ -185,18 +186,29 @@ def rotary_embedding(n: NodeContext) -> Any:
         if n.attr(name, 0):
             n.refuse_attribute(name)
     n.ignore("scale", "num_heads")
-    half = cosine.shape[1]
+    half, count = cosine.shape[1], n.attr("num_heads", 0)
     size = n.attr("rotary_embedding_dim", 0)
     if not isinstance(half, int):
         n.refuse(f"the width {half} of the table is symbolic")
+    if half < 1 or size < 0 or count < 0 or (size and size != 2 * half):
+        n.refuse(f"tables of width {half} with rotary_embedding_dim={size} and num_heads={count} are not supported")
+    sine = n.fit(sine, cosine.shape, "the table of sines")
     joined = x.ndim == 3
     if joined:
-        heads = n.attr("num_heads", 0) if size else simple(x.shape[2] // (2 * half))
-        x = heads_of(n, x, heads)
-    length = x.shape[2]
+        x = heads_of(n, x, count or simple(x.shape[2] // (2 * half)))
+    elif x.ndim != 4:
+        n.refuse(f"data of {x.ndim} dimensions are not supported: wanted 3 or 4")
+    width = x.shape[3]
+    needed = (
+        f"heads of width {width} must be {'at least' if size else ''} twice as wide as the tables, which are {half}"
+    )
+    x = n.require(x, GE(as_expr(width), as_expr(2 * half)) if size else EQ(as_expr(width), as_expr(2 * half)), needed)
+    batch, length = x.shape[0], x.shape[2]
     if positions.shape in ((1,), ()):
         steps = n.op("arange", start=0, stop=length, step=1, dtype="int64")
         positions = n.op("expand_dims", n.op("add", steps, n.cast(positions, "int64")), axis=0)
+    else:
+        positions = n.fit(positions, (batch, length), "the positions")
     tables = [n.op("expand_dims", n.op("take", table, positions, axis=0), axis=1) for table in (cosine, sine)]
     result = turned(n, x, 2 * half, *tables, interleaved=bool(n.attr("interleaved", 0)))
     return joined_heads(n, result) if joined else result

@@ -13,7 +13,7 @@ from ....errors import InputError, UnsupportedOperator
 from ....expr import Expr, IntImm, Not, SizeVar, as_expr, walk
 from ....graph.loops import UNLIMITED
 from ....graph.nodes import Dim
-from ....topi.shapes import differ, same, simple
+from ....topi.shapes import axis_of, differ, same, simple
 from ...operand import (
     GrowingSequence,
     JoinedSequence,
@@ -293,7 +293,7 @@ def _scanned(n: NodeContext, body: Any, count: int, inputs: list[Operand], read:
     """The last states, and the other outputs stacked; the last `count` inputs are scanned."""
     states = len(inputs) - count
     (in_axes, in_turns), (out_axes, out_turns) = read, write
-    axes = [a % x.ndim for a, x in zip(in_axes, inputs[states:], strict=True)]
+    axes = [axis_of(a, x.ndim) for a, x in zip(in_axes, inputs[states:], strict=True)]
     steps, scanned = _together(n, inputs[states:], axes)
 
     def iterations(most: int) -> list[Operand]:
@@ -332,7 +332,7 @@ def _scanned(n: NodeContext, body: Any, count: int, inputs: list[Operand], read:
         for rows, axis, turned in zip(results[states:], out_axes, out_turns, strict=True):
             rows = n.op("reverse", rows, axis=0) if turned else rows
             order = list(range(1, rows.ndim))
-            order.insert(axis % rows.ndim, 0)
+            order.insert(axis_of(axis, rows.ndim), 0)
             columns.append(n.op("transpose", rows, axes=tuple(order)))
         return [*results[:states], *columns]
 

@@ -10,7 +10,7 @@ import numpy as np
 from .... import te
 from ....expr import LE, Expr, SizeVar, as_expr, match
 from ....graph.nodes import Dim
-from ....topi.shapes import product, simple
+from ....topi.shapes import axis_of, product, simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -61,7 +61,7 @@ def unique(n: NodeContext) -> Any:
         rows = x = n.reshape(x, (-1,))
         axis = 0
     else:
-        axis = axis % x.ndim
+        axis = axis_of(axis, x.ndim)
         front = n.op("transpose", x, axes=(axis, *(a for a in range(x.ndim) if a != axis)))
         rows = n.reshape(front, (x.shape[axis], product([d for a, d in enumerate(x.shape) if a != axis])))
     first, inverse, counts, number = n.op("unique", rows, sorted=order)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....topi.shapes import axis_of
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -109,7 +110,7 @@ def normalized(n: NodeContext, x: Operand, gamma: Operand, beta: Operand | None)
 @converter("SimplifiedLayerNormalization", domain=DOMAIN)
 def simplified_layer_norm(n: NodeContext) -> Any:
     n.ignore("stash_type")
-    axis = n.attr("axis", -1) % n[0].ndim
+    axis = axis_of(n.attr("axis", -1), n[0].ndim)
     return n.op("nn.rms_norm", n[0], n[1], axis=tuple(range(axis, n[0].ndim)), epsilon=n.attr("epsilon", 1e-5))
 
 

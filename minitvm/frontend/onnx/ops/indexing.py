@@ -11,7 +11,7 @@ from ....errors import ModelError
 from ....expr import Expr, as_expr
 from ....graph.nodes import Dim
 from ....te import maximum, minimum
-from ....topi.shapes import larger, may_exceed, simple
+from ....topi.shapes import axis_of, larger, may_exceed, simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -52,11 +52,10 @@ def _first(start: Dim, step: int, extent: Dim) -> Dim:
 @converter("Gather")
 def gather(n: NodeContext) -> Any:
     data, indices = n[0], n[1]
-    axis = n.attr("axis", 0)
-    axis = axis + data.ndim if axis < 0 else axis
+    axis = axis_of(n.attr("axis", 0), data.ndim)
     if data.is_known and indices.is_known:
         return _gathered(n, data, indices, axis)
-    return n.op("take", data, indices, axis=axis)
+    return n.op("take", n.reachable(data, indices, axis), indices, axis=axis)
 
 
 def _gathered(n: NodeContext, data: Operand, indices: Operand, axis: int) -> Operand:
@@ -65,28 +64,41 @@ def _gathered(n: NodeContext, data: Operand, indices: Operand, axis: int) -> Ope
 
 @converter("GatherElements", since=11)
 def gather_elements(n: NodeContext) -> Any:
-    return n.op("gather", n[0], n[1], axis=n.attr("axis", 0))
+    axis = axis_of(n.attr("axis", 0), n[0].ndim)
+    return n.op("gather", n.reachable(n[0], n[1], axis), n[1], axis=axis)
 
 
 @converter("GatherND", since=11)
 def gather_nd(n: NodeContext) -> Any:
-    return n.op("gather_nd", n[0], n[1], batch_dims=n.attr("batch_dims", 0))
+    data, indices, batch = n[0], n[1], n.attr("batch_dims", 0)
+    return n.op("gather_nd", _with_points(n, data, indices, batch), indices, batch_dims=batch)
+
+
+def _with_points(n: NodeContext, data: Operand, indices: Operand, batch: int) -> Operand:
+    """The data, which must have the points that `indices` names, if these are known."""
+    points = indices.data
+    if points is not None and points.ndim and 0 <= batch <= data.ndim - points.shape[-1]:
+        for k in range(points.shape[-1]):
+            data = n.reachable(data, Operand.known(points[..., k], indices.dtype), batch + k)
+    return data
 
 
 @converter("ScatterElements", since=11)
 def scatter_elements(n: NodeContext) -> Any:
     reduction = n.attr("reduction", "none")
-    return n.op("scatter_elements", n[0], n[1], n[2], axis=n.attr("axis", 0), reduction=reduction)
+    axis = axis_of(n.attr("axis", 0), n[0].ndim)
+    return n.op("scatter_elements", n.reachable(n[0], n[1], axis), n[1], n[2], axis=axis, reduction=reduction)
 
 
 @converter("Scatter", since=9)
 def scatter(n: NodeContext) -> Any:
-    return n.op("scatter_elements", n[0], n[1], n[2], axis=n.attr("axis", 0))
+    return scatter_elements(n)
 
 
 @converter("ScatterND", since=11)
 def scatter_nd(n: NodeContext) -> Any:
-    return n.op("scatter_nd", n[0], n[1], n[2], reduction=n.attr("reduction", "none"))
+    data = _with_points(n, n[0], n[1], 0)
+    return n.op("scatter_nd", data, n[1], n[2], reduction=n.attr("reduction", "none"))
 
 
 @converter("Pad", since=2)
@@ -104,7 +116,7 @@ def pad(n: NodeContext) -> Any:
         halves = (n.part(pads, 0, 0, count), n.part(pads, 0, count, simple(2 * count)))
         pads = n.op("concatenate", *(spread(n, listed, half, x.ndim, 0) for half in halves), axis=0)
         listed = None
-    axes = tuple(range(x.ndim)) if listed is None else tuple(a % x.ndim for a in n.ints(listed, "the axes"))
+    axes = tuple(range(x.ndim)) if listed is None else tuple(axis_of(a, x.ndim) for a in n.ints(listed, "the axes"))
     if pads.is_known:
         return _pad(n, x, n.dims(pads, "the pads"), axes, n.optional(2))
     x, sizes = _cropped_by_data(n, x, pads, axes)
@@ -165,7 +177,12 @@ def reverse_sequence(n: NodeContext) -> Any:
     """The first lengths[b] elements along the time axis are reversed, the others stay."""
     x, lengths = n[0], n[1]
     batch, time = n.attr("batch_axis", 1), n.attr("time_axis", 0)
-    batch, time = batch % x.ndim, time % x.ndim
+    batch, time = axis_of(batch, x.ndim), axis_of(time, x.ndim)
+    if batch == time:
+        n.refuse(f"the batch axis and the time axis are both {time}")
+    lengths = n.fit(lengths, (x.shape[batch],), "the lengths of sequences")
+    if lengths.data is not None and not lengths.is_symbolic:
+        x = n.reachable(x, Operand.known(lengths.data - 1), time)
     shape = tuple(-1 if a == batch else 1 for a in range(x.ndim))
     size = n.reshape(n.cast(lengths, "int64"), shape)
     place = n.numbers(x.shape[time], time, x.ndim)
@@ -178,7 +195,7 @@ def reverse_sequence(n: NodeContext) -> Any:
 def center_crop_pad(n: NodeContext) -> Any:
     """Each axis cut or padded with zeros to a size, evenly on both sides."""
     x = n[0]
-    axes = [a % x.ndim for a in n.attr("axes", tuple(range(x.ndim)))]
+    axes = [axis_of(a, x.ndim) for a in n.attr("axes", tuple(range(x.ndim)))]
     for axis, size in zip(axes, n.dims(n[1], "the shape"), strict=True):
         extent = x.shape[axis]
         kept = simple(minimum(extent, size))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....topi.shapes import product
+from ....topi.shapes import axis_of, product
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -63,7 +63,7 @@ def hardmax(n: NodeContext) -> Any:
 
 def _hardmax(n: NodeContext, x: Operand, axis: int) -> Operand:
     """1 at the first largest element, 0 elsewhere."""
-    axis = axis % x.ndim
+    axis = axis_of(axis, x.ndim)
     best = n.op("argmax", x, axis=axis, keepdims=True)
     hot: Operand = n.cast(n.op("equal", n.numbers(x.shape[axis], axis, x.ndim), n.cast(best, "int64")), x.dtype)
     return hot
@@ -116,7 +116,7 @@ def layer_norm(n: NodeContext) -> Any:
     n.ignore("stash_type")
     if n.wants(1) or n.wants(2) or scale.shape != x.shape[axis:] or (bias is not None and bias.shape != x.shape[axis:]):
         return _layer_norm_parts(n, axis)
-    axes = tuple(range(axis % x.ndim, x.ndim))
+    axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
     wide = "float32" if x.dtype.is_half else x.dtype
     operands = [n.cast(v, wide) for v in (x, scale, bias) if v is not None]
     return n.cast(n.op("nn.layer_norm", *operands, axis=axes, epsilon=n.attr("epsilon", 1e-5)), x.dtype)
@@ -124,14 +124,15 @@ def layer_norm(n: NodeContext) -> Any:
 
 def _layer_norm_parts(n: NodeContext, axis: int) -> Any:
     x, scale, bias = n[0], n[1], n.optional(2)
-    axes = tuple(range(axis % x.ndim, x.ndim))
+    axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
     wide = n.cast(x, "float32" if x.dtype.is_half else x.dtype)
     mean = n.op("mean", wide, axis=axes, keepdims=True)
     spread = n.op("variance", wide, axis=axes, keepdims=True)
     inverse = n.op("reciprocal", n.op("sqrt", n.op("add", spread, n.attr("epsilon", 1e-5))))
     normal = n.cast(n.op("multiply", n.op("subtract", wide, mean), inverse), x.dtype)
     scaled = n.op("multiply", normal, scale)
-    return [scaled if bias is None else n.op("add", scaled, bias), mean, inverse]
+    result = scaled if bias is None else n.op("add", scaled, bias)
+    return [n.fit(result, x.shape, "the data, scaled"), mean, inverse]
 
 
 @converter("RMSNormalization", since=23)
@@ -139,7 +140,7 @@ def rms_norm(n: NodeContext) -> Any:
     x, scale = n[0], n[1]
     n.ignore("stash_type")
     axis = n.attr("axis", -1)
-    axes = tuple(range(axis % x.ndim, x.ndim))
+    axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
     wide = "float32" if x.dtype.is_half else x.dtype
     if scale.shape == x.shape[axis:]:
         normal = n.op("nn.rms_norm", n.cast(x, wide), n.cast(scale, wide), axis=axes, epsilon=n.attr("epsilon", 1e-5))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ....topi.shapes import axis_of
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -62,7 +63,7 @@ def softmax(n: NodeContext) -> Any:
     """`opset` says which softmax: since 13 it is along one axis, before over all axes from one on."""
     opset, axis = n.attr("opset"), n.attr("axis", -1)
     x = _input(n, 0)
-    if opset < 13 and axis % x.ndim != x.ndim - 1:
+    if opset < 13 and axis_of(axis, x.ndim) != x.ndim - 1:
         n.refuse(f"a softmax of opset {opset} over several axes is not supported")
     return _result(n, n.op("nn.softmax", x, axis=axis), 3, n[0])
 

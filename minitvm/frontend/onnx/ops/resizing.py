@@ -12,7 +12,7 @@ from ....errors import ModelError
 from ....expr import Expr
 from ....graph.nodes import Dim
 from ....topi.resize import SHORT_OF_ONE
-from ....topi.shapes import same, simple
+from ....topi.shapes import axis_of, same, simple
 from ...operand import Operand
 from ...symbolic import Quotient, scaled
 from ..context import NodeContext
@@ -92,7 +92,7 @@ def resize(n: NodeContext) -> Any:
     }
     if antialias and attrs["method"] != "nearest_neighbor":  # an element has no neighbours
         attrs["antialias"] = True
-    axes = tuple(a % x.ndim for a in n.attr("axes", tuple(range(x.ndim))))
+    axes = tuple(axis_of(a, x.ndim) for a in n.attr("axes", tuple(range(x.ndim))))
     roi = n.optional(1)
     if mode == "tf_crop_and_resize" and roi is not None and roi.shape != (0,):
         if not roi.is_known:

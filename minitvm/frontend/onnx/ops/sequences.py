@@ -13,7 +13,7 @@ import numpy as np
 from ....errors import ModelError
 from ....expr import EQ, GT, LE, LT, Expr, as_expr, match
 from ....graph.nodes import Dim
-from ....topi.shapes import larger, same, simple, smaller
+from ....topi.shapes import axis_of, larger, same, simple, smaller
 from ...operand import (
     GrowingSequence,
     JoinedSequence,
@@ -315,7 +315,7 @@ def sequence_length(n: NodeContext) -> Any:
 def split_to_sequence(n: NodeContext) -> Any:
     """Parts of the sizes of a list, of one size (the last may be smaller), or entries, which may lose the axis."""
     x, split = n[0], n.optional(1)
-    axis = n.attr("axis", 0) % x.ndim
+    axis = axis_of(n.attr("axis", 0), x.ndim)
     keep = n.attr("keepdims", 1)
     extent = x.shape[axis]
     if split is None and isinstance(extent, Expr):
@@ -356,7 +356,7 @@ def _concatenated(n: NodeContext, sequence: SequenceOperand, axis: int, *, new_a
         whole: Operand = n.op("copy", sequence.whole)
         return whole
     stack = stacked(n, sequence)
-    axis = axis % (stack.ndim if new_axis else stack.ndim - 1)
+    axis = axis_of(axis, stack.ndim if new_axis else stack.ndim - 1)
     order = list(range(1, stack.ndim))
     order.insert(axis, 0)
     moved: Operand = n.op("transpose", stack, axes=tuple(order))

@@ -12,7 +12,7 @@ from .... import te
 from ....errors import ModelError
 from ....expr import EQ, Expr, FloorMod, Mod, Or, Select, as_expr, const, match, walk
 from ....graph.nodes import Dim
-from ....topi.shapes import at_least_one, differ, is_one, larger, may_exceed, product, same, simple
+from ....topi.shapes import at_least_one, axis_of, differ, is_one, larger, may_exceed, product, same, simple
 from ...operand import Operand, known_dims
 from ..context import NodeContext
 from ..registry import converter
@@ -130,7 +130,7 @@ def _squeeze(n: NodeContext, axes: tuple[int, ...] | None) -> Any:
         axes = tuple(a for a, d in enumerate(x.shape) if isinstance(d, int) and d == 1)
         kept = [d for d in x.shape if isinstance(d, Expr) and not differ(d, 1)]
         x = n.assume(x, *((EQ(d, const(1, d.dtype)), 0) for d in kept)) if kept else x
-    gone = {_axis(n, a, x.ndim) for a in axes}
+    gone = {axis_of(a, x.ndim) for a in axes}
     if any(differ(x.shape[a], 1) for a in gone):
         n.refuse(f"dimension {next(a for a in gone if differ(x.shape[a], 1))} of {x} is not 1")
     open_ones = [(x.shape[a], 1) for a in sorted(gone) if isinstance(x.shape[a], Expr)]
@@ -153,13 +153,7 @@ def unsqueeze(n: NodeContext) -> Any:
 def _unsqueeze(n: NodeContext, axes: tuple[int, ...]) -> Any:
     x = n[0]
     rank = x.ndim + len(axes)
-    return n.op("expand_dims", x, axis=tuple(sorted(_axis(n, a, rank) for a in axes)))
-
-
-def _axis(n: NodeContext, axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        n.refuse(f"axis {axis} is out of range for {rank} dimensions")
-    return axis % rank
+    return n.op("expand_dims", x, axis=tuple(sorted(axis_of(a, rank) for a in axes)))
 
 
 @converter("Transpose")
@@ -228,13 +222,13 @@ def split_by_attribute(n: NodeContext) -> Any:
 def split(n: NodeContext) -> Any:
     sizes = n.optional(1)
     count = n.attr("num_outputs", len(n.proto.output))
-    axis = _axis(n, n.attr("axis", 0), n[0].ndim)
+    axis = axis_of(n.attr("axis", 0), n[0].ndim)
     return _split(n, None if sizes is None else n.dims(sizes, "the sizes", most=n[0].shape[axis]), count)
 
 
 def _split(n: NodeContext, sizes: tuple[Dim, ...] | None, count: int) -> Any:
     x = n[0]
-    axis = _axis(n, n.attr("axis", 0), x.ndim)
+    axis = axis_of(n.attr("axis", 0), x.ndim)
     extent = x.shape[axis]
     if sizes is None:
         chunk = simple((extent + (count - 1)) // count)  # the last part is smaller where this does not divide

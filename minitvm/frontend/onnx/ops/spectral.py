@@ -8,7 +8,7 @@ import numpy as np
 
 from ....expr import DType
 from ....graph.nodes import Dim
-from ....topi.shapes import simple, smaller
+from ....topi.shapes import axis_of, simple, smaller
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -30,7 +30,7 @@ def dft_by_attribute(n: NodeContext) -> Any:
 
 def _dft(n: NodeContext, x: Operand, axis: int, signal_length: Operand | None) -> Any:
     inverse, onesided = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
-    axis = axis % x.ndim
+    axis = axis_of(axis, x.ndim)
     if x.shape[-1] not in (1, 2):
         n.refuse(f"a transform of {x} is not supported: wanted real or complex numbers along the last axis")
     length = None if signal_length is None else n.dims(signal_length, "the length")[0]

@@ -19,7 +19,8 @@ def _each(n: NodeContext, kinds: int, step: Step) -> list[Operand]:
     count, rest = divmod(len(tensors), kinds)
     if rest:
         n.refuse(f"{len(tensors)} tensors are not {kinds} for each weight")
-    results = [step(tensors[k::count]) for k in range(count)]
+    alike = [n.fit(x, tensors[k % count].shape, "the tensors of a weight") for k, x in enumerate(tensors)]
+    results = [step(alike[k::count]) for k in range(count)]
     return [one[kind] for kind in range(kinds - 1) for one in results]
 
 
