@@ -168,9 +168,7 @@ class _Machine:
             if left != right:
                 is_condition = isinstance(guard.left, x.Expr) and guard.left.dtype.is_bool
                 needs = guard.left if is_condition else f"{guard.left} == {guard.right}"
-                raise InputError(
-                    f"{self.program.name}: {guard.where} needs {needs}\n  found:  {left} and {right}"
-                )
+                raise InputError(f"{self.program.name}: {guard.where} needs {needs}\n  found:  {left} and {right}")
 
     def _begin(self, states: Mapping[str, np.ndarray]) -> None:
         unknown = set(states) - {spec.name for spec in self.program.states}

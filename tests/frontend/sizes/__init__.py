@@ -2,11 +2,10 @@
 
 | file | holds |
 |---|---|
-| `seeds.py` | valid models with their arrays, from ONNX's own tests, from the random nodes of this folder, and a table |
 | `changes.py` | what is changed in a model: an extent of an input, an attribute, a number in a constant |
 | `fences.py` | arrays that end, or begin, at a page which no process may touch |
 | `judging.py` | builds and runs one changed model, and compares it with ONNX Runtime and ONNX's evaluator |
 | `workers.py` | judges many models in a process of its own, whose end by a signal is a verdict |
 
-`python -m tests.frontend.sizes --help` runs a sweep by hand.
+`python -m tests.frontend.sizes --help` runs a sweep of the node models of ONNX's own tests by hand.
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.frontend.sizes SEEDS.pkl [--only OP ...] [--part k/n] [--seconds s] [--sample n]`: a sweep by hand."""
+"""`python -m tests.frontend.sizes [--only OP ...] [--seconds s] [--sample n]`: a sweep by hand."""
 
 from __future__ import annotations
 
@@ -12,14 +12,21 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from .changes import Model, changes, of_proto, with_known_numbers
+from .changes import Model, changes, models_of_onnx, of_proto, with_known_numbers
 from .judging import BAD, VALID_REFUSED, accepted, judge
 from .workers import judged
 
 
+def seeds(path: Path | None) -> list[Model]:
+    """Valid models of one operator each."""
+    if path is None:
+        return models_of_onnx()
+    return [of_proto(onnx.ModelProto.FromString(p), arrays) for _, _, p, arrays, _ in pickle.loads(path.read_bytes())]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("seeds", type=Path)
+    parser.add_argument("--seeds", type=Path, help="a pickled list of models, instead of those of ONNX's tests")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--sample", type=int, default=10)
@@ -30,10 +37,9 @@ def main() -> None:
     options = parser.parse_args()
     draw = np.random.default_rng(options.seed)
     models: list[Model] = []
-    for (domain, op), _, proto, arrays, _ in pickle.loads(options.seeds.read_bytes()):
-        if options.only and op not in options.only:
+    for base in map(with_known_numbers, seeds(options.seeds)):
+        if options.only and base.op not in options.only:
             continue
-        base = with_known_numbers(of_proto(onnx.ModelProto.FromString(proto), arrays))
         if not accepted(base):
             continue
         every = [base] if options.unchanged else list(changes(base))

@@ -10,6 +10,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from ..one_node import Node
+
 HUGE = 30_000_000
 OPSET = 21
 # Extents that an axis gets in place of its own, n.
@@ -92,6 +94,32 @@ def of_proto(proto: onnx.ModelProto, arrays: Sequence[np.ndarray]) -> Model:
         since = onnx.defs.get_schema(node.op_type, opset).since_version
         opset = max(since, min(opset, OPSET))
     return Model(node.op_type, node.domain, opset, inputs, attrs, len(node.output), frozenset(constants))
+
+
+def models_of_onnx(each: int = 3) -> list[Model]:
+    """Of each operator a few of the node models of ONNX's own tests: the smallest ones with different attributes."""
+    from onnx.backend.test.case.node import collect_testcases
+
+    smallest: dict[tuple[str, str], dict[Any, tuple[int, Model]]] = {}
+    for case in collect_testcases(None):
+        nodes, arrays = case.model.graph.node, case.data_sets[0][0] if case.data_sets else []
+        plain = all(isinstance(a, np.ndarray | np.generic) and np.asarray(a).dtype.kind in "fiub" for a in arrays)
+        if len(nodes) != 1 or not arrays or not plain or any(a.HasField("g") for a in nodes[0].attribute):
+            continue
+        model = of_proto(case.model, [np.asarray(a) for a in arrays])
+        size = sum(a.nbytes for a in model.arrays.values())
+        kinds = smallest.setdefault((model.domain, model.op), {})
+        key = (tuple(a is None for a in model.inputs.values()), tuple(sorted(model.attrs)))
+        if size < 100_000 and (key not in kinds or size < kinds[key][0]):
+            kinds[key] = size, model
+    picked = (sorted(kinds.values(), key=lambda m: (-len(m[1].inputs), m[0]))[:each] for kinds in smallest.values())
+    return [model for models in picked for _, model in models]
+
+
+def of_node(node: Node) -> Model:
+    """A random node of `random_nodes` as a model that can be changed."""
+    inputs = {name or f"absent{k}": a for k, (name, a) in enumerate(node.inputs.items())}
+    return Model(node.op, "", node.opset, inputs, node.attrs, node.outputs, frozenset(node.known))
 
 
 def with_known_numbers(model: Model) -> Model:

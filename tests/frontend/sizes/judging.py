@@ -26,7 +26,7 @@ BAD = (WRONG, INVENTED, OUTSIDE, CRASH, UNCLEAR)
 
 # Words of other levels than the model's, which say nothing to a person with a model.
 FOREIGN_WORDS = re.compile(
-    r"all\(\) needs|any\(\) needs|reduce_axis|T_\w+|Tensor\(|TensorLoad|IterVar|PrimFunc|SizeVar|Traceback|0x[0-9a-f]{6}"
+    r"all\(\) needs|any\(\) needs|reduce_axis|T_\w+|Tensor\(|TensorLoad|IterVar|PrimFunc|SizeVar|Traceback"
     r"|\bblock\b.*\biterator|token|object has no attribute|list index|unsupported operand|NoneType"
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pickle
 import signal
@@ -41,6 +42,7 @@ def judged(
 
 def _work(models: Sequence[Any], judge: Callable[[Any], Judgement], limit: float, until: float, pipe: int) -> None:
     """In a child: write each verdict to the pipe."""
+    faulthandler.disable()  # a signal is a verdict here
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         for model in models:
