@@ -65,6 +65,7 @@ class _BuildOptions(TypedDict, total=False):
     progress: Progress | None
     accuracy: str
     tuned: str | None
+    device: str | int | None
 
 
 class _LowerOptions(TypedDict, total=False):
@@ -92,7 +93,7 @@ def build(
     model: Any, target: str | Target = ..., threads: int | None = ..., params: Mapping[str, np.ndarray] | None = ...,
     shapes: Shapes | None = ..., progress: Progress | None = ..., accuracy: str = ...,
     stop_before: str | None = ..., states: Mapping[str, str] | bool | None = ..., max_length: int | None = ...,
-    tuned: str | None = ...,
+    tuned: str | None = ..., device: str | int | None = ...,
 ) -> Any: ...  # fmt: skip
 def build(
     model: Any,
@@ -106,6 +107,7 @@ def build(
     states: Mapping[str, str] | bool | None = None,
     max_length: int | None = None,
     tuned: str | None = "auto",
+    device: str | int | None = None,
 ) -> Any:
     """Compile a model to a `runtime.GraphModule`, or a tir function to a `runtime.Function`.
 
@@ -120,7 +122,8 @@ def build(
     work. `accuracy="strict"` allows only algorithms that round no worse than the sums as written: no Winograd
     convolution, which also spreads NaN and infinity to a whole tile of up to 4 x 4 results. `tuned` is the database
     from which a model's operators take the schedules that won when they were tuned (`minitvm tune`): its path or URL,
-    None for none, or "auto", the user's own (MINITVM_RECORDS) if there is one.
+    None for none, or "auto", the user's own (MINITVM_RECORDS) if there is one. `device` is the number of a GPU, or a
+    part of its name, if there are several of the target's kind.
     Raises a `MinitvmError` for every fault of the arguments.
     """
     from .runtime import Function, GraphModule
@@ -132,7 +135,7 @@ def build(
     if isinstance(model, IRModule) and len(model.functions) > 1 and not _has_host(model):
         from .runtime import Functions
 
-        built = {name: build(func, machine, threads, progress=progress) for name, func in model.items()}
+        built = {name: build(func, machine, threads, progress=progress, device=device) for name, func in model.items()}
         return Functions(built)
     is_function = isinstance(model, PrimFunc | IRModule)
     if not is_function:
@@ -140,7 +143,7 @@ def build(
     executable = compile_executable(model, machine, progress=progress, accuracy=accuracy, tuned=tuned)
     compiling = (lambda done, total, name: progress("compiling", done, total)) if progress else None
     make = Function if is_function else GraphModule
-    return make(executable, threads=threads, progress=compiling)
+    return make(executable, threads=threads, progress=compiling, device=device)
 
 
 @overload

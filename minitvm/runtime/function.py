@@ -39,10 +39,11 @@ class Function(TvmMethods):
         workers: int | None = None,
         progress: Progress | None = None,
         kernels: Sequence[Any] | None = None,
+        device: str | int | None = None,
     ) -> None:
         self.executable = executable
         self.listeners: Sequence[Listener] = ()
-        self._program = open_program(executable, threads, workers, progress, kernels)
+        self._program = open_program(executable, threads, workers, progress, kernels, device)
         self._device = getattr(self._program, "device", None)
         self._lock = lock()
         self._order = executable.calling_order

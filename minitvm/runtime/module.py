@@ -53,11 +53,12 @@ class GraphModule(TvmMethods):
         workers: int | None = None,
         progress: Progress | None = None,
         kernels: Sequence[Any] | None = None,
+        device: str | int | None = None,
     ) -> None:
         self.executable = executable
         self.listeners: Sequence[Listener] = ()
         self._what = executable.name
-        self._program = open_program(executable, threads, workers, progress, kernels)
+        self._program = open_program(executable, threads, workers, progress, kernels, device)
         self._device = getattr(self._program, "device", None)
         self._lock = recursive_lock()
         self.state = States(self._what, executable.states, memory_of(executable, self._program), self._lock)

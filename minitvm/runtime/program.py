@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..backend import get
-from ..errors import Unsupported
+from ..errors import InputError, Unsupported
 from ..events import Listener
 from ..executable import Executable
 from .shapes import Bindings
@@ -93,10 +93,21 @@ def open_program(
     workers: int | None = None,
     progress: Progress | None = None,
     kernels: Sequence[Any] | None = None,
+    device: str | int | None = None,
 ) -> Program:
-    """The program of an executable, by the back end of its target; raises `TargetError` if there is none."""
-    make = get(executable.target).part("program")
-    program: Program = make(executable, threads, workers=workers, progress=progress, kernels=kernels)
+    """The program of an executable, by the back end of its target; raises `TargetError` if there is none.
+
+    `device` chooses among several devices of a kind, by its number or a part of its name.
+    """
+    backend = get(executable.target)
+    options = {} if device is None else {"device": str(device)}
+    if options and backend.part("opened") is None:
+        raise InputError(
+            f"device={device!r}: a program for {backend.kind} runs on this machine's\n  try:    no device="
+        )
+    program: Program = backend.part("program")(
+        executable, threads, workers=workers, progress=progress, kernels=kernels, **options
+    )
     return program
 
 

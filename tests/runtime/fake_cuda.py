@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import re
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
@@ -23,9 +25,13 @@ from minitvm.runtime.cuda import compile_pool, devices, driver
 from minitvm.runtime.cuda.architectures import compute_capability, runs_on
 from minitvm.runtime.cuda.simulator import simulated
 
-Status = IntEnum("Status", {"CUDA_SUCCESS": 0, "CUDA_ERROR_INVALID_VALUE": 1, "CUDA_ERROR_NO_BINARY_FOR_GPU": 209})
-_SUCCESS, _INVALID, _NO_IMAGE = Status
-STREAM = 77
+Status = IntEnum("Status", {
+    "CUDA_SUCCESS": 0, "CUDA_ERROR_INVALID_VALUE": 1, "CUDA_ERROR_INVALID_CONTEXT": 201,
+    "CUDA_ERROR_NO_BINARY_FOR_GPU": 209, "CUDA_ERROR_ILLEGAL_ADDRESS": 700,
+})  # fmt: skip
+_SUCCESS, _INVALID, _NO_CONTEXT, _NO_IMAGE, _ILLEGAL = Status
+STREAM = 77  # as DLPack calls each stream
+_WITHOUT_CONTEXT = ("cuInit", "cuDevice", "cuCtx", "cuGetErrorString")  # what needs none
 ATTRIBUTES = {
     "MAX_THREADS_PER_BLOCK": 1024, "MAX_BLOCK_DIM_X": 1024, "MAX_BLOCK_DIM_Y": 1024, "MAX_BLOCK_DIM_Z": 64,
     "MAX_GRID_DIM_X": 2**31 - 1, "MAX_GRID_DIM_Y": 65535, "MAX_GRID_DIM_Z": 65535,
@@ -39,7 +45,10 @@ def cubin(source: str, entry: str, arch: str) -> bytes:
 
 
 class FakeDriver:
-    """The module `cuda.bindings.driver` of a machine with one device of the architecture `arch`."""
+    """The module `cuda.bindings.driver` of a machine with devices of the architecture `arch`.
+
+    Each thread has a current context; `alive` counts what was handed out and not destroyed, by its kind.
+    """
 
     CUresult = Status
     CUfunction_attribute = SimpleNamespace(
@@ -49,7 +58,14 @@ class FakeDriver:
     registers = 32  # of a thread, in all kernels
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1)
 
-    def __init__(self, arch: str = "sm_80", total: int = 1 << 30) -> None:
+    def __init__(self, arch: str = "sm_80", total: int = 1 << 30, devices: int = 1) -> None:
+        self.devices = devices
+        self.alive: Counter[str] = Counter()
+        self.retained: Counter[int] = Counter()  # contexts, by their devices
+        self.places: dict[int, str] = {}  # the context of each piece of memory
+        self.contexts = threading.local()
+        self.is_broken = False  # by a kernel: until the context is reset
+        self.breaks = False  # the next kernel does
         major, minor = int(arch[3:-1]), int(arch[-1])
         self.arch, self.total = arch, total
         self.attributes = {**ATTRIBUTES, "COMPUTE_CAPABILITY_MAJOR": major, "COMPUTE_CAPABILITY_MINOR": minor}
@@ -59,7 +75,6 @@ class FakeDriver:
         self._captured: list[Callable[[], None]] | None = None
         self.fails: set[str] = set()  # functions that fail
         self.seconds, self.kernel_seconds, self.gap_seconds = 0.0, 1e-5, 0.0
-        self.events = 0  # that there are
         self._is_idle = True
         self._is_spoilt = False  # the graph that is captured: by a call that may wait for the device
 
@@ -74,9 +89,16 @@ class FakeDriver:
             _require_arguments(name, args)
             self.commands.append(name)
             try:
+                if not name.startswith(_WITHOUT_CONTEXT):
+                    if self.context is None:
+                        return (_NO_CONTEXT,)
+                    if self.is_broken:
+                        return (_ILLEGAL,)
                 if name in self.fails:
                     raise ValueError
                 value = method(self, *args)
+                if self.is_broken and not name.startswith(_WITHOUT_CONTEXT):
+                    return (_ILLEGAL,)
             except LookupError:
                 return (_NO_IMAGE,)
             except ValueError:
@@ -91,23 +113,60 @@ class FakeDriver:
         pass
 
     def _cuDeviceGetCount(self) -> int:
-        return 1
+        return self.devices
 
     def _cuDeviceGet(self, number: int) -> int:
+        if number >= self.devices:
+            raise ValueError
         return number
 
     def _cuDeviceGetName(self, length: int, device: int) -> bytes:
-        return b"NVIDIA Pretended\0"
+        return b"NVIDIA Pretended\0" if self.devices == 1 else f"NVIDIA Pretended {device}\0".encode()
 
     def _cuDevicePrimaryCtxRetain(self, device: int) -> str:
-        return "context"
+        self.retained[device] += 1
+        return f"context {device}"
 
-    def _cuCtxSetCurrent(self, context: Any) -> None:
-        if context != "context":
+    def _cuDevicePrimaryCtxRelease(self, device: int) -> None:
+        if not self.retained[device]:
+            raise ValueError
+        self.retained[device] -= 1
+
+    def _cuDevicePrimaryCtxReset(self, device: int) -> None:
+        """All that is in the context is gone."""
+        self.is_broken = False
+        for address in [a for a, context in self.places.items() if context == f"context {device}"]:
+            del self.memory[address], self.places[address]
+        self.alive.clear()
+
+    @property
+    def context(self) -> str | None:
+        """The current context of this thread."""
+        stack = getattr(self.contexts, "stack", [])
+        return stack[-1] if stack else None
+
+    def _require(self, context: Any) -> None:
+        if context not in {f"context {device}" for device, count in self.retained.items() if count}:
             raise ValueError
 
-    def _cuStreamCreate(self, flags: int) -> str:
-        return STREAM
+    def _cuCtxSetCurrent(self, context: Any) -> None:
+        self._require(context)
+        self.contexts.stack = [*getattr(self.contexts, "stack", [])[:-1], context]
+
+    def _cuCtxPushCurrent(self, context: Any) -> None:
+        self._require(context)
+        self.contexts.stack = [*getattr(self.contexts, "stack", []), context]
+
+    def _cuCtxPopCurrent(self) -> str | None:
+        *self.contexts.stack, context = self.contexts.stack
+        return str(context)
+
+    def _cuStreamCreate(self, flags: int) -> Any:
+        self.alive["stream"] += 1
+        return Stream(self.context)
+
+    def _cuStreamDestroy(self, stream: Any) -> None:
+        self.alive["stream"] -= 1
 
     def _cuDeviceTotalMem(self, device: int) -> int:
         return self.total
@@ -127,11 +186,14 @@ class FakeDriver:
         begin = -room.ctypes.data % 256
         array = room[begin : begin + nbytes]
         self.memory[array.ctypes.data] = array
+        self.places[array.ctypes.data] = str(self.context)
         return int(array.ctypes.data)
 
     def _cuMemFree(self, address: int) -> None:
         self._is_spoilt = self._captured is not None
-        del self.memory[address]
+        if self.places[address] != self.context:
+            raise ValueError
+        del self.memory[address], self.places[address]
 
     def bytes_at(self, address: int, nbytes: int) -> Any:
         """The device's memory from an address on; ValueError where that is no memory of the device."""
@@ -172,7 +234,11 @@ class FakeDriver:
         if not runs_on(arch, self.arch):
             raise LookupError
         words = len(_parameters(source, entry))
+        self.alive["module"] += 1
         return SimpleNamespace(run=simulated(source, entry), entry=entry, words=words, shared_most=48 << 10)
+
+    def _cuModuleUnload(self, module: Any) -> None:
+        self.alive["module"] -= 1
 
     def _cuModuleGetFunction(self, module: Any, name: bytes) -> Any:
         if name.decode() != module.entry:
@@ -199,6 +265,12 @@ class FakeDriver:
         if shared > kernel.shared_most:
             raise ValueError
 
+        if stream.context != self.context:
+            raise ValueError
+        if self.breaks:
+            self.is_broken, self.breaks = True, False
+            return
+
         def command() -> None:
             kernel.run((gx, gy, gz), (bx, by, bz), words, shared)
             self.seconds += self.kernel_seconds
@@ -219,10 +291,18 @@ class FakeDriver:
         graph, self._captured = self._captured, None
         if self._is_spoilt:
             raise ValueError
+        self.alive["graph"] += 1
         return graph
 
+    def _cuGraphDestroy(self, graph: Any) -> None:
+        self.alive["graph"] -= 1
+
     def _cuGraphInstantiate(self, graph: Any, flags: int) -> Any:
+        self.alive["executable graph"] += 1
         return graph
+
+    def _cuGraphExecDestroy(self, graph: Any) -> None:
+        self.alive["executable graph"] -= 1
 
     def _cuGraphLaunch(self, graph: Sequence[Callable[[], None]], stream: int) -> None:
         self._begin()
@@ -232,7 +312,7 @@ class FakeDriver:
     # -- events
 
     def _cuEventCreate(self, flags: int) -> Any:
-        self.events += 1
+        self.alive["event"] += 1
         return SimpleNamespace(at=None)
 
     def _cuEventRecord(self, event: Any, stream: int) -> None:
@@ -244,7 +324,18 @@ class FakeDriver:
         return float(end.at - begin.at) * 1e3
 
     def _cuEventDestroy(self, event: Any) -> None:
-        self.events -= 1
+        self.alive["event"] -= 1
+
+
+class Stream(int):
+    """A stream of a context; DLPack calls it by its number."""
+
+    context: str | None
+
+    def __new__(cls, context: str | None) -> Stream:
+        made = super().__new__(cls, STREAM)
+        made.context = context
+        return made
 
 
 def _host(address: int, nbytes: int) -> Any:
@@ -285,7 +376,7 @@ def plugged(arch: str = "sm_80", **about: Any) -> Iterator[FakeDriver]:
         patch.setattr(driver, "bindings", lambda: fake)
         patch.setattr(driver, "cubins", cubins)
         patch.setattr(compile_pool, "cubins", cubins)
-        patch.setattr(devices, "_opened", devices._opened.__wrapped__)
+        patch.setattr(devices, "_OPENED", {})
         patch.delenv(devices.VARIABLE, raising=False)
         yield fake
 
@@ -296,7 +387,10 @@ class Tensor:
     def __init__(
         self, fake: FakeDriver, array: np.ndarray[Any, Any], device: tuple[int, int] = (2, 0), skip: int = 0
     ) -> None:
+        _, context = fake.cuDevicePrimaryCtxRetain(device[1])
+        fake.cuCtxPushCurrent(context)
         _, self.base = fake.cuMemAlloc(array.nbytes + skip + 1)
+        fake.cuCtxPopCurrent()
         self.fake, self.shape, self.dtype, self.device, self.skip = fake, array.shape, array.dtype, device, skip
         self.streams: list[Any] = []
         self.bytes[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -267,13 +267,13 @@ def test_numbas_own_cuda_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_device_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "found", list)
     with pytest.raises(TargetError, match=r"there is no CUDA device(.|\n)*MINITVM_CUDA_DEVICE=simulator"):
-        devices._opened.__wrapped__("")
+        devices.current("h100")
 
 
 def test_a_device_of_another_name_is_refused_with_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "found", lambda: ["NVIDIA X", "NVIDIA Y"])
     with pytest.raises(TargetError, match=r"no CUDA device is called 'h100'(.|\n)*NVIDIA X\n +NVIDIA Y"):
-        devices._opened.__wrapped__("h100")
+        devices.current("h100")
 
 
 @pytest.mark.parametrize("arch", ["sm_8", "compute_80", "ampere"])

@@ -126,6 +126,7 @@ def test_detection_without_any_file(tmp_path: Path) -> None:
 
 def test_narrower_vectors_of_a_wide_machine_are_loaded_at_the_usual_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     host = CPU(vector_bits=512, vector_registers=32, l1_rate=80)
+    monkeypatch.delenv("MINITVM_CPU", raising=False)
     monkeypatch.setattr("minitvm.target.host.detect_cpu", lambda: host)
     loads = [Target(f"cpu{options}").loads for options in ("", " -width=512", " -width=256")]
     assert loads == [1.25, 1.25, 2.0]

@@ -18,7 +18,7 @@ from .timing import simulate
 class GemminiProgram(DeviceProgram):
     """An executable whose kernels are programs of the machine."""
 
-    def open_device(self) -> GemminiDevice:
+    def open_device(self, wanted: str) -> GemminiDevice:  # noqa: ARG002 (there is one of a configuration)
         return GemminiDevice(Target(self.executable.target).config)
 
 

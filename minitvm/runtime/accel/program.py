@@ -27,7 +27,7 @@ from ..device.simulated import Array, SimulatedDevice, hosted_on
 class AccelProgram(DeviceProgram):
     """An executable whose kernels are programs of the accelerator."""
 
-    def open_device(self) -> AccelDevice:
+    def open_device(self, wanted: str) -> AccelDevice:  # noqa: ARG002 (there is one of a configuration)
         return AccelDevice(Target(self.executable.target).config)
 
 

@@ -32,12 +32,13 @@ def load(
     trust: bool = False,
     key: sign.Key | None = None,
     progress: Progress | None = None,
+    device: str | int | None = None,
 ) -> GraphModule | Function:
     """The module that `export` wrote: a `GraphModule`, or a `Function` if a tir function was exported.
 
     `threads` is the size of the thread team, as in `build`. The file is signed with `key` (bytes, or a file of them;
     default: this user's key), or `trust=True` allows its code to run here without a signature. Weights stay in the
-    mapped file. `progress(done, total, name)` is called for each kernel that is compiled.
+    mapped file. `progress(done, total, name)` is called for each kernel that is compiled. `device` is as in `build`.
 
     Raises `ArtifactError` for a file that is truncated, altered, of another version or not trusted.
     """
@@ -45,18 +46,20 @@ def load(
         raise InputError(f"threads={threads}: wanted a number from 1")
     container = format.read(path, mapped=("weights",), threads=len(available_cores()))
     sign.demand_trust(container, trust, key)
-    return module_of(container, threads, progress)
+    return module_of(container, threads, progress, device)
 
 
-def module_of(container: Container, threads: int | None, progress: Progress | None = None) -> GraphModule | Function:
+def module_of(
+    container: Container, threads: int | None, progress: Progress | None = None, device: str | int | None = None
+) -> GraphModule | Function:
     """The module of an artifact whose trust was demanded."""
     with _put_together(container):
         executable = from_json(_json(container, "program"), container.sections["weights"])
         kernels = code.unpack(executable, _json(container, "code"), container.sections["machine_code"])
         kind = _KINDS[container.about["kind"]]
     if None in kernels:
-        return _recompiled(container, executable, kind, threads, progress, kernels)
-    return kind(executable, threads, progress=progress, kernels=kernels)
+        return _recompiled(container, executable, kind, threads, progress, kernels, device)
+    return kind(executable, threads, progress=progress, kernels=kernels, device=device)
 
 
 def look_at(path: str | os.PathLike[str]) -> Executable:
@@ -89,12 +92,13 @@ def _recompiled(
     threads: int | None,
     progress: Progress | None,
     kernels: Sequence[Any],
+    device: str | int | None,
 ) -> GraphModule | Function:
     from ... import __version__
 
     made_by = container.about.get("minitvm")
     try:
-        return kind(executable, threads, progress=progress, kernels=kernels)
+        return kind(executable, threads, progress=progress, kernels=kernels, device=device)
     except InternalError as error:
         if made_by == __version__:
             raise

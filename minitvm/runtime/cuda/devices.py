@@ -1,15 +1,16 @@
 """The CUDA devices of this machine, and the one on which programs run.
 
 MINITVM_CUDA_DEVICE names it by its number or by a part of its name; "simulator" is Python, which needs no device: each
-thread of a grid runs the kernel's text (`simulator`). Without it the first device is taken.
+thread of a grid runs the kernel's text (`simulator`). Without it the first device is taken. A module may be opened on
+another one: `minitvm.build(..., device=1)`.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "MINITVM_CUDA_DEVICE"
 SIMULATOR = "simulator"
+_OPENED: dict[str, Any] = {}  # devices, by their numbers
 
 
 def names() -> list[str]:
@@ -36,9 +38,19 @@ def names() -> list[str]:
     return found()
 
 
-def current() -> Any:
-    """The device on which programs run, as `runtime.device.Device`; raises `TargetError` where there is none."""
-    return _opened(os.environ.get(VARIABLE, "").strip().lower())
+def current(wanted: str = "") -> Any:
+    """The device on which programs run, as `runtime.device.Device`; raises `TargetError` where there is none.
+
+    `wanted` is its number or a part of its name; "" is what the variable names, or the first. A device whose driver
+    accepts nothing since a kernel failed is reset, and opened again.
+    """
+    name = (wanted or os.environ.get(VARIABLE, "")).strip().lower()
+    key = SIMULATOR if name == SIMULATOR else str(_number(name))
+    if key in _OPENED and _OPENED[key].lost:
+        _OPENED.pop(key).reset()
+    if key not in _OPENED:
+        _OPENED[key] = _opened(key)
+    return _OPENED[key]
 
 
 def memory(where: tuple[int, int]) -> Any:
@@ -49,6 +61,9 @@ def memory(where: tuple[int, int]) -> Any:
     if where[0] != dlpack.CUDA:
         return None
     device = current()
+    if device.dlpack != where and device.dlpack[0] == dlpack.CUDA:
+        with suppress(TargetError):
+            device = current(str(where[1]))
     if device.dlpack != where:
         raise TargetError(
             f"it lies on {dlpack.place_name(where)}, and programs run on {device.name}\n  try:    {VARIABLE}={where[1]}"
@@ -56,13 +71,12 @@ def memory(where: tuple[int, int]) -> Any:
     return device
 
 
-@functools.cache
-def _opened(wanted: str) -> Any:
-    if wanted == SIMULATOR:
+def _opened(key: str) -> Any:
+    if key == SIMULATOR:
         return SimulatedDevice()
     from .driver import CudaDevice
 
-    return CudaDevice(_number(wanted))
+    return CudaDevice(int(key))
 
 
 def at_hand(target: Target) -> Target:
@@ -93,7 +107,7 @@ def _number(wanted: str) -> int:
     number = next((n for n, name in enumerate(devices) if wanted in name.lower()), None)
     if number is None:
         listed = "\n          ".join(devices)
-        raise TargetError(f"no CUDA device is called {wanted!r}, which {VARIABLE} names\n  found:  {listed}")
+        raise TargetError(f"no CUDA device is called {wanted!r}, as {VARIABLE} or device= says\n  found:  {listed}")
     return number
 
 
@@ -101,7 +115,7 @@ class SimulatedDevice:
     """Kernels run by Python, in the memory of this process."""
 
     name, target = "simulator of CUDA", "cuda"
-    arch = ""
+    arch = lost = ""
     limits = Limits(1024, (1024, 1024, 64), piece=1 << 40, units=1, blocks=(2**31 - 1, 65535, 65535))
     errors: tuple[type[Exception], ...] = (KernelFault,)
 

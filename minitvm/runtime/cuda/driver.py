@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +20,7 @@ from ...garbage import not_collected
 from ...target import Target, find_kind
 from .. import dlpack
 from ..device.device import Bytes, Launch, Limits, Place, Shape, words_of
+from ..device.owned import Owned, Owner
 from .architectures import compiled_for, compute_capability
 from .compile_pool import cubins
 from .compiler import needs
@@ -27,11 +31,26 @@ if TYPE_CHECKING:
 
 LANGUAGE = "numba-cuda"
 _SPECIFIC = {"sm_90": "sm_90a"}  # of a device's architecture: the one with what only that has
+_SERIAL = count()  # of devices that were opened
 SHARED_BYTES = 48 << 10  # of shared storage a launch may give to any block
 
 
+# After these the driver destroys nothing and accepts nothing: the context, with all memory in it, is lost.
+STICKY = frozenset(
+    f"CUDA_ERROR_{name}" for name in (
+        "ILLEGAL_ADDRESS", "ILLEGAL_INSTRUCTION", "MISALIGNED_ADDRESS", "INVALID_ADDRESS_SPACE", "INVALID_PC",
+        "HARDWARE_STACK_ERROR", "LAUNCH_FAILED", "LAUNCH_TIMEOUT", "ASSERT", "ECC_UNCORRECTABLE",
+        "CONTEXT_IS_DESTROYED",
+    )
+)  # fmt: skip
+
+
 class CudaError(Exception):
-    """What the driver says of a command that failed."""
+    """What the driver says of a command that failed; `status` is its name of the error."""
+
+    def __init__(self, text: str, status: str = "") -> None:
+        super().__init__(text)
+        self.status = status
 
 
 def bindings() -> Any:
@@ -66,7 +85,7 @@ def _checked(driver: Any, result: tuple[Any, ...]) -> Any:
     status, *values = result
     if status:  # CUDA_SUCCESS is 0
         _, text = driver.cuGetErrorString(status)
-        raise CudaError(f"{status.name}: {text.decode() if isinstance(text, bytes) else text}")
+        raise CudaError(f"{status.name}: {text.decode() if isinstance(text, bytes) else text}", status.name)
     return values[0] if len(values) == 1 else tuple(values)
 
 
@@ -99,12 +118,17 @@ class Memory:
     """Memory of the device, freed with this object."""
 
     def __init__(self, device: CudaDevice, nbytes: int) -> None:
-        self._device = device
+        self.device = device  # which lives as long as its memory
         self.address = int(device.call("cuMemAlloc", nbytes))
+        self.free = device.owner.take(self, self.address, device.driver.cuMemFree)
 
-    def __del__(self) -> None:
-        if hasattr(self, "address"):
-            self._device.driver.cuMemFree(self.address)
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A kernel, and the module that has its code."""
+
+    handle: Any
+    module: Owned
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +147,18 @@ class CudaDevice:
         self.driver = bindings()
         self.call("cuInit", 0)
         self.number = number
-        handle = self.call("cuDeviceGet", number)
+        self.lost = ""  # the words of the error after which the driver accepts nothing
+        self.handle = handle = self.call("cuDeviceGet", number)
         self.name = _name(self.driver, handle)
         self.context = self.call("cuDevicePrimaryCtxRetain", handle)
+        self.owner = Owner(partial(_entered, self.driver, self.context))
+        self._end = weakref.finalize(self, _released, self.owner, self.driver.cuDevicePrimaryCtxRelease, handle)
         self.enter()
-        self.identity = self.dlpack = (dlpack.CUDA, number)
-        self.queue = self.call("cuStreamCreate", 1)  # it does not wait for the default stream
+        self.dlpack = (dlpack.CUDA, number)
+        self.identity = (*self.dlpack, next(_SERIAL))  # memory is lost with the context
+        # It does not wait for the default stream.
+        self._stream = Owned(self.owner, self.call("cuStreamCreate", 1), self.driver.cuStreamDestroy)
+        self.queue = self._stream.handle
         self.arch = f"sm_{self._attribute(handle, 'COMPUTE_CAPABILITY_MAJOR')}" + str(
             self._attribute(handle, "COMPUTE_CAPABILITY_MINOR")
         )
@@ -150,7 +180,26 @@ class CudaDevice:
 
     def call(self, function: str, *args: Any) -> Any:
         """A function of the driver; raises `CudaError` with the driver's words where it fails."""
-        return _checked(self.driver, getattr(self.driver, function)(*args))
+        return self._values(getattr(self.driver, function)(*args))
+
+    def _values(self, result: tuple[Any, ...]) -> Any:
+        try:
+            return _checked(self.driver, result)
+        except CudaError as error:
+            if error.status in STICKY:
+                self.lost = self.lost or str(error)
+            raise
+
+    def close(self) -> None:
+        """Free all that this device was asked for; its programs and arrays cannot be used afterwards."""
+        self.lost = self.lost or "it was closed"
+        self._end()
+
+    def reset(self) -> None:
+        """Have the driver forget an error after which it accepts nothing. All memory of the device is lost with it."""
+        self.owner.lose()
+        self.driver.cuDevicePrimaryCtxReset(self.handle)
+        self.close()
 
     def compiled(self, executable: Executable, progress: Progress | None, codes: Sequence[Cubins] | None) -> list[Any]:
         """The functions of the kernels' cubins: those of an artifact, or compiled here, which the disk keeps."""
@@ -158,14 +207,16 @@ class CudaDevice:
             if kernel.language != LANGUAGE:
                 raise TargetError(f"kernel {kernel.name} is written in {kernel.language}; this runtime runs {LANGUAGE}")
         self.enter()
-        loaded: dict[bytes, Any] = {}
-        functions = []
+        loaded: dict[bytes, Owned] = {}
+        functions: list[Function] = []
         for kernel, code in zip(executable.kernels, self._codes(executable, progress, codes), strict=True):
             try:
                 if code not in loaded:
-                    loaded[code] = self.call("cuModuleLoadData", code)
-                functions.append(self.call("cuModuleGetFunction", loaded[code], kernel.entry.encode()))
-                self._allow_shared(functions[-1], kernel)
+                    image = self.call("cuModuleLoadData", code)
+                    loaded[code] = Owned(self.owner, image, self.driver.cuModuleUnload)
+                handle = self.call("cuModuleGetFunction", loaded[code].handle, kernel.entry.encode())
+                self._allow_shared(handle, kernel)
+                functions.append(Function(handle, loaded[code]))
             except CudaError as error:
                 raise TargetError(f"{self.name} does not take kernel {kernel.name}: {error}") from None
         return functions
@@ -225,13 +276,17 @@ class CudaDevice:
     has_addresses = True
 
     def enter(self) -> None:
+        if self.lost:
+            raise CudaError(
+                f"the device lost what the program has there ({self.lost})\n  try:    build or load it again"
+            )
         self._quickly(self.driver.cuCtxSetCurrent, self.context)
 
     def _quickly(self, function: Callable[..., Any], *args: Any) -> None:
         """A function of the driver without values, in the path of every run; as `call`."""
         (status,) = function(*args)
         if status:
-            _checked(self.driver, (status,))
+            self._values((status,))
 
     def over_host(self, address: int, nbytes: int) -> Any:
         raise NotImplementedError
@@ -262,15 +317,16 @@ class CudaDevice:
         self.call("cuMemcpyDtoDAsync", _address(to), _address(source), nbytes, self.queue)
 
     def launch(self, kernel: Any, about: Kernel, values: Sequence[Any], shape: Shape) -> Launch:
-        self._check_registers(kernel, about.name, shape)
+        function = kernel.handle
+        self._check_registers(function, about.name, shape)
         words = np.array(words_of(values, about, _address), np.int64)
         pointers = words.ctypes.data + 8 * np.arange(len(words), dtype=np.uint64)
         place, launch = pointers.ctypes.data, self.driver.cuLaunchKernel
 
         def queue() -> None:
-            self._quickly(launch, kernel, *shape.blocks, *shape.threads, about.shared_bytes, self.queue, place, 0)
+            self._quickly(launch, function, *shape.blocks, *shape.threads, about.shared_bytes, self.queue, place, 0)
 
-        queue.words = words, pointers  # type: ignore[attr-defined] # what the driver reads
+        queue.words = words, pointers, kernel.module  # type: ignore[attr-defined] # what the driver reads
         return queue
 
     def finish(self) -> None:
@@ -288,23 +344,41 @@ class CudaDevice:
                 queue()
             finally:
                 graph = self.call("cuStreamEndCapture", self.queue)
-        ready = self.call("cuGraphInstantiate", graph, 0)
-        return partial(self._quickly, self.driver.cuGraphLaunch, ready, self.queue)
+        try:
+            ready = Owned(self.owner, self.call("cuGraphInstantiate", graph, 0), self.driver.cuGraphExecDestroy)
+        finally:
+            self.driver.cuGraphDestroy(graph)
+        return lambda: self._quickly(self.driver.cuGraphLaunch, ready.handle, self.queue)
 
     def timed(self, before: Callable[[], None], queue: Callable[[], None]) -> float:
         """Seconds between two events on the stream."""
         self.enter()
-        events = [self.call("cuEventCreate", 0) for _ in range(2)]
-        try:
-            before()
-            self.call("cuEventRecord", events[0], self.queue)
-            queue()
-            self.call("cuEventRecord", events[1], self.queue)
-            self.finish()
-            return float(self.call("cuEventElapsedTime", *events)) * 1e-3
-        finally:
-            for event in events:
-                self.driver.cuEventDestroy(event)
+        begin, end = (Owned(self.owner, self.call("cuEventCreate", 0), self.driver.cuEventDestroy) for _ in range(2))
+        before()
+        self.call("cuEventRecord", begin.handle, self.queue)
+        queue()
+        self.call("cuEventRecord", end.handle, self.queue)
+        self.finish()
+        seconds = float(self.call("cuEventElapsedTime", begin.handle, end.handle)) * 1e-3
+        begin.free()
+        end.free()
+        return seconds
+
+
+@contextmanager
+def _entered(driver: Any, context: Any) -> Iterator[None]:
+    """The context is this thread's for a while: what another library made current is so again afterwards."""
+    driver.cuCtxPushCurrent(context)
+    try:
+        yield
+    finally:
+        driver.cuCtxPopCurrent()
+
+
+def _released(owner: Owner, release: Callable[[Any], Any], handle: Any) -> None:
+    """Free what a device's owner has, and give its context back."""
+    owner.close()
+    release(handle)
 
 
 def _address(place: Place) -> int:

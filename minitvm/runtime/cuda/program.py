@@ -10,6 +10,6 @@ from .devices import current
 class CudaProgram(DeviceProgram):
     """An executable whose kernels Numba CUDA compiles; a run is one launch of a graph, where the device has graphs."""
 
-    def open_device(self) -> Device:
-        device: Device = current()
+    def open_device(self, wanted: str) -> Device:
+        device: Device = current(wanted)
         return device

@@ -39,9 +39,10 @@ class DeviceProgram:
         workers: int | None = None,  # noqa: ARG002 (the device's compiler decides)
         progress: Progress | None = None,
         kernels: Sequence[Any] | None = None,
+        device: str = "",
     ) -> None:
         self.executable = executable
-        self.device = self.open_device()
+        self.device = self.open_device(device)
         self.threads = self.device.limits.units
         self.host = HostSide(executable, threads, kernels)
         self.kernels = self._compiled(progress, kernels)
@@ -65,8 +66,11 @@ class DeviceProgram:
         """The executable's states, on the device."""
         return self.memory.arrays
 
-    def open_device(self) -> Device:
-        """The device on which programs of this kind run; raises `TargetError` where there is none."""
+    def open_device(self, wanted: str) -> Device:
+        """The device of that number or name, "" for the one on which programs of this kind run.
+
+        Raises `TargetError` where there is none.
+        """
         raise NotImplementedError
 
     def allocated(self, nbytes: int, what: str) -> Any:

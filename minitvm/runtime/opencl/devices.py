@@ -103,9 +103,9 @@ def names() -> list[str]:
     return [_described(handle) for handle in available()]
 
 
-def current() -> Device:
-    """The device on which programs run; raises `TargetError` where there is none."""
-    return _opened(os.environ.get(VARIABLE, ""))
+def current(wanted: str = "") -> Device:
+    """The device on which programs run, or that of a name; raises `TargetError` where there is none."""
+    return _opened(wanted or os.environ.get(VARIABLE, ""))
 
 
 @functools.cache
@@ -122,7 +122,7 @@ def _opened(wanted: str) -> Device:
     handle = _chosen(cl, devices, wanted.lower())
     if handle is None:
         listed = "\n          ".join(map(_described, devices))
-        raise TargetError(f"no OpenCL device is called {wanted!r}, which {VARIABLE} names\n  found:  {listed}")
+        raise TargetError(f"no OpenCL device is called {wanted!r}, as {VARIABLE} or device= says\n  found:  {listed}")
     context = cl.Context([handle])
     return Device(handle, context, cl.CommandQueue(context, handle))
 

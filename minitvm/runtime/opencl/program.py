@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class OpenCLProgram(DeviceProgram):
     """An executable whose kernels the device's driver compiles."""
 
-    def open_device(self) -> OpenCLDevice:
-        return opened()
+    def open_device(self, wanted: str) -> OpenCLDevice:
+        return opened(wanted)
 
 
 class OpenCLDevice:
@@ -179,9 +179,9 @@ class OpenCLDevice:
             self._queue, self._is_timed, self._events = self.opened.queue, False, []
 
 
-def opened() -> OpenCLDevice:
-    """The device on which programs run; raises `TargetError` where there is none."""
-    return OpenCLDevice(current())
+def opened(wanted: str = "") -> OpenCLDevice:
+    """The device on which programs run, or the one of that name; raises `TargetError` where there is none."""
+    return OpenCLDevice(current(wanted))
 
 
 def scalar(value: Any, param: KernelParam) -> Any:

@@ -163,8 +163,8 @@ DRIVER = Faults("driver of CUDA", "minitvm.runtime.cuda.driver", [PRETENDED])
 DRIVER.edit(
     "all kernels are the first one",
     "CudaDevice.compiled",
-    "loaded[code], kernel.entry",
-    "next(iter(loaded.values())), kernel.entry",
+    "loaded[code].handle, kernel.entry",
+    "next(iter(loaded.values())).handle, kernel.entry",
 )
 DRIVER.edit("what is recorded is run while it is", "CudaDevice.recorded", "                queue()\n",
             "                queue()\n                self.finish()\n")  # fmt: skip

@@ -222,8 +222,8 @@ CLOCK.edit("the time is that of a group", "Clock.__call__", "/ count", "")
 
 EVENTS = Faults("events of CUDA", "minitvm.runtime.cuda.driver", [on_devices()])
 EVENTS.edit("milliseconds are seconds", "CudaDevice.timed", "* 1e-3", "")
-EVENTS.edit("events stay", "CudaDevice.timed", "self.driver.cuEventDestroy(event)", "pass")
-EVENTS.edit("the clock begins too early", "CudaDevice.timed", "            before()\n", "")
+EVENTS.edit("events stay", "CudaDevice.timed", "self.driver.cuEventDestroy)", "lambda event: None)")
+EVENTS.edit("the clock begins too early", "CudaDevice.timed", "        before()\n", "")
 
 NEAR = Faults("bytes near to a machine", "minitvm.target.machines", [ran()])
 NEAR.edit("one core's cache is enough", "CPU.near_bytes", "2 * self.l2.size * self.cores", "2 * self.l2.size")

@@ -1,0 +1,61 @@
+"""Objects that a driver hands out, such as memory, streams, modules and graphs: each has an owner that frees it.
+
+    owner = Owner(context)
+    stream = Owned(owner, create_stream(), destroy_stream)    # freed with `stream`, or by `owner.close()`
+
+An object is freed when its last reference is gone, in whichever thread that happens; when its owner is closed; or at
+the end of the process. pyopencl frees the objects of its drivers itself, in the same way.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+
+class Owner:
+    """The objects of one device that are alive. `entered` makes the driver's context current while one is freed."""
+
+    def __init__(self, entered: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._entered = entered
+        self._ends: dict[int, Any] = {}  # what frees each object, by a number, the oldest first
+        self._count = 0
+        self.is_lost = False
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def take(self, thing: Any, handle: Any, free: Callable[[Any], Any]) -> Callable[[], Any]:
+        """Free a handle when `thing` is gone; returns a function that frees it now. It is freed once."""
+        self._count += 1
+        end = weakref.finalize(thing, self._free, self._count, handle, free)
+        self._ends[self._count] = end
+        return end
+
+    def _free(self, number: int, handle: Any, free: Callable[[Any], Any]) -> None:
+        del self._ends[number]
+        if not self.is_lost:
+            with self._entered():
+                free(handle)
+
+    def close(self) -> None:
+        """Free what is alive, the newest first: a kernel goes before its module, and that before the stream."""
+        for end in reversed(list(self._ends.values())):
+            end()
+
+    def lose(self) -> None:
+        """The driver has destroyed all objects: free none of them again."""
+        self.is_lost = True
+        self.close()
+
+
+class Owned:
+    """An object of a driver, by the handle that the driver's functions take."""
+
+    __slots__ = ("__weakref__", "free", "handle")
+
+    def __init__(self, owner: Owner, handle: Any, free: Callable[[Any], Any]) -> None:
+        self.handle = handle
+        self.free = owner.take(self, handle, free)
