@@ -144,7 +144,7 @@ def indices_fit() -> None:
 
 def cubins_come_back() -> None:
     with plugged():
-        executable = minitvm.lower(network(), target="cuda", stop_at="executable")
+        executable = minitvm.lower(network(), target="cuda -arch=sm_75", stop_at="executable")
         about, data = machine_code.pack(executable, ["sm_75", "sm_90"])
         codes = machine_code.unpack(json.loads(json.dumps(about)), memoryview(data), len(executable.kernels)) or []
         for kernel, code in zip(executable.kernels, codes, strict=True):
