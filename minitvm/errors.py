@@ -141,6 +141,22 @@ def verification_asked() -> bool:
     return not _unverified.get() and os.environ.get("MINITVM_VERIFY", "0") not in ("", "0")
 
 
+@contextmanager
+def needed(purpose: str, *tries: str) -> Iterator[None]:
+    """Report a package that is not installed as a `MissingExtra` that says what it is needed for, and the way out.
+
+    The body may import packages late; `tries` are further ways out. Modules of minitvm itself are no such packages.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if isinstance(error, MissingExtra) or package in ("", "minitvm"):
+            raise
+        headline = f"{package} is not installed, and it is needed {purpose}"
+        raise MissingExtra(report(headline, tries=[f"pip install {package}", *tries])) from None
+
+
 def missing_extra(package: str, extra: str) -> MissingExtra:
     """The one sentence for an optional dependency that is not there."""
     return MissingExtra(f"{package} is not installed: run  pip install 'minitvm[{extra}]'")

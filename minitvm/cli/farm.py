@@ -73,4 +73,6 @@ def _list(options: argparse.Namespace) -> int:
     with Farm(options.address, key=options.key, security=security(options)) as farm:
         for name, tags in sorted(farm.all_workers().items()):
             print(f"{name:<28} {'; '.join(tags)}")
+        for name, version in sorted(farm.other_versions().items()):
+            print(f"{name:<28} gets no work, because it is of another version: {version}")
     return 0

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from ..errors import ExecutionError, InputError, report
 from ..runtime.artifact import sign
-from .message import signed
+from .message import VERSION, other_version, signed, version
 from .worker import ANYONE, TIMEOUT, distributed, unreachable, work
 
 PATIENCE = 60.0  # seconds without any worker, after which a farm is given up
@@ -69,16 +69,28 @@ class Farm:
             self._client.close(timeout=2)
 
     def all_workers(self) -> dict[str, list[str]]:
-        """The tags of each worker of ours, by its name."""
+        """The tags of each worker of our version, by its name."""
+        return {
+            name: [tag for tag in tags if tag not in (ANYONE, version())]
+            for name, tags in self._all_tags().items()
+            if version() in tags
+        }
+
+    def other_versions(self) -> dict[str, str]:
+        """The version of each worker of another one, by its name. It gets no work."""
+        return {
+            name: next((tag for tag in tags if tag.startswith(VERSION)), "an older version")
+            for name, tags in self._all_tags().items()
+            if version() not in tags
+        }
+
+    def _all_tags(self) -> dict[str, list[str]]:
+        """The resources of each worker of minitvm, by its name."""
         try:
             infos = self._client.scheduler_info(n_workers=-1)["workers"].values()
         except Exception as error:
             raise self._lost(error) from None
-        return {
-            str(info["name"]): [tag for tag in info["resources"] if tag != ANYONE]
-            for info in infos
-            if ANYONE in info.get("resources", {})
-        }
+        return {str(info["name"]): list(info["resources"]) for info in infos if ANYONE in info.get("resources", {})}
 
     def workers(self) -> list[str]:
         """The names of the workers that have the tag."""
@@ -122,7 +134,7 @@ class Farm:
 
     def _submit(self, request: bytes) -> Any:
         try:
-            future = self._client.submit(work, request, pure=False, resources={self.tag: 1})
+            future = self._client.submit(work, request, pure=False, resources={self.tag: 1, version(): 1})
         except Exception as error:
             raise self._lost(error) from None
         future.add_done_callback(lambda _: self._ended.set())
@@ -153,6 +165,10 @@ class Farm:
         return ExecutionError(f"the scheduler at {self.address} is gone{why}; what was finished is kept")
 
     def _no_worker(self) -> str:
+        others = self.other_versions()
+        if others and not self.all_workers():
+            found = "; ".join(f"{name}: {theirs}" for name, theirs in sorted(others.items()))
+            return other_version(found, f"each worker at {self.address}")
         tags = sorted({tag for tags in self.all_workers().values() for tag in tags})
         if self.tag == ANYONE:
             return f"no worker of minitvm at {self.address}: start some with `minitvm worker {self.address}`"

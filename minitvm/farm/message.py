@@ -1,4 +1,4 @@
-"""What travels to a worker: the name of a function from bytes to bytes, its argument, and a signature over both.
+"""What travels to a worker: our version, the name of a function from bytes to bytes, its argument, and a signature.
 
 The signature is HMAC-SHA256 (RFC 2104) with the key that signs artifacts (`runtime.artifact.sign`), as the artifacts
 within are signed: one key, Python's own `hmac`, no other library. Whoever has the key can run code on all workers, and
@@ -16,19 +16,41 @@ from typing import Any
 
 from ..errors import ArtifactError, report
 
+VERSION = "minitvm "  # what the text of a version begins with
 _PURPOSE = b"minitvm farm\0"  # a signature of an artifact cannot be used for a request
+_PROTOCOL = 2  # one more whenever requests or replies change
 _SIGNATURE = hashlib.sha256().digest_size
 _LENGTH = struct.Struct("<Q")
 
 
+def version() -> str:
+    """The version that both sides must have. It is also a resource that Dask's scheduler knows each worker by."""
+    from .. import __version__
+
+    return f"{VERSION}{__version__}, protocol {_PROTOCOL}"
+
+
+def other_version(found: str, side: str) -> str:
+    """The message for two sides of different versions; `side` is the one with the version `found`."""
+    return report(
+        f"{side} is of another version of minitvm",
+        wanted=version(),
+        found=found,
+        tries=["the same version of minitvm on this machine and on all boards (`minitvm worker` prints its own)"],
+    )
+
+
 def signed(function: str, argument: bytes, key: bytes) -> bytes:
     """A request for `function` ("module:function")."""
-    body = function.encode() + b"\0" + argument
+    body = b"\0".join([version().encode(), function.encode(), argument])
     return _signature(body, key) + body
 
 
 def checked(request: bytes, key: bytes) -> tuple[str, bytes]:
-    """The function and the argument of a request; raises `ArtifactError` unless it was signed with `key`."""
+    """The function and the argument of a request.
+
+    Raises `ArtifactError` unless it was signed with `key`, and for one of another version.
+    """
     signature, body = request[:_SIGNATURE], request[_SIGNATURE:]
     if not hmac.compare_digest(signature, _signature(body, key)):
         raise ArtifactError(
@@ -38,7 +60,11 @@ def checked(request: bytes, key: bytes) -> tuple[str, bytes]:
                 tries=["the same key file for `minitvm worker --key FILE` and for who sends work (`--key FILE`)"],
             )
         )
-    name, _, argument = body.partition(b"\0")
+    theirs, _, work = body.partition(b"\0")
+    if theirs != version().encode():
+        text = theirs.decode(errors="replace")
+        raise ArtifactError(other_version(text if text.startswith(VERSION) else "an older version", "who sends work"))
+    name, _, argument = work.partition(b"\0")
     return name.decode(), argument
 
 

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +20,7 @@ from ..errors import ArtifactError, ExecutionError, InputError, MinitvmError, mi
 from ..runtime.artifact import sign
 from ..target import Target
 from ..workers.process import function
-from .message import checked
+from .message import checked, version
 
 KEY = "MINITVM_FARM_KEY"  # the environment variable by which a nanny names the key's file to its worker
 ANYONE = "minitvm"  # a resource that all workers have, whatever their target
@@ -36,6 +37,7 @@ def work(request: bytes) -> bytes:
         key = worker_key()
         name, argument = checked(request, key)
     except MinitvmError as error:
+        print(error, file=sys.stderr)  # at the board too
         return b"\1" + str(error).encode()
     try:
         reply = b"\0" + _named(name)(argument)
@@ -93,11 +95,11 @@ async def _serve(address: str, target: Target, security: Any, folder: str, ready
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await _reached(address, security)
     nanny = dask.Nanny(
-        address, nthreads=1, resources={str(target): 1, ANYONE: 1}, security=security, memory_limit=0,
+        address, nthreads=1, resources={str(target): 1, ANYONE: 1, version(): 1}, security=security, memory_limit=0,
         name=f"{socket.gethostname()}-{os.getpid()}", local_directory=folder, dashboard_address=None,
     )  # fmt: skip
     async with nanny:
-        ready(f"ready: {nanny.name} at {address} for {target}")
+        ready(f"ready: {nanny.name} at {address} for {target} ({version()})")
         ended = asyncio.create_task(nanny.finished())
         await asyncio.wait([ended, asyncio.create_task(stop.wait())], return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():

@@ -12,10 +12,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..backend import get
-from ..errors import InputError, Unsupported
+from ..errors import InputError, Unsupported, needed
 from ..events import Listener
 from ..executable import Executable
 from .shapes import Bindings
+
+# A way out where a compiler is missing: an artifact has machine code for one kind of CPU.
+ONLY_RUN = "an artifact that was exported on a machine with this CPU, by this version: it needs NumPy alone"
 
 Progress = Callable[[int, int, str], None]  # (kernels done, their total, the name of the last one)
 
@@ -99,15 +102,17 @@ def open_program(
 
     `device` chooses among several devices of a kind, by its number or a part of its name.
     """
-    backend = get(executable.target)
-    options = {} if device is None else {"device": str(device)}
-    if options and backend.part("opened") is None:
-        raise InputError(
-            f"device={device!r}: a program for {backend.kind} runs on this machine's\n  try:    no device="
+    machine = executable.target.split()[0]
+    with needed(f"to prepare {executable.name} for this machine ({machine})", ONLY_RUN):
+        backend = get(executable.target)
+        options = {} if device is None else {"device": str(device)}
+        if options and backend.part("opened") is None:
+            raise InputError(
+                f"device={device!r}: a program for {backend.kind} runs on this machine's\n  try:    no device="
+            )
+        program: Program = backend.part("program")(
+            executable, threads, workers=workers, progress=progress, kernels=kernels, **options
         )
-    program: Program = backend.part("program")(
-        executable, threads, workers=workers, progress=progress, kernels=kernels, **options
-    )
     return program
 
 

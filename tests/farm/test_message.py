@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import minitvm
 from minitvm.errors import ArtifactError
-from minitvm.farm import worker
-from minitvm.farm.message import checked, packed, signed, unpacked
+from minitvm.farm import message, worker
+from minitvm.farm.client import Farm
+from minitvm.farm.message import checked, packed, signed, unpacked, version
 from minitvm.runtime.artifact import sign
 from tests.fewer import examples
 
@@ -19,6 +23,62 @@ names = st.sampled_from(["minitvm.tune.remote:measured", "tests.fuzz:one_round",
 @given(names, st.binary())
 def test_a_request_is_read_back(name: str, argument: bytes) -> None:
     assert checked(signed(name, argument, KEY), KEY) == (name, argument)
+
+
+def test_a_request_of_another_version_is_refused_by_the_worker(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sender and the board get the same words."""
+    request = signed("tests.farm.boards:echo", b"0 x", KEY)
+    monkeypatch.setattr(worker, "worker_key", lambda: KEY)
+    here = version()
+    monkeypatch.setattr(minitvm, "__version__", "99.1")
+    reply = worker.work(request)
+    text = (
+        "who sends work is of another version of minitvm\n"
+        f"  wanted: minitvm 99.1, protocol 2\n"
+        f"  found:  {here}\n"
+        "  try:    the same version of minitvm on this machine and on all boards (`minitvm worker` prints its own)"
+    )
+    assert reply == b"\1" + text.encode()
+    assert capsys.readouterr().err == text + "\n"
+
+
+def test_a_request_without_a_version_is_refused() -> None:
+    """As they were before."""
+    body = b"tests.farm.boards:echo\x000 x"
+    with pytest.raises(ArtifactError, match="wanted: minitvm .*\n  found:  an older version\n"):
+        checked(message._signature(body, KEY) + body, KEY)
+
+
+class _Scheduler:
+    """What a client of Dask's says of workers."""
+
+    def __init__(self, workers: dict[str, list[str]]) -> None:
+        self.workers = workers
+
+    def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+        infos = [{"name": name, "resources": dict.fromkeys(tags, 1)} for name, tags in self.workers.items()]
+        return {"workers": dict(enumerate(infos))}
+
+
+def farm_of(workers: dict[str, list[str]]) -> Farm:
+    farm = Farm.__new__(Farm)
+    farm.address, farm.tag, farm._client = "tcp://here", "cpu", _Scheduler(workers)
+    return farm
+
+
+def test_workers_of_another_version_get_no_work() -> None:
+    old, other = ["cpu", worker.ANYONE], ["cpu", worker.ANYONE, "minitvm 0.0.9, protocol 1"]
+    farm = farm_of({"a": old, "b": other, "c": ["cpu", worker.ANYONE, version()], "d": ["cpu"]})
+    assert farm.all_workers() == {"c": ["cpu"]} and farm.workers() == ["c"]
+    assert farm.other_versions() == {"a": "an older version", "b": "minitvm 0.0.9, protocol 1"}
+    assert farm_of({"a": old, "b": other})._no_worker() == (
+        "each worker at tcp://here is of another version of minitvm\n"
+        f"  wanted: {version()}\n"
+        "  found:  a: an older version; b: minitvm 0.0.9, protocol 1\n"
+        "  try:    the same version of minitvm on this machine and on all boards (`minitvm worker` prints its own)"
+    )
 
 
 @given(names, st.binary(), st.data())

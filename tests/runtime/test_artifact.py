@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import minitvm
 from minitvm import runtime
-from minitvm.errors import ArtifactError, InputError, MinitvmError, Unsupported
+from minitvm.errors import ArtifactError, InputError, MinitvmError, MissingExtra, Unsupported, needed
 from minitvm.executable import CallExternal, Executable, Input, Output, TensorSpec
 from minitvm.expr import DType, SizeVar
 from minitvm.graph import GraphBuilder
@@ -195,6 +195,52 @@ def test_another_cpu_compiles_the_sources(tmp_path: Path, environment: dict[str,
     cache = {"MINITVM_CACHE_DIR": str(tmp_path / "cache"), **environment}
     assert in_a_fresh_process(OTHER_CPU, *args, **cache) == "numba llvmlite\n"
     assert in_a_fresh_process(OTHER_CPU, *args, **cache) == "llvmlite\n", "the second time they are in the cache"
+
+
+MISSING = """\
+import pickle, sys, numpy as np
+path, packages, task = sys.argv[1:]
+sys.modules.update(dict.fromkeys(packages.split()))  # importing them fails
+import minitvm.runtime
+from minitvm.errors import MissingExtra
+try:
+    module = minitvm.runtime.load(path)
+    if task == "pickle":
+        pickle.dumps(module)
+except MissingExtra as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("packages", "cpu", "task", "message"),
+    [
+        ("numba", "nehalem", "load", "numba is not installed, and it is needed to prepare small for this machine (cpu)"),
+        (
+            "numba llvmlite", "nehalem", "load",
+            "llvmlite is not installed, and it is needed because {path} has no machine code for exactly this machine",
+        ),
+        (
+            "numba llvmlite", "", "pickle",
+            "llvmlite is not installed, and it is needed to save the machine code of small",
+        ),
+    ],
+)  # fmt: skip
+def test_a_package_that_is_missing_is_named(
+    saved: Path, tmp_path: Path, packages: str, cpu: str, task: str, message: str
+) -> None:
+    environment = {"MINITVM_CACHE_DIR": str(tmp_path), **({"NUMBA_CPU_NAME": cpu} if cpu else {})}
+    text = in_a_fresh_process(MISSING, saved, packages, task, **environment)
+    first, *tries = text.splitlines()
+    assert first == message.format(path=saved)
+    assert tries[0] == f"  try:    pip install {first.split()[0]}" and len(tries) > 1
+
+
+def test_a_missing_package_of_our_own_is_no_matter_of_installing() -> None:
+    for name in ("minitvm.nothing", None):
+        with pytest.raises(ModuleNotFoundError) as error, needed("for this"):
+            raise ModuleNotFoundError("no", name=name)
+        assert not isinstance(error.value, MissingExtra)
 
 
 def test_code_of_another_format_is_kept_as_objects(

@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...errors import Unsupported
+from ...errors import Unsupported, needed
 from ...executable import Executable
 from ...executable.serialize import blob, to_json
 from ..program import Progress
@@ -49,7 +49,11 @@ def contents(
 
     executable = module if isinstance(module, Executable) else module.executable
     about = {"minitvm": __version__, "kind": "function" if executable.calling else "graph"}
-    index, machine_code = code.pack(executable, architectures, progress)
+    with needed(
+        f"to save the machine code of {executable.name}",
+        "the file that the module was loaded from: another process loads it too",
+    ):
+        index, machine_code = code.pack(executable, architectures, progress)
     return about, {
         "program": _json(to_json(executable)),
         "code": _json(index),

@@ -12,13 +12,13 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...errors import ArtifactError, InputError, InternalError
+from ...errors import ArtifactError, InputError, InternalError, needed
 from ...executable import Executable
 from ...executable.serialize import from_json
 from ...workers.cores import available_cores
 from ..function import Function
 from ..module import GraphModule
-from ..program import Progress
+from ..program import ONLY_RUN, Progress
 from . import code, format, sign
 from .format import Container
 
@@ -55,7 +55,8 @@ def module_of(
     """The module of an artifact whose trust was demanded."""
     with _put_together(container):
         executable = from_json(_json(container, "program"), container.sections["weights"])
-        kernels = code.unpack(executable, _json(container, "code"), container.sections["machine_code"])
+        with needed(f"because {container.path} has no machine code for exactly this machine", ONLY_RUN):
+            kernels = code.unpack(executable, _json(container, "code"), container.sections["machine_code"])
         kind = _KINDS[container.about["kind"]]
     if None in kernels:
         return _recompiled(container, executable, kind, threads, progress, kernels, device)

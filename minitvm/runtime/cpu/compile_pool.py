@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from ...errors import needed
 from ...workers import pool
-from ..program import Progress
+from ..program import ONLY_RUN, Progress
 
 Job = tuple[str, str]  # source, entry
 
@@ -27,6 +28,7 @@ def compile_kernels(jobs: Sequence[Job], workers: int | None = None, progress: P
 
 def compile_request(request: bytes) -> bytes:
     """Runs in a worker: compile one job."""
-    from .compiler import compile_kernel
+    with needed("to compile kernels", ONLY_RUN):
+        from .compiler import compile_kernel
 
     return compile_kernel(*json.loads(request))
