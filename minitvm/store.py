@@ -13,6 +13,7 @@ import os
 import re
 import struct
 import tempfile
+import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from .forks import lock
 
 MAGIC = b"MTVMKEPT"
 _HEADER = struct.Struct("<8s32s32sQ")  # magic, key, SHA-256 of the content, its length
+_WRITING = 3600  # seconds, many more than writing a file takes
 SIZE_LIMIT = 1 << 30  # bytes that one store keeps; the least recently used files go first
 
 _lock = lock()
@@ -133,6 +135,10 @@ class Store:
 
     def trim(self, limit: int = SIZE_LIMIT) -> None:
         """Remove the least recently used files until all together take at most `limit` bytes."""
+        for partial in self._files(".tmp"):  # of processes that were killed
+            with contextlib.suppress(OSError):
+                if time.time() - partial.stat().st_mtime > _WRITING:
+                    partial.unlink()
         entries = []
         for path in self._files(self.suffix):
             with contextlib.suppress(OSError):

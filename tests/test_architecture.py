@@ -28,7 +28,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FOUNDATION = "errors forks events absent notebook plots accel target expr backend store workers garbage"
+FOUNDATION = "errors forks scratch events absent notebook plots accel target expr backend store workers garbage"
 NODES = (
     "errors events notebook expr te.nodes tir.nodes tir.all_reduce tir.meanings graph.nodes executable.nodes"
     " accel.config accel.isa"
@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, str] = {
     "events": "errors",
     "absent": "",
     "forks": "",
+    "scratch": "",
     "notebook": "",
     "plots": "errors",
     "expr": "errors forks",

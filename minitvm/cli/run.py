@@ -16,6 +16,7 @@ from ..errors import InputError
 from . import options as opt
 from .difference import TOLERANCE, relative_difference
 from .progress import Steps, progress
+from .timed import timed
 
 
 def register(commands: Any) -> None:
@@ -60,11 +61,9 @@ def run(options: argparse.Namespace) -> int:
         module = build(graph, target=target, threads=options.threads, progress=report)
     compiled = time.perf_counter() - start
     arrays = [inputs[value.name] for value in graph.inputs]
-    start = time.perf_counter()
-    results = module(*arrays)
-    first = time.perf_counter() - start
+    results, times = timed(lambda: module(*arrays), module.reset)
     outputs = results if isinstance(results, tuple) else (results,)
-    print(f"compiled in {compiled:.2f} s, ran in {first * 1e3:.2f} ms on {module.threads} threads")
+    print(f"compiled in {compiled:.2f} s, {times} on {module.threads} threads")
     named = dict(zip(module.output_names, outputs, strict=True))
     print(opt.describe(named))
     if destination is not None:

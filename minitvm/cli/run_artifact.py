@@ -14,6 +14,7 @@ from ..executable import Input, ScalarSpec, TensorSpec
 from . import options as opt
 from .progress import progress
 from .run import output_path, save
+from .timed import timed
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,10 +39,9 @@ def run(options: argparse.Namespace) -> int:
         if arrays is None
         else arrays
     )
-    start = time.perf_counter()
-    outputs = outputs_of(module, inputs)
-    first = time.perf_counter() - start
-    print(f"loaded in {loaded:.2f} s, ran in {first * 1e3:.2f} ms on {module.threads} threads")
+    reset = getattr(module, "reset", None)  # a tir function has no states
+    outputs, times = timed(lambda: outputs_of(module, inputs), reset)
+    print(f"loaded in {loaded:.2f} s, {times} on {module.threads} threads")
     print(opt.describe(outputs))
     if destination is not None:
         save(destination, outputs)

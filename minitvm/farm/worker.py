@@ -12,12 +12,12 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
 from ..errors import ArtifactError, ExecutionError, InputError, MinitvmError, missing_extra, report
 from ..runtime.artifact import sign
+from ..scratch import Scratch
 from ..target import Target
 from ..workers.process import function
 from .message import checked, version
@@ -84,8 +84,8 @@ def serve(address: str, target: Target, key: str | None, security: Any, ready: C
         "DASK_LOGGING__DISTRIBUTED", "critical"
     )  # read when Dask is imported, by the nanny's child too
     distributed()
-    with tempfile.TemporaryDirectory(prefix="minitvm-worker-") as folder:
-        asyncio.run(_serve(address, target, security, folder, ready))
+    with Scratch("minitvm-worker-") as folder:
+        asyncio.run(_serve(address, target, security, str(folder), ready))
 
 
 async def _serve(address: str, target: Target, security: Any, folder: str, ready: Callable[[str], None]) -> None:

@@ -8,7 +8,6 @@ import os
 import secrets
 import subprocess
 import sys
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from ..backend import lookup
 from ..errors import TargetError
 from ..expr import find, walk
 from ..records.record import CRASHED, HUNG, OK
+from ..scratch import Scratch
 from ..strategy.blocks import blocks_of
 from ..target import Target
 from ..tir.nodes import Buffer, BufferLoad, BufferStore, For, PrimFunc
@@ -119,8 +119,8 @@ class Measuring(ABC):
 
     def __init__(self, limits: Limits | None, key: bytes) -> None:
         self.limits, self.key = limits or Limits(), key
-        self._folder = tempfile.TemporaryDirectory(prefix="minitvm-tune-")
-        self.folder = Path(self._folder.name)
+        self._folder = Scratch("minitvm-tune-")
+        self.folder = self._folder.path
 
     def __enter__(self) -> Self:
         return self
@@ -130,7 +130,7 @@ class Measuring(ABC):
 
     def close(self) -> None:
         """Remove the folder."""
-        self._folder.cleanup()
+        self._folder.close()
 
     @property
     @abstractmethod

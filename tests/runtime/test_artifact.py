@@ -215,7 +215,10 @@ except MissingExtra as error:
 @pytest.mark.parametrize(
     ("packages", "cpu", "task", "message"),
     [
-        ("numba", "nehalem", "load", "numba is not installed, and it is needed to prepare small for this machine (cpu)"),
+        (
+            "numba", "nehalem", "load",
+            "numba is not installed, and it is needed to prepare small for this machine (cpu)",
+        ),
         (
             "numba llvmlite", "nehalem", "load",
             "llvmlite is not installed, and it is needed because {path} has no machine code for exactly this machine",

@@ -146,7 +146,12 @@ def test_clear_and_trim(empty: Path) -> None:
         os.utime(kernel_cache.source_path(*job).with_suffix(".o"), (1e9 + age, 1e9 + age))
     compiled([jobs[0]])  # now the most recently used
     size = max(p.stat().st_size for p in empty.glob("*.o"))
+    partial, abandoned = empty / ".kernel-new.tmp", empty / ".kernel-old.tmp"
+    for path in (partial, abandoned):
+        path.write_bytes(b"half")
+    os.utime(abandoned, (1e9, 1e9))  # of a process that was killed
     kernel_cache.KERNELS.trim(2 * size)
+    assert partial.exists() and not abandoned.exists()
     assert kernel_cache.get(*jobs[0]) and kernel_cache.get(*jobs[2]) and kernel_cache.get(*jobs[1]) is None
     assert not kernel_cache.source_path(*jobs[1]).exists()
     assert kernel_cache.KERNELS.clear() == 2
