@@ -11,10 +11,11 @@ they index (the lines and columns of an image in a 1x1 convolution, a batch of r
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from ..errors import ScheduleError
 from ..expr import (
     REDUCE,
     Add,
@@ -316,6 +317,23 @@ def names_of(way: Roles) -> tuple[str, str]:
     unique = [name if names.count(name) == 1 else f"{name}_{position}" for position, name in enumerate(names)]
     row, column = (way.axes[way.column if p is None else p] for p in (way.row, way.column))
     return "*".join(unique[p] for p in row), "*".join(unique[p] for p in column)
+
+
+def way_of(block: Block, row: str, column: str, kept: Collection[int] | None = None) -> Roles:
+    """The way to see a changed block that has these names; without rows (`row` is `column`) every axis is outside.
+
+    A change may add an axis, along which the scalars' operand then differs: `roles` calls it a row, and yields no way
+    without rows. Raises `ScheduleError` if the block has no such way.
+    """
+    ways = roles(block, kept)
+    for way in ways:
+        if names_of(way) == (row, column):
+            return way
+    for way in ways if row == column else ():
+        alone = replace(way, row=None, group=None)
+        if names_of(alone) == (row, column):
+            return alone
+    raise ScheduleError(f"{block.name}: wanted a sum of products along {row} and {column}; the changed block has none")
 
 
 def join_axes(sch: Schedule, block: Any, main: Any, all_axes: Sequence[Axis]) -> None:

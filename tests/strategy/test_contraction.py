@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 import minitvm
 from minitvm import reference, strategy, te, topi
 from minitvm.errors import ScheduleError
+from minitvm.reference.judging.inputs.sizes import size_names
 from minitvm.strategy.blocks import blocks_of, is_reduction
 from minitvm.strategy.roles import Roles, roles
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.transform import lower
+from tests.fewer import examples
 
 from .families import TARGET
 
@@ -197,3 +199,70 @@ def test_strided_convolutions_of_open_length_are_contractions(size: int, stride:
         seen = np.stack([data[0, :, k * stride : k * stride + size] for k in range(count)], -1)
         expected = np.maximum(np.einsum("ckx,ock->ox", seen, filters) + offsets, 0)
         np.testing.assert_array_equal(found[0], expected)
+
+
+MACHINES = (TARGET, "cuda -arch=sm_80", "opencl -device=amd", "opencl -device=mali", "accel", "gemmini")
+
+
+@st.composite
+def sums_of_products(draw: Any, sizes: tuple[int, ...]) -> PrimFunc:
+    """Products of one to three tensors, summed over any of their axes, all of them included, and what may follow."""
+    labels = "abcd"[: draw(st.integers(1, 4))]
+    extent = {x: te.size_var(x) if draw(st.integers(0, 3)) == 0 else draw(st.sampled_from(sizes)) for x in labels}
+    axes = st.lists(st.sampled_from(labels), unique=True)
+    terms = draw(st.lists(axes, min_size=1, max_size=3).filter(any))
+    result = [x for x in draw(st.permutations(labels)) if any(x in term for term in terms) and draw(st.booleans())]
+    dtype = draw(st.sampled_from(["float32", "float32", "float16", "int32"]))
+    inputs = [te.placeholder([extent[x] for x in term], dtype, f"x{n}") for n, term in enumerate(terms)]
+    y = topi.einsum(*inputs, equation=",".join(map("".join, terms)) + "->" + "".join(result))
+    follows = draw(st.sampled_from(["nothing", "relu", "add", "cast", "two"]))
+    if follows == "nothing":
+        return te.create_prim_func([*inputs, y])
+    if follows == "add":
+        other = te.placeholder(y.shape, dtype, "other")
+        return te.create_prim_func([*inputs, other, topi.relu(topi.add(y, other))])
+    if follows == "two":
+        return te.create_prim_func([*inputs, topi.relu(y), topi.negative(y)])
+    return te.create_prim_func([*inputs, topi.relu(y) if follows == "relu" else topi.cast(y, dtype="float64")])
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@given(func=sums_of_products(sizes=(1, 2, 5, 8, 33, 64)))
+@examples(12, 400, deadline=None, derandomize=True)
+def test_sums_of_products_of_any_ranks_are_scheduled(machine: str, func: PrimFunc) -> None:
+    strategy.schedule(func, Target(machine))
+
+
+@pytest.mark.parametrize("machine", MACHINES[:3])
+@given(func=sums_of_products(sizes=(1, 2, 3)))
+@examples(4, 60, deadline=None, derandomize=True)
+def test_sums_of_products_of_any_ranks_keep_their_meaning(machine: str, func: PrimFunc) -> None:
+    sizes = dict.fromkeys(sorted(size_names(func, func)), 3)
+    verdict = reference.check(func, strategy.schedule(func, Target(machine)).func, modes=["exact"], sizes=sizes)
+    assert verdict.equal, str(verdict)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32"])
+@pytest.mark.parametrize("size", [8, None], ids=["fixed", "open"])
+def test_a_vector_times_a_vector_is_one_number(dtype: str, size: int | None) -> None:
+    extent = te.size_var("n") if size is None else size
+    a, b = te.placeholder((extent,), dtype, "a"), te.placeholder((extent,), dtype, "b")
+    product = topi.einsum(a, b, equation="i,i->")
+    for result in (product, topi.relu(product), topi.cast(product, dtype="float64")):
+        func = te.create_prim_func([a, b, result])
+        assert strategy.choice_of(strategy.scheduled(func, CPU)).rule == "generic"
+        sizes = {"n": 5} if size is None else {}
+        assert reference.check(func, strategy.schedule(func, CPU).func, sizes=sizes, modes=["exact"]).equal
+
+
+@pytest.mark.parametrize("machine", MACHINES[1:4])
+def test_parts_of_a_sum_without_rows_have_no_rows(machine: str) -> None:
+    """Splitting the sum adds an axis, along which the first operand differs: no row of tiles."""
+    n = te.size_var("n")
+    a, b = te.placeholder((n, 33), name="a"), te.placeholder((8,), name="b")
+    func = te.create_prim_func([a, b, topi.einsum(a, b, equation="ij,k->i")])
+    candidates = [one for one in strategy.candidates(func, Target(machine)) if one.knobs.get("splits", 1) > 1]
+    for candidate in candidates[:2]:
+        schedule = candidate.schedule(func)
+        assert reference.check(func, schedule.func, sizes={"n": 3}, modes=["exact"]).equal
+    assert candidates

@@ -23,7 +23,7 @@ from ..blocks import block_of, only_reduction
 from ..candidate import Candidate, Cost, Knob, Unfit
 from ..epilogues import epilogue, rearranged
 from ..registry import rule
-from ..roles import Roles, depends, join_axes, names_of, roles, split_axis
+from ..roles import Roles, depends, join_axes, names_of, roles, split_axis, way_of
 from .conv2d import schedule_other_blocks
 from .panels import PanelPlan, contraction_cost, row_block, schedule_panels
 from .phases import PHASED, phase_elements, store_phases
@@ -75,7 +75,7 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         if phases:
             block = sch.get_block(way.block.name)
             store_phases(sch, block, way)
-            way = next(new for new in roles(block_of(sch, block), kept) if names_of(new) == (row, column))
+            way = way_of(block_of(sch, block), row, column, kept)
         used = _schedule(sch, way, plan(**tile), pack)
         schedule_other_blocks(sch, target, used)
 

@@ -48,7 +48,7 @@ def _product(func: PrimFunc) -> Matvec | None:
     if block is None or loads is None:
         return None
     summed = [axis for axis in block.iter_vars if axis.kind == REDUCE]
-    if len(summed) != 1:
+    if len(summed) != 1 or len(summed) == len(block.iter_vars):  # a single number is no row: `generic` sums in parts
         return None
     rows = [axis.var for axis in block.iter_vars if axis.kind != REDUCE and not is_const(axis.dom.extent, 1)]
     for matrix, column in (loads, loads[::-1]):

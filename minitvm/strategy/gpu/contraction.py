@@ -26,7 +26,7 @@ from ..blocks import attempt, block_of, blocks_of, divisors, extents, only_reduc
 from ..candidate import Candidate, Cost, Knob, Unfit
 from ..epilogues import epilogue
 from ..registry import rule
-from ..roles import LONG, Product, Roles, depends, join_axes, names_of, operands, roles, step_along
+from ..roles import LONG, Product, Roles, depends, join_axes, names_of, operands, roles, step_along, way_of
 from . import implicit_gemm
 from .costs import BlockTile, ThreadTile, added_up_cost, contraction_cost, gap, grid_of
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
@@ -151,7 +151,7 @@ class TiledSum:
         handle = sch.get_block(self.block.name)
         if splits > 1:
             handle = parted(sch, handle, splits)
-            way = next(one for one in roles(block_of(sch, handle)) if names_of(one) == (row, column))
+            way = way_of(block_of(sch, handle), row, column)
         main = _prepared(sch, way, handle, written)
         if not shared:
             return _schedule(sch, way, handle, main, threads, tile), []
