@@ -28,6 +28,7 @@ from .lowering import (
     schedule_function,
     to_kernels,
     to_units,
+    with_a_schedule,
 )
 from .lowering.units import named
 from .records.lookup import algorithms, decisions
@@ -358,12 +359,15 @@ def _descend(
 ) -> Any:
     if stop_at == "tir":
         return func
-    scheduled = schedule_function(func, target, decision) if schedule else func
     if stop_at == "schedule":
-        return scheduled
-    if stop_at == "kernel":
-        return to_kernels(scheduled, target, callback)
-    return "\n\n".join(lower_function(scheduled, target, callback).sources.values())
+        return schedule_function(func, target, decision) if schedule else func
+
+    def lowered(scheduled: PrimFunc) -> Any:
+        if stop_at == "kernel":
+            return to_kernels(scheduled, target, callback)
+        return "\n\n".join(lower_function(scheduled, target, callback).sources.values())
+
+    return with_a_schedule(func, target, lowered, decision) if schedule else lowered(func)
 
 
 def optimize_graph(

@@ -36,6 +36,10 @@ class ScheduleError(MinitvmError):
         self.requirement = requirement
 
 
+class TooMuchCode(ScheduleError):
+    """A pass of lowering copies the statements of a scheduled function more often than its budget allows."""
+
+
 class ParseError(MinitvmError):
     """A text is not a program; carries line and column with a caret."""
 

@@ -9,7 +9,7 @@ many.py       all functions of a graph: from the cache, else in other processes,
 placement.py  which of them run on the host of a target that refuses some
 """
 
-from .function import lower_function, schedule_function, to_kernels
+from .function import lower_function, schedule_function, to_kernels, with_a_schedule
 from .lowered import LoweredFunc, LoweredKernel
 from .many import lower_functions
 from .placement import Placement, host_of, lower_placed, place
@@ -18,4 +18,5 @@ from .units import SharedFunction, Unit, to_units
 __all__ = [
     "LoweredFunc", "LoweredKernel", "Placement", "SharedFunction", "Unit", "host_of", "lower_function",
     "lower_functions", "lower_placed", "place", "schedule_function", "to_kernels", "to_units",
+    "with_a_schedule",
 ]  # fmt: skip

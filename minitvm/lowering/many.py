@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from ..events import unheard
 from ..expr.as_json import from_json, to_json
 from ..strategy.decision import Decision
-from ..strategy.registry import not_carried_out, report_refusals
+from ..strategy.registry import made_too_much_code, not_carried_out, report_refusals
 from ..target import Target
 from ..tir.transform.pipeline import PassCallback
 from ..workers import pool
 from . import cache, verified
-from .function import lower_function, schedule_function
+from .function import lower_function, with_a_schedule
 from .lowered import LoweredFunc
 from .units import SharedFunction
 
@@ -38,6 +38,9 @@ def lower_functions(
     decisions = decisions or {}
     lowered = _lowered(functions, target, callback, progress, decisions)
     for function in functions:
+        too_much = made_too_much_code(lowered[function.key].host)
+        if too_much:
+            warnings.warn(f"{too_much}; {function.name} has a simpler schedule", RuntimeWarning, stacklevel=2)
         decision = decisions.get(function.key)
         refused = "" if decision is None else not_carried_out(lowered[function.key].host, decision)
         if refused:
@@ -88,7 +91,9 @@ def _here(
         decision = decisions.get(function.key)
         lowered = verified.get(function, target, decision) if again else None
         if lowered is None:
-            lowered = lower_function(schedule_function(function.func, target, decision), target, callback)
+            lowered = with_a_schedule(
+                function.func, target, lambda scheduled: lower_function(scheduled, target, callback), decision
+            )
             if again:
                 verified.put(function, target, decision, lowered)
         done[function.key] = lowered
@@ -139,4 +144,4 @@ def lower_request(request: bytes) -> bytes:
     target = Target.from_json(body["target"])
     decision = None if body["decision"] is None else Decision.from_json(body["decision"])
     with unheard():  # no listener is in this process: the parent reports refusals from the result
-        return cache.encode(lower_function(schedule_function(function.func, target, decision), target))
+        return cache.encode(with_a_schedule(function.func, target, lambda func: lower_function(func, target), decision))

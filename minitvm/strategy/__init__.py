@@ -6,14 +6,15 @@ a decision that was taken elsewhere.
 """
 
 from ..backend import own
-from .candidate import Candidate, Cost, Knob, Option, Unfit
+from .candidate import Candidate, Cost, Knob, Option, Unfit, reason
 from .choice import CHOICE, Choice, Weighed, choice_of
 from .decision import Decision
-from .registry import RULES, Chosen, Rule, candidate_of, candidates, chosen, decided, rule, schedule, scheduled
+from .registry import RULES, Chosen, Rule, candidate_of, candidates, chosen, decided, rule, schedule, scheduled, simpler
 
 __all__ = [
     "CHOICE", "RULES", "Candidate", "Choice", "Chosen", "Cost", "Decision", "Knob", "Option", "Rule", "Unfit",
-    "Weighed", "candidate_of", "candidates", "choice_of", "chosen", "decided", "rule", "schedule", "scheduled",
+    "Weighed", "candidate_of", "candidates", "choice_of", "chosen", "decided", "reason", "rule", "schedule",
+    "scheduled", "simpler",
 ]  # fmt: skip
 
 # The rules of the package's back ends come before those that somebody else registers. A machine in a folder of its own

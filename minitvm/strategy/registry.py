@@ -25,6 +25,7 @@ from ..target import Target
 from ..tir import Schedule
 from ..tir.nodes import Block, PrimFunc
 from ..tir.schedule.shared_steps import SharedSteps
+from ..tir.transform.growth import TOO_MUCH
 from .blocks import blocks_of
 from .candidate import Candidate, Cost, Knob, Unfit, cheapest_first, reason
 from .choice import CHOICE, KEPT, Choice, Weighed, algorithms_of, choice_of
@@ -129,6 +130,26 @@ def scheduled(
     reason is among what the record says was refused.
     """
     return with_record(chosen(func, target, knobs) if decision is None else decided_or_chosen(func, target, decision))
+
+
+def simpler(func: PrimFunc, target: Any, refused: Sequence[Weighed]) -> PrimFunc:
+    """The function with a simpler schedule than those that were `refused` when they were lowered.
+
+    That of a rule for all functions, if none is refused yet, else the loops as written.
+    """
+    tried = {one.rule for one in refused}
+    for row in rules(target):
+        if row.fallback and row.fits(func) and row.name not in tried:
+            for candidate in row.candidates(func, target)[:1]:
+                weighed = (Weighed.of(candidate),)
+                choice = Choice(row.name, weighed, 1, tuple(refused), algorithms_of(func))
+                return with_record(Chosen(candidate.schedule(func), choice))
+    return with_record(Chosen(Schedule(func), Choice(refused=tuple(refused), algorithms=algorithms_of(func))))
+
+
+def made_too_much_code(func: PrimFunc) -> str:
+    """Which schedule of a function was given up because it made too much code, on one line; "" if none was."""
+    return next((one.refused for one in choice_of(func).refused if TOO_MUCH in one.refused), "")
 
 
 def with_record(taken: Chosen) -> PrimFunc:

@@ -21,6 +21,7 @@ from .compact_buffers import compact_buffers
 from .dense_parameters import dense_parameters
 from .drop_blocks import drop_blocks
 from .flatten_buffers import flatten_buffers
+from .growth import within_budget
 from .hoist_conditions import hoist_conditions
 from .inject_double_buffer import inject_double_buffer
 from .inject_prefetch import inject_prefetch
@@ -119,8 +120,10 @@ PASSES: tuple[Pass, ...] = (
 )
 
 
-def _applied(step: Pass, target: Any, func: PrimFunc) -> PrimFunc:
-    return step.run(func, target)
+def _applied(step: Pass, target: Any, limited: bool, func: PrimFunc) -> PrimFunc:
+    if not limited:
+        return step.run(func, target)
+    return within_budget(step.name, func, lambda func: step.run(func, target))
 
 
 def lower(
@@ -129,12 +132,14 @@ def lower(
     name: str | None = None,
     callback: PassCallback | None = None,
     without: Collection[str] = (),
+    limited: bool = False,
 ) -> IRModule:
     """Lower a level-3 function to an `IRModule` of one host function `name` and its kernels, by the target's passes.
 
     `callback(pass name, before, after)` sees every step; after the last one, "split_host", it gets the module.
     Passes named in `without` are left out: those that make kernels faster, not legal, may be.
     With MINITVM_VERIFY=1 the rules of level 3 are checked on `func` and those of the kernel level on the result.
+    With `limited` each pass has a budget for the code that it adds, and `TooMuchCode` is raised if it spends more.
     A nest of loops bound to a GPU's grid is a kernel; back ends without such a grid refuse it. Raises `Unsupported`
     for a function that calls foreign code, and for a reduction over threads of a form that no pass takes.
     """
@@ -148,7 +153,7 @@ def lower(
         if step.name in without:
             continue
         before = func
-        func = context.run(step.name, functools.partial(_applied, step, target), func, IRModule.from_expr)
+        func = context.run(step.name, functools.partial(_applied, step, target, limited), func, IRModule.from_expr)
         if callback is not None:
             callback(step.name, before, func)
     module = keep_roles(whole, split_host(func, name or func.name), name or func.name)

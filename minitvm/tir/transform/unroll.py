@@ -8,6 +8,7 @@ from ...expr import Expr, IntImm, Var, const, map_children, replace
 from ...expr.visitor import accessed, variables
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
 from .affine import expr, linear
+from .growth import count_copy
 
 # A micro-kernel of 8x3 vectors, its loads and its write-back is about 100 statements; compile time grows with this.
 STATEMENT_BUDGET = 1500
@@ -67,6 +68,7 @@ def bind(stmt: Any, values: dict[Var, Expr], buffers: dict[Buffer, Buffer] | Non
 
     Allocations get fresh buffers: a copy defines nothing that the original defines. `buffers` are those renamed so far.
     """
+    count_copy()
     renamed = buffers or {}
     replaced, moved = frozenset(values), frozenset(renamed)
 

@@ -57,7 +57,7 @@ def unswitch_tiles(func: PrimFunc) -> PrimFunc:
     """Make the versions, at the outermost place where what is left of a tile is known."""
     if any(loop.thread is not None for loop in find(func.body, For)):
         return func  # threads of a block must meet at the same barriers: conditions stay at the statements
-    body = _visit(func.body, {}, CODE_GROWTH)
+    body = _visit(func.body, {}, _Left())
     # What is left of a tile is a constant in each version: a loop is cut there.
     return func if body is func.body else partition_loops(func.with_body(simplify_stmt(body, {})))
 
@@ -95,61 +95,77 @@ class _Edge:
         return how(expr(left + count, self.dtype), expr(left - self.outer, self.dtype))
 
 
-def _visit(stmt: Any, ranges: Ranges, growth: int) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What versions inside of a version may still cost, in statements, and the edges that are decided there.
+
+    A version with conditions keeps those of its edge, and so does one for some of the vectors. Places further in would
+    have the same versions again, each in each.
+    """
+
+    growth: int = CODE_GROWTH
+    decided: frozenset[Key] = frozenset()
+
+    def inside(self, edge: _Edge, growth: int) -> _Left:
+        """What is left inside of a version of an edge."""
+        return _Left(growth, self.decided | {edge.key})
+
+
+def _visit(stmt: Any, ranges: Ranges, left: _Left) -> Any:
     if not isinstance(stmt, Stmt):
         return stmt
     if isinstance(stmt, For):
         inner = dict(with_loop(stmt, ranges))
         if stmt.kind == ForKind.VECTORIZED:
             return stmt
-        body = _of_tile(stmt.body, inner, growth) if stmt.kind != ForKind.UNROLLED else None
+        body = _of_tile(stmt.body, inner, left) if stmt.kind != ForKind.UNROLLED else None
     elif isinstance(stmt, LetStmt):
-        inner, body = dict(ranges), _versions(stmt.body, ranges, growth)
+        inner, body = dict(ranges), _versions(stmt.body, ranges, left)
     else:
-        return map_children(stmt, lambda child: _visit(child, ranges, growth))
+        return map_children(stmt, lambda child: _visit(child, ranges, left))
     if body is None:
-        body = _visit(stmt.body, inner, growth)
+        body = _visit(stmt.body, inner, left)
     return stmt if body is stmt.body else replace(stmt, body=body)
 
 
-def _of_tile(body: Stmt, ranges: Ranges, growth: int) -> Any:
+def _of_tile(body: Stmt, ranges: Ranges, left: _Left) -> Any:
     """The versions of a loop's body, or of what stands in it behind the question whether there is a tile at all."""
-    versions = _versions(body, ranges, growth)
+    versions = _versions(body, ranges, left)
     if versions is not None or not isinstance(body, If) or body.else_case is not None:
         return versions
-    tile = _versions(body.then_case, ranges, growth)
+    tile = _versions(body.then_case, ranges, left)
     return None if tile is None else replace(body, then_case=tile)
 
 
-def _versions(body: Stmt, ranges: Ranges, growth: int, own: frozenset[Buffer] = frozenset()) -> Stmt | None:
+def _versions(body: Stmt, ranges: Ranges, left: _Left, own: frozenset[Buffer] = frozenset()) -> Stmt | None:
     """The body of a loop as a choice between versions of it; None where it has no such tile.
 
     `own` are the buffers that are allocated around the body, inside of the loop.
     """
     if isinstance(body, Allocate):
-        inside = _versions(body.body, ranges, growth, own | {body.buffer})
+        inside = _versions(body.body, ranges, left, own | {body.buffer})
         return None if inside is None else replace(body, body=inside)
     size = unrolled_size(body)
-    edges = list(_edges(body, ranges)) if size <= growth // 2 else []
+    edges = [edge for edge in _edges(body, ranges) if edge.key not in left.decided] if size <= left.growth // 2 else []
     if isinstance(body, Seq):
         first, last = _run(body, edges, own)
         if last - first < len(body.stmts):
             middle = [Seq.of(*body.stmts[first:last])] if first < last else []
-            return _one_by_one([*body.stmts[:first], *middle, *body.stmts[last:]], ranges, growth, own)
+            return _one_by_one([*body.stmts[:first], *middle, *body.stmts[last:]], ranges, left, own)
     if not edges:
         return None
     edge = edges[0]
-    if 1 < edge.vectors <= VERSIONS and size * (1 + (edge.vectors + 1) // 2) <= growth:
-        return _by_vectors(body, edge, ranges, growth)
+    if 1 < edge.vectors <= VERSIONS and size * (1 + (edge.vectors + 1) // 2) <= left.growth:
+        return _by_vectors(body, edge, ranges, left)
     rest = range(edge.low + 1, edge.high + 1)
     # A version for c of n rows has c n-ths of the statements.
-    several = len(rest) <= VERSIONS and size * (1 + (len(rest) + 1) // 2) <= growth
+    several = len(rest) <= VERSIONS and size * (1 + (len(rest) + 1) // 2) <= left.growth
     each = not edge.vector and several and bool(edge.registers)
-    left = growth // 2 if each else growth - size
+    inside = left.inside(edge, left.growth // 2 if each else left.growth - size)
 
     def version(stmt: Stmt, count: int | bool | None) -> Stmt:
         copied = bind(stmt, {}) if count is None else bind(_limited(stmt, edge, count), {})
-        return _visit(copied, ranges, left)
+        return _visit(copied, ranges, inside)
 
     if not each:
         return If(edge.compare(LT, edge.high), version(body, True), version(body, None))
@@ -162,12 +178,12 @@ def _versions(body: Stmt, ranges: Ranges, growth: int, own: frozenset[Buffer] = 
     return If(edge.compare(LT, edge.high), version(body, True), partial)
 
 
-def _by_vectors(body: Stmt, edge: _Edge, ranges: Ranges, growth: int) -> Stmt:
+def _by_vectors(body: Stmt, edge: _Edge, ranges: Ranges, left: _Left) -> Stmt:
     """A version without conditions, and one for each number of vectors that may be left: their lanes have masks."""
 
     def version(count: int | bool) -> Stmt:
         limited = _limited(body, edge, count) if isinstance(count, bool) else _narrowed(body, edge, count)
-        return _visit(bind(limited, {}), ranges, growth)
+        return _visit(bind(limited, {}), ranges, left.inside(edge, left.growth))
 
     partial = version(edge.vectors)
     for count in range(edge.vectors - 1, 0, -1):
@@ -184,14 +200,12 @@ def _apart(body: Stmt, edge: _Edge) -> tuple[Stmt, Stmt | None]:
     return Seq.of(*body.stmts[:behind]), Seq.of(*body.stmts[behind:]) if behind < len(stores) else None
 
 
-def _one_by_one(parts: Sequence[Stmt], ranges: Ranges, growth: int, own: frozenset[Buffer]) -> Stmt | None:
+def _one_by_one(parts: Sequence[Stmt], ranges: Ranges, left: _Left, own: frozenset[Buffer]) -> Stmt | None:
     """Versions of each statement of a sequence by itself: what one of them computes is not copied with another."""
-    made = [_versions(part, ranges, growth, own) for part in parts]
+    made = [_versions(part, ranges, left, own) for part in parts]
     if all(new is None for new in made):
         return None
-    return Seq.of(
-        *(_visit(part, ranges, growth) if new is None else new for part, new in zip(parts, made, strict=True))
-    )
+    return Seq.of(*(_visit(part, ranges, left) if new is None else new for part, new in zip(parts, made, strict=True)))
 
 
 def _run(body: Seq, edges: Sequence[_Edge], own: frozenset[Buffer]) -> tuple[int, int]:

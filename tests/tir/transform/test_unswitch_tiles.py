@@ -88,6 +88,31 @@ def test_a_loop_that_runs_in_parallel_is_not_cut() -> None:
     assert str(made).count("T.parallel(4)") == 1 and "if i * 4 + 3 < n:" in str(made)
 
 
+NESTED = """
+@T.prim_func(lowered=True)
+def main(n: T.int32, A: T.Buffer((4096,), "float32"), B: T.Buffer((4096,), "float32")):
+    for f in T.parallel(64):
+        q: T.int32 = f // 4
+{lets}        S = T.decl_buffer((128,), scope="local")
+        for v in T.unroll(8):
+            for lane in T.vectorized(16):
+                if q * 128 + v * 16 + lane < n:
+                    S[v * 16 + lane] = A[q * 128 + v * 16 + lane]
+        for v in T.unroll(8):
+            for lane in T.vectorized(16):
+                if q * 128 + v * 16 + lane < n:
+                    B[q * 128 + v * 16 + lane] = S[v * 16 + lane]
+"""
+
+
+@pytest.mark.parametrize("lets", [0, 1, 4])
+def test_versions_of_an_edge_are_made_once_however_many_lets_are_inside(lets: int) -> None:
+    """Places inside of a version have the same edge: versions of versions grow with a power of their number."""
+    lines = "".join(f"        r{k}: T.int32 = f % {k + 2}\n" for k in range(lets))
+    made = unswitch_tiles(from_source(NESTED.format(lets=lines)))  # type: ignore[arg-type]
+    assert str(made).count("T.vectorized(16)") == 2 * 9, "a whole tile, and 8 numbers of vectors"
+
+
 def test_known_extents_are_left_to_the_partition() -> None:
     func = tiled(4)
     text = str(func).replace("< n", "< 13")

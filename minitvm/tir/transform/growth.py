@@ -1,0 +1,63 @@
+"""How much code a pass may make: one that copies statements without end is stopped, and named.
+
+The widest tiles of an open extent grow about ninefold in `unswitch_tiles`, to fewer than 1,000 statements. A function
+that grows far beyond that would take minutes to compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+
+from ...errors import TooMuchCode, report
+from ..nodes import PrimFunc
+
+FACTOR = 16  # statements, unrolled, after a pass for each one before
+LEAST = 4000  # statements that a pass may always make
+
+_LEFT: ContextVar[list[int] | None] = ContextVar("copies_left", default=None)
+
+
+def within_budget(name: str, func: PrimFunc, apply: Callable[[PrimFunc], PrimFunc]) -> PrimFunc:
+    """`apply(func)`, the pass `name`; raises `TooMuchCode` while it copies too much, or if its result is too large."""
+    from .unroll import unrolled_size
+
+    limit = max(LEAST, FACTOR * unrolled_size(func.body))
+    token = _LEFT.set([limit])
+    try:
+        made = apply(func)
+    except _Spent:
+        raise _too_much(func, name, limit, f"more than {limit} copies") from None
+    finally:
+        _LEFT.reset(token)
+    size = limit if made is func else unrolled_size(made.body)
+    if size > limit:
+        raise _too_much(func, name, limit, f"{size}, unrolled")
+    return made
+
+
+def count_copy() -> None:
+    """A pass copies a body; not more often than its budget allows, if it has one."""
+    left = _LEFT.get()
+    if left is not None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise _Spent
+
+
+class _Spent(Exception):
+    """The budget is spent."""
+
+
+def _too_much(func: PrimFunc, name: str, limit: int, found: str) -> TooMuchCode:
+    return TooMuchCode(
+        report(
+            f"{func.name}: {TOO_MUCH} in the pass {name}",
+            wanted=f"at most {limit} statements after it",
+            found=found,
+            tries=("a smaller tile, or fewer unrolled iterations",),
+        )
+    )
+
+
+TOO_MUCH = "the schedule makes too much code"
