@@ -161,11 +161,11 @@ def _versions(body: Stmt, ranges: Ranges, left: _Left, own: frozenset[Buffer] = 
     # A version for c of n rows has c n-ths of the statements.
     several = len(rest) <= VERSIONS and size * (1 + (len(rest) + 1) // 2) <= left.growth
     each = not edge.vector and several and bool(edge.registers)
-    inside = left.inside(edge, left.growth // 2 if each else left.growth - size)
+    within = left.inside(edge, left.growth // 2 if each else left.growth - size)
 
     def version(stmt: Stmt, count: int | bool | None) -> Stmt:
         copied = bind(stmt, {}) if count is None else bind(_limited(stmt, edge, count), {})
-        return _visit(copied, ranges, inside)
+        return _visit(copied, ranges, within)
 
     if not each:
         return If(edge.compare(LT, edge.high), version(body, True), version(body, None))
