@@ -37,7 +37,7 @@ _RUNS = 30
 _RUN = 300e-6  # seconds that one run should take: much longer than a call, shorter than the time between interruptions
 _MOST_BYTES = 192 << 20  # in the measurement of memory
 _TRIES = 3  # measurements until one is plausible
-_NEARER = 0.7  # a level's bandwidth is at least this part of that of the level behind it
+_NEARER = 0.95  # a level's bandwidth is at least this part of that of the level behind it, but for noise
 _OF_NOMINAL = 0.2  # the peak is at least this part of what the description promises
 
 
@@ -96,9 +96,20 @@ def machine(threads: int, again: bool = False) -> Machine:
         if plausible(best):
             break
         best = _better(best, measure(cpu, threads))
+    even = falling(best)
     if plausible(best):
-        _save(path, best)
-    return best
+        _save(path, even)
+    return even
+
+
+def falling(measured: Machine) -> Machine:
+    """The rates with those of nearer levels raised to those of the levels behind them.
+
+    Legal: measurements are too low or right, and what fits into a nearer level moves at least as fast.
+    """
+    raised = itertools.accumulate((level.bandwidth for level in reversed(measured.levels)), max)
+    levels = zip(measured.levels, reversed(list(raised)), strict=True)
+    return dataclasses.replace(measured, levels=tuple(dataclasses.replace(one, bandwidth=b) for one, b in levels))
 
 
 def known(threads: int) -> Machine | None:
@@ -109,8 +120,8 @@ def known(threads: int) -> Machine | None:
 def plausible(measured: Machine) -> bool:
     """Whether rates fit each other: other programs on the same cores can spoil any of them."""
     levels = measured.levels
-    falling = all(near.bandwidth >= _NEARER * far.bandwidth for near, far in itertools.pairwise(levels))
-    return falling and measured.peak >= _OF_NOMINAL * measured.nominal and all(level.bandwidth > 0 for level in levels)
+    falls = all(near.bandwidth >= _NEARER * far.bandwidth for near, far in itertools.pairwise(levels))
+    return falls and measured.peak >= _OF_NOMINAL * measured.nominal and all(level.bandwidth > 0 for level in levels)
 
 
 def measure(cpu: CPU, threads: int) -> Machine:

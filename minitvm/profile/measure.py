@@ -120,7 +120,7 @@ def _profile(
     best = int(np.argmin(totals))
     return Profile(
         executable.name, peak, len(totals), float(totals[best]), float(min(plain)), tuple(rows),
-        _timeline(executable, stamps[best], groups),
+        _timeline(executable, stamps[best], groups), float(np.median(plain) / min(plain)),
     )  # fmt: skip
 
 

@@ -37,8 +37,8 @@ def figure(profile: Profile) -> Any:
     _labels(axes, slowest_first[:_NAMED], total)
     axes.set(
         xscale="log", yscale="log", xlim=(low, high), xlabel="operations a byte", ylabel="GFLOP/s",
-        title=f"{profile.name}: {total * 1e3:.2f} ms on {profile.threads} thread{'s' * (profile.threads > 1)} of "
-        f"{machine.name}",
+        title=f"{profile.name}: {profile.plain_seconds * 1e3:.2f} ms on {profile.threads} "
+        f"thread{'s' * (profile.threads > 1)} of {machine.name}",
     )  # fmt: skip
     slowest = min([row.rate / 1e9 for row in rows] + [machine.peak / 1e9 / 30])
     axes.set_ylim(slowest / 2, machine.peak / 1e9 * 2)

@@ -7,6 +7,12 @@ from collections.abc import Sequence
 from .report import Profile, Row
 
 _HEAD = ("operator", "ms", "time", "GFLOP/s", "of peak", "MB", "FLOP/B", "bound by", "of bound", "waits", "computes")
+_DISTURBED = 1.5
+_BUSY = (
+    "the machine is busy: half of the runs took at least {:.1f} times as long as the best one. The times below are\n"
+    "  the best of each operator's runs, but the machine's rates, and all shares of them, may be too low\n"
+    "  try:    again when nothing else runs, or --runs 200"
+)
 _SHOWN = 2  # values of an operator that the model names
 
 
@@ -18,7 +24,8 @@ def table(profile: Profile, by_time: bool = True) -> str:
     inexact = any(not row.exact for row in rows)
     return "\n".join(
         [
-            str(profile.machine),
+            f"{profile.name}: {profile.plain_seconds * 1e3:.3f} ms on {profile.machine}",
+            *([_BUSY.format(profile.disturbance)] if profile.disturbance > _DISTURBED else []),
             "",
             *_aligned(lines),
             "",

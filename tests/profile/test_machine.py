@@ -13,7 +13,7 @@ import pytest
 
 import minitvm as tvm
 from minitvm.profile import Level, Machine, known, machine
-from minitvm.profile.machine import plausible
+from minitvm.profile.machine import falling, plausible
 from minitvm.profile.microbenchmarks import multiply_add, triad
 from minitvm.tir.work import count
 
@@ -91,6 +91,18 @@ def test_rates_that_contradict_each_other_are_measured_again_and_never_kept(
     monkeypatch.setattr(sys.modules[plausible.__module__], "measure", lambda cpu, threads: disturbed[0])
     (file,) = own_cache.glob("machine-*.json")
     file.unlink()
-    assert machine(1) == disturbed[0] and not list(own_cache.glob("machine-*.json"))
+    assert machine(1) == falling(disturbed[0]) and not list(own_cache.glob("machine-*.json"))
     for bad in disturbed:
         assert not plausible(bad)
+
+
+def test_no_level_is_slower_than_the_one_behind_it(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A measurement is too low or right: a small contradiction is mended, a larger one is measured again."""
+    rates = (98.0, 100.0, 40.0, 41.0)
+    levels = tuple(Level(f"L{k}", 100.0 * k, rate) for k, rate in enumerate(rates[:3], 1))
+    noisy = Machine("m", 1, 1e11, (*levels, Level("memory", inf, rates[3])), nominal=1.2e11)
+    assert plausible(noisy)
+    assert [level.bandwidth for level in falling(noisy).levels] == [100.0, 100.0, 41.0, 41.0]
+    monkeypatch.setattr(sys.modules[plausible.__module__], "measure", lambda cpu, threads: noisy)
+    assert machine(1) == falling(noisy) == known(1)
+    assert not plausible(dataclasses.replace(noisy, levels=(Level("L1", 1, 90.0), Level("memory", inf, 100.0))))

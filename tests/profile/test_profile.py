@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from itertools import pairwise
 from math import inf
@@ -203,6 +204,16 @@ def test_a_table_says_what_is_not_exact() -> None:
     assert slowest_first.index("\ng ") < slowest_first.index("\nf ") and in_order.index("\nf ") < in_order.index("\ng ")
     assert "<=5.0" in slowest_first and "at most so much" in slowest_first
     assert "10.0%" in slowest_first and "66.7%" in slowest_first
+
+
+def test_a_table_begins_with_the_whole_programs_time_and_a_warning() -> None:
+    """The time is the program's, as it is called: not the sum of operators, each in its best run."""
+    profile = Profile("p", MACHINE, 3, 2.5e-3, 2e-3, (row(),), ())
+    title, *rest = profile.table().splitlines()
+    assert title == f"p: 2.000 ms on {MACHINE}" and rest[0] == ""
+    busy = dataclasses.replace(profile, disturbance=3.25).table().splitlines()
+    assert busy[1].startswith("the machine is busy: half of the runs took at least 3.2 times as long as the best one.")
+    assert busy[3] == "  try:    again when nothing else runs, or --runs 200"
 
 
 def test_a_table_says_what_runs_on_the_host_and_why() -> None:
