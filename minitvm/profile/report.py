@@ -85,9 +85,9 @@ class Profile:
     """The time of a program by operator. Rows are in the order in which the program runs.
 
     `seconds` is the best time of the program with stamps, `plain_seconds` of the program as it is, the call from Python
-    included; `disturbance` is how many times as long its median took. A row describes its operator's best run; `timeline`
-    is the best single run: (operator, kernel, thread, start, end), times in seconds from the run's start; at a barrier
-    the kernel is "wait".
+    included; `disturbance` is how many times as long its median took. A row describes its operator's best run;
+    `timeline` is the best single run: (operator, kernel, thread, start, end), times in seconds from the run's start; at
+    a barrier the kernel is "wait".
     """
 
     name: str
