@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import GeneratorType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ _DEAD = {"gate", "count", "last", "parts", "share", "helped"}
 _FIXED = {str(SPIN), str(YIELD), f"mine + {LOCK}", f"worker + {LOCK}"}  # words of the state table that do not change
 
 Piece = tuple[int, int, int]  # kernel, share, of how many
-Body = GeneratorType[Any, Any, None]
+Body: TypeAlias = "GeneratorType[Any, Any, None]"
 
 
 class _Stops(ast.NodeTransformer):
