@@ -26,17 +26,24 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """exp(x) / sum(exp(x)) along an axis.
 
     In float32 and float64 it is a product with the inverse of the sum, which a row divides once: a division takes a
-    processor as long as the exponential. Of 16 bits, the inverse of a large sum would lose some.
+    processor as long as the exponential. In 16 bits, the inverse of a large sum would lose some. There each step is
+    rounded, as ONNX specifies, and the sum is one of float32.
     """
+    is_half = x.dtype.is_half
     at, kept, largest = _shifted(x, axis)
     powers = te.compute(x.shape, lambda *i: te.exp(x[i] - largest[_without(i, at)]), name="T_softmax_exp")
     k = te.reduce_axis((0, x.shape[at]), name="k")
-    total = te.compute(kept, lambda *i: te.sum(powers[(*i[:at], k.var, *i[at:])], axis=k), name="T_softmax_expsum")
+
+    def power(*i: Any) -> Expr:
+        value = powers[(*i[:at], k.var, *i[at:])]
+        return value.astype("float32") if is_half else value
+
+    total = te.compute(kept, lambda *i: te.sum(power(*i), axis=k), name="T_softmax_expsum")
     attrs = {"op": "nn.softmax", "axis": at}
 
     def element(*i: Any) -> Expr:
         whole = total[_without(i, at)]
-        return powers[i] / whole if x.dtype.bytes < 4 else powers[i] * (const(1, x.dtype) / whole)
+        return powers[i] / whole.astype(x.dtype) if is_half else powers[i] * (const(1, x.dtype) / whole)
 
     return te.compute(x.shape, element, name="T_softmax_norm", attrs=attrs)
 

@@ -282,3 +282,15 @@ def test_windows_are_one_kernel(make: Any) -> None:
         assert made.rule == "windows" and not made.choice.refused
         assert reference.check(func, made.schedule.func, modes=["exact", "shadow"]).equal
         assert len(minitvm.lower(made.schedule.func, target=target, stop_at="executable").kernels) == 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("target", ["opencl", "cuda -arch=sm_80"])
+def test_a_softmax_of_a_model_is_one_kernel_in_floats_of_every_width(dtype: str, target: str) -> None:
+    from onnx import TensorProto, helper
+
+    kind = getattr(TensorProto, {"float32": "FLOAT"}.get(dtype, dtype.upper()))
+    values = [helper.make_tensor_value_info(name, kind, [8, 300]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"], axis=-1)], "g", values[:1], values[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    assert len(minitvm.lower(model, target=target, stop_at="executable").kernels) == 1

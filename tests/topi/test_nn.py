@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minitvm import te, topi
+from minitvm import build, te, topi
 from minitvm.errors import InputError, TypeMismatch
 
 Run = Callable[..., Any]
@@ -270,3 +270,11 @@ def test_errors_name_the_operator_and_the_shapes() -> None:
         topi.max_pool2d(data, pool_size=2, padding=(1, 1, 1))
     with pytest.raises(TypeMismatch, match="nn.layer_norm: wanted a weight of shape"):
         topi.layer_norm(data, te.placeholder((3,)))
+
+
+def test_a_softmax_of_half_floats_adds_up_in_float32() -> None:
+    """In float16, a sum of 4096 equal terms stops at 2048 of them."""
+    x = te.placeholder((1, 4096), dtype="float16", name="x")
+    a, got = np.zeros((1, 4096), np.float16), np.zeros((1, 4096), np.float16)
+    build(te.create_prim_func([x, topi.softmax(x)]))(a, got)
+    np.testing.assert_array_equal(got, np.full((1, 4096), 1 / 4096, np.float16))

@@ -28,18 +28,7 @@ def _softmax_of_matrix(relay: str) -> Any:
 
 
 def _softmax(relay: str) -> Any:
-    def convert(n: NodeContext) -> Any:
-        x, axis = n[0], n.attr("axis", -1)
-        return _half_softmax(n, x, axis) if x.dtype.is_half and relay == "nn.softmax" else n.op(relay, x, axis=axis)
-
-    return convert
-
-
-def _half_softmax(n: NodeContext, x: Operand, axis: int) -> Operand:
-    """Softmax of half floats as in the specification's function body: each step is rounded."""
-    powers = n.op("exp", n.op("subtract", x, n.op("max", x, axis=(axis,), keepdims=True)))
-    shares: Operand = n.op("divide", powers, n.op("sum", powers, axis=(axis,), keepdims=True))
-    return shares
+    return lambda n: n.op(relay, n[0], axis=n.attr("axis", -1))
 
 
 for _name, _relay in {"Softmax": "nn.softmax", "LogSoftmax": "nn.log_softmax"}.items():
