@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import ModelError, UnsupportedOperator
 from ..expr import EQ, GE, Expr, SizeVar, as_expr, match
 from ..graph.nodes import Dim
-from ..topi.shapes import same, simple
+from ..topi.shapes import differ, same, simple
 from .operand import Operand, ValueDependent, known_dim
 from .operand_builder import OperandBuilder
 
@@ -170,9 +170,21 @@ class Conversion:
         if len(shape) != x.ndim:
             self.refuse(message)
         for own, extent in zip(x.shape, shape, strict=True):
-            if extent is not None and not same(own, extent):
+            if extent is None or same(own, extent):
+                continue
+            if isinstance(own, Expr) and not differ(own, extent):
+                x = self.assume(x, (own, extent))
+            else:
                 x = self.require(x, EQ(*match(as_expr(own), as_expr(extent))), message)
         return x
+
+    def onto(self, op: str, x: Operand, y: Operand | float | np.ndarray) -> Operand:
+        """An operator of two tensors whose result has the shape of x: y may be repeated, x may not."""
+        return self.fit(self.op(op, x, y), x.shape, f"the {op} of {x} and {y}")
+
+    def one(self, x: Operand, what: str) -> Operand:
+        """A tensor of one element, of no dimensions or one, as a scalar."""
+        return x if x.ndim == 0 else self.reshape(self.fit(x, (1,), what), ())
 
     def reachable(self, x: Operand, places: Operand, axis: int) -> Operand:
         """x, which must have the entries along an axis that `places` names, if these are known."""

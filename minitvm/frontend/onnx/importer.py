@@ -256,7 +256,12 @@ class Importer:
         body = body_of(proto, types, version)
         if body is None:
             raise UnsupportedOperator(f"{self.place(proto)} of opset {version} is not supported")
-        return self._call(proto, body, inputs)
+        results = self._call(proto, body, inputs)
+        for name, result in zip(proto.output, results, strict=False):
+            if name and result is None:
+                found = ", ".join("nothing" if i is None else repr(i) for i in inputs)
+                raise UnsupportedOperator(f"{self.place(proto)}: its definition has no result for {found}")
+        return results
 
     def _apply_converter(
         self, function: Any, proto: Any, inputs: Sequence[Operand | None], scope: dict[str, Operand], version: int

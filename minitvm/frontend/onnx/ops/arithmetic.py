@@ -91,7 +91,7 @@ def gemm(n: NodeContext) -> Any:
     product = _scaled(n, product, alpha)
     if c is None or beta == 0:
         return product
-    return n.op("add", product, _scaled(n, c, beta))
+    return n.onto("add", product, _scaled(n, c, beta))
 
 
 def _scaled(n: NodeContext, x: Operand, factor: float) -> Operand:

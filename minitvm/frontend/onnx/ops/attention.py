@@ -31,8 +31,14 @@ def attention(n: NodeContext) -> Any:
             n.refuse_attribute(name)
     n.ignore("rotary_embedding_dim")
     projected = n.op("nn.matmul", x, weights)
-    projected = projected if bias is None else n.op("add", projected, bias)
+    if x.ndim != 3 or weights.ndim != 2:
+        n.refuse(f"wanted data of three dimensions and weights of two, found {x} and {weights}")
+    if bias is not None:
+        projected = n.op("add", projected, n.fit(bias, weights.shape[1:], "the bias"))
     sizes = n.attr("qkv_hidden_sizes", None) or (simple(weights.shape[1] // 3),) * 3
+    if len(sizes) != 3 or any(isinstance(size, int) and size < 1 for size in sizes):
+        n.refuse_attribute("qkv_hidden_sizes")
+    projected = n.fit(projected, (*x.shape[:2], simple(sizes[0] + sizes[1] + sizes[2])), "queries, keys and values")
     return _self_attention(n, projected, sizes, mask, past, added)
 
 
@@ -46,7 +52,8 @@ def quantized_attention(n: NodeContext) -> Any:
     x_zero, w_zero = (None if n.optional(k) is None else flat(n, n[k]) for k in (6, 7))
     total = n.cast(integer_product(n, x, x_zero, weights, w_zero), "float32")
     scale = n.op("multiply", flat(n, n[3]), flat(n, n[4]))
-    projected = n.op("add", n.op("multiply", total, scale), bias)
+    projected = n.onto("add", n.onto("multiply", total, scale), n.fit(bias, weights.shape[1:], "the bias"))
+    projected = n.fit(projected, (*x.shape[:2], simple(weights.shape[1] // 3 * 3)), "queries, keys and values")
     return _self_attention(n, projected, (simple(weights.shape[1] // 3),) * 3, mask, past, None)
 
 
@@ -85,6 +92,7 @@ def multi_head_attention(n: NodeContext) -> Any:
     operands: list[Operand] = [query, n[1], n[2]]
     begin: Dim = 0
     if bias is not None:
+        bias = n.fit(bias, (simple(query.shape[-1] + n[1].shape[-1] + n[2].shape[-1]),), "the bias")
         for k, x in enumerate(operands):
             size = x.shape[-1]
             part = n.part(bias, 0, begin, begin + size)
@@ -99,6 +107,8 @@ def multi_head_attention(n: NodeContext) -> Any:
 
 def heads_of(n: NodeContext, x: Operand, heads: int) -> Operand:
     """[batch, length, heads * width] as [batch, heads, length, width]."""
+    if x.ndim != 3 or heads < 1:
+        n.refuse(f"{heads} heads of {x} are not supported: wanted three dimensions and at least one head")
     batch, length, whole = x.shape
     width = simple(whole // heads)
     if isinstance(length, int) and length == 1:
@@ -168,14 +178,26 @@ def _attended(
     filler = n.attr("mask_filter_value", _MASKED)
     scores = n.op("multiply", n.op("nn.matmul", query, key, transpose_b=True), float(scale))
     for mask in masks:
-        scores = n.op("add", scores, n.op("multiply", n.cast(n.op("logical_not", mask), scores.dtype), float(filler)))
+        hidden = n.op("multiply", n.cast(n.op("logical_not", mask), scores.dtype), float(filler))
+        scores = n.onto("add", scores, hidden)
     if added is not None:
-        scores = n.op("add", scores, added)
+        scores = n.onto("add", scores, added)
     if n.attr("unidirectional", 0):
         queries, keys = query.shape[2], key.shape[2]
         order = n.op("less_equal", _arange(n, 0, keys, 1), _arange(n, simple(keys - queries), keys, 0))
         scores = n.op("where", order, scores, Operand.known(np.array(filler, scores.dtype.numpy)))
     return joined_heads(n, n.op("nn.matmul", n.op("nn.softmax", scores, axis=-1), value))
+
+
+@converter("RotaryEmbedding", since=23)
+def rotary_embedding_by_definition(n: NodeContext) -> Any:
+    """The function body of the standard, for tables of one shape and positions [batch, length]."""
+    x, cosine, positions = n[0], n[1], n.optional(3)
+    sine = n.fit(n[2], cosine.shape, "the table of sines")
+    if positions is not None and x.ndim in (3, 4):
+        positions = n.fit(positions, (x.shape[0], x.shape[-2]), "the positions")
+        cosine = n.reachable(cosine, positions, 0)
+    return n.by_definition(x, cosine, sine, *(() if positions is None else (positions,)))
 
 
 @converter("RotaryEmbedding", domain=DOMAIN)

@@ -41,7 +41,7 @@ def matmul_nbits(n: NodeContext) -> Any:
     else:
         weight = ((stored.astype(np.float32) - offset[..., None]) * scale[..., None]).reshape(columns, -1)[:, :depth]
         result = n.op("nn.dense", wide, np.ascontiguousarray(weight))
-    result = result if bias is None else n.op("add", result, n.cast(bias, "float32"))
+    result = result if bias is None else n.onto("add", result, n.cast(bias, "float32"))
     return n.cast(result, x.dtype)
 
 

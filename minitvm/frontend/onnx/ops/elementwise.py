@@ -176,4 +176,4 @@ def is_inf(n: NodeContext) -> Any:
 def prelu(n: NodeContext) -> Any:
     """x where it is positive, else x times the slope, which broadcasts."""
     x, slope = n[0], n[1]
-    return n.op("where", n.op("greater", x, 0), x, n.op("multiply", x, slope))
+    return n.op("where", n.op("greater", x, 0), x, n.onto("multiply", x, slope))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....expr import GE, as_expr, match
 from ....topi.shapes import axis_of
 from ...operand import Operand
 from ..context import NodeContext
@@ -22,13 +23,13 @@ def gelu(n: NodeContext) -> Any:
 
 @converter("BiasGelu", domain=DOMAIN)
 def bias_gelu(n: NodeContext) -> Any:
-    return n.op("nn.gelu", n.op("add", n[0], n[1]))
+    return n.op("nn.gelu", n.onto("add", n[0], n.fit(n[1], (n[0].shape[-1],), "the bias")))
 
 
 @converter("FastGelu", domain=DOMAIN)
 def fast_gelu(n: NodeContext) -> Any:
     bias = n.optional(1)
-    return n.op("nn.gelu", n[0] if bias is None else n.op("add", n[0], bias), approximate="tanh")
+    return n.op("nn.gelu", n[0] if bias is None else n.onto("add", n[0], bias), approximate="tanh")
 
 
 @converter("QuickGelu", domain=DOMAIN)
@@ -39,7 +40,7 @@ def quick_gelu(n: NodeContext) -> Any:
 
 @converter("BiasAdd", domain=DOMAIN)
 def bias_add(n: NodeContext) -> Any:
-    return n.op("add", n.op("add", n[0], n[1]), n[2])
+    return n.onto("add", n.onto("add", n[0], n[1]), n[2])
 
 
 @converter("FusedConv", domain=DOMAIN)
@@ -48,7 +49,8 @@ def fused_conv(n: NodeContext) -> Any:
     inputs = [n[0], n[1], *([] if n.optional(2) is None else [n[2]])]
     result = n.converted_as("Conv", *inputs)
     z = n.optional(3)
-    return _activated(n, result if z is None else n.op("add", result, z), n.attr("activation_params", ()))
+    total = result if z is None else n.op("add", result, n.fit(z, result.shape, "Z"))
+    return _activated(n, total, n.attr("activation_params", ()))
 
 
 @converter("FusedGemm", domain=DOMAIN)
@@ -115,9 +117,8 @@ def simplified_layer_norm(n: NodeContext) -> Any:
 
 
 def _skip_sum(n: NodeContext, bias: Operand | None) -> Operand:
-    total = n.op("add", n[0], n[1])
-    result: Operand = total if bias is None else n.op("add", total, bias)
-    return result
+    total = n.onto("add", n[0], n[1])
+    return total if bias is None else n.onto("add", total, n.fit(bias, total.shape[-1:], "the bias"))
 
 
 def _outputs(n: NodeContext, result: Operand, total: Operand) -> Any:
@@ -146,10 +147,19 @@ def embed_layer_norm(n: NodeContext) -> Any:
     """The normalised sum of the embeddings of words, positions and segments; the lengths that a mask says; the sum."""
     ids, segments, mask, positions = n[0], n.optional(1), n.optional(7), n.optional(8)
     n.ignore("mask_index_type")
+    if ids.ndim != 2:
+        n.refuse(f"the words must have two dimensions, found {ids}")
     batch, length = ids.shape
+    places = n[3]
+    if segments is not None:
+        segments = n.fit(segments, ids.shape, "the segments")
+    if mask is not None:
+        mask = n.fit(mask, ids.shape, "the mask")
     if positions is None:
+        enough = GE(*match(as_expr(places.shape[0]), as_expr(length)))
+        places = n.require(places, enough, f"{length} words have only {places.shape[0]} positions")
         positions = n.op("arange", start=0, stop=length, step=1, dtype="int32")
-    total = n.op("add", n.op("take", n[2], ids, axis=0), n.op("take", n[3], positions, axis=0))
+    total = n.op("add", n.op("take", n[2], ids, axis=0), n.op("take", places, positions, axis=0))
     if segments is not None:
         total = n.op("add", total, n.op("take", n[4], segments, axis=0))
     if mask is None:

@@ -137,7 +137,7 @@ def rms_norm(n: NodeContext) -> Any:
     wide_x = n.cast(x, wide)
     square = n.op("mean", n.op("multiply", wide_x, wide_x), axis=axes, keepdims=True)
     root = n.op("sqrt", n.op("add", square, n.attr("epsilon", 1e-5)))
-    return n.op("multiply", n.cast(n.op("divide", wide_x, root), x.dtype), scale)
+    return n.onto("multiply", n.cast(n.op("divide", wide_x, root), x.dtype), scale)
 
 
 @converter("GroupNormalization", since=21)

@@ -20,14 +20,14 @@ DOMAIN = "com.microsoft"
 
 def _dequantized(n: NodeContext, x: Operand, scale: Operand, zero: Operand | None) -> Operand:
     """A tensor with one scale, as floats."""
-    parameters = [flat(n, scale)] + ([] if zero is None else [flat(n, zero)])
+    parameters = [n.one(p, "a scale or zero point") for p in (scale, zero) if p is not None]
     result: Operand = n.op("qnn.dequantize", x, *parameters, axis=0, out_dtype="float32")
     return result
 
 
 def _quantized(n: NodeContext, x: Operand, scale: Operand, zero: Operand | None, like: Operand) -> Operand:
     """Floats in the dtype of the zero point, or of `like`."""
-    parameters = [flat(n, scale)] + ([] if zero is None else [flat(n, zero)])
+    parameters = [n.one(p, "a scale or zero point") for p in (scale, zero) if p is not None]
     dtype = like.dtype if zero is None else zero.dtype
     result: Operand = n.op("qnn.quantize", x, *parameters, axis=0, out_dtype=str(dtype))
     return result
@@ -96,12 +96,12 @@ def gemm(n: NodeContext) -> Any:
     a, b = (_transposed(n, n[0], "transA"), _transposed(n, n[3], "transB"))
     total = integer_product(n, a, flat(n, n[2]), b, flat(n, n[5]))
     bias = n.optional(6)
-    total = total if bias is None else n.op("add", total, bias)
+    total = total if bias is None else n.onto("add", total, bias)
     scale = n.op("multiply", flat(n, n[1]), flat(n, n[4]))
     alpha = n.attr("alpha", 1.0)
     scale = scale if alpha == 1 else n.op("multiply", scale, alpha)
     if n.optional(7) is None:
-        return n.op("multiply", n.cast(total, "float32"), scale)
+        return n.onto("multiply", n.cast(total, "float32"), scale)
     return requantized(n, total, n.op("divide", scale, flat(n, n[7])), flat(n, n[8]))
 
 
@@ -128,5 +128,5 @@ def dynamic_quantize_matmul(n: NodeContext) -> Any:
 
 def _to_float(n: NodeContext, total: Operand, scales: Sequence[Operand], bias: Operand | None) -> Operand:
     scale = n.op("multiply", flat(n, scales[0]), flat(n, scales[1]))
-    value: Operand = n.op("multiply", n.cast(total, "float32"), scale)
-    return value if bias is None else n.op("add", value, bias)
+    value = n.onto("multiply", n.cast(total, "float32"), scale)
+    return value if bias is None else n.onto("add", value, bias)

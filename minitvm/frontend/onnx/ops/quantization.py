@@ -64,8 +64,7 @@ def _shifted(n: NodeContext, x: Operand, zero: Operand | None, columns: bool = F
     wide, shift = n.cast(x, dtype), n.cast(zero, dtype)
     if shift.ndim == 1 and not columns and x.ndim > 1:
         shift = n.op("expand_dims", shift, axis=(1,))
-    shifted: Operand = n.op("subtract", wide, shift)
-    return shifted
+    return n.onto("subtract", wide, shift)
 
 
 @converter("MatMulInteger", since=10)
@@ -228,7 +227,7 @@ def flat(n: NodeContext, x: Operand) -> Operand:
 
 def requantized(n: NodeContext, total: Operand, factor: Operand, zero: Operand) -> Operand:
     """saturate(round(total * factor) + zero)."""
-    scaled = n.op("multiply", n.cast(total, "float32"), factor)
+    scaled = n.onto("multiply", n.cast(total, "float32"), factor)
     quantized: Operand = n.op("qnn.quantize", scaled, _ONE, zero, axis=0, out_dtype=str(zero.dtype))
     return quantized
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ....topi.shapes import simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -90,7 +91,13 @@ def _recurrent(
     functions = _functions(n, defaults, directions)
     x = n.op("transpose", n[0], axes=(1, 0, 2)) if layout else n[0]
     of_input, of_state = weights or (n[1], n[2])
+    if x.ndim != 3:
+        n.refuse(f"data of three dimensions are needed, found {x}")
     (steps, batch, size), hidden = x.shape, n.attr("hidden_size", of_state.shape[-1])
+    if isinstance(hidden, int) and hidden < 1:
+        n.refuse(f"a hidden size of {hidden} is not supported: wanted a number from 1")
+    of_input = n.fit(of_input, (directions, simple(gates * hidden), size), "the weights of the input")
+    of_state = n.fit(of_state, (directions, simple(gates * hidden), hidden), "the weights of the state")
     bias, rest = _biases(n, directions, gates * hidden, apart * hidden)
     projected = n.op("nn.dense", x, n.reshape(of_input, (directions * gates * hidden, size)))
     if bias is not None:
@@ -143,6 +150,7 @@ def _biases(n: NodeContext, directions: int, columns: int, apart: int) -> tuple[
     both = n.optional(3)
     if both is None:
         return None, None
+    both = n.fit(both, (directions, simple(2 * columns)), "the biases")
     of_input, of_state = n.part(both, 1, 0, columns), n.part(both, 1, columns, 2 * columns)
     if not apart:
         return n.op("add", of_input, of_state), None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.nodes import Dim
-from ....topi.shapes import product
+from ....topi.shapes import product, simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -196,10 +196,24 @@ def deform_conv(n: NodeContext) -> Any:
     filters, of_group, *kernel = n.sizes(weight)
     groups, moved = n.attr("group", 1), n.attr("offset_group", 1)
     strides, dilations = n.attr("strides", (1, 1)), n.attr("dilations", (1, 1))
-    n.ignore("kernel_shape")
+    if tuple(n.attr("kernel_shape", kernel)) != tuple(kernel):
+        n.refuse_attribute("kernel_shape")
+    for count, what in ((groups * moved, "channels"), (groups, "filters")):
+        if (channels if what == "channels" else filters) % count or count < 1:
+            n.refuse(f"{channels} {what} do not divide into {groups} groups and {moved} groups of offsets")
+    if of_group * groups != channels:
+        n.refuse(f"{groups} groups of {of_group} channels do not fit {channels}")
     padding = window_padding(n, extents, kernel, strides, dilations)
     height, width = offset.shape[2:]
     taps = kernel[0] * kernel[1]
+    pads = padding
+    outs = [
+        simple((extent + pads[a] + pads[a + 2] - (kernel[a] - 1) * dilations[a] - 1) // strides[a] + 1)
+        for a, extent in enumerate(extents)
+    ]
+    offset = n.fit(offset, (batch, moved * taps * 2, *outs), "the offsets")
+    if mask is not None:
+        mask = n.fit(mask, (batch, moved * taps, *outs), "the mask")
     shifts = n.reshape(offset, (batch * moved, taps, 2, height, width))
     grid = []
     for axis in (1, 0):
