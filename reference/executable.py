@@ -190,10 +190,11 @@ class _Machine:
             else:
                 name = self.program.inputs[bound.place.index].name
                 array = np.asarray(inputs[name])
+            low, high = self.size(bound.low), self.size(bound.high)
             for element in array.reshape(-1).tolist():
-                if not bound.low <= element <= bound.high:
+                if not low <= element <= high:
                     raise InputError(
-                        f"{self.program.name}: {bound.where}\n  wanted: {name} from {bound.low} to {bound.high}\n"
+                        f"{self.program.name}: {bound.where}\n  wanted: {name} from {low} to {high}\n"
                         f"  found:  {element}"
                     )
 

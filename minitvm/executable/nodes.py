@@ -275,12 +275,12 @@ class Guard:
 class Bound:
     """A run is refused before its first step unless every element of an input or state is from `low` to `high`.
 
-    Both are included. `where` names what needs that.
+    Both are included, and may be expressions over the sizes of inputs. `where` names what needs that.
     """
 
     place: Input | State
-    low: int
-    high: int
+    low: Dim
+    high: Dim
     where: str = field(default="", compare=False)
 
 

@@ -47,7 +47,9 @@ def script(executable: Executable, mark: int | None = None, note: str = "") -> s
         lines.append(f"    guard({_number(guard.left)} == {_number(guard.right)})  # {guard.where}".rstrip(" #"))
     for bound in x.bounds:
         name = _argument(x, bound.place)
-        lines.append(f"    bound({bound.low} <= {name} <= {bound.high})  # {bound.where}".rstrip(" #"))
+        lines.append(
+            f"    bound({_number(bound.low)} <= {name} <= {_number(bound.high)})  # {bound.where}".rstrip(" #")
+        )
     ends: list[int] = []  # of the loops around a step
     for i, step in enumerate(x.steps):
         ends = [end for end in ends if end > i]

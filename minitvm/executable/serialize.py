@@ -129,7 +129,7 @@ def to_json(executable: n.Executable) -> dict[str, Any]:
         "steps": [w.step(s) for s in x.steps],
         "calling": [w.argument(c) for c in x.calling],
         "states": [w.spec(s) for s in x.states],
-        "bounds": [[w.argument(b.place), b.low, b.high, b.where] for b in x.bounds],
+        "bounds": [[w.argument(b.place), w.expr(b.low), w.expr(b.high), b.where] for b in x.bounds],
         "guards": [[w.expr(g.left), w.expr(g.right), g.where] for g in x.guards],
     }
     body["variables"] = [[type(v).__name__, v.name, str(v.dtype)] for v in w.variables]
@@ -247,7 +247,9 @@ def from_json(body: Mapping[str, Any], data: bytes | bytearray | memoryview) -> 
         steps=tuple(map(r.step, body["steps"])),
         calling=tuple(map(r.argument, body["calling"])),
         states=tuple(map(r.spec, body["states"])),
-        bounds=tuple(n.Bound(r.argument(place), *rest) for place, *rest in body["bounds"]),
+        bounds=tuple(
+            n.Bound(r.argument(place), r.expr(low), r.expr(high), where) for place, low, high, where in body["bounds"]
+        ),
         guards=tuple(n.Guard(r.expr(left), r.expr(right), where) for left, right, where in body["guards"]),
     )
 

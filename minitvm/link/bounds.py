@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from ..arith import Analyzer
+from ..expr import Add, Max, Min, Sub, as_expr, free_vars, match, structural_equal
 from ..graph.loops import outside_inputs, own_outside
-from ..graph.nodes import LOOP
+from ..graph.nodes import LOOP, Dim, as_dim
 
 _IDLE = ("reshape", "expand_dims", "squeeze", "copy", "match_cast")  # the same elements
 
@@ -25,8 +27,8 @@ class Requirement:
     """Every element of the input `name` is from `low` to `high`, both included; `where` needs that."""
 
     name: str
-    low: int
-    high: int
+    low: Dim
+    high: Dim
     where: str
 
 
@@ -36,15 +38,16 @@ def input_bounds(graph: Any) -> list[Requirement]:
     for bound in _all(graph):
         other = tightest.get(bound.name)
         if other is not None:
-            low, high = max(bound.low, other.low), min(bound.high, other.high)
-            where = bound.where if (low, high) == (bound.low, bound.high) else other.where
-            bound = Requirement(bound.name, low, high, where)
+            low, high = _simple(Max, bound.low, other.low), _simple(Min, bound.high, other.high)
+            same = _is(low, bound.low) and _is(high, bound.high)
+            bound = Requirement(bound.name, low, high, bound.where if same else other.where)
         tightest[bound.name] = bound
     return list(tightest.values())
 
 
 def _all(graph: Any) -> Iterator[Requirement]:
     inputs = frozenset(graph.inputs)
+    sizes = {v for value in graph.inputs for d in value.shape for v in free_vars(as_expr(d))}
     for scope in _scopes(graph, _Scope({}, {}, {}, {})):
         for node in scope.nodes:
             if node.op == "nn.cache_update" and node.attrs["mode"] == "linear":
@@ -56,8 +59,6 @@ def _all(graph: Any) -> Iterator[Requirement]:
                 rows, written = cache.shape[2], new.shape[2]
             else:
                 continue
-            if not isinstance(rows, int) or not isinstance(written, int):
-                continue
             source = scope.source(position)
             if source is None:
                 continue
@@ -65,7 +66,9 @@ def _all(graph: Any) -> Iterator[Requirement]:
             if value in inputs:
                 verb = "writes" if node.op == "nn.cache_update" else "is for"
                 where = f"{node.output.name} {verb} {written} of {rows} places of {cache.name}"
-                yield Requirement(value.name, -least, rows - written - most, where)
+                high = _simple(Sub, _simple(Sub, rows, written), most)
+                if {v for e in (least, high) for v in free_vars(as_expr(e))} <= sizes:
+                    yield Requirement(value.name, _simple(Sub, 0, least), high, where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +81,18 @@ class _Scope:
     numbers: Mapping[Any, int]  # the numbers of iterations, each with the largest, where that is known
     nodes: Sequence[Any] = ()
 
-    def range(self, value: Any) -> tuple[int, int] | None:
+    def range(self, value: Any) -> tuple[Dim, Dim] | None:
         """The least and the most that the elements of a value are, if it is no sum with an input."""
         value = self.same(value)
         if value in self.arrays:
             array = self.arrays[value]
             return (int(array.min()), int(array.max())) if array.size else (0, 0)
+        node = self.producers.get(value)
+        if node is not None and node.op == "shape_to_tensor" and node.attrs["values"]:
+            low = high = node.attrs["values"][0]
+            for other in node.attrs["values"][1:]:
+                low, high = _simple(Min, low, other), _simple(Max, high, other)
+            return low, high
         return (0, self.numbers[value]) if value in self.numbers else None
 
     def same(self, value: Any) -> Any:
@@ -97,9 +106,10 @@ class _Scope:
             else:
                 return value
 
-    def source(self, value: Any) -> tuple[Any, int, int] | None:
+    def source(self, value: Any) -> tuple[Any, Dim, Dim] | None:
         """The input that a value is, up to what is added to its elements: from the second number to the third."""
-        least = most = 0
+        least: Dim = 0
+        most: Dim = 0
         while (value := self.same(value)) in self.producers:
             node = self.producers[value]
             if node.op not in ("add", "subtract"):
@@ -111,9 +121,18 @@ class _Scope:
                 added = self.range(other)
             if added is None:
                 return None
-            low, high = added if node.op == "add" else (-added[1], -added[0])
-            least, most = least + low, most + high
+            low, high = added if node.op == "add" else (_simple(Sub, 0, added[1]), _simple(Sub, 0, added[0]))
+            least, most = _simple(Add, least, low), _simple(Add, most, high)
         return None if self.range(value) is not None else (value, least, most)
+
+
+def _simple(operation: Any, a: Dim, b: Dim) -> Dim:
+    """A sum, difference, minimum or maximum of sizes."""
+    return as_dim(Analyzer().simplify(operation(*match(as_expr(a), as_expr(b)))))
+
+
+def _is(a: Dim, b: Dim) -> bool:
+    return structural_equal(as_expr(a), as_expr(b))
 
 
 def _is_conversion(node: Any) -> bool:

@@ -223,7 +223,7 @@ class GraphModule(TvmMethods):
             if bound is None:
                 arrays, bound = self._prepare(arrays)
             if self.executable.bounds:
-                check_bounds(self.executable, arrays, self._program.states)
+                check_bounds(self.executable, arrays, self._program.states, bound.env)
             results = self._destinations(bound, out, arrays)
             bound.run(list(map(argument, arrays)), list(map(argument, results)), self.listeners)
             return self._shaped(results, bound)
@@ -245,7 +245,7 @@ class GraphModule(TvmMethods):
         with self._lock:
             arrays, bound = self._prepare(self._in_order(args, inputs))
             if self.executable.bounds:
-                check_bounds(self.executable, arrays, self._program.states)
+                check_bounds(self.executable, arrays, self._program.states, bound.env)
             results = self._destinations(bound, out, arrays)
             addresses, written = list(map(argument, arrays)), list(map(argument, results))
             times = stamped_times(bound, self.executable.target, addresses, written)

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, Unsupported, nearest
-from ..executable import Bound, Executable, State, TensorSpec
+from ..executable import Bound, Executable, State, TensorSpec, evaluate
 from ..executable.alignment import aligned_empty
+from ..executable.evaluation import Number
+from ..expr import Var
 from .arguments import Array, checked_array
 from .shapes import check_fixed_dims
 
@@ -99,7 +101,9 @@ class States(Mapping[str, Array]):
         return given
 
 
-def check_bounds(executable: Executable, arrays: Sequence[Any], states: Sequence[Any]) -> None:
+def check_bounds(
+    executable: Executable, arrays: Sequence[Any], states: Sequence[Any], sizes: Mapping[Var, Number]
+) -> None:
     """Raises `InputError` if an element of an input or state is outside of the bounds that the program relies on."""
     for bound in executable.bounds:
         array = (states if isinstance(bound.place, State) else arrays)[bound.place.index]
@@ -112,14 +116,14 @@ def check_bounds(executable: Executable, arrays: Sequence[Any], states: Sequence
             low, high = int(array.min()), int(array.max())
         else:
             continue
-        if low < bound.low or high > bound.high:
-            raise _out_of_bounds(executable, bound, low if low < bound.low else high)
+        least, most = evaluate(bound.low, sizes), evaluate(bound.high, sizes)
+        if low < least or high > most:
+            raise _out_of_bounds(executable, bound, f"from {least} to {most}", low if low < least else high)
 
 
-def _out_of_bounds(executable: Executable, bound: Bound, element: int) -> InputError:
+def _out_of_bounds(executable: Executable, bound: Bound, wanted: str, element: int) -> InputError:
     specs = executable.states if isinstance(bound.place, State) else executable.inputs
     name = specs[bound.place.index].name
     return InputError(
-        f"{executable.name}: {bound.where}\n  wanted: {name} from {bound.low} to {bound.high}\n  found:  {element}\n"
-        "  nothing was changed"
+        f"{executable.name}: {bound.where}\n  wanted: {name} {wanted}\n  found:  {element}\n  nothing was changed"
     )

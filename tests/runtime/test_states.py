@@ -102,6 +102,36 @@ def test_a_position_beyond_the_bound_is_refused_before_anything_is_written(execu
         oracle.run(log(), row(7, at), states={})
 
 
+def test_rows_of_an_open_number_have_a_bound_that_depends_on_it(tmp_path: Path) -> None:
+    """A decoder writes a prompt of any length, or one token: the last place is the bound of both."""
+    b, s = GraphBuilder("log"), SizeVar("s")
+    rows, new, total = b.input("rows", (1, 4, 2)), b.input("new", (1, s, 2)), b.input("total", (1,), "int32")
+    begin = b.op("subtract", total, b.op("shape_to_tensor", values=(s,), shape=(1,), dtype="int32"))
+    after = b.op("nn.cache_update", rows, new, b.op("cast", begin, dtype="int64"), axis=1)
+    executable: Executable = tvm.lower(
+        b.build(b.op("sum", after, axis=(1,)), states={rows: after}), stop_at="executable"
+    )
+    save(executable, tmp_path / "log")
+    verify(executable)
+
+    def of(count: int, total: int) -> dict[str, np.ndarray]:
+        return {"new": np.ones((1, count, 2), np.float32), "total": np.array([total], np.int32)}
+
+    for module in (GraphModule(executable), GraphModule(load(tmp_path / "log"))):
+        module(**of(3, 3))
+        module(**of(1, 4))
+        for count, total in ((1, 5), (2, 5), (5, 5), (3, 2)):
+            with pytest.raises(InputError) as caught:
+                module(**of(count, total))
+            assert str(caught.value) == (
+                f"log: cache_update writes s of 4 places of rows\n  wanted: total from {count} to 4\n"
+                f"  found:  {total}\n  nothing was changed"
+            )
+            with pytest.raises(InputError, match=f"wanted: total from {count} to 4"):
+                interpreter.run(executable, of(count, total))
+        assert module.state["rows"][0, :, 0].tolist() == [1, 1, 1, 1]
+
+
 def repeated_log(limit: int) -> Graph:
     """Each run writes `limit` rows from a place on, one in each iteration of a loop."""
     b = GraphBuilder("log")
