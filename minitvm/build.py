@@ -365,7 +365,7 @@ def _descend(
     def lowered(scheduled: PrimFunc) -> Any:
         if stop_at == "kernel":
             return to_kernels(scheduled, target, callback)
-        return "\n\n".join(lower_function(scheduled, target, callback).sources.values())
+        return "\n\n".join(lower_function(scheduled, target, callback, before=func).sources.values())
 
     return with_a_schedule(func, target, lowered, decision) if schedule else lowered(func)
 

@@ -159,11 +159,15 @@ class Analyzer:
         self._normal = Normalizer(self._domain, ref(self))
         self._memo = {}
         try:
-            for condition in conditions:
-                self._assume(condition, True)
+            self.assume(*conditions)
             yield
         finally:
             self._domain, self._normal, self._memo = saved
+
+    def assume(self, *conditions: Expr) -> None:
+        """From here on, to the end of the innermost `constraint`, these conditions hold."""
+        for condition in conditions:
+            self._assume(condition, True)
 
     def _forget(self) -> None:
         self._domain.forget_derived()
@@ -181,9 +185,8 @@ class Analyzer:
         if not isinstance(condition, CompareOp) or not is_index_dtype(condition.a.dtype):
             return None
         kind = type(condition) if holds else _NEGATED[type(condition)]
-        x, y = self._normal.affine(condition.a), self._normal.affine(condition.b)
-        if self._normal.may_wrap(x, condition.a.dtype) or self._normal.may_wrap(y, condition.a.dtype):
-            return None
+        # A sum of data that may wrap is one term, what is left of it: the fact is about that number.
+        x, y = self._normal.exact(condition.a), self._normal.exact(condition.b)
         if kind in (LT, LE, EQ):
             self._assume_nonnegative(y - x - (1 if kind is LT else 0))
         if kind in (GT, GE, EQ):
@@ -396,11 +399,22 @@ class Analyzer:
         if self._normal.may_wrap(x, e.a.dtype) or self._normal.may_wrap(y, e.a.dtype):
             if x == y:
                 return _TRUE if isinstance(e, EQ | LE | GE) else _FALSE
-            return map_children(e, self.simplify)
+            decided = self._decided_as_numbers(e)
+            return map_children(e, self.simplify) if decided is None else decided
         try:
             return self._decided(e, x, y)
         except TooWide:
             return e
+
+    def _decided_as_numbers(self, e: CompareOp) -> Expr | None:
+        """A comparison of sums that may wrap, by what conditions say of these very sums; None where they do not."""
+        if not isinstance(e, LT | LE | GT | GE):
+            return None
+        x, y = self._normal.exact(e.a), self._normal.exact(e.b)
+        if isinstance(e, GT | GE):
+            x, y = y, x
+        f = y - x - (1 if isinstance(e, LT | GT) else 0)
+        return _TRUE if self._domain.nonnegative(f) else _FALSE if self._domain.nonnegative(-f - 1) else None
 
     def _decided(self, e: CompareOp, x: Affine, y: Affine) -> Expr:
         if isinstance(e, EQ | NE):

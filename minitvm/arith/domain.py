@@ -223,7 +223,8 @@ class Domain:
             if term.kind in (MIN, MAX):
                 rest = f.without(term)
                 a, b = (rest + arg.scaled(c) for arg in term.args)
-                return [[a, b]] if (term.kind == MIN) == (c > 0) else [[a], [b]]
+                # min(a, b) <= (a + b) / 2 <= max(a, b), and f >= 0 as soon as 2 * f > -2, for f is an integer.
+                return [[a, b]] if (term.kind == MIN) == (c > 0) else [[a], [b], [a + b + 1]]
             if term.kind == FLOORDIV and term.args[1].is_const:
                 # d * (x // d) lies between x - d + 1 and x; f >= 0 as soon as d * f > -d, for f is an integer.
                 d = term.args[1].const

@@ -271,6 +271,9 @@ class Normalizer:
                 return 0, 1
             if source.is_int and source.lanes == 1 and _inside((int(source.min), int(source.max)), limits):
                 return int(source.min), int(source.max)
+            if is_index_dtype(source):  # a value that fits is kept, whatever it is made of
+                inner = self._bounded(e.value)
+                return inner if _inside(inner, limits) else limits
         if isinstance(e, FloorMod) and isinstance(e.b, IntImm) and e.b.value > 0:
             return 0, e.b.value - 1  # of data that may wrap, too
         if isinstance(e, Call) and e.op in ("bitwise_xor", "bitwise_or"):

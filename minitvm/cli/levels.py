@@ -39,8 +39,10 @@ class Descent:
     def lowered(self) -> LoweredFunc:
         """The kernels of the scheduled function and their sources."""
         from ..lowering import lower_function
+        from ..tir import PrimFunc
 
-        return lower_function(self.scheduled, self.target)
+        before = self.program if isinstance(self.program, PrimFunc) else None
+        return lower_function(self.scheduled, self.target, before=before)
 
     @cached_property
     def executable(self) -> Executable:

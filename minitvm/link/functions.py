@@ -46,7 +46,8 @@ def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
         calling.append(place)
         args.append(Slot(param.name, buffer_bytes(flat, {}), place))
     linker.call(lowered, args, {v: v for v in symbolic_dimensions(lowered.params)})
-    return linker.finish(lowered.name, inputs, outputs, calling=calling)
+    guards = [x.Guard(condition, 1, lowered.name) for condition in lowered.conditions]
+    return linker.finish(lowered.name, inputs, outputs, calling=calling, guards=guards)
 
 
 def _calls(lowered: LoweredFunc) -> Iterator[tuple[Buffer, KernelParam, int | None]]:

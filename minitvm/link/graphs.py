@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..arith import Analyzer
 from ..errors import VerificationError
 from ..executable import nodes as x
-from ..expr import GE, Expr, IntImm, Var, as_expr, const, structural_equal
+from ..expr import EQ, GE, Expr, IntImm, Var, as_expr, const, match, structural_equal, substitute
+from ..expr.conditions import is_const
 from ..expr.names import fresh
 from ..graph import registry
 from ..graph.loops import carried_inputs, outside_inputs, own_carried, own_outside
@@ -45,7 +46,9 @@ def link_graph(
             arrays.setdefault(id(item.data), item)
     numbers_of = {key: number for number, key in enumerate(arrays)}
     slots, outputs, copies = _slots(level, numbers_of)
-    _Linking(linker, units, lowered, numbers_of).nodes(level, slots, outputs)
+    relied_on = guards(*([] if before is None else [before]), fused)
+    linking = _Linking(linker, units, lowered, numbers_of, _facts(relied_on))
+    linking.nodes(level, slots, outputs)
     for place, value in copies:
         linker.copy(place, slots[value])
     late = [pair for k, pair in enumerate(fused.state_pairs()) if k not in level.updates.kept]
@@ -60,7 +63,7 @@ def link_graph(
     places: dict[str, x.Input | x.State] = {v.name: x.Input(number) for number, v in enumerate(inputs)}
     places.update({v.name: x.State(number) for v, number in numbers.items()})
     return linker.finish(
-        fused.name, specs, results, constants, guards=guards(*([] if before is None else [before]), fused),
+        fused.name, specs, results, constants, guards=[*relied_on, *linking.conditions],
         states=[x.TensorSpec(v.name, v.dtype, v.shape) for v in numbers],
         bounds=[x.Bound(places[b.name], b.low, b.high, b.where) for b in bounds],
     )  # fmt: skip
@@ -110,6 +113,18 @@ def _extents(item: Any, seen: list[Expr], analyzer: Analyzer) -> Iterator[x.Guar
 def _label(item: Any) -> str:
     """An operator, for errors: the node of the model that it comes from, or its own name and that of its result."""
     return item.where or f"{item.op} {item.outputs[0].name}"
+
+
+def _facts(relied_on: Iterable[x.Guard]) -> list[Expr]:
+    """What guards say, as conditions."""
+    facts: list[Expr] = []
+    for guard in relied_on:
+        left, right = as_expr(guard.left), as_expr(guard.right)
+        if not left.dtype.is_bool:
+            facts.append(EQ(*match(left, right)))
+        elif is_const(right, 1):
+            facts.append(left)
+    return facts
 
 
 def _operators(graph: Any) -> Iterator[Any]:
@@ -175,6 +190,8 @@ class _Linking:
     units: Mapping[Any, Unit]
     lowered: Mapping[bytes, LoweredFunc]
     constants: Mapping[int, int]
+    facts: Sequence[Expr]
+    conditions: list[x.Guard] = field(default_factory=list)
 
     def nodes(self, level: Level, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
         """The steps of one graph; the places of its values are added to `slots`. Those of `outputs` are fixed."""
@@ -220,7 +237,27 @@ class _Linking:
         if any(isinstance(param, Var) for param in func.params):
             args += own_scalars(own_graph(unit.node))
         results = [] if updated is not None else [slots[value] for value in unit.node.outputs]
-        linker.call(func, args, _symbolic(func, values), unit.name, results)
+        dims = _symbolic(func, values)
+        self.require(
+            func, {**dims, **{p: a for p, a in zip(func.params, args, strict=True) if isinstance(p, Var)}}, unit
+        )
+        linker.call(func, args, dims, unit.name, results)
+
+    def require(self, func: LoweredFunc, sizes: Mapping[Any, Any], unit: Unit) -> None:
+        """Add what a function relies on of its sizes as guards, but for what is sure."""
+        if not func.conditions:
+            return
+        analyzer = Analyzer()
+        for var, most in self.linker.bounds.items():
+            analyzer.bind(var, (0, most))
+        with analyzer.constraint(*self.facts):
+            for condition in func.conditions:
+                here = substitute(condition, sizes)
+                if analyzer.can_prove(here):
+                    continue
+                guard = x.Guard(here, 1, unit.name)
+                if not any(_same_guard(guard, other) for other in self.conditions):
+                    self.conditions.append(guard)
 
     def loop(self, level: Level, node: Any, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
         """The steps of a loop. What it carries begins as a copy, unless it is computed in its place (`Level.taken`)."""

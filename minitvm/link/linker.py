@@ -37,7 +37,7 @@ class Linker:
     _numbers: dict[tuple[LoweredKernel, tuple[x.KernelParam, ...]], int] = field(default_factory=dict)
     _undefined: set[Slot] = field(default_factory=set)
     _operator: str = ""
-    _most: dict[Var, x.Dim] = field(default_factory=dict)
+    bounds: dict[Var, x.Dim] = field(default_factory=dict)  # of the sizes that steps bind
 
     def call(
         self,
@@ -66,7 +66,7 @@ class Linker:
 
     def bind_size(self, var: Var, count: Slot, most: x.Dim, where: str, operator: str) -> None:
         """Append the step that gives a size its value, the number in `count`; memory is planned for `most`."""
-        self._most[var] = most
+        self.bounds[var] = most
         self.steps.append(Bind(var, count, most, where, operator))
 
     @contextmanager
@@ -257,7 +257,7 @@ class Linker:
             if any(is_parallel(self.steps[k]) for k in phase):
                 begins |= {numbers[k]: numbers[phase[0]] for k in phase}
                 ends |= {numbers[k]: numbers[phase[-1]] for k in phase}
-        rooms = {slot: largest(slot.nbytes, self._most) for slot in {*first, *parts}}
+        rooms = {slot: largest(slot.nbytes, self.bounds) for slot in {*first, *parts}}
         arenas: list[x.Arena] = []
         for memory in dict.fromkeys(slot.memory for slot in first):
             slots = [slot for slot in first if slot.memory == memory]

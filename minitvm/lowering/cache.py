@@ -113,7 +113,7 @@ def encode(func: LoweredFunc) -> bytes:
         }
         for k in func.kernels.values()
     ]
-    signature = to_json((func.params, func.host))
+    signature = to_json((func.params, func.host, func.conditions))
     return json.dumps({"name": func.name, "signature": signature, "kernels": kernels}).encode()
 
 
@@ -121,7 +121,7 @@ def decode(data: bytes) -> LoweredFunc | None:
     """The inverse of `encode`; None for anything else."""
     try:
         body = json.loads(data)
-        params, host = from_json(body["signature"])
+        params, host, conditions = from_json(body["signature"])
         kernels = [
             LoweredKernel(
                 k["name"],
@@ -137,6 +137,6 @@ def decode(data: bytes) -> LoweredFunc | None:
             )
             for k in body["kernels"]
         ]
-        return LoweredFunc(body["name"], params, host, {k.name: k for k in kernels})
+        return LoweredFunc(body["name"], params, host, {k.name: k for k in kernels}, conditions=tuple(conditions))
     except (MinitvmError, ValueError, TypeError, LookupError, AttributeError):
         return None

@@ -14,6 +14,7 @@ from ..strategy.decision import Decision
 from ..target import Target
 from ..tir.nodes import IRModule, PrimFunc
 from ..tir.transform.pipeline import PassCallback
+from .inside import size_conditions
 from .lowered import LoweredFunc, lowered
 
 T = TypeVar("T")
@@ -42,12 +43,19 @@ def to_kernels(func: PrimFunc, target: Target, callback: PassCallback | None = N
 
 
 @collected_seldom()
-def lower_function(func: PrimFunc, target: Target, callback: PassCallback | None = None) -> LoweredFunc:
-    """A scheduled level-3 function as a host function and its kernels, with the sources of the kernels."""
+def lower_function(
+    func: PrimFunc, target: Target, callback: PassCallback | None = None, before: PrimFunc | None = None
+) -> LoweredFunc:
+    """A scheduled level-3 function as a host function and its kernels, with the sources of the kernels.
+
+    All accesses of `before`, the function before it was scheduled (default: `func`), are shown to be inside their
+    buffers; schedules and passes keep what a function accesses. Raises `VerificationError` for one that is not.
+    """
     generate = get_backend(target).part("generate")
+    conditions = size_conditions(func if before is None else before)
     module = to_kernels(func, target, callback)
     sources = {name: generate(kernel, target) for name, kernel in module.items() if not kernel.attrs.get("host")}
-    return lowered(func, module, sources, target)
+    return lowered(func, module, sources, target, conditions)
 
 
 def with_a_schedule(

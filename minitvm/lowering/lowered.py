@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..executable.nodes import BUFFER, SCALAR, KernelParam
-from ..expr import IntImm, Var
+from ..expr import Expr, IntImm, Var
 from ..target import Target
 from ..tir.analysis.dynamic_shared import dynamic_storage
 from ..tir.analysis.kernel_access import buffer_access, elements_surely_read, elements_written
@@ -46,7 +46,8 @@ class LoweredKernel:
 class LoweredFunc:
     """A level-3 function and its lowered form. `params` are its own; `host`, which calls the kernels, has flat ones.
 
-    `refusal` is why it was lowered for the host and not for the target of its network, "" if it was not.
+    `refusal` is why it was lowered for the host and not for the target of its network, "" if it was not. Its accesses
+    are inside their buffers where all of `conditions`, on its symbolic dimensions and scalars, hold.
     """
 
     name: str
@@ -54,6 +55,7 @@ class LoweredFunc:
     host: PrimFunc
     kernels: Mapping[str, LoweredKernel]
     refusal: str = ""
+    conditions: tuple[Expr, ...] = ()
 
     @property
     def module(self) -> IRModule:
@@ -81,11 +83,13 @@ def _parsed(script: str) -> PrimFunc:
     return parsed if isinstance(parsed, PrimFunc) else next(iter(parsed.functions.values()))
 
 
-def lowered(func: PrimFunc, module: IRModule, sources: Mapping[str, str], target: Target) -> LoweredFunc:
+def lowered(
+    func: PrimFunc, module: IRModule, sources: Mapping[str, str], target: Target, conditions: tuple[Expr, ...] = ()
+) -> LoweredFunc:
     """Combines a function, the module that it was lowered to for a target, and the sources of its kernels."""
     host = next(f for _, f in module.items() if f.attrs.get("host"))
     kernels = {name: _kernel(module[name], source, target) for name, source in sources.items()}
-    return LoweredFunc(func.name, func.params, host, kernels)
+    return LoweredFunc(func.name, func.params, host, kernels, conditions=conditions)
 
 
 def _kernel(func: PrimFunc, source: str, target: Target) -> LoweredKernel:

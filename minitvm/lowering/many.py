@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from ..events import unheard
 from ..expr.as_json import from_json, to_json
@@ -91,9 +92,8 @@ def _here(
         decision = decisions.get(function.key)
         lowered = verified.get(function, target, decision) if again else None
         if lowered is None:
-            lowered = with_a_schedule(
-                function.func, target, lambda scheduled: lower_function(scheduled, target, callback), decision
-            )
+            lower = partial(lower_function, target=target, callback=callback, before=function.func)
+            lowered = with_a_schedule(function.func, target, lower, decision)
             if again:
                 verified.put(function, target, decision, lowered)
         done[function.key] = lowered
@@ -144,4 +144,5 @@ def lower_request(request: bytes) -> bytes:
     target = Target.from_json(body["target"])
     decision = None if body["decision"] is None else Decision.from_json(body["decision"])
     with unheard():  # no listener is in this process: the parent reports refusals from the result
-        return cache.encode(with_a_schedule(function.func, target, lambda func: lower_function(func, target), decision))
+        lower = partial(lower_function, target=target, before=function.func)
+        return cache.encode(with_a_schedule(function.func, target, lower, decision))

@@ -9,6 +9,7 @@ from ..errors import TypeMismatch
 from ..expr import Expr, Var, as_expr, const
 from ..te import Tensor
 from ..tir.nodes import PrimFunc
+from .indices import nearest
 from .lines import work, zeroed
 from .shapes import Dim, agree, dims, product
 
@@ -96,24 +97,24 @@ def _suppress(operands: list[Tensor], most: Dim, form: str) -> PrimFunc:
                 c = T.axis.spatial(classes, i % classes)
                 size = T.alloc_buffer((1,), "int32", scope="local")
                 at = T.alloc_buffer((1,), "int32", scope="local")
-                child = T.alloc_buffer((1,), "int32", scope="local")
+                child = T.alloc_buffer((1,), "int64", scope="local")  # twice a place and more
                 box = T.alloc_buffer((1,), "int32", scope="local")
                 last = T.alloc_buffer((1,), "int32", scope="local")
                 other = T.alloc_buffer((1,), "int32", scope="local")
-                limit = T.alloc_buffer((1,), "int32", scope="local")
+                limit = T.alloc_buffer((1,), "int64", scope="local")
                 stays = T.alloc_buffer((1,), "int32", scope="local")
-                limit[0] = T.Cast("int32", T.max(T.min(wanted[0], T.Cast(count, most)), T.Cast(count, 0)))
+                limit[0] = T.Cast("int64", T.max(T.min(wanted[0], T.Cast(count, most)), T.Cast(count, 0)))
                 size[0] = 0
                 numbers[b, c] = 0
                 for place in range(extent):
-                    if scores[b, c, place] > least[0]:
+                    if size[0] < extent and scores[b, c, place] > least[0]:
                         at[0] = size[0]
                         while at[0] > 0 and better(scores, b, c, place, heap[b, c, parent(at[0])]):
                             heap[b, c, at[0]] = heap[b, c, parent(at[0])]
                             at[0] = parent(at[0])
                         heap[b, c, at[0]] = place
                         size[0] = size[0] + 1
-                while size[0] > 0 and numbers[b, c] < limit[0]:
+                while size[0] > 0 and T.Cast("int64", numbers[b, c]) < limit[0]:
                     box[0] = heap[b, c, 0]
                     size[0] = size[0] - 1
                     last[0] = heap[b, c, size[0]]
@@ -125,15 +126,15 @@ def _suppress(operands: list[Tensor], most: Dim, form: str) -> PrimFunc:
                                 child[0] = child[0] + 1
                         if better(scores, b, c, heap[b, c, child[0]], last[0]):
                             heap[b, c, at[0]] = heap[b, c, child[0]]
-                            at[0] = child[0]
+                            at[0] = T.Cast("int32", child[0])
                             child[0] = 2 * child[0] + 1
                         else:
-                            child[0] = size[0]
+                            child[0] = T.Cast("int64", size[0])
                     heap[b, c, at[0]] = last[0]
                     stays[0] = 1
                     other[0] = 0
                     while other[0] < numbers[b, c] and stays[0] == 1:
-                        if overlap(boxes, b, box[0], kept[b, c, other[0]], iou[0]):
+                        if overlap(boxes, b, box[0], nearest(kept[b, c, other[0]], extent), iou[0]):
                             stays[0] = 0
                         other[0] = other[0] + 1
                     if stays[0] == 1:
@@ -156,11 +157,12 @@ def _gather(images: Expr, classes: Expr, most: Expr, total: Expr) -> PrimFunc:
             size = T.alloc_buffer((1,), "int32", scope="local")
             size[0] = 0
             for b, c in T.grid(images, classes):
-                for k in range(numbers[b, c]):
-                    selected[size[0], 0] = T.Cast("int64", b)
-                    selected[size[0], 1] = T.Cast("int64", c)
-                    selected[size[0], 2] = T.Cast("int64", kept[b, c, k])
-                    size[0] = size[0] + 1
+                for k in range(T.min(numbers[b, c], most)):
+                    if size[0] < total:  # always: one class has at most `most`
+                        selected[size[0], 0] = T.Cast("int64", b)
+                        selected[size[0], 1] = T.Cast("int64", c)
+                        selected[size[0], 2] = T.Cast("int64", kept[b, c, k])
+                        size[0] = size[0] + 1
             count[0] = T.Cast("int64", size[0])
 
     return gather

@@ -15,6 +15,7 @@ from ..errors import InputError, TypeMismatch
 from ..expr import Expr, SizeVar, const
 from ..te import Tensor
 from ..tir.nodes import PrimFunc
+from .indices import nearest
 from .lines import along, extent_of, zeroed
 from .shapes import Dim, axis_of, constant, dims, product, simple
 from .sort import order_of_rows, strictly_before
@@ -106,14 +107,14 @@ def _find(total: Any, shape: Sequence[Dim], dtype: str) -> PrimFunc:
         x: T.Buffer((total,), dtype), places: T.Buffer((total, rank), "int64"), count: T.Buffer((1,), "int64")
     ) -> None:
         with T.block("find"):
-            found = T.alloc_buffer((1,), "int32", scope="local")
-            found[0] = 0
+            found = T.alloc_buffer((1,), "int64", scope="local")
+            found[0] = T.int64(0)
             for j in range(total):
-                if present(x[j]):
+                if found[0] < T.Cast("int64", total) and present(x[j]):  # always: at most one place for each element
                     for a in T.unroll(rank):
                         places[found[0], a] = coordinate(j, a)
                     found[0] = found[0] + 1
-            count[0] = T.Cast("int64", found[0])
+            count[0] = found[0]
 
     return find
 
@@ -126,6 +127,9 @@ def _groups(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
 
     def earlier(place: Expr) -> Expr:
         return te.maximum(place - 1, 0)
+
+    def inside(group: Expr) -> Expr:
+        return nearest(group, extent)
 
     @T.prim_func
     def groups(
@@ -147,9 +151,9 @@ def _groups(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
                 column[0] = column[0] + 1
             if differs[0] == 1:
                 group[0] = group[0] + 1
-                first[group[0]] = order[j]
-            counts[group[0]] = counts[group[0]] + T.Cast("int64", 1)
-            inverse[order[j]] = T.Cast("int64", group[0])
+                first[inside(group[0])] = order[j]
+            counts[inside(group[0])] = counts[inside(group[0])] + T.Cast("int64", 1)
+            inverse[order[j]] = T.Cast("int64", inside(group[0]))
         number[0] = T.Cast("int64", group[0] + 1)
 
     return groups
@@ -171,8 +175,8 @@ def _renumbered(extent: Any) -> PrimFunc:
         for j in range(extent):
             if first[inverse[j]] == T.Cast("int64", j):
                 new[inverse[j]] = T.Cast("int64", met[0])
-                new_first[met[0]] = T.Cast("int64", j)
-                new_counts[met[0]] = counts[inverse[j]]
+                new_first[nearest(met[0], extent)] = T.Cast("int64", j)
+                new_counts[nearest(met[0], extent)] = counts[inverse[j]]
                 met[0] = met[0] + 1
             new_inverse[j] = new[inverse[j]]
 

@@ -19,9 +19,9 @@ def check_index(op: str, indices: Tensor) -> None:
 
 
 def widened(index: Expr, extent: Dim) -> Expr:
-    """The same index in a dtype that also holds the extent: int32 or int64; an index of uint64 is not converted."""
-    if index.dtype == "uint64":
-        return index  # no signed dtype holds it; every extent fits
+    """The same index in a dtype that also holds the extent: int32 or int64, whose largest stands for greater ones."""
+    if index.dtype == "uint64":  # every extent fits into int64
+        return te.minimum(index, const((1 << 63) - 1, "uint64")).astype("int64")
     needed = max(index.dtype.bits * (2 if index.dtype.kind == "uint" else 1), as_expr(extent).dtype.bits)
     return index.astype("int32" if needed <= 32 else "int64")
 
@@ -36,9 +36,14 @@ def from_front(index: Expr, extent: Dim) -> Expr:
 
 def clamped(index: Expr, extent: Dim) -> Expr:
     """An index, a negative one counted from the end, moved to the nearest element of the axis."""
-    front = from_front(index, extent)
-    inside = te.maximum(te.minimum(front, as_expr(extent).astype(front.dtype) - 1), const(0, front.dtype))
-    return inside.astype("int64") if inside.dtype == "uint64" else inside
+    return nearest(from_front(index, extent), extent)
+
+
+def nearest(place: Expr, extent: Dim) -> Expr:
+    """The element of an axis that is nearest to a place, which is counted from the front."""
+    end = as_expr(extent)
+    wide = place.astype("int64") if end.dtype.bits > place.dtype.bits else place
+    return te.maximum(te.minimum(wide, end.astype(wide.dtype) - 1), const(0, wide.dtype))
 
 
 def check_counts(op: str, dtype: str, extent: Dim) -> None:

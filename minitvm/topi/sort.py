@@ -20,7 +20,7 @@ from ..expr import Expr, as_expr
 from ..te import Tensor
 from ..tir.nodes import PrimFunc
 from .broadcast import full
-from .indices import check_counts
+from .indices import check_counts, nearest
 from .lines import along, extent_of
 from .shapes import Dim, axis_of, dims, product, require_at_least
 from .sort_keys import key_bits, unsigned_key
@@ -196,7 +196,7 @@ def _by_digits(extent: Any, dtype: str, ascending: bool, index: str) -> PrimFunc
                 for j in range(extent):
                     place[0] = places[row[0], j]
                     bucket[0] = counter(x[place[0]], digit)
-                    places[1 - row[0], counts[bucket[0]]] = place[0]
+                    places[1 - row[0], nearest(counts[bucket[0]], extent)] = place[0]
                     counts[bucket[0]] = counts[bucket[0]] + 1
                 row[0] = 1 - row[0]
         for j in range(extent):
@@ -216,7 +216,7 @@ def _merge_sort(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
     before = strictly_before(ascending=True)
 
     def clipped(place: Expr) -> Expr:
-        return te.minimum(place, as_expr(extent).astype("int32") - 1)
+        return nearest(place, extent)
 
     @T.prim_func
     def merge_sort(
@@ -249,10 +249,10 @@ def _merge_sort(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
                             x[order[clipped(left[0])] * columns + (columns - 1 - column)],
                         )
                     ):
-                        other[j] = order[left[0]]
+                        other[j] = order[clipped(left[0])]
                         left[0] = left[0] + 1
                     else:
-                        other[j] = order[right[0]]
+                        other[j] = order[clipped(right[0])]
                         right[0] = right[0] + 1
                 width[0] = width[0] * 2
                 for j in range(extent):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from .. import te, tir
 from ..expr import DType, Expr, as_expr, const
+from .indices import nearest
+from .shapes import Dim
 
 _INFINITY = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}  # bits of infinity; those of NaN are greater
 
@@ -57,6 +59,6 @@ def placed_key(value: Expr, place: Expr, ascending: bool) -> Expr:
     return (key_of(value, ascending).astype("int64") << 32) | as_expr(place).astype("int64")
 
 
-def place_in(placed: Expr) -> Expr:
-    """The place that a `placed_key` holds."""
-    return placed & const(0xFFFFFFFF, "int64")
+def place_in(placed: Expr, extent: Dim) -> Expr:
+    """The place that a `placed_key` holds: one of `extent` elements."""
+    return nearest(placed & const(0xFFFFFFFF, "int64"), extent)

@@ -49,8 +49,8 @@ def insertion(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> P
                 )
             first[0] = T.min(new[0], first[0])
         for i in T.unroll(k):
-            indices[i] = T.Cast(index, place_in(first[i]))
-            values[i] = x[place_in(first[i])]
+            indices[i] = T.Cast(index, place_in(first[i], extent))
+            values[i] = x[place_in(first[i], extent)]
 
     return insertion
 
@@ -87,6 +87,6 @@ def merge_exchange(extent: int, k: int, dtype: str, ascending: bool, index: str)
                         keys[i + distance(a, c)] = T.max(keys[i], keys[i + distance(a, c)])
                         keys[i] = earlier[0]
         for i in range(k):
-            indices[i] = T.Cast(index, place_in(keys[i]))
+            indices[i] = T.Cast(index, place_in(keys[i], extent))
 
     return merge_exchange

@@ -157,7 +157,8 @@ def check_request(request: bytes) -> bytes:
     if lowered is None:
         func = _function(body["func"])
         try:
-            lowered = lower_function(func if body["scheduled"] else _scheduled(func, target, asked), target)
+            own = func if body["scheduled"] else _scheduled(func, target, asked)
+            lowered = lower_function(own, target, before=func)
         except MinitvmError as error:
             return json.dumps(_refused(error)).encode()
     option = choice_of(lowered.host).taken

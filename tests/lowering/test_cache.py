@@ -58,9 +58,9 @@ class Lowerings:
         self.names: list[str] = []
         inner = many.lower_function
 
-        def watched(func: Any, *rest: Any) -> Any:
+        def watched(func: Any, *rest: Any, **named: Any) -> Any:
             self.names.append(func.name)
-            return inner(func, *rest)
+            return inner(func, *rest, **named)
 
         monkeypatch.setattr(many, "lower_function", watched)
 

@@ -1,0 +1,396 @@
+"""From an access that is not shown to be inside its buffer to what decides it: a condition on sizes, or an example.
+
+`condition_of` writes "this access is inside" as a condition on sizes alone: each loop variable is put at the end of its
+range that matters, and a run in which a loop around the access has no iteration needs nothing. The condition is
+sufficient. `example_of` lists the iterations where all sizes are numbers, which decides the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...arith import Analyzer
+from ...arith.affine import structural_key, term_variables
+from ...expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryOp,
+    Call,
+    Cast,
+    Div,
+    DType,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Node,
+    Not,
+    Or,
+    Select,
+    Sub,
+    Var,
+    const,
+    find,
+    free_vars,
+    map_children,
+)
+from ...expr.conditions import all_of, is_const
+from ...expr.visitor import accessed, variables
+from .in_bounds import Unshown
+
+_POINTS = 2_000_000  # iterations that are listed: a tenth of a second
+_Ends = tuple[Expr | None, Expr | None]
+_NONE: _Ends = (None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeCondition:
+    """An access is inside if `inside` holds, or one of `idle`: then a loop around it has no iteration."""
+
+    inside: Expr
+    idle: tuple[Expr, ...] = ()
+
+    @property
+    def whole(self) -> Expr:
+        """Both as one condition."""
+        whole = self.inside
+        for idle in self.idle:
+            whole = Or(whole, idle)
+        return whole
+
+
+def condition_of(access: Unshown, sizes: Iterable[Var]) -> SizeCondition | None:
+    """A condition on sizes under which an access is inside; None if data decide the index, or no end of it is known."""
+    ends = _Sizes(frozenset(sizes), access)
+    condition = access.condition
+    assert isinstance(condition, GE | LT)
+    low, high = ends.of(condition.a)
+    other_low, other_high = ends.of(condition.b)
+    inside: Expr | None
+    if isinstance(condition, GE):
+        inside = None if low is None or other_high is None else GE(low, other_high)
+    else:
+        inside = None if high is None or other_low is None else LT(high, other_low)
+    if inside is None:
+        return None
+    simple = ends.analyzer.simplify
+    idle: list[Expr] = [LE(extent, ends.number(0)) for extent in ends.extents()]
+    idle += [Not(c) for c in access.conditions if variables(c) <= ends.sizes and not accessed(c)]
+    simpler = [e for e in map(simple, idle) if not is_const(e, 0)]
+    different = {structural_key(e): e for e in simpler}
+    whole = simple(all_of([*ends.needed, inside]))
+    return SizeCondition(whole, tuple(e for e in different.values() if not _implies(ends.analyzer, e, whole)))
+
+
+def _implies(analyzer: Analyzer, premise: Expr, conclusion: Expr) -> bool:
+    with analyzer.constraint(premise):
+        return analyzer.can_prove(conclusion)
+
+
+class _Sizes:
+    """The ends of expressions in terms of sizes: the least and the largest value while the loops run."""
+
+    def __init__(self, sizes: frozenset[Var], access: Unshown) -> None:
+        self.sizes = sizes
+        self.access = access
+        self.analyzer = Analyzer({v: (0, None) for v in sizes if v in access.positive})
+        self.ranges = dict(access.loops)
+        self.running: set[Var] = set()
+        self.known: dict[Var, _Ends] = {}
+        self.needed: list[Expr] = []  # divisors are positive
+        wide = [e for e in (*sizes, *find(access.condition, IntImm)) if e.dtype.bits > 32]
+        self.dtype = "int64" if any(isinstance(e, Var) or abs(e.value) >= 1 << 31 for e in wide) else "int32"
+
+    def number(self, value: int) -> Any:
+        dtype = DType(self.dtype)
+        return const(value, dtype) if dtype.min <= value <= dtype.max else None
+
+    def exact(self, e: Any) -> Any:
+        """An expression over sizes as numbers in mathematics, which is how an executable computes it: of one dtype."""
+        if isinstance(e, Cast) and e.dtype.is_int and e.dtype.bits >= 32 and e.value.dtype.is_int:
+            return self.exact(e.value)
+        if isinstance(e, IntImm) and not e.dtype.is_bool:
+            return self.number(e.value)
+        if isinstance(e, Var):
+            return e.astype(self.dtype)
+        return map_children(e, self.exact)
+
+    def extents(self) -> list[Expr]:
+        """The largest extents of the loops around the access, those that are no numbers."""
+        found = [self.of(r.extent)[1] for _, r in self.access.loops if not isinstance(r.extent, IntImm)]
+        return [e for e in found if e is not None and not isinstance(e, IntImm)]
+
+    def simple(self, e: Expr | None) -> Expr | None:
+        return None if e is None else self.analyzer.simplify(e)
+
+    def of(self, e: Expr) -> _Ends:
+        if variables(e) <= self.sizes and not accessed(e):
+            value = self.simple(self.exact(e))
+            return value, value
+        if isinstance(e, Var):
+            return self.of_variable(e)
+        low, high = self.of_operation(e)
+        least, most = self.analyzer.bounds(e) if low is None or high is None else (None, None)
+        low = self.number(least) if low is None and least is not None else low
+        high = self.number(most) if high is None and most is not None else high
+        return self.simple(low), self.simple(high)
+
+    def of_operation(self, e: Expr) -> _Ends:
+        if isinstance(e, Cast):
+            return self.of_cast(e)
+        if isinstance(e, Add | Sub | Mul | Min | Max | FloorDiv | FloorMod):
+            return self.of_binary(e)
+        if isinstance(e, Select) or (isinstance(e, Call) and e.op == "if_then_else"):
+            condition, first, second = e.args if isinstance(e, Call) else (e.condition, e.true_value, e.false_value)
+            return self.of_choice(condition, self.of(first), self.of(second))
+        if isinstance(e, Div | Mod):
+            a, b = self.of(e.a), self.of(e.b)
+            if self.shown(a[0], 0) and self.shown(b[0], 0):
+                return self.of_binary((FloorDiv if isinstance(e, Div) else FloorMod)(e.a, e.b))
+        return _NONE
+
+    def of_variable(self, var: Var) -> _Ends:
+        if var in self.known:
+            return self.known[var]
+        if var in self.access.data:
+            return self.of_data(var)
+        if var not in self.ranges or var in self.running:
+            return _NONE
+        self.running.add(var)
+        r = self.ranges[var]
+        (start, start_high), (_, extent) = self.of(r.start), self.of(r.extent)
+        high: Expr | None = (
+            None if start_high is None or extent is None else Sub(Add(start_high, extent), self.number(1))
+        )
+        low, high = self.refined(var, start, high)
+        self.running.discard(var)
+        self.known[var] = self.simple(low), self.simple(high)
+        return self.known[var]
+
+    def of_data(self, var: Var) -> _Ends:
+        """The ends of what is loaded: those that all stores keep, or its dtype's."""
+        low, high = self.access.stored.get(self.access.data[var].buffer, _NONE)
+        return None if low is None else self.of(low)[0], None if high is None else self.of(high)[1]
+
+    def refined(self, var: Var, low: Expr | None, high: Expr | None) -> _Ends:
+        """The ends of a loop variable under what conditions around the access say of it."""
+        for fact in self.access.facts:
+            c = fact.terms.get(var, 0)
+            rest = fact.without(var)
+            if abs(c) != 1 or any(v is var for t in rest.terms for v in term_variables(t)):
+                continue
+            ends = self.of(self.analyzer.to_expr(rest, DType("int64")))
+            if c == 1 and ends[1] is not None:  # var + rest >= 0
+                low = Sub(self.number(0), ends[1]) if low is None else Max(low, Sub(self.number(0), ends[1]))
+            if c == -1 and ends[1] is not None:
+                high = ends[1] if high is None else Min(high, ends[1])
+        return low, high
+
+    def of_cast(self, e: Cast) -> _Ends:
+        source = e.value.dtype
+        if source.is_int and source.bits <= e.dtype.bits and not (source.kind == "uint" and source.bits == 64):
+            return self.of(e.value)
+        return _NONE
+
+    def of_choice(self, condition: Expr, first: _Ends, second: _Ends) -> _Ends:
+        by_size = variables(condition) <= self.sizes and not accessed(condition)
+
+        def joined(a: Expr | None, b: Expr | None, extreme: Any) -> Expr | None:
+            if a is None or b is None:
+                return None
+            return Select(condition, a, b) if by_size else extreme(a, b)
+
+        return joined(first[0], second[0], Min), joined(first[1], second[1], Max)
+
+    def shown(self, e: Expr | None, least: int) -> bool:
+        return e is not None and self.analyzer.can_prove(e >= self.number(least))
+
+    def of_binary(self, e: BinaryOp) -> _Ends:
+        (a, b), (c, d) = self.of(e.a), self.of(e.b)
+        if isinstance(e, Add):
+            return _both(Add, a, c), _both(Add, b, d)
+        if isinstance(e, Sub):
+            return _both(Sub, a, d), _both(Sub, b, c)
+        if isinstance(e, Mul):
+            return self.of_product((a, b), (c, d))
+        if isinstance(e, Min):
+            return _both(Min, a, c), _both(Min, b, d) if b is not None and d is not None else (d if b is None else b)
+        if isinstance(e, Max):
+            return _both(Max, a, c) if a is not None and c is not None else (c if a is None else a), _both(Max, b, d)
+        if c is None or d is None:
+            return _NONE
+        if not self.shown(c, 1):
+            self.needed.append(GE(c, self.number(1)))
+            c, d = Max(c, self.number(1)), Max(d, self.number(1))
+        if isinstance(e, FloorMod):
+            short = self.shown(a, 0) and b is not None
+            return self.number(0), Min(b, Sub(d, self.number(1))) if short else Sub(d, self.number(1))  # type: ignore[arg-type]
+        low = None if a is None else FloorDiv(a, d) if self.shown(a, 0) else Min(FloorDiv(a, c), FloorDiv(a, d))
+        high = None if b is None else FloorDiv(b, c) if self.shown(b, 0) else Max(FloorDiv(b, c), FloorDiv(b, d))
+        return low, high
+
+    def of_product(self, x: _Ends, y: _Ends) -> _Ends:
+        (a, b), (c, d) = x, y
+        for (low, high), factor in ((x, y), (y, x)):
+            value = factor[0]
+            if isinstance(value, IntImm) and factor[0] is factor[1]:
+                ends = (_both(Mul, low, value), _both(Mul, high, value))
+                return ends if value.value >= 0 else ends[::-1]
+        if self.shown(a, 0) and self.shown(c, 0):
+            return _both(Mul, a, c), _both(Mul, b, d)
+        if None in (a, b, c, d):
+            return _NONE
+        corners = [Mul(p, q) for p in x for q in y if p is not None and q is not None]
+        low, high = corners[0], corners[0]
+        for corner in corners[1:]:
+            low, high = Min(low, corner), Max(high, corner)
+        return low, high
+
+
+def _both(kind: Any, a: Expr | None, b: Expr | None) -> Expr | None:
+    return None if a is None or b is None else kind(a, b)
+
+
+# -- where all sizes are numbers ------------------------------------------------------------------------------------
+
+
+def example_of(access: Unshown, sizes: Mapping[Var, int]) -> tuple[bool, dict[Var, int] | None]:
+    """(whether it is decided, an iteration that reaches outside of the buffer, or None).
+
+    Conditions that read memory count as true: an access that no other one keeps out reaches outside for some data.
+    """
+    conditions = [c for c in access.conditions if not _by_data(c, access)]
+    names = {v for v, _ in access.loops}
+    needed = _closed(variables(access.condition), access)
+    every = _closed(needed.union(*(variables(c) for c in conditions)), access)
+    try:
+        env, count = _points(access, every, sizes)
+        if env is None:
+            env, count = _points(access, needed, sizes)
+        if env is None:
+            return False, None
+        kept = np.ones(count, bool)
+        certain = True
+        for condition in conditions:
+            if variables(condition) <= env.keys():
+                kept &= np.asarray(_value(condition, env), bool)
+            else:
+                certain = False
+        outside = kept & ~np.broadcast_to(np.asarray(_value(access.condition, env), bool), (count,))
+    except (KeyError, ZeroDivisionError, FloatingPointError):
+        return False, None
+    where = np.flatnonzero(outside)
+    if not len(where):
+        return True, None
+    return certain, {v: int(values[where[0]]) for v, values in env.items() if v in names}
+
+
+def value_at(e: Expr, values: Mapping[Var, int]) -> int | None:
+    """The value of an index where the variables have these values; None if it has others."""
+    try:
+        return int(_value(e, values))
+    except (KeyError, ZeroDivisionError):
+        return None
+
+
+def needs_no_size(access: Unshown) -> bool:
+    """Whether no size is in an access's index, its bound, and the ranges of the loops that move it."""
+    needed = _closed(variables(access.condition), access)
+    ranges = [r for v, r in access.loops if v in needed]
+    used = {v for e in (access.condition, *(e for r in ranges for e in (r.start, r.extent))) for v in variables(e)}
+    return used <= needed
+
+
+def _by_data(e: Expr, access: Unshown) -> bool:
+    return bool(accessed(e)) or any(v in access.data for v in variables(e))
+
+
+def _closed(used: Iterable[Var], access: Unshown) -> set[Var]:
+    """The loop variables among some variables, and those that their ranges use."""
+    ranges = dict(access.loops)
+    needed: set[Var] = set()
+    pending = [v for v in used if v in ranges]
+    while pending:
+        var = pending.pop()
+        if var not in needed:
+            needed.add(var)
+            r = ranges[var]
+            pending += [v for part in (r.start, r.extent) for v in free_vars(part) if v in ranges]
+    return needed
+
+
+def _points(access: Unshown, needed: set[Var], sizes: Mapping[Var, int]) -> tuple[dict[Var, Any] | None, int]:
+    """All iterations of some loops as arrays, and how many there are; None if there are too many."""
+    env: dict[Var, Any] = {v: np.array([n], np.int64) for v, n in sizes.items()}
+    count = 1
+    for var, r in access.loops:
+        if var not in needed:
+            if isinstance(r.extent, IntImm) and r.extent.value <= 0:
+                return {**env, **{v: np.zeros(0, np.int64) for v in needed}}, 0
+            continue
+        start, extent = (np.broadcast_to(np.asarray(_value(e, env)), (count,)) for e in (r.start, r.extent))
+        runs = np.maximum(extent, 0)
+        total = int(runs.sum())
+        if total > _POINTS:
+            return None, 0
+        env = {v: np.repeat(np.broadcast_to(a, (count,)), runs) for v, a in env.items()}
+        first = np.repeat(np.cumsum(runs) - runs, runs)
+        env[var] = np.repeat(start, runs) + np.arange(total) - first
+        count = total
+    return {v: np.broadcast_to(a, (count,)) for v, a in env.items()}, count
+
+
+_NUMPY: dict[type, Any] = {
+    Add: np.add, Sub: np.subtract, Mul: np.multiply, FloorDiv: np.floor_divide, FloorMod: np.mod, Min: np.minimum,
+    Max: np.maximum, EQ: np.equal, NE: np.not_equal, LT: np.less, LE: np.less_equal, GT: np.greater,
+    GE: np.greater_equal, And: np.logical_and, Or: np.logical_or,
+}  # fmt: skip
+_BITS = {
+    "shift_left": np.left_shift, "shift_right": np.right_shift, "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
+}  # fmt: skip
+
+
+def _value(e: Node, env: Mapping[Var, Any]) -> Any:
+    """The value of an index expression for arrays. Raises `KeyError` for what has none."""
+    if isinstance(e, IntImm):
+        return np.int64(e.value)
+    if isinstance(e, Var):
+        return env[e]
+    if isinstance(e, Cast) and e.dtype.is_int and e.dtype.bits >= 32:
+        return np.asarray(_value(e.value, env)).astype(np.int64)
+    if isinstance(e, Not):
+        return np.logical_not(_value(e.a, env))
+    if isinstance(e, Select) or (isinstance(e, Call) and e.op == "if_then_else"):
+        parts = e.args if isinstance(e, Call) else (e.condition, e.true_value, e.false_value)
+        return np.where(*(_value(p, env) for p in parts))
+    if isinstance(e, Call) and e.op == "likely":
+        return _value(e.args[0], env)
+    if isinstance(e, Call) and e.op in _BITS:
+        return _BITS[e.op](*(np.asarray(_value(a, env)) for a in e.args))
+    if isinstance(e, Div | Mod):
+        a, b = (np.asarray(_value(x, env)) for x in (e.a, e.b))
+        quotient = np.sign(a) * np.sign(b) * (abs(a) // np.where(b == 0, 1, abs(b)))
+        return quotient if isinstance(e, Div) else a - b * quotient
+    operation = _NUMPY.get(type(e))
+    if operation is None or not isinstance(e, BinaryOp):
+        raise KeyError(str(e))
+    a, b = _value(e.a, env), _value(e.b, env)
+    if isinstance(e, FloorDiv | FloorMod):
+        if np.any(np.asarray(b) == 0):
+            raise ZeroDivisionError
+    return operation(a, b)
