@@ -25,7 +25,7 @@ from torch._guards import TracingContext
 from ..build import build
 from ..errors import InputError, UnsupportedOperator, nearest
 from ..executable import evaluate
-from ..expr import DType, Expr, Var
+from ..expr import DType, Expr, Var, free_vars
 from ..expr.names import fresh, identifier
 from ..frontend.operand import Operand
 from ..frontend.torch.dtypes import array_of
@@ -102,6 +102,9 @@ def _state(tensor: torch.Tensor) -> tuple[int, ...]:
     return id(tensor), tensor.data_ptr(), version
 
 
+_Place = tuple[tuple[Any, ...], Any]  # strides and offset in elements: integers, or sizes of the arguments
+
+
 class _Program:
     """A built graph, and where its inputs and outputs are among the arguments and results."""
 
@@ -125,6 +128,7 @@ class _Program:
                 self._inputs.append(position)
         results = importer.run(graph)
         self._results = [None if isinstance(value, Operand) else (value,) for _, value in results]
+        self._placed = [self._place(importer, node) for node in graph.graph.output_node().args[0]]
         outputs = [(name, value) for name, value in results if isinstance(value, Operand)]
         self._module = build(importer.build(outputs), **settings) if outputs else None
 
@@ -133,7 +137,44 @@ class _Program:
         arrays = [_array(args[k]) for k in self._inputs]
         results = () if self._module is None else self._module(*arrays)
         tensors = map(_tensor, results if isinstance(results, tuple) else (results,))
-        return [next(tensors) if result is None else self._number(result[0], args) for result in self._results]
+        numbered = zip(self._results, self._placed, strict=True)
+        return [
+            self._number(result[0], args) if result is not None else self._laid_out(next(tensors), place, args)
+            for result, place in numbered
+        ]
+
+    def _place(self, importer: Importer, node: Any) -> _Place | None:
+        """Where the elements of a result are to lie; None for a dense tensor in the order of its axes."""
+        value = node.meta.get("val") if hasattr(node, "meta") else None
+        if not isinstance(value, torch.Tensor):
+            return None
+        strides = tuple(importer.symbols.dim(stride, f"a stride of {node.name}") for stride in value.stride())
+        offset = importer.symbols.dim(value.storage_offset(), f"the offset of {node.name}")
+        parts = [part for part in (*strides, offset) if isinstance(part, Expr)]
+        if any(variable not in self._sizes for part in parts for variable in free_vars(part)):
+            return None  # a size that data decide; what is computed from one is dense
+        if not parts and offset == 0 and value.is_contiguous():
+            return None
+        return strides, offset
+
+    def _laid_out(self, tensor: torch.Tensor, place: _Place | None, args: Sequence[Any]) -> torch.Tensor:
+        """A result in memory as PyTorch would have it.
+
+        Who compiled the graph relies on strides and offset: a view of an input is made anew from these three.
+        """
+        if place is None:
+            return tensor
+        strides, offset = tuple(self._number(s, args) for s in place[0]), self._number(place[1], args)
+        if offset == 0 and strides == tensor.stride():
+            return tensor
+        last = offset + sum((size - 1) * stride for size, stride in zip(tensor.shape, strides, strict=True))
+        memory = torch.empty(last + 1 if tensor.numel() else offset, dtype=tensor.dtype)
+        result = memory.as_strided(tensor.shape, strides, offset)
+        if torch._debug_has_internal_overlap(result) == 0:
+            return result.copy_(tensor)
+        places = torch.arange(len(memory)).as_strided(tensor.shape, strides, offset)
+        memory[places.reshape(-1)] = tensor.reshape(-1)  # elements that share memory are equal
+        return result
 
     def _number(self, value: Any, args: Sequence[Any]) -> Any:
         if not isinstance(value, Expr):

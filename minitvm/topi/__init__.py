@@ -62,7 +62,7 @@ from .cached import cache_update, cached_attention
 from .conv import conv1d, conv2d, conv3d
 from .conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
 from .counted import argwhere, bind_size, leading, unique
-from .cumulative import cumprod, cumsum
+from .cumulative import cummax, cummin, cumprod, cumsum
 from .einsum import einsum
 from .elements import (
     add_elements,
@@ -246,6 +246,8 @@ __all__ = [
     "conv3d_transpose",
     "cos",
     "cosh",
+    "cummax",
+    "cummin",
     "cumprod",
     "cumsum",
     "dense",

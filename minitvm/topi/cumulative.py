@@ -1,4 +1,4 @@
-"""Running sums and products: one pass along the axis carries the total. Lines run in parallel.
+"""Running sums, products and extremes: one pass along the axis carries the total. Lines run in parallel.
 
 Lines of the last axis are taken one by one. Along another axis, neighbouring lines are neighbours in memory: as many as
 fill a few vectors are taken together, and each step is a loop over them.
@@ -10,14 +10,19 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import te
-from ..expr import IterVar, Range, Var, as_expr, const
+from ..expr import DType, IterVar, Range, Var, as_expr, const
 from ..te import Tensor
 from ..tir.analysis.declared import with_declared_regions
 from ..tir.nodes import Block, Buffer, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt, with_root
+from ..tir.op import highest, lowest
 from .lines import along, extent_of, nest, work
 from .shapes import Dim, axis_of, dims, simple
 
-_SUM, _PRODUCT = "sum", "product"
+_SUM, _PRODUCT, _LARGEST, _LEAST = "sum", "product", "largest", "least"
+_COMBINED: dict[str, Callable[[Any, Any], Any]] = {
+    _SUM: lambda total, value: total + value, _PRODUCT: lambda total, value: total * value, _LARGEST: te.maximum,
+    _LEAST: te.minimum,
+}  # fmt: skip
 _TOGETHER, _OPEN = 512, 64  # elements, of which a few rows stay in the L1 cache; along an open axis
 
 
@@ -29,6 +34,23 @@ def cumsum(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool =
 def cumprod(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Running products along an axis; `exclusive` leaves the element itself out, `reverse` runs from the end."""
     return _cumulative(x, _PRODUCT, axis, exclusive, reverse)
+
+
+def cummax(x: Tensor, *, axis: int = 0) -> Tensor:
+    """The largest element so far along an axis; NaN from the first NaN on."""
+    return _cumulative(x, _LARGEST, axis, exclusive=False, reverse=False)
+
+
+def cummin(x: Tensor, *, axis: int = 0) -> Tensor:
+    """The least element so far along an axis; NaN from the first NaN on."""
+    return _cumulative(x, _LEAST, axis, exclusive=False, reverse=False)
+
+
+def _neutral(kind: str, dtype: Any) -> Any:
+    """What changes nothing when an element is combined with it."""
+    if kind == _LARGEST:
+        return lowest(dtype)
+    return highest(dtype) if kind == _LEAST else const(int(kind == _PRODUCT), dtype)
 
 
 def _cumulative(x: Tensor, kind: str, axis: int, exclusive: bool, reverse: bool) -> Tensor:
@@ -50,7 +72,7 @@ def _together(x: Tensor, kind: str, at: int, exclusive: bool, reverse: bool) -> 
     outer = [d for a, d in enumerate(x.shape[:-1]) if a != at]
     iterators = [IterVar(Var(f"v{k}", d.dtype), Range.of(d)) for k, d in enumerate((*outer, chunks))]
     *around, chunk = (it.var for it in iterators)
-    neutral = const(int(kind == _PRODUCT), x.dtype)
+    neutral = _neutral(kind, x.dtype)
     totals = Buffer("totals", (as_expr(width),), x.dtype, scope="local")
 
     def row(write: Callable[[Var], Stmt], guarded: bool) -> Stmt:
@@ -60,9 +82,7 @@ def _together(x: Tensor, kind: str, at: int, exclusive: bool, reverse: bool) -> 
         inside = If(chunk * width + lane < as_expr(last), body) if guarded else body
         return For(lane, const(0, lane.dtype), as_expr(width), ForKind.VECTORIZED, inside)
 
-    def combined(total: Any, value: Any) -> Any:
-        return total + value if kind == _SUM else total * value
-
+    combined = _COMBINED[kind]
     step = Var("j", steps.dtype)
     place = steps - 1 - step if reverse else step
 
@@ -98,18 +118,15 @@ def _width(last: Dim) -> tuple[int, bool]:
 def _line(extent: Any, dtype: str, kind: str, exclusive: bool, reverse: bool) -> PrimFunc:
     from ..tir.script import builtins as T
 
-    start = int(kind == _PRODUCT)
+    start, combined = _neutral(kind, DType(dtype)), _COMBINED[kind]
 
     def place(j: Any) -> Any:
         return extent - 1 - j if reverse else j
 
-    def combined(total: Any, value: Any) -> Any:
-        return total + value if kind == _SUM else total * value
-
     @T.prim_func
     def running(x: T.Buffer((extent,), dtype), y: T.Buffer((extent,), dtype)) -> None:
         total = T.alloc_buffer((1,), dtype, scope="local")
-        total[0] = T.Cast(dtype, start)
+        total[0] = start
         for j in range(extent):
             if exclusive:
                 y[place(j)] = total[0]

@@ -152,6 +152,16 @@ def _running(x: np.ndarray, axis: int, exclusive: bool, reverse: bool, product: 
     return (np.flip(running, axis) if reverse else running).astype(x.dtype)
 
 
+@operator("cummax")
+def cummax(x: np.ndarray, axis: int) -> np.ndarray:
+    return np.maximum.accumulate(x, axis)
+
+
+@operator("cummin")
+def cummin(x: np.ndarray, axis: int) -> np.ndarray:
+    return np.minimum.accumulate(x, axis)
+
+
 @operator("cumsum")
 def cumsum(x: np.ndarray, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
     return _running(x, axis, exclusive, reverse, product=False)

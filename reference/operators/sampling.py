@@ -60,6 +60,10 @@ def grid_sample(
             if method != "cubic" and padding_mode == "reflection":
                 p = _reflect(p, *edges[axis])
             point.append(p)
+        of_point: Any = (n, slice(None), *outs)
+        if not all(map(math.isfinite, point)):  # nowhere: the nearest element is outside, a mean has no weights
+            sampled[of_point] = 0.0 if method == "nearest" and padding_mode == "zeros" else math.nan
+            continue
         total = np.zeros(data.shape[1])
         for taps in itertools.product(*(_taps(p, method) for p in point)):
             places = [place for place, _ in taps]
@@ -70,6 +74,5 @@ def grid_sample(
             inner = [min(max(p, 0), d - 1) for p, d in zip(places, extents, strict=True)]
             at: Any = (n, slice(None), *inner)
             total += data[at] * math.prod(w for _, w in taps)
-        of_point: Any = (n, slice(None), *outs)
         sampled[of_point] = total
     return sampled.astype(data.dtype)

@@ -115,10 +115,13 @@ def norm(d: Drawing) -> None:
 
 
 def fold(d: Drawing) -> None:
-    """A reduction by a product, a variance or a norm; a running product."""
+    """A reduction by a product, a variance or a norm; a running product or extreme."""
     x = _floats(d, (2, 3))
-    kind = d.one_of(["prod", "variance", "logsumexp", "l2", "log_sum", "cumprod"])
+    kind = d.one_of(["prod", "variance", "logsumexp", "l2", "log_sum", "cumprod", "cummax", "cummin"])
     axis = d.draw(st.integers(0, x.ndim - 1))
+    if kind in ("cummax", "cummin"):
+        d.op(kind, x, peak=d.peak(x), axis=axis)
+        return
     if kind in ("prod", "cumprod"):
         small = d.op("clip", x, peak=2, a_min=-1.0, a_max=2.0)
         peak = 2.0 ** fixed(x.shape[axis])

@@ -118,3 +118,61 @@ def test_options_are_those_of_build() -> None:
     torch._dynamo.reset()
     with pytest.raises(Exception, match=re.escape("options has no thread; did you mean threads?")):
         compiled(lambda x: x * 3, options={"thread": 1})(x)
+
+
+VIEWS = {
+    "rows": lambda x: x[1:],
+    "turned": lambda x: x.t(),
+    "column": lambda x: x[:, 2],
+    "repeated": lambda x: x[:, :1].expand(x.shape[0], 3),
+    "halves": lambda x: x.chunk(2, 1),
+    "flat": lambda x: x.reshape(-1)[3:],
+    "every second": lambda x: x[1:, ::2],
+    "diagonal": lambda x: x[:4, :4].diagonal(),
+    "with a value": lambda x: (x[1:], x.t() + 1, (x * 2).t()[1:]),
+    "itself": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", VIEWS)
+def test_results_lie_in_memory_as_those_of_the_model(name: str, dynamic: bool) -> None:
+    """A view of an input is made anew from the strides and the offset of what the backend returns."""
+    function = VIEWS[name]
+    fast = compiled(function, dynamic=dynamic)
+    for shape in ((4, 6), (5, 8)):
+        x = torch.randn(shape)
+        with torch.no_grad():
+            ours, theirs = (torch.utils._pytree.tree_leaves(f(x)) for f in (fast, function))
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, other)
+            assert (one.stride(), one.storage_offset()) == (other.stride(), other.storage_offset())
+
+
+def test_windows_that_share_elements_lie_as_those_of_the_model() -> None:
+    x = torch.randn(4, 6)
+    with torch.no_grad():
+        ours, theirs = (f(x) for f in (compiled(lambda x: x.unfold(1, 3, 1)), lambda x: x.unfold(1, 3, 1)))
+    torch.testing.assert_close(ours, theirs)
+    assert ours.stride() == theirs.stride()
+
+
+def test_channels_last_stays_so() -> None:
+    model = nn.Conv2d(3, 4, 3).eval()
+    x = torch.randn(1, 3, 8, 8).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        ours, theirs = compiled(model)(x), model(x)
+    assert ours.stride() == theirs.stride()
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_layers_of_transformers_are_compiled_in_evaluation_mode() -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    model, x = nn.Transformer(8, 2, 1, 1, 16, batch_first=True).eval(), torch.randn(2, 5, 8)
+    hidden = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(layer)(x), layer(x), rtol=1e-5, atol=1e-5)
+        ours, theirs = (f(x, src_key_padding_mask=hidden) for f in (compiled(layer), layer))
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(compiled(model)(x, x[:, :3]), model(x, x[:, :3]), rtol=1e-5, atol=1e-5)

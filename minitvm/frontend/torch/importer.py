@@ -132,6 +132,9 @@ class Importer:
                 results = function(context)
         except (InputError, TypeMismatch) as error:
             raise UnsupportedOperator(f"{context.where}: {error}") from error
+        except (TypeError, ValueError, LookupError, ArithmeticError) as error:  # values that the converter never meant
+            kind = type(error).__name__
+            raise UnsupportedOperator(f"{context.where}: its arguments are not supported ({kind}: {error})") from error
         context.check_arguments()
         several = isinstance(node.meta["val"], list | tuple)
         operands = self._declared(node, list(results) if isinstance(results, list | tuple) else [results])

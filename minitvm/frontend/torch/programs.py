@@ -13,6 +13,7 @@ from ..operand import Operand
 from .dtypes import array_of
 from .importer import Importer
 from .symbols import Symbols
+from .unsupported import refuse_unsupported
 
 
 def import_program(program: Any, shapes: Mapping[str, Sequence[Any]]) -> Graph:
@@ -38,6 +39,9 @@ def import_program(program: Any, shapes: Mapping[str, Sequence[Any]]) -> Graph:
             _user_input(importer, node, spec)
         elif kind in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
             importer.bind(node, _constant(program, spec.target, constants))
+        elif kind == "TOKEN":  # orders checks and other effects; what has one is refused with all that is not supported
+            refuse_unsupported(program.graph_module)
+            raise UnsupportedOperator("the program has effects, such as a check of its values, which a graph cannot")
         else:
             raise UnsupportedOperator(f"input {node.name}: a {kind.lower().replace('_', ' ')} is not supported")
     results = importer.run(program.graph_module)

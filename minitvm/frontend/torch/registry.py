@@ -56,5 +56,7 @@ def converters() -> dict[str, Converter]:
 def refusal(target: str) -> str | None:
     """The reason why an operator is refused, or None where there is none but that nobody wrote a converter."""
     importlib.import_module(f"{__package__}.ops")
+    if target == "with_effects":
+        return "it is an effect, such as a check of values, which a graph does not have"
     namespace, _, name = target.partition(".")
     return REFUSED.get(name, REFUSED.get(name.split(".")[0])) if namespace == "aten" else None

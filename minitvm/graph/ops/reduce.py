@@ -1,4 +1,4 @@
-"""Reductions, running sums and running products."""
+"""Reductions, and running sums, products and extremes."""
 
 from __future__ import annotations
 
@@ -41,5 +41,7 @@ for _name, _te, _fold in _REDUCE:
     register(_name, pattern=Pattern.COMM_REDUCE, fold=_fold)(_te)
 
 register("variance", pattern=Pattern.OPAQUE)(topi.variance)
+register("cummax", pattern=Pattern.OPAQUE)(topi.cummax)
+register("cummin", pattern=Pattern.OPAQUE)(topi.cummin)
 register("cumprod", pattern=Pattern.OPAQUE)(topi.cumprod)
 register("cumsum", pattern=Pattern.OPAQUE)(topi.cumsum)

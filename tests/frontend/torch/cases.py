@@ -14,6 +14,11 @@ class _Draw:
     def __init__(self) -> None:
         self._generator = torch.Generator().manual_seed(7)
 
+    @property
+    def generator(self) -> torch.Generator:
+        """What all are drawn from."""
+        return self._generator
+
     def f(self, *shape: int) -> torch.Tensor:
         """Normal numbers."""
         return torch.randn(shape, generator=self._generator)
@@ -55,7 +60,72 @@ def calls() -> dict[str, list[Call]]:
     table.update(_reductions(d))
     table.update(_shapes(d))
     table.update(_places(d))
+    table.update(_layers(d))
+    for name, more in _special(d).items():
+        table[name] = [*table[name], *more]
     return table
+
+
+def _layers(d: _Draw) -> dict[str, list[Call]]:
+    """Whole layers in evaluation mode, and what picks elements of a line."""
+    x, table = d.f(2, 5, 8), d.f(10, 3)
+    attention = [d.f(24, 8), d.f(24), d.f(8, 8), d.f(8)]
+    norms, products = [d.f(8), d.f(8), d.f(8), d.f(8)], [d.f(16, 8), d.f(16), d.f(8, 16), d.f(8)]
+    hidden = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    causal = torch.triu(torch.ones(5, 5, dtype=torch.bool), 1)
+    bags: list[Call] = []
+    indices, offsets = torch.tensor([1, 2, 1, 4, 1, 1]), torch.tensor([0, 2, 4, 6])
+    for mode in (0, 1, 2):
+        bags.append(_c(table, d.i(0, 10, 7), torch.tensor([0, 2, 2, 5]), False, mode))
+        bags.append(_c(table, indices, offsets, False, mode, False, None, True, 1))
+    bags.append(_c(table, d.i(0, 10, 6), torch.tensor([0, 3]), False, 0, False, d.f(6)))
+    heads = [x, x, x, 8, 2, *attention]
+    whole = [x, 8, 2, *attention]
+    return {
+        "_embedding_bag.default": bags, "_embedding_bag_forward_only.default": bags[:2],
+        "_native_multi_head_attention.default": [
+            _c(*heads, need_weights=False), _c(*heads, hidden, False, True, 1), _c(*heads, causal, False, True, 0)
+        ],
+        "_transformer_encoder_layer_fwd.default": [
+            _c(*whole, gelu, before, 1e-5, *norms, *products) for gelu, before in ((False, False), (True, True))
+        ] + [_c(*whole, False, False, 1e-5, *norms, *products, hidden, 1)],
+        "adaptive_max_pool2d.default": [_c(d.f(1, 2, 8, 7), size) for size in ([2, 3], [3, 4], [1, 1], [8, 7])]
+        + [_c(d.f(2, 6, 5), [4, 2])],
+        "adaptive_max_pool3d.default": [_c(d.f(1, 2, 5, 6, 4), [2, 3, 1])],
+        "cummax.default": [_c(d.f(3, 5), 1), _c(d.i(0, 3, 4, 6), 0), _c(_odd(d.f(2, 6)), -1)],
+        "cummin.default": [_c(d.f(3, 5), 1), _c(d.i(0, 3, 4, 6), 0), _c(_odd(d.f(2, 6)), -1)],
+        "median.default": [_c(d.f(7)), _c(d.f(2, 4)), _c(_odd(d.f(5))), _c(d.i(0, 9, 6))],
+        "median.dim": [_c(d.f(3, 8), 1), _c(d.distinct(5, 3), 0, True), _c(_odd(d.f(2, 5)), -1)],
+        "rrelu_with_noise_functional.default": [_c(d.f(3, 4), torch.zeros(3, 4), 0.1, 0.3, False)],
+        "sgn.default": [_c(d.f(3, 4)), _c(d.i(-2, 3, 6)), _c(_odd(d.f(5)))],
+    }  # fmt: skip
+
+
+def _odd(x: torch.Tensor) -> torch.Tensor:
+    """The tensor with a NaN as its third element."""
+    x.view(-1)[2] = torch.nan
+    return x
+
+
+def _special(d: _Draw) -> dict[str, list[Call]]:
+    """Further calls of operators: values and dtypes on which PyTorch has its own mind."""
+    nan, inf = torch.nan, torch.inf
+    a = torch.tensor([7.5, -7.5, 7.5, 0.3, 1e10, 3.0, -0.0, 5.0, inf, 1.0, nan, 6.0])
+    b = torch.tensor([0.1, 0.1, -0.1, 0.1, 3.0, 0.0, 2.0, inf, 2.0, -inf, 1.0, -2.0])
+    pixels = d.i(0, 256, 1, 3, 5, 6).to(torch.uint8)
+    grid = torch.rand(1, 3, 3, 2, generator=d.generator) * 2 - 1
+    grid[0, 0, 0, 0], grid[0, 1, 1], grid[0, 2, 2, 1] = nan, inf, -inf
+    picture = d.f(1, 2, 4, 5)
+    return {
+        "_safe_softmax.default": [_c(torch.tensor([[1.0, -inf], [-inf, -inf], [nan, -inf]]), -1)],
+        "div.Tensor_mode": [_c(a.to(dtype), b.to(dtype), rounding_mode="floor")
+                            for dtype in (torch.float32, torch.float64, torch.float16)],
+        "floor_divide.default": [_c(a, b), _c(a, 0.1)],
+        "grid_sampler_2d.default": [_c(picture, grid, 0, border, align) for border in (0, 1, 2) for align in (0, 1)],
+        "sign.default": [_c(torch.tensor([nan, inf, -inf, -0.0, 0.0, 2.0]))],
+        "upsample_bilinear2d.vec": [_c(pixels, [7, 9], False, None), _c(pixels, None, False, [2.0, 2.0])],
+        "upsample_bicubic2d.vec": [_c(pixels, [7, 9], False, None)],
+    }  # fmt: skip
 
 
 def _elementwise(d: _Draw) -> dict[str, list[Call]]:

@@ -23,6 +23,8 @@ CALLS = calls()
 FIRST_RESULT_ALONE = {
     *(f"max_pool{rank}d_with_indices.default" for rank in (1, 2, 3)), "_native_batch_norm_legit_no_training.default",
     "_native_batch_norm_legit.no_stats", "native_group_norm.default", "native_layer_norm.default",
+    "adaptive_max_pool2d.default", "adaptive_max_pool3d.default", "_embedding_bag.default",
+    "_embedding_bag_forward_only.default", "_native_multi_head_attention.default",
 }  # fmt: skip
 
 
@@ -48,6 +50,11 @@ def _compare(name: str, call: Call) -> None:
         for ours, theirs in zip(run, results, strict=True):
             expected = theirs.detach().numpy()
             assert ours.dtype == expected.dtype and ours.shape == expected.shape, (name, call)
+            if name.startswith("upsample") and expected.dtype == np.uint8:  # PyTorch's weights have 14 bits
+                ours, expected = ours.astype(int), expected.astype(int)
+                np.testing.assert_allclose(ours, expected, atol=1, err_msg=f"{name} {call}")
+                assert (ours == expected).mean() > 0.85
+                continue
             np.testing.assert_allclose(ours, expected, rtol=2e-5, atol=2e-5, err_msg=f"{name} {call}")
 
 

@@ -157,6 +157,12 @@ OPEN = {
     "ends": lambda x: (x[:, -1], x[:, 0], x[:, 2:], x[:, ::2]),
     "joined": lambda x: torch.cat([x, x], 1).flatten(1),
     "reduced": lambda x: (x.mean(1), x.var(1), x.softmax(1), x.cumsum(1), x.amax((0, 1))),
+    "clamped": lambda x: ((x * 9).clamp(0, x.shape[1]), (x * 9).clamp(max=x.shape[0] - 1), (x * 9).clamp(-1, 2)),
+    "normalised": lambda x: (  # without weights, of open extents
+        nn.functional.group_norm(x, 1),
+        nn.functional.instance_norm(x),
+        nn.functional.layer_norm(x.mT, x.shape[1:2]),
+    ),
     "padded": lambda x: nn.functional.pad(x, (1, 2, 3, 0)).repeat(1, 2, 1),
 }
 OPEN_SIZES = {0: Dim("batch", max=64), 1: Dim("length", min=4, max=64)}
@@ -291,6 +297,13 @@ def test_all_unsupported_operators_are_listed_with_their_lines() -> None:
     [
         (lambda x: torch.rand_like(x), "it is random"),
         (lambda x: x * x.max().item(), "reads an element as a number"),
+        (lambda x: torch.linalg.inv(x.diag()), "linalg_inv_ex.default .* no linear algebra"),
+        (lambda x: torch.linalg.svd(x.diag())[1], "_linalg_svd.default .* no linear algebra"),
+        (lambda x: torch.linalg.solve(x.diag(), x), "_linalg_solve_ex.default .* no linear algebra"),
+        (
+            lambda x: nn.functional.adaptive_max_pool2d(x[None, :, None], 2, return_indices=True),
+            "places of the largest",
+        ),
         (lambda x: x.to(torch.float8_e4m3fn), "dtype float8_e4m3fn is not supported"),
         (lambda x: x.to(torch.complex64), "dtype complex64 is not supported"),
         (lambda x: nn.functional.max_pool1d(x[None, None], 2, return_indices=True), "result 1 is not supported"),

@@ -392,6 +392,8 @@ def _sampling() -> list[Call]:
             places = f(2, 3, 2, 2, low=-2.0, high=7.0)
             attrs = {"method": method, "padding_mode": padding, "in_elements": True}
             calls.append(Call("image.grid_sample", (x, places), attrs))
+    for one, axis in (("cummax", 0), ("cummax", 1), ("cummin", 0), ("cummin", 1)):
+        calls += [Call(one, (f(4, 5),), {"axis": axis}), Call(one, (i(4, 5),), {"axis": axis}, exact=True)]
     for attrs in ({}, {"exclusive": True}, {"reverse": True}, {"axis": 1, "exclusive": True, "reverse": True}):
         calls += [Call("cumprod", (f(4, 5),), attrs), Call("cumprod", (i(4, 5, low=-3, high=3),), attrs, exact=True)]
     return [

@@ -282,6 +282,9 @@ def _sort(d: Drawing) -> Call:
 
 def _cumulative(d: Drawing) -> Call:
     shape = d.shape(1, 3)
+    if d.flag():
+        x = _with_nan(d, d.data(shape, d.one("float32", "int32", "uint8"), -2, 3))
+        return Call(d.one("cummax", "cummin"), (x,), {"axis": d.axis(len(shape))})
     attrs = {"axis": d.axis(len(shape)), "exclusive": d.flag(), "reverse": d.flag()}
     return Call(d.one("cumsum", "cumprod"), (d.data(shape, d.one("float32", "int32"), -2, 3),), attrs)
 

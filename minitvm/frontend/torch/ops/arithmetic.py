@@ -108,14 +108,40 @@ def div(n: NodeContext) -> Any:
     mode = n.attr("rounding_mode") if "rounding_mode" in n.values else None
     a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
     if mode == "floor":
-        return n.op("floor_divide", a, b)
+        return floored(n, a, b)
     quotient = n.op("divide", a, b)
     return n.op("trunc", quotient) if mode == "trunc" and n.dtype.is_float else quotient
 
 
 @converter("floor_divide.default")
 def floor_divide(n: NodeContext) -> Any:
-    return n.op("floor_divide", *(n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other")))
+    return floored(n, *(n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other")))
+
+
+def floored(n: NodeContext, a: Operand, b: Operand) -> Any:
+    """The floor of the exact quotient, as in Python: 7.5 // 0.1 is 74, for 0.1 is a little more than a tenth.
+
+    The remainder of `fmod` is exact, so a minus it is a multiple of b up to one rounding. A quotient of 0 keeps its
+    sign; by 0 it is a / b.
+    """
+    if not n.dtype.is_float:
+        return n.op("floor_divide", a, b)
+    if n.dtype.bits < 32:
+        return n.cast(_floored(n, n.cast(a, "float32"), n.cast(b, "float32")), n.dtype)
+    return _floored(n, a, b)
+
+
+def _floored(n: NodeContext, a: Operand, b: Operand) -> Any:
+    zero = n.of_dtype(0.0, a.dtype)
+    rest, ratio = n.op("mod", a, b), n.op("divide", a, b)
+    whole = n.op("divide", n.op("subtract", a, rest), b)
+    signs_differ = n.op("logical_xor", n.op("less", b, zero), n.op("less", rest, zero))
+    is_below = n.op("logical_and", n.op("not_equal", rest, zero), signs_differ)
+    whole = n.op("where", is_below, n.op("subtract", whole, 1.0), whole)
+    floor = n.op("floor", whole)
+    nearest = n.op("where", n.op("greater", n.op("subtract", whole, floor), 0.5), n.op("add", floor, 1.0), floor)
+    with_zeros = n.op("where", n.op("not_equal", whole, zero), nearest, n.op("multiply", ratio, zero))
+    return n.op("where", n.op("equal", b, zero), ratio, with_zeros)
 
 
 @converter("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, written out as products and a softmax."""
+"""Attention, written out as products and a softmax: PyTorch's functions of it, and its layers in evaluation mode."""
 
 from __future__ import annotations
 
@@ -82,3 +82,82 @@ def _seeing(n: NodeContext, mask: Operand) -> Operand | None:
         return None
     seeing: Operand = n.op("any", visible, axis=(-1,), keepdims=True)
     return seeing
+
+
+@converter("_native_multi_head_attention.default")
+def multi_head_attention(n: NodeContext) -> Any:
+    """What `nn.MultiheadAttention` calls in evaluation mode, without the weights as a second result."""
+    if n.wants(1):
+        n.refuse("the weights as results are not supported\n  try:    need_weights=False")
+    n.ignore("need_weights", "average_attn_weights", "embed_dim")
+    heads = (n["query"], n["key"], n["value"])
+    return [_attended(n, heads, n.attr("num_head")), None]
+
+
+def _attended(n: NodeContext, inputs: tuple[Operand, Operand, Operand], heads: int) -> Operand:
+    """Projections of [batch, places, width], attention in each head, and the projection back."""
+    width = inputs[0].shape[-1]
+    if not isinstance(width, int):
+        n.refuse(f"the width {width} is symbolic")
+    weight, bias = n["qkv_weight"], n.optional("qkv_bias")
+    parts = []
+    for number, x in enumerate(inputs):
+        part = n.op("nn.dense", x, n.part(weight, 0, number * width, (number + 1) * width))
+        if bias is not None:
+            part = n.op("add", part, n.part(bias, 0, number * width, (number + 1) * width))
+        shaped = n.op("reshape", part, newshape=(*x.shape[:-1], heads, width // heads))
+        parts.append(n.op("transpose", shaped, axes=(0, 2, 3, 1) if number == 1 else (0, 2, 1, 3)))
+    query, key, value = parts
+    scores = n.op("multiply", n.op("nn.matmul", query, key), 1 / math.sqrt(width // heads))
+    scores = _without_masked(n, scores)
+    joined = n.op("transpose", n.op("nn.matmul", n.op("nn.softmax", scores, axis=-1), value), axes=(0, 2, 1, 3))
+    flat = n.op("reshape", joined, newshape=inputs[0].shape)
+    projected: Operand = _linear(n, flat, "proj_weight", "proj_bias")
+    return projected
+
+
+def _without_masked(n: NodeContext, scores: Operand) -> Operand:
+    """The scores [batch, heads, queries, keys] without what `mask` hides, by what `mask_type` says that it is over:
+    0 queries and keys, 1 batch and keys, 2 all four."""
+    mask, kind = n.optional("mask"), n.attr("mask_type")
+    if mask is None:
+        return scores
+    if kind == 1:
+        mask = n.op("expand_dims", n.op("expand_dims", mask, axis=1), axis=1)
+    hidden: Operand
+    if mask.dtype.is_bool:
+        hidden = n.op("where", mask, n.of_dtype(-math.inf, scores.dtype), scores)
+    else:
+        hidden = n.op("add", scores, n.cast(mask, scores.dtype))
+    return hidden
+
+
+def _linear(n: NodeContext, x: Operand, weight: str, bias: str) -> Operand:
+    product, added = n.op("nn.dense", x, n[weight]), n.optional(bias)
+    result: Operand = product if added is None else n.op("add", product, added)
+    return result
+
+
+@converter("_transformer_encoder_layer_fwd.default")
+def encoder_layer(n: NodeContext) -> Any:
+    """What `nn.TransformerEncoderLayer` calls in evaluation mode: attention and two products, each added to its input,
+    normalised before (`norm_first`) or after."""
+    n.ignore("embed_dim")
+    x, before, heads = n["src"], n.attr("norm_first"), n.attr("num_heads")
+
+    def normal(y: Operand, number: int) -> Operand:
+        weights = n[f"norm_weight_{number}"], n[f"norm_bias_{number}"]
+        result: Operand = n.op("nn.layer_norm", y, *weights, axis=(y.ndim - 1,), epsilon=n.attr("eps"))
+        return result
+
+    def forward(y: Operand) -> Operand:
+        inner = _linear(n, y, "ffn_weight_1", "ffn_bias_1")
+        active = n.op("nn.gelu", inner, approximate="none") if n.attr("use_gelu") else n.op("nn.relu", inner)
+        return _linear(n, active, "ffn_weight_2", "ffn_bias_2")
+
+    if before:
+        first = normal(x, 1)
+        x = n.op("add", x, _attended(n, (first, first, first), heads))
+        return n.op("add", x, forward(normal(x, 2)))
+    x = normal(n.op("add", x, _attended(n, (x, x, x), heads)), 1)
+    return normal(n.op("add", x, forward(x)), 2)

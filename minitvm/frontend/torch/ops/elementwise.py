@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ....expr import DType
+from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
 
 # ATen's name and Relay's. The result of the first has the dtype of its input, and of the second that of a float.
 _SAME = {
     "abs": "abs", "ceil": "ceil", "floor": "floor", "hardsigmoid": "nn.hard_sigmoid", "hardswish": "nn.hard_swish",
-    "mish": "nn.mish", "neg": "negative", "relu": "nn.relu", "round": "round", "sign": "sign", "silu": "nn.silu",
-    "trunc": "trunc",
+    "mish": "nn.mish", "neg": "negative", "relu": "nn.relu", "round": "round", "silu": "nn.silu", "trunc": "trunc",
 }  # fmt: skip
 _FLOAT = {
     "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan", "atanh": "atanh", "cos": "cos",
@@ -127,9 +127,19 @@ def softplus(n: NodeContext) -> Any:
     return n.op("where", n.op("greater", n.op("multiply", x, beta), threshold), x, soft)
 
 
+@converter("sign.default", "sgn.default")
+def sign(n: NodeContext) -> Any:
+    """-1, 0 or 1; of NaN it is 0 here, and of zeros 0 without a sign."""
+    x = n["self"]
+    if not x.dtype.is_float:
+        return x if x.dtype.is_bool else n.op("sign", x)
+    above, below = (n.cast(n.op(relation, x, 0.0), n.dtype) for relation in ("greater", "less"))
+    return n.op("subtract", above, below)
+
+
 @converter("hardtanh.default")
 def hardtanh(n: NodeContext) -> Any:
-    return n.op("clip", n["self"], a_min=n.attr("min_val"), a_max=n.attr("max_val"))
+    return _clipped(n, n["self"], n.attr("min_val"), n.attr("max_val"))
 
 
 @converter("relu6.default")
@@ -139,8 +149,28 @@ def relu6(n: NodeContext) -> Any:
 
 @converter("clamp.default")
 def clamp(n: NodeContext) -> Any:
-    x = n.cast(n["self"], n.dtype)
-    return n.op("clip", x, a_min=n.attr("min"), a_max=n.attr("max"))
+    return _clipped(n, n.cast(n["self"], n.dtype), n.attr("min"), n.attr("max"))
+
+
+def _clipped(n: NodeContext, x: Operand, least: Any, most: Any) -> Any:
+    """x within bounds, which are numbers, sizes of tensors, or None."""
+    if all(bound is None or isinstance(bound, int | float) for bound in (least, most)):
+        return n.op("clip", x, a_min=least, a_max=most)
+    for relation, bound in (("maximum", least), ("minimum", most)):
+        x = x if bound is None else n.op(relation, x, n.of_dtype(bound, x.dtype))
+    return x
+
+
+@converter("rrelu_with_noise_functional.default")
+def rrelu(n: NodeContext) -> Any:
+    """At inference the slope is the mean of the bounds; the noise, the second result, stays as it is."""
+    if n.attr("training"):
+        n.refuse("it is random\n  try:    module.eval() before the export")
+    x, noise = n["self"], n["noise"]
+    n.ignore("generator")
+    slope = (n.attr("lower") + n.attr("upper")) / 2
+    leaky = n.op("nn.leaky_relu", x, alpha=float(slope))
+    return [leaky, noise]
 
 
 @converter("prelu.default")

@@ -23,8 +23,19 @@ def _softmax(relay: str) -> Any:
     return convert
 
 
-converter("_softmax.default", "softmax.int", "_safe_softmax.default")(_softmax("nn.softmax"))
+converter("_softmax.default", "softmax.int")(_softmax("nn.softmax"))
 converter("_log_softmax.default", "log_softmax.int")(_softmax("nn.log_softmax"))
+
+
+@converter("_safe_softmax.default")
+def safe_softmax(n: NodeContext) -> Any:
+    """Softmax, and 0 in lines all of whose elements are minus infinity: those that are masked entirely."""
+    x, soft = n["self"], _softmax("nn.softmax")(n)
+    if x.ndim == 0:
+        return soft
+    visible = n.op("not_equal", x, n.of_dtype(-np.inf, x.dtype))
+    some = n.op("any", visible, axis=(n.attr("dim"),), keepdims=True)
+    return n.op("where", some, soft, n.of_dtype(0.0, n.dtype))
 
 
 @converter("_native_batch_norm_legit_no_training.default")
@@ -44,7 +55,10 @@ def _weight(n: NodeContext, name: str, shape: Sequence[Dim], value: float) -> Op
     if weight is not None:
         return weight
     dtype = n.dtype_of_result(0) if isinstance(n.node.meta["val"], list | tuple) else n.dtype
-    return Operand.known(np.full([int(d) for d in shape], value, dtype.numpy))  # type: ignore[arg-type]
+    if all(isinstance(d, int) for d in shape):
+        return Operand.known(np.full(tuple(shape), value, dtype.numpy))
+    filled: Operand = n.op("full", shape=tuple(shape), fill_value=value, dtype=str(dtype))
+    return filled
 
 
 @converter("layer_norm.default")

@@ -76,6 +76,40 @@ def _adaptive(n: NodeContext, rank: int) -> Any:
     return x
 
 
+def _register_adaptive_max(rank: int) -> None:
+    @converter(f"adaptive_max_pool{rank}d.default")
+    def _(n: NodeContext) -> Any:
+        if n.wants(1):
+            n.refuse("the places of the largest elements as results are not supported")
+        return [_largest(n, rank), None]
+
+
+for _rank in (2, 3):
+    _register_adaptive_max(_rank)
+
+
+def _largest(n: NodeContext, rank: int) -> Operand:
+    """The largest of as many windows as `output_size` says: along one axis after the other, as a maximum allows."""
+    x, sizes = n["self"], per_axis(n.attr("output_size"), rank)
+    axes = tuple(range(x.ndim - rank, x.ndim))
+    if all(size == 1 for size in sizes):
+        whole: Operand = n.op("max", x, axis=axes, keepdims=True)
+        return whole
+    for axis, size in zip(axes, sizes, strict=True):
+        extent = x.shape[axis]
+        if not isinstance(extent, int):
+            n.refuse(f"the dimension {extent} is symbolic; it is brought to {size}")
+        if extent != size:
+            windows = [n.part(x, axis, first, stop) for first, stop in _ranges(extent, size)]
+            x = n.op("concatenate", *(n.op("max", w, axis=(axis,), keepdims=True) for w in windows), axis=axis)
+    return x
+
+
+def _ranges(extent: int, size: int) -> list[tuple[int, int]]:
+    """The windows from floor(k extent / size) to ceil((k + 1) extent / size)."""
+    return [(k * extent // size, -(-(k + 1) * extent // size)) for k in range(size)]
+
+
 def _averaged(n: NodeContext, x: Operand, axis: int, shares: np.ndarray) -> Operand:
     last = x.ndim - 1
     order = tuple(last if a == axis else axis if a == last else a for a in range(x.ndim))
@@ -85,11 +119,10 @@ def _averaged(n: NodeContext, x: Operand, axis: int, shares: np.ndarray) -> Oper
 
 
 def _shares(n: NodeContext, extent: Dim, size: int) -> np.ndarray:
-    """The matrix whose column k averages the elements from floor(k extent / size) to ceil((k + 1) extent / size)."""
+    """The matrix whose column k averages the elements of the window k."""
     if not isinstance(extent, int):
         n.refuse(f"the dimension {extent} is symbolic; it is averaged to {size}")
     shares = np.zeros((extent, size))
-    for k in range(size):
-        first, stop = k * extent // size, -(-(k + 1) * extent // size)
+    for k, (first, stop) in enumerate(_ranges(extent, size)):
         shares[first:stop, k] = 1 / (stop - first)
     return shares

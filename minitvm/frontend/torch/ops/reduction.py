@@ -149,3 +149,25 @@ def _register_running(aten: str) -> None:
 
 for _aten in ("cumsum", "cumprod"):
     _register_running(_aten)
+
+
+def _register_extreme(aten: str) -> None:
+    @converter(f"{aten}.default")
+    def _(n: NodeContext) -> Any:
+        """The extreme so far and its place, the last one of equal ones; from a NaN on it is NaN."""
+        x = n["self"]
+        if x.ndim == 0:
+            return [x, n.op("cast", n.op("zeros_like", x), dtype="int64")]
+        axis = n.attr("dim") % x.ndim
+        extremes = n.op(aten, x, axis=axis)
+        is_new = n.op("equal", x, extremes)
+        if x.dtype.is_float:
+            is_new = n.op("logical_or", is_new, n.op("isnan", x))
+        places = n.op("arange", start=0, stop=x.shape[axis], step=1, dtype="int64")
+        shaped = n.op("reshape", places, newshape=tuple(x.shape[axis] if a == axis else 1 for a in range(x.ndim)))
+        marked = n.op("where", is_new, shaped, n.of_dtype(0, "int64"))
+        return [extremes, n.op("cummax", marked, axis=axis)]
+
+
+for _aten in ("cummax", "cummin"):
+    _register_extreme(_aten)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
 
@@ -46,7 +49,24 @@ def _resized(n: NodeContext, method: str, rank: int, factors: Any) -> Any:
         mode = "align_corners" if n.attr("align_corners") else "half_pixel"
         if mode == "align_corners" and all(isinstance(d, int) for d in n.shape[-rank:]):
             attrs["scales"] = None  # the corners determine it
-    return n.op("image.resize", x, coordinate_transformation_mode=mode, **attrs)
+    if x.dtype.is_float or attrs["method"] == "nearest_neighbor":
+        return n.op("image.resize", x, coordinate_transformation_mode=mode, **attrs)
+    return _resized_bytes(n, x, rank, coordinate_transformation_mode=mode, **attrs)
+
+
+def _resized_bytes(n: NodeContext, x: Operand, rank: int, size: Any, scales: Any, **attrs: Any) -> Operand:
+    """Integers are resized along one axis after the other, the last one first, and rounded each time, halves up.
+
+    PyTorch does the same with weights of 14 bits, so a result may differ by 1 where it is near a half.
+    """
+    ends = np.iinfo(x.dtype.numpy)
+    for axis in range(x.ndim - 1, x.ndim - 1 - rank, -1):
+        shape = tuple(size[a] if a == axis else extent for a, extent in enumerate(x.shape))
+        factors = None if scales is None else tuple(f if a == axis else 1.0 for a, f in enumerate(scales))
+        pixels = n.op("image.resize", n.cast(x, "float32"), size=shape, scales=factors, **attrs)
+        rounded = n.op("floor", n.op("add", pixels, 0.5))
+        x = n.cast(n.op("clip", rounded, a_min=int(ends.min), a_max=int(ends.max)), x.dtype)
+    return x
 
 
 for _aten, (_method, _rank) in _SPATIAL.items():
@@ -60,8 +80,12 @@ _BORDERS = ("zeros", "border", "reflection")
 @converter("grid_sampler_2d.default", "grid_sampler_3d.default", "grid_sampler.default")
 def grid_sample(n: NodeContext) -> Any:
     method, border = _METHODS[n.attr("interpolation_mode")], _BORDERS[n.attr("padding_mode")]
+    grid = n["grid"]
+    if method != "cubic" and border != "zeros":  # PyTorch clips what is no number to the first pixel
+        odd = n.op("isnan", grid) if border == "border" else n.op("logical_not", n.op("isfinite", grid))
+        grid = n.op("where", odd, n.of_dtype(-1.0, grid.dtype), grid)
     return n.op(
-        "image.grid_sample", n["input"], n["grid"], method=method, padding_mode=border,
+        "image.grid_sample", n["input"], grid, method=method, padding_mode=border,
         align_corners=bool(n.attr("align_corners")),
     )  # fmt: skip
 

@@ -130,3 +130,41 @@ def masked_scatter(n: NodeContext) -> Any:
     places = n.op("subtract", n.op("cumsum", held, axis=0), 1)
     written = n.op("take", n.reshape(source, (product(source.shape),)), n.op("maximum", places, 0), axis=0)
     return n.op("where", mask, n.reshape(written, x.shape), x)
+
+
+_BAGS = ("sum", "mean", "max")
+
+
+@converter("_embedding_bag.default", "_embedding_bag_forward_only.default")
+def embedding_bag(n: NodeContext) -> Any:
+    """Rows of the table at the indices, combined bag by bag; the bag b begins at offsets[b]. Empty bags are 0.
+
+    Each row is scattered to its bag, of which there are as many as offsets that are not beyond it.
+    """
+    if any(n.wants(position) for position in (1, 2, 3)):
+        n.refuse("what its derivative needs is not supported as a result")
+    table, indices, offsets, mode = n["weight"], n["indices"], n["offsets"], _BAGS[n.attr("mode")]
+    if n.attr("include_last_offset"):
+        offsets = n.part(offsets, 0, 0, offsets.shape[0] - 1)
+    rows = n.op("take", table, n.cast(indices, "int64"), axis=0)
+    place = n.op("expand_dims", n.op("arange", start=0, stop=indices.shape[0], step=1, dtype="int64"), axis=1)
+    begun = n.op("less_equal", n.op("expand_dims", n.cast(offsets, "int64"), axis=0), place)
+    bag = n.op("subtract", n.op("sum", n.cast(begun, "int64"), axis=(1,), keepdims=True), 1)
+    weights, absent = n.optional("per_sample_weights"), n.attr("padding_idx")
+    if weights is not None:
+        rows = n.op("multiply", rows, n.op("expand_dims", weights, axis=1))
+    lowest = -np.inf if mode == "max" else 0.0
+    counted = n.op("full", shape=(indices.shape[0], 1), fill_value=1.0, dtype=str(table.dtype))
+    if absent >= 0:
+        counts = n.op("expand_dims", n.op("not_equal", indices, n.of_dtype(absent, indices.dtype)), axis=1)
+        rows, counted = n.op("where", counts, rows, n.of_dtype(lowest, rows.dtype)), n.cast(counts, table.dtype)
+    shape = (offsets.shape[0], table.shape[1])
+    start = n.op("full", shape=shape, fill_value=lowest, dtype=str(table.dtype))
+    result = n.op("scatter_nd", start, bag, rows, reduction="max" if mode == "max" else "add")
+    sizes = n.op("full", shape=(offsets.shape[0], 1), fill_value=0.0, dtype=str(table.dtype))
+    sizes = n.op("scatter_nd", sizes, bag, counted, reduction="add")
+    if mode == "mean":
+        result = n.op("divide", result, n.op("maximum", sizes, 1.0))
+    elif mode == "max":
+        result = n.op("where", n.op("greater", sizes, 0.0), result, n.of_dtype(0.0, result.dtype))
+    return [result, None, None, None]
