@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import minitvm
+from minitvm.build import code_target
 from minitvm.codegen.opencl import generate
 from minitvm.errors import ExecutionError, TargetError, Unsupported
 from minitvm.executable import Kernel
@@ -159,3 +160,50 @@ def test_info_lists_the_devices(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert main(["info"]) == 0
     assert any(line.startswith("opencl       ") for line in capsys.readouterr().out.splitlines())
+
+
+def pretended(**about: Any) -> Any:
+    """What the driver of a GPU says of it."""
+    from types import SimpleNamespace
+
+    import pyopencl
+
+    says = {
+        "type": pyopencl.device_type.GPU, "vendor": "ARM", "name": "Mali-G78", "max_work_group_size": 384,
+        "platform": SimpleNamespace(name="ARM Platform"), "max_work_item_sizes": [384, 384, 384],
+        "local_mem_size": 32768, "max_compute_units": 20, "preferred_vector_width_float": 4,
+        "local_mem_type": pyopencl.device_local_mem_type.GLOBAL,
+    }  # fmt: skip
+    return SimpleNamespace(**{**says, **about})
+
+
+@pytest.mark.parametrize(
+    ("about", "text"),
+    [
+        ({}, "opencl -device=mali -max_threads_per_block=384 -max_block_dim=384,384,384 -multiprocessors=20"),
+        (
+            {"vendor": "Advanced Micro Devices, Inc.", "name": "gfx1030", "max_work_group_size": 256,
+             "max_work_item_sizes": [256] * 3, "local_mem_size": 65536, "preferred_vector_width_float": 1,
+             "local_mem_type": 1},
+            "opencl -device=amd -multiprocessors=20",
+        ),
+        (
+            {"vendor": "Somebody", "name": "GPU", "local_mem_size": 16384, "preferred_vector_width_float": 8},
+            "opencl -max_threads_per_block=384 -max_block_dim=384,384,384 -max_shared_memory_per_block=16384 "
+            "-multiprocessors=20 -vector_bits=256 -local_memory_helps=false",
+        ),
+    ],
+)  # fmt: skip
+def test_a_target_that_names_no_device_is_the_gpu_at_hand(
+    monkeypatch: pytest.MonkeyPatch, about: dict[str, Any], text: str
+) -> None:
+    monkeypatch.delenv(devices.VARIABLE)
+    monkeypatch.setattr(devices, "available", lambda: [pretended(**about)])
+    assert code_target("opencl") == Target(text)
+    assert code_target("opencl -max_threads_per_block=64") == Target(f"{text} -max_threads_per_block=64")
+    for named in ("opencl -device=adreno", "opencl -device=pocl"):
+        assert code_target(named) == Target(named)
+    monkeypatch.setattr(devices, "available", lambda: [pretended(type=2)])
+    assert code_target("opencl") == Target("opencl"), "a processor"
+    monkeypatch.setattr(devices, "available", list)
+    assert code_target("opencl") == Target("opencl")

@@ -13,5 +13,6 @@ BACKEND = Backend(
     program="minitvm.runtime.opencl.program:OpenCLProgram",
     refusal="minitvm.strategy.gpu.refusal:refusal",
     opened="minitvm.runtime.opencl.program:opened",
+    at_hand="minitvm.runtime.opencl.devices:at_hand",
     devices="minitvm.runtime.opencl.devices:names",
 )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import TargetError
+from ...target import Target, find_kind
 from ...workers.cores import available_cores
 from . import driver_cache
 
@@ -125,6 +126,43 @@ def _opened(wanted: str) -> Device:
         raise TargetError(f"no OpenCL device is called {wanted!r}, as {VARIABLE} or device= says\n  found:  {listed}")
     context = cl.Context([handle])
     return Device(handle, context, cl.CommandQueue(context, handle))
+
+
+# Models of targets, by a word with which a device or its maker names itself.
+_MODELS = {"mali": "mali", "adreno": "adreno", "intel": "intel", "amd": "amd", "advanced micro devices": "amd"}
+_PROCESSORS = ("pocl", *_SIMULATORS)
+
+
+def at_hand(target: Target) -> Target:
+    """A target that names no model, as the GPU on which programs run; itself where there is none.
+
+    A processor, or a simulator, is not described: for these `opencl` has the limits that all devices have.
+    """
+    wanted = os.environ.get(VARIABLE, "").lower()
+    if target.name != find_kind("opencl").default().name or wanted in _PROCESSORS:
+        return target
+    try:
+        cl, devices = pyopencl(), available()
+    except TargetError:  # whoever runs the code is told what is missing
+        return target
+    handle = _chosen(cl, devices, wanted) if devices else None
+    if handle is None or not handle.type & cl.device_type.GPU:
+        return target
+    return target.on(described(cl, handle))
+
+
+def described(cl: Any, handle: Any) -> str:
+    """The target of a device: the figures of its maker's GPUs, with its own limits."""
+    maker = f"{handle.vendor} {_described(handle)}".lower()
+    model = next((f"-device={model} " for word, model in _MODELS.items() if word in maker), "")
+    helps = handle.local_mem_type == cl.device_local_mem_type.LOCAL
+    return (
+        f"opencl {model}-max_threads_per_block={int(handle.max_work_group_size)} "
+        f"-max_block_dim={','.join(str(int(n)) for n in handle.max_work_item_sizes)} "
+        f"-max_shared_memory_per_block={int(handle.local_mem_size)} -multiprocessors={int(handle.max_compute_units)} "
+        f"-vector_bits={max(128, 32 * int(handle.preferred_vector_width_float))} "
+        f"-local_memory_helps={str(helps).lower()}"
+    )
 
 
 def _chosen(cl: Any, devices: list[Any], wanted: str) -> Any:
