@@ -4,6 +4,7 @@
     def test_my_pass(func): ...
 
     prim_funcs      loop programs of several blocks: reductions, stencils, gathers, in-place updates, scans, ...
+    small_programs  programs of ten lines, each about one thing: loops of no iteration, threads that add up, ...
     te_computes     tensor expressions of several stages, with functions and symbolic dimensions if asked for
     graphs          small networks
     exprs           scalar expressions                arguments   arrays of small integers to call a function with
@@ -24,11 +25,12 @@ from .pairs import draw_pairs
 from .pinned import looks_at_dependences, try_pinned
 from .programs import KINDS, NEST_KINDS, arguments, prim_funcs
 from .schedules import Scheduled, scheduled, schedules, steps
+from .small import SMALL, small_programs
 from .streams import accelerator_programs
 from .tensors import STAGES, te_computes
 
 __all__ = [
-    "KINDS", "NEST_KINDS", "STAGES", "RandomGraph", "Scheduled", "accelerator_programs", "any_calls", "arguments",
-    "draw_pairs", "exprs", "graphs", "looks_at_dependences", "prim_funcs", "scheduled", "schedules", "steps",
-    "te_computes", "try_pinned",
+    "KINDS", "NEST_KINDS", "SMALL", "STAGES", "RandomGraph", "Scheduled", "accelerator_programs", "any_calls",
+    "arguments", "draw_pairs", "exprs", "graphs", "looks_at_dependences", "prim_funcs", "scheduled", "schedules",
+    "small_programs", "steps", "te_computes", "try_pinned",
 ]  # fmt: skip

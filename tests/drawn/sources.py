@@ -20,6 +20,7 @@ from minitvm.graph.lower import to_prim_func
 from minitvm.graph.passes.convert_layout import ConvertLayout
 from minitvm.reference.strategies import NEST_KINDS, any_calls, exprs, graphs, prim_funcs, te_computes
 from minitvm.reference.strategies.programs import BUILD
+from minitvm.reference.strategies.small import SMALL
 from minitvm.reference.strategies.value_blocks import ROUNDING
 from minitvm.target import Target
 from minitvm.tir.analysis.software_pipelines import DOUBLE, ORDER, SPARE, STAGE, inner_parts
@@ -155,6 +156,14 @@ def _families(tally: Tally, draw: Draw) -> None:
     _lowered(tally, after, draw(st.sampled_from([None, CPU])))
 
 
+def _small(tally: Tally, draw: Draw, name: str) -> None:
+    """A kind of program of ten lines."""
+    func = SMALL[name](draw)
+    tally.add("small program", name)
+    tally.program(func)
+    _lowered(tally, func, None)
+
+
 def _threads(tally: Tally, draw: Draw) -> None:
     func = draw(st.sampled_from([scratch_of_threads, lambda draw: scheduled_for_gpu(draw)[1].func]))(draw)
     tally.program(func)
@@ -274,6 +283,7 @@ SOURCES = (
     Source("each primitive on its programs", _primitives, 450, NAMES),
     Source("prim_funcs by the strategy", _by_strategy, 200),
     Source("families of nests", _families, 300),
+    Source("programs of ten lines", _small, 60 * len(SMALL), tuple(SMALL)),
     Source("threads of a GPU", _threads, 150),
     Source("pipelines", _pipelines, 150),
     Source("reductions on threads", _reductions_on_threads, 150),

@@ -9,6 +9,7 @@ from minitvm.expr import INTRINSICS, Expr
 from minitvm.expr.dtypes import SCALARS
 from minitvm.graph import registry as graph_registry
 from minitvm.graph.passes.pipeline import passes as graph_passes
+from minitvm.reference.strategies.small import SMALL
 from minitvm.target import Target
 from minitvm.tir.analysis.software_pipelines import DOUBLE, KEYS
 from minitvm.tir.annotations import ALIGNMENTS, LANES, PREFETCH
@@ -58,4 +59,5 @@ def vocabulary() -> dict[str, list[str]]:
         "pass changes nothing": [p.name for p in PASSES],
         "graph pass changes": [*GRAPH_PASSES, "ConvertLayout"],
         "graph operator": sorted(operators),
+        "small program": list(SMALL),
     }

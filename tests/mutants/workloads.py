@@ -34,6 +34,7 @@ from minitvm.reference.judging.inputs.exact import exact_arguments
 from minitvm.reference.strategies import graphs as random_graphs
 from minitvm.reference.strategies import prim_funcs, te_computes
 from minitvm.reference.strategies.layouts import strided
+from minitvm.reference.strategies.small import SMALL
 from minitvm.script import from_source
 from minitvm.target import Target
 from minitvm.tir.analysis.software_pipelines import DOUBLE, ORDER, STAGE, inner_parts
@@ -505,7 +506,7 @@ def tensors(examples: int = 250) -> Workload:
 
 def families(*names: str) -> Family:
     """One of several families, drawn."""
-    chosen = [getattr(programs if hasattr(programs, name) else structures, name) for name in names]
+    chosen = [SMALL[n] if n in SMALL else getattr(programs if hasattr(programs, n) else structures, n) for n in names]
 
     def one_of(draw: Draw) -> PrimFunc:
         return draw(st.sampled_from(chosen))(draw)

@@ -571,3 +571,19 @@ def test_regions_of_a_block_know_nothing_of_what_it_allocates() -> None:
     made = block(ONE, reads=(), writes=(part,), alloc_buffers=(own,))
     with pytest.raises(VerificationError, match="buffers_are_defined(.|\n)*own is not defined here"):
         verify(around(made))
+
+
+@pytest.mark.parametrize("extent", [-2, 0, 1])
+def test_a_loop_that_never_runs_reads_nothing(extent: int) -> None:
+    verify(from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("b"):
+            vi = T.axis.spatial(4, i)
+            S = T.alloc_buffer((1,))
+            S[0] = T.float32(0)
+            for j in range({extent}):
+                S[0] = S[0] + A[j]
+            B[vi] = S[0]
+"""))  # fmt: skip

@@ -19,7 +19,6 @@ from ..analysis.accesses import handed_out
 from ..analysis.effects import effects
 from ..analysis.touches import Box, Touch, stretch
 from ..analysis.views import views, why_not_view
-from ..conditions import is_const
 from ..nodes import Allocate, Block, BlockRealize, For, ForKind, KernelCall, PrimFunc
 from .rule import Broken, Rule, rule
 from .shared_rules import SHARED_RULES
@@ -76,7 +75,7 @@ def iterators_stay_in_their_domains(func: PrimFunc) -> Broken:
     for node, scope in statements_of(func, BlockRealize):
         if not _always(node):
             continue
-        if any(is_const(loop.extent, 0) for loop in scope.loops):
+        if any(map(_never_runs, scope.loops)):
             continue  # the block never runs
         for axis, value in zip(node.block.iter_vars, node.iter_values, strict=False):
             values = stretch(Range(value, IntImm(1, value.dtype)), scope.loops)
@@ -151,6 +150,10 @@ def _always(realize: BlockRealize) -> bool:
     return isinstance(realize.predicate, IntImm) and bool(realize.predicate.value)
 
 
+def _never_runs(loop: For) -> bool:
+    return isinstance(loop.extent, IntImm) and loop.extent.value <= 0
+
+
 def _is_concurrent(loop: For) -> bool:
     if loop.kind is ForKind.THREAD:
         return not str(loop.thread).startswith("threadIdx")
@@ -166,7 +169,7 @@ def _undeclared(func: PrimFunc, write: bool) -> Broken:
         taken = _values_taken(realize, scope)
         touched = effects(block)
         for touch in touched.writes if write else touched.reads:
-            if touch.opaque or touch.accumulated or any(is_const(l.extent, 0) for l in touch.loops):
+            if touch.opaque or touch.accumulated or any(map(_never_runs, touch.loops)):
                 continue  # not shown by the text, left out as in TVM, or it never happens
             region, name = declared.get(touch.buffer), touch.buffer.name
             if region is None:

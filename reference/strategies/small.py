@@ -1,0 +1,326 @@
+"""Hypothesis strategy: programs of ten lines, each about one thing that large random programs seldom have.
+
+    shifted        loops that start elsewhere than 0, of all kinds, and conditions on their ends
+    empty_inside   loops of a constant or open extent of 0 or less, beside and inside others
+    beside         parallel loops in a row over parts of some buffers, from anywhere, of any extent, also of none
+    thread_sums    reductions by threads over one axis or two, under predicates, where something was written before
+    rewritten      what a neighbour reads changes: an index, a bound, a condition
+    wide_init      an init that writes more than the sum under it
+    lanes          reductions in lanes, of 64-bit integers too, and comparisons that NaN decides
+
+They are whole functions in the text of TVMScript: what fails prints as it was drawn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from minitvm.script import from_source
+from minitvm.tir.nodes import PrimFunc
+
+from .expressions import Draw
+
+DTYPES = ("float32", "int32", "int64", "float64")
+
+
+def _read(text: str) -> PrimFunc:
+    func = from_source("@T.prim_func\n" + text.strip("\n") + "\n")
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def _indented(lines: str, depth: int) -> str:
+    return "\n".join("    " * depth + line for line in lines.strip("\n").split("\n"))
+
+
+def shifted(draw: Draw) -> PrimFunc:
+    """B = A, and then in a part that begins anywhere a value of the row, the column, and a neighbour in A."""
+    first, second = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+    rows, columns = draw(st.integers(1, 4)), draw(st.sampled_from([1, 3, 4, 8, 9]))
+    kinds = ["range", "range", "T.parallel", "T.unroll"]
+    outer, inner = draw(st.sampled_from(kinds)), draw(st.sampled_from([*kinds, "T.vectorized"]))
+    dtype = draw(st.sampled_from(DTYPES))
+    triangle = inner == "range" and draw(st.booleans())
+    start = f"i - {first} + {second}" if triangle else f"{second}"
+    limit = draw(st.integers(second, second + columns))
+    guard = draw(st.sampled_from(["", f"j < {limit}", f"j >= {limit}", f"i + j != {first + limit}", f"i > {first}"]))
+    value = f"A[i, j] * T.cast(2, '{dtype}') + A[i - {first}, j - {second}] + T.cast(i * 3 + j, '{dtype}')"
+    body = f"if {guard}:\n    B[i, j] = {value}" if guard else f"B[i, j] = {value}"
+    shape = f"T.Buffer(({first + rows}, {second + columns}), '{dtype}')"
+    return _read(f"""
+def main(A: {shape}, B: {shape}):
+    for x, y in T.grid({first + rows}, {second + columns}):
+        B[x, y] = A[x, y]
+    for i in {outer}({first}, {first + rows}):
+        for j in {inner}({start}, {second + columns}):
+{_indented(body, 3)}
+""")
+
+
+def empty_inside(draw: Draw) -> PrimFunc:
+    """Loops of which one may have no iteration: beside others, inside a parallel one, between two uses of scratch."""
+    is_open, less = draw(st.booleans()), draw(st.integers(0, 3))
+    few = draw(st.sampled_from([f"n - {less}", f"n // 2 - {less}", f"n % 4 - {less}"])) if is_open else (
+        str(draw(st.integers(-2, 2)))
+    )  # fmt: skip
+    kind, scope = draw(st.sampled_from(["range", "T.parallel"])), draw(st.sampled_from(["local", "global"]))
+    form = draw(st.sampled_from(["inside", "beside", "between", "before a sum", "a sum"]))
+    c = draw(st.integers(1, 3))
+    body = {
+        "inside": f"""
+for i in {kind}(4):
+    B[i] = T.float32({c})
+    for j in range({few}):
+        B[i] = B[i] + A[j] * T.float32(2)
+""",
+        "beside": f"""
+for i in {kind}(4):
+    B[i] = T.float32({c})
+for i in {kind}(T.min({few}, 4)):
+    B[i] = A[i] + T.float32(1)
+for i in {kind}(4):
+    B[i] = B[i] * T.float32(2)
+""",
+        "between": f"""
+for i in {kind}(4):
+    with T.block("row"):
+        vi = T.axis.spatial(4, i)
+        S = T.alloc_buffer((2,), scope="{scope}")
+        S[0] = A[0] + T.cast(vi, "float32")
+        for j in range({few}):
+            S[0] = S[0] + A[j]
+        S[1] = S[0] * T.float32({c})
+        B[vi] = S[1] - S[0]
+""",
+        "a sum": f"""
+for x in range(4):
+    B[x] = T.float32(9)
+for i in {kind}(4):
+    for j in range({few}):
+        with T.block("sum"):
+            vi = T.axis.spatial(4, i)
+            vj = T.axis.reduce({"n" if is_open else "4"}, j)
+            with T.init():
+                B[vi] = T.float32({c})
+            B[vi] = B[vi] + A[vj]
+""",
+        "before a sum": f"""
+for i in {kind}(4):
+    B[i] = A[0]
+    for j in range({few}):
+        for k in range(3):
+            if k == 0:
+                B[i] = T.float32({c})
+            B[i] = B[i] + A[j]
+""",
+    }[form]
+    if not is_open:
+        return _read(f'def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):\n{_indented(body, 1)}')
+    return _read(f"""
+def main(a: T.handle, B: T.Buffer((4,), "float32")):
+    n = T.int32(is_size_var=True)
+    A = T.match_buffer(a, (n,), "float32")
+{_indented(body, 1)}
+""")
+
+
+def beside(draw: Draw) -> PrimFunc:
+    """Parallel loops in a row, each over a part of a buffer: apart, or one after the other."""
+    is_open, lines = draw(st.booleans()), ""
+    for number in range(draw(st.integers(2, 4))):
+        start, there, here = draw(st.sampled_from([0, 0, 0, 1])), draw(st.integers(0, 1)), draw(st.integers(0, 1))
+        target, source = draw(st.sampled_from("BCD")), draw(st.sampled_from("AABCD"))
+        here = there if source == target else here  # else iterations of one loop would meet
+        few = draw(st.sampled_from(["2", "3", "1", "0", "-1"]))
+        if is_open:
+            few = draw(st.sampled_from([few, "T.min(n - 2, 3)", "T.min(n // 2, 3)", "n % 4"]))
+        lines += f"for i in T.parallel({start}, {start} + {few}):\n"
+        lines += f"    {target}[i + {there}] = {source}[i + {here}] + T.float32({number + 1})\n"
+    buffers = ", ".join(f'{name}: T.Buffer((6,), "float32")' for name in "ABCD")
+    fill = "".join(f"        {name}[x] = A[x] * T.float32({k + 2})\n" for k, name in enumerate("BCD"))
+    fill = f"    for x in range(6):\n{fill}"
+    if not is_open:
+        return _read(f"def main({buffers}):\n{fill}{_indented(lines, 1)}")
+    return _read(f"""
+def main({buffers}, sized: T.handle):
+    n = T.int32(is_size_var=True)
+    N = T.match_buffer(sized, (n,), "float32")
+    N[0] = T.float32(0)
+{fill}{_indented(lines, 1)}
+""")
+
+
+_OPERATORS = {"sum": "{} + {}", "max": "T.max({}, {})", "min": "T.min({}, {})"}
+
+
+def _identity(name: str, dtype: str) -> str:
+    return "0" if name == "sum" else f"T.{'min' if name == 'max' else 'max'}_value('{dtype}')"
+
+
+def thread_sums(draw: Draw) -> PrimFunc:
+    """A reduction by the threads of a block, over one axis or two, under a predicate, over what was written before."""
+    name, dtype = draw(st.sampled_from(sorted(_OPERATORS))), draw(st.sampled_from(DTYPES))
+    x, y, turns = draw(st.sampled_from([2, 3, 4, 8, 32, 33])), draw(st.sampled_from([1, 2, 3])), draw(st.integers(1, 2))
+    two, before = draw(st.booleans()), draw(st.booleans())
+    total = x * turns
+    most = max(1, total - 1)
+    conditions = [f"t + k * {x} < {most}", "t >= 1", "k >= 1", f"t + k * {x} != 1"]
+    where = draw(st.sampled_from(["", *(f"T.where({condition})" for condition in conditions)]))
+    if where == "T.where(k >= 1)" and turns == 1:
+        where = ""
+    y = y if two else 1
+    first = draw(st.integers(0, turns - 1))
+    before = before or bool(where) or first > 0  # a first step that does not run starts nothing
+    second = f"for s in T.thread_binding({y}, thread='threadIdx.y'):" if two else "for s in range(1):"
+    combined = _OPERATORS[name].format("B[vi]", "A[vi, vs, vk]")
+    start = draw(st.integers(1, 7))
+    fill = f"    for i in range(2):\n        B[i] = T.cast({start}, '{dtype}')\n" if before else ""
+    return _read(f"""
+def main(A: T.Buffer((2, {y}, {total}), '{dtype}'), B: T.Buffer((2,), '{dtype}')):
+{fill}    for b in T.thread_binding(2, thread='blockIdx.x'):
+        {second}
+            for t in T.thread_binding({x}, thread='threadIdx.x'):
+                for k in range({first}, {turns}):
+                    with T.block("B"):
+                        vi = T.axis.spatial(2, b)
+                        vs = T.axis.reduce({y}, s)
+                        vk = T.axis.reduce({total}, t + k * {x})
+                        {where or "T.where(True)"}
+                        with T.init():
+                            B[vi] = T.cast({_identity(name, dtype)}, '{dtype}')
+                        B[vi] = {combined}
+""")
+
+
+def rewritten(draw: Draw) -> PrimFunc:
+    """Two readers of a place, a bound or a condition in memory, which changes between them or while the first reads."""
+    form = draw(st.sampled_from(["index", "bound", "condition"]))
+    scope, kind = (
+        draw(st.sampled_from(["global", "local"])),
+        draw(st.sampled_from(["range", "T.unroll", "T.vectorized"])),
+    )
+    f, s, g = (draw(st.integers(0, 3)) for _ in range(3))
+    inside = draw(st.booleans())
+    first = {
+        "index": f"B[i] = A[J[{'i' if scope == 'global' else '0'}]]",
+        "bound": "for j in range(J[0]):\n    B[i] = B[i] + A[j]",
+        "condition": "if J[0] > 1:\n    B[i] = A[i]",
+    }[form]
+    write = f"J[{{}}] = ({{}} * {f} + {s}) % 4"
+    again = f"J[{draw(st.sampled_from(['0', '3', '{}']))}] = (J[{{}}] + {g}) % 4"
+    if inside:  # all of it in each iteration
+        lines = f"for i in range(4):\n    B[i] = A[3 - i]\n    {write.format('i', 'i')}\n    J[0] = J[i]\n"
+        lines += _indented(first, 1) + f"\n    {again.format('i', 'i')}\n" + _indented(first.replace("B", "C"), 1)
+        lines = lines.replace("for i in range(4):\n", "for i in range(4):\n    C[i] = A[i]\n")
+    else:
+        kind = "range" if form != "index" else kind
+        lines = f"for i in range(4):\n    B[i] = A[3 - i]\n    C[i] = A[i]\n    {write.format('i', 'i')}\n"
+        lines += f"for i in {kind}(4):\n" + _indented(first, 1)
+        lines += f"\nfor i in range(4):\n    {again.format('i', 'i')}\nfor i in {kind}(4):\n"
+        lines += _indented(first.replace("B", "C"), 1)
+    return _read(f"""
+def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    J = T.alloc_buffer((4,), "int32", scope="{scope}")
+{_indented(lines, 1)}
+""")
+
+
+def wide_init(draw: Draw) -> PrimFunc:
+    """Rows that all begin at a constant, of which a predicate lets some have no sum; maybe a use of them after it."""
+    rows, columns = draw(st.integers(2, 5)), draw(st.integers(2, 9))
+    dtype, name = draw(st.sampled_from(DTYPES)), draw(st.sampled_from(sorted(_OPERATORS)))
+    limit = draw(st.integers(1, max(rows, columns) - 1))
+    condition = draw(st.sampled_from([f"i < {limit}", f"k < {limit}", f"i + k < {limit}", f"k >= {limit}", "M[i] > 0",
+                                      "M[i] > k", "i != k"]))  # fmt: skip
+    outer = draw(st.sampled_from(["range", "T.parallel"]))
+    inner = draw(st.sampled_from(["range", "T.unroll"]))
+    combined = _OPERATORS[name].format("B[{0}]", "A[{0}, {1}]")
+    start = draw(st.integers(0, 3))
+    reader, changes = draw(st.sampled_from(["", "", "", "before", "after"])), draw(st.integers(0, 3)) == 3
+    begin = "M[{0}]" if changes else str(start)
+    step = f"""
+if k == 0:
+    B[i] = T.cast({begin.format("i")}, '{dtype}')
+if {condition}:
+    B[i] = {combined.format("i", "k")}
+"""
+    if draw(st.booleans()):  # as a block: under a predicate, or with the condition in the update
+        value = combined.format("vi", "vk")
+        of_iterators = re.sub(r"\b([ik])\b", r"v\1", condition)
+        where = draw(st.booleans()) and not condition.startswith("M")
+        update = f"B[vi] = {value}" if where else f"if {of_iterators}:\n    B[vi] = {value}"
+        step = f"""
+with T.block("B"):
+    vi = T.axis.spatial({rows}, i)
+    vk = T.axis.reduce({columns}, k)
+    {f"T.where({condition})" if where else "T.where(True)"}
+    with T.init():
+        B[vi] = T.cast({begin.format("vi")}, '{dtype}')
+{_indented(update, 1)}
+"""
+    shapes = {"A": f"({rows}, {columns}), '{dtype}'", "N": f"({rows},), 'int32'", "B": f"({rows},), '{dtype}'"}
+    shapes |= {"M": f"({rows},), 'int32'", "C": f"({rows}, {columns}), '{dtype}'"}
+    header = ", ".join(f"{buffer}: T.Buffer({shape})" for buffer, shape in shapes.items())
+    cut = draw(st.sampled_from([columns, columns // 2]))  # the second loop goes on with what the first begins
+    filled = bool(reader) or draw(st.booleans()) or ("T.where(T" not in step and "block" in step)
+    if reader:
+        step = f"C[i, k] = B[i]\n{step.strip()}" if reader == "before" else f"{step.strip()}\nC[i, k] = B[i]"
+    if changes:
+        step = f"M[i] = M[i] + 1\n{step.strip()}"
+    fill = f"    for i in range({rows}):\n        B[i] = T.cast(9, '{dtype}')\n" if filled else ""
+    return _read(f"""
+def main({header}):
+    for i in range({rows}):
+        M[i] = N[i]
+        for k in range({columns}):
+            C[i, k] = A[i, k]
+{fill}    for i in {outer}({rows}):
+        for k in {inner}({cut}):
+{_indented(step, 3)}
+        for k in {inner}({cut}, {columns}):
+{_indented(step, 3)}
+    for i in range({rows}):
+        B[i] = B[i] * T.cast(2, '{dtype}')
+""")
+
+
+def lanes(draw: Draw) -> PrimFunc:
+    """A row reduced in lanes, then a choice by comparisons that are each other's opposite but for NaN."""
+    dtype, name = draw(st.sampled_from(DTYPES)), draw(st.sampled_from(sorted(_OPERATORS)))
+    first = draw(st.sampled_from([0, 0, 1, 3]))
+    columns, width = draw(st.sampled_from([1, 3, 4, 7, 8, 16, 17])), draw(st.sampled_from([2, 4, 8]))
+    a, b = draw(st.permutations(["A[vi, vk]", "W[vk]"]))
+    relation = draw(st.sampled_from(["<", "<=", ">", ">=", "==", "!="]))
+    compared = draw(st.sampled_from(["{} {} {}", "not ({} {} {})"])).format(a, relation, b)
+    value = draw(st.sampled_from(["A[vi, vk]", f"T.Select({compared}, {a}, {b})",
+                                  f"T.Select({compared}, {a}, T.cast(1, '{dtype}'))"]))  # fmt: skip
+    operator, start = _OPERATORS[name], _identity(name, dtype)
+    if columns <= 4 and draw(st.booleans()):  # a longer product is no small number
+        operator, start = "{} * {}", "1"
+    columns += first
+    return _read(f"""
+def main(A: T.Buffer((2, {columns}), '{dtype}'), W: T.Buffer(({columns},), '{dtype}'), B: T.Buffer((2,), '{dtype}')):
+    for i in range(2):
+        for k in T.serial({first}, {columns}, annotations={{"vector_reduction": {width}}}):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.cast({start}, '{dtype}')
+                B[vi] = {operator.format("B[vi]", value)}
+""")
+
+
+SMALL: dict[str, Callable[[Draw], PrimFunc]] = {
+    "shifted": shifted, "empty_inside": empty_inside, "beside": beside, "thread_sums": thread_sums,
+    "rewritten": rewritten, "wide_init": wide_init, "lanes": lanes,
+}  # fmt: skip
+
+
+@st.composite
+def small_programs(draw: Draw, kinds: tuple[str, ...] = tuple(SMALL)) -> Any:
+    """A program of ten lines of one of these kinds, for CPUs but for `thread_sums`."""
+    return SMALL[draw(st.sampled_from(kinds))](draw)

@@ -1,0 +1,116 @@
+"""Faults that programs of ten lines show: loops from anywhere, extents of none, what changes beside a reader."""
+
+from ..patch import Faults
+from ..siblings import as_written
+from ..workloads import families
+
+TRANSFORM = "minitvm.tir.transform."
+SHIFTED, EMPTY, BESIDE, THREADS, REWRITTEN, WIDE, LANES = (
+    as_written(families(name), examples=60, shrink=False)
+    for name in ("shifted", "empty_inside", "beside", "thread_sums", "rewritten", "wide_init", "lanes")
+)
+SUMS = [WIDE, LANES, EMPTY, SHIFTED, REWRITTEN]
+
+THREAD_SUMS = Faults("small: lower_thread_reductions", TRANSFORM + "lower_thread_reductions", [THREADS])
+THREAD_SUMS.edit("the init under no condition of its first step", "_Share.begins",
+                 "asked += [substitute(c, starts) for c in conditions if uses(c, set(starts))]", "pass")  # fmt: skip
+THREAD_SUMS.edit(
+    "the init always runs here", "_Share.write", "begins if is_const(here, 1) else If(here, begins, goes_on)", "begins"
+)
+THREAD_SUMS.edit(
+    "the init never runs here",
+    "_Share.write",
+    "if reduction.block.init is not None:",
+    "if reduction.block.init is None:",
+)
+THREAD_SUMS.edit(
+    "the predicate of the update is lost",
+    "_Share.update",
+    "stmt if is_const(predicate, 1) else If(predicate, stmt)",
+    "stmt",
+)
+THREAD_SUMS.edit(
+    "every thread of the first axis writes",
+    "_Share.finish",
+    "for loop in self.of.threads]\n        write",
+    "for loop in self.of.threads[:1]]\n        write",
+)
+THREAD_SUMS.edit(
+    "one axis of threads combines",
+    "_Share.finish",
+    "tuple(loop.var for loop in self.of.threads)",
+    "tuple(loop.var for loop in self.of.threads[:1])",
+)
+THREAD_SUMS.edit("partial results start from nothing", "_Share.start", "return _around(loops, body)", "return Seq(())")
+THREAD_SUMS.edit(
+    "the first iterators only decide on the start",
+    "_Share.begins",
+    "for axis, value in pairs",
+    "for axis, value in list(pairs)[:1]",
+)
+
+TREE = Faults("small: lower_thread_allreduce", TRANSFORM + "lower_thread_allreduce", [THREADS])
+TREE.edit("a thread beyond the last is added", "_Lowering.by_a_tree", "if team.count % (2 * step):", "if False:")
+TREE.edit("one level too few", "_Lowering.by_a_tree", "while step < team.count:", "while step < team.count // 2:")
+TREE.edit("a bound for even teams only", "_Lowering.by_a_tree", "if team.count % (2 * step):", "if team.count % 2:")
+TREE.edit(
+    "the next neighbour in each level",
+    "_Lowering.by_a_tree",
+    "stmt.reducer.apply(at(me), at(me + step))",
+    "stmt.reducer.apply(at(me), at(me + 1))",
+)
+
+INIT = Faults("small: lower_init", TRANSFORM + "lower_init", SUMS)
+INIT.edit("a part that is not the first", "init_nest", " or not _begins(node, loops)", "")
+INIT.edit("a reduction without a step", "init_nest", " or not runs", "")
+INIT.edit(
+    "the conditions on rows are lost",
+    "init_nest",
+    "BlockRealize(node.iter_values, all_of(kept),",
+    "BlockRealize(node.iter_values, all_of([]),",
+)
+INIT.edit(
+    "others touch the result",
+    "_alone",
+    "settled and _touches(loop.body, written) == _touches(block, written)",
+    "settled",
+)
+INIT.edit(
+    "the init comes again in each step",
+    "_Lowering.realize",
+    "[EQ(axis.var, axis.dom.start) for axis in block.iter_vars if axis.kind == REDUCE]",
+    "[]",
+)
+INIT.edit("what decides on it is written below", "_alone", "settled and _touches", "_touches")
+
+JOIN = Faults("small: join_parallel_loops", TRANSFORM + "join_parallel_loops", [BESIDE, EMPTY])
+JOIN.edit("loops that start elsewhere", "_may_join", "is_const(loop.start, 0) and ", "")
+JOIN.edit(
+    "a writer of what the first reads", "_apart", "written[0] & read[1] or written[1] & read[0]", "written[0] & read[1]"
+)
+JOIN.edit("negative extents count", "_joined", "iterations(loop.extent).astype(loop.extent.dtype)", "loop.extent")
+JOIN.edit("what both write is apart", "_apart", "is None", "is not None")
+
+VECTOR = Faults("small: vector_reductions", TRANSFORM + "vector_reductions", [LANES, SHIFTED, EMPTY])
+VECTOR.edit("the tail from 0", "_rewritten", "fold(start + steps * lanes, {})", "fold(steps * lanes, {})")
+VECTOR.edit("the main part from 0", "_rewritten", "outer * lanes + start", "outer * lanes")
+VECTOR.edit("one lane more of the tail", "_rewritten", "LT(lane, limit)", "LT(lane, limit + 1)")
+VECTOR.edit("products from 0", "identity", "const(int(kind is Mul), dtype)", "const(0, dtype)")
+VECTOR.edit(
+    "maxima from the highest",
+    "identity",
+    "lowest(dtype) if kind is Max else highest(dtype)",
+    "highest(dtype) if kind is Max else lowest(dtype)",
+)
+VECTOR.edit("the tail is dropped", "_rewritten", "None if is_const(rest, 0) else", "None if True else")
+
+UNROLL = Faults("small: unroll", TRANSFORM + "unroll", [SHIFTED, WIDE, REWRITTEN])
+UNROLL.edit("from 0 wherever it starts", "_unroll", "const(first + i, stmt.var.dtype)", "const(i, stmt.var.dtype)")
+
+HOIST = Faults("small: hoist_conditions", TRANSFORM + "hoist_conditions", [WIDE, EMPTY, REWRITTEN, SHIFTED])
+HOIST.edit(
+    "an init without a first step",
+    "_init_first",
+    "if count is None or count[0] < 1:",
+    "if count is not None and count[0] < 1:",
+)
