@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from minitvm.errors import InputError
+
 from .table import axes_of, operator, wide
 
 
@@ -69,6 +71,9 @@ def group_norm(
     at = axes_of(axis, data.ndim)
     front = tuple(range(1, 1 + len(at)))
     moved = np.moveaxis(wide(data), at, front)
+    channels = int(np.prod([data.shape[a] for a in at]))
+    if channels % num_groups:
+        raise InputError(f"nn.group_norm: {channels} channels do not divide into {num_groups} groups")
     standard = _standard(moved.reshape(data.shape[0], num_groups, -1), (2,), epsilon).reshape(moved.shape)
     back = np.moveaxis(standard, front, at)
     return (back * _along(gamma, at, data.ndim) + _along(beta, at, data.ndim)).astype(data.dtype)
