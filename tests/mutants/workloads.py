@@ -354,6 +354,17 @@ def scratch(examples: int = 60) -> Workload:
     return drawn("scratch of threads", body, examples)
 
 
+def rings_of_buffers(examples: int = 60) -> Workload:
+    """Loops over storage of several parts that threads share, lowered."""
+    from tests.tir.transform.rings import rings
+
+    def body(trial: Trial, draw: Draw) -> None:
+        func = draw(rings())
+        trial.same(func, lower_function(func, None, "main"), level="kernel")
+
+    return drawn("rings of buffers", body, examples)
+
+
 def stages_of_a_block(examples: int = 60) -> Workload:
     """Stages that the threads of a block take one after the other, lowered."""
 

@@ -110,8 +110,9 @@ class _Threads:
         inside = with_changes(self, conditions=within)
         body = inside.visit(stmt.body if stages is None else stages)
         if self.meet_later(stmt, is_shared):
-            once = inside.one_barrier(stmt) if stages is None and _waits(body) else None
-            body = Seq.of(body, _barrier()) if once is None else once
+            if not self.waits_between(stmt, body, stages is not None):
+                once = inside.one_barrier(stmt) if stages is None and _waits(body) else None
+                body = Seq.of(body, _barrier()) if once is None else once
         elif stages is not None and self.meet_later(stmt, _is_common):
             body = Seq.of(body, _barrier("global"))
         body = self.after_reading((stmt.start, stmt.extent), stmt.body, body)
@@ -138,6 +139,28 @@ class _Threads:
             parts.append(self.visit(part))
             earlier = [*([] if _ends_waiting(parts[-1]) else [*earlier, *own]), *self.arrivals(part)]
         return Seq.of(*parts)
+
+    def waits_between(self, loop: For, body: Stmt, stages: bool) -> bool:
+        """Whether the barriers inside of an iteration separate it from the others, as those of a double buffer do.
+
+        `body` is the loop's body with its barriers; with `stages` it had one at its end.
+        """
+        while isinstance(body, Allocate):
+            body = body.body
+        places = [k for k, s in enumerate(body.stmts) if _is_barrier(s)] if isinstance(body, Seq) else []
+        if not isinstance(body, Seq) or not places or any(isinstance(n, Async) or is_wait(n) for n in walk(loop)):
+            return False
+        if stages and self.meet_later(loop, _is_common):
+            return False
+        # Legal: let every iteration have a barrier, and call what comes before its first one the head, what comes after
+        # its last one the tail. Between two accesses of different iterations there is a barrier, unless the first is in
+        # a tail and the second in the head of the very next iteration: else the end of the earlier iteration has one,
+        # the beginning of the later one, or an iteration between the two. So only tail and next head must not meet.
+        # (Copies that arrive later than where they were begun have no place of this kind, and are left out above.)
+        head, tail = Seq.of(*body.stmts[: places[0]]), Seq.of(*body.stmts[places[-1] + 1 :])
+        inside = all_of((loop.var >= loop.start, loop.var + 1 < loop.start + loop.extent))
+        following = [(t.at({loop.var: loop.var + 1}).under(inside), write) for t, write in self.uses(head)]
+        return not self.meet(self.uses(tail), following)
 
     def one_barrier(self, loop: For) -> Stmt | None:
         """The body of a loop with a barrier that separates it from the iterations before, if it needs no other one.

@@ -1,7 +1,10 @@
 """Faults in the passes of `tir.transform.pipeline`, in their order."""
 
+import itertools
+
 import pytest
 
+from tests.reference.test_scalar import FLOATS, INTS, test_casts_at_the_ends_of_integers_have_one_meaning
 from tests.tir.analysis.test_views import VIEWS as MALFORMED
 from tests.tir.analysis.test_views import test_a_view_that_does_not_fit_is_refused
 from tests.tir.test_strides import IN_LOOPS, test_parts_of_an_allocation_do_not_overlap
@@ -33,6 +36,7 @@ from ..workloads import (
     on_a_grid,
     pipelined,
     random_blocks,
+    rings_of_buffers,
     scratch,
     stages_of_a_block,
     strategic,
@@ -184,6 +188,13 @@ BARRIERS.edit("no barrier between statements", "_Threads.sequence", "if self.mee
 BARRIERS.edit("no barrier at the end of a loop", "_Threads.visit", "if self.meet_later(stmt, is_shared):",
               "if False:")  # fmt: skip
 BARRIERS.edit("what was read may be written", "_Threads.meet", "{*map(id, one)}", "{id(p) for p in one if p.write}")
+RINGS = Faults("insert_barriers: rings", TRANSFORM + "insert_barriers", [rings_of_buffers()])
+RINGS.edit("no next iteration comes too early", "_Threads.waits_between",
+           "return not self.meet(self.uses(tail), following)", "return True")  # fmt: skip
+RINGS.edit("the next iteration is the one after it", "_Threads.waits_between",
+           "t.at({loop.var: loop.var + 1})", "t.at({loop.var: loop.var + 2})")  # fmt: skip
+RINGS.edit("the head of an iteration is no part of the next", "_Threads.waits_between",
+           "body.stmts[: places[0]]", "body.stmts[places[0] :]")  # fmt: skip
 STAGES = Faults("threads_outside", TRANSFORM + "threads_outside", [stages_of_a_block()])
 STAGES.edit("no barrier between stages", "_stages", "parts and _meet(Seq.of(*parts), part)", "False")
 STAGES.edit("a stage of its own loops is done by one thread", "_stages", "if is_hardware_loop(stmt):",
@@ -246,6 +257,16 @@ def parts_apart() -> None:
         test_parts_of_an_allocation_do_not_overlap(loop, "[1, 4]")
 
 
+def floats_at_the_ends_of_integers() -> None:
+    for source, target in itertools.product(FLOATS, INTS):
+        test_casts_at_the_ends_of_integers_have_one_meaning(source, target)
+
+
+CASTS = Faults("casts of floats", "minitvm.reference.meaning.operations",
+               [by_hand("floats at the ends of integers", floats_at_the_ends_of_integers)])  # fmt: skip
+CASTS.edit("a bfloat16 goes by way of int64", "cast_value", "wide = float(v)", "wide = v")
+CASTS.edit("one too many is inside", "cast_array", "(wide < high)", "(wide <= high)")
+CASTS.edit("-1 is an unsigned number", "cast_array", "else wide > low)", "else wide >= low)")
 PARTS = Faults("strides of parts", "minitvm.tir.strides", [by_hand("parts", parts_apart)])
 PARTS.edit("a part as long as its first rows", "strides_of_parts", "Max(rows, span)", "rows")
 
