@@ -27,7 +27,8 @@ R = TypeVar("R", bound=Run)
 
 
 def prepared(kind: type[R], program: t.PrimFunc | t.IRModule, args: Sequence[Any], sizes: Mapping[str, int] | None,
-             compilers: tuple[type[LockstepCompiler], type[LockstepKernels]], refusal: str) -> R:  # fmt: skip
+             compilers: tuple[type[LockstepCompiler], type[LockstepKernels]], refusal: str,
+             lasting: bool = False) -> R:  # fmt: skip
     """A function about to run on copies of its arguments, and without shadow.
 
     `compilers` say what floats mean, in level-3 programs and in lowered ones. They have a fast mode only: where that
@@ -37,12 +38,13 @@ def prepared(kind: type[R], program: t.PrimFunc | t.IRModule, args: Sequence[Any
     module = program if isinstance(program, t.IRModule) else None
     statements, kernels = compilers
     if is_lowered(program):
-        lowered = module or t.IRModule({func.name: func})
+        # What is kept for later runs lives as long as the function and must not refer to it, as the module does.
+        others = {name: f for name, f in module.items() if f is not func} if module is not None else {}
         own = [flattened(p, a) for p, a in zip(func.params, own, strict=True)]
         facts_of_kernels: dict[str, Dependence] = {}
 
         def compiler(in_order: set[t.For]) -> LockstepCompiler:
-            return kernels(func, settings, in_order, lowered, facts_of_kernels)
+            return kernels(func, settings, in_order, others, facts_of_kernels)
     else:
         func = written_out(func)
         facts = facts_of(func)
@@ -55,4 +57,6 @@ def prepared(kind: type[R], program: t.PrimFunc | t.IRModule, args: Sequence[Any
 
     written = stored_buffers(func, module)
     outputs = [p for p in func.buffers if p in written]
-    return kind(func, own, bind_dimensions(func, own, sizes), outputs, settings, (), slow, compiler)
+    called = [(name, id(f)) for name, f in module.items()] if module is not None else []
+    keep = (statements.__name__, *called) if lasting else None
+    return kind(func, own, bind_dimensions(func, own, sizes), outputs, settings, (), slow, compiler, keep)

@@ -151,7 +151,7 @@ def evaluate(program: Program, args: Sequence[Any], sizes: Mapping[str, int] | N
 
 def _of_function(program: t.PrimFunc | t.IRModule, args: Sequence[Any], sizes: Mapping[str, int] | None) -> list[Any]:
     compilers = BoundStatements, BoundKernels
-    run = prepared(_BoundRun, program, args, sizes, compilers, "bound mode has no slow form")
+    run = prepared(_BoundRun, program, args, sizes, compilers, "bound mode has no slow form", lasting=True)
     if isinstance(program, t.IRModule):
         run.called = [f for _, f in program.items()]
     run.start("fast")

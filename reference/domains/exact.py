@@ -136,7 +136,8 @@ def is_identity(e: x.Expr) -> bool:
         return is_identity(e.value)
     if not isinstance(e, x.FloatImm) or isinstance(e.value, Fraction):
         return False
-    return bool(abs(e.dtype.numpy.type(e.value)) >= e.dtype.numpy.type(e.dtype.max))
+    with np.errstate(over="ignore"):
+        return bool(abs(e.dtype.numpy.type(e.value)) >= e.dtype.numpy.type(e.dtype.max))
 
 
 def _on_data(condition: x.Expr) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from minitvm import expr as x
+from minitvm.errors import Unsupported
 
 # The largest primes of that kind below pi * 2^30 and below sqrt(3) * 2^31. Products of residues fit 64 bits.
 PRIMES = (3373258619, 3719550287)
@@ -83,7 +84,9 @@ def of_fraction(value: Fraction) -> Residues:
 
 
 def of_floats(values: np.ndarray) -> Residues:
-    """The residues of finite floats, each the binary fraction that it is."""
+    """The residues of floats, each the binary fraction that it is; `Unsupported` for infinities and NaN."""
+    if not np.isfinite(np.asarray(values, np.float64)).all():
+        raise Unsupported("field mode: an input is infinite or NaN, which no element stands for")
     flat = [of_fraction(Fraction(float(v))) for v in np.asarray(values).reshape(-1)]
     return np.array(flat, np.uint64).reshape((*np.shape(values), SEEDS))
 

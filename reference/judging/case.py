@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,12 +19,13 @@ from ..meaning.findings import UndefinedBehaviour
 from ..meaning.steps import limited
 from .coverage import Coverage, coverage_of
 from .flow import Flow, computes_with_floats, keys
+from .hints import hint
 from .inputs.arguments import copies, random_inputs
 from .inputs.endings import RUN, deciding
 from .inputs.exact import exact_arguments
 from .inputs.landmarks import landmarks, points, sized_by_data
 from .inputs.preimages import Ground, Solution
-from .inputs.signs import decides, looks_at_order, nodes
+from .inputs.signs import classifies, decides, looks_at_order, may_multiply, nodes
 from .inputs.sites import solutions
 from .ordinary import functions
 from .precision import elsewhere, unlike
@@ -54,6 +55,8 @@ class Facts:
     before: Program
     after: Program
     dimensions: frozenset[str]
+    runs_left: int = 120  # of searches that run the programs (`inputs.nearing`), and the steps of these
+    steps_left: int = 60_000
 
     @cached_property
     def parameters(self) -> list[Parameter]:
@@ -68,12 +71,17 @@ class Facts:
     @cached_property
     def landmarks(self) -> frozenset[Fraction]:
         """The numbers at which one of the programs may change its ways."""
-        return landmarks(self.before) | landmarks(self.after)
+        return hint(lambda: landmarks(self.before) | landmarks(self.after), frozenset())
 
     @cached_property
     def coverages(self) -> tuple[Coverage, Coverage]:
         """Which sides of their comparisons and clips the two programs took so far."""
         return coverage_of(self.before), coverage_of(self.after)
+
+    @property
+    def open(self) -> bool:
+        """Whether a comparison has a side that no input took, or no input made its operands equal."""
+        return any(one.open_sites(equality=True) for one in self.coverages)
 
     @property
     def covered(self) -> bool:
@@ -87,7 +95,10 @@ class Facts:
 
     @cached_property
     def _solutions(self) -> tuple[list[Solution], list[Solution]]:
-        (one, its_poles), (other, other_poles) = solutions(self.before), solutions(self.after)
+        nothing: tuple[list[Solution], list[Solution]] = ([], [])
+        (one, its_poles), (other, other_poles) = (
+            hint(partial(solutions, program), nothing) for program in (self.before, self.after)
+        )
         return one + other, its_poles + other_poles
 
     @cached_property
@@ -123,6 +134,16 @@ class Facts:
         """Whether one of them makes floats of integers, or integers of floats."""
         return any(isinstance(n, x.Cast) and n.value.dtype.is_float != n.dtype.is_float
                    for one in (self.before, self.after) for n in nodes(one))  # fmt: skip
+
+    @cached_property
+    def classifies(self) -> bool:
+        """Whether one of them asks whether a float is NaN or infinite: then it has a meaning for these."""
+        return any(classifies(n) for one in (self.before, self.after) for n in nodes(one))
+
+    @cached_property
+    def multiplies(self) -> bool:
+        """Whether products of one of them may overflow, and not only its sums."""
+        return any(may_multiply(n) for one in (self.before, self.after) for n in nodes(one))
 
     @cached_property
     def intricate(self) -> bool:
@@ -213,7 +234,7 @@ class Case:
     @cached_property
     def rounded(self) -> str:
         """Which rounding differs, as text. Where both round alike, error bounds say how far they may lie apart."""
-        return self.facts.rounded or elsewhere(self)
+        return self.facts.rounded or hint(lambda: elsewhere(self), "")
 
     @property
     def judges_chosen(self) -> bool:
@@ -232,7 +253,7 @@ class Case:
         """Elements of the outputs that formulas tell, where such are asked for; None where they tell none."""
         from .inputs.steering import elements
 
-        return elements(self)
+        return hint(lambda: elements(self), None)
 
     def exact_inputs(self) -> list[Any]:
         """Inputs on which `before` does not round; `Unsupported` where there are none, or others are given."""
@@ -263,11 +284,15 @@ class Case:
         return limited(RUN) if deciding(self.before) else nullcontext()
 
     def run_after(self, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        """The arguments after a run of `after`; raises `Undefined`, which the check turns into a verdict."""
+        """The arguments after a run of `after`; raises `Undefined`, which the check turns into a verdict.
+
+        If `before` is undefined on these inputs as well, its `ExecutionError` is raised.
+        """
         args = copies(inputs)
         try:
             execute(self.after, args, self.shadow, self.sizes, coverage=self.facts.coverages[1], **options)
         except ExecutionError as error:
+            self.run_before(inputs)
             raise Undefined(error, inputs) from error
         self.watched = self.watched or self.shadow
         return args

@@ -7,7 +7,9 @@ the fast mode; what nobody watched is not reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -24,18 +26,54 @@ from ..meaning.scalar import Environment, Evaluate, ScalarCompiler, Value
 Compiler = TypeVar("Compiler", bound=ScalarCompiler)
 SHOWN = 3  # places that a verdict lists
 _CLIPS = (x.Min, x.Max)
+_ORDERS = (x.LT, x.LE, x.GT, x.GE)
 _COMPARISONS = (x.LT, x.LE, x.GT, x.GE, x.EQ, x.NE)
-_BOTH = 3  # both sides were taken
+BOTH = 3  # both sides were taken
+EQUAL = 4  # the two operands of an order were equal
 
 
 class Coverage:
     """For each comparison and clip that was evaluated, the sides that it took: bits, 1 for no, 2 for yes.
 
-    A comparison takes a side by its result, a maximum or minimum by whether its constant is the result.
+    A comparison takes a side by its result, a maximum or minimum by whether its constant is the result. While it is
+    `measured`, each run also tells how near the operands came to each other, and whether they were equal.
     """
 
     def __init__(self) -> None:
         self.sides: dict[x.Expr, int] = {}
+        self.gaps: dict[x.Expr, float] | None = None
+
+    @contextmanager
+    def measured(self) -> Iterator[dict[x.Expr, float]]:
+        """The least difference of the operands of each comparison, with its sign, in the runs inside."""
+        self.gaps = {}
+        try:
+            yield self.gaps
+        finally:
+            self.gaps = None
+
+    def measure(self, site: x.Expr, first: Value, second: Value, mask: Any) -> None:
+        """Note how far two operands are apart at the points of a mask."""
+        assert self.gaps is not None
+        with np.errstate(all="ignore"):
+            apart = np.atleast_1d(np.asarray(first, np.float64) - np.asarray(second, np.float64))
+        if mask is not None:
+            shape = np.broadcast_shapes(apart.shape, np.shape(mask))
+            apart = np.broadcast_to(apart, shape)[np.broadcast_to(mask, shape)]
+        apart = apart[np.isfinite(apart)]
+        if apart.size:
+            least = float(apart.flat[np.abs(apart).argmin()])
+            if abs(least) <= abs(self.gaps.get(site, math.inf)):
+                self.gaps[site] = least
+            if least == 0.0 and isinstance(site, _ORDERS):
+                self.sides[site] |= EQUAL
+
+    def open_sites(self, equality: bool) -> list[Any]:
+        """The comparisons and clips of which a side was not taken; with `equality` also those that met no equality."""
+        missing = [site for site, sides in self.sides.items() if sides & BOTH not in (0, BOTH)]
+        if equality:
+            missing += [site for site, sides in self.sides.items() if sides == BOTH and isinstance(site, _ORDERS)]
+        return missing
 
     def note(self, site: x.Expr, condition: Value, mask: Any) -> None:
         """Add the sides taken at the points of a mask."""
@@ -56,14 +94,14 @@ class Coverage:
     @property
     def complete(self) -> bool:
         """Whether every place took both sides."""
-        return all(sides in (0, _BOTH) for sides in self.sides.values())
+        return all(sides & BOTH in (0, BOTH) for sides in self.sides.values())
 
     def never(self) -> list[str]:
         """The sides that were never taken, as text."""
         texts: dict[str, None] = {}
         for site, sides in self.sides.items():
-            if sides in (1, 2):
-                texts[_side_text(site, sides == 2)] = None
+            if sides & BOTH in (1, 2):
+                texts[_side_text(site, sides & BOTH == 2)] = None
         return list(texts)
 
 
@@ -113,7 +151,9 @@ class Watching(GridCompiler):
                 result = on_arrays(first, second, env[MASK])
             else:
                 result = on_values(first, second)
-            if sides[e] != _BOTH:
+            if coverage.gaps is not None:
+                coverage.measure(e, first, second, env[MASK])
+            if sides[e] & BOTH != BOTH:
                 coverage.note(e, result if clip is None else clip(first, second), env[MASK])
             return result
 

@@ -21,7 +21,7 @@ from .evidence import NOTHING, Evidence
 from .inplace import marked, positions_of, read_first
 from .inputs.arguments import random_inputs, sizes_from_shapes
 from .inputs.exact import exact_arguments
-from .inputs.sizes import Round, rounds_to_try, size_names, sizes_to_try
+from .inputs.sizes import Round, missed_sides, rounds_to_try, size_names, sizes_to_try
 from .modes import Mode, known_modes
 from .programs import Program, execute, parameters, same_signature, several_functions
 from .shrink import smallest
@@ -73,7 +73,8 @@ def check(
     if inputs is not None:
         sizes = {**sizes_from_shapes(before, inputs), **(sizes or {})}
     tried = sizes_to_try(before, after, seed, sizes, several=inputs is None)
-    rounds = rounds_to_try(before, after, tried, sizes) if inputs is None else []
+    rounds, unreached = ([], []) if inputs is not None else missed_sides(before, after, tried, sizes)
+    rounds = [*(rounds_to_try(before, after, tried, sizes) if inputs is None else []), *rounds]
     before, after, updated = _in_place(before, after, seed, tried, inputs, inout)
     cases = _Cases.of(before, after, seed, sizes, tried, rounds, inputs, "shadow" in modes)
     ran: dict[str, Verdict] = {}
@@ -92,10 +93,10 @@ def check(
                 judge = partial(_verdict, available[name])
                 ran[name] = smallest(case, verdict, judge, available[name].on)
             break
-    if not ran:
-        reasons = "".join(f"\n  {name}: {why}" for name, why in refused.items())
-        raise Unsupported(f"the programs cannot be compared: every mode refuses{reasons}")
-    overall = next((v for v in ran.values() if not v), next(iter(ran.values())))
+    difference = next((v for v in ran.values() if not v), None)
+    if difference is None:
+        _require_a_comparison(modes, ran, refused)
+    overall = next(iter(ran.values())) if difference is None else difference
     if overall and cases.only_empty():
         raise Unsupported(
             "the programs cannot be compared: a dimension was 0 at each size that could be judged"
@@ -110,8 +111,18 @@ def check(
         overall = replace(overall, programs=(before, after), seed=seed)
     return replace(
         overall, ran=tuple(ran), refused=refused, tried=tried_sizes, inout=updated, excused=excused, short=short,
-        untaken=cases.untaken() if overall else (),
+        untaken=cases.untaken() if overall else (), unsized=cases.unsized(unreached) if overall else (),
     )  # fmt: skip
+
+
+def _require_a_comparison(modes: Sequence[str], ran: Mapping[str, Verdict], refused: Mapping[str, str]) -> None:
+    """`Unsupported` if all modes that were to compare values refused: that nothing was undefined shows no equality."""
+    available = known_modes()
+    comparing = any(available[name].compares for name in modes)
+    if not ran or (comparing and not any(available[name].compares for name in ran)):
+        reasons = "".join(f"\n  {name}: {why}" for name, why in refused.items())
+        every = "every mode that compares values" if ran else "every mode"
+        raise Unsupported(f"the programs cannot be compared: {every} refuses{reasons}")
 
 
 def _at_sizes(cases: _Cases) -> str:
@@ -234,7 +245,7 @@ class _Cases:
         """Whether large sizes were compared already, or are those to take in place of others, which `before` has."""
         if k in self.ran and (mode.compares or case.watched):
             return True
-        its = next(its for _, its in self.rounds if any(one is case for one in its))
+        its = next(its for _, its in self.rounds if any(other is case for other in its))
         left_out = {id(self.cases[n]) for n in self.undefined}
         return not all(id(one) in left_out for one in itertools.takewhile(lambda one: one is not case, its))
 
@@ -251,8 +262,17 @@ class _Cases:
     def short(self) -> dict[str, int]:
         """The tiles that no judged size goes round three times, by the name of the dimension."""
         judged = [self.cases[k].sizes for k in self.ran - self.undefined]
-        tile_of = {one.name: one.tile for one, _ in self.rounds}
+        tile_of = {one.name: one.tile for one, _ in self.rounds if not one.side}
         return {name: tile for name, tile in tile_of.items() if all(sizes[name] < 3 * tile for sizes in judged)}
+
+    def unsized(self, unreached: Sequence[str]) -> tuple[str, ...]:
+        """The sides of conditions on dimensions that no size took at which the programs were compared."""
+        judged = {id(self.cases[k]) for k in self.ran - self.undefined}
+        missed = {one.side: False for one, _ in self.rounds if one.side}
+        for one, its in self.rounds:
+            if one.side:
+                missed[one.side] |= any(id(case) in judged for case in its)
+        return tuple(dict.fromkeys([*(side for side, reached in missed.items() if not reached), *unreached]))
 
     def untaken(self) -> tuple[str, ...]:
         """The sides of comparisons and clips that no input took."""

@@ -28,7 +28,8 @@ class Verdict:
     Of an equal verdict, `tried` has the sizes of symbolic dimensions at which the programs were compared, and
     `unjudged` says where they round at other dtypes, if no mode that ran judges rounding; `excused` counts
     the inputs on which they differ and may, as one of them rounds there; `short` has the tiles that no size tried goes
-    round three times, by dimension; `untaken` has the sides of comparisons and clips of data that no input took.
+    round three times, by dimension; `unsized` has the sides of conditions on dimensions that no size tried takes;
+    `untaken` has the sides of comparisons and clips of data that no input took.
     `inout` names the parameters that were taken as in and out. The mode "signature" says that one program writes what
     the other does not. A difference keeps the `programs` and the `seed`, for `script`.
     """
@@ -52,6 +53,7 @@ class Verdict:
     excused: int = 0
     untaken: tuple[str, ...] = ()
     short: Mapping[str, int] = field(default_factory=dict)
+    unsized: tuple[str, ...] = ()
     in_floats: bool = field(default=False, repr=False)  # a difference of floats, whatever the mode compares otherwise
     programs: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
     seed: int = 0
@@ -86,6 +88,8 @@ class Verdict:
             lines.append(f"  rounding was not judged: {self.unjudged} (mode bound does)")
         for name, tile in self.short.items():
             lines.append(f"  no size of {name} was judged that goes round its tile of {tile} three times")
+        if self.unsized:
+            lines.append(f"  at no size that was judged: {_some(self.unsized)}")
         if self.excused:
             times = "1 input" if self.excused == 1 else f"{self.excused} inputs"
             lines.append(f"  on {times} they differ where one of them rounds, which was not judged (mode bound does)")

@@ -7,6 +7,7 @@ declared dtype, never a Python float. Arrays hold the declared dtype. Both forms
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -199,7 +200,11 @@ def on_arrays(kind: type, dtype: DType) -> Callable[[Value, Value, Any], Value]:
 
 
 def cast_value(source: DType, target: DType) -> Callable[[Value], Value]:
-    """C's conversion of a single value. A float without an integer of the target's range is an ExecutionError."""
+    """C's conversion of a single value.
+
+    A float is truncated. Where the result is outside of the target's range (NaN and infinities have none), the cast is
+    undefined, an `ExecutionError`.
+    """
     if target.is_bool:
         return lambda v: bool(v != 0)
     if target.is_float:
@@ -218,9 +223,10 @@ def cast_value(source: DType, target: DType) -> Callable[[Value], Value]:
     low, high = int(target.min), int(target.max)
 
     def truncate(v: Value) -> Value:
-        if not np.isfinite(v) or not low <= int(v) <= high:
+        wide = float(v)  # exact; the dtypes of `ml_dtypes` become integers by way of int64, and wrap there
+        if not math.isfinite(wide) or not low <= int(wide) <= high:
             raise ExecutionError(f"cast of {v} to {target} is undefined: out of its range")
-        return int(v)
+        return int(wide)
 
     return truncate
 
@@ -245,6 +251,6 @@ def cast_array(source: DType, target: DType) -> Callable[[Value, Any], Value]:
         if wrong.any():
             first = np.broadcast_to(v, wrong.shape)[wrong].flat[0]
             raise ExecutionError(f"cast of {first} to {target} is undefined: out of its range")
-        return np.where(inside, v, 0).astype(numpy)
+        return np.where(inside, wide, 0).astype(numpy)
 
     return truncate

@@ -1,6 +1,7 @@
 """What random inputs do not reach: small programs that differ in one place only are told apart, equal ones are not.
 
-The pairs are those of `fooled_pairs`, `crossing_pairs` and `steered_pairs`, a family for each class of places.
+The pairs are those of `fooled_pairs`, `crossing_pairs`, `steered_pairs` and `searched_pairs`, a family for each class
+of places.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ import pytest
 from minitvm.reference import check
 from tests.fewer import number
 
-from . import crossing_pairs, fooled_pairs, steered_pairs
+from . import crossing_pairs, fooled_pairs, searched_pairs, steered_pairs
 
 DIFFERENT = [
     pytest.param(before, after, id=f"{family}: {name}")
-    for file in (fooled_pairs, crossing_pairs, steered_pairs)
+    for file in (fooled_pairs, crossing_pairs, steered_pairs, searched_pairs)
     for family, pairs in file.DIFFERENT_FAMILIES.items()
     for name, before, after in pairs()
 ]
-EQUAL = [pytest.param(before, after, id=name) for file in (fooled_pairs, steered_pairs)
+EQUAL = [pytest.param(before, after, id=name) for file in (fooled_pairs, steered_pairs, searched_pairs)
          for name, before, after in file.equal()]  # fmt: skip
 
 

@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 from minitvm import expr as x
 from minitvm.errors import ExecutionError, Unsupported
 from minitvm.expr.intrin import INTRINSICS
+from minitvm.reference.domains.bound import evaluate
 from minitvm.reference.fast.grid import MASK, RESERVED, GridCompiler
 from minitvm.reference.meaning import intrinsics, operations, scalar
 from tests.fewer import examples
+
+from .written import each
 
 INTS = [x.DType(d) for d in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")]
 FLOATS = [x.DType(d) for d in ("float16", "bfloat16", "float32", "float64")]
@@ -292,3 +295,29 @@ def test_an_intrinsic_of_numbers_is_a_number(name: str) -> None:
         assert np.shape(single) == ()
         assert np.shape(several) == (3,)
         np.testing.assert_array_equal(several, np.full(3, single))
+
+
+@pytest.mark.parametrize("source", FLOATS)
+@pytest.mark.parametrize("target", INTS)
+def test_casts_at_the_ends_of_integers_have_one_meaning(source: x.DType, target: x.DType) -> None:
+    """At every level and in bound mode: the truncated number, or undefined where that does not fit."""
+    v = x.DataVar("v", source)
+    e = x.Cast(target, v)
+    ends = [float(end) * sign + step for end in (target.min, target.max) for sign in (1, 2) for step in (-1, 0, 1)]
+    program = each(f'T.Cast("{target}", A[i])', str(source), str(target), n=1)
+    with np.errstate(all="ignore"):
+        values = [source.numpy.type(n) for n in (*ends, -0.5, -1.0, 1e30, math.inf, -math.inf, math.nan)]
+    for value in values:
+        args = [np.array([value], source.numpy), np.zeros(1, target.numpy)]
+        inside = math.isfinite(value) and target.min <= math.trunc(float(value)) <= target.max
+        if inside:
+            assert scalar.evaluate(e, {v: value}) == math.trunc(float(value))
+            assert on_grid(e, {v: [value]}).tolist() == [math.trunc(float(value))]
+            assert evaluate(program, args)[1].value.tolist() == [math.trunc(float(value))]  # type: ignore[union-attr]
+            continue
+        with pytest.raises(ExecutionError, match="out of its range"):
+            scalar.evaluate(e, {v: value})
+        with pytest.raises(ExecutionError, match="out of its range"):
+            on_grid(e, {v: [value]})
+        with pytest.raises(ExecutionError, match="out of its range"):
+            evaluate(program, args)

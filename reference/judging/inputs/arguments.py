@@ -11,6 +11,7 @@ from minitvm import expr as x
 
 from ...domains.exact import integers
 from ...meaning.scalar import evaluate
+from ..hints import hint
 from ..programs import Parameter, Program, parameters
 from .endings import ending
 from .index_ranges import Span, index_spans
@@ -30,7 +31,8 @@ def random_inputs(program: Program, seed: int = 0, sizes: Mapping[str, int] | No
     dims = dimensions(program, rng, sizes or {})
     every = parameters(program)
     has_integers = any(p.is_input and p.dtype.is_int and p.shape for p in every)
-    spans, words = (index_spans(program, dims), places_of_words(program)) if has_integers else ({}, set())
+    spans: dict[int, Span] = hint(lambda: index_spans(program, dims), {}) if has_integers else {}
+    words = places_of_words(program) if has_integers else set()
     drawn = [_argument(p, dims, rng, magnitude, spans.get(k), k in words) for k, p in enumerate(every)]
     return ending(program, drawn, sizes or {})
 

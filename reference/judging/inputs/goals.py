@@ -34,12 +34,30 @@ Distance = Callable[[Batch], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """A distance, the conditions around it, and the expressions that it looks at; `pole`: of which program, if any."""
+    """A distance, the conditions around it, and the expressions that it looks at; `pole`: of which program, if any.
+
+    With `alike`, the two expressions that it looks at are to be equal.
+    """
 
     distance: Distance
     guards: tuple[Guard, ...]
     about: tuple[x.Expr, ...]
     pole: int | None = None
+    alike: bool = False
+
+    def equalities(self) -> list[tuple[x.Expr, x.Expr]]:
+        """The pairs of expressions that must be equal."""
+        pairs = [(self.about[0], self.about[1])] if self.alike else []
+        rest = list(self.guards)
+        while rest:
+            e, holds = rest.pop(0)
+            if isinstance(e, x.Not):
+                rest.append((e.a, not holds))
+            elif isinstance(e, x.And if holds else x.Or):
+                rest += [(e.a, holds), (e.b, holds)]
+            elif isinstance(e, x.EQ if holds else x.NE) and not e.a.dtype.is_bool:
+                pairs.append((e.a, e.b))
+        return pairs
 
 
 def goals_of(roots: Sequence[x.Expr], program: int) -> Iterator[Goal]:
@@ -51,8 +69,9 @@ def goals_of(roots: Sequence[x.Expr], program: int) -> Iterator[Goal]:
         if id(e) in seen:
             continue
         seen.add(id(e))
-        for distance, about, pole in _goals_at(e):
-            yield Goal(distance, guards, about, program if pole else None)
+        for k, (distance, about, pole) in enumerate(_goals_at(e)):
+            alike = not k and isinstance(e, x.CompareOp)
+            yield Goal(distance, guards, about, program if pole else None, alike)
         rest.extend((child, (*guards, *more)[:GUARDS]) for child, more in _below(e))
 
 

@@ -9,6 +9,7 @@ counted in rounds and rows, never in time.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from minitvm.expr.dtypes import is_floating, limits
 
 from .batch import Batch, in_order
 from .goals import Goal, Guard, all_but_one, distances, goals_of
+from .solving import Equation, equations
 
 ROUNDS = 32
 PATIENCE = 2  # rounds without progress, after which a goal is given up
@@ -28,8 +30,10 @@ GOALS = 24
 STARTS = 2  # more of one goal, at which all of its conditions hold but one
 MOVED = 4  # variables of one goal
 NEAR = 4  # powers of two that are tried around each reached goal
+SMALL = (2, 34)  # integers that each variable takes, wherever it is; of floats half as many
 MAGNITUDES = range(-8, 24)  # powers of two by which a float is moved as a number
 DRAWN = 16  # points to start from, of each kind
+VALUES = 1 << 23  # of all nodes, where variables hold every value
 
 Point = dict[x.Var, np.ndarray]  # for each variable an array with one number
 Rows = dict[x.Var, np.ndarray]
@@ -152,8 +156,30 @@ class Search:
                 for v in self.variables:
                     columns[v].append(every[v][:count] if v in every else np.repeat(point[v], count))
                 total += count
+            total += self._follow(k, columns, total - first)
             self._sizes[id(point)] = total - first
         return {v: np.concatenate(c) if c else np.zeros(0, v.dtype.numpy) for v, c in columns.items()}, total
+
+    def _follow(self, goal: int, columns: dict[x.Var, list[np.ndarray]], count: int) -> int:
+        """The last points once more, with one variable of each equation of a goal so that the equation holds."""
+        if not self._equations[goal] or not count:
+            return 0
+        every = {v: np.concatenate(c)[-count:] for v, c in columns.items()}
+        for equation in self._equations[goal]:
+            every[equation.variable] = equation.solved(every, count)
+        for v, column in every.items():
+            columns[v].append(column)
+        return count
+
+    @cached_property
+    def _equations(self) -> dict[int, list[Equation]]:
+        """The equations of each goal, by its place, in an order in which they are solved."""
+        every: dict[int, list[Equation]] = {}
+        for k, goal in enumerate(self.goals):
+            pairs = goal.equalities()
+            solved = equations(pairs, [e for e, _ in goal.guards]) if pairs else []
+            every[k] = [e for e in solved if e.variable in self._supports[k]]
+        return every
 
 
 def _variables(goal: Goal) -> set[x.Expr]:
@@ -169,10 +195,11 @@ def _steps(value: np.ndarray) -> np.ndarray:
     powers = [1 << k for k in range(bits)]
     ranked = _by_rank(value, [s * p for p in powers for s in (-1, 1)])
     if not is_floating(value.dtype):
-        return ranked
+        return np.concatenate([ranked, np.arange(*SMALL).astype(value.dtype)])
     with np.errstate(all="ignore"):
         moved = value + np.array([s * 2.0**k for k in MAGNITUDES for s in (-1, 1)]).astype(value.dtype)
-        moved = np.concatenate([ranked, moved, -value, np.rint(value), np.zeros(1, value.dtype)])
+        small = np.arange(SMALL[0] - 2, SMALL[1] // 2).astype(value.dtype)
+        moved = np.concatenate([ranked, moved, -value, np.rint(value), small])
     return moved[np.isfinite(moved)]
 
 
@@ -227,6 +254,40 @@ def _starts(variables: Sequence[x.Var], marked: Mapping[x.Var, np.ndarray],
         if not dtype.is_float:
             alike[dtype][:2] = [int(dtype.min), int(dtype.max)]
     yield {v: alike[v.dtype].copy() for v in variables}
+
+
+def exhaustive(variables: Sequence[x.Var], beside: Rows, nodes: int,
+               rng: np.random.Generator) -> Iterator[tuple[Rows, int]]:  # fmt: skip
+    """Points at which variables of 8 and 16 bits hold every value: two bytes all combinations, others one at a time.
+
+    The other variables have values of `beside`. `nodes` is how many values each point costs.
+    """
+
+    def others(moved: Sequence[x.Var], count: int) -> Rows:
+        return {v: rng.choice(beside[v], count) for v in variables if v not in moved}
+
+    small = [v for v in variables if v.dtype.bits <= 16 and not v.dtype.is_bool]
+    sizes = {v: 1 << v.dtype.bits for v in small}
+    left = VALUES // max(1, nodes)
+    for v in small:
+        if sizes[v] <= left:
+            left -= sizes[v]
+            yield {v: _every(v.dtype), **others([v], sizes[v])}, sizes[v]
+    for v, w in itertools.combinations(small, 2):
+        count = sizes[v] * sizes[w]
+        if count <= left:
+            left -= count
+            both = np.repeat(_every(v.dtype), sizes[w]), np.tile(_every(w.dtype), sizes[v])
+            yield {v: both[0], w: both[1], **others([v, w], count)}, count
+
+
+def _every(dtype: x.DType) -> np.ndarray:
+    """All values of a dtype; zeros in the place of floats that are no finite numbers."""
+    unsigned = np.arange(1 << dtype.bits, dtype=f"u{dtype.bytes}")
+    values = unsigned.view(dtype.numpy)
+    return (
+        np.where(np.isfinite(values.astype(np.float64)), values, np.zeros(1, dtype.numpy)) if dtype.is_float else values
+    )
 
 
 def _swept(dtype: x.DType, n: int, rng: np.random.Generator) -> np.ndarray:

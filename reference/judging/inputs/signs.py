@@ -7,6 +7,7 @@ inputs whose tensors are all positive, all negative, and in turn negative and po
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -70,6 +71,30 @@ def compares_data(n: x.Node) -> bool:
     if not isinstance(n, ORDERED):
         return False
     return n.a.dtype.is_float or any(isinstance(inner, t.BufferLoad | te.TensorLoad) for inner in x.walk(n))
+
+
+def classifies(n: x.Node) -> bool:
+    """Whether a node asks for the class of a float: `isnan(x)`, `x != x`."""
+    if isinstance(n, x.Call):
+        return n.op in ("isnan", "isinf", "isfinite")
+    return isinstance(n, x.EQ | x.NE) and n.a.dtype.is_float and x.structural_equal(n.a, n.b)
+
+
+def may_multiply(n: x.Node) -> bool:
+    """Whether a node may overflow as a product: not if one of two factors is a constant of at most 1."""
+    if isinstance(n, x.Call):
+        return n.dtype.is_float and n.op in ("fma", "pow", "dot2_bf16", "hypot")
+    if not isinstance(n, x.Mul | x.Div | x.FloorDiv | x.Mod | x.FloorMod) or not n.dtype.is_float:
+        return False
+    if isinstance(n, x.Mul):
+        return min(_magnitude(n.a), _magnitude(n.b)) > 1
+    return not (isinstance(n, x.Div) and isinstance(n.b, x.FloatImm) and _magnitude(n.b) >= 1)
+
+
+def _magnitude(e: x.Expr) -> float:
+    """That of a constant; infinite for everything else."""
+    value: Any = e.value if isinstance(e, x.FloatImm) else math.inf
+    return abs(float(value))
 
 
 def nodes(program: Program) -> Sequence[x.Node]:

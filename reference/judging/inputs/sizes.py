@@ -2,8 +2,8 @@
 
 A split without its predicate goes wrong where a size is no multiple of the factor, a lost tail where it is odd, a
 constant in the place of a size wherever it is another. So there are several sizes, chosen by the numbers that stand in
-the two programs: 1, a prime above them, a number that is no multiple of any, one that is, and 0; and what a size is
-compared with, and one more.
+the two programs: 1, a prime above them, a number that is no multiple of any, one that is, and 0; and the sizes at which
+conditions change (`inputs.size_conditions`).
 
 A pipeline that is drained too early or a rolling buffer that is too small goes wrong in the third tile, and a cache
 that is filled once in the second. So one dimension at a time goes round its largest tile three times, plus one element,
@@ -23,9 +23,11 @@ from minitvm import expr as x
 from minitvm.errors import InputError
 
 from ..flow import Flow
+from ..hints import hint
 from ..programs import Program, parameters
 from .arguments import chosen_sizes, dimensions, extents
 from .signs import nodes
+from .size_conditions import Change, changes
 from .sizes_together import together
 
 LARGEST = 64  # numbers above this are taken for other things than factors
@@ -33,7 +35,9 @@ ELEMENTS = 1 << 14  # of all arguments together: an interpreter runs the program
 ITERATIONS = 1 << 12  # the product of all sizes
 FIRST_PRIME = 11
 LARGEST_TILE = 1 << 10
-THRESHOLDS = 3  # constants of one dimension
+THRESHOLDS = 6  # sizes at which conditions on one dimension change
+FAR_ELEMENTS = 1 << 18  # of all arguments where one dimension is large, for the side of a condition
+FAR_SIZES = 8  # of such sizes
 SMALL = (2, 3)  # of the dimensions beside one that is large
 
 
@@ -59,9 +63,12 @@ def sizes_to_try(before: Program, after: Program, seed: int, fixed: Mapping[str,
         candidates += [{**first, **small, name: value} for name in names[:3] for value in values[1:]]
     candidates += [{**first, **small, name: 0} for name in names[:3]]
     candidates.append({**first, **dict.fromkeys(names, values[2])})  # what is defined for equal sizes only
-    candidates += [{**first, **small, name: size} for name, size in _thresholds(before, after, names)]
+    affordable = [one for one in candidates if _affordable(before, names, one)] or [first]
+    candidates += [{**first, **small, one.name: size} for one in _changes(before, after, names, affordable, small)
+                   for size in one.sizes if size <= LARGEST_TILE][: THRESHOLDS * len(names)]  # fmt: skip
     candidates = [one for k, one in enumerate(candidates) if one not in candidates[:k]]
-    candidates += together(before, after, names, [one for one in candidates if _affordable(before, names, one)])
+    affordable = [one for one in candidates if _affordable(before, names, one)]
+    candidates += hint(lambda: together(before, after, names, affordable), [])
     return [one for one in candidates if _affordable(before, names, one)] or [first]
 
 
@@ -73,6 +80,33 @@ class Round:
     tile: int
     sizes: dict[str, int]
     otherwise: tuple[dict[str, int], ...] = ()
+    side: str = ""  # of a condition on the dimension, which these sizes take; then there is no tile
+
+
+def missed_sides(before: Program, after: Program, tried: Sequence[Mapping[str, int]],
+                 fixed: Mapping[str, int] | None) -> tuple[list[Round], list[str]]:  # fmt: skip
+    """Sizes for the sides of conditions that none of those tried takes, and the sides that no affordable size takes."""
+    names = [name for name in tried[0] if name not in (fixed or {})]
+    if not names or len(tried) < 2:
+        return [], []
+    small = dict(zip(names, itertools.cycle(SMALL)))
+    rounds: list[Round] = []
+    unreached: list[str] = []
+    for one in _changes(before, after, names, tried, small):
+        if not one.missed:
+            continue
+        every = [{**tried[0], **small, one.name: size} for size in one.sizes]
+        every = [sizes for sizes in every if _affordable(before, names, sizes, FAR_ELEMENTS, FAR_ELEMENTS)]
+        if every and len(rounds) < FAR_SIZES:
+            rounds += [Round(one.name, 1, sizes, side=one.text) for sizes in every[:2]]
+        else:
+            unreached.append(one.text)
+    return rounds, unreached
+
+
+def _changes(before: Program, after: Program, names: Sequence[str], tried: Sequence[Mapping[str, int]],
+             beside: Mapping[str, int]) -> list[Change]:  # fmt: skip
+    return hint(lambda: changes(before, after, names, tried, beside), [])
 
 
 def rounds_to_try(before: Program, after: Program, tried: Sequence[Mapping[str, int]],
@@ -119,29 +153,6 @@ def _tilings(program: Program) -> Iterator[tuple[set[str], int]]:
                     inner.setdefault(abs(factor.value), []).append(e)
     for number, expressions in inner.items():
         yield flow.variables(expressions), number
-
-
-def _thresholds(before: Program, after: Program, names: Sequence[str]) -> list[tuple[str, int]]:
-    """For each dimension the constants that it, or what runs up to it, is compared with or clipped to, and one more.
-
-    What is divided before that is multiplied again: `n // 32 > 4` asks for 128 and 129.
-    """
-    constants: dict[str, set[int]] = {}
-    for program in (before, after):
-        flow = Flow(program)
-        for n in nodes(program):
-            if not isinstance(n, x.CompareOp | x.Min | x.Max) or not n.a.dtype.is_int:
-                continue
-            for e, constant in ((n.a, n.b), (n.b, n.a)):
-                if not isinstance(constant, x.IntImm):
-                    continue
-                divisors = [d.b for d in x.walk(e) if isinstance(d, x.FloorDiv | x.Div)]
-                size = constant.value * math.prod(d.value for d in divisors if isinstance(d, x.IntImm))
-                if 2 <= size <= LARGEST_TILE:
-                    for name in flow.variables([e]).intersection(names):
-                        constants.setdefault(name, set()).add(size)
-    return [(name, size + more) for name, sizes in constants.items() for size in sorted(sizes)[:THRESHOLDS]
-            for more in (0, 1)]  # fmt: skip
 
 
 def scalar_extents(before: Program, after: Program) -> set[str]:
@@ -197,11 +208,12 @@ def _prime_from(n: int) -> int:
     return n
 
 
-def _affordable(program: Program, names: Sequence[str], sizes: Mapping[str, int]) -> bool:
+def _affordable(program: Program, names: Sequence[str], sizes: Mapping[str, int], elements: int = ELEMENTS,
+                iterations: int = ITERATIONS) -> bool:  # fmt: skip
     """Whether the arguments are few enough, and there are such: no extent is negative."""
     dims = dimensions(program, np.random.default_rng(0), sizes)
     shapes = [extents(p, dims) for p in parameters(program) if p.shape is not None]
     if any(n < 0 for shape in shapes for n in shape):
         return False
     count = math.prod(sizes[name] for name in names)
-    return count <= ITERATIONS and sum(math.prod(shape) for shape in shapes) <= ELEMENTS
+    return count <= iterations and sum(math.prod(shape) for shape in shapes) <= elements

@@ -30,7 +30,7 @@ from .arguments import random_inputs
 from .batch import Batch, in_order, values_of
 from .corners import corners
 from .goals import goals_of
-from .search import ROUNDS, Rows, Search, starts
+from .search import ROUNDS, Rows, Search, exhaustive, starts
 from .signs import nodes
 from .sites import AT_ZERO, GROWING, ROUNDINGS
 from .symbolic import Beyond, Leaves, Place, formulas
@@ -119,6 +119,9 @@ class Elements:
             at = {v: np.array([r[place[0]] or 0 for r in ends], v.dtype.numpy) for place, v in self.leaves.items()}
             rows, count = {v: np.concatenate([rows[v], at[v]]) for v in variables}, count + len(ends)
         try:
+            for every, total in exhaustive(variables, rows, len(self.search.order), rng):
+                if self._look(self.search.at(every, total), every):
+                    return self.verdict
             self.search.run(rows, count, rounds=ROUNDS if case.facts.intricate else 0)
         except (ExecutionError, Unsupported, NotImplementedError):
             return None

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from minitvm import expr as x
 from ..programs import Parameter
 from .corners import corners
 from .preimages import Solution
+from .rows import Values, bytes_of, extremes, largest, no_numbers, ramps, spread
 
 if TYPE_CHECKING:
     from ..case import Case
@@ -31,6 +33,7 @@ PLANTED = 48  # numbers at most, drawn where there are more
 ROUNDS = 5  # of plants, at most
 ROUNDS_OF_FEW = 16  # where arguments are so small that few numbers have place in one round
 FEW = 128  # elements of all arguments in all such rounds
+ROUNDS_OF_BYTES = 32  # so that arguments of 8 elements and more hold every byte
 ORDINARY = 16  # how far ordinary inputs reach
 FARTHEST = 2**60
 SWEPT = (None, 24)  # powers of 2 of which all elements are; None: each of another
@@ -91,7 +94,13 @@ def variations(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterat
     ints = [p.dtype.is_int and _chosen(case, p) for p in case.parameters]
     if any(ints):
         yield from _full(case.parameters, ints, sizes, rng, case.facts.converts)
+    if case.facts.looks_at_order:
+        yield from _rows(case, inputs, ramps)
+        yield from _rows(case, inputs, partial(extremes, rng=rng), floats=whole)  # else `extreme_floats`
+    if case.facts.classifies:
+        yield from _rows(case, inputs, partial(no_numbers, rng=rng), integers=False)
     if case.elements is None:  # else the ends are looked at there
+        yield from _rows(case, inputs, partial(bytes_of, rng=rng, rounds=ROUNDS_OF_BYTES))
         if any(ints):
             yield from _ends(case.parameters, ints, sizes)
         yield from _corners(case, sizes, rng)
@@ -149,6 +158,39 @@ def poles(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
             changes: list[Change | None] = [None] * len(inputs)
             changes[place] = _at(rng.permutation(n)[:m], every[(k * m + np.arange(m)) % every.size], n)
             yield changes
+
+
+def _rows(case: Case, inputs: Sequence[Any], make: Callable[..., Iterator[Values]], floats: bool = True,
+          integers: bool = True) -> Iterator[Variation]:  # fmt: skip
+    """The variations that a function of `inputs.rows` makes of floats, of integers, or of both."""
+    moved = [_chosen(case, p) and bool(np.size(a)) and (floats if p.dtype.is_float else integers)
+             for p, a in zip(case.parameters, inputs, strict=True)]  # fmt: skip
+    if any(moved):
+        for values in make(case.parameters, moved, [np.shape(a) for a in inputs]):
+            yield [None if v is None else _everywhere(v, p.dtype) for v, p in zip(values, case.parameters, strict=True)]
+
+
+def extreme_floats(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
+    """Rows of the two lowest and of the two highest values, for programs that look at the order of their data."""
+    rng = np.random.default_rng((case.seed, 0xE4D5))
+    if case.facts.looks_at_order:
+        yield from _rows(case, inputs, partial(extremes, rng=rng))
+
+
+def overflowing(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
+    """Floats of which sums overflow.
+
+    None where products overflow as well, in other places of other formulas, or where the programs round at other
+    dtypes, which is not judged.
+    """
+    if case.facts.multiplies or case.rounded:
+        return
+    yield from _rows(case, inputs, partial(largest, rng=np.random.default_rng((case.seed, 0x0F10))), integers=False)
+
+
+def cancelling(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
+    """Rows of which differences of squares lose their digits."""
+    yield from _rows(case, inputs, partial(spread, rng=np.random.default_rng((case.seed, 0xCA7C))), integers=False)
 
 
 def blend(case: Case, inputs: Sequence[Any]) -> Variation | None:
@@ -255,7 +297,8 @@ def _far(case: Case, sizes: Sequence[int], rng: np.random.Generator) -> Iterator
     least: dict[int, int] = {}
     for k, (p, n) in enumerate(zip(case.parameters, sizes, strict=True)):
         beyond = [v for v in (*common, *(2 * math.ceil(abs(c)) for c in case.facts.reached.get(k, ()))) if v > ORDINARY]
-        beyond = [v for v in beyond if v <= (int(p.dtype.max) // 2 if p.dtype.is_int else FARTHEST)]
+        farthest = int(p.dtype.max) // 2 if p.dtype.is_int else min(FARTHEST, int(p.dtype.max) // 2)
+        beyond = [v for v in beyond if v <= farthest]
         if n and beyond and _chosen(case, p):
             least[k] = max(beyond)
     if not least:

@@ -8,6 +8,7 @@ show what overflows or is never a number where exact mode has not run.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from ...domains.field_order import SPANS, OrderedField, Undecided
 from ..case import Case, Undefined
 from ..evidence import Evidence, Shown
 from ..inputs.arguments import copies, random_inputs
+from ..inputs.nearing import Nearing, ladders
 from ..inputs.signs import signs
 from ..inputs.steering import steered
 from ..inputs.variations import Variation, between, sweeps, variations, varied
@@ -80,18 +82,28 @@ class FieldMode:
         """A difference where numbers are of another magnitude, as long as some side of a comparison was not taken."""
         for variation in sweeps(case, inputs):
             difference = apart_or_none(case, varied(inputs, variation))
+            if difference is None:
+                difference = self._varied(case, inputs, True, variation)
             if difference is not None:
                 return difference
-            for domain in (FIELD, ORDERED[0]):
-                try:
-                    verdict = self._in(case, domain, inputs, random=True, variation=variation)
-                except NeedsCompanion:
-                    continue
-                except (ExecutionError, Unsupported):
-                    break
-                if not verdict:
-                    return verdict
-                break
+        for others in itertools.chain(ladders(case, inputs), Nearing(case, inputs, whole=False).found()):
+            difference = apart_or_none(case, others)
+            if difference is None:
+                difference = self._varied(case, others, False, None)
+            if difference is not None:
+                return difference
+        return None
+
+    def _varied(self, case: Case, inputs: Sequence[Any], random: bool, variation: Variation | None) -> Verdict | None:
+        """A difference of the formulas on these inputs; None also where they are not decided."""
+        for domain in (FIELD, ORDERED[0]):
+            try:
+                verdict = self._in(case, domain, inputs, random, variation=variation)
+            except NeedsCompanion:
+                continue
+            except (ExecutionError, Unsupported):
+                return None
+            return None if verdict else verdict
         return None
 
     def _confirmed(self, case: Case, verdict: Verdict, inputs: Sequence[Any], evidence: Evidence) -> Evidence:

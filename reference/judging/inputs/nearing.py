@@ -1,0 +1,231 @@
+"""Inputs found by running: a comparison that always goes one way is brought to its other side, step by step.
+
+Where values have no formula (a sum of many terms, a `while`), the programs tell how far the two sides of a comparison
+are apart (`judging.coverage`). One argument at a time is moved: all elements by one step, which gives a slope; then by
+as much as the slope asks for, and by single elements for the rest, so that a sum of integers is met exactly. Where a
+step changes nothing, the argument is doubled. An integer that decides a `while` also takes numbers on which loops run
+long: powers of two, Fibonacci numbers (Euclid's algorithm), long sequences of Collatz.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minitvm import expr as x
+from minitvm.errors import ExecutionError, Unsupported
+
+from ...meaning.steps import limited, taken
+from ..coverage import BOTH, EQUAL, Coverage
+from ..programs import Program, execute
+from .arguments import copies
+from .endings import RUN, deciding
+from .preimages import Preimages
+
+if TYPE_CHECKING:
+    from ..case import Case
+
+SITES = 8  # of one program
+MOVED = 3  # arguments for one comparison
+ROUNDS = 3  # of slopes
+DOUBLINGS = 62
+SCALES = (8, 128, -8, -128, 1 << 12, -(1 << 12))  # of arguments, where a comparison is not evaluated otherwise
+LADDER = (27, 97, 703, 871, 6171, 77031, 837799)  # n on which 3 n + 1 goes on for long
+
+
+class _Spent(Exception):
+    """All runs were made."""
+
+
+class Nearing:
+    """The search for one case; `whole` allows whole numbers only."""
+
+    def __init__(self, case: Case, inputs: Sequence[Any], whole: bool) -> None:
+        self.case, self.inputs, self.whole = case, inputs, whole
+
+    def found(self) -> Iterator[list[Any]]:
+        """Inputs at which a comparison takes a side, or meets equality, for the first time."""
+        programs = (self.case.before, self.case.after)
+        try:
+            for program, coverage in zip(programs, self.case.facts.coverages, strict=True):
+                yield from self._of(program, coverage)
+        except _Spent:
+            return
+
+    def _of(self, program: Program, coverage: Coverage) -> Iterator[list[Any]]:
+        back = Preimages(program)
+        for site in coverage.open_sites(equality=self.case.elements is None)[:SITES]:
+            places = [k for k in sorted(back.reach(site.a) | back.reach(site.b)) if self._may_move(k)]
+            for k in places[:MOVED]:
+                search = _Towards(self, program, coverage, site, k)
+                for start in self._starts(k):
+                    if search.run(start):
+                        break
+                yield from search.reached
+                if search.done:
+                    break
+
+    def _starts(self, place: int) -> Iterator[list[Any]]:
+        """The inputs, and others of which an argument has larger numbers, where these do not get to a comparison."""
+        yield list(self.inputs)
+        old = self.inputs[place]
+        dtype = self.case.parameters[place].dtype
+        for scale in SCALES:
+            values = np.clip(np.abs(np.asarray(old, np.float64)) * scale, *_limits(dtype)).astype(dtype.numpy)
+            new = values if isinstance(old, np.ndarray) else values[()]
+            yield [*self.inputs[:place], new, *self.inputs[place + 1 :]]
+
+    def _may_move(self, place: int) -> bool:
+        p = self.case.parameters[place]
+        data = p.is_input and not p.dtype.is_bool and np.size(self.inputs[place])
+        sizes = p.name in self.case.facts.withheld and place not in _deciding(self.case)
+        return bool(data) and not sizes and not (p.shape is None and p.name in self.case.sizes)
+
+    def gap(self, program: Program, coverage: Coverage, site: x.Expr, inputs: Sequence[Any]) -> float | None:
+        """How far the sides of a comparison are apart, the nearest that they come; None where it is not evaluated."""
+        facts = self.case.facts
+        if facts.runs_left <= 0 or facts.steps_left <= 0:
+            raise _Spent
+        facts.runs_left -= 1
+        start = taken()
+        with coverage.measured() as gaps:
+            try:
+                with limited(min(RUN, facts.steps_left)):
+                    execute(program, copies(inputs), False, self.case.sizes, coverage=coverage)
+            except (ExecutionError, Unsupported):
+                return None
+            finally:
+                facts.steps_left -= taken() - start
+        return gaps.get(site)
+
+
+class _Towards:
+    """One comparison, and the argument that is moved."""
+
+    def __init__(self, search: Nearing, program: Program, coverage: Coverage, site: x.Expr, place: int) -> None:
+        self.search, self.program, self.coverage, self.site, self.place = search, program, coverage, site, place
+        self.dtype = search.case.parameters[place].dtype
+        self.goal = EQUAL if coverage.sides[site] & BOTH == BOTH else BOTH
+        self.reached: list[list[Any]] = []  # inputs at which the comparison did something new
+
+    @property
+    def done(self) -> bool:
+        """Whether the comparison took both sides, or its operands were equal if it had taken these before."""
+        return self.coverage.sides[self.site] & self.goal == self.goal
+
+    def run(self, inputs: list[Any]) -> bool:
+        """Move the argument until the comparison is done; whether it was evaluated at all on these inputs."""
+        here = inputs
+        for k in range(ROUNDS):
+            gap = self._gap(here)
+            if gap is None and not k:
+                return False
+            if self.done or gap is None:
+                break
+            slope = self._slope(here, gap)
+            if self.done or not slope:
+                break
+            here = self._stepped(here, gap, slope)
+            if self.done:
+                break
+        if not self.done:
+            self._doubled(inputs)
+        return True
+
+    def _gap(self, inputs: list[Any]) -> float | None:
+        before = self.coverage.sides[self.site]
+        gap = self.search.gap(self.program, self.coverage, self.site, inputs)
+        if self.coverage.sides[self.site] != before:
+            self.reached.append(inputs)
+        return gap
+
+    def _slope(self, inputs: list[Any], gap: float) -> float:
+        for step in (1.0, -1.0):
+            other = self._gap(self._moved(inputs, step))
+            if other is not None and other != gap:
+                return (other - gap) * step
+        return 0.0
+
+    def _stepped(self, inputs: list[Any], gap: float, slope: float) -> list[Any]:
+        """All elements moved so that the gap closes, then the first ones by what is left; and a little farther."""
+        by = -gap / slope
+        here = self._moved(inputs, np.trunc(by) if self._is_whole else by)
+        left = self._gap(here)
+        if self.done or left is None:
+            return here
+        size = np.size(inputs[self.place])
+        each = slope / size  # of one element, if all count alike
+        count = int(min(max(abs(left / each), 0), size)) if each and self._is_whole else 0
+        if count:
+            here = self._moved(here, -np.sign(left / each), count)
+            if self._gap(here) is None or self.done:
+                return here
+        for further in (1, -1, 2, -2):
+            for among in (1, None) if size > 1 else (None,):
+                beyond = self._moved(here, further * (1.0 if self._is_whole else abs(by) * 0.01 + 1e-3), among)
+                if self._gap(beyond) is not None and self.done:
+                    return here
+        return here
+
+    def _doubled(self, inputs: list[Any]) -> None:
+        start = self._with(inputs, np.maximum(np.abs(np.asarray(inputs[self.place], np.float64)), 1))
+        most = float(self.dtype.max)
+        for k in range(1, DOUBLINGS):
+            values = np.asarray(start[self.place], np.float64) * 2.0**k
+            if np.abs(values).max() > most:
+                break
+            if self._gap(self._with(inputs, values)) is None or self.done:
+                break
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.search.whole or self.dtype.is_int
+
+    def _moved(self, inputs: list[Any], step: float, count: int | None = None) -> list[Any]:
+        values = np.array(inputs[self.place], np.float64)
+        values.reshape(-1)[:count] += step
+        return self._with(inputs, values)
+
+    def _with(self, inputs: list[Any], values: np.ndarray) -> list[Any]:
+        old = inputs[self.place]
+        new = np.clip(values, *_limits(self.dtype)).astype(self.dtype.numpy)
+        return [*inputs[: self.place], new if isinstance(old, np.ndarray) else new[()], *inputs[self.place + 1 :]]
+
+
+def ladders(case: Case, inputs: Sequence[Any]) -> Iterator[list[Any]]:
+    """Numbers on which a `while` runs long, in all arguments that decide one; neighbours have neighbouring numbers."""
+    places = [k for k in sorted(_deciding(case)) if case.parameters[k].is_input and np.size(inputs[k])]
+    places = [k for k in places if case.parameters[k].name not in case.sizes and not case.parameters[k].dtype.is_bool]
+    if not places:
+        return
+    fibonacci = [1, 2]
+    while fibonacci[-1] < 2**62:
+        fibonacci.append(fibonacci[-1] + fibonacci[-2])
+    powers = [2**k + more for k in range(4, 63, 3) for more in (-1, 0)]
+    size = max(np.size(inputs[k]) for k in places)
+    for numbers in (LADDER, powers, fibonacci):
+        most = max(float(case.parameters[k].dtype.max) for k in places)
+        for first in range(0, sum(n <= most for n in numbers), size):
+            if case.facts.covered or case.facts.steps_left <= 0:
+                return
+            args, start = list(inputs), taken()
+            for shift, k in enumerate(places):
+                dtype, old = case.parameters[k].dtype, inputs[k]
+                held = [n for n in numbers if n <= float(dtype.max)] or [1]
+                values = [held[(first + shift + j) % len(held)] for j in range(np.size(old))]
+                array = np.array(values, np.float64 if dtype.is_float else np.uint64).astype(dtype.numpy)
+                args[k] = array.reshape(np.shape(old)) if isinstance(old, np.ndarray) else array[0]
+            yield args
+            case.facts.steps_left -= taken() - start
+
+
+def _limits(dtype: x.DType) -> tuple[float, float]:
+    """The least and the greatest number of a dtype that float64 has, as far as conversions go."""
+    low, high = float(dtype.min), float(dtype.max)
+    return (max(low, -(2.0**62)), 2.0**62) if dtype.is_int and dtype.bits > 53 else (low, high)
+
+
+def _deciding(case: Case) -> frozenset[int]:
+    return deciding(case.before) | deciding(case.after)
