@@ -19,7 +19,10 @@ def normalizes_rows(func: PrimFunc) -> bool:
 
     So there are a result and sums of a row by whatever leads; each other block is a row's, element for element.
     """
-    *before, result = blocks_of(func)
+    blocks = list(blocks_of(func))
+    if not blocks:  # a result without elements is computed by nothing
+        return False
+    *before, result = blocks
     sizes = [linear(axis.dom.extent) for axis in result.iter_vars]
     if not any(map(is_reduction, before)) or is_reduction(result) or len(sizes) < 2:
         return False
@@ -63,6 +66,8 @@ def normalized(func: PrimFunc) -> Normalized | None:
     if normalizes_rows(func):
         *_, result = blocks_of(func)
         return Normalized(len(result.iter_vars) - 1)
+    if not list(blocks_of(func)):
+        return None
     *before, result = blocks_of(func)
     if is_reduction(result) or not all(isinstance(block.body, BufferStore) for block in (*before, result)):
         return None

@@ -132,13 +132,13 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str
     at, inner = tuple(v for v, _ in loops), tuple(v for v, _ in slices)
     spots = [from_front(places[(*at, as_expr(k))], dims(data)[k]) for k in range(size)]
     ends = [as_expr(d).astype(s.dtype) for s, d in zip(spots, data.shape, strict=False)]
-    inside = te.all(*(te.all(s >= const(0, s.dtype), s < end) for s, end in zip(spots, ends, strict=True)))
+    tests = [te.all(s >= const(0, s.dtype), s < end) for s, end in zip(spots, ends, strict=True)]
     point = (*(s.astype("int64") for s in spots), *inner)
     # The slices' last axis is contiguous in memory: it is the innermost loop, of vectors, since the elements of a slice
     # are apart; the other axes of slices are parallel.
     body: Stmt = BufferStore(y, combined(y[point], news[(*at, *inner)]), point)
     body = _loops(slices[-1:], body, ForKind.VECTORIZED)
-    body = _loops(loops, If(inside, body) if size else body)
+    body = _loops(loops, If(te.all(*tests), body) if tests else body)
     return updated("scatter_nd", (indices, updates, data), (places, news, old, y), slices[:-1], body)
 
 

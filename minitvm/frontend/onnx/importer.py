@@ -18,6 +18,7 @@ from .dtypes import array_of, narrow_bits, tensor_type
 from .functions import body_of
 from .grown import Grown, extends, length_with_new
 from .loading import OLDEST
+from .names import require_single_definitions
 from .registry import REFUSED, find
 from .states import state_names, state_shape
 from .unsupported import Known, before, left_open, live, with_others
@@ -55,6 +56,7 @@ class Importer:
     def run(self) -> Graph:
         """The graph."""
         graph = self.model.graph
+        require_single_definitions(self.model)
         scope = self._initializers(graph)
         self._inputs(graph, scope)
         nodes, names = live(graph), [o.name for o in graph.output]

@@ -66,10 +66,36 @@ def _read(onnx: Any, path: Path) -> Any:
     if not model.graph.node and not model.graph.output:
         raise ModelError(f"{path} is not an ONNX model: it has no graph")
     try:
-        onnx.load_external_data_for_model(model, str(path.parent))
+        onnx.load_external_data_for_model(model, str(_folder_of_weights(onnx, model, path)))
     except Exception as error:  # one of four kinds, by what is wrong with the file and by onnx's version
-        raise ModelError(f"{path}: its weights are in a file that cannot be read: {_first_line(error)}") from error
+        why = _first_line(error)
+        copy = f"\n  try:    cp -rL {path.parent} COPY, which copies what links name" if "symbolic link" in why else ""
+        raise ModelError(f"{path}: its weights are in a file that cannot be read: {why}{copy}") from error
     return model
+
+
+def _folder_of_weights(onnx: Any, model: Any, path: Path) -> Path:
+    """The folder whose files hold the weights; names of files in the model become names there.
+
+    Hugging Face's cache links a model, and each file of its weights, to files of one folder. Safe: a link is followed
+    only if it leads into the folder where the model itself is, beside it; `onnx` refuses all others, and paths that
+    leave a folder.
+    """
+    real = path.resolve().parent
+    entries = [
+        entry
+        for tensor in onnx.external_data_helper._get_all_tensors(model)
+        if onnx.external_data_helper.uses_external_data(tensor)
+        for entry in tensor.external_data
+        if entry.key == "location"
+    ]
+    inside = all(not Path(entry.value).is_absolute() and ".." not in Path(entry.value).parts for entry in entries)
+    targets = [(path.parent / entry.value).resolve() for entry in entries] if inside else []
+    if not path.is_symlink() or not inside or any(target.parent != real for target in targets):
+        return path.parent
+    for entry, target in zip(entries, targets, strict=True):
+        entry.value = target.name
+    return real
 
 
 def _first_line(error: Exception) -> str:

@@ -24,6 +24,7 @@ def _initialise() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()  # `pause` is inline assembly
+    llvm.load_library_permanently("")  # this process: a program without kernels calls its locks, before numba is there
     # Kernels call libm; an interpreter that links it statically does not export its symbols.
     library = ctypes.util.find_library("m")
     if library is not None:
