@@ -258,11 +258,6 @@ _inlines("complete", M, lambda s, n: getattr(s, n)("C"))
 _inlines("one_store", programs.nested, lambda s, n: getattr(s, n)("outer"))
 CASES["compute_inline.plain_indices"] = on(programs.sparse, lambda s: s.compute_inline("B"))
 CASES["compute_inline.not_output"] = on(programs.chain, lambda s: s.compute_inline("D"))
-CASES["compute_inline.has_consumers"] = on(
-    programs.chain,
-    lambda s: s.compute_inline("B_local"),
-    lambda s: s.cache_write("B", 0, "local", consumer_blocks=["C"]),
-)
 CASES["compute_inline.inputs_settled"] = on(overwritten, lambda s: s.compute_inline("B"))
 CASES["reverse_compute_inline.one_producer"] = on(programs.two_consumers, lambda s: s.reverse_compute_inline("C"))
 CASES["reverse_compute_inline.producer_is_one_store"] = on(programs.sparse, lambda s: s.reverse_compute_inline("C"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -48,6 +48,17 @@ from .index_sums import padded_edges, with_remainders, with_unit_places
 from .python_text import python
 
 LARGEST = 1 << 20  # elements of a shape that are looked at one by one
+
+
+def _inside(dims: Sequence[Expr], extents: Mapping[Var, Expr]) -> Analyzer:
+    """An analyzer for variables from 0 to these extents, and for the sizes of a shape, which are not negative."""
+    analyzer = Analyzer()
+    for dim in dims:
+        if isinstance(dim, Var):
+            analyzer.bind(dim, (0, None))
+    for var, extent in extents.items():
+        analyzer.bind(var, Range(const(0, extent.dtype), extent))
+    return analyzer
 
 
 class NotInjective(InputError):
@@ -232,7 +243,7 @@ class IndexMap:
             return const(False)
         if (edges := padded_edges(dims, self.map_shape(dims), places, back, len(conditions))) is not None:
             return edges
-        inside = Analyzer({p: Range(const(0, d.dtype), d) for p, d in zip(places, self.map_shape(dims), strict=True)})
+        inside = _inside(dims, dict(zip(places, self.map_shape(dims), strict=True)))
         filled: Expr = inside.simplify(all_of(conditions))
         padding: Expr = inside.simplify(Not(filled))
         return padding
@@ -240,7 +251,7 @@ class IndexMap:
     def _filled(self, dims: tuple[Expr, ...], places: tuple[Var, ...], back: tuple[Expr, ...]) -> list[Expr]:
         if self.fills(dims):
             return []
-        inside = Analyzer({p: Range(const(0, d.dtype), d) for p, d in zip(places, self.map_shape(dims), strict=True)})
+        inside = _inside(dims, dict(zip(places, self.map_shape(dims), strict=True)))
         conditions: list[Expr] = []
         for value, dim in zip(back, dims, strict=True):
             conditions += [c for c in (value >= 0, value < dim) if not inside.can_prove(c)]
@@ -270,7 +281,7 @@ class IndexMap:
         if form is None or not form[0]:
             return None
         normal, moved = form
-        inside = Analyzer({p: Range(const(0, d.dtype), d) for p, d in zip(places, self.map_shape(dims), strict=True)})
+        inside = _inside(dims, dict(zip(places, self.map_shape(dims), strict=True)))
         try:
             values = iter_check.inverse(normal, places, inside)
         except ValueError:  # which digit is the lower one is not known
@@ -286,7 +297,7 @@ class IndexMap:
         """The inverse that the caller passed, if it is an inverse."""
         assert self.inverse_index_map is not None
         domains = {v: Range(const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims, strict=False)}
-        analyzer = Analyzer(domains)
+        analyzer = _inside(dims, {v: r.extent for v, r in domains.items()})
         again = self.inverse_index_map.map_indices(self.final_indices)
         if len(again) != len(dims):
             return None
@@ -316,7 +327,7 @@ class IndexMap:
         for shifts in (dict.fromkeys(self.initial_indices, 0), self._shifts()):
             moved = {v: (Var(v.name, d.dtype), shifts[v]) for v, d in zip(self.initial_indices, dims, strict=True)}
             domains = {moved[v][0]: Range(const(0, d.dtype), d + moved[v][1]) for v, d in zip(moved, dims, strict=True)}
-            inside = Analyzer(domains)
+            inside = _inside(dims, {v: r.extent for v, r in domains.items()})
             rows = self.map_indices([s - c if c else s for s, c in moved.values()])
             normal = iter_map.detect([inside.simplify(r) for r in rows], domains, level=level)
             if normal or not any(self._shifts().values()):
@@ -341,7 +352,7 @@ class IndexMap:
         domains = {v: Range(const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims, strict=True)}
         (value,) = (self.map_indices(list(self.initial_indices))[row],)
         dtype = self._dtype(dims)
-        inside = Analyzer(domains)
+        inside = _inside(dims, {v: r.extent for v, r in domains.items()})
         low, high = inside.bounds(value)
         if any(not isinstance(d, IntImm) for d in dims):
             normal = iter_map.detect([inside.simplify(value)], domains, level="none")
@@ -359,7 +370,7 @@ class IndexMap:
             return extent
         if not all(isinstance(d, IntImm) and d.value > 0 for d in dims):
             return None
-        exact = iter_map.detect([inside.simplify(value)], domains, level="none")
+        exact = iter_map.detect([inside.simplify(value)], domains, level="none") or bool(self._others())
         if not exact or low is None or high is None or int(low) < 0:
             return None
         return const(int(high) + 1, dtype)

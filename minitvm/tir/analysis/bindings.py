@@ -5,7 +5,7 @@ What `arith.iter_map` reads off a block's bindings, in the words of schedules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...arith import Analyzer, iter_map, regions
@@ -13,10 +13,21 @@ from ...arith.affine import multiply
 from ...arith.dependence import Access, find_dependence
 from ...arith.iter_check import values
 from ...arith.iter_detector import IterMap, IterSum
-from ...expr import OPAQUE, REDUCE, SPATIAL, Expr, IterVar, Range, Var, free_vars, substitute
-from ..conditions import conjuncts, is_const, uses
+from ...expr import OPAQUE, REDUCE, SPATIAL, Expr, IterVar, Range, Var, free_vars, substitute, walk
+from ..conditions import conjuncts, is_const, reads_memory, uses
 from ..nodes import BlockRealize, For
-from .block_kinds import loops_binding
+
+
+def loops_binding(realize: BlockRealize, kinds: Iterable[str]) -> set[Var]:
+    """The variables in the values of a block's iterators of the given kinds."""
+    accepted = tuple(kinds)
+    return {
+        part
+        for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        if it.kind in accepted
+        for part in walk(value)
+        if isinstance(part, Var)
+    }
 
 
 def loop_ranges(loops: Sequence[For]) -> dict[Var, Range]:
@@ -155,6 +166,18 @@ def covers_domain(realize: BlockRealize, loops: Sequence[For], analyzer: Analyze
     mapping = iteration_map(realize, loops, analyzer, "surjective")
     return (
         bool(mapping)
+        and box_of_iterations(loops)
+        and all(_reaches(row, it.dom, analyzer) for row, it in zip(mapping.sums, realize.block.iter_vars, strict=True))
+    )
+
+
+def runs_everywhere(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
+    """Whether a block runs at every point of its iteration domain, in the iterations where its predicate holds."""
+    ranges = loop_ranges(loops)
+    mapping = iter_map.detect(realize.iter_values, ranges, realize.predicate, "surjective", analyzer)
+    return (
+        bool(mapping)
+        and not reads_memory(realize.predicate)
         and box_of_iterations(loops)
         and all(_reaches(row, it.dom, analyzer) for row, it in zip(mapping.sums, realize.block.iter_vars, strict=True))
     )

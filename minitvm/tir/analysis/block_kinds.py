@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...expr import REDUCE, SPATIAL, Expr, IterVar, Var, free_vars, walk
+from ...expr import REDUCE, SPATIAL, Expr, IterVar, free_vars, walk
 from ..nodes import Block, BlockRealize, Buffer, BufferStore, Stmt
 from .accesses import reads_buffer, update_operand
+from .effects import exposes
 from .tree import Tree, statements
 
 
@@ -37,10 +38,14 @@ class Scope:
 
     def read(self, block: BlockRealize) -> set[Buffer]:
         """The buffers that decide what a block does: those that it declares to read, and those that its predicate, its
-        bindings and the statements around it in the scope look up."""
+        bindings and the statements around it in the scope look up.
+
+        A buffer that the block writes is none of them where it finds there only values of the same run."""
         if block not in self._read:
             declared = {region.buffer for region in block.block.reads}
-            self._read[block] = declared | {load.buffer for _, load in self.tree.controls(block)}
+            written = {region.buffer for region in block.block.writes}
+            own = {buffer for buffer in declared & written if not exposes(block.block, buffer)}
+            self._read[block] = (declared - own) | {load.buffer for _, load in self.tree.controls(block)}
         return self._read[block]
 
     def readers(self, buffer: Buffer) -> list[BlockRealize]:
@@ -183,15 +188,3 @@ def is_update(block: Block) -> bool:
         if any(reads_buffer(index, buffer) for buffer in written for index in store.indices):
             return False
     return bool(stores)
-
-
-def loops_binding(realize: BlockRealize, kinds: Iterable[str]) -> set[Var]:
-    """The variables in the values of a block's iterators of the given kinds."""
-    accepted = tuple(kinds)
-    return {
-        part
-        for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
-        if it.kind in accepted
-        for part in walk(value)
-        if isinstance(part, Var)
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -9,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from ...arith import Analyzer
 from ...expr import REDUCE, Expr, IntImm, Not, structural_equal, walk
 from ..conditions import conjuncts
-from ..nodes import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, If, LetStmt, Stmt, While
-from .bindings import covers_domain
-from .block_kinds import loops_binding
-from .boxes import in_iterators, touched
+from ..nodes import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, ForKind, If, LetStmt, Stmt, While
+from .bindings import covers_domain, loops_binding, runs_everywhere
+from .boxes import in_iterators, relax, touched
 from .effects import effects, guarded, holds
 from .touches import Box, Touch
 from .tree import Tree
@@ -109,6 +109,8 @@ def why_not_filled(
         around = [_around(t, tree, realize, within) for t in touches]
         if all_touched(around, BufferRegion(region.buffer, box), analyzer):
             return None
+        if within is None and _fills_by_domain(tree, realize, touches, region, analyzer):
+            return None
     decides = tree.condition_above(realize, within)
     if decides is not None:
         return f"block {name} runs only where {decides.condition}"
@@ -118,6 +120,23 @@ def why_not_filled(
     if within is None and not covers_domain(realize, tree.loops_above(realize), analyzer):
         return f"the loops do not reach every iteration of block {name}"
     return f"block {name} may leave out elements of {region.buffer.name}"
+
+
+def _fills_by_domain(
+    tree: Tree, realize: BlockRealize, touches: Sequence[Touch], region: BufferRegion, analyzer: Analyzer
+) -> bool:
+    """Whether a block that runs at every point of its domain touches all of a region, as loops over the domain would.
+
+    A predicate that says where the last iterations end, as after `split`, leaves out no point.
+    """
+    if tree.condition_above(realize, None) is not None:
+        return False
+    if not runs_everywhere(realize, tree.loops_above(realize), analyzer):
+        return False
+    loops = [For(it.var, it.dom.start, it.dom.extent, ForKind.SERIAL, realize) for it in realize.block.iter_vars]
+    touches = [functools.reduce(Touch.inside, reversed(loops), touch) for touch in touches]
+    box = relax(region.region, loops, analyzer, region.buffer)
+    return all_touched(touches, BufferRegion(region.buffer, box), analyzer)
 
 
 def _around(touch: Touch, tree: Tree, realize: BlockRealize, within: Stmt | None) -> Touch:

@@ -10,6 +10,7 @@ from ...expr import Var
 from ..analysis.block_kinds import Scope
 from ..analysis.tree import Tree
 from ..nodes import Block, BlockId, BlockRealize, For, Seq, Stmt
+from .handles import BlockRV, LoopRV
 
 _INLINE, _ROOT = "inline", "root"
 
@@ -29,6 +30,13 @@ class StmtSRef:
         """The reference to a block, its realization, or a loop."""
         node = stmt.block if isinstance(stmt, BlockRealize) else stmt
         return StmtSRef(node.id if isinstance(node, Block) else node.var, tree)  # type: ignore[attr-defined]
+
+    @property
+    def handle(self) -> BlockRV | LoopRV | None:
+        """The handle of the block or loop; None for a mark."""
+        if isinstance(self.key, str):
+            return None
+        return LoopRV(self.key) if isinstance(self.key, Var) else BlockRV(self.key)
 
     @property
     def stmt(self) -> Block | For | None:

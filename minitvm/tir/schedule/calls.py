@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...arith import simplify
 from ...errors import ScheduleError, nearest
 from ...expr import Expr, FloatImm, IntImm, StringImm, Var, const, substitute
-from .handles import INLINE, ExprRV, Place, handles_in
+from ..nodes import For
+from .handles import INLINE, BlockRV, ExprRV, Handle, Place, handles_in
 from .lambdas import counted
 from .messages import foreign
 from .registry import PRIMITIVES, Primitive
 from .state import ScheduleState
 from .trace import plain
+
+if TYPE_CHECKING:
+    from .schedule import Schedule
 
 # What computing a block at the place "inline" means.
 _INLINED = {"compute_at": "compute_inline", "reverse_compute_at": "reverse_compute_inline"}
@@ -104,3 +108,24 @@ def with_numbers(value: Any, numbers: Mapping[ExprRV, int]) -> Any:
         raise ScheduleError(foreign(unknown))
     known: dict[Var, Expr] = {h: const(numbers[h], h.dtype) for h in used if isinstance(h, ExprRV)}
     return plain(simplify(substitute(value, known)))
+
+
+def introduce(sch: Schedule, handle: Handle) -> None:
+    """Record how to find a block or loop whose handle no query gave (`space` makes such): the trace must replay."""
+    if isinstance(handle, ExprRV):
+        return
+    state = sch.state
+    node = state.block(handle.key) if isinstance(handle, BlockRV) else state.loop(handle.key)
+    if node is None:
+        return  # the call will say so
+    tree = state.home(node)
+    if isinstance(node, For):
+        inside = tree.blocks_in(node)
+        if inside:
+            sch.call("get_loops", {"block": BlockRV(inside[0].block.id)})
+        return
+    func = next(name for name, f in state.mod.items() if f is tree.func)
+    if sum(b.block.name == node.block.name for b in tree.blocks.values()) == 1:
+        sch.call("get_block", {"name": node.block.name, "func_name": func})
+    else:
+        sch.call("get_child_blocks", {"block_or_loop": BlockRV(tree.scope(node).block.id)})

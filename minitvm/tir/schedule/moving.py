@@ -102,15 +102,19 @@ def _from_points(
 
 
 def iterator_ranges(
-    block: BlockRealize, needed: Sequence[tuple[BufferRegion, Box]], analyzer: Analyzer
+    block: BlockRealize,
+    needed: Sequence[tuple[BufferRegion, Box]],
+    analyzer: Analyzer,
+    kinds: Sequence[str] = (SPATIAL,),
 ) -> dict[Var, Range]:
-    """For each spatial iterator that an access determines, the range in which the access meets the box."""
-    spatial = [it.var for it in block.block.iter_vars if it.kind == SPATIAL]
+    """For each iterator of the kinds that an access determines, the range in which the access meets the box."""
+    iterators = [it for it in block.block.iter_vars if it.kind in kinds]
+    variables = [it.var for it in iterators]
     ranges: dict[Var, Range] = {}
     for region, box in needed:
-        solved = _from_points(region, box, [it for it in block.block.iter_vars if it.kind == SPATIAL], analyzer)
+        solved = _from_points(region, box, iterators, analyzer)
         if solved is None:
-            each = (solve(index, target, spatial, analyzer) for index, target in zip(region.region, box, strict=True))
+            each = (solve(index, target, variables, analyzer) for index, target in zip(region.region, box, strict=True))
             pairs = [pair for pair in each if pair is not None]
         else:
             pairs = list(solved.items())

@@ -11,19 +11,18 @@ from collections.abc import Sequence
 from ...arith import Analyzer
 from ...arith.dependence import Dependence, Undecided
 from ...expr import OPAQUE, REDUCE, Node, free_vars, replace
-from ..analysis.bindings import not_quasi_affine, why_not_injective, why_not_started_first
-from ..analysis.block_kinds import Scope, loops_binding, why_unstructured
+from ..analysis.bindings import loops_binding, not_quasi_affine, why_not_injective, why_not_started_first
+from ..analysis.block_kinds import Scope, why_unstructured
 from ..analysis.dependences import Access, accesses, commute, conflicting_pairs, exact, shown_apart, touched_once
-from ..analysis.threads import adds_up, reductions_over
+from ..analysis.threads import adds_up
 from ..analysis.tree import Tree
-from ..analysis.updates import recognised
 from ..conditions import is_const, uses
-from ..nodes import BlockRealize, Buffer, For, ForKind, LetStmt, Seq
+from ..nodes import BlockRealize, For, ForKind, LetStmt, Seq
 from ..scopes_and_axes import COMMON_SCOPES, SCOPES, is_scope, suggestion
 from ..verifier.shared_rules import variables_are_defined
 from .registry import Failure, invariant, requirement
 from .state import ScheduleState
-from .thread_storage import safe_storage
+from .thread_storage import combined_alone, safe_storage
 
 
 @requirement
@@ -298,7 +297,7 @@ def no_races(state: ScheduleState, loop: For, thread_axis: str | None = None) ->
     bound = loop if thread_axis is None else replace(loop, kind=ForKind.THREAD, thread=thread_axis)
     safe = safe_storage(state, tree, loop, bound)
     together = adds_up(bound)
-    safe |= _combined_alone(tree, loop, bound) if together else set()
+    safe |= combined_alone(tree, bound, inside=loop) if together else set()
     touches = [a for a in accesses(tree, loop) if a.buffer not in safe]
     pairs = [(a, b) for a, b in conflicting_pairs(touches) if not (together and commute(a, b))]
     unsettled = [(a, b) for a, b in pairs if not shown_apart(above, loop, a, b)]
@@ -308,17 +307,6 @@ def no_races(state: ScheduleState, loop: For, thread_axis: str | None = None) ->
     if witness is None:
         return None
     return witnessed(touches, witness, f"iterations of {loop.var.name} run in no order")
-
-
-def _combined_alone(tree: Tree, loop: For, bound: For) -> set[Buffer]:
-    """What the threads of a loop compute together by a registered reducer, and nothing else inside of it touches."""
-    buffers: set[Buffer] = set()
-    for realize in reductions_over(bound):
-        read = recognised(realize.block, without_init=True)
-        if not isinstance(read, str):
-            mine = set(read[0].buffers)
-            buffers |= {b for b in mine if all(a.stmt is realize for a in accesses(tree, loop) if a.buffer is b)}
-    return buffers
 
 
 @invariant

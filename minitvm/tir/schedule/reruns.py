@@ -12,11 +12,11 @@ from ...expr import REDUCE, SPATIAL, Expr, IntImm, Mul, Range, Var
 from ..analysis.bindings import (
     covers_domain,
     loop_ranges,
+    loops_binding,
     reaches_every_point,
     why_not_injective,
     why_not_started_first,
 )
-from ..analysis.block_kinds import loops_binding
 from ..analysis.tree import Tree
 from ..conditions import is_const
 from ..nodes import BlockRealize

@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, ScheduleError, TypeMismatch, nearest, report
-from ...expr import Expr, Var
+from ...expr import Expr
 from ..analysis.tree import with_own_keys
-from ..nodes import Block, BlockId, BlockRealize, For, IRModule, PrimFunc
+from ..nodes import Block, BlockRealize, For, IRModule, PrimFunc
 from ..verifier import verify_if_asked
 from .argument_types import misfit
 from .block_scope import StmtSRef
-from .calls import Call, bind, complete, normal, run, with_numbers
+from .calls import Call, bind, complete, introduce, normal, run, with_numbers
 from .claims import declares_what_it_touches, widened
 from .handles import (
     BlockRV,
@@ -47,7 +47,6 @@ Decide = Callable[["Schedule", Primitive, Mapping[str, Any]], Any]
 
 # Called with every schedule that is made, and the module that it was made for: tests replay traces on that.
 WATCHERS: list[Callable[[Schedule, IRModule], None]] = []
-
 
 if TYPE_CHECKING:
     from .methods import Methods  # written by method_types.py
@@ -244,15 +243,12 @@ class Schedule(Methods):
     def get(self, handle: Handle | Expr | StmtSRef | str) -> Any:
         """What a handle stands for now: a `Block`, a `For` (None for a place that is no loop), a sampled number.
 
-        A block's name will do, and a `StmtSRef`. Raises `ScheduleError` when the block or loop is gone, with the step
-        that removed it.
+        A block's name or `StmtSRef` will do. Raises `ScheduleError` with its story when the block or loop is gone.
         """
         if isinstance(handle, str):
             return self._state.block_named(handle).block
         if isinstance(handle, StmtSRef):
-            if handle.tree is None:
-                return None
-            handle = LoopRV(handle.key) if isinstance(handle.key, Var) else BlockRV(cast("BlockId", handle.key))
+            return None if handle.handle is None else self.get(handle.handle)
         for part in handles_in(handle):
             self._refuse_removed(part)
         if isinstance(handle, Expr):
@@ -273,8 +269,7 @@ class Schedule(Methods):
 
     def get_sref(self, handle: BlockRV | LoopRV | Block | For) -> StmtSRef:
         """A reference to a block or loop, with the statements around it (TVM's class)."""
-        node = handle if isinstance(handle, Block | For) else self.get(handle)
-        return StmtSRef.root_mark() if node is None else self._state.get_sref(node)
+        return self._state.get_sref(handle if isinstance(handle, Block | For) else self.get(handle))
 
     # ------------------------------------------------------------------ calling primitives
 
@@ -312,7 +307,7 @@ class Schedule(Methods):
         for handle in handles_in(list(arguments.values())):
             self._refuse_removed(handle)
             if handle not in existing:
-                self._introduce(handle)
+                introduce(self, handle)
         state = self._fresh_state()
         try:
             nodes = {name: self._to_nodes(state, primitive, name, value) for name, value in arguments.items()}
@@ -389,25 +384,6 @@ class Schedule(Methods):
         if handle in self._removed:
             name = handle.key.name if isinstance(handle, LoopRV) else name_of(self._state, handle)
             raise ScheduleError(f"the handle of {name} was removed from the schedule: remove_rv")
-
-    def _introduce(self, handle: Handle) -> None:
-        """Record how to find a block or loop whose handle no query gave (`space` makes such): the trace must replay."""
-        if isinstance(handle, ExprRV):
-            return
-        node = self._state.block(handle.key) if isinstance(handle, BlockRV) else self._state.loop(handle.key)
-        if node is None:
-            return  # the call will say so
-        tree = self._state.home(node)
-        if isinstance(node, For):
-            inside = tree.blocks_in(node)
-            if inside:
-                self.call("get_loops", {"block": BlockRV(inside[0].block.id)})
-            return
-        func = next(name for name, f in self.mod.items() if f is tree.func)
-        if sum(b.block.name == node.block.name for b in tree.blocks.values()) == 1:
-            self.call("get_block", {"name": node.block.name, "func_name": func})
-        else:
-            self.call("get_child_blocks", {"block_or_loop": BlockRV(tree.scope(node).block.id)})
 
     def _resolve(self, handle: Any, state: ScheduleState | None = None) -> BlockRealize | For | Place:
         at = state or self._state

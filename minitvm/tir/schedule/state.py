@@ -89,8 +89,10 @@ class ScheduleState:
         """The block with an id; None if there is none, or no longer."""
         return next((tree.blocks[key] for _, tree in self._schedulable() if key in tree.blocks), None)
 
-    def get_sref(self, stmt: Block | For) -> StmtSRef:
-        """TVM's reference to a block or loop of the module."""
+    def get_sref(self, stmt: Block | For | None) -> StmtSRef:
+        """TVM's reference to a block or loop of the module; the mark of the root for None."""
+        if stmt is None:
+            return StmtSRef.root_mark()
         place = self.block(stmt.id) if isinstance(stmt, Block) else self.loop(stmt.var)
         if place is None:
             raise ScheduleError("get_sref: the block or loop is not part of the module as it is now")

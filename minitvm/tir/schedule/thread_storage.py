@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from ..analysis.block_kinds import Scope, why_not_complete
 from ..analysis.dependences import accesses, conflicting_pairs, shown_apart
-from ..analysis.threads import depends, is_register, is_shared, is_thread, owns
+from ..analysis.threads import adds_up, depends, is_register, is_shared, is_thread, owns, reductions_over
 from ..analysis.tree import Tree
+from ..analysis.updates import recognised
 from ..nodes import BlockRealize, Buffer, For, ForKind
 from .moving import uncovered
 from .state import ScheduleState
@@ -47,6 +48,21 @@ def _shares_safely(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer
     return all(_is_steady(state, scope, loop, w) and _is_alone(scope.tree, loop, w, buffer) for w in writers)
 
 
+def combined_alone(tree: Tree, bound: For, inside: For | None = None) -> set[Buffer]:
+    """What the threads of a loop compute together by a registered reducer, and nothing else inside of it touches.
+
+    `inside` is the loop as it stands in the tree, where `bound` is what it will be.
+    """
+    buffers: set[Buffer] = set()
+    for realize in reductions_over(bound):
+        read = recognised(realize.block, without_init=True)
+        if not isinstance(read, str):
+            mine = set(read[0].buffers)
+            touches = accesses(tree, inside or bound)
+            buffers |= {b for b in mine if all(a.stmt is realize for a in touches if a.buffer is b)}
+    return buffers
+
+
 def passes_on(state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, storage_scope: str) -> bool:
     """Whether an iteration of a loop may read from a buffer what another one wrote, if the buffer were in some scope:
     storage that each owns, that they share in step, or for which they race."""
@@ -57,6 +73,8 @@ def passes_on(state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, stora
     scope = Scope.around(tree, loop)
     if owns(loop, storage_scope) or (loop.kind is ForKind.PARALLEL and not storage_scope.startswith(_COMMON)):
         return not _filled_first(state, scope, loop, buffer)
+    if is_shared(storage_scope) and adds_up(loop) and buffer in combined_alone(tree, loop):
+        return False  # as where the loop was bound after the buffer had its scope: `no_races`
     if not is_thread(loop) or not is_shared(storage_scope):
         return True
     # Threads go in step through what they share, however it is passed on there already.

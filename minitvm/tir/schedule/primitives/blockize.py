@@ -25,8 +25,7 @@ from ....expr import (
     substitute,
     walk,
 )
-from ...analysis.bindings import loop_ranges
-from ...analysis.block_kinds import loops_binding
+from ...analysis.bindings import loop_ranges, loops_binding
 from ...analysis.boxes import swept
 from ...analysis.declared import declared_regions, union_regions, with_declared_regions
 from ...analysis.tree import Tree, fresh_copy, statements

@@ -61,9 +61,10 @@ def writes_it(state: ScheduleState, block: BlockRealize, write_buffer_index: int
 
 @requirement
 def at_most_one_writer(match: Part) -> Failure | None:
-    """the scope has at most one block that writes the buffer, another one, and that comes before all who read it
+    """the scope has at most one block that writes the buffer, another one, and that comes before all others who read it
 
-    Then a copy made right after the writer, or at the start, holds what every reader would have read.
+    Then a copy made right after the writer, or at the start, holds what every other reader would have read. A block
+    that updates the buffer goes on reading the buffer itself.
     """
     scope, buffer = match.scope, match.buffer
     writers = scope.writers(buffer)
@@ -77,7 +78,7 @@ def at_most_one_writer(match: Part) -> Failure | None:
         )
     for writer in writers:
         for reader in scope.readers(buffer):
-            if reader is writer or not scope.before(writer, reader):
+            if reader is match.block if reader is writer else not scope.before(writer, reader):
                 return Failure(
                     {writer.block: f"writes {name}", reader.block: f"reads {name}"},
                     f"{name} written before it is read, by another block",
@@ -236,9 +237,9 @@ def cache_read(
     the readers that change, by default all in the scope.
     """
     tree, scope, buffer = match.tree, match.scope, match.buffer
-    readers = scope.readers(buffer)
-    consumers = [r for r in readers if r in (consumer_blocks or readers)]
     writers = scope.writers(buffer)
+    readers = [r for r in scope.readers(buffer) if r not in writers]
+    consumers = [r for r in readers if r in (consumer_blocks or readers)]
     if writers:
         before, within = place_before_readers(tree, writers[0], consumers)
         box = box_written(state, tree, writers[0], buffer, within)

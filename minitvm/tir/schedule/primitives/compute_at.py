@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....arith import Analyzer, regions
-from ....expr import OPAQUE, REDUCE
-from ...analysis.block_kinds import Scope, loops_binding, why_neither
+from ....expr import OPAQUE, REDUCE, SPATIAL
+from ...analysis.bindings import covers_domain, loops_binding, why_not_injective, why_not_started_first
+from ...analysis.block_kinds import Scope, why_neither
 from ...analysis.boxes import Box, hull, in_iterators, relax, touched
-from ...analysis.dependences import accesses, overwritten
+from ...analysis.dependences import accesses, commute, conflicting_pairs, overwritten
 from ...analysis.surely import fills
 from ...analysis.tree import Tree
 from ...nodes import BlockRealize, BufferRegion, For, ForKind, Seq
@@ -327,7 +328,34 @@ def reverse_compute_at(
                 if write.buffer is read.buffer and not any(r is read for r, _ in needed):
                     _check_reach(tree, block, read, producer, write)
                     needed.append((read, touched(tree, producer, write, loop, analyzer)))
-    _move(state, match, block, loop, needed, preserve_unit_loops, index)
+    splits_sums = block.block.init is not None and _in_any_order(tree, block)
+    _move(state, match, block, loop, needed, preserve_unit_loops, index, splits_sums)
+
+
+def _in_any_order(tree: Tree, block: BlockRealize) -> bool:
+    """Whether the terms of a block's sums may be added in any order."""
+    written = {region.buffer for region in block.block.writes}
+    own = [access for access in accesses(tree, block) if access.buffer in written]
+    return all(commute(a, b) for a, b in conflicting_pairs(own))
+
+
+def _refuse_partial_sums(state: ScheduleState, tree: Tree, moved: BlockRealize, loop: For) -> None:
+    """Refuse where iterations of a loop around a reduction each add a part of its terms, unless together they add each
+    term once, the first one first, and no consumer reads in between."""
+    loops, analyzer = tree.loops_above(moved), state.analyzer(moved)
+    last = next(k for k, outer in enumerate(loops) if outer.var is loop.var)
+    reduced = loops_binding(moved, (REDUCE,))
+    first = next((k for k, outer in enumerate(loops[: last + 1]) if outer.var in reduced), None)
+    if first is None:
+        return
+    reason = why_not_injective(moved, loops[first:], analyzer) or why_not_started_first(moved, loops, analyzer)
+    if reason is None and not covers_domain(moved, loops, analyzer):
+        reason = f"the loops do not reach every iteration of block {moved.block.name}"
+    if reason is None and any(tree.inside(c, loops[first]) for c in Scope.around(tree, moved).consumers(moved)):
+        reason = f"a consumer inside {loops[first].var.name} reads what is not complete yet"
+    if reason is not None:
+        expected = f"each term of {moved.block.name} added once before anything reads the sum"
+        raise same_iterations.refuse(Failure({moved.block: "its bindings"}, expected, reason))
 
 
 def _check_reach(
@@ -356,6 +384,7 @@ def _move(
     needed: list[tuple[BufferRegion, Box]],
     preserve_unit_loops: bool,
     index: int,
+    splits_sums: bool = False,
 ) -> None:
     tree = flow.tree
     predicate = in_iterators(tree, block)
@@ -365,7 +394,8 @@ def _move(
         )
     analyzer = state.analyzer(loop)
     shared = [l for l in tree.loops_above(block) if tree.inside(loop, l)]
-    ranges = {**ranges_in(shared, tree, block), **iterator_ranges(block, needed, analyzer)}
+    kinds = (SPATIAL, REDUCE) if splits_sums else (SPATIAL,)
+    ranges = {**ranges_in(shared, tree, block), **iterator_ranges(block, needed, analyzer, kinds)}
     reason = why_other_iterations(tree, block, ranges, analyzer) or _why_left_over(state, flow, block, shared)
     if reason is not None:
         expected = f"bindings of {block.block.name} that run through what will run at {loop.var.name}"
@@ -380,6 +410,8 @@ def _move(
     moved = state.block(block.block.id)
     assert moved is not None  # it was just put there
     new_tree = state.home(moved)
+    if splits_sums:
+        _refuse_partial_sums(state, new_tree, moved, loop)
     failure = broken_flow(state, new_tree, moved)
     if failure is not None:
         raise region_cover.refuse(failure)

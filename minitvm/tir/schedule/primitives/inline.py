@@ -95,14 +95,6 @@ def plain_indices(state: ScheduleState, block: BlockRealize) -> Failure | None:
     return None
 
 
-@requirement
-def has_consumers(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """another block of the scope reads it"""
-    if Scope.around(state.home(block), block).consumers(block):
-        return None
-    return Failure({block.block: "this block"}, "a block that others read", "no consumer")
-
-
 visible_loads = holds_inside(
     "visible_loads", "consumers read the buffer by plain loads only, not as a matched or opaque region"
 )
@@ -111,7 +103,7 @@ visible_loads = holds_inside(
 @primitive(
     aka={"Halide": "inline (the default)", "Exo": "inline"},
     past="was inlined",
-    requires=[own_iterators, complete, one_store, plain_indices, not_output, has_consumers, inputs_settled],
+    requires=[own_iterators, complete, one_store, plain_indices, not_output, inputs_settled],
 )
 def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     """Compute a producer's value wherever it is read, and store it nowhere.
@@ -126,6 +118,8 @@ def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     after:
         for i in range(8):
             with T.block("C"): C[vi] = A[vi] * 2.0 + 1.0
+
+    A block whose result nothing reads is removed.
     """
     tree = state.home(block)
     scope = Scope.around(tree, block)

@@ -25,8 +25,7 @@ from ....expr import (
     substitute,
 )
 from ...analysis.accesses import reads_buffer
-from ...analysis.bindings import loop_ranges
-from ...analysis.block_kinds import loops_binding
+from ...analysis.bindings import loop_ranges, loops_binding
 from ...analysis.boxes import with_buffer
 from ...analysis.declared import union_regions, with_declared_regions
 from ...analysis.dependences import Access, accesses, in_step, point_of

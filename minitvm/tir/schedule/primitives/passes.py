@@ -19,7 +19,7 @@ from ....expr import (
     structural_equal,
     substitute,
 )
-from ...analysis.block_kinds import loops_binding
+from ...analysis.bindings import loops_binding
 from ...analysis.declared import declared_regions
 from ...analysis.reducers import Match
 from ...analysis.tree import Tree

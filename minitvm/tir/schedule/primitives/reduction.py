@@ -7,8 +7,8 @@ from typing import Any
 
 from ....arith import Analyzer
 from ....expr import OPAQUE, REDUCE, SPATIAL, Expr, Var, find, free_vars, replace, substitute
-from ...analysis.bindings import why_not_injective, why_not_started_first
-from ...analysis.block_kinds import Scope, loops_binding, why_not_reduction
+from ...analysis.bindings import loops_binding, why_not_injective, why_not_started_first
+from ...analysis.block_kinds import Scope, why_not_reduction
 from ...analysis.declared import declared_regions, union_regions
 from ...conditions import all_of, conjuncts, uses
 from ...nodes import Block, BlockRealize, BufferLoad, For, Seq, Stmt

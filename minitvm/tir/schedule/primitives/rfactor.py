@@ -21,8 +21,8 @@ from ....expr import (
     rewrite,
     substitute,
 )
-from ...analysis.bindings import why_not_injective, why_not_started_first
-from ...analysis.block_kinds import Scope, loops_binding, why_not_reduction
+from ...analysis.bindings import loops_binding, why_not_injective, why_not_started_first
+from ...analysis.block_kinds import Scope, why_not_reduction
 from ...analysis.declared import declared_regions
 from ...analysis.reducers import Match
 from ...analysis.tree import Tree
@@ -97,10 +97,13 @@ def one_reduction_block(state: ScheduleState, loop: For) -> Failure | None:
 
 @requirement
 def binds_only_reduction(state: ScheduleState, loop: For, match: Reduction) -> Failure | None:
-    """the loop binds reduction iterators of the block only, at least one; no loop binds iterators of both kinds"""
+    """the loop binds reduction iterators of the block only, at least one, or runs once and binds none; no loop binds
+    iterators of both kinds"""
     block = match.block
     spatial, reduced = loops_binding(block, SPATIAL), loops_binding(block, (REDUCE, OPAQUE))
-    if loop.var not in reduced or loop.var in spatial:
+    # One iteration that decides nothing makes one partial result, which is the result.
+    idle = is_const(loop.extent, 1) and loop.var not in spatial
+    if not idle and (loop.var not in reduced or loop.var in spatial):
         kind = "a spatial iterator" if loop.var in spatial else "no iterator"
         ways = [l.var.name for l in _reduction_loops(block, match.loops) if l.var not in spatial]
         return Failure(
@@ -213,8 +216,9 @@ def keeps_order(state: ScheduleState, loop: For, match: Reduction) -> Failure | 
     if reducer.commutative:
         return None
     loops = _reduction_loops(block, match.loops)
-    before = [l for l in loops[: loops.index(loop)] if not is_const(l.extent, 1)]
-    if not before:
+    outside = [l for l in loops if match.loops.index(l) < match.loops.index(loop)]
+    before = [l for l in outside if not is_const(l.extent, 1)]
+    if not before or is_const(loop.extent, 1):
         return None
     outer = before[0].var.name
     return Failure(

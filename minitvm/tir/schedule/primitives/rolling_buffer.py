@@ -24,7 +24,8 @@ from ....expr import (
     replace,
     rewrite,
 )
-from ...analysis.block_kinds import Scope, loops_binding, why_neither
+from ...analysis.bindings import loops_binding
+from ...analysis.block_kinds import Scope, why_neither
 from ...analysis.boxes import Box, bound_box, in_iterators, relax
 from ...analysis.tree import Tree, statements
 from ...conditions import both, is_const, rising, uses

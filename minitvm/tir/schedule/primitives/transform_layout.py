@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from ....arith import simplify
@@ -136,9 +136,11 @@ def _known_map(index_map: Callable[..., Any], ndim: int) -> tuple[IndexMap, list
     return mapping.simplified(), separators
 
 
-def fitting_map(tree: Tree, index_map: Callable[..., Any], ndim: int, what: str, spot: Node) -> Failure | None:
-    """How a map fails to be a function of `ndim` indices to at least one, None where it is one. It may use the sizes of
-    the function too.
+def fitting_map(
+    tree: Tree, index_map: Callable[..., Any], ndim: int, what: str, spot: Node, fixed: Collection[Var] = ()
+) -> Failure | None:
+    """How a map fails to be a function of `ndim` indices to at least one, None where it is one. It may also use the
+    sizes of the function and what is `fixed`.
     """
     try:
         mapping, _ = _map(index_map, ndim)
@@ -148,7 +150,7 @@ def fitting_map(tree: Tree, index_map: Callable[..., Any], ndim: int, what: str,
         return Failure({spot: what}, f"a function of {ndim} indices, to one or more", f"{mapping} gives none")
     sizes = {v for b in tree.func.buffers for d in b.shape for v in free_vars(d)} | set(tree.func.params)
     for final in mapping.final_indices:
-        unknown = [v.name for v in free_vars(final) if v not in mapping.initial_indices and v not in sizes]
+        unknown = [v.name for v in free_vars(final) if v not in {*mapping.initial_indices, *sizes, *fixed}]
         if unknown:
             expected = "a map of its own indices and of the sizes of the function"
             return Failure({spot: what}, expected, f"{final} uses {', '.join(unknown)}")
@@ -159,11 +161,21 @@ def fitting_map(tree: Tree, index_map: Callable[..., Any], ndim: int, what: str,
 def map_fits_buffer(
     state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any]
 ) -> Failure | None:
-    """the map takes as many indices as the buffer has dimensions and gives at least one, in terms of these and of the
-    sizes of the function"""
-    named = named_buffer(block, buffer)
+    """the map takes as many indices as the buffer has dimensions and gives at least one, in terms of these, of the
+    sizes of the function, and of what stands still while the buffer lives: the iterators of the block that allocates
+    it and of those around"""
+    named, tree = named_buffer(block, buffer), state.home(block)
     what = f"{named.name} has {named.ndim} dimensions"
-    return fitting_map(state.home(block), index_map, named.ndim, what, block.block)
+    return fitting_map(tree, index_map, named.ndim, what, block.block, _fixed_for(tree, named))
+
+
+def _fixed_for(tree: Tree, buffer: Buffer) -> set[Var]:
+    """The iterators around the allocation of a buffer: each life of the buffer has one value of them."""
+    owner = next((b for b in tree.blocks.values() if buffer in b.block.alloc_buffers), None)
+    if owner is None:
+        return set()
+    around = [outer for outer in (owner, *tree.above(owner)) if isinstance(outer, BlockRealize)]
+    return {it.var for outer in around for it in outer.block.iter_vars}
 
 
 @requirement

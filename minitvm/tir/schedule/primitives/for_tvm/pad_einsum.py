@@ -42,7 +42,7 @@ from ....analysis.accesses import update_operand
 from ....analysis.block_kinds import Scope, why_neither
 from ....analysis.declared import with_declared_regions
 from ....analysis.surely import all_read, writes_all
-from ....analysis.tree import written_buffers
+from ....analysis.tree import statements, written_buffers
 from ....conditions import all_of, conjuncts, is_const
 from ....nodes import (
     Block,
@@ -126,13 +126,24 @@ def trivial_binding(state: ScheduleState, block: BlockRealize) -> Failure | None
 
 
 @requirement
-def iterates(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """each loop around the block has an iteration, symbolic sizes being at least 1: else a result that the block never
-    writes would be copied back"""
-    for l in state.home(block).loops_above(block):
+def iterates(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
+    """where the result is padded, each loop whose iterator is no index of it has an iteration, symbolic sizes being at
+    least 1: else a result that the block never writes would be copied back"""
+    stores = [stmt for stmt in statements(block.block) if isinstance(stmt, BufferStore)]
+    indices = {index for store in stores for index in store.indices if isinstance(index, Var)}
+    if not indices & _grown(block.block, padding).keys():
+        return None
+    # Where a loop over an index runs 0 times, the result has no elements that could be copied.
+    bound = zip(block.iter_values, block.block.iter_vars, strict=True)
+    over_result = {value for value, it in bound if it.var in indices}
+    tree = state.home(block)
+    dimensions = {dim for buffer in tree.func.buffers for dim in buffer.shape}
+    for l in tree.loops_above(block):
+        if l.var in over_result:
+            continue
         analyzer = Analyzer()
         for size in free_vars(l.extent):
-            if isinstance(size, SizeVar):
+            if isinstance(size, SizeVar) or size in dimensions:
                 analyzer.bind(size, (1, None))
         if not analyzer.can_prove(l.extent > 0):
             return Failure({l: "this loop"}, "at least one iteration", f"{l.var.name} runs {l.extent} times")
@@ -303,7 +314,7 @@ def copies_have_values(state: ScheduleState, block: BlockRealize, padding: Seque
 @primitive(
     past="was padded",
     requires=[
-        einsum_block, trivial_binding, iterates, valid_padding, one_shape_each, padding_adds_nothing,
+        einsum_block, trivial_binding, valid_padding, iterates, one_shape_each, padding_adds_nothing,
         copies_have_values,
     ],
 )  # fmt: skip
