@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
+from ..arith import Analyzer
 from ..backend import get, lookup
 from ..errors import InternalError
 from ..executable import nodes as x
@@ -204,6 +205,8 @@ class Linker:
         for index, spec in enumerate(outputs):
             if spec.inout or any(isinstance(d, int) and d == 0 for d in spec.shape):
                 continue
+            if index not in writers and any(map(_is_nothing, spec.shape)):
+                continue
             if index not in writers:
                 raise InternalError(f"no step writes the output {spec.name}")
             slot, parts = writers[index]
@@ -280,6 +283,12 @@ class Linker:
         if not kernel.target or all(lookup(target, "hosted") for target in (kernel.target, self.target)):
             return ""
         return kernel.target
+
+
+def _is_nothing(dim: Expr | int) -> bool:
+    """Whether an extent is 0 whatever the sizes are: such a tensor has no elements, and no step that writes any."""
+    bounds = Analyzer().bounds(dim) if isinstance(dim, Expr) else None
+    return bounds is not None and bounds[1] == 0
 
 
 def _less(count: int, size: x.Dim) -> bool:

@@ -47,6 +47,21 @@ def test_slices_clamp_both_ends(step: int) -> None:
                 np.testing.assert_array_equal(result, sliced(x, start, end, step), f"{n}[{start}:{end}:{step}]")
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "step"), [(0, 5, -1), (2, FAR, FAR), (2, -FAR - 1, -FAR - 1), (-1, -FAR, -FAR)]
+)
+def test_slices_of_extreme_steps_or_of_nothing_run(start: int, end: int, step: int) -> None:
+    """Compiled: an output that is empty whatever the size has no step that writes it."""
+    known = {name: np.array([value]) for name, value in (("s", start), ("e", end), ("a", 0), ("step", step))}
+    x = np.arange(4, dtype=np.float32)
+    expected = x[:0] if (start, end) == (0, 5) else x[start : start + 1] if start >= 0 else x[-1:]
+    for constants in (tuple(known), ()):
+        node = Node("Slice", {"x": x, **known}, known=constants)
+        module = tvm.build(node.model({"x": [0]}), threads=1)
+        arrays = [x, *(known[name] for name in known if name not in constants)]
+        np.testing.assert_array_equal(module(*arrays), expected)
+
+
 @pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
 def test_what_negative_pads_cut_off_is_not_repeated(mode: Any) -> None:
     x = np.arange(5, dtype=np.float32)

@@ -95,7 +95,7 @@ def slice_at_data(n: NodeContext, given_axes: Operand | None, given_steps: Opera
     else:  # each axis is cut, those that are not meant from end to end
         listed = n.op("arange", start=0, stop=count, step=1, dtype="int64") if given_axes is None else given_axes
         axes = tuple(range(x.ndim))
-        starts, ends = (spread(n, listed, v, x.ndim, other) for v, other in ((starts, 0), (ends, _FAR)))
+        starts, ends = (spread(n, listed, v, x.ndim, other) for v, other in ((starts, 0), (ends, FAR)))
         given_steps = None if given_steps is None else spread(n, listed, given_steps, x.ndim, 1)
     for k, axis in enumerate(axes):
         step = 1 if given_steps is None else _step(n, given_steps, k)
@@ -103,17 +103,22 @@ def slice_at_data(n: NodeContext, given_axes: Operand | None, given_steps: Opera
     return x
 
 
-_FAR = 2**31 - 1  # the longest axis
+FAR = 2**31 - 1  # the longest axis
 
 
 def _step(n: NodeContext, steps: Operand, k: int) -> Operand | int:
     """The step along the k-th axis that is cut."""
     if not steps.is_known:
-        return n.entry(n.cast(steps, "int64"), k)
+        return n.op("clip", n.entry(n.cast(steps, "int64"), k), a_min=-FAR, a_max=FAR)
     step = n.ints(steps, "the steps")[k]
     if not step:
         n.refuse("the step of a slice is 0")
-    return step
+    return shortened(step)
+
+
+def shortened(step: int) -> int:
+    """A step that takes the same entries and fits an index: no axis is longer than FAR."""
+    return max(-FAR, min(step, FAR))
 
 
 def _sliced_at(n: NodeContext, x: Operand, axis: int, start: Operand, end: Operand, step: Operand | int) -> Operand:
@@ -158,7 +163,7 @@ def _clamped(n: NodeContext, end: Operand, extent: Dim, forwards: Operand | bool
     """
     length = n.number(extent, ())
     if end.data is not None and not end.is_symbolic:
-        end = Operand.known(np.clip(end.data, -_FAR, _FAR), end.dtype)
+        end = Operand.known(np.clip(end.data, -FAR, FAR), end.dtype)
     front = n.op("where", n.op("less", end, 0), n.op("add", end, length), end)
     least = _either(n, forwards, *(Operand.known(np.array(place)) for place in (0, before)))
     most = _either(n, forwards, length, n.op("subtract", length, 1))

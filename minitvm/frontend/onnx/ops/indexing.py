@@ -15,7 +15,7 @@ from ....topi.shapes import axis_of, larger, may_exceed, simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
-from .counted import slice_at_data
+from .counted import shortened, slice_at_data
 from .data_axes import spread
 
 
@@ -34,7 +34,7 @@ def slice_(n: NodeContext) -> Any:
         return slice_at_data(n, given_axes, given_steps)
     starts, ends = n.dims(n[1], "the starts"), n.dims(n[2], "the ends")
     axes = tuple(range(len(starts))) if given_axes is None else n.ints(given_axes, "the axes")
-    steps = (1,) * len(starts) if given_steps is None else n.ints(given_steps, "the steps")
+    steps = (1,) * len(starts) if given_steps is None else tuple(map(shortened, n.ints(given_steps, "the steps")))
     extents = [x.shape[axis] for axis in axes]
     begin = [_first(*each) for each in zip(starts, steps, extents, strict=True)]
     return n.op("strided_slice", x, begin=begin, end=ends, strides=steps, axes=axes)
