@@ -15,6 +15,7 @@ from .shapes import Dim, agree, axis_of, dims, require_some, same, simple
 
 _MODES = (
     "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize", "half_pixel_symmetric",
+    "tf_half_pixel_for_nn",
 )  # fmt: skip
 _ROUNDING: dict[str, Callable[[Expr], Expr]] = {
     "round_prefer_floor": lambda v: call("ceil", v - 0.5),
@@ -137,6 +138,8 @@ def coordinates(
         adjustment = 1.0 if scale is None else _f64(size) / (scale * _f64(extent))
         offset = _f64(extent) * 0.5 * (1.0 - adjustment)
         return lambda i: offset + unscaled(i.astype("float64") + 0.5) - 0.5
+    if mode == "tf_half_pixel_for_nn":
+        return lambda i: unscaled(i.astype("float64") + 0.5)
     return lambda i: unscaled(i.astype("float64") + 0.5) - 0.5
 
 

@@ -29,7 +29,7 @@ def _sources(mode: str, extent: int, size: int, scale: float, roi: tuple[float, 
         # size / scale is how much of the input the output covers; the rest is left out evenly on both sides.
         covered = size / scale
         return (extent - covered) / 2 + (i + 0.5) / scale - 0.5
-    return (i + 0.5) / scale - 0.5
+    return (i + 0.5) / scale - (0.0 if mode == "tf_half_pixel_for_nn" else 0.5)
 
 
 def _nearest(at: np.ndarray, extent: int, rounding: str) -> np.ndarray:

@@ -73,7 +73,10 @@ def _positions(
     if mode == "asymmetric":
         scaled: Operand = n.op("divide", index, step)
         return scaled
-    at: Operand = n.op("subtract", n.op("divide", n.op("add", index, 0.5), step), 0.5)
+    centre: Operand = n.op("divide", n.op("add", index, 0.5), step)
+    if mode == "tf_half_pixel_for_nn":
+        return centre
+    at: Operand = n.op("subtract", centre, 0.5)
     if mode == "pytorch_half_pixel":
         at = n.op("where", n.op("less_equal", number(size), 1.0), np.zeros(1, step.dtype.numpy), at)
     if mode == "half_pixel_symmetric":

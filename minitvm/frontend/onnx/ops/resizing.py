@@ -29,6 +29,7 @@ from .open_resizing import (
 
 _COORDINATES = (
     "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize", "half_pixel_symmetric",
+    "tf_half_pixel_for_nn",
 )  # fmt: skip
 _METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
 
