@@ -96,7 +96,9 @@ MAY_IMPORT: dict[str, str] = {
     "reference": NODES,
     # Strategies for Hypothesis also draw schedules, graphs and streams of instructions, through the public Schedule,
     # GraphBuilder and Stream, and `draw_pairs` lowers what it has scheduled.
-    "reference.strategies": f"{NODES} te tir.schedule tir.analysis.threads tir.transform graph accel.stream reference",
+    "reference.strategies": (
+        f"{NODES} te tir.schedule tir.script tir.analysis.threads tir.transform graph accel.stream reference"
+    ),
 }
 
 # Doors through the walls, open only inside a function: (importer, imported, why).

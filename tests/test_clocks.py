@@ -17,6 +17,8 @@ LIMITS = {"timeout", "deadline"}  # arguments that stop something after so many 
 NEVER = ("minitvm/reference", "tests/reference", "tests/tir", "tests/arith", "tests/te", "tests/topi", "tests/graph")
 # Each file that looks at one all the same, and why it may.
 ALLOWED = {
+    "tests/frontend/sizes/__main__.py": "sweeps for as many seconds as it is asked to",
+    "tests/frontend/sizes/workers.py": "a worker that hangs is ended",
     "tests/farm/boards.py": "processes are waited for, and work takes a while",
     "tests/farm/test_farm.py": "a cable is pulled while work is done",
     "tests/tune/test_devices.py": "a device's clock is held against the host's",

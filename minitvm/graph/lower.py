@@ -11,13 +11,16 @@ from typing import Any
 
 from ..errors import InputError
 from ..expr import (
+    REDUCE,
     Expr,
+    IntImm,
     Node,
     Range,
     SizeVar,
     Var,
     as_expr,
     const,
+    find,
     free_vars,
     map_children,
     replace,
@@ -37,7 +40,7 @@ from ..te import (
     post_order,
 )
 from ..te.nodes import PlaceholderOp
-from ..tir.nodes import PrimFunc
+from ..tir.nodes import EMPTY_SUMS, Block, PrimFunc
 from ..topi.elementwise import identity
 from ..topi.shapes import assuming, condition_of
 from . import registry
@@ -50,7 +53,11 @@ def to_prim_func(node: OpNode | Graph, name: str = "main") -> PrimFunc:
     `node` may be its `own_graph`.
     """
     graph = node if isinstance(node, Graph) else own_graph(node)
-    return create_prim_func([*to_te(graph), *own_scalars(graph)], name=name)
+    func = create_prim_func([*to_te(graph), *own_scalars(graph)], name=name)
+    sums = [axis.dom.extent for block in find(func.body, Block) for axis in block.iter_vars if axis.kind == REDUCE]
+    if all(isinstance(extent, IntImm | Var) for extent in sums):
+        return func
+    return func.with_attr(EMPTY_SUMS, True)
 
 
 def to_te(node: OpNode | Graph) -> list[Tensor]:

@@ -422,6 +422,14 @@ def checked_indices(result: Any) -> Any:
     raise InputError(f"a function of indices gives expressions, or lists of them; found {result!r}")
 
 
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a function of indices; raises `InputError` for what Python knows none of, such as `type`."""
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise InputError(f"an index map is a function of indices, found {function!r}") from None
+
+
 def index_variables(
     function: Callable[..., Any], ndim: int | None, dtype: str | Sequence[str] = "int32"
 ) -> tuple[Var, ...]:
@@ -434,7 +442,7 @@ def index_variables(
     if parameters is not None:
         names = [v.name for v in parameters]
     else:
-        for parameter in inspect.signature(function).parameters.values():
+        for parameter in _parameters(function):
             if parameter.kind is parameter.VAR_POSITIONAL:
                 if ndim is None:
                     raise InputError(f"an index map that takes *{parameter.name} needs ndim")

@@ -485,6 +485,11 @@ class BlockRealize(Stmt):
     _children = ("iter_values", "predicate", "block")
 
 
+# The attribute of a function whose sums over no terms are their initial values: those of graphs, where a run may find
+# that an open extent is 0. In other functions such a sum stores nothing, as its loops are written.
+EMPTY_SUMS = "tir.empty_sums"
+
+
 @node
 class PrimFunc(Node):
     """A function over buffers and scalars.

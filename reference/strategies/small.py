@@ -19,8 +19,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from minitvm.script import from_source
 from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.script.source import from_source
 
 from .expressions import Draw
 

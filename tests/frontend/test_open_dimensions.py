@@ -11,7 +11,7 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import minitvm as tvm
@@ -548,3 +548,29 @@ def test_operators_that_count_along_an_open_dimension(op: str) -> None:
         (wanted,) = ReferenceEvaluator(proto).run(None, {"x": x})
         np.testing.assert_array_equal(interpreter.run(graph, [x])[0], wanted)
         np.testing.assert_array_equal(module(x), wanted)
+
+
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceProd", "ReduceMax"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_reduction_over_what_a_run_finds_empty_is_its_initial_value(op: str, axis: int) -> None:
+    """The extent of the part is max(n - 12, 0): nothing is summed where n is 9."""
+    known = {"begin": np.array([12]), "end": np.array([99]), "axes": np.array([axis])}
+    nodes = [
+        helper.make_node("Slice", ["x", "begin", "end", "axes"], ["part"]),
+        helper.make_node(op, ["part", "axes"], ["y"], keepdims=0),
+    ]
+    shape: list[int | str] = [3, 3]
+    shape[axis] = "n"
+    graph = helper.make_graph(
+        nodes, "empty", [helper.make_tensor_value_info("x", 1, shape)], [helper.make_tensor_value_info("y", 1, None)],
+        [numpy_helper.from_array(value, name) for name, value in known.items()],
+    )  # fmt: skip
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    module = tvm.build(proto, threads=1)
+    for extent in (9, 12, 14):
+        x = np.random.default_rng(0).standard_normal([extent if d == "n" else d for d in shape]).astype("float32")
+        part = x[12:] if axis == 0 else x[:, 12:]
+        initial = {"ReduceSum": 0.0, "ReduceProd": 1.0, "ReduceMax": -np.inf}[op]
+        function = {"ReduceSum": np.sum, "ReduceProd": np.prod, "ReduceMax": np.max}[op]
+        expected = function(part, axis) if part.size else np.full(3, initial, np.float32)
+        np.testing.assert_allclose(module(x), expected, rtol=1e-6)

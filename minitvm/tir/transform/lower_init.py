@@ -29,17 +29,18 @@ from ...expr import (
     walk,
 )
 from ..conditions import all_of, conjuncts, is_const, uses
-from ..nodes import Block, BlockRealize, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
+from ..nodes import EMPTY_SUMS, Block, BlockRealize, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
 from .unroll import bind
 
 
 def lower_init(func: PrimFunc) -> PrimFunc:
     """`for k: init: S0; body: S1` -> `S0; for k: S1`, or `for k: (if k == start: S0); S1`."""
-    return func.with_body(_Lowering().visit(func.body, ()))
+    return func.with_body(_Lowering(EMPTY_SUMS in func.attrs).visit(func.body, ()))
 
 
 class _Lowering:
-    def __init__(self) -> None:
+    def __init__(self, empty_sums: bool) -> None:
+        self.empty_sums = empty_sums
         self.before: dict[Var, list[Stmt]] = {}  # what must run before the loop over that variable
 
     def visit(self, node: Any, loops: tuple[For, ...]) -> Any:
@@ -61,7 +62,7 @@ class _Lowering:
         body = self.visit(block.body, ())
         if block.init is None:
             return node if body is block.body else replace(node, block=replace(block, body=body))
-        nest = init_nest(node, loops)
+        nest = init_nest(node, loops, self.empty_sums)
         if nest is None:
             starts: list[Expr] = [EQ(axis.var, axis.dom.start) for axis in block.iter_vars if axis.kind == REDUCE]
             body = Seq.of(If(all_of(starts), block.init) if starts else block.init, body)
@@ -70,12 +71,13 @@ class _Lowering:
         return replace(node, block=replace(block, init=None, body=body))
 
 
-def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | None:
+def init_nest(node: BlockRealize, loops: tuple[For, ...], empty_sums: bool = False) -> tuple[For, Stmt] | None:
     """(the loop to put it before, the init in loops of its own), or None where it must stay in place.
 
     Legal when below that loop nobody else touches what the init writes, nobody writes what decides on it or what it
     reads, spatial and reduction loops are separate, and the reduction has a first step: then every element is
-    initialised once, before its first update, as it was. Symbolic sizes are taken as at least 1.
+    initialised once, before its first update, as it was. Symbolic sizes are taken as at least 1; with `empty_sums` the
+    init is to run even where an extent that sizes decide is 0.
     """
     block = node.block
     reduced = _variables(node, block.iter_vars, reduction=True)
@@ -89,7 +91,12 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...]) -> tuple[For, Stmt] | 
         return None  # a loop that binds no iterator repeats the block, its init too
     ordered = all(loop.kind in (ForKind.SERIAL, ForKind.UNROLLED) for loop in inner if loop.var in reduced)
     analyzer = _where_sizes_are_not_0(node.predicate, loops)
-    runs = all(analyzer.can_prove(loop.extent > 0) for loop in inner if loop.var in reduced)
+    of_loops = {loop.var for loop in loops}
+    runs = all(
+        (empty_sums and not uses(loop.extent, of_loops)) or analyzer.can_prove(loop.extent > 0)
+        for loop in inner
+        if loop.var in reduced
+    )
     if not ordered or not runs or not _begins(node, loops):
         return None
     conditions = conjuncts(node.predicate)

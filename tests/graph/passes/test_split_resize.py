@@ -15,7 +15,9 @@ from minitvm.graph.nodes import FUSED
 from minitvm.graph.passes.split_resize import split_resize
 from minitvm.reference import graph as interpreter
 
-MODES = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric", "tf_half_pixel_for_nn"]
+MODES = [
+    "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric", "tf_half_pixel_for_nn",
+]  # fmt: skip
 
 
 @st.composite

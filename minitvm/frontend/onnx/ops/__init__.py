@@ -17,6 +17,7 @@ from . import (
     linear_algebra,
     linear_models,
     losses,
+    ngrams,
     normalization,
     pooling,
     qlinear,

@@ -11,6 +11,6 @@ refuse(
 refuse("maps and optional values are not supported", "Optional")
 refuse(
     "strings are not supported",
-    "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer",
+    "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit",
 )  # fmt: skip
 refuse("compressed pictures are not supported", "ImageDecoder")
