@@ -72,7 +72,7 @@ def _variables(left: x.Expr, right: x.Expr) -> Iterator[x.Var]:
             if not _holds(other, e):
                 yield e
     for e, other in ((left, right), (right, left)):
-        for v in x.walk(e):
+        for v in in_order([e]):
             if isinstance(v, x.Var) and not _holds(other, v) and _places(e, v) == 1 and not v.dtype.is_bool:
                 yield v
 
@@ -82,15 +82,20 @@ def _holds(e: x.Node, variable: x.Var) -> bool:
 
 
 def _places(e: x.Node, variable: x.Var) -> int:
-    """In how many places an expression has a variable; a square is one place."""
-    if e is variable:
-        return 1
-    below = (e.a,) if _is_square(e) else x.children(e)  # type: ignore[attr-defined]
-    return sum(_places(child, variable) for child in below)
+    """In how many places an expression has a variable, 2 for two or more; a square is one place.
+
+    Each node is looked at once: as a tree a formula that shares its parts may be exponentially large.
+    """
+    places: dict[x.Node, int] = {variable: 1}
+    for node in in_order([e]):  # type: ignore[list-item]
+        if node is not variable:
+            below = (node.a,) if _is_square(node) else x.children(node)  # type: ignore[attr-defined]
+            places[node] = min(2, sum(places.get(child, 0) for child in below))
+    return places.get(e, 0)
 
 
 def _is_square(e: x.Node) -> bool:
-    return isinstance(e, x.Mul) and x.structural_equal(e.a, e.b)
+    return isinstance(e, x.Mul) and (e.a is e.b or x.structural_equal(e.a, e.b))
 
 
 def _solved(e: Any, target: Values, variable: x.Var, batch: Batch) -> Values:
