@@ -72,7 +72,7 @@ def _variables(left: x.Expr, right: x.Expr) -> Iterator[x.Var]:
             if not _holds(other, e):
                 yield e
     for e, other in ((left, right), (right, left)):
-        for v in in_order([e]):
+        for v in reversed(in_order([e])):
             if isinstance(v, x.Var) and not _holds(other, v) and _places(e, v) == 1 and not v.dtype.is_bool:
                 yield v
 
