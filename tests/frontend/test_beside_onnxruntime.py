@@ -336,7 +336,8 @@ def test_compiled_sequences_leave_nothing_and_are_no_outputs() -> None:
 def test_an_lstm_of_bytes(direction: str, dtype: str, columns: bool) -> None:
     """It is the LSTM of the weights that the bytes stand for; ONNX Runtime's also rounds what it multiplies by them."""
     ways, hidden, size = 1 + (direction == "bidirectional"), 5, 3
-    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    # On CPUs without VNNI ONNX Runtime's sums of two products saturate with signed weights of more than 7 bits.
+    low, high = (-64, 63) if dtype == "int8" else (0, 255)
     scaled = (ways, 4 * hidden) if columns else (ways,)
     constants: dict[str, np.ndarray] = {}
     for name, depth in (("w", size), ("r", hidden)):

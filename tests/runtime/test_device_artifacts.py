@@ -228,6 +228,9 @@ def test_the_command_exports_without_a_device(
 
 def test_what_stands_for_a_cubin_runs_on_its_generation_alone() -> None:
     source = "def k(a):\n    pass\n"
-    status, *_ = fake_cuda.FakeDriver("sm_90").cuModuleLoadData(fake_cuda.cubin(source, "k", "sm_80"))
+    driver = fake_cuda.FakeDriver("sm_90")
+    _, context = driver.cuDevicePrimaryCtxRetain(0)
+    driver.cuCtxPushCurrent(context)
+    status, *_ = driver.cuModuleLoadData(fake_cuda.cubin(source, "k", "sm_80"))
     assert status.name == "CUDA_ERROR_NO_BINARY_FOR_GPU"
     assert Cubins({"sm_80": b"x"}).for_device("sm_90") is None
