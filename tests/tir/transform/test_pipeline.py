@@ -358,6 +358,24 @@ def halves() -> PrimFunc:
     return from_source(HALVES)
 
 
+REPEATS = """
+@T.prim_func
+def main(a: T.handle, c: T.handle, b: T.handle):
+    n = T.int32(is_size_var=True)
+    m = T.int32(is_size_var=True)
+    A = T.match_buffer(a, (n,))
+    C = T.match_buffer(c, (m,))
+    B = T.match_buffer(b, (n,))
+    for i in range(n):
+        B[i] = A[i] + C[T.Select(m == n, i, T.min(i, m - 1))]
+"""
+
+
+def repeats() -> PrimFunc:
+    """A sum with a row of open length, which is as long as the other or repeats its last entry."""
+    return from_source(REPEATS)
+
+
 def test_every_pass_changes_one_of_the_programs() -> None:
     changed: set[str] = set()
 
@@ -367,7 +385,7 @@ def test_every_pass_changes_one_of_the_programs() -> None:
 
     others = (
         on_a_grid, pieces_on_a_grid, open_rows, stored_rows, sums_of_teams, dilated_taps, read_twice, in_turn, swizzled,
-        halves,
+        halves, repeats,
     )  # fmt: skip
     for make in (*PROGRAMS.values(), *others):
         lower(make(), callback=compare)
