@@ -109,6 +109,7 @@ def looked_up(length: int) -> PrimFunc:
         for i in range(4):
             with T.block("y"):
                 v = T.axis.spatial(4, i)
+                T.assume((places[v] >= 0) & (places[v] < length))
                 y[v] = x[places[v]]  # type: ignore[index]
 
     return func

@@ -140,6 +140,7 @@ class _Walk:
         self.conditions: list[Expr] = []
         self.elements: dict[Buffer, _Elements] = {}
         self.viewed: dict[Buffer, Buffer] = {}  # the buffers that views are parts of
+        self.guarded: dict[Buffer, tuple[MatchBufferRegion, list[tuple[int, Expr, Expr, Expr]]]] = {}
         self.origin: dict[Var, BufferLoad] = {}
         self.memo: dict[Node, Expr] = {}
         self.checked: list[set[Node]] = [set()]  # expressions whose loads are checked, in the scopes around
@@ -279,8 +280,9 @@ class _Walk:
             for it, value in zip(block.iter_vars, values, strict=True):
                 self.env[it.var] = value
             self.changed()
+            guarded = bool(find(block.body, Instruction))
             for match in block.match_buffers:
-                self.view(match)
+                self.view(match, guarded)
             if block.init is not None:
                 self.stmt(block.init)
                 self.forget(touched_writes(block.init))  # it runs at the first iteration only
@@ -425,16 +427,34 @@ class _Walk:
 
     # -- accesses ---------------------------------------------------------------------------------------------------
 
-    def view(self, match: MatchBufferRegion) -> None:
+    def view(self, match: MatchBufferRegion, guarded: bool) -> None:
+        """Check the region that a buffer is matched to.
+
+        An instruction may leave out what its own condition excludes, such as the padding of an image: the region of a
+        `guarded` view is to be inside wherever an element of it is accessed.
+        """
         source = match.source
         self.viewed[match.buffer] = self.viewed.get(source.buffer, source.buffer)
-        for axis, (r, dim) in enumerate(zip(source.region, source.buffer.shape, strict=True)):
-            start, extent = self.resolve(r.start), self.resolve(r.extent)
-            self.inside(match, source.buffer, axis, start, self.resolve(dim), extent)
+        region = [
+            (axis, self.resolve(r.start), self.resolve(dim), self.resolve(r.extent))
+            for axis, (r, dim) in enumerate(zip(source.region, source.buffer.shape, strict=True))
+        ]
+        if guarded:
+            self.guarded[match.buffer] = match, region
+        else:
+            self.region(match, region)
+
+    def region(self, match: MatchBufferRegion, region: list[tuple[int, Expr, Expr, Expr]]) -> None:
+        for axis, start, dim, extent in region:
+            self.inside(match, match.source.buffer, axis, start, dim, extent)
+        if match.source.buffer in self.guarded:
+            self.region(*self.guarded[match.source.buffer])
 
     def access(self, node: BufferLoad | BufferStore) -> None:
         if not self.checking:
             return
+        if node.buffer in self.guarded:
+            self.region(*self.guarded[node.buffer])
         lanes = max((i.dtype.lanes for i in node.indices), default=1)
         if lanes > 1:
             lane = Var("lane")

@@ -157,7 +157,7 @@ def _register_extreme(aten: str) -> None:
         """The extreme so far and its place, the last one of equal ones; from a NaN on it is NaN."""
         x = n["self"]
         if x.ndim == 0:
-            return [x, n.op("cast", n.op("zeros_like", x), dtype="int64")]
+            return [x, n.op("full", shape=(), fill_value=0, dtype="int64")]
         axis = n.attr("dim") % x.ndim
         extremes = n.op(aten, x, axis=axis)
         is_new = n.op("equal", x, extremes)

@@ -39,7 +39,7 @@ def median_of_all(n: NodeContext) -> Any:
 def median(n: NodeContext) -> Any:
     x = n["self"]
     if x.ndim == 0:
-        return [x, n.op("cast", n.op("zeros_like", x), dtype="int64")]
+        return [x, n.op("full", shape=(), fill_value=0, dtype="int64")]
     return _median(n, x, n.attr("dim") % x.ndim, bool(n.attr("keepdim")))
 
 
