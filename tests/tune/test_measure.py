@@ -218,7 +218,11 @@ def test_integers_have_to_be_equal() -> None:
 def gather() -> PrimFunc:
     """Rows of a table, and how many there are is read as well."""
     table, rows = te.placeholder((4, 8), name="table"), te.placeholder((3,), "int32", name="rows")
-    return te.create_prim_func([table, rows, te.compute((3, 8), lambda i, j: table[rows[i], j], name="taken")])
+
+    def inside(row: Any) -> Any:
+        return te.maximum(te.minimum(row, 3), 0)
+
+    return te.create_prim_func([table, rows, te.compute((3, 8), lambda i, j: table[inside(rows[i]), j], name="taken")])
 
 
 def test_arguments_that_index_are_zeros(runner: Runner) -> None:
