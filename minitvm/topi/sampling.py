@@ -9,6 +9,7 @@ from .. import te
 from ..errors import InputError, TypeMismatch
 from ..expr import Expr, as_expr, const
 from ..te import Tensor
+from .indices import nearest
 from .resize import cubic_weight
 from .shapes import Dim, agree, dims, require_some
 
@@ -87,7 +88,7 @@ def grid_sample(
 
     def element(n: Any, c: Any, *point: Any) -> Any:
         keys = [(n, *point, as_expr(a), t.var) for a, t in enumerate(tap)]
-        value: Expr = data[(n, c, *(te.maximum(places[k], 0) for k in keys))]
+        value: Expr = data[(n, c, *(nearest(places[k], d) for k, d in zip(keys, extents, strict=True)))]
         if padding_mode == "zeros":
             inside = te.all(*(places[k] >= 0 for k in keys))
             value = te.select(inside, value, const(0, value.dtype))
