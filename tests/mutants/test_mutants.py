@@ -23,6 +23,7 @@ CHANGES_NOTHING = {
     "minitvm.codegen.operands": "what spellings of instructions ask; the faults of instructions are theirs",
     "minitvm.codegen.byte_instructions": "the spelling of one instruction, with one fault",
     "minitvm.tir.transform.machine": "the width of a target's vectors",
+    "minitvm.tir.transform.growth": "refuses what is too large, and changes no program",
     "minitvm.graph.passes.pipeline": "the list of the others",
     "minitvm.graph.passes.rebuild": "what the others are written with",
 }

@@ -1,11 +1,9 @@
 """Faults in code generation for CPUs: scalar code, vector code, masks, local buffers and registers; in what the
 generated code calls; and in linking: memory plans and barriers."""
 
-from minitvm.runtime.cpu.team import ThreadTeam
 from tests.executable.test_plan_memory import symbolic_sizes_do_not_overlap_for_any_value
 from tests.link import test_phases
 from tests.runtime.test_simd_division import quotients, remainders
-from tests.runtime.test_team import each_iteration_runs_once
 
 from ..patch import Faults
 from ..seeded import FRACTIONS, PAIRS
@@ -204,7 +202,6 @@ DIVISION.edit(
 
 CALLS = by_hand("random calls", test_phases.test_a_barrier_stands_where_one_is_needed)
 SHARES = by_hand("parts of values", test_phases.test_parts_of_one_value_wait_for_the_whole)
-DEALT = by_hand("pieces", lambda: each_iteration_runs_once(ThreadTeam(3)))
 LINK = Faults("link", "minitvm.link.linker", [linked(), linked(random_blocks, ("parallel", "parallel", "split"))])
 LINK.edit(
     "values of steps that run at the same time share memory", "Linker._plan",
@@ -217,8 +214,6 @@ PHASES.edit("missing barrier after a parallel kernel", "team_waits", "if everyon
 PHASES.edit("a barrier ends no phase", "team_waits", "phase = []", "pass", by=[CALLS])
 PHASES.edit("what is written over is nobody's", "Touch.meets", "self.writes or other.writes", "self.writes", by=[CALLS])
 PHASES.edit("a part is apart from its whole", "_touch", "id(home)", "id(slot)", by=[SHARES])
-EXECUTOR = Faults("executor", "minitvm.runtime.cpu.executor", [DEALT])
-EXECUTOR.edit("a step is dealt in the first run only", "SOURCE", "dealt[counter + 1] = limit", "pass")
 MEMORY = Faults(
     "memory plan",
     "minitvm.executable.plan_memory",

@@ -308,8 +308,8 @@ BRANCH_CASTS = Faults("casts in branches", "minitvm.frontend.matching", [branche
 BRANCH_CASTS.edit(
     "a branch that is taken checks nothing",
     "match_cast",
-    "Or(Not(under), _equal(a, b))",
-    "Or(under, _equal(a, b))",
+    "Or(Not(under), condition_of(a, b))",
+    "Or(under, condition_of(a, b))",
 )
 
 BOUNDS = Faults("bounds of numbers", "minitvm.frontend.bounds", [bounded()])

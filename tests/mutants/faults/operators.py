@@ -161,7 +161,7 @@ TE_SCATTER.edit(
 TE_SCATTER.edit(
     "updates of slices out of range are written at the end",
     "scatter_nd",
-    "If(inside, body) if size else body",
+    "If(te.all(*tests), body) if tests else body",
     "body",
     by=[called("index")],
 )

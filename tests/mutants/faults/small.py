@@ -1,7 +1,10 @@
 """Faults that programs of ten lines show: loops from anywhere, extents of none, what changes beside a reader."""
 
+from tests.tir.transform.test_unswitch_repeats import test_both_versions_are_right
+
 from ..patch import Faults
 from ..siblings import as_written
+from ..streams import by_hand
 from ..workloads import families
 
 TRANSFORM = "minitvm.tir.transform."
@@ -10,6 +13,13 @@ SHIFTED, EMPTY, BESIDE, THREADS, REWRITTEN, WIDE, LANES = (
     for name in ("shifted", "empty_inside", "beside", "thread_sums", "rewritten", "wide_init", "lanes")
 )
 SUMS = [WIDE, LANES, EMPTY, SHIFTED, REWRITTEN]
+
+SIZES = ((37, 37), (37, 1), (1, 37))
+REPEATED = by_hand("operands that repeat", lambda: [test_both_versions_are_right(sizes) for sizes in SIZES])
+REPEATS = Faults("small: unswitch_repeats", TRANSFORM + "unswitch_repeats", [REPEATED])
+REPEATS.edit("the versions change places", "_versions", "with_answer(True), with_answer(False)",
+             "with_answer(False), with_answer(True)")  # fmt: skip
+REPEATS.edit("the version for equal sizes repeats", "_versions", "if answer else", "if not answer else")
 
 THREAD_SUMS = Faults("small: lower_thread_reductions", TRANSFORM + "lower_thread_reductions", [THREADS])
 THREAD_SUMS.edit("the init under no condition of its first step", "_Share.begins",
