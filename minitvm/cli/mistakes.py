@@ -11,6 +11,8 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..errors import InternalError
+
 _PACKAGE = Path(__file__).resolve().parents[1]
 _OURS = (_PACKAGE, (_PACKAGE / "reference").resolve(), (_PACKAGE / "lessons").resolve())
 _LIBRARIES = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib"))
@@ -23,7 +25,7 @@ def in_users_file(error: BaseException) -> str:
     catches it raises another one in its place.
     """
     for one in _chain(error):
-        frame = _raised_in(one)
+        frame = None if isinstance(one, InternalError) else _raised_in(one)  # these are ours wherever they are raised
         if frame is not None:
             statement = f"\n    {frame.line}" if frame.line else ""
             return f"{frame.filename}:{frame.lineno}, in {frame.name}: {type(one).__name__}: {one}{statement}"
