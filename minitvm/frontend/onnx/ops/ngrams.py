@@ -33,11 +33,12 @@ def tf_idf_vectorizer(n: NodeContext) -> Any:
     parts = []
     for length, some in grams.items():
         skips = range(1 if length == 1 else n.attr("max_skip_count") + 1)
-        counts = [_counted(n, x, some, skip + 1) for skip in skips if least <= length <= most]
-        nothing = n.op("multiply", n.cast(_counted(n, x, some, 1), "int32"), 0)
-        total = nothing
-        for count in counts:
-            total = n.op("add", total, count)
+        total = _counted(n, x, some, 1)
+        if not least <= length <= most:
+            total = n.op("multiply", total, 0)  # its columns are there, and nothing is counted in them
+        else:
+            for skip in skips[1:]:
+                total = n.op("add", total, _counted(n, x, some, skip + 1))
         parts.append(total)
     counted = n.op("concatenate", *parts, axis=x.ndim - 1) if len(parts) > 1 else parts[0]
     return _weighed(n, counted, columns)

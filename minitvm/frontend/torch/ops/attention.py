@@ -86,7 +86,7 @@ def _seeing(n: NodeContext, mask: Operand) -> Operand | None:
 
 @converter("_native_multi_head_attention.default")
 def multi_head_attention(n: NodeContext) -> Any:
-    """What `nn.MultiheadAttention` calls in evaluation mode, without the weights as a second result."""
+    """The operator that `nn.MultiheadAttention` calls in evaluation mode, without the weights as a second result."""
     if n.wants(1):
         n.refuse("the weights as results are not supported\n  try:    need_weights=False")
     n.ignore("need_weights", "average_attn_weights", "embed_dim")
@@ -140,8 +140,10 @@ def _linear(n: NodeContext, x: Operand, weight: str, bias: str) -> Operand:
 
 @converter("_transformer_encoder_layer_fwd.default")
 def encoder_layer(n: NodeContext) -> Any:
-    """What `nn.TransformerEncoderLayer` calls in evaluation mode: attention and two products, each added to its input,
-    normalised before (`norm_first`) or after."""
+    """The operator of `nn.TransformerEncoderLayer` in evaluation mode.
+
+    Attention and two products are each added to their input, which is normalised before (`norm_first`) or after.
+    """
     n.ignore("embed_dim")
     x, before, heads = n["src"], n.attr("norm_first"), n.attr("num_heads")
 
