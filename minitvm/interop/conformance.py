@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnsupportedOperator
-from ..expr import DType
+from ..expr.dtypes import is_floating, limits
 
 # Cases whose answers are farther from the exact ones than the suite allows: a float32 FFT made them.
 INEXACT = {"test_dft_inverse": 1e-5, "test_dft_inverse_opset19": 1e-5}
 
-# So many units apart may results in bfloat16 be: what an operator rounds on the way, and where, is not specified.
+# So many units apart may results of 16 bits be: what an operator rounds on the way, and where, is not specified.
 ROUNDINGS = 2
 
 PASS, REFUSED, WRONG, FAILED = "pass", "refused", "wrong", "failed"
@@ -116,9 +116,9 @@ def _difference(actual: Sequence[Any], expected: Sequence[Any], rtol: float, ato
         b = np.asarray(b)
         if a.dtype != b.dtype or a.shape != b.shape:
             return f"output {number}: {b.dtype}{list(b.shape)} wanted, {a.dtype}{list(a.shape)} found"
-        if b.dtype == DType("bfloat16").numpy:  # the suite's 1e-3 is less than the distance between neighbours
+        if is_floating(b.dtype) and b.dtype.itemsize == 2:  # the suite's 1e-3 is one step of float16, or less than one
+            rtol = max(rtol, ROUNDINGS * float(limits(b.dtype).eps))
             a, b = a.astype(np.float64), b.astype(np.float64)
-            rtol = max(rtol, ROUNDINGS * 2.0**-7)
         if not np.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True):
             with np.errstate(all="ignore"):
                 worst = np.nanmax(np.abs(a.astype(np.float64) - b.astype(np.float64)))

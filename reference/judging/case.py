@@ -25,7 +25,7 @@ from .inputs.endings import RUN, deciding
 from .inputs.exact import exact_arguments
 from .inputs.landmarks import landmarks, points, sized_by_data
 from .inputs.preimages import Ground, Solution
-from .inputs.signs import classifies, decides, looks_at_order, may_multiply, nodes
+from .inputs.signs import classifies, compared, decides, looks_at_order, may_multiply, nodes
 from .inputs.sites import solutions
 from .ordinary import functions
 from .precision import elsewhere, unlike
@@ -67,6 +67,12 @@ class Facts:
     def looks_at_order(self) -> bool:
         """Whether one of the programs compares its data: inputs of one sign then show more."""
         return any(map(looks_at_order, (self.before, self.after)))
+
+    @cached_property
+    def compared(self) -> frozenset[int]:
+        """The places of the parameters that flow into a comparison, a maximum or a minimum of one of the programs."""
+        flows = ((Flow(one), compared(one)) for one in (self.before, self.after))
+        return frozenset(k for flow, operands in flows for k in flow.into_values(operands).parameters)
 
     @cached_property
     def landmarks(self) -> frozenset[Fraction]:

@@ -60,6 +60,10 @@ class Flow:
         """What reaches an expression."""
         return self._reached([e], [])
 
+    def into_values(self, expressions: Iterable[x.Node]) -> Reached:
+        """What reaches any of some expressions."""
+        return self._reached(expressions, [])
+
     def into_extents(self) -> Reached:
         """What says how often loops run, whether a `while` goes on, and how large storage is."""
         return self._reached(self.extents, [])

@@ -322,6 +322,12 @@ def equal() -> Iterator[Pair]:
     yield "a normal row", normal, moments(f"A[i, j] * T.rsqrt(V[i] + {F}(1e-5)) - M[i] * T.rsqrt(V[i] + {F}(1e-5))", 12)
     yield "an order of sums", of_four("A[i] + C[i] + D[i]", "float32"), of_four("D[i] + (C[i] + A[i])", "float32")
     yield "distributed", of_four("A[i] * C[i] + A[i] * D[i]", "float32"), of_four("A[i] * (C[i] + D[i])", "float32")
+    weight = f"T.exp(T.min(A[i], {F}(0)))"  # 0 at the lowest: then C + D must not be so large that it overflows
+    yield (
+        "distributed over what is compared",
+        of_four(f"C[i] * {weight} + D[i] * {weight}", "float32"),
+        of_four(f"(C[i] + D[i]) * {weight}", "float32"),
+    )
     for dtype in ("int8", "float32"):
         low = f'T.min_value("{dtype}")'
         yield f"the first of {dtype}", best(low, ">", dtype, "0"), best("A[i, 0]", ">", dtype, "0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,7 +76,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("*.so", halved), ("program.bc", halved), ("program.bc", without_kernels),
     ("*.so", lambda path: path.write_bytes(b"")),
 ])  # fmt: skip
-def test_a_damaged_cache_heals_itself(cache: Path, name: str, damage: Callable[[Path], Any]) -> None:
+def test_a_damaged_cache_heals_itself(cache: Path, tmp_path: Path, name: str, damage: Callable[[Path], Any]) -> None:
+    cache = shutil.copytree(cache, tmp_path / "cache")
     found = files(cache, name)
     assert found, "the driver keeps its files in minitvm's cache"
     for path in found:

@@ -73,6 +73,17 @@ def compares_data(n: x.Node) -> bool:
     return n.a.dtype.is_float or any(isinstance(inner, t.BufferLoad | te.TensorLoad) for inner in x.walk(n))
 
 
+def compared(program: Program) -> Iterator[x.Expr]:
+    """The expressions whose order a program looks at: operands of comparisons, of maxima and minima, of reducers."""
+    for n in nodes(program):
+        if isinstance(n, x.Reduce) and compares_data(n.combiner):
+            yield from n.sources
+        elif isinstance(n, x.Call) and compares_data(n):
+            yield from n.args
+        elif isinstance(n, ORDERED) and compares_data(n):
+            yield from (n.a, n.b)
+
+
 def classifies(n: x.Node) -> bool:
     """Whether a node asks for the class of a float: `isnan(x)`, `x != x`."""
     if isinstance(n, x.Call):

@@ -160,21 +160,25 @@ def poles(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
             yield changes
 
 
-def _rows(case: Case, inputs: Sequence[Any], make: Callable[..., Iterator[Values]], floats: bool = True,
-          integers: bool = True) -> Iterator[Variation]:  # fmt: skip
-    """The variations that a function of `inputs.rows` makes of floats, of integers, or of both."""
-    moved = [_chosen(case, p) and bool(np.size(a)) and (floats if p.dtype.is_float else integers)
-             for p, a in zip(case.parameters, inputs, strict=True)]  # fmt: skip
+def _rows(case: Case, inputs: Sequence[Any], make: Callable[..., Iterator[Values]],
+          floats: bool | Collection[int] = True, integers: bool = True) -> Iterator[Variation]:  # fmt: skip
+    """The variations that a function of `inputs.rows` makes of floats (all, or those in some places), and integers."""
+    places = floats if not isinstance(floats, bool) else range(len(inputs) if floats else 0)
+    moved = [_chosen(case, p) and bool(np.size(a)) and (k in places if p.dtype.is_float else integers)
+             for k, (p, a) in enumerate(zip(case.parameters, inputs, strict=True))]  # fmt: skip
     if any(moved):
         for values in make(case.parameters, moved, [np.shape(a) for a in inputs]):
             yield [None if v is None else _everywhere(v, p.dtype) for v, p in zip(values, case.parameters, strict=True)]
 
 
 def extreme_floats(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
-    """Rows of the two lowest and of the two highest values, for programs that look at the order of their data."""
+    """Rows of the two lowest and of the two highest values, for programs that look at the order of their data.
+
+    Only floats whose order matters: a sum of others overflows in one order of its terms and not in another.
+    """
     rng = np.random.default_rng((case.seed, 0xE4D5))
     if case.facts.looks_at_order:
-        yield from _rows(case, inputs, partial(extremes, rng=rng))
+        yield from _rows(case, inputs, partial(extremes, rng=rng), floats=case.facts.compared)
 
 
 def overflowing(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:

@@ -49,6 +49,23 @@ def test_reindex_lays_a_buffer_out_as_the_block_runs(buffer: Any) -> None:
     assert_becomes(transposed, sch, reindexed)
 
 
+@pytest.mark.parametrize("call", [
+    lambda sch: sch.reindex("B", ("read", 1)),
+    lambda sch: sch.reindex_cache_read("B", 1, "local", lambda vi: (vi // 2, vi % 2)),
+])  # fmt: skip
+def test_a_block_that_reads_what_it_wrote_itself_reads_no_copy(call: Any) -> None:
+    @T.prim_func
+    def updated(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi]
+                B[vi] = B[vi] + A[vi]
+
+    with pytest.raises(ScheduleError, match="wanted: a buffer that B reads and does not write"):
+        call(Schedule(updated))
+
+
 def test_reindex_copies_back_only_what_every_iteration_writes() -> None:
     @T.prim_func
     def half(A: T.Buffer((8,), "float32"), C: T.Buffer((4,), "float32")):

@@ -90,7 +90,7 @@ def _single(part: PartByPoint) -> Failure | None:
             f"a domain depends on {', '.join(v.name for v in outside)}",
         )
     if not part.write:
-        return None
+        return _not_written(realize, buffer)
     # A copy runs in an order of its own: it may not matter which of two writes to one element comes last.
     domains = {it.var: it.dom for it in point.iterators}
     if not iter_map.detect([analyzer.simplify(i) for i in point.indices], domains, level="injective"):
@@ -102,15 +102,29 @@ def _single(part: PartByPoint) -> Failure | None:
     return None
 
 
+def _not_written(realize: BlockRealize, buffer: Buffer) -> Failure | None:
+    """The block would write to the copy, and what it reads there may be its own: both belong to the buffer itself."""
+    if all(region.buffer is not buffer for region in realize.block.writes):
+        return None
+    name = realize.block.name
+    return Failure(
+        {realize.block: f"writes {buffer.name}"},
+        f"a buffer that {name} reads and does not write",
+        f"{name} writes it too",
+    )
+
+
 @requirement
 def single_point(match: PartByPoint) -> Failure | None:
-    """each iteration of the block touches one element of the buffer, f(v); for a write, f is injective"""
+    """each iteration of the block touches one element of the buffer, f(v); for a write, f is injective;
+    a buffer that it reads it does not write, too
+    """
     return _single(match)
 
 
 @requirement
 def single_point_read(match: PartByPoint) -> Failure | None:
-    """each iteration of the block reads one element of the buffer"""
+    """each iteration of the block reads one element of the buffer, and writes none"""
     return _single(match)
 
 
