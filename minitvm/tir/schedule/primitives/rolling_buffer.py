@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from ....expr import (
     free_vars,
     replace,
     rewrite,
+    structural_equal,
 )
 from ...analysis.bindings import loops_binding
 from ...analysis.block_kinds import Scope, why_neither
@@ -31,6 +33,7 @@ from ...analysis.tree import Tree, statements
 from ...conditions import both, is_const, rising, uses
 from ...nodes import (
     Block,
+    BlockId,
     BlockRealize,
     Buffer,
     BufferLoad,
@@ -43,8 +46,9 @@ from ...nodes import (
 )
 from ...values import values
 from ..moving import uncovered
-from ..registry import Failure, primitive, requirement
+from ..registry import Failure, Requirement, primitive, requirement
 from ..state import ScheduleState
+from ..unfolding import folds_before, replace_shape, unfold
 
 _LONGEST = 4096  # iterations of a loop whose windows are looked at one by one
 
@@ -75,7 +79,96 @@ def writes_it(state: ScheduleState, block: BlockRealize, write_buffer_index: int
     return Failure({block.block: "this block"}, f"a write_buffer_index below {count}", str(write_buffer_index))
 
 
+@dataclass(frozen=True, slots=True)
+class _Flat:
+    """Where requirements look: at the program in which none of the buffers that the block depends on goes round.
+
+    `state` is of that program, and `block` the block in it. `behind` are the blocks that were rolled, in the order in
+    which they are rolled once more.
+    """
+
+    state: ScheduleState
+    block: BlockRealize
+    behind: tuple[BlockId, ...] = ()
+
+    def shown(self, failure: Failure | None, state: ScheduleState) -> Failure | None:
+        """A failure with its spots in the program of a state, where they have the same names."""
+        if failure is None or state is self.state:
+            return failure
+        spots: dict[Node, str] = {}
+        for spot, text in failure.spots.items():
+            same: Node | None = spot
+            if isinstance(spot, For):
+                same = state.loop(spot.var)
+            elif isinstance(spot, Block | BlockRealize):
+                realize = state.block(spot.id if isinstance(spot, Block) else spot.block.id)
+                same = realize.block if realize is not None and isinstance(spot, Block) else realize
+            if same is not None:
+                spots[same] = text
+        return Failure(spots, failure.wanted, failure.found, failure.tries)
+
+
+def _flat(state: ScheduleState, block: BlockRealize) -> _Flat:
+    """The program before the buffers were rolled that the block depends on.
+
+    It is a guess by the form of the accesses, and it is right if rolling these buffers, readers first, gives the
+    program that is there. Then both compute the same, and a step is legal here if it is legal there and they can be
+    rolled behind it.
+    """
+    tree = state.home(block)
+    scope = Scope.around(tree, block)
+    folds = folds_before(scope, block)
+    if not folds:
+        return _Flat(state, block)
+    name = next(name for name, func in state.mod.items() if func is tree.func)
+    flat = ScheduleState(state.mod.with_function(name, unfold(scope, folds)), state.func_name)
+    behind = tuple(fold.writer.block.id for fold in reversed(folds))
+    before = flat.block(block.block.id)
+    assert before is not None  # all blocks stay
+    again = ScheduleState(flat.mod, flat.func_name)
+    if _roll_again(again, behind) is not None or not structural_equal(again.mod[name], tree.func):
+        return _Flat(state, block)
+    return _Flat(flat, before, behind)
+
+
+def _roll_again(state: ScheduleState, blocks: Iterable[BlockId]) -> Failure | None:
+    """Roll the one buffer that each of the blocks writes; how that fails, if it does."""
+    for key in blocks:
+        block = state.block(key)
+        assert block is not None
+        for needed in _REQUIRED:
+            failure = needed(state, block, 0)
+            if failure is not None:
+                return failure
+        _roll(state, block, 0)
+    return None
+
+
+_Check = Callable[[ScheduleState, BlockRealize, int], Failure | None]
+_REQUIRED: list[_Check] = []
+
+
+def _of_flat(check: _Check) -> Requirement:
+    """Decorator: a requirement on the program in which nothing goes round that the block depends on."""
+    _REQUIRED.append(check)
+
+    def of_match(state: ScheduleState, match: _Flat, write_buffer_index: int) -> Failure | None:
+        return match.shown(check(match.state, match.block, write_buffer_index), state)
+
+    return Requirement(check.__name__, inspect.cleandoc(check.__doc__ or ""), of_match)
+
+
 @requirement
+def inputs_roll_again(state: ScheduleState, match: _Flat, write_buffer_index: int) -> Failure | None:
+    """the buffers that the block reads and that go round already can be rolled when this one has been"""
+    rolled = ScheduleState(match.state.mod, match.state.func_name)
+    block = rolled.block(match.block.block.id)
+    assert block is not None
+    _roll(rolled, block, write_buffer_index)
+    return match.shown(_roll_again(rolled, match.behind), state)
+
+
+@_of_flat
 def producer_of_temporary(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
     """the block is complete or a reduction, and writes no other buffer; this one is allocated in the scope; others read
     it by plain loads only"""
@@ -85,9 +178,7 @@ def producer_of_temporary(state: ScheduleState, block: BlockRealize, write_buffe
     if reason is None and len(block.block.writes) > 1:
         reason = f"block {block.block.name} writes {len(block.block.writes)} buffers"
     if reason is not None:
-        ordered = any(it.kind == OPAQUE for it in block.block.iter_vars)
-        tries = ("rolling_buffer of this block first, then of those that it reads",) if ordered else ()
-        return Failure({block.block: "this block"}, "a complete or reduction block with one result", reason, tries)
+        return Failure({block.block: "this block"}, "a complete or reduction block with one result", reason)
     buffer = block.block.writes[write_buffer_index].buffer
     if buffer not in scope.allocated:
         fault = f"{buffer.name} is not allocated in this scope"
@@ -101,7 +192,7 @@ def producer_of_temporary(state: ScheduleState, block: BlockRealize, write_buffe
     return None
 
 
-@requirement
+@_of_flat
 def meet_in_a_loop(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
     """block and readers share a loop; what is read in an iteration of the innermost such loop the block computes in the
     same iteration; around the block stand only loops, no condition"""
@@ -177,7 +268,7 @@ def _greatest_step(start: Expr, loop: For) -> int | None:
     return int(steps.max()) if steps.min() >= 0 else None
 
 
-@requirement
+@_of_flat
 def overlapping_windows(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
     """some dimension of what the block writes in an iteration is [f(l), f(l) + e) with a constant e, for one loop l
     around block and readers that moves no other dimension; f never goes back and moves on by less than e, as s*l + c or
@@ -190,7 +281,7 @@ def overlapping_windows(state: ScheduleState, block: BlockRealize, write_buffer_
     )
 
 
-@requirement
+@_of_flat
 def one_point_an_element(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
     """the block stores single elements, each from one point of its spatial iterators: each of these is alone in some
     index; its predicate depends on the element only; a reduction takes place below the shared loops
@@ -216,7 +307,7 @@ def one_point_an_element(state: ScheduleState, block: BlockRealize, write_buffer
     return None
 
 
-@requirement
+@_of_flat
 def loops_in_order(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
     """the loop of the overlap and the loops from there down to the readers are serial, and their domains do not depend
     on each other: the iteration before has run, and over the same other windows"""
@@ -238,7 +329,7 @@ def loops_in_order(state: ScheduleState, block: BlockRealize, write_buffer_index
     return None
 
 
-@requirement
+@_of_flat
 def inputs_stay(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
     """what the block reads has the same values in every iteration: each of these buffers is written by nobody in the
     scope, or by one complete or reduction block that reads nothing which it overwrites
@@ -270,10 +361,11 @@ def inputs_stay(state: ScheduleState, block: BlockRealize, write_buffer_index: i
     aka={"Halide": "fold_storage"}, past="rolls",
     requires=[
         writes_it, producer_of_temporary, meet_in_a_loop, overlapping_windows, one_point_an_element, loops_in_order,
-        inputs_stay,
+        inputs_stay, inputs_roll_again,
     ],
+    match=_flat,
 )  # fmt: skip
-def rolling_buffer(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> None:
+def rolling_buffer(state: ScheduleState, match: _Flat, block: BlockRealize, write_buffer_index: int) -> None:
     """Keep what neighbouring iterations share, and compute only what is new.
 
     before:
@@ -301,8 +393,18 @@ def rolling_buffer(state: ScheduleState, block: BlockRealize, write_buffer_index
 
     The buffer is folded along the dimension whose overlap belongs to the outermost loop; along the others it keeps its
     size, and what was computed before is skipped as well. Iterators that index the folded dimension become opaque:
-    their order matters now.
+    their order matters now. Buffers that the block reads may go round already.
     """
+    tree = state.home(block)
+    _roll(match.state, match.block, write_buffer_index)
+    _roll_again(match.state, match.behind)
+    if match.state is not state:
+        name = next(name for name, func in state.mod.items() if func is tree.func)
+        state.set_func(tree, match.state.mod[name])
+
+
+def _roll(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> None:
+    """Roll a buffer in a program where the requirements hold."""
     tree = state.home(block)
     scope = Scope.around(tree, block)
     region = block.block.writes[write_buffer_index]
@@ -312,7 +414,7 @@ def rolling_buffer(state: ScheduleState, block: BlockRealize, write_buffer_index
     fold = rolls[0]
     analyzer = state.analyzer(block)
     shape = tuple(const(fold.extent, d.dtype) if k == fold.dim else d for k, d in enumerate(buffer.shape))
-    folded = Buffer(buffer.name, shape, buffer.dtype, buffer.scope, align=buffer.align, device=buffer.device)
+    folded = replace_shape(buffer, shape)
     changes: dict[Stmt, Stmt | None] = {}
     for reader in scope.consumers(block):
         changes[reader] = _with_folded(reader, {buffer: (folded, fold)})

@@ -1,0 +1,147 @@
+"""Undoing rolling_buffer: a program in which the buffers that go round have all their elements again.
+
+The element x of such a buffer lies at x % size. The places of the program that say so are changed to x; whether that is
+the program that `rolling_buffer` began with shows when it rolls the buffers once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from ...arith import Analyzer
+from ...expr import (
+    OPAQUE,
+    SPATIAL,
+    Expr,
+    FloorMod,
+    IntImm,
+    Node,
+    Or,
+    Range,
+    Var,
+    const,
+    find,
+    free_vars,
+    replace,
+    rewrite,
+)
+from ..analysis.block_kinds import Scope
+from ..analysis.declared import declared_regions
+from ..conditions import all_of, conjuncts, is_const
+from ..nodes import BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, PrimFunc, Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A buffer that goes round in dimension `dim`, the block that writes it, and the buffer with all its elements."""
+
+    buffer: Buffer
+    dim: int
+    writer: BlockRealize
+    whole: Buffer
+
+
+def folds_before(scope: Scope, block: BlockRealize) -> list[Fold]:
+    """The buffers going round on which what a block computes depends; their writers in program order."""
+    folds: dict[Buffer, Fold | None] = {}
+    pending = list(scope.read(block))
+    while pending:
+        buffer = pending.pop()
+        if buffer not in folds and buffer in scope.allocated:
+            folds[buffer] = _fold_of(scope, buffer)
+            pending += [b for writer in scope.writers(buffer) for b in scope.read(writer)]
+    return sorted((f for f in folds.values() if f is not None), key=lambda f: scope.tree.order[f.writer])
+
+
+def _fold_of(scope: Scope, buffer: Buffer) -> Fold | None:
+    """How a buffer goes round: all its accesses have the remainder by its size in one dimension; None if none has."""
+    writers = scope.writers(buffer)
+    if len(writers) != 1 or all(it.kind != OPAQUE for it in writers[0].block.iter_vars):
+        return None
+    stores = [s for s in find(writers[0], BufferStore) if s.buffer is buffer]
+    accesses = [*stores, *(l for l in find(scope.realize, BufferLoad) if l.buffer is buffer)]
+    for dim, size in enumerate(buffer.shape):
+        if not all(_is_remainder(access.indices[dim], size) for access in accesses):
+            continue
+        analyzer = Analyzer.inside(*writers[0].block.iter_vars)
+        ends = [analyzer.bounds(_element(s.indices[dim]))[1] for s in stores]
+        constants = [bound for bound in ends if isinstance(bound, int)]
+        if len(constants) == len(ends):
+            shape = tuple(const(max(constants) + 1, d.dtype) if k == dim else d for k, d in enumerate(buffer.shape))
+            return Fold(buffer, dim, writers[0], replace_shape(buffer, shape))
+    return None
+
+
+def replace_shape(buffer: Buffer, shape: tuple[Expr, ...]) -> Buffer:
+    """A new buffer like another, of another shape."""
+    return Buffer(buffer.name, shape, buffer.dtype, buffer.scope, align=buffer.align, device=buffer.device)
+
+
+def _is_remainder(index: Expr, size: Expr) -> bool:
+    return isinstance(index, FloorMod) and isinstance(size, IntImm) and is_const(index.b, size.value)
+
+
+def _element(index: Expr) -> Expr:
+    return index.a if isinstance(index, FloorMod) else index
+
+
+def unfold(scope: Scope, folds: Collection[Fold]) -> PrimFunc:
+    """The function of the scope in which these buffers do not go round, and their writers compute all of a window."""
+    by_buffer = {fold.buffer: fold for fold in folds}
+    changes: dict[Stmt, Stmt | None] = {}
+    for realize in scope.blocks:
+        changed = _unfolded(realize, by_buffer)
+        if any(fold.writer is realize for fold in folds):
+            changed = replace(
+                changed, predicate=all_of([c for c in conjuncts(changed.predicate) if not isinstance(c, Or)])
+            )
+        if changed is not realize:
+            changes[realize] = changed
+    func: PrimFunc = scope.tree.rebuild(changes)
+    root = scope.realize.block
+    wholes = {fold.buffer: fold.whole for fold in folds}
+
+    def allocate(node: Node) -> Node | None:
+        if isinstance(node, BlockRealize) and node.block.id == root.id:
+            allocated = tuple(wholes.get(b, b) for b in node.block.alloc_buffers)
+            return replace(node, block=replace(node.block, alloc_buffers=allocated))
+        return None
+
+    unfolded: PrimFunc = rewrite(func, allocate)
+    return unfolded
+
+
+def _unfolded(realize: BlockRealize, folds: Mapping[Buffer, Fold]) -> BlockRealize:
+    """A block with its accesses of buffers going round in the whole ones, and the iterators in them spatial."""
+    free: set[Var] = set()
+
+    def change(node: Node) -> Node | None:
+        if isinstance(node, BufferLoad | BufferStore) and node.buffer in folds:
+            fold = folds[node.buffer]
+            free.update(free_vars(node.indices[fold.dim]))
+            indices = tuple(_element(i) if k == fold.dim else i for k, i in enumerate(node.indices))
+            return replace(node, buffer=fold.whole, indices=indices)
+        if isinstance(node, BufferRegion) and node.buffer in folds:
+            fold = folds[node.buffer]
+            starts = (_element(r.start) if k == fold.dim else r.start for k, r in enumerate(node.region))
+            box = tuple(Range(start, r.extent) for start, r in zip(starts, node.region, strict=True))
+            return replace(node, buffer=fold.whole, region=box)
+        return None
+
+    changed: BlockRealize = rewrite(realize, change)
+    if changed is realize:
+        return realize
+    kinds = tuple(
+        replace(it, kind=SPATIAL) if it.kind == OPAQUE and it.var in free else it for it in changed.block.iter_vars
+    )
+    block = replace(changed.block, iter_vars=kinds)
+    touched = {region.buffer: region for region in declared_regions(block)[0]}
+    dims = {fold.whole: fold.dim for fold in folds.values()}
+
+    def read(r: BufferRegion) -> BufferRegion:
+        # What went round was declared as the whole dimension.
+        went_round = r.buffer in dims and not is_const(r.region[dims[r.buffer]].extent, 1)
+        return touched.get(r.buffer, r) if went_round else r
+
+    return replace(changed, block=replace(block, reads=tuple(read(r) for r in block.reads)))
