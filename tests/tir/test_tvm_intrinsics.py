@@ -7,12 +7,13 @@ import importlib
 import pytest
 
 from minitvm import build, tir
-from minitvm.errors import Unsupported
+from minitvm.errors import InputError, Unsupported
 from minitvm.reference import check
 from minitvm.script import tir as T
 from minitvm.tir.schedule.analysis import get_tensorize_loop_mapping
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.schedule.transform import tile_with_tensor_intrin
+from minitvm.tir.tensor_intrin import cuda
 from minitvm.tir.tensor_intrin.cuda import get_wmma_intrin_group
 from minitvm.tir.tensor_intrin.dot_products import rows_by_vector
 from minitvm.tir.tensor_intrin.x86 import VNNI_DOT_16x4_INTRIN, dot_product_16x4_u8i8i32_desc
@@ -27,7 +28,9 @@ NAMES = [
         "rocm": "AMDGPU_SDOT4",
         "cuda": (
             "WMMA_SYNC_16x16x16_f16f16f32 WMMA_SYNC_16x16x16_s8s8s32_TRANS WMMA_LOAD_16x16x16_F16_A "
-            "WMMA_LOAD_16x16x16_S8_B_TRANS_DYN WMMA_FILL_16x16x16_S32 WMMA_STORE_16x16x16_F16_SHARED_DYN"
+            "WMMA_LOAD_16x16x16_S8_B_TRANS_DYN WMMA_FILL_16x16x16_S32 WMMA_STORE_16x16x16_F16_SHARED_DYN "
+            "LDMATRIX_f16_A_TRANS_DYN LDMATRIX_i8_B MMA_f16f16f16_TRANS_A_TRANS_B MMA_i8i8i32_TRANS_B "
+            "MMA_fill_16x16_i32 MMA_store_16x16_f32_shared_dyn"
         ),
     }.items()
     for name in names.split()
@@ -111,6 +114,74 @@ def test_a_product_by_fragments() -> None:
     sch.tensorize(tile, group["compute"])
     assert check(product, sch.mod["main"])
     verify_trace_roundtrip(sch, product)
+
+
+def warp_product(operands: str, sums: str, trans_a: bool, trans_b: bool, steps: int) -> tir.PrimFunc:
+    """A product of 32 x 16 x 2 * steps."""
+    depth, zero = 2 * steps, tir.const(0, sums)
+
+    @T.prim_func
+    def func(
+        A: T.Buffer((depth, 32) if trans_a else (32, depth), operands),
+        B: T.Buffer((16, depth) if trans_b else (depth, 16), operands),
+        C: T.Buffer((32, 16), sums),
+    ):
+        for i, j, k in T.grid(32, 16, depth):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = zero
+                a0, a1 = T.meta_var((vk, vi) if trans_a else (vi, vk))
+                b0, b1 = T.meta_var((vj, vk) if trans_b else (vk, vj))
+                C[vi, vj] = C[vi, vj] + T.Cast(sums, A[a0, a1]) * T.Cast(sums, B[b0, b1])
+
+    return func
+
+
+@pytest.mark.parametrize(
+    ("operands", "sums", "trans_a", "trans_b"),
+    [("float16", "float32", False, True), ("float16", "float32", True, False), ("int8", "int32", False, False)],
+)
+def test_a_product_by_fragments_of_a_warp(operands: str, sums: str, trans_a: bool, trans_b: bool) -> None:
+    """`transform_layout` gives fragments the form that the hardware has, and the instructions fit."""
+    steps = 16 if operands == "float16" else 32
+    columns = ((steps, 16), cuda.shared_32x16_to_ldmatrix_32x16_layout)
+    rows = ((16, steps), cuda.shared_16x32_to_ldmatrix_32x16_layout)
+    square = ((16, 16), cuda.shared_16x16_to_ldmatrix_32x8_layout)
+    layouts = (square, square) if steps == 16 else (rows, rows if trans_b else columns)
+    group = cuda.get_mma_intrin_group("shared", "global", operands, sums, trans_a, trans_b, False)
+    func = warp_product(operands, sums, trans_a, trans_b, steps)
+    sch = tir.Schedule(func)
+    block = sch.get_block("C")
+
+    def placed(layout):
+        (height, width), place = layout
+        return lambda i, j: (i // height, j // width, *place(i % height, j % width))
+
+    (_, inner), (outer, column), (step, k) = (
+        sch.split(loop, [None, size]) for loop, size in zip(sch.get_loops(block), (16, 16, steps), strict=True)
+    )
+    sch.reorder(outer, step, inner, column, k)
+    for which, part in enumerate(("load_a", "load_b")):
+        sch.compute_at(sch.cache_read(block, which, "shared"), step)
+        fragment = sch.cache_read(block, which, "warp")
+        sch.transform_layout(fragment, ("write", 0), placed(layouts[which]))
+        sch.tensorize(sch.get_loops(fragment)[-2], group[part])
+    result = sch.cache_write(block, 0, "warp")
+    sch.reverse_compute_at(result, outer)
+    sch.transform_layout(block, ("write", 0), placed(square))
+    start = sch.decompose_reduction(block, step)
+    sch.tensorize(sch.get_loops(start)[-2], group["init"])
+    sch.tensorize(sch.get_loops(result)[-2], group["store"])
+    sch.tensorize(inner, group["compute"])
+    assert check(func, sch.mod["main"], shrink=False)
+    verify_trace_roundtrip(sch, func)
+
+
+@pytest.mark.parametrize("name", ["mma_ldmatrix_e4m3_a", "wmma_sync_8x8x32_s4s4s32_trans"])
+def test_instructions_of_dtypes_that_are_absent_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match="TVM has one of (int4|float8_e4m3fn), and there is no such dtype here"):
+        tir.TensorIntrin.get(name)
 
 
 def test_a_description_needs_an_instruction_or_an_implementation() -> None:

@@ -16,8 +16,8 @@ language of a code generator (`codegen.emitter.Emitter.dialect`); it is a functi
 without a spelling refuses the instruction by name.
 
 The intrinsics of this package, `cpu.py`, `tiles.py`, `tensor_cores.py`, `warpgroups.py` and `accelerator.py`, are known
-by their names without being imported. So are those of TVM in `dot_products.py` and `wmma.py`; `x86.py`, `arm_cpu.py`,
-`hexagon.py`, `rocm.py`, `cuda.py` and `dot_product_common.py` have TVM's constants for their names.
+by their names without being imported. So are those of TVM in `dot_products.py`, `wmma.py` and `mma.py`; `x86.py`,
+`arm_cpu.py`, `hexagon.py`, `rocm.py`, `cuda.py` and `dot_product_common.py` have TVM's constants for their names.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class TensorIntrin:
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
         """The intrinsic of a name; raises `InputError` with the nearest names, or returns None if `allow_missing`."""
         if name not in TensorIntrin.KNOWN:
-            from . import accelerator, cpu, dot_products, tensor_cores, tiles, warpgroups, wmma
+            from . import accelerator, cpu, dot_products, mma, tensor_cores, tiles, warpgroups, wmma
 
             cpu.register_all()
             tensor_cores.register_all()
@@ -105,8 +105,10 @@ class TensorIntrin:
             accelerator.register_named(name)
             dot_products.register_named(name)
             wmma.register_named(name)
+            mma.register_named(name)
         if name in TensorIntrin.KNOWN or allow_missing:
             return TensorIntrin.KNOWN.get(name)
+        mma.require_dtypes(name)
         raise InputError(f"no tensor intrinsic {name!r}; {nearest(name, list(TensorIntrin.KNOWN))}")
 
     def __repr__(self) -> str:
