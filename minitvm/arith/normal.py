@@ -214,6 +214,12 @@ class Normalizer:
         if inner.is_const:
             return Affine({}, fold.wrap(inner.const, e.dtype))
         narrows = e.dtype.bits < source.bits
+        if not narrows and len(inner.terms) == 1 and not inner.const and not any(map(_has_data, inner.terms)):
+            # A product of indices does not overflow: what is cast is in the range of its own dtype.
+            ((term, factor),) = inner.terms.items()
+            if isinstance(term, Atom) and factor > 0:
+                low, high = _LIMITS[source]
+                self.domain.narrow(term, (-(-low // factor), high // factor))
         return self._opaque(e) if narrows and not self._fits(inner, _LIMITS[e.dtype]) else inner
 
     def _fits(self, x: Affine, limits: Interval) -> bool:

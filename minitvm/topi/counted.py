@@ -48,7 +48,7 @@ def argwhere(x: Tensor) -> list[Tensor]:
     if x.ndim == 0:
         raise InputError("argwhere: a tensor without dimensions has no indices")
     total = product(dims(x))
-    flat = reshape(x, newshape=(total,))
+    flat = reshape(x, newshape=(total,), allowzero=True)
     places, count = te.extern_primfunc([flat], zeroed(_find(flat.shape[0], dims(x), str(x.dtype)), (1,)))
     return [places, _number(count)]
 

@@ -156,7 +156,7 @@ def _refold(indices: list[Any], shape: list[Dim], extents: list[Dim]) -> list[An
 
 def batch_flatten(x: Tensor) -> Tensor:
     """All axes after the first joined into one."""
-    return reshape(x, newshape=(dims(x)[0], product(dims(x)[1:])))
+    return reshape(x, newshape=(dims(x)[0], product(dims(x)[1:])), allowzero=True)
 
 
 def transpose(x: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:

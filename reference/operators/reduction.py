@@ -126,9 +126,11 @@ def _arg(x: np.ndarray, axis: Any, keepdims: bool, last: bool, dtype: str, large
     axes = axes_of(axis, x.ndim)
     kept = [a for a in range(x.ndim) if a not in axes]
     rows = np.transpose(x, [*kept, *axes]).reshape([x.shape[a] for a in kept] + [math.prod(x.shape[a] for a in axes)])
+    shape = [1 if a in axes else d for a, d in enumerate(x.shape)]
+    if 0 in shape:  # nothing is searched
+        return np.zeros(shape if keepdims else [x.shape[a] for a in kept], dtype)
     search = np.argmax if largest else np.argmin
     places = rows.shape[-1] - 1 - search(rows[..., ::-1], axis=-1) if last else search(rows, axis=-1)
-    shape = [1 if a in axes else d for a, d in enumerate(x.shape)]
     return np.asarray(places).reshape(shape if keepdims else [x.shape[a] for a in kept]).astype(dtype)
 
 

@@ -46,6 +46,8 @@ def _folded(item: OpNode, arrays: dict[Value, np.ndarray], evaluate: Evaluate | 
     operator = registry.get(item.op)
     if not all(value.is_static for value in item.outputs) or any(True for _ in item.symbols()):
         return None
+    if all(0 in value.shape for value in item.outputs):
+        return [np.zeros([int(d) for d in value.shape], value.dtype.numpy) for value in item.outputs]  # type: ignore[arg-type]
     if operator.fold_types is not None:
         array = operator.fold_types(*((v.shape, v.dtype) for v in item.inputs), **item.attrs)
         return None if array.dtype == object else [array]

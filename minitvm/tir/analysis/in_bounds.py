@@ -198,6 +198,8 @@ class _Walk:
         self.expr(s.start)
         self.expr(s.extent)
         domain = Range(self.resolve(s.start), self.resolve(s.extent))
+        if isinstance(domain.extent, IntImm) and domain.extent.value <= 0:
+            return  # without an iteration
         self.forget(touched_writes(s.body))
         with self.analyzer.constraint():
             self.analyzer.bind(s.var, domain)

@@ -74,7 +74,10 @@ class SizeCondition:
 
 
 def condition_of(access: Unshown, sizes: Iterable[Var]) -> SizeCondition | None:
-    """A condition on sizes under which an access is inside; None if data decide the index, or no end of it is known."""
+    """A condition on sizes under which an access is inside; None if data decide the index, or no end of it is known.
+
+    Nothing is inside of an axis without elements: only idle loops make the access right.
+    """
     ends = _Sizes(frozenset(sizes), access)
     condition = access.condition
     assert isinstance(condition, GE | LT)
@@ -85,6 +88,8 @@ def condition_of(access: Unshown, sizes: Iterable[Var]) -> SizeCondition | None:
         inside = None if low is None or other_high is None else GE(low, other_high)
     else:
         inside = None if high is None or other_low is None else LT(high, other_low)
+    if is_const(access.buffer.shape[access.axis], 0):
+        inside = const(False)
     if inside is None:
         return None
     simple = ends.analyzer.simplify

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .... import te
-from ....expr import LE, Expr, SizeVar, as_expr, match
+from ....expr import LE, Expr, as_expr, match
 from ....graph.nodes import Dim
 from ....topi.shapes import axis_of, product, simple
 from ...operand import Operand
@@ -19,9 +19,11 @@ from .data_axes import spread
 _LOWEST = float(np.finfo(np.float32).min)
 
 
-def _counted(n: NodeContext, found: Sequence[Operand], name: str) -> tuple[Operand, SizeVar]:
+def _counted(n: NodeContext, found: Sequence[Operand], name: str) -> tuple[Operand, Dim]:
     """The first `count` rows, and the size that counts them."""
     places, count = found
+    if 0 in places.shape[:1]:
+        return places, 0
     size = n.bound(count, places.shape[0], name)
     return n.op("leading", places, size=size), size
 
@@ -66,7 +68,12 @@ def unique(n: NodeContext) -> Any:
         rows = n.reshape(front, (x.shape[axis], product([d for a, d in enumerate(x.shape) if a != axis])))
     first, inverse, counts, number = n.op("unique", rows, sorted=order)
     places, size = _counted(n, (first, number), "different")
-    return [n.op("take", x, places, axis=axis), places, inverse, n.op("leading", counts, size=size)]
+    return [
+        n.op("take", x, places, axis=axis),
+        places,
+        inverse,
+        counts if size == 0 else n.op("leading", counts, size=size),
+    ]
 
 
 @converter("TopK", since=10)

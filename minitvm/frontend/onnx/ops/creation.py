@@ -133,6 +133,7 @@ def one_hot(n: NodeContext) -> Any:
     wrapped = n.op("where", n.op("less", whole, 0), n.op("add", whole, n.number(depth)), whole)
     wide = n.reshape(wrapped, (*indices.shape[:axis], 1, *indices.shape[axis:]))
     hit = n.op("equal", wide, n.numbers(depth, axis, indices.ndim + 1))
+    values = n.fit(values, (2,), "the values")
     off, on = (n.part(values, 0, k, k + 1) for k in (0, 1))
     return n.op("where", hit, on, off)
 

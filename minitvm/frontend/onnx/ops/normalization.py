@@ -53,6 +53,8 @@ def hardmax(n: NodeContext) -> Any:
 def _hardmax(n: NodeContext, x: Operand, axis: int) -> Operand:
     """1 at the first largest element, 0 elsewhere."""
     axis = axis_of(axis, x.ndim)
+    if 0 in x.shape:
+        return x
     best = n.op("argmax", x, axis=axis, keepdims=True)
     hot: Operand = n.cast(n.op("equal", n.numbers(x.shape[axis], axis, x.ndim), n.cast(best, "int64")), x.dtype)
     return hot

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from .... import te
 from ....graph.nodes import Dim
 from ....topi.shapes import product, simple
 from ...operand import Operand
@@ -44,6 +45,17 @@ class _Windows:
             f"nn.{reduction}_pool{x.ndim - 2}d", x, **asdict(replace(self, padding=padding)), **attrs
         )
         return pooled
+
+    def with_last_filled(self, counts: Sequence[Dim], extents: Sequence[Dim]) -> _Windows:
+        """The same number of windows, `counts`, where padding reaches to the end of the last one."""
+        rank = len(counts)
+        after: list[Dim] = []
+        for a, (count, extent) in enumerate(zip(counts, extents, strict=True)):
+            reach = (count - 1) * self.strides[a] + (self.pool_size[a] - 1) * self.dilation[a] + 1
+            more, declared = simple(reach - extent - self.padding[a]), self.padding[rank + a]
+            both = isinstance(more, int) and isinstance(declared, int)
+            after.append(max(more, declared) if both else simple(te.maximum(more, declared)))
+        return replace(self, padding=(*self.padding[:rank], *after), ceil_mode=False)
 
 
 def _lowest(x: Operand) -> float:
@@ -154,10 +166,10 @@ def lp_pool(n: NodeContext) -> Any:
     p = n.attr("p", 2)
     x, windows = n[0], _Windows.of(n)
     if windows.ceil_mode:
-        n.refuse_attribute("ceil_mode")
+        windows = windows.with_last_filled(windows.pooled(n, "max", x, 0.0).shape[2:], x.shape[2:])
     size_of = n.op("abs", x)
     powers = size_of if p == 1 else n.op("multiply", x, x) if p == 2 else n.op("power", size_of, float(p))
-    mean = windows.pooled(n, "avg", powers, count_include_pad=True)
+    mean = windows.pooled(n, "avg", powers, 0.0, count_include_pad=True)
     total = n.op("multiply", mean, float(math.prod(windows.pool_size)))
     if p <= 2:
         return total if p == 1 else n.op("sqrt", total)
