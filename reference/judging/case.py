@@ -55,7 +55,7 @@ class Facts:
     before: Program
     after: Program
     dimensions: frozenset[str]
-    runs_left: int = 120  # of searches that run the programs (`inputs.nearing`), and the steps of these
+    runs_left: int = 160  # of searches that run the programs (`inputs.nearing`), and the steps of these
     steps_left: int = 60_000
 
     @cached_property

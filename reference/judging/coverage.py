@@ -30,17 +30,21 @@ _ORDERS = (x.LT, x.LE, x.GT, x.GE)
 _COMPARISONS = (x.LT, x.LE, x.GT, x.GE, x.EQ, x.NE)
 BOTH = 3  # both sides were taken
 EQUAL = 4  # the two operands of an order were equal
+BELOW, ABOVE = 1, 2  # a dividend was a multiple of its constant divisor, below zero and above
+_DIVISIONS = (x.Div, x.Mod, x.FloorDiv, x.FloorMod)
 
 
 class Coverage:
     """For each comparison and clip that was evaluated, the sides that it took: bits, 1 for no, 2 for yes.
 
     A comparison takes a side by its result, a maximum or minimum by whether its constant is the result. While it is
-    `measured`, each run also tells how near the operands came to each other, and whether they were equal.
+    `measured`, each run also tells how near the operands came to each other, and whether they were equal; and of an
+    integer that is divided by a constant, or shifted, how far it was from a multiple, and whether it was one.
     """
 
     def __init__(self) -> None:
         self.sides: dict[x.Expr, int] = {}
+        self.multiples: dict[x.Expr, int] = {}  # of divisions: bits, BELOW and ABOVE
         self.gaps: dict[x.Expr, float] | None = None
 
     @contextmanager
@@ -60,13 +64,38 @@ class Coverage:
         if mask is not None:
             shape = np.broadcast_shapes(apart.shape, np.shape(mask))
             apart = np.broadcast_to(apart, shape)[np.broadcast_to(mask, shape)]
-        apart = apart[np.isfinite(apart)]
-        if apart.size:
-            least = float(apart.flat[np.abs(apart).argmin()])
-            if abs(least) <= abs(self.gaps.get(site, math.inf)):
-                self.gaps[site] = least
-            if least == 0.0 and isinstance(site, _ORDERS):
-                self.sides[site] |= EQUAL
+        least = self._nearest(site, apart[np.isfinite(apart)])
+        if least == 0.0 and isinstance(site, _ORDERS):
+            self.sides[site] |= EQUAL
+
+    def measure_multiple(self, site: x.Expr, dividend: Value, divisor: int, mask: Any) -> None:
+        """Note how far dividends are from multiples of a divisor, 0 left out, at the points of a mask."""
+        values = np.atleast_1d(np.asarray(dividend, np.int64))
+        if mask is not None:
+            shape = np.broadcast_shapes(values.shape, np.shape(mask))
+            values = np.broadcast_to(values, shape)[np.broadcast_to(mask, shape)]
+        multiples = (values + divisor // 2) // divisor
+        apart = values - np.where(multiples == 0, np.where(values < 0, -1, 1), multiples) * divisor
+        self._nearest(site, apart)
+        exact = values[apart == 0]
+        self.multiples[site] |= (BELOW if (exact < 0).any() else 0) | (ABOVE if (exact > 0).any() else 0)
+
+    def _nearest(self, site: x.Expr, apart: np.ndarray) -> float | None:
+        assert self.gaps is not None
+        if not apart.size:
+            return None
+        least = float(apart.flat[np.abs(apart).argmin()])
+        if abs(least) <= abs(self.gaps.get(site, math.inf)):
+            self.gaps[site] = least
+        return least
+
+    def taken(self, site: x.Expr) -> int:
+        """The bits of a comparison, clip or division."""
+        return self.multiples[site] if site in self.multiples else self.sides[site]
+
+    def open_divisions(self) -> list[Any]:
+        """The divisions of which no dividend was a multiple below zero, or none was above."""
+        return [site for site, sides in self.multiples.items() if sides != BOTH]
 
     def open_sites(self, equality: bool) -> list[Any]:
         """The comparisons and clips of which a side was not taken; with `equality` also those that met no equality."""
@@ -90,6 +119,7 @@ class Coverage:
     def forget(self) -> None:
         """Begin anew: nothing was taken."""
         self.sides.update(dict.fromkeys(self.sides, 0))
+        self.multiples = {site: _no_multiple(site) for site in self.multiples}
 
     @property
     def complete(self) -> bool:
@@ -158,6 +188,44 @@ class Watching(GridCompiler):
             return result
 
         return evaluate
+
+    def _operation(self, e: x.BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
+        return super()._operation(e, self._dividend(e, a), b)
+
+    def _function(self, e: x.Call, args: list[Evaluate]) -> Evaluate:
+        return super()._function(e, [self._dividend(e, args[0]), *args[1:]] if args else args)
+
+    def _dividend(self, e: Any, value: Evaluate) -> Evaluate:
+        divisor = _divisor(e)
+        if not divisor:
+            return value
+        coverage = self.coverage
+        coverage.multiples.setdefault(e, _no_multiple(e))
+
+        def evaluate(env: Environment) -> Value:
+            result = value(env)
+            if coverage.gaps is not None:
+                coverage.measure_multiple(e, result, divisor, env[MASK])
+            return result
+
+        return evaluate
+
+
+def _divisor(e: Any) -> int:
+    """The constant of at least 2 by which an operation divides an integer of data; 0 for any other."""
+    if isinstance(e, x.Call) and e.op == "shift_right":
+        dividend, amount = e.args
+        divisor = 1 << amount.value if isinstance(amount, x.IntImm) and 0 <= amount.value < 62 else 0
+    elif isinstance(e, _DIVISIONS):
+        dividend, divisor = e.a, e.b.value if isinstance(e.b, x.IntImm) else 0
+    else:
+        return 0
+    return divisor if divisor > 1 and dividend.dtype.is_int and dividend.dtype.lanes == 1 and _reads(dividend) else 0
+
+
+def _no_multiple(e: Any) -> int:
+    """The bits of a division before any run: an unsigned number is never below zero."""
+    return BELOW if e.dtype.kind == "uint" else 0
 
 
 def _clipping(e: Any) -> Callable[[Value, Value], Value]:

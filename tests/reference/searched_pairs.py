@@ -1,9 +1,9 @@
 """Small programs that differ only at inputs which a search has to find, and others that look as if they did.
 
 `size_constants` differ at sizes of any magnitude, `bytes_of_tables` at few of 256 values, `sums` where many terms meet
-a number, `products` where several equations hold, `shifts` below zero, `loops` where a `while` runs long, `moments`
-where digits cancel, `overflows` near the largest floats, `extremes` in rows of the ends of a dtype, `classes` at NaN
-and infinities. The pairs are told by name, like those of `fooled_pairs`.
+a number, `products` where several equations hold, `shifts` below zero, `loops` where a `while` runs long, `walks` where
+small integers decide how far it runs, `moments` where digits cancel, `overflows` near the largest floats, `extremes` in
+rows of the ends of a dtype, `classes` at NaN and infinities. The pairs are told by name, like those of `fooled_pairs`.
 """
 
 from __future__ import annotations
@@ -64,11 +64,18 @@ def tiled(predicate: str, tile: int) -> PrimFunc:
 def size_constants() -> Iterator[Pair]:
     conditions = (
         *("n > 1500", "n == 777", "n % 97 == 5", "n // 3 == 700", "n * 2 > 5001", "4000 < n", "n % 100003 == 77777"),
+        *("(n & (n - 1)) == 0 and n > 16", "(n >> 5) == 3", "(n ^ 5) == 8", "n % 7 == 0 and n % 11 == 0 and n > 0"),
         *("i > 1200", "i == 1999", "i // 128 == 9", "i % 512 == 511", "i == n - 1 and n % 64 == 63"),
     )
     for condition in conditions:
         yield condition, sized("A[i]"), sized(f"T.if_then_else({condition}, {F}(0), A[i])")
-    for condition in ("m > 1000", "n == 1777", "j % 509 == 508", "m - n > 700", "T.max(n, m) > 3333"):
+    of_two = (
+        "n > 100 and m > 100",
+        "i * 7 == j * 3 and i > 0",
+        "n == 2 * m and n > 20",
+        "n % m == 0 and n > m and m > 3",
+    )
+    for condition in ("m > 1000", "n == 1777", "j % 509 == 508", "m - n > 700", "T.max(n, m) > 3333", *of_two):
         yield condition, matrix("n < 0"), matrix(condition)
     yield "a clip of an index", sized("A[T.min(i, 3000)]"), sized("T.if_then_else(i > 3000, A[2999], A[i])")
     yield "a tile", tiled("o * 2000 + k < n", 2000), tiled("o * 2000 + k < n - 1", 2000)
@@ -111,6 +118,12 @@ def total(n: int, result: str, dtype: str = "int32", term: str = "A[i]") -> Prim
 
 
 def sums() -> Iterator[Pair]:
+    for by in (64, 1024):
+        half = by // 2
+        up, away = f"(S[0] + {half}) // {by}", f"0 - ({half} - S[0]) // {by}"
+        away = f"T.Select(S[0] < 0, {away}, {up})"
+        yield f"a sum rounded by {by}", total(200, up), total(200, away)
+        yield f"a sum of multiples rounded by {by}", total(40, up, term="A[i] * 3"), total(40, away, term="A[i] * 3")
     for dtype in ("int32", "float32"):
         for condition in ("S[0] == T.{0}(7777)", "S[0] > T.{0}(4000) and S[0] < T.{0}(4005)"):
             chosen = f"T.Select({condition.format(dtype)}, T.{dtype}(0), S[0])"
@@ -205,6 +218,38 @@ def loops() -> Iterator[Pair]:
     yield "halves of floats", floats[0], floats[1]
     yield "digits", loop("X[0] > 9", "X[0] // 10", "K[0]"), loop("X[0] > 9 and K[0] < 6", "X[0] // 10", "K[0]")
     yield "Euclid", euclid(""), euclid(" and K[0] < 6")
+
+
+def walk(condition: str) -> PrimFunc:
+    """How far a walk along a row of integers gets while a condition on its element `A[at]` holds."""
+    text = f"""
+        K = T.alloc_buffer((1,), "int32")
+        K[0] = 0
+        while K[0] < 8 and {condition.replace("at", "T.min(K[0], 7)")}:
+            K[0] = K[0] + 1
+        B[0] = K[0]
+        """
+    return function(text, f"{buffer('A', '9,', 'int32')}, {buffer('B', '1,', 'int32')}")
+
+
+def counted(value: str) -> PrimFunc:
+    """The sums of as many values as a row of integers says."""
+    text = f"""
+        for i in range(4):
+            C[i] = {F}(0)
+            for j in range(T.min(T.max(J[i], 0), 8)):
+                C[i] = C[i] + {value}
+        """
+    return function(text, f"{buffer('A', '8,')}, {buffer('J', '4,', 'int32')}, {buffer('C', '4,')}")
+
+
+def walks() -> Iterator[Pair]:
+    """Programs that differ where small integers, which say how often a loop runs, lie in a pattern."""
+    yield "ascending", walk("A[at] <= A[at + 1]"), walk("A[at] < A[at + 1]")
+    yield "a run", walk("A[at] == A[0]"), walk("(A[at] == A[0] or K[0] == 3)")
+    yield "a gap", walk("A[at] > 0"), walk("(A[at] > 0 or A[at + 1] > 0)")
+    yield "all alike", counted("A[j]"), counted(f"T.if_then_else(J[0] == J[3], {F}(0), A[j])")
+    yield "a constant", counted("A[j]"), counted(f"T.if_then_else(J[i] == 5 and j == 2, {F}(0), A[j])")
 
 
 def moments(value: str, n: int) -> PrimFunc:
@@ -340,5 +385,6 @@ def equal() -> Iterator[Pair]:
 
 DIFFERENT_FAMILIES = {
     "sizes": size_constants, "bytes": bytes_of_tables, "sums": sums, "equations": products, "shifts": shifts,
-    "loops": loops, "cancelling": cancelling, "overflows": overflows, "extremes": extremes, "classes": classes,
+    "loops": loops, "walks": walks, "cancelling": cancelling, "overflows": overflows, "extremes": extremes,
+    "classes": classes,
 }  # fmt: skip

@@ -1,15 +1,18 @@
 """Inputs found by running: a comparison that always goes one way is brought to its other side, step by step.
 
 Where values have no formula (a sum of many terms, a `while`), the programs tell how far the two sides of a comparison
-are apart (`judging.coverage`). One argument at a time is moved: all elements by one step, which gives a slope; then by
-as much as the slope asks for, and by single elements for the rest, so that a sum of integers is met exactly. Where a
-step changes nothing, the argument is doubled. An integer that decides a `while` also takes numbers on which loops run
-long: powers of two, Fibonacci numbers (Euclid's algorithm), long sequences of Collatz.
+are apart, and how far an integer is from a multiple of a constant by which it is divided (`judging.coverage`). One
+argument at a time is moved: all elements by one step, which gives a slope; then by as much as the slope asks for, and
+by single elements for the rest, so that a sum of integers is met exactly. Where a step changes nothing, the argument is
+doubled. An integer that decides a `while` also takes numbers on which loops run long: powers of two, Fibonacci numbers
+(Euclid's algorithm), long sequences of Collatz. All integers that may decide how often a loop runs take small numbers
+in patterns (`redrawn`); other variations leave them alone, because a loop over large numbers would not end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +23,7 @@ from minitvm.errors import ExecutionError, Unsupported
 from ...meaning.steps import limited, taken
 from ..coverage import BOTH, EQUAL, Coverage
 from ..programs import Program, execute
-from .arguments import copies
+from .arguments import copies, random_inputs
 from .endings import RUN, deciding
 from .preimages import Preimages
 
@@ -28,10 +31,14 @@ if TYPE_CHECKING:
     from ..case import Case
 
 SITES = 8  # of one program
+DIVISIONS = 2  # of one program
 MOVED = 3  # arguments for one comparison
 ROUNDS = 3  # of slopes
 DOUBLINGS = 62
 SCALES = (8, 128, -8, -128, 1 << 12, -(1 << 12))  # of arguments, where a comparison is not evaluated otherwise
+REDRAWN = 3  # times that integers which may decide how often a loop runs are drawn anew
+SCALE_OF_DIVISION = 4  # of an argument that is to make a dividend a multiple, with room to move
+LARGEST_MARK = 256  # the constants of programs up to which such integers go
 LADDER = (27, 97, 703, 871, 6171, 77031, 837799)  # n on which 3 n + 1 goes on for long
 
 
@@ -46,7 +53,7 @@ class Nearing:
         self.case, self.inputs, self.whole = case, inputs, whole
 
     def found(self) -> Iterator[list[Any]]:
-        """Inputs at which a comparison takes a side, or meets equality, for the first time."""
+        """Inputs at which a dividend is a multiple, a comparison takes a side, or meets equality for the first time."""
         programs = (self.case.before, self.case.after)
         try:
             for program, coverage in zip(programs, self.case.facts.coverages, strict=True):
@@ -56,12 +63,17 @@ class Nearing:
 
     def _of(self, program: Program, coverage: Coverage) -> Iterator[list[Any]]:
         back = Preimages(program)
-        for site in coverage.open_sites(equality=self.case.elements is None)[:SITES]:
-            places = [k for k in sorted(back.reach(site.a) | back.reach(site.b)) if self._may_move(k)]
+        has_formulas = self.case.elements is not None
+        comparisons = coverage.open_sites(equality=not has_formulas)[:SITES]
+        for site in (*([] if has_formulas else coverage.open_divisions()[:DIVISIONS]), *comparisons):
+            operands = site.args if isinstance(site, x.Call) else (site.a, site.b)
+            reached = frozenset().union(*map(back.reach, operands))
+            places = [k for k in sorted(reached) if self._may_move(k)]
             for k in places[:MOVED]:
                 search = _Towards(self, program, coverage, site, k)
-                for start in self._starts(k):
-                    if search.run(start):
+                others = [p for p in places if p != k]
+                for start in self._starts_of_division(k, others) if search.divides else self._starts(k):
+                    if search.run(start) and (search.done or not search.divides):
                         break
                 yield from search.reached
                 if search.done:
@@ -70,12 +82,19 @@ class Nearing:
     def _starts(self, place: int) -> Iterator[list[Any]]:
         """The inputs, and others of which an argument has larger numbers, where these do not get to a comparison."""
         yield list(self.inputs)
-        old = self.inputs[place]
+        yield from (self._scaled(self.inputs, place, scale) for scale in SCALES)
+
+    def _starts_of_division(self, place: int, others: Sequence[int]) -> Iterator[list[Any]]:
+        """An argument below zero, then above; the others are 1, so that elements of sums of products count alike."""
+        start = [np.ones_like(a) if k in others else a for k, a in enumerate(self.inputs)]
+        signs = (1,) if self.case.parameters[place].dtype.kind == "uint" else (-1, 1)
+        yield from (self._scaled(start, place, sign * SCALE_OF_DIVISION) for sign in signs)
+
+    def _scaled(self, inputs: Sequence[Any], place: int, scale: int) -> list[Any]:
+        old = inputs[place]
         dtype = self.case.parameters[place].dtype
-        for scale in SCALES:
-            values = np.clip(np.abs(np.asarray(old, np.float64)) * scale, *_limits(dtype)).astype(dtype.numpy)
-            new = values if isinstance(old, np.ndarray) else values[()]
-            yield [*self.inputs[:place], new, *self.inputs[place + 1 :]]
+        values = np.clip(np.abs(np.asarray(old, np.float64)) * scale, *_limits(dtype)).astype(dtype.numpy)
+        return [*inputs[:place], values if isinstance(old, np.ndarray) else values[()], *inputs[place + 1 :]]
 
     def _may_move(self, place: int) -> bool:
         p = self.case.parameters[place]
@@ -107,13 +126,17 @@ class _Towards:
     def __init__(self, search: Nearing, program: Program, coverage: Coverage, site: x.Expr, place: int) -> None:
         self.search, self.program, self.coverage, self.site, self.place = search, program, coverage, site, place
         self.dtype = search.case.parameters[place].dtype
-        self.goal = EQUAL if coverage.sides[site] & BOTH == BOTH else BOTH
+        self.divides = site in coverage.multiples
+        self.goal = EQUAL if not self.divides and coverage.sides[site] & BOTH == BOTH else BOTH
         self.reached: list[list[Any]] = []  # inputs at which the comparison did something new
 
     @property
     def done(self) -> bool:
-        """Whether the comparison took both sides, or its operands were equal if it had taken these before."""
-        return self.coverage.sides[self.site] & self.goal == self.goal
+        """Whether the comparison took both sides, or its operands were equal if it had taken these before.
+
+        A division is done if there were multiples below and above zero.
+        """
+        return self.coverage.taken(self.site) & self.goal == self.goal
 
     def run(self, inputs: list[Any]) -> bool:
         """Move the argument until the comparison is done; whether it was evaluated at all on these inputs."""
@@ -128,16 +151,16 @@ class _Towards:
             if self.done or not slope:
                 break
             here = self._stepped(here, gap, slope)
-            if self.done:
+            if self.done or self.divides:
                 break
-        if not self.done:
+        if not self.done and not self.divides:
             self._doubled(inputs)
         return True
 
     def _gap(self, inputs: list[Any]) -> float | None:
-        before = self.coverage.sides[self.site]
+        before = self.coverage.taken(self.site)
         gap = self.search.gap(self.program, self.coverage, self.site, inputs)
-        if self.coverage.sides[self.site] != before:
+        if self.coverage.taken(self.site) != before:
             self.reached.append(inputs)
         return gap
 
@@ -219,6 +242,53 @@ def ladders(case: Case, inputs: Sequence[Any]) -> Iterator[list[Any]]:
                 args[k] = array.reshape(np.shape(old)) if isinstance(old, np.ndarray) else array[0]
             yield args
             case.facts.steps_left -= taken() - start
+
+
+def redrawn(case: Case, inputs: Sequence[Any]) -> Iterator[list[Any]]:
+    """Small numbers in patterns for the integers that may decide how often a loop runs: no variation moves these."""
+    places = [k for k, p in enumerate(case.parameters) if p.name in case.facts.withheld and p.name not in case.sizes]
+    places = [k for k in places if case.parameters[k].is_input and not case.parameters[k].dtype.is_bool]
+    if not places:
+        return
+    rng = np.random.default_rng((case.seed, 0x2ED2))
+    drawn = [random_inputs(case.before, case.seed + 1 + k, case.sizes) for k in range(REDRAWN)]
+    yield from ([one[k] if k in places else a for k, a in enumerate(inputs)] for one in drawn)
+    marks = sorted(int(v) for v in case.facts.landmarks if v.denominator == 1 and abs(v) <= LARGEST_MARK)
+    patterns = list(_patterns(rng))
+    if marks:
+        patterns += [partial(_among, rng, marks)] * REDRAWN
+    for pattern in patterns:
+        args = list(inputs)
+        for k in places:
+            old, dtype = inputs[k], case.parameters[k].dtype
+            values = np.asarray(pattern(np.size(old)))
+            values = (np.abs(values) if dtype.kind == "uint" else values).astype(dtype.numpy).reshape(np.shape(old))
+            args[k] = values if isinstance(old, np.ndarray) else values[()]
+        yield args
+
+
+def _patterns(rng: np.random.Generator) -> Iterator[Callable[[int], Any]]:
+    """Ways to fill n places: alike, alike but one, in runs, ascending with ties, of few numbers."""
+    for value in (0, 1, 3):
+        yield partial(np.full, fill_value=value)
+    for usual, other in ((1, 0), (1, -1), (2, 3)):
+        yield partial(_but_one, rng, usual, other)
+    for _ in range(REDRAWN):
+        yield lambda n: np.sort(rng.integers(0, 4, n))
+        yield lambda n: np.repeat(rng.integers(1, 4, n), rng.integers(1, 4, n))[:n]
+    for few in ((0, 1), (0, 1), (1, 2), (1, 2), (-1, 0, 1), (-1, 0, 1)):
+        yield partial(rng.choice, few)
+
+
+def _among(rng: np.random.Generator, marks: Sequence[int], n: int) -> np.ndarray:
+    """Constants of the programs, as many as there are places, some of them replaced by a neighbour."""
+    return np.resize(rng.permutation(marks), n) + rng.choice((0, 0, 0, -1, 1), n)
+
+
+def _but_one(rng: np.random.Generator, usual: int, other: int, n: int) -> np.ndarray:
+    values = np.full(n, usual)
+    values[rng.integers(0, n) if n else ...] = other
+    return values
 
 
 def _limits(dtype: x.DType) -> tuple[float, float]:

@@ -64,8 +64,12 @@ def sizes_to_try(before: Program, after: Program, seed: int, fixed: Mapping[str,
     candidates += [{**first, **small, name: 0} for name in names[:3]]
     candidates.append({**first, **dict.fromkeys(names, values[2])})  # what is defined for equal sizes only
     affordable = [one for one in candidates if _affordable(before, names, one)] or [first]
-    candidates += [{**first, **small, one.name: size} for one in _changes(before, after, names, affordable, small)
-                   for size in one.sizes if size <= LARGEST_TILE][: THRESHOLDS * len(names)]  # fmt: skip
+    candidates += [
+        {**first, **small, **sizes}
+        for one in _changes(before, after, names, affordable, small)
+        for sizes in one.sizes
+        if max(sizes.values()) <= LARGEST_TILE
+    ][: THRESHOLDS * len(names)]
     candidates = [one for k, one in enumerate(candidates) if one not in candidates[:k]]
     affordable = [one for one in candidates if _affordable(before, names, one)]
     candidates += hint(lambda: together(before, after, names, affordable), [])
@@ -91,17 +95,18 @@ def missed_sides(before: Program, after: Program, tried: Sequence[Mapping[str, i
         return [], []
     small = dict(zip(names, itertools.cycle(SMALL)))
     rounds: list[Round] = []
-    unreached: list[str] = []
+    unreached: dict[str, None] = {}
     for one in _changes(before, after, names, tried, small):
         if not one.missed:
             continue
-        every = [{**tried[0], **small, one.name: size} for size in one.sizes]
+        every = [{**tried[0], **small, **sizes} for sizes in one.sizes]
         every = [sizes for sizes in every if _affordable(before, names, sizes, FAR_ELEMENTS, FAR_ELEMENTS)]
         if every and len(rounds) < FAR_SIZES:
-            rounds += [Round(one.name, 1, sizes, side=one.text) for sizes in every[:2]]
+            rounds += [Round(one.names[0], 1, sizes, side=one.text) for sizes in every[:2]]
         else:
-            unreached.append(one.text)
-    return rounds, unreached
+            unreached[one.text] = None
+    reached = {one.side for one in rounds}  # also by another dimension
+    return rounds, [text for text in unreached if text not in reached]
 
 
 def _changes(before: Program, after: Program, names: Sequence[str], tried: Sequence[Mapping[str, int]],

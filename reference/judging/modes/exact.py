@@ -13,7 +13,7 @@ from ...domains.exact import Peaks, magnitudes
 from ..case import Case
 from ..evidence import NOTHING, Evidence, Shown
 from ..inputs.exact import measure
-from ..inputs.nearing import Nearing, ladders
+from ..inputs.nearing import Nearing, ladders, redrawn
 from ..inputs.signs import signs, with_signs
 from ..inputs.steering import steered
 from ..inputs.variations import blend, sweeps, ties, variations, varied
@@ -65,6 +65,7 @@ class ExactMode:
                 yield with_signs(varied(inputs, tied) if tied is not None and k else inputs, signs_of)
         for variation in itertools.chain(variations(case, inputs, whole=True), sweeps(case, inputs, whole=True)):
             yield varied(inputs, variation)
+        yield from redrawn(case, inputs)
         yield from ladders(case, inputs)
         yield from Nearing(case, inputs, whole=True).found()
 

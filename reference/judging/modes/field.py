@@ -21,7 +21,7 @@ from ...domains.field_order import SPANS, OrderedField, Undecided
 from ..case import Case, Undefined
 from ..evidence import Evidence, Shown
 from ..inputs.arguments import copies, random_inputs
-from ..inputs.nearing import Nearing, ladders
+from ..inputs.nearing import Nearing, ladders, redrawn
 from ..inputs.signs import signs
 from ..inputs.steering import steered
 from ..inputs.variations import Variation, between, sweeps, variations, varied
@@ -86,7 +86,9 @@ class FieldMode:
                 difference = self._varied(case, inputs, True, variation)
             if difference is not None:
                 return difference
-        for others in itertools.chain(ladders(case, inputs), Nearing(case, inputs, whole=False).found()):
+        for others in itertools.chain(
+            redrawn(case, inputs), ladders(case, inputs), Nearing(case, inputs, whole=False).found()
+        ):
             difference = apart_or_none(case, others)
             if difference is None:
                 difference = self._varied(case, others, False, None)
