@@ -133,6 +133,9 @@ def build(
         raise InputError(f"threads={threads}: wanted a number from 1")
     _require_accuracy(accuracy)
     machine = code_target(target)
+    opened = lookup(machine, "opened")
+    if opened is not None and device is None:
+        opened()  # what is missing is said before the work
     if isinstance(model, IRModule) and len(model.functions) > 1 and not _has_host(model):
         from .runtime import Functions
 

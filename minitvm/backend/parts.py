@@ -101,7 +101,7 @@ PARTS: tuple[Part, ...] = (
     ),
     Part(
         "opened", "opened() -> runtime.device.device.Device",
-        "a tuner to open the device in a process that then measures one candidate after another there",
+        "build to say what is missing before it works, and a tuner to measure many candidates in one process",
         default="a process measures one candidate, by the host's clock or that of its program's device", arguments=(),
     ),
     Part(

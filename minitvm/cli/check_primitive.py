@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InternalError, MinitvmError, MissingExtra
 from .difference import indented, line
+from .progress import Report, progress
 
 if TYPE_CHECKING:
     from ..tir.schedule import Primitive
@@ -26,7 +27,8 @@ def check_primitive(primitive: Primitive, seed: int) -> Iterator[tuple[str, bool
     for name, prove in _PROOFS.items():
         start = time.perf_counter()
         try:
-            text, right = prove(primitive, seed), True
+            with progress(f"{primitive.name}: {name}") as report:
+                text, right = prove(primitive, seed, report), True
         except MissingExtra:
             raise
         except MinitvmError as error:
@@ -36,7 +38,7 @@ def check_primitive(primitive: Primitive, seed: int) -> Iterator[tuple[str, bool
             return  # a random program would show the same, and take longer
 
 
-def _example(primitive: Primitive, seed: int) -> str:
+def _example(primitive: Primitive, seed: int, report: Report) -> str:
     from ..tir.schedule.examples import example_program, verify_example
     from ..tir.schedule.testing import verify_trace_roundtrip
 
@@ -44,7 +46,7 @@ def _example(primitive: Primitive, seed: int) -> str:
     return "the docstring's call makes what it shows; its trace runs as Python and as JSON"
 
 
-def _refusals(primitive: Primitive, seed: int) -> str:
+def _refusals(primitive: Primitive, seed: int, report: Report) -> str:
     from ..tir.schedule.gallery import gallery
 
     return f"{len(gallery(primitive))} of {len(primitive.requires)} requirements refuse their bad call"
@@ -59,7 +61,7 @@ _LOOKING = {
 }
 
 
-def _order(primitive: Primitive, seed: int) -> str:
+def _order(primitive: Primitive, seed: int, report: Report) -> str:
     from ..reference.strategies import looks_at_dependences, try_pinned
 
     if primitive.calls is None:
@@ -69,17 +71,19 @@ def _order(primitive: Primitive, seed: int) -> str:
     unaware = f"no requirement of {primitive.name} looks at dependences. If it changes when iterations run, add one:"
     advice = "\n".join([unaware, *(f"  {name}: {when}" for name, when in _LOOKING.items())])
     try:
-        tried = try_pinned(primitive.name)
+        tried = try_pinned(primitive.name, lambda done, total: report("programs with dependences", done, total))
     except InternalError as error:
         raise error if looking else InternalError(f"{error}\n{advice}") from None
     kept_meaning = f"{tried.calls} legal calls on {tried.programs} programs with dependences keep the meaning"
     return kept_meaning if looking else f"{kept_meaning}\n    warning: {indented(advice)}"
 
 
-def _random(primitive: Primitive, seed: int) -> str:
+def _random(primitive: Primitive, seed: int, report: Report) -> str:
     from ..reference.strategies import draw_pairs
 
-    drawn = draw_pairs(primitive.name, PAIRS, seed=seed)
+    drawn = draw_pairs(
+        primitive.name, PAIRS, seed=seed, progress=lambda done: report("calls on random programs", done, PAIRS)
+    )
     if not drawn.pairs:
         drawn_calls = f"{drawn.calls} legal calls in {drawn.programs} random programs, none of them judged"
         space = "a space of calls that are worth trying on programs such as those of `minitvm.reference.strategies`"
@@ -91,6 +95,6 @@ def _random(primitive: Primitive, seed: int) -> str:
     return f"{kept_meaning}\n    fewer than {PAIRS}: its space has no more legal calls on these programs"
 
 
-_PROOFS: dict[str, Callable[[Primitive, int], str]] = {
+_PROOFS: dict[str, Callable[[Primitive, int, Report], str]] = {
     "example": _example, "refusals": _refusals, "order": _order, "random": _random,
 }  # fmt: skip

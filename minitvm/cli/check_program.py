@@ -19,6 +19,7 @@ from .check_primitive import check_primitive
 from .difference import TOLERANCE_OF_INTEGERS, indented, judged, line, relative_difference
 from .levels import LEVELS, Descent
 from .program_file import Pair, blamed_on, read_programs
+from .progress import progress
 
 
 def check_file(path: Path, target: Target, seed: int) -> int:
@@ -50,7 +51,8 @@ def check_function(func: Any, target: Target, seed: int) -> Iterator[tuple[str, 
     for level in ("verifier", *levels):
         start = time.perf_counter()
         try:
-            verdict, note = trial.run(level)
+            with progress(f"{getattr(func, 'name', 'the program')}: {level}"):
+                verdict, note = trial.run(level)
         except (ExecutionError, VerificationError) as error:
             verdict, note = "WRONG", indented(error)
         except (InternalError, MissingExtra):
@@ -127,7 +129,8 @@ def _compare(pair: Pair, seed: int) -> bool:
     from ..reference import check
 
     try:
-        verdict = check(pair.before, pair.after, seed=seed)
+        with progress(f"{pair.name}: comparing"):
+            verdict = check(pair.before, pair.after, seed=seed)
     except (InternalError, MissingExtra):
         raise
     except MinitvmError as error:  # the pairs that follow may be comparable

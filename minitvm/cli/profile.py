@@ -20,11 +20,13 @@ def register(commands: Any) -> None:
         "profile", help="time, rate and roofline of each operator",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=f"{__doc__}\n\ncolumns:\n"
-        "  ms, time    from the first thread's start to the last one's end; its part of the whole\n"
+        "  ms, time    from the first thread's start to the last one's end (us where all of it is short); its part of\n"
+        "              the whole\n"
         "  GFLOP/s     operations a second; `of peak` against what this machine was measured to do\n"
         "  MB, FLOP/B  bytes that its kernels read and write, each once a kernel; operations a byte\n"
         "  bound by    compute, or the level of memory that its bytes come from; `of bound`: 100% is on the roof\n"
-        "  waits       part of the threads' time spent waiting for each other\n\n"
+        "  waits       part of the threads' time spent waiting for each other\n"
+        "  computes    the model's nodes that the operator computes; of what passes have added, its result\n\n"
         "Dimensions that the model leaves open stay open in the program, which runs at the sizes of --input; --shape\n"
         "gives them sizes. If an operator does not take them open, they get the sizes of --input.",
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,10 +27,11 @@ class Steps(Listener):
 
 
 @contextmanager
-def progress() -> Iterator[Report]:
+def progress(stage: str = "") -> Iterator[Report]:
     """A function `report(stage, done, total)`; a bar on standard error once the work has taken two seconds.
 
-    On something that is not a terminal it prints a plain line every ten seconds instead.
+    On something that is not a terminal it prints a plain line every ten seconds instead. `stage` is what a terminal
+    shows after two seconds if nothing has been reported until then: work that cannot be counted.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -56,14 +58,34 @@ def progress() -> Iterator[Report]:
                 last = now
                 print(f"{stage}: {done} of {total}, {now - start:.0f} s", file=sys.stderr)
             return
+        with lock:
+            if waiting is not None:
+                waiting.cancel()
+            show(stage, done, total)
+
+    def show(stage: str, done: int, total: int) -> None:
         if not rows:
             bar.start()
         if stage not in rows:
             rows[stage] = bar.add_task(stage, total=total)
         bar.update(rows[stage], completed=done, total=total)  # type: ignore[arg-type]
 
+    def still_working() -> None:
+        with lock:
+            if not rows and not ended:
+                show(stage, 0, 1)
+
+    lock, ended = threading.Lock(), False
+    waiting = threading.Timer(PATIENCE, still_working) if stage and terminal else None
+    if waiting is not None:
+        waiting.daemon = True
+        waiting.start()
     try:
         yield report
     finally:
-        if rows:  # on an output that is not a terminal `stop` would print an empty line
-            bar.stop()
+        with lock:
+            ended = True
+            if waiting is not None:
+                waiting.cancel()
+            if rows:  # on an output that is not a terminal `stop` would print an empty line
+                bar.stop()

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from ..durations import duration
+
 _T = TypeVar("_T")
 _MOST_RUNS = 20
 _MOST_SECONDS = 0.5  # for the runs after the first one
@@ -27,10 +29,3 @@ def timed(call: Callable[[], _T], reset: Callable[[], None] | None = None) -> tu
         again.append(time.perf_counter() - start)
     runs = "one more run" if len(again) == 1 else f"median of {len(again)} more runs"
     return result, f"ran in {duration(first)} the first time, in {duration(statistics.median(again))} then ({runs})"
-
-
-def duration(seconds: float) -> str:
-    """A time with three digits or more, in a unit that suits it."""
-    unit, size = next(((u, s) for u, s in (("s", 1.0), ("ms", 1e-3)) if seconds >= s), ("us", 1e-6))
-    value = seconds / size
-    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"

@@ -290,6 +290,7 @@ class Executable:
 
     `target` is text that `Target` reads, its first word the kind. `calling` is the order in which a tir function takes
     its arguments, destinations included; empty: inputs, then outputs. The shapes of `states` are constant.
+    `model_nodes` has for the names of operators the model's names for the nodes that they compute, for people.
     """
 
     name: str
@@ -304,6 +305,7 @@ class Executable:
     guards: tuple[Guard, ...] = ()
     states: tuple[TensorSpec, ...] = ()
     bounds: tuple[Bound, ...] = ()
+    model_nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
     def __str__(self) -> str:
         from .printer import script

@@ -131,6 +131,7 @@ def to_json(executable: n.Executable) -> dict[str, Any]:
         "states": [w.spec(s) for s in x.states],
         "bounds": [[w.argument(b.place), w.expr(b.low), w.expr(b.high), b.where] for b in x.bounds],
         "guards": [[w.expr(g.left), w.expr(g.right), g.where] for g in x.guards],
+        "model_nodes": {operator: list(names) for operator, names in x.model_nodes.items()},
     }
     body["variables"] = [[type(v).__name__, v.name, str(v.dtype)] for v in w.variables]
     return body
@@ -251,6 +252,7 @@ def from_json(body: Mapping[str, Any], data: bytes | bytearray | memoryview) -> 
             n.Bound(r.argument(place), r.expr(low), r.expr(high), where) for place, low, high, where in body["bounds"]
         ),
         guards=tuple(n.Guard(r.expr(left), r.expr(right), where) for left, right, where in body["guards"]),
+        model_nodes={operator: tuple(names) for operator, names in body.get("model_nodes", {}).items()},
     )
 
 

@@ -16,10 +16,21 @@ def operator_names(graph: Graph, within: str = "") -> list[str]:
     names: list[str] = []
     used: set[str] = set()
     for item in graph.nodes:
-        parts = list(dict.fromkeys(n.op.split(".")[-1].removeprefix("contrib_") for n in item.operators))
+        parts = list(dict.fromkeys(_word(n) for n in item.operators))
         name = identifier("_".join(parts[:MOST_PARTS])) + ("_etc" if len(parts) > MOST_PARTS else "")
         names.append(fresh(f"{within}_{name}" if within else name, used))
     return names
+
+
+def _word(item: OpNode) -> str:
+    """An operator's name without where it is registered; that of a pool says over how many axes its windows reach.
+
+    A pool over an image in blocks is one of three axes, with windows of one element along the axis inside of a block.
+    """
+    name = item.op.split(".")[-1].removeprefix("contrib_")
+    if name.endswith("_pool3d") and item.attrs["pool_size"][-1] == 1:
+        return f"{name.removesuffix('3d')}2d"
+    return name
 
 
 def functions(graph: Graph, within: str = "") -> list[tuple[str, OpNode]]:

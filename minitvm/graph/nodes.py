@@ -22,6 +22,7 @@ A node `loop(limit, going, *carried, *outside, body=graph, carried=k, most=m)` r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, TypeAlias
@@ -85,6 +86,9 @@ class Constant(Node):
         return f"Constant({self.value.name}: {self.value.type})"
 
 
+_NAMED = re.compile(r"\(node (.*?)\)(?=: |$)")
+
+
 @node
 class OpNode(Node):
     """`outputs = op(*inputs, **attrs)`. `where` names the node of the model that it comes from, for errors."""
@@ -96,6 +100,12 @@ class OpNode(Node):
     where: str = field(default="", compare=False)
     _children = ("inputs", "outputs")
     _defs = ("outputs",)
+
+    @property
+    def model_node(self) -> str:
+        """The name of the model's node that `where` names, the outermost one; "" if it names none."""
+        named = _NAMED.search(self.where)
+        return named[1] if named else ""
 
     @property
     def output(self) -> Value:

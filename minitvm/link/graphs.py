@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..arith import Analyzer
@@ -62,11 +62,27 @@ def link_graph(
     constants = [constant(fresh(item.value.name, used), item.data) for item in arrays.values()]
     places: dict[str, x.Input | x.State] = {v.name: x.Input(number) for number, v in enumerate(inputs)}
     places.update({v.name: x.State(number) for v, number in numbers.items()})
-    return linker.finish(
+    executable = linker.finish(
         fused.name, specs, results, constants, guards=[*relied_on, *linking.conditions],
         states=[x.TensorSpec(v.name, v.dtype, v.shape) for v in numbers],
         bounds=[x.Bound(places[b.name], b.low, b.high, b.where) for b in bounds],
     )  # fmt: skip
+    return executable if before is None else replace(executable, model_nodes=_model_nodes(before, units.values()))
+
+
+def _model_nodes(before: Any, units: Iterable[Unit]) -> dict[str, tuple[str, ...]]:
+    """For operators of an optimized graph, the names of the model's nodes whose values they compute.
+
+    Passes make other operators, and keep the names of values.
+    """
+    named = {value.name: item.model_node for item in _operators(before) for value in item.outputs if item.model_node}
+    listed: dict[str, tuple[str, ...]] = {}
+    for unit in units:
+        values = [v.name for item in unit.node.operators for v in item.outputs]
+        nodes = tuple(dict.fromkeys(named[name] for name in values if name in named))
+        if nodes:
+            listed[unit.name] = nodes
+    return listed
 
 
 def guards(*graphs: Any) -> list[x.Guard]:

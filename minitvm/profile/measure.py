@@ -114,6 +114,7 @@ def _profile(
                 group.operator, _kernels(executable, group), seconds, waiting, flops, moved, tuple(by_level.items()),
                 2 * slots / peak.peak, sum(by_level.values()), peak.peak, all(work[step].exact for step in group.steps),
                 _values(executable, group.steps, sizes), _refusal(executable, group),
+                executable.model_nodes.get(group.operator, ()),
             )
         )  # fmt: skip
     totals = _spans(stamps, 0, -1).max(axis=1)

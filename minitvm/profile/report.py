@@ -21,7 +21,8 @@ class Row:
     quantised network), `bytes` the bytes that its kernels read and write, each byte once per kernel. `compute_seconds`
     is the time of the operations at the machine's peak, where an addition without a multiplication counts as both;
     `memory_seconds` is the time of the bytes, `levels` its parts by level of memory.
-    `exact` is false if only a run can determine the work. `values` are the model's names for the operator's results.
+    `exact` is false if only a run can determine the work. `values` are the model's names for the operator's results,
+    `nodes` those for the nodes that it computes.
     `refusal` is why the operator does not run on the machine that the network was compiled for, "" if it does.
     """
 
@@ -38,6 +39,7 @@ class Row:
     exact: bool = True
     values: tuple[str, ...] = ()
     refusal: str = ""
+    nodes: tuple[str, ...] = ()
 
     @property
     def rate(self) -> float:
@@ -109,13 +111,17 @@ class Profile:
         return sum(row.flops for row in self.rows)
 
     def row(self, operator: str) -> Row:
-        """The row of an operator, by the name that `minitvm show` prints; raises `InputError`."""
+        """The row of an operator, by the name that `minitvm show` prints, or of a node by its name in the model.
+
+        Raises `InputError` where there is none.
+        """
         from ..errors import InputError, nearest
 
         for row in self.rows:
-            if row.operator == operator:
+            if row.operator == operator or operator in row.nodes:
                 return row
-        raise InputError(f"no operator {operator}; {nearest(operator, [row.operator for row in self.rows])}")
+        names = [name for row in self.rows for name in (row.operator, *row.nodes)]
+        raise InputError(f"no operator {operator}; {nearest(operator, names)}")
 
     def table(self, by_time: bool = True) -> str:
         """The rows as text, the slowest first (else in program order)."""

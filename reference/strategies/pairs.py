@@ -140,14 +140,15 @@ def draw_pairs(
     preparation: Sequence[str] = PREPARATION,
     at_least: int = 0,
     examples: int | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Tally:
     """Make legal calls of a primitive on random programs until so many are judged, and compare before and after.
 
     Any primitive that is registered will do, one from outside the package too. `programs` are those to draw from, by
     default those of `prim_funcs`; `preparation` names the steps before and after, of which there are `at_least` so many
     before. At most `examples` programs are drawn, by default four times as many as pairs. With a `seed` they are the
-    same in each run and none is kept, without one Hypothesis's profile decides. Raises `InternalError` with the
-    smallest difference that was found.
+    same in each run and none is kept, without one Hypothesis's profile decides. `progress` is called with the number
+    of pairs that are judged. Raises `InternalError` with the smallest difference that was found.
     """
     tally = Tally(name)
     drawn = prim_funcs(min_blocks=1) if programs is None else programs
@@ -178,6 +179,8 @@ def draw_pairs(
     @given(st.data())
     def chains(data: Any) -> None:
         tally.programs += 1
+        if progress is not None:
+            progress(min(tally.pairs, pairs))
         try:
             calls, judged = _judged_chain(data.draw)
         except (InternalError, ExecutionError):

@@ -6,7 +6,7 @@ each run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from minitvm.errors import InputError, TypeMismatch
@@ -28,13 +28,16 @@ class Attempts(NamedTuple):
     programs: int
 
 
-def try_pinned(name: str) -> Attempts:
+def try_pinned(name: str, progress: Callable[[int, int], None] | None = None) -> Attempts:
     """Make each legal call of a primitive on each pinned program, and compare before and after, as loops and kernels.
 
+    `progress(done, total)` is called for each program.
     Raises `InternalError` with the program and the trace of the first call that changes the meaning.
     """
     calls = 0
-    for func in pinned().values():
+    for done, func in enumerate(pinned().values()):
+        if progress is not None:
+            progress(done, len(pinned()))
         for call in Schedule(func).space(name):
             chain = Chain(func)
             chain.take(call)

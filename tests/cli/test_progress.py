@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -27,6 +29,41 @@ def test_long_work_shows_plain_lines_ten_seconds_apart(
             now = float(second)
             report("compiling", second, 25)
     assert capsys.readouterr().err.split("\n") == ["compiling: 10 of 25, 10 s", "compiling: 20 of 25, 20 s", ""]
+
+
+class _Timer:
+    """A timer that goes off when a test says so."""
+
+    due: list[_Timer] = []
+
+    def __init__(self, seconds: float, function: Callable[[], None]) -> None:
+        self.seconds, self.function, self.daemon = seconds, function, False
+
+    def start(self) -> None:
+        _Timer.due.append(self)
+
+    def cancel(self) -> None:
+        _Timer.due.remove(self)
+
+
+def test_a_terminal_shows_the_stage_of_work_that_reports_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(module.sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(module.threading, "Timer", _Timer)
+    with progress("B: comparing"):
+        (timer,) = _Timer.due
+        assert timer.seconds == module.PATIENCE
+        timer.function()
+    assert _Timer.due == []
+    assert "B: comparing" in capsys.readouterr().err
+
+
+def test_without_a_terminal_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.threading, "Timer", _Timer)
+    with progress("B: comparing"):
+        assert _Timer.due == []
 
 
 def test_steps_of_an_interpreter_are_counted() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -64,6 +65,40 @@ def test_rows_name_the_values_of_the_model() -> None:
     named = [value for row in profile.rows for value in row.values]
     assert [name for name in named if name in ("first", "both", "total")] == ["first", "both", "both", "total"]
     assert f"  {'total'}" in str(profile)
+
+
+def test_rows_name_the_nodes_of_the_model(tmp_path: Path) -> None:
+    """All those that an operator computes, whatever passes have made of them; in a saved program, too."""
+    b = GraphBuilder("net")
+    x = b.input("x", (1, 16, 8, 8))
+    weights = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype("float32")
+    value = x
+    for node, op, inputs, attrs in (
+        ("/f/0/Conv", "nn.conv2d", (weights,), {"padding": 1}),
+        ("/f/1 (a, b)/Relu", "nn.relu", (), {}),
+        ("/f/2/MaxPool", "nn.max_pool2d", (), {"pool_size": (2, 2), "strides": (2, 2)}),
+    ):
+        b.where = f"operator {op} (node {node}): operator Inner (node inside)"
+        value = b.op(op, value, *inputs, **attrs)
+    module = tvm.build(b.build(value), threads=1, accuracy="strict")
+    profile = module.profile(np.ones((1, 16, 8, 8), np.float32), runs=1)
+    nodes = {row.operator: row.nodes for row in profile.rows if row.nodes}
+    assert nodes == {
+        "conv2d_NCHWc_relu": ("/f/0/Conv", "/f/1 (a, b)/Relu"), "max_pool2d": ("/f/2/MaxPool",),
+    }  # fmt: skip
+    assert profile.row("/f/2/MaxPool").operator == "max_pool2d"
+    assert re.search(r"^max_pool2d .* /f/2/MaxPool$", str(profile), re.MULTILINE)
+    path = save(module.executable, tmp_path / "net")
+    assert load(path).model_nodes == module.executable.model_nodes
+
+
+def test_short_times_are_in_microseconds() -> None:
+    row = Row("f", ("f",), 12.3456e-6, 0.0, 0, 0, (), 0.0, 0.0, 1e11)
+    short = str(Profile("net", MACHINE, 1, 12.5e-6, 13.5e-6, (row,), ()))
+    assert short.startswith("net: 13.5 us on ") and "time stamps 12.5 us" in short
+    assert re.search(r"^operator +us ", short, re.MULTILINE) and re.search(r"^f +12\.346 ", short, re.MULTILINE)
+    long = str(Profile("net", MACHINE, 1, 2.5, 2.5, (dataclasses.replace(row, seconds=2.25),), ()))
+    assert re.search(r"^operator +ms ", long, re.MULTILINE) and re.search(r"^f +2250\.000 ", long, re.MULTILINE)
 
 
 def test_rows_are_the_operators_in_order(profiled: tuple[GraphModule, Profile]) -> None:
@@ -210,7 +245,7 @@ def test_a_table_begins_with_the_whole_programs_time_and_a_warning() -> None:
     """The time is the program's, as it is called: not the sum of operators, each in its best run."""
     profile = Profile("p", MACHINE, 3, 2.5e-3, 2e-3, (row(),), ())
     title, *rest = profile.table().splitlines()
-    assert title == f"p: 2.000 ms on {MACHINE}" and rest[0] == ""
+    assert title == f"p: 2.00 ms on {MACHINE}" and rest[0] == ""
     busy = dataclasses.replace(profile, disturbance=3.25).table().splitlines()
     assert busy[1].startswith("the machine is busy: half of the runs took at least 3.2 times as long as the best one.")
     assert busy[3] == "  try:    again when nothing else runs, or --runs 200"

@@ -19,8 +19,9 @@ import numpy as np
 
 from ...graph.nodes import Dim, Graph
 from ..operand import ValueDependent
+from .registry import converter
 
-__all__ = ["ValueDependent", "from_onnx"]
+__all__ = ["ValueDependent", "converter", "from_onnx"]
 
 
 def from_onnx(

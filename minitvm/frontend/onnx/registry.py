@@ -22,6 +22,8 @@ Converter = Callable[["NodeContext"], Any]
 
 CONVERTERS: dict[tuple[str, str], list[tuple[int, Converter]]] = {}
 
+RANDOM = "it is random"
+
 # Operators that are refused, each with the reason.
 REFUSED: dict[str, str] = {}
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ...errors import InputError, UnsupportedOperator, nearest
+from ...errors import InputError, UnsupportedOperator, nearest, report
 from .context import label
 from .functions import has_body
-from .registry import REFUSED, find
+from .registry import RANDOM, REFUSED, find
 
 # `stop_before` with this value stops before the first operator that is not supported.
 UNSUPPORTED = "unsupported"
+LONGEST = 12  # lines of an error
 
 
 class Known:
@@ -31,9 +32,13 @@ class Known:
                 seen.add((proto.domain, proto.op_type))
                 yield from self.missing(local.node)
 
+    def version(self, proto: Any) -> int | None:
+        """The opset that the model imports of an operator's domain."""
+        return self.versions.get("" if proto.domain == "ai.onnx" else proto.domain)
+
     def has(self, proto: Any) -> bool:
         """Whether an operator that is no function of the model is supported."""
-        version = self.versions.get("" if proto.domain == "ai.onnx" else proto.domain)
+        version = self.version(proto)
         if version is None or find(proto.domain, proto.op_type, version) is not None:
             return True
         return proto.op_type not in REFUSED and has_body(proto, version)
@@ -48,15 +53,52 @@ def _nested(protos: Iterable[Any]) -> Iterator[Any]:
 
 
 def with_others(error: UnsupportedOperator, known: Known, protos: Sequence[Any]) -> UnsupportedOperator:
-    """The error with the unsupported operators that it does not name, each with the number of its nodes."""
-    counts: dict[str, int] = {}
+    """The error with all operators of the model that are not supported, a line for each, and what to try.
+
+    `error` is what ended the import: the first of them, or what another operator does not support. Then the first line
+    is its text.
+    """
+    missing: dict[str, list[Any]] = {}
     for proto in known.missing(protos):
-        counts[proto.op_type] = counts.get(proto.op_type, 0) + 1
-    others = [f"{name} ({n} nodes)" if n > 1 else name for name, n in counts.items() if name not in str(error)]
-    if not others:
+        missing.setdefault(proto.op_type, []).append(proto)
+    if not missing:
         return error
-    words = "nor is the operator" if len(others) == 1 else "nor are the operators"
-    return UnsupportedOperator(f"{error}; {words} {', '.join(others)}")
+    lines = [_described(nodes, known) for nodes in missing.values()]
+    first = str(error)
+    if not any(label(nodes[0]) in first for nodes in missing.values()):
+        lines.insert(0, first)
+    elif len(lines) == 1:
+        lines = [first]
+    left_out = [f"and {len(lines) - LONGEST} more"] if len(lines) > LONGEST else []
+    shown = "\n".join([*lines[:LONGEST], *left_out])
+    if len(lines) == 1:
+        return UnsupportedOperator(report(shown, tries=_tries(missing)))
+    headline = f"{len(lines)} operators are not supported"
+    return UnsupportedOperator(report(headline, program=shown, tries=_tries(missing)))
+
+
+def _described(nodes: Sequence[Any], known: Known) -> str:
+    """A line for nodes of one operator: where the first one is, how many there are, and why they are refused."""
+    first, version = nodes[0], known.version(nodes[0])
+    more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+    reason = REFUSED.get(first.op_type)
+    which = "" if reason else f" of opset {version}"
+    return f"{label(first)}{more}{which} is not supported{f': {reason}' if reason else ''}"
+
+
+def _tries(missing: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Ways out for a model with operators that are not supported."""
+    tries = ['stop_before="unsupported" in build(): the part of the model in front of them']
+    unknown = next((nodes[0] for name, nodes in missing.items() if name not in REFUSED), None)
+    if unknown is not None:
+        domain = f", domain={unknown.domain!r}" if unknown.domain not in ("", "ai.onnx") else ""
+        tries.append(
+            f"@minitvm.frontend.onnx.converter({unknown.op_type!r}{domain}): a converter of your own, as those in "
+            "minitvm/frontend/onnx/ops"
+        )
+    if any(REFUSED.get(name) == RANDOM for name in missing):
+        tries.append("an export in which what is random is an input, or in evaluation mode")
+    return tries
 
 
 def before(stop: str, protos: Sequence[Any], known: Known) -> list[Any]:

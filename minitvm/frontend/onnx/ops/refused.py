@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..registry import refuse
+from ..registry import RANDOM, refuse
 
 refuse(
-    "it is random",
+    RANDOM,
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
 )  # fmt: skip
 refuse("maps and optional values are not supported", "Optional")

@@ -1,0 +1,17 @@
+"""Times as text."""
+
+from __future__ import annotations
+
+UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
+
+
+def unit_of(seconds: float) -> tuple[str, float]:
+    """The name of the unit that suits a time, and its seconds."""
+    return next(((name, size) for name, size in UNITS if seconds >= size), UNITS[-1])
+
+
+def duration(seconds: float) -> str:
+    """A time with three digits or more, in a unit that suits it."""
+    unit, size = unit_of(seconds)
+    value = seconds / size
+    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
