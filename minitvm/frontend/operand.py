@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,15 +21,27 @@ class ValueDependent(UnsupportedOperator):
         self.inputs = frozenset(inputs)
 
 
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """A type of a model without a dtype of its own: its numbers are held in `dtype`.
+
+    `name` is that of ml_dtypes. `bits` are those of an integer; a float has a format of `topi.formats` by that name.
+    """
+
+    dtype: str
+    name: str
+    bits: int | None = None
+
+
 class Operand:
     """A tensor of known type; `data` holds its contents where they are known while importing.
 
     `data` has dtype object where it holds symbolic dimensions. `value` is its place in the graph, made on first use for
-    a constant. `depends` names the graph inputs whose contents (not: shapes) it is computed from. `bits` is set where
-    the model's integers have fewer bits than those of `dtype`.
+    a constant. `depends` names the graph inputs whose contents (not: shapes) it is computed from. `narrow` is set where
+    the model's type has fewer bits than `dtype`.
     """
 
-    __slots__ = ("bits", "data", "depends", "dtype", "shape", "value")
+    __slots__ = ("data", "depends", "dtype", "narrow", "shape", "value")
 
     def __init__(
         self,
@@ -39,7 +52,7 @@ class Operand:
         depends: frozenset[str] = frozenset(),
     ) -> None:
         self.shape, self.dtype, self.value, self.data, self.depends = shape, dtype, value, data, depends
-        self.bits: int | None = None
+        self.narrow: Narrow | None = None
 
     @staticmethod
     def of(value: Value, depends: frozenset[str] = frozenset()) -> Operand:
@@ -48,12 +61,12 @@ class Operand:
 
     @staticmethod
     def known(
-        data: Any, dtype: DType | str | None = None, depends: frozenset[str] = frozenset(), bits: int | None = None
+        data: Any, dtype: DType | str | None = None, depends: frozenset[str] = frozenset(), narrow: Narrow | None = None
     ) -> Operand:
         """The operand with those contents; `dtype` is needed for an object array."""
         array = np.asarray(data)
         operand = Operand(array.shape, DType(dtype or array.dtype.name), None, array, depends)
-        operand.bits = bits
+        operand.narrow = narrow
         return operand
 
     @property

@@ -13,12 +13,14 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx.backend.base import Backend, BackendRep
 
 from ..errors import InputError, MinitvmError
 from ..frontend.onnx import ValueDependent, from_onnx
+from ..frontend.onnx.dtypes import narrow_type
 from ..graph.nodes import Graph
 
 Runner = Callable[[dict[str, np.ndarray]], Sequence[np.ndarray]]
@@ -48,6 +50,8 @@ class PreparedModel(BackendRep):
         self.model, self.engine = model, engine
         initializers = {t.name for t in model.graph.initializer}
         self.names = [i.name for i in model.graph.input if i.name not in initializers]
+        types = [narrow_type(o.type.tensor_type.elem_type) for o in model.graph.output]
+        self.narrow = [None if t is None else np.dtype(getattr(ml_dtypes, t.name)) for t in types]
         self.decisive: set[str] = set()
         self.computes = False
         self.runners: dict[Any, tuple[Runner, list[str]]] = {}
@@ -56,7 +60,7 @@ class PreparedModel(BackendRep):
         """The outputs for inputs in the model's order; raises `UnsupportedOperator` for what minitvm does not do."""
         if len(inputs) != len(self.names):
             raise InputError(f"the model takes {len(self.names)} inputs ({', '.join(self.names)}), found {len(inputs)}")
-        arrays = dict(zip(self.names, inputs, strict=False))
+        arrays = {name: _held(x) for name, x in zip(self.names, inputs, strict=False)}
         while True:
             try:
                 runner, names = self._runner(arrays)
@@ -65,7 +69,8 @@ class PreparedModel(BackendRep):
                     raise
                 self.decisive |= error.inputs
                 continue
-            return tuple(runner({name: np.asarray(arrays[name]) for name in names}))
+            results = runner({name: np.asarray(arrays[name]) for name in names})
+            return tuple(r if t is None else r.astype(t) for r, t in zip(results, self.narrow, strict=True))
 
     def _runner(self, arrays: dict[str, Any]) -> tuple[Runner, list[str]]:
         values = {name: np.asarray(arrays[name]) for name in sorted(self.decisive)}
@@ -127,6 +132,12 @@ class OnnxBackend(Backend):
     def _try_import(model: onnx.ModelProto) -> None:
         with contextlib.suppress(ValueDependent):  # decided when the contents are known
             from_onnx(model)
+
+
+def _held(x: Any) -> Any:
+    """An input in the dtype that holds its numbers, if it has one of fewer bits."""
+    narrow = narrow_type(_elem_type(x)) if isinstance(x, np.ndarray) else None
+    return x if narrow is None else x.astype(narrow.dtype)
 
 
 def _elem_type(array: Any) -> int:

@@ -127,6 +127,7 @@ from .elementwise import (
     thresholded_relu,
     trunc,
 )
+from .formats import round_to_format
 from .gather import gather, gather_nd, take
 from .layouts import layout_transform
 from .matmul import batch_matmul, dense, matmul
@@ -350,6 +351,7 @@ __all__ = [
     "rms_norm",
     "rnn",
     "round",
+    "round_to_format",
     "rsqrt",
     "scatter_elements",
     "scatter_nd",

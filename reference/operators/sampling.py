@@ -6,6 +6,7 @@ import itertools
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from .table import operator
@@ -14,6 +15,17 @@ from .table import operator
 @operator("reinterpret")
 def reinterpret(x: np.ndarray, dtype: str) -> np.ndarray:
     return np.ascontiguousarray(x).reshape(-1).view(dtype).reshape(x.shape)
+
+
+@operator("round_to_format")
+def round_to_format(x: np.ndarray, format: str, saturate: bool) -> np.ndarray:
+    """Through the dtype of ml_dtypes, which does not saturate."""
+    kind = getattr(ml_dtypes, format)
+    with np.errstate(all="ignore"):
+        rounded = x.astype(kind).astype(np.float16)
+        largest = np.float16(ml_dtypes.finfo(kind).max)
+        over = saturate & ~np.isnan(x) & ~(np.abs(rounded) <= largest)
+        return np.where(over, np.copysign(largest, x), rounded).astype(np.float16)
 
 
 def _reflect(p: float, low: float, high: float) -> float:

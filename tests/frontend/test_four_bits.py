@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import minitvm
-from minitvm.errors import UnsupportedOperator
 from minitvm.frontend import from_onnx
 from minitvm.reference import graph as interpreter
 
@@ -111,11 +110,3 @@ def test_quantised_to_four_bits_and_back(kind: str, by: str) -> None:
     graph = from_onnx(made)
     np.testing.assert_array_equal(interpreter.run(graph, [x])[0], wanted)
     np.testing.assert_array_equal(minitvm.build(graph, threads=1)(x), wanted)
-
-
-def test_no_cast_to_four_bits() -> None:
-    like = packed("int4", "z", np.array(3))
-    nodes = [helper.make_node("CastLike", ["x", "z"], ["q"]), helper.make_node("DequantizeLinear", ["q", "s"], ["y"])]
-    made = proto(nodes, [3], [like, numpy_helper.from_array(np.float32(1), "s")])
-    with pytest.raises(UnsupportedOperator, match="a cast to integers of 4 bits is not supported"):
-        from_onnx(made)

@@ -14,7 +14,7 @@ from ...graph.nodes import Dim, Graph, Value, as_dim
 from ..operand import Operand
 from ..operand_builder import OperandBuilder
 from .context import NodeContext, label
-from .dtypes import array_of, narrow_bits, tensor_type
+from .dtypes import array_of, narrow_results, narrow_type, tensor_type
 from .functions import body_of
 from .grown import Grown, extends, length_with_new
 from .loading import OLDEST
@@ -127,7 +127,7 @@ class Importer:
         if graph.sparse_initializer:
             raise UnsupportedOperator("sparse initializers are not supported")
         return {
-            t.name: Operand.known(array_of(t, f"initializer {t.name}"), bits=narrow_bits(t.data_type))
+            t.name: Operand.known(array_of(t, f"initializer {t.name}"), narrow=narrow_type(t.data_type))
             for t in graph.initializer
         }
 
@@ -142,6 +142,7 @@ class Importer:
                 if name not in names:
                     raise InputError(f"{option}: the model has no input {name}; {nearest(name, names or ['(none)'])}")
         types = {i.name: tensor_type(i, f"input {i.name}") for i in inputs}
+        narrow = {i.name: narrow_type(i.type.tensor_type.elem_type) for i in inputs}
         fixed = {n: self._fixed(n, types[n][1]) for n in names}
         for name in names:
             self._bind_symbols(name, types[name][1], fixed[name])
@@ -162,6 +163,7 @@ class Importer:
                     raise UnsupportedOperator(f"input {name} has no rank\n  try:    shapes={{{name!r}: (...)}}")
                 shape = tuple(self._dim(name, axis, dim) for axis, dim in enumerate(declared))
             scope[name] = self.builder.input(name, shape, dtype)
+            scope[name].narrow = narrow[name]
             if name in lengths:
                 past = Grown(scope[name], *lengths[name])
                 cut = past.cut(past.cache, past.past)
@@ -217,8 +219,10 @@ class Importer:
         for proto in protos:
             inputs = [self._lookup(scope, name, self.place(proto)) if name else None for name in proto.input]
             outputs = self._convert(proto, inputs, scope, versions)
-            for name, operand in zip(proto.output, outputs, strict=False):
+            narrow = narrow_results(proto, inputs, versions.get("" if proto.domain == "ai.onnx" else proto.domain, 1))
+            for name, operand, kind in zip(proto.output, outputs, narrow, strict=False):
                 if name and operand is not None:
+                    operand.narrow = operand.narrow or kind
                     scope[name] = operand
 
     def subgraph(self, graph: Any, scope: dict[str, Operand]) -> list[Operand]:

@@ -82,6 +82,7 @@ _UNARY: list[tuple[str, Callable[..., Any], Callable[..., Any] | None]] = [
     ("reciprocal", topi.reciprocal, None),
     ("reinterpret", topi.reinterpret, lambda x, dtype: x.view(DType(dtype).numpy)),
     ("round", topi.round, lambda x: np.round(x).astype(x.dtype)),
+    ("round_to_format", topi.round_to_format, None),
     ("rsqrt", topi.rsqrt, None),
     ("sigmoid", topi.sigmoid, None),
     ("sign", topi.sign, np.sign),

@@ -388,7 +388,9 @@ def gathered(g: MixedGraph) -> None:
         i = g.constant(index) if g.d.flag() else g.input(index)
         g.node(kind, [x, i], axis=axis)
     elif kind == "GatherND":
-        points = np.stack([g.d.data([3], "int64", -m, m - 1) for m in a.shape[: g.d.int(1, a.ndim)] if m], -1)
+        if 0 in a.shape:
+            raise Unfit
+        points = np.stack([g.d.data([3], "int64", -m, m - 1) for m in a.shape[: g.d.int(1, a.ndim)]], -1)
         g.node(kind, [x, g.constant(points)])
     else:
         shape = list(a.shape)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from minitvm.expr import DType, SizeVar
+from minitvm.topi.formats import FORMATS
 
 
 @dataclass(frozen=True)
@@ -400,6 +401,7 @@ def _sampling() -> list[Call]:
         *calls,
         Call("image.grid_sample", (f(1, 2, 3, 4, 3), f(1, 2, 2, 2, 3, low=-1.3, high=1.3))),
         Call("reinterpret", (f(5),), {"dtype": "int32"}, exact=True),
+        *(Call("round_to_format", (f(40, low=-9, high=9),), {"format": name}, exact=True) for name in FORMATS),
         Call("reinterpret", (i(5, dtype="int8"),), {"dtype": "uint8"}, exact=True),
     ]
 

@@ -13,7 +13,7 @@ from ....topi.shapes import is_one, larger, may_exceed, simple
 from ...operand import Operand
 from ...symbolic import Quotient
 from ..context import NodeContext
-from ..dtypes import narrow_bits
+from ..dtypes import narrow_type
 from ..registry import converter
 
 
@@ -30,7 +30,7 @@ def constant(n: NodeContext) -> Any:
     for name in ("sparse_value", "value_string", "value_strings"):
         if n.has(name):
             n.refuse(f"attribute {name} is not supported")
-    return Operand.known(n.attr("value"), bits=narrow_bits(n.attributes["value"].t.data_type))
+    return Operand.known(n.attr("value"), narrow=narrow_type(n.attributes["value"].t.data_type))
 
 
 @converter("ConstantOfShape")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...operand import Operand, SequenceOperand
+from ...operand import Narrow, Operand, SequenceOperand
 from ..context import NodeContext
+from ..dtypes import dtype_of, narrow_type
 from ..registry import converter
 
 # ONNX's name and Relay's, where nothing else differs.
@@ -38,19 +39,32 @@ def identity(n: NodeContext) -> Any:
 
 @converter("Cast")
 def cast(n: NodeContext) -> Any:
-    """`saturate` and `round_mode` concern float8 only."""
-    n.ignore("saturate", "round_mode")
-    dtype = n.dtype_attr("to")
-    assert dtype is not None
-    return n.cast(n[0], dtype)
+    n.ignore("saturate", "round_mode")  # of other types
+    code = n.attr("to")
+    narrow = narrow_type(code)
+    return n.cast(n[0], dtype_of(code, f"{n.where}, attribute to")) if narrow is None else narrowed(n, n[0], narrow)
 
 
 @converter("CastLike")
 def cast_like(n: NodeContext) -> Any:
     n.ignore("saturate", "round_mode")
-    if n[1].bits is not None:
-        n.refuse(f"a cast to integers of {n[1].bits} bits is not supported")
-    return n.cast(n[0], n[1].dtype)
+    return n.cast(n[0], n[1].dtype) if n[1].narrow is None else narrowed(n, n[0], n[1].narrow)
+
+
+def narrowed(n: NodeContext, x: Operand, narrow: Narrow) -> Operand:
+    """x converted to a type of few bits. Floats are cut off to integers, of which the lowest bits are left."""
+    saturate = bool(n.attr("saturate", 1))  # concerns floats only
+    if narrow.bits is None:
+        wide = x if x.dtype.is_float else n.cast(x, "float64" if x.dtype.bits > 16 else "float32")
+        result: Operand = n.op("round_to_format", wide, format=narrow.name, saturate=saturate)
+    else:
+        low = n.op("bitwise_and", n.cast(x, "int32"), (1 << narrow.bits) - 1)
+        if narrow.dtype == "int8":
+            top = 1 << (narrow.bits - 1)
+            low = n.op("subtract", n.op("bitwise_xor", low, top), top)
+        result = n.cast(low, narrow.dtype)
+    result.narrow = narrow
+    return result
 
 
 @converter("BitCast", since=26)

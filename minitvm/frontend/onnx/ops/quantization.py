@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ....graph.byte_windows import sums_of_rows, sums_of_windows
-from ....topi.shapes import paddings
+from ....topi.shapes import axis_of, paddings
 from ...operand import Operand
 from ..context import NodeContext
-from ..dtypes import narrow_bits, stored_dtype
+from ..dtypes import narrow_type, stored_dtype
 from ..registry import converter
+from .elementwise import narrowed
 
 _ONE = np.array(1.0, "float32")
 
@@ -25,22 +26,39 @@ def _granularity(n: NodeContext, scale: Operand) -> dict[str, int]:
     return {"axis": axis if scale.ndim else 0, "block_size": block_size}
 
 
+def _beside(n: NodeContext, x: Operand, scale: Operand, shared: dict[str, int]) -> tuple[Operand, Operand]:
+    """x, and the scale of each of its elements in a shape that broadcasts: both floats of 32 bits or more."""
+    wide = "float64" if "float64" in (x.dtype, scale.dtype) else "float32"
+    x, scale = n.cast(x, wide), n.cast(scale, wide)
+    if not scale.ndim:
+        return x, scale
+    axis, block_size = axis_of(shared["axis"], x.ndim), shared["block_size"]
+    if not block_size:
+        return x, n.reshape(scale, (*(1,) * axis, scale.shape[0], *(1,) * (x.ndim - axis - 1)))
+    whole = n.op("repeat", scale, repeats=block_size, axis=axis)
+    return x, n.fit(n.part(whole, axis, 0, x.shape[axis]), x.shape, "the scale of each element")
+
+
 @converter("QuantizeLinear", since=10)
 def quantize(n: NodeContext) -> Any:
     x, scale, zero = n[0], n[1], n.optional(2)
     shared = _granularity(n, scale)
-    n.ignore("saturate", "precision")
+    n.ignore("precision")
     code = n.attr("output_dtype", 0)
     dtype = zero.dtype if zero is not None else stored_dtype(code, n.where) if code else "uint8"
-    bits = zero.bits if zero is not None else narrow_bits(code)
+    narrow = zero.narrow if zero is not None else narrow_type(code)
+    if narrow is not None and narrow.bits is None:
+        return narrowed(n, n.op("divide", *_beside(n, x, scale, shared)), narrow)
+    n.ignore("saturate")  # of floats
     wide = n.cast(x, "float32") if not x.dtype.is_float else x
     inputs = [wide, n.cast(scale, wide.dtype)] + ([] if zero is None else [zero])
     quantized = n.op("qnn.quantize", *inputs, **shared, out_dtype=str(dtype))
-    if bits is None:
+    if narrow is None or narrow.bits is None:
         return quantized
+    bits = narrow.bits
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype == "int8" else (0, (1 << bits) - 1)
     quantized = n.op("clip", quantized, a_min=low, a_max=high)
-    quantized.bits = bits
+    quantized.narrow = narrow
     return quantized
 
 
@@ -49,6 +67,9 @@ def dequantize(n: NodeContext) -> Any:
     x, scale, zero = n[0], n[1], n.optional(2)
     shared = _granularity(n, scale)
     out = n.dtype_attr("output_dtype") if n.attr("output_dtype", 0) else None
+    if x.dtype.is_float:  # few bits, and no zero point
+        number, factor = (n.cast(o, "float32") for o in _beside(n, x, scale, shared))
+        return n.cast(n.op("multiply", number, factor), str(out or scale.dtype))
     inputs = [x, scale] + ([] if zero is None else [zero])
     return n.op("qnn.dequantize", *inputs, **shared, out_dtype=str(out or scale.dtype))
 

@@ -1,0 +1,78 @@
+"""Floats of 8 and 4 bits, held as the numbers that they are in a wider dtype.
+
+No operator computes in them. What a network rounds to such a format is rounded here, and is exact in float16 from then
+on: `round_to_format(x, format="float8_e4m3fn")`. The names are those of ml_dtypes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .. import te, tir
+from ..errors import InputError, nearest
+from ..expr import EQ, DType, Expr, const
+from ..te import Tensor
+from .elementwise import elementwise
+
+_FRACTION = {"float32": 23, "float64": 52}  # bits
+_INFINITY = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}  # bits of infinity; those of NaN are greater
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """The bits of the fraction, the least exponent of a normal number, and the largest number.
+
+    `beyond` is what a number over the largest becomes where it does not saturate; None if it always does. Only some
+    formats have a `negative_zero`. A format that always saturates has no NaN either: -0.0 takes its place.
+    """
+
+    fraction: int
+    least: int
+    largest: float
+    beyond: float | None
+    negative_zero: bool
+
+
+FORMATS = {
+    "float8_e4m3fn": Format(3, -6, 448.0, math.nan, True),
+    "float8_e4m3fnuz": Format(3, -7, 240.0, math.nan, False),
+    "float8_e5m2": Format(2, -14, 57344.0, math.inf, True),
+    "float8_e5m2fnuz": Format(2, -15, 57344.0, math.nan, False),
+    "float4_e2m1fn": Format(1, 0, 6.0, None, True),
+}
+
+
+def round_to_format(x: Tensor, *, format: str, saturate: bool = True) -> Tensor:
+    """The nearest number of a format, halves to even, as float16; `saturate` limits it to the largest one."""
+    if format not in FORMATS:
+        raise InputError(f"round_to_format: {nearest(format, list(FORMATS))}")
+    chosen = FORMATS[format]
+    return elementwise(x, lambda v: _rounded(v, chosen, saturate).astype("float16"), "round_to_format")
+
+
+def _rounded(v: Expr, f: Format, saturate: bool) -> Expr:
+    wide = "float64" if v.dtype == "float64" else "float32"
+    kind = "int64" if wide == "float64" else "int32"
+    value = v.astype(wide)
+    bits = tir.reinterpret(kind, value)
+    magnitude = bits & const(DType(kind).max, kind)
+    size = tir.reinterpret(wide, magnitude)
+    # Half of what is cut off is added, and one less where the bit above is 0: a half goes to the even neighbour.
+    cut = const(_FRACTION[wide] - f.fraction, kind)
+    half = const((1 << (_FRACTION[wide] - f.fraction - 1)) - 1, kind)
+    above = (magnitude >> cut) & const(1, kind)
+    normal = tir.reinterpret(wide, ((magnitude + half + above) >> cut) << cut)
+    # Below the normal numbers steps are alike; powers of two scale exactly.
+    steps = 2.0 ** (f.fraction - f.least)
+    small = te.nearbyint(size * const(steps, wide)) * const(1 / steps, wide)
+    rounded = te.select(size < const(2.0**f.least, wide), small, normal)
+    largest = const(f.largest, wide)
+    beyond = largest if saturate or f.beyond is None else const(f.beyond, wide)
+    limited = te.select(rounded > largest, beyond, rounded)
+    sign = bits & const(DType(kind).min, kind)
+    signed = tir.reinterpret(wide, tir.reinterpret(kind, limited) | sign)
+    if not f.negative_zero:
+        signed = te.select(EQ(limited, const(0, wide)), const(0, wide), signed)
+    nan = const(-0.0 if f.beyond is None else math.nan, wide)
+    return te.select(magnitude > const(_INFINITY[wide], kind), nan, signed)
