@@ -73,12 +73,12 @@ def link_graph(
 def _model_nodes(before: Any, units: Iterable[Unit]) -> dict[str, tuple[str, ...]]:
     """For operators of an optimized graph, the names of the model's nodes whose values they compute.
 
-    Passes make other operators, and keep the names of values.
+    Passes make other operators, and keep the names of values; an operator on layouts has a name of what it moves.
     """
     named = {value.name: item.model_node for item in _operators(before) for value in item.outputs if item.model_node}
     listed: dict[str, tuple[str, ...]] = {}
     for unit in units:
-        values = [v.name for item in unit.node.operators for v in item.outputs]
+        values = [v.name for item in unit.node.operators if not item.op.startswith("layout.") for v in item.outputs]
         nodes = tuple(dict.fromkeys(named[name] for name in values if name in named))
         if nodes:
             listed[unit.name] = nodes

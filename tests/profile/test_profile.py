@@ -88,8 +88,8 @@ def test_rows_name_the_nodes_of_the_model(tmp_path: Path) -> None:
     }  # fmt: skip
     assert profile.row("/f/2/MaxPool").operator == "max_pool2d"
     assert re.search(r"^max_pool2d .* /f/2/MaxPool$", str(profile), re.MULTILINE)
-    path = save(module.executable, tmp_path / "net")
-    assert load(path).model_nodes == module.executable.model_nodes
+    save(module.executable, tmp_path / "net")
+    assert load(tmp_path / "net").model_nodes == module.executable.model_nodes
 
 
 def test_short_times_are_in_microseconds() -> None:
