@@ -36,6 +36,7 @@ from .graph.passes.fold_batch_norm import fold_batch_norm
 from .graph.passes.rebuild import with_output_names
 from .graph.passes.shifted_scales import shifted_scales
 from .graph.passes.simplify import simplify
+from .graph.passes.split_conv_transpose import split_conv_transpose
 
 # Products with constant weights, by the axis of the output channels in their weights.
 _PRODUCTS = {"nn.conv1d": 0, "nn.conv2d": 0, "nn.conv3d": 0, "nn.dense": 0, "nn.matmul": -1}
@@ -181,11 +182,14 @@ def _chosen(graph: Graph, arrays: Mapping[Value, np.ndarray], skip: set[str], in
 
 
 def _prepared(model: Any) -> Graph:
-    """The graph with what the compiler folds into weights folded already."""
+    """The graph with what the compiler folds into weights folded already, and plain convolutions only."""
     from .frontend import from_onnx
 
     graph = model if isinstance(model, Graph) else from_onnx(model)
-    for function in (dead_code, constant_folding, simplify, fold_batch_norm, constant_folding, dead_code):
+    passes = (
+        dead_code, constant_folding, simplify, fold_batch_norm, split_conv_transpose, constant_folding, dead_code,
+    )  # fmt: skip
+    for function in passes:
         graph = with_output_names(function(graph), graph)
     return graph
 

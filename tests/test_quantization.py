@@ -219,3 +219,21 @@ def test_a_network_without_products() -> None:
     graph = b.build(b.op("nn.relu", b.input("x", (2, 3))))
     with pytest.raises(UnsupportedOperator, match="no convolution or product with constant weights"):
         minitvm.quantize(graph, [floats(2, 3)])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "bfloat16"])
+@pytest.mark.parametrize("strides", [1, 2])
+def test_a_transposed_convolution_alone(dtype: str, strides: int) -> None:
+    """It becomes plain convolutions first, one for each phase, which are quantised."""
+    b = GraphBuilder("upscaling")
+    x, weight = b.input("x", (1, 8, 6, 6)), floats(8, 4, 3, 3, size=0.3)
+    raised = b.op("nn.conv2d_transpose", x, weight, strides=strides, padding=1)
+    graph = b.build(b.op("nn.relu", raised, name="y"))
+    samples = [floats(1, 8, 6, 6) for _ in range(3)]
+    small = minitvm.quantize(graph, samples, dtype=dtype).graph
+    makers = small.producers()
+    products = [item for item in small.nodes if item.op in ("nn.conv2d", "qnn.conv2d")]
+    assert len(products) == strides**2
+    assert all(makers[p.inputs[0]].op in ("qnn.dequantize", "qnn.quantize", "cast", "strided_slice") for p in products)
+    exact, found = interpreter.run(graph, samples[:1])[0], minitvm.build(small, threads=1)(samples[0])
+    assert 0 < np.abs(exact - found).max() < 0.03 * np.abs(exact).max()
