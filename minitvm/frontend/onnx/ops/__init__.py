@@ -23,6 +23,7 @@ from . import (
     qlinear,
     quantization,
     recurrent,
+    recurrent_bytes,
     reduction,
     refused,
     regions,

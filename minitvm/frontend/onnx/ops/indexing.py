@@ -174,12 +174,16 @@ def _cropped(n: NodeContext, x: Operand, widths: Sequence[tuple[Dim, Dim]]) -> t
 
 @converter("ReverseSequence", since=10)
 def reverse_sequence(n: NodeContext) -> Any:
-    """The first lengths[b] elements along the time axis are reversed, the others stay."""
     x, lengths = n[0], n[1]
     batch, time = n.attr("batch_axis", 1), n.attr("time_axis", 0)
     batch, time = axis_of(batch, x.ndim), axis_of(time, x.ndim)
     if batch == time:
         n.refuse(f"the batch axis and the time axis are both {time}")
+    return reversed_sequences(n, x, lengths, batch, time)
+
+
+def reversed_sequences(n: NodeContext, x: Operand, lengths: Operand, batch: int, time: int) -> Operand:
+    """The first lengths[b] elements along the axis `time` are reversed, the others stay."""
     lengths = n.fit(lengths, (x.shape[batch],), "the lengths of sequences")
     if lengths.data is not None and not lengths.is_symbolic:
         x = n.reachable(x, Operand.known(lengths.data - 1), time)
@@ -188,7 +192,8 @@ def reverse_sequence(n: NodeContext) -> Any:
     place = n.numbers(x.shape[time], time, x.ndim)
     turned = n.op("subtract", n.op("subtract", size, 1), place)
     source = n.op("where", n.op("less", place, size), turned, place)
-    return n.op("gather", x, n.op("broadcast_to", source, shape=x.shape), axis=time)
+    result: Operand = n.op("gather", x, n.op("broadcast_to", source, shape=x.shape), axis=time)
+    return result
 
 
 @converter("CenterCropPad", since=18)

@@ -265,8 +265,11 @@ def qlinear_conv(n: NodeContext) -> Any:
 
 @converter("DynamicQuantizeLinear", since=11)
 def dynamic_quantize(n: NodeContext) -> Any:
-    """uint8 with the scale that just covers the data and 0."""
-    x = n[0]
+    return list(dynamically_quantized(n, n[0]))
+
+
+def dynamically_quantized(n: NodeContext, x: Operand) -> tuple[Operand, Operand, Operand]:
+    """uint8 with the scale that just covers the data and 0; the scale; the zero point."""
     low = n.op("minimum", n.op("min", x), 0.0)
     high = n.op("maximum", n.op("max", x), 0.0)
     span = n.op("subtract", high, low)
@@ -274,4 +277,4 @@ def dynamic_quantize(n: NodeContext) -> Any:
     scale = n.op("divide", span, 255.0)
     steps = n.op("divide", n.op("negative", low), scale)
     zero_point = n.op("qnn.quantize", steps, _ONE, axis=0, out_dtype="uint8")
-    return [n.op("qnn.quantize", x, scale, zero_point, axis=0, out_dtype="uint8"), scale, zero_point]
+    return n.op("qnn.quantize", x, scale, zero_point, axis=0, out_dtype="uint8"), scale, zero_point

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,46 +50,16 @@ def lstm(n: NodeContext) -> Any:
     )  # fmt: skip
 
 
-@converter("DynamicQuantizeLSTM", domain="com.microsoft")
-def dynamic_quantize_lstm(n: NodeContext) -> Any:
-    """An LSTM whose weights are bytes, each matrix turned around, with a scale for a direction or for a column of it.
-
-    ONNX Runtime quantises what it multiplies by the weights, too; here it stays in float32, which is more exact.
-    """
-    weights = [n.op("transpose", _dequantized(n, k, 8 + 2 * (k - 1)), axes=(0, 2, 1)) for k in (1, 2)]
-    forget = bool(n.attr("input_forget", 0))
-    return _recurrent(
-        n, "nn.lstm", ("Sigmoid", "Tanh", "Tanh"), states=2, gates=4, peepholes=n.optional(7), input_forget=forget,
-        weights=weights,
-    )  # fmt: skip
-
-
-def _dequantized(n: NodeContext, position: int, scale_at: int) -> np.ndarray:
-    """(bytes - zero point) * scale as float32; all three are constants."""
-    stored, scale, zero = (n[k].data for k in (position, scale_at, scale_at + 1))
-    if stored is None or scale is None or zero is None:
-        n.refuse("weights, their scales and zero points are constants here")
-    shape = (len(scale), 1, -1)
-    steps = stored.astype(np.float32) - zero.reshape(shape).astype(np.float32)
-    weights: np.ndarray = steps * scale.reshape(shape).astype(np.float32)
-    return weights
-
-
 def _recurrent(
     n: NodeContext, op: str, defaults: tuple[str, ...], *, states: int, gates: int, apart: int = 0,
-    peepholes: Operand | None = None, weights: Sequence[Operand] = (), **attrs: Any,
+    peepholes: Operand | None = None, **attrs: Any,
 ) -> list[Operand]:  # fmt: skip
-    """`apart` counts the last gates whose bias of the state is an input of the operator.
-
-    `weights` are those of the input and of the state, where they are not the node's inputs.
-    """
-    direction, layout = n.attr("direction", "forward"), n.attr("layout", 0)
-    if direction not in ("forward", "reverse", "bidirectional"):
-        n.refuse_attribute("direction")
-    directions = 2 if direction == "bidirectional" else 1
-    functions = _functions(n, defaults, directions)
+    """`apart` counts the last gates whose bias of the state is an input of the operator."""
+    layout = n.attr("layout", 0)
+    direction, directions = direction_of(n)
+    functions = functions_of(n, defaults, directions)
     x = n.op("transpose", n[0], axes=(1, 0, 2)) if layout else n[0]
-    of_input, of_state = weights or (n[1], n[2])
+    of_input, of_state = n[1], n[2]
     if x.ndim != 3:
         n.refuse(f"data of three dimensions are needed, found {x}")
     (steps, batch, size), hidden = x.shape, n.attr("hidden_size", of_state.shape[-1])
@@ -98,14 +67,14 @@ def _recurrent(
         n.refuse(f"a hidden size of {hidden} is not supported: wanted a number from 1")
     of_input = n.fit(of_input, (directions, simple(gates * hidden), size), "the weights of the input")
     of_state = n.fit(of_state, (directions, simple(gates * hidden), hidden), "the weights of the state")
-    bias, rest = _biases(n, directions, gates * hidden, apart * hidden)
+    bias, rest = biases(n, directions, gates * hidden, apart * hidden)
     projected = n.op("nn.dense", x, n.reshape(of_input, (directions * gates * hidden, size)))
     if bias is not None:
         projected = n.op("add", projected, n.reshape(bias, (-1,)))
     inputs = [
         n.reshape(projected, (steps, batch, directions, gates * hidden)),
         n.op("transpose", of_state, axes=(0, 2, 1)),
-        *(_initial(n, 5 + k, (directions, batch, hidden), layout, x) for k in range(states)),
+        *(initial(n, 5 + k, (directions, batch, hidden), layout, x) for k in range(states)),
     ]
     if apart:
         inputs.append(np.zeros((directions, apart * hidden), x.dtype.numpy) if rest is None else rest)
@@ -132,6 +101,14 @@ def _recurrent(
     return outputs
 
 
+def direction_of(n: NodeContext) -> tuple[str, int]:
+    """The attribute, and the number of directions."""
+    direction = n.attr("direction", "forward")
+    if direction not in ("forward", "reverse", "bidirectional"):
+        n.refuse_attribute("direction")
+    return direction, 2 if direction == "bidirectional" else 1
+
+
 def _layer(
     n: NodeContext, op: str, inputs: list[Any], ends: Operand | None, functions: Functions, **attrs: Any
 ) -> list[Operand]:
@@ -145,7 +122,7 @@ def _of_direction(n: NodeContext, inputs: list[Any], d: int) -> list[Operand]:
     return [n.part(value, 0 if k else 2, d, d + 1) for k, value in enumerate(inputs)]
 
 
-def _biases(n: NodeContext, directions: int, columns: int, apart: int) -> tuple[Operand | None, Operand | None]:
+def biases(n: NodeContext, directions: int, columns: int, apart: int) -> tuple[Operand | None, Operand | None]:
     """Wb + Rb [directions, gates * hidden], but for the last `apart` columns of Rb, which come by themselves."""
     both = n.optional(3)
     if both is None:
@@ -159,7 +136,7 @@ def _biases(n: NodeContext, directions: int, columns: int, apart: int) -> tuple[
     return n.op("add", of_input, joined), n.part(both, 1, 2 * columns - apart, 2 * columns)
 
 
-def _initial(n: NodeContext, position: int, shape: tuple[Any, ...], layout: int, x: Operand) -> Operand:
+def initial(n: NodeContext, position: int, shape: tuple[Any, ...], layout: int, x: Operand) -> Operand:
     states = n.optional(position)
     state: Operand
     if states is None:
@@ -169,7 +146,7 @@ def _initial(n: NodeContext, position: int, shape: tuple[Any, ...], layout: int,
     return state
 
 
-def _functions(n: NodeContext, defaults: tuple[str, ...], directions: int) -> list[Functions]:
+def functions_of(n: NodeContext, defaults: tuple[str, ...], directions: int) -> list[Functions]:
     """The functions of each direction, with alpha and beta: those that take one get the next that is given."""
     names = tuple(n.attr("activations", defaults * directions))
     if len(names) != len(defaults) * directions or any(name not in ACTIVATIONS for name in names):
