@@ -35,7 +35,7 @@ NODES = (
 )
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
 COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link lowering records"
-EVERYTHING = f"{COMPILER} quantization interop profile models gallery accel farm tune"
+EVERYTHING = f"{COMPILER} durations quantization interop profile models gallery accel farm tune"
 
 MAY_IMPORT: dict[str, str] = {
     # what everything stands on
@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, str] = {
     "absent": "",
     "forks": "",
     "scratch": "",
+    "durations": "",
     "notebook": "",
     "plots": "errors",
     "expr": "errors forks",
@@ -83,7 +84,7 @@ MAY_IMPORT: dict[str, str] = {
     "build": f"{MIDDLE} executable runtime codegen frontend ir link lowering records",
     # on top
     "interop": COMPILER,
-    "profile": COMPILER,
+    "profile": f"{COMPILER} durations",
     "farm": FOUNDATION + " runtime executable",
     "tune": f"{COMPILER} farm profile",
     "gallery": f"{FOUNDATION} arith tir te script",

@@ -103,6 +103,8 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
         head = [f"// {line}" for text in self.header() for line in text.splitlines()]
         if self.uses_double:
             head.append("#pragma OPENCL EXTENSION cl_khr_fp64 : enable")
+        if self.library.uses_half:
+            head.append("#pragma OPENCL EXTENSION cl_khr_fp16 : enable")
         head.append("#pragma OPENCL FP_CONTRACT OFF")
         listed = ",\n    ".join(parameters) or "void"
         signature = f"__kernel {self.work_group()}void {self.kernel.name}(\n    {listed}\n) {{"

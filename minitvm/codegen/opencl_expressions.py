@@ -91,7 +91,7 @@ class OpenCLExpressions(Emitter):
                                        "ulong", "half") for n in (2, 3, 4, 8, 16)}  # fmt: skip
         super().__init__(kernel, target, RESERVED | vectors | {kernel.name})
         self.index_dtype = index_dtype(kernel)
-        self.library = Library(value_type(self.index_dtype))
+        self.library = Library(value_type(self.index_dtype), getattr(target, "half_arithmetic", False))
         self.analyzer = Analyzer()
         self.wide: set[Var] = set()  # integer variables that are kept in the type of indices
         self.lets: dict[Var, Expr] = {}  # indices that have names, written out
@@ -301,7 +301,7 @@ class OpenCLExpressions(Emitter):
         t = value_type(to)
         inner = text if source.is_half or source.scalar == "float32" else self.plainly(t, text)
         exact = source.is_int and source.bits <= 8
-        return inner if exact else f"{self.use('rounded', to)}({inner})"
+        return inner if exact else library_round(self.library, to, inner)
 
     def compare(self, e: CompareOp) -> str:
         sign = _COMPARE[type(e)]

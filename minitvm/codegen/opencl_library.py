@@ -14,10 +14,13 @@ from .opencl_types import mask_type, memory_type, unsigned, value_type
 
 
 class Library:
-    """The functions that one kernel uses; `index` is the type of its indices."""
+    """The functions that one kernel uses; `index` is the type of its indices.
 
-    def __init__(self, index: str = "long") -> None:
-        self.index = index
+    `has_half` says that the device adds and multiplies numbers of 16 bits; `uses_half` whether the kernel has it do so.
+    """
+
+    def __init__(self, index: str = "long", has_half: bool = False) -> None:
+        self.index, self.has_half, self.uses_half = index, has_half, False
         self.definitions: dict[str, str] = {}
 
     def use(self, name: str, dtype: DType, space: str = "") -> str:
@@ -127,7 +130,21 @@ def _shift(operator: str) -> Callable[[Library, str, DType], str]:
 
 def library_round(library: Library, dtype: DType, text: str) -> str:
     """A float32 as the nearest value of a 16-bit float; what is no such float is left alone."""
+    if dtype.scalar == "float16" and library.has_half:
+        return in_half(library, dtype, text)
     return f"{library.use('rounded', dtype)}({text})" if dtype.is_half else text
+
+
+def in_half(library: Library, dtype: DType, a: str, operator: str = "", b: str = "") -> str:
+    """A number, or the result of an operator on two, as a `half` of the device; back in a float32, which holds it.
+
+    Values of float16 are float32 in a kernel, so these conversions change nothing, and a compiler drops them between
+    two operators. A sum, difference or product of halves is rounded once, to the same value as that of float32 is.
+    """
+    library.uses_half = True
+    n = "" if dtype.lanes == 1 else str(dtype.lanes)
+    result = f" {operator} ".join(f"convert_half{n}({text})" for text in (a, b) if text)
+    return f"convert_float{n}({result})"
 
 
 def _rounded(library: Library, name: str, dtype: DType) -> str:
@@ -237,6 +254,8 @@ def _reduction(op: str) -> Callable[[Library, str, DType], str]:
 
 def added(library: Library, dtype: DType, a: str, b: str, operator: str = "+") -> str:
     """A sum, difference or product that wraps for integers, and is rounded to its dtype for floats."""
+    if dtype.scalar == "float16" and library.has_half:
+        return in_half(library, dtype, a, operator, b)
     if dtype.is_float:
         return library_round(library, dtype, f"({a} {operator} {b})")
     t = value_type(dtype)

@@ -100,7 +100,8 @@ class GPU:
     `ghz` is 0 where unknown, `l2_bytes` the size of the cache that all multiprocessors share.
     `on_host` are operators, by their names in a graph, that are to run on the host: `lowering.placement`.
     Tensor cores multiply matrices of `matrix_dtypes` with sums in float32; "tfloat32" are float32 rounded to 10 bits of
-    mantissa, which is done where `allow_tf32` says so.
+    mantissa, which is done where `allow_tf32` says so. `half_arithmetic`: an OpenCL device adds and multiplies numbers
+    of 16 bits (`cl_khr_fp16`), denormal ones too.
     """
 
     name: str = "generic"
@@ -125,6 +126,7 @@ class GPU:
     channel_block: int = 0
     matrix_dtypes: tuple[str, ...] = ()
     allow_tf32: bool = False
+    half_arithmetic: bool = False
     on_host: tuple[str, ...] = field(default=(), metadata=FOR_PEOPLE)
     ghz: float = field(default=0.0, metadata=FOR_PEOPLE)
     l2_bytes: int = field(default=0, metadata=FOR_PEOPLE)

@@ -19,15 +19,18 @@ def target() -> Target:
     return Target("opencl -device=pocl")
 
 
-def run_on_device(func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1) -> list[np.ndarray]:
-    """The arrays after so many work-items have run the kernel, each its share of a parallel loop."""
+def run_on_device(
+    func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1, source: str | None = None
+) -> list[np.ndarray]:
+    """The arrays after so many work-items have run the kernel, or this source of it, each its share of a loop."""
     cl = pytest.importorskip("pyopencl")
     from minitvm.runtime.opencl.devices import current
     from minitvm.runtime.opencl.kernels import LANGUAGE, compiled
 
     device = current()
     copies = [a.copy() for a in arrays]
-    (program,) = compiled(device, [Kernel(func.name, LANGUAGE, generate(func, target()), func.name, ())], None)
+    text = generate(func, target()) if source is None else source
+    (program,) = compiled(device, [Kernel(func.name, LANGUAGE, text, func.name, ())], None)
     kernel = cl.Kernel(program, func.name)
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
     buffers = [cl.Buffer(device.context, flags, hostbuf=a.reshape(-1).view(np.uint8)) for a in copies]

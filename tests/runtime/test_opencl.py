@@ -172,7 +172,7 @@ def pretended(**about: Any) -> Any:
         "type": pyopencl.device_type.GPU, "vendor": "ARM", "name": "Mali-G78", "max_work_group_size": 384,
         "platform": SimpleNamespace(name="ARM Platform"), "max_work_item_sizes": [384, 384, 384],
         "local_mem_size": 32768, "max_compute_units": 20, "preferred_vector_width_float": 4,
-        "local_mem_type": pyopencl.device_local_mem_type.GLOBAL,
+        "local_mem_type": pyopencl.device_local_mem_type.GLOBAL, "extensions": "cl_khr_fp64",
     }  # fmt: skip
     return SimpleNamespace(**{**says, **about})
 
@@ -191,6 +191,15 @@ def pretended(**about: Any) -> Any:
             {"vendor": "Somebody", "name": "GPU", "local_mem_size": 16384, "preferred_vector_width_float": 8},
             "opencl -max_threads_per_block=384 -max_block_dim=384,384,384 -max_shared_memory_per_block=16384 "
             "-multiprocessors=20 -vector_bits=256 -local_memory_helps=false",
+        ),
+        (
+            {"extensions": "cl_khr_fp64 cl_khr_fp16", "half_fp_config": 0b111},
+            "opencl -device=mali -max_threads_per_block=384 -max_block_dim=384,384,384 -multiprocessors=20 "
+            "-half_arithmetic=true",
+        ),
+        (  # numbers near 0 would become 0
+            {"extensions": "cl_khr_fp16", "half_fp_config": 0b110},
+            "opencl -device=mali -max_threads_per_block=384 -max_block_dim=384,384,384 -multiprocessors=20",
         ),
     ],
 )  # fmt: skip

@@ -161,8 +161,16 @@ def described(cl: Any, handle: Any) -> str:
         f"-max_block_dim={','.join(str(int(n)) for n in handle.max_work_item_sizes)} "
         f"-max_shared_memory_per_block={int(handle.local_mem_size)} -multiprocessors={int(handle.max_compute_units)} "
         f"-vector_bits={max(128, 32 * int(handle.preferred_vector_width_float))} "
-        f"-local_memory_helps={str(helps).lower()}"
+        f"-local_memory_helps={str(helps).lower()} -half_arithmetic={str(_has_half(cl, handle)).lower()}"
     )
+
+
+def _has_half(cl: Any, handle: Any) -> bool:
+    """Whether a device computes with halves as IEEE 754 says, denormal ones too."""
+    if "cl_khr_fp16" not in handle.extensions.split():
+        return False
+    needed = cl.device_fp_config.DENORM | cl.device_fp_config.INF_NAN | cl.device_fp_config.ROUND_TO_NEAREST
+    return bool(handle.half_fp_config & needed == needed)
 
 
 def _chosen(cl: Any, devices: list[Any], wanted: str) -> Any:

@@ -29,7 +29,11 @@ _LINE = re.compile(r":(\d+):\d+: error|<source>:(\d+)")
 _EXTENSIONS = re.compile(r"^#pragma OPENCL EXTENSION (\w+)", re.MULTILINE)
 # What an extension brings, and what a program can do without it.
 _BRINGS = {
-    "cl_khr_fp64": ("arithmetic of float64", "a model in float32; or -on_host=OP of the target, for what needs float64")
+    "cl_khr_fp64": (
+        "arithmetic of float64",
+        "a model in float32; or -on_host=OP of the target, for what needs float64",
+    ),
+    "cl_khr_fp16": ("arithmetic of float16", "a target without -half_arithmetic: float16 computed in float32"),
 }
 
 
