@@ -21,16 +21,18 @@ import numpy as np
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
+from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..build import build
-from ..errors import InputError, UnsupportedOperator, nearest
+from ..errors import InputError, TypeMismatch, UnsupportedOperator, nearest
 from ..executable import evaluate
 from ..expr import DType, Expr, Var, free_vars
 from ..expr.names import fresh, identifier
 from ..frontend.operand import Operand
 from ..frontend.torch.dtypes import array_of
 from ..frontend.torch.importer import Importer
-from ..frontend.torch.loading import decompositions
+from ..frontend.torch.loading import decompositions, headline
 from ..frontend.torch.symbols import Symbols
 from ..frontend.torch.unsupported import refuse_unsupported
 from ..runtime.dlpack import shared
@@ -59,7 +61,12 @@ def backend(
     compiler = aot_autograd(
         fw_compiler=_refuse_training, inference_compiler=for_inference, decompositions=dict(decompositions().items())
     )
-    compiled: Callable[..., Any] = compiler(module, example_inputs)
+    try:
+        compiled: Callable[..., Any] = compiler(module, example_inputs)
+    except (GuardOnDataDependentSymNode, DataDependentOutputException) as error:
+        raise UnsupportedOperator(
+            f"torch.compile: PyTorch cannot trace what depends on the contents of a tensor: {headline(error)}"
+        ) from error
     return compiled
 
 
@@ -78,22 +85,50 @@ def _parameters() -> frozenset[int]:
 
 
 class _Captured:
-    """A graph of ATen's operators, built for the parameters that it is called with."""
+    """A graph of ATen's operators, built for the parameters that it is called with.
+
+    Open sizes stay open, unless an operator is refused for them: then there is a program for the sizes of each call.
+    """
 
     def __init__(self, graph: torch.fx.GraphModule, parameters: frozenset[int], settings: Mapping[str, Any]) -> None:
         self._graph, self._parameters, self._settings = graph, sorted(parameters), settings
+        self._sizes, self._fixed = _integers(graph)
         self._programs: OrderedDict[Any, _Program] = OrderedDict()
         refuse_unsupported(graph)
 
     def call(self, *args: Any) -> list[Any]:
         """The results for arguments in the order of the graph's placeholders."""
-        key = tuple(map(_state, (args[k] for k in self._parameters)))
-        program = self._programs.get(key)
+        program = self._programs.get(self._key(args))
         if program is None:
-            program = self._programs[key] = _Program(self._graph, args, self._parameters, self._settings)
+            program = self._built(args)
+            self._programs[self._key(args)] = program
             if len(self._programs) > KEPT:
                 self._programs.popitem(last=False)
         return program(args)
+
+    def _key(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(map(_state, (args[k] for k in self._parameters))), tuple(args[k] for k in self._fixed)
+
+    def _built(self, args: Sequence[Any]) -> _Program:
+        try:
+            return _Program(self._graph, args, self._parameters, self._fixed, self._settings)
+        except (UnsupportedOperator, InputError, TypeMismatch):
+            if not self._sizes:
+                raise
+            self._fixed, self._sizes = sorted((*self._fixed, *self._sizes)), []
+            self._programs.clear()  # their keys lack the sizes
+            return _Program(self._graph, args, self._parameters, self._fixed, self._settings)
+
+
+def _integers(graph: torch.fx.GraphModule) -> tuple[list[int], list[int]]:
+    """Which arguments are sizes of tensors, and which are other integers, for whose values a program is built."""
+    examples = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+    shapes = [size for x in examples if isinstance(x, torch.Tensor) for size in x.shape]
+    of_shapes = {str(symbol) for size in shapes if not isinstance(size, int) for symbol in size.node.expr.free_symbols}
+    exprs = {k: x.node.expr for k, x in enumerate(examples) if isinstance(x, torch.SymInt)}
+    symbols = {k: str(expr) for k, expr in exprs.items() if expr.is_Symbol}
+    sizes = [k for k, name in symbols.items() if name in of_shapes]
+    return sizes, [k for k in symbols if k not in sizes]
 
 
 def _state(tensor: torch.Tensor) -> tuple[int, ...]:
@@ -102,21 +137,30 @@ def _state(tensor: torch.Tensor) -> tuple[int, ...]:
     return id(tensor), tensor.data_ptr(), version
 
 
-_Place = tuple[tuple[Any, ...], Any]  # strides and offset in elements: integers, or sizes of the arguments
+# Strides and offset in elements: integers, or sizes of the arguments or of the result itself, whose axes come third.
+_Place = tuple[tuple[Any, ...], Any, dict[Var, int]]
 
 
 class _Program:
     """A built graph, and where its inputs and outputs are among the arguments and results."""
 
     def __init__(
-        self, graph: torch.fx.GraphModule, args: Sequence[Any], parameters: Sequence[int], settings: Mapping[str, Any]
+        self,
+        graph: torch.fx.GraphModule,
+        args: Sequence[Any],
+        parameters: Sequence[int],
+        fixed: Sequence[int],
+        settings: Mapping[str, Any],
     ) -> None:
         importer = Importer("main", Symbols())
+        placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        for position in fixed:
+            importer.symbols.give(placeholders[position].meta["val"], args[position])
         self._parameters = [args[k] for k in parameters]  # held, so that no other tensor gets their identity
         self._inputs: list[int] = []
         self._sizes: dict[Any, int] = {}
         used: set[str] = set()
-        for position, node in enumerate(n for n in graph.graph.nodes if n.op == "placeholder"):
+        for position, node in enumerate(placeholders):
             if not isinstance(node.meta["val"], torch.Tensor):
                 size = importer.symbols.dim(node.meta["val"], f"input {node.name}")
                 self._sizes[size] = position
@@ -151,11 +195,13 @@ class _Program:
         strides = tuple(importer.symbols.dim(stride, f"a stride of {node.name}") for stride in value.stride())
         offset = importer.symbols.dim(value.storage_offset(), f"the offset of {node.name}")
         parts = [part for part in (*strides, offset) if isinstance(part, Expr)]
-        if any(variable not in self._sizes for part in parts for variable in free_vars(part)):
+        shape = importer.symbols.shape(value.shape, f"the shape of {node.name}")
+        own = {size: axis for axis, size in enumerate(shape) if isinstance(size, Var) and size not in self._sizes}
+        if any(variable not in self._sizes and variable not in own for part in parts for variable in free_vars(part)):
             return None  # a size that data decide; what is computed from one is dense
         if not parts and offset == 0 and value.is_contiguous():
             return None
-        return strides, offset
+        return strides, offset, own
 
     def _laid_out(self, tensor: torch.Tensor, place: _Place | None, args: Sequence[Any]) -> torch.Tensor:
         """A result in memory as PyTorch would have it.
@@ -164,7 +210,8 @@ class _Program:
         """
         if place is None:
             return tensor
-        strides, offset = tuple(self._number(s, args) for s in place[0]), self._number(place[1], args)
+        own = {size: tensor.shape[axis] for size, axis in place[2].items()}
+        strides, offset = tuple(self._number(s, args, own) for s in place[0]), self._number(place[1], args, own)
         if offset == 0 and strides == tensor.stride():
             return tensor
         last = offset + sum((size - 1) * stride for size, stride in zip(tensor.shape, strides, strict=True))
@@ -176,10 +223,11 @@ class _Program:
         memory[places.reshape(-1)] = tensor.reshape(-1)  # elements that share memory are equal
         return result
 
-    def _number(self, value: Any, args: Sequence[Any]) -> Any:
+    def _number(self, value: Any, args: Sequence[Any], own: Mapping[Var, int] | None = None) -> Any:
         if not isinstance(value, Expr):
             return value
-        return int(evaluate(value, {size: args[k] for size, k in self._sizes.items() if isinstance(size, Var)}))
+        sizes = {size: args[k] for size, k in self._sizes.items() if isinstance(size, Var)}
+        return int(evaluate(value, {**sizes, **(own or {})}))
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:

@@ -105,7 +105,7 @@ def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def variance(x: Tensor, *, axis: Axes = None, keepdims: bool = False, unbiased: bool = False) -> Tensor:
-    """The mean square distance from the mean, in two passes; `unbiased` divides by count - 1."""
+    """The mean square distance from the mean, in two passes; `unbiased` divides by count - 1, of nothing by 0."""
     return _variance(x, mean(x, axis=axis, keepdims=True), axis, keepdims, unbiased)
 
 
@@ -124,8 +124,9 @@ def _variance(x: Tensor, average: Tensor, axis: Axes, keepdims: bool, unbiased: 
         name="T_square_distance",
     )
     total = sum(squares, axis=axis, keepdims=keepdims)
-    count = (count_of(x, axis) - 1 if unbiased else count_of(x, axis)).astype(x.dtype)
-    return elementwise(total, lambda v: v / count, "divide")
+    count = count_of(x, axis)
+    divisor = (te.maximum(count - 1, 0) if unbiased else count).astype(x.dtype)
+    return elementwise(total, lambda v: v / divisor, "divide")
 
 
 def _square(v: Expr) -> Expr:

@@ -86,7 +86,7 @@ def variance(x: np.ndarray, axis: Any, keepdims: bool, unbiased: bool) -> np.nda
     count = _count(x, axes)
     centre = _quotient(_sum(x, axes, True), count, np.float64 if is_floating(x.dtype) else x.dtype)
     squares = np.square(wide(x) - centre)
-    return _quotient(_sum(squares, axes, keepdims), count - 1 if unbiased else count, x.dtype)
+    return _quotient(_sum(squares, axes, keepdims), max(count - 1, 0) if unbiased else count, x.dtype)
 
 
 @operator("l1")

@@ -176,3 +176,41 @@ def test_layers_of_transformers_are_compiled_in_evaluation_mode() -> None:
         ours, theirs = (f(x, src_key_padding_mask=hidden) for f in (compiled(layer), layer))
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(compiled(model)(x, x[:, :3]), model(x, x[:, :3]), rtol=1e-5, atol=1e-5)
+
+
+NUMBERS = {
+    "an integer": lambda x, k: x * k,
+    "a size": lambda x, k: x.new_ones(abs(k), 2) + k,
+    "a correction": lambda x, k: x.var(0, correction=k),
+    "a float": lambda x, k: torch.where(x > k / 2, x, k * 1.5),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_are_those_of_each_call(name: str) -> None:
+    """PyTorch makes integers among the arguments open, which are the sizes of no tensor."""
+    function, x = NUMBERS[name], torch.randn(8, 3)
+    fast = compiled(function, dynamic=True)
+    with torch.no_grad():
+        for number in (3, -2, 3, 5):
+            torch.testing.assert_close(fast(x, number), function(x, number))
+
+
+CLOSED = {
+    "a number of windows": lambda x: nn.functional.adaptive_avg_pool2d(x, 3),
+    "a share of a size": lambda x: nn.functional.interpolate(x, scale_factor=1.7, recompute_scale_factor=True),
+    "the root of a size": lambda x: x / x.shape[-1] ** 0.5,
+    "a view": lambda x: nn.functional.adaptive_avg_pool2d(x, 2)[:, 1:].transpose(1, 2),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_operators_that_need_fixed_sizes_have_those_of_the_call(name: str) -> None:
+    function = CLOSED[name]
+    fast = compiled(function, dynamic=True)
+    with torch.no_grad():
+        for shape in ((1, 3, 8, 6), (2, 3, 9, 7), (1, 3, 8, 6)):
+            x = torch.randn(shape)
+            ours, theirs = fast(x), function(x)
+            torch.testing.assert_close(ours, theirs)
+            assert ours.stride() == theirs.stride()

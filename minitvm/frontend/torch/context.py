@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,6 +72,10 @@ class NodeContext(Conversion):
         """Mark arguments as read: they have no effect here."""
         self.arguments_read.update(names)
 
+    def axis(self, name: str = "dim") -> int:
+        """The axis that an argument names, from the front; 0 for a tensor without dimensions."""
+        return int(self.attr(name)) % max(self["self"].ndim, 1)
+
     def promoted(self, *names: str) -> list[Operand]:
         """The operands of arguments, converted to the dtype that PyTorch promotes them to."""
         from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
@@ -110,6 +116,35 @@ class NodeContext(Conversion):
     def wants(self, position: int) -> bool:
         """Whether something reads that one of several results."""
         return any(user.args[1] == position and user.users for user in self.node.users)
+
+
+_ALONG_LINES = ("self", "index", "src", "source")
+
+
+def by_lines(convert: Callable[[NodeContext], Any]) -> Callable[[NodeContext], Any]:
+    """A converter that works along an axis; a tensor without dimensions is a line of one element to it."""
+
+    @functools.wraps(convert)
+    def converted(n: NodeContext) -> Any:
+        arguments = {name: n.values[name] for name in _ALONG_LINES if isinstance(n.values.get(name), Operand)}
+        scalars = {name: x for name, x in arguments.items() if x.ndim == 0}
+        n.values.update({name: n.op("expand_dims", x, axis=0) for name, x in scalars.items()})
+        results = convert(n)
+        if not scalars:
+            return results
+        if not isinstance(results, list | tuple):
+            return _of_rank(n, results, n.node.meta["val"])
+        return [_of_rank(n, x, example) for x, example in zip(results, n.node.meta["val"], strict=True)]
+
+    return converted
+
+
+def _of_rank(n: NodeContext, x: Operand | None, example: Any) -> Operand | None:
+    """A result without the axis that its declaration does not have."""
+    if x is None or x.ndim == example.ndim:
+        return x
+    plain: Operand = n.op("squeeze", x, axis=(0,))
+    return plain
 
 
 def label(node: Any) -> str:

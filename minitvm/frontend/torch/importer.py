@@ -95,13 +95,21 @@ class Importer:
         if str(node.target) in ASSERTIONS:
             return None
         if _is_size(node):
-            example = node.meta["val"]
-            return self.symbols.dim(example, label(node)) if _is_integer(example) else None
+            return self._size(node)
         if is_inlined(node):
             return self._inlined(node)
         if is_region(node):
             return self._declared(node, convert(self, node, self._value(node.args)))
         return self._converted(node)
+
+    def _size(self, node: Any) -> Any:
+        """The value of a node that computes with sizes; None if only checks read it."""
+        example, where = node.meta["val"], label(node)
+        if _is_integer(example):
+            return self.symbols.dim(example, where)
+        if all(_is_size(user) or str(user.target) in ASSERTIONS for user in node.users):
+            return None
+        return self.symbols.number(example, where)
 
     def _item(self, node: Any) -> Any:
         values, position = self._value(node.args[0]), node.args[1]

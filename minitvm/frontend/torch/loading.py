@@ -43,9 +43,13 @@ def torch_package() -> Any:
 
 def decomposed(program: Any) -> Any:
     """The program in ATen's operators: those that have a converter, and what the others are made of."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own, about torch
-        return program.run_decompositions(decompositions())
+    table = decompositions()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's own, about torch
+            return program.run_decompositions(table)
+    except Exception as error:  # torch raises errors of many kinds, most of them its own
+        raise ModelError(f"torch.export cannot decompose the program: {headline(error)}") from error
 
 
 def decompositions() -> Any:
@@ -73,7 +77,7 @@ def _exported(
             warnings.simplefilter("ignore")
             return torch.export.export(module, tuple(args or ()), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
     except Exception as error:  # torch raises errors of many kinds, most of them its own
-        raise ModelError(f"torch.export refuses {_kind(module)}: {_headline(error)}") from error
+        raise ModelError(f"torch.export refuses {_kind(module)}: {headline(error)}") from error
 
 
 def _read(torch: Any, path: Path) -> Any:
@@ -86,11 +90,13 @@ def _read(torch: Any, path: Path) -> Any:
             warnings.simplefilter("ignore")
             return torch.export.load(path)
     except Exception as error:  # zip's, pickle's, torch's own
-        raise ModelError(f"{path} is not a program of torch.export, or a damaged one ({_headline(error)})") from error
+        raise ModelError(f"{path} is not a program of torch.export, or a damaged one ({headline(error)})") from error
 
 
-def _headline(error: Exception) -> str:
-    """What an error of torch says first, without its advice about torch."""
+def headline(error: Exception) -> str:
+    """The text that an error of torch says first, without its advice about torch."""
+    if type(error).__name__ == "DataDependentOutputException":
+        return f"{error} returns a Python value that depends on the contents of a tensor"
     lines = [line.strip() for line in str(error).split("\n\n")[0].splitlines() if line.strip()]
     return "\n    ".join(lines[:4]) if lines else type(error).__name__
 

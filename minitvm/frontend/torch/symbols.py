@@ -56,6 +56,10 @@ class Symbols:
             wanted = str(expr) if isinstance(expr, int) else self._allowed(expr)
             raise InputError(f"input {name}, dimension {axis}: wanted {wanted} ({declared}), found {tuple(shape)}")
 
+    def give(self, size: Any, value: int) -> None:
+        """Give the symbol that a size is its value."""
+        self._fixed[size.node.expr.name] = value
+
     def _allowed(self, expr: Any) -> str:
         bounds = self._ranges.get(str(expr))
         return f"a size such that {expr} fits" if bounds is None else f"{bounds.lower} to {bounds.upper}"
@@ -85,6 +89,29 @@ class Symbols:
         if isinstance(size, int):
             return size
         return as_dim(simple(self._of(size.node.expr, where)))
+
+    def number(self, size: Any, where: str) -> int | float | bool:
+        """A number that is computed from sizes: a `torch.SymInt`, `SymFloat` or `SymBool` all of whose sizes are known.
+
+        Raises `UnsupportedOperator` at the place `where` if one of them is open.
+        """
+        if isinstance(size, bool | int | float):
+            return size
+        value = self._value(size.node.expr)
+        if value is None:
+            raise UnsupportedOperator(
+                f"{where}: the number {size.node.expr} depends on open sizes, which is not supported\n"
+                "  try:    fixed sizes: torch.compile(dynamic=False), or torch.export without dynamic_shapes"
+            )
+        kind = {"SymInt": int, "SymFloat": float, "SymBool": bool}[type(size).__name__]
+        number: int | float | bool = kind(value)
+        return number
+
+    def _value(self, expr: Any) -> Any:
+        """What SymPy computes for an expression all of whose symbols have values, or None."""
+        if any(symbol.name not in self._fixed for symbol in expr.free_symbols):
+            return None
+        return expr.xreplace({symbol: self._fixed[symbol.name] for symbol in expr.free_symbols})
 
     def shape(self, sizes: Any, where: str) -> tuple[Dim, ...]:
         """A shape."""
@@ -120,6 +147,9 @@ class Symbols:
         if kind == "Pow" and expr.args[1].is_Integer and int(expr.args[1]) > 0:
             return reduce(lambda a, b: a * b, [self._of(expr.args[0], where)] * int(expr.args[1]))
         if kind not in _KINDS:
+            value = self._value(expr)
+            if value is not None and value.is_Integer:
+                return int(value)
             raise UnsupportedOperator(f"{where}: the size {expr} is not supported")
         return _KINDS[kind](*(self._of(arg, where) for arg in expr.args))
 

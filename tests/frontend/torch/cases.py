@@ -61,8 +61,9 @@ def calls() -> dict[str, list[Call]]:
     table.update(_shapes(d))
     table.update(_places(d))
     table.update(_layers(d))
+    table.update(_rare(d))
     for name, more in _special(d).items():
-        table[name] = [*table[name], *more]
+        table[name] = [*table.get(name, ()), *more]
     return table
 
 
@@ -101,6 +102,52 @@ def _layers(d: _Draw) -> dict[str, list[Call]]:
     }  # fmt: skip
 
 
+def _rare(d: _Draw) -> dict[str, list[Call]]:
+    """Functions that fewer models call."""
+    bits, matrix = torch.tensor([5, -3, 0, 9]), d.f(4, 5)
+    nan, inf, some = torch.nan, torch.inf, d.f(6)
+    a, b = torch.tensor([nan, 1.0, nan, -0.0, inf, 3.0]), torch.tensor([1.0, nan, nan, 2.0, -inf, -4.0])
+    signs = torch.tensor([-0.0, 0.0, -1.0, 2.0, -inf, 4.0])
+    x, index = d.f(4, 5), d.i(0, 4, 3, 5)
+    table = {f"bitwise_{name}.Scalar_Tensor": [_c(6, bits)] for name in ("and", "or", "xor")}
+    table |= {f"bitwise_{name}_shift.Scalar_Tensor": [_c(96, bits.abs())] for name in ("left", "right")}
+    table |= {f"{name}.default": [_c(a, b), _c(bits, bits.flip(0)), _c(d.b(4), d.b(4))] for name in ("fmax", "fmin")}
+    return table | {
+        "_trilinear.default": [_c(d.f(2, 3), d.f(4, 3, 5), d.f(2, 5), [1, 3], [0], [1, 2], [2, 3])],
+        "addbmm.default": [_c(d.f(4), d.f(3, 2, 5), d.f(3, 5, 4), beta=0.5, alpha=2)],
+        "addmv.default": [_c(d.f(4), matrix, d.f(5), beta=2, alpha=0.5), _c(d.f(4), matrix, d.f(5), beta=0)],
+        "angle.default": [_c(a), _c(bits)],
+        "as_strided_copy.default": [_c(matrix, [2, 2], [5, 1], 3)],
+        "as_strided_scatter.default": [_c(matrix, d.f(2, 2), [2, 2], [6, 1], 1)],
+        "copysign.Scalar": [_c(some, -0.0), _c(bits, 2.0)],
+        "copysign.Tensor": [_c(some, signs), _c(a, signs), _c(bits, bits.flip(0))],
+        "diagonal_copy.default": [_c(matrix, 1)],
+        "diagonal_scatter.default": [_c(matrix, d.f(4)), _c(matrix, d.f(3), -1), _c(d.f(3, 2, 4), d.f(2, 3), 1, 0, 2)],
+        "dist.default": [_c(matrix, d.f(5), 3.0), _c(some, some + 1)],
+        "hypot.default": [_c(d.f(6), some), _c(a * 1e30, b * 1e30), _c(signs * 1e-30, some * 1e-30)],
+        "index_reduce.default": [
+            _c(x, 1, d.i(0, 5, 7), d.f(4, 7), reduce, include_self=includes)
+            for reduce in ("prod", "mean", "amax", "amin") for includes in (True, False)
+        ],
+        "kthvalue.default": [_c(d.distinct(3, 6), 2), _c(d.distinct(3, 6), 3, 0, True)],
+        "ldexp.Tensor": [_c(some, torch.tensor([1, -2, 0, 5, -7, 3]))],
+        "nanmedian.default": [_c(_odd(d.f(6))), _c(d.i(0, 9, 5))],
+        "nanmedian.dim": [_c(_odd(d.distinct(3, 5)), 1), _c(torch.tensor([[nan, nan], [3.0, 1.0]]), 1, True)],
+        "narrow_copy.default": [_c(matrix, 1, 2, 2), _c(matrix, 0, -3, 2)],
+        "permute_copy.default": [_c(d.f(2, 3, 4), [2, 0, -2])],
+        "prims.convert_element_type.default": [_c(some * 4, torch.int32), _c(bits, torch.float32)],
+        "put.default": [_c(matrix, d.i(0, 20, 3, 4), d.f(3, 4), True), _c(matrix, torch.tensor([5, 0]), d.f(2))],
+        "remainder.Scalar_Tensor": [_c(7.5, signs[2:]), _c(7, bits[:2])],
+        "round.decimals": [_c(some, decimals=2), _c(some * 100, decimals=-1), _c(some, decimals=0)],
+        "scatter.reduce": [_c(x, 0, index, d.f(3, 5), reduce=reduce) for reduce in ("add", "multiply")],
+        "scatter.value_reduce": [_c(x, 0, index, 1.5, reduce=reduce) for reduce in ("add", "multiply")],
+        "signbit.default": [_c(signs), _c(bits), _c(d.b(3)), _c(d.f(3).double())],
+        "take.default": [_c(matrix, index), _c(torch.tensor(2.0), torch.tensor(0))],
+        "view_copy.default": [_c(matrix, [2, -1])],
+        "true_divide.Tensor": [_c(some, signs[2:3]), _c(bits, bits[:1])],
+    }  # fmt: skip
+
+
 def _odd(x: torch.Tensor) -> torch.Tensor:
     """The tensor with a NaN as its third element."""
     x.view(-1)[2] = torch.nan
@@ -112,16 +159,62 @@ def _special(d: _Draw) -> dict[str, list[Call]]:
     nan, inf = torch.nan, torch.inf
     a = torch.tensor([7.5, -7.5, 7.5, 0.3, 1e10, 3.0, -0.0, 5.0, inf, 1.0, nan, 6.0])
     b = torch.tensor([0.1, 0.1, -0.1, 0.1, 3.0, 0.0, 2.0, inf, 2.0, -inf, 1.0, -2.0])
+    photo = d.f(1, 2, 9, 7)
     pixels = d.i(0, 256, 1, 3, 5, 6).to(torch.uint8)
     grid = torch.rand(1, 3, 3, 2, generator=d.generator) * 2 - 1
     grid[0, 0, 0, 0], grid[0, 1, 1], grid[0, 2, 2, 1] = nan, inf, -inf
     picture = d.f(1, 2, 4, 5)
-    return {
-        "_safe_softmax.default": [_c(torch.tensor([[1.0, -inf], [-inf, -inf], [nan, -inf]]), -1)],
+    one, first, x = torch.tensor(1.5), torch.tensor(0), d.f(3, 4)
+    written, onto = d.i(0, 3, 5, 4), d.f(5, 4)
+    lines = {
+        f"{name}.default": [_c(one, -1), _c(one, 0)]
+        for name in ("cumsum", "cumprod", "cummax", "cummin", "sort", "argsort", "argmax", "argmin", "_safe_softmax")
+    }
+    lines |= {f"{name}.dim": [_c(one, 0), _c(one, 0, True)] for name in ("max", "min", "median", "any", "all")}
+    lines |= {f"{name}.default": [_c(one, [0], True)] for name in ("amax", "amin", "logsumexp")}
+    return lines | {
+        "adaptive_max_pool2d.default": [_c(d.distinct(1, 2, 8, 7), [3, 4]), _c(d.distinct(2, 6, 5), [4, 2])],
+        "adaptive_max_pool3d.default": [_c(d.distinct(1, 2, 5, 6, 4), [2, 3, 1])],
+        "any.dims": [_c(d.b(3, 4), [])],
+        "avg_pool2d.default": [
+            _c(d.f(1, 2, 7, 8), [3, 2], [2, 2], [1, 1], ceil, True, 5) for ceil in (False, True)
+        ],
+        "arange.start_step": [_c(0.5, 2.9, 1, dtype=torch.int64), _c(1.0, 2.0, 0.3)],
+        "index_put.default": [
+            _c(d.f(5, 5), [None, torch.randperm(5, generator=d.generator)], d.f(5)),
+            _c(d.f(4, 5, 6), [None, torch.tensor([[3, 0], [1, 2]])], d.f(4, 2, 2, 6)),
+            _c(d.f(4, 5, 6), [None, torch.tensor([3, 1]), torch.tensor([0, 4])], d.f(2), True),
+        ],
+        "gather.default": [_c(one, 0, torch.tensor([0, 0])), _c(x[0], 0, first), _c(x, 0, first.repeat(0, 2))],
+        "index_select.default": [_c(x[0], 0, first), _c(one, 0, first)],
+        "kthvalue.default": [_c(one, 1)],
+        "linalg_vector_norm.default": [_c(one, 2, [0]), _c(one, 3.0, [-1], True)],
+        "masked_scatter.default": [_c(x[0], d.b(3, 4), d.f(12))],
+        "max_pool1d_with_indices.default": [_c(d.distinct(2, 9), [3], [2], [1])],
+        "max_pool2d_with_indices.default": [
+            _c(d.distinct(2, 2, 7, 8), [3, 2], [2, 2], [1, 1], [1, 1], True),
+            _c(d.distinct(1, 9, 9) - 90, [2, 3], [2, 1], [1, 1], [2, 2]),
+        ],
+        "scatter.src": [_c(one, 0, torch.tensor([0]), torch.tensor([2.0])), _c(x[0], 0, first, one)],
+        "scatter_reduce.two": [
+            _c(values, 0, written, updates, reduce, include_self=includes)
+            for values, updates in ((x, onto), (d.i(-9, 9, 3, 4), d.i(-9, 9, 5, 4)))
+            for reduce in ("sum", "prod", "mean", "amax", "amin")
+            for includes in (True, False)
+        ],
+        "slice_scatter.default": [_c(x, d.f(3, 2), 1, -3, -1)],
+        "topk.default": [_c(one, 1)],
+        "var_mean.correction": [_c(x, [1], correction=1.5), _c(x[:0]), _c(x, [0], correction=5)],
+        "_safe_softmax.default": [*lines["_safe_softmax.default"],
+                                  _c(torch.tensor([[1.0, -inf], [-inf, -inf], [nan, -inf]]), -1)],
         "div.Tensor_mode": [_c(a.to(dtype), b.to(dtype), rounding_mode="floor")
                             for dtype in (torch.float32, torch.float64, torch.float16)],
         "floor_divide.default": [_c(a, b), _c(a, 0.1)],
         "grid_sampler_2d.default": [_c(picture, grid, 0, border, align) for border in (0, 1, 2) for align in (0, 1)],
+        **{
+            f"_upsample_{name}2d_aa.{overload}": [_c(photo, [4, 9], align, *last) for align in (False, True)]
+            for name in ("bilinear", "bicubic") for overload, last in (("vec", [None]), ("default", []))
+        },
         "sign.default": [_c(torch.tensor([nan, inf, -inf, -0.0, 0.0, 2.0]))],
         "upsample_bilinear2d.vec": [_c(pixels, [7, 9], False, None), _c(pixels, None, False, [2.0, 2.0])],
         "upsample_bicubic2d.vec": [_c(pixels, [7, 9], False, None)],
@@ -479,8 +572,9 @@ class Called(torch.nn.Module):
 
     def __init__(self, name: str, call: Call) -> None:
         super().__init__()
-        packet, overload = name.split(".")
-        self.operator = getattr(getattr(torch.ops.aten, packet), overload)
+        *namespace, packet, overload = name.split(".")
+        operators = getattr(torch.ops, namespace[0] if namespace else "aten")
+        self.operator = getattr(getattr(operators, packet), overload)
         leaves, self.structure = torch.utils._pytree.tree_flatten(call)
         self.leaves = [None if torch.is_tensor(v) else (v,) for v in leaves]
 

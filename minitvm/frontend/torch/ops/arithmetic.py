@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ....errors import UnsupportedOperator
@@ -28,9 +29,9 @@ _LOGICAL = {"logical_and": "logical_and", "logical_or": "logical_or", "logical_x
 def _overloads(aten: str) -> list[str]:
     if aten in ("maximum", "minimum", "atan2"):
         return [f"{aten}.default"]
-    if aten.startswith("bitwise") and aten.endswith("shift"):
-        return [f"{aten}.Tensor", f"{aten}.Tensor_Scalar"]
-    return [f"{aten}.Tensor", f"{aten}.Scalar"]
+    scalar = "Tensor_Scalar" if aten.startswith("bitwise") and aten.endswith("shift") else "Scalar"
+    first_is_number = [f"{aten}.Scalar_Tensor"] if aten.startswith("bitwise") or aten == "remainder" else []
+    return [f"{aten}.Tensor", f"{aten}.{scalar}", *first_is_number]
 
 
 def _register(aten: str, relay: str, for_bool: str) -> None:
@@ -102,7 +103,7 @@ def scaled(n: NodeContext, x: Operand, factor: Any) -> Operand:
     return product
 
 
-@converter("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode")
+@converter("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "true_divide.Tensor")
 def div(n: NodeContext) -> Any:
     """The quotient, or its integer part (`trunc`), or its floor."""
     mode = n.attr("rounding_mode") if "rounding_mode" in n.values else None
@@ -157,6 +158,66 @@ def power(n: NodeContext) -> Any:
 
 
 _POWERS = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal", 1: "copy"}
+
+
+def _register_number(aten: str, relay: str) -> None:
+    @converter(f"{aten}.default")
+    def _(n: NodeContext) -> Any:
+        """The larger or smaller one; a NaN gives way to a number."""
+        a, b = (n.cast(n[name], n.dtype) for name in ("self", "other"))
+        if n.dtype.is_bool:
+            return n.op("logical_or" if relay == "maximum" else "logical_and", a, b)
+        extreme = n.op(relay, a, b)
+        if not n.dtype.is_float:
+            return extreme
+        return n.op("where", n.op("isnan", a), b, n.op("where", n.op("isnan", b), a, extreme))
+
+
+for _aten, _relay in {"fmax": "maximum", "fmin": "minimum"}.items():
+    _register_number(_aten, _relay)
+
+
+@converter("copysign.Tensor", "copysign.Scalar")
+def copysign(n: NodeContext) -> Any:
+    """The size of one number with the sign of another, which zeros and NaN have too."""
+    x, other = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
+    size = n.op("abs", x)
+    return n.op("where", is_signed(n, other), n.op("negative", size), size)
+
+
+@converter("signbit.default")
+def signbit(n: NodeContext) -> Any:
+    return is_signed(n, n["self"])
+
+
+def is_signed(n: NodeContext, x: Operand) -> Operand:
+    """Whether each element has the sign minus."""
+    if x.dtype.is_float:
+        x = n.op("reinterpret", x, dtype=f"int{x.dtype.bits}")
+    if x.dtype.kind != "int":
+        nothing: Operand = n.op("full", shape=x.shape, fill_value=0, dtype="bool")
+        return nothing
+    result: Operand = n.op("less", x, n.of_dtype(0, x.dtype))
+    return result
+
+
+@converter("hypot.default")
+def hypot(n: NodeContext) -> Any:
+    """sqrt(a^2 + b^2), by the larger one so that squares neither overflow nor vanish."""
+    a, b = (n.op("abs", n.cast(n[name], n.dtype)) for name in ("self", "other"))
+    high, low = n.op("maximum", a, b), n.op("minimum", a, b)
+    zero, infinite = n.of_dtype(0.0, n.dtype), n.of_dtype(math.inf, n.dtype)
+    share = n.op("divide", low, n.op("where", n.op("equal", high, zero), n.of_dtype(1.0, n.dtype), high))
+    root = n.op("multiply", high, n.op("sqrt", n.op("add", n.op("multiply", share, share), 1.0)))
+    is_infinite = n.op("logical_or", n.op("equal", a, infinite), n.op("equal", b, infinite))
+    return n.op("where", is_infinite, infinite, root)
+
+
+@converter("ldexp.Tensor")
+def ldexp(n: NodeContext) -> Any:
+    """self * 2^other."""
+    exponent = n.cast(n["other"], n.dtype)
+    return n.op("multiply", n.cast(n["self"], n.dtype), n.op("power", n.of_dtype(2.0, n.dtype), exponent))
 
 
 @converter("clamp.Tensor")
@@ -219,11 +280,33 @@ def baddbmm(n: NodeContext) -> Any:
     return _with_addend(n, n.op("nn.matmul", n["batch1"], n["batch2"]))
 
 
+@converter("addmv.default")
+def addmv(n: NodeContext) -> Any:
+    return _with_addend(n, n.op("nn.matmul", n["mat"], n["vec"]))
+
+
+@converter("addbmm.default")
+def addbmm(n: NodeContext) -> Any:
+    return _with_addend(n, n.op("sum", n.op("nn.matmul", n["batch1"], n["batch2"]), axis=(0,)))
+
+
 def _with_addend(n: NodeContext, product: Operand) -> Any:
     """beta * self + alpha * product."""
     beta, total = n.attr("beta"), scaled(n, product, n.attr("alpha"))
     n.ignore("self")
     return total if beta == 0 else n.op("add", total, scaled(n, n["self"], beta))
+
+
+@converter("_trilinear.default")
+def trilinear(n: NodeContext) -> Any:
+    """The sum of products of three tensors, the one of `nn.Bilinear`; each lacks the axes that `expand` lists."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    expanded = [n.attr(f"expand{k}") for k in (1, 2, 3)]
+    rank = n["i1"].ndim + len(expanded[0])
+    axes = [[a for a in range(rank) if a not in without] for without in (*expanded, n.attr("sumdim"))]
+    *operands, result = ["".join(letters[a] for a in listed) for listed in axes]
+    n.ignore("unroll_dim")
+    return n.op("einsum", n["i1"], n["i2"], n["i3"], equation=f"{','.join(operands)}->{result}")
 
 
 @converter("einsum.default")

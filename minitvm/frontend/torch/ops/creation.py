@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -83,7 +82,10 @@ def arange(n: NodeContext) -> Any:
         if not isinstance(step, int) or step == 0:
             n.refuse(f"a range by {step} with symbolic ends")
         return n.op("arange", start=start, stop=stop, step=step, dtype=str(n.dtype))
-    return Operand.known((start + step * np.arange(max(0, math.ceil((stop - start) / step)))).astype(n.dtype.numpy))
+    if n.dtype.is_int:  # the ends and the step lose their fractions first
+        start, step = int(start), int(step)
+    (count,) = n.node.meta["val"].shape
+    return Operand.known((start + step * np.arange(count)).astype(n.dtype.numpy))
 
 
 @converter("tril.default")

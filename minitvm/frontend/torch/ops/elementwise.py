@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ....expr import DType
@@ -61,6 +62,23 @@ def dropout(n: NodeContext) -> Any:
         n.refuse("dropout in training is random\n  try:    module.eval() before the export")
     n.ignore("p")
     return n["input"]
+
+
+@converter("prims.convert_element_type.default")
+def convert_element_type(n: NodeContext) -> Any:
+    n.ignore("dtype")
+    return n.cast(n["a"], n.dtype)
+
+
+@converter("round.decimals")
+def round_to_decimals(n: NodeContext) -> Any:
+    """Rounded after, or before, the decimal point."""
+    x, decimals = n["self"], n.attr("decimals")
+    if decimals == 0 or not x.dtype.is_float:
+        return n.op("round", x) if x.dtype.is_float else x
+    there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+    factor = n.of_dtype(10.0 ** abs(decimals), x.dtype)
+    return n.op(back, n.op("round", n.op(there, x, factor)), factor)
 
 
 @converter("_to_copy.default")
@@ -135,6 +153,14 @@ def sign(n: NodeContext) -> Any:
         return x if x.dtype.is_bool else n.op("sign", x)
     above, below = (n.cast(n.op(relation, x, 0.0), n.dtype) for relation in ("greater", "less"))
     return n.op("subtract", above, below)
+
+
+@converter("angle.default")
+def angle(n: NodeContext) -> Any:
+    """The angle of a real number: pi below 0, else 0."""
+    x = n.cast(n["self"], n.dtype)
+    turned = n.op("where", n.op("less", x, 0.0), n.of_dtype(math.pi, n.dtype), n.of_dtype(0.0, n.dtype))
+    return n.op("where", n.op("isnan", x), x, turned)
 
 
 @converter("hardtanh.default")

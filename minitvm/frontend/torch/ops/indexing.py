@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ....expr import Expr
 from ....graph.nodes import Dim
 from ....topi.shapes import broadcast_shapes, product
 from ...blocks import blocks_to_picture
 from ...operand import Operand
-from ..context import NodeContext
+from ..context import NodeContext, by_lines
 from ..registry import converter
 from .counted import places_of
 from .shaping import reshaped
@@ -23,20 +22,28 @@ def embedding(n: NodeContext) -> Any:
     return n.op("take", n["weight"], n["indices"], axis=0)
 
 
+@converter("take.default")
+def take(n: NodeContext) -> Any:
+    """Elements of the flattened tensor."""
+    x = n["self"]
+    return n.op("take", reshaped(n, x, (product(x.shape),)), n["index"], axis=0)
+
+
 @converter("index_select.default")
+@by_lines
 def index_select(n: NodeContext) -> Any:
-    x, index = n["self"], n["index"]
-    if index.ndim == 0:
-        index = n.op("expand_dims", index, axis=0)
-    return n.op("take", x, index, axis=n.attr("dim") % x.ndim)
+    return n.op("take", n["self"], n["index"], axis=n.axis())
 
 
 @converter("gather.default")
+@by_lines
 def gather(n: NodeContext) -> Any:
     """out[i, j, k] = self[index[i, j, k], j, k] for dim 0, and so on."""
-    x, index = n["self"], n["index"]
+    x, index, axis = n["self"], n["index"], n.axis()
     n.ignore("sparse_grad")
-    return n.op("gather", x, index, axis=n.attr("dim") % x.ndim)
+    if product(index.shape) == 0:
+        return n.op("full", shape=index.shape, fill_value=0, dtype=str(x.dtype))
+    return n.op("gather", x, index, axis=axis)
 
 
 @converter("index.Tensor")
@@ -53,12 +60,16 @@ def index(n: NodeContext) -> Any:
     order = (*axes, *(a for a in range(x.ndim) if a not in axes))
     moved = x if order == tuple(range(x.ndim)) else n.op("transpose", x, axes=order)
     picked = n.op("gather_nd", moved, points)
-    neighbours = axes == list(range(axes[0], axes[0] + len(axes)))
-    if not neighbours or axes[0] == 0:
+    if not are_neighbours(axes) or axes[0] == 0:
         return picked
     lead = len(shape)
     back = (*range(lead, lead + axes[0]), *range(lead), *range(lead + axes[0], picked.ndim))
     return n.op("transpose", picked, axes=back)
+
+
+def are_neighbours(axes: list[int]) -> bool:
+    """Whether axes follow each other: then the shape of their indices stands where they stood, else in front."""
+    return axes == list(range(axes[0], axes[0] + len(axes)))
 
 
 def indexed_axes(n: NodeContext) -> tuple[list[int], list[Operand]]:
@@ -93,21 +104,28 @@ def points_of(n: NodeContext, indices: list[Operand]) -> tuple[Operand, tuple[Di
     return n.op("stack", *wide, axis=len(shape)), shape
 
 
-@converter("diagonal.default")
+@converter("diagonal.default", "diagonal_copy.default")
 def diagonal(n: NodeContext) -> Any:
     """The elements of two axes whose indices differ by `offset`, along a new last axis."""
     x, offset = n["self"], n.attr("offset")
     first, second = n.attr("dim1") % x.ndim, n.attr("dim2") % x.ndim
     rows, columns = x.shape[first], x.shape[second]
-    if isinstance(rows, Expr) or isinstance(columns, Expr):
-        n.refuse(f"the diagonal of {rows} x {columns} is symbolic")
     rest = [a for a in range(x.ndim) if a not in (first, second)]
     moved = n.op("transpose", x, axes=(*rest, first, second))
     flat = reshaped(n, moved, (*(x.shape[a] for a in rest), rows * columns))
+    if isinstance(rows, int) and isinstance(columns, int):
+        return n.op("take", flat, diagonal_places(rows, columns, offset), axis=len(rest))
+    number = n.numbers(n.shape[-1], 0, 1)
+    step, start = n.number(columns + 1), n.number(max(0, -offset) * columns + max(0, offset))
+    return n.op("take", flat, n.op("add", n.op("multiply", number, step), start), axis=len(rest))
+
+
+def diagonal_places(rows: int, columns: int, offset: int) -> np.ndarray:
+    """Where the elements of a diagonal are in a matrix that is flattened."""
     row = max(0, -offset)
     count = max(0, min(rows - row, columns - row - offset))
-    places = (row + np.arange(count)) * columns + row + offset + np.arange(count)
-    return n.op("take", flat, places.astype(np.int64), axis=len(rest))
+    steps = np.arange(count, dtype=np.int64)
+    return (row + steps) * columns + row + offset + steps
 
 
 @converter("unfold.default")
@@ -115,20 +133,25 @@ def unfold(n: NodeContext) -> Any:
     """All windows of an axis, the places within one along a new last axis."""
     x, size, step = n["self"], n.attr("size"), n.attr("step")
     axis = n.attr("dimension") % x.ndim
-    extent = x.shape[axis]
-    if isinstance(extent, Expr):
-        n.refuse(f"the dimension {extent} is symbolic")
-    count = (extent - size) // step + 1
-    places = np.arange(count)[:, None] * step + np.arange(size)
-    windows = n.op("take", x, places.astype(np.int64), axis=axis)
+    if not isinstance(size, int) or not isinstance(step, int):
+        n.refuse(f"windows of {size} elements by {step} are symbolic")
+    starts = n.op("multiply", n.numbers(n.shape[axis], 0, 2), n.of_dtype(step, "int64"))
+    windows = n.op("take", x, n.op("add", starts, n.numbers(size, 1, 2)), axis=axis)
     order = (*range(axis + 1), *range(axis + 2, windows.ndim), axis + 1)
     return n.op("transpose", windows, axes=order)
 
 
-@converter("as_strided.default")
+@converter("as_strided.default", "as_strided_copy.default")
 def as_strided(n: NodeContext) -> Any:
     """The elements of a tensor without gaps at places that sizes and strides give."""
-    x, sizes, strides = n["self"], n.attr("size"), n.attr("stride")
+    x = n["self"]
+    places = strided_places(n, x)
+    return n.op("take", reshaped(n, x, (product(x.shape),)), places, axis=0)
+
+
+def strided_places(n: NodeContext, x: Operand) -> np.ndarray:
+    """Where the elements of a view of a tensor are in it, if it is flattened."""
+    sizes, strides = n.attr("size"), n.attr("stride")
     offset = n.attr("storage_offset") or 0
     contiguous = n.importer.argument(n.node, "self").meta["val"].is_contiguous()
     if not contiguous or not x.is_static or not all(isinstance(v, int) for v in (*sizes, *strides, offset)):
@@ -137,7 +160,7 @@ def as_strided(n: NodeContext) -> Any:
     for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
         steps = np.arange(size, dtype=np.int64) * stride
         places = places + steps.reshape([size if a == axis else 1 for a in range(len(sizes))])
-    return n.op("take", reshaped(n, x, (product(x.shape),)), places, axis=0)
+    return places
 
 
 @converter("col2im.default")

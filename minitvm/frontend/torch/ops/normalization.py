@@ -10,15 +10,15 @@ import numpy as np
 from ....expr.dtypes import limits
 from ....graph.nodes import Dim
 from ...operand import Operand
-from ..context import NodeContext
+from ..context import NodeContext, by_lines
 from ..registry import converter
 
 
 def _softmax(relay: str) -> Any:
+    @by_lines
     def convert(n: NodeContext) -> Any:
         n.ignore("half_to_float", "dtype")
-        x = n.cast(n["self"], n.dtype)
-        return x if x.ndim == 0 else n.op(relay, x, axis=n.attr("dim"))
+        return n.op(relay, n.cast(n["self"], n.dtype), axis=n.axis())
 
     return convert
 
@@ -28,13 +28,12 @@ converter("_log_softmax.default", "log_softmax.int")(_softmax("nn.log_softmax"))
 
 
 @converter("_safe_softmax.default")
+@by_lines
 def safe_softmax(n: NodeContext) -> Any:
     """Softmax, and 0 in lines all of whose elements are minus infinity: those that are masked entirely."""
     x, soft = n["self"], _softmax("nn.softmax")(n)
-    if x.ndim == 0:
-        return soft
     visible = n.op("not_equal", x, n.of_dtype(-np.inf, x.dtype))
-    some = n.op("any", visible, axis=(n.attr("dim"),), keepdims=True)
+    some = n.op("any", visible, axis=(n.axis(),), keepdims=True)
     return n.op("where", some, soft, n.of_dtype(0.0, n.dtype))
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ....expr import Expr
+from ....graph.nodes import Dim
+from ....topi.shapes import product
 from ...operand import Operand
-from ..context import NodeContext
+from ..context import NodeContext, by_lines
 from ..registry import converter
 
 _SAME = {
@@ -19,6 +22,7 @@ _OVERLOADS = {
 
 def _register(aten: str, relay: str) -> None:
     @converter(*(f"{aten}.{overload}" for overload in _OVERLOADS.get(aten, ("default",))))
+    @by_lines
     def _(n: NodeContext) -> Any:
         n.ignore("dtype")
         return _reduced(n, relay, n.cast(n["self"], n.dtype))
@@ -26,8 +30,7 @@ def _register(aten: str, relay: str) -> None:
 
 def _reduced(n: NodeContext, relay: str, x: Operand) -> Any:
     """A reduction over `dim`: an axis, several, or all where there is none."""
-    axes = _axes(n)
-    return x if x.ndim == 0 else n.op(relay, x, axis=axes, keepdims=_keepdims(n))
+    return n.op(relay, x, axis=_axes(n), keepdims=_keepdims(n))
 
 
 def _axes(n: NodeContext) -> tuple[int, ...] | None:
@@ -55,8 +58,12 @@ def min_(n: NodeContext) -> Any:
 
 def _register_truth(aten: str) -> None:
     @converter(f"{aten}.default", f"{aten}.dim", f"{aten}.dims")
+    @by_lines
     def _(n: NodeContext) -> Any:
-        return n.cast(_reduced(n, aten, n.cast(n["self"], "bool")), n.dtype)
+        """Over no axis, `dim=[]`, nothing is reduced."""
+        x = n.cast(n["self"], "bool")
+        reduces = "dim" not in n.values or n.attr("dim") != ()
+        return n.cast(_reduced(n, aten, x) if reduces else x, n.dtype)
 
 
 for _aten in ("any", "all"):
@@ -65,12 +72,14 @@ for _aten in ("any", "all"):
 
 def _register_choice(aten: str, argument: str) -> None:
     @converter(f"{aten}.dim")
+    @by_lines
     def _(n: NodeContext) -> Any:
         x, axis, keep = n["self"], n.attr("dim"), _keepdims(n)
         values = n.op(aten, x, axis=(axis,), keepdims=keep)
         return [values, n.op(argument, x, axis=axis, keepdims=keep) if n.wants(1) else None]
 
     @converter(f"{argument}.default")
+    @by_lines
     def _(n: NodeContext) -> Any:
         return n.op(argument, n["self"], axis=n.attr("dim"), keepdims=bool(n.attr("keepdim")))
 
@@ -80,33 +89,49 @@ for _aten, _argument in {"max": "argmax", "min": "argmin"}.items():
 
 
 @converter("var.correction", "var.dim", "var.default")
+@by_lines
 def variance(n: NodeContext) -> Any:
-    """The mean square distance from the mean; the count is less by `correction`."""
-    return n.op("variance", n["self"], axis=_axes(n), keepdims=_keepdims(n), unbiased=_unbiased(n))
+    return _variance(n)
 
 
 @converter("std.correction", "std.dim", "std.default")
+@by_lines
 def deviation(n: NodeContext) -> Any:
-    return n.op("sqrt", variance(n))
+    return n.op("sqrt", _variance(n))
 
 
 @converter("var_mean.correction")
+@by_lines
 def variance_and_mean(n: NodeContext) -> Any:
-    return [variance(n), _reduced(n, "mean", n["self"])]
+    return [_variance(n), _reduced(n, "mean", n["self"])]
 
 
-def _unbiased(n: NodeContext) -> bool:
-    if "correction" in n.declared:
-        correction = n.attr("correction")
-        correction = 1 if correction is None else correction
-    else:
-        correction = int(n.attr("unbiased"))
-    if correction not in (0, 1):
-        n.refuse(f"correction={correction} is not supported")
-    return bool(correction)
+def _variance(n: NodeContext) -> Operand:
+    """The mean square distance from the mean; the count of elements is less by `correction`, but not less than 0."""
+    x, axes, keeps, correction = n["self"], _axes(n), _keepdims(n), _correction(n)
+    if not isinstance(correction, Expr) and correction in (0, 1):
+        unbiased: Operand = n.op("variance", x, axis=axes, keepdims=keeps, unbiased=bool(correction))
+        return unbiased
+    count = n.of_dtype(_count(x, axes), x.dtype)
+    less = n.op("maximum", n.op("subtract", count, n.of_dtype(correction, x.dtype)), 0.0)
+    squares = n.op("multiply", n.op("variance", x, axis=axes, keepdims=keeps), count)
+    corrected: Operand = n.op("divide", squares, less)
+    return corrected
+
+
+def _count(x: Operand, axes: tuple[int, ...] | None) -> Dim:
+    """How many elements are reduced to one."""
+    return product([x.shape[a] for a in (range(x.ndim) if axes is None else axes)])
+
+
+def _correction(n: NodeContext) -> Any:
+    if "correction" not in n.declared:
+        return int(n.attr("unbiased"))
+    return 1 if n.attr("correction") is None else n.attr("correction")
 
 
 @converter("linalg_vector_norm.default")
+@by_lines
 def vector_norm(n: NodeContext) -> Any:
     """The p-norm over `dim`."""
     n.ignore("dtype")
@@ -130,6 +155,13 @@ def norm(n: NodeContext, x: Operand, p: float, axes: tuple[int, ...] | None, kee
     return result
 
 
+@converter("dist.default")
+def distance(n: NodeContext) -> Any:
+    """The p-norm of a difference."""
+    difference = n.op("subtract", n.cast(n["self"], n.dtype), n.cast(n["other"], n.dtype))
+    return norm(n, n.reshape(difference, (-1,)), n.attr("p"), None, keepdims=False)
+
+
 @converter("_cdist_forward.default")
 def distances(n: NodeContext) -> Any:
     """The p-norm of the difference of each row of x1 and each of x2."""
@@ -141,10 +173,10 @@ def distances(n: NodeContext) -> Any:
 
 def _register_running(aten: str) -> None:
     @converter(f"{aten}.default")
+    @by_lines
     def _(n: NodeContext) -> Any:
         n.ignore("dtype")
-        x, axis = n.cast(n["self"], n.dtype), n.attr("dim")
-        return x if x.ndim == 0 else n.op(aten, x, axis=axis)
+        return n.op(aten, n.cast(n["self"], n.dtype), axis=n.axis())
 
 
 for _aten in ("cumsum", "cumprod"):
@@ -153,19 +185,15 @@ for _aten in ("cumsum", "cumprod"):
 
 def _register_extreme(aten: str) -> None:
     @converter(f"{aten}.default")
+    @by_lines
     def _(n: NodeContext) -> Any:
         """The extreme so far and its place, the last one of equal ones; from a NaN on it is NaN."""
-        x = n["self"]
-        if x.ndim == 0:
-            return [x, n.op("full", shape=(), fill_value=0, dtype="int64")]
-        axis = n.attr("dim") % x.ndim
+        x, axis = n["self"], n.axis()
         extremes = n.op(aten, x, axis=axis)
         is_new = n.op("equal", x, extremes)
         if x.dtype.is_float:
             is_new = n.op("logical_or", is_new, n.op("isnan", x))
-        places = n.op("arange", start=0, stop=x.shape[axis], step=1, dtype="int64")
-        shaped = n.op("reshape", places, newshape=tuple(x.shape[axis] if a == axis else 1 for a in range(x.ndim)))
-        marked = n.op("where", is_new, shaped, n.of_dtype(0, "int64"))
+        marked = n.op("where", is_new, n.numbers(x.shape[axis], axis, x.ndim), n.of_dtype(0, "int64"))
         return [extremes, n.op("cummax", marked, axis=axis)]
 
 

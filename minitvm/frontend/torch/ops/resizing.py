@@ -9,6 +9,7 @@ import numpy as np
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
+from .pooling import along
 
 _SPATIAL = {
     "upsample_linear1d": ("linear", 1), "upsample_bilinear2d": ("linear", 2), "upsample_trilinear3d": ("linear", 3),
@@ -71,6 +72,48 @@ def _resized_bytes(n: NodeContext, x: Operand, rank: int, size: Any, scales: Any
 
 for _aten, (_method, _rank) in _SPATIAL.items():
     _register(_aten, _method, _rank)
+
+
+def _register_smooth(aten: str, reach: int) -> None:
+    @converter(f"{aten}.vec", f"{aten}.default")
+    def _(n: NodeContext) -> Any:
+        """Each pixel is a mean over as many old ones as it covers: a product with a matrix along each axis."""
+        x = n["input"] if "input" in n.declared else n["self"]
+        n.ignore("output_size")
+        factors = n.attr("scale_factors") if "scale_factors" in n.declared else (n.attr("scales_h"), n.attr("scales_w"))
+        if not x.dtype.is_float:
+            n.refuse_dtype(x.dtype)
+        for axis, factor in zip((2, 3), factors or (None, None), strict=True):
+            extent, size = n.size(x, axis), n.shape[axis]
+            if not isinstance(size, int):
+                n.refuse(f"the open size {size} is not supported")
+            if n.attr("align_corners"):
+                scale = (extent - 1) / (size - 1) if size > 1 else 0.0
+            else:
+                scale = 1 / factor if factor else extent / size
+            x = along(n, x, axis, _smooth(extent, size, scale, reach))
+        return x
+
+
+def _smooth(extent: int, size: int, scale: float, reach: int) -> np.ndarray:
+    """The matrix [extent, size] of what a new pixel takes of each old one: a triangle, or a cubic if `reach` is 2."""
+    wide = max(scale, 1.0)
+    matrix = np.zeros((extent, size))
+    for k in range(size):
+        center = scale * (k + 0.5)
+        first, stop = max(int(center - reach * wide + 0.5), 0), min(int(center + reach * wide + 0.5), extent)
+        t = np.abs((np.arange(first, stop) - center + 0.5) / wide)
+        if reach == 1:
+            weights = np.maximum(1 - t, 0)
+        else:
+            near, far = (1.5 * t - 2.5) * t * t + 1, ((-0.5 * t + 2.5) * t - 4) * t + 2
+            weights = np.where(t < 1, near, np.where(t < 2, far, 0))
+        matrix[first:stop, k] = weights / weights.sum()
+    return matrix
+
+
+for _aten, _reach in {"_upsample_bilinear2d_aa": 1, "_upsample_bicubic2d_aa": 2}.items():
+    _register_smooth(_aten, _reach)
 
 
 _METHODS = ("linear", "nearest", "cubic")

@@ -12,7 +12,7 @@ from ..context import NodeContext
 from ..registry import converter
 
 
-@converter("view.default", "_unsafe_view.default", "reshape.default", "flatten.using_ints")
+@converter("view.default", "_unsafe_view.default", "reshape.default", "flatten.using_ints", "view_copy.default")
 def view(n: NodeContext) -> Any:
     """The program has the result's shape, -1 included."""
     n.ignore("size", "shape", "start_dim", "end_dim")
@@ -51,7 +51,7 @@ def unsqueeze(n: NodeContext) -> Any:
     return n.op("expand_dims", x, axis=n.attr("dim") % (x.ndim + 1))
 
 
-@converter("permute.default")
+@converter("permute.default", "permute_copy.default")
 def permute(n: NodeContext) -> Any:
     return _transposed(n, tuple(a % n["self"].ndim for a in n.attr("dims")))
 
@@ -123,6 +123,15 @@ def slice_(n: NodeContext) -> Any:
             widths[axis] = (-begin, -after)
             return n.op("nn.pad", x, pad_width=tuple(widths))
     return n.part(x, axis, begin, sys.maxsize if end is None else end, step)
+
+
+@converter("narrow_copy.default")
+def narrow(n: NodeContext) -> Any:
+    """`length` entries of an axis."""
+    axis, length = n.axis(), n.attr("length")
+    begin = n.attr("start")
+    begin = begin + n["self"].shape[axis] if isinstance(begin, int) and begin < 0 else begin
+    return n.part(n["self"], axis, begin, begin + length)
 
 
 @converter("select.int")
