@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,3 +67,29 @@ def test_branches_of_different_ranks_need_sizes() -> None:
         from_onnx(choosing("n < 3", flat, BRANCHES["all"]))
     proto = choosing("n < 3", flat, BRANCHES["all"], shape=(2, "m"))
     np.testing.assert_allclose(interpreter.run(from_onnx(proto), inputs(2, 4))[0], wanted(proto, inputs(2, 4)))
+
+
+@pytest.mark.parametrize(
+    "behind", [
+        [N("ReduceSum", ["z"], ["r"], keepdims=0)],
+        [N("Flatten", ["z"], ["flat"], axis=0), N("Tanh", ["flat"], ["r"])],
+        [N("Add", ["z", "x"], ["sum"]), N("Mul", ["sum", "sum"], ["r"])],
+    ], ids=lambda nodes: nodes[0].op_type,
+)  # fmt: skip
+def test_ranks_that_data_decide_meet_behind_the_branches(behind: list[onnx.NodeProto]) -> None:
+    """What is behind the branches is compiled for each rank, until both have one again."""
+    flat = [N("ReduceMax", ["x", "zero"], ["y"], keepdims=0)]
+    proto = choosing("data", flat, BRANCHES["all"], behind)
+    graph, module = from_onnx(proto), tvm.build(proto, threads=1)
+    for n in (1, 3):
+        for flag in (True, False):
+            arrays = inputs(n, 4, flag)
+            expected = wanted(proto, arrays)
+            np.testing.assert_allclose(interpreter.run(graph, arrays)[0], expected, rtol=1e-5)
+            np.testing.assert_allclose(module(**arrays), expected, rtol=1e-5)
+
+
+def test_ranks_that_data_decide_are_no_result() -> None:
+    flat = [N("ReduceMax", ["x", "zero"], ["y"], keepdims=0)]
+    with pytest.raises(UnsupportedOperator, match="the condition of branches with results of different types"):
+        from_onnx(choosing("data", flat, BRANCHES["all"]))

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, MinitvmError, ModelError, TypeMismatch, UnsupportedOperator, nearest
-from ...expr import SizeVar
+from ...expr import Not, SizeVar
 from ...graph.nodes import Dim, Graph, Value, as_dim
 from ..operand import Operand
 from ..operand_builder import OperandBuilder
+from .branching import DEEPEST, Parted, selectable
 from .context import NodeContext, label
 from .dtypes import array_of, narrow_results, narrow_type, tensor_type
 from .functions import body_of
@@ -52,6 +53,8 @@ class Importer:
         self.local_functions = {(f.domain, f.name, f.overload): f for f in model.functions}
         self.symbols: dict[str, Dim] = {}
         self.calls: list[str] = []  # the node whose function body is being converted, if any
+        self._apart_now = 0  # how many nodes around part what is being converted
+        self._parted: dict[str, UnsupportedOperator] = {}  # names of which each branch has another type
 
     def run(self) -> Graph:
         """The graph."""
@@ -216,14 +219,47 @@ class Importer:
 
     def nodes(self, protos: Iterable[Any], scope: dict[str, Operand], versions: Mapping[str, int]) -> None:
         """Convert nodes in order; `scope` maps names to operands, and receives the nodes' outputs."""
-        for proto in protos:
+        listed = list(protos)
+        for position, proto in enumerate(listed):
             inputs = [self._lookup(scope, name, self.place(proto)) if name else None for name in proto.input]
-            outputs = self._convert(proto, inputs, scope, versions)
+            try:
+                outputs = self._convert(proto, inputs, scope, versions)
+            except Parted as parted:
+                return self._apart(parted, listed[position:], scope, versions)
             narrow = narrow_results(proto, inputs, versions.get("" if proto.domain == "ai.onnx" else proto.domain, 1))
             for name, operand, kind in zip(proto.output, outputs, narrow, strict=False):
                 if name and operand is not None:
                     operand.narrow = operand.narrow or kind
                     scope[name] = operand
+
+    def _apart(
+        self, parted: Parted, protos: Sequence[Any], scope: dict[str, Operand], versions: Mapping[str, int]
+    ) -> None:
+        """Convert an If and the nodes behind it once for each branch; results that can be one value are selected.
+
+        Legal, as nodes have no effect: both are computed, and a run reads what belongs to its branch.
+        """
+        if self._apart_now == DEEPEST:
+            raise parted.refusal
+        first, *behind = protos
+        sides = []
+        self._apart_now += 1
+        try:
+            for taken, condition in ((True, parted.holds), (False, Not(parted.holds))):
+                inner = dict(scope)
+                with self.builder.branch(condition):
+                    results = self.subgraph(parted.branches[taken], scope)
+                    inner.update(zip(first.output, results, strict=False))
+                    self.nodes(behind, inner, versions)
+                sides.append(inner)
+        finally:
+            self._apart_now -= 1
+        for name in (o for proto in protos for o in proto.output if o):
+            a, b = (side.get(name) for side in sides)
+            if a is None or b is None or not selectable(a, b):
+                self._parted[name] = parted.refusal
+            else:
+                scope[name] = self.builder.selected(parted.flag, parted.holds, a, b, name, self.place(first))
 
     def subgraph(self, graph: Any, scope: dict[str, Operand]) -> list[Operand]:
         """The outputs of a branch, which can use the names around it."""
@@ -233,6 +269,8 @@ class Importer:
 
     def _lookup(self, scope: Mapping[str, Operand], name: str, where: str) -> Operand:
         if name not in scope:
+            if name in self._parted:
+                raise self._parted[name]
             raise ModelError(f"{where}: nothing defines {name}")
         return scope[name]
 

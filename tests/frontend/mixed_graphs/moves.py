@@ -427,7 +427,8 @@ def places_of_data(g: MixedGraph) -> None:
         if g.d.flag():
             g.node("Cast", [g.hidden("Transpose", [y])], to=TensorProto.FLOAT)
         return
-    x = g.pick(lambda a: a.ndim > 0 and a.dtype in (np.float32, np.int64))
+    # Of no elements, ONNX Runtime's Unique ends the process.
+    x = g.pick(lambda a: a.ndim > 0 and a.size > 0 and a.dtype in (np.float32, np.int64))
     a = g.arrays[x]
     if kind == "Unique":
         g.node(kind, [x], g.d.int(1, 4), **g.d.attrs(axis=g.d.one(None, axis_of(g, a)), sorted=g.d.int(0, 1)))

@@ -22,6 +22,7 @@ from ...operand import (
     SequenceOperand,
     StackedSequence,
 )
+from ..branching import Parted
 from ..context import NodeContext
 from ..registry import converter
 
@@ -36,7 +37,7 @@ def if_(n: NodeContext) -> Any:
 
     Results may differ in size: a size is that of the branch which is taken, and so decided by data if the condition is.
     If they differ in rank or dtype, a condition on sizes is decided as for sizes above 1, which is what such models are
-    exported for, and a run at other sizes is refused.
+    exported for, and a run at other sizes is refused. Any other condition parts the nodes behind this one.
     """
     branches = {True: n.attr("then_branch"), False: n.attr("else_branch")}
     condition = n[0]
@@ -49,14 +50,17 @@ def if_(n: NodeContext) -> Any:
             return _both(n, branches, flag, holds)
     except _Misfit as error:
         misfit = error
-    known = n.array(condition, f"the condition of branches with results of different types, {misfit},")
-    (decided,) = known.reshape(-1).tolist()
-    usual = _at_usual_sizes(decided)
-    if usual is None:
-        n.refuse(
-            f"the condition {decided} selects results of different types, {misfit}\n"
-            "  try:    shapes={...}, which gives sizes that decide the condition"
-        )
+    try:
+        known = n.array(condition, f"the condition of branches with results of different types, {misfit},")
+        (decided,) = known.reshape(-1).tolist()
+        usual = _at_usual_sizes(decided)
+        if usual is None:
+            n.refuse(
+                f"the condition {decided} selects results of different types, {misfit}\n"
+                "  try:    shapes={...}, which gives sizes that decide the condition"
+            )
+    except UnsupportedOperator as refusal:
+        raise Parted(refusal, flag, holds, branches) from refusal
     return [n.assume(result, (decided, int(usual))) for result in n.importer.subgraph(branches[usual], n.scope)]
 
 
