@@ -399,6 +399,8 @@ class _Machine:
     def _bind_size(self, index: int, step: n.BindSize) -> None:
         value = self._word(index, step.place)
         most = self.size(step.most)
+        if not 0 <= value <= most and step.reason:
+            raise InputError(f"{self.program.name}: {step.where}: {step.reason.format(found=value, most=most)}")
         if not 0 <= value <= most:
             raise InputError(f"{self.program.name}: {step.where}: {step.var.name} is {value}; wanted 0 to {most}")
         self.values[step.var] = value

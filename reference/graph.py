@@ -154,6 +154,8 @@ def _node(item: OpNode, arrays: Arrays, dims: dict[x.Var, Any]) -> None:
 def _learn(item: OpNode, count: np.ndarray, dims: dict[x.Var, Any]) -> None:
     """The value of a size that data decide."""
     size, value, most = item.attrs["size"], int(count), _concrete(item.attrs["most"], dims)
+    if not 0 <= value <= most and item.attrs.get("reason"):
+        raise InputError(f"{item.attrs['where']}: {item.attrs['reason'].format(found=value, most=most)}")
     if not 0 <= value <= most:
         raise InputError(f"{item.attrs['where'] or 'bind_size'}: {size.name} is {value}; wanted 0 to {most}")
     dims[size] = value

@@ -218,7 +218,8 @@ class CallExternal:
 class BindSize:
     """`var` is, from here on, the int64 at `place`; unless that is from 0 to `most`, the run ends here with an error.
 
-    `where` names what needs it.
+    `where` names what needs it. A step with a `reason` checks what data say: it ends a run for that reason, a text in
+    which {found} and {most} stand for the numbers.
     """
 
     var: Var
@@ -226,6 +227,7 @@ class BindSize:
     most: Dim
     where: str = field(default="", compare=False)
     operator: str = field(default="", compare=False)
+    reason: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

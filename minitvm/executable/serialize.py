@@ -82,7 +82,7 @@ class _Writer:
             return {"step": "copy", **places, "nbytes": self.expr(s.nbytes), "operator": s.operator}
         if isinstance(s, n.BindSize):
             bound = {"var": self.expr(s.var), "place": self.argument(s.place), "most": self.expr(s.most)}
-            return {"step": "bind", **bound, "where": s.where, "operator": s.operator}
+            return {"step": "bind", **bound, "where": s.where, "operator": s.operator, "reason": s.reason}
         if isinstance(s, n.Loop):
             places = {"number": self.argument(s.number), "limit": self.argument(s.limit)}
             going = None if s.going is None else self.argument(s.going)
@@ -206,7 +206,7 @@ class _Reader:
             return n.Copy(self.argument(j["dst"]), self.argument(j["src"]), self.expr(j["nbytes"]), j["operator"])
         if j["step"] == "bind":
             var, place, most = self.expr(j["var"]), self.argument(j["place"]), self.expr(j["most"])
-            return n.BindSize(var, place, most, j["where"], j["operator"])
+            return n.BindSize(var, place, most, j["where"], j["operator"], j.get("reason", ""))
         if j["step"] == "loop":
             number, limit = self.argument(j["number"]), self.argument(j["limit"])
             going = None if j["going"] is None else self.argument(j["going"])

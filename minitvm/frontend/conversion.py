@@ -141,6 +141,14 @@ class Conversion:
         self.op("bind_size", self.cast(self.reshape(count, ()), "int64"), size=size, most=most, where=self.where)
         return size
 
+    def at_most(self, number: Operand, most: Dim, reason: str) -> None:
+        """Check a number that a run computes: unless it is 0 to `most`, the run stops for a reason.
+
+        In the text, {found} and {most} stand for the numbers.
+        """
+        count = self.cast(self.reshape(number, ()), "int64")
+        self.op("bind_size", count, size=SizeVar("checked"), most=most, where=self.where, reason=reason)
+
     def holds(self, flag: Operand) -> Expr:
         """The condition on sizes under which a truth value [] is true; one that a run computes becomes a size."""
         if flag.data is not None:

@@ -191,7 +191,7 @@ _ANY_SIZE = SizeVar("size")
 def _impersonal(item: OpNode) -> Mapping[str, Any]:
     """The attributes of a node without what a function does not use: guards on conditions, and their texts."""
     if item.op == BIND_SIZE:
-        return {**item.attrs, "size": _ANY_SIZE, "most": 0, "where": ""}
+        return {**item.attrs, "size": _ANY_SIZE, "most": 0, "where": "", "reason": ""}
     if item.op != MATCH_CAST:
         return item.attrs
     dims = [(a, b) for a, b in item.attrs["dims"] if not (isinstance(a, Expr) and a.dtype.is_bool)]

@@ -141,6 +141,12 @@ class OpNode(Node):
             return tuple(size for item in self.graph.nodes for size in item.bound_sizes())
         return (self.attrs["size"],) if self.op == BIND_SIZE else ()
 
+    def stops_runs(self) -> bool:
+        """Whether the node, or one inside of its group, is a check that may end a run: no output needs it."""
+        if self.op == FUSED:
+            return any(item.stops_runs() for item in self.graph.nodes)
+        return self.op == BIND_SIZE and bool(self.attrs.get("reason"))
+
     def mentioned(self) -> Iterator[Var]:
         """The variables in the shapes of the outputs, and in the attributes."""
         for value in self.outputs:

@@ -236,7 +236,7 @@ class _Linking:
         binding = binding_of(unit.node)
         if binding is not None:
             attrs, count = binding.attrs, slots[unit.node.inputs[0]]
-            linker.bind_size(attrs["size"], count, attrs["most"], attrs["where"], unit.name)
+            linker.bind_size(attrs["size"], count, attrs["most"], attrs["where"], unit.name, attrs.get("reason", ""))
         if binding is not None or is_view(unit.node):
             source, result = slots[unit.node.inputs[0]], unit.node.output
             slots[result] = outputs.get(result, source)

@@ -65,10 +65,10 @@ class Linker:
         """Append a copy of all bytes of `src`."""
         self.steps.append(Copy(dst, src, operator))
 
-    def bind_size(self, var: Var, count: Slot, most: x.Dim, where: str, operator: str) -> None:
+    def bind_size(self, var: Var, count: Slot, most: x.Dim, where: str, operator: str, reason: str = "") -> None:
         """Append the step that gives a size its value, the number in `count`; memory is planned for `most`."""
         self.bounds[var] = most
-        self.steps.append(Bind(var, count, most, where, operator))
+        self.steps.append(Bind(var, count, most, where, operator, reason))
 
     @contextmanager
     def loop(
@@ -159,7 +159,9 @@ class Linker:
                     x.Loop(inside, _place(step.number), _place(step.limit), going, step.most, step.where, step.operator)
                 )
             elif isinstance(step, Bind):
-                steps.append(x.BindSize(step.var, _place(step.count), step.most, step.where, step.operator))
+                steps.append(
+                    x.BindSize(step.var, _place(step.count), step.most, step.where, step.operator, step.reason)
+                )
             elif isinstance(step, Copy):
                 steps.append(x.Copy(_place(step.dst), _place(step.src), step.src.nbytes, step.operator))
             else:

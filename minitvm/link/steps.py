@@ -37,6 +37,7 @@ class Bind:
     most: x.Dim
     where: str
     operator: str
+    reason: str
 
 
 @dataclass(slots=True)

@@ -87,6 +87,9 @@ class SizeChecks:
     def bind(self, step: BindSize, value: int, env: Bindings) -> None:
         """Gives the size of a step its value; raises `InputError` if it is out of bounds, or a guard does not hold."""
         most = int(self._most[step.var](env))
+        if not 0 <= value <= most and step.reason:
+            reason = step.reason.format(found=value, most=most)
+            raise InputError(f"{self._executable.name}: {step.where or step.operator}: {reason}")
         if not 0 <= value <= most:
             raise InputError(
                 report(

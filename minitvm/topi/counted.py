@@ -22,10 +22,12 @@ from .sort import order_of_rows, strictly_before
 from .transform import reshape
 
 
-def bind_size(count: Tensor, *, size: SizeVar, most: Dim, where: str = "") -> Tensor:  # noqa: ARG001
+def bind_size(count: Tensor, *, size: SizeVar, most: Dim, where: str = "", reason: str = "") -> Tensor:  # noqa: ARG001
     """`count`, an integer of which `size` is the value from here on; a run in which it is not from 0 to `most` stops.
 
     `most` bounds the memory of everything whose shape has the size in it. `where` names the operator that needs it.
+    With a `reason` the number is no size but a check: a run stops for that reason, a text in which {found} and {most}
+    stand.
     """
     if not isinstance(size, SizeVar):
         raise InputError(f"bind_size: the size is a variable, found {size!r}")

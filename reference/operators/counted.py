@@ -10,7 +10,7 @@ from .table import operator
 
 
 @operator("bind_size")
-def bind_size(count: np.ndarray, size: int, most: int, where: str) -> np.ndarray:
+def bind_size(count: np.ndarray, size: int, most: int, where: str, reason: str) -> np.ndarray:
     return count
 
 

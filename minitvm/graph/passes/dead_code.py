@@ -1,6 +1,7 @@
 """Remove nodes and constants that no output needs. The inputs stay: they are the graph's signature.
 
 A node that binds a size is needed by what has the size in its shape or attributes, not only by what reads its output.
+One that is a check stays: it may end a run.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ def dead_code(graph: Graph) -> Graph:
     binds = any(item.bound_sizes() for item in graph.nodes)
     kept: list[OpNode] = []
     for item in reversed(graph.nodes):
-        if any(value in needed for value in item.outputs) or any(size in sizes for size in item.bound_sizes()):
+        used = any(value in needed for value in item.outputs) or any(size in sizes for size in item.bound_sizes())
+        if used or item.stops_runs():
             kept.append(item)
             needed.update(item.inputs)
             if binds:

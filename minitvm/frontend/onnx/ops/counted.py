@@ -81,7 +81,7 @@ def topk(n: NodeContext) -> Any:
     """k may be data: then all elements are sorted."""
     n.ignore("sorted")
     axis = n.attr("axis", -1)
-    x, k = n[0], n[1]
+    x, k = n[0], n.one(n[1], "k")
     extent = x.shape[axis]
     count: Dim = n.bound(k, extent, "k") if k.data is None else n.dims(k, "k")[0]
     if isinstance(count, Expr) and k.data is not None:
@@ -116,7 +116,9 @@ FAR = 2**31 - 1  # the longest axis
 def _step(n: NodeContext, steps: Operand, k: int) -> Operand | int:
     """The step along the k-th axis that is cut."""
     if not steps.is_known:
-        return n.op("clip", n.entry(n.cast(steps, "int64"), k), a_min=-FAR, a_max=FAR)
+        step = n.op("clip", n.entry(n.cast(steps, "int64"), k), a_min=-FAR, a_max=FAR)
+        n.at_most(n.cast(n.op("equal", step, 0), "int64"), 0, "the step of a slice is 0")
+        return step
     step = n.ints(steps, "the steps")[k]
     if not step:
         n.refuse("the step of a slice is 0")
@@ -138,7 +140,7 @@ def _sliced_at(n: NodeContext, x: Operand, axis: int, start: Operand, end: Opera
     if isinstance(step, int):
         stride: Operand | int = abs(step)
         rounded = between if stride == 1 else n.op("floor_divide", n.op("add", between, abs(step) - 1), stride)
-    else:  # a step of 0 is as good as 1: it has no meaning
+    else:  # a step of 0 has been refused
         stride = n.op("maximum", n.op("abs", step), 1)
         rounded = n.op("floor_divide", n.op("add", between, n.op("subtract", stride, 1)), stride)
     number = n.op("maximum", rounded, 0)

@@ -187,6 +187,11 @@ def reversed_sequences(n: NodeContext, x: Operand, lengths: Operand, batch: int,
     lengths = n.fit(lengths, (x.shape[batch],), "the lengths of sequences")
     if lengths.data is not None and not lengths.is_symbolic:
         x = n.reachable(x, Operand.known(lengths.data - 1), time)
+    elif lengths.data is None:
+        long = n.op("greater", n.cast(lengths, "int64"), n.number(x.shape[time]))
+        wrong = n.op("logical_or", long, n.op("less", lengths, 0))
+        text = "{found} lengths of sequences are negative, or beyond the time axis"
+        n.at_most(n.op("sum", n.cast(wrong, "int64")), 0, text)
     shape = tuple(-1 if a == batch else 1 for a in range(x.ndim))
     size = n.reshape(n.cast(lengths, "int64"), shape)
     place = n.numbers(x.shape[time], time, x.ndim)
