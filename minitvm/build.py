@@ -67,6 +67,7 @@ class _BuildOptions(TypedDict, total=False):
     accuracy: str
     tuned: str | None
     device: str | int | None
+    checked: bool
 
 
 class _LowerOptions(TypedDict, total=False):
@@ -94,7 +95,7 @@ def build(
     model: Any, target: str | Target = ..., threads: int | None = ..., params: Mapping[str, np.ndarray] | None = ...,
     shapes: Shapes | None = ..., progress: Progress | None = ..., accuracy: str = ...,
     stop_before: str | None = ..., states: Mapping[str, str] | bool | None = ..., max_length: int | None = ...,
-    tuned: str | None = ..., device: str | int | None = ...,
+    tuned: str | None = ..., device: str | int | None = ..., checked: bool = ...,
 ) -> Any: ...  # fmt: skip
 def build(
     model: Any,
@@ -109,6 +110,7 @@ def build(
     max_length: int | None = None,
     tuned: str | None = "auto",
     device: str | int | None = None,
+    checked: bool = False,
 ) -> Any:
     """Compile a model to a `runtime.GraphModule`, or a tir function to a `runtime.Function`.
 
@@ -125,6 +127,8 @@ def build(
     from which a model's operators take the schedules that won when they were tuned (`minitvm tune`): its path or URL,
     None for none, or "auto", the user's own (MINITVM_RECORDS) if there is one. `device` is the number of a GPU, or a
     part of its name, if there are several of the target's kind.
+    `checked=True` ends a run with an error when an index that data decide is out of range; otherwise such an index
+    stands for the nearest element (docs/architecture.md).
     Raises a `MinitvmError` for every fault of the arguments.
     """
     from .runtime import Function, GraphModule
@@ -142,8 +146,16 @@ def build(
         built = {name: build(func, machine, threads, progress=progress, device=device) for name, func in model.items()}
         return Functions(built)
     is_function = isinstance(model, PrimFunc | IRModule)
+    if is_function and checked:
+        raise InputError(
+            "checked=True goes with a model; a tir function has no operators\n  try:    tir.run(func, ...)"
+        )
     if not is_function:
         model = to_graph(model, shapes, params, stop_before, states, max_length)
+        if checked:
+            from .graph.checked import checked_indices
+
+            model = checked_indices(model)
     executable = compile_executable(model, machine, progress=progress, accuracy=accuracy, tuned=tuned)
     compiling = (lambda done, total, name: progress("compiling", done, total)) if progress else None
     make = Function if is_function else GraphModule

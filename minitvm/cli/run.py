@@ -29,6 +29,9 @@ def register(commands: Any) -> None:
         "--check", action="store_true", help="compare with the graph interpreter; exit status 1 if wrong"
     )
     parser.add_argument(
+        "--checked", action="store_true", help="end with an error if an index in the data is out of range"
+    )
+    parser.add_argument(
         "--trust", action="store_true", help="run an artifact that was not signed with your key: it is machine code"
     )
     opt.add_key(parser, "the key that an artifact was signed with, in a file; default: your own")
@@ -58,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         inputs = arrays_read
     start = time.perf_counter()
     with progress() as report:
-        module = build(graph, target=target, threads=options.threads, progress=report)
+        module = build(graph, target=target, threads=options.threads, progress=report, checked=options.checked)
     compiled = time.perf_counter() - start
     arrays = [inputs[value.name] for value in graph.inputs]
     results, times = timed(lambda: module(*arrays), module.reset)

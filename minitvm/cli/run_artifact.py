@@ -23,6 +23,8 @@ def run(options: argparse.Namespace) -> int:
 
     if options.check:
         raise InputError("--check compares with the model's graph, which an artifact does not have; check the model")
+    if options.checked:
+        raise InputError("--checked is decided when a model is compiled; an artifact is compiled already")
     if options.target != "cpu":
         raise InputError(f"--target {options.target}: an artifact is compiled already")
     destination = output_path(options.output, "--output") if options.output else None

@@ -148,6 +148,7 @@ MISTAKES = [
     ("run tiny.mtvm --shape x=3,8", "dimension 0 is 3, wanted 2"),
     ("run tiny.mtvm --shape x=2,8 --input x.npz", "--shape: the arrays of --input have their shapes"),
     ("run tiny.mtvm --check", "--check compares with the model's graph, which an artifact does not have"),
+    ("run tiny.mtvm --checked", "--checked is decided when a model is compiled"),
     ("run tiny.mtvm --target cpu-avx512", "--target cpu-avx512: an artifact is compiled already"),
     ("run team.mtvm", "team.mtvm was not signed with your key on this machine, and was not loaded"),
     ("run tiny.mtvm --key team.key", "was not signed with the key handed over"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 import minitvm as tvm
 from minitvm import te, tir
@@ -83,6 +84,25 @@ def test_run_with_check_fails_on_a_wrong_answer(
     monkeypatch.setattr(interpreter, "run", lambda *a, **k: [1.01 * array for array in right(*a, **k)])
     assert main(["run", model, "--check"]) == 1
     assert "check y: WRONG" in capsys.readouterr().out
+
+
+def test_run_with_checked_reports_an_index_that_is_out_of_range(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inputs = {"x": ("float32", (3, 2)), "i": ("int64", (2,))}
+    infos = [
+        helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(np.dtype(d)), s)
+        for k, (d, s) in inputs.items()
+    ]
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["x", "i"], ["y"])], "g", infos, [onnx.ValueInfoProto(name="y")]
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), tmp_path / "gather.onnx")
+    np.savez(tmp_path / "x.npz", x=np.ones((3, 2), "float32"), i=np.array([1, 7]))
+    command = ["run", f"{tmp_path}/gather.onnx", "--input", f"{tmp_path}/x.npz"]
+    assert main(command) == 0
+    assert main([*command, "--checked"]) == 2
+    assert "operator Gather (node y): the index 7 is out of range along axis 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("level", ["graph", "fused", "te", "tir", "schedule", "kernel", "source", "executable"])

@@ -27,7 +27,9 @@ def rebuild(
         return value
 
     renewed = tuple(
-        OpNode(n.op, tuple(map(resolved, n.inputs)), n.attrs, n.outputs) if any(v in stand_in for v in n.inputs) else n
+        OpNode(n.op, tuple(map(resolved, n.inputs)), n.attrs, n.outputs, n.where)
+        if any(v in stand_in for v in n.inputs)
+        else n
         for n in nodes
     )
     outputs = tuple(map(resolved, graph.outputs))
@@ -57,6 +59,7 @@ def with_replaced(
         if is_replaced(item):
             new[item.output] = make(b, item, inputs)
             continue
+        b.where = item.where
         results: Any = b.op(item.op, *inputs, name=item.outputs[0].name, **item.attrs)
         new.update(zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True))
     return with_output_names(b.build([new[v] for v in graph.outputs]), graph)
@@ -73,7 +76,7 @@ def with_output_names(graph: Graph, like: Graph) -> Graph:
     def of(values: tuple[Value, ...]) -> tuple[Value, ...]:
         return tuple(renamed.get(v, v) for v in values)
 
-    nodes = tuple(OpNode(n.op, of(n.inputs), n.attrs, of(n.outputs)) for n in graph.nodes)
+    nodes = tuple(OpNode(n.op, of(n.inputs), n.attrs, of(n.outputs), n.where) for n in graph.nodes)
     return replace(graph, nodes=nodes, outputs=of(graph.outputs), states=like.states)
 
 

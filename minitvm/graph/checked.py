@@ -1,0 +1,85 @@
+"""`checked_indices`: a graph that ends a run with an error when an index is out of range.
+
+Without it, an index that data decide is moved to the nearest element (`topi.indices.clamped`), which is safe, and says
+nothing. For example, of five rows, `take` reads row 4 for the index 900. The checked graph finds the largest and the
+smallest index before each such operator, and compares them with the axis (`bind_size` with a reason).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..expr import Expr, SizeVar
+from ..topi.shapes import larger, simple
+from .builder import GraphBuilder
+from .loops import everywhere
+from .nodes import Dim, Graph, OpNode, Value
+from .passes.rebuild import with_replaced
+
+_FAR = 2**62  # further than any axis, and -_FAR is an int64 too
+
+
+def checked_indices(graph: Graph) -> Graph:
+    """The graph with a check of the indices before each operator that reads or writes where data say."""
+    return everywhere(lambda part: with_replaced(part, lambda item: item.op in _AXES, _with_check))(graph)
+
+
+def _with_check(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Value:
+    b.where = item.where
+    for indices, axis, extent in _AXES[item.op](b, item, inputs):
+        _check(b, item, indices, axis, extent)
+    result: Value = b.op(item.op, *inputs, name=item.output.name, **item.attrs)
+    b.where = ""
+    return result
+
+
+def _check(b: GraphBuilder, item: OpNode, indices: Value, axis: int, extent: Dim) -> None:
+    """Two checks: the largest index is below the extent, the smallest one is not below minus the extent."""
+    flat = b.op("reshape", b.op("cast", indices, dtype="int64"), newshape=(-1,))
+    every = b.op("concatenate", flat, np.zeros(1, np.int64), axis=0)  # there may be none, and 0 is in range
+    lowest = b.op("maximum", b.op("min", every), np.array(-_FAR, np.int64))
+    # Of an axis without elements nothing is read: the operator says so itself.
+    last = larger(simple(extent - 1), 0)
+    for number, most, sign, limit in (
+        (b.op("max", every), last, "", "at most {most}"), (b.op("negative", lowest), extent, "-", "at least -{most}"),
+    ):  # fmt: skip
+        text = f"is out of range along axis {axis} of {item.inputs[0].type}: wanted {limit}"
+        reason = f"the index {sign}{{found}} {text}"
+        b.op("bind_size", number, size=SizeVar("checked"), most=most, where=item.where or item.op, reason=reason)
+
+
+def _along_axis(_: GraphBuilder, item: OpNode, inputs: list[Value]) -> Iterator[tuple[Value, int, Dim]]:
+    axis, shape = item.attrs["axis"], inputs[0].shape
+    if axis is None:
+        yield inputs[1], 0, _product(shape)
+    else:
+        yield inputs[1], axis % len(shape), shape[axis]
+
+
+def _at_points(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Iterator[tuple[Value, int, Dim]]:
+    """One index along each of the first axes, after those that are common to both; points are along the last axis."""
+    indices, first = inputs[1], item.attrs.get("batch_dims", 0)
+    size = indices.shape[-1]
+    assert isinstance(size, int)  # the operator takes no others
+    for k in range(size):
+        cut = {"begin": (k,), "end": (k + 1,), "strides": (1,), "axes": (len(indices.shape) - 1,)}
+        yield b.op("strided_slice", indices, **cut), first + k, inputs[0].shape[first + k]
+
+
+def _product(shape: tuple[Dim, ...]) -> Any:
+    sizes: list[int | Expr] = list(shape)
+    return math.prod(sizes)
+
+
+# The operators whose second input holds indices of their first, and which axes it indexes.
+_AXES: dict[str, Any] = {
+    "take": _along_axis,
+    "gather": _along_axis,
+    "scatter_elements": _along_axis,
+    "gather_nd": _at_points,
+    "scatter_nd": _at_points,
+}
