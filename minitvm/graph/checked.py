@@ -66,7 +66,7 @@ def _at_points(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Iterator[t
     size = indices.shape[-1]
     assert isinstance(size, int)  # the operator takes no others
     for k in range(size):
-        cut = {"begin": (k,), "end": (k + 1,), "strides": (1,), "axes": (len(indices.shape) - 1,)}
+        cut: dict[str, Any] = {"begin": (k,), "end": (k + 1,), "strides": (1,), "axes": (len(indices.shape) - 1,)}
         yield b.op("strided_slice", indices, **cut), first + k, inputs[0].shape[first + k]
 
 

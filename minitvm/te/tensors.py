@@ -119,7 +119,8 @@ def as_shape(shape: Any, name: str) -> tuple[Expr, ...]:
         if not dim.dtype.is_int:
             raise TypeMismatch(f"{name}: a dimension is an integer, found {dim} of dtype {dim.dtype}")
         if isinstance(dim, IntImm) and dim.value < 0:
-            raise InputError(f"{name}: a dimension is not negative, found shape ({', '.join(map(str, dims))})")
+            shown = ", ".join(str(d.value) if isinstance(d, IntImm) else str(d) for d in dims)
+            raise InputError(f"{name.removeprefix('T_')}: a dimension is not negative, found shape ({shown})")
     return dims
 
 

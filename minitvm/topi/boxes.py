@@ -158,7 +158,7 @@ def _gather(images: Expr, classes: Expr, most: Expr, total: Expr) -> PrimFunc:
             size[0] = 0
             for b, c in T.grid(images, classes):
                 for k in range(T.min(numbers[b, c], most)):
-                    if size[0] < total:  # always: one class has at most `most`
+                    if T.And(size[0] >= 0, size[0] < total):  # always: one class has at most `most`
                         selected[size[0], 0] = T.Cast("int64", b)
                         selected[size[0], 1] = T.Cast("int64", c)
                         selected[size[0], 2] = T.Cast("int64", kept[b, c, k])

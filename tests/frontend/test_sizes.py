@@ -6,11 +6,16 @@ from functools import partial
 
 import numpy as np
 import pytest
+from onnx import numpy_helper
+
+from minitvm.errors import MinitvmError
+from minitvm.frontend import from_onnx
 
 from .random_nodes import OPERATORS, random_node
 from .sizes.changes import Model, changes, models_of_onnx, of_node, with_known_numbers
 from .sizes.fences import Fences
 from .sizes.judging import BAD, OUTSIDE, REFUSED, RIGHT, VALID_REFUSED, Judgement, accepted, judge
+from .sizes.seeds import contributed
 from .sizes.workers import judged
 
 F, I = "float32", "int64"
@@ -44,7 +49,69 @@ MISFITS = {
     "NegativeLogLikelihoodLoss": Model(
         "NegativeLogLikelihoodLoss", "", 18, {"x": ones(3, 5), "t": np.zeros(2, I)}, {"reduction": "sum"}
     ),
+    "SwiGLU": Model("SwiGLU", "", 28, {"a": ones(2, 4), "b": ones(1, 4)}),
+    "RoiAlign": Model(
+        "RoiAlign", "", 18, {"x": ones(1, 1, 5, 5), "r": ones(2, 4), "b": np.array([0, 9])}, known=frozenset({"b"})
+    ),
+    "GlobalMaxPool": Model("GlobalMaxPool", "", 18, {"x": ones(1, 1, 3, 0)}),
+    "Conv": Model("Conv", "", 18, {"x": ones(1, 1, 5, 5), "w": ones(1, 1, 4, 4)}, {"kernel_shape": [3, 3]}),
+    "TopK of several": Model("TopK", "", 18, {"x": ones(3, 4), "k": np.array([2, 1])}, {}, 2, frozenset({"k"})),
+    "EmbedLayerNormalization": Model(
+        "EmbedLayerNormalization", "com.microsoft", 1,
+        {"w": np.zeros((2, 3), "int32"), "s": np.zeros((2, 3), "int32"), "a": ones(4, 8), "b": ones(5, 8),
+         "c": ones(2, 1), "g": ones(8), "h": ones(8)}, {}, 2,
+    ),
+    "MoE": Model(
+        "MoE", "com.microsoft", 1, {"x": ones(9, 8), "r": ones(9, 3), "a": ones(3, 16, 8), "": None,
+                                    "b": ones(4, 8, 16)}, {"k": 2}, known=frozenset({"a", "b"}),
+    ),
+    "MatMulNBits": Model(
+        "MatMulNBits", "com.microsoft", 1, {"x": ones(3, 16), "w": ones(4, 1, 8, dtype="uint8"), "s": ones(4)},
+        {"K": 16, "N": 900, "bits": 4, "block_size": 16}, known=frozenset({"w", "s"}),
+    ),
+    "ReverseSequence": Model(
+        "ReverseSequence", "", 18, {"x": ones(3, 2), "n": np.array([4, 1])}, {"time_axis": 0, "batch_axis": 1}
+    ),
+    "Slice": Model(
+        "Slice", "", 18, {"x": ones(3, 2), "b": np.array([0]), "e": np.array([3]), "a": np.array([0]),
+                          "s": np.array([0])}, known=frozenset("bea"),
+    ),
 }  # fmt: skip
+
+TREES = {
+    "nodes_splits": np.array([0.5, 0.5], F), "nodes_modes": np.array([0, 0], "uint8"), "nodes_featureids": [0, 1],
+    "nodes_truenodeids": [1, 1], "nodes_trueleafs": [0, 1], "nodes_falsenodeids": [0, 2], "nodes_falseleafs": [1, 1],
+    "leaf_targetids": [0, 0, 0], "leaf_weights": np.array([1, 2, 3], F), "tree_roots": [0], "n_targets": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nodes_featureids": [0, 900]}, {"nodes_featureids": [0, -1]}, {"nodes_truenodeids": [900, 1]},
+        {"leaf_targetids": [0, 0, 7]}, {"tree_roots": [2**31]}, {"nodes_truenodeids": [0, 1]},
+        {"nodes_falseleafs": [1]}, {"aggregate_function": 9}, {},
+    ],
+    ids=lambda change: ", ".join(f"{k}={v}" for k, v in change.items()) or "valid",
+)  # fmt: skip
+def test_trees_name_features_nodes_and_outputs_that_exist(change: dict[str, object]) -> None:
+    attrs = {k: numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v for k, v in (TREES | change).items()}
+    model = Model("TreeEnsemble", "ai.onnx.ml", 5, {"x": ones(3, 2)}, attrs)
+    if change:
+        with pytest.raises(MinitvmError, match="operator ai.onnx.ml.TreeEnsemble .*: (nodes|leaf|tree_|agg|a )"):
+            from_onnx(model.proto())
+    else:
+        assert judge(model, interpret=True).verdict == RIGHT
+
+
+@pytest.mark.parametrize(
+    ("op", "name"), [("BlackmanWindow", "periodic"), ("ReduceMax", "keepdims"), ("Mod", "fmod"), ("CumSum", "reverse")]
+)  # fmt: skip
+@pytest.mark.parametrize("value", [2, -1, 2**63 - 1])
+def test_a_flag_is_0_or_1(op: str, name: str, value: int) -> None:
+    model = Model(op, "", 18, {"x": np.array(9), "y": np.array(0)}, {name: value})
+    with pytest.raises(MinitvmError, match=f"operator {op} .*: attribute {name}={value}: wanted 0 or 1"):
+        from_onnx(model.proto())
 
 
 @pytest.mark.parametrize("is_open", [False, True])
@@ -98,6 +165,19 @@ def test_changed_sizes_are_right_or_refused(family: str) -> None:
     assert _faults([every[k] for k in np.random.default_rng(0).permutation(len(every))[:5]]) == []
 
 
+def test_sizes_of_nothing_and_of_several_numbers_are_right() -> None:
+    models = [
+        Model("Tile", "", 18, {"x": ones(0, 2), "r": np.array([2, 2])}, known=frozenset({"r"})),
+        Model("Det", "", 18, {"x": ones(2, 0, 0)}),
+        Model("STFT", "", 18, {"x": ones(1, 64, 1), "s": np.array(8), "": None, "l": np.array(16)}, {}, 1,
+              frozenset({"s", "l"}), open=True),
+        Model("NonMaxSuppression", "", 18, {"b": ones(1, 6, 4), "s": ones(1, 1, 6), "k": np.array([3])}, {}, 1,
+              frozenset({"k"}), open=True),
+        Model("Trilu", "", 18, {"x": ones(2, 3), "k": np.array(2**63 - 1)}, known=frozenset({"k"})),
+    ]  # fmt: skip
+    assert [f"{m}: {found}" for m, found in judged(models, judge) if found.verdict != RIGHT] == []
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("family", OPERATORS)
 def test_many_changed_sizes_of_random_nodes(family: str) -> None:
@@ -109,7 +189,7 @@ def test_many_changed_sizes_of_random_nodes(family: str) -> None:
 def test_changed_sizes_of_every_operator() -> None:
     draw = np.random.default_rng(0)
     models = []
-    for base in map(with_known_numbers, models_of_onnx()):
+    for base in map(with_known_numbers, [*models_of_onnx(), *contributed()]):
         if accepted(base):
             every = list(changes(base))
             models += [every[k] for k in draw.permutation(len(every))[:10]]

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 _MISSING = object()
 # Attributes that divide or count something, of whichever operator.
 _FROM_ONE = frozenset(("strides", "dilations", "kernel_shape", "blocksize", "group", "num_groups", "num_outputs"))
+# Attributes that are 0 or 1, of whichever operator: systems differ in how they read another number.
+_FLAGS = frozenset((
+    "align_corners", "allowzero", "antialias", "ceil_mode", "center_point_box", "channels_last", "count_include_pad",
+    "exclude_outside", "exclusive", "fmod", "interleaved", "inverse", "is_causal", "keepdims", "largest", "layout",
+    "linear_before_reset", "noop_with_empty_axes", "onesided", "periodic", "reverse", "select_last_index", "sorted",
+    "storage_order", "training_mode", "transA", "transB", "unidirectional", "upper",
+))  # fmt: skip
 
 
 class NodeContext(Conversion):
@@ -121,6 +128,13 @@ class NodeContext(Conversion):
         for name in self.attributes:
             if name not in self.attributes_read:
                 raise UnsupportedOperator(f"{self.where}: attribute {name} is not supported")
+
+
+def require_flags(proto: Any, where: str) -> None:
+    """Refuse a node whose attributes that are 0 or 1 have another value."""
+    for attribute in proto.attribute:
+        if attribute.name in _FLAGS and attribute.type == attribute.INT and attribute.i not in (0, 1):
+            raise ModelError(f"{where}: attribute {attribute.name}={attribute.i}: wanted 0 or 1")
 
 
 def label(proto: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from ...graph.nodes import Dim, Graph, Value, as_dim
 from ..operand import Operand
 from ..operand_builder import OperandBuilder
 from .branching import DEEPEST, Parted, selectable
-from .context import NodeContext, label
+from .context import NodeContext, label, require_flags
 from .dtypes import array_of, narrow_results, narrow_type, tensor_type
 from .functions import body_of
 from .grown import Grown, extends, length_with_new
@@ -287,6 +288,7 @@ class Importer:
             return self._call(proto, local, inputs)
         if domain not in versions:
             raise ModelError(f"{self.place(proto)}: the model imports no opset of the domain {domain or 'ai.onnx'}")
+        require_flags(proto, self.place(proto))
         function = find(domain, proto.op_type, versions[domain])
         if function is not None:
             return self._apply_converter(function, proto, inputs, scope, versions[domain])
@@ -301,7 +303,7 @@ class Importer:
         if body is None:
             raise UnsupportedOperator(f"{self.place(proto)} of opset {version} is not supported")
         results = self._call(proto, body, inputs)
-        for name, result in zip(proto.output, results, strict=False):
+        for name, result in itertools.zip_longest(proto.output, results[: len(proto.output)]):
             if name and result is None:
                 found = ", ".join("nothing" if i is None else repr(i) for i in inputs)
                 raise UnsupportedOperator(f"{self.place(proto)}: its definition has no result for {found}")

@@ -288,6 +288,8 @@ def example_of(access: Unshown, sizes: Mapping[Var, int]) -> tuple[bool, dict[Va
             env, count = _points(access, needed, sizes)
         if env is None:
             return False, None
+        if not count:  # no iteration, no access
+            return True, None
         kept = np.ones(count, bool)
         certain = True
         for condition in conditions:

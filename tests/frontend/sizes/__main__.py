@@ -14,13 +14,14 @@ import onnx
 
 from .changes import Model, changes, models_of_onnx, of_proto, with_known_numbers
 from .judging import BAD, VALID_REFUSED, accepted, judge
+from .seeds import contributed
 from .workers import judged
 
 
 def seeds(path: Path | None) -> list[Model]:
     """Valid models of one operator each."""
     if path is None:
-        return models_of_onnx()
+        return [*models_of_onnx(), *contributed()]
     return [of_proto(onnx.ModelProto.FromString(p), arrays) for _, _, p, arrays, _ in pickle.loads(path.read_bytes())]
 
 
@@ -41,6 +42,8 @@ def main() -> None:
         if options.only and base.op not in options.only:
             continue
         if not accepted(base):
+            if options.unchanged:
+                print("not accepted:", base)
             continue
         every = [base] if options.unchanged else list(changes(base))
         picked = draw.permutation(len(every))[: options.sample]

@@ -128,6 +128,9 @@ def with_known_numbers(model: Model) -> Model:
         n for n, a in model.inputs.items()
         if a is not None and a.dtype in (np.int32, np.int64) and a.ndim < 2 and a.size < 9
     }  # fmt: skip
+    small |= {
+        n for n, a in model.inputs.items() if a is not None and not a.ndim and model.op in ("OneHot", "MelWeightMatrix")
+    }
     return model if model.op in PLACES else model.with_("", known=model.known | small)
 
 
@@ -172,14 +175,18 @@ def _attributes(model: Model) -> Iterator[Model]:
         if name in ("to", "saturate", "dtype", "output_dtype", "stash_type"):
             continue
         values = list(value) if isinstance(value, list | tuple) else [value]
+        if isinstance(value, list | tuple) and len(values) > 1:
+            for fewer_or_more in (values[:-1], [*values, values[-1]]):
+                changed = f"{name} of {len(fewer_or_more)}"
+                yield model.with_(changed, attrs={**model.attrs, name: fewer_or_more})
         if not values or not all(isinstance(v, int) for v in values):
             continue
         for k, old in enumerate(values):
             for new in NUMBERS:
                 if new != old:
-                    changed: Any = [*values[:k], new, *values[k + 1 :]]
-                    changed = changed if isinstance(value, list | tuple) else changed[0]
-                    yield model.with_(f"{name}={changed}", attrs={**model.attrs, name: changed})
+                    other: Any = [*values[:k], new, *values[k + 1 :]]
+                    other = other if isinstance(value, list | tuple) else other[0]
+                    yield model.with_(f"{name}={other}", attrs={**model.attrs, name: other})
 
 
 def _constants(model: Model) -> Iterator[Model]:

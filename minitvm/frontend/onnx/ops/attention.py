@@ -172,11 +172,12 @@ def _attended(
 ) -> Operand:
     """softmax(query key' scale + masks) value, heads joined: [batch, length, width]."""
     width = query.shape[-1]
-    scale = n.attr("scale", 0.0) or (1 / math.sqrt(width) if isinstance(width, int) else 0.0)
-    if not scale:
-        n.refuse(f"the width {width} of the heads is symbolic")
+    scale = n.attr("scale", 0.0)
+    if not scale and isinstance(width, int):
+        scale = 1 / math.sqrt(width) if width else 1.0
+    by = float(scale) if scale else n.op("rsqrt", n.cast(n.number(width), query.dtype))
     filler = n.attr("mask_filter_value", _MASKED)
-    scores = n.op("multiply", n.op("nn.matmul", query, key, transpose_b=True), float(scale))
+    scores = n.op("multiply", n.op("nn.matmul", query, key, transpose_b=True), by)
     for mask in masks:
         hidden = n.op("multiply", n.cast(n.op("logical_not", mask), scores.dtype), float(filler))
         scores = n.onto("add", scores, hidden)

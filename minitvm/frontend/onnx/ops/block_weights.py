@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....expr.dtypes import is_floating
+from ....topi.shapes import differ
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -29,11 +30,28 @@ def matmul_nbits(n: NodeContext) -> Any:
         n.refuse("an order of groups (g_idx) is not supported")
     if bits not in (4, 8) or any(p is not None and p.data is None for p in (packed, scales, zeros)):
         n.refuse(f"weights are constants of 4 or 8 bits, found {bits} bits, {packed}, {scales}")
+    if depth < 1 or columns < 1 or block < 1:
+        n.refuse(f"K={depth}, N={columns} and block_size={block}: wanted numbers from 1")
     blocks = -(-depth // block)
+    for part, size, what in (
+        (packed, columns * blocks * -(-block * bits // 8), "weights"),
+        (scales, columns * blocks, "scales"),
+    ):
+        if part.data is not None and part.data.size != size:
+            n.refuse(
+                f"{what} of the shape {list(part.data.shape)} have not the {size} elements of K={depth}, N={columns}, "
+                f"block_size={block}"
+            )
+    if differ(x.shape[-1], depth):
+        n.refuse(f"K={depth} is not the width of {x}")
     stored = unpacked(packed.data.reshape(columns, blocks, -1), bits)[..., :block]  # type: ignore[union-attr]
     scale = scales.data.reshape(columns, blocks).astype(np.float32)  # type: ignore[union-attr]
     offset = np.full((columns, blocks), float(1 << (bits - 1)), np.float32)
     if zeros is not None and zeros.data is not None:
+        packed_zeros = not is_floating(zeros.data.dtype)
+        size = columns * (-(-blocks * bits // 8) if packed_zeros else blocks)
+        if zeros.data.size != size:
+            n.refuse(f"zero points of the shape {list(zeros.data.shape)}: wanted {size} elements")
         offset = _offsets(zeros.data, columns, blocks, bits)
     wide = n.cast(x, "float32")
     if level == _IN_BYTES and depth % block == 0 and block % (32 // bits) == 0:

@@ -56,24 +56,14 @@ def explicitly_padded(
     return n.op("nn.pad", x, pad_width=widths, pad_value=fill), (0,) * len(padding)
 
 
-def static_kernel(n: NodeContext, shape: Sequence[Dim]) -> tuple[int, ...]:
-    """The extents of a kernel."""
-    kernel = []
-    for d in shape:
-        if isinstance(d, Expr):
-            n.refuse(f"the size {d} of the kernel is symbolic")
-        kernel.append(d)
-    return tuple(kernel)
-
-
-def _kernel(n: NodeContext, shape: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The extents of a convolution's kernel, which the node may state once more."""
-    kernel = n.attr("kernel_shape", None)
+def with_kernel(n: NodeContext, w: Operand) -> tuple[Operand, tuple[Dim, ...]]:
+    """The weights of a convolution, and the extents of its kernel, which the node may state once more."""
+    kernel, shape = n.attr("kernel_shape", None), w.shape[2:]
     if not kernel:
-        return tuple(shape)
+        return w, tuple(shape)
     if len(kernel) != len(shape) or any(isinstance(d, int) and d != k for k, d in zip(kernel, shape, strict=True)):
         raise ModelError(f"{n.where}: kernel_shape is {list(kernel)}, the weight's {list(shape)}")
-    return tuple(kernel)
+    return n.fit(w, (*w.shape[:2], *kernel), "the weight"), tuple(kernel)
 
 
 @converter("Conv")
@@ -82,7 +72,7 @@ def conv(n: NodeContext) -> Any:
     rank = x.ndim - 2
     if rank not in (1, 2, 3):
         n.refuse(f"{rank} spatial dimensions are not supported")
-    kernel = _kernel(n, w.shape[2:])
+    w, kernel = with_kernel(n, w)
     strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
     x, padding = explicitly_padded(n, x, window_padding(n, x.shape[2:], kernel, strides, dilations), 0.0)
     convolved = n.op(
@@ -97,7 +87,7 @@ def conv_transpose(n: NodeContext) -> Any:
     rank = x.ndim - 2
     if rank not in (1, 2, 3):
         n.refuse(f"{rank} spatial dimensions are not supported")
-    kernel = _kernel(n, w.shape[2:])
+    w, kernel = with_kernel(n, w)
     strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
     extra = n.attr("output_padding", (0,) * rank)
     padding = _transposed_padding(n, x.shape[2:], kernel, strides, dilations, extra)

@@ -15,6 +15,7 @@ from ...symbolic import Quotient
 from ..context import NodeContext
 from ..dtypes import narrow_type
 from ..registry import converter
+from .counted import shortened
 
 
 @converter("Constant")
@@ -150,4 +151,5 @@ def trilu(n: NodeContext) -> Any:
         diagonal = n.reshape(n.cast(offset, "int64"), ())
         return n.op("where", n.op(order, beside, diagonal), x, np.zeros(1, x.dtype.numpy))
     (k,) = (0,) if offset is None else n.dims(offset, "the diagonal")
+    k = shortened(k) if isinstance(k, int) else k
     return n.op("trilu", x, k=k, upper=bool(n.attr("upper", 1)))

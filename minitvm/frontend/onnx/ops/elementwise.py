@@ -191,3 +191,9 @@ def prelu(n: NodeContext) -> Any:
     """x where it is positive, else x times the slope, which broadcasts."""
     x, slope = n[0], n[1]
     return n.op("where", n.op("greater", x, 0), x, n.onto("multiply", x, slope))
+
+
+@converter("SwiGLU", since=28)
+def swiglu(n: NodeContext) -> Any:
+    """The function body of the standard, for operands of one shape."""
+    return n.by_definition(n[0], n.fit(n[1], n[0].shape, "B"))

@@ -9,12 +9,14 @@ gathered, go through the expert, and are added to the result (Shazeer et al., "O
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ....topi.shapes import product
+from ....expr import as_expr
+from ....graph.nodes import Dim
+from ....topi.shapes import product, simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -54,17 +56,23 @@ def _floats(n: NodeContext, name: str, position: int, zeros_at: int) -> Operand:
     if bits not in (4, 8):
         n.refuse(f"weights of {bits} bits are not supported: wanted 4 or 8")
     stored, scale = (n.static(n[k], what) for k, what in ((position, "weights"), (position + 1, "scales")))
+    if stored.ndim != 3:
+        n.refuse(f"{name} has weights of the shape {list(stored.shape)}, wanted [experts, units, depth]")
     whole = unpacked(stored, bits).astype(np.float32)
     experts, units, depth = whole.shape
     if block > 0 and depth % block:
         n.refuse(f"blocks of {block} weights do not divide {depth}")
     blocks = depth // block if block > 0 else 1
+    if scale.size != experts * units * blocks:
+        n.refuse(f"{name} has scales of the shape {list(scale.shape)}, wanted {[experts, units, blocks]}")
     scales = scale.astype(np.float32).reshape(experts, units, blocks, 1)
     offset: Any = np.float32(1 << (bits - 1))
     zeros = n.optional(zeros_at)
     if zeros is not None:
         codes = n.static(zeros, "zero points")
         per_unit = unpacked(codes, bits)[..., :blocks] if block > 0 else unpacked(codes, bits)[:, :units]
+        if per_unit.size != scale.size:
+            n.refuse(f"{name} has zero points of the shape {list(codes.shape)} for scales {list(scale.shape)}")
         offset = per_unit.astype(np.float32).reshape(experts, units, blocks, 1)
     weight = (whole.reshape(experts, units, blocks, -1) - offset) * scales
     return Operand.known(weight.reshape(experts, units, depth))
@@ -77,7 +85,13 @@ def _mixture(n: NodeContext, layers: list[Layer], gate: Layer | None, *, among_a
     x, router = n[0], n[1]
     tokens = n.reshape(x, (product(x.shape[:-1]), x.shape[-1]))
     activation = _activation(n, gated=gate is not None)
+    if router.ndim != 2:
+        n.refuse(f"the router must have the shape [tokens, experts], found {router}")
     experts = n.size(router, 1)
+    router = n.fit(router, (tokens.shape[0], experts), "the router")
+    if not 1 <= n.attr("k", 1) <= experts:
+        n.refuse(f"k={n.attr('k', 1)} of {experts} experts")
+    layers, gate = _fitting(n, experts, x.shape[-1], layers, gate)
     index, weight = _routed(n, router, among_all=among_all)
     total = n.op("full", shape=tokens.shape, fill_value=0.0, dtype=str(tokens.dtype))
     # All sizes are bound at one place of the program: between two such places a run goes through Python.
@@ -95,6 +109,27 @@ def _mixture(n: NodeContext, layers: list[Layer], gate: Layer | None, *, among_a
         result = n.op("multiply", _dense(n, inner, layers[1], number), n.op("gather_nd", share, rows, batch_dims=0))
         total = n.op("scatter_nd", total, rows, result, reduction="add")
     return n.reshape(total, x.shape)
+
+
+def _fitting(
+    n: NodeContext, experts: int, width: Dim, layers: Sequence[Layer], gate: Layer | None
+) -> tuple[list[Layer], Layer | None]:
+    """The layers, whose shapes must fit: each expert has its own, from the width of the data and back to it."""
+    (first, first_bias), (second, second_bias) = layers
+    if first.ndim != 3 or second.ndim != 3:
+        n.refuse(f"the weights must have the shape [experts, units, depth], found {first} and {second}")
+    units = first.shape[1]
+    halves = n.attr("activation_type", "relu") == "swiglu" and gate is None
+    inner = simple(as_expr(units) // 2) if halves else units
+
+    def layer(weight: Operand, bias: Operand | None, out: Dim, depth: Dim, what: str) -> Layer:
+        weight = n.fit(weight, (experts, out, depth), f"the weights of the {what} layer")
+        return weight, None if bias is None else n.fit(bias, (experts, out), f"the biases of the {what} layer")
+
+    fitting = [
+        layer(first, first_bias, units, width, "first"), layer(second, second_bias, width, inner, "second"),
+    ]  # fmt: skip
+    return fitting, None if gate is None else layer(*gate, units, width, "third")
 
 
 def _routed(n: NodeContext, router: Operand, *, among_all: bool) -> list[Operand]:

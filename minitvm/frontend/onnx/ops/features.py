@@ -18,6 +18,10 @@ def imputer(n: NodeContext) -> Any:
     x = n[0]
     kind, word = ("float", "floats") if x.dtype.is_float else ("int64", "int64s")
     given = np.asarray(n.attr(f"imputed_value_{word}"), x.dtype.numpy)
+    if given.ndim != 1 or not given.size:
+        n.refuse(f"imputed_value_{word} is empty")
+    if given.size > 1:
+        x = n.fit(x, (*x.shape[:-1], given.size), f"the data for {given.size} numbers in imputed_value_{word}")
     missing = n.attr(f"replaced_value_{kind}", 0)
     absent = n.op("isnan", x) if np.isnan(missing) else n.op("equal", x, np.asarray(missing, x.dtype.numpy))
     n.ignore("imputed_value_floats", "imputed_value_int64s", "replaced_value_float", "replaced_value_int64")
@@ -40,6 +44,8 @@ def one_hot_encoder(n: NodeContext) -> Any:
 def feature_vectorizer(n: NodeContext) -> Any:
     """Features side by side; of each input as many as `inputdimensions` says, zeros where it has fewer."""
     widths = n.attr("inputdimensions")
+    if min(widths, default=0) < 0 or max(widths, default=0) > 1 << 20:
+        n.refuse(f"inputdimensions={list(widths)}: wanted numbers of features")
     if len(widths) != len(n.present):
         n.refuse(f"{len(n.present)} inputs and {len(widths)} inputdimensions")
     parts = []
@@ -99,6 +105,12 @@ def svm_regressor(n: NodeContext) -> Any:
         n.refuse_attribute("post_transform")
     supports, weights = n.attr("n_supports", 0), np.asarray(n.attr("coefficients"), np.float32)
     vectors = np.asarray(n.attr("support_vectors", ()), np.float32)
+    rows = supports if supports > 0 else x.shape[1]
+    if supports < 0 or len(weights) != rows or (supports and vectors.size != supports * x.shape[1]):
+        n.refuse(
+            f"n_supports={supports} with {len(weights)} coefficients and {vectors.size} numbers of support vectors "
+            f"does not fit {x}"
+        )
     if supports:
         near = kernel(n, x, vectors.reshape(supports, -1))
     else:

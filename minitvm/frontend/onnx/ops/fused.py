@@ -150,7 +150,9 @@ def embed_layer_norm(n: NodeContext) -> Any:
     if ids.ndim != 2:
         n.refuse(f"the words must have two dimensions, found {ids}")
     batch, length = ids.shape
-    places = n[3]
+    width = (n[2].shape[1],) if n[2].ndim == 2 else n.refuse(f"the embeddings have two dimensions, found {n[2]}")
+    places = n.fit(n[3], (None, *width), "the embeddings of positions")
+    parameters = [n.fit(n[k], width, what) for k, what in ((5, "gamma"), (6, "beta"))]
     if segments is not None:
         segments = n.fit(segments, ids.shape, "the segments")
     if mask is not None:
@@ -161,12 +163,13 @@ def embed_layer_norm(n: NodeContext) -> Any:
         positions = n.op("arange", start=0, stop=length, step=1, dtype="int32")
     total = n.op("add", n.op("take", n[2], ids, axis=0), n.op("take", places, positions, axis=0))
     if segments is not None:
-        total = n.op("add", total, n.op("take", n[4], segments, axis=0))
+        kinds = n.fit(n[4], (None, *width), "the embeddings of segments")
+        total = n.op("add", total, n.op("take", kinds, segments, axis=0))
     if mask is None:
         lengths = n.op("full", shape=(batch,), fill_value=0, dtype="int32")
     else:
         lengths = n.op("sum", mask, axis=(1,), keepdims=False)
-    return [normalized(n, total, n[5], n[6]), lengths, total]
+    return [normalized(n, total, *parameters), lengths, total]
 
 
 @converter("ExpandDims", domain=DOMAIN)

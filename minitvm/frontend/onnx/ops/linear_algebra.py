@@ -20,6 +20,8 @@ def det(n: NodeContext) -> Any:
     *leading, rows, columns = x.shape
     if rows != columns or not isinstance(rows, int) or rows > LARGEST:
         n.refuse(f"determinants of {x} are not supported: wanted square matrices of known size up to {LARGEST}")
+    if not rows:  # a product of nothing
+        return n.op("full", shape=tuple(leading), fill_value=1.0, dtype=str(x.dtype))
     a = n.reshape(x, (-1, rows, rows))
     result: Operand | None = None
     for size in range(rows, 0, -1):
@@ -34,8 +36,7 @@ def det(n: NodeContext) -> Any:
         else:
             signed = a
         result = signed if result is None else n.op("multiply", result, signed)
-    if result is None:
-        n.refuse(f"determinants of {x} are not supported: wanted matrices of one row or more")
+    assert result is not None
     return n.reshape(result, tuple(leading))
 
 

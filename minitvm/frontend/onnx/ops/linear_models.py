@@ -18,10 +18,12 @@ def _scores(n: NodeContext, outputs: int) -> Operand:
     if x.ndim != 2:
         n.refuse(f"a linear model of {x} is not supported: wanted rows of features")
     coefficients = np.asarray(n.attr("coefficients"), np.float32)
-    if coefficients.size % outputs:
+    if outputs < 1 or coefficients.size % outputs:
         n.refuse(f"{coefficients.size} coefficients for {outputs} outputs")
     total: Operand = n.op("nn.matmul", x, coefficients.reshape(outputs, -1).T.copy())
     intercepts = n.attr("intercepts", ())
+    if len(intercepts) not in (0, outputs):
+        n.refuse(f"{len(intercepts)} intercepts for {outputs} outputs")
     return n.op("add", total, np.asarray(intercepts, np.float32)[None]) if len(intercepts) else total
 
 
@@ -49,6 +51,9 @@ def scaler(n: NodeContext) -> Any:
     """(x - offset) * scale, of all features or each its own."""
     x = n.cast(n[0], "float32")
     offset, scale = (np.asarray(n.attr(name), np.float32) for name in ("offset", "scale"))
+    for name, values in (("offset", offset), ("scale", scale)):
+        if values.shape != (1,):
+            x = n.fit(x, (*x.shape[:-1], values.size), f"the data for {values.size} numbers in {name}")
     return n.op("multiply", n.op("subtract", x, offset), scale)
 
 

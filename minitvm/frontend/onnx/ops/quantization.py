@@ -169,10 +169,10 @@ def _convolution(n: NodeContext, x: Operand, x_zero: Operand | None, w: Operand,
 
     The data have one zero point; the filters have one, or one per filter.
     """
-    from .convolution import explicitly_padded, static_kernel, window_padding
+    from .convolution import explicitly_padded, window_padding, with_kernel
 
     rank = x.ndim - 2
-    kernel = n.attr("kernel_shape", None) or static_kernel(n, w.shape[2:])
+    w, kernel = with_kernel(n, w)
     strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
     x, padding = explicitly_padded(n, x, window_padding(n, x.shape[2:], kernel, strides, dilations), None)
     x_zero = None if x_zero is None else flat(n, x_zero)
@@ -230,8 +230,7 @@ def qlinear_matmul(n: NodeContext) -> Any:
     A vector of parameters runs along the rows of the left operand, or along the columns of the right one.
     """
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (n[k] for k in range(8))
-    if flat(n, y_scale).ndim or flat(n, y_zero).ndim:
-        n.refuse(f"the result has one scale and one zero point, found {y_scale} and {y_zero}")
+    y_scale, y_zero = n.one(y_scale, "the result's scale"), n.one(y_zero, "the result's zero point")
     product = integer_product(n, a, flat(n, a_zero), b, flat(n, b_zero))
     by_row = flat(n, a_scale)
     if by_row.ndim == 1 and product.ndim > 1:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....expr import GE, as_expr, match
+from ....topi.shapes import product
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -102,12 +104,18 @@ converter("CumProd", since=26)(_running("cumprod"))
 
 @converter("GlobalAveragePool")
 def global_average_pool(n: NodeContext) -> Any:
-    return n.op("nn.global_avg_pool", n[0])
+    return n.op("nn.global_avg_pool", _some_to_pool(n))
+
+
+def _some_to_pool(n: NodeContext) -> Operand:
+    """The data, which must have elements behind the channels: nothing has no mean, and no maximum."""
+    x = n[0]
+    return n.require(x, GE(*match(as_expr(product(x.shape[2:])), as_expr(1))), f"{x} has nothing to pool")
 
 
 @converter("GlobalMaxPool")
 def global_max_pool(n: NodeContext) -> Any:
-    return n.op("nn.global_max_pool", n[0])
+    return n.op("nn.global_max_pool", _some_to_pool(n))
 
 
 @converter("GlobalLpPool")

@@ -15,6 +15,8 @@ from ..context import NodeContext
 from ..registry import converter
 from .convolution import window_padding
 
+_MOST_SAMPLES = 1 << 16  # along an axis of a region
+
 
 @converter("RoiAlign", since=16)
 def roi_align(n: NodeContext) -> Any:
@@ -78,6 +80,14 @@ def _roi_align(n: NodeContext, mode: str) -> Any:
         n.refuse_attribute("coordinate_transformation_mode")
     if reduction not in ("avg", "max"):
         n.refuse_attribute("mode")
+    rois = n.fit(rois, (None, 4), "the regions")
+    x = n.reachable(x, images, 0)
+    images = n.fit(images, (rois.shape[0],), "the numbers of pictures")
+    bins = (n.attr("output_height", 1), n.attr("output_width", 1))
+    if min(bins) < 1:
+        n.refuse(f"{bins[0]} by {bins[1]} bins: wanted at least one")
+    if samples < 0 or max(bins) * max(samples, 1) > _MOST_SAMPLES:
+        n.refuse(f"{bins[0]} by {bins[1]} bins with sampling_ratio={samples}: wanted at most {_MOST_SAMPLES} samples")
     scale = n.attr("spatial_scale", 1.0)
     starts, lengths = [], []
     for first in (1, 0):
@@ -91,10 +101,10 @@ def _roi_align(n: NodeContext, mode: str) -> Any:
     regions = _Regions(
         count=rois.shape[0],
         pixels=n.op("transpose", x, axes=(0, 2, 3, 1)),
-        images=n.reshape(images, (rois.shape[0],)),
+        images=images,
         starts=(starts[0], starts[1]),
         lengths=(lengths[0], lengths[1]),
-        bins=(n.attr("output_height", 1), n.attr("output_width", 1)),
+        bins=bins,
         largest=reduction == "max",
     )
     result = _of_samples(n, regions, samples) if samples > 0 else _of_each_its_samples(n, regions)

@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ....expr import DType
+from ....expr import GE, DType, Expr, as_expr, match
 from ....graph.nodes import Dim
 from ....topi.shapes import axis_of, simple, smaller
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
 from .data_axes import along_one
+
+_LONGEST = 1 << 20  # a transform, in samples, whose table of mel weights is computed while importing
 
 
 @converter("DFT", since=20)
@@ -31,6 +33,8 @@ def dft_by_attribute(n: NodeContext) -> Any:
 def _dft(n: NodeContext, x: Operand, axis: int, signal_length: Operand | None) -> Any:
     inverse, onesided = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
     axis = axis_of(axis, x.ndim)
+    if isinstance(x.shape[-1], Expr):  # real numbers; complex ones for an inverse transform
+        x = n.fit(x, (*x.shape[:-1], 2 if inverse else 1), "the signal")
     if x.shape[-1] not in (1, 2):
         n.refuse(f"a transform of {x} is not supported: wanted real or complex numbers along the last axis")
     length = None if signal_length is None else n.dims(signal_length, "the length")[0]
@@ -97,20 +101,26 @@ def stft(n: NodeContext) -> Any:
     onesided = bool(n.attr("onesided", 1))
     if x.ndim == 2:
         x = n.op("expand_dims", x, axis=(2,))
+    if isinstance(x.shape[2], Expr):
+        x = n.fit(x, (*x.shape[:2], 1), "the signal")
     samples, parts = x.shape[1], n.size(x, 2)
     if given is not None:
-        length = int(n.scalar(given, "the length of a frame"))
+        length: Dim = int(n.scalar(given, "the length of a frame"))
     elif window is not None:
-        length = n.size(window, 0)
+        length = window.shape[0]
     else:
         n.refuse("neither a window nor the length of a frame is given")
-    if parts not in (1, 2) or step < 1 or length < 1 or (isinstance(samples, int) and length > samples):
-        n.refuse(f"frames of {length} every {step} of {x} are not supported")
-    starts = n.op("arange", start=0, stop=samples - length + 1, step=step, dtype="int64")
-    places = n.op("add", n.op("expand_dims", starts, axis=(1,)), np.arange(length))
+    text = f"frames of {length} every {step} of {x} are not supported"
+    if parts not in (1, 2) or step < 1:
+        n.refuse(text)
+    for most, least in ((length, 1), (samples, length)):
+        x = n.require(x, GE(*match(as_expr(most), as_expr(least))), text)
+    starts = n.op("arange", start=0, stop=simple(samples - length + 1), step=step, dtype="int64")
+    places = n.op("add", n.op("expand_dims", starts, axis=(1,)), n.numbers(length, 1, 2))
     frames = n.op("take", x, places, axis=1)
     if window is not None:
-        frames = n.op("multiply", frames, n.reshape(n.cast(window, x.dtype), (1, 1, length, 1)))
+        weights = n.fit(n.cast(window, x.dtype), (length,), "the window")
+        frames = n.op("multiply", frames, n.reshape(weights, (1, 1, length, 1)))
     return _transformed(n, frames, 2, None, onesided=onesided)
 
 
@@ -125,6 +135,10 @@ def mel_weight_matrix(n: NodeContext) -> Any:
         "the upper edge",
     )
     bands, length, rate, lower, upper = (n.scalar(n[k], name) for k, name in enumerate(names))
+    if bands < 0 or length < 0 or rate <= 0 or min(lower, upper) < 0 or max(bands, length) > _LONGEST:
+        n.refuse(
+            f"{bands} bands of a transform of {length} samples, {lower} to {upper} Hz at {rate} Hz, are not supported"
+        )
     low, high = (2595 * np.log10(1 + edge / 700) for edge in (lower, upper))
     mel = np.arange(bands + 2) * ((high - low) / (bands + 2)) + low
     edges = ((length + 1) * (700 * (10 ** (mel / 2595) - 1)) // rate).astype(np.int64)

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ....errors import ModelError
+from ....expr import GE, as_expr, match
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -56,13 +58,15 @@ class Forest:
         return self._leaves(int(self.taken[node])) + self._leaves(int(self.other[node]))
 
     @property
-    def depth(self) -> int:
-        """Steps from a root to the deepest leaf."""
+    def depth(self) -> int | None:
+        """Steps from a root to the deepest leaf; None if a path comes back to its own node."""
         deepest, level = 0, set(self.roots.tolist())
         while True:
             inner = [k for k in level if self.modes[k] >= 0]
             if not inner:
                 return deepest
+            if deepest > len(self.modes):
+                return None
             level, deepest = {int(c) for k in inner for c in (self.taken[k], self.other[k])}, deepest + 1
 
 
@@ -70,6 +74,7 @@ def leaves(n: NodeContext, x: Operand, forest: Forest) -> Operand:
     """The node (row, tree) at which each walk ends."""
     rows = x.shape[0]
     at = n.op("broadcast_to", forest.roots[None].astype(np.int64), shape=(rows, len(forest.roots)))
+    assert forest.depth is not None
     for _ in range(forest.depth):
         value = n.op("gather", x, _looked_up(n, forest.features, at), axis=1)
         goes = _answers(n, forest, value, at)
@@ -110,8 +115,16 @@ def scores(n: NodeContext, x: Operand, forest: Forest, aggregate: str, plain: bo
     if x.ndim != 2:
         n.refuse(f"trees over {x} are not supported: wanted rows of features")
     operators = {"SUM": "sum", "AVERAGE": "mean", "MIN": "min", "MAX": "max"}
+    most = int(forest.features.max(initial=0))
+    if int(forest.features.min(initial=0)) < 0:
+        n.refuse(f"a node asks for feature {forest.features.min()}")
+    x = n.require(
+        x, GE(*match(as_expr(x.shape[1]), as_expr(min(most, 2**31 - 2) + 1))), f"a node asks for feature {most} of {x}"
+    )
     if aggregate not in operators:
         n.refuse(f"aggregate_function={aggregate} is not known")
+    if forest.depth is None:
+        n.refuse("a path through a tree comes back to its own node")
     silent = np.flatnonzero(~forest.always())
     if len(silent) and not (
         plain and aggregate in ("SUM", "AVERAGE")
@@ -149,9 +162,20 @@ def tree_ensemble(n: NodeContext) -> Any:
     modes = np.asarray(n.attr("nodes_modes")).astype(np.int64)
     splits = np.asarray(n.attr("nodes_splits")).astype(x.dtype.numpy)
     n.ignore("nodes_hitrates")
+    _require_equal_lengths(n, inner, "nodes_modes", "nodes_splits", "nodes_truenodeids", "nodes_trueleafs",
+                            "nodes_falsenodeids", "nodes_falseleafs")  # fmt: skip
+    _require_equal_lengths(n, len(ids), "leaf_weights")
+    _require_places(n, "leaf_targetids", ids, outputs)
+    _require_places(n, "tree_roots", n.attr("tree_roots"), inner)
+    tracks = n.attr("nodes_missing_value_tracks_true", (0,) * inner)
+    if len(tracks) != inner:
+        _require_equal_lengths(n, inner, "nodes_missing_value_tracks_true")
     children = []
     for side in ("true", "false"):
         nodes, are_leaves = n.attr(f"nodes_{side}nodeids"), n.attr(f"nodes_{side}leafs")
+        for leaf, count, what in ((0, inner, "nodes"), (1, len(ids), "leaves")):
+            own = [c for c, flag in zip(nodes, are_leaves, strict=True) if bool(flag) == bool(leaf)]
+            _require_places(n, f"nodes_{side}nodeids", own, count, what)
         children.append([c + inner if leaf else c for c, leaf in zip(nodes, are_leaves, strict=True)])
     count = inner + len(ids)
     weights = np.zeros((count, outputs), x.dtype.numpy)
@@ -165,15 +189,33 @@ def tree_ensemble(n: NodeContext) -> Any:
         modes=np.asarray([*modes, *[-1] * len(ids)]),
         thresholds=np.concatenate([splits, np.zeros(len(ids), splits.dtype)]),
         members=_member_sets(n, modes, count, x.dtype.numpy),
-        missing_is_true=np.asarray([*n.attr("nodes_missing_value_tracks_true", (0,) * inner), *[0] * len(ids)]) != 0,
+        missing_is_true=np.asarray([*tracks, *[0] * len(ids)]) != 0,
         taken=np.asarray([*children[0], *own]),
         other=np.asarray([*children[1], *own]),
         weights=weights,
         spoken=spoken,
     )
-    total = scores(n, x, forest, ("AVERAGE", "SUM", "MIN", "MAX")[n.attr("aggregate_function", 1)], plain=True)
+    aggregates = ("AVERAGE", "SUM", "MIN", "MAX")
     posts = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-    return transformed(n, total, posts[n.attr("post_transform", 0)])
+    aggregate, post = n.attr("aggregate_function", 1), n.attr("post_transform", 0)
+    _require_places(n, "aggregate_function", [aggregate], len(aggregates), "functions")
+    _require_places(n, "post_transform", [post], len(posts), "functions")
+    total = scores(n, x, forest, aggregates[aggregate], plain=True)
+    return transformed(n, total, posts[post])
+
+
+def _require_equal_lengths(n: NodeContext, count: int, *names: str) -> None:
+    """Refuse lists of attributes that have not one entry for each node, or for each leaf."""
+    for name in names:
+        if len(n.attr(name)) != count:
+            raise ModelError(f"{n.where}: {name} has {len(n.attr(name))} entries, wanted {count}")
+
+
+def _require_places(n: NodeContext, name: str, places: Sequence[int], count: int, what: str = "entries") -> None:
+    """Refuse an attribute that names an entry which a table does not have."""
+    for place in places:
+        if not 0 <= place < count:
+            raise ModelError(f"{n.where}: {name} has {place}, which is none of {count} {what}")
 
 
 def _member_sets(n: NodeContext, modes: np.ndarray, count: int, dtype: Any) -> np.ndarray:
@@ -247,13 +289,31 @@ def _by_names(n: NodeContext, kind: str, outputs: int, first: int = 0) -> Forest
             n.refuse_attribute(f"{name}_as_tensor")
     n.ignore("nodes_hitrates")
     trees, ids = n.attr("nodes_treeids"), n.attr("nodes_nodeids")
+    _require_equal_lengths(n, len(trees), "nodes_nodeids")
     number = {key: k for k, key in enumerate(zip(trees, ids, strict=True))}
     count = len(trees)
+    _require_equal_lengths(n, count, "nodes_modes", "nodes_truenodeids", "nodes_falsenodeids",
+                           "nodes_featureids", "nodes_values")  # fmt: skip
+    if n.has("nodes_missing_value_tracks_true"):
+        _require_equal_lengths(n, count, "nodes_missing_value_tracks_true")
+    leaves_of = [n.attr(f"{kind}_{name}") for name in ("treeids", "nodeids", "ids", "weights")]
+    if len({len(each) for each in leaves_of}) > 1:
+        raise ModelError(f"{n.where}: {kind}_treeids, {kind}_nodeids, {kind}_ids and {kind}_weights differ in length")
+    _require_places(n, f"{kind}_ids", [output - first for output in leaves_of[2]], outputs)
+    missing = [key for key in zip(leaves_of[0], leaves_of[1], strict=True) if key not in number]
+    if missing:
+        raise ModelError(
+            f"{n.where}: {kind}_nodeids names node {missing[0][1]} of tree {missing[0][0]}, which is not there"
+        )
     modes = np.asarray([-1 if mode == "LEAF" else MODES.index(mode) for mode in n.attr("nodes_modes")])
 
     def children(side: str) -> np.ndarray:
         given = zip(trees, n.attr(f"nodes_{side}nodeids"), modes, strict=True)
-        return np.asarray([k if mode < 0 else number[tree, c] for k, (tree, c, mode) in enumerate(given)])
+        places = [k if mode < 0 else number.get((tree, c), -1) for k, (tree, c, mode) in enumerate(given)]
+        if -1 in places:
+            child = n.attr(f"nodes_{side}nodeids")[places.index(-1)]
+            raise ModelError(f"{n.where}: nodes_{side}nodeids names node {child}, which its tree does not have")
+        return np.asarray(places)
 
     taken, other = children("true"), children("false")
     below = {int(c) for side in (taken, other) for k, c in enumerate(side) if c != k}
