@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -46,6 +46,10 @@ class _PythonText(ExprPrinter):
 
     prefix = "tir."
 
+    def __init__(self, named: Collection[Var] | None = None) -> None:
+        super().__init__()
+        self.named = named
+
     def _parts(self, e: Expr) -> tuple[str, int]:
         # Python's own and, or, not ask for the truth of an expression.
         if isinstance(e, And | Or | Not):
@@ -53,6 +57,8 @@ class _PythonText(ExprPrinter):
         return super()._parts(e)
 
     def _atom(self, e: Expr) -> str:
+        if isinstance(e, Var) and self.named is not None and e not in self.named:
+            return f'tir.Var("{e.name}", "{e.dtype}")'
         if isinstance(e, IntImm):
             if e.dtype.is_bool or e.dtype == "int32":
                 return repr(bool(e.value) if e.dtype.is_bool else e.value)
@@ -83,12 +89,12 @@ class _PythonText(ExprPrinter):
         return f'tir.const({text}, "{e.dtype}")'
 
 
-def python(e: Expr) -> str:
-    """An expression as Python over the names of its variables.
+def python(e: Expr, named: Collection[Var] | None = None) -> str:
+    """An expression as Python over the names of its variables; those that are not `named` are written as variables.
 
     Raises `InputError` for expressions without such a text: loads, vectors, calls other than scalar intrinsics.
     """
-    return _PythonText().expr(e)
+    return _PythonText(named).expr(e)
 
 
 # ---- reading back --------------------------------------------------------------------------------------------------
@@ -103,7 +109,7 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": op.min, "max": op.max, "all": op.all, "any": op.any, "select": op.select, "truncdiv": op.truncdiv,
     "truncmod": op.truncmod, "if_then_else": op.if_then_else, "reinterpret": op.reinterpret, "cast": op.cast,
-    "const": lambda value, dtype: const(_number(value), dtype), "Not": lambda value: Not(as_expr(value)),
+    "const": lambda value, dtype: const(_number(value), dtype), "Not": lambda value: Not(as_expr(value)), "Var": Var,
 }  # fmt: skip
 
 

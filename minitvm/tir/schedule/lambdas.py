@@ -16,7 +16,7 @@ from typing import Any
 
 from ...arith import simplify
 from ...errors import InputError
-from ...expr import Expr, Var, as_expr, substitute
+from ...expr import Expr, Var, as_expr, free_vars, substitute
 from ..index_map import IndexMap, checked_indices, index_variables
 from ..python_text import evaluated, parsed, python
 
@@ -84,7 +84,8 @@ class IndexLambda:
 
     def __repr__(self) -> str:
         names = ", ".join(v.name for v in self.parameters)
-        there = f"lambda {names}: {_text(self.results)}" if names else f"lambda: {_text(self.results)}"
+        results = _text(self.results, self.parameters)
+        there = f"lambda {names}: {results}" if names else f"lambda: {results}"
         return there if self.inverse is None else f"{FROM_FUNC}({there}, inverse_index_map={self.inverse})"
 
 
@@ -120,9 +121,57 @@ def _expressions(result: Any) -> Any:
     return simplify(as_expr(result))
 
 
-def _text(result: Any) -> str:
+def _text(result: Any, named: tuple[Var, ...]) -> str:
     if isinstance(result, list):
-        return f"[{', '.join(map(_text, result))}]"
+        return f"[{', '.join(_text(item, named) for item in result)}]"
     if isinstance(result, tuple):
-        return f"({', '.join(map(_text, result))}{',' if len(result) == 1 else ''})"
-    return python(result)
+        return f"({', '.join(_text(item, named) for item in result)}{',' if len(result) == 1 else ''})"
+    return python(result, named)
+
+
+def adopted(value: Any, variables: Callable[[], set[Var]]) -> Any:
+    """A function of indices in which variables from outside are those of a program; anything else as it is.
+
+    `variables` are those of the program. The text of a function, in a trace, has other ones: `tir.Var("n", "int32")`.
+    Such a one stands for the variable of that name and dtype, where the program has only one.
+    """
+    if isinstance(value, IndexLambda):
+        return IndexLambda(value.parameters, _in_program(value.results, value.parameters, variables), value.inverse)
+    if not isinstance(value, types.FunctionType):
+        return value
+
+    @functools.wraps(value)
+    def called(*indices: Any) -> Any:
+        return _in_program(value(*indices), indices, variables)
+
+    return called
+
+
+def _in_program(results: Any, indices: tuple[Any, ...], variables: Callable[[], set[Var]]) -> Any:
+    used: set[Var] = set()
+    _collect(results, used)
+    outside = used.difference(*(free_vars(index) for index in indices if isinstance(index, Expr)))
+    if not outside:
+        return results
+    own = variables()
+    places: dict[Var, Expr] = {}
+    for var in outside - own:
+        same = [v for v in own if v.name == var.name and v.dtype == var.dtype]
+        if len(same) == 1:
+            places[var] = same[0]
+
+    def go(result: Any) -> Any:
+        if isinstance(result, list | tuple):
+            return type(result)(map(go, result))
+        return substitute(result, places) if isinstance(result, Expr) else result
+
+    return go(results) if places else results
+
+
+def _collect(results: Any, used: set[Var]) -> None:
+    """Add the variables in results of a function, and in lists of them."""
+    if isinstance(results, list | tuple):
+        for result in results:
+            _collect(result, used)
+    elif isinstance(results, Expr):
+        used.update(free_vars(results))

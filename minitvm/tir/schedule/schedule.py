@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, ScheduleError, TypeMismatch, nearest, report
-from ...expr import Expr
+from ...expr import Expr, Var, find
 from ..analysis.tree import with_own_keys
 from ..nodes import Block, BlockRealize, For, IRModule, PrimFunc
 from ..verifier import verify_if_asked
@@ -28,7 +28,7 @@ from .handles import (
     numbers_to_handles,
     to_handles,
 )
-from .lambdas import require_text
+from .lambdas import adopted, require_text
 from .messages import arguments_text, foreign, marked_program, name_of
 from .randomness import RandomNumbers
 from .registry import RESERVED, Primitive, Refused, Requirement, on_registration, registered, transforms
@@ -301,7 +301,7 @@ class Schedule(Methods):
             raise
 
     def _call(self, primitive: Primitive, arguments: Mapping[str, Any]) -> Any:
-        recorded = {name: normal(value) for name, value in complete(primitive, arguments)}
+        recorded = {name: normal(adopted(value, self._variables)) for name, value in complete(primitive, arguments)}
         arguments = {name: self._with_handles(primitive, name, value) for name, value in recorded.items()}
         existing = self._trace.handle_names()
         for handle in handles_in(list(arguments.values())):
@@ -334,6 +334,10 @@ class Schedule(Methods):
             recorded["decision"] = None  # the instruction holds it
         self._trace.append(Instruction(primitive, recorded, outputs, None if sampled is None else sampled.decision))
         return outputs
+
+    def _variables(self) -> set[Var]:
+        """The variables of the functions that are scheduled: sizes, parameters, iterators and loops."""
+        return {var for tree in self._state.schedulable_trees() for var in find(tree.func, Var)}
 
     def _require_declared(self, primitive: Primitive, state: ScheduleState) -> None:
         """Refuse to begin with blocks that do not declare what they touch; every step keeps it so."""

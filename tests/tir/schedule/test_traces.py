@@ -349,3 +349,48 @@ def test_instructions_have_the_parts_that_tvm_gives_them() -> None:
     assert annotation.attrs == ["width"]
     assert [inst.outputs for inst in (sampling, split, fusing, annotation)] == [[v], [outer, inner], [fused], []]
     assert split.kind == "Split"
+
+
+@T.prim_func
+def rows(a: T.handle, c: T.handle, n: T.int32):
+    A = T.match_buffer(a, (n, 16))
+    C = T.match_buffer(c, (n, 16))
+    B = T.alloc_buffer((n, 16))
+    for i, j in T.grid(n, 16):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2.0
+    for i in range(n):
+        with T.block("C"):
+            row = T.axis.spatial(n, i)
+            T.reads(B[row, 0:16])
+            T.writes(C[row, 0:16])
+            D = T.alloc_buffer((16,))
+            for j in range(16):
+                with T.block("D"):
+                    vj = T.axis.spatial(16, j)
+                    D[vj] = B[row, vj]
+            for j in range(16):
+                with T.block("E"):
+                    vj = T.axis.spatial(16, j)
+                    C[row, vj] = D[vj] + 1.0
+
+
+def test_maps_with_variables_from_outside_replay_from_their_text() -> None:
+    """A size of the function, and an iterator around; the text names them, and the function has one of each name."""
+    sch = Schedule(rows)
+    size = rows.params[2]
+    sch.transform_layout("B", ("write", 0), lambda i, j: (j * size + i,))
+    row = sch.get(sch.get_block("C")).iter_vars[0].var
+    sch.transform_layout("D", ("write", 0), lambda j: ((j + row) % 16,), assume_injective_transform=True)
+    assert 'lambda i, j: (j * tir.Var("n", "int32") + i,)' in str(sch.trace)
+    verify_trace_roundtrip(sch, rows)
+
+
+def test_a_name_that_two_variables_have_stands_for_none() -> None:
+    """`vj` is an iterator of three blocks: replayed from its text, the map uses a variable that nobody has."""
+    sch = Schedule(rows)
+    sch.transform_layout("B", ("write", 0), lambda i, j: (j, i))
+    text = json.dumps(sch.trace.as_json()).replace("(j, i)", '(j + tir.Var(\\"vj\\", \\"int32\\"), i)')
+    with pytest.raises(ScheduleError, match=r"found: .*uses vj"):
+        Trace.apply_json_to_schedule(text, Schedule(rows))
