@@ -7,6 +7,9 @@
     rewritten      what a neighbour reads changes: an index, a bound, a condition
     wide_init      an init that writes more than the sum under it
     lanes          reductions in lanes, of 64-bit integers too, and comparisons that NaN decides
+    scratch        storage that each iteration of a loop allocates, in loops of all kinds that start anywhere
+    cut            loops that start anywhere under conditions which hold for a part of them
+    shared         threads that write and read neighbours in shared storage, in loops of any extent and under conditions
 
 They are whole functions in the text of TVMScript: what fails prints as it was drawn.
 """
@@ -131,7 +134,17 @@ def main(a: T.handle, B: T.Buffer((4,), "float32")):
 def beside(draw: Draw) -> PrimFunc:
     """Parallel loops in a row, each over a part of a buffer: apart, or one after the other."""
     is_open, lines = draw(st.booleans()), ""
-    for number in range(draw(st.integers(2, 4))):
+    form = draw(st.sampled_from(["any", "any", "the third reads the first", "the first may have none"]))
+    if form == "the third reads the first":
+        first, second, third = draw(st.permutations("BCD"))
+        for target, source, place in ((first, "A", "i"), (second, "A", "i"), (third, first, "2 - i")):
+            lines += (
+                f"for i in T.parallel(3):\n    {target}[i] = {source}[{place}] + T.float32({draw(st.integers(1, 3))})\n"
+            )
+    if form == "the first may have none":
+        is_open, less = True, draw(st.integers(1, 3))
+        lines += f"for i in T.parallel(n - {less}):\n    if i < 6:\n        B[i] = A[i] + T.float32(1)\n"
+    for number in range(draw(st.integers(2, 4)) if form == "any" else draw(st.integers(1, 2))):
         start, there, here = draw(st.sampled_from([0, 0, 0, 1])), draw(st.integers(0, 1)), draw(st.integers(0, 1))
         target, source = draw(st.sampled_from("BCD")), draw(st.sampled_from("AABCD"))
         here = there if source == target else here  # else iterations of one loop would meet
@@ -314,9 +327,140 @@ def main(A: T.Buffer((2, {columns}), '{dtype}'), W: T.Buffer(({columns},), '{dty
 """)
 
 
+def scratch(draw: Draw) -> PrimFunc:
+    """Rows by way of storage of their own, then of its elements; loops start anywhere, and extents may be open."""
+    first, second, rows = draw(st.integers(0, 3)), draw(st.integers(0, 3)), draw(st.integers(1, 4))
+    kinds = ["range", "T.parallel", "T.parallel", "T.unroll"]
+    outer, inner = draw(st.sampled_from(kinds)), draw(st.sampled_from(["range", "T.unroll", "T.vectorized"]))
+    scope, own = (draw(st.sampled_from(["global", "local"])) for _ in range(2))
+    dtype, c = draw(st.sampled_from(DTYPES)), draw(st.integers(1, 3))
+    end, stop = f"{first + rows}", f"{second + draw(st.sampled_from([1, 2, 4, 8]))}"
+    if draw(st.booleans()):
+        end, outer = "n", "range" if outer == "T.unroll" else outer
+    if draw(st.booleans()):  # then a row's storage is no array on a stack
+        stop, inner = "m", "range"
+    columns = f"{inner}({second}, {stop})"
+    return _read(f"""
+def main(a: T.handle, b: T.handle, sized: T.handle):
+    n = T.int32(is_size_var=True)
+    m = T.int32(is_size_var=True)
+    A = T.match_buffer(a, ({end}, {stop}), "{dtype}")
+    B = T.match_buffer(b, ({end}, {stop}), "{dtype}")
+    N = T.match_buffer(sized, (n, m), "float32")
+    for x, y in T.grid({end}, {stop}):
+        B[x, y] = A[x, y]
+    for i in {outer}({first}, {end}):
+        with T.block("row"):
+            vi = T.axis.spatial(({first}, {end}), i)
+            S = T.alloc_buffer((2, {stop}), "{dtype}", scope="{scope}")
+            for j in {columns}:
+                S[0, j - {second}] = A[vi, j] + T.cast(vi * {c}, "{dtype}")
+            for j in {columns}:
+                S[1, j - {second}] = S[0, {stop} - 1 - j] * T.cast(2, "{dtype}")
+            for j in {columns}:
+                with T.block("element"):
+                    vj = T.axis.spatial(({second}, {stop}), j)
+                    R = T.alloc_buffer((2,), "{dtype}", scope="{own}")
+                    R[0] = S[1, vj - {second}] - S[0, vj - {second}]
+                    R[1] = R[0] * T.cast({c}, "{dtype}")
+                    B[vi, vj] = R[1] + R[0]
+    for x, y in T.grid(n, m):
+        N[x, y] = T.float32(0)
+""")
+
+
+def cut(draw: Draw) -> PrimFunc:
+    """Loops from anywhere under conditions that hold for a part of them, some by way of lets or of memory."""
+    first, second, rows = draw(st.integers(0, 3)), draw(st.integers(0, 3)), draw(st.integers(1, 5))
+    columns, c = draw(st.sampled_from([2, 3, 4, 8, 9])), draw(st.integers(1, 3))
+    outer = draw(st.sampled_from(["range", "T.parallel", "T.unroll"]))
+    inner, stop = draw(st.sampled_from(["range", "T.unroll", "T.vectorized"])), f"{second + columns}"
+    if draw(st.booleans()):
+        inner, stop = "range", draw(st.sampled_from(["n", "n", "n - 1", "n // 2 + 2"]))
+    counts = outer == inner == "range" and draw(st.integers(0, 2)) == 2  # M[0] changes while the loops run
+
+    def condition() -> str:
+        p, q, limit = (draw(st.integers(low, high)) for low, high in ((0, 3), (1, 3), (0, 12)))
+        linear = [f"i * {p} + j * {q} < {limit}", f"t + j * {q} <= {limit}", f"{limit} - j * {q} > i",
+                  f"j * {q} >= {limit}", f"j * {q} > t + {limit - 6}", f"i * {q} - j > {limit - 8}"]  # fmt: skip
+        others = [f"j * {q} + j // 2 < {limit}", f"(i + j) % 3 < {q}", "j // 2 < i", f"n > {limit}",
+                  f"i < M[0] and j * {q} < {limit}", f"i != {first + p} or j > {limit}", f"t < {limit}"]  # fmt: skip
+        return draw(st.sampled_from(linear if draw(st.integers(0, 2)) else others))
+
+    body = f"B[i, j] = A[i, j] + T.cast(i * {c} + j, 'float32')"
+    if counts:
+        body += f"\nM[0] = (M[0] + {c}) % 7"
+    body = f"if {'j < M[0]' if counts and draw(st.booleans()) else condition()}:\n{_indented(body, 1)}"
+    if draw(st.integers(0, 3)) == 3:
+        body = f"if {condition()}:\n{_indented(body, 1)}"
+    if draw(st.integers(0, 7)) == 7:
+        body += f"\nelse:\n    B[i, j] = A[i, j] * T.float32({c})"
+    loop = f"for j in {inner}({second}, {stop}):\n{_indented(body, 1)}"
+    around = condition() if draw(st.booleans()) else ""
+    if around and not re.search(r"\bj\b", around):
+        loop = f"if {around}:\n{_indented(loop, 1)}"
+    return _read(f"""
+def main(a: T.handle, b: T.handle, sized: T.handle):
+    n = T.int32(is_size_var=True)
+    N = T.match_buffer(sized, (n,), "float32")
+    A = T.match_buffer(a, ({first + rows}, n + {second + columns}), "float32")
+    B = T.match_buffer(b, ({first + rows}, n + {second + columns}), "float32")
+    M = T.alloc_buffer((1,), "int32")
+    M[0] = {draw(st.integers(0, 6))}
+    for x in range(n):
+        N[x] = T.float32(1)
+    for x, y in T.grid({first + rows}, n + {second + columns}):
+        B[x, y] = A[x, y] * T.float32(2)
+    for i in {outer}({first}, {first + rows}):
+        t: T.int32 = i * {draw(st.integers(1, 3))} - {draw(st.integers(-2, 4))}
+{_indented(loop, 2)}
+""")
+
+
+def shared(draw: Draw) -> PrimFunc:
+    """Threads that write parts of shared storage and read those of neighbours, in loops and under conditions."""
+    n, parts = draw(st.sampled_from([2, 4, 5, 8])), draw(st.integers(2, 3))
+    neighbours = ["t", f"(t + 1) % {n}", f"{n - 1} - t", "T.max(t - 1, 0)", "0", f"{n - 1}", "t // 2"]
+
+    def statement(loop: bool) -> str:
+        touched = range(draw(st.integers(2, parts)))  # so that a loop may leave one part alone
+        target = draw(st.sampled_from([*touched, "B"]))
+        source = draw(st.sampled_from([k for k in touched if k != target]))
+        there, c = draw(st.sampled_from(neighbours)), draw(st.integers(1, 3))
+        turns = loop and target != "B" and parts == 2 and draw(st.booleans())
+        place = lambda part: f"(k + {part}) % 2" if turns else part  # noqa: E731
+        value = f"S[{place(source)}, {there}] + T.float32({c})"
+        line = f"B[t] = B[t] + {value}" if target == "B" else f"S[{place(target)}, t] = {value}"
+        conditions = ["", "", "", f"t < {draw(st.integers(1, n))}", "t > 0", "N[0] > 0", *(["k > 0"] if loop else [])]
+        condition = draw(st.sampled_from(conditions))
+        if not condition:
+            return line
+        both = f"if {condition}:\n    {line}"
+        return (
+            f"{both}\nelse:\n    S[{target}, t] = A[t]" if target != "B" and not turns and draw(st.booleans()) else both
+        )
+
+    lines = [f"S[{part}, t] = A[t] * T.float32({part + 1})" for part in range(parts)] + ["B[t] = T.float32(0)"]
+    for _ in range(draw(st.integers(1, 3))):
+        few = draw(st.sampled_from(["", "2", "3", "0", "N[1] % 3", "N[1] % 3"]))
+        if few and parts > 2 and draw(st.booleans()):  # written right before a loop that touches other parts
+            lines += [f"S[0, t] = S[1, {draw(st.sampled_from(neighbours))}]", "S[2, t] = A[t] * T.float32(5)"]
+        some = [statement(bool(few)) for _ in range(draw(st.integers(1, 3)))]
+        lines += [f"for k in range({few}):\n" + _indented("\n".join(some), 1)] if few else some
+    lines.append(f"B[t] = B[t] + S[{draw(st.integers(0, parts - 1))}, {draw(st.sampled_from(neighbours))}]")
+    body = "\n".join(lines)
+    return _read(f"""
+def main(A: T.Buffer(({n},), "float32"), N: T.Buffer((2,), "int32"), B: T.Buffer(({n},), "float32")):
+    S = T.alloc_buffer(({parts}, {n}), "float32", scope="shared")
+    for t in T.thread_binding({n}, thread="threadIdx.x"):
+{_indented(body, 2)}
+""")
+
+
 SMALL: dict[str, Callable[[Draw], PrimFunc]] = {
     "shifted": shifted, "empty_inside": empty_inside, "beside": beside, "thread_sums": thread_sums,
-    "rewritten": rewritten, "wide_init": wide_init, "lanes": lanes,
+    "rewritten": rewritten, "wide_init": wide_init, "lanes": lanes, "scratch": scratch, "cut": cut,
+    "shared": shared,
 }  # fmt: skip
 
 

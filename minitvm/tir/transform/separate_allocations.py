@@ -27,7 +27,7 @@ from typing import Any
 from ...expr import Let, Node, Var, children, map_children, replace, rewrite, walk
 from ...expr.visitor import accessed
 from ..analysis.threads import is_shared, is_thread, owns
-from ..conditions import reads_memory, uses
+from ..conditions import iterations, reads_memory, uses
 from ..nodes import (
     CONCURRENT,
     Allocate,
@@ -150,13 +150,13 @@ def widened(loop: For, buffer: Buffer) -> Buffer:
     """A buffer with a part for each iteration of a loop."""
     dtype = buffer.shape[0].dtype if buffer.shape else loop.extent.dtype
     strides = strides_of_parts(buffer.shape, buffer.strides)
-    return replace(buffer, shape=(loop.extent.astype(dtype), *buffer.shape), strides=strides)
+    return replace(buffer, shape=(iterations(loop.extent).astype(dtype), *buffer.shape), strides=strides)
 
 
 def interleaved(loop: For, buffer: Buffer) -> Buffer:
     """A buffer with an element for each lane of a loop in the place of each element: lanes are neighbours."""
     dtype = buffer.shape[0].dtype if buffer.shape else loop.extent.dtype
-    return replace(buffer, shape=(*buffer.shape, loop.extent.astype(dtype)))
+    return replace(buffer, shape=(*buffer.shape, iterations(loop.extent).astype(dtype)))
 
 
 def in_own_lane(stmt: Stmt, old: Buffer, wide: Buffer, loop: For) -> Stmt:

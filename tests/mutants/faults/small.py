@@ -8,10 +8,11 @@ from ..streams import by_hand
 from ..workloads import families
 
 TRANSFORM = "minitvm.tir.transform."
-SHIFTED, EMPTY, BESIDE, THREADS, REWRITTEN, WIDE, LANES = (
+SHIFTED, EMPTY, BESIDE, THREADS, REWRITTEN, WIDE, LANES, SCRATCH = (
     as_written(families(name), examples=60, shrink=False)
-    for name in ("shifted", "empty_inside", "beside", "thread_sums", "rewritten", "wide_init", "lanes")
+    for name in ("shifted", "empty_inside", "beside", "thread_sums", "rewritten", "wide_init", "lanes", "scratch")
 )
+CUT, SHARED = (as_written(families(name), examples=150, shrink=False) for name in ("cut", "shared"))
 SUMS = [WIDE, LANES, EMPTY, SHIFTED, REWRITTEN]
 
 SIZES = ((37, 37), (37, 1), (1, 37))
@@ -99,6 +100,7 @@ JOIN.edit(
     "a writer of what the first reads", "_apart", "written[0] & read[1] or written[1] & read[0]", "written[0] & read[1]"
 )
 JOIN.edit("negative extents count", "_joined", "iterations(loop.extent).astype(loop.extent.dtype)", "loop.extent")
+JOIN.edit("only the last loop is asked", "_visit", "for earlier in together)", "for earlier in together[-1:])")
 JOIN.edit("what both write is apart", "_apart", "is None", "is not None")
 
 VECTOR = Faults("small: vector_reductions", TRANSFORM + "vector_reductions", [LANES, SHIFTED, EMPTY])
@@ -124,3 +126,33 @@ HOIST.edit(
     "if count is None or count[0] < 1:",
     "if count is not None and count[0] < 1:",
 )
+
+SEPARATE = Faults("small: separate_allocations", TRANSFORM + "separate_allocations", [SCRATCH])
+SEPARATE.edit("parts from where a loop starts", "in_own_part", "(loop.var - loop.start)", "loop.var")
+SEPARATE.edit("lanes from where a loop starts", "in_own_lane", "(loop.var - loop.start)", "loop.var")
+SEPARATE.edit("negative extents count", "widened", "iterations(loop.extent)", "loop.extent")
+
+SHORTEN = Faults("small: shorten_loops", TRANSFORM + "shorten_loops", [CUT])
+SHORTEN.edit("an end that is rounded down", "_bound", "step - 1 - rest.const", "-rest.const")
+
+BARRIERS = Faults("small: insert_barriers", TRANSFORM + "insert_barriers", [SHARED])
+BARRIERS.edit(
+    "the head of the same iteration",
+    "_Threads.waits_between",
+    "t.at({loop.var: loop.var + 1})",
+    "t.at({loop.var: loop.var})",
+)
+BARRIERS.edit("the tail of a double buffer", "_Threads.waits_between", "places[-1] + 1 :", "places[-1] + 2 :")
+BARRIERS.edit(
+    "only iterations two apart meet",
+    "_Threads.meet_later",
+    "start=const(1, ahead.dtype)",
+    "start=const(2, ahead.dtype)",
+)
+BARRIERS.edit(
+    "one barrier for iterations two apart",
+    "_Threads.one_barrier",
+    "start=const(1, shift.dtype)",
+    "start=const(2, shift.dtype)",
+)
+BARRIERS.edit("only the last statement is asked", "_Threads.sequence", "[*earlier, *own]", "own")
