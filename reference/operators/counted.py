@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from minitvm.expr.dtypes import is_floating
-
 from .table import operator
 
 
@@ -33,16 +31,16 @@ def argwhere(x: np.ndarray) -> list[np.ndarray]:
 
 @operator("unique")
 def unique(rows: np.ndarray, sorted: bool) -> list[np.ndarray]:
-    """One row after the other is compared with those found so far."""
+    """Rows are equal if their numbers are, NaN among them: 0.0 and -0.0 are one key of a dictionary."""
+    numbers: dict[tuple[object, ...], int] = {}
     found: list[np.ndarray] = []
     first, inverse, counts = [], [], []
     for place, row in enumerate(rows):
-        same = [k for k, other in enumerate(found) if np.array_equal(row, other, equal_nan=is_floating(row.dtype))]
-        if not same:
+        number = numbers.setdefault(tuple(None if v != v else v for v in row.reshape(-1).tolist()), len(found))
+        if number == len(found):
             found.append(row)
             first.append(place)
             counts.append(0)
-        number = same[0] if same else len(found) - 1
         inverse.append(number)
         counts[number] += 1
     order = list(range(len(found)))
