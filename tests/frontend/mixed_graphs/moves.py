@@ -169,6 +169,8 @@ def reduced(g: MixedGraph) -> None:
     a = g.arrays[x]
     op = g.d.one("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare",
                  "ReduceLogSumExp", "ReduceProd", "ReduceLogSum")  # fmt: skip
+    if op == "ReduceLogSumExp" and integer(a):
+        raise Unfit  # ONNX Runtime rounds each exponential
     if op == "ReduceLogSum":
         x = g.hidden("Add", [g.hidden("Abs", [x]), g.constant(1, a.dtype)])
     axes = [g.ints(*g.d.axes(a.ndim, 0 if g.d.flag() else 1))] if a.ndim and g.d.int(0, 4) else []
