@@ -177,6 +177,12 @@ class Template:
         return _UNKNOWN
 
     def _candidates(self, func: PrimFunc, target: Any) -> Iterator[Candidate]:  # noqa: ARG002 (a rule's arguments)
+        for knobs in self._drawn:
+            yield Candidate(knobs=dict(knobs), price=self.price, apply=self.apply)
+
+    @cached_property
+    def _drawn(self) -> list[tuple[tuple[str, Knob], ...]]:
+        """The decisions of many runs. These take seconds, and a tuner asks for candidates several times."""
         generator = np.random.default_rng(0)
         drawn: dict[tuple[tuple[str, Knob], ...], None] = {}
         refused: ScheduleError | None = None
@@ -203,8 +209,7 @@ class Template:
                 f"{self.name} leaves nothing open, so there is nothing to tune\n"
                 "  try:    sch.sample_perfect_tile(loop, n) for factors, or knobs={'name': [values]} for its parameters"
             )
-        for knobs in drawn:
-            yield Candidate(knobs=dict(knobs), price=self.price, apply=self.apply)
+        return list(drawn)
 
     def _draw(self, own: Mapping[str, Knob], seed: int) -> dict[str, Knob]:
         """What one run samples."""

@@ -104,6 +104,22 @@ def test_knobs_alone_are_all_combinations() -> None:
     assert len(template.rule.candidates(FUNC, CPU)) == 6
 
 
+def test_the_space_is_drawn_once() -> None:
+    """The tuner asks for candidates when it begins, and again for each schedule that it makes of one."""
+    runs: list[tir.Schedule] = []
+
+    def counted(sch: tir.Schedule) -> None:
+        runs.append(sch)
+        sch.split(sch.get_loops("C")[0], sch.sample_perfect_tile(sch.get_loops("C")[0], 2))
+
+    template = Template(FUNC, counted)
+    with template.registered("cpu"):
+        first, *_ = template.rule.candidates(FUNC, CPU)
+        drawn = len(runs)
+        assert decided(FUNC, CPU, Decision.of(first)).schedule is not None
+    assert len(runs) <= drawn + 1  # the schedule itself
+
+
 def test_a_trace_is_a_template_and_so_is_a_schedule() -> None:
     sch = tir.Schedule(FUNC, seed=3)
     tiled(sch)
