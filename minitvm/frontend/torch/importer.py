@@ -17,6 +17,9 @@ from .registry import find
 from .symbols import Symbols
 from .unsupported import ASSERTIONS, is_inlined, refuse_unsupported
 
+# The errors of Python for values of arguments that a converter was not written for.
+_UNMEANT = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
+
 
 class Importer:
     """One import of one graph.
@@ -140,7 +143,7 @@ class Importer:
                 results = function(context)
         except (InputError, TypeMismatch) as error:
             raise UnsupportedOperator(f"{context.where}: {error}") from error
-        except (TypeError, ValueError, LookupError, ArithmeticError) as error:  # values that the converter never meant
+        except _UNMEANT as error:
             kind = type(error).__name__
             raise UnsupportedOperator(f"{context.where}: its arguments are not supported ({kind}: {error})") from error
         context.check_arguments()

@@ -136,6 +136,12 @@ def _rare(d: _Draw) -> dict[str, list[Call]]:
         "narrow_copy.default": [_c(matrix, 1, 2, 2), _c(matrix, 0, -3, 2)],
         "permute_copy.default": [_c(d.f(2, 3, 4), [2, 0, -2])],
         "prims.convert_element_type.default": [_c(some * 4, torch.int32), _c(bits, torch.float32)],
+        "_pdist_forward.default": [_c(matrix, 2.0), _c(matrix, 1.0)],
+        "bucketize.Scalar": [_c(0.5, some.sort()[0])],
+        "logcumsumexp.default": [_c(matrix, 1), _c(matrix * 90, 0), _c(torch.tensor(3.0), 0)],
+        "searchsorted.Scalar": [_c(some.sort()[0], 0.5, right=True)],
+        "tril_indices.default": [_c(3, 5, 1), _c(4, 3, -1)],
+        "triu_indices.default": [_c(3, 5, 1), _c(4, 3, -1)],
         "put.default": [_c(matrix, d.i(0, 20, 3, 4), d.f(3, 4), True), _c(matrix, torch.tensor([5, 0]), d.f(2))],
         "remainder.Scalar_Tensor": [_c(7.5, signs[2:]), _c(7, bits[:2])],
         "round.decimals": [_c(some, decimals=2), _c(some * 100, decimals=-1), _c(some, decimals=0)],
@@ -194,6 +200,15 @@ def _special(d: _Draw) -> dict[str, list[Call]]:
         "max_pool2d_with_indices.default": [
             _c(d.distinct(2, 2, 7, 8), [3, 2], [2, 2], [1, 1], [1, 1], True),
             _c(d.distinct(1, 9, 9) - 90, [2, 3], [2, 1], [1, 1], [2, 2]),
+        ],
+        "bucketize.Tensor": [
+            _c(torch.tensor([nan, 1.0, 0.5]), torch.tensor([0.0, 1.0, 2.0]), right=right) for right in (False, True)
+        ],
+        "searchsorted.Tensor": [_c(d.f(3, 6).sort()[0], d.f(3, 4)), _c(torch.tensor([1, 3, 5]), d.f(4) * 4)],
+        "pow.Tensor_Scalar": [_c(torch.tensor([7, -9, 0]), 22), _c(torch.tensor([7, -9, 0]), 0)],
+        "pow.Tensor_Tensor": [
+            _c(torch.tensor([7, 0, 0, -1, -1, 2, 3, 2]), torch.tensor([22, 0, 512, -5, 300, -1, 39, 64])),
+            _c(torch.tensor([3, 200, 0, 1]).to(torch.uint8), torch.tensor([5, 1, 255, 255]).to(torch.uint8)),
         ],
         "scatter.src": [_c(one, 0, torch.tensor([0]), torch.tensor([2.0])), _c(x[0], 0, first, one)],
         "scatter_reduce.two": [

@@ -154,7 +154,39 @@ def power(n: NodeContext) -> Any:
             return n.op("multiply", base, base)
         if base.dtype.is_float and number in _POWERS:
             return n.op(_POWERS[number], base)
+    if base.dtype.is_int:
+        return _power_by_number(n, base, number) if isinstance(number, int) else _integer_power(n, base, exponent)
     return n.op("power", base, exponent)
+
+
+def _power_by_number(n: NodeContext, base: Operand, number: int) -> Operand:
+    """A product of squares, which is exact: floats have no 64 bits."""
+    if number < 0:
+        n.refuse(f"integers to the power of {number} are not supported")
+    result: Operand = n.op("full", shape=() if number else n.shape, fill_value=1, dtype=str(base.dtype))
+    while number:
+        result = n.op("multiply", result, base) if number & 1 else result
+        number >>= 1
+        base = n.op("multiply", base, base) if number else base
+    return result
+
+
+def _integer_power(n: NodeContext, base: Operand, exponent: Operand) -> Operand:
+    """A product of those squares that the exponent's bits name; below 0 it is 0, except of 1 and -1.
+
+    For these, the lowest bit alone decides. Of other numbers, exponents from 256 on overflow.
+    """
+    zero, one = n.of_dtype(0, base.dtype), n.of_dtype(1, base.dtype)
+    result, square = one, base
+    for bit in range(min(8, base.dtype.bits - 1)):
+        is_set = n.op("not_equal", n.op("bitwise_and", exponent, n.of_dtype(1 << bit, base.dtype)), zero)
+        result = n.op("where", is_set, n.op("multiply", result, square), result)
+        square = n.op("multiply", square, square)
+    is_unit = n.op("logical_or", n.op("equal", base, one), n.op("equal", base, n.of_dtype(-1, base.dtype)))
+    vanishes = n.op("logical_and", n.op("less", exponent, zero), n.op("logical_not", is_unit))
+    of_zero = n.op("logical_and", n.op("equal", base, zero), n.op("not_equal", exponent, zero))
+    whole: Operand = n.op("where", n.op("logical_or", vanishes, of_zero), zero, result)
+    return whole
 
 
 _POWERS = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal", 1: "copy"}

@@ -88,6 +88,22 @@ def arange(n: NodeContext) -> Any:
     return Operand.known((start + step * np.arange(count)).astype(n.dtype.numpy))
 
 
+def _register_triangle(aten: str, upper: bool) -> None:
+    @converter(f"{aten}.default")
+    def _(n: NodeContext) -> Any:
+        """The rows and the columns of the places in a triangle of a matrix, row-major."""
+        n.ignore("dtype")
+        rows, columns, offset = (n.attr(name) for name in ("row", "col", "offset"))
+        if not all(isinstance(size, int) for size in (rows, columns, offset)):
+            n.refuse(f"a matrix of the open sizes {rows} x {columns} is not supported")
+        mask = np.tri(rows, columns, offset - 1 if upper else offset, dtype=bool)
+        return Operand.known(np.array(np.nonzero(~mask if upper else mask)).astype(n.dtype.numpy))
+
+
+for _aten in ("tril_indices", "triu_indices"):
+    _register_triangle(_aten, upper=_aten == "triu_indices")
+
+
 @converter("tril.default")
 def tril(n: NodeContext) -> Any:
     return _triangle(n, upper=False)

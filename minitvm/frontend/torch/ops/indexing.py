@@ -175,14 +175,16 @@ def col2im(n: NodeContext) -> Any:
     return picture if x.ndim == 3 else n.op("squeeze", picture, axis=(0,))
 
 
-@converter("bucketize.Tensor", "searchsorted.Tensor")
+@converter("bucketize.Tensor", "bucketize.Scalar", "searchsorted.Tensor", "searchsorted.Scalar")
 def bucketize(n: NodeContext) -> Any:
-    """How many of the boundaries lie below an element; `right` also counts those that are equal to it."""
-    bounds = n["boundaries"] if "boundaries" in n.declared else n["sorted_sequence"]
-    x = n["self"]
-    if bounds.ndim != 1:
-        n.refuse(f"boundaries of {bounds.ndim} dimensions are not supported")
+    """How many of the boundaries lie below an element; `right` also counts those that are equal to it.
+
+    Boundaries of several axes have a row for each row of elements. All lie below a NaN.
+    """
+    bounds, x = n.promoted("boundaries" if "boundaries" in n.declared else "sorted_sequence", "self")
     right = n.attr("right") or n.attr("side") == "right" if "side" in n.declared else n.attr("right")
     n.ignore("out_int32", "sorter")
-    below = n.op("less_equal" if right else "less", bounds, n.op("expand_dims", x, axis=x.ndim))
-    return n.op("sum", n.cast(below, str(n.dtype)), axis=(x.ndim,))
+    if bounds.ndim > 1:
+        bounds = n.op("expand_dims", bounds, axis=bounds.ndim - 1)
+    above = n.op("greater" if right else "greater_equal", bounds, n.op("expand_dims", x, axis=x.ndim))
+    return n.op("sum", n.cast(n.op("logical_not", above), str(n.dtype)), axis=(x.ndim,))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ....expr import Expr
 from ....graph.nodes import Dim
 from ....topi.shapes import product
@@ -169,6 +171,27 @@ def distances(n: NodeContext) -> Any:
     n.ignore("compute_mode")
     difference = n.op("subtract", n.op("expand_dims", a, axis=a.ndim - 1), n.op("expand_dims", b, axis=b.ndim - 2))
     return norm(n, difference, n.attr("p"), (difference.ndim - 1,), keepdims=False)
+
+
+@converter("_pdist_forward.default")
+def distances_within(n: NodeContext) -> Any:
+    """The p-norm of the difference of each two rows, the first one before the second."""
+    x = n["self"]
+    rows, later = np.triu_indices(n.size(x, 0), 1)
+    difference = n.op("subtract", *(n.op("take", x, places.astype(np.int64), axis=0) for places in (rows, later)))
+    return norm(n, difference, n.attr("p"), (1,), keepdims=False)
+
+
+@converter("logcumsumexp.default")
+@by_lines
+def running_logsumexp(n: NodeContext) -> Any:
+    """log of the running sum of exp, of each element less the largest one so far that is finite."""
+    x, axis = n["self"], n.axis()
+    extent = n.size(x, axis)
+    wide = n.op("expand_dims", x, axis=axis)  # [..., 1, extent, ...]: a line for each place in the result
+    mask = Operand.known(np.tri(extent, dtype=bool).reshape((extent, extent) + (1,) * (x.ndim - axis - 1)))
+    shown = n.op("where", mask, wide, n.of_dtype(-math.inf, x.dtype))
+    return n.op("logsumexp", shown, axis=(axis + 1,))
 
 
 def _register_running(aten: str) -> None:

@@ -12,8 +12,8 @@ refuse(
 refuse("the program reads an element as a number", "_local_scalar_dense", "item")
 refuse(
     "it is random",
-    "bernoulli", "multinomial", "normal", "normal_functional", "rand", "rand_like", "randint",
-    "randint_like", "randn", "randn_like", "randperm", "uniform",
+    "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal", "normal_functional",
+    "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "uniform",
 )  # fmt: skip
 refuse("it is random\n  try:    module.eval() before the export", "native_dropout")
 refuse(
@@ -28,6 +28,7 @@ refuse(
     "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_matrix_exp", "linalg_matrix_rank", "linalg_pinv", "linalg_qr",
     "linalg_solve_triangular", "lu_unpack", "ormqr", "triangular_solve",
 )  # fmt: skip
+refuse("it changes the table when it runs\n  try:    max_norm=None", "embedding_renorm")
 refuse("complex numbers are not supported", "_fft_c2c", "_fft_c2r", "_fft_r2c", "complex", "polar", "view_as_complex")
 refuse(
     "it is of a derivative, and minitvm is for inference",
