@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from minitvm.expr import DType, SizeVar
+from minitvm.topi.formats import FORMATS
 from tests.drawing import Drawing, Seeded
 
 from .calls import Call
@@ -565,7 +566,8 @@ def _elementwise(d: Drawing) -> Call:
     op, attrs = d.one(("nn.shrink", {"lambd": limit, "bias": float(d.int(-2, 2))}),
                       ("nn.hard_sigmoid", {"alpha": 0.25}), ("nn.thresholded_relu", {"alpha": limit}),
                       ("nn.leaky_relu", {"alpha": 0.5}), ("nn.elu", {}),
-                      ("nn.celu", {"alpha": 2.0}), ("sign", {}), ("round", {}), ("trunc", {}))  # fmt: skip
+                      ("nn.celu", {"alpha": 2.0}), ("sign", {}), ("round", {}), ("trunc", {}),
+                      ("round_to_format", {"format": d.one(*FORMATS), "saturate": d.flag()}))  # fmt: skip
     return Call(op, (d.data(shape) / np.float32(2),), attrs)
 
 
