@@ -69,6 +69,16 @@ MISFITS = {
         "MatMulNBits", "com.microsoft", 1, {"x": ones(3, 16), "w": ones(4, 1, 8, dtype="uint8"), "s": ones(4)},
         {"K": 16, "N": 900, "bits": 4, "block_size": 16}, known=frozenset({"w", "s"}),
     ),
+    "FastGelu": Model("FastGelu", "com.microsoft", 1, {"x": ones(2, 9), "b": ones(1)}),
+    "SoftmaxCrossEntropyLoss": Model(
+        "SoftmaxCrossEntropyLoss", "", 18, {"x": ones(3, 5), "y": np.array([1, 9, 3])}, known=frozenset({"y"})
+    ),
+    "GroupQueryAttention": Model(
+        "GroupQueryAttention", "com.microsoft", 1,
+        {"q": ones(1, 1, 16), "k": ones(1, 1, 8), "v": ones(1, 1, 8), "a": ones(1, 1, 5, 8), "b": ones(1, 1, 5, 8),
+         "s": np.array([900], "int32"), "t": np.array([901], "int32")},
+        {"num_heads": 2, "kv_num_heads": 1}, 3, frozenset({"s", "t"}),
+    ),
     "ReverseSequence": Model(
         "ReverseSequence", "", 18, {"x": ones(3, 2), "n": np.array([4, 1])}, {"time_axis": 0, "batch_axis": 1}
     ),

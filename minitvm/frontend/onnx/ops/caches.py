@@ -51,12 +51,18 @@ def group_query_attention(n: NodeContext) -> Any:
     grows = any(isinstance(cache.shape[2], Expr) for cache in past)
     if past:
         room = _room_for_all(n, past, length) if grows else past
+        last, places = n[5].data, past[0].shape[2]
+        if not grows and last is not None and last.max(initial=-1) >= places:
+            n.refuse(f"the place {last.max()} of a new key is beyond the {places} places of the past")
         new = [n.op("nn.cache_update", c, x, position, axis=2) for c, x in zip(room, new, strict=True)]
     elif isinstance(length, Expr):
         n.refuse(f"without a past, the length {length} is open")
     else:
         position = n.op("multiply", position, 0)
-    scale = n.attr("scale", 0.0) or 1 / math.sqrt(width)  # type: ignore[arg-type]
+    scale = n.attr("scale", 0.0)
+    if not scale and (isinstance(width, Expr) or not width):
+        n.refuse(f"heads of width {width} need the attribute scale")
+    scale = scale or 1 / math.sqrt(width)  # type: ignore[arg-type]
     window, cap = n.attr("local_window_size", -1), n.attr("softcap", 0.0)
     sink = n.optional(11)
     if sink is None and n.attr("smooth_softmax", 0) == 1:

@@ -29,7 +29,8 @@ def bias_gelu(n: NodeContext) -> Any:
 @converter("FastGelu", domain=DOMAIN)
 def fast_gelu(n: NodeContext) -> Any:
     bias = n.optional(1)
-    return n.op("nn.gelu", n[0] if bias is None else n.onto("add", n[0], bias), approximate="tanh")
+    x = n[0] if bias is None else n.onto("add", n[0], n.fit(bias, n[0].shape[-1:], "the bias"))
+    return n.op("nn.gelu", x, approximate="tanh")
 
 
 @converter("QuickGelu", domain=DOMAIN)

@@ -186,6 +186,8 @@ def reversed_sequences(n: NodeContext, x: Operand, lengths: Operand, batch: int,
     """The first lengths[b] elements along the axis `time` are reversed, the others stay."""
     lengths = n.fit(lengths, (x.shape[batch],), "the lengths of sequences")
     if lengths.data is not None and not lengths.is_symbolic:
+        if lengths.data.min(initial=0) < 0:
+            n.refuse(f"a sequence of {lengths.data.min()} elements")
         x = n.reachable(x, Operand.known(lengths.data - 1), time)
     elif lengths.data is None:
         long = n.op("greater", n.cast(lengths, "int64"), n.number(x.shape[time]))

@@ -16,8 +16,8 @@ def loss(n: NodeContext) -> Any:
     scores, labels, weights = n[0], n[1], n.optional(2)
     if scores.ndim < 2:
         n.refuse(f"scores must have the shape [n, classes, ..], found {scores}")
-    labels = n.fit(labels, (scores.shape[0], *scores.shape[2:]), "the labels")
     scores = n.reachable(scores, _counted(n, labels), 1)
+    labels = n.fit(labels, (scores.shape[0], *scores.shape[2:]), "the labels")
     if weights is not None:
         weights = n.fit(weights, (scores.shape[1],), "the weights")
     return n.by_definition(scores, labels, weights)

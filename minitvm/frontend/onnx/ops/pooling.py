@@ -164,6 +164,8 @@ def average_pool(n: NodeContext) -> Any:
 def lp_pool(n: NodeContext) -> Any:
     """The p-norm of each window: a sum of powers is the mean times the size of the window, padding counted."""
     p = n.attr("p", 2)
+    if p < 1:
+        n.refuse_attribute("p")
     x, windows = n[0], _Windows.of(n)
     if windows.ceil_mode:
         windows = windows.with_last_filled(windows.pooled(n, "max", x, 0.0).shape[2:], x.shape[2:])

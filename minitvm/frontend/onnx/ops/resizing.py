@@ -94,6 +94,8 @@ def resize(n: NodeContext) -> Any:
     if antialias and attrs["method"] != "nearest_neighbor":  # an element has no neighbours
         attrs["antialias"] = True
     axes = tuple(axis_of(a, x.ndim) for a in n.attr("axes", tuple(range(x.ndim))))
+    if len(set(axes)) < len(axes):
+        n.refuse(f"the axes {list(axes)} have one twice")
     roi = n.optional(1)
     if mode == "tf_crop_and_resize" and roi is not None and roi.shape != (0,):
         if not roi.is_known:

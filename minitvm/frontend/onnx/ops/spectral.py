@@ -142,6 +142,8 @@ def mel_weight_matrix(n: NodeContext) -> Any:
     low, high = (2595 * np.log10(1 + edge / 700) for edge in (lower, upper))
     mel = np.arange(bands + 2) * ((high - low) / (bands + 2)) + low
     edges = ((length + 1) * (700 * (10 ** (mel / 2595) - 1)) // rate).astype(np.int64)
+    if edges.max(initial=0) > length // 2 + 1:
+        n.refuse(f"{upper} Hz is beyond half of the sample rate {rate}")
     matrix = np.zeros((length // 2 + 1, bands))
     for band, (start, centre, end) in enumerate(zip(edges, edges[1:], edges[2:], strict=False)):
         rising, falling = np.arange(start, centre + 1), np.arange(centre, end)
