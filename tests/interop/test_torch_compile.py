@@ -199,6 +199,8 @@ def test_numbers_are_those_of_each_call(name: str) -> None:
 CLOSED = {
     "a number of windows": lambda x: nn.functional.adaptive_avg_pool2d(x, 3),
     "a share of a size": lambda x: nn.functional.interpolate(x, scale_factor=1.7, recompute_scale_factor=True),
+    "the places of the largest": lambda x: nn.functional.max_pool2d(x, 2, return_indices=True)[1],
+    "a range of whole numbers": lambda x: torch.arange(0, int(x.shape[2] * 1.5), 2) + x[0, 0, 0, 0],
     "the root of a size": lambda x: x / x.shape[-1] ** 0.5,
     "a view": lambda x: nn.functional.adaptive_avg_pool2d(x, 2)[:, 1:].transpose(1, 2),
 }

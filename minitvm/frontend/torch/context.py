@@ -109,6 +109,13 @@ class NodeContext(Conversion):
         """The dtype of the result that the program declares."""
         return dtype_of(self.node.meta["val"].dtype, self.where)
 
+    def fixed(self, size: Any) -> int:
+        """A size of PyTorch that must not be open."""
+        extent = self.importer.symbols.dim(size, self.where)
+        if isinstance(extent, Expr):
+            self.refuse(f"the open size {extent} is not supported")
+        return extent
+
     def dtype_of_result(self, position: int) -> DType:
         """The dtype of one of several results."""
         return dtype_of(self.node.meta["val"][position].dtype, self.where)

@@ -84,8 +84,7 @@ def arange(n: NodeContext) -> Any:
         return n.op("arange", start=start, stop=stop, step=step, dtype=str(n.dtype))
     if n.dtype.is_int:  # the ends and the step lose their fractions first
         start, step = int(start), int(step)
-    (count,) = n.node.meta["val"].shape
-    return Operand.known((start + step * np.arange(count)).astype(n.dtype.numpy))
+    return Operand.known((start + step * np.arange(n.fixed(n.node.meta["val"].shape[0]))).astype(n.dtype.numpy))
 
 
 def _register_triangle(aten: str, upper: bool) -> None:

@@ -138,7 +138,7 @@ def _tables(n: NodeContext, rank: int) -> list[np.ndarray]:
     """
     windows, x = _windows(n, rank), n["self"]
     dilations = per_axis(n.attr("dilation"), rank)
-    counts = n.node.meta["val"][0].shape[-rank:]
+    counts = [n.fixed(size) for size in n.node.meta["val"][0].shape[-rank:]]
     axes = zip(windows["pool_size"], windows["strides"], windows["padding"], dilations, counts, strict=True)
     n.ignore("ceil_mode")
     tables = []
