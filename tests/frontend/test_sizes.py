@@ -55,6 +55,10 @@ MISFITS = {
     ),
     "GlobalMaxPool": Model("GlobalMaxPool", "", 18, {"x": ones(1, 1, 3, 0)}),
     "Conv": Model("Conv", "", 18, {"x": ones(1, 1, 5, 5), "w": ones(1, 1, 4, 4)}, {"kernel_shape": [3, 3]}),
+    "Resize": Model(
+        "Resize", "", 19, {"x": ones(1, 1, 0, 2), "": None, "n": None, "s": np.array([1, 1, 7, 8])},
+        known=frozenset({"s"}),
+    ),
     "TopK of several": Model("TopK", "", 18, {"x": ones(3, 4), "k": np.array([2, 1])}, {}, 2, frozenset({"k"})),
     "EmbedLayerNormalization": Model(
         "EmbedLayerNormalization", "com.microsoft", 1,

@@ -221,8 +221,12 @@ def _taken(
     left = list(size)
     for axis, wanted in enumerate(size):
         extent = x.shape[axis]
+        if isinstance(extent, int) and not extent:
+            if same(wanted, 0):
+                continue
+            n.refuse(f"axis {axis} of {x} has no elements, wanted {wanted}")
         factor = None if scales is None else float(scales[axis])
-        if factor is None and isinstance(extent, int) and isinstance(wanted, int) and extent:
+        if factor is None and isinstance(extent, int) and isinstance(wanted, int):
             factor = wanted / extent
         if factor is None and isinstance(ratio := simple(wanted // extent), int) and same(wanted, extent * ratio):
             factor = float(ratio)
