@@ -147,7 +147,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("command", "said"), MISTAKES, ids=[command[:60] or "nothing" for command, _ in MISTAKES])
-def test_a_mistake_is_one_line_and_status_2(
+def test_a_mistake_is_one_line_with_what_to_try_and_status_2(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, said: str
 ) -> None:
     monkeypatch.chdir(folder)
@@ -160,7 +160,8 @@ def test_a_mistake_is_one_line_and_status_2(
     assert status == 2
     assert said in written.err
     assert written.err.startswith("minitvm")
-    assert len(written.err.strip().split("\n")) == 1
+    _, *tries = written.err.strip().split("\n")
+    assert all(line.startswith(("  try:    ", "          ")) for line in tries)
     assert written.out == ""
     assert sorted(os.listdir(folder)) == before
 
