@@ -18,22 +18,15 @@ REASONS: dict[Row, str] = {
        ("add", "conv2d", "depthwise_conv2d", "max_pool2d", "requantize")},
     ("graph pass changes", "stored_weights"): "weights of bytes in files: tests/graph/passes/test_stored_weights.py",
     ("graph pass changes", "tf32_products"): "by consent, on CUDA: tests/graph/passes/test_tf32_products.py",
-    ("pass changes", "strided_stores"): "rows that lie in turn: tests/tir/transform/test_strided_stores.py",
-    **{(what, "swizzle_shared"): "tiles of warpgroups: tests/tir/transform/test_swizzle_shared.py"
-       for what in ("pass changes", "pass changes nothing")},
-    **{(what, "reuse_workspaces"): "workspaces of open size: tests/tir/transform/test_reuse_workspaces.py"
-       for what in ("pass changes", "pass changes nothing")},
-    ("pass changes", "shorten_loops"): "tiles of open extents: tests/tir/transform/test_shorten_loops.py",
+    ("pass changes", "swizzle_shared"): "tiles of warpgroups: tests/tir/transform/test_swizzle_shared.py",
+    ("pass changes", "reuse_workspaces"): "workspaces of open size: tests/tir/transform/test_reuse_workspaces.py",
     ("storage scope", "warpgroup"): "sums of warpgroups: tests/strategy/test_warpgroups.py",
     ("graph pass changes", "attention"): "scores larger than a cache: tests/graph/passes/test_attention.py",
     ("graph pass changes", "byte_tables"): "quantised networks: tests/graph/passes/test_byte_tables.py",
     ("graph pass changes", "divided_scales"): "quantised networks: tests/graph/passes/test_divided_scales.py",
-    ("graph pass changes", "moved_bytes"): "quantised networks: tests/graph/passes/test_moved_bytes.py",
-    ("graph operator", "qnn.lookup"): "quantised networks: tests/graph/passes/test_byte_tables.py",
     ("graph operator", "qnn.contrib_depthwise_conv2d_NCHWc"):
         "quantised networks: tests/graph/passes/test_integer_products.py",
     ("graph pass changes", "split_einsum"): "several operands: tests/graph/passes/test_split_einsum.py",
-    ("graph pass changes", "split_pool"): "large windows: tests/graph/passes/test_split_pool.py",
     ("graph pass changes", "pointwise_rows"):
         "convolutions beside transposes: tests/graph/passes/test_pointwise_rows.py",
     ("graph pass changes", "group_norms"): "rows of groups: tests/graph/passes/test_group_norms.py",
