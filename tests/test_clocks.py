@@ -18,6 +18,8 @@ NEVER = ("minitvm/reference", "tests/reference", "tests/tir", "tests/arith", "te
 # Each file that looks at one all the same, and why it may.
 ALLOWED = {
     "tests/frontend/sizes/__main__.py": "sweeps for as many seconds as it is asked to",
+    "tests/frontend/mixed_graphs/__main__.py": "sweeps for as many seconds as it is asked to",
+    "tests/frontend/mixed_graphs/judging.py": "its sweep lists slow builds",
     "tests/frontend/sizes/workers.py": "a worker that hangs is ended",
     "tests/farm/boards.py": "processes are waited for, and work takes a while",
     "tests/farm/test_farm.py": "a cable is pulled while work is done",

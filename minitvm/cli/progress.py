@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from .. import forks
 from ..events import Listener, Step
 
 PATIENCE = 2.0  # seconds before anything is shown
@@ -75,7 +76,7 @@ def progress(stage: str = "") -> Iterator[Report]:
             if not rows and not ended:
                 show(stage, 0, 1)
 
-    lock, ended = threading.Lock(), False
+    lock, ended = forks.lock(), False
     waiting = threading.Timer(PATIENCE, still_working) if stage and terminal else None
     if waiting is not None:
         waiting.daemon = True

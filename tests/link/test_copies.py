@@ -57,7 +57,7 @@ class Program:
                 dst, src = self.random.sample([s for s in self.slots if s.nbytes == BYTES], 2)
                 self.steps.append(Copy(dst, src, "op"))
             elif kind == "bind":
-                self.steps.append(Bind(None, self.random.choice(self.slots), 0, "", "op"))  # type: ignore[arg-type]
+                self.steps.append(Bind(None, self.random.choice(self.slots), 0, "", "op", ""))  # type: ignore[arg-type]
             else:
                 loop = Loop(Slot("number", 8), self.slots[1], None, None, "", "loop")
                 self.steps.append(loop)

@@ -26,7 +26,7 @@ def test_without_torch_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch
 def test_operators_are_named_by_overload_and_refused_or_converted() -> None:
     names = list(registry.converters())
     assert len(names) > 200
-    assert all(re.fullmatch(r"\w+\.\w+", name) for name in names)
+    assert all(re.fullmatch(r"(prims\.)?\w+\.\w+", name) for name in names)
     assert not {*names, *(name.split(".")[0] for name in names)} & set(registry.REFUSED)
     assert registry.refusal("aten.bincount.default") == "the shape of its output depends on the data"
     assert registry.refusal("custom.bincount.default") is None

@@ -100,7 +100,7 @@ ONNX_QUANTIZATION.edit(
 )
 ONNX_QUANTIZATION.edit(
     "the range of a dynamic scale need not hold 0",
-    "dynamic_quantize",
+    "dynamically_quantized",
     'low = n.op("minimum", n.op("min", x), 0.0)',
     'low = n.op("min", x)',
     by=[imported("dynamic")],
@@ -116,25 +116,25 @@ ONNX_QUANTIZATION.edit(
 ONNX_RECURRENT = Faults("onnx recurrent", "minitvm.frontend.onnx.ops.recurrent", [imported("recurrent")])
 ONNX_RECURRENT.edit(
     "both directions have the activations of the first",
-    "_functions",
+    "functions_of",
     "functions[d * count : (d + 1) * count]",
     "functions[:count]",
 )
 ONNX_RECURRENT.edit(
     "alpha is given to functions without parameters too",
-    "_functions",
+    "functions_of",
     "if k < len(own) else 0.0",
     "if k < len(own) else (given[k].pop(0) if given[k] else 0.0)",
 )
 ONNX_RECURRENT.edit(
     "the bias of the candidate is added in front of the reset gate too",
-    "_biases",
+    "biases",
     "n.part(both, 1, columns, 2 * columns - apart), zeros",
     "n.part(both, 1, columns, 2 * columns - apart), n.part(both, 1, 2 * columns - apart, 2 * columns)",
 )
 ONNX_RECURRENT.edit(
     "with layout 1 initial states are taken as with layout 0",
-    "_initial",
+    "initial",
     "if layout else states",
     "if False else states",
 )
@@ -189,8 +189,8 @@ ONNX_SPECTRAL.edit(
 ONNX_SPECTRAL.edit(
     "the last frame is lost",
     "stft",
-    "stop=samples - length + 1",
-    "stop=max(samples - length, 1)",
+    "stop=simple(samples - length + 1)",
+    "stop=simple(samples - length)",
 )
 
 ONNX_REGIONS = Faults("onnx regions", "minitvm.frontend.onnx.ops.regions", [])

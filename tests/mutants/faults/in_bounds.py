@@ -57,7 +57,9 @@ SIZED.edit(
 )
 
 REFUSED = Faults("accesses outside", "minitvm.lowering.inside", [_EXAMPLES])
-REFUSED.edit("a condition on sizes is forgotten", "size_conditions", "conditions.append(condition.whole)", "pass")
+REFUSED.edit(
+    "a condition on sizes is forgotten", "size_conditions", "elif not is_const(condition.inside, 1):", "elif False:"
+)
 REFUSED.edit(
     "an index of data is let through", "size_conditions", "if not decided or example is not None:", "if False:"
 )

@@ -109,12 +109,12 @@ ROLLING = Faults(
 )
 ROLLING.edit(
     "nothing is computed at first",
-    "rolling_buffer",
+    "_roll",
     "roll.loop.var < roll.loop.start + 1",
     "roll.loop.var < roll.loop.start",
 )
-ROLLING.edit("loops begin at zero", "rolling_buffer", "roll.loop.start + 1", "1")
-ROLLING.edit("one too few of the new elements", "rolling_buffer", "place >= roll.overlap", "place >= roll.overlap + 1")
+ROLLING.edit("loops begin at zero", "_roll", "roll.loop.start + 1", "1")
+ROLLING.edit("one too few of the new elements", "_roll", "place >= roll.overlap", "place >= roll.overlap + 1")
 ROLLING.edit("around a smaller circle", "_around", "index % roll.extent", "index % (roll.extent - 1)")
 ROLLING.drop("elements that several iterations make", "rolling_buffer", "one_point_an_element")
 ROLLING.drop("loops against the order of the windows", "rolling_buffer", "loops_in_order")
