@@ -46,7 +46,7 @@ from ...nodes import (
 )
 from ...values import values
 from ..moving import uncovered
-from ..registry import Failure, Requirement, primitive, requirement
+from ..registry import Failure, Requirement, holds_inside, primitive, requirement
 from ..state import ScheduleState
 from ..unfolding import folds_before, replace_shape, unfold
 
@@ -158,14 +158,9 @@ def _of_flat(check: _Check) -> Requirement:
     return Requirement(check.__name__, inspect.cleandoc(check.__doc__ or ""), of_match)
 
 
-@requirement
-def inputs_roll_again(state: ScheduleState, match: _Flat, write_buffer_index: int) -> Failure | None:
-    """the buffers that the block reads and that go round already can be rolled when this one has been"""
-    rolled = ScheduleState(match.state.mod, match.state.func_name)
-    block = rolled.block(match.block.block.id)
-    assert block is not None
-    _roll(rolled, block, write_buffer_index)
-    return match.shown(_roll_again(rolled, match.behind), state)
+inputs_roll_again = holds_inside(
+    "inputs_roll_again", "the buffers that the block reads and that go round already can be rolled behind this one"
+)
 
 
 @_of_flat
@@ -361,7 +356,7 @@ def inputs_stay(state: ScheduleState, block: BlockRealize, write_buffer_index: i
     aka={"Halide": "fold_storage"}, past="rolls",
     requires=[
         writes_it, producer_of_temporary, meet_in_a_loop, overlapping_windows, one_point_an_element, loops_in_order,
-        inputs_stay, inputs_roll_again,
+        inputs_stay,
     ],
     match=_flat,
 )  # fmt: skip
@@ -397,7 +392,9 @@ def rolling_buffer(state: ScheduleState, match: _Flat, block: BlockRealize, writ
     """
     tree = state.home(block)
     _roll(match.state, match.block, write_buffer_index)
-    _roll_again(match.state, match.behind)
+    failure = match.shown(_roll_again(match.state, match.behind), state)
+    if failure is not None:  # `match.state` is a copy then
+        raise inputs_roll_again.refuse(failure)
     if match.state is not state:
         name = next(name for name, func in state.mod.items() if func is tree.func)
         state.set_func(tree, match.state.mod[name])
