@@ -12,6 +12,7 @@ from minitvm.cli import main
 from minitvm.cli.check_primitive import check_primitive
 from minitvm.reference import strategies
 from minitvm.reference.strategies.pairs import Tally
+from minitvm.reference.strategies.pinned import Attempts
 from minitvm.tir.schedule.registry import transforms
 from minitvm.tir.schedule.testing import registrations_undone
 
@@ -293,6 +294,7 @@ def test_what_a_primitive_of_the_user_raises_is_shown_at_its_line(
 def test_a_primitive_with_few_legal_calls_says_so(monkeypatch: pytest.MonkeyPatch, pairs: int, few: bool) -> None:
     tally = Tally("split", programs=800, calls=pairs, loops=pairs, kernels=pairs, pairs=pairs)
     monkeypatch.setattr(strategies, "draw_pairs", lambda *args, **options: tally)
+    monkeypatch.setattr(strategies, "try_pinned", lambda *args: Attempts(1, 1))
     *_, (text, right) = check_primitive(next(p for p in transforms() if p.name == "split"), 0)
     assert right
     assert f"{pairs} legal calls on 800 random programs" in text

@@ -9,6 +9,9 @@ import pytest
 from minitvm.cli import main
 from minitvm.cli.check import Case, blame
 from minitvm.errors import InternalError
+from minitvm.reference import strategies
+from minitvm.reference.strategies.pairs import Tally
+from minitvm.reference.strategies.pinned import Attempts
 from minitvm.tir.schedule.testing import registrations_undone
 
 
@@ -110,8 +113,10 @@ stays.refuses(req.plain_loops, "sch.bind(i, 'threadIdx.x'); sch.stays({bad})")
     ],
 )
 def test_a_mistake_in_the_text_of_a_registration_is_told_with_the_text(
-    call: str, bad: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    call: str, bad: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(strategies, "draw_pairs", lambda *args, **options: Tally("stays", 1, 1, 1, 1, 1))
+    monkeypatch.setattr(strategies, "try_pinned", lambda *args: Attempts(1, 1))
     file = tmp_path / "stays.py"
     file.write_text(EXTENSION.format(call=call, bad=bad))
     with registrations_undone():
