@@ -195,6 +195,15 @@ def tensor_scatter(n: NodeContext) -> Any:
     return n.op("nn.cache_update", cache, update, at, axis=n.attr("axis", -2), mode=n.attr("mode", "linear"))
 
 
+@converter("Attention", since=23)
+def attention_by_definition(n: NodeContext) -> Any:
+    """The function body, whose products would repeat a batch of 1."""
+    inputs = list(n.inputs)
+    for k, name in ((1, "the keys"), (2, "the values")):
+        inputs[k] = n.fit(n[k], (n[0].shape[0], *[None] * (n[k].ndim - 1)), name)
+    return n.by_definition(*inputs)
+
+
 @converter("Attention", since=24)
 def attention(n: NodeContext) -> Any:
     """One query of each row over a cache of which `nonpad_kv_seqlen` places are filled; else the function body."""
@@ -203,7 +212,7 @@ def attention(n: NodeContext) -> Any:
     special = n.attr("softcap", 0.0) or n.attr("is_causal", 0)
     four = all(n[k].ndim == 4 for k in range(3))
     if lengths is None or others or special or not four or n[0].shape[2] != 1 or isinstance(n[1].shape[2], Expr):
-        return n.by_definition()
+        return attention_by_definition(n)
     n.ignore("softmax_precision", "q_num_heads", "kv_num_heads", "qk_matmul_output_mode")
     scale = n.attr("scale", 0.0) or 1 / math.sqrt(n[0].shape[3])  # type: ignore[arg-type]
     position = n.op("subtract", lengths, 1)
