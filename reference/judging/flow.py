@@ -56,12 +56,8 @@ class Flow:
         """What reaches the elements of a buffer, a tensor or a variable."""
         return self._reached([], [key])
 
-    def into_value(self, e: x.Node) -> Reached:
-        """What reaches an expression."""
-        return self._reached([e], [])
-
     def into_values(self, expressions: Iterable[x.Node]) -> Reached:
-        """What reaches any of some expressions."""
+        """The parameters and expressions that reach any of some expressions."""
         return self._reached(expressions, [])
 
     def into_extents(self) -> Reached:

@@ -52,7 +52,7 @@ def _by_input(flow: Flow, output: Any) -> dict[int, dict[str, set[str]]]:
     every = [n for n in flow.into(output).nodes() if computes_with_floats(n) or isinstance(n, x.Cast)]
     reached: dict[int, list[x.Node]] = {-1: every}
     for n in {id(n): n for n in every}.values():
-        for k in flow.into_value(n).parameters:
+        for k in flow.into_values([n]).parameters:
             reached.setdefault(k, []).append(n)
     return {k: _rounding(some) for k, some in reached.items()}
 

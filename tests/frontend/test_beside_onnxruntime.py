@@ -335,7 +335,7 @@ def test_compiled_sequences_leave_nothing_and_are_no_outputs() -> None:
 @pytest.mark.parametrize(("dtype", "columns"), [("int8", False), ("uint8", True)])
 @pytest.mark.parametrize("ends", [False, True])
 def test_an_lstm_of_bytes(direction: str, dtype: str, columns: bool, ends: bool) -> None:
-    """What is multiplied by the bytes is rounded to bytes, too: the sequence as a whole, the state in each step."""
+    """The factors of the bytes are rounded to bytes, too: the sequence as a whole, the state in each step."""
     ways, hidden, size = 1 + (direction == "bidirectional"), 5, 3
     # On CPUs without VNNI ONNX Runtime's sums of two products saturate with signed weights of more than 7 bits.
     low, high = (-64, 63) if dtype == "int8" else (0, 255)

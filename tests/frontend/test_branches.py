@@ -77,7 +77,7 @@ def test_branches_of_different_ranks_need_sizes() -> None:
     ], ids=lambda nodes: nodes[0].op_type,
 )  # fmt: skip
 def test_ranks_that_data_decide_meet_behind_the_branches(behind: list[onnx.NodeProto]) -> None:
-    """What is behind the branches is compiled for each rank, until both have one again."""
+    """The nodes behind the branches are compiled for each rank, until both results have one again."""
     flat = [N("ReduceMax", ["x", "zero"], ["y"], keepdims=0)]
     proto = choosing("data", flat, BRANCHES["all"], behind)
     graph, module = from_onnx(proto), tvm.build(proto, threads=1)

@@ -40,7 +40,7 @@ MODELS: dict[str, tuple[str, dict[str, np.ndarray], dict[str, Any], Sequence[str
 @pytest.mark.parametrize("opened", [None, 0, (0, 1)])
 @pytest.mark.parametrize("name", MODELS)
 def test_nothing_is_read(name: str, opened: Any) -> None:
-    """Of one axis that is open, the other may be known to have no elements."""
+    """One axis is open, and the other may be known to have no elements."""
     op, inputs, attrs, known, outputs = MODELS[name]
     node = Seeded(0).node(op, inputs, attrs, known=known, outputs=outputs)
     axes = {} if opened is None else {"x": [a % inputs["x"].ndim for a in np.atleast_1d(opened)]}

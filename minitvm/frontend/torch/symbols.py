@@ -108,7 +108,7 @@ class Symbols:
         return number
 
     def _value(self, expr: Any) -> Any:
-        """What SymPy computes for an expression all of whose symbols have values, or None."""
+        """The value that SymPy computes for an expression, or None if one of its symbols has no value."""
         if any(symbol.name not in self._fixed for symbol in expr.free_symbols):
             return None
         return expr.xreplace({symbol: self._fixed[symbol.name] for symbol in expr.free_symbols})

@@ -33,7 +33,7 @@ def deciding(program: Program) -> frozenset[int]:
     if program not in _DECIDING:
         conditions = [n.condition for n in nodes(program) if isinstance(n, t.While)]
         flow = Flow(program) if conditions else None
-        places = [flow.into_value(one).parameters for one in conditions] if flow is not None else []
+        places = [flow.into_values([one]).parameters for one in conditions] if flow is not None else []
         _DECIDING[program] = frozenset().union(*places)
     return _DECIDING[program]
 

@@ -39,7 +39,7 @@ class Step:
 
 @dataclass
 class MixedGraph:
-    """What is grown so far: nodes, constants, inputs, and the array of each value."""
+    """The graph that is grown so far: nodes, constants, inputs, and the array of each value."""
 
     d: Seeded
     steps: list[Step] = field(default_factory=list)
@@ -112,7 +112,7 @@ class MixedGraph:
     # ---- models ----
 
     def outputs(self) -> list[str]:
-        """What no node reads, and the last value."""
+        """The values that no node reads, and the last one."""
         read = {n for step in self.steps for n in reads(step.proto)}
         names = [n for n in self.values if n not in read and n not in self.inputs]
         also = [n for n in self.values if n in read and n not in self.inputs]
@@ -206,7 +206,7 @@ def numbers(d: Seeded, shape: Sequence[int], dtype: str) -> np.ndarray:
 
 def evaluator(proto: onnx.NodeProto, inputs: Mapping[str, np.ndarray],
               constants: Mapping[str, np.ndarray]) -> Callable[[Arrays], list[np.ndarray]]:  # fmt: skip
-    """What evaluates one node: ONNX Runtime, or ONNX's own evaluator where that has no kernel."""
+    """The evaluator of one node: ONNX Runtime, or ONNX's own evaluator where that has no kernel."""
     import onnxruntime
 
     feeds = {n: a for n, a in inputs.items() if n not in constants}

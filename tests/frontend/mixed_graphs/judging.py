@@ -1,4 +1,4 @@
-"""What the compiler makes of a graph, beside its numbers."""
+"""The compiler's results for a graph, compared with the numbers that it was drawn with."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class _Weights:
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """What an LSTM does with the sums of its gates."""
+    """The step of an LSTM from the sums of its gates to its states."""
 
     n: NodeContext
     functions: Functions

@@ -75,7 +75,7 @@ def _reduced_onto(n: NodeContext) -> Any:
 
 
 def _neutral(n: NodeContext, reduce: str, dtype: DType) -> Operand:
-    """What changes nothing in a reduction."""
+    """The number that changes nothing in a reduction."""
     if reduce in ("sum", "mean", "prod"):
         return n.of_dtype(int(reduce == "prod"), dtype)
     if dtype.is_float:
