@@ -30,8 +30,8 @@ A part is an object, or its name, `"module:attribute"`, which is imported when t
 describes a back end from graph passes to kernels, and the runtime still loads without the compiler: it asks for
 `program` alone.
 
-Nothing here knows a machine. The back ends of this package are the modules in `kinds/`, each with its object `BACKEND`,
-and the folders in `minitvm/machines`, of which each is a machine with all its parts.
+Nothing here knows a machine. The back ends of this package are the objects `BACKEND` of the folders in
+`minitvm/machines`, of which each is a machine.
 One from outside calls `register`. Its distribution may name the module that does so as an entry point of the group
 `minitvm.backends`: then it is imported when a name of a target is not known yet.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,8 +63,8 @@ PARTS: tuple[Part, ...] = (
         default="the rule is named, with no figures", arguments=("func", "target"),
     ),
     Part(
-        "passes", "passes: (tir.transform.pipeline.Pass, ...)", "lowering a scheduled function to kernels",
-        default="tir.transform.pipeline.PASSES",
+        "passes", "passes: {name of a pass: [tir.transform.pipeline.Pass]}, added behind it; or (Pass, ...) for all",
+        "lowering a scheduled function to kernels", default="tir.transform.pipeline.PASSES, the neutral ones",
     ),
     Part(
         "instructions", "instructions: tir.tensor_intrin.accelerator.InstructionSet",
@@ -135,7 +135,7 @@ class Backend:
     algorithms: AnyPart = None
     channel_block: AnyPart = None
     explain: AnyPart = None
-    passes: Sequence[Any] | str | None = None
+    passes: Mapping[str, Sequence[Any]] | Sequence[Any] | str | None = None
     instructions: Any = None
     language: str | None = None
     generate: AnyPart = None

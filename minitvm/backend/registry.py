@@ -6,7 +6,6 @@ import ast
 import functools
 import importlib.util
 import inspect
-import pkgutil
 import re
 import sys
 from collections.abc import Callable
@@ -16,7 +15,6 @@ from typing import Any
 from ..errors import TargetError, report
 from ..target import KINDS, Target, find_kind, register_kind
 from ..target.machines import machines_in_folders
-from . import kinds
 from .parts import PARTS, Backend, Part
 
 Check = Callable[[str], str]  # of the name of a part: what is wrong with it
@@ -128,13 +126,8 @@ def _name(value: Any) -> str:
 
 @functools.cache
 def own() -> tuple[Backend, ...]:
-    """The back ends of this package, every module in `kinds/` and in `machines/`; registered when first asked for.
-
-    The machines of `kinds/` are rows of `target.machines`: `Target` knows them before it asks for a back end.
-    """
-    modules = [f"{kinds.__name__}.{module.name}" for module in pkgutil.iter_modules(kinds.__path__)]
-    listed = [importlib.import_module(module).BACKEND for module in modules]
-    return tuple(_register(backend) for backend in (*listed, *machines_in_folders()))
+    """The back ends of this package, those of the folders in `machines/`; registered when first asked for."""
+    return tuple(_register(backend) for backend in machines_in_folders())
 
 
 def registered() -> dict[str, Backend]:

@@ -1,5 +1,9 @@
-"""Machines of which each is one folder: what it is, what it does, how long that takes, how programs for it are written.
+"""Machines, each in a folder: what it is, what it does, how long that takes, how programs for it are written.
 
-No file of the compiler imports one. Each module here has an object `BACKEND` (`minitvm.backend.Backend`), which
-`Target` and the back ends' registry find. `gemmini` is the example of CONTRIBUTING.md.
+    cpu  cuda  opencl  vta  gemmini     machines: each has an object `BACKEND` (`minitvm.backend.Backend`), which
+                                        `Target` and the back ends' registry find
+    simd                                what all machines with vectors share
+    gpu                                 what machines with a grid of threads share
+
+No file of the compiler imports one. `gemmini` is the example of CONTRIBUTING.md, with all its parts in its folder.
 """

@@ -257,7 +257,7 @@ def find_kind(name: str) -> Kind:
     """
     if name not in KINDS:
         for machine in machines_in_folders():
-            if machine.kind not in KINDS:
+            if machine.machine is not None and machine.kind not in KINDS:
                 register_kind(machine.machine)
     if name not in KINDS:
         _import_plug_ins()
@@ -271,10 +271,13 @@ def find_kind(name: str) -> Kind:
 
 @functools.cache
 def machines_in_folders() -> tuple[Any, ...]:
-    """The back ends of machines of which each is one folder of IN_A_FOLDER; imported when they are first asked for."""
+    """The back ends of the machines, of which each is one folder of IN_A_FOLDER; imported when first asked for.
+
+    A folder without a back end has what several machines share.
+    """
     folder = importlib.import_module(IN_A_FOLDER)
-    modules = (f"{IN_A_FOLDER}.{module.name}" for module in pkgutil.iter_modules(folder.__path__))
-    return tuple(importlib.import_module(module).BACKEND for module in modules)
+    modules = [importlib.import_module(f"{IN_A_FOLDER}.{m.name}") for m in pkgutil.iter_modules(folder.__path__)]
+    return tuple(module.BACKEND for module in modules if hasattr(module, "BACKEND"))
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from ..errors import InputError, nearest
 from .nodes import IRModule, PrimFunc
 from .pass_context import PassContext
 
-# TVM's name: that of the pass in `transform.pipeline.PASSES`, where TVM has one that does the same.
+# TVM's name: that of the pass in `transform.pipeline.passes()`, where TVM has one that does the same.
 _NAMES = {
     "LowerMatchBuffer": "lower_match_buffers",
     "InjectDoubleBuffer": "inject_double_buffer",
@@ -90,7 +90,7 @@ def named(name: str) -> Callable[[], ModulePass]:
 
 
 def _of_lowering(own: str) -> Callable[[PrimFunc], PrimFunc]:
-    from .transform.pipeline import PASSES
+    from .transform.pipeline import passes
 
-    step = next(p for p in PASSES if p.name == own)
+    step = next(p for p in passes() if p.name == own)
     return lambda func: step.run(func, func.attrs.get("target"))

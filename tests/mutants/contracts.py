@@ -296,9 +296,10 @@ _SAMPLED: dict[str, Callable[[Trial, Draw], None]] = {
 
 def storage(of: Family = random_blocks, examples: int = 300) -> Workload:
     """Programs whose allocations are to be aligned: the strides are what was asked for, and the values are the same."""
-    from minitvm.tir.transform.pipeline import PASSES
+    from minitvm.tir.transform.pipeline import passes
 
-    names = [p.name for p in PASSES]
+    steps = passes()
+    names = [p.name for p in steps]
 
     def body(trial: Trial, draw: Draw) -> None:
         func = of(draw)
@@ -316,7 +317,7 @@ def storage(of: Family = random_blocks, examples: int = 300) -> Workload:
             wanted.setdefault(buffer.name, {})[axis] = (given["factor"], given["offset"])
         trial.same(func, sch.func, level="tir")
         made: Any = sch.func
-        for one in PASSES[: names.index("flatten_buffers")]:
+        for one in steps[: names.index("flatten_buffers")]:
             made = one.run(made, None)
         for node in walk(made.body):
             if isinstance(node, Allocate) and node.buffer.name in wanted:

@@ -13,12 +13,11 @@ from minitvm.graph.passes.convert_layout import ConvertLayout
 from minitvm.strategy import Candidate, Cost, Rule
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import Block, PrimFunc
-from minitvm.tir.transform import pipeline
+from minitvm.tir.transform.pipeline import Additions, plain
+from minitvm.tir.transform.vector_reductions import vectorize_reductions
 
-# Vectors are turned around, and memory is asked ahead of time, on machines that have such instructions.
-PASSES = tuple(
-    step for step in pipeline.PASSES if step.name not in ("transpose_tiles", "strided_loads", "inject_prefetch")
-)
+_VECTORS = plain(vectorize_reductions, "annotated reduction loops accumulate in several lanes")
+PASSES: Additions = {"unswitch_repeats": [_VECTORS]}  # the neutral passes, and one more behind one of them
 
 
 def layouts(target: Any, accuracy: str) -> list[tuple[str, Callable[[Graph], Graph]]]:

@@ -1,4 +1,5 @@
-"""Lowering: from blocks inside loops (level 3) to flat kernels. `pipeline.PASSES` lists the passes in order.
+"""Lowering: from blocks inside loops (level 3) to flat kernels. `pipeline.PASSES` lists the passes in order;
+`passes(target)` has those of a machine among them.
 
 Under TVM's names, such as `tir.transform.Simplify()`, they are passes over modules (`tir.passes`).
 """
@@ -6,9 +7,9 @@ Under TVM's names, such as `tir.transform.Simplify()`, they are passes over modu
 from typing import Any
 
 from ..passes import named, names, prim_func_pass
-from .pipeline import PASSES, Pass, lower
+from .pipeline import PASSES, Pass, lower, passes
 
-__all__ = ["PASSES", "Pass", "lower", "prim_func_pass"]
+__all__ = ["PASSES", "Pass", "lower", "passes", "prim_func_pass"]
 
 
 def __getattr__(name: str) -> Any:

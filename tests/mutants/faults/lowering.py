@@ -776,15 +776,16 @@ ORDER = Faults("order of passes", TRANSFORM + "pipeline", [CARRIED, CHAINS, BLOC
 ORDER.edit(
     "inits are not lowered",
     "PASSES",
-    "_plain(lower_init, ",
-    "_plain(simplify, ",
+    "plain(lower_init, ",
+    "plain(simplify, ",
 )
 ORDER.edit(
-    "iterations of concurrent loops share what they allocate", "PASSES", "_plain(separate_allocations, ",
-    "_plain(simplify, ", by=[WORKSPACES],
+    "iterations of concurrent loops share what they allocate", "PASSES", "plain(separate_allocations, ",
+    "plain(simplify, ", by=[WORKSPACES],
 )  # fmt: skip
 ORDER.edit(
-    "loops are unrolled before they are vectorised", "PASSES", "_plain(vectorize_reductions, ", "_plain(unroll, ",
+    "loops are unrolled before they are vectorised", "PASSES",
+    "Pass(\"vectorize\", vectorize", "Pass(\"unroll\", lambda func, target: unroll(func)",
     equivalent="unroll copies loops of vectors with what is around them, and each copy becomes vectors by itself; a sum"
     " that asked for lanes is the same sum, one element after the other",
 )  # fmt: skip

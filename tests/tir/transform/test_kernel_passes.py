@@ -10,12 +10,12 @@ import pytest
 from minitvm.reference import kernel as reference
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
-from minitvm.tir.transform import PASSES
+from minitvm.tir.transform import passes
 from tests.tir.transform.kernel_programs import UPDATED, kernel_arguments, kernel_program
 
 CPU = Target("cpu -vector_bits=128 -cores=2")
 # Those whose input may be any flat kernel.
-FLAT = [p for p in PASSES if p.name in {
+FLAT = [p for p in passes() if p.name in {
     "simplify", "hoist_conditions", "place_allocations", "partition_loops", "unswitch_tiles", "vectorize_reductions",
     "transpose_tiles", "unmask_registers", "share_values",
     "vectorize", "unroll", "simplify_again", "promote_accumulators", "strided_stores", "share_loads", "strided_loads",

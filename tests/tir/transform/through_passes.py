@@ -12,7 +12,7 @@ from minitvm.errors import ExecutionError, ScheduleError, Unsupported
 from minitvm.reference import kernel as reference
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
-from minitvm.tir.transform import PASSES
+from minitvm.tir.transform import passes
 from tests.tir.transform.block_programs import UPDATED, block_program, copies
 from tests.tir.transform.grid_programs import grid_program, virtual_program
 from tests.tir.transform.staged_programs import staged_program
@@ -25,6 +25,7 @@ NEEDED = {
     "flatten_buffers",
 }  # fmt: skip
 NEEDED_BY_THREADS = NEEDED | {"place_allocations"}
+PASSES = passes()  # those of all machines
 LAST = [p.name for p in PASSES].index("unroll") + 1
 
 

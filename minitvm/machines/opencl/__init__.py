@@ -1,13 +1,13 @@
 """OpenCL: kernels in OpenCL C for GPUs of all makers, compiled by the device's driver."""
 
-from ..parts import Backend
+from ...backend.parts import Backend
 
 BACKEND = Backend(
     kind="opencl",
     layouts="minitvm.graph.passes.blocked_layout:layouts",
     rules="minitvm.strategy.gpu:rules",
     algorithms="minitvm.strategy.gpu.algorithms:convolution_algorithms",
-    passes="minitvm.strategy.gpu.passes:PASSES",
+    passes="minitvm.machines.gpu.passes:PASSES",
     language="opencl",
     generate="minitvm.codegen.opencl:generate",
     program="minitvm.runtime.opencl.program:OpenCLProgram",

@@ -1,6 +1,6 @@
 """The simulated tensor accelerator: kernels are assembly of its instruction set, its interpreter runs them."""
 
-from ..parts import Backend
+from ...backend.parts import Backend
 
 BACKEND = Backend(
     kind="accel",

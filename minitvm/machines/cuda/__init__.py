@@ -1,13 +1,13 @@
 """CUDA: kernels in Python that Numba CUDA compiles, for GPUs of NVIDIA."""
 
-from ..parts import Backend
+from ...backend.parts import Backend
 
 BACKEND = Backend(
     kind="cuda",
     layouts="minitvm.graph.passes.blocked_layout:layouts",
     rules="minitvm.strategy.gpu:rules",
     algorithms="minitvm.strategy.gpu.algorithms:convolution_algorithms",
-    passes="minitvm.strategy.gpu.passes:PASSES",
+    passes=f"{__name__}.passes:PASSES",
     language="numba-cuda",
     generate="minitvm.codegen.numba_cuda:generate",
     assembly="minitvm.runtime.cuda.compiler:assembly",

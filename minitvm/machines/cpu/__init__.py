@@ -1,6 +1,6 @@
 """The CPU: Numba compiles the kernels, a team of threads runs them."""
 
-from ..parts import Backend
+from ...backend.parts import Backend
 
 BACKEND = Backend(
     kind="cpu",
@@ -9,6 +9,7 @@ BACKEND = Backend(
     algorithms="minitvm.strategy.cpu.algorithms:convolution_algorithms",
     channel_block="minitvm.strategy.cpu.channel_blocks:channel_block",
     explain="minitvm.strategy.cpu.explain:explain",
+    passes=f"{__name__}.passes:PASSES",
     language="numba",
     generate="minitvm.codegen.numba_cpu:generate",
     assembly="minitvm.runtime.cpu.compiler:assembly",

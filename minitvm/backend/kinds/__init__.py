@@ -1,1 +1,0 @@
-"""The back ends of this package, one a module: its object `BACKEND` is registered at the first question."""

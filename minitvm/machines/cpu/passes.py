@@ -1,0 +1,15 @@
+"""The passes that lowering has on CPUs besides the neutral ones."""
+
+from __future__ import annotations
+
+from ...tir.transform.inject_prefetch import inject_prefetch
+from ...tir.transform.pipeline import Additions, plain
+from ..simd.passes import PASSES as OF_VECTORS
+
+PASSES: Additions = {
+    **OF_VECTORS,
+    "share_loads": (
+        *OF_VECTORS["share_loads"],
+        plain(inject_prefetch, "loops that stream through memory ask for it ahead of time"),
+    ),
+}

@@ -1,0 +1,14 @@
+"""The passes that lowering has on GPUs of NVIDIA besides the neutral ones."""
+
+from __future__ import annotations
+
+from ...tir.transform.pipeline import Additions, plain
+from ...tir.transform.swizzle_shared import swizzle_shared
+from ..gpu.passes import PASSES as OF_THREADS
+
+PASSES: Additions = {
+    **OF_THREADS,
+    "align_storage": (
+        plain(swizzle_shared, "pieces of the lines of swizzled tiles change places, so that columns lie in all banks"),
+    ),
+}

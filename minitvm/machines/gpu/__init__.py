@@ -1,0 +1,1 @@
+"""What machines with a grid of threads share."""

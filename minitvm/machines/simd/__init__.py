@@ -1,0 +1,1 @@
+"""What all machines with vectors share."""
