@@ -45,6 +45,7 @@ CHECKED = """
 def functions() -> dict[tuple[str, str], Callable[[], Any]]:
     """Of each operator and dtype a function of tensor expressions."""
     from minitvm import te, topi
+    from minitvm.topi.blocked import conv2d_nchwc, depthwise_conv2d_nchwc
 
     def made(build: Callable[..., Any], *shapes: tuple[int, ...], dtype: str = "float32") -> Callable[[], Any]:
         def make() -> Any:
@@ -57,7 +58,7 @@ def functions() -> dict[tuple[str, str], Callable[[], Any]]:
         return lambda a, b: topi.matmul(a, b, out_dtype=out)
 
     def convolved(out: str) -> Callable[..., Any]:
-        return lambda x, w: topi.relu(topi.conv2d_nchwc(x, w, padding=1, out_dtype=out))
+        return lambda x, w: topi.relu(conv2d_nchwc(x, w, padding=1, out_dtype=out))
 
     image, filters = (1, 8, 28, 28, 8), (8, 8, 3, 3, 8, 8)
     square = ((512, 512), (512, 512))
@@ -72,7 +73,7 @@ def functions() -> dict[tuple[str, str], Callable[[], Any]]:
         ("convolution, 3 x 3", "float16"): made(convolved("float32"), image, filters, dtype="float16"),
         ("convolution, 3 x 3", "bfloat16"): made(convolved("float32"), image, filters, dtype="bfloat16"),
         ("depthwise convolution", "float32"): made(
-            lambda x, w: topi.depthwise_conv2d_nchwc(x, w, padding=1), (1, 8, 28, 28, 8), (8, 3, 3, 8)
+            lambda x, w: depthwise_conv2d_nchwc(x, w, padding=1), (1, 8, 28, 28, 8), (8, 3, 3, 8)
         ),
         ("pool", "float32"): made(lambda x: topi.max_pool2d(x, pool_size=3, strides=2), (1, 64, 28, 28)),
         ("softmax", "float32"): made(topi.softmax, (512, 1000)),

@@ -9,11 +9,13 @@ happens without it. Three parts have no default, and a back end without them is 
     asked by                          part               question
     target.find_kind                  machine            which options describe such a machine
     graph.passes.pipeline             products           in which numbers products are computed
+    graph.registry                    operators          which operators of graphs are the machine's own
     graph.passes.pipeline             layouts            which graph passes put values into the machine's layouts
     strategy.registry                 rules              which schedules a function may get
     graph.passes.blocked_layout       algorithms         which algorithm a convolution gets
     cli.text                          explain            why a function is scheduled as it is
     tir.transform.pipeline            passes             which passes lower a scheduled function to kernels
+    tir.tensor_intrin                 intrinsics         which tensor intrinsic has a name
     tir.tensor_intrin                 instructions       what a machine with scratchpads does to one element
     build                             generate           the source of a kernel
     link                              language, waits    the language of the source; which steps wait for those before

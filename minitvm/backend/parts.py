@@ -40,6 +40,10 @@ PARTS: tuple[Part, ...] = (
         arguments=("target", "accuracy"),
     ),
     Part(
+        "operators", "operators: a module", "graphs to have operators of the machine's own, which its import registers",
+        default="graphs for it consist of the neutral operators",
+    ),
+    Part(
         "layouts", "layouts(target, accuracy) -> [(name, pass on a Graph)]", "graph passes to put values into layouts",
         default="values stay in the layouts that the model has", arguments=("target", "accuracy"),
     ),
@@ -65,6 +69,10 @@ PARTS: tuple[Part, ...] = (
     Part(
         "passes", "passes: {name of a pass: [tir.transform.pipeline.Pass]}, added behind it; or (Pass, ...) for all",
         "lowering a scheduled function to kernels", default="tir.transform.pipeline.PASSES, the neutral ones",
+    ),
+    Part(
+        "intrinsics", "intrinsics(name)", "tensorize to know the tensor intrinsic of a name",
+        default="those are known that something registered", arguments=("name",),
     ),
     Part(
         "instructions", "instructions: tir.tensor_intrin.accelerator.InstructionSet",
@@ -130,12 +138,14 @@ class Backend:
     kind: str
     machine: Kind | None = None
     products: AnyPart = None
+    operators: Any = None
     layouts: AnyPart = None
     rules: AnyPart = None
     algorithms: AnyPart = None
     channel_block: AnyPart = None
     explain: AnyPart = None
     passes: Mapping[str, Sequence[Any]] | Sequence[Any] | str | None = None
+    intrinsics: AnyPart = None
     instructions: Any = None
     language: str | None = None
     generate: AnyPart = None

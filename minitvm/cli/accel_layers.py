@@ -51,7 +51,8 @@ def machine(config: str, memory: str, array: int | None = None, bandwidth: int |
 
 def layer_function(layer: Conv2d, config: AccelConfig) -> PrimFunc:
     """A layer as a tensor expression: "image" and "filters" of elements, and the "result"."""
-    from .. import te, topi
+    from .. import te
+    from ..topi.elements import conv2d_elements, requantize_elements
 
     if config.batch != 1 or layer.in_channels % config.block_in or layer.out_channels % config.block_out:
         raise InputError(
@@ -62,8 +63,8 @@ def layer_function(layer: Conv2d, config: AccelConfig) -> PrimFunc:
     image = te.placeholder((1, ins, layer.height, layer.width, 1, config.block_in), config.inp_dtype, name="image")
     square = (layer.kernel, layer.kernel)
     filters = te.placeholder((outs, ins, *square, config.block_out, config.block_in), config.wgt_dtype, name="filters")
-    sums = topi.conv2d_elements(image, filters, stride=layer.stride, padding=layer.pad, out_dtype=config.acc_dtype)
-    result = topi.requantize_elements(sums, shift=layer.shift, dtype=config.out_dtype)
+    sums = conv2d_elements(image, filters, stride=layer.stride, padding=layer.pad, out_dtype=config.acc_dtype)
+    result = requantize_elements(sums, shift=layer.shift, dtype=config.out_dtype)
     return te.create_prim_func([image, filters, result])
 
 

@@ -18,6 +18,7 @@ Names are those of TVM's Relay.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backend import own
 from ..errors import InputError, MinitvmError, UnsupportedOperator, nearest
 from ..expr import DType, Expr, IntImm, as_expr
 from ..te.nodes import PlaceholderOp, Tensor
@@ -245,6 +247,8 @@ def refuse(name: str, reason: str) -> None:
 def get(name: str) -> Operator:
     """The operator of that name; raises `UnsupportedOperator` when there is none."""
     importlib.import_module(f"{__package__}.ops")
+    if name not in OPERATORS:
+        _of_machines()
     if name in OPERATORS:
         return OPERATORS[name]
     if name in REFUSED:
@@ -255,7 +259,15 @@ def get(name: str) -> Operator:
 def names() -> list[str]:
     """The names of all operators, sorted."""
     importlib.import_module(f"{__package__}.ops")
+    _of_machines()
     return sorted(OPERATORS)
+
+
+@functools.cache
+def _of_machines() -> None:
+    """Register the operators that machines add."""
+    for backend in own():
+        backend.part("operators")
 
 
 def infer_types(op: str, inputs: Iterable[Value], attrs: Mapping[str, Any]) -> list[TensorType]:

@@ -103,6 +103,11 @@ class Target:
         return str(dtype) in getattr(self.description, "matrix_dtypes", ())
 
     @property
+    def multiplies_pairs(self) -> bool:
+        """Whether the CPU multiplies pairs of bfloat16 with sums in float32; the instruction may flush."""
+        return "avx512_bf16" in getattr(self.description, "features", ())
+
+    @property
     def rounds_to_tf32(self) -> bool:
         """Whether products of float32 are to be those of operands rounded to 10 bits of mantissa: by consent only."""
         return getattr(self.description, "allow_tf32", False) and self.multiplies_matrices("tfloat32")

@@ -6,17 +6,7 @@ operator.
 
 from __future__ import annotations
 
-from .blocked import (
-    block_axis,
-    conv2d_nchwc,
-    conv3d_nchwc,
-    dense_packed,
-    depthwise_conv2d_nchwc,
-    pack_weights,
-    unblock_axis,
-)
 from .boxes import all_class_non_max_suppression
-from .brain_products import brain_conv2d_nchwc, brain_dense_packed, brain_matmul
 from .broadcast import (
     add,
     arange,
@@ -50,27 +40,12 @@ from .broadcast import (
     subtract,
     where,
 )
-from .byte_products import (
-    byte_conv2d,
-    byte_conv2d_nchwc,
-    byte_dense,
-    byte_dense_packed,
-    byte_depthwise_conv2d_nchwc,
-    dense_of_blocks,
-)
 from .cached import cache_update, cached_attention
 from .conv import conv1d, conv2d, conv3d
 from .conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
 from .counted import argwhere, bind_size, leading, unique
 from .cumulative import cummax, cummin, cumprod, cumsum
 from .einsum import einsum
-from .elements import (
-    add_elements,
-    conv2d_elements,
-    depthwise_conv2d_elements,
-    max_pool2d_elements,
-    requantize_elements,
-)
 from .elementwise import (
     abs,
     acos,
@@ -191,16 +166,12 @@ from .transform import (
     transpose,
     trilu,
 )
-from .window_rows import avg_pool_rows, depthwise_conv2d_rows, max_pool_rows
-from .winograd import winograd_conv2d_nchwc
-from .words import words
 
 __all__ = [
     "abs",
     "acos",
     "acosh",
     "add",
-    "add_elements",
     "all",
     "all_class_non_max_suppression",
     "any",
@@ -217,7 +188,6 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
-    "avg_pool_rows",
     "batch_flatten",
     "batch_matmul",
     "batch_norm",
@@ -227,7 +197,6 @@ __all__ = [
     "bitwise_not",
     "bitwise_or",
     "bitwise_xor",
-    "block_axis",
     "broadcast_to",
     "cache_update",
     "cached_attention",
@@ -239,11 +208,8 @@ __all__ = [
     "conv1d",
     "conv1d_transpose",
     "conv2d",
-    "conv2d_elements",
-    "conv2d_nchwc",
     "conv2d_transpose",
     "conv3d",
-    "conv3d_nchwc",
     "conv3d_transpose",
     "cos",
     "cosh",
@@ -252,11 +218,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "dense",
-    "dense_packed",
     "depth_to_space",
-    "depthwise_conv2d_elements",
-    "depthwise_conv2d_nchwc",
-    "depthwise_conv2d_rows",
     "dequantize",
     "divide",
     "dropout",
@@ -319,9 +281,7 @@ __all__ = [
     "max",
     "max_pool1d",
     "max_pool2d",
-    "max_pool2d_elements",
     "max_pool3d",
-    "max_pool_rows",
     "maximum",
     "mean",
     "min",
@@ -332,7 +292,6 @@ __all__ = [
     "negative",
     "not_equal",
     "one_hot",
-    "pack_weights",
     "pad",
     "power",
     "prelu",
@@ -342,7 +301,6 @@ __all__ = [
     "reinterpret",
     "relu",
     "repeat",
-    "requantize_elements",
     "reshape",
     "resize",
     "resize2d",
@@ -385,9 +343,7 @@ __all__ = [
     "transpose",
     "trilu",
     "trunc",
-    "unblock_axis",
     "unique",
     "variance",
     "where",
-    "winograd_conv2d_nchwc",
 ]

@@ -17,7 +17,6 @@ REASONS: dict[Row, str] = {
     **{("graph operator", f"nn.contrib_{name}_elements"): _ELEMENTS for name in
        ("add", "conv2d", "depthwise_conv2d", "max_pool2d", "requantize")},
     ("graph pass changes", "stored_weights"): "weights of bytes in files: tests/graph/passes/test_stored_weights.py",
-    ("graph pass changes", "tf32_products"): "by consent, on CUDA: tests/graph/passes/test_tf32_products.py",
     ("pass changes", "swizzle_shared"): "tiles of warpgroups: tests/tir/transform/test_swizzle_shared.py",
     ("pass changes", "reuse_workspaces"): "workspaces of open size: tests/tir/transform/test_reuse_workspaces.py",
     ("storage scope", "warpgroup"): "sums of warpgroups: tests/strategy/test_warpgroups.py",

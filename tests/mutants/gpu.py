@@ -23,6 +23,8 @@ from minitvm.target import Target
 from minitvm.tir.analysis.bindings import reaches_every_point
 from minitvm.tir.nodes import Allocate, PrimFunc
 from minitvm.tir.transform import lower
+from minitvm.topi.blocked import conv2d_nchwc
+from minitvm.topi.winograd import winograd_conv2d_nchwc
 from tests.runtime.grids_along import along
 from tests.runtime.test_cuda_warps import lanes_of
 from tests.tir.transform.test_separate_allocations import blocks_with_scratch
@@ -69,7 +71,7 @@ def joined_in_parts() -> None:
     """The parts of a sum are added up, of a convolution whose pixels are the rows of a matrix."""
     _tiles(9, 17, 64, stages=1, splits=2)
     x, w = te.placeholder((1, 2, 5, 5, 4), name="x"), te.placeholder((4, 2, 3, 3, 4, 4), name="w")
-    func = te.create_prim_func([x, w, topi.conv2d_nchwc(x, w, padding=1)])
+    func = te.create_prim_func([x, w, conv2d_nchwc(x, w, padding=1)])
     (block,) = [block for block in blocks_of(func) if is_reduction(block)]
     product = product_of_matrices(block)
     assert product is not None and (product.m, product.n, product.k, product.count) == (25, 16, 72, 1)
@@ -150,7 +152,7 @@ def rows_are_held_in_registers() -> None:
 def transformed() -> None:
     """Winograd's algorithm is three kernels, which keep the meaning; it is chosen where that pays and is allowed."""
     x, w = te.placeholder((1, 2, 3, 3, 4), name="x"), te.placeholder((1, 4, 4, 2, 4, 2, 4), name="w")
-    func = te.create_prim_func([x, w, topi.winograd_conv2d_nchwc(x, w, tile=2, padding=1)])
+    func = te.create_prim_func([x, w, winograd_conv2d_nchwc(x, w, tile=2, padding=1)])
     target = Target("cuda -model=h100")
     every = [one for one in strategy.candidates(func, target) if one.rule == "winograd" and "row" in one.knobs]
     wanted = {"shared": True, "double": False, "row": "v_p", "threads": 32}
@@ -208,7 +210,7 @@ def axes_are_limited() -> None:
 def chosen_tiles_fit() -> None:
     """The lines of a tile that is turned around are longer; the tile of a convolution is one piece of the sum."""
     x, w = te.placeholder((1, 16, 56, 56, 4), name="x"), te.placeholder((16, 16, 3, 3, 4, 4), name="w")
-    convolution = te.create_prim_func([x, w, topi.conv2d_nchwc(x, w, padding=1)])
+    convolution = te.create_prim_func([x, w, conv2d_nchwc(x, w, padding=1)])
     target = Target("cuda -arch=sm_90")
     for func in (_product(1024, 1024, 1024), convolution):
         made = chosen(func, target)

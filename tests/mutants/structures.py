@@ -43,6 +43,7 @@ from minitvm.tir.nodes import (
 )
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform.place_allocations import STACK_BUFFER_BYTES
+from minitvm.topi.blocked import block_axis, unblock_axis
 
 from .programs import ATTRS, FLOATS, Draw, nest, region
 
@@ -453,9 +454,9 @@ def turned(draw: Draw) -> PrimFunc:
     channels = blocks * block - draw(st.sampled_from([0, 0, 1, 2]))
     if kind == "block":
         a = te.placeholder((1, channels, rows, columns), dtype, name="A")
-        return te.create_prim_func([a, topi.block_axis(a, axis=1, block=block)])
+        return te.create_prim_func([a, block_axis(a, axis=1, block=block)])
     a = te.placeholder((1, blocks, rows, columns, block), dtype, name="A")
-    return te.create_prim_func([a, topi.unblock_axis(a, axis=1, extent=channels)])
+    return te.create_prim_func([a, unblock_axis(a, axis=1, extent=channels)])
 
 
 # ---- tensor expressions ----------------------------------------------------------------------------------------------

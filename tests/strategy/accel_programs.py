@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minitvm import strategy, te, topi
+from minitvm import strategy, te
 from minitvm.accel.isa import Program
 from minitvm.accel.verifier import verify
 from minitvm.codegen.accel import program_of
@@ -19,6 +19,13 @@ from minitvm.reference import tir as interpreter
 from minitvm.strategy.accel import PASSES
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
+from minitvm.topi.elements import (
+    add_elements,
+    conv2d_elements,
+    depthwise_conv2d_elements,
+    max_pool2d_elements,
+    requantize_elements,
+)
 from tests.accel.programs import without_a_token
 from tests.accel.test_verifier import conflicting
 
@@ -46,7 +53,7 @@ def convolution(
     height, width = draw.choice((4, 5, 6)), draw.choice((3, 4, 5))
     image = te.placeholder((1, ins, height, width, c.batch, c.block_in), "int8", name="image")
     filters = te.placeholder((outs, ins, size, size, c.block_out, c.block_in), "int8", name="filters")
-    sums = topi.conv2d_elements(image, filters, stride=stride, padding=padding)
+    sums = conv2d_elements(image, filters, stride=stride, padding=padding)
     others = []
     kind = draw.choice(("none", "none", "none", "full", "spread"))
     if kind == "full":
@@ -62,7 +69,7 @@ def convolution(
 
 def _narrowed(draw: random.Random, sums: te.Tensor) -> te.Tensor:
     least, most = draw.choice(((-128, 127), (0, 127), (-100, 100)))
-    return topi.requantize_elements(sums, shift=draw.choice((0, 3)), least=least, most=most, offset=draw.choice((0, 4)))
+    return requantize_elements(sums, shift=draw.choice((0, 3)), least=least, most=most, offset=draw.choice((0, 4)))
 
 
 def _shifted(sums: te.Tensor, offset: te.Tensor) -> te.Tensor:
@@ -81,14 +88,14 @@ def in_registers(draw: random.Random, target: Target = SMALL) -> PrimFunc:
     kind = draw.choice(("sum", "pool", "depthwise"))
     if kind == "pool":
         size = draw.choice((2, 3))
-        return te.create_prim_func([image, topi.max_pool2d_elements(image, size=size, stride=stride, padding=size - 2)])
+        return te.create_prim_func([image, max_pool2d_elements(image, size=size, stride=stride, padding=size - 2)])
     if kind == "sum":
         other = te.placeholder(shape, "int8", name="other")
-        sums = topi.add_elements(image, other, left_a=draw.choice((0, 2)))
+        sums = add_elements(image, other, left_a=draw.choice((0, 2)))
     else:
         size = draw.choice((2, 3))
         other = te.placeholder((1, blocks, size, size, c.batch, c.block_out), "int8", name="other")
-        sums = topi.depthwise_conv2d_elements(image, other, stride=stride, padding=draw.choice((0, 1)))
+        sums = depthwise_conv2d_elements(image, other, stride=stride, padding=draw.choice((0, 1)))
         if draw.random() < 0.5:
             offset = te.placeholder((1, blocks, 1, 1, c.batch, c.block_out), "int32", name="offset")
             return te.create_prim_func([image, other, offset, _narrowed(draw, _shifted(sums, offset))])

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from minitvm import strategy, te, topi
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
+from minitvm.topi.blocked import conv2d_nchwc, dense_packed, depthwise_conv2d_nchwc, unblock_axis
+from minitvm.topi.window_rows import avg_pool_rows, depthwise_conv2d_rows, max_pool_rows
+from minitvm.topi.winograd import winograd_conv2d_nchwc
 
 from .tensor_core_programs import product
 
@@ -64,7 +67,7 @@ def _attention(draw: Draw) -> PrimFunc:
     q = te.placeholder((heads, rows, depth), name="q")
     k = te.placeholder((heads, math.ceil(keys / panel), depth, panel), name="k")
     v, m = te.placeholder((heads, keys, width), name="v"), te.placeholder((rows, keys), name="m")
-    scores = topi.dense_packed(q, k, units=keys)
+    scores = dense_packed(q, k, units=keys)
     scores = topi.add(scores, m) if draw(st.booleans()) else topi.multiply(scores, te.const(0.5, "float32"))
     result = topi.matmul(topi.softmax(scores), v)
     return te.create_prim_func([q, k, v, m, result])
@@ -81,10 +84,10 @@ def _conv(draw: Draw) -> PrimFunc:
         x = te.placeholder((1, groups * int(x.shape[1]), *side, LANES), name="x")
         w = te.placeholder((groups * int(w.shape[0]), *w.shape[1:]), name="w")
         many = {"groups": groups}
-    y = topi.conv2d_nchwc(x, w, padding=_size(draw, 0, 1), strides=_size(draw, 1, 2), **many)
+    y = conv2d_nchwc(x, w, padding=_size(draw, 0, 1), strides=_size(draw, 1, 2), **many)
     if draw(st.booleans()):
         return _with_epilogue(draw, [x, w], y)
-    plain = topi.unblock_axis(y, axis=1, extent=w.shape[0].value * LANES)
+    plain = unblock_axis(y, axis=1, extent=w.shape[0].value * LANES)
     return te.create_prim_func([x, w, plain])
 
 
@@ -95,7 +98,7 @@ def _winograd(draw: Draw) -> PrimFunc:
     x = te.placeholder((1, inner, *sides, LANES), name="x")
     w = te.placeholder((outer // panel, tile + 2, tile + 2, inner, LANES, panel, LANES), name="w")
     dilation = _size(draw, 1, 2)
-    made = topi.winograd_conv2d_nchwc(x, w, tile=tile, padding=dilation, dilation=dilation)
+    made = winograd_conv2d_nchwc(x, w, tile=tile, padding=dilation, dilation=dilation)
     return te.create_prim_func([x, w, made])
 
 
@@ -103,7 +106,7 @@ def _depthwise(draw: Draw) -> PrimFunc:
     image = (_size(draw, 3, 6), _size(draw, 3, 6))
     x = te.placeholder((_perhaps_open(draw, "n", 1), _size(draw, 1, 3), *image, LANES), name="x")
     w = te.placeholder((x.shape[1], 3, 3, LANES), name="w")
-    y = topi.depthwise_conv2d_nchwc(x, w, padding=1, strides=_size(draw, 1, 2))
+    y = depthwise_conv2d_nchwc(x, w, padding=1, strides=_size(draw, 1, 2))
     return _with_epilogue(draw, [x, w], y)
 
 
@@ -117,9 +120,9 @@ def _window_rows(draw: Draw) -> PrimFunc:
     attrs = {"lanes": LANES, "tile": draw(st.sampled_from([1, 3, 4])), "strides": stride, "padding": 1}
     if op == "depthwise":
         w = te.placeholder((x.shape[1], 1, 3, 3), name="w")
-        return _with_epilogue(draw, [x, w], topi.depthwise_conv2d_rows(x, w, **attrs))
+        return _with_epilogue(draw, [x, w], depthwise_conv2d_rows(x, w, **attrs))
     size = {"pool_size": draw(st.integers(2, 3)), "ceil_mode": draw(st.booleans())}
-    return _with_epilogue(draw, [x], {"max": topi.max_pool_rows, "avg": topi.avg_pool_rows}[op](x, **size, **attrs))
+    return _with_epilogue(draw, [x], {"max": max_pool_rows, "avg": avg_pool_rows}[op](x, **size, **attrs))
 
 
 def _dense(draw: Draw) -> PrimFunc:
@@ -128,7 +131,7 @@ def _dense(draw: Draw) -> PrimFunc:
     x = te.placeholder((*leading, _size(draw, 1, 9)), name="x")
     w = te.placeholder((_size(draw, 1, 9), x.shape[-1], LANES), name="w")
     cut = draw(st.integers(0, LANES - 1))
-    return _with_epilogue(draw, [x, w], topi.dense_packed(x, w, units=int(w.shape[0]) * LANES - cut))
+    return _with_epilogue(draw, [x, w], dense_packed(x, w, units=int(w.shape[0]) * LANES - cut))
 
 
 def _matmul(draw: Draw) -> PrimFunc:
@@ -182,11 +185,11 @@ def _blocked_phases(draw: Draw) -> PrimFunc:
     x = te.placeholder((1, inner, *image, LANES), name="x")
     w = te.placeholder((outer, inner, 1, 1, LANES, LANES), name="w")
     size = [n * s for n, s in zip(image, strides)]
-    whole = topi.interleave(topi.conv2d_nchwc(x, w), strides=(*strides, 1), size=(*size, LANES))
+    whole = topi.interleave(conv2d_nchwc(x, w), strides=(*strides, 1), size=(*size, LANES))
     if draw(st.booleans()):
         return _with_epilogue(draw, [x, w], whole)
     channels = outer // math.prod(strides) * LANES
-    return te.create_prim_func([x, w, topi.unblock_axis(whole, axis=1, extent=channels)])
+    return te.create_prim_func([x, w, unblock_axis(whole, axis=1, extent=channels)])
 
 
 def contractions(draw: Draw) -> PrimFunc:

@@ -20,6 +20,7 @@ from minitvm.target import Target
 from minitvm.tir.async_copies import is_wait
 from minitvm.tir.tensor_intrin.tensor_cores import STORE_SHARED
 from minitvm.tir.transform.insert_barriers import BARRIER
+from minitvm.topi.blocked import conv2d_nchwc
 
 TARGET = "cuda -arch=sm_80"
 KNOBS = {"rows": 32, "columns": 16, "depth": 16, "warp_rows": 1, "warp_columns": 1, "stages": 2}
@@ -54,7 +55,7 @@ def convolution(channels: int, image: int, out: int, kernel: int, *, batch: int 
     if block:
         x = te.placeholder((batch, channels // block, image, image, block), dtype, name="x")
         w = te.placeholder((out // block, channels // block, kernel, kernel, block, block), dtype, name="w")
-        return te.create_prim_func([x, w, topi.relu(topi.conv2d_nchwc(x, w, **options))])
+        return te.create_prim_func([x, w, topi.relu(conv2d_nchwc(x, w, **options))])
     x = te.placeholder((batch, channels, image, image), dtype, name="x")
     w = te.placeholder((out, channels, kernel, kernel), dtype, name="w")
     return te.create_prim_func([x, w, topi.cast(topi.relu(topi.conv2d(x, w, **options)), dtype=dtype)])

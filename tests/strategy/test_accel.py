@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from minitvm import strategy, te, topi
+from minitvm import strategy, te
 from minitvm.accel.layers import RESNET18, TIMES, Conv2d, conv2d
 from minitvm.accel.timing import simulate
 from minitvm.accel.verifier import verify
@@ -16,6 +16,7 @@ from minitvm.lowering import place
 from minitvm.reference import accel
 from minitvm.strategy.accel.convolution import convolution_of
 from minitvm.target import Target
+from minitvm.topi.elements import add_elements, conv2d_elements, requantize_elements
 from tests.accel.programs import without_a_token
 
 from .accel_programs import (
@@ -117,7 +118,7 @@ def test_what_a_function_consists_of() -> None:
 def _sums(behind) -> te.Tensor:
     x = te.placeholder((1, 1, 4, 4, 1, 4), "int8", name="x")
     w = te.placeholder((1, 1, 1, 1, 4, 4), "int8", name="w")
-    return te.create_prim_func([x, w, behind(topi.conv2d_elements(x, w))])
+    return te.create_prim_func([x, w, behind(conv2d_elements(x, w))])
 
 
 @pytest.mark.parametrize(
@@ -148,8 +149,8 @@ def test_functions_that_are_no_convolution_of_the_machine(behind) -> None:
 def test_constants_that_no_instruction_holds(options, words: str) -> None:
     """Of a convolution and in registers; what is refused has no schedule, and what is not has one."""
     x = te.placeholder((1, 1, 4, 4, 1, 4), "int8", name="x")
-    alone = topi.requantize_elements(topi.add_elements(x, x), **{"shift": 3, **options})
-    behind = _sums(lambda s: topi.requantize_elements(s, **{"shift": 3, **options}))
+    alone = requantize_elements(add_elements(x, x), **{"shift": 3, **options})
+    behind = _sums(lambda s: requantize_elements(s, **{"shift": 3, **options}))
     for func in (te.create_prim_func([x, alone]), behind):
         why = place(func, SMALL).refusal
         assert why.startswith(words) and bool(why) == bool(words)
@@ -172,8 +173,8 @@ def test_a_row_that_does_not_fit_is_divided(width: int, stride: int, columns: in
     """30 columns of a result need 3 x 32 elements of the image, of 128; of 61 columns the last tile has 30."""
     image = te.placeholder((1, 1, 2, width, 1, 4), "int8", name="image")
     filters = te.placeholder((2, 1, 3, 3, 4, 4), "int8", name="filters")
-    sums = topi.conv2d_elements(image, filters, stride=stride, padding=1)
-    func = te.create_prim_func([image, filters, topi.requantize_elements(sums, shift=3)])
+    sums = conv2d_elements(image, filters, stride=stride, padding=1)
+    func = te.create_prim_func([image, filters, requantize_elements(sums, shift=3)])
     target = Target(f"{SMALL} -input_buffer=512")
     candidates = strategy.candidates(func, target)
     assert {one.knobs["columns"] for one in candidates} == {columns}

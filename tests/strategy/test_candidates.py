@@ -22,6 +22,7 @@ from minitvm.strategy.text import lines
 from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import PrimFunc
+from minitvm.topi.blocked import conv2d_nchwc, unblock_axis
 
 from .families import FAMILIES, TARGET, Family
 
@@ -122,7 +123,7 @@ def test_wrong_knobs_are_refused(knobs: dict[str, Any], text: str) -> None:
 
 def test_knobs_that_are_not_legal_are_an_error_and_no_other_rule_is_tried() -> None:
     x, w = te.placeholder((1, 1, 3, 3, 4), name="x"), te.placeholder((2, 1, 1, 1, 4, 4), name="w")
-    plain = topi.unblock_axis(topi.conv2d_nchwc(x, w, padding=(0, 0, 0, 1)), axis=1, extent=8)
+    plain = unblock_axis(conv2d_nchwc(x, w, padding=(0, 0, 0, 1)), axis=1, extent=8)
     func = te.create_prim_func([x, w, plain])
     with pytest.raises(ScheduleError, match="no candidate with in_cache=True, rows=2 is legal: conv2d_nchwc: 2 rows"):
         strategy.schedule(func, CPU, {"in_cache": True, "rows": 2})

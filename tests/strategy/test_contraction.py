@@ -18,6 +18,7 @@ from minitvm.strategy.roles import Roles, roles
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.transform import lower
+from minitvm.topi.blocked import dense_packed
 from tests.fewer import examples
 
 from .families import TARGET
@@ -86,7 +87,7 @@ def test_of_open_rows_the_inner_are_tiled() -> None:
 
 def test_packed_columns_are_contiguous_in_their_panels() -> None:
     a, w = te.placeholder((4, 5), name="a"), te.placeholder((3, 5, 8), name="w")
-    (way,) = roles(reduction(te.create_prim_func([a, w, topi.dense_packed(a, w, units=20)])))
+    (way,) = roles(reduction(te.create_prim_func([a, w, dense_packed(a, w, units=20)])))
     assert way.panel == 8 and way.contiguous
     x = te.placeholder((16, 5), name="x")
     (turned,) = roles(reduction(te.create_prim_func([a, x, topi.dense(a, x)])))

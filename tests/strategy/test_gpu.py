@@ -22,6 +22,7 @@ from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import Allocate, PrimFunc
 from minitvm.tir.transform import lower
+from minitvm.topi.blocked import conv2d_nchwc, depthwise_conv2d_nchwc
 
 from .families import _depthwise, _plain_conv, _pool
 
@@ -38,7 +39,7 @@ def matmul(m: int, n: int, k: int, batch: tuple[int, ...] = (), **turned: bool) 
 def convolution(channels: int, image: int, out: int, kernel: int, lanes: int = 4) -> PrimFunc:
     x = te.placeholder((1, channels // lanes, image, image, lanes), name="x")
     w = te.placeholder((out // lanes, channels // lanes, kernel, kernel, lanes, lanes), name="w")
-    return te.create_prim_func([x, w, topi.conv2d_nchwc(x, w, padding=kernel // 2)])
+    return te.create_prim_func([x, w, conv2d_nchwc(x, w, padding=kernel // 2)])
 
 
 def knobs_of(func: PrimFunc, target: str) -> dict[str, Any]:
@@ -269,7 +270,7 @@ def pooled() -> PrimFunc:
 def depthwise(blocked: bool = True) -> PrimFunc:
     if blocked:
         x, w = te.placeholder((1, 2, 6, 6, 4), name="x"), te.placeholder((2, 3, 3, 4), name="w")
-        return te.create_prim_func([x, w, topi.relu(topi.depthwise_conv2d_nchwc(x, w, padding=1))])
+        return te.create_prim_func([x, w, topi.relu(depthwise_conv2d_nchwc(x, w, padding=1))])
     x, w = te.placeholder((1, 3, 6, 8), name="x"), te.placeholder((3, 1, 3, 3), name="w")
     return te.create_prim_func([x, w, topi.relu(topi.conv2d(x, w, padding=1, groups=3))])
 

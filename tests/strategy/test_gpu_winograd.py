@@ -18,6 +18,8 @@ from minitvm.strategy.gpu import algorithms
 from minitvm.strategy.gpu.algorithms import convolution_algorithms
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
+from minitvm.topi.blocked import unblock_axis
+from minitvm.topi.winograd import winograd_conv2d_nchwc
 
 H100 = Target("cuda -model=h100")
 
@@ -26,8 +28,8 @@ def layer(channels: int, image: int, out: int, tile: int) -> PrimFunc:
     """With a relu, and the result plain."""
     x = te.placeholder((1, channels // 4, image, image, 4), name="x")
     w = te.placeholder((1, tile + 2, tile + 2, channels // 4, 4, out // 4, 4), name="w")
-    result = topi.relu(topi.winograd_conv2d_nchwc(x, w, tile=tile, padding=1))
-    return te.create_prim_func([x, w, topi.unblock_axis(result, axis=1, extent=out)])
+    result = topi.relu(winograd_conv2d_nchwc(x, w, tile=tile, padding=1))
+    return te.create_prim_func([x, w, unblock_axis(result, axis=1, extent=out)])
 
 
 def candidate(func: PrimFunc, **knobs: object) -> Candidate:

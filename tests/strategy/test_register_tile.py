@@ -12,6 +12,8 @@ from minitvm.strategy.blocks import largest_divisor
 from minitvm.strategy.cpu.conv2d import DirectConvolution, conv_tile, conv_tiles
 from minitvm.strategy.cpu.tiling import cpu_of
 from minitvm.target import CPU, Target
+from minitvm.topi.blocked import conv2d_nchwc, dense_packed, depthwise_conv2d_nchwc
+from minitvm.topi.window_rows import depthwise_conv2d_rows
 
 WIDTHS = [128, 256, 512]
 
@@ -26,10 +28,10 @@ def convolution(lanes, *, image, blocks, kernel, depthwise=False, epilogue=True,
     bias = te.placeholder((1, outer, 1, 1, lanes), name="bias")
     if depthwise:
         w = te.placeholder((inner, *kernel, lanes), name="w")
-        y = topi.depthwise_conv2d_nchwc(x, w, **attrs)
+        y = depthwise_conv2d_nchwc(x, w, **attrs)
     else:
         w = te.placeholder((outer, inner, *kernel, lanes, lanes), name="w")
-        y = topi.conv2d_nchwc(x, w, **attrs)
+        y = conv2d_nchwc(x, w, **attrs)
     if not epilogue:
         return te.create_prim_func([x, w, y])
     residual = te.placeholder(tuple(y.shape), name="residual")
@@ -39,7 +41,7 @@ def convolution(lanes, *, image, blocks, kernel, depthwise=False, epilogue=True,
 def rows(lanes, *, image, blocks, kernel, epilogue=True, **attrs):
     channels, _ = blocks
     x, w = te.placeholder((1, channels, *image), name="x"), te.placeholder((channels, 1, *kernel), name="w")
-    y = topi.depthwise_conv2d_rows(x, w, lanes=lanes, **attrs)
+    y = depthwise_conv2d_rows(x, w, lanes=lanes, **attrs)
     if not epilogue:
         return te.create_prim_func([x, w, y])
     bias, residual = te.placeholder((1, channels, 1, 1), name="bias"), te.placeholder(tuple(y.shape), name="residual")
@@ -118,7 +120,7 @@ def test_rows_are_computed_in_registers_from_whole_vectors(strides):
 def test_dense(rng, rows, depth, blocks):
     machine = target(256)
     x, w = te.placeholder((rows, depth), name="x"), te.placeholder((blocks, depth, 8), name="w")
-    func = te.create_prim_func([x, w, topi.dense_packed(x, w)])
+    func = te.create_prim_func([x, w, dense_packed(x, w)])
     same_meaning(func, scheduled(func, machine, "contraction").func, rng)
 
 
@@ -172,7 +174,7 @@ def test_largest_divisor():
 def test_a_residual_is_widened_where_it_is_added(rng):
     """No float32 copy of it is stored."""
     x, w = te.placeholder((1, 2, 6, 7, 16), name="x"), te.placeholder((2, 2, 1, 1, 16, 16), name="w")
-    y = topi.conv2d_nchwc(x, w)
+    y = conv2d_nchwc(x, w)
     bytes_ = te.placeholder(tuple(y.shape), "uint8", name="residual")
     step = te.placeholder((), name="step")
     widened = te.compute(bytes_.shape, lambda *i: bytes_[i].astype("float32") * step[()], name="widened")

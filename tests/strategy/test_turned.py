@@ -13,6 +13,7 @@ from minitvm.reference import check
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.transform.pipeline import lower
+from minitvm.topi.blocked import block_axis, conv2d_nchwc, unblock_axis
 
 
 def transposed(shape: tuple[Any, ...], axes: tuple[int, ...], dtype: str = "float32") -> PrimFunc:
@@ -22,12 +23,12 @@ def transposed(shape: tuple[Any, ...], axes: tuple[int, ...], dtype: str = "floa
 
 def blocked(shape: tuple[Any, ...], block: int) -> PrimFunc:
     a = te.placeholder(shape, name="A")
-    return te.create_prim_func([a, topi.block_axis(a, axis=1, block=block)])
+    return te.create_prim_func([a, block_axis(a, axis=1, block=block)])
 
 
 def unblocked(shape: tuple[Any, ...], extent: int = 0) -> PrimFunc:
     a = te.placeholder(shape, name="A")
-    return te.create_prim_func([a, topi.unblock_axis(a, axis=1, extent=extent or shape[1] * shape[-1])])
+    return te.create_prim_func([a, unblock_axis(a, axis=1, extent=extent or shape[1] * shape[-1])])
 
 
 CASES: dict[str, tuple[PrimFunc, bool]] = {
@@ -111,8 +112,8 @@ def convolution(image: int, channels: int, last: int, stride: int = 1, lanes: in
     x = te.placeholder((1, 1, image, image, lanes), name="x")
     w = te.placeholder((channels // lanes, 1, 3, 3, lanes, lanes), name="w")
     bias = te.placeholder((1, channels // lanes, 1, 1, lanes), name="bias")
-    y = topi.relu(topi.add(topi.conv2d_nchwc(x, w, padding=1, strides=stride), bias))
-    return te.create_prim_func([x, w, bias, topi.unblock_axis(y, axis=1, extent=last)])
+    y = topi.relu(topi.add(conv2d_nchwc(x, w, padding=1, strides=stride), bias))
+    return te.create_prim_func([x, w, bias, unblock_axis(y, axis=1, extent=last)])
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from minitvm.strategy.cpu.conv2d import registers_of
 from minitvm.strategy.cpu.tiling import cpu_of
 from minitvm.strategy.cpu.winograd_plan import WinogradShape, winograd_plans
 from minitvm.target import Target
-from minitvm.topi.winograd import transformed_weights
+from minitvm.topi.winograd import transformed_weights, winograd_conv2d_nchwc
 
 ZEN5 = "cpu -vector_bits=512 -vector_registers=32 -l2=1048576:16:64:1 -l3=33554432:16:64:2"
 
@@ -114,7 +114,7 @@ def test_rectangles_that_stick_out_of_the_image_compute_the_convolution(
 ) -> None:
     sides = [te.size_var(name) if n is None else n for name, n in zip("hw", image, strict=True)]
     x, w = te.placeholder((1, 1, *sides, 4), name="x"), te.placeholder((2, 4, 4, 1, 4, 1, 4), name="w")
-    y = topi.winograd_conv2d_nchwc(x, w, tile=2, padding=1, dilation=dilation)
+    y = winograd_conv2d_nchwc(x, w, tile=2, padding=1, dilation=dilation)
     func = te.create_prim_func([x, w, topi.relu(y)])
     scheduled = strategy.schedule(func, Target("cpu -vector_bits=128 -vector_registers=16"), knobs).func
     kernels = minitvm.lower(scheduled, stop_at="kernel")["main"]
@@ -141,7 +141,7 @@ def kept_meaning(case: tuple[int, ...], tile: int, panel: int, target: Target) -
     split = transformed_weights(weight, tile).reshape(t, t, outer // panel, panel, lanes, inner, lanes)
     packed = np.ascontiguousarray(split.transpose(2, 0, 1, 5, 6, 3, 4))
     args: list[Any] = [te.placeholder(data.shape, name="data"), te.placeholder(packed.shape, name="weight")]
-    made = topi.winograd_conv2d_nchwc(*args, tile=tile, padding=1)
+    made = winograd_conv2d_nchwc(*args, tile=tile, padding=1)
     chosen = strategy.chosen(te.create_prim_func([*args, made]), target)
     assert chosen.rule == "winograd_conv2d_nchwc"
     found = np.full((batch, outer, height, width, lanes), np.nan, np.float32)
@@ -174,7 +174,7 @@ def test_every_kind_of_plan_computes_the_convolution(
 def test_the_last_rows_of_tiles_share_the_stack_of_the_others() -> None:
     """They are a branch of their own, whose buffers would not fit beside those of the other one."""
     args = [te.placeholder((1, 4, 54, 222, 16), name="data"), te.placeholder((2, 6, 6, 4, 16, 2, 16), name="weight")]
-    func = te.create_prim_func([*args, topi.winograd_conv2d_nchwc(*args, tile=4, padding=1)])
+    func = te.create_prim_func([*args, winograd_conv2d_nchwc(*args, tile=4, padding=1)])
     chosen = strategy.chosen(func, Target(ZEN5))
     knobs = chosen.choice.weighed[0].knobs
     assert chosen.rule == "winograd_conv2d_nchwc" and (knobs["rows"], knobs["apart"]) == (1, False)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import minitvm
-from minitvm import strategy, te, topi
+from minitvm import strategy, te
 from minitvm.errors import InputError
 from minitvm.reference import te as interpreter
 from minitvm.strategy.algorithms import Convolution, algorithm_name, algorithm_text
 from minitvm.strategy.cpu.algorithms import convolution_algorithms
 from minitvm.target import Target
-from minitvm.topi.winograd import TILES, transformed_weights, winograd_error_growth
+from minitvm.topi.winograd import TILES, transformed_weights, winograd_conv2d_nchwc, winograd_error_growth
 
 # batch, in blocks, height, width, block of input, out blocks, block of output, padding, out blocks of a panel
 CASES = [
@@ -59,7 +59,7 @@ def tensors(case: tuple[Any, ...], tile: int) -> list[Any]:
     data = te.placeholder((n, in_blocks, height, width, block), name="data")
     t, panels = tile + 2, out_blocks // panel
     weight = te.placeholder((panels, t, t, in_blocks, block, panel, out_block), name="weight")
-    return [data, weight, topi.winograd_conv2d_nchwc(data, weight, tile=tile, padding=padding)]
+    return [data, weight, winograd_conv2d_nchwc(data, weight, tile=tile, padding=padding)]
 
 
 def blocked(image: np.ndarray, block: int) -> np.ndarray:
@@ -91,7 +91,7 @@ def test_of_open_and_dilated_images_as_well(
     rng = np.random.default_rng(0)
     sides = [te.size_var(name) if n is None else n for name, n in zip("hw", image, strict=True)]
     d, w = te.placeholder((2, 1, *sides, 4), name="d"), te.placeholder((1, tile + 2, tile + 2, 1, 4, 1, 4), name="w")
-    y = topi.winograd_conv2d_nchwc(d, w, tile=tile, padding=(1, 2), dilation=dilation)
+    y = winograd_conv2d_nchwc(d, w, tile=tile, padding=(1, 2), dilation=dilation)
     weight = 4.0 * rng.integers(-3, 4, (4, 4, 3, 3))
     holes = np.zeros((4, 4, *(2 * k + 1 for k in dilation)))
     holes[:, :, :: dilation[0], :: dilation[1]] = weight
@@ -142,9 +142,9 @@ def test_the_error_bound_holds(tile: int) -> None:
 def test_what_does_not_fit_is_refused() -> None:
     data, weight = te.placeholder((1, 1, 6, 6, 4), name="d"), te.placeholder((1, 4, 4, 1, 4, 1, 4), name="w")
     with pytest.raises(InputError, match="wanted a tile of 2 or 4, found 3"):
-        topi.winograd_conv2d_nchwc(data, weight, tile=3)
+        winograd_conv2d_nchwc(data, weight, tile=3)
     with pytest.raises(InputError, match="do not fit a tile of 4"):
-        topi.winograd_conv2d_nchwc(data, weight, tile=4)
+        winograd_conv2d_nchwc(data, weight, tile=4)
 
 
 def chosen(image: int, inner: int, outer: int, accuracy: str = "fast", stride: int = 1, kernel: int = 3) -> str:

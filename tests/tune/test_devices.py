@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import minitvm
-from minitvm import te, topi
+from minitvm import te
 from minitvm.backend import registered
 from minitvm.errors import TargetError
 from minitvm.link import link_function
@@ -27,6 +27,7 @@ from minitvm.runtime.device import clock
 from minitvm.strategy import candidate_of, scheduled
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
+from minitvm.topi.elements import conv2d_elements, requantize_elements
 from minitvm.tune import runner as program
 from minitvm.tune import tune, tune_func
 from minitvm.tune.measure import Asked as Measurement
@@ -135,8 +136,8 @@ def test_a_simulated_machine_counts_its_cycles() -> None:
 
     image = te.placeholder((1, 1, 2, 5, 2, 4), "int8", name="image")
     filters = te.placeholder((1, 1, 3, 3, 4, 4), "int8", name="filters")
-    sums = topi.conv2d_elements(image, filters, padding=1)
-    func = te.create_prim_func([image, filters, topi.requantize_elements(sums, shift=3)])
+    sums = conv2d_elements(image, filters, padding=1)
+    func = te.create_prim_func([image, filters, requantize_elements(sums, shift=3)])
     function = Function(linked(func, SMALL))
     shapes = [[int(n) for n in buffer.shape] for buffer in func.params]
     counted = function.clock([[function.to_device(np.zeros(shape, np.int8)) for shape in shapes]])

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import topi
+from ...topi import blocked, window_rows, winograd
+from ...topi import words as word_views
 from ..registry import REQUIRED, Pattern, register
 
 
@@ -34,19 +35,19 @@ def _pack(w: Any, in_block: int, out_block: int) -> Any:
 @register("layout.block_axis", pattern=Pattern.INJECTIVE, fold=_block)
 def block_axis(x: Any, *, axis: int = REQUIRED, block: int = REQUIRED) -> Any:  # type: ignore[assignment]
     """Split `axis` into blocks of `block`, the place within a block last; zeros fill an incomplete block."""
-    return topi.block_axis(x, axis=axis, block=block)
+    return blocked.block_axis(x, axis=axis, block=block)
 
 
 @register("layout.unblock_axis", pattern=Pattern.INJECTIVE, fold=_unblock)
 def unblock_axis(x: Any, *, axis: int = REQUIRED, extent: int = REQUIRED) -> Any:  # type: ignore[assignment]
     """The inverse of `layout.block_axis`, cut to `extent`."""
-    return topi.unblock_axis(x, axis=axis, extent=extent)
+    return blocked.unblock_axis(x, axis=axis, extent=extent)
 
 
 @register("layout.pack_weights", pattern=Pattern.INJECTIVE, fold=_pack)
 def pack_weights(w: Any, *, in_block: int = REQUIRED, out_block: int = REQUIRED) -> Any:  # type: ignore[assignment]
     """Weights [O, I, k..] as [O/out, I/in, k.., in, out]."""
-    return topi.pack_weights(w, in_block=in_block, out_block=out_block)
+    return blocked.pack_weights(w, in_block=in_block, out_block=out_block)
 
 
 _ABSORBED = ("layout.unblock_axis", "nn.interleave")
@@ -61,7 +62,7 @@ def conv2d_nchwc(
 
     Each of the `groups` has whole blocks.
     """
-    return topi.conv2d_nchwc(
+    return blocked.conv2d_nchwc(
         data, weight, strides=strides, padding=padding, dilation=dilation, out_dtype=out_dtype, algorithm=algorithm,
         channels=channels, groups=groups,
     )  # fmt: skip
@@ -76,7 +77,7 @@ def conv3d_nchwc(
 
     Each of the `groups` has whole blocks.
     """
-    return topi.conv3d_nchwc(
+    return blocked.conv3d_nchwc(
         data, weight, strides=strides, padding=padding, dilation=dilation, out_dtype=out_dtype, algorithm=algorithm,
         channels=channels, groups=groups,
     )  # fmt: skip
@@ -94,7 +95,7 @@ def winograd_conv2d_nchwc(
     channels: int = 0,
 ) -> Any:
     """3x3 convolution of stride 1 on NCHW[x]c data and weights that are transformed for F(tile x tile, 3x3)."""
-    return topi.winograd_conv2d_nchwc(
+    return winograd.winograd_conv2d_nchwc(
         data, weight, tile=tile, padding=padding, dilation=dilation, algorithm=algorithm, channels=channels
     )
 
@@ -104,7 +105,7 @@ def depthwise_conv2d_nchwc(
     data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1), out_dtype: str = ""
 ) -> Any:
     """Depthwise convolution on NCHW[x]c data."""
-    return topi.depthwise_conv2d_nchwc(
+    return blocked.depthwise_conv2d_nchwc(
         data, weight, strides=strides, padding=padding, dilation=dilation, out_dtype=out_dtype
     )
 
@@ -116,7 +117,7 @@ def depthwise_conv2d_rows(
     tile: int = 1,
 ) -> Any:  # fmt: skip
     """Depthwise convolution on plain NCHW data, rows as vectors of `lanes`, computed `tile` rows at a time."""
-    return topi.depthwise_conv2d_rows(
+    return window_rows.depthwise_conv2d_rows(
         data, weight, strides=strides, padding=padding, dilation=dilation, lanes=lanes, tile=tile
     )
 
@@ -129,7 +130,7 @@ def max_pool_rows(
     tile: int = 1,
 ) -> Any:  # fmt: skip
     """The largest element of windows of plain data, rows as vectors of `lanes`, computed `tile` rows at a time."""
-    return topi.max_pool_rows(
+    return window_rows.max_pool_rows(
         data, pool_size=pool_size, strides=strides, padding=padding, dilation=dilation, ceil_mode=ceil_mode,
         lanes=lanes, tile=tile,
     )  # fmt: skip
@@ -143,7 +144,7 @@ def avg_pool_rows(
     tile: int = 1,
 ) -> Any:  # fmt: skip
     """The mean of windows of plain data, rows as vectors of `lanes`, computed `tile` rows at a time."""
-    return topi.avg_pool_rows(
+    return window_rows.avg_pool_rows(
         data, pool_size=pool_size, strides=strides, padding=padding, dilation=dilation, ceil_mode=ceil_mode,
         count_include_pad=count_include_pad, lanes=lanes, tile=tile,
     )  # fmt: skip
@@ -152,7 +153,7 @@ def avg_pool_rows(
 @register("nn.contrib_dense_packed", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def dense_packed(data: Any, weight: Any, *, units: int = 0, out_dtype: str = "") -> Any:
     """[.., K] times weights packed as [N/x, K, x], or so for each matrix; only the first `units` columns (0: all)."""
-    return topi.dense_packed(data, weight, units=units, out_dtype=out_dtype)
+    return blocked.dense_packed(data, weight, units=units, out_dtype=out_dtype)
 
 
 def _words(x: Any) -> Any:
@@ -162,4 +163,4 @@ def _words(x: Any) -> Any:
 @register("layout.words", pattern=Pattern.OPAQUE, fold=_words, view=True)
 def words(x: Any) -> Any:
     """Four neighbouring bytes, or two bfloat16, along the last axis as one int32: the same memory, the first lowest."""
-    return topi.words(x)
+    return word_views.words(x)

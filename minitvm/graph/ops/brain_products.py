@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ... import topi
+from ...topi import brain_products
 from ..registry import Pattern, register
 
 
@@ -15,7 +15,7 @@ def conv2d_nchwc(
     algorithm: Sequence[Any] = (),
 ) -> Any:  # fmt: skip
     """Convolution on words of NCHW[x]c channels and packed words of weights, in float32."""
-    return topi.brain_conv2d_nchwc(
+    return brain_products.brain_conv2d_nchwc(
         data, weight, strides=strides, padding=padding, dilation=dilation, algorithm=algorithm
     )
 
@@ -23,10 +23,10 @@ def conv2d_nchwc(
 @register("nn.contrib_dense_packed_words", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def dense_packed(data: Any, weight: Any, *, units: int = 0) -> Any:
     """Words [.., K/2] times packed words [N/x, K/2, x], in float32, only the first `units` columns (0: all)."""
-    return topi.brain_dense_packed(data, weight, units=units)
+    return brain_products.brain_dense_packed(data, weight, units=units)
 
 
 @register("nn.contrib_matmul_words", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def matmul(a: Any, b: Any) -> Any:
     """Words [.., m, k/2] times the transpose of words [.., n, k/2], in float32; the leading axes broadcast."""
-    return topi.brain_matmul(a, b)
+    return brain_products.brain_matmul(a, b)

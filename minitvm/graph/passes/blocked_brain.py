@@ -13,25 +13,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...target import Target
 from ..nodes import OpNode
 from . import blocked_words as words
 
 if TYPE_CHECKING:
     from .blocked_layout import Blocking
 
-FEATURE = "avx512_bf16"
 _ROWS = 16  # from so many rows on, a matrix may be turned for them
-
-
-def multiplies_pairs(target: Target, accuracy: str) -> bool:
-    """Whether products of bfloat16 are to be ones of pairs: the target has the instruction, which may flush."""
-    return FEATURE in getattr(target.description, "features", ()) and accuracy != "strict"
 
 
 def is_product_of_pairs(blocking: Blocking, item: OpNode) -> bool:
     """Whether an operator is a product of two bfloat16 with float32 sums that is to be one of pairs."""
-    if not multiplies_pairs(blocking.target, blocking.accuracy) or len(item.inputs) != 2:
+    if not blocking.target.multiplies_pairs or blocking.accuracy == "strict" or len(item.inputs) != 2:
         return False
     return [v.dtype for v in item.inputs] == ["bfloat16"] * 2 and item.output.dtype == "float32"
 

@@ -22,7 +22,6 @@ from ...expr import DType
 from ...target import Target
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
-from .blocked_brain import multiplies_pairs
 from .rebuild import with_replaced
 
 _HALVES = ("float16", "bfloat16")
@@ -92,7 +91,7 @@ def _reads_halves(item: OpNode, half: DType, direct: Collection[str]) -> bool:
 
 def _multiplies(target: Target, accuracy: str, half: str) -> bool:
     """Whether the machine multiplies two elements of a 16-bit dtype, or matrices of them, without widening them."""
-    return target.multiplies_matrices(half) or (half == "bfloat16" and multiplies_pairs(target, accuracy))
+    return target.multiplies_matrices(half) or (half == "bfloat16" and target.multiplies_pairs and accuracy != "strict")
 
 
 def _narrow(

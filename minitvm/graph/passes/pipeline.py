@@ -1,4 +1,7 @@
-"""All graph passes in order: whoever reads this list has read the graph compiler."""
+"""All graph passes in order: whoever reads this list has read the graph compiler.
+
+Machines add those for the numbers of their products, and for their layouts.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,6 @@ from .split_einsum import split_einsum
 from .split_pool import split_pool
 from .split_resize import split_resize
 from .stored_weights import stored_weights
-from .tf32_products import tf32_products
 
 Pass = tuple[str, Callable[[Graph], Graph]]
 Callback = Callable[[str, Any, Any], None]
@@ -78,7 +80,6 @@ def products_of_bytes_and_halves(target: Target, accuracy: str) -> list[Pass]:
         ("integer_products", integer_products),
         ("stored_weights", lambda graph: stored_weights(graph, accuracy)),
         ("half_products", lambda graph: half_products(graph, target, accuracy)),
-        ("tf32_products", lambda graph: tf32_products(graph, target, accuracy)),
     ]
 
 

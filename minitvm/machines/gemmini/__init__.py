@@ -20,10 +20,12 @@ from .config import Gemmini
 BACKEND = Backend(
     kind="gemmini",
     machine=Kind(("gemmini",), Gemmini, Gemmini, "gemmini"),
+    operators="minitvm.graph.ops.elements",
     products="minitvm.graph.passes.element_layout:products",
     layouts="minitvm.graph.passes.element_layout:layouts",
     rules=f"{__name__}.schedule:rules",
     passes=f"{__name__}.schedule:PASSES",
+    intrinsics="minitvm.tir.tensor_intrin.accelerator:register_named",
     instructions=f"{__name__}.instructions:SET",
     language="gemmini-asm",
     generate=f"{__name__}.emitter:generate",

@@ -4,6 +4,7 @@ from ...backend.parts import Backend
 
 BACKEND = Backend(
     kind="opencl",
+    operators="minitvm.machines.simd.operators",
     layouts="minitvm.graph.passes.blocked_layout:layouts",
     rules="minitvm.strategy.gpu:rules",
     algorithms="minitvm.strategy.gpu.algorithms:convolution_algorithms",

@@ -4,10 +4,12 @@ from ...backend.parts import Backend
 
 BACKEND = Backend(
     kind="accel",
+    operators="minitvm.graph.ops.elements",
     products="minitvm.graph.passes.element_layout:products",
     layouts="minitvm.graph.passes.element_layout:layouts",
     rules="minitvm.strategy.accel:rules",
     passes="minitvm.strategy.accel:PASSES",
+    intrinsics="minitvm.tir.tensor_intrin.accelerator:register_named",
     instructions="minitvm.tir.tensor_intrin.accelerator:SET",
     language="accel-asm",
     generate="minitvm.codegen.accel:generate",

@@ -6,10 +6,11 @@ from functools import lru_cache
 from math import ceil
 from typing import Any
 
-from ... import te, topi
+from ... import te
 from ...target import Target
 from ...tir.nodes import PrimFunc
-from ...topi.winograd import TILES
+from ...topi.blocked import conv2d_nchwc
+from ...topi.winograd import TILES, winograd_conv2d_nchwc
 from ..algorithms import DIRECT, WINOGRAD, Convolution, direct_alone
 from ..candidate import Cost, Option, cheapest_first
 from ..cpu import algorithms as processors
@@ -45,7 +46,7 @@ def _direct(conv: Convolution, block: int, target: str) -> Cost:
     data = _image(conv, block)
     shape = (ceil(conv.out_channels / block), conv.in_channels // block, *conv.kernel, block, block)
     weight = te.placeholder(shape, name="weight")
-    func = te.create_prim_func([data, weight, topi.conv2d_nchwc(data, weight)])
+    func = te.create_prim_func([data, weight, conv2d_nchwc(data, weight)])
     return _cheapest(contraction, func, target)
 
 
@@ -54,7 +55,7 @@ def _winograd(conv: Convolution, block: int, tile: int, target: str) -> Cost:
     data, places = _image(conv, block), tile + 2
     shape = (1, places, places, conv.in_channels // block, block, ceil(conv.out_channels / block), block)
     weight = te.placeholder(shape, name="weight")
-    func = te.create_prim_func([data, weight, topi.winograd_conv2d_nchwc(data, weight, tile=tile)])
+    func = te.create_prim_func([data, weight, winograd_conv2d_nchwc(data, weight, tile=tile)])
     return _cheapest(winograd, func, target)
 
 

@@ -15,9 +15,10 @@ It carries the description, which is what interpreters run and analyses read. `s
 language of a code generator (`codegen.emitter.Emitter.dialect`); it is a function, or "module:function". A language
 without a spelling refuses the instruction by name.
 
-The intrinsics of this package, `cpu.py`, `tiles.py`, `tensor_cores.py`, `warpgroups.py` and `accelerator.py`, are known
-by their names without being imported. So are those of TVM in `dot_products.py`, `wmma.py` and `mma.py`; `x86.py`,
-`arm_cpu.py`, `hexagon.py`, `rocm.py`, `cuda.py` and `dot_product_common.py` have TVM's constants for their names.
+The intrinsics of machines, in `cpu.py`, `tiles.py`, `tensor_cores.py`, `warpgroups.py` and `accelerator.py`, are known
+by their names without being imported: they are the part "intrinsics" of a back end. So are those of TVM in
+`dot_products.py`, `wmma.py` and `mma.py`; `x86.py`, `arm_cpu.py`, `hexagon.py`, `rocm.py`, `cuda.py` and
+`dot_product_common.py` have TVM's constants for their names.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ...absent import absent
+from ...backend import own
 from ...errors import InputError, InternalError, nearest
 from ...expr import find, structural_equal, walk
 from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Instruction, PrimFunc, root_block
@@ -96,13 +98,12 @@ class TensorIntrin:
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
         """The intrinsic of a name; raises `InputError` with the nearest names, or returns None if `allow_missing`."""
         if name not in TensorIntrin.KNOWN:
-            from . import accelerator, cpu, dot_products, mma, tensor_cores, tiles, warpgroups, wmma
+            from . import dot_products, mma, wmma
 
-            cpu.register_all()
-            tensor_cores.register_all()
-            warpgroups.register_named(name)
-            tiles.register_named(name)
-            accelerator.register_named(name)
+            for backend in own():
+                register_named = backend.part("intrinsics")
+                if register_named is not None:
+                    register_named(name)
             dot_products.register_named(name)
             wmma.register_named(name)
             mma.register_named(name)

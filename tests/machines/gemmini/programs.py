@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minitvm import strategy, te, topi
+from minitvm import strategy, te
 from minitvm.accel.timeline import Timeline
 from minitvm.machines.gemmini import interpreter
 from minitvm.machines.gemmini.emitter import GemminiEmitter, program_of
@@ -17,6 +17,7 @@ from minitvm.machines.gemmini.schedule import PASSES
 from minitvm.machines.gemmini.timing import simulate
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
+from minitvm.topi.elements import requantize_elements
 from tests.strategy.accel_programs import OUTSIDE, accepted, arguments, convolution, knobs, results
 
 SMALL = Target(
@@ -31,7 +32,7 @@ def layer(draw: random.Random, target: Target = SMALL) -> PrimFunc:
 
 
 def _narrowed(draw: random.Random, sums: te.Tensor) -> te.Tensor:
-    return topi.requantize_elements(sums, shift=draw.choice((0, 3)), least=draw.choice((-128, 0)))
+    return requantize_elements(sums, shift=draw.choice((0, 3)), least=draw.choice((-128, 0)))
 
 
 def lowered(func: PrimFunc, target: Target = SMALL) -> PrimFunc:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitvm
-from minitvm import strategy, te, topi
+from minitvm import strategy, te
 from minitvm.accel.config import Options
 from minitvm.accel.layers import Conv2d
 from minitvm.accel.viz.page import data
@@ -27,6 +27,7 @@ from minitvm.machines.gemmini.isa import ZERO, Compute, ConfigLd, ConfigSt, Fenc
 from minitvm.machines.gemmini.timing import by_start, simulate
 from minitvm.reference import graph as graph_interpreter
 from minitvm.target import Target
+from minitvm.topi.elements import conv2d_elements, requantize_elements
 from tests.graph.passes.element_networks import network
 
 from .programs import CHECKS, SMALL, lowered
@@ -212,17 +213,17 @@ def test_a_layer_is_near_its_bound() -> None:
 def functions() -> dict[str, Any]:
     x = te.placeholder((1, 1, 4, 4, 1, 4), "int8", name="x")
     w = te.placeholder((1, 1, 1, 1, 4, 4), "int8", name="w")
-    sums = topi.conv2d_elements(x, w)
+    sums = conv2d_elements(x, w)
     return {
         "it is no convolution on elements": te.create_prim_func([x, te.compute(x.shape, lambda *i: x[i] + x[i])]),
         "results are kept between -128 and 100": te.create_prim_func(
-            [x, w, topi.requantize_elements(sums, shift=1, most=100)]
+            [x, w, requantize_elements(sums, shift=1, most=100)]
         ),
         "behind its sums are store": te.create_prim_func(
             [x, w, te.compute(sums.shape, lambda *i: sums[i].astype("int8"))]
         ),
-        "it shifts by 40; numbers of 32 bits": te.create_prim_func([x, w, topi.requantize_elements(sums, shift=40)]),
-        "it shifts by -1;": te.create_prim_func([x, w, topi.requantize_elements(sums, shift=-1)]),
+        "it shifts by 40; numbers of 32 bits": te.create_prim_func([x, w, requantize_elements(sums, shift=40)]),
+        "it shifts by -1;": te.create_prim_func([x, w, requantize_elements(sums, shift=-1)]),
         "no tile of it fits": layer_function(Conv2d(8, 8, 4, 4, 47), SMALL.config),
     }  # fmt: skip
 

@@ -15,6 +15,7 @@ from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import IRModule, Prefetch, PrimFunc
 from minitvm.tir.transform.pipeline import lower
+from minitvm.topi.blocked import conv2d_nchwc
 
 AHEAD = 5
 
@@ -62,10 +63,9 @@ def test_requests_mean_nothing() -> None:
 
 
 def test_convolutions_ask_for_their_weights() -> None:
-    from minitvm import topi
     from minitvm.strategy.registry import schedule
 
     x, w = te.placeholder((1, 2, 5, 5, 16), name="x"), te.placeholder((2, 2, 3, 3, 16, 16), name="w")
-    y: Any = topi.conv2d_nchwc(x, w, padding=1)
+    y: Any = conv2d_nchwc(x, w, padding=1)
     module = lower(schedule(te.create_prim_func([x, w, y]), Target("cpu")).func, Target("cpu"))
     assert {request.buffer.name for request in requests(module)} == {"w"}

@@ -24,6 +24,8 @@ from minitvm.tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, For, Pr
 from minitvm.tir.transform.pipeline import lower
 from minitvm.tir.work import Work, count, footprint
 from minitvm.tir.work.intervals import Intervals, union
+from minitvm.topi.blocked import conv2d_nchwc
+from minitvm.topi.winograd import winograd_conv2d_nchwc
 
 CPU = Target("cpu -model=znver3")
 
@@ -86,13 +88,13 @@ def assert_counted(kernel: PrimFunc) -> Work:
 
 def convolution(strides: int, padding: int) -> PrimFunc:
     x, w = te.placeholder((1, 2, 9, 11, 8), name="x"), te.placeholder((2, 2, 3, 3, 8, 8), name="w")
-    y = topi.conv2d_nchwc(x, w, strides=strides, padding=padding)
+    y = conv2d_nchwc(x, w, strides=strides, padding=padding)
     return create_prim_func([x, w, topi.relu(y)])
 
 
 def winograd() -> PrimFunc:
     x, w = te.placeholder((1, 1, 10, 7, 8), name="x"), te.placeholder((1, 6, 6, 1, 8, 1, 8), name="w")
-    return create_prim_func([x, w, topi.winograd_conv2d_nchwc(x, w, tile=4, padding=1)])
+    return create_prim_func([x, w, winograd_conv2d_nchwc(x, w, tile=4, padding=1)])
 
 
 def product(m: int, n: int, k: int) -> PrimFunc:
@@ -137,7 +139,7 @@ def test_any_kernel_is_counted_as_it_runs(func: PrimFunc) -> None:
 def test_a_convolution_has_the_flops_that_everybody_writes() -> None:
     """C2 of ResNet-18: 115.6 million multiply-adds, and each input, weight and output once."""
     x, w = te.placeholder((1, 8, 58, 58, 8), name="x"), te.placeholder((8, 8, 3, 3, 8, 8), name="w")
-    (kernel,) = kernels(create_prim_func([x, w, topi.conv2d_nchwc(x, w)]))
+    (kernel,) = kernels(create_prim_func([x, w, conv2d_nchwc(x, w)]))
     work = count(kernel)
     assert work.exact and work.flops == 2 * 56 * 56 * 64 * 64 * 9
     assert work.moved(kernel) == 4 * (64 * 58 * 58 + 64 * 64 * 9 + 64 * 56 * 56)
