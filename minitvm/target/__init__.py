@@ -1,10 +1,10 @@
 """Descriptions of the machines that programs are compiled for. Data only; importing this probes nothing."""
 
 from .host import detect_cpu
-from .machines import CPU, GPU, KINDS, Accelerator, Cache, Kind, find_kind, register_kind
+from .machines import CPU, GPU, KINDS, Cache, Kind, find_kind, register_kind
 from .target import Target
 
 __all__ = [
-    "CPU", "GPU", "KINDS", "Accelerator", "Cache", "Kind", "Target", "detect_cpu", "find_kind",
+    "CPU", "GPU", "KINDS", "Cache", "Kind", "Target", "detect_cpu", "find_kind",
     "register_kind",
 ]  # fmt: skip

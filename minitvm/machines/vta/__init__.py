@@ -1,9 +1,11 @@
 """The simulated tensor accelerator: kernels are assembly of its instruction set, its interpreter runs them."""
 
 from ...backend.parts import Backend
+from .machine import KIND
 
 BACKEND = Backend(
     kind="accel",
+    machine=KIND,
     operators="minitvm.graph.ops.elements",
     products="minitvm.graph.passes.element_layout:products",
     layouts="minitvm.graph.passes.element_layout:layouts",

@@ -9,6 +9,8 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from ...expr import (
+    LT,
+    Broadcast,
     Expr,
     IntImm,
     Node,
@@ -40,7 +42,6 @@ from ..nodes import (
     While,
 )
 from .affine import linear, structural_key
-from .unmask_registers import active_lanes
 
 
 def promote_accumulators(func: PrimFunc) -> PrimFunc:
@@ -228,3 +229,14 @@ def _taken_stores(earlier: list[Stmt], predicates: dict[Any, Any]) -> dict[Any, 
 
 def _slot_key(access: Access) -> Any:
     return access.buffer, structural_key(access.indices[0])
+
+
+def active_lanes(access: Access) -> int:
+    """The lanes that a mask of the form "the first n" leaves; all lanes for any other mask."""
+    lanes = access.indices[0].dtype.lanes
+    mask = access.predicate
+    if not isinstance(mask, LT) or not isinstance(mask.a, Ramp) or not isinstance(mask.b, Broadcast):
+        return lanes
+    unit = is_const(mask.a.stride, 1)
+    rest = linear(mask.b.value) - linear(mask.a.base)
+    return min(lanes, max(0, rest.const)) if unit and not rest.terms else lanes

@@ -12,8 +12,6 @@ from itertools import pairwise
 from typing import Any
 
 from ...expr import (
-    LT,
-    Broadcast,
     Node,
     Ramp,
     Var,
@@ -26,11 +24,10 @@ from ...expr import (
 )
 from ...expr.visitor import accessed
 from ..analysis.registers import Register, slot
-from ..conditions import is_const, uses
-from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, LetStmt, PrimFunc, Stmt
-from .affine import linear, structural_key
-
-Access = BufferLoad | BufferStore
+from ..conditions import uses
+from ..nodes import Allocate, Buffer, BufferLoad, For, LetStmt, PrimFunc, Stmt
+from .affine import structural_key
+from .promote_accumulators import Access, active_lanes
 
 
 def unmask_registers(func: PrimFunc) -> PrimFunc:
@@ -86,14 +83,3 @@ def _layout(accesses: list[Access], body: Stmt) -> dict[Register, int] | None:
         starts[register] = end
         end += register.lanes
     return starts
-
-
-def active_lanes(access: Access) -> int:
-    """The lanes that a mask of the form "the first n" leaves; all lanes for any other mask."""
-    lanes = access.indices[0].dtype.lanes
-    mask = access.predicate
-    if not isinstance(mask, LT) or not isinstance(mask.a, Ramp) or not isinstance(mask.b, Broadcast):
-        return lanes
-    unit = is_const(mask.a.stride, 1)
-    rest = linear(mask.b.value) - linear(mask.a.base)
-    return min(lanes, max(0, rest.const)) if unit and not rest.terms else lanes
