@@ -277,43 +277,13 @@ def to_graph(
     states: Mapping[str, str] | bool | None = None,
     max_length: int | None = None,
 ) -> Any:
-    """A `graph.Graph` from a Graph, an ONNX model, a PyTorch program, or a path, with some inputs made constant.
+    """A `graph.Graph` from a Graph, or from what a frontend takes, with the inputs `params` made constant."""
+    from .importing import imported
 
-    ONNX's importer gets these contents, as shapes and branches may depend on them.
-    """
-    from .graph import Graph
-
-    is_onnx = isinstance(model, str | os.PathLike) or type(model).__name__ == "ModelProto"
-    if (states or max_length is not None) and (not is_onnx or _is_torch_program(model)):
-        raise InputError("states= and max_length= go with an ONNX model; a Graph has its states already")
-    if stop_before is None and _is_torch_program(model):
-        from .frontend.torch import from_torch
-
-        model = from_torch(model, shapes=shapes)
-    elif is_onnx:
-        from .frontend.onnx import from_onnx
-
-        model, params = (
-            from_onnx(
-                model, shapes=shapes, values=params, stop_before=stop_before, states=states, max_length=max_length
-            ),
-            None,
-        )
-    elif shapes:
-        raise InputError("shapes= goes with an ONNX model; a Graph has its shapes already")
-    elif stop_before is not None:
-        raise InputError("stop_before= goes with an ONNX model")
-    if not isinstance(model, Graph):
-        raise InputError(
-            f"build takes a Graph, an ONNX model or its path, or a tir function; found {type(model).__name__}"
-        )
-    return _bind(model, params) if params else model
-
-
-def _is_torch_program(model: Any) -> bool:
-    """Whether a model is a `torch.export.ExportedProgram`, or the path of one that was saved."""
-    is_path = isinstance(model, str | os.PathLike)
-    return os.fspath(model).endswith(".pt2") if is_path else type(model).__name__ == "ExportedProgram"
+    options = {
+        "shapes": shapes, "values": params, "stop_before": stop_before, "states": states, "max_length": max_length,
+    }  # fmt: skip
+    return imported(model, options)
 
 
 def compile_executable(
@@ -441,30 +411,3 @@ def _selected(fused: Any, only: str | None) -> list[tuple[str, Any]]:
     if not selected:
         raise InputError(f"no operator {only}; {nearest(only, [name for name, _ in nodes])}")
     return selected
-
-
-def _bind(graph: Any, params: Mapping[str, np.ndarray]) -> Any:
-    """The graph with the named inputs replaced by constants."""
-    from .expr import replace
-    from .graph import Constant
-
-    inputs = {value.name: value for value in graph.inputs}
-    states = {old for old, _ in graph.state_pairs()}
-    constants = []
-    for name, data in params.items():
-        if name not in inputs:
-            raise InputError(f"params: the graph has no input {name}; {nearest(name, list(inputs))}")
-        value, array = inputs[name], np.asarray(data)
-        if value in states:
-            raise InputError(
-                f"params: {name} is a state, which each run changes\n  try:    module.state[{name!r}] = ..."
-            )
-        fits = len(array.shape) == value.ndim and all(
-            not isinstance(dim, int) or dim == size for dim, size in zip(value.shape, array.shape, strict=True)
-        )
-        if array.dtype.name != value.dtype or not fits:
-            raise InputError(f"params: {name} wanted {value.type}, found {array.dtype.name}{list(array.shape)}")
-        constants.append(Constant(value, array))
-    rest = tuple(value for value in graph.inputs if value.name not in params)
-    pairs = tuple((rest.index(graph.inputs[number]), output) for number, output in graph.states)
-    return replace(graph, inputs=rest, constants=(*graph.constants, *constants), states=pairs)

@@ -34,7 +34,9 @@ NODES = (
     " accel.config accel.isa"
 )
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
-COMPILER = f"{MIDDLE} executable runtime codegen frontend ir nd script testing transform build link lowering records"
+COMPILER = (
+    f"{MIDDLE} executable runtime codegen importing frontend ir nd script testing transform build link lowering records"
+)
 EVERYTHING = f"{COMPILER} durations quantization interop profile models gallery accel farm tune"
 
 MAY_IMPORT: dict[str, str] = {
@@ -66,7 +68,8 @@ MAY_IMPORT: dict[str, str] = {
     "topi": f"{FOUNDATION} arith tir te",
     "strategy": f"{FOUNDATION} arith tir te topi",
     "graph": f"{FOUNDATION} arith tir te topi strategy",
-    "frontend": f"{FOUNDATION} arith tir te topi strategy graph",
+    "importing": "errors expr graph",
+    "frontend": f"{FOUNDATION} arith tir te topi strategy graph importing",
     # TVM's names for what is defined elsewhere
     "ir": f"{FOUNDATION} arith tir te graph",
     "script": f"{FOUNDATION} tir ir",
@@ -81,7 +84,7 @@ MAY_IMPORT: dict[str, str] = {
     "records": f"{MIDDLE} executable lowering",
     # machines of which each is one folder: `target` finds them by looking into the folder
     "machines": f"{MIDDLE} executable runtime codegen",
-    "build": f"{MIDDLE} executable runtime codegen frontend ir link lowering records",
+    "build": f"{MIDDLE} executable runtime codegen importing ir link lowering records",
     # on top
     "interop": COMPILER,
     "profile": f"{COMPILER} durations",

@@ -120,9 +120,12 @@ def test_passes_are_reported_in_order():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: tvm.build(3), "build takes a Graph, an ONNX model or its path, or a tir function; found int"),
+        (
+            lambda: tvm.build(3),
+            "build takes a Graph, an ONNX model or its path, a PyTorch program or its path, or a tir function; ",
+        ),
         (lambda: tvm.build(small_graph(), threads=0), "threads=0: wanted a number from 1"),
-        (lambda: tvm.build(small_graph(), shapes={"x": (1,)}), "shapes= goes with an ONNX model"),
+        (lambda: tvm.build(small_graph(), shapes={"x": (1,)}), "shapes= goes with an ONNX model or a PyTorch program"),
         (lambda: tvm.lower(small_graph(), stop_at="tire"), "did you mean tir or te?"),
         (lambda: tvm.build(small_graph(), accuracy="exact"), "accuracy='exact': wanted fast or strict"),
         (lambda: tvm.lower(small_graph(), accuracy="Strict"), "accuracy='Strict': wanted fast or strict"),

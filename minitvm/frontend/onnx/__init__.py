@@ -12,16 +12,18 @@ The `onnx` package is imported only when a model is.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...graph.nodes import Dim, Graph
+from ...importing import Frontend
 from ..operand import ValueDependent
 from .registry import converter
 
-__all__ = ["ValueDependent", "converter", "from_onnx"]
+__all__ = ["FRONTEND", "ValueDependent", "converter", "from_onnx"]
 
 
 def from_onnx(
@@ -56,3 +58,17 @@ def from_onnx(
     from .loading import load
 
     return Importer(load(model), dict(shapes or {}), dict(values or {}), stop_before, states, max_length).run()
+
+
+def _is_onnx(model: Any) -> bool:
+    """Whether a model is a `ModelProto`; or a path, which is one of ONNX unless its name says something else."""
+    is_path = isinstance(model, str | os.PathLike)
+    return not os.fspath(model).endswith(".pt2") if is_path else type(model).__name__ == "ModelProto"
+
+
+FRONTEND = Frontend(
+    "an ONNX model",
+    _is_onnx,
+    from_onnx,
+    frozenset({"shapes", "values", "stop_before", "states", "max_length"}),
+)

@@ -1,0 +1,97 @@
+"""Ways in: from a model of another framework, or its file, to a graph.
+
+Each is a folder of `minitvm.frontend` with an object `FRONTEND`, found by looking into the folder.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .errors import InputError, nearest
+from .expr import replace
+from .graph import Constant, Graph
+
+IN_A_FOLDER = "minitvm.frontend"
+
+
+@dataclass(frozen=True, slots=True)
+class Frontend:
+    """One way in.
+
+    `takes` names what it takes in messages ("an ONNX model"); `accepts(model)` says whether an object or a path is one
+    of these, without importing a library. `load(model, **options)` is the graph, with some of the `options`:
+
+        shapes       {input: dimensions}
+        values       {input: array}, for inputs that become constants
+        stop_before  the operator before which the graph ends
+        states       the inputs that are an output of the run before
+        max_length   a bound for what grows
+    """
+
+    takes: str
+    accepts: Callable[[Any], bool]
+    load: Callable[..., Graph]
+    options: frozenset[str]
+
+
+@functools.cache
+def frontends() -> tuple[Frontend, ...]:
+    """All ways in; imported when they are first asked for."""
+    folder = importlib.import_module(IN_A_FOLDER)
+    packages = [module.name for module in pkgutil.iter_modules(folder.__path__) if module.ispkg]
+    return tuple(importlib.import_module(f"{IN_A_FOLDER}.{name}").FRONTEND for name in packages)
+
+
+def imported(model: Any, options: Mapping[str, Any]) -> Graph:
+    """The graph of a model that some frontend accepts. A `Graph` is one already, and goes with no option but `values`.
+
+    Raises `InputError` for an option that does not go with the model, and for what is no model.
+    """
+    asked = {name: value for name, value in options.items() if value is not None and value is not False and value != {}}
+    frontend = None if isinstance(model, Graph) else next((f for f in frontends() if f.accepts(model)), None)
+    if frontend is None and not isinstance(model, Graph):
+        kinds = ", ".join(f"{f.takes} or its path" for f in frontends())
+        raise InputError(f"build takes a Graph, {kinds}, or a tir function; found {type(model).__name__}")
+    taken = frozenset({"values"}) if frontend is None else frontend.options | {"values"}
+    for name in asked:
+        if name not in taken:
+            others = " or ".join(f.takes for f in frontends() if name in f.options)
+            here = "a Graph has its own" if frontend is None else f"this is {frontend.takes}"
+            raise InputError(f"{name}= goes with {others}; {here}")
+    values = asked.pop("values", None)
+    if frontend is not None:
+        if values and "values" in frontend.options:
+            asked["values"], values = values, None  # shapes and branches may depend on them
+        model = frontend.load(model, **asked)
+    return _with_constants(model, values) if values else model
+
+
+def _with_constants(graph: Graph, params: Mapping[str, np.ndarray]) -> Graph:
+    """The graph with the named inputs replaced by constants."""
+    inputs = {value.name: value for value in graph.inputs}
+    states = {old for old, _ in graph.state_pairs()}
+    constants = []
+    for name, data in params.items():
+        if name not in inputs:
+            raise InputError(f"params: the graph has no input {name}; {nearest(name, list(inputs))}")
+        value, array = inputs[name], np.asarray(data)
+        if value in states:
+            raise InputError(
+                f"params: {name} is a state, which each run changes\n  try:    module.state[{name!r}] = ..."
+            )
+        fits = len(array.shape) == value.ndim and all(
+            not isinstance(dim, int) or dim == size for dim, size in zip(value.shape, array.shape, strict=True)
+        )
+        if array.dtype.name != value.dtype or not fits:
+            raise InputError(f"params: {name} wanted {value.type}, found {array.dtype.name}{list(array.shape)}")
+        constants.append(Constant(value, array))
+    rest = tuple(value for value in graph.inputs if value.name not in params)
+    pairs = tuple((rest.index(graph.inputs[number]), output) for number, output in graph.states)
+    return replace(graph, inputs=rest, constants=(*graph.constants, *constants), states=pairs)
