@@ -53,7 +53,7 @@ from ..tir.analysis.registers import slot
 from ..tir.nodes import Buffer, BufferLoad, PrimFunc
 from .alignment import is_whole
 from .emitter import Emitter
-from .spelling import BITS, atom, is_index, rounded
+from .spelling import BITS, atom, is_index, keeps_value, rounded
 
 _SHORT = {"bool": "b1", **{f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (8, 16, 32, 64)}}
 _SHORT.update({"bfloat16": "bf16", **{f"float{n}": f"f{n}" for n in (16, 32, 64)}})
@@ -146,7 +146,7 @@ class NumbaExpressions(Emitter):
             return str(e.value)
         if isinstance(e, Var):
             return self.names[e] if e in self.wide else self.word(self.names[e])
-        if isinstance(e, Cast) and is_index(e) and self.keeps_value(e):
+        if isinstance(e, Cast) and is_index(e) and keeps_value(e, self.analyzer):
             return self.index(e.value)
         if not is_index(e):
             return self.word(self.value(e))
@@ -163,11 +163,6 @@ class NumbaExpressions(Emitter):
         if isinstance(e, FloorDiv | FloorMod | Div | Mod):
             return self.division(e)
         return self.word(self.value(e))
-
-    def keeps_value(self, e: Cast) -> bool:
-        """Whether a conversion of an index keeps all values that the index can have."""
-        low, high = (0, 0) if e.dtype.bits >= e.value.dtype.bits else self.analyzer.bounds(e.value)
-        return low is not None and high is not None and e.dtype.min <= low and high <= e.dtype.max
 
     def operand(self, e: Expr, parenthesised: Any) -> str:
         text = self.index(e)

@@ -56,7 +56,7 @@ from .emitter import Emitter
 from .index_width import index_dtype
 from .opencl_library import Library, added, element, library_round
 from .opencl_types import literal, value_type
-from .spelling import BITS, atom, is_index
+from .spelling import BITS, atom, is_index, keeps_value
 
 _OPERATORS = {Add: "+", Sub: "-", Mul: "*"}
 _COMPARE = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
@@ -136,9 +136,9 @@ class OpenCLExpressions(Emitter):
             return str(e.value) if abs(e.value) < 2**31 else f"({e.value}L)"
         if isinstance(e, Var) and e in self.wide:
             return self.names[e]
-        if isinstance(e, Cast) and is_index(e):
+        if isinstance(e, Cast) and is_index(e) and keeps_value(e, self.analyzer):
             return self.index(e.value)
-        if not is_index(e) or isinstance(e, Var):
+        if not is_index(e) or isinstance(e, Var | Cast):
             return f"({value_type(self.index_dtype)}){atom(self.value(e))}"
         if isinstance(e, Add | Sub):
             right = self.index(e.b)

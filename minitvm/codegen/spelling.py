@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..arith import Analyzer
 from ..expr import (
     Add,
     Call,
@@ -83,3 +84,9 @@ def is_index(e: Expr) -> bool:
     return (
         isinstance(e, Add | Sub | Mul | FloorDiv | FloorMod | Div | Mod | Min | Max) and is_index(e.a) and is_index(e.b)
     )
+
+
+def keeps_value(e: Cast, analyzer: Analyzer) -> bool:
+    """Whether a conversion of an index keeps all values that the index can have."""
+    low, high = (0, 0) if e.dtype.bits >= e.value.dtype.bits else analyzer.bounds(e.value)
+    return low is not None and high is not None and e.dtype.min <= low and high <= e.dtype.max

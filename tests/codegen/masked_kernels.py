@@ -20,6 +20,7 @@ from minitvm.expr import (
     Add,
     And,
     Broadcast,
+    Cast,
     Div,
     Expr,
     FloorDiv,
@@ -68,11 +69,14 @@ def compare(
 
 
 def index(random: Random, i: Var, depth: int) -> Expr:
-    """Sums, products, and quotients of all kinds, of numbers of both signs."""
+    """Sums, products, and quotients of all kinds, of numbers of both signs, and what 32 bits leave of large ones."""
     if depth == 0 or random.random() < 0.1:
         return random.choice([i, i, i * 3, const(random.randint(-9, 9))])
     a, b = index(random, i, depth - 1), index(random, i, depth - 1)
-    kind = random.choice([Add, Add, Add, Sub, Sub, Sub, Mul, Min, Max, FloorDiv, FloorMod, Div, Mod])
+    kind = random.choice([Add, Add, Add, Sub, Sub, Sub, Mul, Min, Max, FloorDiv, FloorMod, Div, Mod, Cast])
+    if kind is Cast:
+        large = const(random.choice([-(2**33), -(2**32), -(2**31), 2**31, 2**32, 3 * 2**31]), "int64")
+        return Cast(a.dtype, Min(Cast(large.dtype, a), const(9, "int64")) * large + Cast(large.dtype, b)) % 100
     if kind is Mul:
         return a * random.randint(-4, 4)
     if kind in (FloorDiv, FloorMod, Div, Mod):

@@ -29,19 +29,26 @@ OPERATIONS: dict[str, Any] = {
 
 @st.composite
 def kernels(draw: st.DrawFn) -> PrimFunc:
-    """A nest of loops whose store has an index of sums, products, quotients and remainders; some are large."""
-    loops = [(Var(f"i{k}", "int32"), draw(st.integers(1, 70000))) for k in range(draw(st.integers(1, 3)))]
-    index: Any = draw(st.sampled_from([var for var, _ in loops]))
+    """A nest of loops whose store has an index of sums, products, quotients and remainders; some are large.
+
+    A loop may start far up, where only its end does not fit into 32 bits.
+    """
+    loops = []
+    for k in range(draw(st.integers(1, 3))):
+        extent = draw(st.integers(1, 70000))
+        start = draw(st.sampled_from([0, 0, 0, 3, 2**31 - 1 - extent, 2**31 - extent]))
+        loops.append((Var(f"i{k}", "int64"), start, extent))
+    index: Any = draw(st.sampled_from([var for var, *_ in loops]))
     for _ in range(draw(st.integers(0, 5))):
-        other = draw(st.sampled_from([*(var for var, _ in loops), *map(IntImm, (1, 3, 64, 4096, 60000))]))
+        other = draw(st.sampled_from([*(var for var, *_ in loops), *map(IntImm, (1, 3, 64, 4096, 60000))]))
         kind = draw(st.sampled_from(["+", "-", "*", "*", "//", "%"]))
         constant = IntImm(draw(st.sampled_from([2, 7, 64])))
         operands = (index, constant if kind in ("//", "%") else other)
         index = OPERATIONS[kind](*operands)
     buffer = Buffer("A", (1 << 20,), "float32")
     body: Any = BufferStore(buffer, T.float32(0), (index,))
-    for var, extent in reversed(loops):
-        body = For(var, IntImm(0), IntImm(extent), ForKind.SERIAL, body)
+    for var, start, extent in reversed(loops):
+        body = For(var, IntImm(start, var.dtype), IntImm(extent, var.dtype), ForKind.SERIAL, body)
     return PrimFunc((buffer,), body, {"global_symbol": "k"})
 
 
@@ -50,8 +57,8 @@ def corners(func: PrimFunc) -> list[dict[Var, int]]:
     ranges = []
     for node in walk(func.body):
         if isinstance(node, For):
-            last = node.extent.value - 1  # type: ignore[attr-defined]
-            ranges.append((node.var, sorted({0, min(1, last), last // 2, max(0, last - 1), last})))
+            first, last = node.start.value, node.extent.value - 1  # type: ignore[attr-defined]
+            ranges.append((node.var, sorted(first + k for k in {0, min(1, last), last // 2, max(0, last - 1), last})))
     return [dict(zip((v for v, _ in ranges), point)) for point in itertools.product(*(values for _, values in ranges))]
 
 
@@ -72,6 +79,7 @@ def test_every_step_of_an_index_of_32_bits_fits(func: PrimFunc) -> None:
     if index_dtype(func) != "int32":
         return
     steps = [node for node in walk(func.body) if isinstance(node, Expr) and is_index(node)]
+    steps += [node.start + node.extent for node in walk(func.body) if isinstance(node, For)]
     for env in corners(func):
         for step in steps:
             assert -(2**31) <= value(step, env) < 2**31, str(step)
@@ -140,8 +148,9 @@ def test_text_of_either_width_accesses_the_same(func: PrimFunc) -> None:
 
 
 def all_points(func: PrimFunc) -> list[dict[Var, int]]:
-    loops = [(n.var, n.extent.value) for n in walk(func.body) if isinstance(n, For)]  # type: ignore[attr-defined]
-    return [dict(zip((v for v, _ in loops), p)) for p in itertools.product(*(range(e) for _, e in loops))]
+    loops: list[Any] = [n for n in walk(func.body) if isinstance(n, For)]
+    points = itertools.product(*(range(n.start.value, n.start.value + n.extent.value) for n in loops))
+    return [dict(zip((n.var for n in loops), p)) for p in points]
 
 
 def test_addresses_are_computed_in_32_bits_on_the_device() -> None:

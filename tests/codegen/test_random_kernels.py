@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from fractions import Fraction
@@ -21,7 +22,7 @@ from minitvm.reference import kernel as reference
 from minitvm.reference.strategies.expressions import exprs
 from minitvm.script import from_source
 from minitvm.target import Target
-from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc, Seq, Stmt
+from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
 from tests.codegen.cuda_kernels import run_on_cuda
 from tests.codegen.masked_kernels import COUNT, FIRST, Run, compare, index, masks_alike, run_compiled
 from tests.codegen.opencl_kernels import run_on_device, target
@@ -102,6 +103,34 @@ def test_index_expressions_compute_what_the_interpreter_does(seed: int, run: Run
     i, random = Var("i"), Random(seed)
     values = [Cast(DType("int64"), index(random, i, 3)) for _ in range(20)]  # indices are 64 bits wide
     compare(of_expressions(values, (), i), [np.zeros(COUNT, "int64") for _ in values], threads=3, run=run)
+
+
+def loops_of_every_form() -> PrimFunc:
+    """Loops whose start and extent are numbers, data, or a variable of the loop around them; each has its own row.
+
+    The outer loop is parallel, and data decide where it starts and how often it runs.
+    """
+    places, rows = Buffer("P", (const(4),), "int32"), Buffer("B", (const(16 * 16 * 16),), "int32")
+    i, (s, e, m, n) = Var("i"), (Var(name) for name in "semn")
+    starts, extents = [const(0), const(2), m, i], [const(3), const(0), n, i + 2]
+    stmts: list[Stmt] = []
+    for kind in (ForKind.SERIAL, ForKind.UNROLLED):
+        for start, extent in itertools.product(starts, extents):
+            j, row = Var("j"), len(stmts) % 16
+            at = (i + 6) * 256 + row * 16 + (j + 6)
+            stored = BufferStore(rows, rows[at] * 2 + j + (11 if kind is ForKind.SERIAL else 5), (at,))
+            stmts.append(For(j, start, extent, kind, stored))
+    body: Stmt = For(i, s, e, ForKind.PARALLEL, Seq.of(*stmts))
+    for number, var in enumerate((s, e, m, n)):
+        body = LetStmt(var, places[number], body)
+    return PrimFunc((places, rows), body, {"global_symbol": "k"})
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_loops_of_every_form_run_their_iterations(run: Run) -> None:
+    places = np.array([-3, 7, -2, 4], "int32")
+    func, rows = loops_of_every_form(), np.zeros(16 * 16 * 16, "int32")
+    compare(func, [places, rows], threads=2 if run is run_compiled else 1, inout=["B"], run=run)
 
 
 @pytest.mark.alike("run")
