@@ -56,6 +56,43 @@ def nested() -> Graph:
     return b.build([total, kept])
 
 
+def natively_nested() -> Graph:
+    """Loops in loops whose bodies need no size, so that they are one table of steps, with steps behind inner loops."""
+    b = GraphBuilder("natively_nested")
+    x, n = b.input("x", (4,)), b.input("n", (), "int64")
+
+    def inner(number: Any, total: Any) -> Any:
+        _, more = b.loop(lambda _, v: (True, [b.op("add", v, x)]), [b.op("cumsum", total, axis=0)], limit=number)
+        return True, [b.op("nn.softmax", more)]
+
+    def outer(number: Any, total: Any) -> Any:
+        _, more = b.loop(inner, [b.op("add", total, x)], limit=number)
+        return True, [b.op("multiply", b.op("cumsum", more, axis=0), 0.5)], [more]
+
+    _, total, kept = b.loop(outer, [x], limit=n, most=5)
+    return b.build([total, kept])
+
+
+def bounded(has_size: bool) -> Graph:
+    """A loop with memory for the rows of 3 iterations; `has_size`: its body needs a size, so that Python repeats it."""
+    b = GraphBuilder("bounded")
+    x, n = b.input("x", (4,)), b.input("n", (), "int64")
+
+    def body(number: Any, total: Any) -> Any:
+        added = total
+        if has_size:
+            size = SizeVar("taken")
+            b.op("bind_size", number, size=size, most=4)
+            added = b.op("sum", b.op("leading", x, size=size), axis=0, keepdims=True)
+        more = b.op("add", total, added)
+        return b.op("less", b.op("sum", more), 1e9), [more], [more]
+
+    count, total, kept = b.loop(body, [x], limit=n, most=3, where="the rows")
+    size = SizeVar("count")
+    b.op("bind_size", count, size=size, most=3)
+    return b.build([total, b.op("leading", kept, size=size)])
+
+
 def invariant() -> Graph:
     """What each iteration would compute alike, of a constant and of an input."""
     b = GraphBuilder("invariant")
@@ -115,6 +152,7 @@ CASES: dict[str, tuple[Callable[[], Graph], list[Inputs]]] = {
         lambda: rows(SizeVar("w")), [{"x": X[:w], "n": number(n)} for w, n in ((4, 9), (1, 3), (2, 0), (3, 30))],
     ),
     "nested": (nested, [{"x": np.arange(6, dtype=np.float32), "n": number(n)} for n in (0, 1, 2, 5)]),
+    "natively nested": (natively_nested, [{"x": X / 4, "n": number(n)} for n in (0, 1, 2, 5)]),
     "invariant": (invariant, [{"x": np.ones((3, 4), np.float32), "n": number(n)} for n in (0, 1, 3)]),
     "direct": (direct, [{"x": X, "n": number(n)} for n in (0, 1, 4)]),
 }  # fmt: skip

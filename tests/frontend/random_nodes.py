@@ -22,7 +22,7 @@ from minitvm.reference import graph as interpreter
 from minitvm.reference import te as expressions
 from tests.drawing import Draw
 
-from . import quantised_nodes, region_nodes, window_nodes
+from . import older_nodes, quantised_nodes, region_nodes, window_nodes
 from .one_node import Drawing, Node, Seeded, int_array
 from .recurrences import ACTIVATIONS, DEFAULTS, recurrence
 
@@ -454,6 +454,7 @@ OPERATORS: dict[str, Callable[[Drawing], Node]] = {
     "inverse_dft": _inverse_dft, "scan": _scan, "blocks": _blocks, "roi_align": region_nodes.roi_align,
     "deform_conv": region_nodes.deform_conv, "max_pool_with_places": region_nodes.max_pool_with_places,
     "max_unpool": region_nodes.max_unpool, "det": region_nodes.det, "stft": region_nodes.stft,
+    "older": older_nodes.older, "places": older_nodes.places, "losses": older_nodes.losses,
 }  # fmt: skip
 
 

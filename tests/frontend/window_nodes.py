@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from .one_node import Drawing, Node
 
@@ -30,17 +33,51 @@ def window(d: Drawing, extents: Sequence[int], dilated: bool = True) -> tuple[li
 
 def pool(d: Drawing) -> Node:
     extents = [d.int(3, 7) for _ in range(d.one(1, 2, 2))]
-    op = d.one("MaxPool", "AveragePool", "AveragePool")
+    op = d.one("MaxPool", "AveragePool", "AveragePool", "LpPool")
     kernel, attrs = window(d, extents)
     attrs["kernel_shape"] = kernel
-    judged = True
-    if op == "MaxPool" or "auto_pad" in attrs:  # the evaluator mixes up axes, ends and dilations there
-        judged = False
     if "auto_pad" not in attrs and d.flag():
-        attrs["ceil_mode"], judged = 1, False
+        attrs["ceil_mode"] = 1
     if op == "AveragePool":
         attrs["count_include_pad"] = d.int(0, 1)
-    return d.node(op, {"x": d.data([d.int(1, 2), d.int(1, 3), *extents])}, attrs, opset=19, judged=judged)
+    if op == "LpPool":
+        attrs["p"] = d.int(1, 3)
+    x = d.data([d.int(1, 2), d.int(1, 3), *extents])
+    # ONNX's evaluator mixes up axes, ends and dilations.
+    return d.node(op, {"x": x}, attrs, opset=19, definition=lambda: [_pooled(op, x, attrs)])
+
+
+def _pooled(op: str, x: np.ndarray, attrs: Mapping[str, Any]) -> np.ndarray:
+    """A pool of each window, element by element."""
+    extents, kernel, strides = x.shape[2:], attrs["kernel_shape"], attrs["strides"]
+    dilations, rank = attrs.get("dilations", [1] * len(kernel)), len(kernel)
+    pads, mode = list(attrs.get("pads", [0] * 2 * rank)), attrs.get("auto_pad", "")
+    counts = []
+    for a, (n, k, s, t) in enumerate(zip(extents, kernel, strides, dilations)):
+        reach = (k - 1) * t + 1
+        if mode.startswith("SAME"):
+            total = max(0, (-(-n // s) - 1) * s + reach - n)
+            small, large = total // 2, total - total // 2
+            pads[a], pads[rank + a] = (small, large) if mode == "SAME_UPPER" else (large, small)
+        room = n + pads[a] + pads[rank + a] - reach
+        count = -(-room // s) + 1 if attrs.get("ceil_mode") else room // s + 1
+        counts.append(count - ((count - 1) * s >= n + pads[a]))  # no window begins behind the data
+    y = np.zeros((*x.shape[:2], *counts))
+    for place in np.ndindex(*counts):
+        taps = [[o * s - before + k * t for k in range(size)]
+                for o, s, before, t, size in zip(place, strides, pads, dilations, kernel)]  # fmt: skip
+        inside = [[p for p in line if 0 <= p < n] for line, n in zip(taps, extents)]
+        padded = [[p for p in line if p < n + after] for line, n, after in zip(taps, extents, pads[rank:])]
+        part = x[(slice(None), slice(None), *np.ix_(*inside))].reshape(*x.shape[:2], -1).astype(np.float64)
+        if op == "MaxPool":
+            value = part.max(-1)
+        elif op == "LpPool":
+            value = (np.abs(part) ** attrs["p"]).sum(-1) ** (1 / attrs["p"])
+        else:
+            counted = padded if attrs["count_include_pad"] else inside
+            value = part.sum(-1) / math.prod(map(len, counted))
+        y[(slice(None), slice(None), *place)] = value
+    return y.astype(x.dtype)
 
 
 def conv(d: Drawing) -> Node:

@@ -7,9 +7,6 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from minitvm.executable import Kernel, KernelParam, Output
 from minitvm.expr import DType
 from minitvm.link.copies import with_copies
@@ -129,9 +126,10 @@ def each_kernel_finds_what_it_would_in_one_memory(random: Random) -> None:
         assert all(slot.storage()[0].memory == memory for slot in slots if isinstance(slot, Slot))
 
 
-@given(st.randoms(use_true_random=False))
-def test_each_kernel_finds_what_it_would_in_one_memory(random: Random) -> None:
-    each_kernel_finds_what_it_would_in_one_memory(random)
+def test_each_kernel_finds_what_it_would_in_one_memory() -> None:
+    """A program takes a millisecond, and what it takes to tell some orders of copies apart is rare."""
+    for seed in range(2000):
+        each_kernel_finds_what_it_would_in_one_memory(Random(seed))
 
 
 def chain(*memories: str) -> tuple[list[Step], list[Slot], list[Kernel]]:

@@ -69,6 +69,19 @@ def _moved_pad(d: Drawing) -> None:
     d.op("nn.pad", x, peak=d.peak(x) + 2, pad_width=tuple(widths), pad_value=d.draw(st.integers(0, 2)))
 
 
+def _whole_slice(d: Drawing) -> None:
+    """Slices of some axes, forwards or backwards, most of which keep all elements."""
+    x = d.pick(lambda v: 0 < v.ndim < 5 and v.is_static and not v.dtype.is_bool)
+    if x.dtype.is_bool or not x.is_static or x.ndim == 0:
+        return
+    axes = sorted(d.draw(st.sets(st.integers(0, x.ndim - 1), min_size=1)))
+    cuts = [d.one_of([(0, 99, 1), (-1, -99, -1), (0, 99, 1), (-1, -99, -1), (1, 99, 1), (0, 99, 2)]) for _ in axes]
+    begin, end, strides = zip(*cuts, strict=True)
+    if any(start == 1 and x.shape[axis] == 1 for start, axis in zip(begin, axes)):
+        return
+    d.op("strided_slice", x, peak=d.peak(x), begin=begin, end=end, strides=strides, axes=tuple(axes))
+
+
 def _twins(d: Drawing) -> None:
     """Constants, or attributes, that are alike but for their dtype or shape, used alike."""
     kind = d.one_of(["dtype", "shape", "axes"])
@@ -135,7 +148,8 @@ def _resized(d: Drawing) -> None:
 
 
 EXTRA: dict[str, Callable[[Drawing], Any]] = {
-    "scaled_product": _scaled_product, "ones": _ones, "moved_pad": _moved_pad, "twin_constants": _twins,
+    "scaled_product": _scaled_product, "ones": _ones, "moved_pad": _moved_pad, "whole_slice": _whole_slice,
+    "twin_constants": _twins,
     "same_operator": _same_operator, "joined": _joined, "transposed": _transposed, "resized": _resized,
 }  # fmt: skip
 MOVES.update(EXTRA)

@@ -28,10 +28,12 @@ SMALL = Target("cpu -vector_bits=128 -vector_registers=16 -l2=6144:8:64:1 -cores
 def network(
     batch: tuple[Any, ...] = (2,), rows: Any = 40, columns: Any = 24, depth: int = 6, width: int = 10,
     turned: bool = False, maps: tuple[str, ...] = ("scale",), readers: tuple[str, ...] = (),
+    turned_value: bool = False,
 ) -> Graph:  # fmt: skip
     """softmax(maps(query key')) value; `readers` are the values that are results as well."""
     b = GraphBuilder("attention")
-    query, value = b.input("q", (*batch, rows, depth)), b.input("v", (*batch, columns, width))
+    query = b.input("q", (*batch, rows, depth))
+    value = b.input("v", (*batch, width, columns) if turned_value else (*batch, columns, width))
     key = b.input("k", (*batch, columns, depth) if turned else (*batch, depth, columns))
     scores = b.op("nn.matmul", query, key, transpose_b=turned)
     found = {"scores": scores}
@@ -43,7 +45,7 @@ def network(
         else:
             scores = b.op(kind, scores)
     found["weights"] = weights = b.op("nn.softmax", scores, axis=-1)
-    return b.build([b.op("nn.matmul", weights, value), *(found[name] for name in readers)])
+    return b.build([b.op("nn.matmul", weights, value, transpose_b=turned_value), *(found[name] for name in readers)])
 
 
 @st.composite
@@ -53,7 +55,7 @@ def networks(draw: st.DrawFn) -> Graph:
     return network(
         draw(st.sampled_from([(1,), (2,), (1, 3)])), draw(st.integers(1, 40)), draw(st.integers(1, 40)),
         draw(st.integers(1, 9)), draw(st.integers(1, 20)), draw(st.booleans()), tuple(maps),
-        tuple(draw(st.lists(st.sampled_from(("scores", "weights")), max_size=1))),
+        tuple(draw(st.lists(st.sampled_from(("scores", "weights")), max_size=1))), draw(st.integers(0, 3)) == 3,
     )  # fmt: skip
 
 

@@ -16,13 +16,19 @@ from ..graphs import by_te
 
 @st.composite
 def pools(draw: st.DrawFn) -> Graph:
-    """A maximum or mean over windows of any size, step, padding and dilation; the image may be open."""
+    """A maximum or mean over windows of any size, step, padding and dilation; the image may be open.
+
+    Along some axis it may only be padded, on either side.
+    """
     rank = draw(st.integers(2, 3))
     some = {
-        name: tuple(draw(st.integers(low, high)) for _ in range(rank))
-        for name, low, high in (("pool_size", 1, 5), ("strides", 1, 2), ("dilation", 1, 2))
+        name: [draw(st.sampled_from(values)) for _ in range(rank)]
+        for name, values in (("pool_size", (1, 2, 3, 4, 5)), ("strides", (1, 1, 2)), ("dilation", (1, 2)))
     }
-    some["padding"] = tuple(draw(st.integers(0, 3)) for _ in 2 * some["pool_size"])
+    some["padding"] = [draw(st.integers(0, 3)) for _ in range(2 * rank)]
+    if draw(st.booleans()):
+        axis, side = draw(st.integers(0, rank - 1)), draw(st.sampled_from([0, rank]))
+        some["pool_size"][axis], some["strides"][axis], some["padding"][axis + side] = 1, 1, 0
     sides = [draw(st.integers(9, 11)) for _ in range(rank)]
     open_sides = [SizeVar("h"), *sides[1:]] if draw(st.booleans()) else sides
     layout = draw(st.sampled_from(["NCHW", "NHWC"])) if rank == 2 else "NCDHW"
