@@ -239,6 +239,16 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
         load(path)
 
 
+@pytest.mark.parametrize("dtype", ["bool", *(f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u"))])
+def test_conversions_wrap_as_those_of_numpy(dtype: str) -> None:
+    kind, x = e.DType(dtype), e.Var("x", "int64")
+    ends = [end + step for end in (kind.min, kind.max, 0, 2**40) for step in (-1, 0, 1)]
+    for number in [n for n in ends if -(2**63) <= n < 2**63]:
+        converted = e.Cast(kind, x)
+        wanted = int(np.array(number, np.int64).astype(dtype))
+        assert evaluate(converted, {x: number}) == function_of(converted)({x: number}) == wanted
+
+
 @given(st.integers(-50, 50), st.integers(-50, 50))
 def test_evaluate_is_python(a: int, b: int) -> None:
     x, y = e.Var("x"), e.Var("y")
