@@ -20,7 +20,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..topi.winograd import winograd_error_growth
 from .candidate import Cost, Option
 from .choice import Weighed
 from .decision import Decision
@@ -168,10 +167,3 @@ def algorithm_name(option: Option | Weighed) -> str:
     """`direct`, `winograd F(4x4,3x3)`."""
     tile = option.knobs.get("tile")
     return option.rule if tile is None else f"{option.rule} F({tile}x{tile},3x3)"
-
-
-def algorithm_text(option: Option | Weighed) -> str:
-    """The name, and by how much rounding errors may exceed those of direct convolution, in the worst case."""
-    if option.rule != WINOGRAD:
-        return algorithm_name(option)
-    return f"{algorithm_name(option)}, error at most {winograd_error_growth(int(option.knobs['tile'])):.0f}x"

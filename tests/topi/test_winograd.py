@@ -11,8 +11,8 @@ import minitvm
 from minitvm import strategy, te
 from minitvm.errors import InputError
 from minitvm.reference import te as interpreter
-from minitvm.strategy.algorithms import Convolution, algorithm_name, algorithm_text
-from minitvm.strategy.cpu.algorithms import convolution_algorithms
+from minitvm.strategy.algorithms import Convolution, algorithm_name
+from minitvm.strategy.cpu.algorithms import algorithm_text, convolution_algorithms
 from minitvm.target import Target
 from minitvm.topi.winograd import TILES, transformed_weights, winograd_conv2d_nchwc, winograd_error_growth
 

@@ -11,9 +11,10 @@ from math import ceil, prod
 from statistics import fmean
 from typing import Any
 
-from ...topi.winograd import TILES
-from ..algorithms import DIRECT, WINOGRAD, Convolution, groups_together
+from ...topi.winograd import TILES, winograd_error_growth
+from ..algorithms import DIRECT, WINOGRAD, Convolution, algorithm_name, groups_together
 from ..candidate import Cost, Option, cheapest_first
+from ..choice import Weighed
 from ..roles import LONG, Product
 from .conv2d import DirectConvolution
 from .panels import PanelPlan, contraction_cost
@@ -132,3 +133,10 @@ def _winograd(conv: Convolution, block: int, tile: int, cpu: Any) -> Option | No
     if not plans:
         return None
     return Option(rule=WINOGRAD, knobs={"tile": tile, "panel": plans[0][0].blocks}, price=price)
+
+
+def algorithm_text(option: Option | Weighed) -> str:
+    """The name, and by how much rounding errors may exceed those of direct convolution, in the worst case."""
+    if option.rule != WINOGRAD:
+        return algorithm_name(option)
+    return f"{algorithm_name(option)}, error at most {winograd_error_growth(int(option.knobs['tile'])):.0f}x"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.nodes import PrimFunc
-from ..algorithms import algorithm_text
 from ..choice import Choice, choice_of
 from ..text import lines as choice_lines
+from .algorithms import algorithm_text
 from .figures import KernelFigures, kernel_figures
 from .tiling import cpu_of
 
