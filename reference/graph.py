@@ -8,6 +8,7 @@ but not bit-equal to it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 from minitvm import events
 from minitvm import expr as x
 from minitvm.errors import ExecutionError, InputError, MinitvmError, Unsupported, nearest
+from minitvm.free_memory import out_of_memory, require_memory
 from minitvm.graph.nodes import BIND_SIZE, FUSED, LOOP, Graph, OpNode, Value
 
 from .meaning.scalar import evaluate as evaluate_scalar
@@ -209,8 +211,13 @@ def _body(body: Graph, inputs: Sequence[np.ndarray], dims: Mapping[x.Var, Any]) 
 def _operator(item: OpNode, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -> list[np.ndarray]:
     if item.op not in OPERATORS:
         raise Unsupported(f"the graph interpreter has no operator {item.op}; {nearest(item.op, list(OPERATORS))}")
+    what = f"{item.op} of {', '.join(f'{a.dtype}{list(a.shape)}' for a in inputs)}"
+    nbytes = sum(math.prod(_concrete(v.shape, dims)) * v.dtype.bytes for v in item.outputs)
+    require_memory(item.where or item.op, what, nbytes)
     try:
         results = OPERATORS[item.op](*inputs, **_attributes(item, inputs, dims))
+    except MemoryError:
+        raise out_of_memory(item.where or item.op, what, nbytes) from None
     except (ArithmeticError, IndexError, ValueError) as error:
         if isinstance(error, MinitvmError):
             raise

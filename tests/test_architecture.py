@@ -28,10 +28,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FOUNDATION = "errors forks scratch events absent notebook plots accel target expr backend store workers garbage"
+FOUNDATION = (
+    "errors free_memory forks scratch events absent notebook plots accel target expr backend store workers garbage"
+)
 NODES = (
-    "errors events notebook expr te.nodes tir.nodes tir.all_reduce tir.meanings graph.nodes executable.nodes"
-    " accel.config accel.isa"
+    "errors events free_memory notebook expr te.nodes tir.nodes tir.all_reduce tir.meanings graph.nodes"
+    " executable.nodes accel.config accel.isa"
 )
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
 COMPILER = (
@@ -43,6 +45,7 @@ MAY_IMPORT: dict[str, str] = {
     # what everything stands on
     "errors": "",
     "events": "errors",
+    "free_memory": "errors",
     "absent": "",
     "forks": "",
     "scratch": "",

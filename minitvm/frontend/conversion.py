@@ -77,6 +77,13 @@ class Conversion:
             return tuple(computed)
         return tuple(d if isinstance(d, Expr) else int(d) for d in self.array(operand, what).reshape(-1).tolist())
 
+    def dim(self, operand: Operand, what: str, most: Dim | None = None) -> Dim:
+        """One dimension, perhaps symbolic: see `dims`."""
+        numbers = self.dims(operand, what, most)
+        if len(numbers) != 1:
+            raise ModelError(f"{self.where}: {what} is one number, found {len(numbers)}")
+        return numbers[0]
+
     def ints(self, operand: Operand, what: str) -> tuple[int, ...]:
         """A vector of integers."""
         return tuple(int(v) for v in self.static(operand, what).reshape(-1).tolist())

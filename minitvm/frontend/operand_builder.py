@@ -12,6 +12,7 @@ from .. import te
 from ..arith import Analyzer
 from ..errors import InputError, ModelError, UnsupportedOperator
 from ..expr import GT, And, DType, Expr, Not, SizeVar, as_expr, const, free_vars, match, structural_equal
+from ..free_memory import require_memory
 from ..graph import registry as operators
 from ..graph.builder import GraphBuilder
 from ..graph.nodes import Dim, Graph, Value
@@ -364,19 +365,27 @@ def _fold(operator: operators.Operator, operands: Sequence[Operand], attrs: dict
     if _has_symbol(tuple(attrs.values())):
         return None
     arrays = [o.data for o in operands if o.data is not None]
+    operand_types = [(o.shape, o.dtype) for o in operands]
     if any(o.is_symbolic for o in operands):
         results = symbolic.fold(operator, arrays, attrs)
+        if results is None:
+            return None
+        types = operator.output_types(operand_types, attrs)
     elif operator.fold is None or operator.sought:
         return None
     else:
+        types = operator.output_types(operand_types, attrs)
+        for shape, dtype in types:
+            elements = product(shape)
+            if isinstance(elements, int):
+                require_memory(operator.name, f"{dtype}{list(shape)}", elements * dtype.bytes)
         try:
             with np.errstate(all="ignore"):
                 results = operator.fold(*arrays, **attrs)
         except ValueError:  # NumPy has no value for it, such as a maximum of nothing; the operator has
             return None
-    if results is None:
-        return None
-    types = operator.output_types([(o.shape, o.dtype) for o in operands], attrs)
+        if results is None:
+            return None
     listed = list(results) if isinstance(results, list | tuple) else [results]
     folded = tuple(_known(np.asarray(r), dtype) for r, (_, dtype) in zip(listed, types, strict=True))
     return folded[0] if len(folded) == 1 else folded

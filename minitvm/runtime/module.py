@@ -17,6 +17,7 @@ from ..executable.data_sizes import data_sizes
 from ..executable.memory import MemoryPlan, memory_plan
 from ..expr.largest import depends
 from ..forks import recursive_lock
+from ..free_memory import out_of_memory
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .device.arrays import DeviceArray, argument, resident
 from .program import BoundProgram, Progress, open_program, stamped_times
@@ -274,6 +275,12 @@ class GraphModule(TvmMethods):
             self._known[shapes] = bound
         return arrays, bound
 
+    def _too_large(self, bound: BoundProgram) -> InputError:
+        """The error for outputs that this machine has no memory for."""
+        rooms = list(zip(self.executable.outputs, bound.output_shapes, strict=True))
+        nbytes = sum(math.prod(shape) * spec.dtype.bytes for spec, shape in rooms)
+        return out_of_memory(self._what, listing([spec for spec, _ in rooms]), nbytes)
+
     def _shaped(self, results: list[Array], bound: BoundProgram) -> list[Array]:
         """The outputs of a run; those whose shapes data decide get them now."""
         if not self._late_shapes:
@@ -313,10 +320,13 @@ class GraphModule(TvmMethods):
         specs = self.executable.outputs
         if out is None or (isinstance(out, str) and out == "device"):
             shapes = zip(specs, bound.output_shapes, self._output_dtypes, strict=True)
-            if self._device is None:
-                return [np.empty(shape, dtype) for _, shape, dtype in shapes]
-            if out is None:
-                return [aligned_array(shape, dtype) for _, shape, dtype in shapes]
+            try:
+                if self._device is None:
+                    return [np.empty(shape, dtype) for _, shape, dtype in shapes]
+                if out is None:
+                    return [aligned_array(shape, dtype) for _, shape, dtype in shapes]
+            except (MemoryError, OSError, ValueError):
+                raise self._too_large(bound) from None
             pool = self._program.pool  # type: ignore[attr-defined]
             return [pool.array(self._device, spec.dtype, shape, f"output {spec.name}") for spec, shape, _ in shapes]
         for spec in specs:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import mul
 
 from ..errors import OTHER_SIZES, InputError, report
-from ..executable import BindSize, Dim, Executable, Loop, ScalarSpec, TensorSpec, evaluate
+from ..executable import BindSize, CallKernel, Dim, Executable, Loop, Output, ScalarSpec, TensorSpec, evaluate
 from ..executable.data_sizes import data_sizes
 from ..executable.evaluation import Number, function_of
 from ..executable.nodes import Guard
 from ..expr import Expr, Var, divided, format_expr
 from ..expr.largest import depends, largest
+from ..free_memory import require_memory
 
 Bindings = dict[Var, Number]
 _Check = tuple[Guard, Callable[[Bindings], Number], Callable[[Bindings], Number]]
@@ -148,6 +150,26 @@ def rooms(executable: Executable, env: Bindings) -> list[tuple[int, ...]]:
         else shape_of(spec, env)
         for spec in executable.outputs
     ]
+
+
+def require_room(executable: Executable, env: Bindings, arenas: Sequence[int] = ()) -> None:
+    """Raise `InputError` if this machine has too little memory for the outputs of a run, and more bytes for its arenas.
+
+    A program whose sizes data decide reserves memory for the most elements, and may use less: it is not judged.
+    """
+    if data_sizes(executable):
+        return
+    shapes = zip(rooms(executable, env), executable.outputs, strict=True)
+    outputs = [math.prod(shape) * spec.dtype.bytes for shape, spec in shapes]
+    what, writes = "intermediate results", ""
+    if max(outputs, default=0) > sum(arenas):
+        largest_output = outputs.index(max(outputs))
+        spec = executable.outputs[largest_output]
+        more = " and intermediate results" if sum(arenas) else ""
+        what = f"{spec.name}: {spec.dtype}{shape_text(shape_of(spec, env))}{more}"
+        steps = [s for s in executable.steps if Output(largest_output) in getattr(s, "args", ())]
+        writes = f": {steps[-1].operator}" if steps and isinstance(steps[-1], CallKernel) else ""
+    require_memory(executable.name + writes, what, sum(outputs) + sum(arenas))
 
 
 def product(shape: Sequence[Dim]) -> Dim:

@@ -30,6 +30,8 @@ def product_of(dims: Iterable[Expr]) -> Expr:
 
 def row_major(shape: Sequence[Expr]) -> list[Expr]:
     """The strides of a compact buffer of that shape."""
+    if any(isinstance(d, IntImm) and d.value > 2**31 - 1 for d in shape):
+        shape = [d.astype("int64") for d in shape]
     strides: list[Expr] = [IntImm(1)] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * shape[axis + 1]

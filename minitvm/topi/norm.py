@@ -16,6 +16,7 @@ from .reduce import sum as sum_over
 from .shapes import agree, axes_of, axis_of, dims, product, require_divides, require_positive, simple
 
 _ZERO = const(0, "int32")
+_LARGEST_WINDOW = 1 << 16  # of `lrn` over an open axis: each element reads that many
 
 
 def batch_norm(
@@ -196,11 +197,16 @@ def lrn(
     """data / (bias + alpha / size * sum of squares over `size` neighbours along the axis) ^ beta (AlexNet)."""
     at = axis_of(axis, data.ndim)
     require_positive(size, "nn.lrn size")
-    front = (size - 1) // 2
+    front, extent = (size - 1) // 2, dims(data)[at]
+    behind = size - 1 - front
+    if isinstance(extent, int):  # legal: farther neighbours are outside of the axis, and count as zeros
+        front, behind = (min(n, max(extent - 1, 0)) for n in (front, behind))
+    elif size > _LARGEST_WINDOW:
+        raise InputError(f"nn.lrn: size {size} over the open size {extent}: wanted at most {_LARGEST_WINDOW}")
     before = [front if a == at else 0 for a in range(data.ndim)]
-    after = [size - 1 - front if a == at else 0 for a in range(data.ndim)]
+    after = [behind if a == at else 0 for a in range(data.ndim)]
     padded = constant_pad(data, before, after)
-    k = te.reduce_axis((0, size), name="k")
+    k = te.reduce_axis((0, front + behind + 1), name="k")
 
     def neighbours(*i: Any) -> Expr:
         x = padded[(*i[:at], i[at] + k.var, *i[at + 1 :])]

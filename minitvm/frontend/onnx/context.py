@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 _MISSING = object()
 # Attributes that divide or count something, of whichever operator.
 _FROM_ONE = frozenset(("strides", "dilations", "kernel_shape", "blocksize", "group", "num_groups", "num_outputs"))
-# Attributes that are 0 or 1, of whichever operator: systems differ in how they read another number.
+# Attributes that are 0 or 1, of whichever operator: systems differ in how they read another number. It is true for all
+# of them in the flags that are not listed, such as `upper`, and in these of an operator.
 _FLAGS = frozenset((
-    "align_corners", "allowzero", "antialias", "ceil_mode", "center_point_box", "channels_last", "count_include_pad",
-    "exclude_outside", "exclusive", "fmod", "interleaved", "inverse", "is_causal", "keepdims", "largest", "layout",
-    "linear_before_reset", "noop_with_empty_axes", "onesided", "periodic", "reverse", "select_last_index", "sorted",
-    "storage_order", "training_mode", "transA", "transB", "unidirectional", "upper",
+    "allowzero", "antialias", "ceil_mode", "center_point_box", "exclude_outside", "exclusive", "fmod", "interleaved",
+    "is_causal", "keepdims", "largest", "layout", "linear_before_reset", "noop_with_empty_axes", "reverse", "sorted",
+    "storage_order", "training_mode", "unidirectional",
 ))  # fmt: skip
+_TRUE_UNLESS_0 = frozenset((("SplitToSequence", "keepdims"), ("Unique", "sorted")))
 
 
 class NodeContext(Conversion):
@@ -131,9 +132,10 @@ class NodeContext(Conversion):
 
 
 def require_flags(proto: Any, where: str) -> None:
-    """Refuse a node whose attributes that are 0 or 1 have another value."""
+    """Refuse a node whose attributes that must be 0 or 1 have another value."""
     for attribute in proto.attribute:
-        if attribute.name in _FLAGS and attribute.type == attribute.INT and attribute.i not in (0, 1):
+        strict = attribute.name in _FLAGS and (proto.op_type, attribute.name) not in _TRUE_UNLESS_0
+        if strict and attribute.type == attribute.INT and attribute.i not in (0, 1):
             raise ModelError(f"{where}: attribute {attribute.name}={attribute.i}: wanted 0 or 1")
 
 

@@ -25,6 +25,9 @@ from ..builder import GraphBuilder
 from ..nodes import Dim, Graph, OpNode, Value
 from .rebuild import with_replaced
 
+# Each phase adds operators to the graph.
+_MOST_PHASES = 256
+
 
 @dataclass(frozen=True, slots=True)
 class AxisPhase:
@@ -67,13 +70,16 @@ def split_conv_transpose(graph: Graph) -> Graph:
 
 
 def _splits(item: OpNode) -> bool:
-    """Whether an operator is a transposed convolution of floats; those of integers sum in the dtype of the data.
+    """Whether an operator is a transposed convolution of floats with few phases.
 
+    Those of integers sum in the dtype of the data.
     The taps of an open kernel are not known, and so not which of them meet a phase; and of an open number of filters it
     is not known that the phases divide it. Along an open axis no phase may cut data off: whether a row is left is known
     in a run only, and with it how long the phase is.
     """
     if not item.op.endswith("d_transpose") or not item.output.dtype.is_float or 0 in item.output.shape:
+        return False
+    if math.prod(per_axis(item.attrs["strides"], item.inputs[0].ndim - 2, "strides")) > _MOST_PHASES:
         return False
     return item.inputs[1].is_static and all(
         isinstance(pad, int) and pad >= 0

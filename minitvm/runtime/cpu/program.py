@@ -37,9 +37,10 @@ from ...executable import (
 from ...executable.alignment import ALIGNMENT, address, aligned, array_at
 from ...executable.evaluation import Evaluation, Number, function_of
 from ...expr import DType, Expr, Var, free_vars
+from ...free_memory import out_of_memory
 from .. import externals
 from ..hosted import hosted, room
-from ..shapes import Bindings, SizeChecks, beyond_bound, rooms, shape_of
+from ..shapes import Bindings, SizeChecks, beyond_bound, require_room, rooms, shape_of
 from ..states import zeros_of
 from ..words import scalar_word
 from .executor import BARRIER, COPY, PARALLEL, SEQUENTIAL
@@ -111,11 +112,18 @@ class CpuProgram:
         """The size of the thread team."""
         return self.team.threads
 
+    def room(self, index: int) -> int:
+        """The bytes that arena `index` has so far."""
+        return self._arenas[index].memory.nbytes
+
     def arena(self, index: int, size: int) -> np.ndarray[Any, Any]:
         """At least `size` bytes for arena `index`; if a smaller one moves, the programs bound to it are dropped."""
         room = self._arenas[index]
-        if room.grow(size):
-            self._bound.clear()
+        try:
+            if room.grow(size):
+                self._bound.clear()
+        except (MemoryError, OSError, ValueError):
+            raise out_of_memory(self.executable.name, "intermediate results", size) from None
         return room.memory
 
     def bind(self, key: Any, env: Bindings) -> BoundProgram:
@@ -158,7 +166,9 @@ class BoundProgram:
             verify(x, env)
         self.output_shapes = rooms(x, env)
         self._evaluated = Evaluation(env)  # for the tables that are made here; no size that a step binds is in it
-        self._arenas = [program.arena(i, int(self._evaluated(a.size))) for i, a in enumerate(x.arenas)]
+        sizes = [int(self._evaluated(a.size)) for a in x.arenas]
+        require_room(x, env, [max(0, size - program.room(i)) for i, size in enumerate(sizes)])
+        self._arenas = [program.arena(i, size) for i, size in enumerate(sizes)]
         self._places = [address(arena) for arena in self._arenas]
         self._input_slots: list[list[int]] = [[] for _ in x.inputs]
         self._output_slots: list[list[int]] = [[] for _ in x.outputs]

@@ -42,7 +42,7 @@ from ...executable.alignment import ALIGNMENT, address, aligned_empty, array_at
 from ...expr import Expr, free_vars
 from .. import externals
 from ..loops import Memory, in_order
-from ..shapes import Bindings, SizeChecks, rooms, shape_of
+from ..shapes import Bindings, SizeChecks, require_room, rooms, shape_of
 from ..stamped import CLOCK, fill_skipped
 from .arrays import DeviceArray
 from .device import Bytes, Launch, Place, Shape, as_bytes, checked_shape, reported
@@ -78,6 +78,7 @@ class BoundProgram:
         x = program.executable
         self.program, self.env, self.device = program, env, program.device
         self.output_shapes = rooms(x, env)
+        require_room(x, env)
         self._checks = SizeChecks(x)
         self._arenas = [program.arena(k, int(evaluate(a.size, env))) for k, a in enumerate(x.arenas)]
         self._specs: list[tuple[TensorSpec, tuple[int, ...]] | None] = [

@@ -16,7 +16,7 @@ from minitvm.errors import InternalError, MinitvmError, VerificationError
 from minitvm.frontend import from_onnx
 from minitvm.reference import graph as interpreter
 from tests.frontend.one_node import Seeded
-from tests.frontend.sizes.judging import CRASH, DISPUTED, REFUSED, RIGHT, WRONG, Judgement
+from tests.frontend.sizes.verdicts import CRASH, DISPUTED, REFUSED, RIGHT, WRONG, Judgement
 
 from . import bytes, spliced  # noqa: F401  (they register moves)
 from .growing import MixedGraph, Unfit, numbers

@@ -6,6 +6,7 @@
 | `seeds.py` | valid models of operators that ONNX's own tests lack |
 | `fences.py` | arrays that end, or begin, at a page which no process may touch |
 | `judging.py` | builds and runs one changed model, and compares it with ONNX Runtime and ONNX's evaluator |
+| `verdicts.py` | the verdicts |
 | `workers.py` | judges many models in a process of its own, whose end by a signal is a verdict |
 
 `python -m tests.frontend.sizes --help` runs a sweep of the node models of ONNX's own tests, and of `seeds.py`, by hand.

@@ -13,8 +13,9 @@ import numpy as np
 import onnx
 
 from .changes import Model, changes, models_of_onnx, of_proto, with_known_numbers
-from .judging import BAD, VALID_REFUSED, accepted, judge
+from .judging import accepted, judge
 from .seeds import contributed
+from .verdicts import BAD, VALID_REFUSED
 from .workers import judged
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,26 +16,28 @@ from minitvm.reference import graph as interpreter
 
 from .changes import Model
 from .fences import Fences
+from .verdicts import (
+    CRASH,
+    DISPUTED,
+    INVENTED,
+    OUTSIDE,
+    REFUSED,
+    RIGHT,
+    UNCLEAR,
+    UNKNOWN,
+    VALID_REFUSED,
+    WRONG,
+    Judgement,
+)
+from .workers import judged
 
-RIGHT, REFUSED, VALID_REFUSED = "right", "refused", "valid refused"
-WRONG, INVENTED, OUTSIDE, CRASH, UNCLEAR = "wrong", "invented", "outside", "crash", "unclear"
-DISPUTED = "disputed"
-UNKNOWN = "unknown"
-BAD = (WRONG, INVENTED, OUTSIDE, CRASH, UNCLEAR)
+PEER_LIMIT = 30  # seconds for one model
 
 # Words of other levels than the model's, which say nothing to a person with a model.
 FOREIGN_WORDS = re.compile(
     r"all\(\) needs|any\(\) needs|reduce_axis|\bT_\w+|Tensor\(|TensorLoad|IterVar|PrimFunc|SizeVar|Traceback"
     r"|\bblock\b.*\biterator|\btoken\b|object has no attribute|list index|unsupported operand|NoneType"
 )
-
-
-@dataclass
-class Judgement:
-    """A verdict and its reason."""
-
-    verdict: str
-    text: str = ""
 
 
 def judge(model: Model, at_end: bool = True, interpret: bool = False) -> Judgement:
@@ -94,7 +95,19 @@ def _interpreted(model: Model) -> list[np.ndarray]:
 
 
 def _onnxruntime(model: Model) -> Any:
-    """What ONNX Runtime makes of it; None if it refuses it, UNKNOWN if it has no such operator."""
+    """What ONNX Runtime makes of it; None if it refuses it, UNKNOWN if it has no such operator, or crashes."""
+    import onnxruntime  # noqa: F401  # once, and not in each process
+
+    return _in_another_process(_run_by_onnxruntime, model, UNKNOWN)
+
+
+def _in_another_process(run: Callable[[Model], Any], model: Model, otherwise: Any) -> Any:
+    """The result of another system, whose crash, or end by a limit, says nothing about minitvm."""
+    ((_, result),) = judged([model], run, limit=PEER_LIMIT)
+    return otherwise if isinstance(result, Judgement) else result
+
+
+def _run_by_onnxruntime(model: Model) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -112,8 +125,10 @@ def _onnxruntime(model: Model) -> Any:
 
 def _evaluator(model: Model) -> list[np.ndarray] | None:
     """What ONNX's evaluator makes of it; None if it fails."""
-    if model.domain:
-        return None
+    return None if model.domain else _in_another_process(_run_by_evaluator, model, None)
+
+
+def _run_by_evaluator(model: Model) -> list[np.ndarray] | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

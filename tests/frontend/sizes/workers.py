@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .judging import CRASH, OUTSIDE, Judgement
+from .verdicts import CRASH, OUTSIDE, Judgement
 
 LIMIT = 100  # seconds for one model
 
 
 def judged(
-    models: Sequence[Any], judge: Callable[[Any], Judgement], limit: float = LIMIT, until: float = float("inf")
-) -> Iterator[tuple[Any, Judgement]]:
+    models: Sequence[Any], judge: Callable[[Any], Any], limit: float = LIMIT, until: float = float("inf")
+) -> Iterator[tuple[Any, Any]]:
     """Each model with its verdict. A process judges models until it ends; another one continues after that."""
     done = 0
     while done < len(models) and time.time() < until:
@@ -40,7 +40,7 @@ def judged(
             done += 1
 
 
-def _work(models: Sequence[Any], judge: Callable[[Any], Judgement], limit: float, until: float, pipe: int) -> None:
+def _work(models: Sequence[Any], judge: Callable[[Any], Any], limit: float, until: float, pipe: int) -> None:
     """In a child: write each verdict to the pipe."""
     faulthandler.disable()  # a signal is a verdict here
     try:

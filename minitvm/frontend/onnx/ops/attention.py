@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....expr import EQ, GE, as_expr
+from ....expr import EQ, GE, as_expr, match
 from ....graph.nodes import Dim
 from ....topi.shapes import differ, same, simple
 from ...operand import Operand
@@ -74,6 +74,7 @@ def _self_attention(
     query, key, value = parts
     present = None
     if past is not None:
+        past = n.fit(past, (2, *key.shape[:2], None, key.shape[3]), "the past")
         key, value = (_behind(n, n.entry(past, k), new) for k, new in enumerate((key, value)))
     if n.wants(1):
         present = n.op("stack", key, value, axis=0)
@@ -152,6 +153,8 @@ def _mask(n: NodeContext, mask: Operand, batch: Dim, keys: Dim) -> Operand:
         two = not same(batch, 0) and same(mask.shape[0], 2 * batch)
         if not two and differ(mask.shape[0], batch):
             n.refuse(f"a mask of {mask.shape[0]} numbers is not supported: wanted one or two for each of {batch}")
+        if mask.data is not None and mask.data.min(initial=0) < 0:
+            n.refuse(f"a mask with a negative number of keys: {mask.data.tolist()}")
         ends = n.op("expand_dims", n.cast(mask, "int32"), axis=(1, 2, 3))
         places = n.op("expand_dims", _arange(n, 0, keys, 1), axis=(0, 1))
         if not two:
@@ -160,7 +163,7 @@ def _mask(n: NodeContext, mask: Operand, batch: Dim, keys: Dim) -> Operand:
             ends, begins = n.op("split", ends, indices_or_sections=2, axis=0)
             visible = n.op("logical_and", n.op("less", places, ends), n.op("greater_equal", places, begins))
     elif mask.ndim in (2, 3):
-        seen = n.op("not_equal", mask, 0)
+        seen = n.op("not_equal", n.fit(mask, (batch, *[None] * (mask.ndim - 2), keys), "the mask"), 0)
         visible = n.op("expand_dims", seen, axis=(1, 2) if mask.ndim == 2 else (1,))
     else:
         n.refuse(f"a mask of {mask.ndim} dimensions is not supported")
@@ -172,6 +175,9 @@ def _attended(
 ) -> Operand:
     """softmax(query key' scale + masks) value, heads joined: [batch, length, width]."""
     width = query.shape[-1]
+    # A product would repeat a batch of 1.
+    key = n.fit(key, (*query.shape[:2], None, width), "the keys")
+    value = n.fit(value, (*key.shape[:3], None), "the values")
     scale = n.attr("scale", 0.0)
     if not scale and isinstance(width, int):
         scale = 1 / math.sqrt(width) if width else 1.0
@@ -182,7 +188,7 @@ def _attended(
         hidden = n.op("multiply", n.cast(n.op("logical_not", mask), scores.dtype), float(filler))
         scores = n.onto("add", scores, hidden)
     if added is not None:
-        scores = n.onto("add", scores, added)
+        scores = n.onto("add", scores, n.fit(added, (None, None, *scores.shape[2:]), "what is added to the scores"))
     if n.attr("unidirectional", 0):
         queries, keys = query.shape[2], key.shape[2]
         order = n.op("less_equal", _arange(n, 0, keys, 1), _arange(n, simple(keys - queries), keys, 0))
@@ -193,10 +199,16 @@ def _attended(
 @converter("RotaryEmbedding", since=23)
 def rotary_embedding_by_definition(n: NodeContext) -> Any:
     """The function body of the standard, for tables of one shape and positions [batch, length]."""
-    x, cosine, positions = n[0], n[1], n.optional(3)
+    x, positions, size = n[0], n.optional(3), n.attr("rotary_embedding_dim", 0)
+    heads = n.attr("num_heads", 0) if x.ndim == 3 else 1
+    if x.ndim not in (3, 4) or heads < 1 or size < 0:
+        n.refuse(f"{heads} heads of {x} are not supported: wanted 4 dimensions, or 3 and at least one head")
+    half = size // 2 if size else simple(x.shape[-1] // (2 * heads))
+    places = (x.shape[0], x.shape[-2])
+    cosine = n.fit(n[1], (*(places if positions is None else (None,)), half), "the table of cosines")
     sine = n.fit(n[2], cosine.shape, "the table of sines")
-    if positions is not None and x.ndim in (3, 4):
-        positions = n.fit(positions, (x.shape[0], x.shape[-2]), "the positions")
+    if positions is not None:
+        positions = n.fit(positions, places, "the positions")
         cosine = n.reachable(cosine, positions, 0)
     return n.by_definition(x, cosine, sine, *(() if positions is None else (positions,)))
 
@@ -227,6 +239,12 @@ def rotary_embedding(n: NodeContext) -> Any:
     )
     x = n.require(x, GE(as_expr(width), as_expr(2 * half)) if size else EQ(as_expr(width), as_expr(2 * half)), needed)
     batch, length = x.shape[0], x.shape[2]
+    rows = cosine.shape[0]
+    enough = GE(*match(as_expr(rows), as_expr(length)))
+    cosine = n.require(cosine, enough, f"tables of {rows} positions are too short for {length}")
+    cosine = n.reachable(cosine, positions, 0)
+    if positions.data is not None and positions.data.min(initial=0) < 0:
+        n.refuse(f"the position {positions.data.min()} is negative")
     if positions.shape in ((1,), ()):
         steps = n.op("arange", start=0, stop=length, step=1, dtype="int64")
         positions = n.op("expand_dims", n.op("add", steps, n.cast(positions, "int64")), axis=0)

@@ -67,7 +67,7 @@ def unpacked(stored: np.ndarray, bits: int) -> np.ndarray:
     """Bytes as they are; of nibbles the low one of each byte comes first."""
     if bits == 8:
         return stored
-    return np.stack([stored & 15, stored >> 4], axis=-1).reshape(*stored.shape[:-1], -1)
+    return np.stack([stored & 15, stored >> 4], axis=-1).reshape(*stored.shape[:-1], 2 * stored.shape[-1])
 
 
 def _offsets(zeros: np.ndarray, columns: int, blocks: int, bits: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....expr import Expr
+from ....expr import GE, Expr, as_expr, match
 from ....graph.nodes import Dim
 from ....te import maximum
 from ....topi.shapes import product, same, simple
@@ -42,6 +42,8 @@ def group_query_attention(n: NodeContext) -> Any:
     groups = n.attr("kv_num_heads")
     query, key, value = _parts(n, n.attr("num_heads"), groups)
     batch, _, length, width = query.shape
+    if n.optional(6) is not None:
+        n.one(n[6], "the number of tokens")
     position = _position(n, batch, length)
     if n.attr("do_rotary", 0):
         query, key = _rotated(n, query, key, position)
@@ -78,7 +80,7 @@ def group_query_attention(n: NodeContext) -> Any:
 def _room_for_all(n: NodeContext, caches: list[Operand], length: Dim) -> list[Operand]:
     """Caches of open length with room for as many tokens as `total_sequence_length` says, if that is more."""
     past, total = caches[0].shape[2], n[6]
-    count = n.dims(total, "the number of tokens")[0] if total.is_known else n.bound(total, past + length, "tokens")
+    count = n.dim(total, "the number of tokens") if total.is_known else n.bound(total, past + length, "tokens")
     more = simple(maximum(count, past) - past)
     alike = [c if same(c.shape[2], past) else n.assume(c, (c.shape[2], past)) for c in caches]
     return [n.op("nn.pad", cache, pad_width=((0, 0), (0, 0), (0, more), (0, 0))) for cache in alike]
@@ -197,10 +199,13 @@ def tensor_scatter(n: NodeContext) -> Any:
 
 @converter("Attention", since=23)
 def attention_by_definition(n: NodeContext) -> Any:
-    """The function body, whose products would repeat a batch of 1."""
+    """The function body, whose products would repeat a batch of 1, and whose softmax of no keys has no value."""
     inputs = list(n.inputs)
-    for k, name in ((1, "the keys"), (2, "the values")):
-        inputs[k] = n.fit(n[k], (n[0].shape[0], *[None] * (n[k].ndim - 1)), name)
+    key = n.fit(n[1], (n[0].shape[0], *[None] * (n[1].ndim - 1)), "the keys")
+    inputs[2] = n.fit(n[2], (*(key.shape[:3] if key.ndim == 4 else key.shape[:2]), None), "the values")
+    if n.optional(4) is None:
+        key = n.require(key, GE(*match(as_expr(key.shape[-2]), as_expr(1))), "there are no keys")
+    inputs[1] = key
     return n.by_definition(*inputs)
 
 

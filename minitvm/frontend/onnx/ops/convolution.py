@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....errors import ModelError
-from ....expr import GE, LE, And, Expr, as_expr, match
+from ....expr import GE, GT, as_expr, match
 from ....graph.nodes import Dim
 from ....te import maximum
 from ....topi.shapes import simple
@@ -25,6 +25,8 @@ def window_padding(
     if mode in ("NOTSET", ""):
         if len(pads) != 2 * rank:
             raise ModelError(f"{n.where}: wanted {2 * rank} pads, found {len(pads)}")
+        if min(pads, default=0) < 0:
+            raise ModelError(f"{n.where}: attribute pads={pads!r}: wanted integers from 0")
         return tuple(pads)
     if mode == "VALID":
         return (0,) * (2 * rank)
@@ -92,51 +94,55 @@ def conv_transpose(n: NodeContext) -> Any:
     w, kernel = with_kernel(n, w)
     strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
     extra = n.attr("output_padding", (0,) * rank)
-    padding = _transposed_padding(n, x.shape[2:], kernel, strides, dilations, extra)
+    x, padding, missing = _transposed_padding(n, x, kernel, strides, dilations, extra)
     known = all(isinstance(p, int) for p in padding)
     convolved = n.op(
         f"nn.conv{rank}d_transpose", x, w, strides=strides, padding=padding if known else (0,) * (2 * rank),
         output_padding=extra, dilation=dilations, groups=n.attr("group", 1),
     )  # fmt: skip
     if not known:
-        asked = n.attr("output_shape", None)
-        sizes = [simple(d * s) for d, s in zip(x.shape[2:], strides, strict=True)] if asked is None else asked[-rank:]
-        convolved = _cropped(n, convolved, padding[:rank], sizes)
+        convolved = n.op("nn.pad", convolved, pad_width=[(0, 0), (0, 0), *((0, m) for m in missing)])
+        convolved = _cropped(n, convolved, padding[:rank], n.attr("output_shape")[-rank:])
     return convolved if bias is None else n.op("nn.bias_add", convolved, bias)
 
 
 def _transposed_padding(
     n: NodeContext,
-    spatial: Sequence[Dim],
+    x: Operand,
     kernel: Sequence[Dim],
     strides: Sequence[int],
     dilations: Sequence[int],
     extra: Sequence[int],
-) -> tuple[Dim, ...]:
+) -> tuple[Operand, tuple[Dim, ...], list[Dim]]:
+    """x under the conditions that `output_shape` needs, all paddings before and then all after, missing elements.
+
+    `output_shape` may name elements that no element of x reaches, fewer than a stride: these are zeros at the end.
+    """
+    spatial = x.shape[2:]
     rank = len(spatial)
     mode, shape = n.attr("auto_pad", "NOTSET"), n.attr("output_shape", None)
     pads = n.attr("pads", (0,) * (2 * rank))
     if shape is None and mode in ("NOTSET", ""):
-        return tuple(pads)
+        return x, tuple(pads), [0] * rank
     if shape is None and mode == "VALID":
-        return (0,) * (2 * rank)
-    before, after = [], []
+        return x, (0,) * (2 * rank), [0] * rank
+    before, after, missing = [], [], []
     for axis, (extent, k, s, d, e) in enumerate(zip(spatial, kernel, strides, dilations, extra, strict=False)):
         size = extent * s if shape is None else shape[len(shape) - rank + axis]
         total = simple((extent - 1) * s + e + (k - 1) * d + 1 - size)  # with auto_pad independent of the extent
-        small = simple(total // 2)
-        large = simple(total - small)
-        upper = mode == "SAME_UPPER"
-        before.append(small if upper else large)
-        after.append(large if upper else small)
-    return (*before, *after)
+        cut = total
+        if shape is not None:
+            fits = GT(*match(as_expr(total), as_expr(-s)))
+            x = n.require(x, fits, f"output_shape {size} is too large for {extent} elements")
+            cut = simple(maximum(total, 0))
+        before.append(simple(cut // 2 if mode == "SAME_UPPER" else cut - cut // 2))
+        after.append(simple(total - before[-1]))
+        missing.append(simple(maximum(-total, 0)))
+    return x, (*before, *after), missing
 
 
-def _cropped(n: NodeContext, x: Operand, begin: Sequence[Dim], sizes: Sequence[Dim]) -> Operand:
-    """`sizes` elements from `begin` of each spatial axis of a result without padding, which must have them."""
-    inside = [simple(And(GE(*match(as_expr(b), as_expr(0))), LE(*match(as_expr(b + s), as_expr(extent)))))
-              for b, s, extent in zip(begin, sizes, x.shape[2:], strict=True)]  # fmt: skip
-    x = n.builder.required(x, [c if isinstance(c, Expr) else as_expr(bool(c)) for c in inside], n.where)
+def _cropped(n: NodeContext, x: Operand, begin: Sequence[Dim], sizes: Sequence[int]) -> Operand:
+    """`sizes` elements from `begin` of each spatial axis of a result without padding, which has them."""
     ends = tuple(simple(b + s) for b, s in zip(begin, sizes, strict=True))
     axes = tuple(range(2, x.ndim))
     part = n.op("strided_slice", x, begin=tuple(begin), end=ends, strides=(1,) * len(axes), axes=axes)

@@ -83,7 +83,7 @@ def topk(n: NodeContext) -> Any:
     axis = n.attr("axis", -1)
     x, k = n[0], n.one(n[1], "k")
     extent = x.shape[axis]
-    count: Dim = n.bound(k, extent, "k") if k.data is None else n.dims(k, "k")[0]
+    count: Dim = n.bound(k, extent, "k") if k.data is None else n.dim(k, "k")
     if isinstance(count, Expr) and k.data is not None:
         fits = simple(LE(*match(as_expr(count), as_expr(extent))))
         if isinstance(fits, Expr):
@@ -146,7 +146,7 @@ def _sliced_at(n: NodeContext, x: Operand, axis: int, start: Operand, end: Opera
     number = n.op("maximum", rounded, 0)
     plain = isinstance(step, int) and step == 1
     if number.is_known and plain:
-        return n.part(x, axis, n.dims(first, "a start")[0], n.dims(last, "an end")[0])
+        return n.part(x, axis, n.dim(first, "a start"), n.dim(last, "an end"))
     size = n.bound(number, extent, "sliced")
     if plain and first.is_known and n.dims(first, "a start") == (0,):
         cut: Operand = n.op("leading", x, size=size, axis=axis)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....expr import GT, Expr, as_expr, match
+from ....free_memory import require_memory
 from ....graph.nodes import Dim
 from ....topi.shapes import is_one, larger, may_exceed, simple
 from ...operand import Operand
@@ -60,7 +61,10 @@ def range_(n: NodeContext) -> Any:
         return n.op("arange", start=first, stop=limit, step=step, dtype=str(dtype))
     if not step:
         n.refuse("the step of a range is 0")
+    if not all(map(math.isfinite, (first, limit, step))):
+        n.refuse(f"a range from {first} to {limit} by {step}: wanted finite numbers")
     count = max(0, math.ceil((limit - first) / step))
+    require_memory("a range", f"{count} numbers", 8 * count)
     return Operand.known((first + step * np.arange(count)).astype(dtype.numpy))
 
 

@@ -108,10 +108,14 @@ def dropout(n: NodeContext) -> Any:
     """At inference nothing is dropped; a node in training mode must have the ratio 0."""
     n.ignore("seed")
     training = n.optional(2)
-    if training is not None and n.scalar(training, "training_mode"):
-        ratio = n.optional(1)
+    ratio = n.optional(1)
+    reason = "training_mode with a ratio other than 0 is not supported: it is random"
+    if training is not None and training.is_known and n.scalar(training, "training_mode"):
         if ratio is None or n.scalar(ratio, "the ratio") != 0:
-            n.refuse("training_mode with a ratio other than 0 is not supported: it is random")
+            n.refuse(reason)
+    elif training is not None and not training.is_known:
+        drops = training if ratio is None else n.op("logical_and", training, n.op("not_equal", ratio, 0))
+        n.at_most(drops, 0, reason)
     return [n.op("copy", n[0]), *_mask(n, "bool")]
 
 

@@ -41,7 +41,9 @@ def quick_gelu(n: NodeContext) -> Any:
 
 @converter("BiasAdd", domain=DOMAIN)
 def bias_add(n: NodeContext) -> Any:
-    return n.onto("add", n.onto("add", n[0], n[1]), n[2])
+    x = n[0]
+    biased = n.op("add", x, n.fit(n[1], x.shape[-1:], "the bias"))
+    return n.op("add", biased, n.fit(n[2], x.shape, "the skip"))
 
 
 @converter("FusedConv", domain=DOMAIN)
@@ -118,7 +120,7 @@ def simplified_layer_norm(n: NodeContext) -> Any:
 
 
 def _skip_sum(n: NodeContext, bias: Operand | None) -> Operand:
-    total = n.onto("add", n[0], n[1])
+    total = n.onto("add", n[0], n.fit(n[1], (*[None] * (n[1].ndim - 2), *n[0].shape[-2:]), "the skip"))
     return total if bias is None else n.onto("add", total, n.fit(bias, total.shape[-1:], "the bias"))
 
 

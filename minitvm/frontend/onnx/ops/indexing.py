@@ -125,8 +125,7 @@ def pad(n: NodeContext) -> Any:
 
 def _cropped_by_data(n: NodeContext, x: Operand, pads: Operand, axes: Sequence[int]) -> tuple[Operand, tuple[Dim, ...]]:
     """x without what negative pads cut off, and the pads that are left; a run finds which are negative."""
-    if pads.shape != (2 * len(axes),):
-        raise ModelError(f"{n.where}: wanted {2 * len(axes)} pads, found {pads.shape}")
+    pads = n.fit(pads, (2 * len(axes),), "the pads")
     if n.builder.at_least(pads, 0):
         return x, n.dims(pads, "the pads")
     known = n.builder.elements(pads)

@@ -50,11 +50,12 @@ def resize_10(n: NodeContext) -> Any:
 
 
 def _simple_resize(n: NodeContext, scales: Operand) -> Any:
-    return _resized(n, _factors(n, scales), None, **_asymmetric(n))
+    return _resized(n, _factors(n, scales, n[0].ndim), None, **_asymmetric(n))
 
 
-def _factors(n: NodeContext, scales: Operand) -> tuple[Any, ...]:
+def _factors(n: NodeContext, scales: Operand, count: int) -> tuple[Any, ...]:
     """The scales: floats, quotients of dimensions, and data [1] where a run computes them."""
+    scales = n.fit(scales, (count,), "the scales")
     if scales.is_known:
         return tuple(v if isinstance(v, Quotient) else float(v) for v in n.array(scales, "the scales").tolist())
     known = n.builder.elements(scales)
@@ -104,7 +105,7 @@ def resize(n: NodeContext) -> Any:
     scales, sizes = n.optional(2), n.optional(3)
     policy = n.attr("keep_aspect_ratio_policy", "stretch")
     if scales is not None and scales.shape != (0,):
-        ratios = _factors(n, scales)
+        ratios = _factors(n, scales, len(axes))
         factors: list[Any] = [1.0] * x.ndim
         for a, f in zip(axes, ratios, strict=True):
             factors[a] = f

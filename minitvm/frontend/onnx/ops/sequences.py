@@ -324,7 +324,7 @@ def split_to_sequence(n: NodeContext) -> Any:
     if split is not None and split.ndim == 1:
         sizes = n.dims(split, "the sizes of the parts", most=extent)
     else:
-        size = 1 if split is None else n.dims(split, "the size of the parts", most=extent)[0]
+        size = 1 if split is None else n.dim(split, "the size of the parts", most=extent)
         if isinstance(size, Expr):
             x = n.builder.required(x, [GT(size, as_expr(0))], n.where)
         if isinstance(extent, Expr) or isinstance(size, Expr):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....expr import GE, DType, Expr, as_expr, match
+from ....expr import GE, LE, And, DType, Expr, as_expr, match
 from ....graph.nodes import Dim
 from ....topi.shapes import axis_of, simple, smaller
 from ...operand import Operand
@@ -33,11 +33,13 @@ def dft_by_attribute(n: NodeContext) -> Any:
 def _dft(n: NodeContext, x: Operand, axis: int, signal_length: Operand | None) -> Any:
     inverse, onesided = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
     axis = axis_of(axis, x.ndim)
-    if isinstance(x.shape[-1], Expr):  # real numbers; complex ones for an inverse transform
-        x = n.fit(x, (*x.shape[:-1], 2 if inverse else 1), "the signal")
+    if isinstance(x.shape[-1], Expr):  # the imaginary parts of real numbers are zeros
+        x = n.require(x, And(GE(x.shape[-1], as_expr(1)), LE(x.shape[-1], as_expr(2))), "the signal")
+        padded = n.op("nn.pad", x, pad_width=[*[(0, 0)] * (x.ndim - 1), (0, simple(2 - x.shape[-1]))])
+        x = n.fit(padded, (*x.shape[:-1], 2), "the signal")
     if x.shape[-1] not in (1, 2):
         n.refuse(f"a transform of {x} is not supported: wanted real or complex numbers along the last axis")
-    length = None if signal_length is None else n.dims(signal_length, "the length")[0]
+    length = None if signal_length is None else n.dim(signal_length, "the length")
     return _transformed(n, x, axis, length, inverse, onesided)
 
 
@@ -49,6 +51,8 @@ def _transformed(
     halved = inverse and onesided
     if length is None:
         length = simple(2 * (extent - 1)) if halved else extent
+    if onesided:
+        x = n.require(x, GE(*match(as_expr(length), as_expr(1))), "a transform of no samples has no frequencies")
     half = simple(length // 2 + 1)
     outputs = half if onesided and not inverse else length
     used = smaller(extent, half if halved else length)
