@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from minitvm.reference import check
 from minitvm.reference import tir as loops
 from minitvm.reference.te import evaluate
 from minitvm.te.printer import script
+from minitvm.tir.nodes import root_block
 from minitvm.tir.transform.pipeline import lower
 
 RUNNING = """
@@ -31,6 +33,42 @@ def running(x: T.Buffer((4, 6), "float32"), sums: T.Buffer((4, 6), "float32"), l
                 sums[vi, j] = total[0]
             last[vi] = total[0]
 """
+
+
+# Loops that hand values on through storage of the whole function, of which there may be several pieces.
+STAGED = """
+@T.prim_func
+def staged(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):
+{allocations}
+{copies}
+    for i in range(4):
+        with T.block("last"):
+            vi = T.axis.spatial(4, i)
+            y[vi] = {last}[3 - vi] + T.float32(1)
+"""
+COPY = """
+    for i in range(4):
+        with T.block("stage"):
+            vi = T.axis.spatial(4, i)
+            {to}[vi] = {of}[vi] * T.float32(2)
+"""
+
+
+@pytest.mark.parametrize("count", range(4))
+def test_each_call_has_all_storage_of_the_function(count: int) -> None:
+    stages = ["x", *(f"s{k}" for k in range(count))]
+    text = STAGED.format(
+        allocations="\n".join(f'    {name} = T.alloc_buffer((4,), "float32")' for name in stages[1:]),
+        copies="".join(COPY.format(of=a, to=b) for a, b in pairwise(stages)), last=stages[-1],
+    )  # fmt: skip
+    x = te.placeholder((4,), name="x")
+    once = te.extern_primfunc([x], text)
+    func = te.create_prim_func([x, te.extern_primfunc([once], text)])
+    array, found = np.arange(4, dtype="float32"), np.zeros(4, "float32")
+    loops.run(func, array, found)
+    of_one = lambda a: a[::-1] * 2**count + 1  # noqa: E731
+    np.testing.assert_array_equal(found, of_one(of_one(array)))
+    assert len(root_block(func).alloc_buffers) == 2 * count + 1
 
 
 def program() -> list[te.Tensor]:

@@ -94,6 +94,25 @@ def test_errors_of_compute() -> None:
     refuse(InputError, "varargs_names", lambda: te.compute((3, 4), lambda *i: A[i], varargs_names=["a"]))
 
 
+@pytest.mark.parametrize("different", ["", "axis", "where", "init", "expr"])
+def test_all_values_are_those_of_one_reduction(different: str) -> None:
+    A = te.placeholder((3, 4), name="A")
+    k, l = (te.reduce_axis((0, 4), name=name) for name in "kl")
+    both = te.comm_reducer(lambda x, y: (x[0] + y[0], x[1] * y[1]), lambda a, b: (te.const(0, a), te.const(1, b)))
+    usual: dict[str, Any] = {"axis": [k], "where": None, "init": None, "expr": k}
+    others: dict[str, Any] = {"": None, "axis": [l], "where": k.var < 2, "init": (1.0, 2.0), "expr": 0}
+    other = {**usual, different: others[different]}
+
+    def values(i: Any) -> tuple[Any, Any]:
+        reductions = [both((A[i, g["expr"]],) * 2, g["axis"], g["where"], g["init"]) for g in (usual, other)]
+        return reductions[0][0], reductions[1][1]
+
+    if different:
+        refuse(TypeMismatch, "all the values of one reducer", lambda: te.compute((3,), values))
+    else:
+        assert len(te.compute((3,), values)) == 2
+
+
 def test_errors_of_reducers() -> None:
     A = te.placeholder((4,), name="A")
     k = te.reduce_axis((0, 4), name="k")

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 import minitvm as tvm
 from minitvm.errors import ScheduleError
-from minitvm.expr import const
+from minitvm.expr import const, find
 from minitvm.gallery import programs
 from minitvm.gallery.loops_and_storage import two_rows
 from minitvm.reference import check
 from minitvm.reference import tir as interpreter
 from minitvm.reference.strategies import prim_funcs
-from minitvm.tir.nodes import BlockRealize, PrimFunc
+from minitvm.script import from_source
+from minitvm.tir.nodes import Block, BlockRealize, PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
 from minitvm.tir.transform.align_storage import aligned_strides
@@ -182,6 +183,25 @@ def test_storage_align_pads_the_rows_of_the_kernel() -> None:
     assert np.array_equal(c, a[::-1] * 2)
 
 
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+def test_axes_of_storage_align_count_from_either_end(ndim: int) -> None:
+    loops, shape = "ijk"[:ndim], ", ".join(["4"] * ndim)
+    point = ", ".join(f"v{letter}" for letter in loops)
+    nest = f"for {', '.join(loops)} in T.grid({shape}):\n        with T.block('{{}}'):\n            "
+    nest += f'{point} = T.axis.remap("{"S" * ndim}", [{", ".join(loops)}])\n            {{}}\n'
+    buffers = f"A: T.Buffer(({shape},), 'float32'), C: T.Buffer(({shape},), 'float32')"
+    stages = nest.format("B", f"B[{point}] = A[{point}] * T.float32(2)"), nest.format("C", f"C[{point}] = B[{point}]")
+    allocation = f"B = T.alloc_buffer(({shape},))"
+    func = from_source(f"@T.prim_func\ndef main({buffers}):\n    {allocation}\n    {stages[0]}    {stages[1]}")
+    for axis in range(ndim):
+        aligned = []
+        for number in (axis, axis - ndim):
+            sch = Schedule(func)
+            sch.storage_align("B", 0, number, 8, 1)
+            aligned.append(sch.func.script())
+        assert aligned[0] == aligned[1] and f"[[0, {axis}, 8, 1]]" in aligned[0]
+
+
 def test_storage_align_pads_what_is_left_of_a_tile() -> None:
     """Strides are those of the compacted buffer: 5 rows of 16, not of 64."""
     func = programs.chain(66, 64)
@@ -207,6 +227,33 @@ def test_set_scope_moves_every_use() -> None:
     sch.set_scope("B", "B_shared_dyn", "shared.dyn")
     assert sch.mod is before
     same_meaning(programs.two_consumers(), sch)
+
+
+def test_set_scope_takes_views_along() -> None:
+    func = from_source("""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,))
+    for i in range(2):
+        with T.block("B"):
+            vi = T.axis.spatial(2, i)
+            T.writes(B[vi * 4:vi * 4 + 4])
+            part = T.match_buffer(B[vi * 4:vi * 4 + 4], (4,), offset_factor=1)
+            for j in range(4):
+                part[j] = A[vi * 4 + j]
+    for i in range(2):
+        with T.block("C"):
+            vi = T.axis.spatial(2, i)
+            T.reads(B[vi * 4:vi * 4 + 4])
+            other = T.match_buffer(B[vi * 4:vi * 4 + 4], (4,), offset_factor=1)
+            for j in range(4):
+                C[vi * 4 + j] = other[3 - j]
+""")
+    sch = Schedule(func)
+    sch.set_scope("B", 0, "local")
+    views = [match.buffer for block in find(sch.func.body, Block) for match in block.match_buffers]
+    assert [view.scope for view in views] == ["local", "local"]
+    same_meaning(func, sch)
 
 
 def test_unsafe_set_dtype_converts_at_every_use() -> None:
