@@ -8,6 +8,7 @@
     wide_init      an init that writes more than the sum under it
     lanes          reductions in lanes, of 64-bit integers too, and comparisons that NaN decides
     scratch        storage that each iteration of a loop allocates, in loops of all kinds that start anywhere
+    vectors        lines that pass through storage in vectors with steps, of which a row uses a part
     cut            loops that start anywhere under conditions which hold for a part of them
     shared         threads that write and read neighbours in shared storage, in loops of any extent and under conditions
 
@@ -71,7 +72,7 @@ def empty_inside(draw: Draw) -> PrimFunc:
         str(draw(st.integers(-2, 2)))
     )  # fmt: skip
     kind, scope = draw(st.sampled_from(["range", "T.parallel"])), draw(st.sampled_from(["local", "global"]))
-    form = draw(st.sampled_from(["inside", "beside", "between", "before a sum", "a sum"]))
+    form = draw(st.sampled_from(["inside", "beside", "between", "before a sum", "a sum", *["divided"] * is_open]))
     c = draw(st.integers(1, 3))
     body = {
         "inside": f"""
@@ -79,6 +80,13 @@ for i in {kind}(4):
     B[i] = T.float32({c})
     for j in range({few}):
         B[i] = B[i] + A[j] * T.float32(2)
+""",
+        "divided": f"""
+for i in {kind}(4):
+    B[i] = T.float32({c})
+for i in {kind}(T.min(n, 4)):
+    if {c + 5} // n > {less}:
+        B[i] = A[i] + T.float32(1)
 """,
         "beside": f"""
 for i in {kind}(4):
@@ -134,18 +142,24 @@ def main(a: T.handle, B: T.Buffer((4,), "float32")):
 def beside(draw: Draw) -> PrimFunc:
     """Parallel loops in a row, each over a part of a buffer: apart, or one after the other."""
     is_open, lines = draw(st.booleans()), ""
-    form = draw(st.sampled_from(["any", "any", "the third reads the first", "the first may have none"]))
+    form = draw(st.sampled_from(["any", "any", "the third reads the first", "the first may have none", "a triangle"]))
     if form == "the third reads the first":
         first, second, third = draw(st.permutations("BCD"))
         for target, source, place in ((first, "A", "i"), (second, "A", "i"), (third, first, "2 - i")):
             lines += (
                 f"for i in T.parallel(3):\n    {target}[i] = {source}[{place}] + T.float32({draw(st.integers(1, 3))})\n"
             )
+    if form == "a triangle":
+        lines += "for i in T.parallel(2):\n    for j in T.parallel(i + 2):\n"
+        lines += "        B[i * 3 + j] = A[i * 3 + j] * T.float32(5)\n"
     if form == "the first may have none":
         is_open, less = True, draw(st.integers(1, 3))
         lines += f"for i in T.parallel(n - {less}):\n    if i < 6:\n        B[i] = A[i] + T.float32(1)\n"
     for number in range(draw(st.integers(2, 4)) if form == "any" else draw(st.integers(1, 2))):
         start, there, here = draw(st.sampled_from([0, 0, 0, 1])), draw(st.integers(0, 1)), draw(st.integers(0, 1))
+        if is_open and draw(st.integers(0, 3)) == 0:
+            start = f"s{number}"
+            lines += f"{start}: T.int32 = {draw(st.sampled_from(['n % 2', 'T.min(n, 1)']))}\n"
         target, source = draw(st.sampled_from("BCD")), draw(st.sampled_from("AABCD"))
         here = there if source == target else here  # else iterations of one loop would meet
         few = draw(st.sampled_from(["2", "3", "1", "0", "-1"]))
@@ -162,7 +176,8 @@ def beside(draw: Draw) -> PrimFunc:
 def main({buffers}, sized: T.handle):
     n = T.int32(is_size_var=True)
     N = T.match_buffer(sized, (n,), "float32")
-    N[0] = T.float32(0)
+    for x in range(n):
+        N[x] = T.float32(0)
 {fill}{_indented(lines, 1)}
 """)
 
@@ -211,7 +226,7 @@ def main(A: T.Buffer((2, {y}, {total}), '{dtype}'), B: T.Buffer((2,), '{dtype}')
 
 def rewritten(draw: Draw) -> PrimFunc:
     """Two readers of a place, a bound or a condition in memory, which changes between them or while the first reads."""
-    form = draw(st.sampled_from(["index", "bound", "condition"]))
+    form = draw(st.sampled_from(["index", "bound", "condition", "used up"]))
     scope, kind = (
         draw(st.sampled_from(["global", "local"])),
         draw(st.sampled_from(["range", "T.unroll", "T.vectorized"])),
@@ -219,9 +234,10 @@ def rewritten(draw: Draw) -> PrimFunc:
     f, s, g = (draw(st.integers(0, 3)) for _ in range(3))
     inside = draw(st.booleans())
     first = {
-        "index": f"B[i] = A[J[{'i' if scope == 'global' else '0'}]]",
-        "bound": "for j in range(J[0]):\n    B[i] = B[i] + A[j]",
+        "index": f"B[i] = A[J[{'i' if scope == 'global' else '0'}] % 4]",
+        "bound": "for j in range(T.min(J[0], 4)):\n    B[i] = B[i] + A[j]",
         "condition": "if J[0] > 1:\n    B[i] = A[i]",
+        "used up": "for j in range(3):\n    if J[0] > 0:\n        B[i] = B[i] + A[j]\n        J[0] = J[0] - 1",
     }[form]
     write = f"J[{{}}] = ({{}} * {f} + {s}) % 4"
     again = f"J[{draw(st.sampled_from(['0', '3', '{}']))}] = (J[{{}}] + {g}) % 4"
@@ -369,6 +385,39 @@ def main(a: T.handle, b: T.handle, sized: T.handle):
 """)
 
 
+def vectors(draw: Draw) -> PrimFunc:
+    """Rows by way of storage that is written in vectors, in steps and somewhere in it, and read so or one by one."""
+    first, rows, lanes = draw(st.integers(0, 2)), draw(st.integers(1, 3)), draw(st.sampled_from([2, 4, 8]))
+    step, parts, dtype = draw(st.sampled_from([1, 1, 2, 3])), draw(st.integers(1, 3)), draw(st.sampled_from(DTYPES))
+    outer, inner = draw(st.sampled_from(["range", "T.parallel"])), draw(st.sampled_from(["range", "T.unroll"]))
+    before, scope = draw(st.sampled_from([0, 3])), draw(st.sampled_from(["global", "local"]))
+    span = lanes * parts * step
+    size = before + (first + rows) * span
+    place = f"{before} + vi * {span} + j * {lanes * step}"
+    value = f"A[T.Ramp(vi * {span} + j * {lanes * step}, {step}, {lanes})]"
+    if draw(st.booleans()):
+        value = f"{value} * T.Broadcast(T.cast(3, '{dtype}'), {lanes})"
+    ramp = f"T.Ramp({place}, {step}, {lanes})"
+    if draw(st.booleans()):
+        ramp = f"T.Broadcast({place} + {lanes * step - step}, {lanes}) - T.Ramp(0, {step}, {lanes})"
+    last = f"{before} + vi * {span} + {(lanes * parts - 1) * step} - k * {step}"
+    read = f"for k in range({lanes * parts}):\n    B[vi * {span} + k * {step}] = S[{last}] + T.cast(k, '{dtype}')"
+    if draw(st.booleans()):
+        read = f"for j in range({parts}):\n    B[T.Ramp(vi * {span} + j * {lanes * step}, {step}, {lanes})] = S[{ramp}]"
+    return _read(f"""
+def main(A: T.Buffer(({size},), '{dtype}'), B: T.Buffer(({size},), '{dtype}')):
+    for x in range({size}):
+        B[x] = A[x]
+    for i in {outer}({first}, {first + rows}):
+        with T.block("row"):
+            vi = T.axis.spatial(({first}, {first + rows}), i)
+            S = T.alloc_buffer(({size},), "{dtype}", scope="{scope}")
+            for j in {inner}({parts}):
+                S[{ramp}] = {value}
+{_indented(read, 3)}
+""")
+
+
 def cut(draw: Draw) -> PrimFunc:
     """Loops from anywhere under conditions that hold for a part of them, some by way of lets or of memory."""
     first, second, rows = draw(st.integers(0, 3)), draw(st.integers(0, 3)), draw(st.integers(1, 5))
@@ -459,8 +508,8 @@ def main(A: T.Buffer(({n},), "float32"), N: T.Buffer((2,), "int32"), B: T.Buffer
 
 SMALL: dict[str, Callable[[Draw], PrimFunc]] = {
     "shifted": shifted, "empty_inside": empty_inside, "beside": beside, "thread_sums": thread_sums,
-    "rewritten": rewritten, "wide_init": wide_init, "lanes": lanes, "scratch": scratch, "cut": cut,
-    "shared": shared,
+    "rewritten": rewritten, "wide_init": wide_init, "lanes": lanes, "scratch": scratch, "vectors": vectors,
+    "cut": cut, "shared": shared,
 }  # fmt: skip
 
 

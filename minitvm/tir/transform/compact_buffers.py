@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import Expr, IntImm, Range, Var, const, find, free_vars, map_children, replace, substitute
+from ...expr import Broadcast, Expr, IntImm, Ramp, Range, Var, const, find, free_vars, map_children, replace, substitute
 from ...expr.visitor import accessed
 from ..analysis.effects import effects
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, LetStmt, PrimFunc, Stmt
@@ -107,7 +107,12 @@ def shrunk(stmt: Allocate, ranges: Ranges) -> Allocate:
         if not moves or span is None:
             return old
         written = _written_out(old, lets) if span.base.terms else old
-        return expr(linear(written) - (span.base + span.low), old.dtype)
+        first = span.base + span.low
+        if isinstance(written, Ramp):  # a program may be written in vectors
+            return replace(written, base=expr(linear(written.base) - first, written.base.dtype))
+        if old.dtype.lanes > 1:
+            return written - Broadcast(expr(first, old.dtype.scalar), old.dtype.lanes)
+        return expr(linear(written) - first, old.dtype)
 
     def go(node: Any) -> Any:
         if buffer not in accessed(node):
