@@ -14,7 +14,7 @@ from .random_nodes import OPERATORS, Node, Seeded, difference, nodes, open_diffe
 # How many nodes of each family of operators `make test` draws: fewer of those whose loops take long to interpret.
 SEEDS, FEWER_SEEDS = 40, 15
 LONG = ("roi_align", "det", "recurrent", "max_pool_with_places", "deform_conv", "inverse_dft", "dft", "topk", "stft",
-        "pool", "max_unpool", "scan")  # fmt: skip
+        "max_unpool", "scan")  # fmt: skip
 
 
 @pytest.mark.parametrize("family", OPERATORS)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import Broadcast, Expr, IntImm, Ramp, Range, Var, const, find, free_vars, map_children, replace, substitute
+from ...expr import Expr, IntImm, Ramp, Range, Var, const, find, free_vars, map_children, replace, substitute
 from ...expr.visitor import accessed
 from ..analysis.effects import effects
 from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, LetStmt, PrimFunc, Stmt
@@ -107,12 +107,9 @@ def shrunk(stmt: Allocate, ranges: Ranges) -> Allocate:
         if not moves or span is None:
             return old
         written = _written_out(old, lets) if span.base.terms else old
-        first = span.base + span.low
-        if isinstance(written, Ramp):  # a program may be written in vectors
-            return replace(written, base=expr(linear(written.base) - first, written.base.dtype))
-        if old.dtype.lanes > 1:
-            return written - Broadcast(expr(first, old.dtype.scalar), old.dtype.lanes)
-        return expr(linear(written) - first, old.dtype)
+        scalar = written.base if isinstance(written, Ramp) else written  # of other vectors no span is known
+        moved = expr(linear(scalar) - (span.base + span.low), scalar.dtype)
+        return replace(written, base=moved) if isinstance(written, Ramp) else moved
 
     def go(node: Any) -> Any:
         if buffer not in accessed(node):
