@@ -197,7 +197,8 @@ def lrn(
     """data / (bias + alpha / size * sum of squares over `size` neighbours along the axis) ^ beta (AlexNet)."""
     at = axis_of(axis, data.ndim)
     require_positive(size, "nn.lrn size")
-    front, extent = (size - 1) // 2, dims(data)[at]
+    extent = dims(data)[at]
+    front = (size - 1) // 2
     behind = size - 1 - front
     if isinstance(extent, int):  # legal: farther neighbours are outside of the axis, and count as zeros
         front, behind = (min(n, max(extent - 1, 0)) for n in (front, behind))

@@ -135,7 +135,8 @@ def _transposed_padding(
             fits = GT(*match(as_expr(total), as_expr(-s)))
             x = n.require(x, fits, f"output_shape {size} is too large for {extent} elements")
             cut = simple(maximum(total, 0))
-        before.append(simple(cut // 2 if mode == "SAME_UPPER" else cut - cut // 2))
+        upper = mode == "SAME_UPPER"
+        before.append(simple(cut // 2 if upper else cut - cut // 2))
         after.append(simple(total - before[-1]))
         missing.append(simple(maximum(-total, 0)))
     return x, (*before, *after), missing
