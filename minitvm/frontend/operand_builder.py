@@ -368,7 +368,7 @@ def _fold(operator: operators.Operator, operands: Sequence[Operand], attrs: dict
     operand_types = [(o.shape, o.dtype) for o in operands]
     if any(o.is_symbolic for o in operands):
         results = symbolic.fold(operator, arrays, attrs)
-        if results is None:
+        if results is None or _grows(results, operands):
             return None
         types = operator.output_types(operand_types, attrs)
     elif operator.fold is None or operator.sought:
@@ -389,6 +389,12 @@ def _fold(operator: operators.Operator, operands: Sequence[Operand], attrs: dict
     listed = list(results) if isinstance(results, list | tuple) else [results]
     folded = tuple(_known(np.asarray(r), dtype) for r, (_, dtype) in zip(listed, types, strict=True))
     return folded[0] if len(folded) == 1 else folded
+
+
+def _grows(results: Any, operands: Sequence[Operand]) -> bool:
+    """Whether an operator makes many symbolic numbers of a few: a run computes these in less code."""
+    few = max(o.data.size for o in operands if o.is_symbolic and o.data is not None)
+    return isinstance(results, np.ndarray) and results.size > max(few, _MOST_NUMBERS)
 
 
 def _has_symbol(value: Any) -> bool:

@@ -129,6 +129,17 @@ INVENTED = [
     Model("RotaryEmbedding", "com.microsoft", 1, ROTARY, known=frozenset("cs")),
     Model("RotaryEmbedding", "", 23, ROTARY | {"p": None, "c": ones(2, 5, 2)}, {"num_heads": 1}),
     Model("Upsample", "", 9, {"x": ones(1, 1, 2, 2), "s": ones(3)}),
+    Model("AveragePool", "", 18, {"x": ones(1, 1, 5, 5)}, {"kernel_shape": [2, 3], "pads": [2, 1, 1, 1]}),
+    Model("GRU", "", 22, {"x": ones(0, 3, 2), "w": ones(1, 15, 2), "r": ones(1, 15, 5)}, {"hidden_size": 5}, 2),
+    Model(
+        "LSTM", "", 22, {"x": ones(2, 3, 2), "w": ones(1, 20, 2), "r": ones(1, 20, 5), "": None,
+                         "n": np.array([2, 1, 7], "int32")}, {"hidden_size": 5}, 2,
+    ),
+    Model(
+        "MatMulIntegerToFloat", "com.microsoft", 1,
+        {"x": ones(3, 4, dtype="uint8"), "w": ones(4, 9, dtype="int8"), "a": np.array(1, F), "b": np.array(1, F),
+         "z": np.array(3, "uint8"), "y": ones(5, dtype="int8")}, known=frozenset("wby"),
+    ),
     Model("DFT", "", 20, {"x": ones(1, 0, 2)}, {"onesided": 1, "axis": 1}),
     Model("Range", "", 18, {"a": np.array(0), "b": np.array(2**62), "c": np.array(1)}, known=frozenset("abc")),
     Model("Tile", "", 18, {"x": ones(2, 3), "r": np.array([2**31, 1])}, known=frozenset("xr")),
@@ -200,9 +211,13 @@ def test_valid_sizes_and_flags_are_right(is_open: bool) -> None:
         Model("Trilu", "", 18, {"x": rows}, {"upper": 2**63 - 1}),
         Model("ArgMax", "", 18, {"x": rows}, {"select_last_index": -2, "keepdims": 0}),
         Model("Gemm", "", 18, {"x": rows[0], "y": rows[1]}, {"transA": 5}),
+        Model("Resize", "", 19, {"x": rows, "": None, "s": None, "n": np.array([2, 900, 3])}, known=frozenset("n")),
         Model("LRN", "", 18, {"x": rows[..., None]}, {"size": 901}),
     ]
     models = [model.with_("valid", open=is_open) for model in models]
+    models.append(
+        Model("AveragePool", "", 18, {"x": rows}, {"kernel_shape": [2], "strides": [2**63 - 1], "ceil_mode": 1})
+    )
     judged_models = judged(models, partial(judge, interpret=True))
     assert [f"{m}: {judgement}" for m, judgement in judged_models if judgement.verdict != RIGHT] == []
 

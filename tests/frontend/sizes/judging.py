@@ -61,7 +61,7 @@ def judge(model: Model, at_end: bool = True, interpret: bool = False) -> Judgeme
             return Judgement(DISPUTED, "only a shape, and no number, that others refuse")
         # The evaluator takes many sizes that the standard does not allow.
         return Judgement(INVENTED, f"{[(r.shape, r.reshape(-1)[:3].tolist()) for r in results]}; others: {texts}")
-    agree = theirs is not UNKNOWN and other is not None and not difference(theirs, other)
+    agree = isinstance(theirs, list) and isinstance(other, list) and not difference(theirs, other)
     return Judgement(WRONG if agree else DISPUTED, "; ".join(texts))
 
 
@@ -69,7 +69,7 @@ def _refused(model: Model, text: str) -> Judgement:
     if not plain(model, text):
         return Judgement(UNCLEAR, text[:600])
     theirs, other = _onnxruntime(model), _evaluator(model)
-    if theirs is not UNKNOWN and theirs is not None and other is not None and not difference(theirs, other):
+    if isinstance(theirs, list) and isinstance(other, list) and not difference(theirs, other):
         return Judgement(VALID_REFUSED, text[:600])
     return Judgement(REFUSED, text[:300])
 
@@ -98,13 +98,13 @@ def _onnxruntime(model: Model) -> Any:
     """What ONNX Runtime makes of it; None if it refuses it, UNKNOWN if it has no such operator, or crashes."""
     import onnxruntime  # noqa: F401  # once, and not in each process
 
-    return _in_another_process(_run_by_onnxruntime, model, UNKNOWN)
+    return _in_another_process(_run_by_onnxruntime, model)
 
 
-def _in_another_process(run: Callable[[Model], Any], model: Model, otherwise: Any) -> Any:
-    """The result of another system, whose crash, or end by a limit, says nothing about minitvm."""
+def _in_another_process(run: Callable[[Model], Any], model: Model) -> Any:
+    """The result of another system; UNKNOWN for a crash, or the end of its time: these say nothing about minitvm."""
     ((_, result),) = judged([model], run, limit=PEER_LIMIT)
-    return otherwise if isinstance(result, Judgement) else result
+    return UNKNOWN if isinstance(result, Judgement | str) else result  # a copied UNKNOWN is not the same object
 
 
 def _run_by_onnxruntime(model: Model) -> Any:
@@ -123,9 +123,9 @@ def _run_by_onnxruntime(model: Model) -> Any:
         return UNKNOWN if "NOT_IMPLEMENTED" in text or "is not a registered" in text else None
 
 
-def _evaluator(model: Model) -> list[np.ndarray] | None:
-    """What ONNX's evaluator makes of it; None if it fails."""
-    return None if model.domain else _in_another_process(_run_by_evaluator, model, None)
+def _evaluator(model: Model) -> Any:
+    """What ONNX's evaluator makes of it; None if it fails, UNKNOWN if it crashes, or has no such operator."""
+    return UNKNOWN if model.domain else _in_another_process(_run_by_evaluator, model)
 
 
 def _run_by_evaluator(model: Model) -> list[np.ndarray] | None:
@@ -139,7 +139,7 @@ def _run_by_evaluator(model: Model) -> list[np.ndarray] | None:
 
 def accepted(model: Model) -> bool:
     """Whether others run the model: if they do not, their refusals say nothing."""
-    return _onnxruntime(model) not in (None, UNKNOWN) or _evaluator(model) is not None
+    return _onnxruntime(model) not in (None, UNKNOWN) or isinstance(_evaluator(model), list)
 
 
 def difference(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> str:

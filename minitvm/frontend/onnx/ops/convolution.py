@@ -44,6 +44,13 @@ def window_padding(
     return (*before, *after)
 
 
+def without_second_window(strides: Sequence[int], spatial: Sequence[Dim], padding: Sequence[Dim]) -> tuple[int, ...]:
+    """Strides no longer than the padded data. Legal: from its length on, a stride leads to no second window."""
+    rank = len(strides)
+    sizes = [simple(n + padding[a] + padding[rank + a]) for a, n in enumerate(spatial)]
+    return tuple(min(s, max(n, 1)) if isinstance(n, int) else s for s, n in zip(strides, sizes, strict=True))
+
+
 def explicitly_padded(
     n: NodeContext, x: Operand, padding: tuple[Dim, ...], fill: float | None
 ) -> tuple[Operand, tuple[int, ...]]:
@@ -78,7 +85,9 @@ def conv(n: NodeContext) -> Any:
         n.refuse(f"{rank} spatial dimensions are not supported")
     w, kernel = with_kernel(n, w)
     strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
-    x, padding = explicitly_padded(n, x, window_padding(n, x.shape[2:], kernel, strides, dilations), 0.0)
+    padding = window_padding(n, x.shape[2:], kernel, strides, dilations)
+    strides = without_second_window(strides, x.shape[2:], padding)
+    x, padding = explicitly_padded(n, x, padding, 0.0)
     convolved = n.op(
         f"nn.conv{rank}d", x, w, strides=strides, padding=padding, dilation=dilations, groups=n.attr("group", 1)
     )

@@ -183,6 +183,18 @@ def reverse_sequence(n: NodeContext) -> Any:
 
 def reversed_sequences(n: NodeContext, x: Operand, lengths: Operand, batch: int, time: int) -> Operand:
     """The first lengths[b] elements along the axis `time` are reversed, the others stay."""
+    x, lengths = with_lengths(n, x, lengths, batch, time)
+    shape = tuple(-1 if a == batch else 1 for a in range(x.ndim))
+    size = n.reshape(n.cast(lengths, "int64"), shape)
+    place = n.numbers(x.shape[time], time, x.ndim)
+    turned = n.op("subtract", n.op("subtract", size, 1), place)
+    source = n.op("where", n.op("less", place, size), turned, place)
+    result: Operand = n.op("gather", x, n.op("broadcast_to", source, shape=x.shape), axis=time)
+    return result
+
+
+def with_lengths(n: NodeContext, x: Operand, lengths: Operand, batch: int, time: int) -> tuple[Operand, Operand]:
+    """The data and the lengths of its sequences, which must be from 0 to the extent of the axis `time`."""
     lengths = n.fit(lengths, (x.shape[batch],), "the lengths of sequences")
     if lengths.data is not None and not lengths.is_symbolic:
         if lengths.data.min(initial=0) < 0:
@@ -193,13 +205,7 @@ def reversed_sequences(n: NodeContext, x: Operand, lengths: Operand, batch: int,
         wrong = n.op("logical_or", long, n.op("less", lengths, 0))
         text = "{found} lengths of sequences are negative, or beyond the time axis"
         n.at_most(n.op("sum", n.cast(wrong, "int64")), 0, text)
-    shape = tuple(-1 if a == batch else 1 for a in range(x.ndim))
-    size = n.reshape(n.cast(lengths, "int64"), shape)
-    place = n.numbers(x.shape[time], time, x.ndim)
-    turned = n.op("subtract", n.op("subtract", size, 1), place)
-    source = n.op("where", n.op("less", place, size), turned, place)
-    result: Operand = n.op("gather", x, n.op("broadcast_to", source, shape=x.shape), axis=time)
-    return result
+    return x, lengths
 
 
 @converter("CenterCropPad", since=18)

@@ -14,7 +14,7 @@ from ....topi.shapes import product, simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
-from .convolution import explicitly_padded, window_padding
+from .convolution import explicitly_padded, window_padding, without_second_window
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,9 @@ class _Windows:
             n.refuse(f"a window of {rank} dimensions over {x} is not supported")
         strides, dilations = n.attr("strides", (1,) * rank), n.attr("dilations", (1,) * rank)
         padding = window_padding(n, x.shape[2:], kernel, strides, dilations)
+        if any(isinstance(p, int) and p >= k for p, k in zip(padding, (*kernel, *kernel), strict=True)):
+            n.refuse(f"pads {list(padding)} hold a whole window of {list(kernel)}")
+        strides = without_second_window(strides, x.shape[2:], padding)
         ceil = bool(n.attr("ceil_mode", 0)) and n.attr("auto_pad", "NOTSET") in ("NOTSET", "")
         return _Windows(kernel, strides, padding, dilations, ceil)
 

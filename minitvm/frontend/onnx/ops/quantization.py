@@ -137,7 +137,9 @@ class _Bytes:
         """None for other tensors, and if the zero points are computed or differ along other axes than `column`."""
         if x.data is None or not _is_bytes(x) or not x.data.size or (zero is not None and zero.data is None):
             return None
-        point = np.int32(0) if zero is None or zero.data is None else zero.data.astype(np.int32)
+        point = np.zeros((), np.int32) if zero is None or zero.data is None else zero.data.astype(np.int32)
+        if any(own not in (1, extent) for own, extent in zip(point.shape[::-1], x.data.shape[::-1], strict=False)):
+            return None  # refused by the operators that compute with them
         shifted = x.data.astype(np.int32) - point
         if shifted.min() >= -128 and shifted.max() <= 127:
             return _Bytes(shifted.astype(np.int8), None)

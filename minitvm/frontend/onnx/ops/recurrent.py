@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ....expr import GE, as_expr, match
 from ....topi.shapes import simple
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
+from .indexing import with_lengths
 
 # ONNX's activations: the name of the function, and the defaults of those of alpha and beta that it takes.
 ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
@@ -65,6 +67,11 @@ def _recurrent(
     (steps, batch, size), hidden = x.shape, n.attr("hidden_size", of_state.shape[-1])
     if isinstance(hidden, int) and hidden < 1:
         n.refuse(f"a hidden size of {hidden} is not supported: wanted a number from 1")
+    lengths = n.optional(4)
+    if lengths is not None:
+        x, lengths = with_lengths(n, x, lengths, 1, 0)
+        attrs["lengths"] = True
+    x = n.require(x, GE(*match(as_expr(steps), as_expr(1))), "a sequence has no elements")
     of_input = n.fit(of_input, (directions, simple(gates * hidden), size), "the weights of the input")
     of_state = n.fit(of_state, (directions, simple(gates * hidden), hidden), "the weights of the state")
     bias, rest = biases(n, directions, gates * hidden, apart * hidden)
@@ -81,9 +88,6 @@ def _recurrent(
     if peepholes is not None:
         inputs.append(peepholes)
         attrs["peepholes"] = True
-    lengths = n.optional(4)
-    if lengths is not None:
-        attrs["lengths"] = True
     attrs["clip"] = float(n.attr("clip", 0.0))
     # Directions of the same functions go through time together.
     if len(set(functions)) == 1:

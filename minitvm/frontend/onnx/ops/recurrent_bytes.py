@@ -14,7 +14,7 @@ import numpy as np
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
-from .indexing import reversed_sequences
+from .indexing import reversed_sequences, with_lengths
 from .quantization import dynamically_quantized, integer_product
 from .recurrent import Functions, biases, direction_of, functions_of, initial
 
@@ -129,6 +129,8 @@ def _through_time(
     """
     steps, lengths = projected.shape[0], n.optional(4)
     count = n.number(steps, ())
+    if lengths is not None:
+        projected, lengths = with_lengths(n, projected, lengths, 1, 0)
     ends = None if lengths is None else n.op("expand_dims", n.cast(lengths, "int64"), axis=(1,))
 
     def turned(x: Operand) -> Operand:
