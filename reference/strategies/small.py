@@ -432,7 +432,7 @@ def cut(draw: Draw) -> PrimFunc:
         p, q, limit = (draw(st.integers(low, high)) for low, high in ((0, 3), (1, 3), (0, 12)))
         linear = [f"i * {p} + j * {q} < {limit}", f"t + j * {q} <= {limit}", f"{limit} - j * {q} > i",
                   f"j * {q} >= {limit}", f"j * {q} > t + {limit - 6}", f"i * {q} - j > {limit - 8}"]  # fmt: skip
-        others = [f"j * {q} + j // 2 < {limit}", f"(i + j) % 3 < {q}", "j // 2 < i", f"n > {limit}",
+        others = [*[f"j * {q} + j // 2 < {limit}"] * 3, f"(i + j) % 3 < {q}", "j // 2 < i", f"n > {limit}",
                   f"i < M[0] and j * {q} < {limit}", f"i != {first + p} or j > {limit}", f"t < {limit}"]  # fmt: skip
         return draw(st.sampled_from(linear if draw(st.integers(0, 2)) else others))
 

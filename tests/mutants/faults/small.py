@@ -133,6 +133,7 @@ SEPARATE.edit("lanes from where a loop starts", "in_own_lane", "(loop.var - loop
 SEPARATE.edit("negative extents count", "widened", "iterations(loop.extent)", "loop.extent")
 
 SHORTEN = Faults("small: shorten_loops", TRANSFORM + "shorten_loops", [CUT])
+SHORTEN.edit("an end that moves with the loop", "_bound", "if moves(rest, [var]):", "if False:")
 SHORTEN.edit("an end that is rounded down", "_bound", "step - 1 - rest.const", "-rest.const")
 
 BARRIERS = Faults("small: insert_barriers", TRANSFORM + "insert_barriers", [SHARED])
