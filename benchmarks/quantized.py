@@ -22,7 +22,6 @@ import minitvm
 from minitvm import frontend, models
 from minitvm.expr import DType
 from minitvm.graph import Graph, GraphBuilder
-from minitvm.graph.passes.blocked_brain import FEATURE, multiplies_pairs
 from minitvm.interop.to_onnx import to_onnx
 from minitvm.target import Target
 
@@ -106,11 +105,11 @@ def brain_rows(name: str, threads: int) -> list[harness.Row]:
     rows, side, _ = BRAIN[name]
     x = np.random.default_rng(1).standard_normal((rows, side)).astype("float32")
     host = Target("cpu")
-    native = multiplies_pairs(host, "fast")
+    native = host.multiplies_pairs
     halves, floats = brain(name, "bfloat16"), brain(name, "float32")
     built = {"the instruction" if native else "widened": minitvm.build(halves, host, threads=threads)}
     if not native:
-        with_pairs = {**host.export(), "features": (*host.features, FEATURE)}
+        with_pairs = {**host.export(), "features": (*host.features, "avx512_bf16")}
         built["pairs written out"] = minitvm.build(halves, with_pairs, threads=threads)
     plain = minitvm.build(floats, host, threads=threads)
     wanted = np.asarray(plain(x))
