@@ -21,6 +21,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -124,7 +125,9 @@ class Operator:
         if key not in _TYPES:
             if len(_TYPES) >= _REMEMBERED:
                 _TYPES.clear()
-            _TYPES[key] = self._output_types(inputs, attrs)
+            types = self._output_types(inputs, attrs)
+            _require_arrays(self.name, types)
+            _TYPES[key] = types
         return list(_TYPES[key])
 
     def relations(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> list[tuple[Dim, Dim]]:
@@ -167,6 +170,14 @@ OPERATORS: dict[str, Operator] = {}
 
 _TYPES: dict[Hashable, list[TensorType]] = {}
 _REMEMBERED = 4096
+
+
+def _require_arrays(name: str, types: Sequence[TensorType]) -> None:
+    """Raise `InputError` for a known shape that no array can have: NumPy counts extents of 0 as 1."""
+    for shape, dtype in types:
+        known = [max(dim, 1) for dim in shape if isinstance(dim, int)]
+        if math.prod(known) * dtype.bytes >= 1 << 63:
+            raise InputError(f"{name}: the result {dtype}{list(shape)} is larger than any array")
 
 
 def _remembered(value: Any) -> Hashable:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minitvm.errors import InputError
 from minitvm.expr import DType
 from minitvm.graph import registry
 from minitvm.reference import operators
@@ -55,3 +57,10 @@ def test_questions_that_look_alike() -> None:
     assert len(questions) == 6 and None not in questions
     assert row._question([((size_var("n"),), DType("float32"))], {}) is None
     assert row._question([((2,), DType("float32"))], {"a": np.zeros(2)}) is None
+
+
+def test_a_shape_that_no_array_has_is_refused() -> None:
+    row, rest = registry.get("full"), {"fill_value": 0.0, "dtype": "float32"}
+    assert row.output_types([], {"shape": (2**30, 0), **rest})[0][0] == (2**30, 0)
+    with pytest.raises(InputError, match=r"full: the result float32\[\d+, 0\] is larger than any array"):
+        row.output_types([], {"shape": (2**62, 0), **rest})
