@@ -29,10 +29,11 @@ def blocks_to_picture(
     rank = len(picture)
     if rank > 3:
         n.refuse(f"pictures of {rank} dimensions are not supported: wanted at most 3")
-    counts = [
-        (picture[a] + pads[a] + pads[rank + a] - dilations[a] * (block[a] - 1) - 1) // strides[a] + 1
-        for a in range(rank)
-    ]
+    padded = [picture[a] + pads[a] + pads[rank + a] for a in range(rank)]
+    extents = [dilations[a] * (block[a] - 1) + 1 for a in range(rank)]
+    if any(extent > size for extent, size in zip(extents, padded, strict=True)):
+        n.refuse(f"a block of {extents} does not fit into a padded picture of {padded}")
+    counts = [(padded[a] - extents[a]) // strides[a] + 1 for a in range(rank)]
     size = math.prod(block)
     channels = n.size(x, 1) // size
     # Filter [c * size + k, 1, ...] has its 1 at the place of element k of the block.

@@ -141,6 +141,16 @@ INVENTED = [
          "z": np.array(3, "uint8"), "y": ones(5, dtype="int8")}, known=frozenset("wby"),
     ),
     Model("DFT", "", 20, {"x": ones(1, 0, 2)}, {"onesided": 1, "axis": 1}),
+    Model("Scaler", "ai.onnx.ml", 1, {"x": ones(3, 2)}, {"offset": [1.0], "scale": [2.0, 0.5]}),
+    Model(
+        "Col2Im", "", 18, {"x": ones(1, 5, 5), "p": np.array([5, 5]), "b": np.array([1, 2**31])}, known=frozenset("pb")
+    ),
+    Model(
+        "LinearAttention", "", 27,
+        {"q": ones(2, 1, 32), "k": ones(2, 1, 32), "v": ones(2, 1, 32), "s": ones(2, 1, 8, 8), "d": ones(2, 1, 32),
+         "b": ones(2, 1, 1)},
+        {"q_num_heads": 4, "kv_num_heads": 4}, 2,
+    ),
     Model("Range", "", 18, {"a": np.array(0), "b": np.array(2**62), "c": np.array(1)}, known=frozenset("abc")),
     Model("Tile", "", 18, {"x": ones(2, 3), "r": np.array([2**31, 1])}, known=frozenset("xr")),
     Model("Tile", "", 18, {"x": ones(2, 3), "r": np.array([2**31 - 1, 10**4])}, known=frozenset("r")),
@@ -173,7 +183,8 @@ def test_trees_name_features_nodes_and_outputs_that_exist(change: dict[str, obje
 
 
 @pytest.mark.parametrize(
-    ("op", "name"), [("TopK", "largest"), ("ReduceMax", "keepdims"), ("Mod", "fmod"), ("CumSum", "reverse")]
+    ("op", "name"), [("TopK", "largest"), ("ReduceMax", "keepdims"), ("Mod", "fmod"), ("CumSum", "reverse"),
+     ("HannWindow", "periodic")]
 )  # fmt: skip
 @pytest.mark.parametrize("value", [2, -1, 2**63 - 1])
 def test_a_flag_is_0_or_1(op: str, name: str, value: int) -> None:

@@ -22,8 +22,8 @@ _FROM_ONE = frozenset(("strides", "dilations", "kernel_shape", "blocksize", "gro
 # of them in the flags that are not listed, such as `upper`, and in these of an operator.
 _FLAGS = frozenset((
     "allowzero", "antialias", "ceil_mode", "center_point_box", "exclude_outside", "exclusive", "fmod", "interleaved",
-    "is_causal", "keepdims", "largest", "layout", "linear_before_reset", "noop_with_empty_axes", "reverse", "sorted",
-    "storage_order", "training_mode", "unidirectional",
+    "is_causal", "keepdims", "largest", "layout", "linear_before_reset", "noop_with_empty_axes", "periodic", "reverse",
+    "sorted", "storage_order", "training_mode", "unidirectional",
 ))  # fmt: skip
 _TRUE_UNLESS_0 = frozenset((("SplitToSequence", "keepdims"), ("Unique", "sorted")))
 

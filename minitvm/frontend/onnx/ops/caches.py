@@ -197,6 +197,15 @@ def tensor_scatter(n: NodeContext) -> Any:
     return n.op("nn.cache_update", cache, update, at, axis=n.attr("axis", -2), mode=n.attr("mode", "linear"))
 
 
+@converter("LinearAttention", since=27)
+def linear_attention_by_definition(n: NodeContext) -> Any:
+    """The function body, which would repeat a state of one head."""
+    inputs = list(n.inputs)
+    if n.optional(3) is not None:
+        inputs[3] = n.fit(n[3], (n[0].shape[0], n.attr("kv_num_heads"), None, None), "the past state")
+    return n.by_definition(*inputs)
+
+
 @converter("Attention", since=23)
 def attention_by_definition(n: NodeContext) -> Any:
     """The function body, whose products would repeat a batch of 1, and whose softmax of no keys has no value."""

@@ -51,9 +51,10 @@ def scaler(n: NodeContext) -> Any:
     """(x - offset) * scale, of all features or each its own."""
     x = n.cast(n[0], "float32")
     offset, scale = (np.asarray(n.attr(name), np.float32) for name in ("offset", "scale"))
-    for name, values in (("offset", offset), ("scale", scale)):
-        if values.shape != (1,):
-            x = n.fit(x, (*x.shape[:-1], values.size), f"the data for {values.size} numbers in {name}")
+    if offset.shape != scale.shape:
+        n.refuse(f"{offset.size} numbers in offset and {scale.size} in scale: wanted as many")
+    if scale.shape != (1,):
+        x = n.fit(x, (*x.shape[:-1], scale.size), f"the data for {scale.size} numbers in scale")
     return n.op("multiply", n.op("subtract", x, offset), scale)
 
 
