@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 import numpy as np
@@ -320,7 +320,7 @@ class OperandBuilder:
         if len(elements) > _MOST_NUMBERS:
             raise UnsupportedOperator(f"{len(elements)} symbolic numbers are used as data\n  try:    shapes={{...}}")
         if operand.dtype.is_float:
-            return self._computed_quotients(operand, [symbolic.Quotient.of(e) for e in elements], name)
+            return self._computed_floats(operand, elements, name)
         integers = [as_expr(e).astype("int64") if isinstance(e, Expr) and e.dtype.is_bool else e for e in elements]
         whole = "int64" if operand.dtype.is_bool else str(operand.dtype)
         result: Value = self._builder.op(
@@ -329,6 +329,20 @@ class OperandBuilder:
         if operand.dtype.is_bool:
             result = self._builder.op("cast", result, name=name, dtype="bool")
         return result
+
+    def _computed_floats(self, operand: Operand, elements: Sequence[Any], name: str | None) -> Value:
+        """Quotients of sizes. Numbers among them that are no quotients of small integers stay as they are."""
+        with suppress(symbolic.Inexact):
+            return self._computed_quotients(operand, [symbolic.Quotient.of(e) for e in elements], name)
+        shape = np.asarray(operand.data).shape
+        plain = [not isinstance(e, Expr | symbolic.Quotient) for e in elements]
+        numbers = [e if is_plain else 0.0 for e, is_plain in zip(elements, plain, strict=True)]
+        rest = [symbolic.Quotient.of(0 if is_plain else e) for e, is_plain in zip(elements, plain, strict=True)]
+        mask = self.value(_known(np.array(plain).reshape(shape), DType("bool")))
+        known = self.value(_known(np.array(numbers).reshape(shape), operand.dtype))
+        return cast(
+            Value, self._builder.op("where", mask, known, self._computed_quotients(operand, rest, None), name=name)
+        )
 
     def _computed_quotients(self, operand: Operand, elements: Sequence[Any], name: str | None) -> Value:
         data = np.asarray(operand.data)

@@ -83,6 +83,17 @@ def test_sizes_are_data_where_a_model_computes_with_them() -> None:
         np.testing.assert_allclose(module(x), x.sum(1) / np.sqrt(t), rtol=1e-5)
 
 
+@pytest.mark.parametrize("divisor", [7.0, 4.0])
+def test_quotients_of_known_and_open_dimensions_are_data_together(divisor: float) -> None:
+    nodes = [N("Shape", ["x"], ["s"]), N("Cast", ["s"], ["f"], to=F32), N("Div", ["f", "c"], ["y"])]
+    declared = helper.make_tensor_value_info("x", F32, ["n", 3])
+    constant = numpy_helper.from_array(np.float32([divisor]), "c")
+    graph = helper.make_graph(nodes, "g", [declared], [helper.make_tensor_value_info("y", F32, [2])], [constant])
+    module = tvm.build(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), threads=1)
+    for n in (1, 5):
+        np.testing.assert_array_equal(module(floats(n, 3)), np.float32([n, 3]) / np.float32(divisor))
+
+
 @given(n=sizes, m=sizes)
 @settings(max_examples=10)
 def test_attributes_may_hold_dimensions_that_no_operand_has(n: int, m: int) -> None:
