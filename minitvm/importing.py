@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,8 +26,9 @@ IN_A_FOLDER = "minitvm.frontend"
 class Frontend:
     """One way in.
 
-    `takes` names what it takes in messages ("an ONNX model"); `accepts(model)` says whether an object or a path is one
-    of these, without importing a library. `load(model, **options)` is the graph, with some of the `options`:
+    `takes` names what it takes in messages ("an ONNX model"): objects of the type named `type_name`, and paths with the
+    `ending`; "" for all paths that no other frontend claims. `load(model, **options)` is the graph, with some of the
+    `options`:
 
         shapes       {input: dimensions}
         values       {input: array}, for inputs that become constants
@@ -36,7 +38,8 @@ class Frontend:
     """
 
     takes: str
-    accepts: Callable[[Any], bool]
+    type_name: str
+    ending: str
     load: Callable[..., Graph]
     options: frozenset[str]
 
@@ -49,27 +52,35 @@ def frontends() -> tuple[Frontend, ...]:
     return tuple(importlib.import_module(f"{IN_A_FOLDER}.{name}").FRONTEND for name in packages)
 
 
+def _frontend_of(model: Any) -> Frontend | None:
+    """The way in for an object or a path, found without importing a library; None if there is none."""
+    if not isinstance(model, str | os.PathLike):
+        return next((f for f in frontends() if f.type_name == type(model).__name__), None)
+    claims = [f for f in frontends() if os.fspath(model).endswith(f.ending)]
+    return max(claims, key=lambda f: len(f.ending), default=None)
+
+
 def imported(model: Any, options: Mapping[str, Any]) -> Graph:
-    """The graph of a model that some frontend accepts. A `Graph` is one already, and goes with no option but `values`.
+    """The graph of a model that some frontend takes. A `Graph` is one already, and goes with no option but `values`.
 
     Raises `InputError` for an option that does not go with the model, and for what is no model.
     """
-    asked = {name: value for name, value in options.items() if value is not None and value is not False and value != {}}
-    frontend = None if isinstance(model, Graph) else next((f for f in frontends() if f.accepts(model)), None)
+    used = {name: value for name, value in options.items() if value is not None and value is not False and value != {}}
+    frontend = None if isinstance(model, Graph) else _frontend_of(model)
     if frontend is None and not isinstance(model, Graph):
         kinds = ", ".join(f"{f.takes} or its path" for f in frontends())
         raise InputError(f"build takes a Graph, {kinds}, or a tir function; found {type(model).__name__}")
     taken = frozenset({"values"}) if frontend is None else frontend.options | {"values"}
-    for name in asked:
+    for name in used:
         if name not in taken:
             others = " or ".join(f.takes for f in frontends() if name in f.options)
             here = "a Graph has its own" if frontend is None else f"this is {frontend.takes}"
             raise InputError(f"{name}= goes with {others}; {here}")
-    values = asked.pop("values", None)
+    values = used.pop("values", None)
     if frontend is not None:
         if values and "values" in frontend.options:
-            asked["values"], values = values, None  # shapes and branches may depend on them
-        model = frontend.load(model, **asked)
+            used["values"], values = values, None  # shapes and branches may depend on them
+        model = frontend.load(model, **used)
     return _with_constants(model, values) if values else model
 
 

@@ -12,7 +12,6 @@ The `onnx` package is imported only when a model is.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -60,15 +59,10 @@ def from_onnx(
     return Importer(load(model), dict(shapes or {}), dict(values or {}), stop_before, states, max_length).run()
 
 
-def _is_onnx(model: Any) -> bool:
-    """Whether a model is a `ModelProto`; or a path, which is one of ONNX unless its name says something else."""
-    is_path = isinstance(model, str | os.PathLike)
-    return not os.fspath(model).endswith(".pt2") if is_path else type(model).__name__ == "ModelProto"
-
-
 FRONTEND = Frontend(
     "an ONNX model",
-    _is_onnx,
+    "ModelProto",
+    "",
     from_onnx,
     frozenset({"shapes", "values", "stop_before", "states", "max_length"}),
 )

@@ -12,7 +12,6 @@ The `torch` package is imported only when a program is.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,10 +48,4 @@ def from_torch(
     return import_program(load(program, args, kwargs, dynamic_shapes), shapes or {})
 
 
-def _is_program(model: Any) -> bool:
-    """Whether a model is a `torch.export.ExportedProgram`, or the path of one that was saved."""
-    is_path = isinstance(model, str | os.PathLike)
-    return os.fspath(model).endswith(".pt2") if is_path else type(model).__name__ == "ExportedProgram"
-
-
-FRONTEND = Frontend("a PyTorch program", _is_program, from_torch, frozenset({"shapes"}))
+FRONTEND = Frontend("a PyTorch program", "ExportedProgram", ".pt2", from_torch, frozenset({"shapes"}))
