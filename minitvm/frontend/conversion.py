@@ -178,6 +178,10 @@ class Conversion:
             return x
         return self.builder.required(x, [decided], self.where)
 
+    def enough(self, x: Operand, number: Dim, least: Dim, message: str) -> Operand:
+        """x, in a program that needs a size of at least so many: see `require`."""
+        return self.require(x, GE(*match(as_expr(number), as_expr(least))), message)
+
     def fit(self, x: Operand, shape: Sequence[Dim | None], what: str) -> Operand:
         """x, which must have a shape: None is any extent. Where open sizes decide, a run checks it."""
         wanted = ", ".join("any" if d is None else str(d) for d in shape)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....expr import EQ, GE, as_expr, match
+from ....expr import EQ, GE, as_expr
 from ....graph.nodes import Dim
 from ....topi.shapes import differ, same, simple
 from ...operand import Operand
@@ -240,8 +240,7 @@ def rotary_embedding(n: NodeContext) -> Any:
     x = n.require(x, GE(as_expr(width), as_expr(2 * half)) if size else EQ(as_expr(width), as_expr(2 * half)), needed)
     batch, length = x.shape[0], x.shape[2]
     rows = cosine.shape[0]
-    enough = GE(*match(as_expr(rows), as_expr(length)))
-    cosine = n.require(cosine, enough, f"tables of {rows} positions are too short for {length}")
+    cosine = n.enough(cosine, rows, length, f"tables of {rows} positions are too short for {length}")
     cosine = n.reachable(cosine, positions, 0)
     if positions.data is not None and positions.data.min(initial=0) < 0:
         n.refuse(f"the position {positions.data.min()} is negative")

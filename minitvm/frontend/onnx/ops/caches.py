@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....expr import GE, Expr, as_expr, match
+from ....expr import Expr
 from ....graph.nodes import Dim
 from ....te import maximum
 from ....topi.shapes import product, same, simple
@@ -213,7 +213,7 @@ def attention_by_definition(n: NodeContext) -> Any:
     key = n.fit(n[1], (n[0].shape[0], *[None] * (n[1].ndim - 1)), "the keys")
     inputs[2] = n.fit(n[2], (*(key.shape[:3] if key.ndim == 4 else key.shape[:2]), None), "the values")
     if n.optional(4) is None:
-        key = n.require(key, GE(*match(as_expr(key.shape[-2]), as_expr(1))), "there are no keys")
+        key = n.enough(key, key.shape[-2], 1, "there are no keys")
     inputs[1] = key
     return n.by_definition(*inputs)
 

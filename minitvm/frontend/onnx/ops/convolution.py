@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....errors import ModelError
-from ....expr import GE, GT, as_expr, match
+from ....expr import GT, as_expr, match
 from ....graph.nodes import Dim
 from ....te import maximum
 from ....topi.shapes import simple
@@ -69,7 +69,7 @@ def with_kernel(n: NodeContext, w: Operand) -> tuple[Operand, tuple[Dim, ...]]:
     """The weights of a convolution, and the extents of its kernel, which the node may state once more."""
     kernel, shape = n.attr("kernel_shape", None), w.shape[2:]
     for d in shape:
-        w = n.require(w, GE(*match(as_expr(d), as_expr(1))), f"a kernel of {' x '.join(map(str, shape))} has no taps")
+        w = n.enough(w, d, 1, f"a kernel of {' x '.join(map(str, shape))} has no taps")
     if not kernel:
         return w, tuple(shape)
     if len(kernel) != len(shape) or any(isinstance(d, int) and d != k for k, d in zip(kernel, shape, strict=True)):

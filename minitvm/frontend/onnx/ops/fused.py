@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....expr import GE, as_expr, match
 from ....topi.shapes import axis_of
 from ...operand import Operand
 from ..context import NodeContext
@@ -154,7 +153,7 @@ def embed_layer_norm(n: NodeContext) -> Any:
         n.refuse(f"the words must have two dimensions, found {ids}")
     batch, length = ids.shape
     width = (n[2].shape[1],) if n[2].ndim == 2 else n.refuse(f"the embeddings have two dimensions, found {n[2]}")
-    words = n.require(n[2], GE(*match(as_expr(width[0]), as_expr(1))), "the embeddings have no elements")
+    words = n.enough(n[2], width[0], 1, "the embeddings have no elements")
     places = n.fit(n[3], (None, *width), "the embeddings of positions")
     parameters = [n.fit(n[k], width, what) for k, what in ((5, "gamma"), (6, "beta"))]
     if segments is not None:
@@ -162,8 +161,7 @@ def embed_layer_norm(n: NodeContext) -> Any:
     if mask is not None:
         mask = n.fit(mask, ids.shape, "the mask")
     if positions is None:
-        enough = GE(*match(as_expr(places.shape[0]), as_expr(length)))
-        places = n.require(places, enough, f"{length} words have only {places.shape[0]} positions")
+        places = n.enough(places, places.shape[0], length, f"{length} words have only {places.shape[0]} positions")
         positions = n.op("arange", start=0, stop=length, step=1, dtype="int32")
     total = n.op("add", n.op("take", words, ids, axis=0), n.op("take", places, positions, axis=0))
     if segments is not None:

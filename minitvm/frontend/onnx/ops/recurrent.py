@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ....expr import GE, as_expr, match
 from ....topi.shapes import simple
 from ...operand import Operand
 from ..context import NodeContext
@@ -71,7 +70,7 @@ def _recurrent(
     if lengths is not None:
         x, lengths = with_lengths(n, x, lengths, 1, 0)
         attrs["lengths"] = True
-    x = n.require(x, GE(*match(as_expr(steps), as_expr(1))), "a sequence has no elements")
+    x = n.enough(x, steps, 1, "a sequence has no elements")
     of_input = n.fit(of_input, (directions, simple(gates * hidden), size), "the weights of the input")
     of_state = n.fit(of_state, (directions, simple(gates * hidden), hidden), "the weights of the state")
     bias, rest = biases(n, directions, gates * hidden, apart * hidden)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....expr import GE, as_expr, match
 from ....topi.shapes import product
 from ...operand import Operand
 from ..context import NodeContext
@@ -110,7 +109,7 @@ def global_average_pool(n: NodeContext) -> Any:
 def _some_to_pool(n: NodeContext) -> Operand:
     """The data, which must have elements behind the channels: nothing has no mean, and no maximum."""
     x = n[0]
-    return n.require(x, GE(*match(as_expr(product(x.shape[2:])), as_expr(1))), f"{x} has nothing to pool")
+    return n.enough(x, product(x.shape[2:]), 1, f"{x} has nothing to pool")
 
 
 @converter("GlobalMaxPool")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....expr import GE, LE, And, DType, Expr, as_expr, match
+from ....expr import GE, LE, And, DType, Expr, as_expr
 from ....graph.nodes import Dim
 from ....topi.shapes import axis_of, simple, smaller
 from ...operand import Operand
@@ -52,7 +52,7 @@ def _transformed(
     if length is None:
         length = simple(2 * (extent - 1)) if halved else extent
     if onesided:
-        x = n.require(x, GE(*match(as_expr(length), as_expr(1))), "a transform of no samples has no frequencies")
+        x = n.enough(x, length, 1, "a transform of no samples has no frequencies")
     half = simple(length // 2 + 1)
     outputs = half if onesided and not inverse else length
     used = smaller(extent, half if halved else length)
@@ -118,7 +118,7 @@ def stft(n: NodeContext) -> Any:
     if parts not in (1, 2) or step < 1:
         n.refuse(text)
     for most, least in ((length, 1), (samples, length)):
-        x = n.require(x, GE(*match(as_expr(most), as_expr(least))), text)
+        x = n.enough(x, most, least, text)
     starts = n.op("arange", start=0, stop=simple(samples - length + 1), step=step, dtype="int64")
     places = n.op("add", n.op("expand_dims", starts, axis=(1,)), n.numbers(length, 1, 2))
     frames = n.op("take", x, places, axis=1)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ....errors import ModelError
-from ....expr import GE, as_expr, match
 from ...operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -118,9 +117,7 @@ def scores(n: NodeContext, x: Operand, forest: Forest, aggregate: str, plain: bo
     most = int(forest.features.max(initial=0))
     if int(forest.features.min(initial=0)) < 0:
         n.refuse(f"a node asks for feature {forest.features.min()}")
-    x = n.require(
-        x, GE(*match(as_expr(x.shape[1]), as_expr(min(most, 2**31 - 2) + 1))), f"a node asks for feature {most} of {x}"
-    )
+    x = n.enough(x, x.shape[1], min(most, 2**31 - 2) + 1, f"a node asks for feature {most} of {x}")
     if aggregate not in operators:
         n.refuse(f"aggregate_function={aggregate} is not known")
     if forest.depth is None:

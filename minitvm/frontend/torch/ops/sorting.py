@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....expr import GE, as_expr, match
 from ...operand import Operand
 from ..context import NodeContext, by_lines
 from ..registry import converter
@@ -69,7 +68,7 @@ def _median(n: NodeContext, axis: int, keeps: bool) -> list[Operand]:
     """
     x = n["self"]
     extent = x.shape[axis]
-    x = n.require(x, GE(*match(as_expr(extent), as_expr(1))), f"the median of {x} along the empty axis {axis}")
+    x = n.enough(x, extent, 1, f"the median of {x} along the empty axis {axis}")
     ordered = _in_order(n, x, axis)
     if not x.dtype.is_float:
         return _entry(n, ordered, axis, (extent - 1) // 2, keeps)
