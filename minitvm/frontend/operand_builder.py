@@ -339,9 +339,9 @@ class OperandBuilder:
         numbers = [e if is_plain else 0.0 for e, is_plain in zip(elements, plain, strict=True)]
         rest = [symbolic.Quotient.of(0 if is_plain else e) for e, is_plain in zip(elements, plain, strict=True)]
         mask = self.value(_known(np.array(plain).reshape(shape), DType("bool")))
-        known = self.value(_known(np.array(numbers).reshape(shape), operand.dtype))
+        constants = self.value(_known(np.array(numbers).reshape(shape), operand.dtype))
         return cast(
-            Value, self._builder.op("where", mask, known, self._computed_quotients(operand, rest, None), name=name)
+            Value, self._builder.op("where", mask, constants, self._computed_quotients(operand, rest, None), name=name)
         )
 
     def _computed_quotients(self, operand: Operand, elements: Sequence[Any], name: str | None) -> Value:

@@ -175,8 +175,8 @@ _REMEMBERED = 4096
 def _require_arrays(name: str, types: Sequence[TensorType]) -> None:
     """Raise `InputError` for a known shape that no array can have: NumPy counts extents of 0 as 1."""
     for shape, dtype in types:
-        known = [max(dim, 1) for dim in shape if isinstance(dim, int)]
-        if math.prod(known) * dtype.bytes >= 1 << 63:
+        extents = [max(dim, 1) for dim in shape if isinstance(dim, int)]
+        if math.prod(extents) * dtype.bytes >= 1 << 63:
             raise InputError(f"{name}: the result {dtype}{list(shape)} is larger than any array")
 
 

@@ -129,6 +129,11 @@ for i in {kind}(4):
             B[i] = B[i] + A[j]
 """,
     }[form]
+    return _of_four(body, is_open)
+
+
+def _of_four(body: str, is_open: bool) -> PrimFunc:
+    """A program that reads A, of four elements or of n, and writes four elements of B."""
     if not is_open:
         return _read(f'def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):\n{_indented(body, 1)}')
     return _read(f"""

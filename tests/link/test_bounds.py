@@ -11,7 +11,7 @@ from minitvm.link.bounds import input_bounds
 from tests.drawing import Seeded
 
 
-class Case:
+class Positions:
     """A cache that is written at sums and differences of an input, constants and numbers of iterations."""
 
     def __init__(self, seed: int) -> None:
@@ -60,7 +60,7 @@ class Case:
 
 def test_bounds_of_positions_are_what_the_cache_has_room_for() -> None:
     for seed in range(300):
-        case = Case(seed)
+        case = Positions(seed)
         (bound,) = input_bounds(case.graph)
         low, high = bound.low, bound.high
         assert isinstance(low, int) and isinstance(high, int)

@@ -1,1 +1,1 @@
-"""What machines with a grid of threads share."""
+"""The parts that machines with a grid of threads share."""

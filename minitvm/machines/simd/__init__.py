@@ -1,1 +1,1 @@
-"""What all machines with vectors share."""
+"""The parts that all machines with vectors share."""

@@ -1,4 +1,4 @@
-"""What the simulated tensor accelerator is, as a target."""
+"""The simulated tensor accelerator as a target: its description, its models, its names."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Accelerator:
 def _configured(machine: Accelerator) -> Any:
     from ...accel.config import CONFIGS, Options, configured
 
-    known = machine.name if machine.name in CONFIGS else "vta"
+    model = machine.name if machine.name in CONFIGS else "vta"
     fields = {
         "batch": machine.batch, "block_in": machine.block_in, "block_out": machine.block_out,
         "inp_dtype": f"int{machine.input_bits}", "wgt_dtype": f"int{machine.weight_bits}",
@@ -64,11 +64,11 @@ def _configured(machine: Accelerator) -> Any:
         "clock_mhz": machine.mhz,
         "options": Options(machine.multiply_bits, machine.pad_value, machine.clip, machine.widen),
     }  # fmt: skip
-    changed = {name: value for name, value in fields.items() if value != getattr(CONFIGS[known], name)}
-    made = configured(known, machine.memory, **changed)
+    changed = {name: value for name, value in fields.items() if value != getattr(CONFIGS[model], name)}
+    config = configured(model, machine.memory, **changed)
     rate = machine.bytes_per_cycle
-    burst = max(made.dram.burst // rate, 1) * rate
-    return replace(made, dram=replace(made.dram, bytes_per_cycle=rate, burst=burst))
+    burst = max(config.dram.burst // rate, 1) * rate
+    return replace(config, dram=replace(config.dram, bytes_per_cycle=rate, burst=burst))
 
 
 MODELS = {

@@ -41,7 +41,7 @@ FOREIGN_WORDS = re.compile(
 
 
 def judge(model: Model, at_end: bool = True, interpret: bool = False) -> Judgement:
-    """What minitvm makes of a model; `interpret` has the interpreter of graphs run it instead of compiled kernels."""
+    """The verdict for a model; `interpret` has the interpreter of graphs run it instead of compiled kernels."""
     try:
         results = _interpreted(model) if interpret else _run(model, at_end)
     except InternalError as error:
@@ -95,7 +95,7 @@ def _interpreted(model: Model) -> list[np.ndarray]:
 
 
 def _onnxruntime(model: Model) -> Any:
-    """What ONNX Runtime makes of it; None if it refuses it, UNKNOWN if it has no such operator, or crashes."""
+    """The results of ONNX Runtime; None if it refuses it, UNKNOWN if it has no such operator, or crashes."""
     import onnxruntime  # noqa: F401  # once, and not in each process
 
     return _in_another_process(_run_by_onnxruntime, model)
@@ -124,7 +124,7 @@ def _run_by_onnxruntime(model: Model) -> Any:
 
 
 def _evaluator(model: Model) -> Any:
-    """What ONNX's evaluator makes of it; None if it fails, UNKNOWN if it crashes, or has no such operator."""
+    """The results of ONNX's evaluator; None if it fails, UNKNOWN if it crashes, or has no such operator."""
     return UNKNOWN if model.domain else _in_another_process(_run_by_evaluator, model)
 
 
