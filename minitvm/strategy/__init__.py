@@ -5,7 +5,6 @@ what was taken for a scheduled function, over what, and what was refused. `decid
 a decision that was taken elsewhere.
 """
 
-from ..backend import own
 from .candidate import Candidate, Cost, Knob, Option, Unfit, reason
 from .choice import CHOICE, Choice, Weighed, choice_of
 from .decision import Decision
@@ -16,9 +15,3 @@ __all__ = [
     "Weighed", "candidate_of", "candidates", "choice_of", "chosen", "decided", "reason", "rule", "schedule",
     "scheduled", "simpler",
 ]  # fmt: skip
-
-# The rules of the package's back ends come before those that somebody else registers. A machine in a folder of its own
-# brings its kind, and its rules when they are asked for.
-for _backend in own():
-    if _backend.machine is None:
-        _backend.part("rules")

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
-from ..backend import lookup
+from ..backend import lookup, own
 from ..errors import InputError, ScheduleError
 from ..events import Listener, Refusal, heard, listening_now
 from ..expr.conditions import is_const
@@ -79,6 +79,19 @@ def _never_runs(block: Block) -> bool:
 RULES: dict[str, list[Rule]] = {}
 
 
+@cache
+def _load_own_rules() -> None:
+    """Import the rules of the package's machines: they come before those that somebody else registers."""
+    for backend in own():
+        backend.part("rules")
+
+
+def rules_of(kind: str) -> list[Rule]:
+    """The rules that are registered for a kind of target, in the order in which they are tried."""
+    _load_own_rules()
+    return RULES.setdefault(kind, [])
+
+
 def rule(
     kind: str, matches: Matches, first: bool = False, fallback: bool = False, for_tuning: bool = False
 ) -> Callable[[Propose], Propose]:
@@ -89,7 +102,8 @@ def rule(
     """
 
     def register(propose: Propose) -> Propose:
-        rows = RULES.setdefault(kind, [])
+        ours = propose.__module__.partition(".")[0] == __name__.partition(".")[0]
+        rows = RULES.setdefault(kind, []) if ours else rules_of(kind)
         specific = sum(not row.fallback and not row.for_tuning for row in rows)
         row = Rule(propose.__name__, matches, propose, fallback, for_tuning)
         rows.insert(0 if first else len(rows) if fallback or for_tuning else specific, row)
@@ -162,7 +176,7 @@ def rules(target: Any) -> Sequence[Rule]:
     """The rules for a target, in the order in which they are tried; without a target those of the machine at hand."""
     asked = Target("cpu") if target is None else target
     part = lookup(asked, "rules")
-    return RULES.get(asked.kind, []) if part is None else part(asked)
+    return rules_of(asked.kind) if part is None else part(asked)
 
 
 def candidates(func: PrimFunc, target: Any, for_tuning: bool = False) -> list[Candidate]:

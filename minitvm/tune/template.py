@@ -31,7 +31,7 @@ import numpy as np
 
 from ..errors import InputError, ScheduleError
 from ..strategy.candidate import Candidate, Cost, Knob
-from ..strategy.registry import RULES, Rule
+from ..strategy.registry import Rule, rules_of
 from ..target import Target
 from ..tir import Schedule
 from ..tir.nodes import PrimFunc
@@ -147,7 +147,7 @@ class Template:
     @contextmanager
     def registered(self, kind: str) -> Iterator[None]:
         """Within, it is one of the rules of a kind of target. Raises `InputError` where a rule has its name."""
-        rows, row = RULES.setdefault(kind, []), self.rule
+        rows, row = rules_of(kind), self.rule
         if any(other.name == row.name for other in rows):
             raise InputError(f"tune_func: {row.name} is the name of a rule for {kind}; give the schedule another name")
         rows.append(row)

@@ -17,7 +17,7 @@ from minitvm.graph import Graph, GraphBuilder
 from minitvm.interop.to_onnx import to_onnx
 from minitvm.lowering import to_units
 from minitvm.strategy import Candidate, Cost, rule
-from minitvm.strategy.registry import RULES
+from minitvm.strategy.registry import RULES, rules_of
 from minitvm.target import Target
 
 
@@ -49,7 +49,7 @@ def test_products_that_no_rule_takes_fall_through(
 @pytest.fixture
 def refusing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule in front that takes every function, and whose steps are refused."""
-    monkeypatch.setitem(RULES, "cpu", list(RULES["cpu"]))
+    monkeypatch.setitem(RULES, "cpu", list(rules_of("cpu")))
 
     def apply(sch: Any, rows: int) -> None:
         raise ScheduleError(f"split: rows of {rows}\n  wanted: more\n  found:  less")

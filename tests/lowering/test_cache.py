@@ -22,7 +22,7 @@ from minitvm.graph import Graph, GraphBuilder, registry
 from minitvm.ir import instrument
 from minitvm.lowering import cache, many, to_units, verified
 from minitvm.lowering.units import SharedFunction
-from minitvm.strategy.registry import RULES
+from minitvm.strategy.registry import RULES, rules_of
 from minitvm.target import Target
 from minitvm.tir.transform import pipeline
 from minitvm.transform import PassContext
@@ -176,7 +176,7 @@ def test_code_from_outside_is_run_every_time(lowerings: Lowerings, monkeypatch: 
     def matches(func: Any) -> bool:
         return False
 
-    monkeypatch.setitem(RULES, "cpu", [strategy.Rule("mine", matches, lambda sch, target: None), *RULES["cpu"]])
+    monkeypatch.setitem(RULES, "cpu", [strategy.Rule("mine", matches, lambda sch, target: None), *rules_of("cpu")])
     assert not cache.usable(CPU)
     assert lowerings.of(built) > 0
     monkeypatch.undo()

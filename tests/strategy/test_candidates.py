@@ -17,7 +17,7 @@ from minitvm.reference.judging.inputs.sizes import size_names
 from minitvm.strategy import Candidate, Cost, Option, choice_of
 from minitvm.strategy.candidate import Unfit, cheapest_first, reason
 from minitvm.strategy.choice import Weighed
-from minitvm.strategy.registry import RULES, chosen, rule
+from minitvm.strategy.registry import chosen, rule, rules_of
 from minitvm.strategy.text import lines
 from minitvm.target import Target
 from minitvm.tir import Schedule
@@ -144,7 +144,7 @@ class Refusals(Listener):
 @pytest.fixture
 def picky() -> Iterator[list[int]]:
     """A rule in front of all others, whose candidates up to a limit are refused."""
-    limit, rows = [0], RULES["cpu"]
+    limit, rows = [0], rules_of("cpu")
     before = list(rows)
 
     @rule("cpu", lambda func: True, first=True)
@@ -183,18 +183,18 @@ def test_a_fall_to_another_rule_is_reported(picky: list[int]) -> None:
 
 
 def test_a_rule_without_a_candidate_says_so() -> None:
-    before = list(RULES["cpu"])
+    before = list(rules_of("cpu"))
     rule("cpu", lambda func: True, first=True)(_nothing)
     try:
         made = chosen(product(4, 4, 4), CPU)
     finally:
-        RULES["cpu"][:] = before
+        rules_of("cpu")[:] = before
     assert made.rule == "contraction" and made.choice.refused[0].refused == "_nothing: no candidate for these extents"
 
 
 def test_a_function_that_a_rule_cannot_schedule_is_refused_once() -> None:
     """What no knob changes is not tried with other knobs."""
-    before = list(RULES["cpu"])
+    before = list(rules_of("cpu"))
 
     @rule("cpu", lambda func: True, first=True)
     def never(func: PrimFunc, target: Any) -> Iterator[Candidate]:
@@ -207,7 +207,7 @@ def test_a_function_that_a_rule_cannot_schedule_is_refused_once() -> None:
     try:
         made = chosen(product(4, 4, 4), CPU)
     finally:
-        RULES["cpu"][:] = before
+        rules_of("cpu")[:] = before
     (refused,) = made.choice.refused
     assert made.rule == "contraction" and not refused.knobs
     assert refused.refused == "never: wanted another function"

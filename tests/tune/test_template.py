@@ -15,6 +15,7 @@ from minitvm.expr import structural_equal
 from minitvm.records.database import Database
 from minitvm.records.lookup import decisions
 from minitvm.strategy import RULES, Candidate, Cost, Decision, candidate_of, decided, rule
+from minitvm.strategy.registry import rules_of
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tune import tune_func
@@ -153,7 +154,7 @@ def test_a_template_without_a_module_is_tuned_in_processes(tmp_path: Path) -> No
         assert decisions([], CPU, db) == {}
         keys = {record.task for record in database.records()}
     assert len(keys) == 1 and Template(FUNC, space["cell"], {"lanes": [2, 4, 8]}).task(CPU).key in keys
-    assert not any(row.name == "cell" for row in RULES["cpu"])
+    assert not any(row.name == "cell" for row in rules_of("cpu"))
 
 
 def test_an_edited_template_begins_anew() -> None:
@@ -186,7 +187,7 @@ def test_a_rule_from_outside_reaches_the_workers() -> None:
         (odd,) = checked([(task, Decision("mine", {"rows": 4}))], workers=1)
         assert (odd.outcome, odd.message) == ("refused", "mine: other knobs than rows; it has lanes")
     finally:
-        RULES["cpu"] = [row for row in RULES["cpu"] if row.name != "mine"]
+        RULES["cpu"] = [row for row in rules_of("cpu") if row.name != "mine"]
         pool.shutdown()
 
 
