@@ -35,7 +35,8 @@ LOAD_WANTED = 0.5  # seconds, imports included
 MEMORY_WANTED = 1.0  # of ONNX Runtime's, at its peak and for the network alone
 
 _OURS = (
-    "import minitvm.runtime.artifact.load, minitvm.runtime.cpu.program",  # the package itself imports them when asked
+    # the package itself imports them when asked
+    "import minitvm.runtime.artifact.load, minitvm.machines.cpu.runtime.program",
     """
 module = minitvm.runtime.load(path, threads)
 def call(inputs):

@@ -41,7 +41,7 @@ def missing() -> str:
         return "PyTorch is not installed (pip install 'minitvm[torch]')"
     if not torch.cuda.is_available():
         return "PyTorch finds no CUDA device"
-    from minitvm.runtime.cuda import devices
+    from minitvm.machines.cuda.runtime import devices
 
     try:
         device = devices.current()
@@ -52,7 +52,7 @@ def missing() -> str:
 
 def ours(graph: Graph, inputs: dict[str, Any]) -> Run:
     """A call of the compiled graph on tensors of the device, whose result stays there."""
-    from minitvm.runtime.cuda import devices
+    from minitvm.machines.cuda.runtime import devices
 
     module = minitvm.build(graph, target=devices.current().target)
     here = [minitvm.from_dlpack(inputs[value.name]) for value in graph.inputs]
@@ -159,7 +159,7 @@ def candidates(n: int = 4096) -> Iterator[harness.Row]:
     """The candidates for square products, kernels alone, beside cuBLAS: what costs choose is the first of its rule."""
     import torch
 
-    from minitvm.runtime.cuda import devices
+    from minitvm.machines.cuda.runtime import devices
 
     _in_float32()
     target = devices.current().target

@@ -1,4 +1,4 @@
-"""float32 matrix products from te, scheduled by `strategy/cpu/contraction.py`, beside NumPy (OpenBLAS).
+"""float32 matrix products from te, scheduled by `machines/simd/strategy/contraction.py`, beside NumPy (OpenBLAS).
 
     python -m benchmarks.matmul [M N K ...]
 

@@ -14,7 +14,7 @@ import sys
 import numpy as np
 
 import minitvm
-from minitvm.runtime.opencl import devices
+from minitvm.machines.opencl.runtime import devices
 
 from . import harness
 from .layers import WANTED, layer

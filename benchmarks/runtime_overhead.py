@@ -27,10 +27,10 @@ from minitvm.executable import (
     TensorSpec,
 )
 from minitvm.expr import DType
+from minitvm.machines.cpu.runtime.compiler import compile_kernel
+from minitvm.machines.cpu.runtime.executor import native_call
+from minitvm.machines.cpu.runtime.loader import load_kernel
 from minitvm.runtime import Function, GraphModule
-from minitvm.runtime.cpu.compiler import compile_kernel
-from minitvm.runtime.cpu.executor import native_call
-from minitvm.runtime.cpu.loader import load_kernel
 from minitvm.workers.cores import available_cores
 
 F32 = DType("float32")
@@ -39,7 +39,7 @@ F32 = DType("float32")
 def step_kernel() -> Kernel:
     """A kernel that does next to nothing."""
     source = (
-        "from minitvm.runtime.vectors.simd import load, pointer_f32, store\n"
+        "from minitvm.machines.simd.vectors.simd import load, pointer_f32, store\n"
         "def step(args, thread, threads):\n"
         "    if thread == 0:\n"
         "        store(pointer_f32(args[1]), 0, load(pointer_f32(args[0]), 0, 8) + 1.0)\n"
@@ -60,7 +60,7 @@ def micro_kernel(rows: int, vectors: int, lanes: int) -> str:
     t = f"f32x{lanes}"
     width = vectors * lanes
     lines = [
-        f"from minitvm.runtime.vectors.simd import broadcast, {t}, fma, load, pointer_f32, store",
+        f"from minitvm.machines.simd.vectors.simd import broadcast, {t}, fma, load, pointer_f32, store",
         "def micro(args, thread, threads):",
         "    A, B, C = pointer_f32(args[0]), pointer_f32(args[1]), pointer_f32(args[2])",
         "    for _ in range(args[4]):",
@@ -127,7 +127,7 @@ def compiling() -> None:
     show("compile a tiny kernel", 1e3 * seconds(lambda: compile_kernel(small.source, small.entry), 5), "ms")
     code = compile_kernel(source, "micro")
     show("load object code", 1e3 * seconds(lambda: load_kernel(code, "micro"), 9), "ms")
-    statement = "import minitvm.runtime.cpu.compiler, minitvm.runtime.vectors.simd"
+    statement = "import minitvm.machines.cpu.runtime.compiler, minitvm.machines.simd.vectors.simd"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     run = [sys.executable, "-c", statement]
     start = seconds(lambda: subprocess.run(run, env=environment, check=True), 3)

@@ -34,7 +34,7 @@ CHECKED = """
 | target | kernels run | checked without the device | measured |
 |---|---|---|---|
 | cpu | compiled by Numba, on the machine at hand | - | yes: `python -m benchmarks`, README |
-| cuda | Python text for Numba CUDA | interpreters and oracle; Numba's simulator ([`tests/runtime/test_cuda.py`](../tests/runtime/test_cuda.py)); lanes of warps ([`minitvm/runtime/cuda/simulated_warps.py`](../minitvm/runtime/cuda/simulated_warps.py)); PTX and cubins for sm_75, 80, 90, 90a: registers, spills, shared storage ([`tests/strategy/test_gpu_machine_code.py`](../tests/strategy/test_gpu_machine_code.py)); a pretended driver ([`tests/runtime/fake_cuda.py`](../tests/runtime/fake_cuda.py)) | not measured: no GPU |
+| cuda | Python text for Numba CUDA | interpreters and oracle; Numba's simulator ([`tests/runtime/test_cuda.py`](../tests/runtime/test_cuda.py)); lanes of warps ([`minitvm/machines/cuda/runtime/simulated_warps.py`](../minitvm/machines/cuda/runtime/simulated_warps.py)); PTX and cubins for sm_75, 80, 90, 90a: registers, spills, shared storage ([`tests/strategy/test_gpu_machine_code.py`](../tests/strategy/test_gpu_machine_code.py)); a pretended driver ([`tests/runtime/fake_cuda.py`](../tests/runtime/fake_cuda.py)) | not measured: no GPU |
 | opencl, amd, intel, mali, adreno | OpenCL C 1.2 | interpreters and oracle; the same source on PoCL; races and bounds under Oclgrind ([`tests/runtime/test_oclgrind.py`](../tests/runtime/test_oclgrind.py)) | not measured: no GPU |
 | opencl, pocl | OpenCL C 1.2, on the CPU | runs there | yes: `python -m benchmarks.opencl` |
 | accel | assembly of the simulated accelerator ([accelerator](accel.md)): products and convolutions of int8, with its options also sums, max pools and depthwise convolutions; the rest on its host | its interpreter, in several orders | cycles of the model |
@@ -45,7 +45,7 @@ CHECKED = """
 def functions() -> dict[tuple[str, str], Callable[[], Any]]:
     """Of each operator and dtype a function of tensor expressions."""
     from minitvm import te, topi
-    from minitvm.topi.blocked import conv2d_nchwc, depthwise_conv2d_nchwc
+    from minitvm.machines.simd.topi.blocked import conv2d_nchwc, depthwise_conv2d_nchwc
 
     def made(build: Callable[..., Any], *shapes: tuple[int, ...], dtype: str = "float32") -> Callable[[], Any]:
         def make() -> Any:

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from minitvm.accel.config import AccelConfig
-from minitvm.accel.isa import Program
 from minitvm.errors import ExecutionError, InputError, report
+from minitvm.machines.vta.config import AccelConfig
+from minitvm.machines.vta.isa import Program
 
 from .meaning.accelerator import MODULES, Array, Deadlock, Machine, Unordered
 

@@ -60,7 +60,7 @@ def test_the_readme_names_folders_that_exist() -> None:
 NAMED = sorted(
     set(
         re.findall(
-            r"\b((?:frontend|graph|te|strategy|tir|codegen|runtime|executable|expr|arith|reference|errors)(?:\.\w+)+)\b",
+            r"\b((?:machines|frontend|graph|te|strategy|tir|codegen|runtime|executable|expr|arith|reference|errors)(?:\.\w+)+)\b",
             (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"),
         )
     )

@@ -21,12 +21,12 @@ from lessons import ledger
 from minitvm import reference
 from minitvm.graph.builder import GraphBuilder
 from minitvm.graph.nodes import Graph
+from minitvm.machines.simd.strategy.algorithms import convolution_algorithms
+from minitvm.machines.simd.topi.winograd import winograd_error_growth
 from minitvm.script import tir as T
 from minitvm.strategy.algorithms import Convolution, algorithm_name
-from minitvm.strategy.cpu.algorithms import convolution_algorithms
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
-from minitvm.topi.winograd import winograd_error_growth
 
 # %% [markdown]
 # ## Four products

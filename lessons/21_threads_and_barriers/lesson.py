@@ -17,8 +17,9 @@ import minitvm
 from lessons import example, ledger
 from lessons.text import body_of
 from minitvm import reference, tir
-from minitvm.codegen import numba_cuda, opencl
 from minitvm.errors import ExecutionError
+from minitvm.machines.cuda.codegen import numba_cuda
+from minitvm.machines.opencl.codegen import opencl
 from minitvm.script import tir as T
 from minitvm.tir.nodes import PrimFunc
 

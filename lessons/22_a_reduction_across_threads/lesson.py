@@ -17,9 +17,9 @@ import minitvm
 from lessons import example, ledger
 from lessons.text import body_of
 from minitvm import reference, te, tir
-from minitvm.codegen import numba_cuda
 from minitvm.errors import ExecutionError
 from minitvm.events import Access, Listener
+from minitvm.machines.cuda.codegen import numba_cuda
 from minitvm.script import tir as T
 from minitvm.tir.nodes import IRModule, PrimFunc
 

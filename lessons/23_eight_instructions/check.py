@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from lessons.grading import attempt, cases, require
 from minitvm import reference
-from minitvm.accel.config import AccelConfig, Scratchpad
-from minitvm.accel.isa import AluOp, MicroOp
-from minitvm.accel.stream import Stream
+from minitvm.machines.vta.config import AccelConfig, Scratchpad
+from minitvm.machines.vta.isa import AluOp, MicroOp
+from minitvm.machines.vta.stream import Stream
 
 SIZE = 6  # numbers of each scratchpad, and of each part of DRAM
 PARTS = ("inp", "wgt", "acc")  # of DRAM, in their order; the results follow

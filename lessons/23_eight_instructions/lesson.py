@@ -14,12 +14,12 @@ open_lessons()
 import numpy as np
 
 from lessons import example, ledger
-from minitvm.accel.assembler import assemble
-from minitvm.accel.config import Scratchpad, configured
-from minitvm.accel.encoding import encode, fields
-from minitvm.accel.timing import simulate
-from minitvm.accel.verifier import verify
 from minitvm.errors import ExecutionError
+from minitvm.machines.vta.assembler import assemble
+from minitvm.machines.vta.config import Scratchpad, configured
+from minitvm.machines.vta.encoding import encode, fields
+from minitvm.machines.vta.timing import simulate
+from minitvm.machines.vta.verifier import verify
 from minitvm.reference import accel
 
 machine = configured("vta")

@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from lessons.grading import attempt, cases, require
-from minitvm.accel.config import AccelConfig, Scratchpad
-from minitvm.accel.isa import MicroOp, Program
-from minitvm.accel.ordering import conflicts, ordering
-from minitvm.accel.stream import Stream
+from minitvm.machines.vta.config import AccelConfig, Scratchpad
+from minitvm.machines.vta.isa import MicroOp, Program
+from minitvm.machines.vta.ordering import conflicts, ordering
+from minitvm.machines.vta.stream import Stream
 
 PLACES = 3  # elements of inp, and of acc
 ONE = AccelConfig("one", block_in=1, block_out=1, inp_bytes=4, wgt_bytes=4, acc_bytes=16, uop_bytes=1024)

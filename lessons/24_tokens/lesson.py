@@ -16,13 +16,13 @@ import numpy as np
 
 from lessons import example, ledger
 from lessons.picture import Picture
-from minitvm.accel.config import configured
-from minitvm.accel.isa import Program
-from minitvm.accel.layers import Conv2d, Tile, conv2d, pack_filters, pack_image, random_tensors
-from minitvm.accel.timeline import Timeline
-from minitvm.accel.timing import simulate
-from minitvm.accel.verifier import verify
 from minitvm.errors import ExecutionError, VerificationError
+from minitvm.machines.scratchpad.timeline import Timeline
+from minitvm.machines.vta.config import configured
+from minitvm.machines.vta.isa import Program
+from minitvm.machines.vta.layers import Conv2d, Tile, conv2d, pack_filters, pack_image, random_tensors
+from minitvm.machines.vta.timing import simulate
+from minitvm.machines.vta.verifier import verify
 from minitvm.reference import accel
 
 machine = configured("vta", "board")  # 8 bytes a cycle, and 100 cycles until the first one comes

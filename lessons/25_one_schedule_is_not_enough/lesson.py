@@ -278,8 +278,8 @@ print(f"{'floats of one load':<33}" + "".join(f"{Target(gpu).vector_lanes('float
 # ## What `build` chooses
 #
 # `minitvm.build` asks `strategy.scheduled`, which weighs some hundred candidates of one rule by a formula
-# (`strategy/gpu/costs.py`), and builds none of them before one is taken. The tiles of both of our schedules are among
-# them. `strategy.choice_of` says what was taken:
+# (`machines/gpu/strategy/costs.py`), and builds none of them before one is taken. The tiles of both of our schedules
+# are among them. `strategy.choice_of` says what was taken:
 
 # %%
 for gpu in GPUS:

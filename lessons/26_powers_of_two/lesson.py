@@ -17,7 +17,7 @@ from lessons import ledger
 from minitvm import reference
 from minitvm.graph.builder import GraphBuilder
 from minitvm.graph.nodes import Graph
-from minitvm.runtime.device.simulated import timelines
+from minitvm.machines.scratchpad.simulated_device import timelines
 from minitvm.script import tir as T
 from minitvm.tir.nodes import PrimFunc
 

@@ -107,7 +107,7 @@ print(reference.check(plain, sch.func))
 # they are the same loops under two names.
 
 # %%
-from minitvm.tir.tensor_intrin.accelerator import Elements
+from minitvm.machines.scratchpad.instruction_set import Elements
 
 for machine in ("accel", "gemmini"):
     name = Elements(1, 16, 16, machine=machine).name("gemm")

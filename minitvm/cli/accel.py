@@ -24,9 +24,9 @@ from .progress import progress
 from .run import output_path, save
 
 if TYPE_CHECKING:
-    from ..accel.config import AccelConfig
-    from ..accel.isa import Program
-    from ..accel.timeline import Timeline
+    from ..machines.scratchpad.timeline import Timeline
+    from ..machines.vta.config import AccelConfig
+    from ..machines.vta.isa import Program
     from ..target import Target
 
 
@@ -98,8 +98,8 @@ def _numbers(text: str) -> list[int]:
 
 
 def _read(options: argparse.Namespace, target: Target) -> tuple[Program, AccelConfig]:
-    from ..accel.assembler import read
-    from ..accel.layers import RESNET18
+    from ..machines.vta.assembler import read
+    from ..machines.vta.layers import RESNET18
     from ..models import ALL
     from .accel_layers import compiled
 
@@ -114,8 +114,8 @@ def _read(options: argparse.Namespace, target: Target) -> tuple[Program, AccelCo
 
 
 def run(options: argparse.Namespace) -> int:
-    from ..accel.timing import simulate
-    from ..accel.verifier import verify
+    from ..machines.vta.timing import simulate
+    from ..machines.vta.verifier import verify
     from .accel_layers import machine
 
     if _is_network(options.program):
@@ -147,7 +147,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _run_elsewhere(options: argparse.Namespace, target: Target, targets: dict[str, Path]) -> int:
     """A layer on a machine of another kind: what its back end runs and counts."""
-    from ..accel.layers import RESNET18
+    from ..machines.vta.layers import RESNET18
     from .accel_layers import run as run_layer
 
     if options.program not in RESNET18 or options.input:
@@ -199,7 +199,7 @@ def _interpreted(program: Program, config: AccelConfig, inputs: dict[str, Any], 
     """The outputs, the same in all orders."""
     from minitvm.reference import accel
 
-    from ..accel.tokens import tokens
+    from ..machines.vta.tokens import tokens
 
     start = time.perf_counter()
     explored = accel.check(program, config, inputs, orders=orders)
@@ -217,7 +217,7 @@ def _interpreted(program: Program, config: AccelConfig, inputs: dict[str, Any], 
 
 def _right(name: str, config: AccelConfig, inputs: dict[str, Any], outputs: dict[str, Any]) -> bool:
     """Whether a layer's result is what NumPy has; nothing is known of other programs."""
-    from ..accel.layers import RESNET18, unpack_filters, unpack_image, unpack_result
+    from ..machines.vta.layers import RESNET18, unpack_filters, unpack_image, unpack_result
 
     if name not in RESNET18:
         return True
@@ -229,8 +229,8 @@ def _right(name: str, config: AccelConfig, inputs: dict[str, Any], outputs: dict
 
 
 def show(options: argparse.Namespace) -> int:
-    from ..accel.disassembler import disassemble
-    from ..accel.encoding import encode_program
+    from ..machines.vta.disassembler import disassemble
+    from ..machines.vta.encoding import encode_program
     from .accel_layers import machine
 
     target = machine(options.config, options.memory)
@@ -249,7 +249,7 @@ def show(options: argparse.Namespace) -> int:
 
 def _elsewhere(options: argparse.Namespace, target: Target) -> str:
     """The text of a layer's program on a machine of another kind."""
-    from ..accel.layers import RESNET18
+    from ..machines.vta.layers import RESNET18
     from .accel_layers import source
 
     if options.binary:
@@ -260,9 +260,9 @@ def _elsewhere(options: argparse.Namespace, target: Target) -> str:
 
 
 def sweep(options: argparse.Namespace) -> int:
-    from ..accel.bounds import beside_a_processor, bound
-    from ..accel.layers import RESNET18, Conv2d
-    from ..accel.viz import roofline
+    from ..machines.scratchpad.viz import roofline
+    from ..machines.vta.bounds import beside_a_processor, bound
+    from ..machines.vta.layers import RESNET18, Conv2d
     from ..plots import figure_type
     from .accel_layers import machine, timed
 

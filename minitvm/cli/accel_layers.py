@@ -10,11 +10,11 @@ import numpy as np
 from ..errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from ..accel.config import AccelConfig
-    from ..accel.isa import Program
-    from ..accel.layers import Conv2d
-    from ..accel.timeline import Timeline
     from ..executable import Executable
+    from ..machines.scratchpad.timeline import Timeline
+    from ..machines.vta.config import AccelConfig
+    from ..machines.vta.isa import Program
+    from ..machines.vta.layers import Conv2d
     from ..target import Target
     from ..tir import PrimFunc
 
@@ -25,8 +25,8 @@ def machine(config: str, memory: str, array: int | None = None, bandwidth: int |
 
     A machine that is no model of the tensor accelerator is a kind of target, whose back end counts cycles.
     """
-    from ..accel.config import CONFIGS, configured, scaled
     from ..backend import registered
+    from ..machines.vta.config import CONFIGS, configured, scaled
     from ..target import Target
 
     kinds = [kind for kind, backend in registered().items() if backend.timed is not None and kind != "accel"]
@@ -52,7 +52,7 @@ def machine(config: str, memory: str, array: int | None = None, bandwidth: int |
 def layer_function(layer: Conv2d, config: AccelConfig) -> PrimFunc:
     """A layer as a tensor expression: "image" and "filters" of elements, and the "result"."""
     from .. import te
-    from ..topi.elements import conv2d_elements, requantize_elements
+    from ..machines.scratchpad.topi import conv2d_elements, requantize_elements
 
     if config.batch != 1 or layer.in_channels % config.block_in or layer.out_channels % config.block_out:
         raise InputError(
@@ -74,7 +74,7 @@ def compiled(layer: Conv2d, target: Target, contexts: int = 2, name: str = "conv
     With one context it has the tiles of the schedule with two, where there is one: they differ in what runs at the same
     time, and in nothing else. Raises `InputError` for a layer of which nothing fits.
     """
-    from ..accel.assembler import assemble
+    from ..machines.vta.assembler import assemble
 
     return replace(assemble(source(layer, target, contexts), target.config, name), name=name)
 
@@ -109,7 +109,7 @@ def timed(layer: Conv2d, target: Target, contexts: int = 2, name: str = "conv2d"
 
 def _timeline(executable: Executable, name: str) -> Timeline:
     """That of an executable's one kernel, under a name."""
-    from ..runtime.device.simulated import timelines
+    from ..machines.scratchpad.simulated_device import timelines
 
     (timeline,) = timelines(executable).values()
     timeline.program = replace(timeline.program, name=name)
@@ -118,8 +118,8 @@ def _timeline(executable: Executable, name: str) -> Timeline:
 
 def run(name: str, layer: Conv2d, target: Target, contexts: int) -> tuple[dict[str, Any], Timeline, bool]:
     """(the result, the cycles, whether it is NumPy's) of a layer on seeded random inputs, by any machine's runtime."""
-    from ..accel.layers import pack_filters, pack_image, random_tensors, unpack_result
     from ..build import build
+    from ..machines.vta.layers import pack_filters, pack_image, random_tensors, unpack_result
 
     image, filters = random_tensors(layer)
     func, config = scheduled(layer, target, contexts), target.config

@@ -15,8 +15,8 @@ from ..errors import UnsupportedOperator
 from . import options as opt
 
 if TYPE_CHECKING:
-    from ..accel.timeline import Timeline
     from ..graph import Graph
+    from ..machines.scratchpad.timeline import Timeline
     from ..target import Target
 
 
@@ -54,10 +54,10 @@ def run(options: argparse.Namespace, target: Target) -> int:
 
     Writes the outputs, and a timeline of all kernels of the accelerator one after the other, where options ask for it.
     """
-    from ..accel.timeline import in_sequence
     from ..build import build
+    from ..machines.scratchpad.simulated_device import timelines
+    from ..machines.scratchpad.timeline import in_sequence
     from ..reference import graph as interpreter
-    from ..runtime.device.simulated import timelines
     from .accel_output import files, pictures
     from .progress import progress
     from .run import save
@@ -106,8 +106,8 @@ _ANCHORS = ("conv2d_elements", "add_elements", "max_pool2d_elements")  # a layer
 def explain(options: argparse.Namespace, target: Target) -> int:
     """Print where each product, sum and pool of a network runs, and why not on the accelerator."""
     from ..build import optimize_graph
-    from ..graph.passes.element_layout import refusals
     from ..lowering import place, to_units
+    from ..machines.scratchpad.element_layout import refusals
 
     graph, _ = read(options)
     rows: dict[Any, str] = {}

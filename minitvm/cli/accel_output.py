@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .run import output_path
 
 if TYPE_CHECKING:
-    from ..accel.timeline import Timeline
+    from ..machines.scratchpad.timeline import Timeline
 
 
 def files(options: argparse.Namespace) -> dict[str, Path]:
@@ -23,8 +23,8 @@ def files(options: argparse.Namespace) -> dict[str, Path]:
 
 def pictures(timeline: Timeline, targets: dict[str, Path]) -> list[Path]:
     """Write the pictures that were asked for; returns their files."""
-    from ..accel.viz.page import page
-    from ..accel.viz.trace import chrome_trace
+    from ..machines.scratchpad.viz.page import page
+    from ..machines.scratchpad.viz.trace import chrome_trace
 
     written = []
     for name, draw in (("timeline", page), ("trace", chrome_trace)):

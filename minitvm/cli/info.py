@@ -20,7 +20,7 @@ def register(commands: Any) -> None:
 def info(options: argparse.Namespace) -> int:
     from .. import __version__, backend
     from ..lowering.cache import FUNCTIONS
-    from ..runtime.cpu import kernel_cache
+    from ..machines.cpu.runtime import kernel_cache
     from ..target import Target
 
     print(f"minitvm      {__version__}, Python {platform.python_version()} on {platform.system()} {platform.machine()}")

@@ -34,8 +34,8 @@ FUNCTIONS = Store(".fn", "lowered functions")
 _PACKAGE = Path(__file__).resolve().parents[1]
 # The packages that schedule and lower a function. The others do not take part.
 _COMPILER = (
-    "arith", "backend", "codegen", "executable", "expr", "graph", "lowering", "strategy", "target", "te", "tir", "topi",
-    "errors.py",
+    "arith", "backend", "codegen", "executable", "expr", "graph", "lowering", "machines", "strategy", "target",
+    "te", "tir", "topi", "errors.py",
 )  # fmt: skip
 _LIBRARIES = ("numpy", "sympy", "islpy")
 

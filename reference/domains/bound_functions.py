@@ -1,8 +1,8 @@
 """How exactly the elementary functions of compiled code are computed, and what that means for a value with an error.
 
-The declared errors are those that `runtime.vectors.functions` states, which are larger than those of the GNU C library
-("Known Maximum Errors in Math Functions" of its manual). float16 is computed in float32 and rounded once, but for
-rsqrt.
+The declared errors are those that `machines.simd.vectors.functions` states, which are larger than those of the GNU C
+library ("Known Maximum Errors in Math Functions" of its manual). float16 is computed in float32 and rounded once, but
+for rsqrt.
 """
 
 from __future__ import annotations

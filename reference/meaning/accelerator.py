@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from minitvm.accel import isa
-from minitvm.accel.config import AccelConfig, Scratchpad
-from minitvm.accel.isa import AluOp, Module, Program
 from minitvm.errors import ExecutionError, InputError, report
+from minitvm.machines.vta import isa
+from minitvm.machines.vta.config import AccelConfig, Scratchpad
+from minitvm.machines.vta.isa import AluOp, Module, Program
 
 from ..fast import micro_ops
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from minitvm.accel.config import AccelConfig, Dram, Options, Scratchpad
-from minitvm.accel.isa import AluOp, MicroOp, Module, Program
-from minitvm.accel.stream import Handle, Kernel, Stream
+from minitvm.machines.vta.config import AccelConfig, Dram, Options, Scratchpad
+from minitvm.machines.vta.isa import AluOp, MicroOp, Module, Program
+from minitvm.machines.vta.stream import Handle, Kernel, Stream
 
 # Small enough that instructions meet, with all that a machine can have.
 TINY = AccelConfig(

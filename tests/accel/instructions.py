@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from minitvm.accel.config import AccelConfig, Scratchpad
-from minitvm.accel.isa import Alu, AluOp, Finish, Gemm, Instruction, Load, MicroOp, Store
+from minitvm.machines.vta.config import AccelConfig, Scratchpad
+from minitvm.machines.vta.isa import Alu, AluOp, Finish, Gemm, Instruction, Load, MicroOp, Store
 
 TOKENS = {name: st.booleans() for name in ("pop_prev", "pop_next", "push_prev", "push_next")}
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from minitvm.accel.assembler import assemble
-from minitvm.accel.config import AccelConfig, configured
-from minitvm.accel.isa import QUEUES, Program, Queue
+from minitvm.machines.vta.assembler import assemble
+from minitvm.machines.vta.config import AccelConfig, configured
+from minitvm.machines.vta.isa import QUEUES, Program, Queue
 
 VTA = configured("vta")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from minitvm.accel.config import AccelConfig, Scratchpad
-from minitvm.accel.isa import Alu, AluOp, Gemm, Load, Loops, MicroOp, Program, Store
+from minitvm.machines.vta.config import AccelConfig, Scratchpad
+from minitvm.machines.vta.isa import Alu, AluOp, Gemm, Load, Loops, MicroOp, Program, Store
 
 
 def wrap(value: int, bits: int) -> int:

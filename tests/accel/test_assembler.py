@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minitvm.accel.assembler import assemble, read
-from minitvm.accel.config import configured
-from minitvm.accel.disassembler import disassemble, disassemble_binary
-from minitvm.accel.encoding import encode_program
-from minitvm.accel.isa import DramBuffer, Load, Program, Scratchpad
 from minitvm.errors import InputError, ParseError
+from minitvm.machines.vta.assembler import assemble, read
+from minitvm.machines.vta.config import configured
+from minitvm.machines.vta.disassembler import disassemble, disassemble_binary
+from minitvm.machines.vta.encoding import encode_program
+from minitvm.machines.vta.isa import DramBuffer, Load, Program, Scratchpad
 from minitvm.reference.strategies import accelerator_programs
 
 from .instructions import instructions

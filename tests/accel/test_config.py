@@ -6,8 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from minitvm.accel.config import CONFIGS, RULES, AccelConfig, Dram, Options, Scratchpad, Widths, configured, scaled
 from minitvm.errors import InputError
+from minitvm.machines.vta.config import (
+    CONFIGS,
+    RULES,
+    AccelConfig,
+    Dram,
+    Options,
+    Scratchpad,
+    Widths,
+    configured,
+    scaled,
+)
 
 PADS = (Scratchpad.UOP, Scratchpad.WGT, Scratchpad.INP, Scratchpad.ACC)
 

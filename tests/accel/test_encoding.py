@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minitvm.accel.config import configured
-from minitvm.accel.encoding import (
+from minitvm.errors import InputError
+from minitvm.machines.vta.config import configured
+from minitvm.machines.vta.encoding import (
     decode,
     decode_micro_op,
     decode_program,
@@ -16,8 +17,7 @@ from minitvm.accel.encoding import (
     encode_program,
     fields,
 )
-from minitvm.accel.isa import Alu, AluOp, Finish, Gemm, Instruction, Load, MicroOp, Scratchpad, Store
-from minitvm.errors import InputError
+from minitvm.machines.vta.isa import Alu, AluOp, Finish, Gemm, Instruction, Load, MicroOp, Scratchpad, Store
 
 from .instructions import instructions, micro_ops
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minitvm.accel.config import Options, Scratchpad, configured, scaled
-from minitvm.accel.isa import AluOp, MicroOp, Module
-from minitvm.accel.layers import (
+from minitvm.errors import InputError
+from minitvm.machines.vta.config import Options, Scratchpad, configured, scaled
+from minitvm.machines.vta.isa import AluOp, MicroOp, Module
+from minitvm.machines.vta.layers import (
     RESNET18,
     TIMES,
     Conv2d,
@@ -21,10 +22,9 @@ from minitvm.accel.layers import (
     random_tensors,
     unpack_result,
 )
-from minitvm.accel.stream import Stream
-from minitvm.accel.timing import simulate
-from minitvm.accel.verifier import verify
-from minitvm.errors import InputError
+from minitvm.machines.vta.stream import Stream
+from minitvm.machines.vta.timing import simulate
+from minitvm.machines.vta.verifier import verify
 from minitvm.reference import accel
 
 VTA = configured("vta")
@@ -51,7 +51,7 @@ def test_any_layer_is_what_numpy_has(data) -> None:
         draw(st.integers(2, 7)), draw(st.integers(2, 7)), 4 * draw(st.integers(1, 3)), 4 * draw(st.integers(1, 3)),
         draw(st.sampled_from([1, 3])), draw(st.integers(1, 2)), draw(st.sampled_from([0, 4, 8])),
     )  # fmt: skip
-    from minitvm.accel.layers import _Shape
+    from minitvm.machines.vta.layers import _Shape
 
     tile = draw(st.sampled_from(list(_Shape.of(layer, config).tiles(config))))
     found, wanted = run(layer, config, draw(st.sampled_from([1, 2])), tile, orders=7)

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minitvm.accel.assembler import assemble
-from minitvm.accel.channel import Channel, Moving, bursts, requests
-from minitvm.accel.config import Dram, Pipelines, Scratchpad, configured
-from minitvm.accel.isa import Load, Module, Transfer
-from minitvm.accel.layers import RESNET18, Conv2d, Tile, conv2d, cycles_of
-from minitvm.accel.ordering import ordering
-from minitvm.accel.timeline import STALLS, UNITS, WORK, Interval, overlapping
-from minitvm.accel.timing import simulate
 from minitvm.errors import VerificationError
+from minitvm.machines.scratchpad.channel import Channel, Moving, bursts, requests
+from minitvm.machines.scratchpad.timeline import STALLS, UNITS, WORK, Interval, overlapping
+from minitvm.machines.vta.assembler import assemble
+from minitvm.machines.vta.config import Dram, Pipelines, Scratchpad, configured
+from minitvm.machines.vta.isa import Load, Module, Transfer
+from minitvm.machines.vta.layers import RESNET18, Conv2d, Tile, conv2d, cycles_of
+from minitvm.machines.vta.ordering import ordering
+from minitvm.machines.vta.timing import simulate
 from minitvm.reference.strategies import accelerator_programs
 
 from .programs import VTA, changed, twice

@@ -8,15 +8,15 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 
-from minitvm.accel.assembler import assemble
-from minitvm.accel.config import configured
-from minitvm.accel.footprint import MicroOps, grain, touched
-from minitvm.accel.isa import Alu, AluOp, DramBuffer, Finish, Load, Module, Program, Scratchpad
-from minitvm.accel.layers import Conv2d, Tile, conv2d
-from minitvm.accel.ordering import ordering
-from minitvm.accel.timing import simulate
-from minitvm.accel.verifier import RULES, verify
 from minitvm.errors import ExecutionError, InputError, VerificationError
+from minitvm.machines.vta.assembler import assemble
+from minitvm.machines.vta.config import configured
+from minitvm.machines.vta.footprint import MicroOps, grain, touched
+from minitvm.machines.vta.isa import Alu, AluOp, DramBuffer, Finish, Load, Module, Program, Scratchpad
+from minitvm.machines.vta.layers import Conv2d, Tile, conv2d
+from minitvm.machines.vta.ordering import ordering
+from minitvm.machines.vta.timing import simulate
+from minitvm.machines.vta.verifier import RULES, verify
 from minitvm.reference import accel
 from minitvm.reference.strategies import accelerator_programs
 
@@ -110,7 +110,7 @@ def test_micro_ops_that_do_not_fit() -> None:
 
 
 def test_what_is_allowed_with_the_options_of_the_machine() -> None:
-    from minitvm.accel.config import Options
+    from minitvm.machines.vta.config import Options
 
     config = configured("vta", options=Options(multiply_bits=8, pad_value=True, clip=True))
     instructions = (Alu(op=op, uop_end=1, immediate=1) for op in (AluOp.CLIP, AluOp.MUL))

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from minitvm.accel.config import configured
-from minitvm.accel.layers import Conv2d, conv2d
-from minitvm.accel.timeline import UNITS, in_sequence
-from minitvm.accel.timing import simulate
-from minitvm.accel.viz.page import PLACE, data, page
-from minitvm.accel.viz.roofline import figure, point, save
-from minitvm.accel.viz.trace import chrome_trace
+from minitvm.machines.scratchpad.timeline import UNITS, in_sequence
+from minitvm.machines.scratchpad.viz.page import PLACE, data, page
+from minitvm.machines.scratchpad.viz.roofline import figure, point, save
+from minitvm.machines.scratchpad.viz.trace import chrome_trace
+from minitvm.machines.vta.config import configured
+from minitvm.machines.vta.layers import Conv2d, conv2d
+from minitvm.machines.vta.timing import simulate
 from tests.patience import PATIENCE
 
 from .programs import VTA, twice

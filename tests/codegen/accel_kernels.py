@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from minitvm.accel.verifier import verify
-from minitvm.codegen.accel import program_of
 from minitvm.errors import Unsupported
+from minitvm.machines.scratchpad.instruction_set import SET, Elements
+from minitvm.machines.scratchpad.transform import fetch_order, insert_tokens
+from minitvm.machines.vta.emitter import program_of
+from minitvm.machines.vta.verifier import verify
 from minitvm.reference import accel
 from minitvm.reference import tir as interpreter
 from minitvm.script import from_source
 from minitvm.tir.nodes import PrimFunc
-from minitvm.tir.tensor_intrin.accelerator import SET, Elements
-from minitvm.tir.transform.accelerator import fetch_order, insert_tokens
 from tests.strategy.accel_programs import SMALL
 
 NAMES = Elements(1, 4, 4)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitvm.codegen.numba_cuda import generate
+from minitvm.machines.cuda.codegen.numba_cuda import generate
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 
@@ -19,8 +19,8 @@ def run_on_cuda(func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1) 
     The simulator runs it, or the device that MINITVM_CUDA_DEVICE names.
     """
     pytest.importorskip("cuda.core")
-    from minitvm.runtime.cuda.compiler import ptx_of
-    from minitvm.runtime.cuda.devices import SimulatedDevice, current
+    from minitvm.machines.cuda.runtime.compiler import ptx_of
+    from minitvm.machines.cuda.runtime.devices import SimulatedDevice, current
 
     device = current()
     source = generate(func, Target("cuda"))
@@ -33,8 +33,8 @@ def run_on_cuda(func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1) 
 def _simulated(
     device: Any, source: str, func: PrimFunc, arrays: Sequence[np.ndarray], threads: int
 ) -> list[np.ndarray]:
-    from minitvm.runtime.cuda.faults import Address
-    from minitvm.runtime.cuda.simulator import simulated
+    from minitvm.machines.cuda.runtime.faults import Address
+    from minitvm.machines.cuda.runtime.simulator import simulated
 
     memory = [device.allocated(a.nbytes) for a in arrays]  # aligned, as on a device
     copies = [m.view(a.dtype).reshape(a.shape) for m, a in zip(memory, arrays, strict=True)]
@@ -47,7 +47,7 @@ def _simulated(
 
 
 def _launched(device: Any, source: str, entry: str, arrays: Sequence[np.ndarray], threads: int) -> list[np.ndarray]:
-    from minitvm.runtime.cuda.compiler import cubin_of
+    from minitvm.machines.cuda.runtime.compiler import cubin_of
     from minitvm.runtime.device.device import Place
 
     code = device.call("cuModuleLoadData", cubin_of(source, entry, device.arch))

@@ -11,7 +11,6 @@ from random import Random
 
 import numpy as np
 
-from minitvm.codegen.numba_cpu import generate
 from minitvm.expr import (
     GE,
     GT,
@@ -35,10 +34,11 @@ from minitvm.expr import (
     Var,
     const,
 )
+from minitvm.machines.cpu.codegen.numba_cpu import generate
+from minitvm.machines.cpu.runtime.compiler import compile_kernel
+from minitvm.machines.cpu.runtime.executor import native_call
+from minitvm.machines.cpu.runtime.loader import load_kernel
 from minitvm.reference import kernel as reference
-from minitvm.runtime.cpu.compiler import compile_kernel
-from minitvm.runtime.cpu.executor import native_call
-from minitvm.runtime.cpu.loader import load_kernel
 from minitvm.tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc, Seq, Stmt
 
 FIRST, COUNT = -5, 16  # the loop's iterations: from below zero

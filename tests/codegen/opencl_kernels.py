@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from minitvm.codegen.opencl import generate
 from minitvm.executable import Kernel
+from minitvm.machines.opencl.codegen.opencl import generate
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 
@@ -24,8 +24,8 @@ def run_on_device(
 ) -> list[np.ndarray]:
     """The arrays after so many work-items have run the kernel, or this source of it, each its share of a loop."""
     cl = pytest.importorskip("pyopencl")
-    from minitvm.runtime.opencl.devices import current
-    from minitvm.runtime.opencl.kernels import LANGUAGE, compiled
+    from minitvm.machines.opencl.runtime.devices import current
+    from minitvm.machines.opencl.runtime.kernels import LANGUAGE, compiled
 
     device = current()
     copies = [a.copy() for a in arrays]

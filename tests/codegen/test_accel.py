@@ -9,17 +9,17 @@ import pytest
 
 import minitvm as tvm
 from minitvm import strategy
-from minitvm.accel.assembler import assemble
-from minitvm.accel.layers import Conv2d
 from minitvm.backend import get
 from minitvm.cli.accel_layers import layer_function, machine
-from minitvm.codegen.accel import program_of
 from minitvm.errors import InputError, Unsupported
 from minitvm.graph import Graph, GraphBuilder
+from minitvm.machines.scratchpad.instruction_set import module_of, operation_of, token, token_of
+from minitvm.machines.scratchpad.simulated_device import timelines
+from minitvm.machines.vta.assembler import assemble
+from minitvm.machines.vta.emitter import program_of
+from minitvm.machines.vta.layers import Conv2d
 from minitvm.reference import graph as interpreter
-from minitvm.runtime.device.simulated import timelines
 from minitvm.target import Target
-from minitvm.tir.tensor_intrin.accelerator import module_of, operation_of, token, token_of
 from tests.strategy.accel_programs import SMALL, lowered
 
 from .accel_kernels import NAMES, computed_or_refused, kernel

@@ -6,8 +6,8 @@ import itertools
 from random import Random
 
 from minitvm.arith import Analyzer
-from minitvm.codegen.alignment import is_whole
 from minitvm.expr import Expr, Ramp, Var, const, free_vars
+from minitvm.machines.simd.codegen.alignment import is_whole
 from minitvm.reference.meaning.scalar import evaluate
 from minitvm.tir.nodes import Buffer
 

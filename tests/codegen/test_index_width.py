@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minitvm
-from minitvm.codegen.index_width import index_dtype
-from minitvm.codegen.numba_cuda import generate
 from minitvm.codegen.spelling import is_index
 from minitvm.expr import Expr, IntImm, Var, walk
+from minitvm.machines.cuda.codegen.numba_cuda import generate
+from minitvm.machines.gpu.codegen.index_width import index_dtype
 from minitvm.script import tir as T
 from minitvm.target import Target
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc
@@ -155,7 +155,7 @@ def all_points(func: PrimFunc) -> list[dict[Var, int]]:
 
 def test_addresses_are_computed_in_32_bits_on_the_device() -> None:
     pytest.importorskip("cuda.core")
-    from minitvm.runtime.cuda import compiler
+    from minitvm.machines.cuda.runtime import compiler
 
     (kernel,) = minitvm.lower(matmul_of_tiles(), target="cuda", stop_at="executable").kernels
     ptx = compiler.ptx_of(kernel.source, kernel.entry)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from minitvm import build, te
-from minitvm.codegen.numba_cpu import generate
 from minitvm.codegen.spelling import rounded
 from minitvm.errors import InternalError, Unsupported
 from minitvm.expr import Broadcast, FloatImm, Ramp, SizeVar, Var, call, const
+from minitvm.machines.cpu.codegen.numba_cpu import generate
 from minitvm.reference import tir as reference
 from minitvm.reference.domains import bound
 from minitvm.te import create_prim_func

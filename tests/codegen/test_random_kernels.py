@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minitvm.codegen.opencl import generate
 from minitvm.codegen.spelling import rounded
-from minitvm.codegen.vector_pieces import in_pieces
 from minitvm.expr import Cast, DType, Expr, FloatImm, Var, const, find
+from minitvm.machines.opencl.codegen.opencl import generate
+from minitvm.machines.opencl.codegen.vector_pieces import in_pieces
 from minitvm.reference import kernel as reference
 from minitvm.reference.strategies.expressions import exprs
 from minitvm.script import from_source

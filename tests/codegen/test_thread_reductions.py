@@ -88,7 +88,7 @@ def test_many_drawn_reductions_over_threads(target: str, needs: str) -> None:
 def test_shuffles_and_barriers_of_ptx(threads: int, arch: str, dtype: str, shuffles: int, barriers: int) -> None:
     """As many as the kernel's text has: none is lost, none is added."""
     pytest.importorskip("numba_cuda")
-    from minitvm.runtime.cuda import compiler
+    from minitvm.machines.cuda.runtime import compiler
 
     target = Target(f"cuda -arch={arch}")
     (kernel,) = lower(summed(2, 700, threads, dtype), target=target, stop_at="executable").kernels
@@ -101,7 +101,7 @@ def test_shuffles_and_barriers_of_ptx(threads: int, arch: str, dtype: str, shuff
 
 def test_drawn_reductions_compile_to_cubins() -> None:
     pytest.importorskip("numba_cuda")
-    from minitvm.runtime.cuda import compiler
+    from minitvm.machines.cuda.runtime import compiler
 
     target = Target("cuda -arch=sm_80")
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import minitvm
 from minitvm.errors import InputError, MinitvmError, ModelError
 from minitvm.graph import GraphBuilder
-from minitvm.strategy.accel.convolution import tile_sizes
+from minitvm.machines.scratchpad.strategy.convolution import tile_sizes
 from minitvm.strategy.blocks import divisors
 
 

@@ -16,7 +16,6 @@ from minitvm.expr import structural_equal
 from minitvm.graph import Graph, GraphBuilder, Value, optimize, verify_graph
 from minitvm.graph.lower import function_key, to_prim_func
 from minitvm.graph.nodes import FUSED
-from minitvm.graph.passes.blocked_layout import blocked_layout
 from minitvm.graph.passes.common_subexpressions import common_subexpressions
 from minitvm.graph.passes.constant_folding import constant_folding
 from minitvm.graph.passes.dead_code import dead_code
@@ -29,6 +28,7 @@ from minitvm.graph.passes.simplify import simplify
 from minitvm.graph.passes.split_conv_transpose import split_conv_transpose
 from minitvm.graph.passes.split_pool import split_pool
 from minitvm.graph.passes.split_resize import split_resize
+from minitvm.machines.simd.graph.blocked_layout import blocked_layout
 from minitvm.reference import graph as interpreter
 from minitvm.reference import tir as loops
 from minitvm.reference.judging.equivalence import check

@@ -245,7 +245,7 @@ def test_refusals_are_heard_once_whether_a_function_is_lowered_or_found(
     def refuse(*_: Any, **options: Any) -> None:
         raise ScheduleError("not today")
 
-    monkeypatch.setattr("minitvm.strategy.cpu.contraction.schedule_panels", refuse)
+    monkeypatch.setattr("minitvm.machines.simd.strategy.contraction.schedule_panels", refuse)
     for expected in (len(functions()), 0):
         listener = Refusals()
         with listening(listener):

@@ -41,8 +41,8 @@ from .patch import MUTANTS, Moved, Mutant
 _SECONDS = 150.0
 _LATE = (
     "islpy",
-    "minitvm.runtime.cpu.executor",
-    "minitvm.runtime.vectors.simd",
+    "minitvm.machines.cpu.runtime.executor",
+    "minitvm.machines.simd.vectors.simd",
     "tests.tir.schedule.property_programs",
 )
 _AT_ONCE = 50  # faults that are planted in one process, when nothing runs there

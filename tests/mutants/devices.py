@@ -11,14 +11,14 @@ import numpy as np
 
 import minitvm
 from minitvm.build import code_target
-from minitvm.codegen.index_width import index_dtype
 from minitvm.errors import ExecutionError, InputError, MinitvmError, TargetError
 from minitvm.expr import IntImm, SizeVar, Var
 from minitvm.graph import GraphBuilder
+from minitvm.machines.cuda.runtime import architectures, machine_code
+from minitvm.machines.cuda.runtime.faults import Address, KernelFault
+from minitvm.machines.cuda.runtime.simulator import simulated
+from minitvm.machines.gpu.codegen.index_width import index_dtype
 from minitvm.runtime import dlpack, from_dlpack
-from minitvm.runtime.cuda import architectures, machine_code
-from minitvm.runtime.cuda.faults import Address, KernelFault
-from minitvm.runtime.cuda.simulator import simulated
 from minitvm.script import tir as T
 from minitvm.target import Target
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc
@@ -121,7 +121,7 @@ def failed_runs_are_not_forgotten() -> None:
 
 
 def accesses_outside_are_found() -> None:
-    source = "from minitvm.runtime.vectors.simd import pointer_f32\n\ndef k(a):\n    pointer_f32(a)[{}]\n"
+    source = "from minitvm.machines.simd.vectors.simd import pointer_f32\n\ndef k(a):\n    pointer_f32(a)[{}]\n"
     memory = np.zeros(8, np.float32)
     for index in (-1, 0, 3, 4):
         try:

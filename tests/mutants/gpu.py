@@ -7,24 +7,24 @@ from typing import Any
 
 from minitvm import reference, strategy, te, topi
 from minitvm.arith import Analyzer
-from minitvm.codegen.numba_cuda import generate
 from minitvm.errors import ScheduleError, Unsupported
 from minitvm.expr import IntImm, Range, Var, find
-from minitvm.runtime.cuda import simulated_warps
-from minitvm.runtime.cuda.faults import KernelFault
+from minitvm.machines.cuda.codegen.numba_cuda import generate
+from minitvm.machines.cuda.runtime import simulated_warps
+from minitvm.machines.cuda.runtime.faults import KernelFault
+from minitvm.machines.gpu.strategy.algorithms import convolution_algorithms
+from minitvm.machines.gpu.strategy.costs import BlockTile, ThreadTile, residents
+from minitvm.machines.gpu.strategy.implicit_gemm import Tile, fetches_of, tile_cost, tiles
+from minitvm.machines.gpu.strategy.matrices import Product, product_of_matrices
+from minitvm.machines.simd.topi.blocked import conv2d_nchwc
+from minitvm.machines.simd.topi.winograd import winograd_conv2d_nchwc
 from minitvm.strategy.algorithms import Convolution
 from minitvm.strategy.blocks import blocks_of, is_reduction
-from minitvm.strategy.gpu.algorithms import convolution_algorithms
-from minitvm.strategy.gpu.costs import BlockTile, ThreadTile, residents
-from minitvm.strategy.gpu.implicit_gemm import Tile, fetches_of, tile_cost, tiles
-from minitvm.strategy.gpu.matrices import Product, product_of_matrices
 from minitvm.strategy.registry import chosen
 from minitvm.target import Target
 from minitvm.tir.analysis.bindings import reaches_every_point
 from minitvm.tir.nodes import Allocate, PrimFunc
 from minitvm.tir.transform import lower
-from minitvm.topi.blocked import conv2d_nchwc
-from minitvm.topi.winograd import winograd_conv2d_nchwc
 from tests.runtime.grids_along import along
 from tests.runtime.test_cuda_warps import lanes_of
 from tests.tir.transform.test_separate_allocations import blocks_with_scratch

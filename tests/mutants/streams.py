@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from minitvm.accel.assembler import assemble
-from minitvm.accel.config import configured, scaled
-from minitvm.accel.disassembler import disassemble
-from minitvm.accel.encoding import decode, decode_micro_op, encode, encode_micro_op
-from minitvm.accel.layers import Conv2d, Tile
-from minitvm.accel.timing import simulate
-from minitvm.accel.verifier import verify
 from minitvm.errors import InputError, VerificationError
+from minitvm.machines.vta.assembler import assemble
+from minitvm.machines.vta.config import configured, scaled
+from minitvm.machines.vta.disassembler import disassemble
+from minitvm.machines.vta.encoding import decode, decode_micro_op, encode, encode_micro_op
+from minitvm.machines.vta.layers import Conv2d, Tile
+from minitvm.machines.vta.timing import simulate
+from minitvm.machines.vta.verifier import verify
 from minitvm.reference import accel
 from minitvm.reference.strategies import accelerator_programs
 from tests.accel import test_encoding, test_layers, test_timing, test_verifier

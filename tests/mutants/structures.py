@@ -26,6 +26,7 @@ from minitvm.expr import (
     replace,
 )
 from minitvm.ir import IRModule
+from minitvm.machines.simd.topi.blocked import block_axis, unblock_axis
 from minitvm.reference.strategies.tensors import best_of
 from minitvm.script import from_source
 from minitvm.tir.nodes import (
@@ -43,7 +44,6 @@ from minitvm.tir.nodes import (
 )
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform.place_allocations import STACK_BUFFER_BYTES
-from minitvm.topi.blocked import block_axis, unblock_axis
 
 from .programs import ATTRS, FLOATS, Draw, nest, region
 

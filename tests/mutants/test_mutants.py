@@ -20,8 +20,8 @@ LEAST = 2  # faults of each part
 
 # Modules of a package that has faults in each of its files, which change no program themselves.
 CHANGES_NOTHING = {
-    "minitvm.codegen.operands": "what spellings of instructions ask; the faults of instructions are theirs",
-    "minitvm.codegen.byte_instructions": "the spelling of one instruction, with one fault",
+    "minitvm.machines.simd.codegen.operands": "what spellings of instructions ask; these have the faults",
+    "minitvm.machines.cpu.codegen.byte_instructions": "the spelling of one instruction, with one fault",
     "minitvm.tir.transform.machine": "the width of a target's vectors",
     "minitvm.tir.transform.growth": "refuses what is too large, and changes no program",
     "minitvm.graph.passes.pipeline": "the list of the others",
@@ -78,7 +78,14 @@ def test_every_primitive_has_faults() -> None:
     assert {name: found[name] for name in own if found[name] < LEAST} == {}
 
 
-@pytest.mark.parametrize("package", ["tir/transform", "codegen", "graph/passes"])
+PASSES_AND_GENERATORS = (
+    "tir/transform", "codegen", "graph/passes", "machines/simd/transform", "machines/simd/codegen",
+    "machines/simd/graph", "machines/cpu/codegen", "machines/gpu/transform", "machines/gpu/codegen",
+    "machines/cuda/codegen", "machines/opencl/codegen",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("package", PASSES_AND_GENERATORS)
 def test_every_pass_and_code_generator_has_faults(package: str) -> None:
     found = Counter(m.module for m in MUTANTS.values() if not m.equivalent)
     names = [f"minitvm/{package}/{f.stem}".replace("/", ".") for f in sorted((ROOT / "minitvm" / package).glob("*.py"))]
@@ -86,7 +93,7 @@ def test_every_pass_and_code_generator_has_faults(package: str) -> None:
     assert {name: found[name] for name in modules if found[name] < LEAST} == {}
 
 
-@pytest.mark.parametrize("package", ["accel", "arith", "expr", "graph", "te"])
+@pytest.mark.parametrize("package", ["machines.vta", "arith", "expr", "graph", "te"])
 def test_every_level_has_faults(package: str) -> None:
     own = [m for m in MUTANTS.values() if m.module.startswith(f"minitvm.{package}.") and not m.equivalent]
     assert len(own) >= LEAST

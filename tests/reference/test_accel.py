@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from minitvm.accel.assembler import assemble
-from minitvm.accel.config import AccelConfig, configured
-from minitvm.accel.isa import Alu, AluOp, Gemm, MicroOp
 from minitvm.errors import ExecutionError, InputError
+from minitvm.machines.vta.assembler import assemble
+from minitvm.machines.vta.config import AccelConfig, configured
+from minitvm.machines.vta.isa import Alu, AluOp, Gemm, MicroOp
 from minitvm.reference import accel
 from minitvm.reference.fast import micro_ops
 from minitvm.reference.strategies import accelerator_programs

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitvm.runtime.cpu.compiler import compile_kernel
-from minitvm.runtime.cpu.executor import native_call
-from minitvm.runtime.cpu.loader import load_kernel
+from minitvm.machines.cpu.runtime.compiler import compile_kernel
+from minitvm.machines.cpu.runtime.executor import native_call
+from minitvm.machines.cpu.runtime.loader import load_kernel
 
 
 @pytest.fixture(autouse=True)

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minitvm.machines.cuda.runtime import compile_pool, devices, driver
+from minitvm.machines.cuda.runtime.architectures import compute_capability, runs_on
+from minitvm.machines.cuda.runtime.simulator import simulated
 from minitvm.runtime import dlpack
-from minitvm.runtime.cuda import compile_pool, devices, driver
-from minitvm.runtime.cuda.architectures import compute_capability, runs_on
-from minitvm.runtime.cuda.simulator import simulated
 
 Status = IntEnum("Status", {
     "CUDA_SUCCESS": 0, "CUDA_ERROR_INVALID_VALUE": 1, "CUDA_ERROR_INVALID_CONTEXT": 201,

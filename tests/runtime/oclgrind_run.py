@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from minitvm import build, strategy
 from minitvm.errors import ScheduleError, Unsupported
 from minitvm.executable import Kernel
+from minitvm.machines.opencl.runtime.devices import current, pyopencl
+from minitvm.machines.opencl.runtime.kernels import compiled
 from minitvm.reference import tir as reference
-from minitvm.runtime.opencl.devices import current, pyopencl
-from minitvm.runtime.opencl.kernels import compiled
 from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import PrimFunc

@@ -250,7 +250,7 @@ def test_code_of_another_format_is_kept_as_objects(
     built: GraphModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a system has that is not Linux on AMD64: LLVM loads it, and nothing is compiled."""
-    from minitvm.runtime.cpu import machine_code
+    from minitvm.machines.cpu.runtime import machine_code
 
     def no_link(objects: Any) -> Any:
         raise Unsupported("object code is not a relocatable ELF64 file for AMD64")

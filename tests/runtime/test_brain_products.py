@@ -14,9 +14,9 @@ from hypothesis.extra import numpy as hnp
 
 from minitvm import reference
 from minitvm.expr import call, const
+from minitvm.machines.cpu.runtime import operations
+from minitvm.machines.cpu.runtime.compiler import kernel_assembly
 from minitvm.reference.meaning.intrinsics import dot2_bf16
-from minitvm.runtime.cpu import operations
-from minitvm.runtime.cpu.compiler import kernel_assembly
 from minitvm.script import from_source
 from minitvm.tir.nodes import PrimFunc
 from tests.codegen.brain_kernels import CORNERS, COUNT, products_alike, same
@@ -46,7 +46,7 @@ def source(lanes: int, why: str = "") -> str:
     load = f"load({{}}, i, {lanes})" if lanes else "{}[i]"
     call = f"dot2_bf16({', '.join(load.format(p) for p in 'ABC')})"
     return "\n".join([
-        f"from minitvm.runtime.vectors.simd import load, pointer_f32, pointer_i32, store, dot2_bf16  # {why}",
+        f"from minitvm.machines.simd.vectors.simd import load, pointer_f32, pointer_i32, store, dot2_bf16  # {why}",
         "def kernel(args, thread, threads):",
         *(f"    {p} = pointer_{t}(args[{k}])" for k, (p, t) in enumerate(zip("ABCR", ("f32", "i32", "i32", "f32")))),
         f"    for i in range(0, {COUNT}, {lanes or 1}):",

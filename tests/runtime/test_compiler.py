@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import minitvm
-from minitvm.runtime.cpu import compiler
+from minitvm.machines.cpu.runtime import compiler
 
 
 def assembly(source: str) -> str:
@@ -29,7 +29,7 @@ def test_the_collector_is_left_as_it_was() -> None:
 
 
 SUMS = """
-from minitvm.runtime.vectors.simd import f32x8, fma, load, pointer_f32, store
+from minitvm.machines.simd.vectors.simd import f32x8, fma, load, pointer_f32, store
 
 def kernel(args, thread, threads):
     data = pointer_f32(args[0])

@@ -15,17 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minitvm
-from minitvm.codegen.numba_cuda import SHARED_BYTES, generate
 from minitvm.errors import ExecutionError, InternalError, TargetError, Unsupported
 from minitvm.gallery import programs
-from minitvm.runtime.cpu.compiler import compile_kernel
-from minitvm.runtime.cpu.executor import native_call
-from minitvm.runtime.cpu.loader import load_kernel
-from minitvm.runtime.cuda import compiler, devices, driver
-from minitvm.runtime.cuda.faults import Address, KernelFault
-from minitvm.runtime.cuda.simulator import simulated
-from minitvm.runtime.vectors import lanes, masked
-from minitvm.runtime.vectors.arithmetic import _rows
+from minitvm.machines.cpu.runtime.compiler import compile_kernel
+from minitvm.machines.cpu.runtime.executor import native_call
+from minitvm.machines.cpu.runtime.loader import load_kernel
+from minitvm.machines.cuda.codegen.numba_cuda import SHARED_BYTES, generate
+from minitvm.machines.cuda.runtime import compiler, devices, driver
+from minitvm.machines.cuda.runtime.faults import Address, KernelFault
+from minitvm.machines.cuda.runtime.simulator import simulated
+from minitvm.machines.simd.vectors import lanes, masked
+from minitvm.machines.simd.vectors.arithmetic import _rows
 from minitvm.runtime.words import scalar_word
 from minitvm.target import Target
 from minitvm.tir import Schedule
@@ -125,7 +125,7 @@ def every_operation(element: str, lanes_of: int) -> str:
         lines.append(f"    store({to}, {at}, {call})" if lanes_of else f"    {to}[{at}] = {call}")
         at += lanes_of or 1
     names = ", ".join(sorted(used | {"load", "store", f"pointer_{element}", "pointer_b1"}))
-    head = [f"from minitvm.runtime.vectors.simd import {names}", "", "def k(a, b, m):"]
+    head = [f"from minitvm.machines.simd.vectors.simd import {names}", "", "def k(a, b, m):"]
     head += [f"    A = pointer_{element}(a)", f"    B = pointer_{element}(b)", "    M = pointer_b1(m)"]
     return "\n".join([*head, *lines, ""])
 
@@ -195,7 +195,8 @@ def test_lanes_one_by_one_are_what_the_intrinsics_do(element: str, monkeypatch: 
     names = f"first, gather, load_masked, pointer_{element}, ramp, scatter, store_masked, i64, absolute, neg"
     float_ops = element not in ("i8", "b1")
     source = "\n".join([
-        f"from minitvm.runtime.vectors.simd import {names}", "", "def k(a, b, m):", f"    A = pointer_{element}(a)",
+        f"from minitvm.machines.simd.vectors.simd import {names}", "", "def k(a, b, m):",
+        f"    A = pointer_{element}(a)",
         f"    B = pointer_{element}(b)", "    mask = first(i64(5), 8)",
         "    store_masked(B, 1, load_masked(A, 2, mask), first(i64(6), 8))",
         "    scatter(B, ramp(i64(20), 3, 8), gather(A, ramp(i64(1), 2, 8)), mask)",
@@ -218,7 +219,7 @@ def test_lanes_one_by_one_are_what_the_intrinsics_do(element: str, monkeypatch: 
 
 def test_a_vector_at_a_place_that_its_size_does_not_divide_is_found() -> None:
     source = (
-        "from minitvm.runtime.vectors.simd import load_whole, pointer_f32, store\n\n"
+        "from minitvm.machines.simd.vectors.simd import load_whole, pointer_f32, store\n\n"
         "def k(a, b):\n    store(pointer_f32(b), 0, load_whole(pointer_f32(a), 1, 4))\n"
     )
     a = devices.SimulatedDevice().allocated(64)
@@ -227,7 +228,7 @@ def test_a_vector_at_a_place_that_its_size_does_not_divide_is_found() -> None:
 
 
 def test_an_element_outside_of_a_kernels_own_array_is_found() -> None:
-    source = "from minitvm.runtime.vectors.simd import f32, stack_f32\n\ndef k():\n    stack_f32(4)[4] = f32(0)\n"
+    source = "from minitvm.machines.simd.vectors.simd import f32, stack_f32\n\ndef k():\n    stack_f32(4)[4] = f32(0)\n"
     with pytest.raises(ExecutionError, match="elements 4 to 4 of an array of 4"):
         simulated(source, "k")((1, 1, 1), (1, 1, 1), [])
 
@@ -365,7 +366,7 @@ def test_given_storage_is_right_and_survives_a_file(tmp_path: Any, rng: np.rando
 
 def test_a_launch_that_gives_too_little_is_found() -> None:
     body = "    x = dynamic_f32(128, 4)\n    x[3] = 1.0\n"
-    source = f"from minitvm.runtime.cuda.operations import dynamic_f32\n\ndef k():\n{body}"
+    source = f"from minitvm.machines.cuda.runtime.operations import dynamic_f32\n\ndef k():\n{body}"
     run = simulated(source, "k")
     run((1, 1, 1), (1, 1, 1), [], 144)
     with pytest.raises(
@@ -387,7 +388,9 @@ def test_an_access_outside_of_a_parameter_is_found(data: Any) -> None:
     names = (
         "b1, f32, first, gather, i64, load, load_masked, pointer_f32, ramp, scatter, store, store_masked, f32x4, f32x2"
     )
-    source = f"from minitvm.runtime.vectors.simd import {names}\n\ndef k(a):\n    A = pointer_f32(a)\n    {text}\n"
+    source = (
+        f"from minitvm.machines.simd.vectors.simd import {names}\n\ndef k(a):\n    A = pointer_f32(a)\n    {text}\n"
+    )
     memory = np.zeros(64, np.float32)
     word = Address(memory[16:].ctypes.data, "a", 4 * length)
     count = 1 if access in ("read", "write") else lanes_of
@@ -409,7 +412,7 @@ ACCESSES = {
 def test_lanes_outside_of_a_mask_are_not_accessed() -> None:
     names = "first, i64, load_masked, pointer_f32, store_masked"
     source = (
-        f"from minitvm.runtime.vectors.simd import {names}\n\ndef k(a):\n    A = pointer_f32(a)\n"
+        f"from minitvm.machines.simd.vectors.simd import {names}\n\ndef k(a):\n    A = pointer_f32(a)\n"
         "    mask = first(i64(2), 4)\n    store_masked(A, 3, load_masked(A, 3, mask), mask)\n"
     )
     memory = np.zeros(8, np.float32)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from minitvm.codegen import opencl
-from minitvm.codegen.numba_cuda import generate
-from minitvm.runtime.cuda import compiler, simulator
+from minitvm.machines.cuda.codegen.numba_cuda import generate
+from minitvm.machines.cuda.runtime import compiler, simulator
+from minitvm.machines.opencl.codegen import opencl
 from minitvm.target import Target
 from minitvm.tir.transform.pipeline import lower
 from tests.tir.instruction_programs import PIPELINES, pipeline, pipeline_runs

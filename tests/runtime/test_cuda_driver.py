@@ -1,4 +1,4 @@
-"""NVIDIA's driver as `runtime.cuda.driver` calls it, without a device: what it is asked, in which order, with what."""
+"""NVIDIA's driver as `cuda.runtime.driver` calls it, without a device: what it is asked, in which order, with what."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minitvm.build import code_target
 from minitvm.errors import ExecutionError, TargetError
 from minitvm.executable import Kernel
 from minitvm.expr import SizeVar
-from minitvm.runtime.cuda import devices, driver
+from minitvm.machines.cuda.runtime import devices, driver
 from minitvm.script import from_source
 from minitvm.target import Target
 from tests.runtime import fake_cuda

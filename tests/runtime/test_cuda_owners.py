@@ -12,8 +12,8 @@ import pytest
 
 import minitvm
 from minitvm.errors import ExecutionError, InputError, MinitvmError, TargetError
+from minitvm.machines.cuda.runtime import devices, driver
 from minitvm.runtime import from_dlpack
-from minitvm.runtime.cuda import devices, driver
 from minitvm.runtime.device.owned import Owned, Owner
 from minitvm.script import from_source
 from tests.runtime.fake_cuda import FakeDriver, Tensor

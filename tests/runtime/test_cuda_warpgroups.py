@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("numba_cuda")
 
-from minitvm.runtime.cuda.faults import KernelFault
-from minitvm.runtime.cuda.simulator import simulated
+from minitvm.machines.cuda.runtime.faults import KernelFault
+from minitvm.machines.cuda.runtime.simulator import simulated
 
 NAMES = (
     "shared_f16, wgmma_64x16x16_f16_nt, wgmma_64x72x16_f16, wgmma_commit, wgmma_fence, wgmma_store, wgmma_wait, "
@@ -18,8 +18,8 @@ NAMES = (
 )
 # Steps 16 to 31 of the first operand, in lines of 64 steps; the second one begins at element 4096.
 HEAD = f"""from numba import cuda
-from minitvm.runtime.cuda.operations import {NAMES}
-from minitvm.runtime.vectors.simd import pointer_f16, pointer_f32
+from minitvm.machines.cuda.runtime.operations import {NAMES}
+from minitvm.machines.simd.vectors.simd import pointer_f16, pointer_f32
 
 
 def kernel(M_word, C_word):

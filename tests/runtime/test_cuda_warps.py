@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitvm.runtime.cuda import simulated_warps
-from minitvm.runtime.cuda.faults import KernelFault
-from minitvm.runtime.cuda.simulator import simulated
+from minitvm.machines.cuda.runtime import simulated_warps
+from minitvm.machines.cuda.runtime.faults import KernelFault
+from minitvm.machines.cuda.runtime.simulator import simulated
 
 pytest.importorskip("numba_cuda")
 
@@ -20,8 +20,8 @@ def lanes_of(body: str, threads: int = 32) -> list[int]:
     """What each thread writes into `B[t]`; the text has `t`, its number, and `A[t] == t`."""
     names = "warp_active, warp_shuffle, warp_shuffle_down, warp_shuffle_up, warp_shuffle_xor, ldmatrix_x1, shared_f16"
     head = [
-        "from numba import cuda", "from minitvm.runtime.vectors.simd import pointer_i32",
-        f"from minitvm.runtime.cuda.operations import {names}", "", "def k(a, b):", "    A = pointer_i32(a)",
+        "from numba import cuda", "from minitvm.machines.simd.vectors.simd import pointer_i32",
+        f"from minitvm.machines.cuda.runtime.operations import {names}", "", "def k(a, b):", "    A = pointer_i32(a)",
         "    B = pointer_i32(b)", "    t = cuda.threadIdx.x",
     ]  # fmt: skip
     source = "\n".join([*head, *(f"    {line}" for line in body.splitlines()), ""])

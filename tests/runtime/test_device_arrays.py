@@ -17,9 +17,9 @@ from minitvm.errors import ExecutionError, InputError, TypeMismatch
 from minitvm.executable.alignment import aligned_array
 from minitvm.expr import DType, SizeVar
 from minitvm.graph import GraphBuilder
+from minitvm.machines.cuda.runtime import driver
+from minitvm.machines.cuda.runtime.devices import SimulatedDevice
 from minitvm.runtime import DeviceArray, dlpack, from_dlpack
-from minitvm.runtime.cuda import driver
-from minitvm.runtime.cuda.devices import SimulatedDevice
 from tests.runtime import fake_cuda
 from tests.runtime.fake_cuda import STREAM, FakeDriver, Tensor
 from tests.runtime.test_devices import network

@@ -15,11 +15,11 @@ import minitvm
 from minitvm.cli import main
 from minitvm.errors import ArtifactError, InputError, TargetError
 from minitvm.graph import GraphBuilder
+from minitvm.machines.cuda.runtime import architectures, compile_pool, driver, machine_code
+from minitvm.machines.cuda.runtime.machine_code import Cubins
 from minitvm.runtime import load
 from minitvm.runtime.artifact.export import export
 from minitvm.runtime.artifact.load import look_at
-from minitvm.runtime.cuda import architectures, compile_pool, driver, machine_code
-from minitvm.runtime.cuda.machine_code import Cubins
 from minitvm.target import KINDS, Target
 from tests.runtime import fake_cuda
 from tests.runtime.test_artifact import in_a_fresh_process, own_cache, own_config
@@ -192,7 +192,7 @@ ALONE = """
 import sys
 import numpy as np
 import minitvm.runtime
-from minitvm.runtime.cuda import driver
+from minitvm.machines.cuda.runtime import driver
 from tests.runtime.fake_cuda import FakeDriver
 
 fake = FakeDriver("sm_86")

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from numba import cfunc, types
 
 from minitvm.errors import InternalError
-from minitvm.runtime.cpu.compiler import compile_kernel
-from minitvm.runtime.vectors.source import defined
+from minitvm.machines.cpu.runtime.compiler import compile_kernel
+from minitvm.machines.simd.vectors.source import defined
 from tests.fewer import examples
 from tests.runtime.conftest import compiled
 
 HEADER = """
-from minitvm.runtime.vectors.simd import (
+from minitvm.machines.simd.vectors.simd import (
     f32, fma, i32, i64, maximum, pointer_f32, pointer_i64, select,
 )
 LARGE = 1000

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm.executable.alignment import address
-from minitvm.runtime.cpu import huge_pages
-from minitvm.runtime.cpu.huge_pages import Room, huge_empty, move_to_huge_pages
+from minitvm.machines.cpu.runtime import huge_pages
+from minitvm.machines.cpu.runtime.huge_pages import Room, huge_empty, move_to_huge_pages
 
 MIB = 1 << 20
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from minitvm.runtime.cpu import identity
-from minitvm.runtime.cpu.loader import cpu_description
+from minitvm.machines.cpu.runtime import identity
+from minitvm.machines.cpu.runtime.loader import cpu_description
 
 CPUINFO = """\
 processor\t: 0
@@ -84,7 +84,7 @@ def test_this_cpu_is_here_and_another_is_not(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is Linux's")
 def test_llvm_is_not_asked_where_linux_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    from minitvm.runtime.cpu import loader
+    from minitvm.machines.cpu.runtime import loader
 
     here = identity.describe()
     if here["fingerprint"] is None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from minitvm import store
 from minitvm.errors import InternalError
-from minitvm.runtime.cpu import kernel_cache
-from minitvm.runtime.cpu.compiler import compile_kernel
-from minitvm.runtime.cpu.loader import load_kernel
+from minitvm.machines.cpu.runtime import kernel_cache
+from minitvm.machines.cpu.runtime.compiler import compile_kernel
+from minitvm.machines.cpu.runtime.loader import load_kernel
 from tests.patience import PATIENCE
 
 SOURCE = "def k(args, thread, threads):\n    args[0] = args[1] + 41\n"
@@ -113,7 +113,7 @@ def test_two_processes_write_at_once(empty: Path) -> None:
     """Several writers of one key: every reader finds a whole file or none, and no scraps stay behind."""
     program = (
         "import sys\n"
-        "from minitvm.runtime.cpu import kernel_cache as c\n"
+        "from minitvm.machines.cpu.runtime import kernel_cache as c\n"
         "source, code = sys.argv[1], bytes(range(256)) * 400\n"
         "for i in range(150):\n"
         "    c.put(source, 'k', code)\n"
@@ -160,7 +160,7 @@ def test_clear_and_trim(empty: Path) -> None:
 
 def test_object_code_with_a_missing_symbol_is_refused_not_fatal() -> None:
     source = (
-        "from minitvm.runtime.cpu.concurrency import yield_core\n"
+        "from minitvm.machines.cpu.runtime.concurrency import yield_core\n"
         "def k(args, thread, threads):\n    yield_core()\n"
     )  # fmt: skip
     code = compile_kernel(source, "k")
@@ -174,9 +174,9 @@ def test_cached_kernels_run_without_numba(empty: Path) -> None:
     compiled()
     program = (
         "import ctypes, sys\n"
-        "from minitvm.runtime.cpu import kernel_cache\n"
-        "from minitvm.runtime.cpu.loader import load_kernel\n"
-        "from minitvm.runtime.cpu.executor import native_call\n"
+        "from minitvm.machines.cpu.runtime import kernel_cache\n"
+        "from minitvm.machines.cpu.runtime.loader import load_kernel\n"
+        "from minitvm.machines.cpu.runtime.executor import native_call\n"
         f"k = load_kernel(kernel_cache.get({SOURCE!r}, 'k'), 'k')\n"
         "words = (ctypes.c_int64 * 2)(0, 1)\n"
         "native_call(k.address)(ctypes.addressof(words), 0, 1)\n"

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from minitvm.errors import InternalError, Unsupported
-from minitvm.runtime.cpu.compiler import compile_kernel
-from minitvm.runtime.cpu.executor import native_call
-from minitvm.runtime.cpu.image import CodeImage, map_image
-from minitvm.runtime.cpu.link import link
-from minitvm.runtime.cpu.loader import kernel_target_machine, load_kernel
+from minitvm.machines.cpu.runtime.compiler import compile_kernel
+from minitvm.machines.cpu.runtime.executor import native_call
+from minitvm.machines.cpu.runtime.image import CodeImage, map_image
+from minitvm.machines.cpu.runtime.link import link
+from minitvm.machines.cpu.runtime.loader import kernel_target_machine, load_kernel
 
 pytestmark = pytest.mark.skipif(
     not llvm.get_process_triple().startswith("x86_64") or "linux" not in llvm.get_process_triple(),
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 KERNEL = """\
-from minitvm.runtime.vectors.simd import load, pointer_f32, sin, store
+from minitvm.machines.simd.vectors.simd import load, pointer_f32, sin, store
 def kernel(args, thread, threads):
     A, B = pointer_f32(args[0]), pointer_f32(args[1])
     for i in range(args[2]):

@@ -39,10 +39,10 @@ from minitvm.executable import (
     verify,
 )
 from minitvm.graph import GraphBuilder
+from minitvm.machines.cpu.runtime.program import BOUND_LIMIT
 from minitvm.reference import executable as execution
 from minitvm.reference import graph as interpreter
 from minitvm.runtime import Function, GraphModule, register_engine
-from minitvm.runtime.cpu.program import BOUND_LIMIT
 from tests.patience import PATIENCE
 
 F32, I32 = e.DType("float32"), e.DType("int32")
@@ -50,7 +50,7 @@ N = e.SizeVar("n")
 
 SCALE = Kernel(
     "scale", "numba",
-    "from minitvm.runtime.vectors.simd import pointer_f32, scalar_f32, scalar_i32\n"
+    "from minitvm.machines.simd.vectors.simd import pointer_f32, scalar_f32, scalar_i32\n"
     "def scale(args, thread, threads):\n"
     "    A = pointer_f32(args[0])\n    W = pointer_f32(args[1])\n    B = pointer_f32(args[2])\n"
     "    n = scalar_i32(args[3])\n    s = scalar_f32(args[4])\n"
@@ -294,7 +294,7 @@ def saxpy() -> Executable:
     a, n = e.Var("a", F32), e.SizeVar("n")
     kernel = Kernel(
         "saxpy", "numba",
-        "from minitvm.runtime.vectors.simd import pointer_f32, scalar_f32, scalar_i32\n"
+        "from minitvm.machines.simd.vectors.simd import pointer_f32, scalar_f32, scalar_i32\n"
         "def saxpy(args, thread, threads):\n"
         "    Y = pointer_f32(args[0])\n    a = scalar_f32(args[1])\n    X = pointer_f32(args[2])\n"
         "    n = scalar_i32(args[3])\n"
@@ -423,7 +423,7 @@ def test_bool_half_and_wide_integers() -> None:
         d = e.DType(dtype)
         kernel = Kernel(
             "copy", "numba",
-            f"from minitvm.runtime.vectors.simd import load, pointer_{element}, store\n"
+            f"from minitvm.machines.simd.vectors.simd import load, pointer_{element}, store\n"
             f"def copy(args, thread, threads):\n"
             f"    A = pointer_{element}(args[0])\n    B = pointer_{element}(args[1])\n"
             f"    store(B, 0, load(A, 0, 4))\n    B[4] = A[4]\n",

@@ -10,12 +10,12 @@ import pytest
 
 import minitvm
 from minitvm.build import code_target
-from minitvm.codegen.opencl import generate
 from minitvm.errors import ExecutionError, TargetError, Unsupported
 from minitvm.executable import Kernel
 from minitvm.graph import GraphBuilder
-from minitvm.runtime.opencl import devices
-from minitvm.runtime.opencl.kernels import compiled
+from minitvm.machines.opencl.codegen.opencl import generate
+from minitvm.machines.opencl.runtime import devices
+from minitvm.machines.opencl.runtime.kernels import compiled
 from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.transform import lower

@@ -17,7 +17,7 @@ import pytest
 
 import minitvm
 from minitvm.errors import ExecutionError, MinitvmError, TargetError
-from minitvm.runtime.opencl import devices, driver_cache, kernels
+from minitvm.machines.opencl.runtime import devices, driver_cache, kernels
 from tests.codegen.test_backends import elementwise
 
 pytest.importorskip("pyopencl")

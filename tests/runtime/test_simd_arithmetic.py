@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from minitvm.expr.dtypes import is_floating, limits
-from minitvm.runtime.cpu import operations
-from minitvm.runtime.vectors.lanes import ELEMENTS
+from minitvm.machines.cpu.runtime import operations
+from minitvm.machines.simd.vectors.lanes import ELEMENTS
 
 COUNT = 48
 LANES = [0, 4, 16]  # on most machines 16 take two instructions of 8
@@ -110,7 +110,7 @@ def source(element: str, lanes: int) -> str:
         for v, p in (("a", "A"), ("b", "B"))
     ]
     return "\n".join([
-        f"from minitvm.runtime.vectors.simd import {', '.join(imports)}",
+        f"from minitvm.machines.simd.vectors.simd import {', '.join(imports)}",
         "def kernel(args, thread, threads):",
         *(f"    {p} = pointer_{'b1' if p == 'M' else element}(args[{i}])" for i, p in enumerate("ABRM")),
         f"    for i in range(0, {COUNT}, {lanes or 1}):", *get, *body,
@@ -195,7 +195,7 @@ def test_conversions(kernel: Any, target: str, lanes: int) -> None:
         )
     names = ", ".join(sorted({to, "load", "store", *(f"pointer_{s}" for s in ELEMENTS)}))
     run = kernel(
-        f"from minitvm.runtime.vectors.simd import {names}\n"
+        f"from minitvm.machines.simd.vectors.simd import {names}\n"
         f"def kernel(args, thread, threads):\n    R = pointer_{target}(args[{len(sources)}])\n" + "\n".join(lines)
     )
     rng = np.random.default_rng(7)
@@ -221,7 +221,7 @@ def test_conversions(kernel: Any, target: str, lanes: int) -> None:
 
 def test_float64_to_float16_rounds_once(kernel: Any) -> None:
     run = kernel(
-        "from minitvm.runtime.vectors.simd import f16x8, load, pointer_f16, pointer_f64, store\n"
+        "from minitvm.machines.simd.vectors.simd import f16x8, load, pointer_f16, pointer_f64, store\n"
         "def kernel(args, thread, threads):\n"
         "    A = pointer_f64(args[0])\n    R = pointer_f16(args[1])\n"
         "    for i in range(0, args[2], 8):\n        store(R, i, f16x8(load(A, i, 8)))\n"
@@ -244,7 +244,7 @@ def test_float64_to_float16_rounds_once(kernel: Any) -> None:
 def test_operators_match_named_operations(kernel: Any) -> None:
     """`v + w` and `add(v, w)` are one thing; a scalar beside a vector is broadcast."""
     run = kernel(
-        "from minitvm.runtime.vectors.simd import f32x4, i32x4, load, pointer_f32, pointer_i32, store\n"
+        "from minitvm.machines.simd.vectors.simd import f32x4, i32x4, load, pointer_f32, pointer_i32, store\n"
         "def kernel(args, thread, threads):\n"
         "    A = pointer_f32(args[0])\n    B = pointer_i32(args[1])\n    R = pointer_f32(args[2])\n"
         "    S = pointer_i32(args[3])\n"
@@ -273,7 +273,8 @@ def test_products_of_bytes(kernel: Any, monkeypatch: Any, lanes: int, instructio
     load = f"load(P, i, {lanes})" if lanes else "P[i]"
     put = "store({p}, i, {v})" if lanes else "{p}[i] = {v}"
     run = kernel("\n".join([
-        f"from minitvm.runtime.vectors.simd import load, pointer_i32, store, dot4_u8i8, dot4_add  # {instruction}",
+        f"# {instruction}",
+        "from minitvm.machines.simd.vectors.simd import load, pointer_i32, store, dot4_u8i8, dot4_add",
         "def kernel(args, thread, threads):",
         *(f"    {p} = pointer_i32(args[{k}])" for k, p in enumerate("ABCRS")),
         f"    for i in range(0, {COUNT}, {lanes or 1}):",

@@ -40,7 +40,7 @@ def _divided(operation: str, element: str, a: Any, b: Any, lanes: int) -> Any:
     both = f"load(A, i, {lanes}), load(B, i, {lanes})" if lanes else "A[i], B[i]"
     write = f"store(R, i, {operation}({both}))" if lanes else f"R[i] = {operation}({both})"
     run = compiled(
-        f"from minitvm.runtime.vectors.simd import load, pointer_{element}, store, {operation}\n"
+        f"from minitvm.machines.simd.vectors.simd import load, pointer_{element}, store, {operation}\n"
         f"def kernel(args, thread, threads):\n    A = pointer_{element}(args[0])\n    B = pointer_{element}(args[1])\n"
         f"    R = pointer_{element}(args[2])\n    for i in range(0, args[3], {lanes or 1}):\n        {write}\n"
     )
@@ -68,7 +68,7 @@ def test_quotients(element: str, operation: str) -> None:
 def test_divisors_that_are_known(operation: str, divisor: int) -> None:
     a, _ = pairs("i32")
     run = compiled(
-        f"from minitvm.runtime.vectors.simd import load, pointer_i32, store, {operation}\n"
+        f"from minitvm.machines.simd.vectors.simd import load, pointer_i32, store, {operation}\n"
         "def kernel(args, thread, threads):\n    A = pointer_i32(args[0])\n    R = pointer_i32(args[1])\n"
         f"    for i in range(0, args[2], 8):\n        store(R, i, {operation}(load(A, i, 8), {divisor}))\n"
     )

@@ -11,7 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from minitvm.runtime.vectors.lanes import ELEMENTS
+from minitvm.machines.simd.vectors.lanes import ELEMENTS
 
 WIDE = np.longdouble
 FLUSHED = {"exp", "sigmoid"}  # results below the least normal number are zero
@@ -44,7 +44,7 @@ def vector_kernel(name: str, element: str = "f32", lanes: int = 16) -> str:
     value = f"{name}(load(A, i, {lanes}))" if lanes else f"{name}(A[i])"
     write = f"store(R, i, {value})" if lanes else f"R[i] = {value}"
     return (
-        f"from minitvm.runtime.vectors.simd import load, pointer_{element}, store, {name}\n"
+        f"from minitvm.machines.simd.vectors.simd import load, pointer_{element}, store, {name}\n"
         f"def kernel(args, thread, threads):\n"
         f"    A = pointer_{element}(args[0])\n    R = pointer_{element}(args[1])\n"
         f"    for i in range(0, args[2], {lanes or 1}):\n        {write}\n"
@@ -55,7 +55,7 @@ def kernel_of_two(name: str, element: str = "f32", lanes: int = 8) -> str:
     value = f"{name}(load(A, i, {lanes}), load(B, i, {lanes}))" if lanes else f"{name}(A[i], B[i])"
     write = f"store(R, i, {value})" if lanes else f"R[i] = {value}"
     return (
-        f"from minitvm.runtime.vectors.simd import load, pointer_{element}, store, {name}\n"
+        f"from minitvm.machines.simd.vectors.simd import load, pointer_{element}, store, {name}\n"
         f"def kernel(args, thread, threads):\n"
         f"    A = pointer_{element}(args[0])\n    B = pointer_{element}(args[1])\n    R = pointer_{element}(args[2])\n"
         f"    for i in range(0, args[3], {lanes or 1}):\n        {write}\n"
@@ -239,7 +239,7 @@ def test_every_dtype(kernel: Any, element: str, rtol: float) -> None:
     x = np.linspace(0.05, 0.95, 16).astype(dtype)
     names = list(references)
     run = kernel(
-        f"from minitvm.runtime.vectors.simd import load, pointer_{element}, store, {', '.join(names)}\n"
+        f"from minitvm.machines.simd.vectors.simd import load, pointer_{element}, store, {', '.join(names)}\n"
         f"def kernel(args, thread, threads):\n    A = pointer_{element}(args[0])\n    R = pointer_{element}(args[1])\n"
         + "".join(f"    store(R, {16 * k}, {name}(load(A, 0, 16)))\n" for k, name in enumerate(names))
     )
@@ -253,7 +253,7 @@ def test_every_dtype(kernel: Any, element: str, rtol: float) -> None:
 
 def test_two_arguments(kernel: Any) -> None:
     run = kernel(
-        "from minitvm.runtime.vectors.simd import atan2, f32x8, fma, fmod, hypot, load, pointer_f32, pow, store\n"
+        "from minitvm.machines.simd.vectors.simd import atan2, f32x8, fma, fmod, hypot, load, pointer_f32, pow, store\n"
         "def kernel(args, thread, threads):\n"
         "    A = pointer_f32(args[0])\n    B = pointer_f32(args[1])\n    R = pointer_f32(args[2])\n"
         "    a = load(A, 0, 8)\n    b = load(B, 0, 8)\n"

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from minitvm.errors import InternalError
-from minitvm.runtime.cpu import operations
-from minitvm.runtime.cpu.compiler import compile_kernel, kernel_assembly
-from minitvm.runtime.vectors import simd
-from minitvm.runtime.vectors.lanes import ELEMENTS
+from minitvm.machines.cpu.runtime import operations
+from minitvm.machines.cpu.runtime.compiler import compile_kernel, kernel_assembly
+from minitvm.machines.simd.vectors import simd
+from minitvm.machines.simd.vectors.lanes import ELEMENTS
 
 GUARD = 77
 
@@ -25,7 +25,8 @@ def filled(dtype: str, count: int) -> Any:
 def test_masked_access_touches_nothing_else(kernel: Any, element: str, lanes: int) -> None:
     """A copy of n elements at an odd offset, in whole vectors and a masked tail, for each n."""
     run = kernel(
-        f"from minitvm.runtime.vectors.simd import first, load, load_masked, pointer_{element}, store, store_masked\n"
+        "from minitvm.machines.simd.vectors.simd import first, load, load_masked, store, store_masked\n"
+        f"from minitvm.machines.simd.vectors.simd import pointer_{element}\n"
         f"def kernel(args, thread, threads):\n"
         f"    A = pointer_{element}(args[0])\n    R = pointer_{element}(args[1])\n    n = args[2]\n"
         f"    whole = n // {lanes} * {lanes}\n"
@@ -49,7 +50,7 @@ def test_bytes_are_places_in_a_table(kernel: Any, monkeypatch: Any, lanes: int, 
     if not instruction:
         monkeypatch.setattr(operations, "has_vbmi", lambda: False)
     run = kernel(
-        f"from minitvm.runtime.vectors.simd import load, lookup, pointer_i8, pointer_u8, store  # {instruction}\n"
+        f"from minitvm.machines.simd.vectors.simd import load, lookup, pointer_i8, pointer_u8, store  # {instruction}\n"
         f"def kernel(args, thread, threads):\n"
         f"    A = pointer_u8(args[0])\n    B = pointer_i8(args[1])\n    X = pointer_u8(args[2])\n"
         f"    R = pointer_u8(args[3])\n    S = pointer_i8(args[4])\n"
@@ -69,7 +70,8 @@ def test_bytes_are_places_in_a_table(kernel: Any, monkeypatch: Any, lanes: int, 
 def test_gather_and_scatter(kernel: Any, element: str) -> None:
     dtype = ELEMENTS[element].dtype
     run = kernel(
-        f"from minitvm.runtime.vectors.simd import gather, load, pointer_i32, pointer_{element}, ramp, scatter, store\n"
+        f"from minitvm.machines.simd.vectors.simd import gather, load, pointer_i32, pointer_{element}\n"
+        "from minitvm.machines.simd.vectors.simd import ramp, scatter, store\n"
         f"def kernel(args, thread, threads):\n"
         f"    A = pointer_{element}(args[0])\n    I = pointer_i32(args[1])\n    R = pointer_{element}(args[2])\n"
         f"    S = pointer_{element}(args[3])\n    start = args[4]\n"
@@ -97,8 +99,8 @@ def test_gather_and_scatter(kernel: Any, element: str) -> None:
 def test_lanes(kernel: Any, lanes: int) -> None:
     n = lanes
     run = kernel(
-        "from minitvm.runtime.vectors.simd import (broadcast, concat, extract, f32, insert, lanes, load, pointer_f32,\n"
-        "    ramp, reduce_add, reduce_max, reduce_min, reduce_mul, select, shuffle, stack_f32, store)\n"
+        "from minitvm.machines.simd.vectors.simd import (broadcast, concat, extract, f32, insert, lanes, load,\n"
+        "    pointer_f32, ramp, reduce_add, reduce_max, reduce_min, reduce_mul, select, shuffle, stack_f32, store)\n"
         "def kernel(args, thread, threads):\n"
         "    A = pointer_f32(args[0])\n    R = pointer_f32(args[1])\n    i = args[2]\n"
         f"    a = load(A, 0, {n})\n    b = load(A, {n}, {n})\n"
@@ -134,8 +136,8 @@ def test_lanes(kernel: Any, lanes: int) -> None:
 
 def test_reductions_with_nan_and_bits(kernel: Any) -> None:
     run = kernel(
-        "from minitvm.runtime.vectors.simd import (i32x8, load, pointer_f32, pointer_i32, reduce_and, reduce_max,\n"
-        "    reduce_min, reduce_or)\n"
+        "from minitvm.machines.simd.vectors.simd import (i32x8, load, pointer_f32, pointer_i32, reduce_and,\n"
+        "    reduce_max, reduce_min, reduce_or)\n"
         "def kernel(args, thread, threads):\n"
         "    A = pointer_f32(args[0])\n    R = pointer_f32(args[1])\n    S = pointer_i32(args[2])\n"
         "    a = load(A, 0, 8)\n    R[0] = reduce_max(a)\n    R[1] = reduce_min(a)\n"
@@ -151,13 +153,13 @@ def test_reductions_with_nan_and_bits(kernel: Any) -> None:
 
 def test_scalar_parameters(kernel: Any) -> None:
     """Words of the argument table: integers by value, floats by their bits."""
-    from minitvm.runtime.cpu.program import scalar_word
+    from minitvm.machines.cpu.runtime.program import scalar_word
 
     values = {"i8": -3, "u8": 250, "i32": -(2**31), "u32": 2**32 - 1, "i64": -(2**63), "u64": 2**64 - 1, "b1": 1,
               "f16": 1.5, "bf16": -2.5, "f32": -0.1, "f64": 1e300}  # fmt: skip
     for element, value in values.items():
         run = kernel(
-            f"from minitvm.runtime.vectors.simd import pointer_{element}, scalar_{element}\n"
+            f"from minitvm.machines.simd.vectors.simd import pointer_{element}, scalar_{element}\n"
             f"def kernel(args, thread, threads):\n"
             f"    R = pointer_{element}(args[0])\n    R[0] = scalar_{element}(args[1])\n"
         )
@@ -168,7 +170,7 @@ def test_scalar_parameters(kernel: Any) -> None:
 
 def test_a_request_for_memory_reads_nothing(kernel: Any) -> None:
     run = kernel(
-        "from minitvm.runtime.vectors.simd import pointer_f32, prefetch\n"
+        "from minitvm.machines.simd.vectors.simd import pointer_f32, prefetch\n"
         "def kernel(args, thread, threads):\n"
         "    A = pointer_f32(args[0])\n    prefetch(A, 1)\n    prefetch(A, -(1 << 40))\n    A[0] = A[0] + A[0]\n"
     )
@@ -179,7 +181,7 @@ def test_a_request_for_memory_reads_nothing(kernel: Any) -> None:
 
 def test_a_request_for_memory_is_one_instruction() -> None:
     assembly = kernel_assembly(
-        "from minitvm.runtime.vectors.simd import pointer_f32, prefetch\n"
+        "from minitvm.machines.simd.vectors.simd import pointer_f32, prefetch\n"
         "def kernel(args, thread, threads):\n"
         "    A = pointer_f32(args[0])\n    for i in range(100):\n        prefetch(A, i * 16)\n",
         "kernel",
@@ -194,7 +196,7 @@ def test_vectors_fill_the_widest_registers() -> None:
     if not llvm.get_host_cpu_features().get("avx512f"):
         pytest.skip("no AVX-512")
     text = kernel_assembly(
-        "from minitvm.runtime.vectors.simd import f32x16, fma, load, pointer_f32, store\n"
+        "from minitvm.machines.simd.vectors.simd import f32x16, fma, load, pointer_f32, store\n"
         "def kernel(args, thread, threads):\n    A = pointer_f32(args[0])\n"
         "    for i in range(0, args[1], 16):\n        store(A, i, fma(load(A, i, 16), load(A, i, 16), f32x16(1.0)))\n",
         "kernel",
@@ -203,11 +205,14 @@ def test_vectors_fill_the_widest_registers() -> None:
 
 
 def test_source_that_does_not_compile_is_shown_with_line_numbers() -> None:
-    source = "from minitvm.runtime.vectors.simd import load\n\ndef bad(args, thread, threads):\n    x = load(args, 3)\n"
+    source = (
+        "from minitvm.machines.simd.vectors.simd import load\n\n"
+        "def bad(args, thread, threads):\n    x = load(args, 3)\n"
+    )
     with pytest.raises(InternalError, match=r"(?s)kernel bad does not compile.*   4      x = load\(args, 3\)"):
         compile_kernel(source, "bad")
     with pytest.raises(InternalError, match="kernel bad does not compile"):
-        compile_kernel("from minitvm.runtime.vectors.simd import f32x99\n", "bad")
+        compile_kernel("from minitvm.machines.simd.vectors.simd import f32x99\n", "bad")
     with pytest.raises(InternalError, match="kernel bad does not compile"):
         compile_kernel("def other(args, thread, threads):\n    pass\n", "bad")
 

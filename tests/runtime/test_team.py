@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from minitvm.errors import InputError
-from minitvm.runtime.cpu import team as teams
-from minitvm.runtime.cpu.compiler import compile_kernel
-from minitvm.runtime.cpu.executor import (
+from minitvm.machines.cpu.runtime import team as teams
+from minitvm.machines.cpu.runtime.compiler import compile_kernel
+from minitvm.machines.cpu.runtime.executor import (
     BARRIER,
     COPY,
     MOST_PIECES,
@@ -27,9 +27,9 @@ from minitvm.runtime.cpu.executor import (
     WORKER,
     WORKER_WORDS,
 )
-from minitvm.runtime.cpu.loader import load_kernel
-from minitvm.runtime.cpu.step_table import step_table
-from minitvm.runtime.cpu.team import ThreadTeam
+from minitvm.machines.cpu.runtime.loader import load_kernel
+from minitvm.machines.cpu.runtime.step_table import step_table
+from minitvm.machines.cpu.runtime.team import ThreadTeam
 from tests.patience import PATIENCE
 
 # Rotation: slot i of the next row is made from slot i + 1 of this one, so a missing barrier is a wrong number.
@@ -66,8 +66,8 @@ def stuck(args, thread, threads):
 
 @functools.cache
 def compiled() -> dict[str, Any]:
-    imports = "from minitvm.runtime.vectors.simd import pointer_i64\n"
-    imports += "from minitvm.runtime.cpu.concurrency import atomic_add, atomic_load, pause\n"
+    imports = "from minitvm.machines.simd.vectors.simd import pointer_i64\n"
+    imports += "from minitvm.machines.cpu.runtime.concurrency import atomic_add, atomic_load, pause\n"
     return {
         name: load_kernel(compile_kernel(imports + source, name), name)
         for name, source in (("rotate", ROTATE), ("count", COUNT), ("stuck", STUCK))

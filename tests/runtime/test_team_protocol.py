@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from minitvm.executable.alignment import address
-from minitvm.runtime.cpu import executor
-from minitvm.runtime.cpu.executor import (
+from minitvm.machines.cpu.runtime import executor
+from minitvm.machines.cpu.runtime.executor import (
     ASLEEP,
     BARRIER,
     ENDED,
@@ -45,7 +45,7 @@ from minitvm.runtime.cpu.executor import (
     WORKER_WORDS,
     YIELD,
 )
-from minitvm.runtime.cpu.step_table import StepTable, step_table
+from minitvm.machines.cpu.runtime.step_table import StepTable, step_table
 
 _ACCESSES = {
     "atomic_load", "atomic_store", "atomic_add", "atomic_swap_if", "call_address", "lock_acquire", "lock_release",

@@ -9,8 +9,8 @@ import pytest
 
 import minitvm
 from minitvm import reference, te, tir
-from minitvm.runtime.cpu.compiler import kernel_assembly
-from minitvm.runtime.cpu.loader import cpu_description
+from minitvm.machines.cpu.runtime.compiler import kernel_assembly
+from minitvm.machines.cpu.runtime.loader import cpu_description
 from minitvm.tir import TensorIntrin
 
 NAME = "tile_dot_16x16x64_i8i8i32"

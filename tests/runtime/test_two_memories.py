@@ -22,14 +22,14 @@ from minitvm.executable.serialize import blob, from_json, to_json
 from minitvm.expr import SizeVar
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.lowering import place
+from minitvm.machines.cpu.runtime import hosted as cpu_hosted
+from minitvm.machines.cuda.runtime.devices import SimulatedDevice
+from minitvm.machines.gpu.strategy.refusal import LEAST, refusal
 from minitvm.reference import executable as interpreter
 from minitvm.reference import graph as oracle
 from minitvm.runtime import load
 from minitvm.runtime.artifact import format
-from minitvm.runtime.cpu import hosted as cpu_hosted
-from minitvm.runtime.cuda.devices import SimulatedDevice
 from minitvm.runtime.device.device import Bytes, Launch, Place
-from minitvm.strategy.gpu.refusal import LEAST, refusal
 from minitvm.target import Target
 from tests.executable.loop_graphs import X, rows
 from tests.runtime.test_artifact import own_cache, own_config
@@ -114,14 +114,16 @@ def test_an_artifact_holds_both(device: str, tmp_path: Path, monkeypatch: pytest
     index = json.loads(bytes(format.read(tmp_path / "two.mtvm").sections["code"]))
     machines = [part["target"].split()[0] for part in index]
     assert machines == (["cuda", "cpu"] if device == "cuda" else ["cpu"])
-    monkeypatch.setattr("minitvm.runtime.cpu.hosted._loaded", lambda kernel: pytest.fail("it is compiled"))
+    monkeypatch.setattr("minitvm.machines.cpu.runtime.hosted._loaded", lambda kernel: pytest.fail("it is compiled"))
     again = load(tmp_path / "two.mtvm")
     np.testing.assert_array_equal(again(**image()), module(**image()))
 
 
 def test_show_prints_each_operator_for_its_machine(device: str) -> None:
     sources = minitvm.lower(network(), f"{device} -on_host=nn.softmax", stop_at="source")
-    on_cpu = {name for name, text in sources.items() if "minitvm.runtime.vectors.simd" in text and "cuda" not in text}
+    on_cpu = {
+        name for name, text in sources.items() if "minitvm.machines.simd.vectors.simd" in text and "cuda" not in text
+    }
     assert on_cpu == {"softmax"}
 
 
@@ -179,7 +181,7 @@ def kernels_of_the_host_wait() -> None:
     graph = b.build(x)
     data = np.random.default_rng(0).standard_normal((4, 8)).astype("float32")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("minitvm.runtime.cuda.program.current", lambda wanted: Late())
+        patch.setattr("minitvm.machines.cuda.runtime.program.current", lambda wanted: Late())
         module = minitvm.build(graph, target="cuda -on_host=nn.softmax")
         for _ in range(2):
             alike(graph, module, x=data)

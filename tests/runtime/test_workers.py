@@ -8,9 +8,9 @@ import time
 import pytest
 
 from minitvm.errors import InternalError, ScheduleError
-from minitvm.runtime.cpu import compile_pool
-from minitvm.runtime.cpu.executor import native_call
-from minitvm.runtime.cpu.loader import load_kernel
+from minitvm.machines.cpu.runtime import compile_pool
+from minitvm.machines.cpu.runtime.executor import native_call
+from minitvm.machines.cpu.runtime.loader import load_kernel
 from minitvm.workers import pool
 from tests.patience import PATIENCE
 
@@ -70,7 +70,7 @@ def test_few_kernels_are_compiled_here() -> None:
     assert value(codes[1], "k1", 9) == 9
     assert not pool._workers
     assert compile_pool.compile_kernels([], workers=2) == []
-    assert sys.modules["minitvm.runtime.cpu.compiler"]
+    assert sys.modules["minitvm.machines.cpu.runtime.compiler"]
 
 
 def test_an_interrupted_request_leaves_no_reply_for_the_next() -> None:

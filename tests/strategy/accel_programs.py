@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 
 from minitvm import strategy, te
-from minitvm.accel.isa import Program
-from minitvm.accel.verifier import verify
-from minitvm.codegen.accel import program_of
 from minitvm.errors import InputError, Unsupported, VerificationError
-from minitvm.reference import accel
-from minitvm.reference import tir as interpreter
-from minitvm.strategy.accel import PASSES
-from minitvm.target import Target
-from minitvm.tir.nodes import PrimFunc
-from minitvm.topi.elements import (
+from minitvm.machines.scratchpad.topi import (
     add_elements,
     conv2d_elements,
     depthwise_conv2d_elements,
     max_pool2d_elements,
     requantize_elements,
 )
+from minitvm.machines.vta.emitter import program_of
+from minitvm.machines.vta.isa import Program
+from minitvm.machines.vta.strategy import PASSES
+from minitvm.machines.vta.verifier import verify
+from minitvm.reference import accel
+from minitvm.reference import tir as interpreter
+from minitvm.target import Target
+from minitvm.tir.nodes import PrimFunc
 from tests.accel.programs import without_a_token
 from tests.accel.test_verifier import conflicting
 

@@ -11,11 +11,11 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from minitvm import strategy, te, topi
+from minitvm.machines.simd.topi.blocked import conv2d_nchwc, dense_packed, depthwise_conv2d_nchwc, unblock_axis
+from minitvm.machines.simd.topi.window_rows import avg_pool_rows, depthwise_conv2d_rows, max_pool_rows
+from minitvm.machines.simd.topi.winograd import winograd_conv2d_nchwc
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
-from minitvm.topi.blocked import conv2d_nchwc, dense_packed, depthwise_conv2d_nchwc, unblock_axis
-from minitvm.topi.window_rows import avg_pool_rows, depthwise_conv2d_rows, max_pool_rows
-from minitvm.topi.winograd import winograd_conv2d_nchwc
 
 from .tensor_core_programs import product
 

@@ -13,14 +13,14 @@ from minitvm import reference, strategy, te, tir, topi
 from minitvm.arith import simplify
 from minitvm.errors import ScheduleError
 from minitvm.expr import call, const, substitute, walk
+from minitvm.machines.cuda.strategy import tensor_cores as rule
+from minitvm.machines.cuda.tensor_intrin.tensor_cores import STORE_SHARED
+from minitvm.machines.gpu.strategy.grid import in_groups
+from minitvm.machines.gpu.transform.insert_barriers import BARRIER
+from minitvm.machines.simd.topi.blocked import conv2d_nchwc
 from minitvm.script import from_source
-from minitvm.strategy.gpu import tensor_cores as rule
-from minitvm.strategy.gpu.grid import in_groups
 from minitvm.target import Target
 from minitvm.tir.async_copies import is_wait
-from minitvm.tir.tensor_intrin.tensor_cores import STORE_SHARED
-from minitvm.tir.transform.insert_barriers import BARRIER
-from minitvm.topi.blocked import conv2d_nchwc
 
 TARGET = "cuda -arch=sm_80"
 KNOBS = {"rows": 32, "columns": 16, "depth": 16, "warp_rows": 1, "warp_columns": 1, "stages": 2}

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from minitvm import strategy, te
-from minitvm.accel.layers import RESNET18, TIMES, Conv2d, conv2d
-from minitvm.accel.timing import simulate
-from minitvm.accel.verifier import verify
 from minitvm.cli.accel_layers import compiled, layer_function, machine
-from minitvm.codegen.accel import program_of
 from minitvm.errors import InputError, VerificationError
 from minitvm.lowering import place
+from minitvm.machines.scratchpad.strategy.convolution import convolution_of
+from minitvm.machines.scratchpad.topi import add_elements, conv2d_elements, requantize_elements
+from minitvm.machines.vta.emitter import program_of
+from minitvm.machines.vta.layers import RESNET18, TIMES, Conv2d, conv2d
+from minitvm.machines.vta.timing import simulate
+from minitvm.machines.vta.verifier import verify
 from minitvm.reference import accel
-from minitvm.strategy.accel.convolution import convolution_of
 from minitvm.target import Target
-from minitvm.topi.elements import add_elements, conv2d_elements, requantize_elements
 from tests.accel.programs import without_a_token
 
 from .accel_programs import (

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from minitvm import reference, script, strategy, te, topi
 from minitvm.errors import InputError, ScheduleError
 from minitvm.events import Listener, Refusal, listening
+from minitvm.machines.simd.topi.blocked import conv2d_nchwc, unblock_axis
 from minitvm.reference.judging.inputs.sizes import size_names
 from minitvm.strategy import Candidate, Cost, Option, choice_of
 from minitvm.strategy.candidate import Unfit, cheapest_first, reason
@@ -22,7 +23,6 @@ from minitvm.strategy.text import lines
 from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import PrimFunc
-from minitvm.topi.blocked import conv2d_nchwc, unblock_axis
 
 from .families import FAMILIES, TARGET, Family
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 import minitvm
 from minitvm import reference, strategy, te, topi
 from minitvm.errors import ScheduleError
+from minitvm.machines.simd.topi.blocked import dense_packed
 from minitvm.reference.judging.inputs.sizes import size_names
 from minitvm.strategy.blocks import blocks_of, is_reduction
 from minitvm.strategy.roles import Roles, roles
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.transform import lower
-from minitvm.topi.blocked import dense_packed
 from tests.fewer import examples
 
 from .families import TARGET

@@ -14,13 +14,13 @@ import minitvm
 from minitvm import strategy, te, topi
 from minitvm.expr import SizeVar
 from minitvm.graph import GraphBuilder
+from minitvm.machines.simd.strategy.conv2d import DirectConvolution, conv_tiles, weighted_loads
+from minitvm.machines.simd.strategy.model import step_cycles
+from minitvm.machines.simd.strategy.panels import PanelPlan, contraction_cost, displaced
+from minitvm.machines.simd.strategy.register_tile import chain_cycles
+from minitvm.machines.simd.strategy.tiling import RegisterTile, cpu_of, register_tiles
+from minitvm.machines.simd.strategy.winograd_plan import WinogradPlan, WinogradShape, winograd_cost
 from minitvm.strategy import Cost
-from minitvm.strategy.cpu.conv2d import DirectConvolution, conv_tiles, weighted_loads
-from minitvm.strategy.cpu.model import step_cycles
-from minitvm.strategy.cpu.panels import PanelPlan, contraction_cost, displaced
-from minitvm.strategy.cpu.register_tile import chain_cycles
-from minitvm.strategy.cpu.tiling import RegisterTile, cpu_of, register_tiles
-from minitvm.strategy.cpu.winograd_plan import WinogradPlan, WinogradShape, winograd_cost
 from minitvm.strategy.roles import Product
 from minitvm.target import Target
 from minitvm.target.machines import Cache

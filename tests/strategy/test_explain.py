@@ -10,11 +10,11 @@ import pytest
 from minitvm import lower, strategy, te, topi
 from minitvm.build import schedule_function
 from minitvm.graph import Graph, GraphBuilder
+from minitvm.machines.simd.strategy.conv2d import conv_tile
+from minitvm.machines.simd.strategy.explain import explain
+from minitvm.machines.simd.strategy.figures import KernelFigures, kernel_figures
 from minitvm.strategy import Choice, choice_of
 from minitvm.strategy.algorithms import algorithm_name
-from minitvm.strategy.cpu.conv2d import conv_tile
-from minitvm.strategy.cpu.explain import explain
-from minitvm.strategy.cpu.figures import KernelFigures, kernel_figures
 from minitvm.target import Target
 from minitvm.target import machines as kinds
 from minitvm.te import create_prim_func

@@ -10,11 +10,11 @@ import pytest
 import minitvm
 from minitvm import reference, strategy, te, topi
 from minitvm.expr import walk
+from minitvm.machines.simd.topi.window_rows import depthwise_conv2d_rows
 from minitvm.strategy.registry import chosen
 from minitvm.target import Target
 from minitvm.tir.annotations import LANES
 from minitvm.tir.nodes import For, ForKind, PrimFunc
-from minitvm.topi.window_rows import depthwise_conv2d_rows
 
 from .families import TARGET
 

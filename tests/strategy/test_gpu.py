@@ -15,6 +15,7 @@ import minitvm
 from minitvm import reference, strategy, te, topi
 from minitvm.errors import ScheduleError
 from minitvm.expr import walk
+from minitvm.machines.simd.topi.blocked import conv2d_nchwc, depthwise_conv2d_nchwc
 from minitvm.strategy import Candidate
 from minitvm.strategy.candidate import reason
 from minitvm.strategy.registry import chosen
@@ -22,7 +23,6 @@ from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import Allocate, PrimFunc
 from minitvm.tir.transform import lower
-from minitvm.topi.blocked import conv2d_nchwc, depthwise_conv2d_nchwc
 
 from .families import _depthwise, _plain_conv, _pool
 

@@ -10,7 +10,7 @@ import pytest
 import minitvm
 from minitvm import te, topi
 from minitvm.expr import walk
-from minitvm.strategy.gpu.implicit_gemm import Tile
+from minitvm.machines.gpu.strategy.implicit_gemm import Tile
 from minitvm.strategy.registry import chosen
 from minitvm.target import Target
 from minitvm.tir.nodes import Allocate, KernelCall, PrimFunc
@@ -57,7 +57,7 @@ FIRST = {("matmul", "sm_75"), ("matmul", "sm_90a"), ("half conv2d", "sm_80"), ("
     ("name", "arch"), [pytest.param(*one, marks=[] if one in FIRST else pytest.mark.full) for one in EVERY]
 )
 def test_what_build_chooses_fits_the_device(name: str, arch: str) -> None:
-    from minitvm.runtime.cuda import compiler
+    from minitvm.machines.cuda.runtime import compiler
 
     make, rule, wanted = CHOSEN[name]
     func: Any = make()
@@ -103,7 +103,7 @@ def test_lines_of_a_tile_that_is_turned_around_count() -> None:
 
 def test_what_is_fetched_behind_the_products_is_in_registers_meanwhile() -> None:
     """Loads, then multiply-adds, then stores, in the loop over pieces, of the tile of a large product."""
-    from minitvm.runtime.cuda import compiler
+    from minitvm.machines.cuda.runtime import compiler
 
     tile = {"rows": 128, "columns": 128, "depth": 8, "thread_rows": 8, "thread_columns": 8, "splits": 1}
     func, target = matmul(4096, 4096, 4096), "cuda -arch=sm_90a -multiprocessors=132"

@@ -10,16 +10,16 @@ import pytest
 import minitvm
 from minitvm import reference, strategy, te, topi
 from minitvm.graph import GraphBuilder
+from minitvm.machines.gpu.strategy import algorithms
+from minitvm.machines.gpu.strategy.algorithms import convolution_algorithms
+from minitvm.machines.simd.topi.blocked import unblock_axis
+from minitvm.machines.simd.topi.winograd import winograd_conv2d_nchwc
 from minitvm.reference import graph as interpreter
 from minitvm.strategy import Candidate
 from minitvm.strategy.algorithms import Convolution
 from minitvm.strategy.candidate import Cost
-from minitvm.strategy.gpu import algorithms
-from minitvm.strategy.gpu.algorithms import convolution_algorithms
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
-from minitvm.topi.blocked import unblock_axis
-from minitvm.topi.winograd import winograd_conv2d_nchwc
 
 H100 = Target("cuda -model=h100")
 

@@ -8,7 +8,7 @@ import pytest
 import minitvm
 from minitvm import strategy, te
 from minitvm.expr import walk
-from minitvm.strategy.cpu.tiling import depth_block, register_tile
+from minitvm.machines.simd.strategy.tiling import depth_block, register_tile
 from minitvm.target import Target
 from minitvm.te import create_prim_func
 from minitvm.tir.nodes import For, ForKind, PrimFunc

@@ -7,13 +7,13 @@ import pytest
 
 import minitvm as tvm
 from minitvm import strategy, te, topi
+from minitvm.machines.simd.strategy.conv2d import DirectConvolution, conv_tile, conv_tiles
+from minitvm.machines.simd.strategy.tiling import cpu_of
+from minitvm.machines.simd.topi.blocked import conv2d_nchwc, dense_packed, depthwise_conv2d_nchwc
+from minitvm.machines.simd.topi.window_rows import depthwise_conv2d_rows
 from minitvm.reference import tir as interpreter
 from minitvm.strategy.blocks import largest_divisor
-from minitvm.strategy.cpu.conv2d import DirectConvolution, conv_tile, conv_tiles
-from minitvm.strategy.cpu.tiling import cpu_of
 from minitvm.target import CPU, Target
-from minitvm.topi.blocked import conv2d_nchwc, dense_packed, depthwise_conv2d_nchwc
-from minitvm.topi.window_rows import depthwise_conv2d_rows
 
 WIDTHS = [128, 256, 512]
 

@@ -16,12 +16,19 @@ from minitvm import reference, te, topi
 from minitvm.arith.formula import formula
 from minitvm.errors import ScheduleError
 from minitvm.expr import walk
+from minitvm.machines.simd.strategy.sketch import WHOLE, sketch
+from minitvm.machines.simd.strategy.sketch_costs import (
+    CONTIGUOUS,
+    SAME,
+    SCATTERED,
+    Reduction,
+    reduction_of,
+    tiling_cost,
+)
+from minitvm.machines.simd.strategy.sketch_forms import forms
+from minitvm.machines.simd.strategy.sketch_traffic import Dimension, into, merged, touched
 from minitvm.strategy.blocks import blocks_of, is_reduction
 from minitvm.strategy.candidate import Candidate
-from minitvm.strategy.cpu.sketch import WHOLE, sketch
-from minitvm.strategy.cpu.sketch_costs import CONTIGUOUS, SAME, SCATTERED, Reduction, reduction_of, tiling_cost
-from minitvm.strategy.cpu.sketch_forms import forms
-from minitvm.strategy.cpu.sketch_traffic import Dimension, into, merged, touched
 from minitvm.target import Target
 from minitvm.tir.nodes import BufferLoad, ForKind, PrimFunc
 from minitvm.tir.transform import lower

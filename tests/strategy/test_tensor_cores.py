@@ -8,15 +8,15 @@ import pytest
 
 import minitvm
 from minitvm import strategy, tir
-from minitvm.codegen import opencl
-from minitvm.codegen.numba_cuda import generate
 from minitvm.errors import InputError, Unsupported
 from minitvm.expr import walk
+from minitvm.machines.cuda.codegen.numba_cuda import generate
+from minitvm.machines.cuda.strategy.warp_tiles import Matrices, WarpTile
+from minitvm.machines.cuda.tensor_intrin import tensor_cores
+from minitvm.machines.opencl.codegen import opencl
 from minitvm.script import from_source
-from minitvm.strategy.gpu.warp_tiles import Matrices, WarpTile
 from minitvm.target import Target
 from minitvm.tir import Instruction, TensorIntrin
-from minitvm.tir.tensor_intrin import tensor_cores
 from minitvm.tir.transform.pipeline import lower
 
 from .tensor_core_programs import (
@@ -58,7 +58,7 @@ def test_lanes(name: str) -> None:
     [("float16", "sm_80"), ("transposed", "sm_90a"), pytest.param("bfloat16", "sm_90", marks=pytest.mark.full)],
 )
 def test_ptx(name: str, arch: str) -> None:
-    from minitvm.runtime.cuda import compiler
+    from minitvm.machines.cuda.runtime import compiler
 
     kernel = kernel_of(scheduled(name))
     source = generate(kernel, Target(f"cuda -arch={arch}"))
@@ -77,7 +77,7 @@ def test_ptx(name: str, arch: str) -> None:
 
 @pytest.mark.full
 def test_a_large_product_spills_nothing() -> None:
-    from minitvm.runtime.cuda import compiler
+    from minitvm.machines.cuda.runtime import compiler
 
     target = Target("cuda -arch=sm_80")
     (first, *_) = strategy.candidates(product(4096, 4096, 4096), target)
@@ -95,7 +95,7 @@ def test_a_large_product_spills_nothing() -> None:
 
 
 def test_tf32_is_rounded_once_an_operand() -> None:
-    from minitvm.runtime.cuda import compiler
+    from minitvm.machines.cuda.runtime import compiler
 
     kernel = kernel_of(scheduled("tf32"))
     ptx = compiler.ptx_of(generate(kernel, Target(TARGET)), kernel.name, "sm_80")

@@ -14,13 +14,13 @@ import minitvm
 from minitvm import reference, te, tir
 from minitvm.errors import ScheduleError, Unsupported
 from minitvm.graph import GraphBuilder
+from minitvm.machines.simd import tile_intrinsics as tiles
+from minitvm.machines.simd.topi.brain_products import brain_dense_packed
+from minitvm.machines.simd.topi.byte_products import byte_conv2d_nchwc, byte_dense_packed
 from minitvm.strategy.registry import chosen
 from minitvm.target import Target
 from minitvm.tir import TensorIntrin
 from minitvm.tir.nodes import PrimFunc
-from minitvm.tir.tensor_intrin import tiles
-from minitvm.topi.brain_products import brain_dense_packed
-from minitvm.topi.byte_products import byte_conv2d_nchwc, byte_dense_packed
 
 from .families import TARGET
 
@@ -187,7 +187,7 @@ def kernel(func: PrimFunc) -> tuple[str, str]:
 
 def test_a_cpu_with_tile_registers_keeps_sums_in_them(monkeypatch: Any) -> None:
     """Compiled for Sapphire Rapids on any machine: no tile is stored in the loop over the sum, none is copied."""
-    from minitvm.runtime.cpu.compiler import kernel_assembly
+    from minitvm.machines.cpu.runtime.compiler import kernel_assembly
 
     knobs = {"rows": 4, "row_tiles": 2, "column_tiles": 2}
     source, name = kernel(chosen(convolution(8, 3, 1, 2), CPU, knobs).schedule.func)
@@ -204,7 +204,7 @@ def test_a_cpu_with_tile_registers_keeps_sums_in_them(monkeypatch: Any) -> None:
 
 
 def test_other_cpus_multiply_vectors(monkeypatch: Any) -> None:
-    from minitvm.runtime.cpu.compiler import kernel_assembly
+    from minitvm.machines.cpu.runtime.compiler import kernel_assembly
 
     source, name = kernel(in_tiles(dense()).func)
     monkeypatch.setenv("NUMBA_CPU_NAME", "haswell")

@@ -9,11 +9,11 @@ import pytest
 
 import minitvm
 from minitvm import strategy, te, topi
+from minitvm.machines.simd.topi.blocked import block_axis, conv2d_nchwc, unblock_axis
 from minitvm.reference import check
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.transform.pipeline import lower
-from minitvm.topi.blocked import block_axis, conv2d_nchwc, unblock_axis
 
 
 def transposed(shape: tuple[Any, ...], axes: tuple[int, ...], dtype: str = "float32") -> PrimFunc:

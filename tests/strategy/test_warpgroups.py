@@ -7,14 +7,14 @@ import re
 import pytest
 
 from minitvm import strategy, tir
-from minitvm.codegen import opencl
-from minitvm.codegen.numba_cuda import generate
 from minitvm.errors import Unsupported
 from minitvm.expr import walk
+from minitvm.machines.cuda.codegen.numba_cuda import generate
+from minitvm.machines.cuda.tensor_intrin import warpgroups
+from minitvm.machines.opencl.codegen import opencl
 from minitvm.script import from_source
 from minitvm.target import Target
 from minitvm.tir import Instruction, TensorIntrin
-from minitvm.tir.tensor_intrin import warpgroups
 
 from .tensor_core_programs import product
 from .warpgroup_programs import (
@@ -78,7 +78,7 @@ def test_pairs_are_stored_at_even_places() -> None:
 
 
 def test_ptx() -> None:
-    from minitvm.runtime.cuda import compiler
+    from minitvm.machines.cuda.runtime import compiler
 
     kernel = kernel_of("bfloat16, two groups")
     ptx = compiler.ptx_of(generate(kernel, Target(TARGET)), kernel.name, "sm_90a")
@@ -102,7 +102,7 @@ def test_ptx() -> None:
 
 @pytest.mark.full
 def test_a_large_product_spills_nothing() -> None:
-    from minitvm.runtime.cuda import compiler
+    from minitvm.machines.cuda.runtime import compiler
 
     target = Target(TARGET)
     chosen = strategy.registry.chosen(product(4096, 4096, 4096), target)

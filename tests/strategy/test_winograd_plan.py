@@ -11,14 +11,14 @@ import pytest
 
 import minitvm
 from minitvm import reference, strategy, te, topi
+from minitvm.machines.simd.strategy.algorithms import convolution_algorithms
+from minitvm.machines.simd.strategy.conv2d import registers_of
+from minitvm.machines.simd.strategy.tiling import cpu_of
+from minitvm.machines.simd.strategy.winograd_plan import WinogradShape, winograd_plans
+from minitvm.machines.simd.topi.winograd import transformed_weights, winograd_conv2d_nchwc
 from minitvm.strategy import Knob
 from minitvm.strategy.algorithms import DIRECT, WINOGRAD, Convolution
-from minitvm.strategy.cpu.algorithms import convolution_algorithms
-from minitvm.strategy.cpu.conv2d import registers_of
-from minitvm.strategy.cpu.tiling import cpu_of
-from minitvm.strategy.cpu.winograd_plan import WinogradShape, winograd_plans
 from minitvm.target import Target
-from minitvm.topi.winograd import transformed_weights, winograd_conv2d_nchwc
 
 ZEN5 = "cpu -vector_bits=512 -vector_registers=32 -l2=1048576:16:64:1 -l3=33554432:16:64:2"
 

@@ -9,14 +9,14 @@ import numpy as np
 
 import minitvm
 from minitvm import reference, tir
-from minitvm.codegen.numba_cuda import generate
 from minitvm.errors import ScheduleError, Unsupported
-from minitvm.runtime.cuda.faults import KernelFault
+from minitvm.machines.cuda.codegen.numba_cuda import generate
+from minitvm.machines.cuda.runtime.faults import KernelFault
+from minitvm.machines.cuda.strategy.tensor_cores import product_of
+from minitvm.machines.cuda.strategy.warpgroup_tiles import WarpgroupTile
+from minitvm.machines.cuda.strategy.warpgroups import schedule_product
 from minitvm.script import from_source
 from minitvm.strategy import candidates
-from minitvm.strategy.gpu.tensor_cores import product_of
-from minitvm.strategy.gpu.warpgroup_tiles import WarpgroupTile
-from minitvm.strategy.gpu.warpgroups import schedule_product
 from minitvm.target import Target
 
 from .tensor_core_programs import convolution, product

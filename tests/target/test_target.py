@@ -193,7 +193,7 @@ def test_tile_registers_count_where_a_process_may_use_them(
     allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sandbox may refuse them, whatever the CPU has; then kernels are compiled without them, too."""
-    from minitvm.runtime.cpu import loader
+    from minitvm.machines.cpu.runtime import loader
     from minitvm.target import host
 
     monkeypatch.setattr(host, "tiles_allowed", lambda: allowed)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from minitvm import te, topi
 from minitvm.errors import InputError
 from minitvm.graph.registry import get
-from minitvm.reference import te as interpreter
-from minitvm.topi.blocked import (
+from minitvm.machines.simd.topi.blocked import (
     block_axis,
     conv2d_nchwc,
     conv3d_nchwc,
@@ -20,7 +19,8 @@ from minitvm.topi.blocked import (
     pack_weights,
     unblock_axis,
 )
-from minitvm.topi.window_rows import depthwise_conv2d_rows
+from minitvm.machines.simd.topi.window_rows import depthwise_conv2d_rows
+from minitvm.reference import te as interpreter
 
 
 def run(build, *arrays):

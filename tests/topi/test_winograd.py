@@ -10,11 +10,16 @@ import pytest
 import minitvm
 from minitvm import strategy, te
 from minitvm.errors import InputError
+from minitvm.machines.simd.strategy.algorithms import algorithm_text, convolution_algorithms
+from minitvm.machines.simd.topi.winograd import (
+    TILES,
+    transformed_weights,
+    winograd_conv2d_nchwc,
+    winograd_error_growth,
+)
 from minitvm.reference import te as interpreter
 from minitvm.strategy.algorithms import Convolution, algorithm_name
-from minitvm.strategy.cpu.algorithms import algorithm_text, convolution_algorithms
 from minitvm.target import Target
-from minitvm.topi.winograd import TILES, transformed_weights, winograd_conv2d_nchwc, winograd_error_growth
 
 # batch, in blocks, height, width, block of input, out blocks, block of output, padding, out blocks of a panel
 CASES = [

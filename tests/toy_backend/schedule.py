@@ -10,11 +10,11 @@ from minitvm.errors import ScheduleError
 from minitvm.expr import SPATIAL, IntImm, walk
 from minitvm.graph import Graph
 from minitvm.graph.passes.convert_layout import ConvertLayout
+from minitvm.machines.simd.transform.vector_reductions import vectorize_reductions
 from minitvm.strategy import Candidate, Cost, Rule
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import Block, PrimFunc
 from minitvm.tir.transform.pipeline import Additions, plain
-from minitvm.tir.transform.vector_reductions import vectorize_reductions
 
 _VECTORS = plain(vectorize_reductions, "annotated reduction loops accumulate in several lanes")
 PASSES: Additions = {"unswitch_repeats": [_VECTORS]}  # the neutral passes, and one more behind one of them

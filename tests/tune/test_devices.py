@@ -20,6 +20,7 @@ from minitvm.backend import registered
 from minitvm.errors import TargetError
 from minitvm.link import link_function
 from minitvm.lowering import lower_function
+from minitvm.machines.scratchpad.topi import conv2d_elements, requantize_elements
 from minitvm.records.database import Database
 from minitvm.runtime import Function
 from minitvm.runtime.artifact.export import export
@@ -27,7 +28,6 @@ from minitvm.runtime.device import clock
 from minitvm.strategy import candidate_of, scheduled
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
-from minitvm.topi.elements import conv2d_elements, requantize_elements
 from minitvm.tune import runner as program
 from minitvm.tune import tune, tune_func
 from minitvm.tune.measure import Asked as Measurement
@@ -132,7 +132,7 @@ def test_opencl_times_commands_from_the_first_to_the_last() -> None:
 
 
 def test_a_simulated_machine_counts_its_cycles() -> None:
-    from minitvm.runtime.accel.program import timed as timeline
+    from minitvm.machines.vta.program import timed as timeline
 
     image = te.placeholder((1, 1, 2, 5, 2, 4), "int8", name="image")
     filters = te.placeholder((1, 1, 3, 3, 4, 4), "int8", name="filters")

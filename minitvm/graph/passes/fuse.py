@@ -207,9 +207,10 @@ def _turns(item: OpNode) -> bool:
 def _stays_apart(maker: OpNode, reader: OpNode) -> bool:
     """Whether one of the two turns memory around, and the other would have it done element by element.
 
-    What turns goes square by square (`strategy.cpu.turned`) from one tensor to another. From a concatenation it would
-    choose among the inputs at each element, and the concatenation itself is a few copies, or none (`link.joined`). What
-    narrows its elements leaves less to turn. What reads several tensors reads only one of them across its memory.
+    What turns goes square by square (`machines.simd.strategy.turned`) from one tensor to another. From a concatenation
+    it would choose among the inputs at each element, and the concatenation itself is a few copies, or none
+    (`link.joined`). What narrows its elements leaves less to turn. What reads several tensors reads only one of them
+    across its memory.
     """
     if maker.op == "concatenate" or _narrows(maker):
         return _turns(reader)

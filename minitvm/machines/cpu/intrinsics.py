@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...tir.tensor_intrin import cpu, tiles
+from ..simd import tile_intrinsics as tiles
+from . import dot_products as cpu
 
 
 def register_named(name: str) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...tir.transform.inject_prefetch import inject_prefetch
 from ...tir.transform.pipeline import Additions, plain
 from ..simd.passes import PASSES as OF_VECTORS
+from .inject_prefetch import inject_prefetch
 
 PASSES: Additions = {
     **OF_VECTORS,

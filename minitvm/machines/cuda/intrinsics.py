@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.tensor_intrin import tensor_cores, warpgroups
+from .tensor_intrin import tensor_cores, warpgroups
 
 
 def register_named(name: str) -> None:

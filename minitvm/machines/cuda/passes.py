@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...tir.transform.pipeline import Additions, plain
-from ...tir.transform.swizzle_shared import swizzle_shared
 from ..gpu.passes import PASSES as OF_THREADS
+from .swizzle_shared import swizzle_shared
 
 PASSES: Additions = {
     **OF_THREADS,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...graph.passes.pipeline import Pass, products_of_bytes_and_halves
-from ...graph.passes.tf32_products import tf32_products
 from ...target import Target
+from .tf32_products import tf32_products
 
 
 def products(target: Target, accuracy: str) -> list[Pass]:

@@ -9,8 +9,8 @@
     emitter.py       kernels as its instructions
     program.py       the runtime
 
-What differs from the accelerator of `minitvm.accel`: weights are preloaded into the array, images and weights share one
-scratchpad, the way out shifts and cuts, and the hardware tracks hazards, so no tokens are inserted.
+What differs from `minitvm.machines.vta`: weights are preloaded into the array, images and weights share one scratchpad,
+the way out shifts and cuts, and the hardware tracks hazards, so no tokens are inserted.
 """
 
 from ...backend.parts import Backend
@@ -20,12 +20,12 @@ from .config import Gemmini
 BACKEND = Backend(
     kind="gemmini",
     machine=Kind(("gemmini",), Gemmini, Gemmini, "gemmini"),
-    operators="minitvm.graph.ops.elements",
-    products="minitvm.graph.passes.element_layout:products",
-    layouts="minitvm.graph.passes.element_layout:layouts",
+    operators="minitvm.machines.scratchpad.operators",
+    products="minitvm.machines.scratchpad.element_layout:products",
+    layouts="minitvm.machines.scratchpad.element_layout:layouts",
     rules=f"{__name__}.schedule:rules",
     passes=f"{__name__}.schedule:PASSES",
-    intrinsics="minitvm.tir.tensor_intrin.accelerator:register_named",
+    intrinsics="minitvm.machines.scratchpad.instruction_set:register_named",
     instructions=f"{__name__}.instructions:SET",
     language="gemmini-asm",
     generate=f"{__name__}.emitter:generate",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...accel.config import MEMORIES, Dram, Options
 from ...errors import InputError, nearest, report
+from ..vta.config import MEMORIES, Dram, Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Gemmini:
 
     @property
     def options(self) -> Options:
-        """The accelerator of `minitvm.accel` may have an ALU with options; there is no ALU here."""
+        """The accelerator of `minitvm.machines.vta` may have an ALU with options; there is no ALU here."""
         return Options()
 
     @property

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.elements import ElementEmitter, Loops, Rows, joined, trace_of
 from ...errors import InputError, Unsupported, report
 from ...expr import IntImm
 from ...tir import nodes as t
 from ...tir.analysis.scratchpads import Strided, allocations, extents_of, scalars_of
-from ...tir.tensor_intrin.accelerator import FINISH, operation_of
-from ...tir.transform.accelerator.frames import frame_of
+from ..scratchpad.emitter import ElementEmitter, Loops, Rows, joined, trace_of
+from ..scratchpad.instruction_set import FINISH, operation_of
+from ..scratchpad.transform.frames import frame_of
 from .config import Gemmini
 from .instructions import SET
 from .isa import (

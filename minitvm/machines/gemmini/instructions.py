@@ -2,7 +2,7 @@
 # What stands in a @T.prim_func is TVMScript: names that Python never evaluates.
 """What the machine does to one element, for `tensorize`. Three of five are those of any machine with scratchpads.
 
-load_inp, load_inp_padded, load_wgt, reset, gemm    as `tir.tensor_intrin.accelerator` has them
+load_inp, load_inp_padded, load_wgt, reset, gemm    as `machines.scratchpad.instruction_set` has them
 store             a row of sums shifted, at most 127, at least `least`, as bytes in memory
 alu_accumulate    a row of sums += a row of memory
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 
 from ...tir.nodes import PrimFunc
-from ...tir.tensor_intrin.accelerator import Elements, InstructionSet, gemm, load, reset
+from ..scratchpad.instruction_set import Elements, InstructionSet, gemm, load, reset
 
 
 def _store(e: Elements) -> PrimFunc:

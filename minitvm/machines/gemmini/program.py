@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...accel.timeline import Timeline
 from ...executable import Kernel
 from ...runtime.device.program import DeviceProgram
-from ...runtime.device.simulated import Array, SimulatedDevice, hosted_on
 from ...target import Target
+from ..scratchpad.simulated_device import Array, SimulatedDevice, hosted_on
+from ..scratchpad.timeline import Timeline
 from . import interpreter
 from .isa import Program, assemble
 from .timing import simulate

@@ -1,4 +1,6 @@
-"""Tiles, passes and refusals. The program is that of `strategy.accel.convolution`; what follows the sums is another.
+"""Tiles, passes and refusals.
+
+The program is that of `machines.scratchpad.strategy.convolution`; what follows the sums is another.
 
     acc = products of the tile          # preload, compute; the first ones overwrite
     acc += bias                         # mvin that adds, where there is one
@@ -14,7 +16,11 @@ from dataclasses import replace
 from typing import Any
 
 from ...strategy import Candidate, Cost
-from ...strategy.accel.convolution import (
+from ...strategy.registry import RULES, Rule, rule
+from ...tir import Schedule
+from ...tir.nodes import PrimFunc
+from ..scratchpad.instruction_set import Elements
+from ..scratchpad.strategy.convolution import (
     Convolution,
     Stage,
     Tile,
@@ -24,11 +30,7 @@ from ...strategy.accel.convolution import (
     schedule_tiles,
     tilings,
 )
-from ...strategy.accel.passes import SCRATCHPADS
-from ...strategy.registry import RULES, Rule, rule
-from ...tir import Schedule
-from ...tir.nodes import PrimFunc
-from ...tir.tensor_intrin.accelerator import Elements
+from ..scratchpad.strategy.passes import SCRATCHPADS
 from .config import Gemmini
 
 PASSES = SCRATCHPADS  # the hardware tracks hazards, so no tokens are inserted

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from ...accel.channel import Channel, bursts
-from ...accel.timeline import Interval, Stall, Timeline
 from ...errors import ExecutionError, InternalError, report
+from ..scratchpad.channel import Channel, bursts
+from ..scratchpad.timeline import Interval, Stall, Timeline
 from .config import Gemmini
 from .isa import (
     UNITS,

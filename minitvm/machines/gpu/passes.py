@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from ...tir.nodes import PrimFunc
-from ...tir.transform.bind_threads import bind_threads
-from ...tir.transform.insert_barriers import insert_barriers
-from ...tir.transform.lower_thread_allreduce import lower_thread_allreduce
-from ...tir.transform.lower_thread_reductions import lower_thread_reductions
 from ...tir.transform.pipeline import Additions, Pass, plain
-from ...tir.transform.shrink_shared import shrink_shared
 from ..simd.passes import PASSES as OF_VECTORS
+from .transform.bind_threads import bind_threads
+from .transform.insert_barriers import insert_barriers
+from .transform.lower_thread_allreduce import lower_thread_allreduce
+from .transform.lower_thread_reductions import lower_thread_reductions
+from .transform.shrink_shared import shrink_shared
 
 _FOR_PROCESSORS = ("transpose_tiles", "strided_loads")
 

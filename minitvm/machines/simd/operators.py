@@ -1,5 +1,5 @@
 """The operators of graphs on layouts for vectors; importing this module registers them."""
 
-from ...graph.ops import blocked, brain_products, byte_products
+from .graph.operators import blocked, brain_products, byte_products
 
 __all__ = ["blocked", "brain_products", "byte_products"]

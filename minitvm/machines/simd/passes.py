@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ...tir.transform.partition_loops import partition_loops
 from ...tir.transform.pipeline import Additions, plain
-from ...tir.transform.skip_zeros import skip_zeros
-from ...tir.transform.strided_loads import strided_loads
-from ...tir.transform.strided_stores import strided_stores
-from ...tir.transform.transpose_tiles import transpose_tiles
-from ...tir.transform.unmask_registers import unmask_registers
-from ...tir.transform.unswitch_tiles import unswitch_tiles
-from ...tir.transform.vector_reductions import vectorize_reductions
+from .transform.partition_loops import partition_loops
+from .transform.skip_zeros import skip_zeros
+from .transform.strided_loads import strided_loads
+from .transform.strided_stores import strided_stores
+from .transform.transpose_tiles import transpose_tiles
+from .transform.unmask_registers import unmask_registers
+from .transform.unswitch_tiles import unswitch_tiles
+from .transform.vector_reductions import vectorize_reductions
 
 PASSES: Additions = {
     "simplify": (plain(skip_zeros, "noted loops of a sum run only where they read something but padding"),),

@@ -14,7 +14,7 @@ class Accelerator:
     """The simulated tensor accelerator: one GEMM of batch x block_in x block_out a cycle; scratchpads in bytes.
 
     `memory` is "tsim" or "board", of a latency of 1 or 100 cycles; it moves `bytes_per_cycle`. The last four are the
-    options of its instructions, `accel.config.Options`.
+    options of its instructions, `machines.vta.config.Options`.
     """
 
     name: str = "vta"
@@ -43,7 +43,7 @@ class Accelerator:
 
     @property
     def config(self) -> Any:
-        """The machine in full, an `accel.config.AccelConfig`: what drives programs, meaning and cycles alike.
+        """The machine in full, an `machines.vta.config.AccelConfig`: what drives programs, meaning and cycles alike.
 
         A model's name brings fields, queues and pipelines; index fields are as wide as these scratchpads need. Raises
         `InputError` for a machine that cannot be.
@@ -53,7 +53,7 @@ class Accelerator:
 
 @functools.cache
 def _configured(machine: Accelerator) -> Any:
-    from ...accel.config import CONFIGS, Options, configured
+    from .config import CONFIGS, Options, configured
 
     model = machine.name if machine.name in CONFIGS else "vta"
     fields = {

@@ -60,8 +60,8 @@ class Fences:
     def around_everything(self) -> Iterator[None]:
         """Within, the CPU's runtime puts constants, arenas and outputs between fences too."""
         from minitvm.executable import alignment
+        from minitvm.machines.cpu.runtime import huge_pages
         from minitvm.runtime import module
-        from minitvm.runtime.cpu import huge_pages
 
         def aligned_empty(nbytes: int, alignment: int = alignment.ALIGNMENT) -> np.ndarray:
             return self.empty((nbytes,), np.uint8, alignment)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from minitvm.accel.config import Options, configured
 from minitvm.graph import Graph, GraphBuilder, Value
+from minitvm.machines.vta.config import Options, configured
 
 # A small array, two rows of data at once, so that small tensors have several blocks; with all options.
 SMALL = configured(

@@ -16,12 +16,12 @@ import minitvm
 from minitvm.errors import InputError
 from minitvm.expr import SizeVar
 from minitvm.graph import Graph, GraphBuilder, Value, verify_graph
-from minitvm.graph.passes.blocked_layout import blocked_layout
 from minitvm.graph.passes.constant_folding import constant_folding
 from minitvm.graph.passes.dead_code import dead_code
+from minitvm.machines.simd.graph.blocked_layout import blocked_layout
+from minitvm.machines.simd.strategy import algorithms
 from minitvm.reference import graph as interpreter
 from minitvm.strategy.algorithms import whole_block
-from minitvm.strategy.cpu import algorithms
 from minitvm.target import Target
 from tests.fewer import examples
 

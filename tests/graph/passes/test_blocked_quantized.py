@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import minitvm
 from minitvm.graph import Graph, GraphBuilder, Value, verify_graph
-from minitvm.graph.passes.blocked_layout import blocked_layout
+from minitvm.machines.simd.graph.blocked_layout import blocked_layout
 from minitvm.reference import graph as interpreter
 from minitvm.target import Target
 

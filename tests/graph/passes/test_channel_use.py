@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minitvm.graph.builder import GraphBuilder
-from minitvm.graph.passes.channel_use import channel_uses
+from minitvm.machines.simd.graph.channel_use import channel_uses
 
 
 def uses_are_counted() -> None:

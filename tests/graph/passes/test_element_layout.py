@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minitvm.accel.config import configured
 from minitvm.graph import Graph, GraphBuilder, Value
-from minitvm.graph.passes.element_layout import element_layout
 from minitvm.graph.verify import verify_graph
+from minitvm.machines.scratchpad.element_layout import element_layout
+from minitvm.machines.vta.config import configured
 from minitvm.reference import graph as interpreter
 
 from .element_networks import SMALL, layer, network, pixels

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import minitvm
 from minitvm.frontend import from_onnx
 from minitvm.graph import Graph, GraphBuilder, Value
-from minitvm.graph.passes.shifted_scales import exponent_of, shifted_scales
 from minitvm.graph.verify import verify_graph
 from minitvm.interop.to_onnx import to_onnx
+from minitvm.machines.scratchpad.shifted_scales import exponent_of, shifted_scales
 from minitvm.reference import graph as interpreter
 
 from .shifted_networks import chain, dequantized, quantized

@@ -9,7 +9,7 @@ from minitvm import reference, te, topi
 from minitvm.expr import call
 from minitvm.graph import Graph
 from minitvm.graph.builder import GraphBuilder
-from minitvm.graph.passes.tf32_products import tf32_products
+from minitvm.machines.cuda.tf32_products import tf32_products
 from minitvm.reference.meaning.intrinsics import round_tf32
 from minitvm.target import Target
 from minitvm.tir.tfloat32 import written_out

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from minitvm import strategy, te
-from minitvm.accel.timeline import Timeline
 from minitvm.machines.gemmini import interpreter
 from minitvm.machines.gemmini.emitter import GemminiEmitter, program_of
 from minitvm.machines.gemmini.isa import Compute, ConfigEx, Mvin, Mvout, Preload, Program, assemble
 from minitvm.machines.gemmini.schedule import PASSES
 from minitvm.machines.gemmini.timing import simulate
+from minitvm.machines.scratchpad.timeline import Timeline
+from minitvm.machines.scratchpad.topi import requantize_elements
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
-from minitvm.topi.elements import requantize_elements
 from tests.strategy.accel_programs import OUTSIDE, accepted, arguments, convolution, knobs, results
 
 SMALL = Target(

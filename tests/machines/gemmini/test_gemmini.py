@@ -11,9 +11,6 @@ from hypothesis import strategies as st
 
 import minitvm
 from minitvm import strategy, te
-from minitvm.accel.config import Options
-from minitvm.accel.layers import Conv2d
-from minitvm.accel.viz.page import data
 from minitvm.backend import lookup
 from minitvm.cli import main
 from minitvm.cli.accel_layers import layer_function, machine, timed
@@ -25,9 +22,12 @@ from minitvm.machines.gemmini.config import Gemmini
 from minitvm.machines.gemmini.emitter import GemminiEmitter
 from minitvm.machines.gemmini.isa import ZERO, Compute, ConfigLd, ConfigSt, Fence, Mvin, Mvout, Place, Preload, assemble
 from minitvm.machines.gemmini.timing import by_start, simulate
+from minitvm.machines.scratchpad.topi import conv2d_elements, requantize_elements
+from minitvm.machines.scratchpad.viz.page import data
+from minitvm.machines.vta.config import Options
+from minitvm.machines.vta.layers import Conv2d
 from minitvm.reference import graph as graph_interpreter
 from minitvm.target import Target
-from minitvm.topi.elements import conv2d_elements, requantize_elements
 from tests.graph.passes.element_networks import network
 
 from .programs import CHECKS, SMALL, lowered

@@ -14,7 +14,7 @@ from tests.reference.test_accel import (
 from ..patch import Faults
 from ..streams import bits, by_hand, interpreted, layered, read_back, rules, timed, tokens
 
-ENCODING = Faults("accel encoding", "minitvm.accel.encoding", bits())
+ENCODING = Faults("accel encoding", "minitvm.machines.vta.encoding", bits())
 ENCODING.edit("an immediate has no sign", "_placed", 'signed=path == "immediate"', "signed=False")
 ENCODING.edit(
     "weights lie before inputs", "fields", "_placed([[*head, (\"reset\", 1), *loops], [*dst, *src, *wgt]])",
@@ -23,14 +23,14 @@ ENCODING.edit(
 ENCODING.edit("indices of a micro-op overlap", "encode_micro_op", "low += bits", "low += bits - 1")
 ENCODING.edit("an ALU's immediate is lost", "value_of", "is not None)", "is None)")
 
-TEXT = Faults("accel text", "minitvm.accel.isa", [read_back()])
+TEXT = Faults("accel text", "minitvm.machines.vta.isa", [read_back()])
 TEXT.edit("a frame without rows above is not printed", "Load.__str__", "if any(self.pads)", "if self.pads[0]")
 TEXT.edit("a token to the next is not printed", "Instruction.tokens_text", '("prev", "next")', '("prev",)')
 
-PLACES = Faults("accel places", "minitvm.accel.assembler", [read_back()])
+PLACES = Faults("accel places", "minitvm.machines.vta.assembler", [read_back()])
 PLACES.edit("an offset in a buffer is lost", "_Place.element", "return first + self.offset", "return first")
 
-ISA = Faults("accel isa", "minitvm.accel.isa", [*timed(), interpreted()])
+ISA = Faults("accel isa", "minitvm.machines.vta.isa", [*timed(), interpreted()])
 ISA.edit(
     "registers are loaded by the load module",
     "Load.module",
@@ -90,7 +90,7 @@ BULK.edit("what changes is read before", "_reads_what_changes", "(changed[src] >
 BULK.edit("a negative shift goes right", "shifted", "values << amount", "values >> amount")
 
 QUEUES = by_hand("a full command queue", test_a_deadlock_through_a_full_command_queue)
-ORDERING = Faults("accel ordering", "minitvm.accel.ordering", [rules(), EARLY, tokens(), interpreted()])
+ORDERING = Faults("accel ordering", "minitvm.machines.vta.ordering", [rules(), EARLY, tokens(), interpreted()])
 ORDERING.edit(
     "a popped token tells nothing",
     "ordering",
@@ -104,7 +104,7 @@ ORDERING.edit(
 )
 
 ANYWHERE = by_hand("micro-ops anywhere", test_micro_ops_may_lie_anywhere)
-FOOTPRINT = Faults("accel footprint", "minitvm.accel.footprint", [ANYWHERE, tokens(), rules(), interpreted()])
+FOOTPRINT = Faults("accel footprint", "minitvm.machines.vta.footprint", [ANYWHERE, tokens(), rules(), interpreted()])
 FOOTPRINT.edit(
     "a frame is not written",
     "in_scratchpad",
@@ -114,7 +114,7 @@ FOOTPRINT.edit(
 FOOTPRINT.edit("inner factors are ignored", "MicroOps.triples", "(j * inner).T", "(j * 0).T")
 FOOTPRINT.edit("micro-ops lie where they lay in DRAM", "MicroOps.load", "at = instruction.sram", "at = 0")
 
-VERIFIER = Faults("accel verifier", "minitvm.accel.verifier", [rules()])
+VERIFIER = Faults("accel verifier", "minitvm.machines.vta.verifier", [rules()])
 VERIFIER.edit(
     "a last row may leave its buffer",
     "_dram",
@@ -124,14 +124,14 @@ VERIFIER.edit(
 VERIFIER.edit("tokens may be left over", "_balance", "if pushes != pops:", "if pushes < pops:")
 VERIFIER.edit("micro-ops need not be loaded", "_micro_ops", "if len(empty):", "if False:")
 
-CHANNEL = Faults("accel channel", "minitvm.accel.channel", timed())
+CHANNEL = Faults("accel channel", "minitvm.machines.scratchpad.channel", timed())
 CHANNEL.edit("data come without latency", "Channel.ask", "self.free + self.dram.latency", "self.free")
 CHANNEL.edit("requests are served at once", "Channel.ask", "max(now, self.free)", "now")
 CHANNEL.edit("any number of requests are on their way", "Moving.ask", "< self.channel.dram.outstanding", "< 1000")
 CHANNEL.edit("rows are never joined", "requests", "or transfer.x_stride == transfer.x_size", "")
 CHANNEL.edit("waiting for others counts as latency", "Moving.spent", "start - waits_from", "0")
 
-TIMING = Faults("accel timing", "minitvm.accel.timing", timed())
+TIMING = Faults("accel timing", "minitvm.machines.vta.timing", timed())
 TIMING.edit(
     "two registers are read in one cycle", "_Unit._start", "pipelines.alu_two if one.immediate is None else 1", "1"
 )
@@ -144,7 +144,7 @@ TIMING.edit("command queues have no end", "_Fetch.advance", ">= simulation.confi
 TIMING.edit("token queues have no end", "_Unit._push", ">= self.simulation.config.token_depth", ">= 1 << 30")
 TIMING.edit("parts of an instruction overlap", "_Unit._end_at", "sum(work.values())", "max(work.values())")
 
-STREAM = Faults("accel stream", "minitvm.accel.stream", [layered(), interpreted()])
+STREAM = Faults("accel stream", "minitvm.machines.vta.stream", [layered(), interpreted()])
 STREAM.edit(
     "the first of several is waited for",
     "Stream._add",
@@ -158,7 +158,7 @@ STREAM.edit(
     "(other, module) in self.waited",
 )
 
-LAYERS = Faults("accel layers", "minitvm.accel.layers", [layered()])
+LAYERS = Faults("accel layers", "minitvm.machines.vta.layers", [layered()])
 LAYERS.edit(
     "a load does not wait for the products before",
     "_Writer.load",

@@ -39,9 +39,9 @@ CONDITIONS = by_hand(
     test_passes.test_loops_that_a_guard_ties_are_not_one_instruction,
     test_pairs_of_loops,
 )
-_HOME = "minitvm.tir.transform.accelerator"
+_HOME = "minitvm.machines.scratchpad.transform"
 
-INTRINSICS = Faults("accel intrinsics", "minitvm.tir.tensor_intrin.accelerator", [*BOTH, TOKENS])
+INTRINSICS = Faults("accel intrinsics", "minitvm.machines.scratchpad.instruction_set", [*BOTH, TOKENS])
 INTRINSICS.edit("weights are loaded by the compute module", "_unit", '("load_inp", "load_wgt")', '("load_inp",)')
 INTRINSICS.edit("stores are the compute module's", "_unit", 'if operation == "store":', "if False:")
 
@@ -113,7 +113,7 @@ def _without(_: Trial, draw: Any) -> None:
     holds(lambda: test_tokens.refused_where_needed(program))
 
 
-NEEDED = Faults("accel tokens", "minitvm.accel.tokens", [
+NEEDED = Faults("accel tokens", "minitvm.machines.vta.tokens", [
     by_hand("tokens that matter", test_tokens.test_a_token_for_a_store_of_nothing_does_not_matter,
             test_tokens.test_a_token_that_orders_other_instructions, test_tokens.test_what_breaks_is_said),
     drawn("programs without a token", _without, 60),
@@ -126,14 +126,14 @@ PADS.edit("all storage begins at 0", "planned", "first[buffer] = ends[buffer.sco
 PADS.edit("scratchpads have no end", "planned", "if end > depths[scope]:", "if False:")
 PADS.edit("strides count numbers", "strided", "s // size for s in steps[:loops]", "s for s in steps[:loops]")
 
-ASSEMBLY = Faults("accel assembly", "minitvm.codegen.accel", [OPERATIONS, MACHINE])
+ASSEMBLY = Faults("accel assembly", "minitvm.machines.vta.emitter", [OPERATIONS, MACHINE])
 ASSEMBLY.edit("a push goes to the other side", "AccelEmitter.token", '"prev" if here.prev is there else "next"',
               '"next" if here.prev is there else "prev"')  # fmt: skip
 ASSEMBLY.edit("pops are lost", "AccelEmitter.add", "replace(instruction, **pops)", "instruction")
 ASSEMBLY.edit("factors of the loops change places", "_fields", "(outer_steps[k], inner_steps[k])",
               "(inner_steps[k], outer_steps[k])")  # fmt: skip
 ASSEMBLY.edit("micro-ops begin at 0", "AccelEmitter.looped", "[s.first + sum(", "[sum(")
-WALK = Faults("accel walk", "minitvm.codegen.elements", [OPERATIONS, MACHINE])
+WALK = Faults("accel walk", "minitvm.machines.scratchpad.emitter", [OPERATIONS, MACHINE])
 WALK.edit(
     "a frame's rows are read",
     "ElementEmitter.rows",
@@ -153,13 +153,13 @@ ASSEMBLY.edit("a constant adds to what was there", "fill", "reset=True", "reset=
 ASSEMBLY.edit("sums are maxima", "accumulate", "name.upper()", '"MAX"')
 ASSEMBLY.edit("frames are zeros", "load", "pad_least=least", "pad_least=False")
 
-REGISTERS = Faults("accel registers", "minitvm.strategy.accel.registers", BOTH)
+REGISTERS = Faults("accel registers", "minitvm.machines.vta.strategy.registers", BOTH)
 REGISTERS.edit("what is computed for each point is computed once", "_schedule", "point if stage.block in chain.each",
                "tile if stage.block in chain.each", by=[FITTING])  # fmt: skip
 REGISTERS.edit("a maximum begins with zero", "_schedule", '"fill_imm" if chain.start else "reset"', '"reset"')
 REGISTERS.edit("any frame is of zeros", "_load", 'frame = "_least" if least else "_padded"', 'frame = "_padded"')
 
-LAYERS = Faults("accel schedules", "minitvm.strategy.accel.convolution", BOTH)
+LAYERS = Faults("accel schedules", "minitvm.machines.scratchpad.strategy.convolution", BOTH)
 LAYERS.edit("limits of any size are one", "clipped", "before.constant == -(stage.constant or 0)", "True")
 LAYERS.edit("any step of rows is one", "image_rows", "(rows - 1) * conv.row_step + conv.kernel_rows", "rows",
             by=[FITTING])  # fmt: skip

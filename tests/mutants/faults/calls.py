@@ -76,7 +76,7 @@ Faults("topi sampling: calls", "minitvm.topi.sampling", [called("sample")]).edit
     "low = const(0.0, p.dtype)",
 )
 
-BLOCKED = Faults("topi blocked: calls", "minitvm.topi.blocked", [called("blocked")])
+BLOCKED = Faults("topi blocked: calls", "minitvm.machines.simd.topi.blocked", [called("blocked")])
 BLOCKED.edit("all lanes are summed", "SummedChannels.of", "min(channels or lanes, lanes)", "lanes")
 BLOCKED.edit(
     "the lane is the block", "SummedChannels.of", "c.var // lanes, c.var % lanes", "c.var % lanes, c.var // lanes"
@@ -88,12 +88,12 @@ BLOCKED.edit(
     "inside += [at < extent + first] if first else []",
 )
 
-ROWS = Faults("topi window_rows: calls", "minitvm.topi.window_rows", [called("blocked")])
+ROWS = Faults("topi window_rows: calls", "minitvm.machines.simd.topi.window_rows", [called("blocked")])
 ROWS.edit("windows begin behind the padding", "_padded_rows", "plus(i, -margin) for", "i for")
 ROWS.edit("what fills a row may be the largest", "max_pool_rows", "lowest(data.dtype)", "const(99, data.dtype)")
 ROWS.edit("vectors that stick out read neighbours' rows", "_padded_rows", "[i < extent + margin] if", "[i < end] if")
 
-WINOGRAD = Faults("topi winograd: calls", "minitvm.topi.winograd", [called("blocked")])
+WINOGRAD = Faults("topi winograd: calls", "minitvm.machines.simd.topi.winograd", [called("blocked")])
 WINOGRAD.edit(
     "the right end of Winograd's strips goes by the right padding",
     "_strips",

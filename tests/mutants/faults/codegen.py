@@ -12,7 +12,6 @@ from ..streams import by_hand
 from ..workloads import compiled, families, linked, random_blocks
 
 CODEGEN = "minitvm.codegen."
-CPU = "minitvm.runtime.cpu."
 POINTS = compiled(families("pointwise"), ("split", "vectorize", "vectorize", "unroll"))
 TILES = compiled(
     families("contraction"), ("split", "split", "reorder", "vectorize", "vectorize", "unroll", "parallel", "cache_read")
@@ -28,7 +27,9 @@ INDICES = compiled(families("split_indices"), ("split", "fuse", "reorder"), most
 MATMULS = compiled(families("contraction"), ())
 SCALARS = compiled(families("branches"), ("split", "unroll"), most=1)
 
-SCALAR = Faults("numba_cpu scalar code", CODEGEN + "numba_expressions", [INDICES, QUOTIENTS, POINTS, TILES])
+SCALAR = Faults(
+    "numba_cpu scalar code", "minitvm.machines.simd.codegen.numba_expressions", [INDICES, QUOTIENTS, POINTS, TILES]
+)
 SCALAR.edit(
     "c + a * b with c and a changed",
     "NumbaExpressions.fused_multiply_add",
@@ -50,7 +51,7 @@ SCALAR.edit(
     "({self.vector(b)} if not {self.value(condition)} else {self.vector(b)})",
 )
 
-SUMS = Faults("numba_cpu sums of words", CODEGEN + "numba_expressions", [PAIRS])
+SUMS = Faults("numba_cpu sums of words", "minitvm.machines.simd.codegen.numba_expressions", [PAIRS])
 SUMS.edit(
     "a product of pairs is added to nothing",
     "NumbaExpressions.added_words",
@@ -58,7 +59,7 @@ SUMS.edit(
     "({self.vector(product.args[0])}, {a}, {b})",
 )
 
-BRAIN = Faults("products of bfloat16 without the instruction", "minitvm.runtime.vectors.brain_products", [PAIRS])
+BRAIN = Faults("products of bfloat16 without the instruction", "minitvm.machines.simd.vectors.brain_products", [PAIRS])
 BRAIN.edit(
     "the low halves are added first",
     "_by_halves",
@@ -75,7 +76,9 @@ SPELLING.edit("what an operator splits stands without brackets", "atom", "_ATOM.
               "True")  # fmt: skip
 SPELLING.edit("fractions are rounded twice", "rounded", 'e.dtype != "float64"', "False", by=[FRACTIONS])
 
-VECTOR = Faults("numba_cpu vector code", CODEGEN + "numba_expressions", [BRANCHES, POINTS, LONG, QUOTIENTS])
+VECTOR = Faults(
+    "numba_cpu vector code", "minitvm.machines.simd.codegen.numba_expressions", [BRANCHES, POINTS, LONG, QUOTIENTS]
+)
 VECTOR.edit(
     "every vector is contiguous",
     "NumbaExpressions.contiguous",
@@ -92,7 +95,7 @@ VECTOR.edit(
 VECTOR.edit("truncation for floor", "_MARKER", 'FloorDiv: "floordiv"', 'FloorDiv: "truncdiv"')
 VECTOR.edit("less or equal for less", "_MARKER", 'LT: "lt"', 'LT: "le"')
 
-MASKS = Faults("numba_cpu masks", CODEGEN + "numba_expressions", [BRANCHES, LONG])
+MASKS = Faults("numba_cpu masks", "minitvm.machines.simd.codegen.numba_expressions", [BRANCHES, LONG])
 MASKS.edit("one lane too many", "NumbaExpressions.prefix_mask", "({rest}, {ramp.lanes})", "({rest} + 1, {ramp.lanes})")
 MASKS.edit(
     "the mask's base forgotten",
@@ -107,7 +110,7 @@ MASKS.edit(
     "self.operand(ramp.base, Add | Sub)", "self.index(ramp.base)", by=[MASKED],
 )  # fmt: skip
 
-STATEMENTS = Faults("numba statements", CODEGEN + "numba_statements", [BLOCKS, TILES, LONG])
+STATEMENTS = Faults("numba statements", "minitvm.machines.simd.codegen.numba_statements", [BLOCKS, TILES, LONG])
 STATEMENTS.edit(
     "masks of stores dropped",
     "NumbaStatements.store",
@@ -157,7 +160,7 @@ STATEMENTS.edit(
     by=[compiled(families("chain"), ("split", "compute_at", "compute_at"), examples=40)],
 )
 
-CPU_STATEMENTS = Faults("numba_cpu statements", CODEGEN + "numba_cpu", [BLOCKS, TILES, LONG])
+CPU_STATEMENTS = Faults("numba_cpu statements", "minitvm.machines.cpu.codegen.numba_cpu", [BLOCKS, TILES, LONG])
 CPU_STATEMENTS.edit("arguments one off", "_NumbaCPU.module", 'f"args[{position}]"', 'f"args[{max(0, position - 1)}]"')
 CPU_STATEMENTS.edit(
     "the number of a thread is their count", "_NumbaCPU.loop", '"thread", "threads"', '"threads", "threads"',
@@ -189,7 +192,7 @@ REGISTERS.edit(
     "Register(index.base.value // (2 * index.lanes), index.lanes) if",
 )
 
-DIVISION = Faults("simd quotients", "minitvm.runtime.vectors.division", [QUOTIENTS, POINTS])
+DIVISION = Faults("simd quotients", "minitvm.machines.simd.vectors.division", [QUOTIENTS, POINTS])
 DIVISION.edit("floor rounds toward zero", "floordiv", "q - 1, q)", "q, q)")
 DIVISION.edit("a remainder takes the dividend's sign", "floormod", "r + divisor, r)", "r, r)")
 DIVISION.edit(

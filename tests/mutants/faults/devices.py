@@ -22,11 +22,12 @@ from ..seeded import (
 from ..seeded import MASKS_ON_A_DEVICE as MASKED
 from ..streams import by_hand
 
-CODEGEN = "minitvm.codegen."
 IN_PIECES = seeded("vectors in pieces", lambda k: pieces_mean_the_same((2, 4)[k]), 2)
 WIDE = seeded("sums in several vectors", lambda k: WIDE_CHECKS[k](), len(WIDE_CHECKS))
 
-EXPRESSIONS = Faults("opencl expressions", CODEGEN + "opencl_expressions", [ON_GRIDS, MASKED, ON_A_DEVICE])
+EXPRESSIONS = Faults(
+    "opencl expressions", "minitvm.machines.opencl.codegen.expressions", [ON_GRIDS, MASKED, ON_A_DEVICE]
+)
 EXPRESSIONS.edit("integers of 16 bits are numbers of any half float", "OpenCLExpressions.halved", "source.bits <= 8",
                  "source.bits <= 16", by=[by_hand("halves on a device", rounded_on_a_device)])  # fmt: skip
 EXPRESSIONS.edit(
@@ -39,7 +40,7 @@ EXPRESSIONS.edit(
 EXPRESSIONS.edit(
     "vectors with a step are contiguous", "OpenCLExpressions.contiguous", "and is_const(e.stride, 1)", "", by=[MASKED]
 )
-PIECES = Faults("vectors in pieces", CODEGEN + "vector_pieces", [WIDE])
+PIECES = Faults("vectors in pieces", "minitvm.machines.opencl.codegen.vector_pieces", [WIDE])
 PIECES.edit("all pieces are the first one", "_Pieces.piece", "const(k * n, base.dtype)", "const(0, base.dtype)")
 PIECES.edit("maxima are added up", "_Pieces.narrow", "_COMBINED[e.op](first", '_COMBINED["vector_reduce_add"](first')
 PIECES.edit(
@@ -52,16 +53,16 @@ PIECES.edit(
     "e.indices[:n]",
     by=[IN_PIECES],
 )
-LIBRARY = Faults("opencl library", CODEGEN + "opencl_library", [ON_A_DEVICE, MASKED])
+LIBRARY = Faults("opencl library", "minitvm.machines.opencl.codegen.library", [ON_A_DEVICE, MASKED])
 LIBRARY.edit("the remainder has the dividend's sign", "_floormod", "r + b : r);", "r : r);")
 LIBRARY.edit("small integers do not wrap", "added", "dtype.bits < 32 and dtype.lanes == 1", "False")
-PAIRED = Faults("opencl library, products of pairs", CODEGEN + "opencl_library", [PAIRS_ON_A_DEVICE])
+PAIRED = Faults("opencl library, products of pairs", "minitvm.machines.opencl.codegen.library", [PAIRS_ON_A_DEVICE])
 PAIRED.edit("subnormal numbers are numbers", "_flushed", "& 0x7f800000u) == 0", "& 0x7fffffffu) == 0")
 PAIRED.edit("the high halves are multiplied twice", "_dot2", "if low else", "if False else")
-TYPES = Faults("opencl types", CODEGEN + "opencl_types", [ON_A_DEVICE])
+TYPES = Faults("opencl types", "minitvm.machines.opencl.codegen.types", [ON_A_DEVICE])
 TYPES.edit("unsigned integers are signed", "_SCALARS", 'f"u{name}" for', "name for")
 TYPES.edit("doubles are floats", "_SCALARS", '"float64": "double"', '"float64": "float"')
-STATEMENTS = Faults("opencl statements", CODEGEN + "opencl", [ON_GRIDS, ON_A_DEVICE])
+STATEMENTS = Faults("opencl statements", "minitvm.machines.opencl.codegen.opencl", [ON_GRIDS, ON_A_DEVICE])
 STATEMENTS.edit("threads do not wait", "_OpenCL.evaluate", 'stmt.value.op == "tvm_storage_sync"', "False")
 STATEMENTS.edit("a block's threads are its blocks", "_OpenCL.thread", "'get_group_id' if", "'get_local_id' if")
 STATEMENTS.edit(
@@ -95,7 +96,7 @@ SHARED.edit("bits are bytes", "_dtype_fields", "return _CODES[kind], int(dtype[l
 KEPT = Faults("states on devices", "minitvm.runtime.device.states", [PRETENDED])
 KEPT.edit("what a failed run left is used", "States.lose", "state.is_known = False", "pass")
 KEPT.edit("a reset is not written", "DeviceState.__setitem__", "if array.size:", "if False:")
-AT_HAND = Faults("the device at hand", "minitvm.runtime.cuda.devices", [PRETENDED])
+AT_HAND = Faults("the device at hand", "minitvm.machines.cuda.runtime.devices", [PRETENDED])
 AT_HAND.edit("a device that is named is another one", "at_hand", "target.arch or", "")
 OPTIONS = Faults("options beside the device at hand", "minitvm.target.target", [PRETENDED])
 OPTIONS.edit("they are dropped", "Target.on", ", **options}", "}")
@@ -114,30 +115,30 @@ MEMORIES.edit("loops end where they did", "_Copies.of", "end=begins[step.end]", 
 MEMORIES.edit("every value lies on the device", "_place", "(slot.memory,) = its", "pass")
 ON_BOTH = Faults("the host's part of a program", "minitvm.runtime.device.bound", [PRETENDED])
 ON_BOTH.edit("a kernel does not wait for its copies", "BoundProgram._run_on_host", "self._finish_copies()", "pass")
-CHOSEN = Faults("what the host had better run", "minitvm.strategy.gpu.refusal", [REFUSED])
+CHOSEN = Faults("what the host had better run", "minitvm.machines.gpu.strategy.refusal", [REFUSED])
 CHOSEN.edit("many tasks are few", "refusal", "tasks < THREADS and ", "")
 CHOSEN.edit("loops run once", "_statements", "count * volume([node.extent])", "count")
-OPENCL = Faults("opencl program", "minitvm.runtime.opencl.program", [ON_GRIDS])
+OPENCL = Faults("opencl program", "minitvm.machines.opencl.runtime.program", [ON_GRIDS])
 OPENCL.edit("as many work-items as blocks", "OpenCLDevice.launch", "tuple(b * t for b, t", "tuple(max(b, t) for b, t")
 
-GRIDS = Faults("grids", CODEGEN + "grids", [ON_CUDA_GRIDS])
+GRIDS = Faults("grids", "minitvm.machines.gpu.codegen.grids", [ON_CUDA_GRIDS])
 GRIDS.edit("blocks run along another axis", "GridEmitter.axis", "return index, axis",
            'return index, {"x": "y", "y": "x"}.get(axis, axis)')  # fmt: skip
 GRIDS.edit("shared storage is as long as its first half", "GridEmitter.count_shared", "return count",
            "return max(1, count // 2)")  # fmt: skip
-CUDA = Faults("numba_cuda statements", CODEGEN + "numba_cuda", [ON_CUDA_GRIDS, IN_PYTHON])
+CUDA = Faults("numba_cuda statements", "minitvm.machines.cuda.codegen.numba_cuda", [ON_CUDA_GRIDS, IN_PYTHON])
 CUDA.edit("threads do not wait", "_NumbaCUDA.evaluate", 'stmt.value.op == "tvm_storage_sync"', "False")
 CUDA.edit("every block runs all of a parallel loop", "_EVERYBODY", "i64(cuda.blockIdx.x) *", "0 *")
 CUDA.edit("arguments in another order", "_NumbaCUDA.module", "zip(self.kernel.params, words, strict=True)",
           "zip(self.kernel.params, reversed(words), strict=True)")  # fmt: skip
-ALIGNED = Faults("whole vectors", CODEGEN + "alignment", [ON_CUDA_GRIDS, IN_PYTHON])
+ALIGNED = Faults("whole vectors", "minitvm.machines.simd.codegen.alignment", [ON_CUDA_GRIDS, IN_PYTHON])
 ALIGNED.edit("any place is a multiple", "is_whole",
              "return analyzer.can_prove(EQ(base % index.lanes, const(0, base.dtype)))", "return True")  # fmt: skip
 ALIGNED.edit("storage begins at multiples of any vector", "is_whole", "index.lanes * buffer.dtype.bytes > buffer.align",
              "buffer.dtype.bytes > buffer.align",
              by=[by_hand("whole vectors", whole_vectors_lie_at_multiples_of_their_size)])  # fmt: skip
 ALIGNED.edit("every second place is a multiple", "is_whole", "base % index.lanes", "base % 2")
-SIMULATOR = Faults("simulator of CUDA", "minitvm.runtime.cuda.simulator", [IN_PYTHON, MASKS_IN_PYTHON])
+SIMULATOR = Faults("simulator of CUDA", "minitvm.machines.cuda.runtime.simulator", [IN_PYTHON, MASKS_IN_PYTHON])
 SIMULATOR.edit(
     "unmasked lanes are written", "_scatter", "        if m:\n            a[place] = x", "        a[place] = x"
 )
@@ -152,14 +153,14 @@ SIMULATOR.edit("every step is one", "_ramp", "* np.asarray(stride).astype(dtype)
 SIMULATOR.edit("parameters have no end", "_pointer", "word.nbytes // dtype.itemsize", "None", by=[PRETENDED])
 SIMULATOR.edit("an element behind the end is in", "Pointer.elements", "<= self.length - count", "<= self.length",
                by=[PRETENDED])  # fmt: skip
-WIDTH = Faults("widths of indices", CODEGEN + "index_width", [PRETENDED])
+WIDTH = Faults("widths of indices", "minitvm.machines.gpu.codegen.index_width", [PRETENDED])
 WIDTH.edit("the border is one too far", "_fits", "high >= _LIMIT", "high > _LIMIT + 1")
 WIDTH.edit("steps do not matter", "_fits", "return all(_fits(child, analyzer) for child in children(node))",
            "return isinstance(node, Expr) or all(_fits(child, analyzer) for child in children(node))")  # fmt: skip
 GIVEN = Faults("storage that launches give", "minitvm.tir.analysis.dynamic_shared", [ON_CUDA_GRIDS])
 GIVEN.edit("all begins at its beginning", "dynamic_storage", "-(-end // ALIGNMENT) * ALIGNMENT", "0")
 GIVEN.edit("elements are bytes", "dynamic_storage", "max(1, elements) * node.buffer.dtype.bytes", "max(1, elements)")
-DRIVER = Faults("driver of CUDA", "minitvm.runtime.cuda.driver", [PRETENDED])
+DRIVER = Faults("driver of CUDA", "minitvm.machines.cuda.runtime.driver", [PRETENDED])
 DRIVER.edit(
     "all kernels are the first one",
     "CudaDevice.compiled",
@@ -168,11 +169,11 @@ DRIVER.edit(
 )
 DRIVER.edit("what is recorded is run while it is", "CudaDevice.recorded", "                queue()\n",
             "                queue()\n                self.finish()\n")  # fmt: skip
-MACHINES = Faults("architectures of CUDA", "minitvm.runtime.cuda.architectures", [PRETENDED])
+MACHINES = Faults("architectures of CUDA", "minitvm.machines.cuda.runtime.architectures", [PRETENDED])
 MACHINES.edit("older code runs on every newer device", "runs_on", "code[0] == here[0] and code[1] <= here[1]",
               "code <= here")  # fmt: skip
 MACHINES.edit("the oldest code is taken", "best_for", "return max(", "return min(")
 MACHINES.edit("kernels run on older devices", "compiled_for", "wanted[:2] > here[:2] or", "")
-CUBINS = Faults("cubins of artifacts", "minitvm.runtime.cuda.machine_code", [PRETENDED])
+CUBINS = Faults("cubins of artifacts", "minitvm.machines.cuda.runtime.machine_code", [PRETENDED])
 CUBINS.edit("one architecture has the code of another", "pack", 'b"".join(codes)', 'b"".join(reversed(codes))')
 CUBINS.edit("cubins overlap", "unpack", "bytes(data[end : end + size])", "bytes(data[end // 2 : end // 2 + size])")

@@ -15,7 +15,7 @@ CONFLICTS = seeded("bank conflicts", lambda k: CONFLICT_CHECKS[k](), len(CONFLIC
 BIT_BOUNDS = seeded("bounds of bits", lambda k: BIT_CHECKS[k](), len(BIT_CHECKS))
 WARPS = seeded("warps of the simulator", lambda k: LANES[k](), len(LANES))
 
-SHRINK = Faults("shrink_shared", "minitvm.tir.transform.shrink_shared", [TILES_ON_GPUS])
+SHRINK = Faults("shrink_shared", "minitvm.machines.gpu.transform.shrink_shared", [TILES_ON_GPUS])
 SHRINK.edit(
     "what a later iteration reads is dropped",
     "_loop_of",
@@ -23,11 +23,11 @@ SHRINK.edit(
     "False",
 )
 SHRINK.edit("nothing shrinks", "_loop_of", "_uses(loop, buffer) == every", "_uses(loop, buffer) < every")
-SHARED = Faults("tiles that blocks fetch", "minitvm.strategy.gpu.fetched_tiles", [TILES_ON_GPUS, TENSOR_CORES])
+SHARED = Faults("tiles that blocks fetch", "minitvm.machines.gpu.strategy.fetched_tiles", [TILES_ON_GPUS, TENSOR_CORES])
 SHARED.edit("what does not divide is not padded", "padded", "size % some == 0 for", "size % some >= 0 for")
 SHARED.edit("copies are no tiles that threads share", "staged", "read, scope, tile)", 'read, "global", tile)')
 SHARED.edit("joined axes overlap", "joined", "iterators[position].dom.extent +", "1 +")
-STAGED = Faults("tiles by way of registers", "minitvm.strategy.gpu.fetched_tiles", [TILES_ON_GPUS])
+STAGED = Faults("tiles by way of registers", "minitvm.machines.gpu.strategy.fetched_tiles", [TILES_ON_GPUS])
 STAGED.edit("threads share their registers", "kept_in_registers", 'sch.set_scope(copy, 0, "local")', "pass")
 STAGED.edit("threads have one place", "by_way_of_registers", "each.append(number % size)", "each.append(number * 0)")
 REBOUND = Faults("axes that are bound again", "minitvm.tir.analysis.threads", [TILES_ON_GPUS])
@@ -36,7 +36,7 @@ REBOUND.edit(
     "outer.var.astype(node.var.dtype) * 0",
 )  # fmt: skip
 REBOUND.edit("threads do not go in step", "in_step", "if is_hardware_thread(l) and", "if False and")
-COSTS = Faults("costs on GPUs", "minitvm.strategy.gpu.costs", [TILES_ON_GPUS])
+COSTS = Faults("costs on GPUs", "minitvm.machines.gpu.strategy.costs", [TILES_ON_GPUS])
 COSTS.edit("local memory is as fast everywhere", "_loads", "1.0 if target.local_memory_helps else _NOT_LOCAL", "1.0")
 COSTS.edit("registers have no end", "residents", "if target.registers_per_block:", "if False:")
 COSTS.edit("shared storage has no end", "residents", "if block.copied:", "if False:")
@@ -44,14 +44,14 @@ COSTS.edit("gaps between lines take no room", "gap", "(APART - line) % BANKS", "
 COSTS.edit(
     "other kernels are free", "element_wise_cost", "Cost(_KERNEL + loads * _IN_TURN + work, 4 *", "Cost(0.0, 0 *"
 )
-JOINED = Faults("products of matrices on GPUs", "minitvm.strategy.gpu.implicit_gemm", [TILES_ON_GPUS])
+JOINED = Faults("products of matrices on GPUs", "minitvm.machines.gpu.strategy.implicit_gemm", [TILES_ON_GPUS])
 JOINED.edit("what adds up is on no grid", "_added_up", "over_blocks(sch, [*outside, over_row, over_column])", "pass")
 JOINED.edit("one piece is enough for two stages", "tiles", "depth * splits * (stages - 1)", "0")
 JOINED.edit("virtual threads fetch, each for itself", "schedule", "tile.fetch == IN_FRONT or", "True or")
 JOINED.edit("a second kernel is free", "tile_cost", "if tile.splits > 1:", "if False:")
 JOINED.edit("few warps are as good as many", "tile_cost", "max(1.0, _SCHEDULERS / warps)", "1.0")
 JOINED.edit("threads fetch no vectors", "fetches_of", "run if axis == len(axes) - 1 or", "1 if axis < 9 or")
-HELD = Faults("rows in registers", "minitvm.strategy.gpu.held_rows", [TILES_ON_GPUS])
+HELD = Faults("rows in registers", "minitvm.machines.gpu.strategy.held_rows", [TILES_ON_GPUS])
 HELD.edit("threads have no place of their own", "hold", "from_func(places,", "from_func(lambda *index: list(index),")
 HELD.edit("rows need not be whole vectors", "fits", "length % (threads * lanes) == 0 and", "")
 HELD.edit("registers have no end", "fits", "length // threads <= _MOST", "length > 0")
@@ -59,25 +59,25 @@ HELD.edit(
     "only the first block reads the copy", "_copied", 'buffer, "local", handles)', 'buffer, "local", handles[:1])'
 )
 HELD.edit("vectors are copied along columns as well", "_rows_read", "and extents(buffer.shape) == sizes", "")
-MATRICES = Faults("sums as products of matrices", "minitvm.strategy.gpu.matrices", [TILES_ON_GPUS])
+MATRICES = Faults("sums as products of matrices", "minitvm.machines.gpu.strategy.matrices", [TILES_ON_GPUS])
 MATRICES.edit(
     "rows and columns change places", "product_of_matrices", "swapped = first is not loads[0]", "swapped = True"
 )
 MATRICES.edit("what does not divide is as it was", "as_matrices", "always or consumers or", "not always and")
-IN_PARTS = Faults("sums in parts", "minitvm.strategy.gpu.split_sums", [TILES_ON_GPUS])
+IN_PARTS = Faults("sums in parts", "minitvm.machines.gpu.strategy.split_sums", [TILES_ON_GPUS])
 IN_PARTS.edit("any grid is large enough", "numbers_of_parts", "parts // 2 * blocks <", "parts * blocks * 99 <")
 IN_PARTS.edit("what adds up is on no grid", "added_up", "over_blocks_and_threads(sch, outer, THREADS)", "pass")
 IN_PARTS.edit("the axis of the parts is no sum", "_place", "axis.kind == REDUCE", "axis.kind != REDUCE")
 SHARED.edit("a transform is computed where it is fetched", "inlined", "ForKind.THREAD not in kinds", "kinds")
-WINOGRAD = Faults("Winograd's algorithm on GPUs", "minitvm.strategy.gpu.winograd", [TILES_ON_GPUS])
+WINOGRAD = Faults("Winograd's algorithm on GPUs", "minitvm.machines.gpu.strategy.winograd", [TILES_ON_GPUS])
 WINOGRAD.edit("the image's transform is free", "_transforms", 'element_wise_cost(2 * values["tiles"]', "Cost(0) or (2")
 WINOGRAD.edit("threads share a tile's pixels", "_in_registers", 'sch.set_scope(stage, 0, "local")', "pass")
-ALGORITHMS = Faults("algorithms on GPUs", "minitvm.strategy.gpu.algorithms", [TILES_ON_GPUS])
+ALGORITHMS = Faults("algorithms on GPUs", "minitvm.machines.gpu.strategy.algorithms", [TILES_ON_GPUS])
 ALGORITHMS.edit("strict is not heard", "convolution_algorithms", 'accuracy == "strict"', "False")
 ALGORITHMS.edit("dilation is not seen", "convolution_algorithms", "conv.dilation) == (", "(1, 1)) == (")
-LIMITS = Faults("limits of grids", "minitvm.codegen.grids", [TILES_ON_GPUS])
+LIMITS = Faults("limits of grids", "minitvm.machines.gpu.codegen.grids", [TILES_ON_GPUS])
 LIMITS.edit("axes have no end", "GridEmitter.check_grid", "if number > most", "if number > 2 * most")
-GRID = Faults("grids of open extents", "minitvm.strategy.gpu.grid", [TILES_ON_GPUS])
+GRID = Faults("grids of open extents", "minitvm.machines.gpu.strategy.grid", [TILES_ON_GPUS])
 GRID.edit("open extents are fused", "_axes", "constant_extent(sch, loop) is None", "False")
 GRID.edit("all blocks are along one axis", "over_blocks", "zip(axes, AXES, strict=False)", "[(axes[0], AXES[0])]")
 OWNED = Faults("separate_allocations: storage of owners", "minitvm.tir.transform.separate_allocations", [TILES_ON_GPUS])
@@ -87,7 +87,7 @@ OWNED.edit("iterations of a parallel loop share a workspace", "_has_its_own",
            "return loop.kind is ForKind.PARALLEL and", "return False and", by=[OWNERS])  # fmt: skip
 PARTS = Faults("parts of fused loops", "minitvm.tir.analysis.bindings", [TILES_ON_GPUS])
 PARTS.edit("their bounds are unknown", "reaches_every_point", "analyzer.bind(var, r)", "pass")
-MEETINGS = Faults("warps of the simulator", "minitvm.runtime.cuda.simulated_warps", [WARPS])
+MEETINGS = Faults("warps of the simulator", "minitvm.machines.cuda.runtime.simulated_warps", [WARPS])
 MEETINGS.edit("sections are forgotten", "_source", "lane + by if place + by < width else lane", "lane + by")
 MEETINGS.edit("lanes with other masks meet", "together", "place = (size, warp, mask)", "place = (size, warp, 0)")
 MEETINGS.edit(

@@ -3,21 +3,21 @@
 import numpy as np
 
 from minitvm.graph import Graph
-from minitvm.graph.passes.blocked_layout import blocked_layout
 from minitvm.graph.passes.common_subexpressions import common_subexpressions
 from minitvm.graph.passes.constant_folding import constant_folding
 from minitvm.graph.passes.convert_layout import ConvertLayout
 from minitvm.graph.passes.dead_code import dead_code
-from minitvm.graph.passes.element_layout import element_layout
 from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
 from minitvm.graph.passes.half_products import half_products
 from minitvm.graph.passes.integer_products import integer_products
-from minitvm.graph.passes.shifted_scales import shifted_scales
 from minitvm.graph.passes.simplify import simplify
 from minitvm.graph.passes.split_conv_transpose import split_conv_transpose
 from minitvm.graph.passes.split_resize import split_resize
 from minitvm.graph.passes.stored_weights import stored_weights
+from minitvm.machines.scratchpad.element_layout import element_layout
+from minitvm.machines.scratchpad.shifted_scales import shifted_scales
+from minitvm.machines.simd.graph.blocked_layout import blocked_layout
 from minitvm.reference import graph as graph_reference
 from minitvm.target import Target
 from tests.graph.passes import (
@@ -174,7 +174,7 @@ DEAD.edit(
 )
 BLOCKED = Faults(
     "graph blocked_layout",
-    PASSES + "blocked_layout",
+    "minitvm.machines.simd.graph.blocked_layout",
     [
         graphs(
             in_blocks,
@@ -192,7 +192,7 @@ BLOCKED.edit(
 BLOCKED.edit("channels of a constant in another order", "Blocking.split_channels", "np.moveaxis(split, 2, -1)",
              "np.moveaxis(split[:, ::-1], 2, -1)")  # fmt: skip
 
-FILLED = Faults("graph blocked_layout (filled blocks)", PASSES + "blocked_layout",
+FILLED = Faults("graph blocked_layout (filled blocks)", "minitvm.machines.simd.graph.blocked_layout",
                 [by_hand("blocks that are not full", lambda: fillings_are_not_read(13, 3))])  # fmt: skip
 FILLED.edit(
     "what fills a block is summed", "Blocking.filling", "if block and channels % block else {}", "if False else {}"
@@ -200,12 +200,12 @@ FILLED.edit(
 FILLED.edit("weights fill the first block", "_pack_depthwise", "(0, -weight.shape[0] % block)",
             "(-weight.shape[0] % block, 0)")  # fmt: skip
 
-PHASES = Faults("graph blocked_layout (phases)", PASSES + "blocked_moves",
+PHASES = Faults("graph blocked_layout (phases)", "minitvm.machines.simd.graph.blocked_moves",
                 [by_hand("phases that interleave", phases_keep_their_meaning)])  # fmt: skip
 PHASES.edit("filters stay phase after phase", "interleave", ".swapaxes(0, 1)", "")
 PHASES.edit("lanes interleave", "interleave", "strides=(*strides, 1)", "strides=(1, *strides)")
 
-GROUPS = Faults("graph blocked_layout (groups)", PASSES + "blocked_layout",
+GROUPS = Faults("graph blocked_layout (groups)", "minitvm.machines.simd.graph.blocked_layout",
                 [by_hand("groups on blocks", groups_keep_their_meaning)])  # fmt: skip
 GROUPS.edit("groups together read the first one", "_of_groups_together", "whole[:, place, :, place]",
             "whole[:, place, :, 0]")  # fmt: skip
@@ -215,27 +215,27 @@ TOGETHER = Faults("groups_together", "minitvm.strategy.algorithms",
                   [by_hand("groups on blocks", groups_keep_their_meaning)])  # fmt: skip
 TOGETHER.edit("one group is enough", "groups_together", "range(1, groups + 1)", "range(groups, 0, -1)")
 
-NORMS = Faults("graph blocked_layout (norms)", PASSES + "blocked_sums",
+NORMS = Faults("graph blocked_layout (norms)", "minitvm.machines.simd.graph.blocked_sums",
                [by_hand("norms on blocks", norms_keep_their_meaning)])  # fmt: skip
 NORMS.edit("weights of channels in another order", "channel_norm", "blocking.data[v].reshape(-1, width)",
            "blocking.data[v].reshape(width, -1).T")  # fmt: skip
-POOLS = Faults("graph blocked_layout (pools)", PASSES + "blocked_sums",
+POOLS = Faults("graph blocked_layout (pools)", "minitvm.machines.simd.graph.blocked_sums",
                [graphs(in_blocks, "blocked_layout", ("conv2d", "pool"))])  # fmt: skip
 POOLS.edit("pools without their padding", "pool2d", "(*before, 0, *after, 0)", "(0, 0, 0, 0, 0, 0)")
-ROWS = Faults("graph blocked_layout (rows)", PASSES + "plain_rows",
+ROWS = Faults("graph blocked_layout (rows)", "minitvm.machines.simd.graph.plain_rows",
               [by_hand("windows on rows", rows_keep_their_meaning)])  # fmt: skip
 ROWS.edit("padding counts as zeros", "pool", "dict(item.attrs)",
           "{k: v or k == 'count_include_pad' for k, v in item.attrs.items()}")  # fmt: skip
 ROWS.edit("windows without their padding", "depthwise", '("strides", "padding", "dilation")', '("strides", "dilation")')
-SUMS = Faults("graph blocked_layout (sums)", PASSES + "blocked_sums",
+SUMS = Faults("graph blocked_layout (sums)", "minitvm.machines.simd.graph.blocked_sums",
               [by_hand("sums of channels", reductions_keep_their_meaning)])  # fmt: skip
 SUMS.edit("what fills a block is summed", "reduction", "int(data.shape[1]) % width or", "")
-CHOICES = Faults("graph blocked_layout (choices)", PASSES + "blocked_layout",
+CHOICES = Faults("graph blocked_layout (choices)", "minitvm.machines.simd.graph.blocked_layout",
                  [by_hand("choices", choices_keep_their_meaning)])  # fmt: skip
 CHOICES.edit(
     "slopes are those of positive numbers", "Blocking.prelu", "positive, blocked, scaled", "positive, scaled, blocked"
 )
-PARTS = Faults("graph blocked_layout (parts)", PASSES + "blocked_moves",
+PARTS = Faults("graph blocked_layout (parts)", "minitvm.machines.simd.graph.blocked_moves",
                [by_hand("parts of channels", parts_keep_their_meaning)])  # fmt: skip
 PARTS.edit("a part begins with any channel", "whole_blocks", "None if first % width else ", "")
 PARTS.edit("a part has the blocks in front of it", "whole_blocks", "(first // width, -(-last", "(0, -(-last")
@@ -264,7 +264,7 @@ GROUP_NORMS.edit(
 )
 GROUP_NORMS.edit("weights of groups in another order", "_Norms.of_rows", "np.repeat(", "np.tile(")
 
-USES = Faults("channel_use", PASSES + "channel_use", [by_hand("uses of channels", uses_are_counted)])
+USES = Faults("channel_use", "minitvm.machines.simd.graph.channel_use", [by_hand("uses of channels", uses_are_counted)])
 USES.edit(
     "what a convolution reads is what it writes",
     "_convolution",
@@ -519,7 +519,7 @@ def _attended(_: Trial, draw: Draw) -> None:
     holds(lambda: test_attention.keeps_its_meaning(graph))
 
 
-ATTENTION = Faults("attention", PASSES + "attention", [
+ATTENTION = Faults("attention", "minitvm.machines.cpu.attention", [
     drawn("attention", _attended, 60),
     by_hand(
         "what is no attention", test_attention.test_other_norms_stay,
@@ -554,7 +554,7 @@ STORED.edit(
 )
 STORED.edit("columns have the scale of others", "_plan", "scale.astype(np.float32)", "scale[::-1].astype(np.float32)")
 
-BYTES = Faults("blocked_bytes", PASSES + "blocked_bytes", [graphs(
+BYTES = Faults("blocked_bytes", "minitvm.machines.simd.graph.blocked_bytes", [graphs(
     lambda graph: in_blocks(integer_products(graph)), "blocked integer_products", ("byte_product",), examples=300
 ), PRODUCTS])  # fmt: skip
 BYTES.edit("a channel alone keeps its zero point", "_depthwise", '("zero_point", "strides"', '("strides"')
@@ -562,7 +562,7 @@ BYTES.edit("what the zero point adds stays in the sum", "conv2d", "if shift.any(
 BYTES.edit("what the zero point adds stays in the product", "dense", "if shift.any()", "if False")
 BYTES.edit("signed bytes are taken for unsigned ones", "_unsigned", "np.int16(_SIGN)", "np.int16(0)")
 BYTES.edit("the image is padded with zero", "conv2d", "pad_value=zero_point", "pad_value=0")
-WORDS = Faults("blocked_words", PASSES + "blocked_words", [graphs(
+WORDS = Faults("blocked_words", "minitvm.machines.simd.graph.blocked_words", [graphs(
     lambda graph: in_blocks(integer_products(graph)), "blocked words of bytes", ("byte_product",), examples=300
 )])  # fmt: skip
 WORDS.edit(
@@ -581,7 +581,7 @@ HALF = Faults("half_products", PASSES + "half_products", [graphs(
 HALF.edit("the result stays float32", "half_products", "if is_half else total", "if False else total")
 HALF.edit("constants with more bits are narrowed", "_narrow", "if np.array_equal(", "if True or np.array_equal(")
 
-PAIRS = Faults("blocked_brain", PASSES + "blocked_brain", [graphs(
+PAIRS = Faults("blocked_brain", "minitvm.machines.simd.graph.blocked_brain", [graphs(
     lambda graph: blocked_layout(half_products(graph, OF_PAIRS), OF_PAIRS), "products of pairs", ("half_product",),
     examples=300,
 )])  # fmt: skip
@@ -600,7 +600,9 @@ def _shifted_chain(trial: Trial, draw: Draw) -> None:
         raise Noticed("graph", f"{found} instead of {case.result}")
 
 
-SHIFTS = Faults("shifted_scales", PASSES + "shifted_scales", [drawn("chains of int8", _shifted_chain, 100)])
+SHIFTS = Faults(
+    "shifted_scales", "minitvm.machines.scratchpad.shifted_scales", [drawn("chains of int8", _shifted_chain, 100)]
+)
 SHIFTS.edit("a shift rounds down", "_narrowed", "1 << (places - 1) if places > 0 else 0", "0")
 SHIFTS.edit("limits are forgotten", "_narrowed", "a_min=low, a_max=high", "a_min=-128, a_max=127")
 SHIFTS.edit("a shift to smaller units goes the other way", "_narrowed", '"left_shift"', '"right_shift"')
@@ -620,7 +622,9 @@ def _elements(trial: Trial, draw: Draw) -> None:
         raise Noticed("graph", f"{found} instead of {wanted}")
 
 
-ELEMENTS = Faults("element_layout", PASSES + "element_layout", [drawn("layers of int8", _elements, 60)])
+ELEMENTS = Faults(
+    "element_layout", "minitvm.machines.scratchpad.element_layout", [drawn("layers of int8", _elements, 60)]
+)
 ELEMENTS.edit("filters are turned in their blocks", "_Packing._filters", "(0, 2, 4, 5, 1, 3)", "(0, 2, 4, 5, 3, 1)")
 ELEMENTS.edit("offsets are forgotten", "_Packing.layer", "if offset.any() and not alike:", "if False:")
 ELEMENTS.edit("sums are not shifted", "_Packing.layer", "shift=layer.shift", "shift=0")

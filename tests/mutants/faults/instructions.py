@@ -13,7 +13,7 @@ STAGES.edit("an early wait leaves one group more", "Copies.of_step", "step > max
             "step >= max(early.values())", by=[TENSOR_CORES])  # fmt: skip
 STAGES.edit("nobody waits", "Copies.of_step", "if p in needed and p not in early:", "if False:")
 STAGES.edit("no group is committed", "Copies.of_step", "if [p] == last:", "if False:")
-BARRIERS = Faults("barriers and copies", "minitvm.tir.transform.insert_barriers", [INSTRUCTIONS])
+BARRIERS = Faults("barriers and copies", "minitvm.machines.gpu.transform.insert_barriers", [INSTRUCTIONS])
 BARRIERS.edit(
     "what arrives at a wait is forgotten", "_Threads.arrivals", "if not any(is_wait(node) for node in walk(stmt)):",
     "if True:",
@@ -24,27 +24,27 @@ ENDS = Faults("ends of pipelines", "minitvm.tir.transform.inject_software_pipeli
 ENDS.edit("copies behind the end", "_Part.before_end", "iteration < self.end", "iteration <= self.end")
 ENDS.edit("the last steps are lost", "_time_steps", "replace(loop, var=step, body=body, annotations=kept)]",
           "replace(loop, var=step, extent=loop.extent - 1, body=body, annotations=kept)]")  # fmt: skip
-UNCUT = Faults("loops that wait are not cut", "minitvm.tir.transform.partition_loops", [TENSOR_CORES])
+UNCUT = Faults("loops that wait are not cut", "minitvm.machines.simd.transform.partition_loops", [TENSOR_CORES])
 UNCUT.edit("they are", "_cut", "any(map(is_wait, find(loop.body, Evaluate)))", "False")
 PLACES = Faults("scopes of storage", "minitvm.tir.scopes_and_axes", [TENSOR_CORES])
 PLACES.edit("no part of a scope is in it", "is_within", 'scope.startswith(f"{described}.")', "False")
 NOTES = Faults("tensorize: storage", "minitvm.tir.schedule.primitives.tensorize", [TENSOR_CORES])
 NOTES.edit("what was asked of storage is forgotten", "_implemented", "**_alignments(block)", "**{}")
-GROUPS = Faults("groups of blocks", "minitvm.strategy.gpu.grid", [TENSOR_CORES])
+GROUPS = Faults("groups of blocks", "minitvm.machines.gpu.strategy.grid", [TENSOR_CORES])
 GROUPS.edit("columns before rows", "in_groups", "return sch.fuse(groups, columns, row)",
             "sch.reorder(row, columns)\n    return sch.fuse(groups, row, columns)")  # fmt: skip
-SPELLING = Faults("spelling of byte instructions", "minitvm.codegen.byte_instructions", [INSTRUCTIONS])
+SPELLING = Faults("spelling of byte instructions", "minitvm.machines.cpu.codegen.byte_instructions", [INSTRUCTIONS])
 SPELLING.edit(
     "the sums so far are forgotten", "dot_4x16", "{load}({sums}, {at_c}, 16))", "{load}({sums}, {at_c}, 16) * 0)"
 )
 TILES = by_hand("products of tiles of bytes", test_on_this_cpu, test_without_the_instruction)
-ROWS = Faults("spelling of tiles of bytes", "minitvm.codegen.byte_instructions", [TILES])
+ROWS = Faults("spelling of tiles of bytes", "minitvm.machines.cpu.codegen.byte_instructions", [TILES])
 ROWS.edit("rows of tiles are a column apart", "tile_dot", "stride_of(emitter, tile, 0)", "stride_of(emitter, tile, 1)")
-BYTES = Faults("products of tiles of bytes", "minitvm.runtime.vectors.tile_products", [TILES])
+BYTES = Faults("products of tiles of bytes", "minitvm.machines.simd.vectors.tile_products", [TILES])
 BYTES.edit("bytes have no sign", "_by_words", "(word << shift) >> 24", "((word << shift) >> 24) & 255")
 BYTES.edit("a word has three bytes", "_by_words", "(24, 16, 8, 0)", "(24, 16, 8)")
 REGISTERS = by_hand("tile registers", test_tiles_of_four_rows_apart, test_each_iteration_has_its_own_registers)
-IN_TILES = Faults("spelling of tile registers", "minitvm.codegen.tiles", [REGISTERS])
+IN_TILES = Faults("spelling of tile registers", "minitvm.machines.cpu.codegen.tiles", [REGISTERS])
 IN_TILES.edit("all tiles of a buffer are one", "_variable", "emitter.tile(buffer, index.value)",
               "emitter.tile(buffer, 0)")  # fmt: skip
 IN_TILES.edit("rows that lie apart are neighbours", "load", "* step_of(stmt.name)", "* 1")
@@ -53,18 +53,18 @@ IN_TILES.edit(
 )
 OWN_REGISTERS = Faults("registers of iterations", "minitvm.tir.analysis.threads", [REGISTERS])
 OWN_REGISTERS.edit("the stack is registers", "is_register", 'scope.startswith("local.")', 'scope.startswith("local")')
-OPERANDS = Faults("operands of instructions", "minitvm.codegen.operands", [INSTRUCTIONS, TENSOR_CORES])
+OPERANDS = Faults("operands of instructions", "minitvm.machines.simd.codegen.operands", [INSTRUCTIONS, TENSOR_CORES])
 OPERANDS.edit(
     "a tile starts a row below",
     "start_of",
     "tile.places[0].indices[0]",
     "tile.places[min(1, len(tile.places))].indices[0]",
 )
-CUDA = Faults("asynchronous copies of CUDA", "minitvm.codegen.numba_cuda", [INSTRUCTIONS])
+CUDA = Faults("asynchronous copies of CUDA", "minitvm.machines.cuda.codegen.numba_cuda", [INSTRUCTIONS])
 CUDA.edit("waits are left out", "_NumbaCUDA.evaluate", "stmt.value.op in (COMMIT, WAIT)", "stmt.value.op == COMMIT")
-WHERE = Faults("asynchronous copies under a condition", "minitvm.codegen.numba_cuda", [TENSOR_CORES])
+WHERE = Faults("asynchronous copies under a condition", "minitvm.machines.cuda.codegen.numba_cuda", [TENSOR_CORES])
 WHERE.edit("padding is copied", "_NumbaCUDA.begun", "self.value(condition)", "True")
-CORES = Faults("spelling of tensor cores", "minitvm.codegen.tensor_cores", [TENSOR_CORES])
+CORES = Faults("spelling of tensor cores", "minitvm.machines.cuda.codegen.tensor_cores", [TENSOR_CORES])
 CORES.edit("pieces of the first factor change places", "load_a", "({lane} & 15) * {row} + ({lane} >> 4) * 8",
            "(({lane} & 7) + ({lane} >> 4) * 8) * {row} + (({lane} >> 3) & 1) * 8")  # fmt: skip
 CORES.edit("lanes name rows of the left half alone", "load_a", "({lane} >> 4) * 8", "({lane} >> 4) * 0")
@@ -77,7 +77,7 @@ CORES.edit(
 )
 CORES.edit("float32 are not rounded", "_load_words", "emitter.operation('tf32')", "emitter.use('as_u32')")
 CORES.edit("steps of float32 are columns", "load_b_words", "turned=True", "turned=False")
-GROUPS = Faults("spelling of products of warpgroups", "minitvm.codegen.warpgroups", [WARPGROUPS])
+GROUPS = Faults("spelling of products of warpgroups", "minitvm.machines.cuda.codegen.warpgroups", [WARPGROUPS])
 GROUPS.edit(
     "nobody waits", "finish", "f\"{emitter.operation('wgmma_wait')}(0)\"", "f\"{emitter.operation('wgmma_wait')}(1)\""
 )
@@ -87,31 +87,31 @@ GROUPS.edit("all steps multiply the first ones", "multiply", "range(0, steps_of(
             "[0] * (steps_of(stmt.name) // DEPTH)")  # fmt: skip
 GROUPS.edit("the next steps of columns are in their line", "multiply", "along if turned else step * SLAB", "along")
 GROUPS.edit("pairs lie anywhere", "store", "at_once = 2 if all(", "at_once = 2 if any(")
-PROXY = Faults("stores that products read", "minitvm.codegen.numba_cuda", [WARPGROUPS])
+PROXY = Faults("stores that products read", "minitvm.machines.cuda.codegen.numba_cuda", [WARPGROUPS])
 PROXY.edit("they are not made known", "_NumbaCUDA.evaluate", "if self.has_products:", "if False:")
 PROXY.edit("operands change while products run", "_NumbaCUDA.evaluate", "warpgroups.finish(self)", "pass")
-SWIZZLE = Faults("swizzled tiles", "minitvm.tir.transform.swizzle_shared", [WARPGROUPS])
+SWIZZLE = Faults("swizzled tiles", "minitvm.machines.cuda.swizzle_shared", [WARPGROUPS])
 SWIZZLE.edit("each second line is as the first one", "swizzle_shared", "line % LINES", "line % LINES // 2")
 SWIZZLE.edit("pieces are elements", "swizzle_shared", "PIECE // new.buffer.dtype.bytes", "1")
-ON_GROUPS = Faults("products on warpgroups", "minitvm.strategy.gpu.warpgroups", [WARPGROUPS])
+ON_GROUPS = Faults("products on warpgroups", "minitvm.machines.cuda.strategy.warpgroups", [WARPGROUPS])
 ON_GROUPS.edit("small products are taken too", "warpgroup", "if candidate.cost.cycles < most:", "if True:")
-GROUP_TILES = Faults("tiles of warpgroups", "minitvm.strategy.gpu.warpgroup_tiles", [WARPGROUPS])
-BLOCK_TILES = Faults("tiles of blocks", "minitvm.strategy.gpu.warp_tiles", [WARPGROUPS])
+GROUP_TILES = Faults("tiles of warpgroups", "minitvm.machines.cuda.strategy.warpgroup_tiles", [WARPGROUPS])
+BLOCK_TILES = Faults("tiles of blocks", "minitvm.machines.cuda.strategy.warp_tiles", [WARPGROUPS])
 BLOCK_TILES.edit("registers have no end", "BlockTile.fits", "self.threads * self.registers <=", "0 <=")
 BLOCK_TILES.edit("shared storage has no end", "BlockTile.fits", "self.shared_bytes(product, by_way) <=", "0 <=")
 GROUP_TILES.edit("all groups of a block compute the same rows", "WarpgroupTile.groups", "self.rows // ROWS", "1")
-TF32 = Faults("float32 on tensor cores", "minitvm.graph.passes.tf32_products", [CONSENT])
+TF32 = Faults("float32 on tensor cores", "minitvm.machines.cuda.tf32_products", [CONSENT])
 TF32.edit("nobody is asked", "tf32_products", "not target.rounds_to_tf32", 'target.kind != "cuda"')
 TF32.edit("strict accuracy rounds too", "tf32_products", 'accuracy == "strict"', "False")
 TEN_BITS = Faults("rounding to 10 bits", "minitvm.tir.tfloat32", [CONSENT])
 TEN_BITS.edit("what is dropped is cut off", "written_out", "1 << (_DROPPED - 1)", "0")
 TEN_BITS.edit("NaN are rounded", "written_out", 'call("isfinite", x)', 'call("isfinite", const(0.0, x.dtype))')
-THREADS = Faults("what a warp does together", "minitvm.tir.transform.bind_threads", [TENSOR_CORES])
+THREADS = Faults("what a warp does together", "minitvm.machines.gpu.transform.bind_threads", [TENSOR_CORES])
 THREADS.edit(
     "every lane does it", "_by_one_lane", "replace(node, body=If(EQ(lanes.var, lanes.start), node.body))", "node"
 )
-PADDED = Faults("products on tensor cores", "minitvm.strategy.gpu.tensor_cores", [TENSOR_CORES])
-MATRICES = Faults("tiles of tensor cores' products", "minitvm.strategy.gpu.matrices", [TENSOR_CORES])
+PADDED = Faults("products on tensor cores", "minitvm.machines.cuda.strategy.tensor_cores", [TENSOR_CORES])
+MATRICES = Faults("tiles of tensor cores' products", "minitvm.machines.gpu.strategy.matrices", [TENSOR_CORES])
 MATRICES.edit("extents that do not divide are not padded", "Product.divides", "return self.m", "return True or self.m")
 MATRICES.edit("the sum alone is padded", "as_matrices", "*tile], scopes", "1, 1, tile[2]], scopes")
 PADDED.edit("blocks along y and z have no end", "tiled", "if max(counts) > MOST:", "if False:")

@@ -179,23 +179,23 @@ DROP.edit(
 # -- bind_threads, insert_barriers, and when storage is safe from races
 
 GRIDS, SCRATCH = on_a_grid(), scratch()
-BIND = Faults("bind_threads", TRANSFORM + "bind_threads", [SCRATCH, GRIDS])
+BIND = Faults("bind_threads", "minitvm.machines.gpu.transform.bind_threads", [SCRATCH, GRIDS])
 BIND.edit("an inner loop's own variable", "_bound_once", "axis in bound", "axis in bound and axis in ()")
 BIND.edit("all threads write", "_guards", "if alone:", "if False:")
 BIND.edit("virtual threads share local storage", "_with_own_parts", "== every", "< 0")
-BARRIERS = Faults("insert_barriers", TRANSFORM + "insert_barriers", [SCRATCH, GRIDS])
+BARRIERS = Faults("insert_barriers", "minitvm.machines.gpu.transform.insert_barriers", [SCRATCH, GRIDS])
 BARRIERS.edit("no barrier between statements", "_Threads.sequence", "if self.meet(earlier, own):", "if False:")
 BARRIERS.edit("no barrier at the end of a loop", "_Threads.visit", "if self.meet_later(stmt, is_shared):",
               "if False:")  # fmt: skip
 BARRIERS.edit("what was read may be written", "_Threads.meet", "{*map(id, one)}", "{id(p) for p in one if p.write}")
-RINGS = Faults("insert_barriers: rings", TRANSFORM + "insert_barriers", [rings_of_buffers()])
+RINGS = Faults("insert_barriers: rings", "minitvm.machines.gpu.transform.insert_barriers", [rings_of_buffers()])
 RINGS.edit("no next iteration comes too early", "_Threads.waits_between",
            "return not self.meet(self.uses(tail), following)", "return True")  # fmt: skip
 RINGS.edit("the next iteration is the one after it", "_Threads.waits_between",
            "t.at({loop.var: loop.var + 1})", "t.at({loop.var: loop.var + 2})")  # fmt: skip
 RINGS.edit("the head of an iteration is no part of the next", "_Threads.waits_between",
            "body.stmts[: places[0]]", "body.stmts[places[0] :]")  # fmt: skip
-STAGES = Faults("threads_outside", TRANSFORM + "threads_outside", [stages_of_a_block()])
+STAGES = Faults("threads_outside", "minitvm.machines.gpu.transform.threads_outside", [stages_of_a_block()])
 STAGES.edit("no barrier between stages", "_stages", "parts and _meet(Seq.of(*parts), part)", "False")
 STAGES.edit("a stage of its own loops is done by one thread", "_stages", "if is_hardware_loop(stmt):",
             "if is_hardware_loop(stmt) and False:")  # fmt: skip
@@ -457,7 +457,7 @@ FLATTEN.edit(
 
 TAILS = lowered(families("chain"), ("split", "split", "parallel", "parallel"))
 ANY_CUT = "wherever a loop is cut, each piece drops only the conditions that its own range of iterations proves"
-PARTITION = Faults("partition_loops", TRANSFORM + "partition_loops", [BLOCKS, TILES, CHAINS])
+PARTITION = Faults("partition_loops", "minitvm.machines.simd.transform.partition_loops", [BLOCKS, TILES, CHAINS])
 PARTITION.edit("the tail starts again at the start", "_pieces", "const(at, dtype), {})", "const(0, dtype), {})")
 PARTITION.edit(
     "the tail is as long as the whole", "_pieces", "const(total - at, dtype)", "const(total, dtype)", by=[TAILS]
@@ -494,7 +494,7 @@ PARTITION.edit(
 
 # -- vectorize_reductions
 
-REDUCE = Faults("vectorize_reductions", TRANSFORM + "vector_reductions", [LANES])
+REDUCE = Faults("vectorize_reductions", "minitvm.machines.simd.transform.vector_reductions", [LANES])
 REDUCE.edit("maximum starts at zero", "identity", "if kind in (Add, Mul):", "if kind is not Min:")
 REDUCE.edit("a negative number of steps leaves a rest", "_lanes", "iterations(node.extent, *around)", "node.extent",
             by=[KERNELS])  # fmt: skip
@@ -515,7 +515,9 @@ REDUCE.edit(
 # -- transpose_tiles
 
 TURN = Faults(
-    "transpose_tiles", TRANSFORM + "transpose_tiles", [TURNED, strategic(families("turned"), "cpu -vector_bits=256")]
+    "transpose_tiles",
+    "minitvm.machines.simd.transform.transpose_tiles",
+    [TURNED, strategic(families("turned"), "cpu -vector_bits=256")],
 )
 TURN.edit("one stage of shuffles too few", "_tile", "range(side.bit_length() - 1)", "range(side.bit_length() - 2)")
 TURN.edit("the lower half twice", "_tile", "tuple(lane + half for lane in low)", "low")
@@ -600,7 +602,7 @@ ANYWAY.edit("one load of a condition is done anyway", "_Vectorizer.is_read", "re
 
 # -- strided_loads
 
-STRIDED = Faults("strided_loads", TRANSFORM + "strided_loads", [LONG, CHAINS])
+STRIDED = Faults("strided_loads", "minitvm.machines.simd.transform.strided_loads", [LONG, CHAINS])
 STRIDED.edit(
     "the last vector an element further", "_shuffled", "(lanes - 1) * (step - 1))", "(lanes - 1) * (step - 1) + 1)"
 )
@@ -623,7 +625,9 @@ SHORTEN.edit(
 
 # -- strided_stores
 
-FILLED = Faults("strided_stores", TRANSFORM + "strided_stores", [by_hand("stores with gaps", gaps_are_filled)])
+FILLED = Faults(
+    "strided_stores", "minitvm.machines.simd.transform.strided_stores", [by_hand("stores with gaps", gaps_are_filled)]
+)
 FILLED.edit(
     "lanes in the order of the stores",
     "_together",
@@ -667,7 +671,7 @@ PROMOTE.edit(
 
 # -- skip_zeros
 
-SKIP = Faults("skip_zeros", TRANSFORM + "skip_zeros", [padded_sums()])
+SKIP = Faults("skip_zeros", "minitvm.machines.simd.transform.skip_zeros", [padded_sums()])
 SKIP.edit(
     "a tile needs what its first place needs", "_Skipping.reach", "first - outer - greatest", "first - outer - least"
 )
@@ -685,7 +689,7 @@ SKIP.edit(
 
 PREFETCH = Faults(
     "inject_prefetch",
-    TRANSFORM + "inject_prefetch",
+    "minitvm.machines.cpu.inject_prefetch",
     [lowered(families("contraction", "chain"), ("split", "reorder", "vectorize", "annotate", "annotate", "annotate"))],
 )
 PREFETCH.edit(

@@ -66,17 +66,17 @@ UPDATES = by_hand(
     "updates in place", lambda: updates_alike("all"), test_what_is_updated_is_a_part_of_what_a_function_is
 )
 
-WIDTH = Faults("neighbours: index width", "minitvm.codegen.index_width",
+WIDTH = Faults("neighbours: index width", "minitvm.machines.gpu.codegen.index_width",
                [_drawn("widths of indices", kernels(), every_step_fits.hypothesis.inner_test)])  # fmt: skip
 WIDTH.edit("the end of a loop does not count", "_fits",
            "_fits(node.start + node.extent, analyzer) and _fits(node.body, analyzer)",
            "_fits(node.body, analyzer)")  # fmt: skip
 
 LOOPS = by_hand("loops of every form", lambda: loops_alike(run_compiled), lambda: loops_alike(run_on_device))
-NUMBA = Faults("neighbours: Numba statements", "minitvm.codegen.numba_statements", [LOOPS])
+NUMBA = Faults("neighbours: Numba statements", "minitvm.machines.simd.codegen.numba_statements", [LOOPS])
 NUMBA.edit("a loop ends after as many as it has", "NumbaStatements.bounds", 'else f"{start} + {extent}"',
            'else f"{extent}"')  # fmt: skip
-OPENCL = Faults("neighbours: OpenCL loops", "minitvm.codegen.opencl", [LOOPS])
+OPENCL = Faults("neighbours: OpenCL loops", "minitvm.machines.opencl.codegen.opencl", [LOOPS])
 OPENCL.edit("a loop ends after as many as it has", "_OpenCL.loop_bounds", 'return start, f"{offset}{extent}"',
             'return start, f"{extent}"')  # fmt: skip
 CONVERSIONS = by_hand("large indices", *(lambda run=run: index_expressions_alike(0, run)
@@ -84,7 +84,7 @@ CONVERSIONS = by_hand("large indices", *(lambda run=run: index_expressions_alike
 NARROW = Faults("neighbours: conversions of indices", "minitvm.codegen.spelling", [CONVERSIONS])
 NARROW.edit("the least value does not count", "keeps_value", "e.dtype.min <= low and high <= e.dtype.max",
             "high <= e.dtype.max")  # fmt: skip
-WIDER = Faults("neighbours: OpenCL indices", "minitvm.codegen.opencl_expressions", [CONVERSIONS])
+WIDER = Faults("neighbours: OpenCL indices", "minitvm.machines.opencl.codegen.expressions", [CONVERSIONS])
 WIDER.edit("no conversion changes an index", "OpenCLExpressions.index",
            "is_index(e) and keeps_value(e, self.analyzer)", "is_index(e)")  # fmt: skip
 
@@ -109,11 +109,11 @@ UNITS.edit("whichever input it updates", "SharedFunction.__init__", 'self.key + 
 SIZES = Faults("neighbours: conversions of sizes", "minitvm.executable.evaluation",
                [by_hand("conversions of sizes", lambda: conversions_wrap("int8"))])  # fmt: skip
 SIZES.edit("the least integer is positive", "_cast", "wrapped >> (dtype.bits - 1)", "wrapped > (1 << dtype.bits - 1)")
-SEGMENTS = Faults("neighbours: segments", "minitvm.runtime.cpu.segments",
+SEGMENTS = Faults("neighbours: segments", "minitvm.machines.cpu.runtime.segments",
                   [by_hand("loops in loops", lambda: levels("natively nested", (1,)))])  # fmt: skip
 SEGMENTS.edit("steps of inner loops come again", "_Segments.append",
               "at += 1 + (inner.steps if isinstance(inner, Loop) else 0)", "at += 1")  # fmt: skip
-REPEATED = Faults("neighbours: loops of Python", "minitvm.runtime.cpu.program",
+REPEATED = Faults("neighbours: loops of Python", "minitvm.machines.cpu.runtime.program",
                   [by_hand("bounds of loops", lambda: bounds_stop(1, True))])  # fmt: skip
 REPEATED.edit("one iteration more than there is memory for", "BoundProgram._iterations",
               "0 <= args[start + MOST] <= done[0]", "0 <= args[start + MOST] < done[0]")  # fmt: skip

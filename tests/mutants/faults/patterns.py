@@ -79,7 +79,7 @@ FOLD_BATCH_NORM.edit(
     "if False:",
 )
 
-BLOCKED_LAYOUT = Faults("pattern: blocked_layout", "minitvm.graph.passes.blocked_layout", [BLOCKS])
+BLOCKED_LAYOUT = Faults("pattern: blocked_layout", "minitvm.machines.simd.graph.blocked_layout", [BLOCKS])
 BLOCKED_LAYOUT.edit(
     "a bias along another axis is added to the channels",
     "Blocking.bias_add",

@@ -99,7 +99,7 @@ SEPARATE_ALLOCATIONS_OF_THREADS.edit(
     "index = loop.var.astype",
 )
 
-INSERT_BARRIERS = Faults("programs: insert_barriers", "minitvm.tir.transform.insert_barriers", [THREADS])
+INSERT_BARRIERS = Faults("programs: insert_barriers", "minitvm.machines.gpu.transform.insert_barriers", [THREADS])
 INSERT_BARRIERS.edit(
     "a loop of several statements needs no barrier at its end",
     "_Threads.visit",
@@ -153,7 +153,7 @@ INJECT_SOFTWARE_PIPELINE.edit(
     "i",
 )
 
-BIND_THREADS = Faults("programs: bind_threads", "minitvm.tir.transform.bind_threads", [THREADS])
+BIND_THREADS = Faults("programs: bind_threads", "minitvm.machines.gpu.transform.bind_threads", [THREADS])
 BIND_THREADS.edit(
     "of two thread axes that do alike only one is guarded",
     "_guards",
@@ -268,7 +268,7 @@ PROMOTE.edit(
     "(access.indices[0],)",
 )
 
-BARRIERS = Faults("programs: insert_barriers, later turns", "minitvm.tir.transform.insert_barriers", [THREADS])
+BARRIERS = Faults("programs: insert_barriers, later turns", "minitvm.machines.gpu.transform.insert_barriers", [THREADS])
 BARRIERS.edit(
     "a name keeps its value in later turns",
     "_Threads.meet_later",

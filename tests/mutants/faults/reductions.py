@@ -60,14 +60,13 @@ def main(A: T.Buffer(({threads},), "int32"), B: T.Buffer(({threads},), "int32"))
 
 
 TREE, WARPS = _rows("opencl"), _rows("cuda")
-TRANSFORM = "minitvm.tir.transform."
-SHARES = Faults("lower_thread_reductions", TRANSFORM + "lower_thread_reductions", [TREE])
+SHARES = Faults("lower_thread_reductions", "minitvm.machines.gpu.transform.lower_thread_reductions", [TREE])
 SHARES.edit("partial results that start nowhere", "_Lowering.nest", "*(share.start() for share in shares), ", "")
 SHARES.edit(
     "a share beyond the end", "_Share.update", "return stmt if is_const(predicate, 1) else", "return stmt if True else"
 )
 SHARES.edit("all threads write the result", "_Share.finish", "write = If(all_of(alone), ", "write = If(const(True), ")
-COMBINED = Faults("lower_thread_allreduce, a tree", TRANSFORM + "lower_thread_allreduce", [TREE])
+COMBINED = Faults("lower_thread_allreduce, a tree", "minitvm.machines.gpu.transform.lower_thread_allreduce", [TREE])
 COMBINED.edit("a partner beyond the end", "_Lowering.by_a_tree", "if team.count % (2 * step):", "if False:")
 COMBINED.edit(
     "the last partial is lost",
@@ -76,7 +75,9 @@ COMBINED.edit(
     "me + step + 1, const(team.count)",
 )
 COMBINED.edit("a wrong offset", "_Lowering.by_a_tree", "at(me + step))", "at(me + 1))")
-ALL = Faults("lower_thread_allreduce, all threads", TRANSFORM + "lower_thread_allreduce", [_everybody()])
+ALL = Faults(
+    "lower_thread_allreduce, all threads", "minitvm.machines.gpu.transform.lower_thread_allreduce", [_everybody()]
+)
 ALL.edit(
     "no broadcast",
     "_Lowering.by_a_tree",
@@ -86,7 +87,7 @@ ALL.edit(
 ALL.edit(
     "the condition is forgotten", "_Lowering.lowered", "if not is_const(stmt.condition, 1) else v", "if False else v"
 )
-SHUFFLED = Faults("lower_thread_allreduce, shuffles", TRANSFORM + "lower_thread_allreduce", [WARPS])
+SHUFFLED = Faults("lower_thread_allreduce, shuffles", "minitvm.machines.gpu.transform.lower_thread_allreduce", [WARPS])
 SHUFFLED.edit("a wrong offset", "_down", "step *= 2", "step *= 4")
 SHUFFLED.edit("lanes of no number of two reads beyond the last", "_down", "smaller(lane + step, last)", "lane + step")
 SHUFFLED.edit("lanes add themselves", "_down", "if not whole:", "if False:")

@@ -58,7 +58,7 @@ LINKED.edit(
     "what a loop reads lives until its first iteration reads it last", "Linker._plan", "last[slot] = end", "pass"
 )
 
-STEPS = Faults("loops of the CPU", "minitvm.runtime.cpu.segments", [repeated(machine=True)])
+STEPS = Faults("loops of the CPU", "minitvm.machines.cpu.runtime.segments", [repeated(machine=True)])
 STEPS.edit(
     "the last step of a body is left out",
     "_Segments.append",

@@ -22,7 +22,9 @@ REPEATS.edit("the versions change places", "_versions", "with_answer(True), with
              "with_answer(False), with_answer(True)")  # fmt: skip
 REPEATS.edit("the version for equal sizes repeats", "_versions", "if answer else", "if not answer else")
 
-THREAD_SUMS = Faults("small: lower_thread_reductions", TRANSFORM + "lower_thread_reductions", [THREADS])
+THREAD_SUMS = Faults(
+    "small: lower_thread_reductions", "minitvm.machines.gpu.transform.lower_thread_reductions", [THREADS]
+)
 THREAD_SUMS.edit("the init under no condition of its first step", "_Share.begins",
                  "asked += [substitute(c, starts) for c in conditions if uses(c, set(starts))]", "pass")  # fmt: skip
 THREAD_SUMS.edit(
@@ -60,7 +62,7 @@ THREAD_SUMS.edit(
     "for axis, value in list(pairs)[:1]",
 )
 
-TREE = Faults("small: lower_thread_allreduce", TRANSFORM + "lower_thread_allreduce", [THREADS])
+TREE = Faults("small: lower_thread_allreduce", "minitvm.machines.gpu.transform.lower_thread_allreduce", [THREADS])
 TREE.edit("a thread beyond the last is added", "_Lowering.by_a_tree", "if team.count % (2 * step):", "if False:")
 TREE.edit("one level too few", "_Lowering.by_a_tree", "while step < team.count:", "while step < team.count // 2:")
 TREE.edit("a bound for even teams only", "_Lowering.by_a_tree", "if team.count % (2 * step):", "if team.count % 2:")
@@ -103,7 +105,9 @@ JOIN.edit("negative extents count", "_joined", "iterations(loop.extent).astype(l
 JOIN.edit("only the last loop is asked", "_visit", "for earlier in together)", "for earlier in together[-1:])")
 JOIN.edit("what both write is apart", "_apart", "is None", "is not None")
 
-VECTOR = Faults("small: vector_reductions", TRANSFORM + "vector_reductions", [LANES, SHIFTED, EMPTY])
+VECTOR = Faults(
+    "small: vector_reductions", "minitvm.machines.simd.transform.vector_reductions", [LANES, SHIFTED, EMPTY]
+)
 VECTOR.edit("the tail from 0", "_rewritten", "fold(start + steps * lanes, {})", "fold(steps * lanes, {})")
 VECTOR.edit("the main part from 0", "_rewritten", "outer * lanes + start", "outer * lanes")
 VECTOR.edit("one lane more of the tail", "_rewritten", "LT(lane, limit)", "LT(lane, limit + 1)")
@@ -136,7 +140,7 @@ SHORTEN = Faults("small: shorten_loops", TRANSFORM + "shorten_loops", [CUT])
 SHORTEN.edit("an end that moves with the loop", "_bound", "if moves(rest, [var]):", "if False:")
 SHORTEN.edit("an end that is rounded down", "_bound", "step - 1 - rest.const", "-rest.const")
 
-BARRIERS = Faults("small: insert_barriers", TRANSFORM + "insert_barriers", [SHARED])
+BARRIERS = Faults("small: insert_barriers", "minitvm.machines.gpu.transform.insert_barriers", [SHARED])
 BARRIERS.edit(
     "the head of the same iteration",
     "_Threads.waits_between",

@@ -19,7 +19,7 @@ SIMPLIFY.edit(
     "the last iteration that acts is left out", "_iterations_that_act", "return high", "return max(1, high - 1)"
 )
 
-PARTITION_LOOPS = Faults("statements: partition_loops", "minitvm.tir.transform.partition_loops", [STATEMENTS])
+PARTITION_LOOPS = Faults("statements: partition_loops", "minitvm.machines.simd.transform.partition_loops", [STATEMENTS])
 PARTITION_LOOPS.edit(
     "the second piece of a loop that starts elsewhere starts at the cut",
     "_pieces",

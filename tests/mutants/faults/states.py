@@ -53,7 +53,7 @@ CACHED.edit("a circle of places ends", "cache_update", 'place % rows if mode == 
 
 BOUND_SIZES = Faults(
     "bound sizes",
-    "minitvm.runtime.cpu.program",
+    "minitvm.machines.cpu.runtime.program",
     [by_hand("two sizes", test_bind_size.test_what_depends_on_two_sizes_follows_either)],
 )
 BOUND_SIZES.edit(

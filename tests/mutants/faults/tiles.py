@@ -16,7 +16,7 @@ CONTRACTIONS = strategic(contractions, "cpu -vector_bits=128 -vector_registers=1
 VECTORS = by_hand("open columns", test_each_number_of_vectors_keeps_the_meaning)
 STORED = by_hand("rows that are stored", rows_are_stored)
 
-UNSWITCH = Faults("unswitch_tiles", TRANSFORM + "unswitch_tiles", [CONTRACTIONS])
+UNSWITCH = Faults("unswitch_tiles", "minitvm.machines.simd.transform.unswitch_tiles", [CONTRACTIONS])
 UNSWITCH.edit("a version has one row more", "_limit", "const(count, edge.dtype))", "const(count + 1, edge.dtype))")
 UNSWITCH.edit("a version has one row less", "_limit", "const(count, edge.dtype))", "const(count - 1, edge.dtype))")
 UNSWITCH.edit(
@@ -66,7 +66,7 @@ REUSE.edit("iterations of a parallel loop share elements", "_reused", "reversed(
 TAILS = Faults("simplify: tails", TRANSFORM + "simplify", [CONTRACTIONS])
 TAILS.edit("a tile has a vector less", "_iterations_that_act", "return high", "return max(1, high - 1)")
 
-UNMASK = Faults("unmask_registers", TRANSFORM + "unmask_registers", [CONTRACTIONS])
+UNMASK = Faults("unmask_registers", "minitvm.machines.simd.transform.unmask_registers", [CONTRACTIONS])
 UNMASK.edit(
     "slots lie as close as their lanes in use",
     "_layout",

@@ -165,7 +165,7 @@ RESIDUAL.edit("what is left out teaches", "left_out", "/ np.diag(inverse)", "")
 RESIDUAL.edit("the mean is known", "left_out", "inverse -= np.outer(ones, ones) / ones.sum()", "pass")
 RESIDUAL.edit("the first points count", "Residual.fit", "points[-MOST:]", "points[:MOST]")
 
-COSTS = Faults("sketch costs", "minitvm.strategy.cpu.sketch_costs", [predicted()])
+COSTS = Faults("sketch costs", "minitvm.machines.simd.strategy.sketch_costs", [predicted()])
 COSTS.edit("what sticks out is not counted", "_ceil", "formula(a).expr + b.expr - 1", "formula(a).expr")
 COSTS.edit("spills are free", "tiling_cost", "+ rated(spilled, rate / 2)", "")
 COSTS.edit("panels are shared out by the tile", "tiling_cost", "len(order) if tasks is None else tasks", "len(order)")
@@ -178,7 +178,7 @@ COSTS.edit("all of it comes from memory", "TilingCost.moved", "found[2] > held.m
 COSTS.edit("the result is free", "TilingCost.moved", "found[1] + 2 * result", "found[1]")
 COSTS.edit("the dearest tiles first", "fitting_tiles", "np.argsort(compute + memory", "np.argsort(-compute - memory")
 
-TRAFFIC = Faults("sketch traffic", "minitvm.strategy.cpu.sketch_traffic", [predicted()])
+TRAFFIC = Faults("sketch traffic", "minitvm.machines.simd.strategy.sketch_traffic", [predicted()])
 TRAFFIC.edit(
     "a cache holds one nest more",
     "into",
@@ -193,7 +193,7 @@ TRAFFIC.edit("lines are as long as elements", "touched", "+ (line - itemsize)", 
 TRAFFIC.edit("rows lie beside one another", "touched", "if one.stride * min(steps) * itemsize <= line:", "if True:")
 TRAFFIC.edit("any quotient will do", "merged", "is_const(outer.b, n) and is_const(inner.b, n)", "False")
 
-FORMS = Faults("forms of sketches", "minitvm.strategy.cpu.sketch_forms", [formed()])
+FORMS = Faults("forms of sketches", "minitvm.machines.simd.strategy.sketch_forms", [formed()])
 FORMS.edit("what the vectors share is packed", "_is_worth_packing", "operand.along(last[-1]) != SAME and ", "")
 FORMS.edit("all terms are split", "_forms", "kinds <= {CONTIGUOUS, SAME} and ", "")
 
@@ -220,7 +220,7 @@ CLOCK.edit(
 )
 CLOCK.edit("the time is that of a group", "Clock.__call__", "/ count", "")
 
-EVENTS = Faults("events of CUDA", "minitvm.runtime.cuda.driver", [on_devices()])
+EVENTS = Faults("events of CUDA", "minitvm.machines.cuda.runtime.driver", [on_devices()])
 EVENTS.edit("milliseconds are seconds", "CudaDevice.timed", "* 1e-3", "")
 EVENTS.edit("events stay", "CudaDevice.timed", "self.driver.cuEventDestroy)", "lambda event: None)")
 EVENTS.edit("the clock begins too early", "CudaDevice.timed", "        before()\n", "")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from minitvm import te, tir
 from minitvm.errors import ScheduleError
 from minitvm.expr import replace, structural_equal
+from minitvm.machines.cpu.dot_products import MATMUL_4X4X4_F32
 from minitvm.reference import check
 from minitvm.script import from_source
 from minitvm.script import tir as T
@@ -26,7 +27,6 @@ from minitvm.tir.schedule.analysis import (
     suggest_index_map,
 )
 from minitvm.tir.schedule.transform import tile_with_tensor_intrin
-from minitvm.tir.tensor_intrin.cpu import MATMUL_4X4X4_F32
 
 INTRINSIC = MATMUL_4X4X4_F32
 

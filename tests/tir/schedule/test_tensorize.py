@@ -14,12 +14,13 @@ from minitvm import te
 from minitvm.errors import InputError, InternalError, ScheduleError
 from minitvm.gallery import programs
 from minitvm.gallery.programs import row_sums, sum_of_four
+from minitvm.machines.cpu import dot_products as cpu
 from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
 from minitvm.tir.nodes import Block, MatchBufferRegion, PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.schedule.testing import loop_handles
-from minitvm.tir.tensor_intrin import TensorIntrin, cpu
+from minitvm.tir.tensor_intrin import TensorIntrin
 from minitvm.tir.verifier import verify
 from tests.fewer import examples
 

@@ -10,12 +10,12 @@ import pytest
 import minitvm
 from minitvm import te
 from minitvm.expr import walk
+from minitvm.machines.simd.topi.blocked import conv2d_nchwc
 from minitvm.reference import check
 from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import IRModule, Prefetch, PrimFunc
 from minitvm.tir.transform.pipeline import lower
-from minitvm.topi.blocked import conv2d_nchwc
 
 AHEAD = 5
 

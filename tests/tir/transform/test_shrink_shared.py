@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from minitvm.expr import walk
+from minitvm.machines.gpu.transform.shrink_shared import shrink_shared
 from minitvm.script import tir as T
 from minitvm.tir.nodes import Block, PrimFunc
-from minitvm.tir.transform.shrink_shared import shrink_shared
 
 
 def shape_of_shared(func: PrimFunc) -> tuple[int, ...]:

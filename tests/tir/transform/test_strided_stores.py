@@ -8,13 +8,13 @@ import pytest
 import minitvm
 from minitvm import te
 from minitvm.expr import Ramp, const, walk
+from minitvm.machines.simd.transform.strided_stores import strided_stores
 from minitvm.reference import check
 from minitvm.reference import kernel as reference
 from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import Buffer, BufferLoad, BufferStore, PrimFunc, Seq
 from minitvm.tir.transform.pipeline import lower
-from minitvm.tir.transform.strided_stores import strided_stores
 
 
 def rows_in_turn(rows: int, lanes: int, dtype: str) -> PrimFunc:

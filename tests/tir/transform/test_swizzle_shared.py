@@ -8,11 +8,11 @@ from minitvm import reference
 from minitvm.errors import Unsupported
 from minitvm.expr import IntImm, free_vars, walk
 from minitvm.expr.visitor import substitute
+from minitvm.machines.cuda.swizzle_shared import swizzle_shared
 from minitvm.script import from_source
 from minitvm.tir import Allocate, BufferStore
 from minitvm.tir.scopes_and_axes import is_within
 from minitvm.tir.transform.simplify import simplify
-from minitvm.tir.transform.swizzle_shared import swizzle_shared
 
 TURNED = """
 @T.prim_func

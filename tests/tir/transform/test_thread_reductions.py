@@ -15,13 +15,13 @@ from minitvm.errors import ExecutionError, ScheduleError, Unsupported
 from minitvm.expr import Call, structural_equal, walk
 from minitvm.expr.intrin import SHUFFLES
 from minitvm.gallery import programs
+from minitvm.machines.gpu.transform.lower_thread_reductions import lower_thread_reductions
 from minitvm.script import from_source
 from minitvm.target import Target
 from minitvm.tir.all_reduce import AllReduce
 from minitvm.tir.nodes import BufferLoad, BufferStore, IRModule, PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
-from minitvm.tir.transform.lower_thread_reductions import lower_thread_reductions
 from minitvm.tir.verifier import verify
 
 from .reductions_on_threads import on_threads
@@ -272,7 +272,7 @@ def test_what_is_refused_names_the_loop_and_the_block() -> None:
 
 
 def test_opencl_refuses_shuffles() -> None:
-    from minitvm.codegen import opencl
+    from minitvm.machines.opencl.codegen import opencl
 
     with pytest.raises(Unsupported, match=r"OpenCL 1\.2 has no warps"):
         opencl.generate(shuffled(f"T.tvm_warp_shuffle({FULL}, A[t], 0, 32, 32)"))

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from minitvm.errors import Unsupported
 from minitvm.expr import Call, walk
+from minitvm.machines.gpu.transform.threads_outside import threads_outside
 from minitvm.reference import kernel as kernel_reference
 from minitvm.reference import tir as reference
 from minitvm.script import from_source
 from minitvm.script import tir as T
 from minitvm.tir.nodes import Allocate, For, PrimFunc
 from minitvm.tir.transform import lower
-from minitvm.tir.transform.threads_outside import threads_outside
 from tests.tir.transform.block_stages import BLOCKS, TILE, staged
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from minitvm import reference
 from minitvm.expr import walk
+from minitvm.machines.simd.transform.unmask_registers import unmask_registers
+from minitvm.machines.simd.transform.unswitch_tiles import unswitch_tiles
 from minitvm.reference import check
 from minitvm.script import from_source
 from minitvm.tir.nodes import BufferStore, If, PrimFunc
 from minitvm.tir.transform import lower
-from minitvm.tir.transform.unmask_registers import unmask_registers
-from minitvm.tir.transform.unswitch_tiles import unswitch_tiles
 
 TILED = """
 @T.prim_func(lowered=True)

@@ -12,6 +12,8 @@ from hypothesis import given
 from minitvm import strategy, te, topi
 from minitvm.events import Access
 from minitvm.expr import And, IntImm, Or, Ramp, const, walk
+from minitvm.machines.simd.topi.blocked import conv2d_nchwc
+from minitvm.machines.simd.topi.winograd import winograd_conv2d_nchwc
 from minitvm.reference import kernel as interpreter
 from minitvm.reference import strategies
 from minitvm.reference.listeners import Ledger
@@ -24,8 +26,6 @@ from minitvm.tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, For, Pr
 from minitvm.tir.transform.pipeline import lower
 from minitvm.tir.work import Work, count, footprint
 from minitvm.tir.work.intervals import Intervals, union
-from minitvm.topi.blocked import conv2d_nchwc
-from minitvm.topi.winograd import winograd_conv2d_nchwc
 
 CPU = Target("cpu -model=znver3")
 

@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 
 from minitvm.expr import walk
-from minitvm.reference import tir as interpreter
-from minitvm.script import from_source
-from minitvm.tir.analysis.scratchpads import extents_of
-from minitvm.tir.nodes import Allocate, For, ForKind, Instruction, PrimFunc
-from minitvm.tir.tensor_intrin.accelerator import SET, Elements, operation_of
-from minitvm.tir.transform.accelerator import (
+from minitvm.machines.scratchpad.instruction_set import SET, Elements, operation_of
+from minitvm.machines.scratchpad.transform import (
     delay_resets,
     fetch_order,
     fold_nests,
@@ -19,6 +15,10 @@ from minitvm.tir.transform.accelerator import (
     place_scratchpads,
     reuse_registers,
 )
+from minitvm.reference import tir as interpreter
+from minitvm.script import from_source
+from minitvm.tir.analysis.scratchpads import extents_of
+from minitvm.tir.nodes import Allocate, For, ForKind, Instruction, PrimFunc
 from tests.strategy.accel_programs import SMALL
 
 NAMES = Elements(1, 4, 4)

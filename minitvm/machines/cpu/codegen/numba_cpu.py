@@ -1,0 +1,105 @@
+"""Python for Numba on CPUs: the module and its statements, over the SIMD vectors of `machines.simd.vectors.simd`.
+
+A kernel becomes `def name(args, thread, threads)`: `args[i]` is the address of buffer parameter i or the value of
+scalar parameter i (a float scalar as its bits, in the low end of the word). `numba_expressions` spells the
+expressions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....errors import Unsupported, report
+from ....expr import Call
+from ....tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, Evaluate, For, ForKind, Prefetch, PrimFunc
+from ....tir.script.printer import script
+from ...simd.codegen.numba_statements import NumbaStatements, import_lines
+from ...simd.codegen.operands import access_outside
+from ...simd.tile_intrinsics import SCOPE
+
+
+def generate(kernel: PrimFunc, target: Any = None) -> str:
+    """The module text of a kernel: an import line and the function, named as the kernel.
+
+    Raises `Unsupported` for what a CPU kernel cannot express (thread axes, barriers, vector-typed buffers).
+    """
+    return _NumbaCPU(kernel, target).module()
+
+
+class _NumbaCPU(NumbaStatements):
+    machine = "CPU"
+    dialect = "numba-cpu"
+
+    def __init__(self, kernel: PrimFunc, target: Any) -> None:
+        super().__init__(kernel, target)
+        self.tiles: dict[tuple[Buffer, int], str] = {}  # the variables of tiles, by buffer and place
+
+    # -- the module
+
+    def module(self) -> str:
+        self.depth = 1
+        for position, param in enumerate(self.kernel.params):
+            self.bind_parameter(param, f"args[{position}]")
+        self.stmt(self.kernel.body)
+        if not any(not line.strip().startswith("#") for line in self.lines):
+            self.line("pass")
+        names = sorted(self.imports - {"INF", "NAN"})
+        header = [f"# {line}" for text in self.header() for line in text.splitlines()]
+        lines = [*header, *import_lines(names, "minitvm.machines.simd.vectors.simd")]
+        lines += [*self.constants(), "", "", f"def {self.kernel.name}(args, thread, threads):", *self.lines, ""]
+        return "\n".join(lines)
+
+    def loop(self, stmt: For) -> None:
+        if stmt.kind is ForKind.THREAD:
+            raise self.on_a_grid(stmt)
+        if stmt.kind not in (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED):
+            raise Unsupported(f"a {stmt.kind} loop over {stmt.var.name} in a CPU kernel")
+        parallel = stmt.kind is ForKind.PARALLEL
+        self.serial_loop(stmt, self.share(stmt, "thread", "threads") if parallel else self.bounds(stmt))
+
+    def on_a_grid(self, stmt: For) -> Unsupported:
+        """The error for a loop over the blocks or threads of a GPU."""
+        name = stmt.var.name
+        return Unsupported(
+            report(
+                f"{self.kernel.name} cannot become code for a CPU",
+                program=script(self.kernel, mark={stmt: f"bound to {stmt.thread}"}, context=3),
+                wanted="loops that are serial, parallel, vectorised, unrolled or virtual threads",
+                found=f"{name} is bound to {stmt.thread}, an axis of a GPU's grid",
+                tries=(f"parallel({name}) in the place of bind", "minitvm.reference.tir.run interprets the function"),
+            )
+        )
+
+    def allocate(self, stmt: Allocate) -> None:
+        if stmt.buffer.scope != SCOPE:
+            super().allocate(stmt)
+            return
+        touched = access_outside(stmt.buffer, stmt.body)
+        if touched is not None:
+            raise self.on_a_tile(touched)
+        self.stmt(stmt.body)
+
+    def tile(self, buffer: Buffer, place: int) -> str:
+        """The variable of a tile that begins at a place of a buffer of tile registers."""
+        if (buffer, place) not in self.tiles:
+            self.tiles[buffer, place] = self.names.fresh(f"{buffer.name}_{place}")
+        return self.tiles[buffer, place]
+
+    def on_a_tile(self, access: BufferLoad | BufferStore) -> Unsupported:
+        """The error for an access of one element of a tile register."""
+        return Unsupported(
+            report(
+                f"{self.kernel.name}: {access.buffer.name} is held in tile registers, which only instructions touch",
+                program=script(self.kernel, mark={access: "here"}, context=3),
+                wanted="no other loads and stores of it",
+                found=f"an element of {access.buffer.name}",
+                tries=("tensorize the blocks that fill it and store it",),
+            )
+        )
+
+    def evaluate(self, stmt: Evaluate) -> None:
+        if isinstance(stmt.value, Call) and stmt.value.op == "tvm_storage_sync":
+            raise Unsupported("a barrier in a CPU kernel: kernels are separated by barriers, they contain none")
+
+    def prefetch(self, stmt: Prefetch) -> None:
+        self.line(f"{self.use('prefetch')}({self.names[stmt.buffer]}, {self.index(stmt.index)})")

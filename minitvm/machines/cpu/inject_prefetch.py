@@ -1,0 +1,56 @@
+"""Loops that stream through memory ask for it ahead of time.
+
+A loop annotated with `prefetch: d` reads vectors that lie one behind the other, an iteration after the other, such as
+the weights of a convolution. Each iteration then also asks for what the one `d` iterations later will read:
+
+    for k in range(n):                          for k in range(n):
+        acc = acc + a[k]*B[ramp(16*k, 1, 16)]       T.prefetch(B[16*k + 16*d])
+                                                    acc = acc + a[k]*B[ramp(16*k, 1, 16)]
+
+Processors find such streams by themselves, but they begin anew at the end of a page and stay too close to where the
+loop is when weights come from memory. After Mowry, Lam and Gupta, "Design and evaluation of a compiler algorithm for
+prefetching" (ASPLOS 1992), with the distance left to whoever schedules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr import IntImm, Node, Ramp, const, contains, replace, rewrite_statements, walk
+from ...tir.annotations import PREFETCH
+from ...tir.nodes import BufferLoad, BufferStore, For, Prefetch, PrimFunc, Seq
+from ...tir.transform.affine import coefficient, expr, linear
+
+
+def inject_prefetch(func: PrimFunc) -> PrimFunc:
+    """Follow the notes `prefetch` of innermost loops; on other loops they are dropped. Needs flat buffers."""
+    return func.with_body(rewrite_statements(func.body, _prefetching))
+
+
+def _prefetching(loop: Node) -> Any:
+    if not isinstance(loop, For) or PREFETCH not in loop.annotations:
+        return None
+    distance = int(loop.annotations[PREFETCH])
+    plain = replace(loop, annotations={k: v for k, v in loop.annotations.items() if k != PREFETCH})
+    return replace(plain, body=Seq.of(*_requests(loop, distance), loop.body))
+
+
+def _requests(loop: For, distance: int) -> list[Prefetch]:
+    """One for every stream of the loop: a vector load whose place moves on from one iteration to the next."""
+    nodes: list[Node] = list(walk(loop.body))
+    if any(isinstance(node, For) for node in nodes):
+        return []
+    written = {node.buffer for node in nodes if isinstance(node, BufferStore)}
+    requests: dict[Any, Prefetch] = {}
+    for node in nodes:
+        if not isinstance(node, BufferLoad) or node.buffer in written or node.buffer.scope == "local":
+            continue
+        index = node.indices[0]
+        if not isinstance(index, Ramp) or not isinstance(index.stride, IntImm) or index.stride.value != 1:
+            continue
+        form = linear(index.base)
+        step = coefficient(form, loop.var)
+        if step > 0 and not contains(index.base, BufferLoad):
+            ahead = expr(linear(index.base + const(step * distance, index.base.dtype)), index.base.dtype)
+            requests.setdefault((node.buffer, str(ahead)), Prefetch(node.buffer, ahead))
+    return list(requests.values())

@@ -1,0 +1,34 @@
+"""Compiling many kernels at once: in other processes, since Numba's compiler lock serialises threads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from ....errors import needed
+from ....runtime.program import ONLY_RUN, Progress
+from ....workers import pool
+
+Job = tuple[str, str]  # source, entry
+
+# While a worker starts, this process compiles a few kernels.
+TASK = pool.Task(f"{__name__}:compile_request", worth_starting=6)
+
+
+def compile_kernels(jobs: Sequence[Job], workers: int | None = None, progress: Progress | None = None) -> list[bytes]:
+    """Object code of each `(source, entry)`, in order.
+
+    `workers`: the number of processes (default: one per core; 0 or 1: none, compile here). Few kernels are compiled
+    here in any case. Raises `InternalError` for the first job, in order, whose source does not compile.
+    """
+    requests = [json.dumps(job).encode() for job in jobs]
+    report = None if progress is None else lambda done, total, number: progress(done, total, jobs[number][1])
+    return pool.run(TASK, requests, workers, report)
+
+
+def compile_request(request: bytes) -> bytes:
+    """Runs in a worker: compile one job."""
+    with needed("to compile kernels", ONLY_RUN):
+        from .compiler import compile_kernel
+
+    return compile_kernel(*json.loads(request))

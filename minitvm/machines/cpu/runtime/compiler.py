@@ -1,0 +1,157 @@
+"""Kernel source to object code, by Numba.
+
+A kernel is the text of a Python module that defines `entry(args, thread, threads)`; here it becomes a relocatable
+object with one exported symbol, the C function `void entry(int64* args, int64 thread, int64 threads)`. Numba says what
+each operation means, in LLVM's language; its own front end, which takes any Python, and its execution engine are not
+involved, so machine code is generated in one walk and once, as bytes that `loader` links.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba.core import callconv, compiler, config, types
+from numba.core.codegen import CPUCodeLibrary
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.errors import NumbaWarning
+from numba.core.registry import cpu_target
+from numba.core.targetconfig import ConfigStack
+
+from ....errors import InternalError
+from ...simd.vectors.front_end import Operations, Typed, translated
+from ...simd.vectors.source import defined, numbered
+from . import operations  # noqa: F401 (what kernel source may call)
+from .loader import kernel_target_machine
+
+__all__ = ["compile_kernel", "kernel_assembly"]
+
+_ARGUMENT_TYPES = (types.CPointer(types.int64), types.int64, types.int64)
+_INT64 = ir.IntType(64)
+_C_SIGNATURE = ir.FunctionType(ir.VoidType(), [_INT64.as_pointer(), _INT64, _INT64])
+
+
+class _ObjectLibrary(CPUCodeLibrary):
+    """A code library that stops after optimisation: its module is not passed to an execution engine."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+    @property
+    def module(self) -> llvm.ModuleRef:
+        return self._final_module
+
+
+class _LongLibrary(_ObjectLibrary):
+    """One for a long kernel: LLVM leaves its loops as they are.
+
+    What pays to be written out is written out in the source: micro-kernels, in a version for each part of a tile. Numba
+    runs LLVM's pipeline on each function and on the whole module, and both unroll. A convolution of open sides, of 290
+    lines with 35 multiply-adds, became 3,300 of them; without, it compiles in a third of the time, and runs as fast.
+    """
+
+    def _optimize_functions(self, ll_module: llvm.ModuleRef) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options.loop_unrolling = options.slp_vectorization = False
+        options.loop_vectorization = bool(config.LOOP_VECTORIZE)
+        builder = llvm.create_pass_builder(self._codegen._tm, options)
+        builder.getModulePassManager().run(self._final_module, builder)
+
+
+# Kernels of known sizes are shorter: 74 lines in the median of HRNet, 212 at most.
+_LONG = 240  # lines
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Turns garbage collection off: Numba creates hundreds of thousands of objects and drops them only at the end."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _flags() -> compiler.Flags:
+    flags = compiler.Flags()
+    flags.no_compile = True
+    flags.no_cpython_wrapper = True
+    flags.no_cfunc_wrapper = True
+    flags.boundscheck = False
+    flags.error_model = "numpy"
+    flags.fastmath = {"contract"}
+    flags.forceinline = True
+    flags.nrt = False
+    return flags
+
+
+@functools.cache
+def _operations() -> Operations:
+    """Numba's contexts for this machine, with the options of kernels."""
+    context = cpu_target.target_context
+    errors = callconv.create_error_model("numpy", context)
+    return Operations(cpu_target.typing_context, context.subtarget(error_model=errors, fastmath=_flags().fastmath))
+
+
+def _library(source: str, entry: str) -> _ObjectLibrary:
+    lines = sum(not line.startswith("#") for line in source.splitlines())
+    return (_LongLibrary if lines > _LONG else _ObjectLibrary)(cpu_target.target_context.codegen(), entry)
+
+
+def _optimised_module(source: str, entry: str) -> llvm.ModuleRef:
+    function, meaning, library = defined(source, entry), _operations(), _library(source, entry)
+    meaning.refresh()
+    context = meaning.target_context
+    module = library.create_ir_module(entry)
+    kernel = ir.Function(module, _C_SIGNATURE, entry)
+    builder = ir.IRBuilder(kernel.append_basic_block("entry"))
+    parameters = [Typed(kind, value) for kind, value in zip(_ARGUMENT_TYPES, kernel.args, strict=True)]
+    with ConfigStack().enter(_flags()), _without_collection(), context.push_code_library(library):
+        translated(meaning, builder, function, source, parameters)
+        context.post_lowering(module, library)
+        library.add_ir_module(module)
+    library.finalize()
+    for symbol in (*library.module.functions, *library.module.global_variables):
+        if not symbol.is_declaration and symbol.name != entry:
+            symbol.linkage = llvm.Linkage.internal
+    return library.module
+
+
+@global_compiler_lock
+def compile_kernel(source: str, entry: str) -> bytes:
+    """Object code for the kernel `entry` of the module text `source`.
+
+    Raises `InternalError`, with the numbered source, when the text does not compile: generated source always should.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NumbaWarning)
+            module = _optimised_module(source, entry)
+        return kernel_target_machine().emit_object(module)
+    except Exception as error:  # whatever it is, the source is at fault, and it was generated
+        text = f"kernel {entry} does not compile\n{numbered(source)}\n{type(error).__name__}: {error}"
+        raise InternalError(text) from error
+
+
+@global_compiler_lock
+def kernel_assembly(source: str, entry: str) -> str:
+    """The machine code of a kernel as readable assembly, for finding out why a kernel is slow."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NumbaWarning)
+        return kernel_target_machine().emit_assembly(_optimised_module(source, entry))
+
+
+def assembly(source: str, entry: str, target: Any) -> str:  # noqa: ARG001 (kernels are compiled for this machine)
+    """The part "assembly" of the back end: `kernel_assembly`."""
+    return kernel_assembly(source, entry)

@@ -1,0 +1,48 @@
+"""Kernels for CPUs in the middle of another machine's program: the part "hosted" of the CPU's back end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....executable import Kernel
+from ....executable.alignment import address
+from ....runtime.words import scalar_word
+from .executor import PARALLEL, SEQUENTIAL
+from .step_table import step_table
+from .team import default_threads, shared_team
+
+if TYPE_CHECKING:
+    from .program import LoadedCode
+
+
+class HostedKernel:
+    """Runs one kernel on all threads of a team, or on the caller's: step tables of one step."""
+
+    def __init__(self, kernel: Kernel, threads: int | None, code: LoadedCode | None = None) -> None:
+        """`threads` is the size of the team, None for `default_threads`.
+
+        `code` is what an artifact holds of the kernel; without it the kernel is compiled.
+        """
+        self._params = kernel.params
+        self._code = _loaded(kernel) if code is None else code
+        self._team = shared_team(default_threads() if threads is None else threads)
+        self._args = np.zeros(max(1, len(kernel.params)), np.int64)
+        rows = [(kind, self._code.address, address(self._args), 0) for kind in (SEQUENTIAL, PARALLEL)]
+        self._tables = [step_table([row], self._team.threads) for row in rows]
+
+    def __call__(self, arguments: Sequence[Any], parallel: bool) -> None:
+        for k, (value, param) in enumerate(zip(arguments, self._params, strict=True)):
+            self._args[k] = address(value) if isinstance(value, np.ndarray) else scalar_word(value, param.dtype)
+        self._team.run(self._tables[parallel].address, parallel)
+
+
+def _loaded(kernel: Kernel) -> LoadedCode:
+    from . import kernel_cache
+    from .compile_pool import compile_kernels
+    from .loader import load_kernel
+
+    (code,) = kernel_cache.compiled([(kernel.source, kernel.entry)], compile_kernels)
+    return load_kernel(code, kernel.entry)

@@ -1,0 +1,120 @@
+"""Object code to callable addresses, with llvmlite alone: a cached kernel runs without Numba being imported."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import functools
+import os
+import struct
+
+import llvmlite.binding as llvm
+
+from ....errors import InternalError
+from ....forks import lock
+from ....target.host import tiles_allowed
+
+__all__ = ["LoadedKernel", "cpu_description", "kernel_target_machine", "load_kernel"]
+
+_lock = lock()
+
+
+@functools.cache
+def _initialise() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # `pause` is inline assembly
+    llvm.load_library_permanently("")  # this process: a program without kernels calls its locks, before numba is there
+    # Kernels call libm; an interpreter that links it statically does not export its symbols.
+    library = ctypes.util.find_library("m")
+    if library is not None:
+        llvm.load_library_permanently(library)
+    if llvm.get_host_cpu_features().get("amx-tile"):
+        tiles_allowed()
+
+
+def cpu_description() -> tuple[str, str]:
+    """(CPU name, features) that kernels are compiled for; NUMBA_CPU_NAME and NUMBA_CPU_FEATURES override the host's."""
+    name = os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
+    features = os.environ.get("NUMBA_CPU_FEATURES")
+    return name, _host_features() if features is None else features
+
+
+@functools.cache
+def _host_features() -> str:
+    found = llvm.get_host_cpu_features().flatten()
+    if "+amx-tile" not in found or tiles_allowed():
+        return found
+    return ",".join(f"-{name[1:]}" if name.startswith("+amx") else name for name in found.split(","))
+
+
+def kernel_target_machine() -> llvm.TargetMachine:
+    """A fresh machine description for generating or linking kernels of this process's CPU."""
+    _initialise()
+    name, features = cpu_description()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(
+        cpu=name, features=features, opt=3, reloc="pic", codemodel="jitdefault", jit=True
+    )
+
+
+class LoadedKernel:
+    """Linked object code. The code stays mapped for as long as this object lives."""
+
+    __slots__ = ("_engine", "address", "entry")
+
+    def __init__(self, engine: llvm.ExecutionEngine, entry: str, address: int) -> None:
+        self._engine = engine
+        self.entry = entry
+        self.address = address
+
+    def __repr__(self) -> str:
+        return f"LoadedKernel({self.entry!r} at {self.address:#x})"
+
+
+def load_kernel(code: bytes, entry: str) -> LoadedKernel:
+    """Link `code` (from `compile_kernel`) into this process.
+
+    Raises `InternalError` if it needs a symbol that this process does not have, or does not define `entry`.
+    """
+    missing = [s for s in undefined_symbols(code) if _address_of(s) is None]
+    if missing:
+        raise InternalError(f"object code of kernel {entry} needs {', '.join(missing)}, which this process lacks")
+    with _lock:
+        machine = kernel_target_machine()
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        address = engine.get_function_address(entry)
+    if not address:
+        raise InternalError(f"object code does not define kernel {entry}")
+    return LoadedKernel(engine, entry, address)
+
+
+def _address_of(symbol: str) -> int | None:
+    _initialise()
+    return llvm.address_of_symbol(symbol)
+
+
+def undefined_symbols(code: bytes) -> list[str]:
+    """Names that an ELF64 object refers to and does not define; LLVM would end the process if one is missing.
+
+    An object of another format (Mach-O) yields an empty list.
+    """
+    if code[:6] != b"\x7fELF\x02\x01":
+        return []
+    section_offset = struct.unpack_from("<Q", code, 0x28)[0]
+    entry_size, count = struct.unpack_from("<HH", code, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", code, section_offset + i * entry_size) for i in range(count)]
+    names: list[str] = []
+    for section in sections:
+        if section[1] != 2:  # SHT_SYMTAB
+            continue
+        offset, size, link = section[4], section[5], section[6]
+        strings = sections[link][4]
+        for at in range(offset, offset + size, 24):
+            name, _, _, index = struct.unpack_from("<IBBH", code, at)
+            if index == 0 and name:  # SHN_UNDEF
+                end = code.index(b"\0", strings + name)
+                names.append(code[strings + name : end].decode())
+    return [n for n in names if n != "_GLOBAL_OFFSET_TABLE_"]

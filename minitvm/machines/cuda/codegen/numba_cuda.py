@@ -1,0 +1,249 @@
+"""Python for Numba CUDA: the kernel and its statements, over the vectors that CPU kernels have too.
+
+    from numba import cuda
+    from minitvm.machines.simd.vectors.simd import load_whole, pointer_f32, store_whole
+
+    def add_kernel_0(A_word, B_word, C_word):
+        A = pointer_f32(A_word)
+        ...
+        bx = i32(cuda.blockIdx.x)
+        tx = i32(cuda.threadIdx.x)
+        at = i32(bx * 256 + tx * 4)
+        store_whole(C, at, load_whole(A, at, 4) + load_whole(B, at, 4))
+
+Indices have 32 bits where all of a kernel's fit, else 64. Python's operators compute in int64; a compiler that sees the
+conversion of a complete index does the steps in 32 bits.
+
+A parameter is a word of 64 bits: a buffer's address, an integer, or the bits of a float in the low end. Loops over
+blockIdx and threadIdx are the grid that the host launches. A parallel loop is shared out among all threads.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from ....errors import Unsupported
+from ....expr import Call, IntImm, find, walk
+from ....expr.conditions import is_const
+from ....expr.intrin import COLLECTIVES
+from ....tir.analysis.dynamic_shared import dynamic_storage
+from ....tir.analysis.threads import LANES, is_hardware_thread, is_of_a_warp, is_shared
+from ....tir.async_copies import COMMIT, SIZES, WAIT
+from ....tir.nodes import (
+    Allocate,
+    Async,
+    Buffer,
+    Evaluate,
+    For,
+    ForKind,
+    Instruction,
+    Prefetch,
+    PrimFunc,
+    copied_load,
+)
+from ...gpu.codegen.grids import GridEmitter
+from ...gpu.codegen.index_width import index_dtype
+from ...simd.codegen.numba_expressions import short_name
+from ...simd.codegen.numba_statements import NumbaStatements, import_lines
+from ...simd.codegen.operands import access_outside
+from ..capability import has_asynchronous_copies
+from ..tensor_intrin.warpgroups import reads_by_proxy
+from . import warpgroups
+from .tensor_cores import refuse_other_accesses
+
+SHARED_BYTES = 48 << 10  # of the arrays that a kernel declares; a launch gives more, of scope shared.dyn
+_WARP = 32
+THREADS = "THREADS_OF_A_BLOCK"  # the constant of a module text by which runtime.cuda.compiler knows it
+_EVERYBODY = "i64(cuda.blockIdx.x) * i64(cuda.blockDim.x) + i64(cuda.threadIdx.x)"
+_ALL = "i64(cuda.gridDim.x) * i64(cuda.blockDim.x)"
+
+
+def generate(kernel: PrimFunc, target: Any = None) -> str:
+    """The module text of a kernel: import lines and the function, named as the kernel.
+
+    Raises `Unsupported` for what a CUDA kernel cannot express, and for a grid or storage beyond the target's limits.
+    """
+    return _NumbaCUDA(kernel, target).module()
+
+
+class _NumbaCUDA(GridEmitter, NumbaStatements):
+    machine = "CUDA"
+    dialect = "numba-cuda"
+    language = "a CUDA kernel"
+    static_shared_bytes = SHARED_BYTES
+    whole_vectors = True
+
+    def __init__(self, kernel: PrimFunc, target: Any) -> None:
+        super().__init__(kernel, target)
+        self.index_dtype = index_dtype(kernel)
+        self.names.used_names |= {"cuda"}
+        self.dynamic, _ = dynamic_storage(kernel)  # where each buffer begins in what the launch gives
+        self.operations: set[str] = set()  # of CUDA alone
+        self.has_products = any(isinstance(n, Instruction) and reads_by_proxy(n.name) for n in walk(kernel.body))
+        # The variables of tiles of fragments, with the places of their pieces, by the place of each piece.
+        self.fragments: dict[tuple[Buffer, int], tuple[str, tuple[int, ...]]] = {}
+        self.lane = "0"  # the thread in its warp
+        self.shared: dict[Buffer, str] = {}  # declarations, which stand at the top of a kernel
+
+    def module(self) -> str:
+        self.check_grid()
+        self.depth = 1
+        words = [self.names.fresh(f"{param.name}_word") for param in self.kernel.params]
+        for param, word in zip(self.kernel.params, words, strict=True):
+            self.bind_parameter(param, word)
+        begin = len(self.lines)
+        self.stmt(self.kernel.body)
+        lines = [*self.lines[:begin], *self.shared.values(), *self.lines[begin:]]
+        if not any(not line.strip().startswith("#") for line in lines):
+            lines.append("    pass")
+        text = [f"# {line}" for part in self.header() for line in part.splitlines()]
+        if any("cuda." in line for line in lines):
+            text.append("from numba import cuda")
+        self.operations |= {
+            f"{'dynamic' if buffer in self.dynamic else 'shared'}_{short_name(buffer.dtype)}" for buffer in self.shared
+        }
+        text += import_lines(sorted(self.operations), "minitvm.machines.cuda.runtime.operations")
+        text += import_lines(sorted(self.imports - {"INF", "NAN"}), "minitvm.machines.simd.vectors.simd")
+        threads = self.threads_of_a_block()
+        text += [] if threads is None else ["", f"{THREADS} = {threads}"]
+        text += [*self.constants(), "", "", f"def {self.kernel.name}({', '.join(words)}):", *lines, ""]
+        return "\n".join(text)
+
+    def threads_of_a_block(self) -> int | None:
+        """How many threads a block has, for the assembler, if warps of the kernel run instructions together.
+
+        Not told, it leaves registers for larger blocks, and loads fragments when they are needed instead of before:
+        a product of 4096 x 4096 x 4096 takes 208 registers a thread and not 167.
+        """
+        if not any(isinstance(n, Instruction) and n.together == _WARP for n in walk(self.kernel.body)):
+            return None
+        extents = {n.thread: n.extent for n in find(self.kernel.body, For) if is_hardware_thread(n)}
+        sizes = [extent.value for extent in extents.values() if isinstance(extent, IntImm)]
+        return prod(sizes) if len(sizes) == len(extents) else None
+
+    def loop(self, stmt: For) -> None:
+        if stmt.kind is ForKind.THREAD:
+            self.thread(stmt)
+        elif stmt.kind is ForKind.PARALLEL:
+            self.use("i64")
+            me, all_of_them = self.names.fresh("worker"), self.names.fresh("workers")
+            self.line(f"{me} = {_EVERYBODY}")
+            self.line(f"{all_of_them} = {_ALL}")
+            self.serial_loop(stmt, self.share(stmt, me, all_of_them))
+        elif stmt.kind in (ForKind.SERIAL, ForKind.UNROLLED):
+            self.serial_loop(stmt, self.bounds(stmt))
+        else:
+            raise Unsupported(f"a {stmt.kind} loop over {stmt.var.name} in a CUDA kernel")
+
+    def thread(self, stmt: For) -> None:
+        """A loop over the grid: its variable is where the thread stands."""
+        index, axis = self.axis(stmt)
+        self.wide.add(stmt.var)
+        self.analyzer.bind(stmt)
+        start = "" if is_const(stmt.start, 0) else f" + {self.index(stmt.start)}"
+        self.line(f"{self.names[stmt.var]} = {self.word(f'cuda.{index}.{axis}{start}')}")
+        if stmt.thread == LANES:
+            self.lane = self.names[stmt.var]
+        self.stmt(stmt.body)
+
+    def evaluate(self, stmt: Evaluate) -> None:
+        if isinstance(stmt.value, Call) and stmt.value.op == "tvm_storage_sync":
+            if self.has_products:
+                warpgroups.finish(self)
+                self.line(f"{self.operation('proxy_fence')}()")  # they see what was written to shared storage
+            self.line("cuda.syncthreads()")
+        elif isinstance(stmt.value, Call) and stmt.value.op in (COMMIT, WAIT) and self.has_async_copies:
+            pending = ", ".join(self.index(arg) for arg in stmt.value.args)
+            self.line(f"{self.operation('async_commit' if stmt.value.op == COMMIT else 'async_wait')}({pending})")
+
+    def operation(self, name: str) -> str:
+        """A name of CUDA's own operations, noted for the import."""
+        self.operations.add(name)
+        return name
+
+    @property
+    def has_async_copies(self) -> bool:
+        """Whether the target has `cp.async`."""
+        return has_asynchronous_copies(self.target)
+
+    def begun(self, stmt: Async) -> None:
+        """`cp.async` of 4, 8 or 16 bytes from global to shared storage, or of zeros; any other copy is done at once."""
+        store, load = stmt.body, copied_load(stmt.body.value)
+        lanes = store.value.dtype.lanes
+        condition = store.value.args[0] if isinstance(store.value, Call) else None
+        fits = (
+            self.has_async_copies
+            and load is not None
+            and (condition is None or condition.dtype.lanes == 1)
+            and is_shared(store.buffer.scope)
+            and load.buffer in self.kernel.params
+            and store.predicate is None
+            and load.predicate is None
+            and lanes * store.buffer.dtype.bytes in SIZES
+            and (lanes == 1 or all(self.whole(a.buffer, a.indices[0]) for a in (store, load)))
+        )
+        if not fits or load is None:
+            self.store(store)
+            return
+        to, source = (
+            f"{self.names[a.buffer]}, {self.place(a.indices[0]) if lanes == 1 else self.contiguous(a.indices[0])}"
+            for a in (store, load)
+        )
+        if condition is None:
+            self.line(f"{self.operation('async_copy')}({to}, {source}, {lanes})")
+        else:
+            self.line(f"{self.operation('async_copy_if')}({to}, {source}, {lanes}, {self.value(condition)})")
+
+    def call(self, e: Call) -> str:
+        if e.op not in COLLECTIVES:
+            return super().call(e)
+        if e.op == "tvm_warp_activemask":
+            return f"{self.operation('warp_active')}()"
+        if not is_const(e.args[4], _WARP) or not isinstance(e.args[3], IntImm):
+            raise Unsupported(f"{e}: a warp of CUDA has {_WARP} threads, and a section a constant number of them")
+        name = self.operation(e.op.removeprefix("tvm_"))
+        mask, value, by = (self.vector(a) for a in e.args[:3])
+        return f"{name}({mask}, {value}, {by}, {e.args[3].value})"
+
+    def prefetch(self, stmt: Prefetch) -> None:
+        """A hint, which a device with thousands of threads does not need."""
+
+    def tile(self, buffer: Buffer, places: tuple[int, ...]) -> str:
+        """The variable of a tile of a fragment: a tuple of the registers of its pieces, which begin at `places`.
+
+        Raises `Unsupported` where other instructions cut the fragment into other tiles. (A variable for each register
+        would be four times as many, and Numba's compile time grows with their number and that of statements.)
+        """
+        if (buffer, places[0]) not in self.fragments:
+            fresh = self.names.fresh(f"{buffer.name}_{places[0]}")
+            self.fragments.update({(buffer, place): (fresh, places) for place in places})
+        held = {self.fragments.get((buffer, place)) for place in places}
+        if held != {(self.fragments[buffer, places[0]][0], places)}:
+            raise Unsupported(
+                f"{buffer.name}[{places[0]}]: its registers are those of one tile for some instructions and of another"
+                " for others\n  wanted: instructions that cut a fragment into the same tiles"
+            )
+        return self.fragments[buffer, places[0]][0]
+
+    def fragment(self, stmt: Allocate) -> None:
+        """Fragments need no storage; but no other statement may touch them."""
+        if access_outside(stmt.buffer, stmt.body) is not None:
+            raise refuse_other_accesses(self.kernel.name, stmt.buffer)
+        self.stmt(stmt.body)
+
+    def allocate(self, stmt: Allocate) -> None:
+        if is_of_a_warp(stmt.buffer.scope):
+            self.fragment(stmt)
+            return
+        if not is_shared(stmt.buffer.scope):
+            super().allocate(stmt)
+            return
+        buffer = stmt.buffer
+        self.registers.pop(buffer, None)
+        if buffer not in self.shared:
+            count, kind = max(1, self.count_shared(buffer)), short_name(self.scalar(buffer))
+            offset = self.dynamic.get(buffer)
+            array = f"shared_{kind}({count})" if offset is None else f"dynamic_{kind}({offset}, {count})"
+            self.shared[buffer] = f"    {self.names[buffer]} = {array}"
+        self.stmt(stmt.body)

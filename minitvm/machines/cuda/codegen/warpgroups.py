@@ -1,0 +1,114 @@
+"""How CUDA kernels spell the instructions of a warpgroup: an accumulator is one variable, a tuple of a thread's sums.
+
+Of each 8 columns of an accumulator of 64 rows a thread holds four sums: of warp w, in rows 16w + g and 16w + g + 8, the
+columns 2t and 2t + 1, where g = lane // 4 and t = lane % 4. `machines/cuda/runtime/warpgroups.py` has the operations.
+PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", "Matrix Descriptor Format".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....errors import Unsupported
+from ....expr import IntImm
+from ....tir.nodes import Instruction, Tile
+from ...simd.codegen.operands import constant_stride, divides, refused, start_of, stride_of
+from ..capability import has_warpgroups
+from ..tensor_intrin.warpgroups import ACCUMULATOR, DEPTH, ROWS, SLAB, columns_of, steps_of
+
+_PIECE = 8  # elements of 16 bits in the pieces of a line that change places
+
+
+def fill(emitter: Any, stmt: Instruction) -> None:
+    """An accumulator of zeros."""
+    _needs(emitter, stmt)
+    (tile,) = stmt.tiles
+    finish(emitter)
+    zeros = emitter.operation(f"wgmma_zeros_{ROWS}x{columns_of(stmt.name)}")
+    emitter.line(f"{_sums(emitter, tile)} = {zeros}()")
+
+
+def store(emitter: Any, stmt: Instruction) -> None:
+    """An accumulator to memory: each thread its pairs of neighbours, at once where they surely lie at even places."""
+    _needs(emitter, stmt)
+    fragment, place = stmt.tiles
+    finish(emitter)
+    array, start = start_of(emitter, place)
+    row = stride_of(emitter, place, 0)
+    at_once = 2 if all(divides(emitter, index, 2) for index in (place.places[0].indices[0], row)) else 1
+    emitter.line(
+        f"{emitter.operation('wgmma_store')}({_sums(emitter, fragment)}, {array}, {emitter.word(start)}, "
+        f"{emitter.word(emitter.index(row))}, {emitter.lane}, {at_once})"
+    )
+
+
+def multiply(emitter: Any, stmt: Instruction) -> None:
+    """A `wgmma.mma_async` for each 16 steps, together a group.
+
+    It runs on while the threads do something else, until they `finish` it: before a barrier, behind which its operands
+    may be overwritten, and before anything but products touches sums. That is what a program allows without this, too:
+    the other warpgroups of a block may be as far behind with what they multiply.
+    """
+    _needs(emitter, stmt)
+    a, b, c = stmt.tiles
+    turned = stmt.name.endswith("_nt")
+    kind = "bf16" if a.buffer.dtype == "bfloat16" else "f16"
+    name = emitter.operation(f"wgmma_{ROWS}x{columns_of(stmt.name)}x{DEPTH}_{kind}{'_nt' if turned else ''}")
+    sums = _sums(emitter, c)
+    (array_a, start_a), (array_b, start_b) = (start_of(emitter, tile) for tile in (a, b))
+    apart_a, apart_b = (_apart(emitter, stmt, tile) for tile in (a, b))
+    emitter.line(f"{emitter.operation('wgmma_fence')}()")
+    for step in range(0, steps_of(stmt.name), DEPTH):
+        # Along a line the next steps are neighbours; if lines go along the columns, they are further lines.
+        at_a, along = (step // SLAB * apart + step % SLAB for apart in (apart_a, apart_b))
+        at_b = along if turned else step * SLAB
+        operands = f"{array_a}, {emitter.word(f'{start_a} + {at_a}')}, {array_b}, {emitter.word(f'{start_b} + {at_b}')}"
+        emitter.line(f"{sums} = {name}({sums}, {operands}, {2 * apart_b})")
+    emitter.line(f"{emitter.operation('wgmma_commit')}()")
+
+
+def finish(emitter: Any) -> None:
+    """The threads wait for the products that they began."""
+    emitter.line(f"{emitter.operation('wgmma_wait')}(0)")
+
+
+def _sums(emitter: Any, tile: Tile) -> str:
+    """The variable of an accumulator; refuses one whose place is not constant, or not whole rows of 64."""
+    buffer = tile.buffer
+    index = emitter.analyzer.simplify(tile.places[0].indices[0])
+    row = stride_of(emitter, tile, 0)
+    if buffer.scope != ACCUMULATOR:
+        raise Unsupported(
+            f"{buffer.name}: the accumulator of a warpgroup is of scope {ACCUMULATOR}, found {buffer.scope}"
+        )
+    if not isinstance(index, IntImm) or not isinstance(row, IntImm):
+        raise Unsupported(
+            f"{buffer.name}[{index}]: an accumulator is held in registers, which have no addresses\n"
+            "  wanted: a constant place in it\n  try:    unroll the loops around the instruction"
+        )
+    if index.value % (ROWS * row.value):
+        raise Unsupported(f"{buffer.name}[{index}]: accumulators of a warpgroup lie {ROWS} rows apart")
+    name: str = emitter.tile(buffer, (index.value,))
+    return name
+
+
+def _apart(emitter: Any, stmt: Instruction, tile: Tile) -> int:
+    """Elements from one slab of an operand to the next; refuses places that a descriptor does not have.
+
+    Of the first line no piece changes its place, in the next one each changes it with its neighbour: so lines are apart
+    by one piece more than they are long.
+    """
+    slab, line, element = (constant_stride(emitter, tile, axis) for axis in range(3))
+    first = tile.places[0].indices[0]
+    if (line, element) != (SLAB + _PIECE, 1) or slab % (SLAB * 8) or not divides(emitter, first, SLAB * 8):
+        raise refused(
+            emitter, stmt, "swizzled lines of 128 bytes, slabs and operands at multiples of 8 lines",
+            f"the strides {slab}, {line} and {element}, from {first}",
+        )  # fmt: skip
+    return slab
+
+
+def _needs(emitter: Any, stmt: Instruction) -> None:
+    if not has_warpgroups(emitter.target):
+        found = getattr(emitter.target, "arch", "") or "no architecture"
+        raise refused(emitter, stmt, "a device of sm_90a", found)

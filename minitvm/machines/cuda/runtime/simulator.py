@@ -1,0 +1,531 @@
+"""Kernel source run by Python: the names of `vectors.simd` over NumPy, the threads of a grid one at a time.
+
+It shares no code with what Numba compiles, so the two can be held against each other. A scalar is a NumPy scalar (an
+int64 a Python int), a vector a NumPy array of one dimension. Memory is the process's own: addresses are real.
+"""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import functools
+import math
+import re
+import sys
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from . import simulated_warpgroups, simulated_warps
+from .faults import Address, KernelFault
+from .simulated_blocks import Thread, Waits, as_coroutine, begin, coordinates, current, run_block, xyz
+
+SIMD, SHARED = "minitvm.machines.simd.vectors.simd", "minitvm.machines.cuda.runtime.operations"
+_DTYPES: dict[str, Any] = {
+    "b1": np.bool_, "bf16": ml_dtypes.bfloat16, **{f"f{n}": getattr(np, f"float{n}") for n in (16, 32, 64)},
+    **{f"i{n}": getattr(np, f"int{n}") for n in (8, 16, 32, 64)},
+    **{f"u{n}": getattr(np, f"uint{n}") for n in (8, 16, 32, 64)},
+}  # fmt: skip
+_TYPE = re.compile(r"([a-z]+\d+)(?:x(\d+))?")
+_HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+_BOOL = np.dtype(np.bool_)
+
+Run = Callable[..., None]
+
+
+def simulated(source: str, entry: str) -> Run:
+    """`run(blocks, threads, words, shared_bytes=0)` of the kernel `entry`: each thread of the grid runs the text.
+
+    A word that is an `Address` says how long its parameter is: an access outside of it raises `KernelFault`. Blocks run
+    one after the other. Threads of a block take turns where the text has a barrier or shuffle, else each runs to its
+    end.
+    """
+    module, together = as_coroutine(source, f"<kernel {entry}>", OPERATIONS)
+    namespace: dict[str, Any] = {"__name__": f"minitvm_simulated_{entry}"}
+    namespace["__builtins__"] = {**vars(builtins), "__import__": _imported}
+    exec(compile(module, f"<kernel {entry}>", "exec"), namespace)
+    kernel = namespace[entry]
+
+    def run(blocks: Sequence[int], threads: Sequence[int], words: Sequence[int], shared_bytes: int = 0) -> None:
+        place = SimpleNamespace(gridDim=xyz(blocks), blockDim=xyz(threads), blockIdx=None, threadIdx=None)
+        before, namespace["cuda"] = namespace.get("cuda"), place
+        thread = functools.partial(kernel, *words)
+        try:
+            for point in coordinates(blocks):
+                place.blockIdx = xyz(point)
+                _arrays.clear()
+                _arrays[_GIVEN] = _array(np.dtype(np.uint8), shared_bytes)
+                with np.errstate(all="ignore"):
+                    (run_block if together else _in_order)(thread, threads, place)
+        finally:
+            namespace["cuda"] = before
+
+    return run
+
+
+def _in_order(kernel: Callable[[], None], threads: Sequence[int], place: Any) -> None:
+    """Without a barrier the order of threads does not matter, and their storage is their own."""
+    points = coordinates(threads)
+    for number, point in enumerate(points):
+        place.threadIdx = xyz(point)
+        begin(Thread(number, len(points)))
+        try:
+            kernel()
+        except KernelFault as fault:
+            block = place.blockIdx
+            raise KernelFault(f"tid={list(point)} ctaid={[block.x, block.y, block.z]}: {fault}") from None
+
+
+def _imported(name: str, *about: Any) -> Any:
+    """What `from NAME import ...` of kernel source reads; `cuda` is what each run says."""
+    if name in (SIMD, SHARED):
+        return _Names()
+    return SimpleNamespace(cuda=None) if name == "numba" else builtins.__import__(name, *about)
+
+
+class _Names:
+    """The module that kernel source imports its names from."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OPERATIONS:
+            return OPERATIONS[name]
+        kind, _, element = name.rpartition("_")
+        if kind in _OF_TYPES and element in _DTYPES:
+            return functools.partial(_OF_TYPES[kind], np.dtype(_DTYPES[element]))
+        match = _TYPE.fullmatch(name)
+        if match is None or match[1] not in _DTYPES:
+            raise AttributeError(f"the simulator of CUDA kernels has no {name!r}")
+        return functools.partial(_converted, np.dtype(_DTYPES[match[1]]), int(match[2] or 0))
+
+
+# -- values
+
+
+def _value(x: Any) -> Any:
+    """A NumPy scalar as kernel source holds it: int64 as Python's int, since indices are Python's."""
+    return int(x) if isinstance(x, np.int64) else x
+
+
+def _converted(dtype: Any, lanes: int, x: Any) -> Any:
+    """As NumPy's `astype`; integers below 32 bits by way of wider ones, as compiled code does."""
+    array = np.asarray(x)
+    if array.dtype != dtype and array.dtype.kind in "fV" and dtype.kind in "iu" and dtype.itemsize < 4:
+        array = array.astype(np.int32)
+    array = array.astype(dtype)
+    if lanes:
+        return np.broadcast_to(array, (lanes,)).copy()
+    return _value(array[()])
+
+
+def _dtype(args: Sequence[Any]) -> Any:
+    """The dtype of an operation: that of a vector, else of the first operand that is no literal."""
+    for kind in (np.ndarray, np.generic):
+        for x in args:
+            if isinstance(x, kind):
+                return x.dtype
+    return np.dtype(np.bool_) if all(isinstance(x, bool) for x in args) else np.asarray(args[0]).dtype
+
+
+# Scalars on which NumPy computes as the operation does: those of 16 bits are widened, int64 are Python's.
+_OWN = frozenset(kind for kind in _DTYPES.values() if kind not in (np.float16, np.int64, ml_dtypes.bfloat16))
+
+
+def _elementwise(function: Callable[..., Any], mask: bool = False) -> Callable[..., Any]:
+    """An operation on operands of one dtype, the result's too; floats of 16 bits by way of float32."""
+
+    def apply(*args: Any) -> Any:
+        kind = args[0].__class__
+        if kind in _OWN and len(set(map(type, args))) == 1:  # most operations on scalars
+            result = function(*args)
+            same = result.__class__ is (np.bool_ if mask else kind)
+            return result if same else np.asarray(result).astype(np.bool_ if mask else kind)[()]
+        dtype = _dtype(args)
+        if dtype in _HALVES:
+            operands = [np.asarray(x).astype(dtype).astype(np.float32) for x in args]
+        else:
+            operands = [x if getattr(x, "dtype", None) is dtype else np.asarray(x).astype(dtype) for x in args]
+        result = np.asarray(function(*operands))
+        wanted = _BOOL if mask else dtype
+        if result.dtype is not wanted or result is operands[0]:
+            result = result.astype(wanted)
+        return result if result.ndim else _value(result[()])
+
+    return apply
+
+
+def _by(integers: Callable[..., Any], floats: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args: (floats if args[0].dtype.kind == "f" else integers)(*args)
+
+
+def _exact(function: Callable[[int, int], int]) -> Callable[..., Any]:
+    """A division of integers: by 0 it is 0, and the least integer by -1 wraps."""
+
+    def one(a: Any, b: Any) -> int:
+        return 0 if b == 0 else function(int(a), int(b))
+
+    def apply(a: Any, b: Any) -> Any:
+        a, b = np.broadcast_arrays(a, b)
+        bits = 8 * a.dtype.itemsize
+        wrapped = [one(x, y) % 2**bits for x, y in zip(a.reshape(-1), b.reshape(-1), strict=True)]
+        return np.array(wrapped, f"u{a.dtype.itemsize}").view(a.dtype).reshape(a.shape)
+
+    return apply
+
+
+def _truncated(a: int, b: int) -> int:
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def _shifted(left: bool) -> Callable[..., Any]:
+    def apply(a: Any, b: Any) -> Any:
+        bits = 8 * a.dtype.itemsize
+        counts = b.astype(np.int64) if b.dtype.kind == "i" else b.astype(np.uint64)
+        inside = (counts >= 0) & (counts < bits)
+        count = np.where(inside, b, 0).astype(a.dtype)
+        moved = a << count if left else a >> count
+        outside = 0 if left or a.dtype.kind == "u" else np.where(a < 0, -1, 0)
+        return np.where(inside, moved, outside)
+
+    return apply
+
+
+def _fused(a: Any, b: Any, c: Any) -> Any:
+    if a.dtype == np.float32:
+        return np.multiply(a, b, dtype=np.float64) + c
+    return a * b + c
+
+
+def _dot4(a: Any, b: Any, c: Any = None) -> Any:
+    left, right = np.ascontiguousarray(a).reshape(-1), np.ascontiguousarray(b).reshape(-1)
+    products = left.view(np.uint8).astype(np.int32) * right.view(np.int8).astype(np.int32)
+    sums = products.reshape(-1, 4).sum(1, dtype=np.int32).reshape(np.shape(a))
+    return sums if c is None else sums + c
+
+
+def _dot2(c: Any, a: Any, b: Any) -> Any:
+    """Both products of bfloat16 added to c in float32, rounded through float64 rounded to odd; subnormals are zeros."""
+
+    def flush(x: Any) -> Any:
+        return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x)
+
+    total = flush(c)
+    for mask, left in ((0xFFFF0000, 0), (0xFFFF, 16)):
+        x, y = (flush(((np.asarray(w).view(np.uint32) & mask) << left).view(np.float32)) for w in (a, b))
+        product, before = np.float64(x) * np.float64(y), np.float64(total)
+        sums = product + before
+        back = sums - product
+        lost = (product - (sums - back)) + (before - back)
+        odd = np.isfinite(sums) & (lost != 0) & (np.asarray(sums).view(np.int64) % 2 == 0)
+        total = flush(np.where(odd, np.nextafter(sums, np.copysign(np.inf, lost)), sums).astype(np.float32))
+    return total[()]
+
+
+def _round_away(x: Any) -> Any:
+    magnitude = np.abs(x)
+    return np.copysign(np.where(magnitude % 1 == 0.5, np.ceil(magnitude), np.rint(magnitude)), x)
+
+
+def _zeros(leading: bool) -> Callable[..., Any]:
+    """How many zero bits stand before (or behind) the first one; the width for 0."""
+
+    def apply(x: Any) -> Any:
+        bits = 8 * x.dtype.itemsize
+        words = np.atleast_1d(x).astype(object) % 2**bits
+        counts = [bits - int(w).bit_length() if leading or not w else (w & -w).bit_length() - 1 for w in words]
+        return np.array(counts).reshape(x.shape)
+
+    return apply
+
+
+def _special(name: str) -> Callable[..., Any]:
+    return np.vectorize(getattr(math, name), otypes=[np.float64])
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _never(x: Any) -> Any:
+    return np.zeros(x.shape, bool)
+
+
+def _sigmoid(x: Any) -> Any:
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e, 1) / (e + 1)
+
+
+_UNARY: dict[str, Callable[..., Any]] = {
+    **{n: getattr(np, n) for n in ("exp", "log", "tanh", "exp2", "expm1", "log2", "log10", "log1p", "sin", "cos",
+                                   "tan", "sinh", "cosh", "sqrt", "sign")},
+    **{n: getattr(np, f"arc{n[1:]}") for n in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
+    **{n: _by(_same, getattr(np, n)) for n in ("floor", "ceil", "trunc", "rint")},
+    "round_away": _by(_same, _round_away), "neg": lambda x: -x, "absolute": np.abs, "invert": np.invert,
+    "exp10": lambda x: np.power(x.dtype.type(10), x), "erf": _special("erf"), "sigmoid": _sigmoid,
+    "rsqrt": lambda x: x.dtype.type(1) / np.sqrt(x),
+    "popcount": lambda x: np.bitwise_count(x.view(f"u{x.dtype.itemsize}")),
+    "clz": _zeros(True), "ctz": _zeros(False),
+}  # fmt: skip
+_BINARY: dict[str, Callable[..., Any]] = {
+    "add": np.add, "sub": lambda a, b: a ^ b if a.dtype == bool else a - b, "mul": np.multiply,
+    "div": _by(_exact(_truncated), np.divide), "truncdiv": _exact(_truncated),
+    "truncmod": _by(_exact(lambda a, b: a - b * _truncated(a, b)), np.fmod),
+    "floordiv": _by(_exact(lambda a, b: a // b), lambda a, b: np.floor(a / b)),
+    "floormod": _by(_exact(lambda a, b: a % b), np.mod), "maximum": np.maximum, "minimum": np.minimum,
+    "max_select": lambda a, b: np.where(a > b, a, b), "min_select": lambda a, b: np.where(a < b, a, b),
+    "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor, "shl": _shifted(True),
+    "shr": _shifted(False), "copysign": np.copysign, "pow": np.power, "atan2": np.arctan2, "hypot": np.hypot,
+    "fmod": np.fmod, "dot4_u8i8": _dot4, "dot4_add": _dot4, "fma": _fused,
+}  # fmt: skip
+_TESTS: dict[str, Callable[..., Any]] = {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+    "isnan": _by(_never, np.isnan), "isinf": _by(_never, np.isinf),
+    "isfinite": _by(lambda x: np.ones(x.shape, bool), np.isfinite),
+}  # fmt: skip
+
+
+# -- memory
+
+
+class Pointer:
+    """Elements of a dtype from an address on: `length` of them where that is known, in memory that `owner` holds.
+
+    `name` is for people: what the memory is.
+    """
+
+    def __init__(self, address: int, dtype: Any, length: int | None = None, owner: Any = None, name: str = "") -> None:
+        self.address, self.dtype, self.length, self.owner = int(address), dtype, length, owner
+        self.name = name or "an array"
+        self._whole: Any = None  # a view of all elements, where their number is known
+
+    def elements(self, index: Any, count: int) -> Any:
+        """A view of `count` elements; bools are bytes in memory."""
+        size, index = self.dtype.itemsize, int(index)
+        if self.length is not None and not 0 <= index <= self.length - count:
+            raise KernelFault(
+                f"elements {index} to {index + count - 1} of {self.name} of {self.length}, at byte {index * size}"
+            )
+        if self._whole is None:
+            first, room = (index, count) if self.length is None else (0, self.length)
+            memory = (ctypes.c_uint8 * (size * room)).from_address(self.address + first * size)
+            view = np.frombuffer(memory, np.uint8 if self.dtype == bool else self.dtype)
+            if self.length is None:
+                return view
+            self._whole = view
+        return self._whole[index : index + count]
+
+    def __getitem__(self, index: Any) -> Any:
+        return _value(self.elements(index, 1).astype(self.dtype, copy=False)[0])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.elements(index, 1)[0] = value
+
+
+_ALIGNMENT = 1024  # bytes, of what a launch gives a block
+_arrays: dict[Any, Any] = {}  # what the block that runs shares, by the line that declares it
+_GIVEN = "given"  # and what the launch gave it
+
+
+def _pointer(dtype: Any, word: int) -> Pointer:
+    if not isinstance(word, Address) or word.nbytes is None:
+        return Pointer(word, dtype)
+    if dtype not in word.pointers:  # all threads have the same
+        length = word.nbytes // dtype.itemsize
+        word.pointers[dtype] = Pointer(word, dtype, length, None, f"parameter {word.parameter}, {dtype}")
+    return word.pointers[dtype]
+
+
+def _scalar(dtype: Any, word: int) -> Any:
+    if dtype.kind not in "fV":
+        return _converted(dtype, 0, word)
+    bits = np.array([int(word) % 2**64], np.uint64).view(np.uint8)[: dtype.itemsize]
+    return np.frombuffer(bits.tobytes(), dtype)[0]
+
+
+def _array(dtype: Any, size: int) -> Pointer:
+    room = np.full(size * dtype.itemsize + _ALIGNMENT, 0xA5, np.uint8)  # as if never written
+    return Pointer(-(-room.ctypes.data // _ALIGNMENT) * _ALIGNMENT, dtype, size, room)
+
+
+def _shared(dtype: Any, size: int) -> Pointer:
+    line = sys._getframe(1).f_lineno
+    if line not in _arrays:
+        _arrays[line] = _array(dtype, size)
+    found: Pointer = _arrays[line]
+    return found
+
+
+def _dynamic(dtype: Any, offset: int, size: int) -> Pointer:
+    """A part of what the launch gives a block."""
+    given = _arrays[_GIVEN]
+    if offset + size * dtype.itemsize > given.length:
+        raise KernelFault(
+            f"{size} {dtype} of shared storage from byte {offset} on: the launch gives a block {given.length} bytes"
+        )
+    return Pointer(given.address + offset, dtype, size, given, "a shared array")
+
+
+def _bits(dtype: Any, x: Any) -> Any:
+    array = np.asarray(x)
+    result = np.ascontiguousarray(array).reshape(-1).view(dtype).reshape(array.shape)
+    return result if result.ndim else _value(result[()])
+
+
+_OF_TYPES: dict[str, Callable[..., Any]] = {
+    "pointer": _pointer, "scalar": _scalar, "stack": _array, "shared": _shared, "dynamic": _dynamic, "as": _bits,
+}  # fmt: skip
+
+
+def _load(a: Pointer, index: Any, lanes: int) -> Any:
+    return a.elements(index, lanes).astype(a.dtype)
+
+
+def _load_words(a: Pointer, index: Any, words: int) -> Any:
+    return a.elements(index, 4 * words).view(np.int32).copy()
+
+
+def _load_whole(a: Pointer, index: Any, lanes: int) -> Any:
+    _check_whole(a, index, lanes)
+    return _load(a, index, lanes)
+
+
+def _check_whole(a: Pointer, index: Any, lanes: int) -> None:
+    size = a.dtype.itemsize
+    if (a.address + int(index) * size) % (size * lanes):
+        raise KernelFault(f"a vector of {lanes} {a.dtype} at a place that its size does not divide")
+
+
+def _store(a: Pointer, index: Any, value: Any) -> None:
+    a.elements(index, len(value))[:] = value
+
+
+def _store_whole(a: Pointer, index: Any, value: Any) -> None:
+    _check_whole(a, index, len(value))
+    _store(a, index, value)
+
+
+def _gather(a: Pointer, places: Any, mask: Any = None, other: Any = 0) -> Any:
+    chosen = np.ones(len(places), bool) if mask is None else mask
+    rest = np.broadcast_to(np.asarray(other).astype(a.dtype), len(places))
+    return np.array([a[p] if m else r for p, m, r in zip(places, chosen, rest, strict=True)], a.dtype)
+
+
+def _scatter(a: Pointer, places: Any, value: Any, mask: Any = None) -> None:
+    chosen = np.ones(len(places), bool) if mask is None else mask
+    for place, x, m in zip(places, value, chosen, strict=True):
+        if m:
+            a[place] = x
+
+
+def _load_masked(a: Pointer, index: Any, mask: Any, other: Any = 0) -> Any:
+    return _gather(a, int(index) + np.arange(len(mask)), mask, other)
+
+
+def _store_masked(a: Pointer, index: Any, value: Any, mask: Any) -> None:
+    _scatter(a, int(index) + np.arange(len(mask)), value, mask)
+
+
+# -- asynchronous copies: as late as they may come
+
+
+def _groups() -> list[list[Callable[[], None]]]:
+    """The copies of a thread that have not arrived: groups, the last one still open."""
+    groups: list[list[Callable[[], None]]] = current().under_way.setdefault("copies", [[]])
+    return groups
+
+
+def _async_copy(to: Pointer, at: Any, source: Pointer, place: Any, lanes: int, holds: Any = True) -> None:
+    if lanes * to.dtype.itemsize not in (4, 8, 16):
+        raise KernelFault(f"an asynchronous copy of {lanes} {to.dtype}")
+    for pointer, index in ((to, at), (source, place)) if holds else ((to, at),):
+        _check_whole(pointer, index, lanes)
+    value = source.elements(place, lanes).copy() if holds else np.zeros(lanes, to.dtype)
+    to.elements(at, lanes)
+    _groups()[-1].append(lambda: to.elements(at, lanes).__setitem__(slice(None), value))
+
+
+def _async_commit() -> None:
+    _groups().append([])
+
+
+def _async_wait(pending: int) -> None:
+    groups = _groups()
+    done = max(0, len(groups) - 1 - pending)
+    for group in groups[:done]:
+        for arrive in group:
+            arrive()
+    del groups[:done]
+
+
+# -- warps
+
+
+def _ldmatrix(count: int, trans: bool, s: Pointer, index: Any) -> Waits:
+    if (s.address + int(index) * s.dtype.itemsize) % 16:
+        raise KernelFault("ldmatrix of a row that does not begin at a multiple of 16 bytes")
+    row = s.elements(index, 8).view(np.uint16).copy()
+    return (yield from simulated_warps.ldmatrix(row, count, trans))
+
+
+def _mma(kind: str, a: Any, b: Any, c: Any) -> Waits:
+    return (yield from simulated_warps.mma_16x8x16((*a, *b, *c), kind))
+
+
+def _mma_tf32(a: Any, b: Any, c: Any) -> Waits:
+    return (yield from simulated_warps.mma_16x8x8((*a, *b, *c)))
+
+
+# -- lanes
+
+
+def _ramp(base: Any, stride: Any, lanes: int) -> Any:
+    dtype = _dtype((base,))
+    return np.asarray(base).astype(dtype) + np.arange(lanes, dtype=dtype) * np.asarray(stride).astype(dtype)
+
+
+def _select(mask: Any, a: Any, b: Any) -> Any:
+    dtype = _dtype((a, b))
+    result = np.where(mask, np.asarray(a).astype(dtype), np.asarray(b).astype(dtype))
+    return result if result.ndim else _value(result[()])
+
+
+def _folded(function: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    """Halves combined, as compiled code does; an odd vector keeps its middle lane for the next step."""
+
+    def reduce(v: Any) -> Any:
+        while len(v) > 1:
+            low = len(v) // 2
+            high = len(v) - low
+            v = np.concatenate([function(v[:low], v[high:]), v[low:high]])
+        return _value(v[0])
+
+    return reduce
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    **{name: _elementwise(f) for name, f in {**_UNARY, **_BINARY}.items()},
+    **{name: _elementwise(f, mask=True) for name, f in _TESTS.items()},
+    "load": _load, "load_words": _load_words, "load_whole": _load_whole, "store": _store, "store_whole": _store_whole,
+    "gather": _gather, "lookup": _gather, "scatter": _scatter, "ramp": _ramp,
+    "load_masked": _load_masked, "store_masked": _store_masked,
+    "async_copy": _async_copy, "async_copy_if": _async_copy, "async_commit": _async_commit, "async_wait": _async_wait,
+    **{f"ldmatrix_x{n}{'_trans' if t else ''}": functools.partial(_ldmatrix, n, t)
+       for n in (1, 2, 4) for t in (False, True)},
+    **{f"mma_16x8x16_{kind}": functools.partial(_mma, kind) for kind in ("f16", "bf16")},
+    "mma_16x8x8_tf32": _mma_tf32, "tf32": simulated_warps.tf32,
+    **simulated_warpgroups.operations(range(8, 257, 8)),
+    "broadcast": lambda x, lanes: np.full(lanes, x, _dtype((x,))), "select": _select,
+    "dot2_bf16": _dot2, "first": lambda n, lanes: np.arange(lanes) < int(n),
+    "shuffle": lambda a, b, *picks: np.concatenate([a, b])[list(picks)],
+    "concat": lambda *vectors: np.concatenate(vectors), "lanes": lambda v, start, n: v[start : start + n].copy(),
+    "extract": lambda v, i: _value(v[int(i)]),
+    "insert": lambda v, i, x: np.where(np.arange(len(v)) == int(i), np.asarray(x).astype(v.dtype), v),
+    **{name: functools.partial(simulated_warps.shuffle, name) for name in (
+        "warp_shuffle", "warp_shuffle_up", "warp_shuffle_down", "warp_shuffle_xor")},
+    "warp_active": simulated_warps.active,
+    **{f"reduce_{n}": _folded(_elementwise(_BINARY[f])) for n, f in (
+        ("add", "add"), ("mul", "mul"), ("max", "maximum"), ("min", "minimum"), ("and", "bitand"), ("or", "bitor"))},
+}  # fmt: skip

@@ -1,0 +1,1 @@
+"""Schedules that only CUDA machines have: tiles of warps and warpgroups on tensor cores."""

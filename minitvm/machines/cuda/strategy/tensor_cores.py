@@ -1,0 +1,292 @@
+"""Products on tensor cores, summed in float32, of 16-bit floats and of float32 that are rounded to 10 bits of mantissa.
+
+Tiles of operands are in shared storage, fragments of them in registers:
+
+    for each tile of bm x bn, on the grid:
+        for ko:                                     # a software pipeline: the copies of the next steps are under way
+            async A_shared, B_shared = the tiles of step ko
+            for ki:
+                a, b = fragments of A_shared, B_shared     # ldmatrix
+                acc += a * b                        # mma.sync, for each 16 x 8 tile of the warp
+        out = epilogue(acc)                         # by way of shared storage, where something follows
+
+A sum is a product of matrices if each axis of its result is one of the first operand, of the second, or of both. The
+axes of each kind are joined: to rows, columns, and products outside of each other; those of the sum to its steps. So a
+convolution is the product of implicit GEMM, of which blocks fetch the tiles (`fetched_tiles`).
+
+Rows of the tiles are 16 bytes longer than they need be, so that `ldmatrix` reads them from different banks. After
+CUTLASS ("Efficient GEMM in CUDA", "Implicit GEMM Convolution") and TVM's schedules with tensor intrinsics (TensorIR,
+ASPLOS 2023).
+
+Extents that tiles do not divide are padded: operands with zeros where they are copied to shared storage, and results
+there on the way back, of which those outside are not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import product as every
+from math import ceil, prod
+from typing import Any
+
+from ....expr import REDUCE, Add, Call, Cast, Expr, Mul
+from ....strategy.blocks import attempt, behind, block_of, blocks_of, constant_extent, only_reduction
+from ....strategy.candidate import Candidate, Cost
+from ....strategy.registry import rule
+from ....strategy.roles import operands
+from ....tir import Schedule
+from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
+from ...gpu.strategy.fallback import THREADS, on_the_grid
+from ...gpu.strategy.fetched_tiles import along, fetched, in_stages
+from ...gpu.strategy.grid import MOST, fused, in_groups
+from ...gpu.strategy.matrices import Product as MatrixProduct
+from ...gpu.strategy.matrices import as_matrices, product_of_matrices
+from ..capability import capability
+from ..tensor_intrin import tensor_cores
+from .warp_tiles import DECLARED, BlockTile, Matrices, WarpTile, grouped, warp_tile_cost
+
+LEAST = 80  # the compute capability from which devices have mma.sync.m16n8k16 and cp.async
+_WASTE = 0.125  # of an extent may be padding
+PADDED = 1.25  # times as long takes a step whose copies ask for each place whether it is padding
+_ROWS, _COLUMNS = (16, 32, 64, 128, 256), (8, 16, 32, 64, 128, 256)  # of a tile
+_DEPTHS = {2: (16, 32, 64), 4: (8, 16, 32)}  # steps of a piece, by the bytes of an element
+
+
+@dataclass(frozen=True, slots=True)
+class Product(MatrixProduct):
+    """A product of matrices whose operands have one dtype that tensor cores multiply."""
+
+    @property
+    def dtype(self) -> str:
+        return str(self.a.buffer.dtype)
+
+    def gap(self, tile: Sequence[Sequence[int]]) -> tuple[int, int]:
+        """(factor, offset): the rows of a tile are apart by a multiple of `factor` elements, and `offset`.
+
+        Then the 8 rows that `ldmatrix` reads begin in different banks; of float32, which each thread loads by itself,
+        those of 8 rows and 4 neighbouring steps, or 4 steps and 8 neighbouring columns.
+        """
+        return (8, 4) if self.bytes == 4 and tile[-1] == self.steps else (16, 8)
+
+    @property
+    def tile_a(self) -> list[tuple[int, ...]]:
+        """The axes of the first operand's tile: rows by steps."""
+        return [*((p,) for p in self.outside_of(self.a)), self.rows, self.steps]
+
+    @property
+    def tile_b(self) -> list[tuple[int, ...]]:
+        """Those of the second one's: steps by columns, or columns by steps if they are neighbours along the steps."""
+        last = [self.columns, self.steps] if self.transposed else [self.steps, self.columns]
+        return [*((p,) for p in self.outside_of(self.b)), *last]
+
+    @property
+    def transposed(self) -> bool:
+        """Whether the second operand's tile is columns by steps."""
+        both = [self.columns, self.steps]
+        return along(self.block, self.b, both) == 1 and self.lies_along(self.b, self.steps)
+
+    def at_once(self) -> tuple[int, int]:
+        """How many elements of each operand a thread fetches at once."""
+        tiles = ((self.a, self.tile_a), (self.b, self.tile_b))
+        a, b = (self.fetched(load, tile)[1] for load, tile in tiles)
+        return a, b
+
+    def fetched(self, load: BufferLoad, tile: Sequence[Sequence[int]]) -> tuple[int, int]:
+        """The axis of a tile along which threads fetch neighbours, and how many each fetches at once."""
+        axis, run = self.run(load, tile)
+        return axis, run if axis == len(tile) - 1 else 1  # turned around on the way
+
+
+def product_of(func: PrimFunc) -> Product | None:
+    """The product of matrices that is the only reduction of a function; None where it is another, or another dtype."""
+    block = only_reduction(func)
+    if block is None:
+        return None
+    loads, store = operands(block), block.body
+    if loads is None or not isinstance(store, BufferStore) or store.buffer.dtype != "float32":
+        return None
+    dtype = str(loads[0].buffer.dtype)
+    if dtype not in tensor_cores.INPUTS or loads[1].buffer.dtype != dtype or not _multiplies(block, loads):
+        return None
+    found = product_of_matrices(block)
+    return None if found is None else Product(*(getattr(found, field.name) for field in fields(found)))
+
+
+def _multiplies(block: Block, loads: Sequence[BufferLoad]) -> bool:
+    """Whether what is added is the product of two elements, each as tensor cores read it."""
+    assert isinstance(block.body, BufferStore) and isinstance(block.body.value, Add)
+    value = block.body.value
+    products = [part for part in (value.a, value.b) if isinstance(part, Mul)]
+    return any(all(_is_factor(f, loads) for f in (part.a, part.b)) for part in products)
+
+
+def _is_factor(e: Expr, loads: Sequence[BufferLoad]) -> bool:
+    """Whether a factor is an element of 16 bits as a float32, or a float32 rounded to 10 bits of mantissa."""
+    if isinstance(e, Call) and e.op == "round_tf32":
+        return any(e.args[0] is load for load in loads)
+    return isinstance(e, Cast) and e.dtype == "float32" and any(e.value is load for load in loads)
+
+
+def seen_by_costs(func: PrimFunc, product: Product) -> tuple[Matrices, bool]:
+    """A product as costs see it, and whether its results go by way of shared storage, whatever the tile is."""
+    matrices = Matrices(product.count, product.m, product.n, product.k, product.bytes, product.at_once())
+    return matrices, bool(behind(func, product.block.name)) or not product.is_plain
+
+
+def has_product(func: PrimFunc) -> bool:
+    """Whether a function is a product of matrices that tensor cores take."""
+    return product_of(func) is not None
+
+
+@rule("cuda", has_product)
+def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """A block of `warp_rows` x `warp_columns` warps for each tile of `rows` x `columns`, in steps of `depth`."""
+    product = product_of(func)
+    if product is None or capability(target) < LEAST:
+        return
+    matrices, followed = seen_by_costs(func, product)
+
+    def price(**knobs: int) -> Cost:
+        tile = WarpTile(**knobs)
+        return warp_tile_cost(matrices, tile, followed or not tile.divides(matrices), PADDED, target)
+
+    def apply(sch: Schedule, **knobs: int) -> None:
+        tile = WarpTile(**knobs)
+        taken = tile.shared_bytes(matrices, followed or not tile.divides(matrices))
+        scope = "shared" if taken <= DECLARED else "shared.dyn"
+        used = _schedule(sch, product, tile, scope)
+        for name in [b.name for b in blocks_of(sch.func)]:
+            if name not in used:
+                attempt(lambda name=name: on_the_grid(sch, name, THREADS))  # type: ignore[misc]
+
+    depths = sizes_for(product.k, _DEPTHS[product.bytes])
+    for rows, columns, depth in every(sizes_for(product.m, _ROWS), sizes_for(product.n, _COLUMNS), depths):
+        for warp_rows, warp_columns, stages in every((1, 2, 4), (1, 2, 4), (2, 3, 4)):
+            tile = WarpTile(rows, columns, depth, warp_rows, warp_columns, stages=stages)
+            whole = stages == 2 or stages <= ceil(product.k / depth)
+            if whole and tile.fits(matrices, followed or not tile.divides(matrices), target):
+                yield Candidate(knobs=asdict(grouped(matrices, tile, target)), price=price, apply=apply)
+
+
+def sizes_for(extent: int, sizes: tuple[int, ...]) -> list[int]:
+    """Those that divide an extent or leave little of it to padding; all up to the next larger if there is none."""
+    little = [size for size in sizes if -extent % size <= extent * _WASTE]
+    return little or [size for size in sizes if size // 2 < extent or size == sizes[0]]
+
+
+def _schedule(sch: Schedule, product: Product, tile: WarpTile, scope: str) -> set[str]:
+    """The product and what follows it element by element; returns the names of the blocks that it scheduled.
+
+    Tiles lie in shared storage of this scope.
+    """
+    block, dtype = sch.get_block(product.block.name), product.dtype
+    rows, columns = tile.rows, tile.columns
+    shapes = (product.tile_a, product.tile_b)
+    last, copies = as_matrices(sch, product, block, (rows, columns, tile.depth), shapes, (scope, scope))
+    warps = tile.warps
+    writer = sch.cache_write(block, 0, tensor_cores.ACCUMULATOR)
+    if last is not None:
+        inner = tiled(sch, last, tile)
+        sch.compute_at(writer, inner[0])
+        sch.compute_at(block, inner[0])
+        i, j, k = sch.get_loops(block)[-3:]
+    else:
+        _, i, j, k = (None, *tiled(sch, block, tile)[1:])
+    warp_row, warp_i = sch.split(i, [tile.warp_rows, None])
+    warp_column, warp_j = sch.split(j, [tile.warp_columns, None])
+    (mi, ii), (nj, jj) = sch.split(warp_i, [None, 16]), sch.split(warp_j, [None, 8])
+    ko, k1 = sch.split(k, [None, tile.depth])
+    steps = tensor_cores.depth_of(dtype)
+    ki, kk = sch.split(k1, [None, steps])
+    sch.reorder(warp_row, warp_column, ko, ki, mi, nj, ii, jj, kk)
+    warp = fused(sch, [warp_row, warp_column])
+    sch.bind(warp, "threadIdx.y")
+    sch.reverse_compute_at(writer, warp)
+    if last is not None:
+        sch.storage_align(writer, 0, -2, 16, 8)  # the pairs of 4 rows are in different banks
+    pair = dtype != "float32" and columns // tile.warp_columns % 16 == 0
+    width = 16 if pair else 8  # columns that a load brings
+    fragments = []
+    for copy, scope, name in zip(
+        copies,
+        (tensor_cores.MATRIX_A, tensor_cores.MATRIX_B),
+        (tensor_cores.load_a(dtype), tensor_cores.load_b(dtype, product.transposed, pair)),
+        strict=True,
+    ):
+        operand = block_of(sch, copy).writes[0].buffer.name
+        read = next(p for p, r in enumerate(block_of(sch, block).reads) if r.buffer.name == operand)
+        fragment = sch.cache_read(block, read, scope)
+        sch.compute_at(fragment, ki)
+        sch.compute_at(copy, ko, preserve_unit_loops=True)
+        fragments.append((fragment, name, scope))
+    for copy, load, axes in zip(copies, (product.a, product.b), (product.tile_a, product.tile_b), strict=True):
+        inner_axis, lanes = product.fetched(load, axes)
+        whole = [("threadIdx.y", warps), ("threadIdx.x", tensor_cores.WARP)]
+        fetched(sch, copy, len(axes), inner_axis, lanes, whole)
+        sch.storage_align(copy, 0, -2, *product.gap(axes))
+    init = sch.decompose_reduction(block, ko)
+    *_, init_m, init_n, init_i, _ = sch.get_loops(init)
+    for loop in (init_m, init_n, mi, nj):
+        sch.unroll(loop)
+    sch.tensorize(init_i, tensor_cores.FILL)
+    sch.tensorize(ii, tensor_cores.multiply(dtype, product.transposed))
+    for fragment, name, scope in fragments:
+        across = (width, steps) if product.transposed else (steps, width)
+        _in_tiles(sch, fragment, (16, steps) if scope == tensor_cores.MATRIX_A else across, name)
+    _in_tiles(sch, writer, (16, 8), tensor_cores.STORE if last is None else tensor_cores.STORE_SHARED)
+    sch.annotate(ki, "software_pipeline_stage", [0, 0, 0])
+    sch.annotate(ki, "software_pipeline_order", [0, 1, 2])
+    in_stages(sch, ko, tile.stages)
+    sch.unroll(ki)
+    if last is not None:
+        stored_by_all(sch, last, warps)
+    own = {b.name for b in blocks_of(sch.func) if belongs(b, product.block.name)}
+    return own | ({block_of(sch, last).name} if last is not None else set())
+
+
+def belongs(block: Block, name: str) -> bool:
+    """Whether a block is the sum of this name, a part of it, or a copy that it needs."""
+    return block.name.startswith(name) or any(r.buffer.scope != "global" for r in block.writes)
+
+
+def tiled(sch: Schedule, block: Any, tile: BlockTile) -> list[Any]:
+    """Tile the loops over m and n and bind those outside of a tile; returns the innermost of these and the others."""
+    *outside, i, j = sch.get_loops(block)[: sum(axis.kind != REDUCE for axis in block_of(sch, block).iter_vars)]
+    rest = list(sch.get_loops(block))[len(outside) + 2 :]
+    grid_i, tile_i = sch.split(i, [None, tile.rows])
+    grid_j, tile_j = sch.split(j, [None, tile.columns])
+    sch.reorder(*outside, grid_i, grid_j, tile_i, tile_j, *rest)
+    counts = [prod(constant_extent(sch, loop) or 1 for loop in loops) for loops in (outside, [grid_i])]
+    if max(counts) > MOST:  # only along x there may be so many
+        grid_j = fused(sch, [*outside, grid_i, grid_j])
+    else:
+        if outside:
+            sch.bind(fused(sch, outside), "blockIdx.z")
+        if tile.group > 1:
+            grid_j = in_groups(sch, grid_i, grid_j, tile.group)
+        else:
+            sch.bind(grid_i, "blockIdx.y")
+    sch.bind(grid_j, "blockIdx.x")
+    return [grid_j, tile_i, tile_j, *rest]
+
+
+def stored_by_all(sch: Schedule, block: Any, groups: int, neighbours: int = tensor_cores.WARP) -> None:
+    """The tile of results shared out among `groups` of `neighbours` threads, vectors of neighbours to each."""
+    row, column = sch.get_loops(block)[-2:]
+    lanes = 4 if block_of(sch, block).writes[0].buffer.dtype.bytes >= 4 else 8
+    vectors, lane = sch.split(column, [None, lanes])
+    _, group, thread = sch.split(sch.fuse(row, vectors), [None, groups, neighbours])
+    sch.bind(group, "threadIdx.y")
+    sch.bind(thread, "threadIdx.x")
+    sch.vectorize(lane)
+
+
+def _in_tiles(sch: Schedule, block: Any, shape: tuple[int, int], name: str) -> None:
+    """The last two loops of a block as tiles, each one instruction."""
+    row, column = sch.get_loops(block)[-2:]
+    (row_0, row_1), (column_0, column_1) = sch.split(row, [None, shape[0]]), sch.split(column, [None, shape[1]])
+    sch.reorder(row_0, column_0, row_1, column_1)
+    sch.unroll(row_0)
+    sch.unroll(column_0)
+    sch.tensorize(row_1, name)

@@ -1,0 +1,129 @@
+"""Products of 16-bit floats on Hopper's tensor cores, which four warps, a warpgroup, use together (`wgmma`, sm_90a).
+
+    for each tile of rows x columns, on the grid:
+        for ko:                                     # a software pipeline: copies of later steps are under way
+            async A_shared, B_shared = the tiles of step ko
+            acc += A_shared * B_shared              # each warpgroup 64 rows, all columns, in one instruction
+        out = epilogue(acc)                         # by way of shared storage, where something follows
+
+Operands are multiplied where they are, in shared storage: no fragments of them are loaded. A tile is held in lines of
+128 bytes, whose pieces of 16 bytes are swizzled (`machines.cuda.swizzle_shared`): what threads write at once, and what
+tensor cores read at once, lies in different banks. What a product is, and how it becomes one of matrices, is as for a
+warp (`tensor_cores`). After CUTLASS (MainloopSm90CpAsync).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import product as every
+from math import ceil, inf
+from typing import Any
+
+from ....strategy.blocks import attempt, block_of, blocks_of
+from ....strategy.candidate import Candidate, Cost
+from ....strategy.registry import rule
+from ....tir import IndexMap, Schedule
+from ....tir.nodes import PrimFunc
+from ....tir.scopes_and_axes import SWIZZLED
+from ...gpu.strategy.fallback import THREADS, on_the_grid
+from ...gpu.strategy.fetched_tiles import fetched, in_stages
+from ...gpu.strategy.matrices import as_matrices
+from ..capability import has_warpgroups
+from ..tensor_intrin import warpgroups
+from .tensor_cores import (
+    PADDED,
+    Product,
+    belongs,
+    product_of,
+    seen_by_costs,
+    sizes_for,
+    stored_by_all,
+    tensor_core,
+    tiled,
+)
+from .warp_tiles import grouped
+from .warpgroup_tiles import WarpgroupTile, warpgroup_tile_cost
+
+_SCOPE = "shared.dyn"  # of results; tiles of operands are swizzled
+_SLAB = warpgroups.SLAB
+_ROWS, _COLUMNS, _DEPTHS = (64, 128, 256), (64, 128, 256), (64,)
+_STAGES = (4, 3, 2)  # of equal ones the most: copies come late at times
+
+
+def multiplies_halves(func: PrimFunc) -> bool:
+    """Whether a function is a product of matrices of 16-bit floats."""
+    product = product_of(func)
+    return product is not None and product.dtype in warpgroups.INPUTS
+
+
+@rule("cuda", multiplies_halves, first=True)
+def warpgroup(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """A warpgroup for each 64 rows of a tile of `rows` x `columns`, in pieces of `depth` steps, `stages` at a time.
+
+    Only candidates that cost less than the best one of `tensor_core` are proposed.
+    """
+    product = product_of(func)
+    if product is None or not has_warpgroups(target):
+        return
+    matrices, followed = seen_by_costs(func, product)
+
+    def price(**knobs: int) -> Cost:
+        tile = WarpgroupTile(**knobs)
+        return warpgroup_tile_cost(matrices, tile, followed or not tile.divides(matrices), PADDED, target)
+
+    def apply(sch: Schedule, **knobs: int) -> None:
+        used = schedule_product(sch, product, WarpgroupTile(**knobs))
+        for name in [b.name for b in blocks_of(sch.func)]:
+            if name not in used:
+                attempt(lambda name=name: on_the_grid(sch, name, THREADS))  # type: ignore[misc]
+
+    most = min((one.cost.cycles for one in tensor_core(func, target)), default=inf)
+    sizes = (sizes_for(extent, some) for extent, some in
+             ((product.m, _ROWS), (product.n, _COLUMNS), (product.k, _DEPTHS)))  # fmt: skip
+    for rows, columns, depth, stages in every(*sizes, _STAGES):
+        tile = WarpgroupTile(rows, columns, depth, stages=stages)
+        whole = stages == 2 or stages <= ceil(product.k / depth)
+        if whole and tile.fits(matrices, followed or not tile.divides(matrices), target):
+            candidate = Candidate(knobs=asdict(grouped(matrices, tile, target)), price=price, apply=apply)
+            if candidate.cost.cycles < most:
+                yield candidate
+
+
+def schedule_product(sch: Schedule, product: Product, tile: WarpgroupTile) -> set[str]:
+    """The product and what follows it element by element; returns the names of the blocks that it scheduled."""
+    block, dtype = sch.get_block(product.block.name), product.dtype
+    rows, columns, depth, groups = tile.rows, tile.columns, tile.depth, tile.groups
+    shapes = (product.tile_a, product.tile_b)
+    last, copies = as_matrices(sch, product, block, (rows, columns, depth), shapes, (_SCOPE, _SCOPE))
+    for copy in copies:
+        sch.set_scope(copy, 0, SWIZZLED)
+    writer = sch.cache_write(block, 0, warpgroups.ACCUMULATOR)
+    if last is not None:
+        inner = tiled(sch, last, tile)
+        sch.compute_at(writer, inner[0])
+        sch.compute_at(block, inner[0])
+        i, j, k = sch.get_loops(block)[-3:]
+    else:
+        _, i, j, k = (None, *tiled(sch, block, tile)[1:])
+    group, row = sch.split(i, [groups, None])
+    ko, kk = sch.split(k, [None, depth])
+    sch.reorder(group, ko, row, j, kk)
+    sch.bind(group, "threadIdx.y")
+    sch.reverse_compute_at(writer, group)
+    threads = [("threadIdx.y", groups), ("threadIdx.x", warpgroups.THREADS)]
+    for copy, load, axes in zip(copies, (product.a, product.b), (product.tile_a, product.tile_b), strict=True):
+        slabs = IndexMap.from_func(lambda *i: (*i[:-2], i[-1] // _SLAB, i[-2], i[-1] % _SLAB), ndim=len(axes))
+        sch.transform_layout(copy, ("write", 0), slabs)
+        sch.compute_at(copy, ko, preserve_unit_loops=True)
+        inner_axis, lanes = product.fetched(load, axes)
+        fetched(sch, copy, len(axes), inner_axis, lanes, threads)
+    init = sch.decompose_reduction(block, ko)
+    sch.tensorize(sch.get_loops(init)[-2], warpgroups.fill(columns))
+    sch.tensorize(row, warpgroups.multiply(columns, depth, dtype, product.transposed))
+    sch.tensorize(sch.get_loops(writer)[-2], warpgroups.store(columns, "global" if last is None else "shared"))
+    in_stages(sch, ko, tile.stages)
+    if last is not None:
+        stored_by_all(sch, last, groups, warpgroups.THREADS)
+    own = {b.name for b in blocks_of(sch.func) if belongs(b, product.block.name)}
+    return own | ({block_of(sch, last).name} if last is not None else set())

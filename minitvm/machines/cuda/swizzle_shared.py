@@ -1,0 +1,59 @@
+"""Tiles in scope "shared.dyn.swizzled": pieces of 16 bytes change places in their line of 128 bytes.
+
+    S[r, c]  of float16  ->  S[r, ((c // 8) ^ (r % 8)) * 8 + c % 8]
+
+Threads that read or write one column of 8 neighbouring lines, 16 bytes each, then do so in different banks. The lines
+are the last dimension, 128 bytes, and their number is a multiple of 8. So three bits of an address, those above a line,
+change the three bits of a piece in it, if storage begins at a multiple of 1024 bytes: the 128-byte swizzle of PTX's
+matrix descriptors ("Swizzling Modes"). It permutes the pieces of each line and is its own inverse, so an access reads
+what another one wrote at the same indices. Where storage lies is decided before; the accesses alone change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import Unsupported
+from ...expr import IntImm, const, find, map_children, replace
+from ...tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc
+from ...tir.scopes_and_axes import SWIZZLED
+
+LINE, PIECE, LINES = 128, 16, 8  # bytes of a line and of a piece, and the lines after which places repeat
+_SCOPE = SWIZZLED.rpartition(".")[0]
+
+
+def swizzle_shared(func: PrimFunc) -> PrimFunc:
+    """Accesses of swizzled storage become accesses of plain storage, at the places where their elements lie.
+
+    After storage has its shape, before it has one dimension. Raises `Unsupported` for lines of another length, another
+    number of them, and strides.
+    """
+    buffers = {n.buffer for n in find(func.body, Allocate) if n.buffer.scope == SWIZZLED}
+    if not buffers:
+        return func
+    plain = {buffer: _plain(buffer) for buffer in buffers}
+
+    def go(node: Any) -> Any:
+        new = map_children(node, go)
+        if isinstance(new, Allocate) and new.buffer in plain:
+            return replace(new, buffer=plain[new.buffer])
+        if isinstance(new, BufferLoad | BufferStore) and new.buffer in plain:
+            *outer, line, element = new.indices
+            pieces = const(PIECE // new.buffer.dtype.bytes, element.dtype)
+            there = (element // pieces) ^ (line % LINES).astype(element.dtype)
+            return replace(new, buffer=plain[new.buffer], indices=(*outer, line, there * pieces + element % pieces))
+        return new
+
+    return func.with_body(go(func.body))
+
+
+def _plain(buffer: Buffer) -> Buffer:
+    sizes = [d.value if isinstance(d, IntImm) else 0 for d in buffer.shape]
+    fits = len(sizes) >= 2 and sizes[-1] * buffer.dtype.bytes == LINE and sizes[-2] % LINES == 0 and all(sizes)
+    if not fits or buffer.strides:
+        raise Unsupported(
+            f"{buffer.name} cannot be swizzled\n"
+            f"  wanted: lines of {LINE} bytes in its last dimension, a multiple of {LINES} of them, no strides\n"
+            f"  found:  {buffer}{' with strides' if buffer.strides else ''}"
+        )
+    return replace(buffer, scope=_SCOPE)

@@ -1,0 +1,1 @@
+"""Tensor intrinsics of CUDA machines: tensor cores (warps) and warpgroups."""

@@ -1,0 +1,27 @@
+"""Schedules for GPUs, whatever their language: the specific ones first, the one for everything else last.
+
+A target's description decides: threads in a block, vectors, whether storage that a block shares is faster than memory.
+"""
+
+from . import reductions  # isort: skip  (the order of registration is the order in which rules are tried)
+from . import contraction, fallback, processors, windows, winograd
+
+from ...cuda.strategy import warpgroups, tensor_cores  # isort: skip
+
+from typing import Any  # isort: skip
+
+from ....strategy.registry import RULES, Rule  # isort: skip
+
+__all__ = [
+    "contraction", "fallback", "processors", "rules", "tensor_cores", "warpgroups", "windows", "winograd",
+]  # fmt: skip
+
+KIND = "gpu"  # rules are registered under this name, for all kinds of GPUs
+
+
+def rules(target: Any) -> list[Rule]:
+    """The part "rules" of the back ends of GPUs: those of the target's own kind, then the rules for all GPUs."""
+    own = RULES.get(target.kind, ())
+    if target.processor is not None:
+        return [*own, *processors.rules(target)]
+    return [*own, *RULES[KIND]]

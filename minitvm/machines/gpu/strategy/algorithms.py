@@ -1,0 +1,70 @@
+"""Which algorithm a convolution gets on a GPU: the one whose cheapest schedule costs the least, by `costs`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import ceil
+from typing import Any
+
+from .... import te
+from ....strategy.algorithms import DIRECT, WINOGRAD, Convolution, direct_alone
+from ....strategy.candidate import Cost, Option, cheapest_first
+from ....target import Target
+from ....tir.nodes import PrimFunc
+from ...simd.strategy import algorithms as processors
+from ...simd.topi.blocked import conv2d_nchwc
+from ...simd.topi.winograd import TILES, winograd_conv2d_nchwc
+from .contraction import contraction
+from .winograd import winograd
+
+
+def convolution_algorithms(conv: Convolution, block: int, target: Any, accuracy: str = "fast") -> list[Option]:
+    """The algorithms that fit, the cheapest first; `block` is the number of channels that stand innermost.
+
+    Winograd's algorithm is for 3x3, stride 1, images of constant extents and no dilation; it is left out with
+    `accuracy="strict"`. Its knobs are those that it has on CPUs, but a panel is all output channels: the weights of a
+    place are one matrix.
+    """
+    if target.processor is not None:
+        return processors.convolution_algorithms(conv, block, target, accuracy)
+    plain = (conv.kernel, conv.strides, conv.dilation) == ((3, 3), (1, 1), (1, 1))
+    if not plain or None in conv.image or accuracy == "strict" or conv.in_channels % block or conv.groups > 1:
+        return direct_alone(conv, block, target, accuracy)
+    panel = ceil(conv.out_channels / block)
+    found = [Option(rule=DIRECT, knobs={}, price=lambda: _direct(conv, block, str(target)))]
+
+    def transformed(tile: int, panel: int) -> Cost:  # noqa: ARG001 (a knob)
+        return _winograd(conv, block, tile, str(target))
+
+    for tile in (tile for tile in TILES if tile <= min(n or 0 for n in conv.image)):
+        found.append(Option(rule=WINOGRAD, knobs={"tile": tile, "panel": panel}, price=transformed))
+    return cheapest_first(found)
+
+
+@lru_cache(maxsize=256)
+def _direct(conv: Convolution, block: int, target: str) -> Cost:
+    data = _image(conv, block)
+    shape = (ceil(conv.out_channels / block), conv.in_channels // block, *conv.kernel, block, block)
+    weight = te.placeholder(shape, name="weight")
+    func = te.create_prim_func([data, weight, conv2d_nchwc(data, weight)])
+    return _cheapest(contraction, func, target)
+
+
+@lru_cache(maxsize=256)
+def _winograd(conv: Convolution, block: int, tile: int, target: str) -> Cost:
+    data, places = _image(conv, block), tile + 2
+    shape = (1, places, places, conv.in_channels // block, block, ceil(conv.out_channels / block), block)
+    weight = te.placeholder(shape, name="weight")
+    func = te.create_prim_func([data, weight, winograd_conv2d_nchwc(data, weight, tile=tile)])
+    return _cheapest(winograd, func, target)
+
+
+def _image(conv: Convolution, block: int) -> te.Tensor:
+    """The input of a 3x3 convolution of stride 1, its padding included."""
+    sides = [(n or 1) + 2 for n in conv.image]
+    return te.placeholder((conv.batch, conv.in_channels // block, *sides, block), name="data")
+
+
+def _cheapest(rule: Any, func: PrimFunc, target: str) -> Cost:
+    costs = [candidate.cost for candidate in rule(func, Target(target))]
+    return min(costs, key=lambda cost: cost.cycles)

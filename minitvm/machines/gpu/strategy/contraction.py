@@ -1,0 +1,302 @@
+"""Sums of products on GPUs: a thread keeps a tile of results in registers, rows by vectors of columns.
+
+    for each tile, on the grid:
+        acc[blocks, rows, vectors] = 0
+        for k:                              # reads rows + blocks * vectors, and multiplies rows * blocks * vectors
+            acc[b, r, v] += x[r, k] * y[k, b, v]
+        out[blocks, rows, vectors] = epilogue(acc)
+
+What the axes are for is read off the accesses (`strategy.roles`), as for CPUs; `blocks` are points of a further axis on
+which the rows' operand does not depend: the blocks of output channels of a convolution. A thread's loads are vectors
+along the column. Rows divide their axis where it is known: nothing is computed that is not wanted, without a condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import product as product_of
+from math import ceil, prod
+from typing import Any
+
+from ....expr import REDUCE
+from ....strategy.blocks import attempt, block_of, blocks_of, divisors, extents, only_reduction
+from ....strategy.candidate import Candidate, Cost, Knob, Unfit
+from ....strategy.epilogues import epilogue
+from ....strategy.registry import rule
+from ....strategy.roles import LONG, Product, Roles, depends, join_axes, names_of, operands, roles, step_along, way_of
+from ....tir import Schedule
+from ....tir.nodes import Block, PrimFunc
+from . import implicit_gemm
+from .costs import BlockTile, ThreadTile, added_up_cost, contraction_cost, gap, grid_of
+from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
+from .grid import over_blocks_and_threads
+from .registers import in_registers
+from .shared_tiles import schedule_shared, steps_of_piece
+from .split_sums import added_up, numbers_of_parts, parted
+
+_ACCUMULATORS = 16  # vectors of a thread's tile, where its registers have room
+_ROWS = 16
+_REGISTERS = 128  # of a thread, where a target does not say
+_SHARED = 48 * 1024  # bytes that a kernel may declare
+
+
+def has_contraction(func: PrimFunc) -> bool:
+    """Whether the only reduction of a function is a contraction, summed in float32 or int32."""
+    block = _reduction(func)
+    return block is not None and bool(roles(block))
+
+
+def _reduction(func: PrimFunc) -> Block | None:
+    block = only_reduction(func)
+    if block is None:
+        return None
+    dtype = block.writes[0].buffer.dtype
+    return block if dtype in ("float32", "int32") else None
+
+
+@rule("gpu", has_contraction)
+def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """A tile of results for each thread, by the decisions of `TiledSum`; what follows the sum is computed with it.
+
+    With `splits` above 1 the sum is computed in so many parts, which a second kernel adds up.
+    """
+    block = _reduction(func)
+    if block is None:
+        return
+    joined = list(implicit_gemm.candidates(func, target))
+    yield from joined
+    tiled = TiledSum(block, target)
+    widest = max(1, int(target.vector_lanes("float32")))
+    others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
+
+    def price(**knobs: Any) -> Cost:
+        cost, splits = tiled.cost(**knobs), int(knobs["splits"])
+        return cost + added_up_cost(tiled.results, splits, target) if splits > 1 else cost
+
+    def apply(sch: Schedule, **knobs: Any) -> None:
+        used, copies = tiled.schedule(sch, epilogue, **knobs)
+        if knobs["splits"] > 1:
+            used |= added_up(sch, sch.get_block(block.name), widest)
+        for name in [b.name for b in blocks_of(sch.func)]:
+            if name not in used:
+                attempt(lambda name=name: on_the_grid(sch, name, others, widest))  # type: ignore[misc]
+        for copy in copies:
+            sch.annotate(copy, "double_buffer_scope", 0)
+
+    for knobs in tiled.decisions(shared=not joined):
+        yield Candidate(knobs=knobs, price=price, apply=apply)
+
+
+class TiledSum:
+    """A block that is a sum of products, by tiles: the decisions, what they cost, and the steps that carry them out.
+
+    A thread computes a tile of `blocks` by `rows` by `vectors` of `lanes`, along the axes `row` and `column`. With
+    `shared` a block of `row_threads` by `threads // row_threads` fetches what it reads, `depth` steps of the sum at a
+    time, with `double` while it computes with what came before. With `splits` above 1 the sum is computed in so many
+    parts, along a new first axis; the block itself adds them up, and has no schedule yet.
+    """
+
+    def __init__(self, block: Block, target: Any) -> None:
+        self.block, self.target = block, target
+        self.ways = {names_of(way): way for way in roles(block)}
+        self._sizes = {names: _sizes(way) for names, way in self.ways.items()}
+
+    @property
+    def results(self) -> int:
+        """How many results there are."""
+        product, columns, outside = next(iter(self._sizes.values()))
+        return outside * product.m * columns
+
+    def decisions(self, shared: bool = True) -> Iterator[dict[str, Knob]]:
+        """All that may be decided, tiles that a block of threads shares among it if they are to be."""
+        for names, way in self.ways.items():
+            product, columns, outside = self._sizes[names]
+            tiles = [*_register_tiles(way, self.target), *(_shared_tiles(way, self.target) if shared else ())]
+            for tile, over in tiles:
+                knobs: dict[str, Knob] = {
+                    "row": names[0], "column": names[1], "blocks": tile.blocks, "rows": tile.rows,
+                    "vectors": tile.vectors, "lanes": tile.lanes, "threads": over.threads,
+                    "row_threads": over.row_threads, "depth": over.depth, "shared": bool(over.copied),
+                    "double": over.double,
+                }  # fmt: skip
+                grid = grid_of(product, tile, over, columns, outside)
+                for splits in (1, *numbers_of_parts(self.block, product.depth, grid, self.target)):
+                    yield {**knobs, "splits": splits}
+
+    def cost(
+        self, row: str, column: str, blocks: int, rows: int, vectors: int, lanes: int, threads: int, row_threads: int,
+        depth: int, shared: bool, double: bool, splits: int,
+    ) -> Cost:  # fmt: skip
+        """What they cost, without that of adding up parts."""
+        way, (product, columns, outside) = self.ways[row, column], self._sizes[row, column]
+        tile = ThreadTile(rows, vectors, lanes, blocks)
+        over = BlockTile(row_threads, max(1, threads // row_threads), depth, 0, double)
+        if shared:
+            over = _with_copies(way, tile, over)
+        vector = lanes if product.contiguous else 1
+        product = replace(product, depth=ceil(product.depth / splits))
+        return contraction_cost(product, tile, over, columns, outside * splits, self.target, vector)
+
+    def schedule(
+        self, sch: Schedule, written: Callable[[Schedule, Any], Any], row: str, column: str, blocks: int, rows: int,
+        vectors: int, lanes: int, threads: int, row_threads: int, depth: int, shared: bool, double: bool, splits: int,
+    ) -> tuple[set[str], list[Any]]:  # fmt: skip
+        """Schedule the sum and the block behind it that writes; returns the names of what it scheduled.
+
+        `written(sch, sum)` lets the sum stay in registers, and returns the block that writes. Also returned are the
+        blocks that are to be double buffers: as the last step, for every later one is checked against their order.
+        """
+        way, tile = self.ways[row, column], ThreadTile(rows, vectors, lanes, blocks)
+        handle = sch.get_block(self.block.name)
+        if splits > 1:
+            handle = parted(sch, handle, splits)
+            way = way_of(block_of(sch, handle), row, column)
+        main = _prepared(sch, way, handle, written)
+        if not shared:
+            return _schedule(sch, way, handle, main, threads, tile), []
+        over = BlockTile(row_threads, max(1, threads // row_threads), depth, 1, double)
+        used, copies = schedule_shared(sch, way, handle, main, _further(way), tile, over)
+        return used, copies if double else []
+
+
+def _sizes(way: Roles) -> tuple[Product, int, int]:
+    """The product, its columns with those of the further axis, and how many such products there are."""
+    product, further = way.product, _further(way)
+    columns = product.n * (1 if further is None else way.extent(further) or LONG)
+    return product, columns, ceil(product.outside * product.n / columns)
+
+
+def _lanes(way: Roles, target: Any) -> list[int]:
+    """How wide vectors may be."""
+    widest = max(1, int(target.vector_lanes("float32")))
+    return sorted({n for n in (widest, widest // 2, 1) if 0 < n <= max(1, way.product.n)})
+
+
+def _fits(tile: ThreadTile, target: Any) -> bool:
+    """Whether a tile stays in the registers of a thread."""
+    return tile.registers <= (target.max_registers_per_thread or _REGISTERS)
+
+
+def _register_tiles(way: Roles, target: Any) -> Iterator[tuple[ThreadTile, BlockTile]]:
+    """Tiles of threads that share nothing: neighbours of one row are neighbouring threads."""
+    further = _further(way)
+    for lanes in _lanes(way, target):
+        for rows in _row_tiles(way):
+            for vectors in (1, 2, 3, 4):
+                for blocks in divisors(None if further is None else way.extent(further), 4):
+                    tile = ThreadTile(rows, vectors, lanes, blocks)
+                    if blocks * rows * vectors <= _ACCUMULATORS * max(1, max(_lanes(way, target)) // lanes) and _fits(
+                        tile, target
+                    ):
+                        yield tile, BlockTile(1, THREADS)
+
+
+def _shared_tiles(way: Roles, target: Any) -> Iterator[tuple[ThreadTile, BlockTile]]:
+    """Tiles of blocks of threads that fetch together."""
+    product, further = way.product, _further(way)
+    if way.row is None or way.group is not None or product.packed:
+        return
+    lanes = max(_lanes(way, target))
+    narrow = further is not None and product.n <= lanes
+    for rows, vectors, row_threads, column_threads in product_of((2, 4, 8), (1, 2), (4, 8, 16), (4, 8, 16, 32)):
+        tile = ThreadTile(rows, 1 if narrow else vectors, lanes, vectors if further is not None and narrow else 1)
+        over = BlockTile(row_threads, column_threads)
+        if further is not None and not narrow and product.n % (over.column_threads * tile.columns):
+            continue  # blocks of channels have no neighbours along the columns
+        if not 32 <= over.threads <= target.max_threads_per_block or not _fits(tile, target):
+            continue
+        for depth, double in product_of((8, 16), (False, True)):
+            whole = _with_copies(way, tile, replace(over, depth=min(depth, product.depth), double=double))
+            if double and (whole.depth == product.depth or not _even_fetches(way, whole, tile)):
+                continue  # nothing is left to fetch meanwhile, or a thread fetches what others do not
+            if whole.shared_bytes <= min(_SHARED, target.max_shared_memory_per_block):
+                yield tile, whole
+
+
+def _even_fetches(way: Roles, over: BlockTile, tile: ThreadTile) -> bool:
+    """Whether all threads of a block fetch alike: of copies under a condition it is not shown that they fill a tile."""
+    sums = [axis.dom.extent for axis in way.block.iter_vars if axis.kind == REDUCE]
+    steps = prod(steps_of_piece(extents(sums), over.depth))
+    return all(
+        line * steps % (over.threads * (1 if turned else tile.lanes)) == 0 for line, turned in _lines(way, tile, over)
+    )
+
+
+def _lines(way: Roles, tile: ThreadTile, over: BlockTile) -> list[tuple[int, bool]]:
+    """For each operand: elements of its tile for a step of the sum, and whether they are turned around on the way."""
+    loads = operands(way.block)
+    assert loads is not None and way.row is not None
+    lengths = {way.row: over.row_threads * tile.rows, way.column: over.column_threads * tile.columns}
+    axes = [way.column if load is way.vectors else way.row for load in loads]
+    ends = [way.block.iter_vars[way.axes[axis][-1]].var for axis in axes]
+    return [(lengths[axis], step_along(load, end) != 1) for load, axis, end in zip(loads, axes, ends, strict=True)]
+
+
+def _with_copies(way: Roles, tile: ThreadTile, over: BlockTile) -> BlockTile:
+    """A tile of a block with how much it copies: a line of each operand for a step of the sum."""
+    lines = _lines(way, tile, over)
+    gaps = sum(gap(line, tile.rows) for line, turned in lines if turned)
+    return replace(over, copied=sum(line for line, _ in lines), gaps=gaps)
+
+
+def _row_tiles(way: Roles) -> list[int]:
+    """Numbers of rows that divide their axis, or a group of it."""
+    if way.row is None:
+        return [1]
+    if way.product.m_open:
+        return [1, 2, 4]
+    return divisors(way.product.m, _ROWS)
+
+
+def _further(way: Roles) -> int | None:
+    """A further axis of the result on which only the vectors' operand depends; None where there is none."""
+    loads = operands(way.block) or ()
+    rows = next(load for load in loads if load is not way.vectors)
+    for position, axis in enumerate(way.axes):
+        used = any(depends(rows, way.block.iter_vars[p].var) for p in axis)
+        if position not in (way.row, way.column) and not used and way.needed(position):
+            return position
+    return None
+
+
+def _prepared(sch: Schedule, way: Roles, block: Any, written: Callable[[Schedule, Any], Any]) -> Any:
+    """Let the sum stay in registers; returns the block that writes, whose axes are joined as those of the sum are."""
+    kinds = [axis.kind for axis in way.block.iter_vars]
+    spatial = len(kinds) - kinds.count(REDUCE)
+    if kinds != sorted(kinds, key=lambda kind: kind == REDUCE):
+        raise Unfit("contraction: wanted the axes of the sum behind those of the result")
+    main = written(sch, block)
+    if len(sch.get_loops(main)) != spatial:
+        raise Unfit("contraction: wanted as many axes behind the sum as the sum has")
+    if len(way.axes) < spatial:
+        join_axes(sch, block, main, way.axes)
+    return main
+
+
+def _schedule(sch: Schedule, way: Roles, block: Any, main: Any, threads: int, tile: ThreadTile) -> set[str]:
+    """A thread for each tile; gives the names of the blocks that it scheduled."""
+    lanes = tile.lanes
+    loops = list(sch.get_loops(main))
+    tiles = {way.column: tile.vectors * lanes}
+    if way.row is not None:
+        tiles[way.row] = tile.rows
+    further = _further(way)
+    if further is not None:
+        tiles[further] = tile.blocks
+    inside = [position for position in (further, way.row, way.column) if position is not None]
+    halves = {position: sch.split(loops[position], [None, tiles[position]]) for position in inside}
+    outer = [loop for position, loop in enumerate(loops) if position not in halves]
+    outer += [halves[position][0] for position in inside]
+    sch.reorder(*outer, *(halves[position][1] for position in inside))
+    written = [*(halves[p][1] for p in inside[:-1]), *sch.split(halves[way.column][1], [None, lanes])]
+    sch.compute_at(block, outer[-1], preserve_unit_loops=True)
+    own = list(sch.get_loops(block))[len(outer) :]
+    axes, reduction = own[: len(loops)], own[len(loops) :]
+    vector = sch.split(axes[way.column], [None, lanes])
+    tile_loops = [*(axes[p] for p in range(len(axes)) if p not in inside), *(axes[p] for p in inside[:-1]), *vector]
+    sch.reorder(*reduction, *tile_loops)
+    init = sch.decompose_reduction(block, reduction[0])
+    in_registers(sch, lanes, tile_loops, list(sch.get_loops(init))[len(outer) :], written)
+    over_blocks_and_threads(sch, outer, threads)
+    return {block_of(sch, part).name for part in (init, block, main)}

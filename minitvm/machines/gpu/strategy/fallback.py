@@ -1,0 +1,114 @@
+"""The schedule of everything that has none of its own: a thread for each result, legal for any function.
+
+Element-wise blocks are inlined. The spatial loops of each other block are fused and shared out among blocks of threads,
+vectors of neighbours where they lie together; a thread runs the reduction of its result by itself. Blocks whose loops
+are no iterators, scans and sorts among them, keep their parallel loops, which all threads share, or run on one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log2, prod
+from typing import Any
+
+from ....expr import REDUCE
+from ....strategy.blocks import (
+    attempt,
+    blocks_of,
+    constant_extent,
+    contiguous_along_last,
+    inlinable,
+    inline_injective,
+    reduced,
+    reduces_along_last,
+    volume,
+)
+from ....strategy.candidate import Candidate, Cost
+from ....strategy.registry import rule
+from ....tir import Schedule
+from ....tir.annotations import LANES
+from ....tir.nodes import Block, BufferStore, PrimFunc
+from .costs import element_wise_cost, processors_of
+from .grid import over_blocks_and_threads
+
+THREADS = 64  # of a block: two warps, a wavefront, or what a Mali core likes
+_WIDE = 256  # of a block where there are very many: each block costs about 130 cycles of a multiprocessor
+_MANY = 32 << 10  # results for each multiprocessor
+_BLOCKS = 64  # that are enough for a device whose cores run the threads of a block one after the other
+_LONGEST = 1024
+_OPEN = 256  # of an extent that is not known
+_UNLIKED = 100.0  # cycles more for each factor of two by which a block has other than the best number of threads
+
+
+def anything(func: PrimFunc) -> bool:  # noqa: ARG001 (a rule's condition)
+    """Every function."""
+    return True
+
+
+@rule("gpu", anything, fallback=True)
+def fallback(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """Inline what is cheap, then a thread for each result."""
+    lanes = int(target.vector_lanes("float32"))
+    limit = int(getattr(target, "max_threads_per_block", 256))
+    instances = sum(spatial_instances(block) for block in blocks_of(func))
+    liked = threads_of_a_block(instances, target)
+
+    def price(inline: bool, threads: int) -> Cost:
+        """Cycles of a multiprocessor: what is inlined is not moved; fewer threads hide less, more leave some idle."""
+        kept = [block for block in blocks_of(func) if not (inline and inlinable(func, block))]
+        steps = {block: volume(reduced(block), _OPEN) for block in kept}
+        words = sum(spatial_instances(block) * (len(block.reads) + len(block.writes)) for block in kept)
+        operations = sum(spatial_instances(block) * steps[block] for block in kept)
+        cost = element_wise_cost(words, operations, max(steps.values(), default=0), target)
+        return cost + Cost(_UNLIKED * abs(log2(threads / liked)))
+
+    def apply(sch: Schedule, inline: bool, threads: int) -> None:
+        if inline:
+            inline_injective(sch)
+        for name in [b.name for b in blocks_of(sch.func)]:
+            attempt(lambda name=name: on_the_grid(sch, name, threads, lanes))  # type: ignore[misc]
+
+    for threads in sorted({min(n, limit) for n in (liked // 2, liked, 2 * liked, 4 * liked)}):
+        yield Candidate(knobs={"inline": True, "threads": threads}, price=price, apply=apply)
+    yield Candidate(knobs={"inline": False, "threads": liked}, price=price, apply=apply)
+
+
+def threads_of_a_block(instances: int, target: Any) -> int:
+    """How many threads a block of so many in all should have on a device."""
+    limit = int(getattr(target, "max_threads_per_block", 256))
+    if int(getattr(target, "warp_size", 32)) > 1:
+        many = target.local_memory_helps and instances >= _MANY * max(1, processors_of(target))
+        return min(_WIDE if many else THREADS, limit)
+    wanted = 2 ** int(log2(max(1, instances // _BLOCKS)))  # each block costs about as much as some hundred threads
+    return min(max(THREADS, wanted), _LONGEST, limit)
+
+
+def spatial_instances(block: Block) -> int:
+    """How many results a block has."""
+    return prod([volume([axis.dom.extent], _OPEN) for axis in block.iter_vars if axis.kind != REDUCE] or [1])
+
+
+def on_the_grid(sch: Schedule, name: str, threads: int, lanes: int = 1) -> None:
+    """The spatial loops of a block, fused, over blocks of threads; sums of neighbours are in `lanes` parts."""
+    handle = sch.get_block(name)
+    block = next(b for b in blocks_of(sch.func) if b.name == name)
+    loops = list(sch.get_loops(handle))
+    kinds = [axis.kind for axis in block.iter_vars]
+    if len(kinds) != len(loops):
+        return
+    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != REDUCE]
+    reduced = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCE]
+    if not spatial:
+        spatial = [sch.add_unit_loop(loops[0] if loops else handle)]
+    if reduced and loops != [*spatial, *reduced]:
+        sch.reorder(*spatial, *reduced)
+    element_wise = isinstance(block.body, BufferStore) and kinds and not reduced
+    if lanes > 1 and element_wise and contiguous_along_last(block):
+        extent = constant_extent(sch, spatial[-1])
+        if extent is not None and extent % lanes == 0:
+            last, vector = sch.split(spatial[-1], [None, lanes])
+            sch.vectorize(vector)
+            spatial = [*spatial[:-1], last]
+    if lanes > 1 and reduced and reduces_along_last(block):
+        attempt(lambda: sch.annotate(reduced[-1], LANES, lanes))
+    over_blocks_and_threads(sch, spatial, threads)

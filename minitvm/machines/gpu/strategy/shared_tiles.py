@@ -1,0 +1,167 @@
+"""Contractions whose blocks of threads fetch together what all of them read, into storage that they share.
+
+    for each tile of the result, on blockIdx:
+        acc[rows, vectors] = 0                          # registers
+        for ko:                                         # a piece of the sum
+            A_shared[k, m], B_shared[k, n] = ...        # each thread fetches a part of both, vectors where they lie so
+            wait
+            for k: acc[r, v] += A_shared[k, r] * B_shared[k, v]
+            wait
+        out[rows, vectors] = epilogue(acc)
+
+The sum is the outer axis of both tiles: rows of a thread are neighbours, which is one load, and so are the vectors of
+neighbouring threads, which is no bank conflict. Vectors of one thread lie a row of threads apart, as virtual threads.
+An operand that is contiguous along the sum is turned around on the way: its lines are then four elements longer, so
+that neighbouring threads do not store to one bank. (The tiles of Volkov and Demmel, SC'08, as in CUTLASS and TVM.)
+
+Extents that tiles do not divide are padded: the operands where they are fetched, with zeros, the result in registers.
+
+Which elements a block needs follows from how an operand is indexed: of a convolution the tile of its input is the
+matrix of implicit GEMM, and padding in front of it is computed where the tile is fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from ....expr import REDUCE
+from ....strategy.blocks import block_of, constant_extent, extents, largest_divisor
+from ....strategy.roles import Roles, depends, operands
+from ....tir import Schedule
+from ....tir.nodes import Block, BufferLoad
+from .costs import APART, BANKS, BlockTile, ThreadTile
+from .fetched_tiles import Axes, along, fetched, padded, run_of, staged
+from .grid import fused, over_blocks
+from .registers import in_registers
+
+
+def schedule_shared(
+    sch: Schedule, way: Roles, block: Any, main: Any, further: int | None, tile: ThreadTile, threads: BlockTile
+) -> tuple[set[str], list[Any]]:  # fmt: skip
+    """Schedule the sum `block` and what follows it, `main`; returns the names of the blocks that it scheduled.
+
+    And the blocks that fetch: each may yet become a double buffer, the last of all steps, for every step after that is
+    checked against the order that it asks for.
+    """
+    wide = way.column if further is None or way.product.n > tile.lanes else further
+    factors = _factors(way, further, wide, tile, threads)
+    now = block_of(sch, block)
+    loads = _loads(now, way.vectors.buffer.name)
+    axes_of = [_axes(way, now, load, load is loads[1], further) for load in loads]
+    copies = [staged(sch, block, load.buffer.name, axes) for load, axes in zip(loads, axes_of, strict=True)]
+    padded(sch, block, main, copies, _multiples(now, factors, threads.depth), "local")
+    loops = list(sch.get_loops(main))
+    halves = {position: sch.split(loops[position], [None, *parts]) for position, parts in factors.items()}
+    outer = [loop for position, loop in enumerate(loops) if position not in halves]
+    outer += [parts[0] for parts in halves.values()]
+    apart, spread, written = [], [], []
+    for position, (_, *parts) in halves.items():
+        if position != further:
+            written.append(parts.pop())
+        if position in (way.row, wide):
+            spread.append(parts.pop())
+        apart += parts
+    sch.reorder(*outer, *apart, *spread, *written)
+    thread = fused(sch, spread)
+    over_blocks(sch, outer)
+    for loop in apart:
+        sch.bind(loop, "vthread")
+    sch.bind(thread, "threadIdx.x")
+    sch.compute_at(block, thread, preserve_unit_loops=True)
+    around = list(sch.get_loops(block)).index(thread) + 1
+    own = list(sch.get_loops(block))[around:]
+    axes, reduction = own[: len(loops)], own[len(loops) :]
+    pieces, inner = _pieces(sch, reduction, threads.depth)
+    ordered = [*(axes[p] for p in range(len(axes)) if p not in halves), *(axes[p] for p in halves)]
+    sch.reorder(*pieces, *inner, *ordered)
+    piece = fused(sch, pieces)
+    for copy in copies:
+        sch.compute_at(copy, piece, preserve_unit_loops=True)
+    for copy, load, tile_axes in zip(copies, loads, axes_of, strict=True):
+        _fetch(sch, copy, now, load, tile_axes, tile, threads.threads)
+    init = sch.decompose_reduction(block, piece)
+    in_registers(sch, tile.lanes, ordered, list(sch.get_loops(init))[around:], written)
+    return {block_of(sch, part).name for part in (init, block, main, *copies)}, copies
+
+
+def _factors(way: Roles, further: int | None, wide: int, tile: ThreadTile, threads: BlockTile) -> dict[int, list[int]]:
+    """How each tiled axis is split: over virtual threads, over threads, and what a thread computes of it."""
+    factors: dict[int, list[int]] = {}
+    if way.row is not None:
+        factors[way.row] = [threads.row_threads, tile.rows]
+    if further is not None:
+        factors[further] = [*_some(tile.blocks), *([threads.column_threads] if further == wide else [])]
+    spread = [threads.column_threads] if wide == way.column else []
+    factors[way.column] = [*_some(tile.vectors), *spread, tile.lanes]
+    return factors
+
+
+def _some(factor: int) -> list[int]:
+    return [factor] if factor > 1 else []
+
+
+def _loads(block: Block, vectors: str) -> tuple[BufferLoad, BufferLoad]:
+    """The operand of the rows, and that of the vectors, which has this name."""
+    loads = operands(block)
+    assert loads is not None
+    one, other = loads
+    return (one, other) if other.buffer.name == vectors else (other, one)
+
+
+# -- the tiles
+
+
+def _axes(way: Roles, block: Block, load: BufferLoad, is_of_vectors: bool, further: int | None) -> list[list[int]]:
+    """The axes of an operand's tile: what is outside, the axes of the sum, those of the results.
+
+    `block` is the sum after axes were joined, in which `way` counts.
+    """
+    used = [p for p, axis in enumerate(block.iter_vars) if depends(load, axis.var)]
+    last = way.column if is_of_vectors else way.row
+    summed = [p for p in used if block.iter_vars[p].kind == REDUCE]
+    tiled = [p for p in (further, last) if p in used]
+    return [[p] for p in (*(p for p in used if p not in summed and p not in tiled), *summed, *tiled)]
+
+
+def _multiples(block: Block, factors: Mapping[int, list[int]], depth: int) -> list[int]:
+    """What the extent of each iterator is to be a multiple of."""
+    sizes = extents(axis.dom.extent for axis in block.iter_vars)
+    spatial = [p for p, axis in enumerate(block.iter_vars) if axis.kind != REDUCE]
+    return [*(prod(factors.get(p, [1])) for p in spatial), *steps_of_piece(sizes[len(spatial) :], depth)]
+
+
+def steps_of_piece(sizes: Sequence[int | None], depth: int) -> list[int]:
+    """How many steps of each loop of the sum, outer ones first, are in a piece of `depth` steps.
+
+    They divide the loop, unless its divisors are much smaller.
+    """
+    steps: list[int] = []
+    is_open = False
+    for size in reversed(sizes):
+        even = largest_divisor(size, depth)
+        some = 1 if is_open else depth if size is None or 2 * even < depth < size else even
+        is_open = is_open or size != some
+        steps.insert(0, some)
+        depth //= some
+    return steps
+
+
+def _pieces(sch: Schedule, reduction: Sequence[Any], depth: int) -> tuple[list[Any], list[Any]]:
+    """The loops of the sum over pieces, and those over a piece, outer ones first."""
+    steps = steps_of_piece([constant_extent(sch, loop) for loop in reduction], depth)
+    halves = [sch.split(loop, [None, some]) for loop, some in zip(reduction, steps, strict=True)]
+    return [over for over, _ in halves], [part for _, part in halves]
+
+
+def _fetch(
+    sch: Schedule, copy: Any, block: Block, load: BufferLoad, axes: Axes, tile: ThreadTile, threads: int
+) -> None:  # fmt: skip
+    """Share out among all threads of the block what a piece needs of an operand; `block` and `load` are the sum's."""
+    inner, last = along(block, load, axes), len(axes) - 1
+    turned = inner != last
+    if turned and tile.rows % APART == 0:
+        sch.storage_align(copy, 0, last - 1, BANKS, APART)
+    lanes = 1 if turned else run_of(block, load, axes[inner], tile.lanes)
+    fetched(sch, copy, len(axes), inner, lanes, [("threadIdx.x", threads)])

@@ -1,0 +1,78 @@
+"""Long sums of few results, in parts: the steps of a sum are shared out among blocks, and a second kernel adds them up.
+
+    parts[s, ..] = sum of A * B over the steps of part s        # `parted`: a contraction that has one axis more
+    result[..] = epilogue(parts[0, ..] + parts[1, ..] + ..)     # `added_up`: a thread for some neighbours
+
+A batch of one makes few tiles of the last layers of a network, fewer than a device has multiprocessors, each with a sum
+of thousands of steps. (Split-K of cuBLAS and CUTLASS; `rfactor` of Suriana, Adams and Kamil.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....expr import REDUCE
+from ....strategy.blocks import block_of, constant_extent, extents
+from ....strategy.candidate import Unfit
+from ....strategy.epilogues import epilogue
+from ....tir import Schedule
+from ....tir.nodes import Block
+from .costs import BLOCKS_WANTED, processors_of
+from .fallback import THREADS
+from .grid import over_blocks_and_threads
+from .registers import parts_in_registers
+
+_PARTS = (2, 4, 8, 16, 32)  # no more: all of them are read again
+_LEAST_STEPS = 32  # of a part
+
+
+def numbers_of_parts(block: Block, depth: int, blocks: int, target: Any) -> list[int]:
+    """In how many parts a sum of `depth` steps may be computed, more than one, where a grid of so many blocks is small.
+
+    There are enough parts for a block on each multiprocessor, or as many as the sum has, up to enough for
+    `BLOCKS_WANTED`.
+    """
+    few = processors_of(target)
+    able = [parts for parts in _PARTS if depth // parts >= _LEAST_STEPS and _place(block, parts) is not None]
+    useful = [parts for parts in able if parts // 2 * blocks < BLOCKS_WANTED * few]
+    return [parts for parts in useful if parts * blocks >= few] or useful[-1:]
+
+
+def _place(block: Block, parts: int) -> int | None:
+    """The outermost iterator of a sum whose extent so many parts divide, by its position; None where there is none."""
+    sizes = extents(axis.dom.extent for axis in block.iter_vars)
+    for position, (axis, size) in enumerate(zip(block.iter_vars, sizes, strict=True)):
+        if axis.kind == REDUCE and size is not None and size % parts == 0:
+            return position
+    return None
+
+
+def parted(sch: Schedule, block: Any, parts: int) -> Any:
+    """Compute a sum in parts; returns the block of the parts, whose first axis they are. `block` adds them up.
+
+    Raises `Unfit` where no extent of the sum is a multiple of so many.
+    """
+    place = _place(block_of(sch, block), parts)
+    if place is None:
+        raise Unfit(f"split sums: wanted an axis of the sum that {parts} parts divide")
+    over, _ = sch.split(sch.get_loops(block)[place], [parts, None])
+    return sch.rfactor(over, 0)
+
+
+def added_up(sch: Schedule, block: Any, lanes: int) -> set[str]:
+    """Schedule the block that adds up parts, and what follows it; returns the names of the blocks that it scheduled."""
+    main = epilogue(sch, block)
+    loops = list(sch.get_loops(main))
+    extent = constant_extent(sch, loops[-1])
+    if len(loops) != len(block_of(sch, block).iter_vars) - 1:
+        raise Unfit("split sums: wanted as many axes behind the sum as it has")
+    while lanes > 1 and (extent is None or extent % lanes):
+        lanes //= 2
+    *outer, last = loops
+    over, lane = sch.split(last, [None, lanes])
+    outer.append(over)
+    sch.compute_at(block, over, preserve_unit_loops=True)
+    part, *axes = list(sch.get_loops(block))[len(outer) :]
+    init = parts_in_registers(sch, block, len(outer), part, axes, lane, lanes)
+    over_blocks_and_threads(sch, outer, THREADS)
+    return {block_of(sch, one).name for one in (init, block, main)}

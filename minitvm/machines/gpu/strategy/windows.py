@@ -1,0 +1,148 @@
+"""Sums and extremes over windows that share nothing along channels: depthwise convolutions, pools.
+
+    for each tile, on the grid:
+        acc[pixels, lanes] = 0
+        for the window: acc[p, l] += x[p * stride + tap, l] * w[tap, l]
+        out[pixels, lanes] = epilogue(acc)
+
+A thread computes some neighbours along a row, of one vector of channels in a blocked layout: a weight serves all of
+them. Padding in front is computed where it is read, so that one kernel is all; memory bounds it either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+from typing import Any
+
+from ....expr import REDUCE, Var, find, walk
+from ....strategy.blocks import (
+    attempt,
+    block_of,
+    blocks_of,
+    contiguous_along_last,
+    divisors,
+    inlinable,
+    only_reduction,
+    reduced,
+    shape_written,
+    volume,
+)
+from ....strategy.candidate import Candidate, Cost, Unfit
+from ....strategy.epilogues import epilogue
+from ....strategy.registry import rule
+from ....strategy.roles import roles
+from ....tir import Schedule
+from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
+from .costs import processors_of
+from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
+from .grid import over_blocks_and_threads
+from .registers import in_registers
+
+DEPTHWISE = (
+    *(f"nn.depthwise_conv{rank}d" for rank in (1, 2, 3)),
+    "nn.contrib_depthwise_conv2d_NCHWc",
+    "nn.contrib_depthwise_conv2d_rows",
+)
+POOLS = tuple(f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3))
+_WINDOW = 128  # taps, beyond which threads should share them
+_PIXELS = 8
+# Cycles of a multiprocessor, fitted to depthwise convolutions on an H200.
+_LAUNCH = 2600.0
+_ADDRESSES, _TAP = 150.0, 9.0  # of a thread, and of a tap
+_LINE = 0.9  # of what a pixel costs, one more in the same thread
+_WIDE, _SHIFTED = 0.3, 2.0  # as many times, a further lane: of channels; of pixels, whose vectors are not aligned
+_APART = 0.25  # as many times, for each pixel that neighbouring threads are apart in memory
+_SERIAL = 0.7  # of a thread's work is not hidden by other threads
+
+
+def has_window(func: PrimFunc) -> bool:
+    """Whether the only reduction of a function runs over a small window, and is a pool or a depthwise convolution."""
+    block = only_reduction(func)
+    if block is None:
+        return False
+    if volume(reduced(block), _WINDOW + 1) > _WINDOW:
+        return False
+    op = block.annotations.get("op")
+    return op in POOLS or (op in DEPTHWISE and all(way.row is None for way in roles(block)))
+
+
+@rule("gpu", has_window)
+def windows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """A thread for each tile of `pixels` by `lanes` along the last axes."""
+    block = only_reduction(func)
+    assert block is not None
+    shape = shape_written(block)
+    widest = max(1, int(target.vector_lanes("float32")))
+    others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
+    along = contiguous_along_last(block)
+    lanes_of = [n for n in (widest, 1) if n == 1 or (along and shape[-1] is not None and shape[-1] % n == 0)]
+
+    blocked = _ends_in_channels(block)
+
+    def price(pixels: int, lanes: int, threads: int) -> Cost:
+        wide = 1.0 + (lanes - 1) * (_WIDE if blocked else _SHIFTED)
+        apart = 1.0 if blocked else 1.0 + _APART * (pixels - 1)
+        each = _ADDRESSES + _TAP * volume(reduced(block)) * (1.0 + _LINE * (pixels - 1)) * wide * apart
+        blocks = ceil(volume(shape) / (pixels * lanes * threads))
+        beside = blocks * threads / (max(1, target.lanes) * processors_of(target))
+        return Cost(_LAUNCH + max(1.0, beside) * each + _SERIAL * each)
+
+    def apply(sch: Schedule, pixels: int, lanes: int, threads: int) -> None:
+        used = _schedule(sch, block.name, blocked, pixels, lanes, threads)
+        for name in [b.name for b in blocks_of(sch.func)]:
+            if name not in used:
+                attempt(lambda name=name: on_the_grid(sch, name, others, widest))  # type: ignore[misc]
+
+    for lanes in lanes_of:
+        axis = -2 if blocked else -1
+        row = shape[axis] if len(shape) >= -axis else 1
+        for pixels in divisors(None if row is None else row // (lanes if axis == -1 else 1), _PIXELS):
+            yield Candidate(knobs={"pixels": pixels, "lanes": lanes, "threads": THREADS}, price=price, apply=apply)
+
+
+def _schedule(sch: Schedule, name: str, blocked: bool, pixels: int, lanes: int, threads: int) -> set[str]:
+    """The window and what follows it; returns the names of the blocks that it scheduled.
+
+    Pixels are neighbours along the last axis, or the one before it where the last one is `blocked` channels.
+    """
+    block = sch.get_block(name)
+    kinds = [axis.kind for axis in block_of(sch, block).iter_vars]
+    if kinds != sorted(kinds, key=lambda kind: kind == REDUCE):
+        raise Unfit("windows: wanted the axes of the window behind those of the result")
+    for producer in sch.get_producers(block):
+        if inlinable(sch.func, block_of(sch, producer)):
+            attempt(lambda producer=producer: sch.compute_inline(producer))  # type: ignore[misc]
+    main = epilogue(sch, block)
+    loops = list(sch.get_loops(main))
+    if len(loops) != len(kinds) - kinds.count(REDUCE):
+        raise Unfit("windows: wanted as many axes behind the window as it has")
+    whole = list(loops)
+    inside: list[Any] = []
+    if lanes > 1:
+        over, lane = sch.split(whole.pop(), [None, lanes])
+        whole.append(over)
+        inside.append(lane)
+    place = len(whole) - (2 if blocked and len(whole) > 1 else 1)
+    over, some = sch.split(whole[place], [None, pixels])
+    whole[place] = over
+    inside.insert(0, some)
+    sch.reorder(*whole, *inside)
+    sch.compute_at(block, whole[-1], preserve_unit_loops=True)
+    own = list(sch.get_loops(block))[len(whole) :]
+    axes, window = own[: len(loops)], own[len(loops) :]
+    sch.reorder(*window, *axes)
+    init = sch.decompose_reduction(block, window[0])
+    in_registers(sch, lanes, axes, list(sch.get_loops(init))[len(whole) :], inside)
+    over_blocks_and_threads(sch, whole, threads)
+    return {block_of(sch, part).name for part in (init, block, main)}
+
+
+def _ends_in_channels(block: Block) -> bool:
+    """Whether the last axis of the result is a block of channels: the window does not move along it."""
+    assert isinstance(block.body, BufferStore)
+    taps = {axis.var for axis in block.iter_vars if axis.kind == REDUCE}
+    last = block.body.indices[-1] if block.body.indices else None
+    loads = list(find(block.body.value, BufferLoad))
+    moved = [index for load in loads for index in load.indices if any(n is last for n in walk(index))]
+    return not any(n in taps for index in moved for n in find(index, Var))

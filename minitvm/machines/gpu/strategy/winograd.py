@@ -1,0 +1,184 @@
+"""Winograd's convolution on GPUs: two transforms, and a batch of matrix products between them.
+
+    for each tile and channel, a thread:                     # both transforms in registers, each element loaded once
+        strips = the tile's pixels, zeros around the image
+        columns = B^T strips
+        tiles[u, v] = columns B
+    for each place (u, v): products[u, v] = weights[u, v] * tiles[u, v]      # `contraction.TiledSum`
+    for each tile and output channel, a thread:
+        rows = A^T (products, their parts added up)
+        result = epilogue(rows A)
+
+A place has few tiles where images are small, but there are 16 or 36 of them: more blocks than a direct convolution has,
+each with a ninth of its steps. What the transforms write and read again stays in the L2 cache as a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ....strategy.blocks import (
+    attempt,
+    behind,
+    block_named,
+    block_of,
+    blocks_of,
+    computes,
+    constant_extent,
+    inline_injective,
+    largest_divisor,
+    shape_written,
+    volume,
+)
+from ....strategy.candidate import Candidate, Cost, Unfit
+from ....strategy.epilogues import inlined_forward
+from ....strategy.registry import rule
+from ....tir import Schedule
+from ....tir.nodes import PrimFunc
+from . import implicit_gemm
+from .contraction import TiledSum
+from .costs import element_wise_cost
+from .fallback import THREADS
+from .grid import fused, over_blocks
+from .matrices import Product, product_of_matrices
+
+_ROW = 256  # threads along a row of tiles, at most
+
+OP = "nn.contrib_winograd_conv2d_NCHWc"
+
+
+@rule("gpu", computes(OP), first=True)
+def winograd(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """A thread for each tile and channel of a transform; the products by the tiles of `implicit_gemm` or of `TiledSum`.
+
+    With `splits` above 1 the transform of the result adds up the parts of products by `TiledSum`.
+    """
+    if "strips" not in {block.name for block in blocks_of(func)}:
+        raise Unfit("winograd: wanted an image of constant extents, without dilation")
+    tile, products = int(block_named(func, "winograd").annotations["tile"]), block_named(func, "products")
+    before, behind_them = _transforms(func, tile + 2)
+    matrices, tiled = product_of_matrices(products), TiledSum(products, target)
+
+    def price(**knobs: Any) -> Cost:
+        return tiled.cost(**knobs) + before(target, 1) + behind_them(target, int(knobs["splits"]))
+
+    def apply(sch: Schedule, **knobs: Any) -> None:
+        in_parts = int(knobs["splits"]) > 1
+        source = sch.get_block("products") if in_parts else sch.cache_read(sch.get_block("rows"), 0, "local")
+        _transformed(sch)
+        _, copies = tiled.schedule(sch, lambda sch, block: sch.cache_write(block, 0, "local"), **knobs)
+        _result(sch, tile, source, in_parts)
+        for copy in copies:
+            sch.annotate(copy, "double_buffer_scope", 0)
+
+    if matrices is not None:
+        yield from _by_matrices(matrices, tile, lambda: before(target, 1) + behind_them(target, 1), target)
+    for knobs in tiled.decisions():
+        yield Candidate(knobs=knobs, price=price, apply=apply)
+
+
+def _by_matrices(product: Product, tile: int, transforms: Callable[[], Cost], target: Any) -> Iterator[Candidate]:
+    """The products of all places as products of matrices: rows are tiles, columns output channels."""
+    fetches = implicit_gemm.fetches_of(product)
+
+    def price(**knobs: Any) -> Cost:
+        return implicit_gemm.tile_cost(product, implicit_gemm.Tile(**knobs), fetches, target) + transforms()
+
+    def apply(sch: Schedule, **knobs: Any) -> None:
+        source = sch.cache_read(sch.get_block("rows"), 0, "local")
+        _transformed(sch)
+        _result(sch, tile, source, in_parts=False)
+        implicit_gemm.schedule(sch, product, implicit_gemm.Tile(**knobs), alone=True)
+
+    for one in implicit_gemm.tiles(product, fetches, target):
+        yield Candidate(knobs=asdict(one), price=price, apply=apply)
+
+
+Transform = Callable[[Any, int], Cost]  # what it costs on a target, where its input is in so many parts
+
+
+def _transforms(func: PrimFunc, line: int) -> tuple[Transform, Transform]:
+    """The costs of both transforms: each of their values is the sum of about as many as a line has, twice."""
+    values = {name: volume(shape_written(block_named(func, name))) for name in ("tiles", "products", "winograd")}
+
+    def before(target: Any, parts: int) -> Cost:  # noqa: ARG001 (the image is whole)
+        return element_wise_cost(2 * values["tiles"], 2 * line * values["tiles"], line**2, target)
+
+    def behind_them(target: Any, parts: int) -> Cost:
+        read = values["products"] * parts
+        operations = read + 2 * line * values["products"]
+        return element_wise_cost(read + values["winograd"], operations, parts * line**2, target)
+
+    return before, behind_them
+
+
+def _transformed(sch: Schedule) -> None:
+    """The input's transform: a thread for each tile and channel, neighbours along channels, then tiles."""
+    tiles, columns, strips = (sch.get_block(name) for name in ("tiles", "columns", "strips"))
+    n, u, v, ib, p, c = sch.get_loops(tiles)
+    down, across = sch.split(p, [shape_written(block_of(sch, strips))[2], None])
+    outer = _ordered(sch, n, ib, down, across, c, [u, v])
+    for stage in (columns, strips):
+        _in_registers(sch, stage, c)
+    _on_the_grid(sch, outer)
+
+
+def _result(sch: Schedule, tile: int, source: Any, in_parts: bool) -> None:
+    """The result's transform and what follows it: a thread for each tile and output channel.
+
+    `source` brings a tile of products to registers; `in_parts` says that it adds up their parts.
+    """
+    result, rows = (sch.get_block(name) for name in ("winograd", "rows"))
+    inline_injective(sch, within=behind(sch.func, "winograd"))
+    result = inlined_forward(sch, result)
+    for consumer in sch.get_consumers(result):  # another layout is written at once
+        attempt(lambda consumer=consumer: sch.reverse_compute_inline(consumer))  # type: ignore[misc]
+    b, ob, y, x, oc = sch.get_loops(result)
+    (down, dy), (across, dx) = (sch.split(loop, [None, tile]) for loop in (y, x))
+    outer = _ordered(sch, b, ob, down, across, oc, [dy, dx])
+    for stage in (rows, source):
+        _in_registers(sch, stage, oc)
+    if in_parts:
+        place = list(sch.get_loops(source)).index(oc) + 1
+        init = sch.decompose_reduction(source, sch.get_loops(source)[place])
+        _unrolled(sch, sch.get_loops(init)[place:])
+    _on_the_grid(sch, outer)
+
+
+def _ordered(
+    sch: Schedule, batch: Any, channels: Any, down: Any, across: Any, lane: Any, inside: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
+    """Nested loops over blocks, and those over the threads of a block, around the ones `inside`, which are unrolled.
+
+    Threads are neighbours along channels, then tiles of a row, then blocks of channels: as many as divide their axes,
+    so that the place of a tile is a quotient of the thread alone.
+    """
+    channel, row, vectors = (constant_extent(sch, loop) or 1 for loop in (lane, across, channels))
+    some = largest_divisor(row, max(1, _ROW // channel))
+    over, across = sch.split(across, [None, some])
+    further, channels = sch.split(channels, [None, largest_divisor(vectors, max(1, THREADS // (some * channel)))])
+    blocks, threads = [batch, further, down, over], [channels, across, lane]
+    sch.reorder(*blocks, *threads, *inside)
+    _unrolled(sch, inside)
+    return blocks, threads
+
+
+def _on_the_grid(sch: Schedule, loops: tuple[list[Any], list[Any]]) -> None:
+    blocks, threads = loops
+    sch.bind(fused(sch, threads), "threadIdx.x")
+    over_blocks(sch, blocks)
+
+
+def _in_registers(sch: Schedule, stage: Any, loop: Any) -> None:
+    """Compute what an iteration of a loop reads of a stage there, all of it unrolled."""
+    sch.compute_at(stage, loop)
+    sch.set_scope(stage, 0, "local")
+    around = list(sch.get_loops(stage)).index(loop) + 1
+    _unrolled(sch, sch.get_loops(stage)[around:])
+
+
+def _unrolled(sch: Schedule, loops: Sequence[Any]) -> None:
+    for loop in loops:
+        sch.unroll(loop)

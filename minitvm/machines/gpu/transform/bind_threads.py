@@ -1,0 +1,126 @@
+"""Each axis of GPU threads is bound by one loop; work that does not depend on the thread is done by one thread.
+
+    for tx in thread_binding(8, "threadIdx.x"):
+        for k in range(4):
+            for t in thread_binding(8, "threadIdx.x"):
+                S[t] = A[k, t]                               # in shared storage
+            T[0] = B[k]                                      # too
+
+becomes
+
+    for tx in thread_binding(8, "threadIdx.x"):
+        for k in range(4):
+            S[tx] = A[k, tx]
+            if tx == 0:
+                T[0] = B[k]
+
+and virtual threads run inside of the real ones, each with local storage of its own. TVM's pass UnifyThreadBinding does
+the first of this; it lets all threads write the same, and knows of no storage but what is allocated inside.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....errors import Unsupported
+from ....expr import EQ, Expr, children, contains, find, map_children, replace, structural_equal
+from ....tir.analysis.threads import LANES, depends, is_hardware_thread, is_shared, is_thread, is_virtual, owns
+from ....tir.conditions import all_of, is_const, uses
+from ....tir.nodes import Allocate, BufferStore, For, ForKind, If, Instruction, PrimFunc, Stmt
+from ....tir.transform.separate_allocations import in_own_part, widened
+from ....tir.transform.unroll import bind
+from .threads_outside import accesses_of, threads_outside
+
+
+def bind_threads(func: PrimFunc) -> PrimFunc:
+    """Make each loop over threads the only one of its axis, and guard what threads share. After `drop_blocks`."""
+    if not contains(func.body, Instruction) and not any(n.kind == ForKind.THREAD for n in find(func.body, For)):
+        return func
+    body = _with_own_parts(_virtual_inside(_bound_once(threads_outside(func.body), {})))
+    guards = dict(_guards(body, ()))
+    return func.with_body(_by_one_lane(_guarded(body, guards) if guards else body, None))
+
+
+def _is_of_threads(node: Any) -> bool:
+    return isinstance(node, Instruction) or (isinstance(node, For) and node.kind == ForKind.THREAD)
+
+
+def _bound_once(node: Any, bound: dict[str, For]) -> Any:
+    if not isinstance(node, Stmt):
+        return node
+    if isinstance(node, For) and is_hardware_thread(node):
+        axis = str(node.thread)
+        if axis in bound:
+            thread = bound[axis].var.astype(node.var.dtype)
+            inner = _bound_once(bind(node.body, {node.var: thread}), bound)
+            fewer = not structural_equal(node.extent, bound[axis].extent)
+            return If(thread < node.start + node.extent, inner) if fewer else inner
+        bound = {**bound, axis: node}
+    return map_children(node, lambda child: _bound_once(child, bound))
+
+
+def _virtual_inside(node: Any) -> Any:
+    if not isinstance(node, Stmt):
+        return node
+    new = map_children(node, _virtual_inside)
+    if isinstance(new, For) and is_virtual(new):
+        inner = new.body
+        if isinstance(inner, For) and is_hardware_thread(inner) and not uses(inner.extent, [new.var]):
+            return replace(inner, body=_virtual_inside(replace(new, body=inner.body)))
+    return new
+
+
+def _with_own_parts(node: Any) -> Any:
+    """Local storage that only one virtual thread uses, wherever it is allocated, gets a part for each of them."""
+    if not isinstance(node, Stmt):
+        return node
+    new = map_children(node, _with_own_parts)
+    if not isinstance(new, Allocate):
+        return new
+    virtual = [n for n in find(new.body, For) if is_virtual(n) and owns(n, new.buffer.scope)]
+    every = accesses_of(new.body, new.buffer)
+    for loop in [l for l in virtual if accesses_of(l, new.buffer) == every]:
+        wide = widened(loop, new.buffer)
+        new = replace(new, buffer=wide, body=in_own_part(new.body, new.buffer, wide, loop))
+    return new
+
+
+def _guards(node: Any, threads: tuple[For, ...]) -> Any:
+    """(store, condition) for each store to shared storage that is the same for all threads of some loop around it."""
+    if not isinstance(node, Stmt) or (isinstance(node, Instruction) and node.together > 1):
+        return
+    if isinstance(node, BufferStore) and is_shared(node.buffer.scope):
+        alone = [l for l in threads if not is_const(l.extent, 1) and not depends(l, node)]
+        if alone:
+            yield node, all_of([EQ(l.var, l.start) for l in alone])
+    inner = (*threads, node) if isinstance(node, For) and is_thread(node) else threads
+    for child in children(node):
+        yield from _guards(child, inner)
+
+
+def _by_one_lane(node: Any, lanes: For | None) -> Any:
+    """What threads do together is done once: the first of them does it, and the instruction is reached by all.
+
+    Raises `Unsupported` where the block has not exactly so many threads along the axis.
+    """
+    if not isinstance(node, Stmt):
+        return node
+    if isinstance(node, For) and node.thread == LANES:
+        lanes = node
+    if isinstance(node, Instruction) and node.together > 1:
+        found = "no such loop" if lanes is None else f"{lanes.extent} threads"
+        if lanes is None or not is_const(lanes.extent, node.together):
+            raise Unsupported(
+                f"{node.name} is run by {node.together} threads together\n"
+                f"  wanted: a loop of {node.together} over {LANES} in the kernel\n  found:  {found}"
+            )
+        return replace(node, body=If(EQ(lanes.var, lanes.start), node.body))
+    return map_children(node, lambda child: _by_one_lane(child, lanes))
+
+
+def _guarded(node: Any, guards: dict[Stmt, Expr]) -> Any:
+    if not isinstance(node, Stmt):
+        return node
+    if node in guards:
+        return If(guards[node], node)
+    return map_children(node, lambda child: _guarded(child, guards))

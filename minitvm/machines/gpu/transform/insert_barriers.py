@@ -1,0 +1,335 @@
+"""Threads that share storage wait for each other where one touches what another one has touched before.
+
+    for tx in thread_binding(8, "threadIdx.x"):
+        for k in range(4):
+            S[tx] = A[k, tx]                                  # S: shared
+            barrier
+            B[tx] = B[tx] + S[7 - tx]
+            barrier                                           # before the next iteration writes S again
+
+The meaning of a program has them after every statement (`analysis.threads`). Here stay those between accesses of one
+element by different threads, at least one a write: integer sets tell (`arith.dependence`). TVM's pass ThreadSync. Those
+that `threads_outside` put between stages stay where the stages meet, in memory that all blocks see too. An
+asynchronous copy writes where it is begun and again, for those who come later, where its thread waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as with_changes
+from typing import Any
+
+from ....arith.dependence import find_dependence
+from ....errors import Unsupported
+from ....expr import (
+    Call,
+    DType,
+    Expr,
+    IntImm,
+    Not,
+    StringImm,
+    Var,
+    const,
+    find,
+    map_children,
+    replace,
+    substitute,
+    walk,
+)
+from ....expr.intrin import COLLECTIVES
+from ....tir.analysis.bindings import loop_ranges
+from ....tir.analysis.dependences import touched_point
+from ....tir.analysis.effects import effects, guarded
+from ....tir.analysis.threads import LANES, differs, is_hardware_thread, is_of_a_warp, is_private, is_shared
+from ....tir.analysis.touches import Touch
+from ....tir.async_copies import is_wait
+from ....tir.conditions import all_of
+from ....tir.nodes import (
+    Allocate,
+    Async,
+    Evaluate,
+    For,
+    ForKind,
+    If,
+    Instruction,
+    LetStmt,
+    PrimFunc,
+    Seq,
+    Stmt,
+    While,
+)
+from ....tir.transform.unroll import bind
+
+BARRIER = "tvm_storage_sync"
+Use = tuple[Touch, bool]  # with whether it is a write
+
+
+def insert_barriers(func: PrimFunc) -> PrimFunc:
+    """Put barriers between the statements of thread loops. Before conditions move outwards and storage gets new scopes.
+
+    Raises `Unsupported` where some threads would not reach a barrier: under a condition, or in a loop, that depends on
+    the thread, or inside of a `while`.
+    """
+    return func.with_body(_visit(func.body))
+
+
+def _visit(node: Any) -> Any:
+    if not isinstance(node, Stmt):
+        return node
+    if isinstance(node, For) and is_hardware_thread(node):
+        return _Threads((node,), {}, ()).inside(node)
+    return map_children(node, _visit)
+
+
+@dataclass(frozen=True)
+class _Threads:
+    """The statements inside loops over the threads of a block, with the lets and conditions around them."""
+
+    loops: tuple[For, ...]
+    lets: Mapping[Var, Expr]
+    conditions: tuple[Expr, ...]
+
+    def inside(self, loop: For) -> Stmt:
+        return replace(loop, body=self.visit(loop.body))
+
+    def visit(self, stmt: Stmt) -> Stmt:
+        """The statement with its barriers."""
+        if isinstance(stmt, Seq):
+            return self.sequence(stmt)
+        if isinstance(stmt, Allocate):
+            return replace(stmt, body=self.visit(stmt.body))
+        if isinstance(stmt, LetStmt):
+            lets = {**self.lets, stmt.var: substitute(stmt.value, self.lets)}
+            body = with_changes(self, lets=lets).visit(stmt.body)
+            return replace(stmt, body=self.after_reading((stmt.value,), stmt.body, body))
+        if isinstance(stmt, If):
+            condition = substitute(stmt.condition, self.lets)
+            yes, no = (with_changes(self, conditions=(*self.conditions, c)) for c in (condition, Not(condition)))
+            first = self.after_reading((stmt.condition,), stmt.then_case, yes.visit(stmt.then_case))
+            other = None
+            if stmt.else_case is not None:
+                other = self.after_reading((stmt.condition,), stmt.else_case, no.visit(stmt.else_case))
+            return self.for_all(stmt, If(stmt.condition, first, other), (condition,))
+        if isinstance(stmt, While):
+            self.refuse_waiting(stmt)
+        if not isinstance(stmt, For):
+            return stmt
+        if is_hardware_thread(stmt):
+            return with_changes(self, loops=(*self.loops, stmt)).inside(stmt)
+        start, extent = substitute(stmt.start, self.lets), substitute(stmt.extent, self.lets)
+        within = (*self.conditions, stmt.var >= start, stmt.var < start + extent)
+        stages = _without_last_barrier(stmt.body)
+        inside = with_changes(self, conditions=within)
+        body = inside.visit(stmt.body if stages is None else stages)
+        if self.meet_later(stmt, is_shared):
+            if not self.waits_between(stmt, body, stages is not None):
+                once = inside.one_barrier(stmt) if stages is None and _waits(body) else None
+                body = Seq.of(body, _barrier()) if once is None else once
+        elif stages is not None and self.meet_later(stmt, _is_common):
+            body = Seq.of(body, _barrier("global"))
+        body = self.after_reading((stmt.start, stmt.extent), stmt.body, body)
+        # Lanes have no barriers between them. They are independent, so one may go after the other.
+        lanes = stmt.kind is ForKind.VECTORIZED and _waits(body)
+        rebuilt = replace(stmt, body=body, kind=ForKind.SERIAL if lanes else stmt.kind)
+        return self.for_all(stmt, rebuilt, (start, extent))
+
+    def sequence(self, stmt: Seq, since: Sequence[Use] = ()) -> Stmt:
+        """The statements with barriers between those that meet; `since` is used before the first one."""
+        parts: list[Stmt] = []
+        earlier = list(since)
+        for number, part in enumerate(stmt.stmts):
+            if _is_barrier(part):  # between stages, if they hand on values in memory
+                before, after = (Seq.of(*some) for some in (stmt.stmts[:number], stmt.stmts[number + 1 :]))
+                if self.meet(self.uses(before, _is_common), self.uses(after, _is_common)):
+                    parts.append(part)
+                    earlier = []
+                continue
+            own = self.uses(part)
+            if self.meet(earlier, own):
+                parts.append(_barrier())
+                earlier = []
+            parts.append(self.visit(part))
+            earlier = [*([] if _ends_waiting(parts[-1]) else [*earlier, *own]), *self.arrivals(part)]
+        return Seq.of(*parts)
+
+    def waits_between(self, loop: For, body: Stmt, stages: bool) -> bool:
+        """Whether the barriers inside of an iteration separate it from the others, as those of a double buffer do.
+
+        `body` is the loop's body with its barriers; with `stages` it had one at its end.
+        """
+        while isinstance(body, Allocate):
+            body = body.body
+        places = [k for k, s in enumerate(body.stmts) if _is_barrier(s)] if isinstance(body, Seq) else []
+        if not isinstance(body, Seq) or not places or any(isinstance(n, Async) or is_wait(n) for n in walk(loop)):
+            return False
+        if stages and self.meet_later(loop, _is_common):
+            return False
+        # Legal: let every iteration have a barrier, and call what comes before its first one the head, what comes after
+        # its last one the tail. Between two accesses of different iterations there is a barrier, unless the first is in
+        # a tail and the second in the head of the very next iteration: else the end of the earlier iteration has one,
+        # the beginning of the later one, or an iteration between the two. So only tail and next head must not meet.
+        # (Copies that arrive later than where they were begun have no place of this kind, and are left out above.)
+        head, tail = Seq.of(*body.stmts[: places[0]]), Seq.of(*body.stmts[places[-1] + 1 :])
+        inside = all_of((loop.var >= loop.start, loop.var + 1 < loop.start + loop.extent))
+        following = [(t.at({loop.var: loop.var + 1}).under(inside), write) for t, write in self.uses(head)]
+        return not self.meet(self.uses(tail), following)
+
+    def one_barrier(self, loop: For) -> Stmt | None:
+        """The body of a loop with a barrier that separates it from the iterations before, if it needs no other one.
+
+        All that earlier iterations do is taken to come right before the first statement. So the barrier is in front of
+        the first statement that meets it, and what comes after the barrier must not meet before the next one.
+        """
+        if not isinstance(loop.body, Seq):
+            return None
+        before = [(t, write) for t, write in self.uses(loop.body)] + self.arrivals(loop.body)
+        shift = Var("before", loop.var.dtype)
+        inside = all_of((loop.var - shift >= loop.start, loop.var - shift < loop.start + loop.extent))
+        steps = replace(loop, var=shift, start=const(1, shift.dtype))
+        earlier = [(t.at({loop.var: loop.var - shift}).under(inside).inside(steps), write) for t, write in before]
+        body = self.sequence(loop.body, earlier)
+        barriers = [s for s in find(body, Stmt) if _is_barrier(s)]
+        return body if len(barriers) == 1 and isinstance(body, Seq) and barriers[0] in body.stmts else None
+
+    def after_reading(self, values: Sequence[Expr], stmt: Stmt, rebuilt: Stmt) -> Stmt:
+        """`rebuilt` of a statement, behind a barrier where it writes what other threads may still have to read for some
+        values: those of a let, a condition or the bounds of a loop around it."""
+        read = [a for value in values for a in self.uses(value)]
+        return Seq.of(_barrier(), rebuilt) if read and self.meet(read, self.uses(stmt)) else rebuilt
+
+    def meet(self, first: Sequence[Use], second: Sequence[Use]) -> bool:
+        """Whether one thread touches in `first` what another one touches in `second`, and one of them writes it."""
+        buffers = {touch.buffer for touch, write in (*first, *second) if write}
+        threads = loop_ranges(self.loops)
+        one, other = (
+            [touched_point(t, write, threads) for t, write in every if t.buffer in buffers] for every in (first, second)
+        )
+        if not one or not other:
+            return False
+        order = tuple(l.var for l in self.loops)
+        points = [*one, *other]
+        within = [{*map(id, one)}, {*map(id, other)}]
+        dependence = find_dependence(
+            points,
+            dict.fromkeys(points, order),
+            dict.fromkeys(points, order),
+            range(len(order)),
+            lambda a, b: not any(id(a) in x and id(b) in y for x, y in (within, within[::-1])),
+        )
+        return dependence is not None
+
+    def meet_later(self, loop: For, scopes: Callable[[str], bool]) -> bool:
+        """Whether one iteration of a loop touches what another thread touches in a later one, in storage of scopes."""
+        now = self.uses(loop.body, scopes)
+        if not any(write for _, write in now):
+            return False
+        earlier = now if scopes is not is_shared else now + self.arrivals(loop.body)
+        ahead = Var("ahead", loop.var.dtype)
+        inside = all_of((loop.var >= loop.start, loop.var + ahead < loop.start + loop.extent))
+        steps = replace(loop, var=ahead, start=const(1, ahead.dtype))
+        later = [(t.at({loop.var: loop.var + ahead}).under(inside).inside(steps), write) for t, write in now]
+        return self.meet(earlier, later)
+
+    def arrivals(self, stmt: Stmt) -> list[Use]:
+        """What the threads' asynchronous copies write, all that there are, if a statement waits for some of them.
+
+        Whoever touches that later must not come before the wait. Who touched it earlier did so before the copy was
+        begun, which counts as a write there.
+        """
+        if not any(is_wait(node) for node in walk(stmt)):
+            return []
+        copies = bind(_copies(self.loops[-1].body), {})
+        return [(touch, True) for touch in effects(copies).writes if is_shared(touch.buffer.scope)]
+
+    def uses(self, node: Stmt | Expr, scopes: Callable[[str], bool] = is_shared) -> list[Use]:
+        """The touches of storage of scopes in a statement or an expression, with what stands around it."""
+        touched = effects(node)
+        uses: list[Use] = []
+        for write, touches in ((False, touched.reads), (True, touched.writes)):
+            for touch in touches:
+                if scopes(touch.buffer.scope):
+                    seen = touch.at(self.lets)
+                    for condition in self.conditions:
+                        seen = guarded(seen, condition)
+                    uses.append((seen, write))
+        return uses
+
+    def refuse_waiting(self, stmt: While) -> None:
+        """Threads do not wait inside of a `while`, which no interpreter and no level gives a meaning."""
+        now = self.uses(stmt)  # any iteration may come later than another one
+        if self.meet(now, now) or _waits(self.visit(stmt.body)):
+            buffers = dict.fromkeys(t.buffer.name for t, _ in now)
+            raise Unsupported(
+                f"while {stmt.condition}: threads would have to wait inside of it\n"
+                "  wanted: `for` loops around what threads share\n"
+                f"  found:  uses of {', '.join(buffers)}, which threads share and write"
+            )
+
+    def for_all(self, stmt: For | If, rebuilt: Stmt, decides: Sequence[Expr]) -> Stmt:
+        """`rebuilt`, refused where it waits inside of what only some threads do."""
+        own = {l.var for l in self.loops}
+        lanes = [l for l in self.loops if l.thread == LANES]
+        if any(isinstance(n, Instruction) and n.together > 1 for n in walk(rebuilt)):
+            if differs(lanes, {l.var for l in lanes}, *decides):
+                raise Unsupported(
+                    "some threads of a warp would not reach an instruction that it runs together\n"
+                    f"  wanted: conditions and loops around it that are the same for all threads along {LANES}\n"
+                    f"  found:  {', '.join(map(str, decides))}"
+                )
+        if _waits(rebuilt) and differs(self.loops, own, *decides):
+            head = f"if {stmt.condition}" if isinstance(stmt, If) else f"the loop over {stmt.var.name}"
+            raise Unsupported(
+                f"{head}: some threads would not reach a barrier\n"
+                "  wanted: conditions and loops around uses of shared storage that are the same for all threads\n"
+                f"  found:  {', '.join(map(str, decides))}, which depends on the thread"
+            )
+        return rebuilt
+
+
+def _copies(node: Any) -> Any:
+    """A statement of which only the asynchronous copies are left."""
+    if isinstance(node, Async):
+        return node.body
+    if not isinstance(node, Stmt):
+        return node
+    if isinstance(node, Seq | For | If | LetStmt | Allocate | While):
+        return map_children(node, _copies)
+    return Seq(())
+
+
+def _waits(stmt: Stmt) -> bool:
+    """Whether threads wait for others in a statement: at a barrier, or at an operation of their warp."""
+    calls: Iterable[Any] = (n for n in find(stmt, Call))
+    return any(call.op == BARRIER or call.op in COLLECTIVES for call in calls)
+
+
+def _is_common(scope: str) -> bool:
+    """Whether storage of a scope is seen by threads of several blocks, or by those of one."""
+    return not is_private(scope) and not is_of_a_warp(scope)
+
+
+def _ends_waiting(stmt: Stmt) -> bool:
+    """Whether all threads surely wait for each other at the end of a statement: of a loop that runs, say."""
+    if isinstance(stmt, Seq):
+        return bool(stmt.stmts) and _ends_waiting(stmt.stmts[-1])
+    if isinstance(stmt, Allocate | LetStmt):
+        return _ends_waiting(stmt.body)
+    if isinstance(stmt, For):
+        return isinstance(stmt.extent, IntImm) and stmt.extent.value > 0 and _ends_waiting(stmt.body)
+    return _is_barrier(stmt)
+
+
+def _is_barrier(stmt: Stmt) -> bool:
+    return isinstance(stmt, Evaluate) and isinstance(stmt.value, Call) and stmt.value.op == BARRIER
+
+
+def _without_last_barrier(body: Stmt) -> Stmt | None:
+    """The body of a loop without the barrier at its end; None where there is none."""
+    if not isinstance(body, Seq) or not body.stmts or not _is_barrier(body.stmts[-1]):
+        return None
+    return Seq.of(*body.stmts[:-1])
+
+
+def _barrier(scope: str = "shared") -> Stmt:
+    return Evaluate(Call(DType("int32"), BARRIER, (StringImm(scope),)))

@@ -1,0 +1,54 @@
+"""Storage that the threads of a block share shrinks to what one iteration of a serial loop uses.
+
+    for bx in thread_binding(4, "blockIdx.x"):
+        for tx in thread_binding(8, "threadIdx.x"):
+            for ko in range(16):
+                for t in thread_binding(8, "threadIdx.x"):
+                    S[ko * 8 + t] = A[bx, ko * 8 + t]           # S: 128 elements
+                for ki in range(8):
+                    C[bx, tx] = C[bx, tx] + S[ko * 8 + ki]
+
+becomes
+
+                    S[t] = A[bx, ko * 8 + t]                    # S: 8 elements
+                    ... S[ki]
+
+An iteration must read nothing but what it wrote itself. `compact_buffers` cannot do this: shared storage is allocated
+around all threads, and so around the loops that each of them runs. Those of software pipelines shrink in their pass.
+"""
+
+from __future__ import annotations
+
+from ....expr import Node, find, walk
+from ....tir.analysis.effects import exposes
+from ....tir.analysis.threads import is_hardware_thread, is_shared
+from ....tir.analysis.tree import Tree
+from ....tir.nodes import Block, Buffer, BufferLoad, BufferRegion, BufferStore, For, ForKind, PrimFunc
+from ....tir.transform.inject_software_pipeline import for_one_iteration
+
+
+def shrink_shared(func: PrimFunc) -> PrimFunc:
+    """Shrink each shared buffer to what an iteration of the innermost such loop uses. Runs on functions with blocks."""
+    for block in list(find(func.body, Block)):
+        for buffer in (b for b in block.alloc_buffers if is_shared(b.scope)):
+            loop = _loop_of(func, buffer)
+            if loop is not None:
+                func = for_one_iteration(func, loop, [buffer])
+    return func
+
+
+def _loop_of(func: PrimFunc, buffer: Buffer) -> For | None:
+    """The innermost serial loop of threads that holds all uses of a buffer, and hands on nothing in it."""
+    tree, every = Tree(func), _uses(func.body, buffer)
+    holding = [loop for loop in tree.loops.values() if _uses(loop, buffer) == every]
+    if not any(is_hardware_thread(loop) for loop in holding):
+        return None
+    serial = [loop for loop in holding if loop.kind is ForKind.SERIAL]
+    innermost = max(serial, key=lambda loop: len(tree.all_loops_above(loop)), default=None)
+    if innermost is None or exposes(innermost.body, buffer, tree.all_loops_above(innermost)):
+        return None
+    return innermost
+
+
+def _uses(node: Node, buffer: Buffer) -> int:
+    return sum(isinstance(n, BufferLoad | BufferStore | BufferRegion) and n.buffer is buffer for n in walk(node))

@@ -1,0 +1,292 @@
+"""OpenCL C 1.2 for devices: the kernel and its statements.
+
+    __kernel void add_kernel_0(__global const uchar *restrict A_base, const ulong A_at, ...) {
+        __global const float *A = (__global const float *)(A_base + A_at);
+        const int bx = get_group_id(0);
+        const int tx = get_local_id(0);
+        C[bx * 64 + tx] = A[bx * 64 + tx] + B[bx * 64 + tx];
+    }
+
+A buffer comes as a pointer and an offset in bytes, so that many of them lie in one allocation. Integers come as `long`,
+floats as themselves, 16-bit ones as `float`. Loops over blockIdx and threadIdx are the grid that the host launches. A
+parallel loop is shared out among all work-items, as the CPU's threads share it.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from ....codegen.spelling import atom, is_index
+from ....errors import Unsupported
+from ....expr import Call, DType, Expr, IntImm, StringImm, Var, substitute
+from ....expr.conditions import is_const
+from ....tir.analysis.registers import Register, registers_of
+from ....tir.analysis.threads import grid_of, is_shared
+from ....tir.nodes import (
+    Allocate,
+    Assert,
+    Buffer,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    LetStmt,
+    Prefetch,
+    PrimFunc,
+    Stmt,
+    While,
+)
+from ...gpu.codegen.grids import GridEmitter
+from ...gpu.codegen.index_width import index_dtype
+from .expressions import OpenCLExpressions
+from .library import put
+from .types import LANES, array_type, memory_type, value_type
+from .vector_pieces import in_pieces, widest
+
+_WORD = DType("int64")
+_WIDEST_BITS = 256  # of a value, where the target has no wider vectors
+
+
+def generate(kernel: PrimFunc, target: Any = None) -> str:
+    """The source of a kernel, with the functions that it uses.
+
+    Raises `Unsupported` for what OpenCL C does not have, and for a grid or storage beyond the limits of the target.
+    """
+    return _OpenCL(kernel.with_body(in_pieces(kernel.body, _lanes(kernel, target))), target).source()
+
+
+def _lanes(kernel: PrimFunc, target: Any) -> int:
+    """The lanes of the kernel's vectors: no value is wider than the target's vectors, or `_WIDEST_BITS`.
+
+    PoCL 3.0 passes wider ones to its own functions in another way than they expect, unless its compiler knows that the
+    processor has AVX-512. It does not know that of any AMD processor: there `exp(float16)` is a crash at run time, and
+    `vstore16` of floats an endless loop in the compiler.
+    """
+    bits, places = max(_WIDEST_BITS, getattr(target, "vector_bits", 0)), index_dtype(kernel).bits
+
+    def fit(e: Expr) -> int:
+        kind = e.dtype
+        width = 8 if kind.is_bool else 32 if kind.is_half else min(kind.bits, places) if is_index(e) else kind.bits
+        return bits // width
+
+    return widest(kernel.body, LANES[-1], fit)
+
+
+class _OpenCL(GridEmitter, OpenCLExpressions):
+    declares_all = True
+    dialect = "opencl"
+    language = "an OpenCL kernel"
+
+    def __init__(self, kernel: PrimFunc, target: Any) -> None:
+        super().__init__(kernel, target)
+        self.shared: list[str] = []  # declarations, which stand at the top of a kernel
+        self.scopes: list[set[str]] = [set()]  # the names that each pair of braces around here declares
+
+    @contextmanager
+    def block(self, header: str) -> Any:
+        """As in all languages; what is declared inside is forgotten behind it."""
+        self.scopes.append(set())
+        with super().block(header):
+            yield
+        self.scopes.pop()
+
+    # -- the kernel
+
+    def source(self) -> str:
+        self.check_grid()
+        self.depth = 1
+        parameters = [text for param in self.kernel.params for text in self.parameter(param)]
+        begin = len(self.lines)
+        self.stmt(self.kernel.body)
+        body = [*self.lines[:begin], *self.shared, *self.lines[begin:]]
+        head = [f"// {line}" for text in self.header() for line in text.splitlines()]
+        if self.uses_double:
+            head.append("#pragma OPENCL EXTENSION cl_khr_fp64 : enable")
+        if self.library.uses_half:
+            head.append("#pragma OPENCL EXTENSION cl_khr_fp16 : enable")
+        head.append("#pragma OPENCL FP_CONTRACT OFF")
+        listed = ",\n    ".join(parameters) or "void"
+        signature = f"__kernel {self.work_group()}void {self.kernel.name}(\n    {listed}\n) {{"
+        return "\n".join([*head, "", *self.library.text(), signature, *body, "}", ""])
+
+    def work_group(self) -> str:
+        """The attribute that fixes the threads of a block where they are constants: compilers count on it."""
+        extents = [d.value for d in grid_of(self.kernel.body)[3:] if isinstance(d, IntImm)]
+        return f"__attribute__((reqd_work_group_size({', '.join(map(str, extents))}))) " if len(extents) == 3 else ""
+
+    def parameter(self, param: Buffer | Var) -> list[str]:
+        """The declarations of a parameter; lines of the body bring it into the form that statements use."""
+        name = self.names[param]
+        if isinstance(param, Buffer):
+            memory = memory_type(param.dtype)
+            self.type_of(param.dtype)
+            self.line(f"__global {memory} *{name} = (__global {memory} *)({name}_base + {name}_at);")
+            return [f"__global uchar *restrict {name}_base, const ulong {name}_at"]
+        if param.dtype.is_float:
+            return [f"const {self.type_of(param.dtype)} {name}"]
+        kept = self.index_dtype if is_index(param) else param.dtype
+        if is_index(param):
+            self.wide.add(param)
+        self.line(f"const {value_type(kept)} {name} = {self.converted(f'{name}_given', _WORD, kept)};")
+        return [f"const long {name}_given"]
+
+    def no_op(self) -> str:
+        return ";"
+
+    def close_block(self) -> None:
+        self.line("}")
+
+    # -- statements
+
+    def if_header(self, condition: Expr) -> str:
+        return f"if ({self.value(condition)}) {{"
+
+    def else_header(self) -> str:
+        return "else {"
+
+    def loop(self, stmt: For) -> None:
+        if stmt.kind is ForKind.THREAD:
+            self.thread(stmt)
+            return
+        if stmt.kind not in (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED):
+            raise Unsupported(f"a {stmt.kind} loop over {stmt.var.name} in an OpenCL kernel")
+        self.wide.add(stmt.var)
+        self.analyzer.bind(stmt)
+        name, t = self.names[stmt.var], value_type(self.index_dtype)
+        first, last = self.loop_bounds(stmt)
+        with self.block(f"for ({t} {name} = {first}; {name} < {last}; ++{name}) {{"):
+            self.stmt(stmt.body)
+
+    def loop_bounds(self, stmt: For) -> tuple[str, str]:
+        start, extent = self.index(stmt.start), self.index(stmt.extent)
+        offset = "" if is_const(stmt.start, 0) else f"{atom(start)} + "
+        if stmt.kind is not ForKind.PARALLEL:
+            if isinstance(stmt.start, IntImm) and isinstance(stmt.extent, IntImm):
+                return start, str(stmt.start.value + stmt.extent.value)
+            return start, f"{offset}{extent}"
+        n, t = f"(long){atom(extent)}", value_type(self.index_dtype)
+        share = f"({t})({n} * (long)(get_global_id(0){{}}) / (long)get_global_size(0))"
+        return f"{offset}{share.format('')}", f"{offset}{share.format(' + 1')}"
+
+    def thread(self, stmt: For) -> None:
+        """A loop over the grid: its variable is where the work-item stands."""
+        index, axis = self.axis(stmt)
+        place = f"{'get_group_id' if index == 'blockIdx' else 'get_local_id'}({'xyz'.index(axis)})"
+        self.wide.add(stmt.var)
+        self.analyzer.bind(stmt)
+        offset = "" if is_const(stmt.start, 0) else f" + {atom(self.index(stmt.start))}"
+        t = value_type(self.index_dtype)
+        name = self.names[stmt.var]
+        self.declared(name, f"const {t} {name} = ({t}){place}{offset};", stmt.body)
+
+    def while_loop(self, stmt: While) -> None:
+        with self.block(f"while ({self.value(stmt.condition)}) {{"):
+            self.stmt(stmt.body)
+
+    def let(self, stmt: LetStmt) -> None:
+        t = value_type(self.index_dtype)
+        if is_index(stmt.value):
+            self.wide.add(stmt.var)
+            self.analyzer.bind_value(stmt.var, stmt.value)
+            self.lets[stmt.var] = substitute(stmt.value, self.lets)
+            text = self.index(stmt.value)
+        else:
+            t, text = self.type_of(stmt.value.dtype), self.value(stmt.value)
+        self.declared(self.names[stmt.var], f"const {t} {self.names[stmt.var]} = {text};", stmt.body)
+
+    def declared(self, name: str, line: str, body: Stmt) -> None:
+        """A declaration and the statements that see it, in braces of their own where the name is taken here.
+
+        A copy of a loop's body, for its last iterations say, declares what the body declares.
+        """
+        if name in self.scopes[-1]:
+            with self.block("{"):
+                self.declared(name, line, body)
+            return
+        self.scopes[-1].add(name)
+        self.line(line)
+        self.stmt(body)
+
+    def store(self, stmt: BufferStore) -> None:
+        buffer, index, dtype = stmt.buffer, stmt.indices[0], stmt.value.dtype
+        if buffer in self.registers:
+            self.line(f"{self.register(buffer, index)} = {self.value(stmt.value)};")
+            return
+        pointer, space, value, n = self.pointer(buffer), self.space(buffer), self.value(stmt.value), dtype.lanes
+        base = None if n == 1 else self.contiguous(index)
+        if n == 1:
+            text = put(self.library, dtype, pointer, atom(self.index(index)), value)
+        elif base is not None and stmt.predicate is not None:
+            function = self.use("store_masked", dtype, space)
+            text = f"{function}({pointer} + {base}, {value}, {self.value(stmt.predicate)});"
+        elif base is None:
+            mask = f"(char{n})(-1)" if stmt.predicate is None else self.value(stmt.predicate)
+            function = self.use("scatter_masked", dtype, space)
+            text = f"{function}({pointer}, {self.vector_index(index)}, {value}, {mask});"
+        elif self.whole(buffer, index):
+            text = f"{self.word(dtype, space, pointer, base)} = {value};"
+        elif dtype.scalar == "float16":
+            text = f"vstore_half{n}_rte({value}, 0, {pointer} + {base});"
+        else:
+            if dtype.scalar == "bfloat16":
+                value = f"{self.use('bits', dtype)}({value})"
+            elif dtype.is_bool:
+                value = f"as_uchar{n}(-({value}))"
+            text = f"vstore{n}({value}, 0, {pointer} + {base});"
+        if n > 1 or stmt.predicate is None:
+            self.line(text)
+            return
+        with self.block(f"if ({self.value(stmt.predicate)}) {{"):
+            self.line(text)
+
+    def check(self, stmt: Assert) -> None:
+        # Kernels do not raise: the caller of the host function checks its conditions.
+        self.line(f"// holds: {' '.join(str(stmt.condition).split())}")
+
+    def evaluate(self, stmt: Evaluate) -> None:
+        if isinstance(stmt.value, Call) and stmt.value.op == "tvm_storage_sync":
+            common = any(isinstance(arg, StringImm) and arg.value == "global" for arg in stmt.value.args)
+            self.line(f"barrier(CLK_LOCAL_MEM_FENCE{' | CLK_GLOBAL_MEM_FENCE' if common else ''});")
+
+    def prefetch(self, stmt: Prefetch) -> None:
+        """A hint, which compilers for devices give themselves."""
+
+    # -- storage
+
+    def allocate(self, stmt: Allocate) -> None:
+        if is_shared(stmt.buffer.scope):
+            self.registers.pop(stmt.buffer, None)
+            self.shared_array(stmt.buffer)
+            self.stmt(stmt.body)
+            return
+        with self.block("{") if self.takes_name(stmt) else nullcontext():
+            super().allocate(stmt)
+
+    def takes_name(self, stmt: Allocate) -> bool:
+        """Whether the storage is in memory, under a name that stands in this scope already; registers get new names."""
+        name = self.names[stmt.buffer]
+        again = name in self.scopes[-1] and registers_of(stmt.buffer, stmt.body) is None
+        self.scopes[-1].add(name)
+        return again
+
+    def shared_array(self, buffer: Buffer) -> None:
+        """An array that a block's threads share; OpenCL C declares it at the top of the kernel."""
+        count = self.count_shared(buffer)
+        self.shared.append(f"    __local {self.array(buffer, count)}")
+
+    def stack_array(self, buffer: Buffer) -> None:
+        self.on_stack.add(buffer)
+        self.line(self.array(buffer, self.length(buffer)))
+
+    def array(self, buffer: Buffer, count: int) -> str:
+        """The declaration of storage, as aligned as its buffer."""
+        aligned = f"__attribute__((aligned({buffer.align})))"
+        return f"{array_type(buffer.dtype)} {self.names[buffer]}[{max(1, count)}] {aligned};"
+
+    def length(self, buffer: Buffer) -> int:
+        self.type_of(buffer.dtype)
+        return super().length(buffer)
+
+    def declare_register(self, buffer: Buffer, register: Register, name: str) -> None:
+        self.line(f"{self.type_of(buffer.dtype.with_lanes(register.lanes))} {name};")

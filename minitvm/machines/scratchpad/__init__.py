@@ -1,0 +1,11 @@
+"""What accelerators with scratchpads share, whatever their instruction set is.
+
+instruction_set    an element's operations, as tensor intrinsics over scratchpads
+transform          passes: tiles into scratchpads, loops into instructions, tokens between modules
+strategy           tiles of convolutions and matrix products, and their price
+emitter            the walk that all code generators of such machines begin from
+element_layout     the graph pass that brings tensors into the machine's elements
+channel, timeline  the way to DRAM, and what ran when
+simulated_device   a device whose programs an interpreter runs
+viz                a timeline as a page, as a Chrome trace, and beside its roofline
+"""

@@ -1,0 +1,122 @@
+"""Kernels of machines with scratchpads as text: the walk over their instructions, and where operands lie.
+
+A kernel is a sequence of instructions with constant places (`machines.scratchpad.transform`). Which instruction of the
+machine each becomes is a spelling (`machines.scratchpad.instruction_set.InstructionSet`): a function of an emitter,
+which derives from `ElementEmitter`, and a statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...errors import Unsupported, report
+from ...tir import nodes as t
+from ...tir.analysis.scratchpads import Strided, extents_of, is_scratchpad, planned, strided
+from ...tir.script.printer import script
+from ...tir.tensor_intrin import TensorIntrin
+from .transform.frames import Frame
+
+Loops = list[tuple[int, tuple[int, ...]]]  # extent, and the step of each operand
+
+
+def trace_of(kernel: t.PrimFunc) -> Sequence[str]:
+    """The steps of the schedule that a kernel comes from."""
+    trace = kernel.attrs.get("schedule_trace", ())
+    return trace.split("\n") if isinstance(trace, str) else [str(step) for step in trace]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A transfer in elements: `y` rows of `x`, `stride` apart in memory, the first at `first`; dense beside the array.
+
+    `pads` are the rows above and below and the columns left and right that are zeros, and not read.
+    """
+
+    first: int
+    y: int
+    x: int
+    stride: int
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+
+class ElementEmitter:
+    """Walks the instructions of a kernel. `config` answers `name`, `depths()` and `elements()`.
+
+    A machine's own emitter has `dialect` and `address`.
+    """
+
+    dialect = ""
+
+    def __init__(self, kernel: t.PrimFunc, config: Any) -> None:
+        self.kernel, self.config = kernel, config
+        body: t.Stmt = kernel.body
+        while isinstance(body, t.Allocate):
+            body = body.body
+        self.stmts: list[t.Instruction] = []
+        for stmt in body.stmts if isinstance(body, t.Seq) else (body,):
+            if not isinstance(stmt, t.Instruction):
+                raise self.refused(
+                    stmt, "instructions of the accelerator alone", f"a statement {type(stmt).__name__}",
+                    "strategy.schedule(func, target), which tensorizes what the machine can do",
+                )  # fmt: skip
+            self.stmts.append(stmt)
+        self.first = planned(kernel.body, config.depths(), config.elements())
+
+    def address(self, param: t.Buffer) -> int:
+        """Where a parameter begins in the machine's memory, counted in its elements."""
+        raise NotImplementedError
+
+    def spelled(self, stmt: t.Instruction) -> None:
+        """Write an instruction; raises `Unsupported` for one without a spelling."""
+        intrin = TensorIntrin.get(stmt.name, allow_missing=True)
+        spell = None if intrin is None else intrin.spelling(self.dialect)
+        if spell is None:
+            raise self.refused(stmt, f"an instruction with a spelling in {self.dialect}", stmt.name)
+        spell(self, stmt)
+
+    def place(self, stmt: t.Instruction, tile: t.Tile, shape: Sequence[int]) -> Strided:
+        """Where a tile of elements of a shape lies: in its scratchpad, or in memory from address 0."""
+        lies = strided(stmt, tile, shape)
+        first = self.first[tile.buffer] if is_scratchpad(tile.buffer.scope) else self.address(tile.buffer)
+        return replace(lies, first=lies.first + first)
+
+    def rows(self, stmt: t.Instruction, dram: Strided, sram: Strided, frame: Frame | None) -> Rows:
+        """A transfer as rows: two loops, of which the scratchpad takes all iterations densely."""
+        loops: Loops = [
+            (n, (d, s)) for n, d, s in zip(extents_of(stmt), dram.strides, sram.strides, strict=True) if n > 1 or frame
+        ]
+        loops = loops if frame else joined(loops)
+        *outer, (y, (down, sram_down)), (x, (across, sram_across)) = [(1, (0, 1)), (1, (1, 1)), *loops]
+        if [n for n, _ in outer if n > 1] or (x > 1 and (across, sram_across) != (1, 1)) or (y > 1 and sram_down != x):
+            if len(loops) == 1 and sram_across == 1:  # one column
+                (y, (down, _)), (x, _) = loops[0], (1, (1, 1))
+            else:
+                raise self.refused(
+                    stmt, "rows of elements one behind the other, and a dense scratchpad", f"loops {loops}"
+                )
+        pads = frame.pads if frame else (0, 0, 0, 0)
+        above, below, left, right = pads
+        rows, columns = y - above - below, x - left - right
+        first = dram.first + above * down + left * across if rows and columns else 0  # nothing is read from anywhere
+        return Rows(first, rows, columns, max(down, 1), pads)
+
+    def refused(self, stmt: t.Stmt, wanted: str, found: str, *tries: str) -> Unsupported:
+        """The error for a statement, with the program around it."""
+        program = script(self.kernel, mark={stmt: "here"}, context=2)
+        title = f"{self.kernel.name}: no program of {self.config.name}"
+        return Unsupported(report(title, program=program, wanted=wanted, found=found, tries=tries))
+
+
+def joined(loops: Loops) -> Loops:
+    """Loops of which the inner one runs on where the outer one's step ends are one."""
+    merged: Loops = []
+    for n, steps in reversed(loops):
+        if merged:
+            inner, inner_steps = merged[-1]
+            if all(s == i * inner for s, i in zip(steps, inner_steps, strict=True)):
+                merged[-1] = (n * inner, inner_steps)
+                continue
+        merged.append((n, steps))
+    return merged[::-1]

@@ -1,0 +1,489 @@
+"""Convolutions and products of matrices for the accelerator: tiles in scratchpads, two contexts that take turns.
+
+    for each tile of `outs` x `rows` elements of the result, all columns:
+        vthread context:                        # 2: each has its own half of the scratchpads
+            acc = 0                             # gemm reset
+            for each `ins` blocks of input channels:
+                inp = image's rows, wgt = filters       # load
+                acc += inp @ wgt.T                      # gemm
+            acc = shift, cut (acc)                      # alu
+            result = acc                                # store
+
+The virtual threads are interleaved, so one context is loaded while the array computes on the other: decoupled access
+and execute, as VTA's compiler does it (Moreau et al., "A hardware-software blueprint for flexible deep learning
+specialization"). Tiles follow from the machine's figures by a formula: the longer of the array's cycles and the
+memory's, and what nothing hides: at the beginning, at the end, and of a tile beside which the other context has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import isqrt, prod
+from typing import Any, Protocol, TypeVar
+
+from ....expr import Add, Call, Cast, Expr, IntImm, Max, Min, Var, structural_equal, walk
+from ....strategy.blocks import blocks_of, constant_extent, extents, is_reduction
+from ....strategy.candidate import Candidate, Cost, Knob
+from ....strategy.registry import rule
+from ....strategy.roles import operands
+from ....tir import Schedule
+from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
+from ..instruction_set import Elements
+
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A block behind the sums, element by element: the machine's operation, and which of its reads is another tensor.
+
+    `other` is the position among the block's reads of a tensor that comes from memory; None without one. A tensor that
+    is `spread` has one element for all pixels of a channel, such as a bias. `constant` is an immediate. `inlines` is
+    the block that this one takes in.
+    """
+
+    block: str
+    operation: str
+    other: int | None = None
+    spread: bool = False
+    constant: int | None = None
+    inlines: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A sum of products of elements, the stages behind it, and the extents of its axes in elements.
+
+    `image` and `filters` are the positions of the operands among the reads of the block; `pad` is the block that
+    computes the image in the scratchpad, if there is one.
+    """
+
+    block: str
+    image: int
+    filters: int
+    pad: str | None
+    stages: tuple[Stage, ...]
+    outs: int
+    rows: int
+    columns: int
+    ins: int  # blocks of input channels
+    points: int  # of a filter
+    kernel_rows: int
+    kernel_columns: int
+    row_step: int
+    column_step: int
+    padded: bool
+
+    def image_columns(self, columns: Number) -> Number:
+        """Columns of the image, frame included, for so many of the result."""
+        return (columns - 1) * self.column_step + self.kernel_columns
+
+
+def convolution_of(func: PrimFunc) -> Convolution | None:
+    """The convolution that a function consists of; None where it is anything else."""
+    blocks = list(blocks_of(func))
+    sums = [block for block in blocks if is_reduction(block)]
+    if len(sums) != 1:
+        return None
+    (block,) = sums
+    loads, kinds = operands(block), [axis.kind for axis in block.iter_vars]
+    sizes = extents(axis.dom.extent for axis in block.iter_vars)
+    if loads is None or None in sizes or kinds != ["S"] * 6 + ["R"] * 4 or not isinstance(block.body, BufferStore):
+        return None
+    axes = [axis.var for axis in block.iter_vars]
+    _, o, y, x, i, j, ko, dy, dx, ki = axes
+    image = next((load for load in loads if load.indices[-2:] == (i, ki) and load.indices[1] is ko), None)
+    filters = next((load for load in loads if load.indices == (o, ko, dy, dx, j, ki)), None)
+    if image is None or filters is None or list(block.body.indices) != axes[:6]:
+        return None
+    stages = stages_behind(blocks[blocks.index(block) + 1 :], block.writes[0].buffer)
+    before = blocks[: blocks.index(block)]
+    pads = [b for b in before if b.writes[0].buffer is image.buffer]
+    if stages is None or len(before) != len(pads) or len(pads) > 1:
+        return None
+    at = {r.buffer: k for k, r in enumerate(block.reads)}
+    _, outs, rows, columns, _, _, ins, kernel_rows, kernel_columns, _ = (size or 1 for size in sizes)
+    row_step, column_step = _step(image.indices[2], y), _step(image.indices[3], x)
+    if row_step is None or column_step is None:
+        return None
+    return Convolution(
+        block.name, at[image.buffer], at[filters.buffer], pads[0].name if pads else None, stages, outs, rows, columns,
+        ins, kernel_rows * kernel_columns, kernel_rows, kernel_columns, row_step, column_step,
+        bool(pads) and any(isinstance(n, Call) and n.op == "if_then_else" for n in walk(pads[0].body)),
+    )  # fmt: skip
+
+
+def _step(index: Expr, var: Var) -> int | None:
+    from ....tir.transform.affine import coefficient, linear
+
+    return coefficient(linear(index), var) or None
+
+
+def stages_behind(blocks: Sequence[Block], sums: Any) -> tuple[Stage, ...] | None:
+    """What each block behind the sums is on the machine; the last one is a store. None if a block is no
+    operation of the machine."""
+    stages: list[Stage] = []
+    held = sums
+    for block in blocks:
+        if not isinstance(block.body, BufferStore) or list(block.body.indices) != [a.var for a in block.iter_vars]:
+            return None
+        stage = stage_of(block, block.body, held)
+        if stage is None:
+            return None
+        stages.append(stage)
+        held = block.body.buffer
+    return tuple(stages) if stages and stages[-1].operation == "store" else None
+
+
+_OPERATORS = {Add: "add", Max: "max", Min: "min"}
+_SHIFTS = {"shift_right": "shr", "shift_left": "shl"}
+
+
+def stage_of(block: Block, store: BufferStore, held: Any) -> Stage | None:
+    value = store.value
+    if isinstance(value, Cast):
+        return Stage(block.name, "store") if whole(value.value, store, held) else None
+    if isinstance(value, Call) and value.op in _SHIFTS:
+        first, second, op = *value.args, _SHIFTS[value.op]
+        if not isinstance(second, IntImm):
+            return None
+    elif type(value) in _OPERATORS:
+        first, second, op = value.a, value.b, _OPERATORS[type(value)]  # type: ignore[attr-defined, index]
+        if whole(second, store, held):
+            first, second = second, first
+    else:
+        return None
+    if not whole(first, store, held):
+        return None
+    if isinstance(second, IntImm):
+        return Stage(block.name, f"alu_{op}_imm", constant=second.value)
+    if isinstance(second, BufferLoad) and second.buffer is not held and covers(second, store):
+        spread = isinstance(second.indices[2], IntImm) and isinstance(second.indices[3], IntImm)
+        return Stage(block.name, f"alu_{op}", [r.buffer for r in block.reads].index(second.buffer), spread)
+    return None
+
+
+def clipped(stages: Sequence[Stage], config: Any) -> tuple[Stage, ...]:
+    """The stages of a machine: limits of one size on both sides are one operation, if it has that option."""
+    result: list[Stage] = []
+    for stage in stages:
+        before = result[-1] if result else None
+        if (
+            config.options.clip and before is not None and stage.operation == "alu_max_imm"
+            and before.operation == "alu_min_imm" and before.constant == -(stage.constant or 0)
+        ):  # fmt: skip
+            result[-1] = Stage(stage.block, "alu_clip_imm", constant=before.constant, inlines=before.block)
+        else:
+            result.append(stage)
+    return tuple(result)
+
+
+def beyond_constants(stages: Sequence[Stage], config: Any, *others: int) -> str:
+    """Which constant of the stages, or which other one, instructions of a machine cannot hold; "" for none."""
+    bits, places = config.widths.immediate, int(config.acc_dtype[3:])
+    for stage in stages:
+        if stage.constant is not None and (why := beyond_shift(stage, places)):
+            return why
+    constants = [*others, *(stage.constant for stage in stages if stage.constant is not None)]
+    wide = next((n for n in constants if not -(1 << bits - 1) <= n < 1 << bits - 1), None)
+    return "" if wide is None else f"its constant {wide} is beyond the {bits} bits that instructions have for one"
+
+
+def beyond_shift(stage: Stage, places: int) -> str:
+    """Why no number of `places` bits is shifted so far as a stage says; "" if it is, or if the stage is no shift."""
+    if not stage.operation.startswith(("alu_shr", "alu_shl")) or 0 <= (stage.constant or 0) < places:
+        return ""
+    return f"it shifts by {stage.constant}; numbers of {places} bits are shifted by 0 to {places - 1}"
+
+
+def elements_of(config: Any) -> Elements:
+    """The elements of a machine."""
+    return Elements(
+        config.batch, config.block_in, config.block_out, config.inp_dtype, config.wgt_dtype, config.acc_dtype,
+        config.out_dtype,
+    )  # fmt: skip
+
+
+def covers(load: BufferLoad, store: BufferStore) -> bool:
+    """Whether a load is the element of a tensor that stands where the result will, or that is stretched along axes."""
+    return len(load.indices) == len(store.indices) and all(
+        structural_equal(at, to) or (axis < 4 and isinstance(at, IntImm) and at.value == 0)
+        for axis, (at, to) in enumerate(zip(load.indices, store.indices, strict=True))
+    )
+
+
+def whole(e: Expr, store: BufferStore, buffer: Any) -> bool:
+    """Whether an expression is the element of a buffer that stands where the result will."""
+    return isinstance(e, BufferLoad) and e.buffer is buffer and structural_equal(e.indices, store.indices)
+
+
+def is_convolution(func: PrimFunc) -> bool:
+    """Whether a function is a convolution on elements, with what the machine can do behind it."""
+    return convolution_of(func) is not None
+
+
+@rule("accel", is_convolution)
+def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """Tiles of `rows` x `columns` x `outs` elements, sums in steps of `ins` blocks of channels, `contexts` that take
+    turns. Rows are divided only if no tile of whole ones fits.
+    """
+    conv, config = convolution_of(func), target.config
+    if conv is None or beyond_constants(conv.stages, config):
+        return
+    conv = replace(conv, stages=clipped(conv.stages, config))
+    depths, elements = config.depths(), elements_of(config)
+
+    def price(tile: Tile, contexts: int) -> Cost:
+        return _cost(conv, config, tile, contexts)
+
+    def apply(sch: Schedule, tile: Tile, contexts: int) -> None:
+        schedule_tiles(sch, conv, elements, tile, contexts)
+
+    def fits(tile: Tile, contexts: int) -> bool:
+        return _fits(conv, depths, config, tile, contexts)
+
+    yield from tilings(conv, fits, price, apply)
+
+
+class Tiled(Protocol):
+    """What is computed in tiles: the extents of a result in elements, and the blocks of input channels of its sums."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def outs(self) -> int: ...
+    @property
+    def ins(self) -> int: ...
+
+
+def tilings(
+    result: Tiled,
+    fits: Callable[[Tile, int], bool],
+    price: Callable[[Tile, int], Cost],
+    apply: Callable[[Schedule, Tile, int], None],
+) -> Iterator[Candidate]:
+    """The candidates of a machine: tiles of all sizes that differ in their number, for two contexts and for one.
+
+    The last tile along an axis is smaller where the size does not divide the extent. A row of a result is divided only
+    where no tile of whole rows fits. The functions take a tile and the number of contexts.
+    """
+
+    def priced(contexts: int, **tile: int) -> Cost:
+        return price(Tile(**tile), contexts)
+
+    def applied(sch: Schedule, contexts: int, **tile: int) -> None:
+        apply(sch, Tile(**tile), contexts)
+
+    for columns in reversed(tile_sizes(result.columns)):
+        fitting = False
+        for rows, outs, ins in product(tile_sizes(result.rows), tile_sizes(result.outs), tile_sizes(result.ins)):
+            tile = Tile(rows, columns, outs, ins)
+            for contexts in (2, 1):
+                turns = take_turns(contexts, tile.count(result, "rows"), tile.count(result, "outs"))
+                if turns and fits(tile, contexts):
+                    knobs: dict[str, Knob] = {
+                        "rows": rows, "outs": outs, "ins": ins, "contexts": contexts, "columns": columns,
+                    }  # fmt: skip
+                    fitting = True
+                    yield Candidate(knobs=knobs, price=priced, apply=applied)
+        if fitting:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Elements of the result that are computed together, and blocks of input channels of a step of their sums."""
+
+    rows: int
+    columns: int
+    outs: int
+    ins: int
+
+    @property
+    def registers(self) -> int:
+        return self.rows * self.columns * self.outs
+
+    def count(self, result: Tiled, axis: str) -> int:
+        """How many tiles an axis has."""
+        return -(-int(getattr(result, axis)) // int(getattr(self, axis)))
+
+    def all(self, result: Tiled) -> int:
+        """How many tiles the result has."""
+        return prod(self.count(result, axis) for axis in ("rows", "columns", "outs"))
+
+    def mean(self, result: Tiled, axis: str) -> float:
+        """The mean size of the tiles along an axis."""
+        return float(getattr(result, axis)) / self.count(result, axis)
+
+    def parts(self, result: Tiled) -> Iterator[tuple[Tile, int]]:
+        """The shapes of tiles, and how many there are of each; those at an edge are smaller."""
+        axes = []
+        for axis in ("rows", "columns", "outs"):
+            size, extent = getattr(self, axis), getattr(result, axis)
+            axes.append([(size, extent // size), *([(extent % size, 1)] if extent % size else [])])
+        for (rows, a), (columns, b), (outs, c) in product(*axes):
+            yield Tile(rows, columns, outs, self.ins), a * b * c
+
+    def alone(self, result: Tiled, contexts: int) -> int:
+        """How many tiles have no other context beside them: at the end of an odd number of them."""
+        counts = [self.count(result, axis) for axis in ("outs", "rows")]
+        count = counts[taking_turns(contexts, counts)]
+        return self.all(result) // count * (count % contexts)
+
+    def shapes(self, result: Tiled) -> int:
+        """How many shapes tiles have at most: those at an edge are smaller."""
+        axes = ("rows", "columns", "outs", "ins")
+        return 1 << sum(getattr(result, axis) % getattr(self, axis) != 0 for axis in axes)
+
+
+def tile_sizes(n: int) -> list[int]:
+    """For each number of tiles that an extent can have, the least size: `ceil(n / k)`."""
+    few = range(1, isqrt(n) + 2)  # tiles, or elements of a tile: one of the two is few
+    return sorted({-(-n // k) for k in few} | {size for size in few if -(-n // -(-n // size)) == size})
+
+
+def image_rows(conv: Convolution, rows: Number) -> Number:
+    """The rows of the image that so many rows of the result read."""
+    return (rows - 1) * conv.row_step + conv.kernel_rows
+
+
+def _fits(conv: Convolution, depths: Any, config: Any, tile: Tile, contexts: int) -> bool:
+    """Whether the contexts' tiles fit the scratchpads, and their micro-ops the store for these."""
+    others = sum(stage.other is not None and not stage.spread for stage in conv.stages)
+    spread = sum(stage.spread for stage in conv.stages)
+    needs = {
+        "acc": tile.registers * (1 + others) + tile.outs * spread,
+        "inp": image_rows(conv, tile.rows) * conv.image_columns(tile.columns) * tile.ins,
+        "wgt": tile.outs * tile.ins * conv.points,
+    }
+    lists = tile.shapes(conv) * _micro_ops(conv, tile)
+    return all(contexts * n <= depths[pad] for pad, n in needs.items()) and contexts * lists <= config.uop_bytes // 4
+
+
+def _micro_ops(conv: Convolution, tile: Tile) -> int:
+    """Of a context: the loops of a product but the two longest, and one list for each block of channels."""
+    filter_rows = conv.kernel_rows
+    loops = sorted((tile.rows, tile.columns, tile.outs, tile.ins, filter_rows, conv.points // filter_rows))
+    return prod(loops[:-2]) + 2 * tile.outs
+
+
+def _cost(conv: Convolution, config: Any, tile: Tile, contexts: int) -> Cost:
+    """For each step the longer of its loads and its products, of which loads run one step ahead; with one context their
+    sum. The ALU's work hides the loads of the next tile's first step. Nothing hides the first loads and the last store.
+    The products of a smaller tile hide the loads of a whole one.
+    """
+    dram, stages = config.dram, len(conv.stages) - 1
+    sizes = {pad: prod(shape) for pad, shape in config.elements().items()}
+    steps, tiles, ins = tile.count(conv, "ins"), tile.all(conv), tile.mean(conv, "ins")
+    image = tile.ins * image_rows(conv, tile.rows) * conv.image_columns(tile.columns) * sizes["inp"]
+    filters = tile.outs * tile.ins * conv.points * sizes["wgt"]
+    load = (image + filters) / dram.bytes_per_cycle + dram.latency * (tile.ins + 1)
+    store = tile.registers * config.batch * config.block_out / dram.bytes_per_cycle
+    micro_ops = contexts * _micro_ops(conv, tile) * 4 / dram.bytes_per_cycle
+    compute = waiting = 0.0
+    shared = load + store / steps  # loads and stores have one memory
+    for part, count in tile.parts(conv):
+        multiply = part.registers * ins * conv.points + config.pipelines.gemm
+        other = (1 + stages) * (part.registers + config.pipelines.alu)
+        compute += count * (steps * multiply + other)
+        waiting += count * ((steps - 1) * max(0.0, shared - multiply) + max(0.0, shared - multiply - other))
+    alone = tile.alone(conv, contexts)
+    if contexts == 1:
+        return Cost(compute, tiles * (steps * load + store) + micro_ops)
+    return Cost(compute, waiting + alone * (steps * load + store) + max(micro_ops, load) + store)
+
+
+def schedule_tiles(sch: Schedule, conv: Convolution, elements: Elements, size: Tile, contexts: int) -> None:
+    """The program of this file's beginning, in the instructions that `elements` names."""
+    tile, thread = tiled(sch, conv.stages, size.rows, size.columns, size.outs, contexts)
+    block = sch.get_block(conv.block)
+    for stage in reversed(conv.stages[:-1]):
+        staged(sch, sch.get_block(stage.block), tile, "acc")
+    staged(sch, block, tile, "acc")
+    *_, o, y, x, i, j, ko, dy, dx, ki = sch.get_loops(block)
+    step, ko = sch.split(ko, [None, size.ins])
+    sch.reorder(step, y, x, ko, dy, dx, o, i, j, ki)
+    filters = sch.cache_read(block, conv.filters, "wgt")
+    if conv.pad is None:
+        image = sch.cache_read(block, conv.image, "inp")
+    else:
+        image = sch.get_block(conv.pad)
+        sch.set_scope(image, 0, "inp")
+    for copy in (image, filters):
+        sch.compute_at(copy, step, preserve_unit_loops=True)
+    init = sch.decompose_reduction(block, step)
+    others = others_loaded(sch, conv.stages, tile)
+    if thread is not None:
+        sch.bind(thread, "vthread")
+    sch.tensorize(i, elements.name("gemm"))
+    element(sch, init, elements.name("reset"))
+    element(sch, image, elements.name("load_inp_padded" if conv.padded else "load_inp"))
+    element(sch, filters, elements.name("load_wgt"))
+    for other in others:
+        element(sch, other, elements.name("load_acc"))
+    for stage in conv.stages:
+        element(sch, sch.get_block(stage.block), elements.name(stage.operation))
+
+
+def tiled(sch: Schedule, stages: Sequence[Stage], rows: int, columns: int, outs: int, contexts: int) -> tuple[Any, Any]:
+    """Take in what stages inline, and split the loops of the last one: (the loop around a tile, that of the contexts).
+
+    The second is None for one context. Otherwise tiles take turns along the channels or the rows (`taking_turns`).
+    """
+    for stage in stages:
+        if stage.inlines:
+            sch.compute_inline(sch.get_block(stage.inlines))
+    n, o, y, x, *_ = sch.get_loops(sch.get_block(stages[-1].block))
+    (o, tile_o), (y, tile_y) = sch.split(o, [None, outs]), sch.split(y, [None, rows])
+    parts, tile_x = [], [x]
+    if columns < (constant_extent(sch, x) or columns):
+        part, within = sch.split(x, [None, columns])
+        parts, tile_x = [part], [within]
+    thread, counts = None, [constant_extent(sch, loop) or 1 for loop in (o, y)]
+    if contexts > 1 and taking_turns(contexts, counts) == 0:
+        o, thread = sch.split(o, [None, contexts])
+    elif contexts > 1:
+        y, thread = sch.split(y, [None, contexts])
+    around = [n, o, *parts, y] if thread is None else [n, o, *parts, y, thread]
+    sch.reorder(*around, tile_o, tile_y, *tile_x)
+    return around[-1], thread
+
+
+def taking_turns(contexts: int, tiles: Sequence[int]) -> int:
+    """Along which axis contexts share out tiles, of which there are these numbers.
+
+    It is the first one of which there is a multiple of the contexts, else the one of which there are most; then a
+    context has one tile less than another one.
+    """
+    shared = [k for k, count in enumerate(tiles) if count % contexts == 0]
+    return shared[0] if shared else tiles.index(max(tiles))
+
+
+def take_turns(contexts: int, *tiles: int) -> bool:
+    """Whether so many contexts can share out tiles, of which there are these numbers along some axes."""
+    return any(count >= contexts for count in tiles)
+
+
+def others_loaded(sch: Schedule, stages: Sequence[Stage], tile: Any) -> list[Any]:
+    """The blocks that bring a tile of each tensor that stages read besides."""
+    loaded = []
+    for stage in stages:
+        if stage.other is not None:
+            loaded.append(sch.cache_read(sch.get_block(stage.block), stage.other, "acc"))
+            sch.compute_at(loaded[-1], tile, preserve_unit_loops=True)
+    return loaded
+
+
+def staged(sch: Schedule, block: Any, tile: Any, scope: str) -> None:
+    """Compute a tile of a block's result in a scratchpad."""
+    sch.set_scope(block, 0, scope)
+    sch.compute_at(block, tile, preserve_unit_loops=True)
+
+
+def element(sch: Schedule, block: Any, name: str) -> None:
+    """The last two loops of a block are an element's, one instruction."""
+    sch.tensorize(sch.get_loops(block)[-2], name)

@@ -1,0 +1,183 @@
+"""The iterations of an instruction: those at which its guards hold, and instructions of some of them.
+
+    instruction("accel.reset", 4, 8, tile(C[0], C[8], C[1], ..)):       instruction("accel.reset", 2, 8, tile(..)):
+        for y, x in grid(4, 8):                                    ->       for y, x in grid(2, 8):
+            if y < 2: C[y*8 + x] = 0                                            C[y*8 + x] = 0
+
+A guard is what a tile at an edge leaves of its loops: a condition between an instruction's loops and what it does to an
+element.
+
+**Theorem.** If each guard depends on one loop, or on none, the iterations at which all guards hold are a box.
+*Reason*: each guard is a linear inequality, so it keeps the values of its loop that lie on one side of a number; what
+all guards of a loop keep is an interval, and what different loops keep does not depend on one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....errors import Unsupported
+from ....expr import EQ, GE, GT, LE, LT, NE, Expr, IntImm, Var, const, replace
+from ....tir.analysis.scratchpads import extents_of
+from ....tir.conditions import conjuncts
+from ....tir.nodes import BufferLoad, For, If, Instruction, Stmt, Tile
+from ....tir.transform.affine import linear
+from ....tir.transform.unroll import bind
+
+Values = dict[Var, list[int]]  # of each loop
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """The loops of an instruction, the guards among them, and what is done to an element."""
+
+    loops: tuple[For, ...]
+    guards: tuple[Expr, ...]
+    inner: Stmt
+
+    @property
+    def values(self) -> Values:
+        """The values of each loop's variable."""
+        return {loop.var: list(range(extent_of(loop))) for loop in self.loops}
+
+
+def nest_of(stmt: Instruction) -> Nest:
+    """The nest with which an instruction's body begins."""
+    loops: list[For] = []
+    guards: list[Expr] = []
+    inner, count = stmt.body, len(extents_of(stmt))
+    while len(loops) < count or isinstance(inner, If):
+        if isinstance(inner, If):
+            guards += conjuncts(inner.condition)
+            inner = inner.then_case
+            continue
+        assert isinstance(inner, For)  # an instruction's body begins with its loops
+        loops.append(inner)
+        inner = inner.body
+    return Nest(tuple(loops), tuple(guards), inner)
+
+
+def extent_of(loop: For) -> int:
+    """The constant extent of a loop of an instruction."""
+    assert isinstance(loop.extent, IntImm)
+    return loop.extent.value
+
+
+_HOLDS: dict[type[Expr], Callable[[int], bool]] = {
+    GE: lambda a: a >= 0, GT: lambda a: a > 0, LE: lambda a: a <= 0, LT: lambda a: a < 0, EQ: lambda a: a == 0,
+    NE: lambda a: a != 0,
+}  # fmt: skip
+
+
+def where(stmt: Instruction, conditions: Sequence[Expr], values: Values) -> Values | None:
+    """The values of each loop's variable for which all conditions hold; None if one that is on no loop does not hold.
+
+    Raises `Unsupported` for a condition that is no linear comparison, or that depends on several loops.
+    """
+    left = dict(values)
+    for condition in conditions:
+        holds = _HOLDS.get(type(condition))
+        if isinstance(condition, IntImm):
+            if not condition.value:
+                return None
+            continue
+        form = None if holds is None else linear(condition.a - condition.b)  # type: ignore[attr-defined]
+        if form is None or holds is None or any(term not in left for term in form.terms) or len(form.terms) > 1:
+            raise Unsupported(f"{stmt.name}: the condition {condition} is not one on rows or on columns")
+        if not form.terms:
+            if not holds(form.const):
+                return None
+            continue
+        ((var, step),) = form.terms.items()
+        left[var] = [v for v in left[var] if holds(step * v + form.const)]
+    return left
+
+
+def unguarded(stmt: Instruction) -> Instruction | None:
+    """An instruction of the iterations at which the guards hold, without guards; None where there is none.
+
+    All that is around the instruction has to be constant. Raises `Unsupported` if the iterations are no box.
+    """
+    nest = nest_of(stmt)
+    if not nest.guards:
+        return stmt
+    left, box = where(stmt, nest.guards, nest.values), list[tuple[int, int]]()
+    if left is None:
+        return None
+    for values in left.values():
+        if not values:
+            return None
+        if values != list(range(values[0], values[-1] + 1)):
+            raise Unsupported(f"{stmt.name}: its guards leave holes: {', '.join(map(str, nest.guards))}")
+        box.append((values[0], len(values)))
+    return narrowed(stmt, box)
+
+
+def narrowed(stmt: Instruction, box: Sequence[tuple[int, int]]) -> Instruction:
+    """The instruction of some iterations: of each loop the first one, and how many. Guards are taken to hold there."""
+    nest = nest_of(stmt)
+    operands: list[Any] = [const(count, "int32") for _, count in box]
+    for operand in stmt.operands[len(box) :]:
+        operands.append(_moved(operand, box) if isinstance(operand, Tile) else operand)
+    starts = {loop.var: loop.var + first for loop, (first, _) in zip(nest.loops, box, strict=True) if first}
+    body = bind(nest.inner, starts) if starts else nest.inner
+    for loop, (_, count) in zip(reversed(nest.loops), reversed(box), strict=True):
+        body = For(loop.var, loop.start, const(count, loop.extent.dtype), loop.kind, body)
+    return Instruction(stmt.name, tuple(operands), _own(body), stmt.together)
+
+
+def without_unit_loops(stmt: Instruction, kept: int) -> Instruction:
+    """The instruction without those of its loops that have one iteration; the last `kept` loops stay."""
+    extents = extents_of(stmt)
+    gone = [k for k, n in enumerate(extents[: len(extents) - kept or None]) if n == 1]
+    operands: list[Any] = [n for k, n in enumerate(stmt.operands[: len(extents)]) if k not in gone]
+    for operand in stmt.operands[len(extents) :]:
+        if isinstance(operand, Tile):
+            operand = Tile(tuple(place for k, place in enumerate(operand.places) if k - 1 not in gone))
+        operands.append(operand)
+
+    def without(inner: Stmt, loop: int) -> Stmt:
+        if isinstance(inner, If):
+            return replace(inner, then_case=without(inner.then_case, loop))
+        if loop == len(extents):
+            return inner
+        assert isinstance(inner, For)  # an instruction's body begins with its loops
+        if loop in gone:
+            return without(bind(inner.body, {inner.var: inner.start}), loop + 1)
+        return replace(inner, body=without(inner.body, loop + 1))
+
+    return Instruction(stmt.name, tuple(operands), without(stmt.body, 0), stmt.together) if gone else stmt
+
+
+def _own(body: Stmt) -> Stmt:
+    """A copy whose loops have variables of their own."""
+    copy: Stmt = bind(body, {})
+    return copy
+
+
+def _moved(tile: Tile, box: Sequence[tuple[int, int]]) -> Tile:
+    first, *others = tile.places
+    offset = [0] * len(first.indices)
+    for (start, _), along in zip(box, others, strict=False):
+        steps = [number(b) - number(a) for a, b in zip(first.indices, along.indices, strict=True)]
+        offset = [o + start * step for o, step in zip(offset, steps, strict=True)]
+    moved = [_shifted(place, offset) for place in (first, *others)]
+    for k, (_, count) in enumerate(box):
+        moved[1 + k] = moved[1 + k] if count > 1 else moved[0]
+    return Tile(tuple(moved))
+
+
+def _shifted(place: BufferLoad, steps: Sequence[int]) -> BufferLoad:
+    if not any(steps):
+        return place
+    indices = tuple(const(number(i) + s, i.dtype) for i, s in zip(place.indices, steps, strict=True))
+    return BufferLoad(place.buffer, indices)
+
+
+def number(index: Expr) -> int:
+    """The constant that an index is."""
+    form = linear(index)
+    assert form.is_const
+    return form.const

@@ -1,0 +1,151 @@
+"""The statements of kernels in Python for Numba, whatever the machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....codegen.spelling import atom, is_index
+from ....errors import InternalError
+from ....expr import Expr, IntImm, Var, substitute
+from ....expr.conditions import is_const
+from ....tir.analysis.registers import Register
+from ....tir.nodes import Assert, Buffer, BufferStore, For, LetStmt, PrimFunc, While
+from ....tir.verifier.kernel_rules import STACK_BYTES
+from .numba_expressions import NumbaExpressions, short_name
+
+
+class NumbaStatements(NumbaExpressions):
+    """Loops over ranges, conditions, stores and storage; a machine adds the header, its loops and its barriers."""
+
+    def __init__(self, kernel: PrimFunc, target: Any) -> None:
+        super().__init__(kernel, target)
+        self.stack_bytes = 0
+
+    def bind_parameter(self, param: Buffer | Var, word: str) -> None:
+        """Bring a parameter into the form that statements use; `word` is the int64 that the caller passes."""
+        name = self.names[param]
+        if isinstance(param, Buffer):
+            self.line(f"{name} = {self.use('pointer_' + short_name(self.scalar(param)))}({word})")
+        elif param.dtype.is_float:
+            self.line(f"{name} = {self.use('scalar_' + short_name(param.dtype))}({word})")
+        else:
+            fits = self.index_dtype == "int64" or not is_index(param)
+            self.line(f"{name} = {word if fits else self.word(word)}")
+            if self.index_dtype == "int64" or is_index(param):
+                self.wide.add(param)
+
+    def constants(self) -> list[str]:
+        """Lines that define the numbers without a literal."""
+        return [f"{n} = float({n.lower()!r})" for n in ("INF", "NAN") if n in self.imports]
+
+    def no_op(self) -> str:
+        return "pass"
+
+    # -- statements
+
+    def if_header(self, condition: Expr) -> str:
+        return f"if {self.value(condition)}:"
+
+    def else_header(self) -> str:
+        return "else:"
+
+    def serial_loop(self, stmt: For, bounds: str) -> None:
+        """A loop over a range; the bounds are the arguments of `range`."""
+        self.wide.add(stmt.var)
+        self.analyzer.bind(stmt)
+        with self.block(f"for {self.names[stmt.var]} in range({bounds}):"):
+            self.stmt(stmt.body)
+
+    def bounds(self, stmt: For) -> str:
+        """All iterations of a loop, as the arguments of `range`."""
+        extent = self.index(stmt.extent)
+        if is_const(stmt.start, 0):
+            return self.range_of(extent)
+        start = self.index(stmt.start)
+        constant = isinstance(stmt.start, IntImm) and isinstance(stmt.extent, IntImm)
+        stop = str(stmt.start.value + stmt.extent.value) if constant else f"{start} + {extent}"  # type: ignore[attr-defined]
+        return self.range_of(start, stop)
+
+    def range_of(self, *bounds: str) -> str:
+        """The arguments of `range`, whose type is the loop variable's."""
+        return ", ".join(bounds if self.index_dtype == "int64" else map(self.word, bounds))
+
+    def share(self, stmt: For, thread: str, threads: str) -> str:
+        """The iterations of a parallel loop that one thread of several runs, as the arguments of `range`."""
+        offset = "" if is_const(stmt.start, 0) else f"{self.index(stmt.start)} + "
+        n = atom(self.index(stmt.extent))
+        return self.range_of(f"{offset}{n} * {thread} // {threads}", f"{offset}{n} * ({thread} + 1) // {threads}")
+
+    def while_loop(self, stmt: While) -> None:
+        with self.block(f"while {self.value(stmt.condition)}:"):
+            self.stmt(stmt.body)
+
+    def let(self, stmt: LetStmt) -> None:
+        if is_index(stmt.value):
+            self.wide.add(stmt.var)
+            self.analyzer.bind_value(stmt.var, stmt.value)
+            self.lets[stmt.var] = substitute(stmt.value, self.lets)
+            text = self.index(stmt.value) if self.index_dtype == "int64" else self.word(self.index(stmt.value))
+        else:
+            text = self.value(stmt.value)
+        self.line(f"{self.names[stmt.var]} = {text}")
+        self.stmt(stmt.body)
+
+    def store(self, stmt: BufferStore) -> None:
+        value, index = stmt.value, stmt.indices[0]
+        if stmt.buffer in self.registers:
+            self.line(f"{self.register(stmt.buffer, index)} = {self.value(value)}")
+            return
+        name = self.names[stmt.buffer]
+        if index.dtype.lanes == 1:
+            self.scalar_store(stmt, name)
+            return
+        base = self.contiguous(index)
+        mask = "" if stmt.predicate is None else f", {self.value(stmt.predicate)}"
+        if base is None:
+            self.line(f"{self.use('scatter')}({name}, {self.vector_index(index)}, {self.vector(value)}{mask})")
+        else:
+            op = self.use("store_masked" if mask else "store_whole" if self.whole(stmt.buffer, index) else "store")
+            self.line(f"{op}({name}, {base}, {self.vector(value)}{mask})")
+
+    def scalar_store(self, stmt: BufferStore, name: str) -> None:
+        text = f"{name}[{self.place(stmt.indices[0])}] = {self.value(stmt.value)}"
+        if stmt.predicate is None:
+            self.line(text)
+            return
+        with self.block(f"if {self.value(stmt.predicate)}:"):
+            self.line(text)
+
+    def check(self, stmt: Assert) -> None:
+        # Kernels do not raise: the caller of the host function checks its conditions.
+        self.line(f"# holds: {' '.join(str(stmt.condition).split())}")
+
+    def stack_array(self, buffer: Buffer) -> None:
+        size = buffer.shape[0]
+        if not isinstance(size, IntImm):
+            raise InternalError(f"local buffer {buffer.name} has size {size}: only constant sizes fit on the stack")
+        self.stack_bytes += size.value * buffer.dtype.bytes
+        if self.stack_bytes > STACK_BYTES:
+            limit = f"{STACK_BYTES >> 20} MiB of stack"
+            raise InternalError(f"kernel {self.kernel.name} needs more than {limit}, at buffer {buffer.name}")
+        self.line(f"{self.names[buffer]} = {self.use('stack_' + short_name(self.scalar(buffer)))}({size.value})")
+
+    def declare_register(self, buffer: Buffer, register: Register, name: str) -> None:
+        # The first assignment stands in front of all uses and says the type; LLVM removes a value that nobody reads.
+        self.line(f"{name} = {self.use(short_name(buffer.dtype.with_lanes(register.lanes)))}(0)")
+
+
+def import_lines(names: list[str], module: str, width: int = 116) -> list[str]:
+    """One import of everything that is used, wrapped."""
+    if not names:
+        return []
+    text = f"from {module} import {', '.join(names)}"
+    if len(text) <= width:
+        return [text]
+    lines, row = [f"from {module} import ("], "   "
+    for name in names:
+        if len(row) + len(name) + 2 > width:
+            lines.append(row)
+            row = "   "
+        row += f" {name},"
+    return [*lines, row, ")"]

@@ -1,0 +1,1 @@
+"""Graph passes that bring tensors into blocked layouts, where a vector holds neighbouring channels."""

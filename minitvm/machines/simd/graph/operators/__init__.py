@@ -1,0 +1,1 @@
+"""Graph operators on blocked layouts."""

@@ -1,0 +1,87 @@
+"""How many channels lie together: what a network's convolutions, copies and passes over memory cost with each block.
+
+A vector of 16 lanes multiplies as fast as one of 8, so 24 channels are better two vectors of 16, the second half full,
+than three of 8; what fills the last block takes memory, which matters where little is computed. Channels that no
+vector divides may also stay as they are, where changes of layout would cost more than wide vectors save.
+"""
+
+from __future__ import annotations
+
+from math import ceil, prod
+from typing import Any
+
+from ....strategy.algorithms import ChannelUse, Convolution, whole_block
+from .. import tile_intrinsics as tiles
+from .algorithms import changes_around, convolution_algorithms, layout_changes, pixels_of, plain_cost
+from .tiles import PER_WORD, has_tiles
+from .tiling import cpu_of
+
+_ITEM = 4  # bytes of a float32
+# A block that leaves lanes empty has to save this part of the whole: what is not priced (masks, tails, code) costs.
+_CLEAR = 0.97
+
+
+def channel_block(use: ChannelUse, lanes: int, target: Any, accuracy: str = "fast") -> int | None:
+    """The block that costs the least, of at least 4 channels (or all of a few); None where the plain layout does.
+
+    Channels that a vector divides always have a block.
+    """
+    whole = whole_block(use.count, lanes)
+    if use.count <= 4:
+        return whole
+    tiled = _of_tiles(use, target)
+    if tiled:
+        return tiled
+    costs = {block: _cost(use, block, target, accuracy) for block in (lanes, lanes // 2, lanes // 4) if block >= 4}
+    best = min(costs, key=lambda block: costs[block])
+    stay = _plain_cost(use, lanes, target, accuracy) if whole is None else costs[whole]
+    return best if costs[best] <= _CLEAR * stay else whole
+
+
+def _of_tiles(use: ChannelUse, target: Any) -> int:
+    """The block that fills the rows of tile registers, if all that convolutions do with these channels is in tiles.
+
+    0 where it is not.
+    """
+    words = {conv.words for conv in (*use.made, *use.read)}
+    if len(words) != 1 or "" in words or not use.read or use.depthwise or use.parted:
+        return 0
+    block = tiles.WORDS * PER_WORD[word := words.pop()]
+    return block if use.count % block == 0 and has_tiles(target, word) else 0
+
+
+def _cost(use: ChannelUse, block: int, target: Any, accuracy: str) -> float:
+    """Cycles of what the network does with these channels in such blocks."""
+    cpu, blocks = cpu_of(target), ceil(use.count / block)
+    made = sum(_best(conv, block, target, accuracy) for conv in use.made)
+    depthwise = sum(pixels * taps * blocks for pixels, taps in use.depthwise) / cpu.loads * 2
+    turned = use.turned + (use.parted if use.count % block else 0)
+    vectors = use.passed * blocks / cpu.loads
+    count = blocks * block
+    return made + depthwise + vectors + _memory(use.passed, count, cpu) + layout_changes(turned, count, cpu)
+
+
+def _plain_cost(use: ChannelUse, lanes: int, target: Any, accuracy: str) -> float:
+    """The same in the plain layout, less what the convolutions that read these channels would cost with blocks."""
+    cpu, vectors = cpu_of(target), use.count / lanes
+    depthwise = sum(pixels * taps * vectors for pixels, taps in use.depthwise) / cpu.loads * 2
+    cycles = depthwise + use.passed * vectors / cpu.loads + _memory(use.passed, use.count, cpu)
+    for conv in {*use.made, *use.read}:
+        times = max(use.made.count(conv), use.read.count(conv))
+        cycles += times * plain_cost(conv, target).cycles
+        cycles -= use.read.count(conv) * _best(conv, lanes, target, accuracy) * (conv not in use.made)
+        for count, scale in ((conv.in_channels, prod(conv.strides)), (conv.out_channels, 1)):
+            if count != use.count:  # the other side has blocks
+                cycles += times * layout_changes(pixels_of(conv) * scale, count, cpu)
+    return cycles
+
+
+def _best(conv: Convolution, block: int, target: Any, accuracy: str) -> float:
+    found = convolution_algorithms(conv, block, target, accuracy)
+    if found:
+        return found[0].cost.cycles
+    return plain_cost(conv, target).cycles + changes_around(conv, cpu_of(target))
+
+
+def _memory(pixels: int, channels: int, cpu: Any) -> float:
+    return _ITEM * pixels * channels / float(cpu.l3_rate)

@@ -1,0 +1,101 @@
+"""Depthwise convolution: no sum over channels, so that little is computed with what is loaded.
+
+What counts is that the padded copy of the input stays in the cache between being written and being read: it is made
+tile by tile, next to its use, in the iteration that uses it. `machines.simd.graph.blocked_layout` decides which
+convolutions become the operators that these rules are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+from typing import Any
+
+from ....strategy.blocks import block_named, block_of, blocks_of, computes, divisors, reduced, shape_written, volume
+from ....strategy.candidate import Candidate, Cost
+from ....strategy.epilogues import epilogue
+from ....strategy.register_tile import tile_reduction
+from ....strategy.registry import rule
+from ....tir import Schedule
+from ....tir.nodes import Block, PrimFunc
+from .conv2d import schedule_other_blocks
+from .register_tile import accumulators, tile_in_registers, window_cycles
+from .tasks import in_parallel
+from .tiling import cpu_of
+
+_PADDED = "data_pad"
+
+
+@rule("cpu", computes("nn.contrib_depthwise_conv2d_NCHWc"))
+def depthwise_conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """[N, C/x, OH, OW, x]: tiles of pixels along a row; a weight vector serves all of them.
+
+    The padded copy of `cached_rows` rows of the result is made next to their use, or before (`near`): images and
+    blocks of channels are then all that runs in parallel, because tiles of rows share a halo.
+    """
+    conv, cpu, kept = block_named(func, "depthwise_conv2d"), cpu_of(target), accumulators(target)
+    shape = shape_written(conv)
+    padded = next((b for b in blocks_of(func) if b.name == _PADDED), None)
+    near_ones = None if padded is None or None in shape[1:] else _rows_in_cache(shape, padded, cpu)
+    steps, line = volume(shape[:-1]) * volume(reduced(conv)), 0 if padded is None else _line(padded)
+    height, copied, taps = shape[2] or 1, 0 if padded is None else volume(shape_written(padded)[2:3]), reduced(conv)
+    stride = max(1, (copied - volume(taps[:1])) // max(1, height - 1))
+
+    def price(pixels: int, near: bool = False, cached_rows: int = 1) -> Cost:
+        compute = window_cycles(steps, pixels, kept, cpu)
+        if not line:
+            return Cost(compute)
+        planes = volume(shape[:2])
+        if not near:
+            return Cost(compute, planes * copied * line * 2 / cpu.l3_rate)
+        halo = max(0, volume(taps[:1]) - stride)  # rows that the next tile makes again
+        touched = planes * line * (copied + (ceil(height / cached_rows) - 1) * halo)
+        fits = (cached_rows * stride + halo) * line <= cpu.l2.size // 2
+        return Cost(compute, touched / (cpu.l2_rate if fits else cpu.l3_rate))
+
+    def apply(sch: Schedule, pixels: int, near: bool = False, cached_rows: int = 1) -> None:
+        if near:
+            used = _near(sch, pixels, cached_rows)
+        else:
+            block = sch.get_block("depthwise_conv2d")
+            used = tile_in_registers(sch, block, {3: pixels}, parallel_axes=3, streams=False)
+        schedule_other_blocks(sch, target, used)
+
+    for pixels in divisors(shape[3], kept // 2):
+        if near_ones is None:
+            yield Candidate(knobs={"pixels": pixels}, price=price, apply=apply)
+            continue
+        for rows in near_ones:
+            yield Candidate(knobs={"pixels": pixels, "near": True, "cached_rows": rows}, price=price, apply=apply)
+        yield Candidate(knobs={"pixels": pixels, "near": False, "cached_rows": 1}, price=price, apply=apply)
+
+
+def _near(sch: Schedule, pixels: int, cached_rows: int) -> set[str]:
+    """Schedule the convolution and the padded copy next to it; returns the names of their blocks."""
+    conv = sch.get_block("depthwise_conv2d")
+    main = epilogue(sch, conv)
+    batch, channel, y, *row = sch.get_loops(main)
+    over, y = sch.split(y, [None, cached_rows])
+    sch.reorder(over, batch, channel, y, *row)
+    outer, init = tile_reduction(sch, conv, main, [batch, channel, y, *row], {3: pixels})
+    sch.reorder(*outer[:2], over)
+    pad = sch.get_block(_PADDED)
+    sch.compute_at(pad, over, preserve_unit_loops=True)
+    sch.vectorize(sch.get_loops(pad)[-1])
+    in_parallel(sch, outer[:2])
+    return {block_of(sch, part).name for part in (conv, init, main, pad)}
+
+
+def _rows_in_cache(shape: list[int | None], padded: Block, cpu: Any) -> list[int] | None:
+    """Rows of the result whose padded input fills a quarter of the L2 cache at most; a small image whole.
+
+    None where images and blocks of channels are fewer than the cores.
+    """
+    if volume(shape[:2]) < cpu.cores:
+        return None
+    return divisors(shape[2], max(1, cpu.l2.size // 4 // _line(padded)))
+
+
+def _line(padded: Block) -> int:
+    """Bytes of a row of the padded copy."""
+    return padded.writes[0].buffer.dtype.bytes * volume(shape_written(padded)[3:])

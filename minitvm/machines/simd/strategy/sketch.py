@@ -1,0 +1,284 @@
+"""Sketches: how any reduction is tiled, made from primitives, with the decisions left open for a tuner.
+
+    <producers>                                    # apart, or inlined
+    <operand in the order of tiles>                # as a whole; or a panel, in the loop over vectors
+    for <tiles>, those of `inner` innermost:       # parallel
+        acc[tile] = init                           # registers
+        for <sum>, `last` innermost:
+            for <tile>: acc[tile] = op(acc[tile], ..)   # unrolled; vectors of `lanes` along `vector`
+        result[tile] = epilogue(acc[tile])
+
+After the multi-level tiling sketches of Ansor (Zheng et al., OSDI 2020). Nothing here depends on what is computed: an
+operator without a rule of its own is tuned by these. What a tile costs follows from the accesses (`sketch_costs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import Any
+
+from ....errors import ScheduleError
+from ....strategy.blocks import block_of, blocks_of, constant_extent, inline_injective, only_reduction, volume
+from ....strategy.candidate import Candidate, Cost, Knob
+from ....strategy.registry import rule
+from ....tir import Schedule
+from ....tir.nodes import Block, Buffer, BufferStore, PrimFunc
+from ....tir.schedule.shared_steps import steps_of
+from .conv2d import schedule_other_blocks
+from .generic import BlockKnobs, stream_cost
+from .panels import pack_panel, pack_whole
+from .sketch_costs import Reduction, TilingCost, fitting_tiles, knob, operations, reduction_of, tiling_cost
+from .sketch_forms import Form, forms, prepared
+from .streams import streams
+from .tasks import in_parallel
+from .tiling import cpu_of
+
+_TILES = 12  # tiles that are yielded for each form, axis of vectors and order of loops
+_COPIED = 0.4  # cycles that an element takes which is packed, in order or gathered: measured on Emerald Rapids
+APART, INLINED = "apart", "inlined"
+WHOLE, PANEL, NOTHING = "whole", "panel", "nothing"  # what is packed at a time
+
+
+def has_one_reduction(func: PrimFunc) -> bool:
+    """Whether a function has one block that reduces, of known extents."""
+    block = only_reduction(func)
+    return block is not None and reduction_of(block) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A form of a reduction, what it is then, and what it costs beside: other blocks, and copying its operand."""
+
+    form: Form
+    reduction: Reduction
+    rest: Cost
+    copied: frozenset[str]  # the axes on which the copy depends
+    burdens: Mapping[Buffer, int]  # operations by which an element of what is read is made
+
+    def order(self, vector: str, inner: str, pack: str) -> tuple[tuple[str, ...], int]:
+        """The loops over tiles, the outermost first, and how many of them are shared among the cores.
+
+        A panel is what the copy has along the tile: it is made in the loop over the vectors, and used in all inside.
+        """
+        names = [axis.name for axis in self.reduction.spatial if axis.name != inner]
+        if pack != PANEL:
+            return (*names, inner), len(names) + 1
+        outside = [name for name in names if name in self.copied and name != vector]
+        inside = [name for name in names if name not in self.copied]
+        return (*outside, vector, *inside, inner), len(outside) + 1
+
+
+@rule("cpu", has_one_reduction, for_tuning=True)
+def sketch(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    """Tiles of any shape, of each form: for each axis of vectors and order of loops the cheapest by the formulas."""
+    block, cpu = only_reduction(func), cpu_of(target)
+    written = None if block is None else reduction_of(block)
+    if block is None or written is None:
+        return
+    widest = max(1, cpu.vector_bytes // written.itemsize)
+    known = {form.name: form for form in forms(func, written, widest)}
+
+    @cache
+    def way_of(form: str) -> Way | None:
+        return _way(func, block.name, known[form], target)
+
+    priced: dict[tuple[Any, ...], Cost] = {}
+    costs: dict[tuple[str, ...], TilingCost] = {}
+
+    def cost_of(
+        form: str, vector: str, lanes: int, inner: str, last: str, pack: str, producers: str
+    ) -> TilingCost:  # fmt: skip
+        key = form, vector, str(lanes), inner, last, pack, producers
+        if key not in costs:
+            way = way_of(form)
+            if way is None:
+                raise LookupError(form)
+            order, tasks = way.order(vector, inner, pack)
+            again = way.burdens if producers == INLINED and not way.copied else {}
+            costs[key] = tiling_cost(way.reduction, vector, lanes, order, last, cpu, tasks, again)
+        return costs[key]
+
+    def price(
+        form: str, vector: str, lanes: int, inner: str, last: str, pack: str,
+        unroll: int,  # noqa: ARG001 (a knob)
+        producers: str, **tile: int,
+    ) -> Cost:  # fmt: skip
+        key = (form, vector, lanes, inner, last, pack, producers, *tile.items())
+        if key not in priced:
+            formulas = cost_of(form, vector, lanes, inner, last, pack, producers)
+            priced[key] = Cost(*map(float, formulas.at(tile))) + beside(form, pack)
+        return priced[key]
+
+    def beside(form: str, pack: str) -> Cost:
+        way = way_of(form)
+        assert way is not None
+        return way.rest + Cost(0.0, _written(way, cpu)) if pack == WHOLE else way.rest
+
+    def apply(sch: Schedule, form: str, **knobs: Any) -> None:
+        way = way_of(form)
+        assert way is not None
+        used = _tiled(sch, block.name, way, **knobs)
+        schedule_other_blocks(sch, target, used)
+
+    makers = [APART, INLINED] if makers_of(func, block) else [APART]
+    for name in known:
+        way = way_of(name)
+        if way is None:
+            continue
+        for vector in way.reduction.vector_axes():
+            lanes = _lanes(vector.extent, widest)
+            for inner, last, pack, how in product(way.reduction.tiled, way.reduction.summed, _packing(way), makers):
+                if pack == PANEL and (inner.name in way.copied or vector.name not in way.copied):
+                    continue
+                formulas = cost_of(name, vector.name, lanes, inner.name, last.name, pack, how)
+                most = _TILES if how == APART else _TILES // 4
+                fitting = fitting_tiles(way.reduction, vector.name, lanes, formulas, cpu.vector_registers, most)
+                for tile, cost in fitting:
+                    key = (name, vector.name, lanes, inner.name, last.name, pack, how, *tile.items())
+                    priced[key] = Cost(*cost) + beside(name, pack)
+                    knobs: dict[str, Knob] = {
+                        "form": name, "vector": vector.name, "lanes": lanes, "inner": inner.name, "last": last.name,
+                        "pack": pack, "unroll": 1, "producers": how, **tile,
+                    }  # fmt: skip
+                    yield Candidate(knobs=knobs, price=price, apply=apply, formulas=formulas.formulas())
+
+
+def _packing(way: Way) -> tuple[str, ...]:
+    return (PANEL, WHOLE) if way.copied else (NOTHING,)
+
+
+def _way(func: PrimFunc, name: str, form: Form, target: Any) -> Way | None:
+    """A form with its costs; None where the function cannot be brought into it."""
+    sch = steps_of(func).schedule()  # forms begin alike, and candidates begin as their form does
+    try:
+        made = prepared(sch, name, form)
+    except ScheduleError:
+        return None
+    block = block_of(sch, made.block)
+    reduction = reduction_of(block)
+    if reduction is None:
+        return None
+    own = [block_of(sch, one).name for one in (made.block, made.main, made.packed) if one is not None]
+    rest, copied = _others(sch.func, own, target), frozenset[str]()
+    if made.packed is not None:
+        copy = block_of(sch, made.packed)
+        buffer = copy.writes[0].buffer
+        copied = next(one.axes for one in reduction.operands if one.load.buffer is buffer)
+        rest += Cost(0.0, volume(buffer.shape) * _COPIED)
+    burdens = {
+        maker.writes[0].buffer: operations(maker.body.value)
+        for maker in makers_of(sch.func, block)
+        if isinstance(maker.body, BufferStore)
+    }
+    return Way(form, reduction, rest, copied, burdens)
+
+
+def _written(way: Way, cpu: Any) -> float:
+    """Cycles in which a whole copy is written to the last cache, and read again."""
+    copied = (one.nbytes for one in way.reduction.operands if one.axes == way.copied)
+    return 2 * max(copied, default=0) / float(cpu.l3_rate)
+
+
+def _others(func: PrimFunc, own: Sequence[str], target: Any) -> Cost:
+    """The cost of the blocks that are not among these names, each by itself; what is inlined costs nothing."""
+    total, knobs, cpu = Cost(0.0), BlockKnobs.of(target), cpu_of(target)
+    for block, stream in zip(blocks_of(func), streams(func), strict=True):
+        if block.name not in own:
+            total += stream_cost(stream, True, knobs, cpu)
+    return total
+
+
+def _lanes(columns: int, widest: int) -> int:
+    """The lanes of vectors for so many columns: the widest, or fewer that are enough."""
+    while widest >= 4 and widest // 2 >= columns:
+        widest //= 2
+    return widest
+
+
+def makers_of(func: PrimFunc, block: Block) -> list[Block]:
+    """The blocks that make what a block reads."""
+    read = {region.buffer for region in block.reads}
+    return [one for one in blocks_of(func) if one is not block and any(region.buffer in read for region in one.writes)]
+
+
+def _tiled(
+    sch: Schedule, name: str, way: Way, vector: str, lanes: int, inner: str, last: str, pack: str, unroll: int,
+    producers: str, **tile: int,
+) -> set[str]:  # fmt: skip
+    """Schedule the reduction, what it reads, and what follows; returns the names of the blocks that are scheduled."""
+    reduction = way.reduction
+    if pack == PANEL and vector not in way.copied:
+        raise ScheduleError(f"sketch: wanted a form whose copy depends on {vector} for panels, found {way.form.name}")
+    made = prepared(sch, name, way.form)
+    block, main = made.block, made.main
+    if producers == INLINED:
+        reader = block_of(sch, block if made.packed is None else made.packed)
+        inline_injective(sch, within={maker.name for maker in makers_of(sch.func, reader)})
+    axes, count = reduction.spatial, len(reduction.spatial)
+    loops = list(sch.get_loops(main))
+    place = next(p for p, axis in enumerate(axes) if axis.name == vector)
+    outer, tiles, lane = [], [], None
+    for position, (axis, loop) in enumerate(zip(axes, loops, strict=True)):
+        if position == place:
+            over, one, lane = sch.split(loop, [None, tile.get(knob(axis), 1), lanes])
+        else:
+            over, one = sch.split(loop, [None, tile.get(knob(axis), 1)])
+        outer.append(over)
+        tiles.append(one)
+    assert lane is not None
+    names, tasks = way.order(vector, inner, pack)
+    where = {axis.name: loop for axis, loop in zip(axes, outer, strict=True)}
+    ordered = [where[one] for one in names]
+    sch.reorder(*ordered, *tiles[:place], *tiles[place + 1 :], tiles[place], lane)
+    sch.compute_at(block, ordered[-1], preserve_unit_loops=True)
+    own = list(sch.get_loops(block))[count:]
+    spatial, summed = own[:count], own[count:]
+    vectors, own_lane = sch.split(spatial[place], [None, lanes])
+    summed = _ordered(summed, [axis.name for axis in reduction.summed], last)
+    others = [loop for position, loop in enumerate(spatial) if position != place]
+    if unroll > 1:
+        rest, few = sch.split(summed[-1], [None, unroll])
+        summed = [*summed[:-1], rest, few]
+    sch.reorder(*summed, *others, vectors, own_lane)
+    init = sch.decompose_reduction(block, summed[0])
+    inits = list(sch.get_loops(init))[count:]
+    if unroll > 1:
+        sch.unroll(summed[-1])
+    for nest in ([*others, vectors, own_lane], [*tiles[:place], *tiles[place + 1 :], tiles[place], lane]):
+        _in_registers(sch, nest)
+    _vector_nest(sch, inits, lanes)
+    used = {block_of(sch, part).name for part in (init, block, main)}
+    if pack == PANEL:
+        pack_panel(sch, made.packed, where[vector], lanes, shortest=lanes)
+        used.add(block_of(sch, made.packed).name)
+    elif made.packed is not None:
+        pack_whole(sch, made.packed, lanes, shortest=lanes)
+        used.add(block_of(sch, made.packed).name)
+    in_parallel(sch, ordered[:tasks])
+    return used
+
+
+def _ordered(loops: Sequence[Any], names: Sequence[str], last: str) -> list[Any]:
+    """The loops of the sum with the one of a name innermost."""
+    if last not in names:
+        raise ScheduleError(f"sketch: wanted one of {', '.join(names)} for last, found {last}")
+    position = names.index(last)
+    return [*loops[:position], *loops[position + 1 :], loops[position]]
+
+
+def _in_registers(sch: Schedule, nest: Sequence[Any]) -> None:
+    """Write a nest out, its innermost loop as vectors."""
+    for loop in nest[:-1]:
+        sch.unroll(loop)
+    sch.vectorize(nest[-1])
+
+
+def _vector_nest(sch: Schedule, loops: Sequence[Any], lanes: int) -> None:
+    """The nest that starts the accumulators, in the order that it has: vectors along its last loop if it is one."""
+    for loop in loops[:-1]:
+        sch.unroll(loop)
+    if constant_extent(sch, loops[-1]) == lanes:
+        sch.vectorize(loops[-1])

@@ -1,0 +1,201 @@
+"""What is done to a reduction before it is tiled: the forms of a sketch.
+
+    plain     it stays as it is written
+    joined    neighbours among the axes of the result that are one axis in all accesses become one axis
+    packed    what the vectors read is copied in the order in which tiles read it, its axes joined as the others allow
+    split     partial results for the lanes of a vector, and then their sum: terms are contiguous, results are not
+    phased    a sum over data with zeros between their elements is computed phase by phase (`result_phases`); the sum
+              that remains has each of the forms above
+
+`packed` makes a convolution a product of matrices (im2col), or turns weights around; `split` is for few results of long
+sums. Which forms a reduction has follows from its accesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ....errors import ScheduleError
+from ....expr import REDUCE, find
+from ....strategy.blocks import block_named, block_of, constant_extent
+from ....strategy.candidate import Unfit
+from ....strategy.epilogues import epilogue, rearranged
+from ....strategy.roles import Access, Axis, axes_of, depends, join_axes
+from ....tir import IndexMap, Schedule
+from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
+from ....tir.schedule.shared_steps import steps_of
+from .result_phases import ResultPhases, in_phases, result_phases
+from .sketch_costs import CONTIGUOUS, SAME, Operand, Reduction, reduction_of
+
+PLAIN, JOINED, PACKED, SPLIT, PHASED = "plain", "joined", "packed", "split", "phased"
+# Results that share an element at least, or copying it does not pay: where the copy has another order, and where rows
+# only come closer together.
+_FEW, _MANY = 4, 64
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form: its name; positions of the axes of the result that become one; the read that is copied; the axis of the
+    sum that is split, and into how many lanes. With `phases` all this is of the sum that is computed phase by phase."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    read: int | None = None
+    split: str = ""
+    lanes: int = 0
+    phases: ResultPhases | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Blocks of a schedule: the reduction, the one that writes its result, the copy of what it reads."""
+
+    block: Any
+    main: Any
+    packed: Any = None
+
+
+def forms(func: PrimFunc, reduction: Reduction, lanes: int) -> Iterator[Form]:
+    """The forms that a reduction has, on vectors of so many lanes; the plain one first.
+
+    If it has phases, all others are forms of these: the rest would multiply zeros.
+    """
+    phases = result_phases(func, reduction.block)
+    if phases is None:
+        yield from _forms(func, reduction, lanes)
+        return
+    yield _plain(reduction)
+    sch = steps_of(func).schedule()
+    try:
+        in_phases(sch, reduction.block.name, phases)
+    except ScheduleError:
+        return
+    phased = reduction_of(block_named(sch.func, reduction.block.name))
+    if phased is not None:
+        for form in _forms(sch.func, phased, lanes):
+            yield replace(form, name=f"{PHASED} {form.name}", phases=phases)
+
+
+def _plain(reduction: Reduction) -> Form:
+    return Form(PLAIN, tuple((p,) for p in range(len(reduction.spatial))))
+
+
+def _forms(func: PrimFunc, reduction: Reduction, lanes: int) -> Iterator[Form]:
+    block, store = reduction.block, reduction.block.body
+    assert isinstance(store, BufferStore)
+    behind = rearranged(func, block)
+    kept = None if behind is None else behind.kept
+    count = len(reduction.spatial)
+
+    def joined(accesses: list[Access]) -> tuple[Axis, ...]:
+        return axes_of(block, accesses, kept)
+
+    yield _plain(reduction)
+    loads: list[Access] = [operand.load for operand in reduction.operands]
+    axes = joined([store, *loads])
+    if len(axes) < count:
+        yield Form(JOINED, axes)
+    for operand in reduction.operands:
+        others = [load for load in loads if load is not operand.load]
+        axes = joined([store, *others])
+        read = _read(block, operand.load)
+        if read is not None and others and _is_worth_packing(reduction, operand, axes):
+            yield Form(f"{PACKED} {operand.load.buffer.name}", axes, read)
+    for axis in reduction.summed:
+        kinds = {operand.along(axis) for operand in reduction.operands}
+        if CONTIGUOUS in kinds and kinds <= {CONTIGUOUS, SAME} and axis.extent >= 2 * lanes > 2:
+            yield Form(SPLIT, tuple((p,) for p in range(count + 1)), None, axis.name, lanes)
+
+
+def _read(block: Block, load: BufferLoad) -> int | None:
+    found = [p for p, region in enumerate(block.reads) if region.buffer is load.buffer]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_worth_packing(reduction: Reduction, operand: Operand, axes: tuple[Axis, ...]) -> bool:
+    """Whether it is read along the vectors, and enough results share it."""
+    last = [reduction.spatial[p] for p in axes[-1]]
+    shared = 1
+    for axis in reduction.spatial:
+        shared *= 1 if axis.name in operand.axes else axis.extent
+    in_order = operand.along(last[-1]) == CONTIGUOUS and len(last) == 1
+    return operand.along(last[-1]) != SAME and shared >= (_MANY if in_order else _FEW)
+
+
+def prepared(sch: Schedule, name: str, form: Form) -> Prepared:
+    """Bring the reduction of that name into a form; what follows it element by element is one block with its result.
+
+    Raises `ScheduleError` where that cannot be done, `Unfit` for a block whose axes are in another order.
+    """
+    if form.phases is not None:
+        in_phases(sch, name, form.phases)
+    block = sch.get_block(name)
+    kinds = [axis.kind for axis in block_of(sch, block).iter_vars]
+    if kinds != sorted(kinds, key=lambda kind: kind == REDUCE):
+        raise Unfit("sketch: wanted the axes of the sum behind those of the result")
+    if form.split:
+        block = _split(sch, block, form)
+    main = epilogue(sch, block)
+    if len(sch.get_loops(main)) != sum(map(len, form.axes)):
+        raise Unfit("sketch: wanted as many axes behind the sum as its result has")
+    packed = None if form.read is None else _packed(sch, block, form, form.read)
+    if any(len(axis) > 1 for axis in form.axes):
+        join_axes(sch, block, main, form.axes)
+    return Prepared(block, main, packed)
+
+
+def _split(sch: Schedule, block: Any, form: Form) -> Any:
+    """Partial results for the lanes of a vector along an axis of the sum; gives the block that makes them."""
+    names = [axis.var.name for axis in block_of(sch, block).iter_vars]
+    loop = sch.get_loops(block)[names.index(form.split)]
+    extent = constant_extent(sch, loop)
+    if extent is None or extent % form.lanes:
+        raise ScheduleError(f"sketch: wanted whole vectors along {form.split}, found {extent} elements")
+    _, lane = sch.split(loop, [None, form.lanes])
+    return sch.rfactor(lane, len(form.axes) - 1)
+
+
+def _packed(sch: Schedule, block: Any, form: Form, read: int) -> Any:
+    """Copy the operand at place `read`: axes outside of the vectors, those of the sum, that of the vectors.
+
+    Gives the block that copies.
+    """
+    reads = block_of(sch, block)
+    buffer = reads.reads[read].buffer
+    load = next(n for n in find(reads.body, BufferLoad) if n.buffer is buffer)
+    needed = [depends(load, axis.var) for axis in reads.iter_vars]
+    extents = [axis.dom.extent for axis in reads.iter_vars]
+    count = sum(map(len, form.axes))
+    outside = [axis for axis in form.axes[:-1] if any(needed[p] for p in axis)]
+    summed = [(p,) for p in range(count, len(extents)) if needed[p]]
+    order = (*outside, *summed, form.axes[-1])
+
+    def place(iters: Any, axis: Axis) -> Any:
+        result = iters[axis[0]]
+        for position in axis[1:]:
+            result = result * extents[position] + iters[position]
+        return result
+
+    where = IndexMap.from_func(lambda *iters: tuple(place(iters, axis) for axis in order), ndim=len(extents))
+    packed = sch.reindex_cache_read(block, read, "local", where)
+    own = [p for p, is_needed in enumerate(needed) if is_needed]
+    if len(block_of(sch, packed).iter_vars) != len(own):
+        raise ScheduleError("sketch: wanted an axis of the copy for each axis on which what is copied depends")
+    groups = [tuple(own.index(p) for p in axis if needed[p]) for axis in (*form.axes, *summed)]
+    groups = [group for group in groups if group]
+    if any(len(group) > 1 for group in groups):
+        sizes = [extents[p] for p in own]
+
+        def joined(*iters: Any) -> list[Any]:
+            axes = []
+            for group in groups:
+                result = iters[group[0]]
+                for position in group[1:]:
+                    result = result * sizes[position] + iters[position]
+                axes.append(result)
+            return axes
+
+        sch.transform_block_layout(packed, IndexMap.from_func(joined, ndim=len(own)))
+    return packed

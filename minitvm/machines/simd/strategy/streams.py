@@ -1,0 +1,75 @@
+"""What the cost of a block that streams through memory depends on: how often it runs, what it computes and moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....expr import REDUCE, Call, Node, children
+from ....strategy.blocks import (
+    COSTLY,
+    blocks_of,
+    contiguous_along_last,
+    inlinable,
+    is_reduction,
+    reduced,
+    reduces_along_last,
+    volume,
+)
+from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
+from .turned import contiguous_ends
+
+_LONG = 256  # what a symbolic extent counts as
+_COSTLY = 20  # operations that a function such as exp is as good as
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A block: `instances` of `operations` each, rows of `row` elements of `itemsize` bytes, `summed` terms a result.
+
+    The terms lie `along` memory, so that vectors of them are summed, or each result is an element of a vector. The
+    block moves `nbytes`, unless it is `inlined`; `turns` says that it reads along one axis and writes along another.
+    """
+
+    instances: int
+    operations: int
+    row: int
+    itemsize: int
+    summed: int
+    along: bool
+    nbytes: int
+    inlined: bool
+    turns: bool
+
+
+def streams(func: PrimFunc) -> list[Stream]:
+    """One for each block of a function that is not scheduled yet."""
+    return [_stream(func, block) for block in blocks_of(func)]
+
+
+def _stream(func: PrimFunc, block: Block) -> Stream:
+    instances = volume((axis.dom.extent for axis in block.iter_vars), _LONG)
+    spatial = [axis.dom.extent for axis in block.iter_vars if axis.kind != REDUCE]
+    buffers = {region.buffer for region in (*block.reads, *block.writes)}
+    moved = sum(min(instances, volume(b.shape, _LONG)) * b.dtype.bytes for b in buffers)
+    return Stream(
+        instances,
+        max(1, _operations(block.body)),
+        volume(spatial[-1:], _LONG),
+        max((b.dtype.bytes for b in buffers), default=4),
+        volume(reduced(block), _LONG),
+        is_reduction(block) and reduces_along_last(block) and not (spatial and contiguous_along_last(block)),
+        moved,
+        inlinable(func, block),
+        contiguous_ends(block) is not None,
+    )
+
+
+def _operations(node: Node) -> int:
+    """Operations on data: what is computed of indices is not counted."""
+    if isinstance(node, BufferLoad):
+        return 0
+    if isinstance(node, BufferStore):
+        return _operations(node.value)
+    inner = list(children(node))
+    own = _COSTLY if isinstance(node, Call) and node.op in COSTLY else 1 if inner else 0
+    return own + sum(map(_operations, inner))

@@ -1,0 +1,149 @@
+"""Analytic choices of register and cache tiles.
+
+After Low et al., "Analytical modeling is enough for high-performance BLIS" (2016): a register tile of `rows` x
+`vectors` accumulators needs rows * vectors >= latency * ports to keep the multiply-add units busy, and `vectors` loads
+of B and `rows` broadcasts of A a step, which must not take longer than its rows * vectors multiply-adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from ....expr import DType
+from ....strategy.roles import LONG
+from ....target import Target
+from .model import step_cycles
+
+# An open side of an image is all of these pixels, in the mean: what suits one alone leaves a piece of others.
+OPEN_SIDES = (14, 17, 28, 33, 56, 64, 65)
+
+# An open number of rows, or of columns, is each of these equally often: from one to a long one by equal factors. What
+# is best for a long one alone may leave over most of a tile of a short one: 7 rows are 6 and 1.
+OPEN_LENGTHS = (1, 3, 7, 16, 38, 85, 181, LONG)
+_RANKED = 48  # how many tiles for long extents are compared by open ones
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """`rows` x (`vectors` * `lanes`) elements of the result."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def columns(self) -> int:
+        """Elements of one row."""
+        return self.vectors * self.lanes
+
+
+def cpu_of(target: Any) -> Any:
+    """The description of the CPU, also of one behind another interface; that of this machine without a target."""
+    description = (target if target is not None else Target("cpu")).description
+    return getattr(description, "processor", None) or description
+
+
+def register_tile(m: int | None, n: int | None, dtype: str, target: Any) -> RegisterTile:
+    """The tile that spends the fewest cycles on an m x n result, edges included; None is an open extent."""
+    return register_tiles(m, n, dtype, target)[0][0]
+
+
+def register_tiles(
+    m: int | None, n: int | None, dtype: str, target: Any, streams: bool = False
+) -> list[tuple[RegisterTile, float]]:
+    """The tiles that fit the registers, each with its cycles for one step of k over an m x n result, the best first.
+
+    None is an open extent.
+    """
+    if m is None or n is None:
+        cpu = cpu_of(target)
+        long = register_tiles(m or LONG, n or LONG, dtype, target, streams)
+        slower = [(tile, slower_than_least(m, n, tile, cpu, streams)) for tile, _ in long[:_RANKED]]
+        least = [least_cycles_of(m or LONG, n or LONG, tile.lanes, cpu, streams) for tile, _ in slower]
+        found = [(tile, factor * cycles) for (tile, factor), cycles in zip(slower, least, strict=True)]
+        return sorted(found, key=lambda pair: round(pair[1], 9))
+    cpu = cpu_of(target)
+    lanes = max(1, cpu.vector_bytes * 8 // _bits(dtype))
+    found = []
+    for vectors in range(1, cpu.vector_registers):
+        for rows in range(1, 17):
+            if registers_of(rows, vectors) > cpu.vector_registers:
+                continue
+            tile = RegisterTile(rows, vectors, lanes)
+            found.append((tile, step_cycles_of(m, n, tile, cpu, streams)))
+    # Of tiles that are equal but for rounding the first, with the fewest vectors.
+    return sorted(found, key=lambda pair: round(pair[1], 9)) or [(RegisterTile(1, 1, lanes), float("inf"))]
+
+
+def slower_than_least(m: int | None, n: int | None, tile: RegisterTile, cpu: Any, streams: bool = False) -> float:
+    """By how much an m x n result takes longer in such tiles than it must.
+
+    For an open extent (None) it is the geometric mean over the lengths that it may have: each counts the same, however
+    many cycles it takes. Two open extents are equal: a sequence and itself.
+    """
+    lengths = OPEN_LENGTHS if m is None or n is None else (1,)
+    shapes = [(length if m is None else m, length if n is None else n) for length in lengths]
+    least = [least_cycles_of(*shape, tile.lanes, cpu, streams) for shape in shapes]
+    taken = [step_cycles_of(*shape, tile, cpu, streams) for shape in shapes]
+    return prod(a / b for a, b in zip(taken, least, strict=True)) ** (1 / len(shapes))
+
+
+def least_cycles_of(m: int, n: int, lanes: int, cpu: Any, streams: bool = False) -> float:
+    """Cycles for one step of k over the whole result of its multiply-adds, or of reading the vectors' operand once."""
+    return n / lanes * max(m / cpu.fma_ports, (1 + streams) / cpu.loads)
+
+
+def step_cycles_of(m: int, n: int, tile: RegisterTile, cpu: Any, streams: bool = False) -> float:
+    """Cycles for one step of k over the whole result: full tiles, then the edges with what is left of the tile.
+
+    With `streams` the vectors' operand is asked for ahead of time.
+    """
+    vectors = -(-n // tile.lanes)
+    total, edges = over_tiles(
+        (m, tile.rows), (vectors, tile.vectors), lambda rows, width: _tile_cycles(rows, width, cpu, streams)
+    )
+    # Each kind of edge is another copy of the micro-kernel to compile.
+    return total * 1.01 ** (edges + bool(n % tile.lanes))
+
+
+def over_tiles(
+    down: tuple[int, int], across: tuple[int, int], cycles: Callable[[int, int], float]
+) -> tuple[float, int]:
+    """The cycles of all tiles of a result, and along how many of its axes a smaller tile is left over.
+
+    `down` and `across` are (extent, that of the tile); `cycles(rows, columns)` is the cost of one tile.
+    """
+    full_rows, edge_rows = divmod(down[0], down[1])
+    full_columns, edge_columns = divmod(across[0], across[1])
+    total = 0.0
+    for count_rows, rows in ((full_rows, down[1]), (1, edge_rows)):
+        for count_columns, columns in ((full_columns, across[1]), (1, edge_columns)):
+            if rows and columns:
+                total += count_rows * count_columns * cycles(rows, columns)
+    return total, bool(edge_rows) + bool(edge_columns)
+
+
+def _tile_cycles(rows: int, vectors: int, cpu: Any, streams: bool) -> float:
+    # A tenth for everything that is not arithmetic makes bigger tiles win where they are equal.
+    spilled = max(0, registers_of(rows, vectors) - cpu.vector_registers) * 2 / cpu.loads
+    return step_cycles(rows, vectors, cpu, streams) + 0.1 * (rows + vectors) + spilled
+
+
+def registers_of(rows: int, vectors: int) -> int:
+    """Registers of a tile: one for the broadcast element, one for each vector of B; one row takes them from memory."""
+    return rows * vectors + (vectors if rows > 1 else 1) + 1
+
+
+def _bits(dtype: str) -> int:
+    return DType(dtype).scalar.bytes * 8
+
+
+def depth_block(k: int, tile: RegisterTile, itemsize: int, target: Any) -> int:
+    """How much of k to take at a time: a packed panel of B fills at most a quarter of the L2 cache."""
+    budget = cpu_of(target).l2.size // 4
+    limit = max(64, budget // (tile.columns * itemsize))
+    blocks = max(1, -(-k // limit))
+    return max(1, -(-k // blocks))

@@ -1,0 +1,1 @@
+"""Operators on blocked layouts and on packed words, as tensor expressions."""

@@ -1,0 +1,162 @@
+"""Products of bytes, summed in int32: what quantised networks compute, plain and on words of four bytes.
+
+A word holds four neighbours of the last axis (`words`). Vectors of words meet in the intrinsic `dot4_u8i8`,
+which multiplies unsigned bytes by signed ones: one instruction on many machines (`vpdpbusd`, `usdot`, `dp4a`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .... import te
+from ....errors import InputError, TypeMismatch
+from ....expr import Expr, const
+from ....expr.intrin import call
+from ....te import Tensor
+from ....topi.conv import conv2d
+from ....topi.matmul import dense
+from ....topi.shapes import constant, dims
+from ....topi.shapes import same as is_equal
+from .blocked import conv_of_blocks, dense_of_panels, depthwise_of_blocks, padded_blocks
+from .words import BYTES, check_words
+
+__all__ = [
+    "byte_conv2d", "byte_conv2d_nchwc", "byte_dense", "byte_dense_packed", "byte_depthwise_conv2d_nchwc",
+    "dense_of_blocks",
+]  # fmt: skip
+
+Ints = int | Sequence[int]
+
+
+def byte_conv2d(
+    data: Tensor, weight: Tensor, *, zero_point: int = 0, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
+    groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """The convolution of `data - zero_point` in int32; padding counts as the zero point. NCHW, OIHW."""
+    return conv2d(
+        _shifted(data, zero_point), weight, strides=strides, padding=padding, dilation=dilation, groups=groups,
+        out_dtype="int32",
+    )  # fmt: skip
+
+
+def byte_dense(data: Tensor, weight: Tensor, *, zero_point: int = 0) -> Tensor:
+    """`data - zero_point` [.., k] times the transpose of weight [n, k], in int32."""
+    return dense(_shifted(data, zero_point), weight, out_dtype="int32")
+
+
+def _check_zero_point(data: Tensor, zero_point: int) -> None:
+    if data.dtype not in BYTES:
+        raise TypeMismatch(f"a product of bytes: wanted data of int8 or uint8, found {data}")
+    if not data.dtype.min <= zero_point <= data.dtype.max:
+        raise InputError(f"a product of bytes: the zero point of {data.dtype} data cannot be {zero_point}")
+
+
+def _shifted(data: Tensor, zero_point: int) -> Tensor:
+    _check_zero_point(data, zero_point)
+    if zero_point == 0:
+        return data
+    return te.compute(data.shape, lambda *i: data[i].astype("int16") - const(zero_point, "int16"), name="shifted")
+
+
+def byte_conv2d_nchwc(
+    data: Tensor, weight: Tensor, *, pad_value: int = 0, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
+    algorithm: Sequence[Any] = (),
+) -> Tensor:  # fmt: skip
+    """Convolution of words of unsigned bytes [N, I/x, H, W, x/4] with words of signed ones [O/y, I/x, kh, kw, x/4, y].
+
+    The result [N, O/y, OH, OW, y] has int32. The image is padded with the byte `pad_value`.
+    """
+    check_words("conv2d", "bytes", data, weight)
+    return conv_of_blocks(
+        data, weight, lambda a, b: call("dot4_u8i8", a, b), const(_word(pad_value)), strides, padding, dilation,
+        {"op": "qnn.contrib_conv2d_NCHWc", **({"algorithm": algorithm} if algorithm else {})},
+    )  # fmt: skip
+
+
+_EXACT = 1 << 24  # float32 holds every integer up to this
+_PRODUCT = 255 * 255  # the largest of two bytes less their zero points
+
+
+def byte_depthwise_conv2d_nchwc(
+    data: Tensor, weight: Tensor, *, zero_point: int = 0, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1
+) -> Tensor:
+    """Depthwise convolution of `data` - `zero_point` [N, C/x, H, W, x] with weights [C/x, kh, kw, x], in int32.
+
+    Weights are from -255 to 255, as int8 or int16. Padding counts as the zero point. Up to 258 products are summed in
+    float32, which is exact: their sum is below 2^24. A product of floats and its addition are one instruction on most
+    machines, as one of int32 is not.
+    """
+    _check_zero_point(data, zero_point)
+    _, kh, kw, _ = dims(weight, "C/x, kh, kw, x")
+    taps = constant(kh, "a dimension of weights") * constant(kw, "a dimension of weights")
+    dtype = "float32" if taps * _PRODUCT < _EXACT else "int32"
+
+    def shifted(e: Expr) -> Expr:
+        return e.astype(dtype) - const(zero_point, dtype) if zero_point else e.astype(dtype)
+
+    padded, image = padded_blocks(data, padding, convert=shifted)
+    total = depthwise_of_blocks(padded, image, weight, dtype, strides, dilation)
+    return te.compute(total.shape, lambda *i: total[i].astype("int32"), name="sums") if dtype != "int32" else total
+
+
+def byte_dense_packed(data: Tensor, weight: Tensor, *, units: int = 0) -> Tensor:
+    """Words of unsigned bytes [.., K/4] times words of signed ones [N/x, K/4, x], in int32: the first `units` columns.
+
+    With `units` 0 it is all of them.
+    """
+    check_words("dense", "bytes", data, weight)
+    attrs = {"op": "qnn.contrib_dense_packed"}
+    return dense_of_panels(data, weight, lambda a, b: call("dot4_u8i8", a, b), units, attrs)
+
+
+def dense_of_blocks(
+    data: Tensor, scale: Tensor, shift: Tensor, weight: Tensor, weight_scale: Tensor, offset: Tensor | None = None,
+    *, bits: int = 4, units: int = 0,
+) -> Tensor:  # fmt: skip
+    """Data in blocks that share a scale, times weights of `bits` (4 or 8) in blocks along the sum, as floats.
+
+        sum over blocks b of (scale[b] * sum(data * weight) - shift[b] * offset[b, column]) * weight_scale[b, column]
+
+    `data` [.., blocks, words] holds words of signed bytes, `weight` [columns/x, blocks, words * bits/8, x] words of
+    unsigned ones, or of twice as many nibbles: the low ones of a word belong to one word of data, the high ones to the
+    next. `scale` and `shift` are [.., blocks], `weight_scale` and `offset` [columns/x, blocks, x]; without `offset` it
+    is 1. The result has the first `units` columns (0: all). After llama.cpp's formats Q4_0 and Q8_0.
+    """
+    *rows, blocks, count = dims(data)
+    panels, weight_blocks, words_of_weight, lanes = (constant(d, "a dimension of weights") for d in dims(weight))
+    check_words("dense", "bytes", data, weight)
+    each = constant(count, "the words of a block")
+    if bits not in (4, 8) or words_of_weight * 8 != each * bits or not is_equal(blocks, weight_blocks):
+        raise InputError(f"dense_of_blocks: data {data} and weights {weight} of {bits} bits do not fit")
+    b = te.reduce_axis((0, weight_blocks), name="b")
+
+    def element(*index: Expr) -> Expr:
+        *at, column = index
+        place = (column // lanes, b.var)
+        total: Expr | None = None
+        for k in range(words_of_weight):
+            word = weight[(*place, k, column % lanes)]
+            parts = [word] if bits == 8 else [_nibbles(word, 0), _nibbles(word, 4)]
+            for position, part in enumerate(parts):
+                product = call("dot4_u8i8", part, data[(*at, b.var, k * len(parts) + position)])
+                total = product if total is None else total + product
+        assert total is not None
+        less: Expr = shift[(*at, b.var)]
+        less = less if offset is None else less * offset[(*place, column % lanes)]
+        scaled = total.astype("float32") * scale[(*at, b.var)] - less
+        return te.sum(scaled * weight_scale[(*place, column % lanes)], axis=b)
+
+    attrs = {"op": "qnn.contrib_dense_of_blocks"}
+    return te.compute((*rows, units or panels * lanes), element, name="dense", attrs=attrs)
+
+
+def _nibbles(word: Expr, shift: int) -> Expr:
+    """Four of the eight nibbles of a word, as bytes."""
+    return call("bitwise_and", call("shift_right", word, const(shift)) if shift else word, const(0x0F0F0F0F))
+
+
+def _word(byte: int) -> int:
+    """Four times the same byte, as an int32."""
+    word = byte * 0x01010101
+    return word - (1 << 32) if word >= 1 << 31 else word

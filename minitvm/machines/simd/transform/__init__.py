@@ -1,0 +1,1 @@
+"""Passes for loops that become vectors: loads and stores with strides, masks, transposed tiles."""

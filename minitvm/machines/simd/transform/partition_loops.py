@@ -1,0 +1,131 @@
+"""Loops are cut where a condition below them stops being always true, so that the main part runs without it.
+
+    for i in 7: for j in 16: if i*16 + j < 100: S      ->     for i in 6: for j in 16: S
+                                                             for j in 4: S                     (i = 6)
+
+The loop of a pipeline that waits for asynchronous copies is not cut: once a step its conditions ask which copies are
+still to begin, and a cut would write everything else twice. A parallel loop is not cut (that would be a barrier): its
+body is, by an `if` on its variable. A vectorised loop keeps its condition, as a mask.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....expr import LT, Expr, IntImm, Var, children, const, find, map_children, replace
+from ....tir.async_copies import is_wait
+from ....tir.conditions import conjuncts
+from ....tir.nodes import Allocate, Evaluate, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
+from ....tir.transform.affine import Ranges, bounds, coefficient, interval, slack, with_loop
+from ....tir.transform.hoist_conditions import hoist_conditions
+from ....tir.transform.simplify import fold, simplify_stmt
+from ....tir.transform.unroll import bind, unrolled_size
+
+CODE_GROWTH = 400  # statements, unrolled, that a cut may copy
+MAX_CUTS = 4  # of one nest
+
+
+def partition_loops(func: PrimFunc) -> PrimFunc:
+    """Peel the iterations in which conditions are not known to hold."""
+    body = simplify_stmt(_partition(func.body, {}, MAX_CUTS), {})
+    return hoist_conditions(func.with_body(body))
+
+
+def _partition(stmt: Any, ranges: Ranges, cuts: int) -> Any:
+    if not isinstance(stmt, Stmt):
+        return stmt
+    if isinstance(stmt, LetStmt):
+        return _let(stmt, ranges, cuts)
+    if not isinstance(stmt, For):
+        return map_children(stmt, lambda child: _partition(child, ranges, cuts))
+    inner = dict(with_loop(stmt, ranges))
+    at = _cut(stmt, ranges) if cuts > 0 and stmt.kind != ForKind.VECTORIZED and stmt.thread is None else None
+    if at is None:
+        body = _partition(stmt.body, inner, cuts)
+        return stmt if body is stmt.body else replace(stmt, body=body)
+    if stmt.kind == ForKind.PARALLEL:
+        first = stmt.start.value  # type: ignore[attr-defined]
+        return replace(stmt, body=_branches(stmt.var, first + at, stmt.body, inner, cuts))
+    pieces = _pieces(stmt, at)
+    return Seq.of(*(_partition(simplify_stmt(piece, ranges), ranges, cuts - 1) for piece in pieces))
+
+
+def _let(stmt: LetStmt, ranges: Ranges, cuts: int) -> Stmt:
+    limits = bounds(stmt.value, ranges) if stmt.value.dtype in ("int32", "int64") else None
+    inner = ranges if limits is None else {**ranges, stmt.var: limits}
+    at = None
+    if limits is not None and cuts > 0:
+        dtype = stmt.var.dtype
+        loop = For(
+            stmt.var, const(limits[0], dtype), const(limits[1] - limits[0] + 1, dtype), ForKind.SERIAL, stmt.body
+        )
+        at = _cut(loop, ranges)
+    if at is None or limits is None:
+        body = _partition(stmt.body, inner, cuts)
+        return stmt if body is stmt.body else replace(stmt, body=body)
+    return replace(stmt, body=_branches(stmt.var, limits[0] + at, stmt.body, inner, cuts))
+
+
+def _branches(var: Var, limit: int, body: Stmt, ranges: Ranges, cuts: int) -> Stmt:
+    """`if var < limit: S else: S`, each simplified for its part of the values; storage around S is that of both."""
+    if isinstance(body, Allocate):
+        return replace(body, body=_branches(var, limit, body.body, ranges, cuts))
+    low, high = ranges[var]
+    parts = []
+    for values in ((low, limit - 1), (limit, high)):
+        inner = {**ranges, var: values}
+        parts.append(_partition(simplify_stmt(bind(body, {}), inner), inner, cuts - 1))
+    return If(LT(var, const(limit, var.dtype)), parts[0], parts[1])
+
+
+def _pieces(loop: For, at: int) -> tuple[For, For]:
+    dtype = loop.extent.dtype
+    total = loop.extent.value  # type: ignore[attr-defined]
+    first = replace(loop, extent=const(at, dtype))
+    start = fold(loop.start.astype(dtype) + const(at, dtype), {})
+    fresh = loop.var.with_name(loop.var.name)
+    rest = replace(
+        loop, var=fresh, start=start, extent=const(total - at, dtype), body=bind(loop.body, {loop.var: fresh})
+    )
+    return first, rest
+
+
+def _cut(loop: For, ranges: Ranges) -> int | None:
+    """How many first iterations have some condition below certainly true; None where there is no such place."""
+    if not isinstance(loop.extent, IntImm) or not isinstance(loop.start, IntImm):
+        return None
+    if loop.kind == ForKind.SERIAL and any(map(is_wait, find(loop.body, Evaluate))):
+        return None
+    places = [p for p in _thresholds(loop.body, loop, dict(with_loop(loop, ranges))) if 0 < p < loop.extent.value]
+    if not places or unrolled_size(loop.body) > CODE_GROWTH:
+        return None
+    return min(places)
+
+
+def _thresholds(node: Any, loop: For, ranges: Ranges) -> list[int]:
+    """For each `f < c` below that depends on the loop: the number of iterations for which it holds whatever else."""
+    thresholds: list[int] = []
+    if isinstance(node, For):
+        ranges = dict(with_loop(node, ranges))
+    if isinstance(node, If):
+        for condition in conjuncts(node.condition):
+            place = _threshold(condition, loop, ranges)
+            if place is not None:
+                thresholds.append(place)
+    if isinstance(node, Stmt):
+        for child in children(node):
+            thresholds += _thresholds(child, loop, ranges)
+    return thresholds
+
+
+def _threshold(condition: Expr, loop: For, ranges: Ranges) -> int | None:
+    form = slack(condition)
+    if form is None:
+        return None
+    step = coefficient(form, loop.var)
+    others = interval(form.without(loop.var), ranges)
+    if step <= 0 or others is None:
+        return None
+    # step * v + others < 0 for all values of the others: v < -max(others) / step.
+    last = (-others[1] + step - 1) // step
+    return last - loop.start.value  # type: ignore[attr-defined]

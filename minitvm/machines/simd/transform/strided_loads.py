@@ -1,0 +1,115 @@
+"""Gathers whose lanes lie in one or two rows of neighbours become loads of whole vectors and a shuffle.
+
+    A[ramp(b, 2, 16)]                                  every second element; so every third and fourth one
+      ->  shuffle(A[ramp(b, 1, 16)], A[ramp(b + 15, 1, 16)]; 0, 2, .., 14, 17, 19, .., 31)
+    A[ramp(0, 1, 16) % 2 * n + ramp(0, 1, 16) // 2 + b]  the elements of two rows in turn
+      ->  shuffle(A[ramp(b, 1, 8)], A[ramp(b + n, 1, 8)]; 0, 8, 1, 9, .., 7, 15)
+    A[ramp(0, 1, 16) // 2 + b]                         each element twice
+      ->  shuffle(A[ramp(b, 1, 8)]; 0, 0, 1, 1, .., 7, 7)
+
+A gather costs an access an element. The vectors begin and end with elements that are asked for, so that nothing else
+outside of the buffer is touched. The elements in between are touched and not read: they may be unwritten, or another
+thread's. Strided convolutions and pools on rows, slices with a step, and phases that interleave load so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ....expr import Add, Broadcast, Expr, FloorDiv, FloorMod, IntImm, Mul, Node, Ramp, Shuffle, Sub, const, rewrite
+from ....tir.nodes import BufferLoad, PrimFunc
+from ....tir.transform.affine import expr, linear
+
+STEPS = (2, 3, 4)  # as many vectors are loaded: with longer steps, gathering is as good
+FEWEST_LANES = 4  # with fewer, gathering is as good
+
+
+def strided_loads(func: PrimFunc) -> PrimFunc:
+    """Rewrite every load without a mask whose lanes lie in one row a short step apart, or in two rows. Needs flat
+    buffers.
+
+    After `vectorize`, and after `share_loads`, which would name the whole vectors: a shuffle has to show what of a load
+    it picks.
+    """
+    return func.with_body(rewrite(func.body, _shuffled))
+
+
+def _shuffled(node: Node) -> Any:
+    if not isinstance(node, BufferLoad) or node.predicate is not None or len(node.indices) != 1:
+        return None
+    index = node.indices[0]
+    if index.dtype.lanes < FEWEST_LANES or node.buffer.dtype.bytes < 2:
+        return None
+    if not isinstance(index, Ramp):
+        return _from_rows(node, index)
+    if not isinstance(index.stride, IntImm) or index.stride.value not in STEPS:
+        return None
+    lanes, step = index.lanes, int(index.stride.value)
+    # The last vector ends with the last element.
+    starts = (*(k * lanes for k in range(step - 1)), (lanes - 1) * (step - 1))
+    places = [min(step * lane // lanes, step - 1) for lane in range(lanes)]
+    picks = tuple(k * lanes + step * lane - starts[k] for lane, k in enumerate(places))
+    return Shuffle(_vectors(node, index.base, starts, lanes), picks)
+
+
+def _from_rows(node: BufferLoad, index: Expr) -> Shuffle | None:
+    """The load as a shuffle, where its lanes lie in a row of neighbours or in two of one length."""
+    base, offsets = _lanes(index) or (None, [])
+    if base is None:
+        return None
+    ordered = sorted(set(offsets))
+    gaps = [k for k in range(1, len(ordered)) if ordered[k] != ordered[k - 1] + 1]
+    places = {offset: place for place, offset in enumerate(ordered)}
+    if not gaps and len(ordered) > 1:
+        vectors = _vectors(node, base, (ordered[0],), len(ordered))
+    elif len(gaps) == 1 and 2 * gaps[0] == len(ordered) and gaps[0] > 1:
+        vectors = _vectors(node, base, (ordered[0], ordered[gaps[0]]), gaps[0])
+    else:
+        return None
+    return Shuffle(vectors, tuple(places[offset] for offset in offsets))
+
+
+def _vectors(node: BufferLoad, base: Expr, starts: tuple[int, ...], lanes: int) -> tuple[Expr, ...]:
+    dtype = base.dtype
+    firsts = (base if start == 0 else expr(linear(base + const(start, dtype)), dtype) for start in starts)
+    return tuple(BufferLoad(node.buffer, (Ramp(first, const(1, dtype), lanes),)) for first in firsts)
+
+
+_Lanes = tuple[Expr | None, list[int]]
+_CONSTANT: Mapping[type[Expr], Callable[[int, int], int]] = {
+    Mul: lambda a, b: a * b,
+    FloorDiv: lambda a, b: a // b,
+    FloorMod: lambda a, b: a % b,
+}
+
+
+def _lanes(e: Expr) -> _Lanes | None:
+    """A vector index as a scalar and each lane's constant distance from it; the scalar is None where it is 0.
+
+    None where the lanes' distances are not constants.
+    """
+    if isinstance(e, Ramp) and isinstance(e.stride, IntImm):
+        base = _lanes(Broadcast(e.base, e.lanes))
+        assert base is not None
+        return base[0], [start + e.stride.value * lane for lane, start in enumerate(base[1])]
+    if isinstance(e, Broadcast):
+        if isinstance(e.value, IntImm):
+            return None, [e.value.value] * e.lanes
+        return e.value, [0] * e.lanes
+    if not isinstance(e, Add | Sub | Mul | FloorDiv | FloorMod):
+        return None
+    left, right = _lanes(e.a), _lanes(e.b)
+    if left is None or right is None:
+        return None
+    if isinstance(e, Add):
+        both = [part for part in (left[0], right[0]) if part is not None]
+        return (sum(both[1:], both[0]) if both else None), [x + y for x, y in zip(left[1], right[1], strict=True)]
+    if isinstance(e, Sub):
+        if right[0] is not None:
+            return None
+        return left[0], [x - y for x, y in zip(left[1], right[1], strict=True)]
+    if left[0] is not None or right[0] is not None or (not isinstance(e, Mul) and 0 in right[1]):
+        return None
+    operation = _CONSTANT[type(e)]
+    return None, [operation(x, y) for x, y in zip(left[1], right[1], strict=True)]

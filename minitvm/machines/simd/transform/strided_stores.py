@@ -1,0 +1,115 @@
+"""Stores that leave gaps which their neighbours fill become one store of all their elements.
+
+    B[ramp(b, 2, 16)] = x; B[ramp(b + 1, 2, 16)] = y
+      ->  B[ramp(b, 1, 32)] = shuffle(x, y; 0, 16, 1, 17, .., 15, 31)
+
+A store with gaps costs an access an element. Images that interleave, as those of a transposed convolution's phases, and
+those that repeat each element are stored so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from ....expr import IntImm, Ramp, Shuffle, const, walk
+from ....tir.nodes import Buffer, BufferLoad, BufferStore, PrimFunc
+from ....tir.transform.affine import Affine, linear
+from ....tir.transform.store_runs import with_runs
+from ....tir.transform.vectorize import MAX_LANES
+
+
+def strided_stores(func: PrimFunc) -> PrimFunc:
+    """Rewrite stores of every s-th element that stand in a straight run with s - 1 others between. Needs flat buffers.
+
+    After `unroll`. Distinct buffers do not overlap ("tir.noalias").
+    """
+    if func.attrs.get("tir.noalias", True) is False:
+        return func
+    return with_runs(func, _filled_run)
+
+
+def _filled_run(run: Sequence[BufferStore]) -> list[BufferStore]:
+    """The stores of a run; the place of a group is that of its last store."""
+    replaced: dict[int, BufferStore | None] = {}
+    for group in _groups(run):
+        if _may_wait(run, group):
+            replaced |= dict.fromkeys(group)
+            replaced[max(group)] = _together([run[position] for position in group])
+    stores = (replaced.get(position, store) for position, store in enumerate(run))
+    return [store for store in stores if store is not None]
+
+
+def _groups(run: Sequence[BufferStore]) -> list[list[int]]:
+    """The positions of stores that together write neighbours without gaps, in the order of their first elements."""
+    alike: dict[Any, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for position, store in enumerate(run):
+        ramp = _gaps(store)
+        if ramp is not None:
+            form = linear(ramp.base)
+            alike[store.buffer, Affine(form.terms), _step(ramp), ramp.lanes][form.const].append(position)
+    groups: list[list[int]] = []
+    for (_, _, step, _), starts in alike.items():
+        if any(len(positions) > 1 for positions in starts.values()):
+            continue  # elements that are stored twice have to be stored in order
+        for start in sorted(starts):
+            if all(start + k in starts for k in range(step)):
+                groups.append([starts.pop(start + k)[0] for k in range(step)])
+    return groups
+
+
+def _gaps(store: BufferStore) -> Ramp | None:
+    """The index of a store that leaves gaps which a vector could fill; None for any other store."""
+    index = store.indices[0] if len(store.indices) == 1 else None
+    if not isinstance(index, Ramp) or not isinstance(index.stride, IntImm) or store.predicate is not None:
+        return None
+    fits = index.stride.value >= 2 and index.stride.value * index.lanes <= MAX_LANES
+    return index if fits and not store.buffer.dtype.is_bool else None
+
+
+def _step(ramp: Ramp) -> int:
+    assert isinstance(ramp.stride, IntImm)
+    return int(ramp.stride.value)
+
+
+def _may_wait(run: Sequence[BufferStore], group: Sequence[int]) -> bool:
+    """Whether all stores of a group may run where the last of them stands.
+
+    Nothing between them may write what they read, nor read or write what they write.
+    """
+    members = [run[position] for position in group]
+    buffer = members[0].buffer
+    passed = run[min(group) : max(group) + 1]
+    read = {load for member in members for load in _read(member)}
+    if any(buffer in _read(store) or store.buffer in read for store in passed):
+        return False
+    others = (store for store in passed if store.buffer is buffer and all(store is not member for member in members))
+    return all(_apart(store, member) for store in others for member in members)
+
+
+def _read(store: BufferStore) -> set[Buffer]:
+    """The buffers that a store reads."""
+    nodes = (node for part in (store.value, *store.indices) for node in walk(part))
+    return {node.buffer for node in nodes if isinstance(node, BufferLoad)}
+
+
+def _apart(store: BufferStore, other: BufferStore) -> bool:
+    """Whether two stores to a buffer surely write different elements."""
+    one, two = _gaps(store), _gaps(other)
+    if one is None or two is None or _step(one) != _step(two):
+        return False
+    distance = linear(one.base) - linear(two.base)
+    # Elements p + s*i and q + s*j are one only if s divides p - q, and then |p - q| is less than s times the lanes.
+    away = distance.const // _step(one)
+    return not distance.terms and (distance.const % _step(one) != 0 or abs(away) >= max(one.lanes, two.lanes))
+
+
+def _together(members: Sequence[BufferStore]) -> BufferStore:
+    """One store of the elements of all members, which begin one behind the other."""
+    first = _gaps(members[0])
+    assert first is not None
+    count, lanes = len(members), first.lanes
+    picks = tuple(member * lanes + lane for lane in range(lanes) for member in range(count))
+    whole = Ramp(first.base, const(1, first.base.dtype), count * lanes)
+    return BufferStore(members[0].buffer, Shuffle(tuple(member.value for member in members), picks), (whole,))

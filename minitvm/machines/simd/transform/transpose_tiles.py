@@ -1,0 +1,194 @@
+"""Copies that transpose a tile become loads, shuffles and stores of whole vectors.
+
+    for i in unroll(16): for j in vectorized(16): B[b + i*S + j] = A[a + j*T + i]
+
+A vector of B gathers from 16 places of A. Instead, 16 vectors of A are loaded, each contiguous along i, and passed
+through log2(16) stages, each of which interleaves the vectors k and k + 8: after the last one vector i holds column i.
+(The constant-geometry network of Stone, "Parallel processing with the perfect shuffle", 1971.)
+
+A copy may be of some columns alone, `B[..] = if_then_else(condition(j), A[..], constant)`: vectors of the others are
+not loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ....expr import (
+    Broadcast,
+    Call,
+    DType,
+    Expr,
+    FloatImm,
+    IntImm,
+    Ramp,
+    Shuffle,
+    Var,
+    const,
+    map_children,
+    replace,
+    substitute,
+    walk,
+)
+from ....expr.conditions import is_const
+from ....tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
+from ....tir.op import if_then_else
+from ....tir.transform.affine import Affine, expr, linear, moves
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedLoad:
+    """What is copied: the load where the condition holds, elsewhere a constant."""
+
+    load: BufferLoad
+    condition: Expr
+    otherwise: Expr
+
+
+def guarded_load(value: Expr) -> GuardedLoad | None:
+    """A value as a load, or as `if_then_else` of a load and a constant; None for any other."""
+    if isinstance(value, BufferLoad):
+        return GuardedLoad(value, const(True), const(0, value.dtype))
+    if not isinstance(value, Call) or value.op != "if_then_else":
+        return None
+    condition, load, otherwise = value.args
+    if not isinstance(load, BufferLoad) or not isinstance(otherwise, IntImm | FloatImm):
+        return None
+    return GuardedLoad(load, condition, otherwise)
+
+
+SMALLEST, LARGEST = 4, 16  # lanes of a tile's side: below, gathering is as good; above, registers run out
+
+
+def transpose_tiles(func: PrimFunc) -> PrimFunc:
+    """Rewrite every unrolled loop over a vectorised copy along another axis. Needs flat buffers."""
+    return func.with_body(_visit(func.body))
+
+
+def _visit(node: Any) -> Any:
+    if not isinstance(node, Stmt):
+        return node
+    if isinstance(node, For) and node.kind == ForKind.UNROLLED:
+        turned = _turned(node)
+        if turned is not None:
+            return turned
+    return map_children(node, _visit)
+
+
+def _turned(rows: For) -> Stmt | None:
+    """The loop over rows of the result as shuffles; None if it is not a copy that transposes a tile."""
+    columns = rows.body
+    if not isinstance(columns, For) or columns.kind != ForKind.VECTORIZED:
+        return None
+    store = columns.body
+    if not isinstance(store, BufferStore) or store.predicate is not None:
+        return None
+    copy = guarded_load(store.value)
+    if copy is None or any(rows.var is item for item in walk(copy.condition)):
+        return None
+    load = copy.load
+    if load.buffer is store.buffer or load.predicate is not None or load.dtype.lanes > 1 or load.dtype.is_bool:
+        return None
+    height, width = _constant_extent(rows), _constant_extent(columns)
+    pieces = _pieces(height, width)
+    if not pieces:
+        return None
+    if len(store.indices) != 1 or len(load.indices) != 1:
+        return None
+    dtype, (target,), (source,) = store.indices[0].dtype, store.indices, load.indices
+    if _stride(target, columns.var) != Affine({}, 1) or _stride(source, rows.var) != Affine({}, 1):
+        return None
+    across, down = _stride(source, columns.var), _stride(target, rows.var)
+    if not across or not down:
+        return None
+    # The tile is in range as a whole, and its strides are the same at all of its places.
+    strides = (across, down)
+    if any(moves(stride, [rows.var, columns.var]) for stride in strides):
+        return None
+    zero = {rows.var: const(0, rows.var.dtype), columns.var: const(0, columns.var.dtype)}
+    origin, start = (linear(substitute(index, zero)) for index in (target, source))
+    first = (_first(rows), _first(columns))
+
+    def loaded(tile: int, column: int, at: Ramp) -> Expr:
+        """A vector of the source, of that column of a tile."""
+        value = BufferLoad(load.buffer, (at,))
+        there = substitute(copy.condition, {columns.var: const(first[1] + tile + column, columns.var.dtype)})
+        return value if is_const(there, 1) else if_then_else(there, value, Broadcast(copy.otherwise, at.lanes))
+
+    tiles: list[Stmt] = [
+        _tile(store.buffer, partial(loaded, j), load.dtype, side, strides, dtype,
+              origin + (first[1] + j) + down.scaled(first[0] + i), start + across.scaled(first[1] + j) + (first[0] + i))
+        for i, side in pieces
+        for j in range(0, width, side)
+    ]  # fmt: skip
+    done = sum(side for _, side in pieces)
+    if done < height:
+        rest = {"start": const(first[0] + done, rows.var.dtype), "extent": const(height - done, rows.var.dtype)}
+        tiles.append(replace(rows, **rest))
+    return Seq.of(*tiles)
+
+
+def _pieces(height: int, width: int) -> list[tuple[int, int]]:
+    """(first row, side) of the squares of each strip of rows: powers of two that divide the width, the largest first.
+
+    A few rows may be left.
+    """
+    pieces, row, side = [], 0, LARGEST
+    while side >= SMALLEST:
+        if side <= height - row and width % side == 0:
+            pieces.append((row, side))
+            row += side
+        else:
+            side //= 2
+    return pieces
+
+
+def _stride(index: Expr, var: Var) -> Affine | None:
+    """By how much an index grows when a variable grows by one; None where it is not a multiple of the variable."""
+    at_zero, at_one = (linear(substitute(index, {var: const(value, var.dtype)})) for value in (0, 1))
+    stride = at_one - at_zero
+    return stride if linear(index) - at_zero == linear(expr(stride, var.dtype) * var) else None
+
+
+def _constant_extent(loop: For) -> int:
+    constant = isinstance(loop.extent, IntImm) and isinstance(loop.start, IntImm)
+    return loop.extent.value if constant else 0  # type: ignore[attr-defined]
+
+
+def _first(loop: For) -> int:
+    return int(loop.start.value)  # type: ignore[attr-defined]
+
+
+def _tile(
+    to: Buffer, loaded: Callable[[int, Ramp], Expr], dtype: DType, side: int, strides: tuple[Affine, Affine],
+    index: DType, origin: Affine, start: Affine,
+) -> Stmt:  # fmt: skip
+    """One square tile: `to[origin + i*down + j] = of[start + j*across + i]`; the strides are (across, down).
+
+    `loaded(j, place)` is the vector of `of` at a place, the j-th of the tile.
+    """
+    across, down = strides
+    vector = dtype.with_lanes(side)
+    lets: list[tuple[Var, Expr]] = []
+
+    def named(value: Expr) -> Var:
+        var = Var(f"{to.name}_t", vector)
+        lets.append((var, value))
+        return var
+
+    def place(base: Affine, offset: Affine) -> Ramp:
+        return Ramp(expr(base + offset, index), const(1, index), side)
+
+    values = [named(loaded(j, place(start, across.scaled(j)))) for j in range(side)]
+    half = side // 2
+    low = tuple(lane for k in range(half) for lane in (k, side + k))
+    high = tuple(lane + half for lane in low)
+    for _ in range(side.bit_length() - 1):
+        values = [named(Shuffle((values[k], values[k + half]), picks)) for k in range(half) for picks in (low, high)]
+    total: Stmt = Seq.of(*(BufferStore(to, values[i], (place(origin, down.scaled(i)),)) for i in range(side)))
+    for var, value in reversed(lets):
+        total = LetStmt(var, value, total)
+    return total

@@ -1,0 +1,93 @@
+"""A reduction loop that asks for it is summed in several lanes at once, and the lanes are combined at its end.
+
+    for k in n: X[i] = X[i] + f(k)            (annotation "vector_reduction": 4)
+    ->
+    lanes[0:4] = 0
+    for k in n // 4: lanes[0:4] += f(4*k : 4*k + 4)
+    X[i] = X[i] + (the sum of the lanes)
+
+This associates differently, which reduction iterators allow ("R": commutative and associative).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....expr import LT, Add, Call, Expr, IntImm, Max, Min, Mul, Ramp, Var, const, map_children, replace
+from ....tir.analysis.accesses import update_operand
+from ....tir.annotations import LANES
+from ....tir.conditions import is_const, iterations, reads_memory, uses
+from ....tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
+from ....tir.op import highest, lowest
+from ....tir.transform.simplify import fold
+from ....tir.transform.unroll import bind
+from ....tir.transform.vectorize import MAX_LANES
+
+REDUCTIONS = {
+    Add: "vector_reduce_add", Mul: "vector_reduce_mul", Max: "vector_reduce_max", Min: "vector_reduce_min"
+}  # fmt: skip
+
+
+def vectorize_reductions(func: PrimFunc) -> PrimFunc:
+    """Loops annotated with a number of lanes; one that is not a plain reduction stays as it is. Before `vectorize`."""
+    return func.with_body(_visit(func.body, ()))
+
+
+def _visit(node: Any, around: tuple[For, ...]) -> Any:
+    """`around` are the loops around a node, outermost first."""
+    if not isinstance(node, Stmt):
+        return node
+    inner = (*around, node) if isinstance(node, For) else around
+    new = map_children(node, lambda child: _visit(child, inner))
+    return _lanes(new, around) if isinstance(new, For) and LANES in new.annotations else new
+
+
+def _lanes(node: For, around: tuple[For, ...]) -> Stmt:
+    plain = replace(node, annotations={k: v for k, v in node.annotations.items() if k != LANES})
+    lanes, update = min(int(node.annotations[LANES]), MAX_LANES), node.body
+    short = isinstance(node.extent, IntImm) and node.extent.value < lanes
+    if short or lanes < 2 or not isinstance(update, BufferStore):
+        return plain
+    if reads_memory(node.start) or reads_memory(node.extent):
+        return plain
+    term = update_operand(update) if type(update.value) in REDUCTIONS else None
+    if term is None or uses(update.indices[0], [node.var]) or update.predicate is not None:
+        return plain
+    if update.value.dtype.lanes != 1:  # it has its lanes already
+        return plain
+    return _rewritten(replace(node, extent=iterations(node.extent, *around)), update, term, lanes)
+
+
+def identity(kind: type, dtype: Any) -> Expr:
+    """The neutral value of an operation."""
+    if kind in (Add, Mul):
+        return const(int(kind is Mul), dtype)
+    return lowest(dtype) if kind is Max else highest(dtype)
+
+
+def _rewritten(loop: For, update: BufferStore, term: Expr, lanes: int) -> Any:
+    kind: Any = type(update.value)
+    dtype, index = update.buffer.dtype, loop.var.dtype
+    count, start = loop.extent.astype(index), loop.start.astype(index)
+    sums = Buffer(f"{update.buffer.name}_lanes", (const(lanes),), dtype, "local")
+    whole = Ramp(const(0), const(1), lanes)
+    steps, rest = fold(count // lanes, {}), fold(count % lanes, {})
+
+    def step(position: Expr, limit: Expr | None) -> For:
+        lane = Var(f"{loop.var.name}_lane", index)
+        value = bind(term, {loop.var: position + lane})
+        old = sums[lane]
+        new: Expr = kind(old, value)
+        if limit is not None:
+            new = Call(dtype, "if_then_else", (LT(lane, limit), new, old))
+        return For(lane, const(0, index), const(lanes, index), ForKind.VECTORIZED, BufferStore(sums, new, (lane,)))
+
+    outer = Var(f"{loop.var.name}_0", index)
+    main = For(outer, const(0, index), steps, ForKind.SERIAL, step(outer * lanes + start, None))
+    tail: Stmt | None = None if is_const(rest, 0) else step(fold(start + steps * lanes, {}), rest)
+    if tail is not None and not isinstance(rest, IntImm):
+        tail = If(rest > 0, tail)
+    total = Call(dtype, REDUCTIONS[kind], (BufferLoad(sums, (whole,)),))
+    result = BufferStore(update.buffer, kind(BufferLoad(update.buffer, update.indices), total), update.indices)
+    zero = BufferStore(sums, const(identity(kind, dtype).value, dtype.with_lanes(lanes)), (whole,))  # type: ignore[attr-defined]
+    return Allocate(sums, Seq.of(zero, main, tail, result))

@@ -1,1 +1,0 @@
-"""The simulated tensor accelerator as a device: programs that the compiler wrote, run by their interpreter."""
