@@ -26,7 +26,7 @@ import numpy as np
 
 import minitvm
 from minitvm import models
-from minitvm.interop.to_onnx import to_onnx
+from minitvm.frontends.onnx.export.to_onnx import to_onnx
 
 from . import harness
 

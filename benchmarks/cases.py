@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import minitvm
-from minitvm import frontend
+from minitvm import frontends as frontend
 from minitvm.errors import MinitvmError
 
 from . import harness, peers

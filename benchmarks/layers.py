@@ -12,8 +12,8 @@ import sys
 import numpy as np
 
 import minitvm
+from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph, GraphBuilder
-from minitvm.interop.to_onnx import to_onnx
 
 from . import harness, peers
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import minitvm
 from minitvm import models
-from minitvm.interop.to_onnx import to_onnx
+from minitvm.frontends.onnx.export.to_onnx import to_onnx
 
 from . import harness, peers
 

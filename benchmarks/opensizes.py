@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 import minitvm
-from minitvm import frontend, models
+from minitvm import frontends as frontend
+from minitvm import models
 from minitvm.expr import SizeVar
-from minitvm.interop.to_onnx import to_onnx
+from minitvm.frontends.onnx.export.to_onnx import to_onnx
 
 from . import harness, peers
 from .cases import Model

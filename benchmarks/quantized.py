@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 import minitvm
-from minitvm import frontend, models
+from minitvm import frontends as frontend
+from minitvm import models
 from minitvm.expr import DType
+from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph, GraphBuilder
-from minitvm.interop.to_onnx import to_onnx
 from minitvm.target import Target
 
 from . import harness, peers, reading

@@ -24,7 +24,7 @@ import numpy as np
 
 import minitvm
 from minitvm import te, topi
-from minitvm.interop.to_onnx import to_onnx
+from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.records.database import Database
 from minitvm.records.record import target_key
 from minitvm.strategy import decided

@@ -245,8 +245,8 @@ class _Server:
 
 def tuned(name: str, seed: int, options: Any, marks: Sequence[float], folder: Path) -> tuple[Course, Course]:
     """One run of each tuner, ours first where the seed is even; their programs are in the folder."""
+    from minitvm.compat.tvm.bridge import text_of
     from minitvm.expr.as_json import to_json
-    from minitvm.interop.tvm import text_of
 
     func, cores, seconds = function_of(name), str(options.cores), options.ours or max(marks)
     folder.mkdir(parents=True, exist_ok=True)

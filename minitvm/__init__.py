@@ -7,17 +7,20 @@ compiler, and `import minitvm` itself costs nothing.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import arith, errors, graph, ir, nd, runtime, script, target, te, testing, tir, topi, transform
+    from . import arith, errors, graph, runtime, script, target, te, tir, topi
     from .build import build, lower
     from .build import build as compile
+    from .compat.tvm import ir, nd, testing, transform
+    from .compat.tvm.ir import IRModule
     from .errors import MinitvmError as TVMError
-    from .frontend.torch import from_torch
-    from .ir import IRModule
+    from .frontends.torch import from_torch
     from .quantization import quantize
     from .runtime.device.arrays import from_dlpack
     from .runtime.tensors import cpu, device
@@ -27,7 +30,7 @@ __version__ = "0.1.0"
 
 # Each public name that is not a submodule, and the module that defines it.
 _DEFINED_IN = {
-    "IRModule": "minitvm.ir",
+    "IRModule": "minitvm.compat.tvm.ir",
     "TVMError": "minitvm.errors",
     "build": "minitvm.build",
     "compile": "minitvm.build",
@@ -35,9 +38,26 @@ _DEFINED_IN = {
     "device": "minitvm.runtime.tensors",
     "from_dlpack": "minitvm.runtime.device.arrays",
     "from_source": "minitvm.script",
-    "from_torch": "minitvm.frontend.torch",
+    "from_torch": "minitvm.frontends.torch",
     "lower": "minitvm.build",
     "quantize": "minitvm.quantization",
+}
+# Modules under public names, and where they are; what is beneath a package is found beneath its place.
+_PLACES = {
+    "minitvm.frontend": "minitvm.frontends",
+    "minitvm.ir": "minitvm.compat.tvm.ir",
+    "minitvm.nd": "minitvm.compat.tvm.nd",
+    "minitvm.testing": "minitvm.compat.tvm.testing",
+    "minitvm.tir.schedule.testing": "minitvm.compat.tvm.schedule.testing",
+    "minitvm.tir.schedule.transform": "minitvm.compat.tvm.schedule.transform",
+    "minitvm.tir.stmt_functor": "minitvm.compat.tvm.stmt_functor",
+    "minitvm.tir.tensor_intrin.arm_cpu": "minitvm.compat.tvm.tensor_intrin.arm_cpu",
+    "minitvm.tir.tensor_intrin.cuda": "minitvm.compat.tvm.tensor_intrin.cuda",
+    "minitvm.tir.tensor_intrin.dot_product_common": "minitvm.compat.tvm.tensor_intrin.dot_product_common",
+    "minitvm.tir.tensor_intrin.hexagon": "minitvm.compat.tvm.tensor_intrin.hexagon",
+    "minitvm.tir.tensor_intrin.rocm": "minitvm.compat.tvm.tensor_intrin.rocm",
+    "minitvm.tir.tensor_intrin.x86": "minitvm.compat.tvm.tensor_intrin.x86",
+    "minitvm.transform": "minitvm.compat.tvm.transform",
 }
 _OUR_NAMES = {"TVMError": "MinitvmError", "compile": "build"}  # TVM's name, and its name in the module
 
@@ -85,12 +105,42 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
+class _Door:
+    """A finder and loader of modules under the public names of `_PLACES`: both names are of one module."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    @staticmethod
+    def find_spec(fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """The module that the name stands for."""
+        for public, place in _PLACES.items():
+            if fullname == public or fullname.startswith(f"{public}."):
+                place += fullname[len(public) :]
+                if importlib.util.find_spec(place) is not None:
+                    return ModuleSpec(fullname, _Door(place))  # type: ignore[arg-type]
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:  # noqa: ARG002 (importlib's protocol)
+        """The module, imported from its place."""
+        module = importlib.import_module(self.place)
+        self.own_spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing is left to run; the module gets back what it says about itself."""
+        module.__spec__ = self.own_spec
+
+
 class _Replacements:
     """A finder behind all others: an import of a module of TVM's that is not here says what takes its place."""
 
     @staticmethod
     def find_spec(fullname: str, path: Any = None, target: Any = None) -> None:
         """Raises `ModuleNotFoundError` with the replacement; does nothing for a name that TVM does not have either."""
+        for public, place in _PLACES.items():
+            if fullname.startswith(f"{place}."):
+                fullname = public + fullname[len(place) :]
         if fullname.startswith(f"{__name__}."):
             from .absent import absent_module
 
@@ -99,7 +149,8 @@ class _Replacements:
                 raise error
 
 
-sys.meta_path.append(_Replacements)  # a class with the method is enough
+sys.meta_path.insert(0, _Door)  # a class with the method is enough
+sys.meta_path.append(_Replacements)
 
 
 class _Package(ModuleType):

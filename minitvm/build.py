@@ -121,7 +121,7 @@ def build(
     open: {"x": ("b", 3, None)}, a size, a name (equal ones are one dimension) or None. `stop_before` compiles the model
     up to a node or operator of that name, or up to what is not supported ("unsupported"). `states` are inputs of an
     ONNX model that are outputs of the run before, {"past": "present"}, or True for the usual names; `max_length` bounds
-    the context that they hold (see `frontend.onnx.from_onnx`). `progress(stage, done, total)` is called during the
+    the context that they hold (see `frontends.onnx.from_onnx`). `progress(stage, done, total)` is called during the
     work. `accuracy="strict"` allows only algorithms that round no worse than the sums as written: no Winograd
     convolution, which also spreads NaN and infinity to a whole tile of up to 4 x 4 results. `tuned` is the database
     from which a model's operators take the schedules that won when they were tuned (`minitvm tune`): its path or URL,

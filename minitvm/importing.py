@@ -1,6 +1,6 @@
 """Ways in: from a model of another framework, or its file, to a graph.
 
-Each is a folder of `minitvm.frontend` with an object `FRONTEND`, found by looking into the folder.
+Each is a folder of `minitvm.frontends` whose package has an object `FRONTEND`, found by looking into the folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .errors import InputError, nearest
 from .expr import replace
 from .graph import Constant, Graph
 
-IN_A_FOLDER = "minitvm.frontend"
+IN_A_FOLDER = "minitvm.frontends"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,8 @@ def frontends() -> tuple[Frontend, ...]:
     """All ways in; imported when they are first asked for."""
     folder = importlib.import_module(IN_A_FOLDER)
     packages = [module.name for module in pkgutil.iter_modules(folder.__path__) if module.ispkg]
-    return tuple(importlib.import_module(f"{IN_A_FOLDER}.{name}").FRONTEND for name in packages)
+    modules = [importlib.import_module(f"{IN_A_FOLDER}.{name}") for name in packages]
+    return tuple(module.FRONTEND for module in modules if hasattr(module, "FRONTEND"))
 
 
 def _frontend_of(model: Any) -> Frontend | None:

@@ -183,7 +183,7 @@ def _chosen(graph: Graph, arrays: Mapping[Value, np.ndarray], skip: set[str], in
 
 def _prepared(model: Any) -> Graph:
     """The graph with what the compiler folds into weights folded already, and plain convolutions only."""
-    from .frontend import from_onnx
+    from .frontends import from_onnx
 
     graph = model if isinstance(model, Graph) else from_onnx(model)
     passes = (

@@ -74,7 +74,7 @@ def _traces_round_trip() -> Iterator[None]:
     in `make test-full`: those of one test are much alike, and what a trace must survive has tests of its own
     (tests/tir/schedule/test_traces.py).
     """
-    from minitvm.tir.schedule.testing import replayed_at_the_end
+    from minitvm.compat.tvm.schedule.testing import replayed_at_the_end
 
     much = os.environ.get("HYPOTHESIS_PROFILE") in ("full", "deep")
     with replayed_at_the_end(most=5 if much else 2, of_a_form=None if much else 1):

@@ -46,18 +46,17 @@ MACHINES: dict[str, str] = {
 
 # The other plug-ins. The public names of a plug-in or machine are its package, what its `__init__` defines, and the
 # modules that are listed in its `__all__`.
-PLUGINS = ["frontend", "interop", "quantization", "farm", "tune", "profile", "models", "gallery", "cli"]
+PLUGINS = ["frontends", "compat.tvm", "quantization", "farm", "tune", "profile", "models", "gallery", "cli"]
 
-FOUNDATION = "errors free_memory forks scratch events absent notebook plots target expr backend store workers garbage"
+FOUNDATION = (
+    "errors free_memory forks scratch events absent doors notebook plots target expr backend store workers garbage"
+)
 NODES = (
     "errors events free_memory notebook expr te.nodes tir.nodes tir.all_reduce tir.meanings graph.nodes"
     " executable.nodes machines.vta.config machines.vta.isa"
 )
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
-SPINE = (
-    f"{MIDDLE} executable runtime codegen importing ir nd script testing transform build link lowering records"
-    " durations"
-)
+SPINE = f"{MIDDLE} executable runtime codegen importing script build link lowering records durations"
 
 MAY_IMPORT: dict[str, str] = {
     # what everything stands on
@@ -65,6 +64,7 @@ MAY_IMPORT: dict[str, str] = {
     "events": "errors",
     "free_memory": "errors",
     "absent": "",
+    "doors": "",
     "forks": "",
     "scratch": "",
     "durations": "",
@@ -88,20 +88,16 @@ MAY_IMPORT: dict[str, str] = {
     "strategy": f"{FOUNDATION} arith tir te topi",
     "graph": f"{FOUNDATION} arith tir te topi strategy",
     "importing": "errors expr graph",
-    # TVM's names for what is defined elsewhere
-    "ir": f"{FOUNDATION} arith tir te graph",
-    "script": f"{FOUNDATION} tir ir",
-    "transform": f"{FOUNDATION} tir te graph ir",
-    "nd": "runtime",
-    "testing": "absent",
+    "script": f"{FOUNDATION} tir",
     # the one place that knows the whole way: build; lowering, from operators to kernels; link, from there on
     "lowering": f"{MIDDLE} executable",
     "link": f"{MIDDLE} executable lowering",
     # what was measured: its decisions are what a build takes
     "records": f"{MIDDLE} executable lowering",
-    "build": f"{MIDDLE} executable runtime codegen importing ir link lowering records",
+    "build": f"{MIDDLE} executable runtime codegen importing link lowering records",
     # the folder of machines: `target` finds them by looking into it
     "machines": "",
+    "compat": "",
     # every plug-in
     **dict.fromkeys([*MACHINES, *PLUGINS], SPINE),
     "__main__": "cli",
@@ -132,8 +128,8 @@ LAZY_DOORS = [
 
 # Imports between plug-ins that are still to be cut: (importer, imported).
 NOT_YET = [
-    ("cli", "farm"), ("cli", "frontend"), ("cli", "machines"), ("cli", "models"), ("cli", "tune"),
-    ("interop", "frontend"), ("machines.gemmini", "machines.vta"), ("machines.gpu", "machines.cuda"),
+    ("cli", "farm"), ("cli", "frontends"), ("cli", "machines"), ("cli", "models"), ("cli", "tune"),
+    ("machines.gemmini", "machines.vta"), ("machines.gpu", "machines.cuda"),
     ("machines.scratchpad", "machines.vta"), ("quantization", "machines.scratchpad"), ("runtime.module", "profile"),
     ("tune", "farm"),
 ]  # fmt: skip
@@ -143,6 +139,7 @@ NOT_YET = [
 FOUND_IN_A_FOLDER = {
     "backend": "machines.gemmini.config machines.vta.machine "
     + " ".join(f"machines.{path.parent.name}.__init__" for path in sorted(ROOT.glob("minitvm/machines/*/__init__.py"))),
+    "tir": "compat",  # primitives that only TVM's scripts call
     "machines.gemmini": "machines.vta.config",  # NOT_YET
     "quantization": "machines.scratchpad.shifted_scales",  # NOT_YET
 }
@@ -163,9 +160,9 @@ ONLY_IMPORTED_BY: dict[str, str] = {
     "islpy": "arith",
     "numba": "runtime machines",
     "llvmlite": "runtime machines",
-    "onnx": "frontend interop models build cli",
+    "onnx": "frontends models build cli",
     "hypothesis": "reference.strategies",
-    "torch": "frontend.torch interop",
+    "torch": "frontends.torch",
     "sqlalchemy": "records",
     "distributed": "farm",
 }
@@ -175,7 +172,7 @@ ONLY_IMPORTED_BY: dict[str, str] = {
 CORE_LIBRARIES = {"numpy", "numba", "llvmlite", "sympy", "islpy", "rich", "hypothesis", "ml_dtypes"}
 
 # Modules that are of no use without an extra, and that nothing else imports at module level.
-NEEDS_EXTRA = {"interop.onnx_backend": "onnx", "interop.torch_compile": "torch"}
+NEEDS_EXTRA = {"frontends.onnx.backend": "onnx", "frontends.torch.compile": "torch"}
 
 # What a fresh process must not have loaded after importing a layer, whatever path it came by. Beside these, no layer
 # may load a part of minitvm that its row does not reach.
@@ -202,7 +199,7 @@ NOT_LOADED_BY: dict[str, str] = {
     "topi": "onnx numba",
     "strategy": "onnx numba",
     "graph": "onnx numba",
-    "frontend": "onnx numba",
+    "frontends": "onnx numba",
     "gallery": "onnx numba",
     "records": "onnx numba sqlalchemy",
     "tune": f"{COMPILER_LIBRARIES} sqlalchemy matplotlib",
@@ -321,7 +318,7 @@ DATA = {"lessons"}
 
 # Names that `from minitvm import ...` gives and that are no modules, by the module that defines them.
 PUBLIC_NAMES = {
-    "IRModule": "ir", "from_source": "script", "lower": "build", "compile": "build", "cpu": "runtime",
+    "IRModule": "compat.tvm.ir", "from_source": "script", "lower": "build", "compile": "build", "cpu": "runtime",
     "device": "runtime",
 }  # fmt: skip
 
@@ -461,13 +458,6 @@ def test_neighbours_do_not_know_each_other(importer: str, imported: str) -> None
     assert any(covers(importer, i.importer) for i in read_imports(ROOT)), "a row for what is not there"
 
 
-def test_the_spine_of_primitives_stands_without_the_shelf() -> None:
-    spine = "tir.schedule.primitives"
-    own = [i for i in read_imports(ROOT) if covers(spine, i.importer) and not covers(f"{spine}.for_tvm", i.importer)]
-    assert own
-    assert [str(i) for i in own if covers(f"minitvm.{spine}.for_tvm", i.imported)] == []
-
-
 def test_the_table_contradicts_itself_nowhere() -> None:
     """No two rows may import each other, and whatever a row names has a row itself."""
     for row, allowed in MAY_IMPORT.items():
@@ -568,8 +558,8 @@ LEGAL = {
     "lazy door": ("tir__schedule__state", LAZILY + "from minitvm.reference import check\n"),
     "cli may all": ("cli__run", "from .. import build\nfrom minitvm import lower, __version__\n"),
     "nodes for the oracle": ("reference__tir", "from minitvm.tir.nodes import For\nfrom . import te\n"),
-    "extra in a function": ("frontend__onnx", LAZILY + "import onnx\n"),
-    "extra that is guarded": ("frontend__onnx", "try:\n    import onnx\nexcept ImportError:\n    onnx = None\n"),
+    "extra in a function": ("frontends__onnx", LAZILY + "import onnx\n"),
+    "extra that is guarded": ("frontends__onnx", "try:\n    import onnx\nexcept ImportError:\n    onnx = None\n"),
     "library of its own": ("reference__strategies", "import hypothesis\nfrom minitvm.tir.schedule import Schedule\n"),
 }
 
@@ -589,7 +579,7 @@ ILLEGAL = {
     "oracle schedules": ("reference__tir", "from ..tir.schedule import Schedule\n", "reference may import only"),
     "oracle takes the package": ("reference__tir", "from minitvm.tir import PrimFunc\n", "reference may import only"),
     "oracle uses sympy": ("reference__tir", LAZILY + "import sympy\n", "sympy is for arith only"),
-    "extra at module level": ("frontend__onnx", "import onnx\n", "onnx is an extra"),
+    "extra at module level": ("frontends__onnx", "import onnx\n", "onnx is an extra"),
     "extra in the else": ("models__plot", "if 1:\n    pass\nelse:\n    import matplotlib.pyplot\n", "is an extra"),
     "unknown package": ("relay__nodes", "x = 1\n", "relay has no row in MAY_IMPORT"),
     "unknown module": ("helpers", "import os\n", "helpers has no row in MAY_IMPORT"),

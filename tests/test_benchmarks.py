@@ -112,7 +112,7 @@ def test_a_comparison_that_was_kept_comes_back(load: Callable[[str], ModuleType]
 
 @pytest.mark.parametrize("name", ["matmul", "C5", "D9"])
 def test_what_is_compared_is_one_function_for_both(load: Callable[[str], ModuleType], name: str) -> None:
-    from minitvm.interop.tvm import function_from, text_of
+    from minitvm.compat.tvm.bridge import function_from, text_of
 
     func = load("tune_compare").function_of(name)
     assert function_from(text_of(func)).params[0].shape == func.params[0].shape

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from minitvm import lower
 from minitvm.cli import main
 from minitvm.cli.lesson import cells, failure_of, find, folders, grade, open_lessons, read_and_run, title
+from minitvm.compat.tvm.schedule.testing import registrations_undone
 from minitvm.errors import InputError
 from minitvm.events import Access
 from minitvm.graph import registry
 from minitvm.reference import check
 from minitvm.reference import operators as graph_ops
-from minitvm.tir.schedule.testing import registrations_undone
 from tests.fewer import number
 from tests.patience import PATIENCE
 

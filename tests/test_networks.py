@@ -14,7 +14,7 @@ import pytest
 
 import minitvm
 from minitvm.errors import InputError
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.models import light, rapidocr
 from minitvm.reference import graph as interpreter
 

@@ -10,8 +10,8 @@ import pytest
 
 import minitvm
 from minitvm.errors import InputError, UnsupportedOperator
+from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph, GraphBuilder
-from minitvm.interop.to_onnx import to_onnx
 from minitvm.quantization import Quantized
 from minitvm.reference import graph as interpreter
 
@@ -140,7 +140,7 @@ def test_products_of_bfloat16_are_near_those_of_floats() -> None:
 
 def test_products_of_bfloat16_go_through_onnx() -> None:
     """As products of widened operands, which mean the same, and are read as they are stored when they come back."""
-    from minitvm.frontend import from_onnx
+    from minitvm.frontends import from_onnx
     from minitvm.graph.passes.half_products import half_products
     from minitvm.target import Target
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import minitvm as tvm
-from minitvm import te, tir, transform
+from minitvm import te, tir
+from minitvm.compat.tvm import transform
 from minitvm.reference import tir as interpreter
 from minitvm.script import ir as I
 from minitvm.script import tir as T

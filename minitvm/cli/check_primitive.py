@@ -39,8 +39,8 @@ def check_primitive(primitive: Primitive, seed: int) -> Iterator[tuple[str, bool
 
 
 def _example(primitive: Primitive, seed: int, report: Report) -> str:
+    from ..compat.tvm.schedule.testing import verify_trace_roundtrip
     from ..tir.schedule.examples import example_program, verify_example
-    from ..tir.schedule.testing import verify_trace_roundtrip
 
     verify_trace_roundtrip(verify_example(primitive), example_program(primitive))
     return "the docstring's call makes what it shows; its trace runs as Python and as JSON"

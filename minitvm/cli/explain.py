@@ -63,9 +63,9 @@ def explain(options: argparse.Namespace) -> int:
 SPINE = {
     "Loops": ("loops", "kinds", "partition"),
     "Places": ("compute_at", "inline"),
-    "Copies": ("cache",),
+    "Copies": ("cache", "reindex"),
     "Reductions": ("reduction", "rfactor", "passes", "rolling_buffer", "zero_terms"),
-    "Layouts": ("transform_layout",),
+    "Layouts": ("transform_layout", "transform_block_layout", "block_iters", "padding", "pad_einsum"),
     "Instructions": ("blockize", "tensorize"),
     "Storage and notes": ("storage", "annotate"),
     "Questions: they find blocks and loops and change nothing": ("queries",),
@@ -80,10 +80,10 @@ def lines_of(primitives: Iterable[Primitive]) -> str:
 
 def overview(primitives: Iterable[Primitive]) -> str:
     """The lines of primitives in groups: the spine, then the shelf, then primitives from outside the package."""
-    from ..tir.schedule.primitives import for_tvm
+    from ..compat.tvm.schedule import primitives as for_tvm
+    from ..tir.schedule import primitives as spine
 
-    spine = for_tvm.__name__.rpartition(".")[0]
-    headings = {f"{spine}.{file}": group for group, files in SPINE.items() for file in files}
+    headings = {f"{spine.__name__}.{file}": group for group, files in SPINE.items() for file in files}
     members: dict[str, list[Primitive]] = {group: [] for group in (*SPINE, SHELF, "Others")}
     for one in primitives:
         module = one.function.__module__

@@ -146,7 +146,7 @@ def read_graph(text: str, shapes: Sequence[str], arrays: Mapping[str, np.ndarray
     If an operator does not support an open dimension, the error names the --shape that is missing.
     """
     from ..build import to_graph
-    from ..frontend.onnx.loading import load
+    from ..frontends.onnx.loading import load
     from ..models import ALL, get
 
     if text in ALL and not Path(text).exists():
@@ -174,7 +174,7 @@ def read_graph(text: str, shapes: Sequence[str], arrays: Mapping[str, np.ndarray
 
 def open_inputs(model: Any, shapes: Mapping[str, Sequence[int | str]]) -> dict[str, list[int | str]]:
     """The inputs of an ONNX model that have open dimensions and no shape in `shapes`, with their dimensions."""
-    from ..frontend.onnx.dtypes import tensor_type
+    from ..frontends.onnx.dtypes import tensor_type
 
     constants = {tensor.name for tensor in model.graph.initializer}
     open_dims = {}

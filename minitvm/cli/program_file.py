@@ -20,7 +20,7 @@ MODULE = "__minitvm_check__"
 # A file written for TVM runs here too: if TVM is not installed, its imports are replaced by these.
 STAND_INS = {
     "tvm": "minitvm", "tvm.script": "minitvm.script", "tvm.tir": "minitvm.tir", "tvm.te": "minitvm.te",
-    "tvm.ir": "minitvm.ir",
+    "tvm.ir": "minitvm.compat.tvm.ir",
 }  # fmt: skip
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import minitvm
 from minitvm.cli import main
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
+from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph, GraphBuilder
-from minitvm.interop.to_onnx import to_onnx
 from minitvm.machines.scratchpad.element_layout import refusals
 from minitvm.machines.scratchpad.shifted_scales import shifted_scales
 from minitvm.machines.scratchpad.simulated_device import timelines

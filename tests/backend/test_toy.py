@@ -19,7 +19,7 @@ from minitvm.cli import main
 from minitvm.cli.check import INTERPRETED, check_level, check_model, operator_cases
 from minitvm.errors import TargetError, Unsupported
 from minitvm.events import Listener, Step
-from minitvm.interop.to_onnx import to_onnx
+from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.models.resnet import resnet18
 from minitvm.reference import graph as interpreter
 from minitvm.runtime import load

@@ -10,11 +10,11 @@ import pytest
 
 from minitvm.cli import main
 from minitvm.cli.check_primitive import check_primitive
+from minitvm.compat.tvm.schedule.testing import registrations_undone
 from minitvm.reference import strategies
 from minitvm.reference.strategies.pairs import Tally
 from minitvm.reference.strategies.pinned import Attempts
 from minitvm.tir.schedule.registry import transforms
-from minitvm.tir.schedule.testing import registrations_undone
 
 HEAD = "from minitvm.script import ir as I, tir as T\nfrom minitvm import tir\n\n"
 ROWS = """

@@ -13,8 +13,8 @@ from minitvm.build import optimize_graph
 from minitvm.cli import main
 from minitvm.cli.check_schedules import fallen_through
 from minitvm.errors import ScheduleError
+from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph, GraphBuilder
-from minitvm.interop.to_onnx import to_onnx
 from minitvm.lowering import to_units
 from minitvm.strategy import Candidate, Cost, rule
 from minitvm.strategy.registry import RULES, rules_of

@@ -8,11 +8,11 @@ import pytest
 
 from minitvm.cli import main
 from minitvm.cli.check import Case, blame
+from minitvm.compat.tvm.schedule.testing import registrations_undone
 from minitvm.errors import InternalError
 from minitvm.reference import strategies
 from minitvm.reference.strategies.pairs import Tally
 from minitvm.reference.strategies.pinned import Attempts
-from minitvm.tir.schedule.testing import registrations_undone
 
 
 def calls(path: Path, text: str) -> object:

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from minitvm import strategy, te
+from minitvm.compat.tvm.convert_layout import ConvertLayout
 from minitvm.errors import MinitvmError, ScheduleError, Unsupported
 from minitvm.expr import SCALARS, DType, Var
 from minitvm.graph import Graph, optimize
 from minitvm.graph.loops import LOOP
 from minitvm.graph.lower import to_prim_func
-from minitvm.graph.passes.convert_layout import ConvertLayout
 from minitvm.reference.strategies import NEST_KINDS, any_calls, exprs, graphs, prim_funcs, te_computes
 from minitvm.reference.strategies.programs import BUILD
 from minitvm.reference.strategies.small import SMALL

@@ -1,4 +1,4 @@
-"""Numbers that a run computes, their bound by `frontend.bounds`, and what a run makes of both."""
+"""Numbers that a run computes, their bound by `frontends.common.bounds`, and what a run makes of both."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from minitvm.executable.evaluation import evaluate
 from minitvm.expr import Expr, SizeVar
-from minitvm.frontend.bounds import Computed
+from minitvm.frontends.common.bounds import Computed
 from minitvm.graph import GraphBuilder
 from minitvm.graph.nodes import Dim, Graph, Value
 from minitvm.reference import graph as interpreter

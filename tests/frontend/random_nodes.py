@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from minitvm.errors import InputError, UnsupportedOperator
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.graph.lower import to_te
 from minitvm.graph.nodes import LOOP
 from minitvm.reference import graph as interpreter

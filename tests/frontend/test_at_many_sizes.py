@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 import minitvm as tvm
 from minitvm.errors import InputError, UnsupportedOperator
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.reference import graph as interpreter
 from tests.fewer import examples
 

@@ -13,8 +13,8 @@ import pytest
 from onnx import helper
 
 from minitvm.errors import MinitvmError
-from minitvm.frontend import from_onnx
-from minitvm.frontend.onnx.registry import find
+from minitvm.frontends import from_onnx
+from minitvm.frontends.onnx.registry import find
 
 from .one_node import Node
 from .random_nodes import OPERATORS, random_node

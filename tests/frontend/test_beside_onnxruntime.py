@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 import minitvm as tvm
 from minitvm.errors import UnsupportedOperator
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.reference import graph as interpreter
 
 ort = pytest.importorskip("onnxruntime")

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import minitvm
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.reference import graph as interpreter
 
 ort = pytest.importorskip("onnxruntime")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm.expr import SizeVar
-from minitvm.frontend.bounds import Computed
+from minitvm.frontends.common.bounds import Computed
 from minitvm.graph import GraphBuilder
 from tests.drawing import Seeded
 

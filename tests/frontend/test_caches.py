@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 import minitvm as tvm
 from minitvm.errors import InputError, MinitvmError, UnsupportedOperator
-from minitvm.frontend.onnx import from_onnx
+from minitvm.frontends.onnx import from_onnx
 from minitvm.graph import Graph
 from minitvm.models.decoder import decoder, greedy
 from minitvm.reference import graph as oracle

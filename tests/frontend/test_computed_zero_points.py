@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import minitvm
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.graph.passes.pipeline import optimize
 from minitvm.reference import graph as interpreter
 

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from minitvm.errors import UnsupportedOperator
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.reference import graph as interpreter
 
 from .contrib_nodes import CASES, EXPERTS, INNER, PROJECTED, SECOND, B, D, H, S, f

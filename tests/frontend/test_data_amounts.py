@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import minitvm as tvm
 from minitvm.errors import InputError, UnsupportedOperator
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.graph import verify_graph
 from minitvm.graph.nodes import LOOP
 from minitvm.reference import executable as executables

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import minitvm as tvm
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.graph import verify_graph
 from minitvm.reference import executable as executables
 from minitvm.reference import graph as interpreter

@@ -12,7 +12,7 @@ from onnx import helper
 
 import minitvm
 from minitvm.errors import InputError
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.reference import graph as interpreter
 
 from .one_node import Seeded

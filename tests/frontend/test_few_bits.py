@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import minitvm
-from minitvm.interop import onnx_backend
+from minitvm.frontends.onnx import backend as onnx_backend
 
 KINDS = {
     "int4": TensorProto.INT4, "uint4": TensorProto.UINT4, "float8_e4m3fn": TensorProto.FLOAT8E4M3FN,

@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 import minitvm as tvm
 from minitvm.errors import InputError, UnsupportedOperator
 from minitvm.executable import Loop, verify
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.graph import Graph, verify_graph
 from minitvm.graph.nodes import LOOP
 from minitvm.reference import executable as executables

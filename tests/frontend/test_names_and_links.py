@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import minitvm
 from minitvm.errors import ModelError
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 
 EYE = np.eye(3, dtype="float32")
 

@@ -13,8 +13,8 @@ from onnx.reference import ReferenceEvaluator
 
 from minitvm.errors import InputError, MissingExtra, ModelError, UnsupportedOperator
 from minitvm.expr import Expr, SizeVar
-from minitvm.frontend import from_onnx
-from minitvm.frontend.onnx import ValueDependent, converter, registry
+from minitvm.frontends import from_onnx
+from minitvm.frontends.onnx import ValueDependent, converter, registry
 from minitvm.reference import graph as interpreter
 
 from .models import model, one
@@ -509,8 +509,8 @@ def test_all_operators_that_nothing_converts_are_named_at_once() -> None:
         "    operator UnheardOf (node c) and 1 more of opset 17 is not supported\n"
         "    operator RandomUniformLike (node y) is not supported: it is random\n"
         '  try:    stop_before="unsupported" in build(): the part of the model in front of them\n'
-        "          @minitvm.frontend.onnx.converter('UnheardOf'): a converter of your own, as those in "
-        "minitvm/frontend/onnx/ops\n"
+        "          @minitvm.frontends.onnx.converter('UnheardOf'): a converter of your own, as those in "
+        "minitvm/frontends/onnx/ops\n"
         "          an export in which what is random is an input, or in evaluation mode"
     )
 

@@ -19,7 +19,7 @@ from minitvm import runtime
 from minitvm.errors import InputError, UnsupportedOperator
 from minitvm.executable import evaluate
 from minitvm.expr import SizeVar, as_expr, free_vars
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.graph import GraphBuilder
 from minitvm.reference import executable as executables
 from minitvm.reference import graph as interpreter

@@ -10,9 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import minitvm
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
+from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import GraphBuilder
-from minitvm.interop.to_onnx import to_onnx
 from minitvm.reference import graph as interpreter
 
 ort = pytest.importorskip("onnxruntime")

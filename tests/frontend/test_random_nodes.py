@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.reference import graph as interpreter
 
 from .random_nodes import OPERATORS, Node, Seeded, difference, nodes, open_difference, random_node

@@ -10,7 +10,7 @@ from onnx import numpy_helper
 
 import minitvm
 from minitvm.errors import MinitvmError
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 
 from .random_nodes import OPERATORS, random_node
 from .sizes.changes import Model, changes, models_of_onnx, of_node, with_known_numbers

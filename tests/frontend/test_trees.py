@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 import minitvm
 from minitvm.errors import UnsupportedOperator
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.reference import graph as interpreter
 
 ort = pytest.importorskip("onnxruntime")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from minitvm.compat.tvm.transform import ConvertLayout
 from minitvm.graph import Graph, GraphBuilder, Value, verify_graph
 from minitvm.reference import graph as interpreter
-from minitvm.transform import ConvertLayout
 from tests.drawing import Seeded
 
 CHANNELS = (1, 3, 4, 8)

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 
-from minitvm.interop.tvm import RealTVM, Step
+from minitvm.compat.tvm.bridge import RealTVM, Step
 from minitvm.tir.nodes import PrimFunc
 
 from .tvm_calls import CALLS, NothingToCall, View

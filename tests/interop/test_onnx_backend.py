@@ -8,8 +8,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from minitvm.errors import InputError, UnsupportedOperator
+from minitvm.frontends.onnx.backend import OnnxBackend, PreparedModel, Runner
 from minitvm.graph import Graph
-from minitvm.interop.onnx_backend import OnnxBackend, PreparedModel, Runner
 from minitvm.reference import graph as interpreter
 
 F32 = TensorProto.FLOAT

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minitvm.frontends.onnx import conformance
+from minitvm.frontends.onnx.backend import OnnxBackend, Runner
+from minitvm.frontends.onnx.conformance import FAILED, PASS, REFUSED, WRONG, Result
 from minitvm.graph import Graph
-from minitvm.interop import conformance
-from minitvm.interop.conformance import FAILED, PASS, REFUSED, WRONG, Result
-from minitvm.interop.onnx_backend import OnnxBackend, Runner
 from minitvm.reference import graph as interpreter
 
 EVERY = 83  # of the cases, in `make test`; a prime, so that no family of operators is always left out

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from minitvm import models
 from minitvm.errors import UnsupportedOperator
 from minitvm.expr import SizeVar
-from minitvm.frontend.onnx import from_onnx
+from minitvm.frontends.onnx import from_onnx
+from minitvm.frontends.onnx.export.to_onnx import EXPORTS, to_onnx
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.graph.nodes import LOOP
-from minitvm.interop.to_onnx import EXPORTS, to_onnx
 from minitvm.reference import graph as reference
 from tests.fewer import examples
 from tests.frontend.shape_arithmetic import shape_arithmetics

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from minitvm.frontend.onnx import from_onnx
+from minitvm.frontends.onnx import from_onnx
+from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph, GraphBuilder
-from minitvm.interop.to_onnx import to_onnx
 from minitvm.reference import graph as reference
 from tests.frontend.loop_models import Case, loop_models
 from tests.frontend.test_loops import imported

@@ -13,7 +13,7 @@ pytest.importorskip("torch", reason="the extra torch is not installed")
 import torch
 from torch import nn
 
-from minitvm.interop import torch_compile
+from minitvm.frontends.torch import compile as torch_compile
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minitvm.compat.tvm.bridge import RealTVM, Result, Step, TVMCrash, TVMRefusal, steps_of
 from minitvm.errors import InputError, MissingExtra
 from minitvm.expr import Expr, Var, const, first_difference, structural_equal
-from minitvm.interop.tvm import RealTVM, Result, Step, TVMCrash, TVMRefusal, steps_of
 from minitvm.reference.strategies import exprs, prim_funcs, scheduled
 from minitvm.script import ir as I
 from minitvm.script import tir as T
@@ -301,7 +301,7 @@ def test_an_interpreter_without_tvm_names_the_extra(tmp_path: Any) -> None:
 
 
 def test_arguments_that_cannot_be_handed_over_are_refused() -> None:
-    from minitvm.interop.tvm import encoded
+    from minitvm.compat.tvm.bridge import encoded
 
     with pytest.raises(InputError, match="cannot be handed to TVM"):
         encoded(object())

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from minitvm.interop.tvm import RealTVM
+from minitvm.compat.tvm.bridge import RealTVM
 from minitvm.script import tir as T
 from minitvm.tir.schedule import PRIMITIVES
 from minitvm.tir.schedule.handles import BlockRV, LoopRV

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from minitvm.interop.tvm import PYTHON_VARIABLE, function_from
+from minitvm.compat.tvm.bridge import PYTHON_VARIABLE, function_from
 from minitvm.reference import check
 from minitvm.reference.judging.programs import parameters
 from minitvm.tir.nodes import PrimFunc

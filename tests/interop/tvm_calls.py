@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from minitvm.compat.tvm.bridge import IndexMapSource
 from minitvm.expr import IntImm
-from minitvm.interop.tvm import IndexMapSource
 from minitvm.tir.nodes import BlockRealize, Buffer, For
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.schedule.handles import BlockRV, LoopRV

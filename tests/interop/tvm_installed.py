@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from minitvm.interop.tvm import RealTVM, reason_missing
+from minitvm.compat.tvm.bridge import RealTVM, reason_missing
 
 needs_tvm = pytest.mark.skipif(bool(reason_missing()), reason=reason_missing() or "TVM is there")
 

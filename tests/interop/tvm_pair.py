@@ -13,9 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minitvm.errors import ExecutionError, InputError, MinitvmError, ScheduleError, Unsupported
-from minitvm.expr import Call, structural_equal
-from minitvm.interop.tvm import (
+from minitvm.compat.tvm.bridge import (
     IndexMapSource,
     RealTVM,
     RemoteSchedule,
@@ -26,7 +24,9 @@ from minitvm.interop.tvm import (
     method_of,
     step_of,
 )
-from minitvm.interop.tvm import arguments_of as remote_arguments
+from minitvm.compat.tvm.bridge import arguments_of as remote_arguments
+from minitvm.errors import ExecutionError, InputError, MinitvmError, ScheduleError, Unsupported
+from minitvm.expr import Call, structural_equal
 from minitvm.reference import check, random_inputs
 from minitvm.reference.judging.programs import execute
 from minitvm.tir.nodes import BufferStore, PrimFunc

@@ -15,17 +15,17 @@ import pytest
 import minitvm
 from minitvm import strategy
 from minitvm.build import compile_executable, optimize_graph
+from minitvm.compat.tvm.ir import instrument
+from minitvm.compat.tvm.transform import PassContext
 from minitvm.errors import ScheduleError
 from minitvm.events import Listener, Refusal, listening
 from minitvm.executable.serialize import to_json
 from minitvm.graph import Graph, GraphBuilder, registry
-from minitvm.ir import instrument
 from minitvm.lowering import cache, many, to_units, verified
 from minitvm.lowering.units import SharedFunction
 from minitvm.strategy.registry import RULES, rules_of
 from minitvm.target import Target
 from minitvm.tir.transform import pipeline
-from minitvm.transform import PassContext
 from minitvm.workers import pool
 from minitvm.workers.cores import available_cores
 from tests.patience import PATIENCE

@@ -11,7 +11,7 @@ import minitvm
 from minitvm.cli import main
 from minitvm.cli.demo_faces import _PICTURE, opened
 from minitvm.errors import ModelError
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.models import centerface as module
 from minitvm.models.centerface import centerface, network
 from minitvm.models.located import located

@@ -11,8 +11,8 @@ import pytest
 import minitvm
 from minitvm import models, runtime
 from minitvm.errors import ModelError
+from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph
-from minitvm.interop.to_onnx import to_onnx
 from minitvm.models.retinaface import SIZES, STRIDES, prior_boxes
 from minitvm.reference import executable as executables
 from minitvm.reference import graph as interpreter

@@ -15,8 +15,8 @@ import pytest
 import minitvm
 from minitvm import models
 from minitvm.errors import ModelError
+from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph
-from minitvm.interop.to_onnx import to_onnx
 from minitvm.reference import graph as reference
 
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -17,15 +17,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from minitvm.compat.tvm.ir import IRModule
+from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import InternalError, MinitvmError, ScheduleError, VerificationError
 from minitvm.events import Access, Listener
 from minitvm.expr import IntImm, SizeVar, free_vars, structural_equal, walk
-from minitvm.ir import IRModule
 from minitvm.reference import random_inputs
 from minitvm.reference import tir as tir_reference
 from minitvm.tir.nodes import Allocate, Block, BlockRealize, PrimFunc
 from minitvm.tir.schedule import Schedule
-from minitvm.tir.schedule.testing import verify_trace_roundtrip
 
 from .oracle import Noticed, Trial, Workload, directed, drawn
 from .workloads import PREPARATION, Draw, Family, any_steps, lowers, random_blocks, step

@@ -28,13 +28,13 @@ from hypothesis import strategies as st
 
 from minitvm import build
 from minitvm import lower as compile_graph
+from minitvm.compat.tvm.ir import IRModule
 from minitvm.errors import ExecutionError, MinitvmError
 from minitvm.executable import verify
 from minitvm.expr import SizeVar, rewrite, walk
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.graph.lower import to_te
-from minitvm.ir import IRModule
 from minitvm.reference import executable as executable_reference
 from minitvm.reference import graph as graph_reference
 from minitvm.reference import kernel as kernel_reference

@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from minitvm import te, topi
+from minitvm.compat.tvm.ir import IRModule
 from minitvm.expr import (
     EQ,
     And,
@@ -25,7 +26,6 @@ from minitvm.expr import (
     const,
     replace,
 )
-from minitvm.ir import IRModule
 from minitvm.machines.simd.topi.blocked import block_axis, unblock_axis
 from minitvm.reference.strategies.tensors import best_of
 from minitvm.script import from_source

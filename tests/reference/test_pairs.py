@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from minitvm.compat.tvm.schedule.testing import registrations_undone
 from minitvm.errors import InternalError
 from minitvm.expr import IntImm
 from minitvm.reference.strategies import draw_pairs
@@ -15,7 +16,6 @@ from minitvm.tir.nodes import BlockRealize
 from minitvm.tir.schedule.primitives import transform_layout
 from minitvm.tir.schedule.registry import primitive
 from minitvm.tir.schedule.state import ScheduleState
-from minitvm.tir.schedule.testing import registrations_undone
 
 
 def _register(faulty: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from minitvm import te, tir
+from minitvm.compat.tvm.schedule.testing import registrations_undone
 from minitvm.errors import ExecutionError, InputError, InternalError
 from minitvm.expr import Node, replace, rewrite
 from minitvm.reference import check
@@ -17,7 +18,6 @@ from minitvm.script import from_source
 from minitvm.tir.nodes import BlockRealize, For, IRModule, PrimFunc
 from minitvm.tir.schedule.registry import primitive
 from minitvm.tir.schedule.state import ScheduleState
-from minitvm.tir.schedule.testing import registrations_undone
 
 
 def function(body: str, dims: str = "n") -> PrimFunc:

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 
 import minitvm as tvm
 from minitvm import tir
+from minitvm.compat.tvm.stmt_functor import ir_transform, post_order_visit, pre_order_visit, renew_defs, substitute
 from minitvm.errors import InputError, VerificationError
 from minitvm.expr import const, replace, structural_equal, walk
 from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
 from minitvm.tir.analysis.tree import Tree
-from minitvm.tir.stmt_functor import ir_transform, post_order_visit, pre_order_visit, renew_defs, substitute
 
 
 @settings(max_examples=25)

@@ -7,16 +7,16 @@ import importlib
 import pytest
 
 from minitvm import build, tir
+from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
+from minitvm.compat.tvm.schedule.transform import tile_with_tensor_intrin
+from minitvm.compat.tvm.tensor_intrin import cuda
+from minitvm.compat.tvm.tensor_intrin.cuda import get_wmma_intrin_group
+from minitvm.compat.tvm.tensor_intrin.dot_products import rows_by_vector
+from minitvm.compat.tvm.tensor_intrin.x86 import VNNI_DOT_16x4_INTRIN, dot_product_16x4_u8i8i32_desc
 from minitvm.errors import InputError, Unsupported
 from minitvm.reference import check
 from minitvm.script import tir as T
 from minitvm.tir.schedule.analysis import get_tensorize_loop_mapping
-from minitvm.tir.schedule.testing import verify_trace_roundtrip
-from minitvm.tir.schedule.transform import tile_with_tensor_intrin
-from minitvm.tir.tensor_intrin import cuda
-from minitvm.tir.tensor_intrin.cuda import get_wmma_intrin_group
-from minitvm.tir.tensor_intrin.dot_products import rows_by_vector
-from minitvm.tir.tensor_intrin.x86 import VNNI_DOT_16x4_INTRIN, dot_product_16x4_u8i8i32_desc
 
 NAMES = [
     (module, name)
@@ -47,7 +47,7 @@ def test_each_name_is_an_instruction(module: str, name: str) -> None:
 
 def test_a_misspelt_name_is_refused() -> None:
     with pytest.raises(AttributeError, match="did you mean WMMA_SYNC_16x16x16_f16f16f32_INTRIN"):
-        importlib.import_module("minitvm.tir.tensor_intrin.cuda").WMMA_SYNC_16x16x16_f16f16f3_INTRIN
+        importlib.import_module("minitvm.compat.tvm.tensor_intrin.cuda").WMMA_SYNC_16x16x16_f16f16f3_INTRIN
 
 
 @T.prim_func

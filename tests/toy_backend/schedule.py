@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from minitvm.compat.tvm.convert_layout import ConvertLayout
 from minitvm.errors import ScheduleError
 from minitvm.expr import SPATIAL, IntImm, walk
 from minitvm.graph import Graph
-from minitvm.graph.passes.convert_layout import ConvertLayout
 from minitvm.machines.simd.transform.vector_reductions import vectorize_reductions
 from minitvm.strategy import Candidate, Cost, Rule
 from minitvm.tir import Schedule

@@ -11,8 +11,8 @@ import pytest
 
 from minitvm import te
 from minitvm.build import compile_executable
+from minitvm.compat.tvm.ir import IRModule
 from minitvm.graph import GraphBuilder
-from minitvm.ir import IRModule
 from minitvm.lowering import placement
 from minitvm.profile import Level, Machine
 from minitvm.target import Target

@@ -1,4 +1,4 @@
-"""Changes of layout by the layouts' letters; the pass `graph.passes.convert_layout` puts them into a graph."""
+"""Changes of layout by the layouts' letters; the pass `compat.tvm.convert_layout` puts them into a graph."""
 
 from __future__ import annotations
 

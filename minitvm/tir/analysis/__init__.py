@@ -1,11 +1,12 @@
 """What programs do, read off their text: the questions that schedules, passes, linking and checks share.
 
-TVM's names for such questions, `tvm_names`, are attributes of this package.
+TVM's names for such questions (`compat/tvm/analysis.py`) are attributes of this package.
 """
 
 import importlib
 from typing import Any
 
+from ... import doors
 from ...absent import absent
 
 _OF_TVM = (
@@ -16,5 +17,5 @@ _OF_TVM = (
 
 def __getattr__(name: str) -> Any:
     if name in _OF_TVM:
-        return getattr(importlib.import_module(f"{__name__}.tvm_names"), name)
+        return getattr(importlib.import_module(doors.ANALYSIS), name)
     raise absent(__name__, name, list(_OF_TVM))

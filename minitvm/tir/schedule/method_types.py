@@ -26,7 +26,7 @@ _HANDLES = {For: (LoopRV,), BlockRealize: (BlockRV, str)}  # a caller may give t
 def method_types() -> str:
     """The text of `methods.pyi`: a class `Methods` with the package's own primitives."""
     classes: set[type] = {BlockRV, ExprRV, LoopRV}
-    own = [one for one in PRIMITIVES.values() if one.function.__module__.startswith(__package__)]
+    own = [one for one in PRIMITIVES.values() if one.function.__module__.startswith("minitvm.")]
     methods = [text for one in own for text in _methods(one, classes)]
     modules: dict[str, list[str]] = {}
     for cls in classes:

@@ -14,6 +14,10 @@ class Methods:
         """Put a note on a loop or block, for lowering passes and tuners; the meaning of the program stays."""
     def unannotate(self, block_or_loop: BlockRV | str | LoopRV, ann_key: str) -> None:
         """Take a note off a loop or block."""
+    def reorder_block_iter_var(self, block: BlockRV | str, new_order: Sequence[int]) -> None:
+        """Permute the iterators of a block: the k-th is to be the one that was at `new_order[k]`."""
+    def add_unit_loop(self, block_or_loop: BlockRV | str | LoopRV) -> LoopRV:
+        """Put a loop of one iteration around a block or loop: something to bind to a thread axis, or to compute at."""
     def merge(self, *loops: LoopRV) -> LoopRV:
         """Make one loop of loops of neighbouring nests, and of those around them: one iteration does what each of them did."""
     def loop_partition(self, loop: LoopRV, factors: Sequence[int | Expr | None], preserve_unit_iters: bool = ...) -> list[LoopRV]:
@@ -46,8 +50,12 @@ class Methods:
         """Make one loop of consecutive ones."""
     def reorder(self, *ordered_loops: LoopRV) -> None:
         """Permute loops of one nest: the given loops take, in the given order, the places that they have together."""
+    def pad_einsum(self, block: BlockRV | str, padding: Sequence[int]) -> None:
+        """Make the extents of a block's iterators multiples of `padding`, with padded copies of what it reads and writes."""
     def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
         """Split the init of a reduction off, into loops of its own before the given loop."""
+    def decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
+        """Split a padding into a block that fills everything with the pad, before the loop, and one for what is inside."""
     def reduce_in_passes(self, block: BlockRV | str) -> list[BlockRV]:
         """Reduce the reference first, and then the sums that are relative to it."""
     def get_block(self, name: str, func_name: str | None = ...) -> BlockRV:
@@ -64,6 +72,12 @@ class Methods:
         """The blocks of the same scope that read what this one writes, in program order."""
     def get_output_blocks(self, scope_block: BlockRV | str) -> list[BlockRV]:
         """The blocks of a scope that write a buffer which is not allocated in it."""
+    def reindex(self, block: BlockRV | str, buffer: tuple[str, int] | Sequence[Any] | str | Buffer) -> BlockRV:
+        """Let a block use a copy of a buffer whose indices are the block's iterators: those that index it, in their order."""
+    def reindex_cache_read(self, block: BlockRV | str, read_buffer_index: int, storage_scope: str, index_map: IndexMap | Callable[..., Any]) -> BlockRV:
+        """Copy what a block reads into a buffer of another scope, laid out as a map of the block's iterators says."""
+    def reindex_cache_write(self, block: BlockRV | str, write_buffer_index: int, storage_scope: str, index_map: IndexMap | Callable[..., Any]) -> BlockRV:
+        """Let a block write into a buffer of another scope, laid out as a map of its iterators says, and copy back."""
     def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockRV:
         """Reduce in two steps: partial results, one for each iteration of the loop, then their combination."""
     def rolling_buffer(self, block: BlockRV | str, write_buffer_index: int) -> None:
@@ -76,6 +90,8 @@ class Methods:
         """Replace the computation of a block, or of a loop's subtree, by an intrinsic that does the same."""
     def transform_layout(self, block: BlockRV | str, buffer: object, index_map: Callable[..., Any], pad_value: object = ..., *, assume_injective_transform: bool = ...) -> None:
         """Store a buffer in another layout: element `p` goes to `index_map(*p)`, for all who read and write it."""
+    def transform_block_layout(self, block: BlockRV | str, index_map: Callable[..., Any]) -> None:
+        """Iterate a block differently: it runs in new loops, whose iterations are `index_map` of the old ones."""
     def skip_zero_terms(self, loop: LoopRV, assume_finite: bool = ...) -> None:
         """Leave out the terms of a sum that are zero because a factor is, in all but every s-th iteration of the loop."""
     def annotate_buffer_access(self, block: BlockRV | str, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]) -> None:
@@ -84,30 +100,16 @@ class Methods:
         """Say which dimensions of a buffer become one dimension of memory each: those between two separators."""
     def set_axis_separator(self, block: BlockRV | str, buffer: object, axis_separators: Sequence[int] | None) -> None:
         """Say which dimensions of a buffer become one dimension of memory each: those between two separators."""
-    def reorder_block_iter_var(self, block: BlockRV | str, new_order: Sequence[int]) -> None:
-        """Permute the iterators of a block: the k-th is to be the one that was at `new_order[k]`."""
-    def add_unit_loop(self, block_or_loop: BlockRV | str | LoopRV) -> LoopRV:
-        """Put a loop of one iteration around a block or loop: something to bind to a thread axis, or to compute at."""
     def cache_index(self, block: BlockRV | str, storage_scope: str, cse_thresh: int = ...) -> list[BlockRV]:
         """Compute the indices at which a block loads beforehand, for all its iterations, and look them up."""
     def cache_inplace(self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str) -> list[BlockRV]:
         """Let a block that updates a buffer in place work on a copy: copied in right before it, back right after it."""
     def fuse_reduction_epilogue(self, reduction_block: BlockRV | str, epilogue_block: BlockRV | str) -> None:
         """Let a reduction start from what its epilogue would combine with the result, and store the result itself."""
-    def pad_einsum(self, block: BlockRV | str, padding: Sequence[int]) -> None:
-        """Make the extents of a block's iterators multiples of `padding`, with padded copies of what it reads and writes."""
-    def decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
-        """Split a padding into a block that fills everything with the pad, before the loop, and one for what is inside."""
     def read_at(self, loop: LoopRV, block: BlockRV | str, read_buffer_index: int, storage_scope: str) -> BlockRV:
         """Copy what the blocks below a loop read of a buffer in one iteration, by one block at the start of the iteration."""
     def write_at(self, loop: LoopRV, block: BlockRV | str, write_buffer_index: int, storage_scope: str) -> BlockRV:
         """Let the blocks below a loop work on a copy of a buffer, copied back by one block at the end of each iteration."""
-    def reindex(self, block: BlockRV | str, buffer: tuple[str, int] | Sequence[Any] | str | Buffer) -> BlockRV:
-        """Let a block use a copy of a buffer whose indices are the block's iterators: those that index it, in their order."""
-    def reindex_cache_read(self, block: BlockRV | str, read_buffer_index: int, storage_scope: str, index_map: IndexMap | Callable[..., Any]) -> BlockRV:
-        """Copy what a block reads into a buffer of another scope, laid out as a map of the block's iterators says."""
-    def reindex_cache_write(self, block: BlockRV | str, write_buffer_index: int, storage_scope: str, index_map: IndexMap | Callable[..., Any]) -> BlockRV:
-        """Let a block write into a buffer of another scope, laid out as a map of its iterators says, and copy back."""
     def sample_categorical(self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = ...) -> ExprRV:
         """Choose one of the candidates, each as likely as its weight in `probs`; the decision is its position."""
     def sample_perfect_tile(self, loop: LoopRV, n: int, max_innermost_factor: int = ..., decision: Sequence[int] | None = ...) -> list[ExprRV]:
@@ -118,7 +120,5 @@ class Methods:
         """Choose where to compute a block: inline, where it is, or at a loop of its consumer; for `compute_at`."""
     def enter_postproc(self) -> None:
         """Mark in the trace where postprocessing begins: `remove_postproc` leaves out what follows."""
-    def transform_block_layout(self, block: BlockRV | str, index_map: Callable[..., Any]) -> None:
-        """Iterate a block differently: it runs in new loops, whose iterations are `index_map` of the old ones."""
     def unsafe_set_dtype(self, block: BlockRV | str, buffer_index: int | str | Buffer, dtype: str) -> None:
         """Let a buffer hold numbers of another dtype: stores convert to it, loads convert back."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, ScheduleError, TypeMismatch, nearest, report
@@ -185,9 +185,9 @@ class Schedule(Methods):
 
     def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
         """Whether `decompose_padding(block, loop)` is legal."""
-        from .transform import can_decompose_padding
-
-        return can_decompose_padding(self, block, loop)
+        with suppress(ScheduleError):
+            return self.copy().decompose_padding(block, loop) is not None
+        return False
 
     def show(self, *args: Any, **options: Any) -> None:
         """Print the module and the trace."""

@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from ... import doors
 from ...absent import absent
 from ...backend import own
 from ...errors import InputError, InternalError, nearest
@@ -98,18 +99,14 @@ class TensorIntrin:
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
         """The intrinsic of a name; raises `InputError` with the nearest names, or returns None if `allow_missing`."""
         if name not in TensorIntrin.KNOWN:
-            from . import dot_products, mma, wmma
-
             for backend in own():
                 register_named = backend.part("intrinsics")
                 if register_named is not None:
                     register_named(name)
-            dot_products.register_named(name)
-            wmma.register_named(name)
-            mma.register_named(name)
+            importlib.import_module(doors.INTRINSICS).register_named(name)
         if name in TensorIntrin.KNOWN or allow_missing:
             return TensorIntrin.KNOWN.get(name)
-        mma.require_dtypes(name)
+        importlib.import_module(doors.INTRINSICS).require_known_dtypes(name)
         raise InputError(f"no tensor intrinsic {name!r}; {nearest(name, list(TensorIntrin.KNOWN))}")
 
     def __repr__(self) -> str:

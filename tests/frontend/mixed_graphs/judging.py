@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 import minitvm
 from minitvm.errors import InternalError, MinitvmError, VerificationError
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.reference import graph as interpreter
 from tests.frontend.one_node import Seeded
 from tests.frontend.sizes.verdicts import CRASH, DISPUTED, REFUSED, RIGHT, WRONG, Judgement

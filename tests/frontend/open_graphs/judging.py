@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import minitvm
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
 from minitvm.graph import optimize
 from minitvm.reference import graph as interpreter
 

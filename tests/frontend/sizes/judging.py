@@ -89,7 +89,7 @@ def _run(model: Model, at_end: bool) -> list[np.ndarray] | None:
 
 
 def _interpreted(model: Model) -> list[np.ndarray]:
-    from minitvm.frontend import from_onnx
+    from minitvm.frontends import from_onnx
 
     return [np.asarray(r) for r in interpreter.run(from_onnx(model.proto()), model.arrays)]
 

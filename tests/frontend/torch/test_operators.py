@@ -10,7 +10,7 @@ pytest.importorskip("torch", reason="the extra torch is not installed")
 import torch
 
 import minitvm
-from minitvm.frontend.torch.registry import converters
+from minitvm.frontends.torch.registry import converters
 from minitvm.reference import graph as interpreter
 
 from .cases import Call, Called, calls, tensors

@@ -13,7 +13,7 @@ import pytest
 
 import minitvm
 from minitvm.errors import MissingExtra
-from minitvm.frontend.torch import ops, registry
+from minitvm.frontends.torch import ops, registry
 from minitvm.graph import registry as operators
 
 
@@ -48,7 +48,7 @@ def test_converters_write_operators_that_exist() -> None:
 
 
 def test_importing_the_importer_loads_no_torch() -> None:
-    code = "import sys, minitvm.frontend.torch.ops, minitvm.frontend.torch.loading; print('torch' in sys.modules)"
+    code = "import sys, minitvm.frontends.torch.ops, minitvm.frontends.torch.loading; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import minitvm
+from minitvm.compat.tvm.transform import ConvertLayout
 from minitvm.errors import InputError
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.graph.passes.pipeline import optimize
 from minitvm.reference import graph as interpreter
-from minitvm.transform import ConvertLayout
 from tests.drawing import Seeded
 from tests.graph.layout_networks import feed, means_the_same
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitvm
-from minitvm.frontend import from_onnx
+from minitvm.frontends import from_onnx
+from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph, GraphBuilder, Value
 from minitvm.graph.verify import verify_graph
-from minitvm.interop.to_onnx import to_onnx
 from minitvm.machines.scratchpad.shifted_scales import exponent_of, shifted_scales
 from minitvm.reference import graph as interpreter
 

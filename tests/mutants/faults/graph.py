@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from minitvm.compat.tvm.convert_layout import ConvertLayout
 from minitvm.graph import Graph
 from minitvm.graph.passes.common_subexpressions import common_subexpressions
 from minitvm.graph.passes.constant_folding import constant_folding
-from minitvm.graph.passes.convert_layout import ConvertLayout
 from minitvm.graph.passes.dead_code import dead_code
 from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
@@ -275,7 +275,7 @@ USES.edit("nothing joins channels", "_joins", "item.output.ndim == 1", "item.out
 
 LAYOUTS = ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"], "nn.avg_pool2d": ["NHWC"]})
 CONVERTED = converted()
-CONVERT = Faults("graph convert_layout", PASSES + "convert_layout", [
+CONVERT = Faults("graph convert_layout", "minitvm.compat.tvm.convert_layout", [
     graphs(LAYOUTS, "convert_layout", ("conv2d", "conv2d", "pool", "arithmetic", "concatenate", "pad")),
 ])  # fmt: skip
 CONVERT.edit("a reshape for a transpose", "_Conversion.form",

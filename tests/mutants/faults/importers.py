@@ -6,7 +6,7 @@ from ..patch import Faults
 from ..siblings import at_many_sizes, bounded, branches, by_data, imported
 from ..streams import by_hand
 
-ONNX_CONVOLUTION = Faults("onnx convolution", "minitvm.frontend.onnx.ops.convolution", [])
+ONNX_CONVOLUTION = Faults("onnx convolution", "minitvm.frontends.onnx.ops.convolution", [])
 ONNX_CONVOLUTION.edit(
     "auto_pad ignores the dilation",
     "window_padding",
@@ -31,12 +31,12 @@ ONNX_CONVOLUTION.edit(
 )
 
 DEFAULTS = Faults(
-    "onnx defaults", "minitvm.frontend.onnx.ops.normalization", [by_hand("defaults of attributes", all_plain_defaults)]
+    "onnx defaults", "minitvm.frontends.onnx.ops.normalization", [by_hand("defaults of attributes", all_plain_defaults)]
 )
 DEFAULTS.edit("another default of LRN", "lrn", 'n.attr("beta", 0.75)', 'n.attr("beta", 0.5)')
 DEFAULTS.edit("another axis of LpNormalization", "lp_normalization", 'n.attr("axis", -1)', 'n.attr("axis", 1)')
 
-ONNX_ARITHMETIC = Faults("onnx arithmetic", "minitvm.frontend.onnx.ops.arithmetic", [imported("elementwise")])
+ONNX_ARITHMETIC = Faults("onnx arithmetic", "minitvm.frontends.onnx.ops.arithmetic", [imported("elementwise")])
 ONNX_ARITHMETIC.edit(
     "a float exponent of an integer is cut off",
     "power",
@@ -44,7 +44,7 @@ ONNX_ARITHMETIC.edit(
     "if False:",
 )
 
-ONNX_CREATION = Faults("onnx creation", "minitvm.frontend.onnx.ops.creation", [imported("one_hot")])
+ONNX_CREATION = Faults("onnx creation", "minitvm.frontends.onnx.ops.creation", [imported("one_hot")])
 ONNX_CREATION.edit(
     "a negative axis of OneHot is counted without the new one",
     "one_hot",
@@ -52,7 +52,7 @@ ONNX_CREATION.edit(
     "axis = axis + indices.ndim if axis < -1 else axis",
 )
 
-ONNX_ELEMENTWISE = Faults("onnx elementwise", "minitvm.frontend.onnx.ops.elementwise", [imported("elementwise")])
+ONNX_ELEMENTWISE = Faults("onnx elementwise", "minitvm.frontends.onnx.ops.elementwise", [imported("elementwise")])
 ONNX_ELEMENTWISE.edit(
     "IsInf takes the other sign",
     "is_inf",
@@ -60,7 +60,7 @@ ONNX_ELEMENTWISE.edit(
     '"less" if up else "greater"',
 )
 
-ONNX_INDEXING = Faults("onnx indexing", "minitvm.frontend.onnx.ops.indexing", [])
+ONNX_INDEXING = Faults("onnx indexing", "minitvm.frontends.onnx.ops.indexing", [])
 ONNX_INDEXING.edit(
     "pads of some axes are looked up by the axis",
     "_pad",
@@ -76,7 +76,7 @@ ONNX_INDEXING.edit(
     by=[imported("center")],
 )
 
-ONNX_NORMALIZATION = Faults("onnx normalization", "minitvm.frontend.onnx.ops.normalization", [imported("norm")])
+ONNX_NORMALIZATION = Faults("onnx normalization", "minitvm.frontends.onnx.ops.normalization", [imported("norm")])
 ONNX_NORMALIZATION.edit(
     "running statistics keep 1 - momentum of the old",
     "_batch_norm_of_batch",
@@ -90,7 +90,7 @@ ONNX_NORMALIZATION.edit(
     'n.op("tile", n[k], reps=(channels // groups,))',
 )
 
-ONNX_QUANTIZATION = Faults("onnx quantization", "minitvm.frontend.onnx.ops.quantization", [])
+ONNX_QUANTIZATION = Faults("onnx quantization", "minitvm.frontends.onnx.ops.quantization", [])
 ONNX_QUANTIZATION.edit(
     "scales of rows run along columns",
     "qlinear_matmul",
@@ -113,7 +113,7 @@ ONNX_QUANTIZATION.edit(
     by=[imported("matmul_integer")],
 )
 
-ONNX_RECURRENT = Faults("onnx recurrent", "minitvm.frontend.onnx.ops.recurrent", [imported("recurrent")])
+ONNX_RECURRENT = Faults("onnx recurrent", "minitvm.frontends.onnx.ops.recurrent", [imported("recurrent")])
 ONNX_RECURRENT.edit(
     "both directions have the activations of the first",
     "functions_of",
@@ -139,7 +139,7 @@ ONNX_RECURRENT.edit(
     "if False else states",
 )
 
-ONNX_RESIZING = Faults("onnx resizing", "minitvm.frontend.onnx.ops.resizing", [imported("resize")])
+ONNX_RESIZING = Faults("onnx resizing", "minitvm.frontends.onnx.ops.resizing", [imported("resize")])
 ONNX_RESIZING.edit(
     "sizes from scales are rounded",
     "_scaled",
@@ -147,7 +147,7 @@ ONNX_RESIZING.edit(
     "return round(dim * scale)",
 )
 OPEN_RESIZING = Faults(
-    "open resizing", "minitvm.frontend.onnx.ops.open_resizing", [at_many_sizes("antialias", "ratio")]
+    "open resizing", "minitvm.frontends.onnx.ops.open_resizing", [at_many_sizes("antialias", "ratio")]
 )
 OPEN_RESIZING.edit(
     "the nearest of two at the same distance is the second",
@@ -169,7 +169,7 @@ OPEN_RESIZING.edit(
     "smaller if self.least else larger",
 )
 
-ONNX_SAMPLING = Faults("onnx sampling", "minitvm.frontend.onnx.ops.sampling", [])
+ONNX_SAMPLING = Faults("onnx sampling", "minitvm.frontends.onnx.ops.sampling", [])
 ONNX_SAMPLING.edit(
     "an ellipsis of fewer axes is aligned left",
     "einsum",
@@ -178,7 +178,7 @@ ONNX_SAMPLING.edit(
     by=[imported("products")],
 )
 
-ONNX_SPECTRAL = Faults("onnx spectral", "minitvm.frontend.onnx.ops.spectral", [imported("stft")])
+ONNX_SPECTRAL = Faults("onnx spectral", "minitvm.frontends.onnx.ops.spectral", [imported("stft")])
 ONNX_SPECTRAL.edit(
     "the middle frequency of an even length counts twice",
     "_transformed",
@@ -193,7 +193,7 @@ ONNX_SPECTRAL.edit(
     "stop=simple(samples - length)",
 )
 
-ONNX_REGIONS = Faults("onnx regions", "minitvm.frontend.onnx.ops.regions", [])
+ONNX_REGIONS = Faults("onnx regions", "minitvm.frontends.onnx.ops.regions", [])
 ONNX_REGIONS.edit(
     "samples lie at the edges of their part of a bin",
     "_of_samples",
@@ -230,13 +230,13 @@ ONNX_REGIONS.edit(
     by=[imported("deform_conv")],
 )
 
-ONNX_LINEAR_ALGEBRA = Faults("onnx linear algebra", "minitvm.frontend.onnx.ops.linear_algebra", [imported("det")])
+ONNX_LINEAR_ALGEBRA = Faults("onnx linear algebra", "minitvm.frontends.onnx.ops.linear_algebra", [imported("det")])
 ONNX_LINEAR_ALGEBRA.edit(
     "two rows that change places do not change the sign", "_pivoted", "n.op(\"where\", kept, one, -one)",
     "n.op(\"where\", kept, one, one)",
 )  # fmt: skip
 
-ONNX_POOLING = Faults("onnx pooling", "minitvm.frontend.onnx.ops.pooling", [imported("max_pool_with_places")])
+ONNX_POOLING = Faults("onnx pooling", "minitvm.frontends.onnx.ops.pooling", [imported("max_pool_with_places")])
 ONNX_POOLING.edit(
     "the place in the picture, not in the tensor", "_places", "[size, *strides]", "[0, *strides]",
 )  # fmt: skip
@@ -248,7 +248,7 @@ ONNX_POOLING.edit(
     "(simple(size - own), 0) for size", by=[imported("max_unpool")],
 )  # fmt: skip
 
-ONNX_CONTROL = Faults("onnx control", "minitvm.frontend.onnx.ops.control", [imported("scan")])
+ONNX_CONTROL = Faults("onnx control", "minitvm.frontends.onnx.ops.control", [imported("scan")])
 ONNX_CONTROL.edit(
     "what an iteration appends is turned around",
     "_extended",
@@ -258,7 +258,7 @@ ONNX_CONTROL.edit(
 )
 
 ONNX_SEQUENCES = Faults(
-    "onnx sequences", "minitvm.frontend.onnx.ops.sequences", [at_many_sizes("place", "entries", "parts")]
+    "onnx sequences", "minitvm.frontends.onnx.ops.sequences", [at_many_sizes("place", "entries", "parts")]
 )
 ONNX_SEQUENCES.edit("a place from the end is one", "_from_front", 'n.op("less", index, 0)', 'n.op("less", index, -99)')
 ONNX_SEQUENCES.edit(
@@ -280,7 +280,7 @@ ONNX_SEQUENCES.edit(
     "smaller(larger(simple(place - begin), 1), length)",
 )
 
-ONNX_SHAPING = Faults("onnx shaping", "minitvm.frontend.onnx.ops.shaping", [imported("split")])
+ONNX_SHAPING = Faults("onnx shaping", "minitvm.frontends.onnx.ops.shaping", [imported("split")])
 ONNX_SHAPING.edit(
     "a 0 that sizes decide is an extent", "decided", "shape[k] = _instead(dim, 0, own[k])", "shape[k] = dim"
 )
@@ -291,7 +291,7 @@ ONNX_SHAPING.edit(
     "simple(extent // count)",
 )
 
-ONNX_BRANCHES = Faults("branches", "minitvm.frontend.operand_builder", [branches()])
+ONNX_BRANCHES = Faults("branches", "minitvm.frontends.common.operand_builder", [branches()])
 ONNX_BRANCHES.edit(
     "the sizes of the branch that is not taken",
     "_one_of",
@@ -304,7 +304,7 @@ ONNX_BRANCHES.edit(
     "self._under = condition if around is None else And(around, condition)",
     "self._under = around",
 )
-BRANCH_CASTS = Faults("casts in branches", "minitvm.frontend.matching", [branches()])
+BRANCH_CASTS = Faults("casts in branches", "minitvm.frontends.common.matching", [branches()])
 BRANCH_CASTS.edit(
     "a branch that is taken checks nothing",
     "match_cast",
@@ -312,7 +312,7 @@ BRANCH_CASTS.edit(
     "Or(under, condition_of(a, b))",
 )
 
-BOUNDS = Faults("bounds of numbers", "minitvm.frontend.bounds", [bounded()])
+BOUNDS = Faults("bounds of numbers", "minitvm.frontends.common.bounds", [bounded()])
 BOUNDS.edit(
     "a sum counts one number less", "_added_up", "product([_whole(high), count])", "product([_whole(high), count - 1])"
 )
@@ -327,13 +327,13 @@ BOUNDS.edit("a difference is no more than the first", "_subtract", "None if c is
 BOUNDS.edit("a quotient is that by the largest divisor", "_divide", "low, max(b / c, 0)", "low, max(b / (c + 1), 0)")
 BOUNDS.edit("the other side of a choice does not count", "Computed._interval", "_ALL[item.op] :", "_ALL[item.op] : -1")
 
-GROWING = Faults("carried values that grow", "minitvm.frontend.growing", [by_data("grown")])
+GROWING = Faults("carried values that grow", "minitvm.frontends.common.growing", [by_data("grown")])
 GROWING.edit("one iteration may grow", "_after_many", "grows * iterations()", "grows")
 GROWING.edit(
     "what grows begins empty", "_after_many", "total = begin if each.least is None", "total = 0 if each.least is None"
 )
 
-DATA_AXES = Faults("axes that are data", "minitvm.frontend.onnx.ops.data_axes", [])
+DATA_AXES = Faults("axes that are data", "minitvm.frontends.onnx.ops.data_axes", [])
 DATA_AXES.edit("the last axis is not meant", "along_one", "reversed(range(last))", "reversed(range(1, last))",
                by=[by_data("moved", 200)])  # fmt: skip
 DATA_AXES.edit("negative axes count from the front", "counted_from_front", 'n.op("add", whole, rank)',

@@ -39,11 +39,15 @@ OUTPUTS = Faults("get_output_blocks", PRIMITIVES + "queries", FLOWS)
 OUTPUTS.edit("intermediate blocks too", "get_output_blocks", " if scope.is_output(block)]", "]")
 OUTPUTS.edit("the last only", "get_output_blocks", "if scope.is_output(block)]", "if scope.is_output(block)][-1:]")
 
-PERFECT = Faults("sample_perfect_tile", PRIMITIVES + "for_tvm.sampling", [samples("sample_perfect_tile")])
+PERFECT = Faults(
+    "sample_perfect_tile", "minitvm.compat.tvm.schedule.primitives.sampling", [samples("sample_perfect_tile")]
+)
 PERFECT.edit("the innermost too large", "sample_perfect_tile", "min(extent, most) + 1", "extent + 1")
 PERFECT.edit("factors of the whole once more", "sample_perfect_tile", "extent // last, n - 1", "extent, n - 1")
 PERFECT.edit("the decision forgotten", "sample_perfect_tile", "if decision is not None:", "if False:")
-PARTITIONED = Faults("sample_partitioned_tile", PRIMITIVES + "for_tvm.sampling", [samples("sample_partitioned_tile")])
+PARTITIONED = Faults(
+    "sample_partitioned_tile", "minitvm.compat.tvm.schedule.primitives.sampling", [samples("sample_partitioned_tile")]
+)
 PARTITIONED.edit(
     "the inner part's own factors are lost",
     "sample_partitioned_tile",
@@ -52,7 +56,9 @@ PARTITIONED.edit(
 )
 PARTITIONED.edit("the inner part anywhere", "sample_partitioned_tile", "extent // innerpart_factor, n)", "extent, n)")
 PARTITIONED.edit("the decision forgotten", "sample_partitioned_tile", "if decision is not None:", "if False:")
-CATEGORICAL = Faults("sample_categorical", PRIMITIVES + "for_tvm.sampling", [samples("sample_categorical")])
+CATEGORICAL = Faults(
+    "sample_categorical", "minitvm.compat.tvm.schedule.primitives.sampling", [samples("sample_categorical")]
+)
 CATEGORICAL.edit(
     "all alike",
     "sample_categorical",
@@ -63,7 +69,9 @@ CATEGORICAL.edit(
     "another candidate than was decided", "sample_categorical", "int(candidates[position])", "int(candidates[0])"
 )
 CATEGORICAL.edit("the decision forgotten", "sample_categorical", "if decision is None else decision", "")
-LOCATION = Faults("sample_compute_location", PRIMITIVES + "for_tvm.sampling", [samples("sample_compute_location")])
+LOCATION = Faults(
+    "sample_compute_location", "minitvm.compat.tvm.schedule.primitives.sampling", [samples("sample_compute_location")]
+)
 LOCATION.edit("loops that are not legal", "locations", 'if _legal(state, "compute_at", arguments):', "if True:")
 LOCATION.edit(
     "inline where it is not legal", "locations", 'if _legal(state, "compute_inline", {"block": block}):', "if True:"

@@ -47,10 +47,10 @@ SURELY.edit(
 
 INPLACE = Faults(
     "cache_inplace",
-    PRIMITIVES + "for_tvm.cache_inplace",
+    "minitvm.compat.tvm.schedule.primitives.cache_inplace",
     [primitive("cache_inplace"), primitive("cache_inplace", wild=True)],
 )
-INDEX = Faults("cache_index", PRIMITIVES + "for_tvm.cache_index", [primitive("cache_index")])
+INDEX = Faults("cache_index", "minitvm.compat.tvm.schedule.primitives.cache_index", [primitive("cache_index")])
 INPLACE.drop("elements copied in that nobody wrote", "cache_inplace", "finds_values")
 INPLACE.drop("what it does not read is copied back", "cache_inplace", "writes_what_it_reads",
              by=[schedules("cache_inplace", of=shifted_at_times, prepare=())])  # fmt: skip
@@ -66,13 +66,13 @@ INDEX.edit(
 
 READ_AT = Faults(
     "read_at",
-    PRIMITIVES + "for_tvm.read_at",
+    "minitvm.compat.tvm.schedule.primitives.read_at",
     [primitive("read_at"), schedules("read_at", of=OVERWRITTEN, wild=True), schedules("read_at", of=OVERWRITTEN)],
 )
 READ_AT.drop("a buffer that changes below the loop", "read_at", "not_written_below")
 WRITE_AT = Faults(
     "write_at",
-    PRIMITIVES + "for_tvm.read_at",
+    "minitvm.compat.tvm.schedule.primitives.read_at",
     [
         primitive("write_at"),
         schedules("write_at", of=families("carried", "sequences", "running"), wild=True),
@@ -88,7 +88,7 @@ WRITE_AT.drop("a box with gaps", "write_at", "filled_below")
 WRITE_AT.edit("copied back before the block", "_staged", "using[-1 if back else 0]", "using[0]\n    back = False")
 
 REINDEX = Faults(
-    "reindex", PRIMITIVES + "for_tvm.reindex", [primitive("reindex"), schedules("reindex", of=OVERWRITTEN)]
+    "reindex", "minitvm.tir.schedule.primitives.reindex", [primitive("reindex"), schedules("reindex", of=OVERWRITTEN)]
 )
 REINDEX.drop("a buffer that is written again later", "reindex", "sound_dataflow")
 REINDEX.edit(
@@ -99,7 +99,7 @@ REINDEX.edit(
 )
 REINDEX_READ = Faults(
     "reindex_cache_read",
-    PRIMITIVES + "for_tvm.reindex",
+    "minitvm.tir.schedule.primitives.reindex",
     [primitive("reindex_cache_read"), schedules("reindex_cache_read", of=OVERWRITTEN)],
 )
 REINDEX_READ.drop("a buffer that is written again later", "reindex_cache_read", "at_most_one_writer")
@@ -111,7 +111,7 @@ REINDEX_READ.edit(
 )
 REINDEX_WRITE = Faults(
     "reindex_cache_write",
-    PRIMITIVES + "for_tvm.reindex",
+    "minitvm.tir.schedule.primitives.reindex",
     [primitive("reindex_cache_write"), schedules("reindex_cache_write", of=OVERWRITTEN)],
 )
 REINDEX_WRITE.edit(
@@ -144,7 +144,7 @@ PADDED.edit(
 LAYOUT.drop("a buffer with strides of its own", "transform_layout", "row_major")
 BLOCK_LAYOUT = Faults(
     "transform_block_layout",
-    PRIMITIVES + "for_tvm.transform_block_layout",
+    "minitvm.tir.schedule.primitives.transform_block_layout",
     [
         primitive("transform_block_layout"),
         schedules("transform_block_layout", of=families("contraction", "chain", "folds"), prepare=()),

@@ -13,13 +13,15 @@ ALIGN.edit("factor and offset exchanged", "storage_align", "[number, axis, facto
            "[number, axis, offset + 1, factor - 1]")  # fmt: skip
 ALIGN.edit("only what was asked for last", "storage_align", "sorted([*kept, ", "sorted([")
 
-SEPARATORS = Faults("set_axis_separators", PRIMITIVES + "for_tvm.axis_separators", [primitive("set_axis_separators")])
+SEPARATORS = Faults(
+    "set_axis_separators", "minitvm.compat.tvm.schedule.primitives.axis_separators", [primitive("set_axis_separators")]
+)
 SEPARATORS.edit("not allocated", "set_axis_separators",
                 "with_allocation(with_buffer(tree.func.body, old, new), old, new)",
                 "with_buffer(tree.func.body, old, new)")  # fmt: skip
 SEPARATORS.edit("the parameter stays the old one", "set_axis_separators", "new if p is old else p for", "p for")
 
-REGION = Faults("annotate_buffer_access", PRIMITIVES + "for_tvm.annotate_buffer_access", [
+REGION = Faults("annotate_buffer_access", "minitvm.compat.tvm.schedule.primitives.annotate_buffer_access", [
     REGIONS,
     schedules("annotate_buffer_access", of=families("chain"), prepare=(), wild=True, then=("compute_at",)),
 ])  # fmt: skip
@@ -38,7 +40,9 @@ SCOPE.edit(
 )
 SCOPE.edit("not allocated", "with_buffers", "tuple(moved.get(b, b) for b in at.alloc_buffers)", "at.alloc_buffers")
 DTYPE = Faults(
-    "unsafe_set_dtype", PRIMITIVES + "for_tvm.unsafe_set_dtype", [primitive("unsafe_set_dtype", examples=1000)]
+    "unsafe_set_dtype",
+    "minitvm.compat.tvm.schedule.primitives.unsafe_set_dtype",
+    [primitive("unsafe_set_dtype", examples=1000)],
 )
 DTYPE.edit(
     "a dropped cast: the value is stored as zero",

@@ -57,7 +57,9 @@ UPDATES = Faults(
     "rows of a reduction", "minitvm.tir.analysis.updates", [primitive("rfactor", modes=ROUNDED, examples=120)]
 )
 UPDATES.edit("a row is read at another place", "Element.place", "places[-1] + 1 if places", "places[-1] if places")
-EPILOGUE = Faults("fuse_reduction_epilogue", PRIMITIVES + "for_tvm.epilogue", [primitive("fuse_reduction_epilogue")])
+EPILOGUE = Faults(
+    "fuse_reduction_epilogue", "minitvm.compat.tvm.schedule.primitives.epilogue", [primitive("fuse_reduction_epilogue")]
+)
 EPILOGUE.edit(
     "the addend is lost",
     "fuse_reduction_epilogue",
@@ -71,7 +73,7 @@ EPILOGUE.edit(
     "_start(addend[1] if",
 )
 EPILOGUE.drop("an addend that comes later", "fuse_reduction_epilogue", "addend_ready")
-PADDING = Faults("decompose_padding", PRIMITIVES + "for_tvm.padding", [primitive("decompose_padding")])
+PADDING = Faults("decompose_padding", "minitvm.tir.schedule.primitives.padding", [primitive("decompose_padding")])
 PADDING.edit("the inside one short", "_bound", "rest // -slope.value + 1)", "rest // -slope.value)")
 PADDING.edit(
     "the inside at the start", "_inside_only", "shifted[it.var] = it.var + part.start", "shifted[it.var] = it.var + 0"
@@ -84,7 +86,7 @@ PADDING.edit(
     "(-rest) // slope.value",
 )  # fmt: skip
 PADDING.drop("a loop that holds more than the block", "decompose_padding", "only_loops_below")
-EINSUM = Faults("pad_einsum", PRIMITIVES + "for_tvm.pad_einsum", [primitive("pad_einsum")])
+EINSUM = Faults("pad_einsum", "minitvm.tir.schedule.primitives.pad_einsum", [primitive("pad_einsum")])
 EINSUM.edit(
     "a maximum padded with the greatest",
     "_neutral",
@@ -139,7 +141,9 @@ PARTITION.edit(
     "a sum that may start in a later part counts as one that does not", "_never_starts", "value > it.dom.start",
     "value >= it.dom.start",
 )  # fmt: skip
-ITERS = Faults("reorder_block_iter_var", PRIMITIVES + "for_tvm.block_iters", [primitive("reorder_block_iter_var")])
+ITERS = Faults(
+    "reorder_block_iter_var", "minitvm.tir.schedule.primitives.block_iters", [primitive("reorder_block_iter_var")]
+)
 ITERS.edit(
     "values stay in their places",
     "reorder_block_iter_var",
@@ -154,7 +158,7 @@ ITERS.edit(
 )
 UNIT = Faults(
     "add_unit_loop",
-    PRIMITIVES + "for_tvm.block_iters",
+    "minitvm.tir.schedule.primitives.block_iters",
     [primitive("add_unit_loop"), schedules("add_unit_loop", of=families("running", "in_place", "contraction"))],
 )
 UNIT.edit("two iterations", "add_unit_loop", "const(0), const(1)", "const(0), const(2)")

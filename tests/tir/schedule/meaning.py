@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import minitvm
+from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import ScheduleError, Unsupported
 from minitvm.expr import structural_equal
 from minitvm.reference import check
@@ -16,7 +17,6 @@ from minitvm.reference import tir as interpreter
 from minitvm.tir import PrimFunc
 from minitvm.tir.analysis.threads import thread_reduction
 from minitvm.tir.schedule import Schedule
-from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
 

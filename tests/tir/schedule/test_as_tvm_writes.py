@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm import te, tir
+from minitvm.compat.tvm.schedule.transform import tile_with_tensor_intrin
 from minitvm.errors import ScheduleError
 from minitvm.expr import replace, structural_equal
 from minitvm.machines.cpu.dot_products import MATMUL_4X4X4_F32
@@ -26,7 +27,6 @@ from minitvm.tir.schedule.analysis import (
     is_output_block,
     suggest_index_map,
 )
-from minitvm.tir.schedule.transform import tile_with_tensor_intrin
 
 INTRINSIC = MATMUL_4X4X4_F32
 

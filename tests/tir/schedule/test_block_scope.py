@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from minitvm import tir
+from minitvm.compat.tvm.schedule.testing import assert_structural_equal_ignore_global_symbol
 from minitvm.errors import ScheduleError
 from minitvm.script import tir as T
 from minitvm.tir.schedule import DepKind, ScheduleState, StmtSRef
-from minitvm.tir.schedule.testing import assert_structural_equal_ignore_global_symbol
 
 
 @T.prim_func

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import InputError, ScheduleError
 from minitvm.expr import StringImm, Var, structural_equal
 from minitvm.gallery import programs
@@ -17,7 +18,6 @@ from minitvm.script import tir as T
 from minitvm.tir import IndexMap, PrimFunc
 from minitvm.tir.python_text import parse_expression, python
 from minitvm.tir.schedule import Schedule
-from minitvm.tir.schedule.testing import verify_trace_roundtrip
 
 
 def pair(dtype: str = "float32") -> PrimFunc:

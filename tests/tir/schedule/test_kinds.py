@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import ScheduleError, Unsupported
 from minitvm.expr import walk
 from minitvm.gallery import programs
@@ -16,7 +17,6 @@ from minitvm.reference import check
 from minitvm.tir.analysis.threads import thread_reduction
 from minitvm.tir.nodes import For, ForKind
 from minitvm.tir.schedule import Schedule
-from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
 from tests.fewer import examples

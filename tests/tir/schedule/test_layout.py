@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minitvm
+from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import ScheduleError, Unsupported
 from minitvm.expr import structural_equal
 from minitvm.gallery import programs
@@ -21,7 +22,6 @@ from minitvm.tir.analysis.tree import statements
 from minitvm.tir.nodes import Buffer, BufferStore, PrimFunc, root_block
 from minitvm.tir.schedule import BlockRV, Schedule
 from minitvm.tir.schedule.access_remapping import in_old_layouts
-from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.transform.pipeline import lower
 from tests.fewer import examples
 

@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from minitvm import reference, tir
 from minitvm.cli import main
 from minitvm.cli.program_file import read_primitives
+from minitvm.compat.tvm.ir import assert_structural_equal
+from minitvm.compat.tvm.schedule.testing import registrations_undone, verify_trace_roundtrip
 from minitvm.errors import InputError, InternalError, ScheduleError
-from minitvm.ir import assert_structural_equal
 from minitvm.reference.strategies import prim_funcs, schedules
 from minitvm.script import tir as T
 from minitvm.tir.nodes import For, ForKind
 from minitvm.tir.schedule import Primitive, Trace
 from minitvm.tir.schedule.examples import example_program, verify_example
 from minitvm.tir.schedule.gallery import gallery
-from minitvm.tir.schedule.testing import registrations_undone, verify_trace_roundtrip
 from tests.fewer import examples
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import minitvm
 from minitvm import te
+from minitvm.compat.tvm.schedule.testing import loop_handles
 from minitvm.errors import ScheduleError
 from minitvm.expr import SizeVar, replace, rewrite, walk
 from minitvm.gallery import programs
@@ -22,7 +23,6 @@ from minitvm.script import tir as T
 from minitvm.tir import Schedule
 from minitvm.tir.analysis.software_pipelines import inner_parts
 from minitvm.tir.nodes import Allocate, Block, Buffer, For, ForKind, PrimFunc
-from minitvm.tir.schedule.testing import loop_handles
 from minitvm.tir.transform import lower
 from minitvm.tir.transform.inject_double_buffer import inject_double_buffer
 from minitvm.tir.transform.inject_software_pipeline import inject_software_pipeline

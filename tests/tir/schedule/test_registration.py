@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import InternalError
 from minitvm.expr import const
 from minitvm.gallery import programs
@@ -15,7 +16,6 @@ from minitvm.tir.schedule import PRIMITIVES, Failure, Primitive, Schedule, primi
 from minitvm.tir.schedule.examples import example_of, example_program, verify_example
 from minitvm.tir.schedule.registry import Refused, transforms
 from minitvm.tir.schedule.state import ScheduleState
-from minitvm.tir.schedule.testing import verify_trace_roundtrip
 
 
 @pytest.mark.parametrize("name", [p.name for p in transforms()])

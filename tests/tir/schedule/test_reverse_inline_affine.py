@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm import te
+from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import ScheduleError
 from minitvm.reference import check
 from minitvm.tir import PrimFunc
 from minitvm.tir.schedule import Schedule
-from minitvm.tir.schedule.testing import verify_trace_roundtrip
 
 
 def reader(shape: tuple[Any, ...], read: tuple[Any, ...], point: Callable[..., Any]) -> PrimFunc:

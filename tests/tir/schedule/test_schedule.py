@@ -10,6 +10,7 @@ import pytest
 
 import minitvm as tvm
 from minitvm import tir
+from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import ArtifactError, ScheduleError
 from minitvm.expr import structural_equal
 from minitvm.gallery import programs
@@ -20,7 +21,6 @@ from minitvm.script import tir as T
 from minitvm.tir.nodes import BlockRealize, For, ForKind, PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Failure, Schedule, Trace, document, primitive, requirement
 from minitvm.tir.schedule.state import ScheduleState
-from minitvm.tir.schedule.testing import verify_trace_roundtrip
 
 M = K = N = 256
 

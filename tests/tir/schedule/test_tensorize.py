@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import minitvm
 from minitvm import te
+from minitvm.compat.tvm.schedule.testing import loop_handles
 from minitvm.errors import InputError, InternalError, ScheduleError
 from minitvm.gallery import programs
 from minitvm.gallery.programs import row_sums, sum_of_four
@@ -19,7 +20,6 @@ from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
 from minitvm.tir.nodes import Block, MatchBufferRegion, PrimFunc
 from minitvm.tir.schedule import Schedule
-from minitvm.tir.schedule.testing import loop_handles
 from minitvm.tir.tensor_intrin import TensorIntrin
 from minitvm.tir.verifier import verify
 from tests.fewer import examples

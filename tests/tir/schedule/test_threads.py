@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm import te
+from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import ScheduleError, Unsupported
 from minitvm.expr import walk
 from minitvm.gallery import programs
@@ -17,7 +18,6 @@ from minitvm.reference import check, kernel
 from minitvm.script import from_source
 from minitvm.tir.nodes import Allocate, For, PrimFunc
 from minitvm.tir.schedule import Schedule
-from minitvm.tir.schedule.testing import verify_trace_roundtrip
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
 

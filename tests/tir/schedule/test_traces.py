@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minitvm.compat.tvm.schedule import testing
+from minitvm.compat.tvm.schedule.testing import replayed_at_the_end, verify_trace_roundtrip
 from minitvm.errors import ArtifactError, InternalError, ScheduleError
 from minitvm.expr import structural_equal
 from minitvm.gallery import programs
 from minitvm.script import ir as I
 from minitvm.script import tir as T
 from minitvm.tir import IndexMap
-from minitvm.tir.schedule import Schedule, Trace, testing
-from minitvm.tir.schedule.testing import replayed_at_the_end, verify_trace_roundtrip
+from minitvm.tir.schedule import Schedule, Trace
 from tests.fewer import examples
 
 from .test_sampling import tiled

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm import tir
+from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import ScheduleError
 from minitvm.reference import check
 from minitvm.script import tir as T
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
-from minitvm.tir.schedule.testing import verify_trace_roundtrip
 
 
 def keeps_its_meaning(sch: Schedule, before: PrimFunc) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minitvm.ir import IRModule
+from minitvm.compat.tvm.ir import IRModule
 from minitvm.reference import check
 from minitvm.script import from_source
 from minitvm.tir.nodes import PrimFunc

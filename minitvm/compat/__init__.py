@@ -1,0 +1,1 @@
+"""Names of other projects, so that what is written for them runs here."""

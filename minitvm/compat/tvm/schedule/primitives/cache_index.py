@@ -1,0 +1,211 @@
+"""Index computations done once and kept in memory: cache_index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from typing import Any
+
+from .....arith import Analyzer
+from .....expr import (
+    SPATIAL,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Let,
+    Node,
+    Range,
+    Var,
+    const,
+    find,
+    free_vars,
+    replace,
+    rewrite,
+    structural_equal,
+    substitute,
+    walk,
+)
+from .....tir.analysis.block_kinds import Scope
+from .....tir.analysis.tree import Tree
+from .....tir.conditions import is_const, reads_memory
+from .....tir.nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
+from .....tir.schedule.registry import Failure, primitive, requirement
+from .....tir.schedule.requirements import known_scope
+from .....tir.schedule.staging import Insertion, block_in, free_name, point_region
+from .....tir.schedule.state import ScheduleState, nest_around
+
+
+@requirement
+def valid_threshold(state: ScheduleState, block: BlockRealize, cse_thresh: int) -> Failure | None:
+    """cse_thresh >= 0"""
+    if isinstance(cse_thresh, int) and cse_thresh >= 0:
+        return None
+    return Failure({block.block: "this block"}, "cse_thresh of 0 or more", repr(cse_thresh))
+
+
+@requirement
+def one_level(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """the block holds no other block: its index computations are functions of its own iterators"""
+    inner = next((n for n in find(block.block.body, Block)), None)
+    if inner is None:
+        return None
+    return Failure(
+        {inner: "stands inside"},
+        f"a block with no block inside, as {block.block.name} is not",
+        f"block {inner.name} inside it",
+        (f"cache_index({inner.name}, ...)",),
+    )
+
+
+@primitive(past="has its indices cached in", requires=[valid_threshold, known_scope, one_level])
+def cache_index(
+    state: ScheduleState, block: BlockRealize, storage_scope: str, cse_thresh: int = 0
+) -> list[BlockRealize]:
+    """Compute the indices at which a block loads beforehand, for all its iterations, and look them up.
+
+    before:
+        for i, j in T.grid(8, 8):
+            with T.block("B"): B[vi, vj] = A[vi // 4 + vj // 4, vj // 2]
+    call: `sch.cache_index("B", "global")`
+    after:
+        index_var_0 = T.alloc_buffer((8, 8), "int32")
+        index_var_1 = T.alloc_buffer((8,), "int32")
+        for ax0, ax1 in T.grid(8, 8):
+            with T.block("index_0"): index_var_0[v0, v1] = v0 // 4 + v1 // 4
+        for ax0 in range(8):
+            with T.block("index_1"): index_var_1[v0] = v0 // 2
+        for i, j in T.grid(8, 8):
+            with T.block("B"): B[vi, vj] = A[index_var_0[vi, vj], index_var_1[vj]]
+
+    With `cse_thresh=0` every index that is computed is cached, each different one once; with n > 0, parts of indices
+    that occur at least n times, larger ones first. An index that depends on data, or divides by what may be zero, or
+    on variables other than the block's iterators, sizes and parameters, stays as it is. Where nothing is left the
+    program stays.
+    """
+    tree = state.home(block)
+    candidates = _chosen(tree, block.block, cse_thresh)
+    if not candidates:
+        return []
+    step = Insertion(tree, Scope.around(tree, block))
+    body, init = block.block.body, block.block.init
+    reads = list(block.block.reads)
+    written = {region.buffer for region in block.block.writes}
+    for number, value in enumerate(candidates):
+        used = [it for it in block.block.iter_vars if any(part is it.var for part in walk(value))]
+        name = free_name(tree, f"index_var_{number}")
+        cached = Buffer(name, tuple(it.dom.extent for it in used), value.dtype, storage_scope)
+        place = tuple(Analyzer().simplify(it.var - it.dom.start) for it in used)
+        load = BufferLoad(cached, place)
+        body = _looked_up(body, value, load, written)
+        init = None if init is None else _looked_up(init, value, load, written)
+        step.first.append(_stage(cached, value, used, free_name(tree, f"index_{number}")))
+        step.allocated.append(cached)
+        reads.append(point_region(cached, place))
+    step.rewritten[block.block] = replace(block.block, body=body, init=init, reads=tuple(reads))
+    stages = list(step.first)
+    step.apply(state)
+    return [block_in(state, stage) for stage in stages]
+
+
+def _chosen(tree: Tree, block: Block, cse_thresh: int) -> list[Expr]:
+    """The computations to cache, in order of appearance or, of parts, the largest first."""
+    # What a block reads back from its own output must stay recognisable as the element that it writes.
+    written = {region.buffer for region in block.writes}
+    indices = [i for part in (block.init, block.body) if part is not None for i in _load_indices(part, written)]
+    usable = {it.var for it in block.iter_vars if not tree.moves(it.dom.start, it.dom.extent)}
+    unusable = {*tree.moving, *(n.var for n in find(block, Let))} - usable
+    if cse_thresh == 0:
+        return _distinct([i for i in indices if _eligible(i, usable, unusable)])
+    computations: list[Expr] = []
+    parts = _distinct([p for i in indices for p in find(i, Expr) if _eligible(p, usable, unusable)])
+    for part in sorted(parts, key=_size, reverse=True):
+        if sum(structural_equal(p, part) for i in indices for p in walk(i) if isinstance(p, type(part))) >= cse_thresh:
+            computations.append(part)
+            name = Var("cached", part.dtype)  # what is looked up hides the parts that it is made of
+            indices = [_replaced(i, part, name) for i in indices]
+    return computations
+
+
+def _load_indices(stmt: Stmt, written: set[Buffer]) -> Iterator[Expr]:
+    for node in walk(stmt):
+        if isinstance(node, BufferLoad) and node.buffer not in written:
+            yield from node.indices
+
+
+def _eligible(e: Expr, usable: Set[Var], unusable: Set[Var]) -> bool:
+    if isinstance(e, Var | IntImm) or not e.dtype.is_int or e.dtype.lanes > 1 or reads_memory(e):
+        return False
+    variables = free_vars(e)
+    if not any(v in usable for v in variables) or any(v in unusable for v in variables):
+        return False
+    # It is computed at every point of the domain, also where the block does not run.
+    divisors = [p.b for p in find(e, FloorDiv | FloorMod)]
+    return all(isinstance(d, IntImm) and d.value != 0 for d in divisors) and not _may_fail(e)
+
+
+def _may_fail(e: Expr) -> bool:
+    return any(type(p).__name__ in ("Div", "Mod", "Call", "Let") for p in walk(e))
+
+
+def _distinct(computations: Sequence[Expr]) -> list[Expr]:
+    kept: list[Expr] = []
+    for e in computations:
+        if not any(structural_equal(e, other) for other in kept):
+            kept.append(e)
+    return kept
+
+
+def _size(e: Expr) -> int:
+    return sum(1 for _ in walk(e))
+
+
+def _replaced(e: Any, part: Expr, by: Expr) -> Any:
+    """The expression with each occurrence of a part replaced."""
+
+    def change(node: Node) -> Node | None:
+        return by if type(node) is type(part) and structural_equal(node, part) else None
+
+    return rewrite(e, change)
+
+
+def _looked_up(stmt: Stmt, value: Expr, load: BufferLoad, written: set[Buffer]) -> Any:
+    """The statement with a value looked up wherever it stands in an index of a load."""
+
+    def change(node: Node) -> Node | None:
+        if isinstance(node, BufferLoad) and node.buffer not in written:
+            indices = tuple(_replaced(i, value, load) for i in node.indices)
+            moved = any(a is not b for a, b in zip(indices, node.indices, strict=True))
+            return replace(node, indices=indices) if moved else None
+        return None
+
+    return rewrite(stmt, change)
+
+
+def _stage(cached: Buffer, value: Expr, used: Sequence[IterVar], name: str) -> Stmt:
+    loops = [Var(f"ax{k}", it.var.dtype) for k, it in enumerate(used)]
+    fresh = [Var(f"v{k}", it.var.dtype) for k, it in enumerate(used)]
+    moved = {it.var: v + it.dom.start for it, v in zip(used, fresh, strict=True)}
+    zero_based = Analyzer().simplify(substitute(value, moved)) if any(_shifted(it) for it in used) else None
+    result = (
+        substitute(value, dict(zip((it.var for it in used), fresh, strict=True))) if zero_based is None else zero_based
+    )
+    iters = tuple(
+        IterVar(v, Range(const(0, v.dtype), it.dom.extent), SPATIAL) for v, it in zip(fresh, used, strict=True)
+    )
+    block = Block(iters, (), (point_region(cached, fresh),), name, BufferStore(cached, result, tuple(fresh)))
+    return nest_around(BlockRealize(tuple(loops), const(True), block), loops, [it.dom.extent for it in used])
+
+
+def _shifted(it: IterVar) -> bool:
+    return not is_const(it.dom.start, 0)
+
+
+@cache_index.space
+def _cache_index_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    tree = state.tree()
+    for block in tree.blocks.values():
+        if block is not tree.root:
+            for threshold in (0, 2):
+                if one_level.check(state=state, block=block) is None and _chosen(tree, block.block, threshold):
+                    yield block, "global", threshold

@@ -1,0 +1,132 @@
+"""A copy for a block that updates a buffer in place: cache_inplace."""
+
+from __future__ import annotations
+
+from .....arith import Analyzer, regions
+from .....expr import Node, walk
+from .....tir.analysis.boxes import bound_box, hull
+from .....tir.analysis.surely import first_reads, reads_before_writing
+from .....tir.analysis.tree import Tree
+from .....tir.nodes import BlockRealize, Buffer, BufferStore
+from .....tir.schedule.moving import box_text
+from .....tir.schedule.primitives.cache import each_read, read_in_blocks, reads_it
+from .....tir.schedule.registry import Failure, primitive, requirement
+from .....tir.schedule.requirements import known_scope
+from .....tir.schedule.staging import (
+    Insertion,
+    Part,
+    block_in,
+    bounded,
+    copy_nest,
+    copy_of,
+    part_read,
+    refuse_races,
+    region_of,
+    retargeted,
+)
+from .....tir.schedule.state import ScheduleState, guard
+
+
+@requirement
+def updates_it(block: BlockRealize, match: Part) -> Failure | None:
+    """the block also writes the buffer that it reads"""
+    if region_of(block.block.writes, match.buffer) is not None:
+        return None
+    name = match.buffer.name
+    return Failure(
+        {block.block: "this block"},
+        f"a block that reads and writes {name}",
+        f"{block.block.name} only reads it",
+        (f"cache_read({block.block.name}, {name!r}, ...)",),
+    )
+
+
+@requirement
+def writes_what_it_reads(block: BlockRealize, match: Part) -> Failure | None:
+    """write region of the block is inside its read region: what is copied back was copied in, or written since"""
+    read, buffer = match.region, match.buffer
+    write = region_of(block.block.writes, buffer)
+    assert write is not None  # updates_it
+    analyzer = Analyzer.inside(*block.block.iter_vars)
+    if regions.covers(read.region, write.region, analyzer):
+        return None
+    return Failure(
+        {read: "is read", write: "is written"},
+        f"what {block.block.name} writes of {buffer.name} inside what it reads of it",
+        f"{box_text(buffer, write.region)} is not shown to lie inside {box_text(buffer, read.region)}",
+    )
+
+
+@requirement
+def finds_values(block: BlockRealize, match: Part) -> Failure | None:
+    """every element that is copied in has a value: the block reads it before it writes it, or the caller gave it"""
+    buffer = match.buffer
+    copied = [r for r in block.block.reads if r.buffer is buffer]
+    if all(reads_before_writing(block.block, r) for r in copied) or _is_given(match.tree, block, buffer):
+        return None
+    inner = [b.block.name for b in match.tree.blocks_in(block)]
+    return Failure(
+        dict.fromkeys(copied, "is copied in"),
+        f"every element of it read by {block.block.name} before it is written, so that there is something to copy",
+        f"{block.block.name} holds blocks that may write first: {', '.join(inner)}"
+        if inner
+        else f"{block.block.name} may leave out elements of {buffer.name}, or write them first",
+    )
+
+
+def _is_given(tree: Tree, block: BlockRealize, buffer: Buffer) -> bool:
+    """Whether a parameter's values come from the caller: only the block writes it, and reads before it writes."""
+
+    def stores(node: Node) -> int:
+        return sum(isinstance(part, BufferStore) and part.buffer is buffer for part in walk(node))
+
+    if buffer not in tree.func.buffers or stores(tree.func.body) != stores(block.block):
+        return False
+    return any(t.sure and not t.conditions and not t.loops for t in first_reads(block.block, buffer))
+
+
+@primitive(
+    past="was cached in",
+    requires=[reads_it, known_scope, updates_it, writes_what_it_reads, read_in_blocks, finds_values],
+    match=part_read,
+)
+def cache_inplace(
+    state: ScheduleState, match: Part, block: BlockRealize, read_buffer_index: int | str | Buffer, storage_scope: str
+) -> list[BlockRealize]:
+    """Let a block that updates a buffer in place work on a copy: copied in right before it, back right after it.
+
+    before:
+        for i in range(8):
+            with T.block("A"): A[vi] = A[vi] + 1.0
+    call: `copy_in, copy_out = sch.cache_inplace("A", 0, "local")`
+    after:
+        A_local = T.alloc_buffer((8,), scope="local")
+        for i in range(8):
+            for ax0 in range(1):
+                with T.block("A_local"):
+                    v0 = T.axis.spatial(8, i + ax0)
+                    A_local[v0] = A[v0]
+            with T.block("A"): A_local[vi] = A_local[vi] + 1.0
+            for ax0 in range(1):
+                with T.block("A_local"):
+                    v0 = T.axis.spatial(8, i + ax0)
+                    A[v0] = A_local[v0]
+    """
+    tree, buffer = match.tree, match.buffer
+    cached = copy_of(tree, buffer, storage_scope)
+    stages = []
+    for regions_found, source, target in ((block.block.reads, buffer, cached), (block.block.writes, cached, buffer)):
+        analyzer = state.analyzer(block)
+        box = hull([bound_box(block, r) for r in regions_found if r.buffer is buffer], analyzer)
+        box = bounded(tree, box, buffer, analyzer, block, tree.parent[block])
+        stages.append(guard(copy_nest(tree, source, target, box, analyzer, cached.name), block.predicate))
+    step = Insertion(tree, match.scope, dict([retargeted(block, buffer, cached)]), allocated=[cached])
+    step.before.append((block, stages[0]))
+    step.after.append((block, stages[1]))
+    step.apply(state)
+    copies = [block_in(state, stage) for stage in stages]
+    refuse_races(state, copies[0])
+    return copies
+
+
+cache_inplace.space(each_read)

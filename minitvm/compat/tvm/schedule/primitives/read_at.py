@@ -1,0 +1,326 @@
+"""Staged copies at a loop, as one block each: read_at, write_at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .....arith import Analyzer, regions
+from .....expr import SPATIAL, Expr, IntImm, IterVar, Range, Var, const, replace, substitute
+from .....tir.analysis.bindings import why_not_initialised
+from .....tir.analysis.block_kinds import Scope, why_goes_on
+from .....tir.analysis.boxes import Box, clip, hull, touched
+from .....tir.analysis.declared import declared_regions
+from .....tir.analysis.surely import all_read, fills
+from .....tir.analysis.tree import Tree, written_buffers
+from .....tir.conditions import all_of, is_const, uses
+from .....tir.nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, If, Seq, Stmt
+from .....tir.schedule.moving import box_text
+from .....tir.schedule.primitives.cache import read_in_blocks, reads_it, writes_it, written_in_blocks
+from .....tir.schedule.registry import Failure, holds_inside, primitive, requirement
+from .....tir.schedule.requirements import known_scope
+from .....tir.schedule.staging import (
+    Insertion,
+    Part,
+    copy_of,
+    initialised,
+    known_box,
+    part_read,
+    part_written,
+    region_of,
+    retargeted,
+)
+from .....tir.schedule.state import ScheduleState, nest_around
+
+
+@requirement
+def below_loop(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+    """the block stands below the loop, in the same scope"""
+    tree = state.home(block)
+    if loop in tree.loops_above(block):
+        return None
+    return Failure(
+        {block.block: "this block"},
+        f"a block below {loop.var.name}",
+        f"{block.block.name} is not inside {loop.var.name}",
+        tuple(f"{l.var.name}, which is a loop around it" for l in tree.loops_above(block)[:1]),
+    )
+
+
+@requirement
+def not_written_below(loop: For, block: BlockRealize, match: Part) -> Failure | None:
+    """no block below the loop writes the buffer: what is copied first stays true during the iteration"""
+    name = match.buffer.name
+    for other in match.tree.blocks_in(loop):
+        if region_of(other.block.writes, match.buffer) is not None:
+            return Failure(
+                {other.block: f"writes {name}"},
+                f"no block below {loop.var.name} that writes {name}",
+                f"block {other.block.name} writes it",
+                (f"cache_read({block.block.name}, {name!r}, ...)",),
+            )
+    return None
+
+
+@requirement
+def written_below_only(loop: For, match: Part) -> Failure | None:
+    """all blocks of the scope that write the buffer stand below the loop
+
+    What the new buffer holds at the start of an iteration was then written there by an earlier one, and not changed.
+    """
+    name = match.buffer.name
+    for writer in match.scope.writers(match.buffer):
+        if not match.tree.inside(writer, loop):
+            return Failure(
+                {loop: "this loop", writer.block: f"writes {name}"},
+                f"{name} written below {loop.var.name} only",
+                f"block {writer.block.name} writes it elsewhere",
+            )
+    return None
+
+
+@requirement
+def filled_below(state: ScheduleState, loop: For, match: Part) -> Failure | None:
+    """below the loop, the first block that touches the buffer writes every element of the box that is copied back,
+    without reading it unless it has an init and reduces over loops of its scope; the others touch that box only
+    """
+    buffer, tree = match.buffer, match.tree
+    users = _users(tree, loop, buffer)
+    first = users[0]
+    write = region_of(first.block.writes, buffer)
+    if write is None or region_of(first.block.reads, buffer) is not None:
+        return Failure(
+            {first.block: f"reads {buffer.name}"},
+            f"{buffer.name} written before it is read, in each iteration of {loop.var.name}",
+            f"block {first.block.name} reads what was there before",
+            ("cache_inplace", "cache_read and cache_write"),
+        )
+    reason = why_goes_on(Scope.around(tree, first), first)
+    if reason is not None:
+        return Failure({first.block: "this block"}, "a reduction that starts and ends in its scope", reason)
+    reason = why_not_initialised(first, tree.loops_above(first), state.analyzer(first)) or fills(
+        tree, first, write, loop
+    )
+    if reason is not None:
+        return Failure({first.block: "this block"}, f"every element of its box of {buffer.name} written", reason)
+    analyzer = state.analyzer(loop)
+    filled = touched(tree, first, write, loop, analyzer)
+    for other in users[1:]:
+        for r in (*other.block.reads, *other.block.writes):
+            if r.buffer is not buffer:
+                continue
+            used = touched(tree, other, r, loop, analyzer)
+            if not regions.covers(filled, used, analyzer):
+                return Failure(
+                    {first.block: f"writes {box_text(buffer, filled)}", other.block: f"uses {box_text(buffer, used)}"},
+                    f"all that {other.block.name} uses of {buffer.name} written by {first.block.name}",
+                    f"{box_text(buffer, used)} is used",
+                )
+    return None
+
+
+place_at_loop = holds_inside("place_at_loop", "the body of the loop is a sequence of loops and blocks")
+
+
+def _users(tree: Tree, loop: For, buffer: Buffer) -> list[BlockRealize]:
+    """The blocks directly below a loop that touch a buffer, in program order."""
+    signature = ((b, (*b.block.reads, *b.block.writes)) for b in tree.blocks_in(loop))
+    return [b for b, declared in signature if any(r.buffer is buffer for r in declared)]
+
+
+@primitive(
+    past="was staged in",
+    requires=[below_loop, reads_it, known_scope, not_written_below, read_in_blocks],
+    match=part_read,
+)
+def read_at(
+    state: ScheduleState, match: Part, loop: For, block: BlockRealize, read_buffer_index: int, storage_scope: str
+) -> BlockRealize:
+    """Copy what the blocks below a loop read of a buffer in one iteration, by one block at the start of the iteration.
+
+    before:
+        for i, j in T.grid(4, 8):
+            with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+    call: `sch.read_at(i, "B", 0, "local")`
+    after:
+        A_local = T.alloc_buffer((4, 8), scope="local")
+        for i in range(4):
+            with T.block("A_local"):
+                v0 = T.axis.spatial(4, i)
+                T.block_attr({"auto_copy": 1})
+                for ax0, ax1 in T.grid(1, 8): A_local[v0, ax1] = A[v0, ax1]
+            for j in range(8):
+                with T.block("B"): B[vi, vj] = A_local[vi, vj] * 2.0
+
+    All blocks below the loop that read the buffer read the copy. The new block is annotated "auto_copy", as in TVM.
+    """
+    buffer, tree = match.buffer, match.tree
+    users = _users(tree, loop, buffer)
+    analyzer = state.analyzer(loop)
+    reads = [touched(tree, b, r, loop, analyzer) for b in users for r in b.block.reads if r.buffer is buffer]
+    box = clip(hull(reads, analyzer), buffer, analyzer)
+    if not _has_values(state, tree, loop, buffer, box, users):
+        raise initialised.refuse(
+            Failure(
+                {b.block: f"reads {buffer.name}" for b in users},
+                f"every element of {box_text(buffer, box)}, which is copied, has a value",
+                f"nothing is known to write all of it before, and {buffer.name} is no input",
+            )
+        )
+    return _staged(state, match, loop, users, box, storage_scope)
+
+
+@primitive(
+    past="was staged in",
+    requires=[below_loop, writes_it, known_scope, written_below_only, filled_below, written_in_blocks],
+    match=part_written,
+)
+def write_at(
+    state: ScheduleState, match: Part, loop: For, block: BlockRealize, write_buffer_index: int, storage_scope: str
+) -> BlockRealize:
+    """Let the blocks below a loop work on a copy of a buffer, copied back by one block at the end of each iteration.
+
+    before:
+        for i, j in T.grid(4, 8):
+            with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+    call: `sch.write_at(i, "B", 0, "local")`
+    after:
+        B_local = T.alloc_buffer((4, 8), scope="local")
+        for i in range(4):
+            for j in range(8):
+                with T.block("B"): B_local[vi, vj] = A[vi, vj] * 2.0
+            with T.block("B_local"):
+                v0 = T.axis.spatial(4, i)
+                T.block_attr({"auto_copy": 1})
+                for ax0, ax1 in T.grid(1, 8): B[v0, ax1] = B_local[v0, ax1]
+
+    A reduction over the loop continues in the copy, which keeps its values from iteration to iteration.
+    """
+    buffer, tree = match.buffer, match.tree
+    users = _users(tree, loop, buffer)
+    analyzer = state.analyzer(loop)
+    write = region_of(users[0].block.writes, buffer)
+    assert write is not None  # filled_below
+    box = clip(touched(tree, users[0], write, loop, analyzer), buffer, analyzer)
+    return _staged(state, match, loop, users, box, storage_scope)
+
+
+def _has_values(
+    state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, box: Box, users: Sequence[BlockRealize]
+) -> bool:
+    """Whether all of a box surely holds values when an iteration of the loop starts."""
+    if buffer in tree.func.buffers and buffer not in written_buffers(tree.func):
+        return True
+    if all_read(tree, users, BufferRegion(buffer, box), loop, state.analyzer(loop)):
+        return True
+    scope = Scope.around(tree, loop)
+    for writer in scope.writers(buffer):
+        region = region_of(writer.block.writes, buffer)
+        shared = [l for l in tree.loops_above(writer) if tree.inside(loop, l)]
+        within: Stmt = shared[-1] if shared else scope.realize.block
+        if region is None or not scope.before(writer, loop) or fills(tree, writer, region, within) is not None:
+            continue
+        analyzer = state.analyzer(loop)
+        copied = regions.intersect(box, buffer.full_region().region, analyzer)  # the rest is not there
+        if regions.covers(touched(tree, writer, region, within, analyzer), copied, analyzer):
+            return True
+    return False
+
+
+def _staged(
+    state: ScheduleState, part: Part, loop: For, users: Sequence[BlockRealize], box: Box, storage_scope: str
+) -> BlockRealize:
+    tree, buffer, back = part.tree, part.buffer, part.write
+    cached = copy_of(tree, buffer, storage_scope)
+    source, target = (cached, buffer) if back else (buffer, cached)
+    around = [*tree.loops_above(loop), loop]
+    stage = _copy_block(tree, source, target, box, around, state.analyzer(loop), users[0], cached.name)
+    parts = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
+    using = [stmt for stmt in parts if any(tree.inside(user, stmt) for user in users)]
+    anchor = using[-1 if back else 0]
+    if not isinstance(anchor, For | BlockRealize):
+        raise place_at_loop.refuse(
+            Failure({anchor: "this statement"}, "a loop or a block to put the copy next to", type(anchor).__name__)
+        )
+    step = Insertion(tree, part.scope, dict(retargeted(u, buffer, cached) for u in users), allocated=[cached])
+    (step.after if back else step.before).append((anchor, stage))
+    return step.put(state, stage)
+
+
+def _copy_block(
+    tree: Tree, source: Buffer, target: Buffer, box: Box, around: Sequence[For], analyzer: Analyzer,
+    user: BlockRealize, name: str,
+) -> BlockRealize:  # fmt: skip
+    """One block that copies a box: an iterator for each loop that the box depends on, loops `ax0`, ... inside it."""
+    used = [l for l in around if any(uses(e, [l.var]) for r in box for e in (r.start, r.extent))]
+    iters = [IterVar(Var(f"v{k}", l.var.dtype), _domain(l, analyzer, user), SPATIAL) for k, l in enumerate(used)]
+    values = {l.var: it.var for l, it in zip(used, iters, strict=True)}
+    inside = Analyzer.inside(*iters)
+    loops: list[Var] = []
+    extents: list[Expr] = []
+    indices: list[Expr] = []
+    conditions: list[Expr] = []
+    ranges: list[Range] = []
+    for k, (r, dim) in enumerate(zip(box, target.shape, strict=True)):
+        start, length = substitute(r.start, values), substitute(r.extent, values)
+        extent = length if not tree.moves(r.extent) else _constant(length, analyzer, user, source, r)
+        axis = Var(f"ax{k}", dim.dtype)
+        inside.bind(axis, Range(const(0, dim.dtype), extent))
+        index = inside.simplify(start + axis)
+        needed = [c for c in (index >= 0, index < dim, axis < length) if not inside.can_prove(c)]
+        conditions += needed
+        loops.append(axis)
+        extents.append(extent)
+        indices.append(index)
+        ranges.append(Range(start, length))
+    shown = tuple(ranges) if not conditions else regions.intersect(tuple(ranges), target.full_region().region, inside)
+    body: Stmt = BufferStore(target, BufferLoad(source, tuple(indices)), tuple(indices))
+    if conditions:
+        body = If(all_of(conditions), body)
+    body = nest_around(body, loops, extents)
+    reads, writes = (BufferRegion(source, shown),), (BufferRegion(target, shown),)
+    block = Block(tuple(iters), reads, writes, name, body, annotations={"auto_copy": 1})
+    # Where the box is may be read from memory, as in a gather.
+    places = tuple(r for r in declared_regions(block)[0] if r.buffer is not source)
+    block = replace(block, reads=(*reads, *places))
+    return BlockRealize(tuple(l.var for l in used), const(True), block)
+
+
+def _domain(loop: For, analyzer: Analyzer, user: BlockRealize) -> Range:
+    low, high = analyzer.bounds(loop.var)
+    if isinstance(loop.extent, IntImm) and isinstance(loop.start, IntImm):
+        return Range(loop.start, loop.extent)
+    if low is not None and high is not None and int(low) >= 0:
+        return Range(const(0, loop.var.dtype), const(int(high) + 1, loop.var.dtype))
+    if is_const(loop.start, 0):
+        return Range(loop.start, loop.extent)
+    raise known_box.refuse(
+        Failure({user.block: "this block"}, f"a known range of {loop.var.name}", f"[{loop.start}, {loop.extent})")
+    )
+
+
+def _constant(extent: Expr, analyzer: Analyzer, user: BlockRealize, buffer: Buffer, r: Range) -> Expr:
+    """The largest that the extent of a copy's loop may be."""
+    most = analyzer.bounds(r.extent)[1]
+    if most is None:
+        shown = f"[{r.start}, {r.start} + {r.extent})"
+        raise known_box.refuse(Failure({user.block: "this block"}, f"a box of {buffer.name} of bounded extent", shown))
+    return const(max(int(most), 1), extent.dtype)
+
+
+@read_at.space
+def _read_at_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    tree = state.tree()
+    for block in tree.blocks.values():
+        for loop in tree.loops_above(block):
+            for k in range(len(block.block.reads)):
+                yield loop, block, k, "local"
+
+
+@write_at.space
+def _write_at_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    tree = state.tree()
+    for block in tree.blocks.values():
+        for loop in tree.loops_above(block):
+            for k in range(len(block.block.writes)):
+                yield loop, block, k, "local"

@@ -1,0 +1,1 @@
+"""Graphs written as ONNX models, with the computed sizes, loops and recurrent layers that they have."""

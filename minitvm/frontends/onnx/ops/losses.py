@@ -1,0 +1,31 @@
+"""Losses of classes: the function bodies of the standard, for sizes that fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...common.operand import Operand
+from ..context import NodeContext
+from ..registry import converter
+
+
+@converter("NegativeLogLikelihoodLoss", since=12)
+@converter("SoftmaxCrossEntropyLoss", since=12)
+def loss(n: NodeContext) -> Any:
+    """The scores are [n, classes, ..], the labels [n, ..], the weights [classes]."""
+    scores, labels, weights = n[0], n[1], n.optional(2)
+    if scores.ndim < 2:
+        n.refuse(f"scores must have the shape [n, classes, ..], found {scores}")
+    scores = n.reachable(scores, _counted(n, labels), 1)
+    labels = n.fit(labels, (scores.shape[0], *scores.shape[2:]), "the labels")
+    if weights is not None:
+        weights = n.fit(weights, (scores.shape[1],), "the weights")
+    return n.by_definition(scores, labels, weights)
+
+
+def _counted(n: NodeContext, labels: Operand) -> Operand:
+    """The labels without those that are ignored, if they are known."""
+    ignored = n.attr("ignore_index", None)
+    if ignored is None or labels.data is None or labels.is_symbolic:
+        return labels
+    return Operand.known(labels.data[labels.data != ignored])

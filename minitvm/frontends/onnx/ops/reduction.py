@@ -1,0 +1,125 @@
+"""Reductions, running sums and running products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....topi.shapes import product
+from ...common.operand import Operand
+from ..context import NodeContext
+from ..registry import converter
+from .data_axes import all_or_none, along_listed, along_one, listed, number_of, without
+
+_SAME = {
+    "ReduceL1": "l1", "ReduceL2": "l2", "ReduceLogSum": "log_sum", "ReduceLogSumExp": "logsumexp", "ReduceMax": "max",
+    "ReduceMean": "mean", "ReduceMin": "min", "ReduceProd": "prod", "ReduceSum": "sum", "ReduceSumSquare": "sum_square",
+}  # fmt: skip
+
+
+def _register(onnx_name: str, relay: str, axes_since: int) -> None:
+    @converter(onnx_name)
+    def _(n: NodeContext) -> Any:
+        return _reduce(n, relay, n.attr("axes", None))
+
+    @converter(onnx_name, since=axes_since)
+    def _(n: NodeContext) -> Any:
+        axes = n.optional(1)
+        keep_all = bool(n.attr("noop_with_empty_axes", 0))
+        if axes is not None and not axes.is_known and axes.shape != (0,):
+            return _reduced_by_data(n, relay, axes, keep_all=keep_all)
+        listed = None if axes is None or axes.shape == (0,) else n.ints(axes, "the axes")
+        if listed is None and keep_all:
+            # The element-wise part of the operator, without a reduction.
+            return _reduce(n, relay, ())
+        return _reduce(n, relay, listed)
+
+
+# Reductions whose operators take floats alone. ONNX has them of integers too, rounded toward zero.
+_LOGARITHMS = ("log_sum", "logsumexp")
+
+
+def _reduce(n: NodeContext, relay: str, axes: tuple[int, ...] | None) -> Any:
+    x = n[0]
+    whole = relay in _LOGARITHMS and not x.dtype.is_float
+    reduced = n.op(relay, n.cast(x, "float64") if whole else x, axis=axes, keepdims=bool(n.attr("keepdims", 1)))
+    return n.cast(reduced, str(x.dtype)) if whole else reduced
+
+
+# Reductions that are not those of one axis after the other: what is done before, by which reduction, and behind.
+_IN_PARTS: dict[str, tuple[str, str, str]] = {
+    "l1": ("abs", "sum", ""), "l2": ("square", "sum", "sqrt"), "log_sum": ("", "sum", "log"),
+    "sum_square": ("square", "sum", ""),
+}  # fmt: skip
+
+
+def _reduced_by_data(n: NodeContext, relay: str, axes: Operand, *, keep_all: bool) -> Any:
+    """A reduction along axes that a run finds: along each of them, one after the other."""
+    x = n[0]
+    flags = listed(n, axes, x.ndim)
+    flags = flags if keep_all else all_or_none(n, axes, flags, x.ndim)
+    before, one, behind = _IN_PARTS.get(relay, ("", relay, ""))
+    whole = x.dtype if (behind or relay in _LOGARITHMS) and not x.dtype.is_float else None
+    part = n.cast(x, "float64") if whole else x
+    if before:
+        part = n.op("abs", part) if before == "abs" else n.op("multiply", part, part)
+    reduced = along_listed(n, part, flags, lambda y, axis: n.op(one, y, axis=(axis,), keepdims=True))
+    reduced = n.op(behind, reduced) if behind else reduced
+    reduced = n.cast(reduced, str(whole)) if whole else reduced
+    if n.attr("keepdims", 1):
+        return reduced
+    return without(n, reduced, flags, number_of(n, axes, "axes that are left out"))
+
+
+for _name, _relay in _SAME.items():
+    _register(_name, _relay, 13 if _name == "ReduceSum" else 18)
+
+
+def _arg(relay: str) -> Any:
+    def convert(n: NodeContext) -> Any:
+        last = bool(n.attr("select_last_index", 0))
+        keep = bool(n.attr("keepdims", 1))
+        return n.op(relay, n[0], axis=n.attr("axis", 0), keepdims=keep, select_last_index=last)
+
+    return convert
+
+
+converter("ArgMax")(_arg("argmax"))
+converter("ArgMin")(_arg("argmin"))
+
+
+def _running(relay: str) -> Any:
+    def convert(n: NodeContext) -> Any:
+        attrs = {"exclusive": bool(n.attr("exclusive", 0)), "reverse": bool(n.attr("reverse", 0))}
+        if not n[1].is_known:
+            return along_one(n, n[1], n[0].ndim, lambda axis: n.op(relay, n[0], axis=axis, **attrs))
+        return n.op(relay, n[0], axis=int(n.scalar(n[1], "the axis")), **attrs)
+
+    return convert
+
+
+converter("CumSum", since=11)(_running("cumsum"))
+converter("CumProd", since=26)(_running("cumprod"))
+
+
+@converter("GlobalAveragePool")
+def global_average_pool(n: NodeContext) -> Any:
+    return n.op("nn.global_avg_pool", _some_to_pool(n))
+
+
+def _some_to_pool(n: NodeContext) -> Operand:
+    """The data, which must have elements behind the channels: nothing has no mean, and no maximum."""
+    x = n[0]
+    return n.enough(x, product(x.shape[2:]), 1, f"{x} has nothing to pool")
+
+
+@converter("GlobalMaxPool")
+def global_max_pool(n: NodeContext) -> Any:
+    return n.op("nn.global_max_pool", _some_to_pool(n))
+
+
+@converter("GlobalLpPool")
+def global_lp_pool(n: NodeContext) -> Any:
+    p = n.attr("p", 2)
+    if p not in (1, 2):
+        n.refuse_attribute("p")
+    return n.op("l1" if p == 1 else "l2", n[0], axis=tuple(range(2, n[0].ndim)), keepdims=True)

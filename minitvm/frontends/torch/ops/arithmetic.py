@@ -1,0 +1,354 @@
+"""Functions of several tensors that broadcast, and matrix products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ....errors import UnsupportedOperator
+from ...common.operand import Operand
+from ..context import NodeContext
+from ..registry import converter
+
+# Relay's name, and what it is for truth values, of operators whose operands are promoted to the result's dtype.
+_SAME = {
+    "mul": ("multiply", "logical_and"), "maximum": ("maximum", "logical_or"), "minimum": ("minimum", "logical_and"),
+    "bitwise_and": ("bitwise_and", "logical_and"), "bitwise_or": ("bitwise_or", "logical_or"),
+    "bitwise_xor": ("bitwise_xor", "logical_xor"), "__and__": ("bitwise_and", "logical_and"),
+    "__or__": ("bitwise_or", "logical_or"), "__xor__": ("bitwise_xor", "logical_xor"),
+    "fmod": ("mod", ""), "remainder": ("floor_mod", ""),
+    "atan2": ("atan2", ""), "__lshift__": ("left_shift", ""), "__rshift__": ("right_shift", ""),
+    "bitwise_left_shift": ("left_shift", ""), "bitwise_right_shift": ("right_shift", ""),
+}  # fmt: skip
+_COMPARISONS = {
+    "eq": "equal", "ge": "greater_equal", "gt": "greater", "le": "less_equal", "lt": "less", "ne": "not_equal",
+}  # fmt: skip
+_LOGICAL = {"logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor"}
+
+
+def _overloads(aten: str) -> list[str]:
+    if aten in ("maximum", "minimum", "atan2"):
+        return [f"{aten}.default"]
+    scalar = "Tensor_Scalar" if aten.startswith("bitwise") and aten.endswith("shift") else "Scalar"
+    first_is_number = [f"{aten}.Scalar_Tensor"] if aten.startswith("bitwise") or aten == "remainder" else []
+    return [f"{aten}.Tensor", f"{aten}.{scalar}", *first_is_number]
+
+
+def _register(aten: str, relay: str, for_bool: str) -> None:
+    @converter(*_overloads(aten))
+    def _(n: NodeContext) -> Any:
+        a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
+        if n.dtype.is_bool and not for_bool:
+            n.refuse_dtype("bool")
+        return n.op(for_bool if n.dtype.is_bool else relay, a, b)
+
+
+for _aten, (_relay, _for_bool) in _SAME.items():
+    _register(_aten, _relay, _for_bool)
+
+
+def _register_comparison(aten: str, relay: str) -> None:
+    @converter(f"{aten}.Tensor", f"{aten}.Scalar")
+    def _(n: NodeContext) -> Any:
+        a, b = n.promoted("self", "other")
+        if a.dtype.is_bool and relay not in ("equal", "not_equal"):
+            a, b = n.cast(a, "int8"), n.cast(b, "int8")
+        return n.op(relay, a, b)
+
+
+for _aten, _relay in _COMPARISONS.items():
+    _register_comparison(_aten, _relay)
+
+
+def _register_logical(aten: str, relay: str) -> None:
+    @converter(f"{aten}.default")
+    def _(n: NodeContext) -> Any:
+        return n.op(relay, n.cast(n["self"], "bool"), n.cast(n["other"], "bool"))
+
+
+for _aten, _relay in _LOGICAL.items():
+    _register_logical(_aten, _relay)
+
+
+@converter("add.Tensor", "add.Scalar")
+def add(n: NodeContext) -> Any:
+    """self + alpha * other."""
+    a, b = _operands_of_sum(n)
+    return n.op("logical_or" if n.dtype.is_bool else "add", a, b)
+
+
+@converter("sub.Tensor", "sub.Scalar")
+def sub(n: NodeContext) -> Any:
+    """self - alpha * other."""
+    return n.op("subtract", *_operands_of_sum(n))
+
+
+@converter("rsub.Tensor", "rsub.Scalar")
+def rsub(n: NodeContext) -> Any:
+    """other - alpha * self."""
+    a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
+    return n.op("subtract", b, scaled(n, a, n.attr("alpha")))
+
+
+def _operands_of_sum(n: NodeContext) -> tuple[Operand, Operand]:
+    a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
+    return a, scaled(n, b, n.attr("alpha"))
+
+
+def scaled(n: NodeContext, x: Operand, factor: Any) -> Operand:
+    """factor * x."""
+    if isinstance(factor, int | float) and factor == 1:
+        return x
+    product: Operand = n.op("multiply", x, n.of_dtype(factor, x.dtype))
+    return product
+
+
+@converter("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "true_divide.Tensor")
+def div(n: NodeContext) -> Any:
+    """The quotient, or its integer part (`trunc`), or its floor."""
+    mode = n.attr("rounding_mode") if "rounding_mode" in n.values else None
+    a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
+    if mode == "floor":
+        return floored(n, a, b)
+    quotient = n.op("divide", a, b)
+    return n.op("trunc", quotient) if mode == "trunc" and n.dtype.is_float else quotient
+
+
+@converter("floor_divide.default")
+def floor_divide(n: NodeContext) -> Any:
+    return floored(n, *(n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other")))
+
+
+def floored(n: NodeContext, a: Operand, b: Operand) -> Any:
+    """The floor of the exact quotient, as in Python: 7.5 // 0.1 is 74, for 0.1 is a little more than a tenth.
+
+    The remainder of `fmod` is exact, so a minus it is a multiple of b up to one rounding. A quotient of 0 keeps its
+    sign; by 0 it is a / b.
+    """
+    if not n.dtype.is_float:
+        return n.op("floor_divide", a, b)
+    if n.dtype.bits < 32:
+        return n.cast(_floored(n, n.cast(a, "float32"), n.cast(b, "float32")), n.dtype)
+    return _floored(n, a, b)
+
+
+def _floored(n: NodeContext, a: Operand, b: Operand) -> Any:
+    zero = n.of_dtype(0.0, a.dtype)
+    rest, ratio = n.op("mod", a, b), n.op("divide", a, b)
+    whole = n.op("divide", n.op("subtract", a, rest), b)
+    signs_differ = n.op("logical_xor", n.op("less", b, zero), n.op("less", rest, zero))
+    is_below = n.op("logical_and", n.op("not_equal", rest, zero), signs_differ)
+    whole = n.op("where", is_below, n.op("subtract", whole, 1.0), whole)
+    floor = n.op("floor", whole)
+    nearest = n.op("where", n.op("greater", n.op("subtract", whole, floor), 0.5), n.op("add", floor, 1.0), floor)
+    with_zeros = n.op("where", n.op("not_equal", whole, zero), nearest, n.op("multiply", ratio, zero))
+    return n.op("where", n.op("equal", b, zero), ratio, with_zeros)
+
+
+@converter("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+def power(n: NodeContext) -> Any:
+    base, exponent = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "exponent"))
+    number = n.attr("exponent")
+    if isinstance(number, int | float):
+        if number == 2:
+            return n.op("multiply", base, base)
+        if base.dtype.is_float and number in _POWERS:
+            return n.op(_POWERS[number], base)
+    if base.dtype.is_int:
+        return _power_by_number(n, base, number) if isinstance(number, int) else _integer_power(n, base, exponent)
+    return n.op("power", base, exponent)
+
+
+def _power_by_number(n: NodeContext, base: Operand, number: int) -> Operand:
+    """A product of squares, which is exact: floats have no 64 bits."""
+    if number < 0:
+        n.refuse(f"integers to the power of {number} are not supported")
+    result: Operand = n.op("full", shape=() if number else n.shape, fill_value=1, dtype=str(base.dtype))
+    while number:
+        result = n.op("multiply", result, base) if number & 1 else result
+        number >>= 1
+        base = n.op("multiply", base, base) if number else base
+    return result
+
+
+def _integer_power(n: NodeContext, base: Operand, exponent: Operand) -> Operand:
+    """A product of those squares that the exponent's bits name; below 0 it is 0, except of 1 and -1.
+
+    For these, the lowest bit alone decides. Of other numbers, exponents from 256 on overflow.
+    """
+    zero, one = n.of_dtype(0, base.dtype), n.of_dtype(1, base.dtype)
+    result, square = one, base
+    for bit in range(min(8, base.dtype.bits - 1)):
+        is_set = n.op("not_equal", n.op("bitwise_and", exponent, n.of_dtype(1 << bit, base.dtype)), zero)
+        result = n.op("where", is_set, n.op("multiply", result, square), result)
+        square = n.op("multiply", square, square)
+    is_unit = n.op("logical_or", n.op("equal", base, one), n.op("equal", base, n.of_dtype(-1, base.dtype)))
+    vanishes = n.op("logical_and", n.op("less", exponent, zero), n.op("logical_not", is_unit))
+    of_zero = n.op("logical_and", n.op("equal", base, zero), n.op("not_equal", exponent, zero))
+    whole: Operand = n.op("where", n.op("logical_or", vanishes, of_zero), zero, result)
+    return whole
+
+
+_POWERS = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal", 1: "copy"}
+
+
+def _register_number(aten: str, relay: str) -> None:
+    @converter(f"{aten}.default")
+    def _(n: NodeContext) -> Any:
+        """The larger or smaller one; a NaN gives way to a number."""
+        a, b = (n.cast(n[name], n.dtype) for name in ("self", "other"))
+        if n.dtype.is_bool:
+            return n.op("logical_or" if relay == "maximum" else "logical_and", a, b)
+        extreme = n.op(relay, a, b)
+        if not n.dtype.is_float:
+            return extreme
+        return n.op("where", n.op("isnan", a), b, n.op("where", n.op("isnan", b), a, extreme))
+
+
+for _aten, _relay in {"fmax": "maximum", "fmin": "minimum"}.items():
+    _register_number(_aten, _relay)
+
+
+@converter("copysign.Tensor", "copysign.Scalar")
+def copysign(n: NodeContext) -> Any:
+    """The size of one number with the sign of another, which zeros and NaN have too."""
+    x, other = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
+    size = n.op("abs", x)
+    return n.op("where", is_signed(n, other), n.op("negative", size), size)
+
+
+@converter("signbit.default")
+def signbit(n: NodeContext) -> Any:
+    return is_signed(n, n["self"])
+
+
+def is_signed(n: NodeContext, x: Operand) -> Operand:
+    """Whether each element has the sign minus."""
+    if x.dtype.is_float:
+        x = n.op("reinterpret", x, dtype=f"int{x.dtype.bits}")
+    if x.dtype.kind != "int":
+        nothing: Operand = n.op("full", shape=x.shape, fill_value=0, dtype="bool")
+        return nothing
+    result: Operand = n.op("less", x, n.of_dtype(0, x.dtype))
+    return result
+
+
+@converter("hypot.default")
+def hypot(n: NodeContext) -> Any:
+    """sqrt(a^2 + b^2), by the larger one so that squares neither overflow nor vanish."""
+    a, b = (n.op("abs", n.cast(n[name], n.dtype)) for name in ("self", "other"))
+    high, low = n.op("maximum", a, b), n.op("minimum", a, b)
+    zero, infinite = n.of_dtype(0.0, n.dtype), n.of_dtype(math.inf, n.dtype)
+    share = n.op("divide", low, n.op("where", n.op("equal", high, zero), n.of_dtype(1.0, n.dtype), high))
+    root = n.op("multiply", high, n.op("sqrt", n.op("add", n.op("multiply", share, share), 1.0)))
+    is_infinite = n.op("logical_or", n.op("equal", a, infinite), n.op("equal", b, infinite))
+    return n.op("where", is_infinite, infinite, root)
+
+
+@converter("ldexp.Tensor")
+def ldexp(n: NodeContext) -> Any:
+    """self * 2^other."""
+    exponent = n.cast(n["other"], n.dtype)
+    return n.op("multiply", n.cast(n["self"], n.dtype), n.op("power", n.of_dtype(2.0, n.dtype), exponent))
+
+
+@converter("clamp.Tensor")
+def clamp(n: NodeContext) -> Any:
+    x = n.cast(n["self"], n.dtype)
+    low, high = n.optional("min"), n.optional("max")
+    x = x if low is None else n.op("maximum", x, n.cast(low, n.dtype))
+    return x if high is None else n.op("minimum", x, n.cast(high, n.dtype))
+
+
+@converter("where.self")
+def where(n: NodeContext) -> Any:
+    a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
+    return n.op("where", n["condition"], a, b)
+
+
+@converter("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(n: NodeContext) -> Any:
+    return n.op("where", n["mask"], n.of_dtype(n.attr("value"), n.dtype), n["self"])
+
+
+# --- matrix products ---
+
+
+@converter("linear.default")
+def linear(n: NodeContext) -> Any:
+    """x W' + b, with the weights as [outputs, inputs]."""
+    x, weight, bias = n["input"], n["weight"], n.optional("bias")
+    product = n.op("nn.dense", x, weight)
+    return product if bias is None else n.op("add", product, bias)
+
+
+@converter("mm.default", "bmm.default")
+def product(n: NodeContext) -> Any:
+    return n.op("nn.matmul", n["self"], n["mat2"])
+
+
+@converter("matmul.default")
+def matmul(n: NodeContext) -> Any:
+    return n.op("nn.matmul", n["self"], n["other"])
+
+
+@converter("mv.default")
+def matrix_by_vector(n: NodeContext) -> Any:
+    return n.op("nn.matmul", n["self"], n["vec"])
+
+
+@converter("dot.default")
+def dot(n: NodeContext) -> Any:
+    return n.op("nn.matmul", n["self"], n["tensor"])
+
+
+@converter("addmm.default")
+def addmm(n: NodeContext) -> Any:
+    return _with_addend(n, n.op("nn.matmul", n["mat1"], n["mat2"]))
+
+
+@converter("baddbmm.default")
+def baddbmm(n: NodeContext) -> Any:
+    return _with_addend(n, n.op("nn.matmul", n["batch1"], n["batch2"]))
+
+
+@converter("addmv.default")
+def addmv(n: NodeContext) -> Any:
+    return _with_addend(n, n.op("nn.matmul", n["mat"], n["vec"]))
+
+
+@converter("addbmm.default")
+def addbmm(n: NodeContext) -> Any:
+    return _with_addend(n, n.op("sum", n.op("nn.matmul", n["batch1"], n["batch2"]), axis=(0,)))
+
+
+def _with_addend(n: NodeContext, product: Operand) -> Any:
+    """beta * self + alpha * product."""
+    beta, total = n.attr("beta"), scaled(n, product, n.attr("alpha"))
+    n.ignore("self")
+    return total if beta == 0 else n.op("add", total, scaled(n, n["self"], beta))
+
+
+@converter("_trilinear.default")
+def trilinear(n: NodeContext) -> Any:
+    """The sum of products of three tensors, the one of `nn.Bilinear`; each lacks the axes that `expand` lists."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    expanded = [n.attr(f"expand{k}") for k in (1, 2, 3)]
+    rank = n["i1"].ndim + len(expanded[0])
+    axes = [[a for a in range(rank) if a not in without] for without in (*expanded, n.attr("sumdim"))]
+    *operands, result = ["".join(letters[a] for a in listed) for listed in axes]
+    n.ignore("unroll_dim")
+    return n.op("einsum", n["i1"], n["i2"], n["i3"], equation=f"{','.join(operands)}->{result}")
+
+
+@converter("einsum.default")
+def einsum(n: NodeContext) -> Any:
+    """An ellipsis and repeated labels are left to the operator."""
+    equation = n.attr("equation").replace(" ", "")
+    n.ignore("path")
+    if "..." in equation:
+        raise UnsupportedOperator(f"{n.where}: an ellipsis in {equation!r} is not supported")
+    if "->" not in equation:
+        labels = equation.replace(",", "")
+        equation += "->" + "".join(sorted(c for c in set(labels) if labels.count(c) == 1))
+    return n.op("einsum", *n.operands("tensors"), equation=equation)

@@ -1,0 +1,197 @@
+"""Pooling with windows, and to a given size."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ....graph.nodes import Dim
+from ....topi.shapes import simple
+from ...common.operand import Operand
+from ..context import NodeContext
+from ..registry import converter
+from .convolution import per_axis
+
+
+def _windows(n: NodeContext, rank: int) -> dict[str, Any]:
+    size = per_axis(n.attr("kernel_size"), rank)
+    strides = n.attr("stride")
+    return {
+        "pool_size": size,
+        "strides": per_axis(strides, rank) if strides else size,
+        "padding": per_axis(n.attr("padding"), rank),
+        "ceil_mode": bool(n.attr("ceil_mode")),
+    }
+
+
+def _max_pool(n: NodeContext, rank: int) -> Any:
+    return _in_batch(n, rank, f"nn.max_pool{rank}d", dilation=per_axis(n.attr("dilation"), rank), **_windows(n, rank))
+
+
+def _in_batch(n: NodeContext, rank: int, op: str, x: Operand | None = None, **attrs: Any) -> Any:
+    """The operator on a batch; a single picture is a batch of one."""
+    x = n["self"] if x is None else x
+    if x.ndim == rank + 2:
+        return n.op(op, x, **attrs)
+    return n.op("squeeze", n.op(op, n.op("expand_dims", x, axis=0), **attrs), axis=(0,))
+
+
+def _register(rank: int) -> None:
+    @converter(f"max_pool{rank}d.default")
+    def _(n: NodeContext) -> Any:
+        return _max_pool(n, rank)
+
+    @converter(f"max_pool{rank}d_with_indices.default")
+    def _(n: NodeContext) -> Any:
+        return _largest_and_places(n, _tables(n, rank)) if n.wants(1) else [_max_pool(n, rank), None]
+
+    @converter(f"avg_pool{rank}d.default")
+    def _(n: NodeContext) -> Any:
+        windows = _windows(n, rank)
+        if not n.dtype.is_float:
+            n.refuse("means of integers are not supported\n  try:    x.float()")
+        counted = bool(n.attr("count_include_pad"))
+        if rank > 1 and n.attr("divisor_override") is not None:
+            return _divided(n, rank, n.attr("divisor_override"), windows)
+        return _in_batch(n, rank, f"nn.avg_pool{rank}d", count_include_pad=counted, **windows)
+
+    @converter(f"adaptive_avg_pool{rank}d.default", *([f"_adaptive_avg_pool{rank}d.default"] if rank > 1 else []))
+    def _(n: NodeContext) -> Any:
+        return _adaptive(n, rank)
+
+
+for _rank in (1, 2, 3):
+    _register(_rank)
+
+
+def _divided(n: NodeContext, rank: int, divisor: int, windows: dict[str, Any]) -> Any:
+    """Sums over windows by a number: means of whole windows of the padded picture, times their size."""
+    x, first = n["self"], n["self"].ndim - rank
+    widths: list[tuple[Dim, Dim]] = [(0, 0)] * x.ndim
+    axes = zip(windows["pool_size"], windows["strides"], windows["padding"], strict=True)
+    for axis, (size, step, before) in enumerate(axes, first):
+        end = (n.shape[axis] - 1) * step + size
+        widths[axis] = (before, simple(end - before - x.shape[axis]))
+    padded = n.op("nn.pad", x, pad_width=tuple(widths))
+    means = _in_batch(
+        n, rank, f"nn.avg_pool{rank}d", padded, pool_size=windows["pool_size"], strides=windows["strides"]
+    )
+    return n.op("multiply", means, math.prod(windows["pool_size"]) / divisor)
+
+
+def _adaptive(n: NodeContext, rank: int) -> Any:
+    """Means of as many windows as `output_size` says: a product with a matrix of shares along each axis."""
+    x, sizes = n["self"], per_axis(n.attr("output_size"), rank)
+    axes = tuple(range(x.ndim - rank, x.ndim))
+    if all(size == 1 for size in sizes):
+        return n.op("mean", x, axis=axes, keepdims=True)
+    for axis, size in zip(axes, sizes, strict=True):
+        extent = x.shape[axis]
+        if isinstance(extent, int) and extent == size:
+            continue
+        x = along(n, x, axis, _shares(n, extent, size))
+    return x
+
+
+def _register_adaptive_max(rank: int) -> None:
+    @converter(f"adaptive_max_pool{rank}d.default")
+    def _(n: NodeContext) -> Any:
+        if not n.wants(1):
+            return [_largest(n, rank), None]
+        sizes = per_axis(n.attr("output_size"), rank)
+        extents = n.sizes(n["self"], n["self"].ndim - rank)
+        ranges = [_ranges(extent, size) for extent, size in zip(extents, sizes, strict=True)]
+        tables = [
+            np.array([np.minimum(np.arange(a, a + max(e - s for s, e in of_axis)), b - 1) for a, b in of_axis])
+            for of_axis in ranges
+        ]
+        return _largest_and_places(n, tables)
+
+
+for _rank in (2, 3):
+    _register_adaptive_max(_rank)
+
+
+def _largest(n: NodeContext, rank: int) -> Operand:
+    """The largest of as many windows as `output_size` says: along one axis after the other, as a maximum allows."""
+    x, sizes = n["self"], per_axis(n.attr("output_size"), rank)
+    axes = tuple(range(x.ndim - rank, x.ndim))
+    if all(size == 1 for size in sizes):
+        whole: Operand = n.op("max", x, axis=axes, keepdims=True)
+        return whole
+    for axis, size in zip(axes, sizes, strict=True):
+        extent = x.shape[axis]
+        if not isinstance(extent, int):
+            n.refuse(f"the dimension {extent} is symbolic; it is brought to {size}")
+        if extent != size:
+            windows = [n.part(x, axis, first, stop) for first, stop in _ranges(extent, size)]
+            x = n.op("concatenate", *(n.op("max", w, axis=(axis,), keepdims=True) for w in windows), axis=axis)
+    return x
+
+
+def _tables(n: NodeContext, rank: int) -> list[np.ndarray]:
+    """For each axis, which entries the windows of a maximum have: [windows, size].
+
+    The place of an entry outside of the picture is another one's of its window, which changes no maximum.
+    """
+    windows, x = _windows(n, rank), n["self"]
+    dilations = per_axis(n.attr("dilation"), rank)
+    counts = [n.fixed(size) for size in n.node.meta["val"][0].shape[-rank:]]
+    axes = zip(windows["pool_size"], windows["strides"], windows["padding"], dilations, counts, strict=True)
+    n.ignore("ceil_mode")
+    tables = []
+    for axis, (size, step, before, dilation, count) in enumerate(axes, x.ndim - rank):
+        extent = n.size(x, axis)
+        starts = np.arange(count)[:, None] * step - before
+        first = starts + -(np.minimum(starts, 0) // dilation) * dilation
+        last = starts + np.minimum(size - 1, (extent - 1 - starts) // dilation) * dilation
+        tables.append(np.clip(starts + np.arange(size) * dilation, first, last))
+    return tables
+
+
+def _largest_and_places(n: NodeContext, tables: list[np.ndarray]) -> list[Operand]:
+    """The largest element of each window, and its place in the flattened picture; the windows' entries by axis."""
+    x, rank = n["self"], len(tables)
+    first, extents = x.ndim - rank, n.sizes(x, x.ndim - rank)
+    for k, table in enumerate(tables):  # [..., windows, size, windows, size, ...]
+        x = n.op("take", x, table.astype(np.int64), axis=first + 2 * k)
+    order = (*range(first), *(first + 2 * k for k in range(rank)), *(first + 2 * k + 1 for k in range(rank)))
+    counts, sizes = [len(table) for table in tables], [table.shape[1] for table in tables]
+    windows = n.reshape(n.op("transpose", x, axes=order), (*x.shape[:first], *counts, math.prod(sizes)))
+    flat: Any = np.zeros((), np.int64)
+    for k, table in enumerate(tables):
+        own = table.reshape([extent if j == k else 1 for extent in table.shape for j in range(rank)])
+        flat = flat * extents[k] + own
+    places = np.broadcast_to(flat, (*counts, *sizes)).reshape(*(1,) * first, *counts, -1)
+    wide = n.op("broadcast_to", Operand.known(np.ascontiguousarray(places)), shape=windows.shape)
+    largest = n.op("argmax", windows, axis=windows.ndim - 1, keepdims=True)
+    return [
+        n.op("squeeze", n.op("gather", y, n.cast(largest, "int64"), axis=windows.ndim - 1), axis=(windows.ndim - 1,))
+        for y in (windows, wide)
+    ]
+
+
+def _ranges(extent: int, size: int) -> list[tuple[int, int]]:
+    """The windows from floor(k extent / size) to ceil((k + 1) extent / size)."""
+    return [(k * extent // size, -(-(k + 1) * extent // size)) for k in range(size)]
+
+
+def along(n: NodeContext, x: Operand, axis: int, shares: np.ndarray) -> Operand:
+    """x with each line of an axis multiplied by a matrix [extent, new extent]."""
+    last = x.ndim - 1
+    order = tuple(last if a == axis else axis if a == last else a for a in range(x.ndim))
+    moved = x if axis == last else n.op("transpose", x, axes=order)
+    means: Operand = n.op("nn.matmul", moved, shares.astype(x.dtype.numpy))
+    return means if axis == last else n.op("transpose", means, axes=order)
+
+
+def _shares(n: NodeContext, extent: Dim, size: int) -> np.ndarray:
+    """The matrix whose column k averages the elements of the window k."""
+    if not isinstance(extent, int):
+        n.refuse(f"the dimension {extent} is symbolic; it is averaged to {size}")
+    shares = np.zeros((extent, size))
+    for k, (first, stop) in enumerate(_ranges(extent, size)):
+        shares[first:stop, k] = 1 / (stop - first)
+    return shares

@@ -1,0 +1,90 @@
+"""The largest elements, and all in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...common.operand import Operand
+from ..context import NodeContext, by_lines
+from ..registry import converter
+
+
+@converter("topk.default")
+@by_lines
+def topk(n: NodeContext) -> Any:
+    n.ignore("sorted")
+    k = n.attr("k")
+    if not isinstance(k, int):
+        n.refuse(f"k is symbolic: {k}")
+    return n.op("topk", n["self"], k=k, axis=n.axis(), is_ascend=not n.attr("largest"))
+
+
+@converter("sort.default", "sort.stable")
+@by_lines
+def sort(n: NodeContext) -> Any:
+    """Elements and their places before, equal ones in the order that they had."""
+    n.ignore("stable")
+    return _in_order(n, n["self"], n.axis(), is_ascend=not n.attr("descending"))
+
+
+def _in_order(n: NodeContext, x: Operand, axis: int, is_ascend: bool = True) -> list[Operand]:
+    """The elements of each line in order, and their places before."""
+    places = n.op("argsort", x, axis=axis, is_ascend=is_ascend)
+    return [n.op("gather", x, places, axis=axis), places]
+
+
+@converter("argsort.default", "argsort.stable")
+@by_lines
+def argsort(n: NodeContext) -> Any:
+    n.ignore("stable")
+    return n.op("argsort", n["self"], axis=n.axis(), is_ascend=not n.attr("descending"))
+
+
+@converter("kthvalue.default")
+@by_lines
+def kth_value(n: NodeContext) -> Any:
+    """The k-th smallest element of each line, and its place; k begins at 1."""
+    axis, k = n.axis(), n.attr("k")
+    return _entry(n, _in_order(n, n["self"], axis), axis, k - 1)
+
+
+@converter("median.default", "nanmedian.default")
+def median_of_all(n: NodeContext) -> Any:
+    """The lower one of two in the middle; NaN if there is one, or without those."""
+    n.values["self"] = n.reshape(n["self"], (-1,))
+    return _median(n, 0, keeps=False)[0]
+
+
+@converter("median.dim", "nanmedian.dim")
+@by_lines
+def median(n: NodeContext) -> Any:
+    return _median(n, n.axis(), bool(n.attr("keepdim")))
+
+
+def _median(n: NodeContext, axis: int, keeps: bool) -> list[Operand]:
+    """The element in the middle of each line, and its place.
+
+    A NaN comes last in order. It is the median, the first one of several; `nanmedian` has the middle of the others.
+    """
+    x = n["self"]
+    extent = x.shape[axis]
+    x = n.enough(x, extent, 1, f"the median of {x} along the empty axis {axis}")
+    ordered = _in_order(n, x, axis)
+    if not x.dtype.is_float:
+        return _entry(n, ordered, axis, (extent - 1) // 2, keeps)
+    odd = n.cast(n.op("isnan", x), "int64")
+    numbers = n.op("subtract", n.of_dtype(extent, "int64"), n.op("sum", odd, axis=(axis,), keepdims=True))
+    if "nanmedian" in str(n.node.target):
+        middle = n.op("maximum", n.op("floor_divide", n.op("subtract", numbers, 1), 2), 0)
+    else:
+        has_all = n.op("equal", numbers, n.of_dtype(extent, "int64"))
+        middle = n.op("where", has_all, n.of_dtype((extent - 1) // 2, "int64"), numbers)
+    results = [n.op("gather", part, middle, axis=axis) for part in ordered]
+    return results if keeps else [n.op("squeeze", one, axis=(axis,)) for one in results]
+
+
+def _entry(n: NodeContext, parts: list[Operand], axis: int, place: Any, keeps: bool | None = None) -> list[Operand]:
+    """One entry along an axis of several tensors; `keepdim` decides whether the axis stays."""
+    keeps = bool(n.attr("keepdim")) if keeps is None else keeps
+    entries = [n.part(x, axis, place, place + 1) for x in parts]
+    return entries if keeps else [n.op("squeeze", one, axis=(axis,)) for one in entries]

@@ -1,1 +1,0 @@
-"""Other tools' interfaces: ONNX's backend tests, `torch.compile`, TVM's scripts."""

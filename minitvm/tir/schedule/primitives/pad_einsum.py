@@ -1,0 +1,424 @@
+"""Padding added so that domains become multiples: pad_einsum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ....arith import Analyzer
+from ....expr import (
+    REDUCE,
+    SPATIAL,
+    Add,
+    BinaryOp,
+    Call,
+    Cast,
+    Div,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Node,
+    Range,
+    SizeVar,
+    Sub,
+    Var,
+    call,
+    const,
+    find,
+    free_vars,
+    replace,
+    rewrite,
+    walk,
+)
+from ...analysis.accesses import update_operand
+from ...analysis.block_kinds import Scope, why_neither
+from ...analysis.declared import with_declared_regions
+from ...analysis.surely import all_read, writes_all
+from ...analysis.tree import statements, written_buffers
+from ...conditions import all_of, conjuncts, is_const
+from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, ForKind, Seq, Stmt
+from ..registry import Failure, primitive, requirement
+from ..state import ScheduleState, nest_around
+
+
+@requirement
+def einsum_block(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
+    """the block is complete or a reduction, stores to one buffer, and an iterator that is padded is an index by itself,
+    running over the whole dimension that it indexes"""
+    tree = state.home(block)
+    old = block.block
+    reason = why_neither(Scope.around(tree, block), block)
+    accesses = list(find(old, BufferLoad | BufferStore))
+    domains = {it.var: it.dom for it in old.iter_vars}
+    valid = len(padding) == len(domains) and all(isinstance(p, int) and p > 0 for p in padding)  # `valid_padding`
+    grown = set(_grown(old, padding)) if valid else set(domains)
+    spot: Node = old
+    analyzer = Analyzer()
+    if reason is None and (old.match_buffers or old.alloc_buffers or not isinstance(old.body, BufferStore)):
+        reason = "the body is more than one store"
+    for access in accesses if reason is None else ():
+        name = access.buffer.name
+        for index, dim in zip(access.indices, access.buffer.shape, strict=True):
+            if not grown & set(free_vars(index)):
+                continue
+            if not isinstance(index, Var) or index not in domains:
+                reason = f"{name} is indexed by {index}"
+            elif not (is_const(domains[index].start, 0) and analyzer.can_prove_equal(domains[index].extent, dim)):
+                reason = f"{index.name} runs over {domains[index].extent} of the {dim} elements of {name}"
+        if len({i for i in access.indices if isinstance(i, Var)}) != sum(isinstance(i, Var) for i in access.indices):
+            reason = f"{name} is indexed by one iterator twice"
+        if reason is not None:
+            spot = access if isinstance(access, BufferStore) else old.body
+            break
+    if reason is None:
+        return None
+    expected = "indices that are iterators over whole dimensions, where these are padded, in one store"
+    return Failure({spot: "here"}, expected, reason)
+
+
+@requirement
+def trivial_binding(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """the iterators are the loops around the block, one each, serial and from 0; nothing else stands in these loops,
+    and no predicate"""
+    tree = state.home(block)
+    loops = tree.loops_above(block)
+    expected = "one serial loop for each iterator, and nothing else in them"
+    if conjuncts(block.predicate):
+        return Failure({block: "this predicate"}, expected, f"the block runs only where {block.predicate}")
+    bound = list(block.iter_values)
+    for it, value in zip(block.block.iter_vars, bound, strict=True):
+        if not any(value is l.var for l in loops) or sum(value is other for other in bound) != 1:
+            return Failure({block.block: "its bindings"}, expected, f"{it.var.name} = {value}")
+    for l in loops:
+        own = next((it for it, v in zip(block.block.iter_vars, bound, strict=True) if v is l.var), None)
+        if own is None or l.kind != ForKind.SERIAL or not is_const(l.start, 0):
+            fault = "binds no iterator" if own is None else f"is {l.kind} and starts at {l.start}"
+            return Failure({l: "this loop"}, expected, f"{l.var.name} {fault}")
+        if not Analyzer().can_prove_equal(l.extent, own.dom.extent):
+            fault = f"{l.var.name} runs over {l.extent}, {own.var.name} over {own.dom.extent}"
+            return Failure({l: "this loop"}, expected, fault)
+    at = tree.parent[block]
+    for l in reversed(loops):
+        if at is not l:
+            return Failure({l: "this loop"}, expected, f"a {type(at).__name__} between {l.var.name} and the block")
+        at = tree.parent[l]
+    if not loops:
+        return Failure({block.block: "this block"}, expected, "no loop")
+    return None
+
+
+@requirement
+def iterates(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
+    """where the result is padded, each loop whose iterator is no index of it has an iteration, symbolic sizes being at
+    least 1: else a result that the block never writes would be copied back"""
+    stores = [stmt for stmt in statements(block.block) if isinstance(stmt, BufferStore)]
+    indices = {index for store in stores for index in store.indices if isinstance(index, Var)}
+    if not indices & _grown(block.block, padding).keys():
+        return None
+    # Where a loop over an index runs 0 times, the result has no elements that could be copied.
+    bound = zip(block.iter_values, block.block.iter_vars, strict=True)
+    over_result = {value for value, it in bound if it.var in indices}
+    tree = state.home(block)
+    dimensions = {dim for buffer in tree.func.buffers for dim in buffer.shape}
+    for l in tree.loops_above(block):
+        if l.var in over_result:
+            continue
+        analyzer = Analyzer()
+        for size in free_vars(l.extent):
+            if isinstance(size, SizeVar) or size in dimensions:
+                analyzer.bind(size, (1, None))
+        if not analyzer.can_prove(l.extent > 0):
+            return Failure({l: "this loop"}, "at least one iteration", f"{l.var.name} runs {l.extent} times")
+    return None
+
+
+@requirement
+def valid_padding(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
+    """one positive integer for each iterator"""
+    count = len(block.block.iter_vars)
+    if len(padding) == count and all(isinstance(p, int) and p > 0 for p in padding):
+        return None
+    names = ", ".join(it.var.name for it in block.block.iter_vars)
+    return Failure({block.block: f"iterates over {names}"}, f"{count} positive integers", str(list(padding)))
+
+
+@requirement
+def padding_adds_nothing(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
+    """with its loads of padded elements replaced by the neutral value of the reduction, what a padded iteration
+    combines into the result is that value: 0 for +, 1 for *, the lowest for max, the highest for min
+
+    Whatever else it reads there: for floats, 0 times an element that is not padded may be NaN. Iterations that are
+    padded in spatial iterators only compute what nobody reads; they must not divide by a padded zero.
+    """
+    old = block.block
+    grown = _grown(old, padding)
+    body = old.body
+    assert isinstance(body, BufferStore)  # einsum_block
+    for node in walk(body):
+        divides = isinstance(node, FloorDiv | FloorMod | Mod | Div) and node.dtype.is_int
+        if divides and not isinstance(node.b, IntImm) and grown:  # type: ignore[attr-defined]
+            return Failure({body: "here"}, "no integer division by what may be padding", str(node))
+    for it in old.iter_vars:
+        if it.kind == SPATIAL and it.var in grown and not any(i is it.var for i in body.indices):
+            return Failure(
+                {body: "here"}, "a result indexed by each spatial iterator that is padded", f"{it.var.name} is no index"
+            )
+    reduced = [v for v in grown if any(it.var is v and it.kind == REDUCE for it in old.iter_vars)]
+    if not reduced:
+        return None
+    operand = update_operand(body)
+    if operand is None:
+        return Failure({body: "here"}, "a reduction X = X op e, with op one of +, *, min, max", str(body.value))
+    neutral = _neutral(body)
+    for var in reduced:
+        contribution = _Padded({var}, neutral).value(operand)
+        if contribution != neutral:
+            name = {Add: "+", Mul: "*", Min: "min", Max: "max"}[type(body.value)]  # type: ignore[index]
+            what = "not known to be so" if contribution is None else f"{contribution:g}"
+            return Failure(
+                {body: f"reduces over {var.name}"},
+                f"{neutral:g}, neutral for {name}, combined where {var.name} is padding",
+                f"{operand} is {what} there",
+            )
+    return None
+
+
+def _neutral(store: BufferStore) -> float:
+    dtype = store.buffer.dtype
+    kind = type(store.value)
+    if kind is Add or kind is Mul:
+        return 0.0 if kind is Add else 1.0
+    if dtype.is_float:
+        return -math.inf if kind is Max else math.inf
+    return dtype.min if kind is Max else dtype.max
+
+
+class _Padded:
+    """What an expression is where an iterator is in the padding: a number, or None where that is not known."""
+
+    def __init__(self, variables: set[Var], pad: float) -> None:
+        self.variables = variables
+        self.pad = pad
+
+    def value(self, e: Expr) -> float | None:
+        """The one value that `e` has there, whatever the elements that are not padded."""
+        if isinstance(e, IntImm | FloatImm):
+            return e.value if isinstance(e, IntImm) else float(e.value)
+        if isinstance(e, BufferLoad):
+            return self.pad if any(isinstance(i, Var) and i in self.variables for i in e.indices) else None
+        if isinstance(e, Cast) or (isinstance(e, Call) and e.op == "round_tf32"):
+            inside = self.value(e.value if isinstance(e, Cast) else e.args[0])
+            # A value that both dtypes have in common.
+            return inside if inside in (0, 1) else None
+        if isinstance(e, BinaryOp):
+            return self.combined(e, self.value(e.a), self.value(e.b))
+        return None
+
+    def combined(self, e: BinaryOp, a: float | None, b: float | None) -> float | None:
+        """The value of an operation on such values."""
+        if a is None or b is None:
+            zero = isinstance(e, Mul) and e.dtype.is_int and 0 in (a, b)
+            return 0 if zero else None
+        if isinstance(e, Mul):
+            result = a * b
+        elif isinstance(e, Add | Sub):
+            result = a + b if isinstance(e, Add) else a - b
+        elif isinstance(e, Min | Max):
+            result = min(a, b) if isinstance(e, Min) else max(a, b)
+        else:
+            return None
+        fits = e.dtype.is_float or e.dtype.min <= result <= e.dtype.max
+        return result if fits and not math.isnan(result) else None
+
+
+def _grown(block: Block, padding: Sequence[int]) -> dict[Var, Expr]:
+    """The padded extent of each iterator that the padding changes."""
+    analyzer = Analyzer()
+    extents: dict[Var, Expr] = {}
+    for it, factor in zip(block.iter_vars, padding, strict=True):
+        extent = analyzer.simplify((it.dom.extent + (factor - 1)) // factor * factor)
+        if not analyzer.can_prove_equal(extent, it.dom.extent):
+            extents[it.var] = extent
+    return extents
+
+
+@requirement
+def one_shape_each(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
+    """two accesses to one buffer pad a dimension of it to the same extent"""
+    shapes: dict[tuple[Buffer, int], Expr] = {}
+    grown = _grown(block.block, padding)
+    for access in walk(block.block):
+        if not isinstance(access, BufferLoad | BufferStore):
+            continue
+        for d, index in enumerate(access.indices):
+            if not isinstance(index, Var):
+                continue
+            extent = grown.get(index, access.buffer.shape[d])
+            earlier = shapes.setdefault((access.buffer, d), extent)
+            if earlier is not extent and not Analyzer().can_prove_equal(earlier, extent):
+                name = access.buffer.name
+                return Failure(
+                    {block.block: "this block"},
+                    f"one padded shape of {name}",
+                    f"dimension {d} of {name} becomes {earlier} and {extent}",
+                )
+    return None
+
+
+@requirement
+def copies_have_values(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
+    """every element that is copied has a value: the block writes all of a result that is padded; of a buffer that it
+    reads and that is padded, it reads every element, or another block writes every element, or it is an input that is
+    not written"""
+    tree = state.home(block)
+    around = tree.parent[tree.loops_above(block)[0]]  # where the copies go
+    scope, analyzer = tree.scope(block), state.analyzer(block)
+    results = {region.buffer for region in block.block.writes}
+    inputs = set(tree.func.buffers) - written_buffers(tree.func)
+    for buffer in _padded_buffers(block.block, _grown(block.block, padding)):
+        expected = f"every element of {buffer.name} that is copied has a value"
+        if buffer in results:
+            if not writes_all(tree, block, buffer, around):
+                found = f"it is not shown that {block.block.name} writes all of {buffer.name}"
+                return Failure({block.block: f"writes {buffer.name}"}, expected, found)
+            continue
+        writers = Scope.around(tree, block).writers(buffer)
+        if (
+            buffer not in inputs
+            and not all_read(tree, [block], buffer.full_region(), around, analyzer)
+            and not any(writes_all(tree, writer, buffer, scope.block) for writer in writers)
+        ):
+            found = f"it is not shown that a block writes, or {block.block.name} reads, all of {buffer.name}"
+            return Failure({block.block: f"reads {buffer.name}"}, expected, found)
+    return None
+
+
+@primitive(
+    past="was padded",
+    requires=[
+        einsum_block, trivial_binding, valid_padding, iterates, one_shape_each, padding_adds_nothing,
+        copies_have_values,
+    ],
+)  # fmt: skip
+def pad_einsum(state: ScheduleState, block: BlockRealize, padding: list[int]) -> None:
+    """Make the extents of a block's iterators multiples of `padding`, with padded copies of what it reads and writes.
+
+    before:
+        for i, k in T.grid(7, 5):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init(): B[vi] = T.float32(0.0)
+                B[vi] = B[vi] + A[vi, vk]
+    call: `sch.pad_einsum("B", [1, 4])`
+    after:
+        A_pad = T.alloc_buffer((7, 8))
+        for i0, i1 in T.grid(7, 8):
+            with T.block("A_pad"):
+                v0, v1 = T.axis.remap("SS", [i0, i1])
+                A_pad[v0, v1] = T.if_then_else(v1 < 5, A[v0, v1], T.float32(0.0))
+        for i, k in T.grid(7, 8):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init(): B[vi] = T.float32(0.0)
+                B[vi] = B[vi] + A_pad[vi, vk]
+
+    The padding holds the neutral value of the reduction (TVM always takes 0). A result that is padded is copied back.
+    """
+    tree = state.home(block)
+    old = block.block
+    grown = _grown(old, padding)
+    scope = tree.scope(block)
+    reduces = any(it.kind == REDUCE and it.var in grown for it in old.iter_vars)
+    pad = _neutral(old.body) if isinstance(old.body, BufferStore) and reduces else 0.0
+    copies = _padded_buffers(old, grown)
+    written = {r.buffer for r in old.writes}
+    before = [_copy_in(b, c, pad) for b, c in copies.items() if b not in written]
+    after = [_copy_nest(b, b.shape, c.name, c, c.__getitem__) for b, c in copies.items() if b in written]
+    loops = tree.loops_above(block)
+    values = dict(zip(block.iter_values, old.iter_vars, strict=True))
+    nest: Stmt = replace(block, block=_widened(old, grown, copies))
+    for l in reversed(loops):
+        nest = replace(l, extent=grown.get(values[l.var].var, l.extent), body=nest)
+    state.set_func(tree, tree.rebuild({loops[0]: Seq.of(*before, nest, *after)}))
+    now = state.block(scope.block.id)
+    assert now is not None  # only its body changed
+    buffers = (*now.block.alloc_buffers, *copies.values())
+    state.replace({now.block: replace(now.block, alloc_buffers=buffers)})
+
+
+def _padded_buffers(block: Block, grown: Mapping[Var, Expr]) -> dict[Buffer, Buffer]:
+    """A larger buffer for each one that a grown iterator indexes: what is read first, in order of first use."""
+    shapes: dict[Buffer, list[Expr]] = {}
+    accesses = list(find(block, BufferLoad | BufferStore))
+    for region in (*block.reads, *block.writes):
+        shapes.setdefault(region.buffer, list(region.buffer.shape))
+    for access in accesses:
+        shape = shapes.setdefault(access.buffer, list(access.buffer.shape))
+        for d, index in enumerate(access.indices):
+            if isinstance(index, Var) and index in grown:
+                shape[d] = grown[index]
+    padded: dict[Buffer, Buffer] = {}
+    for buffer, new_shape in shapes.items():
+        if any(a is not b for a, b in zip(new_shape, buffer.shape, strict=True)):
+            padded[buffer] = Buffer(
+                f"{buffer.name}_pad",
+                tuple(new_shape),
+                buffer.dtype,
+                buffer.scope,
+                align=buffer.align,
+                device=buffer.device,
+            )
+    return padded
+
+
+def _widened(block: Block, grown: Mapping[Var, Expr], copies: Mapping[Buffer, Buffer]) -> Block:
+    def change(node: Node) -> Node | None:
+        if isinstance(node, BufferLoad | BufferStore | BufferRegion) and node.buffer in copies:
+            return replace(node, buffer=copies[node.buffer])
+        if isinstance(node, IterVar) and node.var in grown:
+            return replace(node, dom=Range(node.dom.start, grown[node.var]))
+        return None
+
+    changed: Block = rewrite(block, change)
+    # A region that was simplified for the old domain (`A[0]` where there was one iteration) is too small for the new.
+    return with_declared_regions(changed)
+
+
+def _copy_in(source: Buffer, copy: Buffer, pad: float) -> Stmt:
+    """A nest that copies a buffer into a larger one, with `pad` where there is nothing to copy."""
+
+    def value(point: tuple[Var, ...]) -> Expr:
+        inside = [v < d for v, d, c in zip(point, source.shape, copy.shape, strict=True) if d is not c]
+        return call("if_then_else", all_of(inside), source[point], const(pad, source.dtype))
+
+    return _copy_nest(copy, copy.shape, copy.name, source, value)
+
+
+def _copy_nest(target: Buffer, shape: tuple[Expr, ...], name: str, source: Buffer, value: Any) -> Stmt:
+    loops = [Var(f"i{d}", dim.dtype) for d, dim in enumerate(shape)]
+    point = tuple(Var(f"v{d}", dim.dtype) for d, dim in enumerate(shape))
+    iters = tuple(IterVar(v, Range(const(0, dim.dtype), dim), SPATIAL) for v, dim in zip(point, shape, strict=True))
+    box = tuple(Range(v, const(1, v.dtype)) for v in point)
+    copy = Block(iters, (BufferRegion(source, box),), (BufferRegion(target, box),), name,
+                 BufferStore(target, value(point), point))  # fmt: skip
+    return nest_around(BlockRealize(tuple(loops), const(True), copy), loops, shape)
+
+
+@pad_einsum.space
+def _pad_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    tree = state.tree()
+    for block in tree.blocks.values():
+        count = len(block.block.iter_vars)
+        if block is not tree.root and count:
+            for factor in (2, 4, 3):
+                yield block, [factor] * count
+            for k in range(count):
+                yield block, [4 if d == k else 1 for d in range(count)]

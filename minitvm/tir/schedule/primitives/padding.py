@@ -1,0 +1,288 @@
+"""Padding split off a block: decompose_padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ....arith import Analyzer
+from ....expr import (
+    GE,
+    GT,
+    LE,
+    LT,
+    Call,
+    CompareOp,
+    Expr,
+    IntImm,
+    IterVar,
+    Node,
+    Range,
+    Var,
+    const,
+    free_vars,
+    replace,
+    rewrite,
+    substitute,
+)
+from ...analysis.block_kinds import Scope, why_not_complete
+from ...analysis.declared import with_declared_regions
+from ...conditions import all_of, conjuncts, is_const, reads_memory, rising, uses
+from ...nodes import Block, BlockRealize, BufferLoad, BufferStore, For, Seq, Stmt
+from ..registry import Failure, primitive, requirement
+from ..state import ScheduleState
+from ..updates import copied_nest
+from .reduction import loop_around
+
+
+@requirement
+def padding_block(state: ScheduleState, block: BlockRealize) -> Failure | None:
+    """the block is complete; its body is one store of if_then_else(inside, value, pad), with a pad that reads nothing
+    and an `inside` that bounds iterators, each by itself: lo <= v < hi"""
+    reason = why_not_complete(Scope.around(state.home(block), block), block)
+    if reason is not None:
+        return Failure({block.block: "this block"}, "a complete block", reason)
+    bounds = _bounds(block.block)
+    if not isinstance(bounds, str):
+        return None
+    return Failure({block.block.body: "here"}, "X[...] = T.if_then_else(lo <= v and v < hi, value, pad)", bounds)
+
+
+@requirement
+def only_loops_below(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
+    """between the loop and the block stand loops, and no condition"""
+    for outer in state.home(block).above(block):
+        if outer is loop:
+            return None
+        if not isinstance(outer, For | Seq):
+            fault = f"a {type(outer).__name__} around {block.block.name}"
+            return Failure({outer: "here"}, f"no condition between {loop.var.name} and the block", fault)
+    return None
+
+
+def _padded_store(block: Block) -> tuple[BufferStore, Call] | None:
+    store = block.body
+    if not isinstance(store, BufferStore) or store.predicate is not None or block.init is not None:
+        return None
+    value = store.value
+    if block.match_buffers or block.alloc_buffers or not isinstance(value, Call) or value.op != "if_then_else":
+        return None
+    return store, value
+
+
+def _bounds(block: Block) -> dict[Var, Range] | str:
+    """The part of each iterator's domain where the padding block takes its value, or why that is not known."""
+    padded = _padded_store(block)
+    if padded is None:
+        return "the body is not one store of an if_then_else"
+    _, value = padded
+    inside, _, pad = value.args
+    if reads_memory(pad):
+        return f"the pad value {pad} is read from memory"
+    domains = {it.var: it.dom for it in block.iter_vars}
+    analyzer = Analyzer(domains)
+    ends: dict[Var, tuple[Expr, Expr]] = {v: (d.start, d.start + d.extent) for v, d in domains.items()}
+    for condition in conjuncts(inside):
+        if analyzer.can_prove(condition):
+            continue
+        variables = [v for v in free_vars(condition) if v in domains]
+        if not isinstance(condition, CompareOp) or len(variables) != 1 or reads_memory(condition):
+            return f"{condition} is no bound of one iterator"
+        bound = _bound(condition, variables[0], analyzer)
+        if bound is None:
+            return f"{condition} is no bound of {variables[0].name}"
+        side, end = bound
+        low, high = ends[variables[0]]
+        tighter = _tighter(low if side == 0 else high, end, side, analyzer)
+        if tighter is None:
+            return f"which of {low if side == 0 else high} and {end} bounds {variables[0].name} is not known"
+        ends[variables[0]] = (tighter, high) if side == 0 else (low, tighter)
+    for var, (low, high) in ends.items():
+        if not analyzer.can_prove(low <= high):
+            return f"{var.name} may have no value from {low} to {high}"
+    simplify = analyzer.simplify
+    return {v: Range(simplify(low), simplify(high - low)) for v, (low, high) in ends.items()}
+
+
+def _tighter(a: Expr, b: Expr, side: int, analyzer: Analyzer) -> Expr | None:
+    if analyzer.can_prove(a <= b):
+        return b if side == 0 else a
+    if analyzer.can_prove(a >= b):
+        return a if side == 0 else b
+    return None
+
+
+def _bound(condition: CompareOp, var: Var, analyzer: Analyzer) -> tuple[int, Expr] | None:
+    """(0, lo) for a condition lo <= var, (1, hi) for var < hi; None for another one."""
+    a, b = condition.a, condition.b
+    if isinstance(condition, GT | GE):
+        a, b = b, a  # now a < b or a <= b
+    elif not isinstance(condition, LT | LE):
+        return None
+    strict = isinstance(condition, GT | LT)
+    at_zero: dict[Var, Expr] = {var: const(0, var.dtype)}
+    slope = analyzer.simplify(substitute(b - a, {var: var + 1}) - (b - a))
+    rest = analyzer.simplify(substitute(b - a, at_zero))
+    if strict:
+        rest = analyzer.simplify(rest - 1)  # slope * var + rest >= 0
+    if not isinstance(slope, IntImm) or slope.value == 0:
+        return None
+    if slope.value > 0:
+        return 0, analyzer.simplify((-rest + (slope.value - 1)) // slope.value)
+    return 1, analyzer.simplify(rest // -slope.value + 1)
+
+
+@primitive(past="was decomposed, which made", requires=[padding_block, loop_around, only_loops_below])
+def decompose_padding(state: ScheduleState, block: BlockRealize, loop: For) -> BlockRealize:
+    """Split a padding into a block that fills everything with the pad, before the loop, and one for what is inside.
+
+    before:
+        for i in range(14):
+            with T.block("B"):
+                vi = T.axis.remap("S", [i])
+                B[vi] = T.if_then_else(vi >= 2 and vi < 12, A[vi - 2], T.float32(0.0))
+    call: `pad = sch.decompose_padding("B", i)`
+    after:
+        for i in range(14):
+            with T.block("B_pad_const"):
+                vi = T.axis.remap("S", [i])
+                B[vi] = T.float32(0.0)
+        for i in range(10):
+            with T.block("B"):
+                vi = T.axis.remap("S", [i])
+                B[vi + 2] = A[vi]
+
+    The second block iterates over the inside only: a loop that binds an iterator alone gets shorter, elsewhere the
+    block gets a predicate. Gives the block that fills; the handle of the block stays with the inside.
+    """
+    tree = state.home(block)
+    old = block.block
+    inside, padded = _bounds(old), _padded_store(old)
+    assert padded is not None and not isinstance(inside, str)  # padding_block
+    store, value = padded
+    loops = tree.loops_above(block)
+    inner = loops[loops.index(loop) :]
+    filling = _fill(block, inner, store, value.args[2], state.analyzer(tree.parent[loop]))
+    now = _inside_only(state, block, inner, store, value.args[1], inside)
+    state.replace({loop: Seq.of(filling, now)})
+    placed = state.block(_block_of(filling).id)
+    assert placed is not None  # it was just put there
+    return placed
+
+
+def _block_of(stmt: Stmt) -> Block:
+    while isinstance(stmt, For):
+        stmt = stmt.body
+    assert isinstance(stmt, BlockRealize)  # _fill made it
+    return stmt.block
+
+
+def _fill(block: BlockRealize, inner: Sequence[For], store: BufferStore, pad: Expr, around: Analyzer) -> Stmt:
+    """The pad in the whole domain, in loops of its own like those from the given one inward."""
+    old = block.block
+    variables: dict[Var, Expr] = {it.var: it.var.with_name(it.var.name) for it in old.iter_vars}
+    iters = tuple(replace(it, var=variables[it.var]) for it in old.iter_vars)
+    body = substitute(replace(store, value=pad), variables)
+    writes = tuple(substitute(r, variables) for r in old.writes)
+    filling = Block(iters, (), writes, f"{old.name}_pad_const", body, annotations=dict(old.annotations))
+    values = tuple(around.simplify(v) for v in block.iter_values)
+    return copied_nest(inner, BlockRealize(values, block.predicate, filling))
+
+
+def _inside_only(
+    state: ScheduleState,
+    block: BlockRealize,
+    inner: Sequence[For],
+    store: BufferStore,
+    value: Expr,
+    inside: Mapping[Var, Range],
+) -> Stmt:
+    """The given loop with the block in it over the inside only."""
+    old = block.block
+    analyzer, around = state.analyzer(block), state.analyzer(state.home(block).parent[inner[0]])
+    shifted: dict[Var, Expr] = {}
+    iters: list[IterVar] = []
+    values: list[Expr] = []
+    conditions = conjuncts(block.predicate)
+    shorter: dict[For, Expr] = {}
+    for it, bound in zip(old.iter_vars, block.iter_values, strict=True):
+        part = inside[it.var]
+        narrowed = not (
+            analyzer.can_prove_equal(part.start, it.dom.start) and analyzer.can_prove_equal(part.extent, it.dom.extent)
+        )
+        if not narrowed:
+            iters.append(it)
+            values.append(around.simplify(bound))
+            continue
+        shifted[it.var] = it.var + part.start
+        iters.append(replace(it, dom=Range(const(0, part.extent.dtype), part.extent)))
+        own = _own_loop(block, inner, it)
+        if own is not None:
+            shorter[own] = part.extent
+            values.append(bound)
+            continue
+        values.append(analyzer.simplify(bound - part.start))
+        for condition in (bound >= part.start, bound < part.start + part.extent):
+            if not analyzer.can_prove(condition):
+                conditions.append(rising(analyzer.simplify(condition)))
+    # An iterator with one value stays in the indices.
+    within = Analyzer({it.var: it.dom for it in iters if not is_const(it.dom.extent, 1)})
+
+    def moved(node: Node) -> Any:
+        return _simplified(substitute(node, shifted), within)
+
+    body = moved(replace(store, value=value))
+    narrow = with_declared_regions(replace(old, iter_vars=tuple(iters), body=body, reads=(), writes=()))
+    new = replace(block, iter_values=tuple(values), predicate=all_of(conditions), block=narrow)
+
+    def go(stmt: Stmt) -> Stmt:
+        if stmt is block:
+            return new
+        if isinstance(stmt, For) and stmt in inner:
+            return replace(stmt, extent=shorter.get(stmt, stmt.extent), body=go(stmt.body))
+        if isinstance(stmt, Seq):
+            return Seq(tuple(go(s) for s in stmt.stmts))
+        return stmt
+
+    return go(inner[0])
+
+
+def _own_loop(block: BlockRealize, inner: Sequence[For], it: IterVar) -> For | None:
+    """The loop from 0 over the iterator's whole domain that binds it and nothing else, with only loops down to it."""
+    value = block.iter_values[block.block.iter_vars.index(it)]
+    loop = next((l for l in inner if l.var is value), None)
+    if loop is None or not is_const(loop.start, 0) or not is_const(it.dom.start, 0):
+        return None
+    if not Analyzer().can_prove_equal(loop.extent, it.dom.extent):
+        return None
+    others = [v for v in block.iter_values if v is not value]
+    if uses(block.predicate, {loop.var}) or any(uses(v, {loop.var}) for v in others):
+        return None
+    at: Stmt = loop.body
+    while at is not block:
+        if not isinstance(at, For) or uses(at.start, {loop.var}) or uses(at.extent, {loop.var}):
+            return None
+        at = at.body
+    return loop
+
+
+def _simplified(node: Node, analyzer: Analyzer) -> Any:
+    """Indices simplified, and conditions that always hold left out."""
+
+    def change(at: Node) -> Node | None:
+        if isinstance(at, BufferLoad):
+            return replace(at, indices=tuple(analyzer.simplify(i) for i in at.indices))
+        if isinstance(at, BufferStore):
+            return replace(at, indices=tuple(analyzer.simplify(i) for i in at.indices))
+        return None
+
+    return rewrite(node, change)
+
+
+@decompose_padding.space
+def _decompose_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    tree = state.tree()
+    for block in tree.blocks.values():
+        if _padded_store(block.block) is not None:
+            for loop in tree.loops_above(block):
+                yield block, loop

@@ -1,0 +1,359 @@
+"""Caches with another layout: reindex, reindex_cache_read, reindex_cache_write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....arith import Analyzer, iter_map
+from ....errors import InputError
+from ....expr import Expr, Node, free_vars, structural_equal, substitute
+from ...analysis.block_kinds import Scope, why_neither
+from ...index_map import IndexMap
+from ...nodes import Block, BlockRealize, Buffer
+from ..lambdas import IndexLambda
+from ..point_stages import Point, point_of, stage_points, uses_var
+from ..registry import Failure, primitive, requirement
+from ..requirements import known_scope
+from ..staging import Part, free_name, listing, part_read, part_written, region_of, scoped_name
+from ..state import ScheduleState
+from .cache import at_most_one_writer, only_writer, reads_it, writes_it
+
+Chosen = tuple[str, int] | list[Any] | str | Buffer
+
+
+@dataclass(frozen=True)
+class PartByPoint(Part):
+    """A part of a buffer of which each iteration of a block touches one element, or why there is not one."""
+
+    point: Point | str
+
+
+def _by_point(part: Part) -> PartByPoint:
+    point = point_of(part.block, part.buffer, part.write)
+    return PartByPoint(part.tree, part.scope, part.block, part.region, part.write, point)
+
+
+def _read(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> PartByPoint:
+    return _by_point(part_read(state, block, read_buffer_index))
+
+
+def _written(state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer) -> PartByPoint:
+    return _by_point(part_written(state, block, write_buffer_index))
+
+
+def _named(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> PartByPoint:
+    kind, named = _access(block.block, buffer) or ("", None)
+    assert named is not None  # names_an_access
+    return _written(state, block, named) if kind == "write" else _read(state, block, named)
+
+
+def _access(block: Block, buffer: Chosen) -> tuple[str, Buffer] | None:
+    """("read" or "write", the buffer) that an argument of `reindex` names; None where it names none of the block's."""
+    if isinstance(buffer, list | tuple):
+        if len(buffer) != 2 or buffer[0] not in ("read", "write"):
+            return None
+        region = region_of(block.reads if buffer[0] == "read" else block.writes, buffer[1])
+        return None if region is None else (buffer[0], region.buffer)
+    for kind, signature in (("write", block.writes), ("read", block.reads)):
+        region = region_of(signature, buffer)
+        if region is not None:
+            return kind, region.buffer
+    return None
+
+
+@requirement
+def names_an_access(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> Failure | None:
+    """the buffer is given as ("read", k), ("write", k), or by a name, and is one that the block reads or writes"""
+    if _access(block.block, buffer) is not None:
+        return None
+    return Failure(
+        {block.block: "this block"},
+        '("read", position), ("write", position) or the name of a buffer of the block',
+        f"{buffer!r}; it reads {listing(block.block.reads)} and writes {listing(block.block.writes)}",
+    )
+
+
+def _single(part: PartByPoint) -> Failure | None:
+    realize, buffer, point = part.block, part.buffer, part.point
+    if isinstance(point, str):
+        expected = f"one element of {buffer.name} in each iteration of {realize.block.name}"
+        return Failure({realize.block: "this block"}, expected, point)
+    analyzer = Analyzer()
+    outside = {v for it in point.iterators for part in (it.dom.start, it.dom.extent) for v in free_vars(part)}
+    outside &= part.tree.moving
+    if outside:
+        return Failure(
+            {realize.block: "this block"},
+            "iterators whose domains are constants or sizes",
+            f"a domain depends on {', '.join(v.name for v in outside)}",
+        )
+    if not part.write:
+        return _not_written(realize, buffer)
+    # A copy runs in an order of its own: it may not matter which of two writes to one element comes last.
+    domains = {it.var: it.dom for it in point.iterators}
+    if not iter_map.detect([analyzer.simplify(i) for i in point.indices], domains, level="injective"):
+        return Failure(
+            {realize.block: "this block"},
+            f"every element of {buffer.name} written by one combination of iterators only",
+            f"it is not shown that {buffer.name}[{', '.join(map(str, point.indices))}] is written once",
+        )
+    return None
+
+
+def _not_written(realize: BlockRealize, buffer: Buffer) -> Failure | None:
+    """The block would write to the copy, and what it reads there may be its own: both belong to the buffer itself."""
+    if all(region.buffer is not buffer for region in realize.block.writes):
+        return None
+    name = realize.block.name
+    return Failure(
+        {realize.block: f"writes {buffer.name}"},
+        f"a buffer that {name} reads and does not write",
+        f"{name} writes it too",
+    )
+
+
+@requirement
+def single_point(match: PartByPoint) -> Failure | None:
+    """each iteration of the block touches one element of the buffer, f(v); for a write, f is injective;
+    a buffer that it reads it does not write, too
+    """
+    return _single(match)
+
+
+@requirement
+def single_point_read(match: PartByPoint) -> Failure | None:
+    """each iteration of the block reads one element of the buffer, and writes none"""
+    return _single(match)
+
+
+@requirement
+def single_point_written(match: PartByPoint) -> Failure | None:
+    """each iteration of the block writes one element f(v) of the buffer, and f is injective"""
+    return _single(match)
+
+
+@requirement
+def sound_dataflow(state: ScheduleState, block: BlockRealize, match: PartByPoint) -> Failure | None:
+    """as in cache_read and cache_write: the buffer that is read has at most one writer, and that comes first;
+    the block that writes is complete or a reduction
+    """
+    if match.write:
+        return only_writer.check(state=state, block=block)
+    return at_most_one_writer.check(match=match)
+
+
+Map = IndexMap | Callable[..., Any]
+
+
+def _mapped(block: Block, index_map: Map) -> IndexMap:
+    if isinstance(index_map, IndexMap):
+        return index_map.simplified()
+    dtypes = [str(axis.var.dtype) for axis in block.iter_vars]
+    return IndexMap.from_func(index_map, ndim=len(dtypes), index_dtype=dtypes).simplified()
+
+
+def _bad_map(part: PartByPoint, index_map: Map) -> Failure | None:
+    block, buffer, point = part.block, part.buffer, part.point
+    assert isinstance(point, Point)  # single_point
+    spots: dict[Node, str] = {block.block: "this block"}
+    names = ", ".join(it.var.name for it in block.block.iter_vars)
+    expected = f"a map from its {len(block.block.iter_vars)} iterators ({names}) to indices"
+    try:
+        mapping = _mapped(block.block, index_map)
+        finals = mapping.map_indices([it.var for it in block.block.iter_vars])
+    except InputError as error:
+        return Failure(spots, expected, str(error).splitlines()[0])
+    extra = [it.var.name for it in block.block.iter_vars if it not in point.iterators and uses_var(finals, it.var)]
+    if extra:
+        return Failure(spots, f"a map of the iterators that index {buffer.name}", f"it uses {', '.join(extra)}")
+    try:
+        narrow, extents = _narrowed(point, finals)
+        narrow.map_shape(extents)
+        reason = narrow.why_not_injective(extents)
+    except InputError as error:
+        return Failure(spots, "a map whose indices have known ranges from zero", str(error).splitlines()[0])
+    # A copy that is written twice at one place is written twice with the same element.
+    if reason is None or (not part.write and _contains(finals, point.indices)):
+        return None
+    return Failure(spots, "a map that takes no two iterations to one place", reason)
+
+
+def _contains(finals: Sequence[Expr], indices: Sequence[Expr]) -> bool:
+    analyzer = Analyzer()
+    places = [analyzer.simplify(e) for e in finals]
+    return all(any(structural_equal(analyzer.simplify(i), e) for e in places) for i in indices)
+
+
+def _narrowed(point: Point, finals: Sequence[Expr]) -> tuple[IndexMap, list[Expr]]:
+    """(map of the iterators that count, from zero; their extents)."""
+    fresh = [it.var.with_name(it.var.name) for it in point.iterators]
+    moved = {it.var: v + it.dom.start for it, v in zip(point.iterators, fresh, strict=True)}
+    analyzer = Analyzer()
+    rows = tuple(analyzer.simplify(substitute(e, moved)) for e in finals)
+    return IndexMap(tuple(fresh), rows), [it.dom.extent for it in point.iterators]
+
+
+@requirement
+def map_of_read(match: PartByPoint, index_map: Map) -> Failure | None:
+    """the map takes the block's iterators to indices from zero, uses only those that index the buffer,
+    and takes no two of their values to one place: or only where both read one element, because all indices of the read
+    are among those of the map
+    """
+    return _bad_map(match, index_map)
+
+
+@requirement
+def map_of_write(match: PartByPoint, index_map: Map) -> Failure | None:
+    """the map takes the block's iterators to indices from zero, uses only those that index the buffer,
+    and takes no two of their values to one place
+    """
+    return _bad_map(match, index_map)
+
+
+@primitive(
+    past="was reindexed in", kind="ReIndex", requires=[names_an_access, single_point, sound_dataflow], match=_named
+)
+def reindex(state: ScheduleState, match: PartByPoint, block: BlockRealize, buffer: Chosen) -> BlockRealize:
+    """Let a block use a copy of a buffer whose indices are the block's iterators: those that index it, in their order.
+
+    before:
+        for i, j in T.grid(8, 4):
+            with T.block("B"): B[vi, vj] = A[vj, vi] * 2.0
+    call: `sch.reindex("B", ("read", 0))`
+    after:
+        A_reindex = T.alloc_buffer((8, 4))
+        for ax0, ax1 in T.grid(8, 4):
+            with T.block("A_reindex"):
+                vi, vj = T.axis.remap("SS", [ax0, ax1])
+                A_reindex[vi, vj] = A[vj, vi]
+        for i, j in T.grid(8, 4):
+            with T.block("B"): B[vi, vj] = A_reindex[vi, vj] * 2.0
+
+    `buffer` is ("read", position), ("write", position), or a name. A written buffer is copied back after the block.
+    """
+    source, point = match.buffer, match.point
+    assert isinstance(point, Point)  # single_point
+    analyzer = Analyzer()
+    places = tuple(analyzer.simplify(it.var - it.dom.start) for it in point.iterators)
+    shape = tuple(it.dom.extent for it in point.iterators)
+    tree = match.tree
+    cached = Buffer(free_name(tree, f"{source.name}_reindex"), shape, source.dtype, source.scope)
+    return stage_points(state, tree, point, cached, places, copied_loops=False)
+
+
+@primitive(
+    past="was cached in",
+    requires=[reads_it, known_scope, single_point_read, at_most_one_writer, map_of_read],
+    match=_read,
+)
+def reindex_cache_read(
+    state: ScheduleState,
+    match: PartByPoint,
+    block: BlockRealize,
+    read_buffer_index: int,
+    storage_scope: str,
+    index_map: Map,
+) -> BlockRealize:
+    """Copy what a block reads into a buffer of another scope, laid out as a map of the block's iterators says.
+
+    before:
+        for i, j in T.grid(8, 4):
+            with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+    call: `sch.reindex_cache_read("B", 0, "local", lambda vi, vj: (vj, vi))`
+    after:
+        A_local = T.alloc_buffer((4, 8), scope="local")
+        for i, j in T.grid(8, 4):
+            with T.block("A_local"): A_local[vj, vi] = A[vi, vj]
+        for i, j in T.grid(8, 4):
+            with T.block("B"): B[vi, vj] = A_local[vj, vi] * 2.0
+
+    The copy runs in loops like those of the block, without the ones that do not index the buffer.
+    """
+    return _cached(state, match, storage_scope, index_map)
+
+
+@primitive(
+    past="was cached in",
+    requires=[writes_it, known_scope, single_point_written, only_writer, map_of_write],
+    match=_written,
+)
+def reindex_cache_write(
+    state: ScheduleState,
+    match: PartByPoint,
+    block: BlockRealize,
+    write_buffer_index: int,
+    storage_scope: str,
+    index_map: Map,
+) -> BlockRealize:
+    """Let a block write into a buffer of another scope, laid out as a map of its iterators says, and copy back.
+
+    before:
+        for i, j in T.grid(8, 4):
+            with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+    call: `sch.reindex_cache_write("B", 0, "local", lambda vi, vj: (vi // 2, vj, vi % 2))`
+    after:
+        B_local = T.alloc_buffer((4, 4, 2), scope="local")
+        for i, j in T.grid(8, 4):
+            with T.block("B"): B_local[vi // 2, vj, vi % 2] = A[vi, vj] * 2.0
+        for i, j in T.grid(8, 4):
+            with T.block("B_local"): B[vi, vj] = B_local[vi // 2, vj, vi % 2]
+    """
+    return _cached(state, match, storage_scope, index_map)
+
+
+def _cached(state: ScheduleState, part: PartByPoint, storage_scope: str, index_map: Map) -> BlockRealize:
+    block, buffer, point, tree = part.block, part.buffer, part.point, part.tree
+    assert isinstance(point, Point)  # single_point
+    finals = _mapped(block.block, index_map).map_indices([it.var for it in block.block.iter_vars])
+    narrow, extents = _narrowed(point, finals)
+    name = free_name(tree, scoped_name(buffer, storage_scope))
+    cached = Buffer(name, tuple(narrow.map_shape(extents)), buffer.dtype, storage_scope)
+    return stage_points(state, tree, point, cached, tuple(finals), copied_loops=True)
+
+
+# ---- what to try ---------------------------------------------------------------------------------------------------
+
+
+@reindex.space
+def _reindex_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    for block in _blocks(state):
+        for kind, declared in (("read", block.block.reads), ("write", block.block.writes)):
+            for k in range(len(declared)):
+                yield block, (kind, k)
+
+
+def _turned(realize: BlockRealize, buffer: Buffer, write: bool) -> IndexLambda | None:
+    """A map worth trying: the iterators that index the buffer, last first, the last of them in pairs."""
+    point = point_of(realize, buffer, write)
+    if isinstance(point, str) or not point.iterators:
+        return None
+    used: list[Expr] = [it.var for it in reversed(point.iterators)]
+    return IndexLambda(tuple(it.var for it in realize.block.iter_vars), (used[0] // 2, *used[1:], used[0] % 2))
+
+
+@reindex_cache_read.space
+def _reindex_cache_read_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    for block in _blocks(state):
+        for k, region in enumerate(block.block.reads):
+            turned = _turned(block, region.buffer, False)
+            if turned is not None:
+                yield block, k, "local", turned
+                point = point_of(block, region.buffer, False)
+                assert isinstance(point, Point)  # it was turned
+                yield block, k, "local", IndexLambda(tuple(it.var for it in block.block.iter_vars), point.indices)
+
+
+@reindex_cache_write.space
+def _reindex_cache_write_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
+    for block in _blocks(state):
+        for k, region in enumerate(block.block.writes):
+            turned = _turned(block, region.buffer, True)
+            if turned is not None and why_neither(Scope.around(state.home(block), block), block) is None:
+                yield block, k, "local", turned
+
+
+def _blocks(state: ScheduleState) -> Iterator[BlockRealize]:
+    tree = state.tree()
+    return (block for block in tree.blocks.values() if block is not tree.root)
