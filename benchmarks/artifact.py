@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 import minitvm
-from minitvm import models
 from minitvm.frontends.onnx.export.to_onnx import to_onnx
+from minitvm.tools import models
 
 from . import harness
 

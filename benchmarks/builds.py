@@ -1,4 +1,4 @@
-"""Seconds of a build of the networks of `minitvm.models`: with an empty cache and with a full one, two threads.
+"""Seconds of a build of the networks of `minitvm.tools.models`: with an empty cache and with a full one, two threads.
 
 Run `python -m benchmarks.builds [resnet18 ...]`. Each build is in a process of its own.
 """
@@ -10,13 +10,13 @@ import subprocess
 import sys
 import tempfile
 
-from minitvm import models
+from minitvm.tools import models
 
 from . import harness
 
 WANTED = 30.0  # seconds, at most, on two cores
 _PROGRAM = (
-    "import time, minitvm; from minitvm import models; from minitvm.models import light; model = {model};"
+    "import time, minitvm; from minitvm import models; from minitvm.tools.models import light; model = {model};"
     "start = time.perf_counter(); minitvm.build(model, threads=2); print(time.perf_counter() - start)"
 )
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from statistics import mean
 from typing import Any
 
-from minitvm import models
 from minitvm.errors import ScheduleError
 from minitvm.garbage import collected_seldom
 from minitvm.lowering import lower_function
@@ -25,6 +24,7 @@ from minitvm.strategy import Decision, decided
 from minitvm.strategy.registry import with_record
 from minitvm.target import Target
 from minitvm.tir.schedule.shared_steps import steps_of
+from minitvm.tools import models
 from minitvm.tune import Task, extract
 from minitvm.tune.measure import Runner
 from minitvm.tune.prepare import figures

@@ -14,9 +14,9 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from minitvm import models, profile
-from minitvm.profile.machine import measure
 from minitvm.target import Target
+from minitvm.tools import models, profile
+from minitvm.tools.profile.machine import measure
 
 from . import harness, networks
 

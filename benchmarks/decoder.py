@@ -2,8 +2,8 @@
 
     python -m benchmarks.decoder [layers]
 
-`models.decoder`: the sizes of TinyLlama, weights of 4 bits in blocks of 32, a context of 2048, fewer layers (4). One
-token is decoded at an early place of the context and at a late one, several times in a turn, as in a text. ONNX
+`tools.models.decoder`: the sizes of TinyLlama, weights of 4 bits in blocks of 32, a context of 2048, fewer layers (4).
+One token is decoded at an early place of the context and at a late one, several times in a turn, as in a text. ONNX
 Runtime's caches are bound as inputs and as outputs, so that it updates them where they lie, as we do.
 
 What bounds it: each token reads every weight once, 4 bits and its share of a scale of float32 (5 bits together). So
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import minitvm
-from minitvm.models.decoder import decoder
+from minitvm.tools.models.decoder import decoder
 
 from . import harness, reading
 

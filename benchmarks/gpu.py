@@ -246,7 +246,7 @@ def layers() -> Iterator[harness.Row]:
 
 
 def mobilenet() -> Any:
-    """MobileNet v1, which torchvision has not, with the layers of `models.mobilenet`."""
+    """MobileNet v1, which torchvision has not, with the layers of `tools.models.mobilenet`."""
     from torch import nn
 
     def layer(inputs: int, outputs: int, kernel: int, stride: int, groups: int = 1) -> list[Any]:
@@ -274,7 +274,7 @@ def networks() -> Iterator[harness.Row]:
     """Ten networks beside torchvision's, in one CUDA graph each; results are those of our builds for the CPU."""
     import torch
 
-    from minitvm import models
+    from minitvm.tools import models
 
     _in_float32()
     for name in NETWORKS:

@@ -1,4 +1,4 @@
-"""The networks of `minitvm.models` at batch 1, beside ONNX Runtime and OpenVINO.
+"""The networks of `minitvm.tools.models` at batch 1, beside ONNX Runtime and OpenVINO.
 
 Run `python -m benchmarks.networks [resnet18 ...]`.
 """
@@ -9,8 +9,8 @@ import sys
 from typing import Any
 
 import minitvm
-from minitvm import models
 from minitvm.frontends.onnx.export.to_onnx import to_onnx
+from minitvm.tools import models
 
 from . import harness, peers
 

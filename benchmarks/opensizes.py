@@ -21,9 +21,9 @@ import numpy as np
 
 import minitvm
 from minitvm import frontends as frontend
-from minitvm import models
 from minitvm.expr import SizeVar
 from minitvm.frontends.onnx.export.to_onnx import to_onnx
+from minitvm.tools import models
 
 from . import harness, peers
 from .cases import Model

@@ -6,7 +6,7 @@
 Each operator is held out in turn. Its candidates are predicted
 
     formula                     by the formula alone, at the clock that the target names
-    formula, measured clock     at the one of which `minitvm.profile` finds the peak, for records of this machine
+    formula, measured clock     at the one of which `minitvm.tools.profile` finds the peak, for records of this machine
     one factor of the others    times the middle ratio of the other operators
     one factor of its own       times the ratio of its first record, the untuned program, which is always measured first
     residual of the others      by what the residual learns from the other operators
@@ -30,13 +30,13 @@ from statistics import median
 
 import numpy as np
 
-from minitvm import models, profile
 from minitvm.errors import ScheduleError
 from minitvm.records.database import Database
 from minitvm.records.record import IN_NETWORK, Record, target_key, undisturbed
 from minitvm.strategy import candidate_of
 from minitvm.strategy.candidate import Cost
 from minitvm.target import Target
+from minitvm.tools import models, profile
 from minitvm.tune import Task, extract
 from minitvm.tune.measure import LEAST
 from minitvm.tune.residual import Point, Residual

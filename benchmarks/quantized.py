@@ -20,11 +20,11 @@ import numpy as np
 
 import minitvm
 from minitvm import frontends as frontend
-from minitvm import models
 from minitvm.expr import DType
 from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.target import Target
+from minitvm.tools import models
 
 from . import harness, peers, reading
 from .layers import CONVOLUTIONS

@@ -16,7 +16,7 @@ WANTED = 0.95  # as of the networks of `benchmarks.networks`
 def run_time(threads: int) -> harness.Row:
     """Beside ONNX Runtime."""
     import minitvm
-    from minitvm.models import light
+    from minitvm.tools.models import light
 
     model = light.seeded("resnet50")
     inputs = light.example_inputs(model)
@@ -30,8 +30,8 @@ def run_time(threads: int) -> harness.Row:
 def lowering_seconds() -> float:
     """Median seconds of scheduling and lowering one distinct operator of the network, source included."""
     from minitvm.build import lower_function, optimize_graph, schedule_function, to_graph, to_units
-    from minitvm.models import light
     from minitvm.target import Target
+    from minitvm.tools.models import light
 
     target = Target("cpu")
     units = to_units(optimize_graph(to_graph(light.seeded("resnet50")), target))

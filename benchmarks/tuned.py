@@ -1,4 +1,4 @@
-"""The networks of `minitvm.models`, tuned and untuned, by turns in one process.
+"""The networks of `minitvm.tools.models`, tuned and untuned, by turns in one process.
 
     python -m benchmarks.tuned [resnet18 ...] [--budget 60] [--records FOLDER] [--timed] [--operators]
 
@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 import minitvm
-from minitvm import models
 from minitvm.records import lookup
 from minitvm.records.database import Database
 from minitvm.records.record import target_key
+from minitvm.tools import models
 from minitvm.tune import extract, tune
 
 from . import harness

@@ -31,7 +31,7 @@ _CODE = re.compile(r"```python\n(?P<code>.*?)```\n(?P<between>\s*)(?P<output>```
 
 def refreshed(page: str, name: str = "page") -> str:
     """A page whose Python blocks have been run, with the output of each in the text block behind it."""
-    from minitvm.cli.excerpt import excerpt
+    from minitvm.tools.cli.excerpt import excerpt
 
     names: dict[str, Any] = {"__name__": "__main__"}
 
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str]) -> int:
     `--load FILE.py` prints the page of the primitives that a file registers.
     """
     if "--load" in arguments:
-        from minitvm.cli.program_file import read_primitives
+        from minitvm.tools.cli.program_file import read_primitives
 
         print(primitives(read_primitives(Path(arguments[-1]))))
         return 0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .compat.tvm.ir import IRModule
     from .errors import MinitvmError as TVMError
     from .frontends.torch import from_torch
-    from .quantization import quantize
+    from .quantize import quantize
     from .runtime.device.arrays import from_dlpack
     from .runtime.tensors import cpu, device
     from .script import from_source
@@ -40,13 +40,16 @@ _DEFINED_IN = {
     "from_source": "minitvm.script",
     "from_torch": "minitvm.frontends.torch",
     "lower": "minitvm.build",
-    "quantize": "minitvm.quantization",
+    "quantize": "minitvm.quantize",
 }
 # Modules under public names, and where they are; what is beneath a package is found beneath its place.
 _PLACES = {
+    "minitvm.cli": "minitvm.tools.cli",
     "minitvm.frontend": "minitvm.frontends",
     "minitvm.ir": "minitvm.compat.tvm.ir",
+    "minitvm.models": "minitvm.tools.models",
     "minitvm.nd": "minitvm.compat.tvm.nd",
+    "minitvm.profile": "minitvm.tools.profile",
     "minitvm.testing": "minitvm.compat.tvm.testing",
     "minitvm.tir.schedule.testing": "minitvm.compat.tvm.schedule.testing",
     "minitvm.tir.schedule.transform": "minitvm.compat.tvm.schedule.transform",

@@ -75,7 +75,7 @@ def run_round(seed: int, seconds: float, selection: list[str]) -> Round:
 
 def remote_round(argument: bytes) -> bytes:
     """On a worker: a round, as bytes there and back."""
-    from minitvm.farm.message import packed, unpacked
+    from minitvm.tune.farm.message import packed, unpacked
 
     asked, _ = unpacked(argument)
     done = run_round(asked["seed"], asked["seconds"], asked["selection"])
@@ -85,8 +85,8 @@ def remote_round(argument: bytes) -> bytes:
 def on_workers(address: str, seconds: float, selection: list[str], folder: Path = ROOT / "fuzz-found") -> int:
     """Rounds on all workers of a farm, for so many seconds; a worker with a finding goes on. Returns an exit status."""
     from minitvm.errors import MinitvmError
-    from minitvm.farm.client import Farm
-    from minitvm.farm.message import packed, unpacked
+    from minitvm.tune.farm.client import Farm
+    from minitvm.tune.farm.message import packed, unpacked
 
     end = time.monotonic() + seconds
     rounds, files = [], []

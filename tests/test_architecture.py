@@ -46,7 +46,9 @@ MACHINES: dict[str, str] = {
 
 # The other plug-ins. The public names of a plug-in or machine are its package, what its `__init__` defines, and the
 # modules that are listed in its `__all__`.
-PLUGINS = ["frontends", "compat.tvm", "quantization", "farm", "tune", "profile", "models", "gallery", "cli"]
+PLUGINS = [
+    "frontends", "compat.tvm", "quantize", "tune", "tools.cli", "tools.gallery", "tools.models", "tools.profile",
+]  # fmt: skip
 
 FOUNDATION = (
     "errors free_memory forks scratch events absent doors notebook plots target expr backend store workers garbage"
@@ -98,9 +100,10 @@ MAY_IMPORT: dict[str, str] = {
     # the folder of machines: `target` finds them by looking into it
     "machines": "",
     "compat": "",
+    "tools": "",
     # every plug-in
     **dict.fromkeys([*MACHINES, *PLUGINS], SPINE),
-    "__main__": "cli",
+    "__main__": "tools.cli",
     # minitvm/__init__.py itself: the public names, lazily
     "": f"{SPINE} {' '.join(PLUGINS)}",
     # The oracle reads node definitions. If it shared a simplifier with what it judges, it would agree with its bugs.
@@ -116,22 +119,21 @@ MAY_IMPORT: dict[str, str] = {
 LAZY_DOORS = [
     ("tir.schedule", "reference", "Schedule(..., verify=True) compares each step with the interpreter"),
     ("reference", "te.printer", "a counterexample prints tensor expressions as Python"),
-    ("cli", "reference", "`minitvm check` compares every level with its interpreter"),
+    ("tools.cli", "reference", "`minitvm check` compares every level with its interpreter"),
     (
-        "quantization",
+        "quantize",
         "reference",
         "a network is calibrated on a few samples by its interpreter, which needs no kernels",
     ),
     ("machines.vta.program", "reference", "the accelerator is simulated: its interpreter is the machine"),
-    ("runtime", "profile", "`module.profile()` counts the work of kernels, which are tir functions"),
+    ("runtime", "tools.profile", "`module.profile()` counts the work of kernels, which are tir functions"),
 ]
 
 # Imports between plug-ins that are still to be cut: (importer, imported).
 NOT_YET = [
-    ("cli", "farm"), ("cli", "frontends"), ("cli", "machines"), ("cli", "models"), ("cli", "tune"),
-    ("machines.gemmini", "machines.vta"), ("machines.gpu", "machines.cuda"),
-    ("machines.scratchpad", "machines.vta"), ("quantization", "machines.scratchpad"), ("runtime.module", "profile"),
-    ("tune", "farm"),
+    ("tools.cli", "frontends"), ("tools.cli", "machines"), ("tools.cli", "tools.models"), ("tools.cli", "tune"),
+    ("machines.gemmini", "machines.vta"), ("machines.gpu", "machines.cuda"), ("machines.scratchpad", "machines.vta"),
+    ("runtime.module", "tools.profile"),
 ]  # fmt: skip
 
 # What a package loads because it is in a folder: it does not know what is there, so no import of its source says so.
@@ -141,7 +143,6 @@ FOUND_IN_A_FOLDER = {
     + " ".join(f"machines.{path.parent.name}.__init__" for path in sorted(ROOT.glob("minitvm/machines/*/__init__.py"))),
     "tir": "compat",  # primitives that only TVM's scripts call
     "machines.gemmini": "machines.vta.config",  # NOT_YET
-    "quantization": "machines.scratchpad.shifted_scales",  # NOT_YET
 }
 
 # Inside of tir: questions about programs stand below those who ask, and schedules and passes do not know each other.
@@ -160,11 +161,11 @@ ONLY_IMPORTED_BY: dict[str, str] = {
     "islpy": "arith",
     "numba": "runtime machines",
     "llvmlite": "runtime machines",
-    "onnx": "frontends models build cli",
+    "onnx": "frontends tools.models build tools.cli",
     "hypothesis": "reference.strategies",
     "torch": "frontends.torch",
     "sqlalchemy": "records",
-    "distributed": "farm",
+    "distributed": "tune.farm",
 }
 
 # Installed with minitvm itself. Anything else is an extra: imported inside a function, or in a `try` that turns its
@@ -200,11 +201,11 @@ NOT_LOADED_BY: dict[str, str] = {
     "strategy": "onnx numba",
     "graph": "onnx numba",
     "frontends": "onnx numba",
-    "gallery": "onnx numba",
+    "tools.gallery": "onnx numba",
     "records": "onnx numba sqlalchemy",
     "tune": f"{COMPILER_LIBRARIES} sqlalchemy matplotlib",
     "tune.runner": "sympy islpy onnx sqlalchemy matplotlib minitvm.tir.schedule minitvm.strategy",
-    "cli": f"{COMPILER_LIBRARIES} sqlalchemy",
+    "tools.cli": f"{COMPILER_LIBRARIES} sqlalchemy",
     "reference": f"{COMPILER_LIBRARIES} hypothesis {TRANSFORMS}",
 }
 
@@ -556,10 +557,12 @@ LEGAL = {
     "downwards": ("tir__nodes", "from minitvm.expr import nodes\nfrom ..errors import report\n"),
     "within": ("tir__schedule__state", "from .. import nodes\nfrom ..nodes import For\n"),
     "lazy door": ("tir__schedule__state", LAZILY + "from minitvm.reference import check\n"),
-    "cli may all": ("cli__run", "from .. import build\nfrom minitvm import lower, __version__\n"),
+    "cli may all": ("tools__cli__run", "from ... import build\nfrom minitvm import lower, __version__\n"),
     "nodes for the oracle": ("reference__tir", "from minitvm.tir.nodes import For\nfrom . import te\n"),
     "extra in a function": ("frontends__onnx", LAZILY + "import onnx\n"),
     "extra that is guarded": ("frontends__onnx", "try:\n    import onnx\nexcept ImportError:\n    onnx = None\n"),
+    "shared folder": ("machines__cuda__a", "from ..simd.vectors import x\nfrom ..gpu import y\n"),
+    "public names": ("tune__task", "from ..quantize import quantize\nfrom ..frontends import from_onnx\n"),
     "library of its own": ("reference__strategies", "import hypothesis\nfrom minitvm.tir.schedule import Schedule\n"),
 }
 
@@ -573,14 +576,21 @@ ILLEGAL = {
     "public name": ("tir__show", "from minitvm import lower\n", "tir may import only"),
     "everything": ("tir__show", "import minitvm as tvm\n", "not everything"),
     "the oracle": ("graph__passes__fold", LAZILY + "from minitvm.reference import graph\n", "graph may import only"),
-    "the oracle, not lazily": ("cli__check", "from minitvm.reference import check\n", "cli may import only"),
-    "the oracle twice": ("cli__check", LAZILY + "from reference import check\n", "write minitvm.reference"),
+    "the oracle, not lazily": ("tools__cli__a", "from minitvm.reference import check\n", "tools.cli may import only"),
+    "the oracle twice": ("tools__cli__check", LAZILY + "from reference import check\n", "write minitvm.reference"),
     "oracle simplifies": ("reference__tir", "from minitvm.arith import simplify\n", "reference may import only"),
     "oracle schedules": ("reference__tir", "from ..tir.schedule import Schedule\n", "reference may import only"),
     "oracle takes the package": ("reference__tir", "from minitvm.tir import PrimFunc\n", "reference may import only"),
     "oracle uses sympy": ("reference__tir", LAZILY + "import sympy\n", "sympy is for arith only"),
     "extra at module level": ("frontends__onnx", "import onnx\n", "onnx is an extra"),
-    "extra in the else": ("models__plot", "if 1:\n    pass\nelse:\n    import matplotlib.pyplot\n", "is an extra"),
+    "extra in the else": ("tools__models__a", "if 1:\n    pass\nelse:\n    import matplotlib.pyplot\n", "is an extra"),
+    "spine to a machine": ("graph__fold", LAZILY + "from ..machines.cpu import x\n", "the spine imports no machine"),
+    "spine to a tool": ("runtime__program", TYPES + "from ..tools.profile import y\n", "the spine imports no machine"),
+    "spine to a frontend": ("build", "from .frontends.onnx import x\n", "the spine imports no machine, no frontend"),
+    "machine to a machine": ("machines__cuda__a", "from ..cpu.runtime import x\n", "its shared folder (machines.simd"),
+    "machine to a tool": ("machines__cuda__a", LAZILY + "from ...tune import x\n", "a machine imports the spine and"),
+    "shared folder to a machine": ("machines__gpu__a", "from ..opencl import x\n", "a machine imports the spine and"),
+    "past a public name": ("tune__task", "from ..quantize.quantization import x\n", "only through its public name"),
     "unknown package": ("relay__nodes", "x = 1\n", "relay has no row in MAY_IMPORT"),
     "unknown module": ("helpers", "import os\n", "helpers has no row in MAY_IMPORT"),
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

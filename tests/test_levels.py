@@ -14,8 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given
 
 from minitvm.build import link_graph, optimize_graph
-from minitvm.cli.levels import LEVELS as RUN
-from minitvm.cli.levels import Descent
 from minitvm.executable import verify as verify_executable
 from minitvm.expr import Var
 from minitvm.graph import verify_graph
@@ -28,6 +26,8 @@ from minitvm.reference.strategies import RandomGraph
 from minitvm.reference.strategies import graphs as random_graphs
 from minitvm.runtime import GraphModule
 from minitvm.target import Target
+from minitvm.tools.cli.levels import LEVELS as RUN
+from minitvm.tools.cli.levels import Descent
 from tests.fewer import examples
 
 TARGETS = {bits: Target(f"cpu -vector_bits={bits} -vector_registers=16") for bits in (128, 256, 512)}

@@ -15,8 +15,8 @@ import pytest
 import minitvm
 from minitvm.errors import InputError
 from minitvm.frontends import from_onnx
-from minitvm.models import light, rapidocr
 from minitvm.reference import graph as interpreter
+from minitvm.tools.models import light, rapidocr
 
 # Of the largest output; the logits of the light networks spread over all of it.
 TOLERANCE = 1e-3

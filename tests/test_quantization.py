@@ -12,7 +12,7 @@ import minitvm
 from minitvm.errors import InputError, UnsupportedOperator
 from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph, GraphBuilder
-from minitvm.quantization import Quantized
+from minitvm.quantize.quantization import Quantized
 from minitvm.reference import graph as interpreter
 
 RNG = np.random.default_rng(0)
@@ -179,7 +179,7 @@ def test_of_three_powers_of_two_the_one_with_the_least_error_is_taken() -> None:
 
 
 def test_agreement_is_the_share_of_rows_whose_greatest_element_stays() -> None:
-    from minitvm.quantization import _agreement
+    from minitvm.quantize.quantization import _agreement
 
     a = [np.array([[1.0, 2.0], [4.0, 3.0]]), np.array([[1.0, 2.0], [1.0, 3.0]])]
     b = [np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0.0, 9.0], [1.0, 3.0]])]
@@ -189,7 +189,7 @@ def test_agreement_is_the_share_of_rows_whose_greatest_element_stays() -> None:
 @pytest.mark.full
 def test_a_transformer_in_bfloat16() -> None:
     """Products of data with data are rounded, too: the scores of attention and what they weigh."""
-    from minitvm.models.vit import vit_small
+    from minitvm.tools.models.vit import vit_small
 
     graph = vit_small(shape=(1, 3, 32, 32), depth=1, width=64)
     x = floats(1, 3, 32, 32)

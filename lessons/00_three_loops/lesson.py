@@ -12,7 +12,7 @@
 # You can read this file as it is, run it with `minitvm lesson 00`, or open it as a notebook.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()  # a lesson finds what all lessons share, from whatever folder it runs
 

@@ -5,7 +5,7 @@
 # tree. Today we look at the smallest trees, arithmetic on indices, and write them back as text.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

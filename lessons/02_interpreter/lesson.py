@@ -7,7 +7,7 @@
 # Everything else in minitvm is judged by its interpreters. Today we look inside one, and you write half of it.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

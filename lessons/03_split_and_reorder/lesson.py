@@ -6,7 +6,7 @@
 # from changing the result.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

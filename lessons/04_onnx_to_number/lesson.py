@@ -6,7 +6,7 @@
 # every level has an interpreter of its own.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

@@ -6,7 +6,7 @@
 # of a loop nest are possible.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

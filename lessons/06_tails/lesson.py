@@ -6,7 +6,7 @@
 # tail, the two ways to get it wrong, and what each costs, counted.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

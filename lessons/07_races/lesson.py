@@ -6,7 +6,7 @@
 # wrong when the iterations do not mind their own business: a *race*.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

@@ -7,7 +7,7 @@
 # the end you work out what a compiler must know to offer the choice: which values are needed *here*.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

@@ -6,7 +6,7 @@
 # at what changes in the last digits, and see how one can prove that nothing else did.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

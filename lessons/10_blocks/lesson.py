@@ -7,7 +7,7 @@
 # whole tile behind one signature, so that an instruction can take its place.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

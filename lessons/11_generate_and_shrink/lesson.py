@@ -5,7 +5,7 @@
 # schedules for them. We plant a bug, see how it is found, and how a long failure becomes a short one.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 
@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 from lessons import example, ledger
 from lessons.text import body_of
 from minitvm import reference, tir
-from minitvm.cli import main as minitvm_command
 from minitvm.errors import MinitvmError
 from minitvm.reference.strategies import KINDS, Scheduled, prim_funcs, scheduled
 from minitvm.script import tir as T
 from minitvm.tir.nodes import Stmt
 from minitvm.tir.schedule import PRIMITIVES, Trace
 from minitvm.tir.schedule.primitives import loops
+from minitvm.tools.cli import main as minitvm_command
 
 # %% [markdown]
 # ## Programs from nothing

@@ -6,7 +6,7 @@
 # which no loop can run in parallel, and said what would help.
 
 # %%
-from minitvm.cli.lesson import find, load, open_lessons
+from minitvm.tools.cli.lesson import find, load, open_lessons
 
 open_lessons()
 

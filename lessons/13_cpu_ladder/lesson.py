@@ -7,7 +7,7 @@
 # the decisive rung has the shape that it has.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 
@@ -21,10 +21,10 @@ from lessons.picture import Picture
 from lessons.pipeline import Core, cycles_a_step, starts
 from minitvm import reference, tir
 from minitvm.events import Access, Listener
-from minitvm.profile.microbenchmarks import multiply_add
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import LoopRV
+from minitvm.tools.profile.microbenchmarks import multiply_add
 
 # %% [markdown]
 # ## How high is the ladder?

@@ -7,7 +7,7 @@
 # look at what a real cache does differently, and ask a real one.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

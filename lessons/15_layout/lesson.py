@@ -6,7 +6,7 @@
 # loops: channels in blocks, `NCHW[x]c`, the layout in which convolutions are fast.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

@@ -7,7 +7,7 @@
 # the trick is right, for all inputs, and measure what it costs in accuracy.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

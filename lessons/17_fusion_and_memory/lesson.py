@@ -6,7 +6,7 @@
 # place in memory for those that remain, in which they do not get into each other's way: the *memory plan*.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

@@ -7,7 +7,7 @@
 # `compute_at`, and the oracle says for each step that nothing has changed.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

@@ -6,7 +6,7 @@
 # one can get exactly right.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

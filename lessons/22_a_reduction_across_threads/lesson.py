@@ -7,7 +7,7 @@
 # without a GPU, and count what each way costs.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

@@ -7,7 +7,7 @@
 # it, and at the end you write the machine.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

@@ -6,7 +6,7 @@
 # scratchpad two halves, take one token away, and let three modules wait for each other for ever.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

@@ -7,7 +7,7 @@
 # word in a GPU's description changes its choice.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

@@ -6,7 +6,7 @@
 # if every scale is a power of two.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

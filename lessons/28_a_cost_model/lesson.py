@@ -6,7 +6,7 @@
 # rank every tile with it, and measure only a few. Then we see how far the formula is from the clock, and why.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

@@ -7,7 +7,7 @@
 # that no formula of ours knows of.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

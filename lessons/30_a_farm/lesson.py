@@ -6,7 +6,7 @@
 # that nothing is lost, no work is wasted, and nobody without a key can send them work.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 
@@ -16,8 +16,8 @@ from lessons import example, ledger
 from lessons.farm import Farm
 from lessons.picture import Picture
 from minitvm.errors import ArtifactError
-from minitvm.farm.message import checked, packed, signed, unpacked
 from minitvm.target import Target
+from minitvm.tune.farm.message import checked, packed, signed, unpacked
 
 # %% [markdown]
 # ## Which board can do what

@@ -6,7 +6,7 @@
 # search decides how large the tiles are.
 
 # %%
-from minitvm.cli.lesson import open_lessons
+from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 

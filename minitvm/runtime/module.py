@@ -232,12 +232,12 @@ class GraphModule(TvmMethods):
     # -- timing
 
     def profile(self, *args: Any, runs: int = 20, **inputs: Any) -> Any:
-        """Run repeatedly on these inputs and measure each operator: a `minitvm.profile.Profile`.
+        """Run repeatedly on these inputs and measure each operator: a `minitvm.tools.profile.Profile`.
 
         Its rows, one per operator, have seconds, operations, bytes, and the share of the machine's peak. The
         program runs as in a plain call, with a time stamp between its steps.
         """
-        from ..profile import profile
+        from ..tools.profile import profile
 
         return profile(self, *args, runs=runs, **inputs)
 

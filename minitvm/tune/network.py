@@ -150,7 +150,7 @@ def tune(
     seconds that another batch should save in `runs` runs of the model. Ctrl-C ends it as well. The same call resumes.
     `options` are those of `task.extract`. `report` hears where a task is after each batch. `workers` is the address of
     a farm's scheduler, on whose workers of this target candidates are measured, with `key` and `security` (Dask's, for
-    TLS) as in `farm.client.Farm`.
+    TLS) as in `tune.farm.client.Farm`.
     Raises `InputError` for a budget or number that is not above 0 and for a farm that cannot be reached or has no
     worker of the target, `TargetError` where there is no device of the target, `ExecutionError` for a farm that goes
     away, and a `MinitvmError` for a model that does not compile.
@@ -217,8 +217,8 @@ def named(tasks: Sequence[Task], name: str) -> list[Task]:
 def on_farm(
     address: str, target: Target, key: Any = None, limits: Limits | None = None, security: Any = None
 ) -> Measuring:
-    """Who measures on the workers of a farm; the arguments are those of `farm.client.Farm`."""
-    from ..farm.client import Farm
+    """Who measures on the workers of a farm; the arguments are those of `tune.farm.client.Farm`."""
+    from .farm.client import Farm
     from .remote import RemoteRunner
 
     farm = Farm(address, str(target), key, security)

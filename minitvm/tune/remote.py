@@ -16,10 +16,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..farm.client import Farm
-from ..farm.message import packed, unpacked
-from ..farm.worker import worker_key
 from ..records.record import OK
+from .farm.client import Farm
+from .farm.message import packed, unpacked
+from .farm.worker import worker_key
 from .measure import Asked, AskedInNetwork, Limits, Measured, MeasuredInNetwork, Measuring, Runner, request_of
 
 _FUNCTION = f"{__name__}:measured"

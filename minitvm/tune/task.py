@@ -17,10 +17,10 @@ from ..expr.structural_hash import structural_digest
 from ..link.levels import level_of, units_of
 from ..lowering import SharedFunction, cache
 from ..lowering.placement import place
-from ..profile import known, machine
 from ..records.record import target_key
 from ..target import Target
 from ..tir.nodes import Buffer, IRModule, PrimFunc
+from ..tools.profile import known, machine
 
 _CYCLE = 1e-9 / 3.0  # seconds, where a target does not say
 

@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitvm
-from minitvm.cli import main
 from minitvm.frontends import from_onnx
 from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph, GraphBuilder
+from minitvm.graph.passes.shifted_scales import shifted_scales
 from minitvm.machines.scratchpad.element_layout import refusals
-from minitvm.machines.scratchpad.shifted_scales import shifted_scales
 from minitvm.machines.scratchpad.simulated_device import timelines
 from minitvm.machines.vta.config import Options, configured
-from minitvm.models import example_inputs, get
 from minitvm.reference import graph as interpreter
 from minitvm.runtime import load
+from minitvm.tools.cli import main
+from minitvm.tools.models import example_inputs, get
 from tests.graph.passes.element_networks import network
 from tests.graph.passes.shifted_networks import dequantized
 from tests.graph.passes.shifted_networks import quantized as quantized_to

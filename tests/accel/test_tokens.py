@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from minitvm.cli.accel_layers import compiled, machine
 from minitvm.errors import VerificationError
 from minitvm.machines.vta.assembler import assemble
 from minitvm.machines.vta.layers import RESNET18
 from minitvm.machines.vta.tokens import tokens, without
 from minitvm.machines.vta.verifier import verify
 from minitvm.reference.strategies import accelerator_programs
+from minitvm.tools.cli.accel_layers import compiled, machine
 from tests.accel.programs import TWICE, VTA, changed, twice, without_a_token
 
 COMPILER = machine("vta", "tsim")

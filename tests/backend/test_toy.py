@@ -15,15 +15,15 @@ import pytest
 import minitvm
 from minitvm.backend import register
 from minitvm.build import optimize_graph, to_units
-from minitvm.cli import main
-from minitvm.cli.check import INTERPRETED, check_level, check_model, operator_cases
 from minitvm.errors import TargetError, Unsupported
 from minitvm.events import Listener, Step
 from minitvm.frontends.onnx.export.to_onnx import to_onnx
-from minitvm.models.resnet import resnet18
 from minitvm.reference import graph as interpreter
 from minitvm.runtime import load
 from minitvm.target import Target
+from minitvm.tools.cli import main
+from minitvm.tools.cli.check import INTERPRETED, check_level, check_model, operator_cases
+from minitvm.tools.models.resnet import resnet18
 from tests import toy_backend
 from tests.executable.loop_graphs import CASES, listed, same
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minitvm.cli import main
+from minitvm.tools.cli import main
 from tests.accel.programs import TWICE, expected, tensors
 
 

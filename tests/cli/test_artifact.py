@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import minitvm
-from minitvm.cli import main
 from minitvm.script import tir as T
+from minitvm.tools.cli import main
 
 from .models import reference, tiny
 
@@ -71,7 +71,7 @@ def test_run_writes_what_the_artifact_computes(
 
 IMPORTED = """
 import sys
-from minitvm.cli import main
+from minitvm.tools.cli import main
 try:
     status = main(sys.argv[1:])
 except SystemExit as left:

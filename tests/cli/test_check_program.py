@@ -8,13 +8,13 @@ from textwrap import dedent
 
 import pytest
 
-from minitvm.cli import main
-from minitvm.cli.check_primitive import check_primitive
 from minitvm.compat.tvm.schedule.testing import registrations_undone
 from minitvm.reference import strategies
 from minitvm.reference.strategies.pairs import Tally
 from minitvm.reference.strategies.pinned import Attempts
 from minitvm.tir.schedule.registry import transforms
+from minitvm.tools.cli import main
+from minitvm.tools.cli.check_primitive import check_primitive
 
 HEAD = "from minitvm.script import ir as I, tir as T\nfrom minitvm import tir\n\n"
 ROWS = """

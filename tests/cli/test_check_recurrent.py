@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from minitvm.build import optimize_graph, to_units
-from minitvm.cli.check import check_level, operator_cases
 from minitvm.graph import GraphBuilder
 from minitvm.target import Target
+from minitvm.tools.cli.check import check_level, operator_cases
 
 
 def _silent(*_: Any) -> None:

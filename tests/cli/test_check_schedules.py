@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from minitvm.build import optimize_graph
-from minitvm.cli import main
-from minitvm.cli.check_schedules import fallen_through
 from minitvm.errors import ScheduleError
 from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph, GraphBuilder
@@ -19,6 +17,8 @@ from minitvm.lowering import to_units
 from minitvm.strategy import Candidate, Cost, rule
 from minitvm.strategy.registry import RULES, rules_of
 from minitvm.target import Target
+from minitvm.tools.cli import main
+from minitvm.tools.cli.check_schedules import fallen_through
 
 
 def network(dtype: str = "float32") -> Graph:

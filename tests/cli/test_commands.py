@@ -15,12 +15,12 @@ from onnx import helper
 
 import minitvm as tvm
 from minitvm import te, tir
-from minitvm.cli import main
-from minitvm.cli import profile as profiles
-from minitvm.cli.explain import SHELF, SPINE
-from minitvm.cli.levels import LEVELS, Descent
 from minitvm.script import from_source
 from minitvm.tir.schedule import primitives
+from minitvm.tools.cli import main
+from minitvm.tools.cli import profile as profiles
+from minitvm.tools.cli.explain import SHELF, SPINE
+from minitvm.tools.cli.levels import LEVELS, Descent
 from tests.frontend.models import one
 
 from .models import open_determinant, reference, tiny
@@ -221,7 +221,7 @@ def test_models_that_need_no_file_are_listed(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_reader_that_goes_is_no_mistake(model: str) -> None:
-    command = f"{sys.executable} -m minitvm.cli show {model} --level kernel"
+    command = f"{sys.executable} -m minitvm.tools.cli show {model} --level kernel"
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command} | head -1"], capture_output=True, text=True)
     assert done.stdout.startswith(f"# --- {OPERATOR}")
     assert (done.returncode, done.stderr) == (0, "")
@@ -232,7 +232,7 @@ def test_profile_tells_and_writes(
 ) -> None:
     from math import inf
 
-    from minitvm.profile import Level, Machine, measure
+    from minitvm.tools.profile import Level, Machine, measure
 
     known = Machine("paper", 2, 1e13, (Level("memory", inf, 1e12),))
     monkeypatch.setattr(measure, "machine", lambda threads, again=False: known)
@@ -286,7 +286,7 @@ def test_an_artifact_is_profiled_and_its_memory_shown(
 ) -> None:
     from math import inf
 
-    from minitvm.profile import Level, Machine, measure
+    from minitvm.tools.profile import Level, Machine, measure
 
     known = Machine("paper", 1, 1e13, (Level("memory", inf, 1e12),))
     monkeypatch.setattr(measure, "machine", lambda threads, again=False: known)

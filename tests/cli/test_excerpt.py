@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minitvm.cli.excerpt import excerpt, fold
+from minitvm.tools.cli.excerpt import excerpt, fold
 
 
 def test_like_lines_are_folded_and_counted() -> None:

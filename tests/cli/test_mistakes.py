@@ -16,9 +16,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import minitvm
-from minitvm.cli import main
-from minitvm.cli.levels import LEVELS
 from minitvm.errors import InternalError
+from minitvm.tools.cli import main
+from minitvm.tools.cli.levels import LEVELS
 
 from .models import open_determinant, tiny
 

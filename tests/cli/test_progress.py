@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from minitvm.cli import progress as module
-from minitvm.cli.progress import Steps, progress
 from minitvm.graph import GraphBuilder
 from minitvm.reference import graph as interpreter
+from minitvm.tools.cli import progress as module
+from minitvm.tools.cli.progress import Steps, progress
 
 
 def test_quick_work_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:

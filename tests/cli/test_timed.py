@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from minitvm.cli import timed
+from minitvm.tools.cli import timed
 
 
 def test_the_first_result_and_both_times() -> None:

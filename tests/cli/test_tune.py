@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import minitvm as tvm
-from minitvm.cli import main
 from minitvm.records.database import Database
+from minitvm.tools.cli import main
 from minitvm.workers import pool
 
 onnx = pytest.importorskip("onnx")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from minitvm.cli import main
-from minitvm.cli.check import Case, blame
 from minitvm.compat.tvm.schedule.testing import registrations_undone
 from minitvm.errors import InternalError
 from minitvm.reference import strategies
 from minitvm.reference.strategies.pairs import Tally
 from minitvm.reference.strategies.pinned import Attempts
+from minitvm.tools.cli import main
+from minitvm.tools.cli.check import Case, blame
 
 
 def calls(path: Path, text: str) -> object:
@@ -30,7 +30,7 @@ def status(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, function: object) ->
         function()  # type: ignore[operator]
         return 0
 
-    monkeypatch.setattr("minitvm.cli.options.read_graph", lambda *_: run(None))
+    monkeypatch.setattr("minitvm.tools.cli.options.read_graph", lambda *_: run(None))
     return main(["run", str(tmp_path / "any.onnx")])
 
 

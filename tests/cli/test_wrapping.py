@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from minitvm.cli import main, wrapping
-from minitvm.cli.explain import overview
 from minitvm.tir.schedule.registry import PRIMITIVES
+from minitvm.tools.cli import main, wrapping
+from minitvm.tools.cli.explain import overview
 
 TEXTS = {name: one.document() for name, one in PRIMITIVES.items()} | {"": overview(PRIMITIVES.values())}
 

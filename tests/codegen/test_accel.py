@@ -10,7 +10,6 @@ import pytest
 import minitvm as tvm
 from minitvm import strategy
 from minitvm.backend import get
-from minitvm.cli.accel_layers import layer_function, machine
 from minitvm.errors import InputError, Unsupported
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.machines.scratchpad.instruction_set import module_of, operation_of, token, token_of
@@ -20,6 +19,7 @@ from minitvm.machines.vta.emitter import program_of
 from minitvm.machines.vta.layers import Conv2d
 from minitvm.reference import graph as interpreter
 from minitvm.target import Target
+from minitvm.tools.cli.accel_layers import layer_function, machine
 from tests.strategy.accel_programs import SMALL, lowered
 
 from .accel_kernels import NAMES, computed_or_refused, kernel

@@ -13,11 +13,11 @@ import pytest
 
 from minitvm import build, te
 from minitvm.expr import call
-from minitvm.gallery import programs
 from minitvm.reference import tir as reference
 from minitvm.te import create_prim_func
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import PrimFunc
+from minitvm.tools.gallery import programs
 from tests import toy_backend
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from minitvm.farm.message import packed, unpacked
+from minitvm.tune.farm.message import packed, unpacked
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]

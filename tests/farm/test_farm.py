@@ -16,17 +16,17 @@ from typing import Any
 
 import pytest
 
-from minitvm.cli import main
 from minitvm.errors import ExecutionError, InputError
 from minitvm.target import Target
+from minitvm.tools.cli import main
 
 from .. import fuzz
 from .boards import SLOW, Boards, boards
 
 pytest.importorskip("distributed", reason="Dask distributed is not installed: pip install 'minitvm[farm]'")
 
-from minitvm.farm.client import Farm
-from minitvm.farm.worker import connection
+from minitvm.tune.farm.client import Farm
+from minitvm.tune.farm.worker import connection
 
 ECHO = "tests.farm.boards:echo"
 
@@ -120,7 +120,7 @@ def test_who_only_looks_needs_no_key_and_deaths_are_counted(farm: Boards, monkey
 def test_a_worker_whose_scheduler_goes_away_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from minitvm.farm import worker
+    from minitvm.tune.farm import worker
 
     class Gone(contextlib.nullcontext[None]):
         name = "board"
@@ -141,7 +141,7 @@ def test_a_worker_whose_scheduler_goes_away_says_so(
 
 
 def test_a_scheduler_that_is_not_there(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minitvm.farm.client.TIMEOUT", 0.5)
+    monkeypatch.setattr("minitvm.tune.farm.client.TIMEOUT", 0.5)
     with pytest.raises(InputError, match=r"no scheduler answers at tcp://127.0.0.1:1\n"):
         Farm("tcp://127.0.0.1:1", key=b"x" * 32)
     assert main(["worker", "tcp://127.0.0.1:1", "--tls-cert", "x"]) == 2

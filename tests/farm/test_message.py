@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import minitvm
 from minitvm.errors import ArtifactError
-from minitvm.farm import message, worker
-from minitvm.farm.client import Farm
-from minitvm.farm.message import checked, packed, signed, unpacked, version
 from minitvm.runtime.artifact import sign
+from minitvm.tune.farm import message, worker
+from minitvm.tune.farm.client import Farm
+from minitvm.tune.farm.message import checked, packed, signed, unpacked, version
 from tests.fewer import examples
 
 KEY = bytes(range(32))

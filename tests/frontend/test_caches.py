@@ -15,8 +15,8 @@ import minitvm as tvm
 from minitvm.errors import InputError, MinitvmError, UnsupportedOperator
 from minitvm.frontends.onnx import from_onnx
 from minitvm.graph import Graph
-from minitvm.models.decoder import decoder, greedy
 from minitvm.reference import graph as oracle
+from minitvm.tools.models.decoder import decoder, greedy
 from tests.drawing import Seeded
 
 SMALL = {"context": 24, "depth": 1, "width": 64, "heads": 4, "key_heads": 2, "hidden": 96, "vocabulary": 50}

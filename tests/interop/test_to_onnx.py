@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minitvm import models
 from minitvm.errors import UnsupportedOperator
 from minitvm.expr import SizeVar
 from minitvm.frontends.onnx import from_onnx
@@ -18,6 +17,7 @@ from minitvm.frontends.onnx.export.to_onnx import EXPORTS, to_onnx
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.graph.nodes import LOOP
 from minitvm.reference import graph as reference
+from minitvm.tools import models
 from tests.fewer import examples
 from tests.frontend.shape_arithmetic import shape_arithmetics
 

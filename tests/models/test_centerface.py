@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import minitvm
-from minitvm.cli import main
-from minitvm.cli.demo_faces import _PICTURE, opened
 from minitvm.errors import ModelError
 from minitvm.frontends import from_onnx
-from minitvm.models import centerface as module
-from minitvm.models.centerface import centerface, network
-from minitvm.models.located import located
 from minitvm.reference import graph as interpreter
+from minitvm.tools.cli import main
+from minitvm.tools.cli.demo_faces import _PICTURE, opened
+from minitvm.tools.models import centerface as module
+from minitvm.tools.models.centerface import centerface, network
+from minitvm.tools.models.located import located
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

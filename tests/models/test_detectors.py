@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 import minitvm
-from minitvm import models, runtime
+from minitvm import runtime
 from minitvm.errors import ModelError
 from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph
-from minitvm.models.retinaface import SIZES, STRIDES, prior_boxes
 from minitvm.reference import executable as executables
 from minitvm.reference import graph as interpreter
+from minitvm.tools import models
+from minitvm.tools.models.retinaface import SIZES, STRIDES, prior_boxes
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from minitvm.errors import ModelError
-from minitvm.models import light
+from minitvm.tools.models import light
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import minitvm
-from minitvm import models
 from minitvm.errors import ModelError
 from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph
 from minitvm.reference import graph as reference
+from minitvm.tools import models
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from minitvm.errors import ModelError
-from minitvm.models import rapidocr
+from minitvm.tools.models import rapidocr
 
 
 def test_recogniser_is_the_one_that_its_docstring_describes() -> None:

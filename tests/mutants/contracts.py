@@ -38,7 +38,7 @@ ALL_MODES = ("exact", "field", "shadow", "order")
 
 def gallery() -> dict[str, Any]:
     """The bad calls of the error gallery: "primitive.requirement" -> how to make the case."""
-    from minitvm.gallery import cases
+    from minitvm.tools.gallery import cases
 
     return cases()
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import minitvm as tvm
-from minitvm.profile import Level, Machine, known, machine
-from minitvm.profile.machine import falling, plausible
-from minitvm.profile.microbenchmarks import multiply_add, triad
 from minitvm.tir.work import count
+from minitvm.tools.profile import Level, Machine, known, machine
+from minitvm.tools.profile.machine import falling, plausible
+from minitvm.tools.profile.microbenchmarks import multiply_add, triad
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ import minitvm as tvm
 from minitvm.errors import InputError
 from minitvm.executable import load, save
 from minitvm.graph import Graph, GraphBuilder
-from minitvm.profile import Level, Machine, Profile, Row
 from minitvm.runtime import GraphModule
+from minitvm.tools.profile import Level, Machine, Profile, Row
 
-measure: Any = __import__("minitvm.profile.measure", fromlist=["measure"])
+measure: Any = __import__("minitvm.tools.profile.measure", fromlist=["measure"])
 MACHINE = Machine("paper", 1, 1e11, (Level("L1", 1 << 15, 1e11), Level("memory", inf, 1e10)))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from minitvm.executable import Arena, ArenaSlice, Constant, ConstantRef, Executable, Input, Output, TensorSpec
 from minitvm.expr import DType
-from minitvm.profile.reuse import PAGE, distances
+from minitvm.tools.profile.reuse import PAGE, distances
 
 F32 = DType("float32")
 WORDS = PAGE // 4

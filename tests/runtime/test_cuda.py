@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 import minitvm
 from minitvm.errors import ExecutionError, InternalError, TargetError, Unsupported
-from minitvm.gallery import programs
 from minitvm.machines.cpu.runtime.compiler import compile_kernel
 from minitvm.machines.cpu.runtime.executor import native_call
 from minitvm.machines.cpu.runtime.loader import load_kernel
@@ -31,6 +30,7 @@ from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.analysis.dynamic_shared import dynamic_storage
 from minitvm.tir.transform import lower
+from minitvm.tools.gallery import programs
 from tests.codegen.test_backends import through_shared_storage
 from tests.runtime.grids_along import along
 from tests.runtime.test_opencl import on_a_grid

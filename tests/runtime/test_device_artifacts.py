@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minitvm
-from minitvm.cli import main
 from minitvm.errors import ArtifactError, InputError, TargetError
 from minitvm.graph import GraphBuilder
 from minitvm.machines.cuda.runtime import architectures, compile_pool, driver, machine_code
@@ -21,6 +20,7 @@ from minitvm.runtime import load
 from minitvm.runtime.artifact.export import export
 from minitvm.runtime.artifact.load import look_at
 from minitvm.target import KINDS, Target
+from minitvm.tools.cli import main
 from tests.runtime import fake_cuda
 from tests.runtime.test_artifact import in_a_fresh_process, own_cache, own_config
 from tests.runtime.test_cuda_driver import Plug, plugged

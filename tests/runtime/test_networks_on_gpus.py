@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import minitvm
-from minitvm import models, strategy
+from minitvm import strategy
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.target import Target
+from minitvm.tools import models
 
 pytest.importorskip("pyopencl")
 

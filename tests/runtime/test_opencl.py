@@ -156,7 +156,7 @@ def test_a_failed_run_leaves_the_outputs_as_they_were(monkeypatch: pytest.Monkey
 
 
 def test_info_lists_the_devices(capsys: pytest.CaptureFixture[str]) -> None:
-    from minitvm.cli import main
+    from minitvm.tools.cli import main
 
     assert main(["info"]) == 0
     assert any(line.startswith("opencl       ") for line in capsys.readouterr().out.splitlines())

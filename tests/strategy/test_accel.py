@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from minitvm import strategy, te
-from minitvm.cli.accel_layers import compiled, layer_function, machine
 from minitvm.errors import InputError, VerificationError
 from minitvm.lowering import place
 from minitvm.machines.scratchpad.strategy.convolution import convolution_of
@@ -17,6 +16,7 @@ from minitvm.machines.vta.timing import simulate
 from minitvm.machines.vta.verifier import verify
 from minitvm.reference import accel
 from minitvm.target import Target
+from minitvm.tools.cli.accel_layers import compiled, layer_function, machine
 from tests.accel.programs import without_a_token
 
 from .accel_programs import (

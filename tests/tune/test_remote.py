@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from minitvm.farm.message import unpacked
 from minitvm.link import link_function
 from minitvm.lowering import lower_function
 from minitvm.records.database import Database
@@ -20,6 +19,7 @@ from minitvm.strategy import scheduled
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tune import remote
+from minitvm.tune.farm.message import unpacked
 from minitvm.tune.measure import Asked, Measuring, Runner
 from minitvm.tune.network import on_farm, tune_tasks
 from minitvm.tune.task import function_task

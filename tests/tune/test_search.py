@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitvm.cli.tune import summary
 from minitvm.records import Record
 from minitvm.records.database import Database
 from minitvm.strategy import Decision
+from minitvm.tools.cli.tune import summary
 from minitvm.tune import network as tuning
 from minitvm.tune import search as searching
 from minitvm.tune.measure import LATE, Measured

@@ -14,8 +14,8 @@ from minitvm.build import compile_executable
 from minitvm.compat.tvm.ir import IRModule
 from minitvm.graph import GraphBuilder
 from minitvm.lowering import placement
-from minitvm.profile import Level, Machine
 from minitvm.target import Target
+from minitvm.tools.profile import Level, Machine
 from minitvm.tune.measure import kept
 from minitvm.tune.prepare import checked
 from minitvm.tune.task import Task, extract, function_task, measure_clock

@@ -22,8 +22,8 @@ from ...graph.builder import GraphBuilder
 from ...graph.nodes import Graph, OpNode, Value
 from ...graph.passes.dead_code import dead_code
 from ...graph.passes.rebuild import with_replaced
+from ...graph.passes.shifted_scales import shifted_scales
 from ...target import Target
-from .shifted_scales import shifted_scales
 
 Pass = tuple[str, Callable[[Graph], Graph]]
 

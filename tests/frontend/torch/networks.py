@@ -1,4 +1,4 @@
-"""Networks of `minitvm.models` as PyTorch modules, written without a look at how the graph builder does it."""
+"""Networks of `minitvm.tools.models` as PyTorch modules, written without a look at how the graph builder does it."""
 
 from __future__ import annotations
 

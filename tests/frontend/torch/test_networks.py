@@ -1,4 +1,4 @@
-"""Networks of `minitvm.models`, written as PyTorch modules with the same weights: both ways, and PyTorch, agree."""
+"""Networks of `tools.models`, written as PyTorch modules with the same weights: both ways, and PyTorch, agree."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ pytest.importorskip("torch", reason="the extra torch is not installed")
 import torch
 
 import minitvm
-from minitvm import models
 from minitvm.graph import Graph
 from minitvm.reference import graph as interpreter
+from minitvm.tools import models
 
 from . import networks
 

@@ -16,11 +16,11 @@ from torch import nn
 from torch.export import Dim
 
 import minitvm
-from minitvm.cli import main
 from minitvm.errors import InputError, ModelError, UnsupportedOperator
 from minitvm.expr import SizeVar
 from minitvm.graph import Graph
 from minitvm.reference import graph as interpreter
+from minitvm.tools.cli import main
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

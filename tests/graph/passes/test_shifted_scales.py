@@ -13,8 +13,8 @@ import minitvm
 from minitvm.frontends import from_onnx
 from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph, GraphBuilder, Value
+from minitvm.graph.passes.shifted_scales import exponent_of, shifted_scales
 from minitvm.graph.verify import verify_graph
-from minitvm.machines.scratchpad.shifted_scales import exponent_of, shifted_scales
 from minitvm.reference import graph as interpreter
 
 from .shifted_networks import chain, dequantized, quantized

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 import minitvm
 from minitvm import strategy, te
 from minitvm.backend import lookup
-from minitvm.cli import main
-from minitvm.cli.accel_layers import layer_function, machine, timed
 from minitvm.errors import ExecutionError, InputError, ParseError
 from minitvm.graph import GraphBuilder
 from minitvm.lowering import place
@@ -28,6 +26,8 @@ from minitvm.machines.vta.config import Options
 from minitvm.machines.vta.layers import Conv2d
 from minitvm.reference import graph as graph_interpreter
 from minitvm.target import Target
+from minitvm.tools.cli import main
+from minitvm.tools.cli.accel_layers import layer_function, machine, timed
 from tests.graph.passes.element_networks import network
 
 from .programs import CHECKS, SMALL, lowered

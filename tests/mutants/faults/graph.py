@@ -11,12 +11,12 @@ from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
 from minitvm.graph.passes.half_products import half_products
 from minitvm.graph.passes.integer_products import integer_products
+from minitvm.graph.passes.shifted_scales import shifted_scales
 from minitvm.graph.passes.simplify import simplify
 from minitvm.graph.passes.split_conv_transpose import split_conv_transpose
 from minitvm.graph.passes.split_resize import split_resize
 from minitvm.graph.passes.stored_weights import stored_weights
 from minitvm.machines.scratchpad.element_layout import element_layout
-from minitvm.machines.scratchpad.shifted_scales import shifted_scales
 from minitvm.machines.simd.graph.blocked_layout import blocked_layout
 from minitvm.reference import graph as graph_reference
 from minitvm.target import Target
@@ -600,9 +600,7 @@ def _shifted_chain(trial: Trial, draw: Draw) -> None:
         raise Noticed("graph", f"{found} instead of {case.result}")
 
 
-SHIFTS = Faults(
-    "shifted_scales", "minitvm.machines.scratchpad.shifted_scales", [drawn("chains of int8", _shifted_chain, 100)]
-)
+SHIFTS = Faults("shifted_scales", "minitvm.graph.passes.shifted_scales", [drawn("chains of int8", _shifted_chain, 100)])
 SHIFTS.edit("a shift rounds down", "_narrowed", "1 << (places - 1) if places > 0 else 0", "0")
 SHIFTS.edit("limits are forgotten", "_narrowed", "a_min=low, a_max=high", "a_min=-128, a_max=127")
 SHIFTS.edit("a shift to smaller units goes the other way", "_narrowed", '"left_shift"', '"right_shift"')

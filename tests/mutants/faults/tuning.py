@@ -228,14 +228,14 @@ EVENTS.edit("the clock begins too early", "CudaDevice.timed", "        before()\
 NEAR = Faults("bytes near to a machine", "minitvm.target.machines", [ran()])
 NEAR.edit("one core's cache is enough", "CPU.near_bytes", "2 * self.l2.size * self.cores", "2 * self.l2.size")
 
-MESSAGE = Faults("farm messages", "minitvm.farm.message", [farmed()])
+MESSAGE = Faults("farm messages", "minitvm.tune.farm.message", [farmed()])
 MESSAGE.edit(
     "any signature will do", "checked", "if not hmac.compare_digest(signature, _signature(body, key)):", "if False:"
 )
 MESSAGE.edit("the signature is of the name alone", "_signature", "_PURPOSE + body", "_PURPOSE + body.split(b'\\0')[0]")
 MESSAGE.edit("a signature of an artifact will do", "_signature", "_PURPOSE + body", "b'minitvm artifact\\0' + body")
 
-WORK = Faults("farm work", "minitvm.farm.worker", [farmed()])
+WORK = Faults("farm work", "minitvm.tune.farm.worker", [farmed()])
 WORK.edit("any function is work", "_named", 'if name.partition(".")[0] not in _OURS:', "if False:")
 
 REMOTE = Faults("remote measuring", "minitvm.tune.remote", [farmed()])

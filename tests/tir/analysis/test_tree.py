@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm.expr import walk
-from minitvm.gallery import programs
 from minitvm.reference.strategies.programs import prim_funcs
 from minitvm.tir.analysis.tree import Tree, own_expressions, statements
 from minitvm.tir.nodes import BlockRealize, BufferLoad, For
 from minitvm.tir.schedule import Schedule
+from minitvm.tools.gallery import programs
 
 
 @settings(max_examples=20)

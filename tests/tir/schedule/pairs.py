@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from hypothesis import settings
 
-from minitvm.cli.check_primitive import PAIRS
 from minitvm.reference.strategies import draw_pairs
 from minitvm.reference.strategies.pairs import Tally
 from minitvm.tir.schedule.registry import transforms
+from minitvm.tools.cli.check_primitive import PAIRS
 
 from .property_programs import AT_LEAST, PREPARATION, PROGRAMS
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from minitvm.errors import InputError, ScheduleError
-from minitvm.gallery import programs
 from minitvm.tir import IndexMap
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.schedule.registry import PRIMITIVES
+from minitvm.tools.gallery import programs
 
 LOOPS = "a list of 3 loops"
 WRONG: list[tuple[Callable[[Schedule], Any], str]] = [

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from minitvm import reference, te
 from minitvm.errors import ScheduleError
 from minitvm.expr import walk
-from minitvm.gallery import programs
 from minitvm.reference import tir as interpreter
 from minitvm.script import from_source
 from minitvm.script import tir as T
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import Block
+from minitvm.tools.gallery import programs
 
 from .meaning import same_at_both_levels, same_meaning
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from minitvm.cli import main
 from minitvm.errors import ScheduleError
-from minitvm.gallery.case import cases, refusal, refusals
 from minitvm.tir.schedule.registry import PRIMITIVES, transforms
+from minitvm.tools.cli import main
+from minitvm.tools.gallery.case import cases, refusal, refusals
 
 PINNED = Path(__file__).resolve().parents[2] / "errors" / "schedule"
 

@@ -7,9 +7,9 @@ import pytest
 from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import InputError, ScheduleError
 from minitvm.expr import structural_equal
-from minitvm.gallery import programs
 from minitvm.tir import IRModule, PrimFunc
 from minitvm.tir.schedule import Schedule, Trace
+from minitvm.tools.gallery import programs
 
 
 def matmul() -> PrimFunc:

@@ -12,12 +12,12 @@ import pytest
 from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import InputError, ScheduleError
 from minitvm.expr import StringImm, Var, structural_equal
-from minitvm.gallery import programs
 from minitvm.script import from_source
 from minitvm.script import tir as T
 from minitvm.tir import IndexMap, PrimFunc
 from minitvm.tir.python_text import parse_expression, python
 from minitvm.tir.schedule import Schedule
+from minitvm.tools.gallery import programs
 
 
 def pair(dtype: str = "float32") -> PrimFunc:

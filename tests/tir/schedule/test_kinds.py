@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import ScheduleError, Unsupported
 from minitvm.expr import walk
-from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.tir.analysis.threads import thread_reduction
 from minitvm.tir.nodes import For, ForKind
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
+from minitvm.tools.gallery import programs
 from tests.fewer import examples
 
 from .thread_programs import product, stencil

@@ -13,7 +13,6 @@ import minitvm
 from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import ScheduleError, Unsupported
 from minitvm.expr import structural_equal
-from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
@@ -23,6 +22,7 @@ from minitvm.tir.nodes import Buffer, BufferStore, PrimFunc, root_block
 from minitvm.tir.schedule import BlockRV, Schedule
 from minitvm.tir.schedule.access_remapping import in_old_layouts
 from minitvm.tir.transform.pipeline import lower
+from minitvm.tools.gallery import programs
 from tests.fewer import examples
 
 from .layout_programs import constant_shape, index_maps

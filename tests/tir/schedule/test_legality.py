@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from minitvm.errors import ScheduleError
-from minitvm.gallery import programs
-from minitvm.gallery.case import loop
-from minitvm.gallery.moving import loop_in_the_body
 from minitvm.script import tir as T
 from minitvm.tir.schedule import Schedule
+from minitvm.tools.gallery import programs
+from minitvm.tools.gallery.case import loop
+from minitvm.tools.gallery.moving import loop_in_the_body
 
 from .meaning import Step, keeps, refused, same_meaning, without_verifier  # noqa: F401 (a fixture of the module)
 from .reductions_programs import summed_twice

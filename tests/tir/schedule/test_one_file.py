@@ -16,8 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm import reference, tir
-from minitvm.cli import main
-from minitvm.cli.program_file import read_primitives
 from minitvm.compat.tvm.ir import assert_structural_equal
 from minitvm.compat.tvm.schedule.testing import registrations_undone, verify_trace_roundtrip
 from minitvm.errors import InputError, InternalError, ScheduleError
@@ -27,6 +25,8 @@ from minitvm.tir.nodes import For, ForKind
 from minitvm.tir.schedule import Primitive, Trace
 from minitvm.tir.schedule.examples import example_program, verify_example
 from minitvm.tir.schedule.gallery import gallery
+from minitvm.tools.cli import main
+from minitvm.tools.cli.program_file import read_primitives
 from tests.fewer import examples
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -170,7 +170,7 @@ def test_the_public_strategies_draw_it(data: Any) -> None:
 
 
 def test_check_takes_the_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("minitvm.cli.check_primitive.PAIRS", 40)
+    monkeypatch.setattr("minitvm.tools.cli.check_primitive.PAIRS", 40)
     with registrations_undone():
         assert main(["check", str(FILE)]) == 0
     lines = capsys.readouterr().out.splitlines()

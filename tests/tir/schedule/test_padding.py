@@ -9,12 +9,12 @@ import pytest
 from minitvm import te
 from minitvm.errors import ScheduleError
 from minitvm.expr import SizeVar
-from minitvm.gallery import programs
-from minitvm.gallery.reductions import padded
 from minitvm.script import from_source
 from minitvm.script import tir as T
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.verifier import verify
+from minitvm.tools.gallery import programs
+from minitvm.tools.gallery.reductions import padded
 
 from .meaning import all_agree, same_at_both_levels, statements
 from .reductions_programs import row_sums

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from minitvm.gallery.case import loop
 from minitvm.script import tir as T
 from minitvm.tir.schedule import Schedule
+from minitvm.tools.gallery.case import loop
 
 from .meaning import Step, keeps, refused, same_meaning, without_verifier  # noqa: F401 (a fixture of the module)
 from .reductions_programs import summed_twice

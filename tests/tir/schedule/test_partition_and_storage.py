@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 import minitvm as tvm
 from minitvm.errors import ScheduleError
 from minitvm.expr import const, find
-from minitvm.gallery import programs
-from minitvm.gallery.loops_and_storage import two_rows
 from minitvm.reference import check
 from minitvm.reference import tir as interpreter
 from minitvm.reference.strategies import prim_funcs
@@ -24,6 +22,8 @@ from minitvm.tir.nodes import Block, BlockRealize, PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
 from minitvm.tir.transform.align_storage import aligned_strides
+from minitvm.tools.gallery import programs
+from minitvm.tools.gallery.loops_and_storage import two_rows
 from tests.fewer import examples
 
 from .meaning import same_meaning

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from minitvm.cli.check_primitive import check_primitive
 from minitvm.compat.tvm.schedule.testing import registrations_undone
 from minitvm.errors import MinitvmError, ScheduleError
 from minitvm.reference import check
@@ -17,6 +16,7 @@ from minitvm.reference.strategies import looks_at_dependences, try_pinned
 from minitvm.reference.strategies.pinned_programs import PINNED, pinned
 from minitvm.tir.schedule import PRIMITIVES, Primitive, Schedule
 from minitvm.tir.schedule.registry import transforms
+from minitvm.tools.cli.check_primitive import check_primitive
 
 # The requirements without which a primitive changes the meaning of a program where dependences matter. Others of the
 # same kind are implied by these, or by what a primitive checks while it works.

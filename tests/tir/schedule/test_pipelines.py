@@ -15,7 +15,6 @@ from minitvm import te
 from minitvm.compat.tvm.schedule.testing import loop_handles
 from minitvm.errors import ScheduleError
 from minitvm.expr import SizeVar, replace, rewrite, walk
-from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.reference.strategies import prim_funcs
 from minitvm.reference.strategies.enough import Enough
@@ -26,6 +25,7 @@ from minitvm.tir.nodes import Allocate, Block, Buffer, For, ForKind, PrimFunc
 from minitvm.tir.transform import lower
 from minitvm.tir.transform.inject_double_buffer import inject_double_buffer
 from minitvm.tir.transform.inject_software_pipeline import inject_software_pipeline
+from minitvm.tools.gallery import programs
 
 from .meaning import same_at_both_levels, same_meaning
 from .pairs import IN_A_TEST

@@ -10,12 +10,12 @@ import pytest
 
 from minitvm import te
 from minitvm.errors import ScheduleError
-from minitvm.gallery import programs
-from minitvm.gallery.reductions import no_terms, short_rows, with_epilogue
 from minitvm.reference import check
 from minitvm.script import tir as T
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
+from minitvm.tools.gallery import programs
+from minitvm.tools.gallery.reductions import no_terms, short_rows, with_epilogue
 
 from .meaning import all_agree, same_at_both_levels, statements
 from .reductions_programs import argmax, row_sums

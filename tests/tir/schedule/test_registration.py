@@ -9,13 +9,13 @@ import pytest
 from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import InternalError
 from minitvm.expr import const
-from minitvm.gallery import programs
 from minitvm.tir.conditions import is_const
 from minitvm.tir.nodes import For
 from minitvm.tir.schedule import PRIMITIVES, Failure, Primitive, Schedule, primitive, requirement
 from minitvm.tir.schedule.examples import example_of, example_program, verify_example
 from minitvm.tir.schedule.registry import Refused, transforms
 from minitvm.tir.schedule.state import ScheduleState
+from minitvm.tools.gallery import programs
 
 
 @pytest.mark.parametrize("name", [p.name for p in transforms()])

@@ -8,11 +8,11 @@ import pytest
 
 from minitvm.errors import ScheduleError
 from minitvm.expr import structural_equal, walk
-from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.script import tir as T
 from minitvm.tir import IndexMap, Schedule
 from minitvm.tir.nodes import BufferLoad
+from minitvm.tools.gallery import programs
 
 from .cache_programs import transposed
 from .meaning import assert_becomes, same_meaning

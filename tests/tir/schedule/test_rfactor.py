@@ -12,8 +12,6 @@ import minitvm
 from minitvm import te
 from minitvm.errors import InputError, ScheduleError
 from minitvm.expr import SizeVar, const, structural_equal
-from minitvm.gallery import programs
-from minitvm.gallery.reductions import first_of_equals
 from minitvm.reference import check
 from minitvm.reference import tir as interpreter
 from minitvm.script import tir as T
@@ -21,6 +19,8 @@ from minitvm.tir.analysis.reducers import REDUCERS, recognise
 from minitvm.tir.schedule import PRIMITIVES, Schedule, register_reducer
 from minitvm.tir.schedule.state import ScheduleState
 from minitvm.tir.verifier import verify
+from minitvm.tools.gallery import programs
+from minitvm.tools.gallery.reductions import first_of_equals
 
 from .meaning import all_agree, statements
 from .reductions_programs import argmax, row_sums

@@ -13,12 +13,12 @@ from minitvm import te
 from minitvm.errors import ScheduleError
 from minitvm.events import Listener
 from minitvm.expr import structural_equal
-from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.reference import tir as interpreter
 from minitvm.script import from_source
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
+from minitvm.tools.gallery import programs
 
 from .meaning import all_agree, statements
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import InputError, ScheduleError
-from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.reference.strategies import prim_funcs
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Instruction, Schedule, Trace
 from minitvm.tir.schedule.randomness import RandomNumbers
+from minitvm.tools.gallery import programs
 from tests.fewer import examples
 
 

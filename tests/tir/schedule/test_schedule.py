@@ -13,7 +13,6 @@ from minitvm import tir
 from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import ArtifactError, ScheduleError
 from minitvm.expr import structural_equal
-from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.reference import tir as interpreter
 from minitvm.script import ir as I
@@ -21,6 +20,7 @@ from minitvm.script import tir as T
 from minitvm.tir.nodes import BlockRealize, For, ForKind, PrimFunc
 from minitvm.tir.schedule import PRIMITIVES, Failure, Schedule, Trace, document, primitive, requirement
 from minitvm.tir.schedule.state import ScheduleState
+from minitvm.tools.gallery import programs
 
 M = K = N = 256
 

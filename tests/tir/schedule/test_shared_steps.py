@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from minitvm.errors import ScheduleError
 from minitvm.expr import Var
-from minitvm.gallery import programs
 from minitvm.reference.strategies import prim_funcs
 from minitvm.tir import IndexMap
 from minitvm.tir.schedule import PRIMITIVES, Schedule, shared_steps
 from minitvm.tir.schedule.shared_steps import SharedSteps
+from minitvm.tools.gallery import programs
 
 WITHOUT_FUNCTIONS = (
     "split",

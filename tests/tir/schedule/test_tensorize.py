@@ -13,8 +13,6 @@ import minitvm
 from minitvm import te
 from minitvm.compat.tvm.schedule.testing import loop_handles
 from minitvm.errors import InputError, InternalError, ScheduleError
-from minitvm.gallery import programs
-from minitvm.gallery.programs import row_sums, sum_of_four
 from minitvm.machines.cpu import dot_products as cpu
 from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
@@ -22,6 +20,8 @@ from minitvm.tir.nodes import Block, MatchBufferRegion, PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.tensor_intrin import TensorIntrin
 from minitvm.tir.verifier import verify
+from minitvm.tools.gallery import programs
+from minitvm.tools.gallery.programs import row_sums, sum_of_four
 from tests.fewer import examples
 
 from .layout_programs import tiled_matmuls

@@ -13,13 +13,13 @@ from minitvm import te
 from minitvm.compat.tvm.schedule.testing import verify_trace_roundtrip
 from minitvm.errors import ScheduleError, Unsupported
 from minitvm.expr import walk
-from minitvm.gallery import programs
 from minitvm.reference import check, kernel
 from minitvm.script import from_source
 from minitvm.tir.nodes import Allocate, For, PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
+from minitvm.tools.gallery import programs
 
 from .thread_programs import own_loops, scheduled_for_gpu
 

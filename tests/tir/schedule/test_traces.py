@@ -14,11 +14,11 @@ from minitvm.compat.tvm.schedule import testing
 from minitvm.compat.tvm.schedule.testing import replayed_at_the_end, verify_trace_roundtrip
 from minitvm.errors import ArtifactError, InternalError, ScheduleError
 from minitvm.expr import structural_equal
-from minitvm.gallery import programs
 from minitvm.script import ir as I
 from minitvm.script import tir as T
 from minitvm.tir import IndexMap
 from minitvm.tir.schedule import Schedule, Trace
+from minitvm.tools.gallery import programs
 from tests.fewer import examples
 
 from .test_sampling import tiled

@@ -7,13 +7,13 @@ import pytest
 
 from minitvm.errors import ScheduleError
 from minitvm.expr import Max, walk
-from minitvm.gallery import programs
 from minitvm.reference import kernel as kernel_reference
 from minitvm.reference import tir as reference
 from minitvm.script import from_source
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.transform import lower
+from minitvm.tools.gallery import programs
 
 HEAD = "@T.prim_func\ndef main(A: T.Buffer((64,), 'float32'), n: T.int32):"
 LOOPS = {

@@ -12,7 +12,6 @@ import pytest
 from minitvm import strategy, te, topi
 from minitvm.errors import VerificationError
 from minitvm.expr import Add, FloorDiv, FloorMod, IntImm, Mul, Sub, Var, const, structural_equal, walk
-from minitvm.gallery import programs
 from minitvm.reference import check
 from minitvm.reference import kernel as kernel_reference
 from minitvm.reference import tir as reference
@@ -42,6 +41,7 @@ from minitvm.tir.transform.affine import bounds, linear
 from minitvm.tir.transform.simplify import fold
 from minitvm.tir.transform.unroll import STATEMENT_BUDGET, unroll
 from minitvm.tir.verifier import verify
+from minitvm.tools.gallery import programs
 
 from .padded_sums import convolution
 from .test_reuse_workspaces import tiles

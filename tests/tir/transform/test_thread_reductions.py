@@ -14,7 +14,6 @@ from minitvm import reference, te
 from minitvm.errors import ExecutionError, ScheduleError, Unsupported
 from minitvm.expr import Call, structural_equal, walk
 from minitvm.expr.intrin import SHUFFLES
-from minitvm.gallery import programs
 from minitvm.machines.gpu.transform.lower_thread_reductions import lower_thread_reductions
 from minitvm.script import from_source
 from minitvm.target import Target
@@ -23,6 +22,7 @@ from minitvm.tir.nodes import BufferLoad, BufferStore, IRModule, PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
+from minitvm.tools.gallery import programs
 
 from .reductions_on_threads import on_threads
 

@@ -1,0 +1,245 @@
+"""Networks of int8 whose scales are powers of two, in integers alone.
+
+A machine without floats, such as VTA, adds in int32 and shifts a sum to the scale of what follows:
+
+    quantize(relu(conv2d(x * 2^-a, w * 2^-b) + c), 2^-e)
+        ->  int8(clip((qnn.conv2d(x, w) + round(c * 2^(a + b)) + half) >> (a + b - e), 0, 127))
+
+`half` is half of what the shift cuts off, so halves are rounded up; `qnn.quantize` rounds them to even. Apart from
+these halves and from the rounding of `c` the result is that of the floats. After TVM's `relay.quantize` (Jain et al.,
+"Efficient execution of quantized deep learning models", 2020) and VTA (Moreau et al., 2018).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..builder import GraphBuilder
+from ..nodes import Graph, OpNode, Value
+from .dead_code import dead_code
+from .integer_products import BytesProduct, bytes_product
+from .rebuild import with_replaced
+
+# Operators that only move or choose elements: on integers they are the same as on what the integers stand for.
+_MOVES = frozenset(("concatenate", "expand_dims", "nn.max_pool2d", "reshape", "squeeze", "strided_slice", "transpose"))
+_BITS = 31  # of an int32's size
+_BYTE = 1 << 7  # the greatest size of an int8
+
+Emit = Callable[[GraphBuilder, Mapping[Value, Value]], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """int32 elements: `emit` plus `offset`, both in units of 2^-exponent; no element is larger than `bound`."""
+
+    emit: Emit
+    exponent: int
+    bound: int
+    offset: np.ndarray
+
+    def shifted(self, places: int) -> _Sum:
+        """The same in units that are smaller by 2^places."""
+        if not places:
+            return self
+
+        def emit(b: GraphBuilder, new: Mapping[Value, Value]) -> Value:
+            moved: Value = b.op("left_shift", self.emit(b, new), b.constant(np.int32(places), "shift"))
+            return moved
+
+        return _Sum(emit, self.exponent + places, self.bound << places, self.offset << places)
+
+    def total(self, b: GraphBuilder, new: Mapping[Value, Value], more: int = 0) -> Value:
+        """The elements and `more`, as a value of int32."""
+        result, offset = self.emit(b, new), self.offset + more
+        if offset.any():
+            result = b.op("add", result, b.constant(offset.astype(np.int32), "offset"))
+        return result
+
+
+def shifted_scales(graph: Graph) -> Graph:
+    """The graph with integers between a `qnn.dequantize` and a `qnn.quantize` wherever their scales allow.
+
+    A product whose result is not quantised again is computed in integers and converted to floats.
+    """
+    chains = _Chains(graph)
+    new: dict[Value, Value] = {}
+    plans = {item: plan for item in graph.nodes if (plan := chains.plan(item)) is not None}
+
+    def make(b: GraphBuilder, item: OpNode, _: list[Value]) -> Value:
+        return plans[item](b, new)
+
+    return dead_code(with_replaced(graph, plans.__contains__, make, new))
+
+
+def exponent_of(scale: np.ndarray) -> int | None:
+    """The e of a scale 2^-e; None for another scale, and for one per channel."""
+    if scale.size != 1:
+        return None
+    mantissa, exponent = math.frexp(float(scale.reshape(())))
+    return 1 - exponent if mantissa == 0.5 else None
+
+
+class _Chains:
+    """What is computed between integers."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.arrays, self.producers = graph.arrays(), graph.producers()
+        self.sums: dict[Value, _Sum | None] = {}
+
+    def plan(self, item: OpNode) -> Emit | None:
+        """How the result of an operator is computed in integers; None where it stays as it is."""
+        if item.op == "qnn.quantize":
+            exponent = self._scale(item)
+            return None if exponent is None else self._quantized(item.inputs[0], exponent)
+        if bytes_product(item, self.arrays, self.producers, grouped=True) is None:
+            return None
+        product = self._sum(item.output)
+        return None if product is None else lambda b, new: _as_floats(b, product.total(b, new), product.exponent)
+
+    def _quantized(self, value: Value, exponent: int) -> Emit | None:
+        """int8 elements of a value of floats, in units of 2^-exponent."""
+        low, high = -_BYTE, _BYTE - 1
+        item = self.producers.get(value)
+        while item is not None and item.op in ("nn.relu", "clip"):
+            least, most = (0.0, None) if item.op == "nn.relu" else (item.attrs["a_min"], item.attrs["a_max"])
+            low = low if least is None else min(max(low, _units(least, exponent)), _BYTE - 1)
+            high = high if most is None else max(min(high, _units(most, exponent)), -_BYTE)
+            value = item.inputs[0]
+            item = self.producers.get(value)
+        total = self._sum(value)
+        if total is not None:
+            return _narrowed(total, exponent, low, max(low, high))
+        clamped = (low, high) != (-_BYTE, _BYTE - 1)
+        return None if clamped or item is None or item.op not in _MOVES else self._moved(item, exponent)
+
+    def _moved(self, item: OpNode, exponent: int) -> Emit | None:
+        """The same movement of int8 elements; data that are moved have one scale, or get it first."""
+        parts = [self._quantized(value, exponent) for value in item.inputs]
+        emits = [part for part in parts if part is not None]
+        if len(emits) < len(parts):
+            return None
+
+        def emit(b: GraphBuilder, new: Mapping[Value, Value]) -> Value:
+            moved: Value = b.op(item.op, *(part(b, new) for part in emits), **item.attrs)
+            return moved
+
+        return emit
+
+    def _sum(self, value: Value) -> _Sum | None:
+        if value not in self.sums:
+            item = self.producers.get(value)
+            result = None if item is None else self._sum_of(item)
+            self.sums[value] = result if result is None or result.bound < 1 << _BITS else None
+        return self.sums[value]
+
+    def _sum_of(self, item: OpNode) -> _Sum | None:
+        if item.op == "qnn.dequantize":
+            return self._dequantized(item)
+        if item.op in ("add", "nn.bias_add"):
+            return self._added(item)
+        product = bytes_product(item, self.arrays, self.producers, grouped=True)
+        return None if product is None else _product_sum(product)
+
+    def _dequantized(self, item: OpNode) -> _Sum | None:
+        exponent, stored = self._scale(item), item.inputs[0]
+        if exponent is None or stored in self.arrays:
+            return None
+
+        def emit(b: GraphBuilder, new: Mapping[Value, Value]) -> Value:
+            wide: Value = b.op("cast", new[stored], dtype="int32")
+            return wide
+
+        return _Sum(emit, exponent, _BYTE, np.zeros((), np.int64))
+
+    def _added(self, item: OpNode) -> _Sum | None:
+        known = [value in self.arrays for value in item.inputs]
+        if not any(known):
+            return self._both(item)
+        data, constant = item.inputs if known[1] else item.inputs[::-1]
+        total = self._sum(data)
+        if total is None or all(known) or item.output.shape != data.shape:
+            return None
+        offset = self.arrays[constant].astype(np.float64)
+        if item.op == "nn.bias_add":
+            after = data.ndim - 1 - item.attrs["axis"] % data.ndim
+            offset = offset.reshape(-1, *[1] * after)
+        units = np.rint(np.ldexp(offset, total.exponent))
+        if not (np.abs(units) < 1 << _BITS).all():
+            return None
+        largest = int(np.abs(units).max(initial=0))
+        return _Sum(total.emit, total.exponent, total.bound + largest, total.offset + units.astype(np.int64))
+
+    def _both(self, item: OpNode) -> _Sum | None:
+        """The sum of two tensors of data, in the smaller of their units."""
+        first, second = (self._sum(value) for value in item.inputs)
+        if item.op != "add" or first is None or second is None or abs(first.exponent - second.exponent) > _BITS:
+            return None
+        if first.offset.any() or second.offset.any():  # a bias would have to follow a broadcast
+            return None
+        finest = max(first.exponent, second.exponent)
+        a, b_ = (one.shifted(finest - one.exponent) for one in (first, second))
+
+        def emit(b: GraphBuilder, new: Mapping[Value, Value]) -> Value:
+            added: Value = b.op("add", a.emit(b, new), b_.emit(b, new))
+            return added
+
+        return _Sum(emit, finest, a.bound + b_.bound, a.offset)
+
+    def _scale(self, item: OpNode) -> int | None:
+        """The exponent of signed bytes, with one scale that is a power of two and the zero point 0."""
+        parameters = [self.arrays.get(value) for value in item.inputs[1:]]
+        stored = item.output if item.op == "qnn.quantize" else item.inputs[0]
+        floats = item.inputs[0] if item.op == "qnn.quantize" else item.output
+        if stored.dtype != "int8" or floats.dtype != "float32" or parameters[0] is None:
+            return None
+        zero = parameters[1] if len(parameters) > 1 else np.zeros(1)
+        return exponent_of(parameters[0]) if zero is not None and not zero.any() else None
+
+
+def _product_sum(product: BytesProduct) -> _Sum | None:
+    exponent = exponent_of(np.unique(product.scale))
+    if exponent is None or product.zero_point or product.data.dtype != "int8":
+        return None
+
+    def emit(b: GraphBuilder, new: Mapping[Value, Value]) -> Value:
+        weight = b.constant(product.weight, "weight_bytes")
+        total: Value = b.op(product.op, new[product.data], weight, **product.attrs)
+        return total
+
+    terms = np.abs(product.weight.astype(np.int64)).sum(axis=tuple(range(1, product.weight.ndim)))
+    return _Sum(emit, exponent, _BYTE * int(terms.max(initial=0)), np.zeros((), np.int64))
+
+
+def _narrowed(total: _Sum, exponent: int, low: int, high: int) -> Emit | None:
+    """Elements shifted to units of 2^-exponent, limited, as int8."""
+    places = total.exponent - exponent
+    half = 1 << (places - 1) if places > 0 else 0
+    if places > _BITS or places < -_BITS or (total.bound + half) << max(-places, 0) >= 1 << _BITS:
+        return None
+
+    def emit(b: GraphBuilder, new: Mapping[Value, Value]) -> Value:
+        result = total.total(b, new, half)
+        if places:
+            count = b.constant(np.int32(abs(places)), "shift")
+            result = b.op("right_shift" if places > 0 else "left_shift", result, count)
+        limited = b.op("clip", result, a_min=low, a_max=high)
+        narrow: Value = b.op("cast", limited, dtype="int8")
+        return narrow
+
+    return emit
+
+
+def _as_floats(b: GraphBuilder, total: Value, exponent: int) -> Value:
+    unit = b.constant(np.float32(math.ldexp(1.0, -exponent)), "scale")
+    floats: Value = b.op("multiply", b.op("cast", total, dtype="float32"), unit)
+    return floats
+
+
+def _units(limit: float, exponent: int) -> int:
+    """A limit of floats in units of 2^-exponent; beyond an int8 its size does not matter."""
+    scaled = math.ldexp(float(limit), exponent)
+    return round(min(max(scaled, -4.0 * _BYTE), 4.0 * _BYTE))

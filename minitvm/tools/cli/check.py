@@ -1,0 +1,282 @@
+"""`minitvm check MODEL.onnx` or FILE.py: every level's interpreter against the compiled result, a line per level.
+
+A Python file with TVMScript is run. Each of its functions is checked, and the oracle compares pairs (`before` and
+`after`, `X_before` and `X_after`, a schedule and the function that it began with). A schedule primitive that the file
+registers is tested: its example, its refusals, and its calls on random programs.
+
+A whole model is compared with the graph interpreter. The levels below are compared operator by operator: each
+distinct one is compiled by itself, at reduced size where interpreting the full one would take minutes, and fed with
+small integers, for which sums of products are exact in any order. Each of these levels may compute for --seconds; its
+line lists the operators that were left out, which are the largest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError, MinitvmError, Unsupported
+from . import options as opt
+from .difference import TOLERANCE, TOLERANCE_OF_INTEGERS, judged, line, relative_difference
+from .levels import LEVELS, Descent
+from .progress import Report, Steps, progress
+from .time_limit import TimeUp, time_limit
+
+SECONDS = 20  # of computing, for each level below the graph; a warm check of a light network takes 1 or 2
+LARGE = 20_000  # elements of an operator's tensors above which it is checked at reduced size
+INTERPRETED = ("te", "tir", "schedule", "kernel", "executable")
+
+
+def register(commands: Any) -> None:
+    parser = commands.add_parser("check", help="compare every level with the compiled result", description=__doc__)
+    opt.add_model(parser, programs=True)
+    parser.add_argument("--seed", type=opt.natural, default=0, metavar="N", help="of the random inputs, 0 or more")
+    parser.add_argument(
+        "--seconds", type=opt.natural, metavar="N",
+        help=f"of computing for each level (0: no limit); large operators are left out first; default: {SECONDS}. "
+        "Compiling the operators has this limit only if you give it",
+    )  # fmt: skip
+    parser.set_defaults(function=check)
+
+
+def check(options: argparse.Namespace) -> int:
+    from ...build import optimize_graph, to_units
+    from ...graph.at_bounds import at_bounds
+
+    target = opt.target(options.target)
+    if options.model.endswith(".py"):
+        return _check_programs(options, target)
+    graph = opt.read_graph(options.model, options.shape)
+    opt.fixed_shapes(graph)
+    with progress() as report:
+        failures, incomplete = check_model(graph, target, options.seed, report), 0
+        units = to_units(at_bounds(optimize_graph(graph, target)))
+        cases, omitted = operator_cases(units, target, options.seed, report, options.seconds or 0)
+        incomplete += bool(omitted)
+        if omitted:
+            print(f"  not compiled after {options.seconds} s of computing: {', '.join(omitted)}")
+        for level in INTERPRETED:
+            wrong, omitted = check_level(level, cases, report, SECONDS if options.seconds is None else options.seconds)
+            failures, incomplete = failures + wrong, incomplete + bool(omitted)
+    disagreed = "1 level disagrees" if failures == 1 else f"{failures} levels disagree"
+    agreed = "all levels agree" + (f", {incomplete} of them in part: more with --seconds" if incomplete else "")
+    print(disagreed if failures else agreed)
+    for text in blame(cases, target.kind):
+        print(text)
+    return 1 if failures else 0
+
+
+def _check_programs(options: argparse.Namespace, target: Any) -> int:
+    from .check_program import check_file
+
+    path = Path(options.model)
+    if not path.is_file():
+        raise InputError(f"{path} is a folder, wanted a file" if path.is_dir() else f"no such file: {path}")
+    if options.shape:
+        raise InputError("--shape is for models; a program's dimensions stand in its text")
+    faults = check_file(path, target, options.seed)
+    failed = "1 check failed" if faults == 1 else f"{faults} checks failed"
+    print(failed if faults else "all agree")
+    return 1 if faults else 0
+
+
+def check_model(graph: Any, target: Any, seed: int, report: Report) -> int:
+    """The compiled model against the graph interpreter; prints the line of the graph level."""
+    from ... import build
+    from ...expr import replace
+    from ...reference import graph as interpreter
+    from ...reference.judging.conditioning import determined_outputs
+
+    inputs = opt.random_inputs(graph.inputs, seed)
+    start = time.perf_counter()
+    # A softmax that saturates is 0 and 1 even for wrong logits, so the logits are compared too.
+    logits = softmax_inputs(graph)
+    extended = replace(graph, outputs=(*graph.outputs, *logits))
+    # Three runs: in float32, in float64, and of the outputs alone.
+    steps = Steps(report, "interpreting the graph", 3 * len(graph.nodes))
+    outputs = determined_outputs(extended, inputs, TOLERANCE / 10, listeners=[steps])
+    notes = [
+        f"  {value.name} is left out: float32 does not determine it (float64 gives another answer); "
+        f"compared {', '.join(v.name for v in outputs if v not in graph.outputs)} in front of it"
+        for value in graph.outputs
+        if value not in outputs
+    ]
+    graph = replace(graph, outputs=outputs)
+    expected = interpreter.run(graph, inputs, listeners=[steps])
+    seconds = time.perf_counter() - start
+    results = build(graph, target, progress=report)(**inputs)
+    results = results if isinstance(results, tuple | list) else (results,)
+    worst = max((relative_difference(f, e) for f, e in zip(results, expected, strict=True)), default=0.0)
+    what = "the whole model" + (" with what its last softmax reads" if logits else "")
+    return report_level("graph", what, worst, TOLERANCE, seconds, notes)
+
+
+def softmax_inputs(graph: Any) -> list[Any]:
+    """The inputs of the softmaxes that end the graph; reshapes may follow them."""
+    from ...graph import registry
+
+    producers = graph.producers()
+    values = []
+    for value in graph.outputs:
+        while value in producers and registry.get(producers[value].op).view:
+            value = producers[value].inputs[0]
+        if value in producers and producers[value].op in ("nn.softmax", "nn.log_softmax"):
+            values.append(producers[value].inputs[0])
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One operator with inputs and the outputs of its compiled form; `agrees` holds the levels that were compared."""
+
+    name: str
+    descent: Descent
+    inputs: list[np.ndarray]
+    outputs: list[np.ndarray]
+    reduced: bool
+    agrees: dict[str, bool] = field(default_factory=dict)
+
+    def run(self, level: str) -> list[np.ndarray]:
+        """The outputs at a level."""
+        outputs = [np.zeros_like(a) for a in self.outputs]
+        LEVELS[level](self.descent, [*self.inputs, *outputs])
+        return outputs
+
+
+def operator_cases(
+    units: list[Any], target: Any, seed: int, report: Report, seconds: float = 0
+) -> tuple[list[Case], list[str]]:
+    """Each distinct operator compiled by itself and run, small ones first.
+
+    After `seconds` of computing (0: as long as it takes) the others are left out: their names come second.
+    """
+    from ...graph.lower import function_key, to_prim_func
+    from ...graph.shrink import elements, shrink
+
+    distinct: dict[Any, tuple[str, Descent]] = {}
+    small: set[str] = set()
+    for unit in units:
+        node = shrink(unit.node) if elements(unit.node) > LARGE else unit.node
+        small.update({unit.name} if node is not unit.node else ())
+        key = function_key(node)
+        if key not in distinct:
+            distinct[key] = unit.name, Descent(to_prim_func(node, name=unit.name), target, node)
+    generator = np.random.default_rng(seed)
+    ordered = sorted(distinct.values(), key=lambda one: elements(one[1].operator)) if seconds else [*distinct.values()]
+    cases: list[Case] = []
+    computed = time.process_time()
+    for count, (name, descent) in enumerate(ordered):
+        node = descent.operator
+        report("compiling operators", count, len(ordered))
+        arrays = inputs_of(generator, node)
+        outputs = [np.zeros([int(d) for d in v.shape], v.dtype.numpy) for v in node.outputs]
+        try:
+            with at_most(seconds, computed):
+                LEVELS["compiled"](descent, [*arrays, *outputs])
+        except TimeUp:
+            return cases, [one for one, _ in ordered[count:]]
+        cases.append(Case(name, descent, arrays, outputs, name in small))
+    report("compiling operators", len(ordered), len(ordered))
+    return cases, []
+
+
+def at_most(seconds: float, since: float) -> AbstractContextManager[None]:
+    """The limit of what is left of some seconds of computing since a `time.process_time()`; 0: none."""
+    return time_limit(max(since + seconds - time.process_time(), 0.001)) if seconds else nullcontext()
+
+
+def inputs_of(generator: np.random.Generator, node: Any) -> list[np.ndarray]:
+    """Small integers for an operator; those that are weights of a recurrent layer's state are divided.
+
+    A step then shrinks differences of the state. With weights of 1 and 2 it enlarges them: after some dozens of steps
+    a rounding error would be as large as the result.
+    """
+    from ...graph.nodes import FUSED
+
+    arrays = [integers(generator, v) for v in node.inputs]
+    inputs, nodes = (node.graph.inputs, node.graph.nodes) if node.op == FUSED else (node.inputs, (node,))
+    for item in nodes:
+        if item.op in ("nn.rnn", "nn.gru", "nn.lstm") and item.inputs[1] in inputs:
+            position = inputs.index(item.inputs[1])
+            arrays[position] /= arrays[position].dtype.type(4 * arrays[position].shape[1])
+    return arrays
+
+
+def integers(generator: np.random.Generator, value: Any) -> np.ndarray:
+    """Small integers in the dtype and shape of a value."""
+    shape = [int(d) for d in value.shape]
+    low = 0 if value.dtype.is_bool or value.dtype.kind == "uint" else -2
+    return generator.integers(low, 3 if low else 2, shape).astype(value.dtype.numpy)
+
+
+def check_level(level: str, cases: list[Case], report: Report, seconds: float = 0) -> tuple[int, list[str]]:
+    """All operators at one level, small ones first; prints its line, and one for each that disagrees or was not run.
+
+    Returns 1 for a disagreement, and the names of the operators that were left out when the level had computed for
+    `seconds` (0: as long as it takes).
+    """
+    start, computed = time.perf_counter(), time.process_time()
+    worst, notes = 0.0, []
+    cases = sorted(cases, key=lambda case: sum(a.size for a in (*case.inputs, *case.outputs)))
+    omitted: list[str] = []
+    for count, case in enumerate(cases):
+        try:
+            with at_most(seconds, computed):
+                results = case.run(level)
+        except TimeUp:
+            omitted = [one.name for one in cases[count:]]
+            break
+        except Unsupported as error:
+            notes.append(f"  {case.name}: not modelled by the interpreter: {error}")
+            continue
+        except MinitvmError as error:
+            notes.append(f"  {case.name}: {error}")
+            worst = float("inf")
+            continue
+        apart = max(relative_difference(f, e) for f, e in zip(case.outputs, results, strict=True))
+        case.agrees[level] = apart <= TOLERANCE_OF_INTEGERS
+        if not case.agrees[level]:
+            notes.append(f"  {case.name}: difference {apart:.1e}")
+        worst = max(worst, apart)
+        report(f"checking {level}", count + 1, len(cases))
+    if omitted:
+        notes.append(f"  left out after {seconds:g} s of computing: {', '.join(omitted)}")
+    ran = cases[: len(cases) - len(omitted)]
+    reduced = sum(case.reduced for case in ran)
+    what = f"{len(ran)} of {len(cases)}" if omitted else f"{len(cases)}"
+    what += " distinct operators" + (f" ({reduced} at reduced size)" if reduced else "")
+    wrong = report_level(level, what, worst, TOLERANCE_OF_INTEGERS, time.perf_counter() - start, notes)
+    return wrong, omitted
+
+
+def blame(cases: list[Case], target: str) -> list[str]:
+    """A line for each operator on which levels disagree: between which two of them its result changes.
+
+    Every level is compared with the compiled code, so one wrong code generator makes all of them disagree. Levels that
+    disagree in the same way agree with one another as far as this comparison tells, and the fault is where that ends.
+    """
+    lines = []
+    for case in cases:
+        if all(case.agrees.values()):
+            continue
+        ran = {**case.agrees, "compiled": True}
+        steps = list(zip(ran, list(ran)[1:], strict=False))
+        between = [f"{one} and {other}" for one, other in steps if ran[one] != ran[other]]
+        where = f"  {case.name}: the result changes between {', and between '.join(between)}"
+        if between == ["executable and compiled"]:
+            where += f"; the levels above agree, so look at what the back end of {target!r} generates and runs"
+        lines.append(where)
+    return lines
+
+
+def report_level(level: str, what: str, worst: float, allowed: float, seconds: float, notes: list[str]) -> int:
+    """Print a level's line and notes; returns 1 for a disagreement."""
+    verdict, difference = judged(worst, allowed)
+    print("\n".join([line(level, verdict, f"{what}, {difference}", seconds), *notes]))
+    return int(worst > allowed)

@@ -1,0 +1,235 @@
+"""`minitvm lesson 03`: run a lesson; with --check, grade the learner's exercise.py.
+
+A lesson is a folder `lessons/NN_name` with these files:
+
+    lesson.py      percent cells: a notebook, a script and a text in one; its first heading `# # Title` is the title
+    exercise.py    the part that the learner completes; --start copies it into the current folder, as exercise_NN.py
+    solution.py    one way to complete it
+    wrong_*.py     plausible mistakes, each of which the check must catch
+    check.py       `check(module)`: AssertionError with a small counterexample, NotImplementedError for a stub
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ...errors import InputError, MinitvmError, MissingExtra
+from .pager import paged
+from .time_limit import TimeUp, time_limit
+
+SECONDS = 30.0  # of computing, at most, for a check; right answers need two or three
+
+
+def register(commands: Any) -> None:
+    parser = commands.add_parser(
+        "lesson",
+        help="run a lesson or check its exercise",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("number", nargs="?", help="its number, such as 03; without one, the list of all")
+    parser.add_argument("--check", action="store_true", help="grade exercise.py instead of running the lesson")
+    parser.add_argument("--start", action="store_true", help="copy its exercise into this folder, as exercise_NN.py")
+    parser.add_argument("--file", metavar="PY", help="grade this file in place of exercise_NN.py or exercise.py")
+    parser.set_defaults(function=lesson)
+
+
+def lessons_folder() -> Path:
+    """The `lessons` folder: the checkout's, through a link, or the package's own copy."""
+    return (Path(__file__).parents[2] / "lessons").resolve()
+
+
+def open_lessons() -> None:
+    """Make `from lessons.ledger import ...` work in a script, in a notebook, and in this command."""
+    if "lessons" not in sys.modules:
+        package = sys.modules["lessons"] = ModuleType("lessons")
+        package.__path__ = [str(lessons_folder())]
+
+
+def folders() -> list[Path]:
+    """The folders of all lessons, in order."""
+    return sorted(p for p in lessons_folder().iterdir() if (p / "lesson.py").is_file())
+
+
+def find(number: str) -> Path:
+    """The folder of a lesson by its number ("3", "03") or name ("03_split_and_reorder")."""
+    for folder in folders():
+        if number == folder.name or (number.isdigit() and int(number) == int(folder.name.split("_")[0])):
+            return folder
+    raise InputError(f"no lesson {number}; there are: {', '.join(f.name for f in folders())}")
+
+
+def lesson(options: argparse.Namespace) -> int:
+    if options.number is None:
+        if options.check or options.file or options.start:
+            raise InputError("which lesson?\n  try:    minitvm lesson 00 --check")
+        for folder in folders():
+            print(f"{folder.name:<24} {title(folder)}")
+        return 0
+    folder = find(options.number)
+    if options.start:
+        return start(folder)
+    if options.check or options.file:
+        return grade(folder, Path(options.file) if options.file else exercise(folder))
+    with paged():
+        read_and_run(folder / "lesson.py")
+    return 0
+
+
+def exercise(folder: Path) -> Path:
+    """The learner's answer: `exercise_NN.py` in the current folder, as --start makes it, or the lesson's own file."""
+    own = Path(f"exercise_{folder.name.split('_')[0]}.py")
+    return own if own.is_file() else folder / "exercise.py"
+
+
+def start(folder: Path) -> int:
+    """Copy a lesson's exercise into the current folder; nothing is overwritten."""
+    number = folder.name.split("_")[0]
+    copy = Path(f"exercise_{number}.py")
+    try:
+        with copy.open("x", encoding="utf-8") as file:
+            file.write((folder / "exercise.py").read_text(encoding="utf-8"))
+    except FileExistsError:
+        text = f"{copy} is there already: nothing was changed\n  try:    minitvm lesson {number} --check"
+        raise InputError(text) from None
+    print(f"{copy} is yours to fill in; its text says what is wanted\nthen: minitvm lesson {number} --check")
+    return 0
+
+
+def cells(text: str) -> list[tuple[int, bool, str]]:
+    """The cells of a file in percent format: (first line number, is it Markdown?, source with its comment signs)."""
+    cells: list[tuple[int, bool, str]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("# %%"):
+            cells.append((number + 1, "[markdown]" in line, ""))
+        elif cells:
+            first, is_markdown, body = cells[-1]
+            cells[-1] = (first, is_markdown, body + line + "\n")
+    return cells
+
+
+def read_and_run(path: Path) -> None:
+    """Show a lesson as in a notebook: text, code, and the output of the code.
+
+    Run as a script, a lesson prints only the last of these.
+    """
+    name = f"minitvm_lesson_{path.parent.name}_lesson"
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module  # parsers of decorated functions look their source up by module
+    for first, is_markdown, body in cells(path.read_text(encoding="utf-8")):
+        if is_markdown:
+            _show_text("\n".join(line.removeprefix("#").removeprefix(" ") for line in body.strip("\n").splitlines()))
+        else:
+            _show_code(body.strip("\n"))
+            # Blank lines at the beginning preserve the line numbers of the file.
+            exec(compile("\n" * (first - 1) + body, str(path), "exec"), module.__dict__)
+        print(flush=True)
+
+
+def _show_text(text: str) -> None:
+    if not sys.stdout.isatty():
+        print(text)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console()
+    console.print(Markdown(text), width=min(console.width, 100))
+
+
+def _show_code(code: str) -> None:
+    """The code with a bar at its left, to distinguish it from its output."""
+    if not sys.stdout.isatty():
+        print("\n".join(f"  | {line}".rstrip() for line in code.splitlines()), end="\n\n", flush=True)
+        return
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    syntax = Syntax("", "python", theme="ansi_dark", background_color="default")
+    lines = syntax.highlight(code).split("\n")
+    console = Console()
+    for line in lines[:-1] if not lines[-1].plain else lines:
+        console.print("[dim]  │[/dim] ", line, sep="", soft_wrap=True)
+    console.print()
+
+
+def title(folder: Path) -> str:
+    """The first Markdown heading of a lesson."""
+    for line in (folder / "lesson.py").read_text(encoding="utf-8").splitlines():
+        if line.startswith("# # "):
+            return line[4:]
+    return ""
+
+
+def grade(folder: Path, answer: Path) -> int:
+    """Run the lesson's checks on an answer; prints the failure, with the smallest counterexample found."""
+    if not answer.is_file():
+        raise InputError(f"no such file: {answer}")
+    failure = failure_of(folder, answer)
+    if failure is None:
+        print(f"{folder.name}: passed")
+        following = next((f for f in folders() if f.name > folder.name), None)
+        if following is not None:
+            print(f"next: minitvm lesson {following.name.split('_')[0]}, {title(following)}")
+        return 0
+    print(f"{folder.name}: not yet")
+    print("\n".join(f"  {line}".rstrip() for line in failure.splitlines()))
+    return 1
+
+
+def failure_of(folder: Path, answer: Path, seconds: float = SECONDS) -> str | None:
+    """The fault of an answer, in words; None if it passes. `seconds` is the limit of its computing time."""
+    open_lessons()
+    answer = answer.resolve()  # as in tracebacks
+    checks = load(folder / "check.py")
+    try:
+        with time_limit(seconds):
+            checks.check(load(answer))
+    except TimeUp as error:
+        own = _own_line(error, answer)
+        return f"no end after {seconds:g} seconds of computing{own and ', last at'}{own}\na loop that never ends?"
+    except MissingExtra:
+        raise
+    except ModuleNotFoundError as error:
+        raise InputError(_with_spot(error, answer)) from None
+    except (AssertionError, MinitvmError) as error:
+        return str(error) or _with_spot(error, answer)
+    except NotImplementedError as error:
+        return f"still to be written: {error}" if str(error) else _with_spot(error, answer)
+    except AttributeError as error:
+        missing = isinstance(error.obj, ModuleType) and error.obj.__file__ == str(answer)
+        return f"{answer.name} has no {error.name}" if missing else _with_spot(error, answer)
+    except (Exception, SystemExit) as error:
+        return _with_spot(error, answer)
+    return None
+
+
+def _with_spot(error: BaseException, answer: Path) -> str:
+    # For a learner's mistake, show the line in their own file, not the calls inside this package.
+    if isinstance(error, SyntaxError):
+        return f"{answer.name}:{error.lineno}: {error.msg}: {(error.text or '').strip()}"
+    return f"{type(error).__name__}: {error}{_own_line(error, answer)}"
+
+
+def _own_line(error: BaseException, answer: Path) -> str:
+    own = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(answer)]
+    return f"\n{answer.name}:{own[-1].lineno}: {own[-1].line}" if own else ""
+
+
+def load(path: Path) -> ModuleType:
+    """A Python file as a fresh module."""
+    name = f"minitvm_lesson_{path.resolve().parent.name}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # parsers of decorated functions look their source up by module
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,103 @@
+"""`minitvm profile MODEL`: the time of each operator of a model or an artifact, and what bounds it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError
+from . import options as opt
+from .progress import progress
+from .run import is_artifact, output_path
+from .run_artifact import random_inputs
+
+
+def register(commands: Any) -> None:
+    parser = commands.add_parser(
+        "profile", help="time, rate and roofline of each operator",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=f"{__doc__}\n\ncolumns:\n"
+        "  ms, time    from the first thread's start to the last one's end (us where all of it is short); its part of\n"
+        "              the whole\n"
+        "  GFLOP/s     operations a second; `of peak` against what this machine was measured to do\n"
+        "  MB, FLOP/B  bytes that its kernels read and write, each once a kernel; operations a byte\n"
+        "  bound by    compute, or the level of memory that its bytes come from; `of bound`: 100% is on the roof\n"
+        "  waits       part of the threads' time spent waiting for each other\n"
+        "  computes    the model's nodes that the operator computes; of what passes have added, its result\n\n"
+        "Dimensions that the model leaves open stay open in the program, which runs at the sizes of --input; --shape\n"
+        "gives them sizes. If an operator does not take them open, they get the sizes of --input.",
+    )  # fmt: skip
+    opt.add_model(parser)
+    parser.add_argument("--input", metavar="X.npz", help="inputs by name; without it seeded random ones")
+    opt.add_threads(parser)
+    parser.add_argument("--runs", type=opt.thread_count, default=20, metavar="K", help="timed runs; default: 20")
+    parser.add_argument("--png", metavar="ROOFLINE.png", help="draw the operators under the machine's roofline")
+    parser.add_argument(
+        "--trace", metavar="TRACE.json", help="write a timeline for ui.perfetto.dev or chrome://tracing"
+    )
+    parser.add_argument("--in-order", action="store_true", help="operators as they run; default: the slowest first")
+    parser.add_argument(
+        "--trust", action="store_true", help="run an artifact that was not signed with your key: it is machine code"
+    )
+    opt.add_key(parser, "the key that an artifact was signed with, in a file; default: your own")
+    parser.set_defaults(function=profile)
+
+
+def profile(options: argparse.Namespace) -> int:
+    picture = output_path(options.png, "--png") if options.png else None
+    timeline = output_path(options.trace, "--trace") if options.trace else None
+    if picture is not None:
+        from ...plots import figure_type
+
+        figure_type()  # what is missing is said before the work
+    arrays = opt.load_arrays(options.input) if options.input else None
+    module, inputs = artifact(options, arrays) if is_artifact(options.model) else model(options, arrays)
+    result = module.profile(runs=options.runs, **inputs)
+    print(result.table(by_time=not options.in_order))
+    if picture is not None:
+        print(f"roofline: {result.save_roofline(picture)}")
+    if timeline is not None:
+        print(f"timeline: {result.save_trace(timeline)} (open it at https://ui.perfetto.dev)")
+    return 0
+
+
+Compiled = tuple[Any, Mapping[str, Any]]  # a module, and its inputs by name
+
+
+def model(options: argparse.Namespace, arrays: Mapping[str, np.ndarray] | None) -> Compiled:
+    """A model of the command line, compiled. What it leaves open stays open, as in `build`, where operators take it."""
+    from ... import build
+    from ...errors import UnsupportedOperator
+
+    if options.trust or options.key is not None:
+        raise InputError("--trust and --key go with an artifact, a file that `minitvm export` wrote")
+    target = opt.target(options.target)
+    try:
+        graph = opt.read_graph(options.model, options.shape)
+    except UnsupportedOperator:
+        if arrays is None:
+            raise
+        graph = opt.read_graph(options.model, options.shape, arrays)
+    if arrays is None:
+        opt.fixed_shapes(graph)
+    else:
+        opt.check_inputs(graph, arrays)
+    inputs = opt.random_inputs(graph.inputs) if arrays is None else arrays
+    with progress() as report:
+        return build(graph, target=target, threads=options.threads, progress=report), inputs
+
+
+def artifact(options: argparse.Namespace, arrays: Mapping[str, np.ndarray] | None) -> Compiled:
+    """An artifact of the command line, loaded."""
+    from ...runtime import load
+
+    if options.target != "cpu":
+        raise InputError(f"--target {options.target}: an artifact is compiled already")
+    module = load(options.model, options.threads, trust=options.trust, key=options.key)
+    if not hasattr(module, "profile"):
+        raise InputError(f"{options.model} is a tir function; profiles are of models")
+    shapes = opt.sizes(opt.parse_shapes(options.shape))
+    return module, random_inputs(module.executable.inputs, shapes) if arrays is None else arrays

@@ -1,0 +1,128 @@
+"""`minitvm show MODEL.onnx --level LEVEL`: print a model at one level of the compiler."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ...errors import InputError, nearest
+from ...executable.memory import memory_plan
+from . import options as opt
+from .progress import progress
+from .run import is_artifact
+from .text import text, write
+
+LEVELS = {
+    "graph": "the imported model: operators on tensors",
+    "fused": "after the graph passes: one function an operator group, whose name --op takes",
+    "te": "tensor expressions: what each element is",
+    "tir": "loops and blocks, as created",
+    "schedule": "what was chosen and why, the schedule's steps, and the loops and blocks after them",
+    "kernel": "flat loop nests over vectors: a host function and its kernels",
+    "source": "the kernels in the language of the target's compiler: Python for Numba, OpenCL C",
+    "asm": "the kernels as machine code: assembly of this CPU; PTX of a GPU, with registers, spills and shared memory",
+    "executable": "steps over memory arenas",
+    "memory": "the memory plan: where each value lies, from which step to which, and the peak",
+}
+_WHOLE = ("graph", "fused", "executable", "memory")  # levels of the model, not of an operator
+
+
+def register(commands: Any) -> None:
+    parser = commands.add_parser(
+        "show",
+        help="print a model at one level",
+        description=f"{__doc__}\n\nlevels:\n" + "\n".join(f"  {name:<11} {what}" for name, what in LEVELS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    opt.add_model(parser)
+    parser.add_argument("--level", required=True, choices=LEVELS, metavar="LEVEL", help="one of the list above")
+    parser.add_argument("--op", metavar="NAME", help="only this operator, by the name that --level fused shows")
+    parser.add_argument(
+        "--why-simplified", action="store_true",
+        help="with --level kernel: which simplifications of symbolic sizes needed more than sums of terms, and why",
+    )  # fmt: skip
+    parser.set_defaults(function=show)
+
+
+def show(options: argparse.Namespace) -> int:
+    from ... import lower
+    from ...arith.reasons import recording, summary
+
+    if is_artifact(options.model):
+        return show_artifact(options)
+    if options.op is not None and options.level in _WHOLE:
+        raise InputError(f"--op goes with --level te, tir, schedule, kernel, source or asm, not with {options.level}")
+    if options.why_simplified and options.level != "kernel":
+        raise InputError(f"--why-simplified goes with --level kernel, not with {options.level}")
+    target = opt.target(options.target)
+    graph = opt.read_graph(options.model, options.shape)
+    with progress() as report:
+        whole = options.level in ("memory", "asm")
+        only = None if whole else options.op
+        with recording() as reasons:
+            result = lower(
+                graph,
+                target=target,
+                stop_at="executable" if whole else options.level,
+                only=only,
+                progress=report,
+                tuned="auto",
+            )
+    if options.why_simplified:
+        write(summary(reasons))
+        return 0
+    if options.level == "memory":
+        print(memory_plan(result))
+        return 0
+    if options.level == "asm":
+        write(text(machine_code(result, target, options.op)))
+        return 0
+    write(text(result, target=target if options.level == "schedule" else None))
+    return 0
+
+
+def machine_code(executable: Any, target: Any, only: str | None = None) -> dict[str, str]:
+    """The assembly of an executable's kernels for a target, or of those of one operator."""
+    from ... import backend
+    from ...target import Target
+
+    kernels = [k for k in executable.kernels if only is None or k.name.startswith(f"{only}_kernel_")]
+    if not kernels:
+        names = sorted({k.name.rpartition("_kernel_")[0] for k in executable.kernels})
+        raise InputError(f"no operator {only}: {nearest(str(only), names)}")
+    texts = {}
+    for kernel in kernels:
+        machine = Target(kernel.target) if kernel.target else target
+        assembly = backend.get(machine).part("assembly")
+        if assembly is None:
+            raise InputError(
+                f"{machine.kind} has no level asm: the device's driver compiles its kernels; try --level source"
+            )
+        texts[kernel.name] = assembly(kernel.source, kernel.entry, machine)
+    return texts
+
+
+def show_artifact(options: argparse.Namespace) -> int:
+    """The program of an artifact, to be read before the artifact is trusted: nothing of it is run."""
+    from ...runtime.artifact.load import look_at
+
+    if options.op is not None or options.shape or options.target != "cpu" or options.why_simplified:
+        raise InputError(
+            "--op, --shape, --target and --why-simplified go with a model; an artifact is compiled already"
+        )
+    if options.level not in ("kernel", "source", "asm", "executable", "memory"):
+        levels = "kernel, source, asm, executable and memory"
+        raise InputError(f"an artifact has the levels {levels}, and no {options.level}")
+    executable = look_at(options.model)
+    if options.level == "memory":
+        print(memory_plan(executable))
+    elif options.level == "asm":
+        from ...target import Target
+
+        write(text(machine_code(executable, Target(executable.target))))
+    elif options.level == "executable":
+        write(text(executable))
+    else:
+        part = "script" if options.level == "kernel" else "source"
+        write(text({kernel.name: getattr(kernel, part) for kernel in executable.kernels}))
+    return 0
