@@ -8,4 +8,5 @@ from __future__ import annotations
 
 ANALYSIS = "minitvm.compat.tvm.analysis"  # TVM's questions about programs
 INTRINSICS = "minitvm.compat.tvm.tensor_intrin"  # tensor intrinsics of TVM's, registered by their names
+PROFILE = "minitvm.tools.profile"  # what `module.profile()` returns
 PRIMITIVES = "minitvm.compat.tvm.schedule.primitives"  # schedule primitives, registered by an import

@@ -74,7 +74,7 @@ def test_the_architecture_names_what_exists(name: str) -> None:
     for part in name.removesuffix(".py").split("."):
         path += f".{part}"
         try:
-            found = importlib.import_module(path)  # `runtime.cpu` is a folder, and TVM's name of a function
+            found = importlib.import_module(path)
         except ModuleNotFoundError:
             found = getattr(found, part)
 

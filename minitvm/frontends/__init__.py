@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _DEFINED_IN = {"from_onnx": "onnx", "from_torch": "torch"}
 
-__all__ = ["from_onnx", "from_torch"]
+__all__ = ["from_onnx", "from_torch", "onnx"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import doors
 from ..errors import InputError
 from ..events import Listener
 from ..executable import Executable, ScalarSpec, TensorSpec
@@ -237,8 +239,7 @@ class GraphModule(TvmMethods):
         Its rows, one per operator, have seconds, operations, bytes, and the share of the machine's peak. The
         program runs as in a plain call, with a time stamp between its steps.
         """
-        from ..tools.profile import profile
-
+        profile = importlib.import_module(doors.PROFILE).profile
         return profile(self, *args, runs=runs, **inputs)
 
     def stamped(self, *args: Any, out: Any = None, **inputs: Any) -> StampedRun:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -106,6 +107,15 @@ class Target:
     def multiplies_pairs(self) -> bool:
         """Whether the CPU multiplies pairs of bfloat16 with sums in float32; the instruction may flush."""
         return "avx512_bf16" in getattr(self.description, "features", ())
+
+    @property
+    def copies_asynchronously(self) -> bool:
+        """Whether threads begin copies to shared storage and wait for them later: CUDA's `cp.async`, from sm_80 on.
+
+        A CUDA target that names no architecture is one of sm_80.
+        """
+        capability = re.match(r"sm_(\d+)", getattr(self, "arch", "")) if self.kind == "cuda" else None
+        return self.kind == "cuda" and (capability is None or int(capability[1]) >= 80)
 
     @property
     def rounds_to_tf32(self) -> bool:

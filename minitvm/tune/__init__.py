@@ -37,7 +37,10 @@ _FROM = {
     "tune_func": "network",
 }  # fmt: skip
 
-__all__ = ["Options", "Space", "Task", "Tuned", "extract", "tune", "tune_func"]
+__all__ = [
+    "Options", "Space", "Task", "Tuned", "builds", "explain", "extract", "farm", "network", "picture", "task", "tune",
+    "tune_func",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm.errors import VerificationError
-from minitvm.machines.scratchpad.channel import Channel, Moving, bursts, requests
+from minitvm.machines.scratchpad.channel import Channel, Moving, bursts
 from minitvm.machines.scratchpad.timeline import STALLS, UNITS, WORK, Interval, overlapping
 from minitvm.machines.vta.assembler import assemble
 from minitvm.machines.vta.config import Dram, Pipelines, Scratchpad, configured
 from minitvm.machines.vta.isa import Load, Module, Transfer
 from minitvm.machines.vta.layers import RESNET18, Conv2d, Tile, conv2d, cycles_of
 from minitvm.machines.vta.ordering import ordering
-from minitvm.machines.vta.timing import simulate
+from minitvm.machines.vta.timing import requests, simulate
 from minitvm.reference.strategies import accelerator_programs
 
 from .programs import VTA, changed, twice

@@ -22,7 +22,7 @@ from ...importing import Frontend
 from ..common.operand import ValueDependent
 from .registry import converter
 
-__all__ = ["FRONTEND", "ValueDependent", "converter", "from_onnx"]
+__all__ = ["FRONTEND", "ValueDependent", "converter", "dtypes", "from_onnx", "loading"]
 
 
 def from_onnx(

@@ -19,3 +19,5 @@ BACKEND = Backend(
     hosted="minitvm.machines.cpu.runtime.hosted:HostedKernel",
     machine_code="minitvm.machines.cpu.runtime.machine_code",
 )
+
+__all__ = ["BACKEND", "runtime"]

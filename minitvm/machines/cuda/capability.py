@@ -21,4 +21,4 @@ def has_warpgroups(target: Any) -> bool:
 
 def has_asynchronous_copies(target: Any) -> bool:
     """Whether threads begin copies to shared storage and wait for them later: `cp.async`, from sm_80 on."""
-    return getattr(target, "kind", "cuda") == "cuda" and capability(target) >= 80
+    return target is None or target.copies_asynchronously

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import InputError, nearest, report
-from ..vta.config import MEMORIES, Dram, Options
+from ..scratchpad.memory import MEMORIES, Dram, Options
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,3 +9,5 @@ channel, timeline  the way to DRAM, and what ran when
 simulated_device   a device whose programs an interpreter runs
 viz                a timeline as a page, as a Chrome trace, and beside its roofline
 """
+
+__all__ = ["element_layout", "memory", "simulated_device", "timeline", "topi", "viz"]

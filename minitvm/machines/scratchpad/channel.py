@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..vta.config import AccelConfig, Dram
-from ..vta.isa import Transfer
+from .memory import Dram
 
 
 @dataclass(slots=True)
@@ -36,14 +35,6 @@ def bursts(bytes_in_a_row: int, dram: Dram) -> list[int]:
     whole, rest = divmod(bytes_in_a_row, dram.burst)
     last = [-(-rest // dram.bytes_per_cycle)] if rest else []
     return [dram.burst // dram.bytes_per_cycle] * whole + last
-
-
-def requests(transfer: Transfer, config: AccelConfig) -> list[int]:
-    """The cycles of each request of an instruction; rows that lie one behind the other are one row."""
-    size = config.element_bytes(transfer.memory)
-    if transfer.y_size == 1 or transfer.x_stride == transfer.x_size:
-        return bursts(transfer.elements * size, config.dram)
-    return bursts(transfer.x_size * size, config.dram) * transfer.y_size
 
 
 class Moving:

@@ -37,3 +37,8 @@ BACKEND = Backend(
     timed="minitvm.machines.vta.program:timed",
     refusal="minitvm.machines.vta.strategy:refusal",
 )
+
+__all__ = [
+    "BACKEND", "assembler", "bounds", "config", "disassembler", "encoding", "footprint", "isa", "layers", "ordering",
+    "stream", "timing", "tokens", "verifier",
+]  # fmt: skip

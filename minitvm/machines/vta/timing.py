@@ -21,7 +21,7 @@ from collections import deque
 from heapq import heappop, heappush
 
 from ...errors import InternalError
-from ..scratchpad.channel import Channel, Moving, bursts, requests
+from ..scratchpad.channel import Channel, Moving, bursts
 from ..scratchpad.timeline import Interval, Stall, Timeline, TokenUse
 from .config import AccelConfig
 from .encoding import BYTES
@@ -277,6 +277,14 @@ class _Unit(_Standing):
         self.left -= 1
         self.state = "idle"
         return True
+
+
+def requests(transfer: Transfer, config: AccelConfig) -> list[int]:
+    """The cycles of each request of an instruction; rows that lie one behind the other are one row."""
+    size = config.element_bytes(transfer.memory)
+    if transfer.y_size == 1 or transfer.x_stride == transfer.x_size:
+        return bursts(transfer.elements * size, config.dram)
+    return bursts(transfer.x_size * size, config.dram) * transfer.y_size
 
 
 def _frame(load: Load) -> int:

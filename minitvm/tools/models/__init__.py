@@ -123,3 +123,9 @@ def _example(graph: Graph, value: Value, generator: np.random.Generator) -> np.n
     mask = np.ones(shape, value.dtype.numpy)
     mask[..., -(shape[-1] // 4) :] = 0
     return mask
+
+
+__all__ = [
+    "ALL", "DETECTORS", "FAMILIES", "MORE", "NETWORKS", "centerface", "decoder", "example_inputs", "get", "light",
+    "located", "rapidocr",
+]  # fmt: skip

@@ -16,4 +16,4 @@ who can speak to the scheduler. TLS is.
 
 from __future__ import annotations
 
-__all__: list[str] = []
+__all__ = ["client", "worker"]

@@ -1,1 +1,3 @@
 """Schedules as TVM has them: primitives that only its scripts call, and its tests of a trace."""
+
+__all__ = ["primitives", "testing", "transform"]

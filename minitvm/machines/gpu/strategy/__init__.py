@@ -3,18 +3,14 @@
 A target's description decides: threads in a block, vectors, whether storage that a block shares is faster than memory.
 """
 
-from . import reductions  # isort: skip  (the order of registration is the order in which rules are tried)
-from . import contraction, fallback, processors, windows, winograd
-
-from ...cuda.strategy import warpgroups, tensor_cores  # isort: skip
+from . import reductions, windows, contraction, winograd, fallback  # isort: skip  (the order of registration is the order in which rules are tried)
+from . import processors
 
 from typing import Any  # isort: skip
 
 from ....strategy.registry import RULES, Rule  # isort: skip
 
-__all__ = [
-    "contraction", "fallback", "processors", "rules", "tensor_cores", "warpgroups", "windows", "winograd",
-]  # fmt: skip
+__all__ = ["contraction", "fallback", "processors", "rules", "windows", "winograd"]
 
 KIND = "gpu"  # rules are registered under this name, for all kinds of GPUs
 

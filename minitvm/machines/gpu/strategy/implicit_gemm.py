@@ -31,7 +31,6 @@ from ....strategy.blocks import attempt, block_of, blocks_of, constant_extent, l
 from ....strategy.candidate import Candidate, Cost
 from ....tir import IndexMap, Schedule
 from ....tir.nodes import PrimFunc
-from ...cuda.capability import has_asynchronous_copies
 from .costs import APART, BANKS, processors_of
 from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
 from .fetched_tiles import by_way_of_registers, fetched, kept_in_registers
@@ -200,7 +199,7 @@ def _fetching(product: Product, tile: Tile, limit: int, target: Any) -> Iterator
         return
     if replace(tile, fetch=BEHIND).registers <= (target.max_registers_per_thread or 128):
         yield replace(tile, fetch=BEHIND)
-    for stages in _STAGES if has_asynchronous_copies(target) else ():
+    for stages in _STAGES if target.copies_asynchronously else ():
         ahead = replace(tile, fetch=ASYNC, stages=stages)
         if ahead.shared_bytes <= limit and product.k > tile.depth * tile.splits * (stages - 1):
             yield ahead

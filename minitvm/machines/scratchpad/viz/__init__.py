@@ -1,1 +1,3 @@
 """Pictures of a timeline: a page for a browser, and a trace for Perfetto."""
+
+__all__ = ["page", "roofline", "trace"]
