@@ -128,7 +128,7 @@ def build(
     None for none, or "auto", the user's own (MINITVM_RECORDS) if there is one. `device` is the number of a GPU, or a
     part of its name, if there are several of the target's kind.
     `checked=True` ends a run with an error when an index that data decide is out of range; otherwise such an index
-    stands for the nearest element (docs/architecture.md).
+    stands for the nearest element (docs/semantics.md).
     Raises a `MinitvmError` for every fault of the arguments.
     """
     from .runtime import Function, GraphModule

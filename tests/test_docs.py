@@ -8,6 +8,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -41,11 +42,54 @@ def test_output_is_put_in_place(generate: ModuleType) -> None:
         generate.refreshed("```python\nprint(1)\n```\n")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def anchors(page: Path) -> set[str]:
+    """The names by which links reach the headings of a page, as GitHub forms them; blocks of code have no headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = [title.lower() for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)]
+    return {re.sub(r"[^\w -]", "", title).replace(" ", "-") for title in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_and_paths_lead_somewhere(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
-        assert link.startswith("https://") or (page.parent / link).exists(), link
+    for link, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
+        there = page.parent / link if link else page
+        assert link.startswith("https://") or there.exists(), link
+        assert not anchor or there.suffix != ".md" or anchor in anchors(there), f"{link}#{anchor}"
+
+
+@cache
+def tree() -> frozenset[str]:
+    """Each file and each folder of the project, `reference` also under its name in the package."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = listed.stdout.splitlines()
+    files += [f"minitvm/{name}" for name in files if name.startswith(("reference/", "lessons/"))]
+    return frozenset(str(part) for name in files for part in (Path(name), *Path(name).parents))
+
+
+def named_files(page: Path) -> list[str]:
+    """The files and folders that a page names in its prose, without those of other projects."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    tops = ("minitvm/", "reference/", "tests/", "docs/", "lessons/", "benchmarks/")
+    return [
+        name for name in re.findall(r"`([\w./-]+)`", text) if name.endswith((".py", ".md")) or name.startswith(tops)
+    ]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "CHANGELOG.md"], ids=lambda p: str(p.relative_to(ROOT)))
+def test_pages_name_files_that_exist(page: Path) -> None:
+    """A page may name a file by the end of its path."""
+    ends = tree() | {name[at + 1 :] for name in tree() for at, letter in enumerate(name) if letter == "/"}
+    assert [name for name in named_files(page) if name.rstrip("/") not in ends] == []
+
+
+def test_the_map_names_files_by_their_whole_paths() -> None:
+    page = ROOT / "docs" / "architecture.md"
+    tables = re.findall(r"^\|.*\|$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    changes = [row for row in tables if row.count("|") == 4 and ".py`" in row]
+    paths = [path for row in changes for path in re.findall(r"`([\w/]+\.py|[\w]+/[\w/]+)`", row)]
+    assert len(paths) > 40
+    there = tree()
+    assert [path for path in paths if path not in there and f"minitvm/{path}" not in there] == []
 
 
 def test_the_readme_names_folders_that_exist() -> None:
@@ -57,18 +101,18 @@ def test_the_readme_names_folders_that_exist() -> None:
         assert (ROOT / path).exists(), path
 
 
-NAMED = sorted(
-    set(
-        re.findall(
-            r"\b((?:machines|frontend|graph|te|strategy|tir|codegen|runtime|executable|expr|arith|reference|errors)(?:\.\w+)+)\b",
-            (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"),
-        )
-    )
+PACKAGES = "|".join(sorted(path.stem for path in (ROOT / "minitvm").iterdir() if not path.name.startswith("_")))
+MODULES = sorted(
+    {
+        name
+        for page in ("architecture.md", "semantics.md")
+        for name in re.findall(rf"\b((?:{PACKAGES})(?:\.\w+)+)\b", (ROOT / "docs" / page).read_text(encoding="utf-8"))
+    }
 )
 
 
-@pytest.mark.parametrize("name", NAMED)
-def test_the_architecture_names_what_exists(name: str) -> None:
+@pytest.mark.parametrize("name", MODULES)
+def test_the_map_and_the_definitions_name_what_exists(name: str) -> None:
     found: object = importlib.import_module("minitvm")
     path = "minitvm"
     for part in name.removesuffix(".py").split("."):

@@ -1,7 +1,7 @@
 """Index expressions to their normal form and back.
 
 Only int32 and int64 count as index dtypes. Over indices alone (every variable but a `DataVar`) sums and products do not
-overflow, by definition: see "Integers" in docs/architecture.md. What comes out of memory, a call or a `DataVar` is data
+overflow, by definition: see "Integers" in docs/semantics.md. What comes out of memory, a call or a `DataVar` is data
 and may wrap: sums of data are rearranged (wrapping addition and multiplication form a ring) but never divided, compared
 or converted to another dtype as if they could not wrap.
 """

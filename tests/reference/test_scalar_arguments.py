@@ -1,6 +1,6 @@
 """Scalar arguments with extreme values: programs mean the same interpreted at level 3, lowered, and compiled.
 
-One meaning of overflow (docs/architecture.md, "Integers"): scalars, lets of loads and casts are data, which wraps.
+One meaning of overflow (docs/semantics.md, "Integers"): scalars, lets of loads and casts are data, which wraps.
 """
 
 from __future__ import annotations
