@@ -2,10 +2,9 @@
 
 docs/primitives.md is written from the registry of schedule primitives, docs/house.svg is drawn from the table of
 imports, docs/torch.md lists PyTorch's operators from the registry of converters, docs/devices.md which
-rule schedules what on each target. In README.md, CONTRIBUTING.md and
-docs/oracle.md, and in docs/torch.md where torch is installed, the code blocks marked `python` are run in order, each
-file in a namespace of its own, and a block marked `text` right behind one is replaced by what it printed, like lines
-folded. tests/test_docs.py checks that all of it is in step.
+rule schedules what on each target. In README.md, docs/oracle.md and docs/howto, and in docs/torch.md where torch is
+installed, the code blocks marked `python` are run in order, each file in a namespace of its own, and a block marked
+`text` after one is replaced by what it printed, like lines folded. tests/test_docs.py checks that all of it is in step.
 """
 
 from __future__ import annotations
@@ -23,7 +22,11 @@ if TYPE_CHECKING:
     from minitvm.tir.schedule import Primitive
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/oracle.md")
+PAGES = (
+    "README.md",
+    "docs/oracle.md",
+    *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs" / "howto").glob("*.md")),
+)
 LINES, WIDTH = 60, 120  # of a printed block
 
 _CODE = re.compile(r"```python\n(?P<code>.*?)```\n(?P<between>\s*)(?P<output>```text\n.*?```\n)?", re.DOTALL)

@@ -5,5 +5,6 @@
     simd                                what all machines with vectors share
     gpu                                 what machines with a grid of threads share
 
-No file of the compiler imports one. `gemmini` is the example of CONTRIBUTING.md, with all its parts in its folder.
+No file of the compiler imports one. `gemmini` is the example of docs/howto/accelerator.md,
+with all its parts in its folder.
 """
