@@ -1,11 +1,16 @@
 """The oracle: one interpreter a level, written to be read, sharing nothing but node definitions with what it judges.
 
+Open tiny.py first: 300 lines that define what a kernel does, to be read from top to bottom. The other interpreters also
+check each access, run quickly, and say where two programs differ.
+
+reference.tiny.run          kernels, with nothing clever
 reference.te.evaluate       tensor expressions            reference.tir.run          level-3 loop programs
 reference.kernel.run        lowered modules               reference.executable.run   steps over arenas
 reference.graph.run         operators on whole tensors    reference.check            do two programs mean the same?
 reference.accel.run         instructions of the tensor accelerator; `check` in all orders
 reference.bound.compare     may results come from a program, in any order of its sums?
 
+    tiny.py      the first file to read
     tir.py te.py kernel.py accel.py graph.py executable.py   one interpreter a level
     meaning/     what expressions, statements and memory mean, one element at a time: the definition
     fast/        the same with NumPy, many iterations at once, proved independent while they run
@@ -21,7 +26,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import accel, executable, graph, kernel, listeners, strategies, te, tir
+    from . import accel, executable, graph, kernel, listeners, strategies, te, tiny, tir
     from .domains import bound, exact
     from .judging import equivalence
     from .judging.equivalence import check, close, random_inputs
@@ -36,7 +41,10 @@ _FUNCTIONS = {
     "Verdict": ".judging.equivalence",
 }
 _MODULES = {
-    **{name: f".{name}" for name in ("accel", "executable", "graph", "kernel", "listeners", "strategies", "te", "tir")},
+    **{
+        name: f".{name}"
+        for name in ("accel", "executable", "graph", "kernel", "listeners", "strategies", "te", "tiny", "tir")
+    },
     "bound": ".domains.bound",
     "exact": ".domains.exact",
     "equivalence": ".judging.equivalence",
@@ -45,7 +53,7 @@ _MODULES = {
 
 __all__ = [
     "Verdict", "accel", "bound", "check", "close", "equivalence", "exact", "executable", "graph", "kernel", "listeners",
-    "random_inputs", "scalar", "strategies", "te", "tir",
+    "random_inputs", "scalar", "strategies", "te", "tiny", "tir",
 ]  # fmt: skip
 
 
